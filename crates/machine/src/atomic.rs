@@ -1,0 +1,252 @@
+//! Shared words, generic over the machine.
+
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering;
+
+use crate::seam::{Integer, Machine, Pair, PairCell, Word};
+
+/// A shared word of type `W` on machine `M`; same size and layout as the word itself.
+///
+/// # Example
+/// ```
+/// use everleaf_machine::{Atomic, Hardware, Ordering};
+/// let word: Atomic<u64, Hardware> = Atomic::new(1);
+/// assert_eq!(word.fetch_add(2, Ordering::Relaxed), 1);
+/// assert_eq!(word.load(Ordering::Relaxed), 3);
+/// ```
+#[repr(transparent)]
+pub struct Atomic<W: Word, M: Machine> {
+    cell: W::Cell,
+    machine: PhantomData<M>,
+}
+
+impl<W: Word, M: Machine> Atomic<W, M> {
+    /// A word that holds `value`.
+    #[inline(always)]
+    pub fn new(value: W) -> Self {
+        Atomic { cell: value.into_cell(), machine: PhantomData }
+    }
+
+    /// Atomic load.
+    #[inline(always)]
+    #[track_caller]
+    pub fn load(&self, order: Ordering) -> W {
+        M::load(&self.cell, order)
+    }
+
+    /// Atomic store.
+    #[inline(always)]
+    #[track_caller]
+    pub fn store(&self, value: W, order: Ordering) {
+        M::store(&self.cell, value, order)
+    }
+
+    /// Atomic exchange; returns the previous value.
+    #[inline(always)]
+    #[track_caller]
+    pub fn swap(&self, value: W, order: Ordering) -> W {
+        M::swap(&self.cell, value, order)
+    }
+
+    /// Strong compare-and-exchange: the previous value, as `Ok` if it was `current`.
+    #[inline(always)]
+    #[track_caller]
+    pub fn compare_exchange(
+        &self,
+        current: W,
+        new: W,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<W, W> {
+        M::compare_exchange(&self.cell, current, new, success, failure)
+    }
+
+    /// Reads a word that no other thread can write now (unpublished or immutable).
+    #[inline(always)]
+    pub fn read_private(&self) -> W {
+        M::read_private(&self.cell)
+    }
+
+    /// Writes a word that no other thread can reach yet.
+    #[inline(always)]
+    #[track_caller]
+    pub fn write_private(&self, value: W) {
+        M::write_private(&self.cell, value)
+    }
+
+    /// The address of the word, for flushing and prefetching.
+    #[inline(always)]
+    pub fn as_ptr(&self) -> *const u8 {
+        (&raw const self.cell).cast()
+    }
+}
+
+impl<W: Integer, M: Machine> Atomic<W, M> {
+    /// Atomic wrapping add; returns the previous value.
+    #[inline(always)]
+    #[track_caller]
+    pub fn fetch_add(&self, value: W, order: Ordering) -> W {
+        M::fetch_add(&self.cell, value, order)
+    }
+
+    /// Atomic wrapping subtract; returns the previous value.
+    #[inline(always)]
+    #[track_caller]
+    pub fn fetch_sub(&self, value: W, order: Ordering) -> W {
+        M::fetch_add(&self.cell, value.wrapping_negate(), order)
+    }
+
+    /// Atomic or; returns the previous value.
+    #[inline(always)]
+    #[track_caller]
+    pub fn fetch_or(&self, value: W, order: Ordering) -> W {
+        M::fetch_or(&self.cell, value, order)
+    }
+
+    /// Atomic and; returns the previous value.
+    #[inline(always)]
+    #[track_caller]
+    pub fn fetch_and(&self, value: W, order: Ordering) -> W {
+        M::fetch_and(&self.cell, value, order)
+    }
+}
+
+/// A shared pointer to `T` on machine `M`.
+#[repr(transparent)]
+pub struct AtomicPointer<T, M: Machine> {
+    word: Atomic<*mut (), M>,
+    target: PhantomData<*mut T>,
+}
+
+// SAFETY: the pointer itself is only a word; following it is the caller's unsafe business.
+unsafe impl<T, M: Machine> Send for AtomicPointer<T, M> {}
+// SAFETY: as above; all access to the word is atomic.
+unsafe impl<T, M: Machine> Sync for AtomicPointer<T, M> {}
+
+impl<T, M: Machine> AtomicPointer<T, M> {
+    /// A pointer word that holds `pointer`.
+    #[inline(always)]
+    pub fn new(pointer: *mut T) -> Self {
+        AtomicPointer { word: Atomic::new(pointer.cast()), target: PhantomData }
+    }
+
+    /// Atomic load.
+    #[inline(always)]
+    #[track_caller]
+    pub fn load(&self, order: Ordering) -> *mut T {
+        self.word.load(order).cast()
+    }
+
+    /// Atomic store.
+    #[inline(always)]
+    #[track_caller]
+    pub fn store(&self, pointer: *mut T, order: Ordering) {
+        self.word.store(pointer.cast(), order)
+    }
+
+    /// Atomic exchange; returns the previous pointer.
+    #[inline(always)]
+    #[track_caller]
+    pub fn swap(&self, pointer: *mut T, order: Ordering) -> *mut T {
+        self.word.swap(pointer.cast(), order).cast()
+    }
+
+    /// Strong compare-and-exchange: the previous pointer, as `Ok` if it was `current`.
+    #[inline(always)]
+    #[track_caller]
+    pub fn compare_exchange(
+        &self,
+        current: *mut T,
+        new: *mut T,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<*mut T, *mut T> {
+        match self.word.compare_exchange(current.cast(), new.cast(), success, failure) {
+            Ok(seen) => Ok(seen.cast()),
+            Err(seen) => Err(seen.cast()),
+        }
+    }
+
+    /// Reads a pointer that no other thread can write now.
+    #[inline(always)]
+    pub fn read_private(&self) -> *mut T {
+        self.word.read_private().cast()
+    }
+
+    /// Writes a pointer that no other thread can reach yet.
+    #[inline(always)]
+    #[track_caller]
+    pub fn write_private(&self, pointer: *mut T) {
+        self.word.write_private(pointer.cast())
+    }
+}
+
+/// A shared [`Pair`]: 16 bytes, read and compare-exchanged as one.
+///
+/// # Example
+/// ```
+/// use everleaf_machine::{AtomicPair, Hardware, Pair};
+/// let pair: AtomicPair<Hardware> = AtomicPair::new(Pair { first: 1, second: 2 });
+/// let seen = pair.load();
+/// assert!(pair.compare_exchange(seen, Pair { second: 3, ..seen }).is_ok());
+/// assert_eq!(pair.load(), Pair { first: 1, second: 3 });
+/// ```
+#[repr(transparent)]
+pub struct AtomicPair<M: Machine> {
+    cell: PairCell,
+    machine: PhantomData<M>,
+}
+
+impl<M: Machine> AtomicPair<M> {
+    /// A pair that holds `value`.
+    #[inline(always)]
+    pub fn new(value: Pair) -> Self {
+        let cell =
+            PairCell { first: value.first.into_cell(), second: value.second.into_cell() };
+        AtomicPair { cell, machine: PhantomData }
+    }
+
+    /// Both halves at one instant. Acquire: pairs with the release half of `compare_exchange`.
+    #[inline(always)]
+    #[track_caller]
+    pub fn load(&self) -> Pair {
+        M::load_pair(&self.cell)
+    }
+
+    /// Compare-and-exchange of both halves at one instant, acquire and release.
+    #[inline(always)]
+    #[track_caller]
+    pub fn compare_exchange(&self, current: Pair, new: Pair) -> Result<Pair, Pair> {
+        M::compare_exchange_pair(&self.cell, current, new)
+    }
+
+    /// Writes a pair that no other thread may act on yet; `second` becomes visible first.
+    #[inline(always)]
+    #[track_caller]
+    pub fn store(&self, value: Pair) {
+        M::store_pair(&self.cell, value)
+    }
+
+    /// Reads a pair that no other thread can write now.
+    #[inline(always)]
+    pub fn read_private(&self) -> Pair {
+        Pair {
+            first: M::read_private(&self.cell.first),
+            second: M::read_private(&self.cell.second),
+        }
+    }
+
+    /// Writes a pair that no other thread can reach yet.
+    #[inline(always)]
+    #[track_caller]
+    pub fn write_private(&self, value: Pair) {
+        M::write_private(&self.cell.second, value.second);
+        M::write_private(&self.cell.first, value.first);
+    }
+
+    /// The address of the pair, for flushing and prefetching.
+    #[inline(always)]
+    pub fn as_ptr(&self) -> *const u8 {
+        (&raw const self.cell).cast()
+    }
+}

@@ -1,0 +1,135 @@
+//! What this CPU can do, asked once.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// The instruction that writes a cache line back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum FlushKind {
+    /// No instruction: the domain must not need one.
+    None = 1,
+    /// `clflush`: writes back, evicts, serialises with itself.
+    ClFlush = 2,
+    /// `clflushopt`: writes back, evicts, weakly ordered.
+    ClFlushOpt = 3,
+    /// `clwb` (x86-64) or `dc cvap` (AArch64): writes back, may keep the line.
+    WriteBack = 4,
+}
+
+/// The widest fingerprint compare this CPU has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum SimdKind {
+    /// Word arithmetic.
+    Scalar = 1,
+    /// 16 bytes at a time (SSE2).
+    Sse2 = 2,
+    /// 32 bytes at a time.
+    Avx2 = 3,
+    /// 64 bytes at a time.
+    Avx512 = 4,
+}
+
+// Relaxed throughout: each is an idempotent cache of one CPUID answer, no other memory hangs on it.
+static FLUSH: AtomicU8 = AtomicU8::new(0);
+static SIMD: AtomicU8 = AtomicU8::new(0);
+
+/// The flush instruction in use.
+#[inline(always)]
+pub fn flush_kind() -> FlushKind {
+    match FLUSH.load(Ordering::Relaxed) {
+        4 => FlushKind::WriteBack,
+        3 => FlushKind::ClFlushOpt,
+        2 => FlushKind::ClFlush,
+        1 => FlushKind::None,
+        _ => detect_flush(),
+    }
+}
+
+/// The fingerprint compare in use.
+#[inline(always)]
+pub fn simd_kind() -> SimdKind {
+    match SIMD.load(Ordering::Relaxed) {
+        4 => SimdKind::Avx512,
+        3 => SimdKind::Avx2,
+        2 => SimdKind::Sse2,
+        1 => SimdKind::Scalar,
+        _ => detect_simd(),
+    }
+}
+
+#[cold]
+fn detect_flush() -> FlushKind {
+    let kind = flush_kind_of_cpu();
+    FLUSH.store(kind as u8, Ordering::Relaxed);
+    kind
+}
+
+#[cfg(target_arch = "x86_64")]
+fn flush_kind_of_cpu() -> FlushKind {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    let highest = __cpuid(0).eax;
+    let extended = if highest >= 7 { __cpuid_count(7, 0).ebx } else { 0 };
+    if extended & 1 << 24 != 0 {
+        FlushKind::WriteBack
+    } else if extended & 1 << 23 != 0 {
+        FlushKind::ClFlushOpt
+    } else {
+        FlushKind::ClFlush
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+fn flush_kind_of_cpu() -> FlushKind {
+    // `dc cvap` needs ARMv8.2 DPB; the kernel says so.
+    if std::arch::is_aarch64_feature_detected!("dpb") {
+        FlushKind::WriteBack
+    } else {
+        FlushKind::None
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn flush_kind_of_cpu() -> FlushKind {
+    FlushKind::None
+}
+
+#[cold]
+fn detect_simd() -> SimdKind {
+    let kind = simd_kinds().last().copied().unwrap_or(SimdKind::Scalar);
+    SIMD.store(kind as u8, Ordering::Relaxed);
+    kind
+}
+
+/// All fingerprint compares this CPU can run, narrowest first.
+pub fn simd_kinds() -> Vec<SimdKind> {
+    let mut kinds = vec![SimdKind::Scalar];
+    #[cfg(target_arch = "x86_64")]
+    {
+        kinds.push(SimdKind::Sse2);
+        if is_x86_feature_detected!("avx2") {
+            kinds.push(SimdKind::Avx2);
+        }
+        if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512f") {
+            kinds.push(SimdKind::Avx512);
+        }
+    }
+    kinds
+}
+
+/// What is missing for Everleaf to run on this CPU, in a sentence; `None` when nothing is.
+///
+/// Entries are loaded 16 bytes at a time, which x86-64 CPUs guarantee to be atomic from AVX on, and
+/// exchanged by `cmpxchg16b`.
+pub fn missing_feature() -> Option<&'static str> {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if !is_x86_feature_detected!("cmpxchg16b") {
+            return Some("this CPU has no cmpxchg16b (every x86-64 CPU since 2006 has it)");
+        }
+        if !is_x86_feature_detected!("avx") {
+            return Some("this CPU has no AVX, so 16-byte loads are not atomic on it");
+        }
+    }
+    None
+}

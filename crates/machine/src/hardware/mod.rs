@@ -1,0 +1,166 @@
+//! The hardware side: every operation of [`Machine`] as plain instructions.
+
+mod barrier;
+mod memory;
+mod pair;
+mod write_back;
+
+use std::alloc::Layout;
+use std::sync::atomic::Ordering;
+
+use crate::fingerprint::{FingerprintLine, match_line};
+use crate::seam::{Integer, Machine, Pair, PairCell, Word};
+
+/// The machine this process runs on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hardware;
+
+impl Machine for Hardware {
+    const SIMULATED: bool = false;
+
+    #[inline(always)]
+    fn load<W: Word>(cell: &W::Cell, order: Ordering) -> W {
+        W::raw_load(cell, order)
+    }
+
+    #[inline(always)]
+    fn store<W: Word>(cell: &W::Cell, value: W, order: Ordering) {
+        W::raw_store(cell, value, order)
+    }
+
+    #[inline(always)]
+    fn swap<W: Word>(cell: &W::Cell, value: W, order: Ordering) -> W {
+        W::raw_swap(cell, value, order)
+    }
+
+    #[inline(always)]
+    fn compare_exchange<W: Word>(
+        cell: &W::Cell,
+        current: W,
+        new: W,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<W, W> {
+        W::raw_compare_exchange(cell, current, new, success, failure)
+    }
+
+    #[inline(always)]
+    fn fetch_add<W: Integer>(cell: &W::Cell, value: W, order: Ordering) -> W {
+        W::raw_fetch_add(cell, value, order)
+    }
+
+    #[inline(always)]
+    fn fetch_or<W: Integer>(cell: &W::Cell, value: W, order: Ordering) -> W {
+        W::raw_fetch_or(cell, value, order)
+    }
+
+    #[inline(always)]
+    fn fetch_and<W: Integer>(cell: &W::Cell, value: W, order: Ordering) -> W {
+        W::raw_fetch_and(cell, value, order)
+    }
+
+    #[inline(always)]
+    fn read_private<W: Word>(cell: &W::Cell) -> W {
+        // Relaxed: no other thread writes the word now.
+        W::raw_load(cell, Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn write_private<W: Word>(cell: &W::Cell, value: W) {
+        // Relaxed: no other thread can reach the word yet; its publication orders it.
+        W::raw_store(cell, value, Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn load_pair(cell: &PairCell) -> Pair {
+        pair::load(cell)
+    }
+
+    #[inline(always)]
+    fn compare_exchange_pair(cell: &PairCell, current: Pair, new: Pair) -> Result<Pair, Pair> {
+        pair::compare_exchange(cell, current, new)
+    }
+
+    #[inline(always)]
+    fn store_pair(cell: &PairCell, value: Pair) {
+        // Relaxed: nobody acts on the pair before its publication; `second` first by the contract.
+        cell.second.store(value.second, Ordering::Relaxed);
+        // Release: whoever sees the new first half sees the second; pairs with `load_pair`.
+        cell.first.store(value.first, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn fence(order: Ordering) {
+        std::sync::atomic::fence(order)
+    }
+
+    #[inline(always)]
+    fn light_barrier() {
+        barrier::light()
+    }
+
+    fn heavy_barrier() {
+        barrier::heavy()
+    }
+
+    #[inline(always)]
+    fn match_bytes(line: &FingerprintLine<Self>, byte: u8) -> u64 {
+        // SAFETY: a `FingerprintLine` is a readable, 64-byte aligned line of byte atomics.
+        unsafe { match_line(line.as_ptr(), byte) }
+    }
+
+    #[inline(always)]
+    fn flush(address: *const u8) {
+        write_back::flush(address)
+    }
+
+    #[inline(always)]
+    fn drain() {
+        write_back::drain()
+    }
+
+    #[inline(always)]
+    unsafe fn write_bytes(destination: *mut u8, source: &[u8]) {
+        // SAFETY: the caller owns the destination; a private range cannot overlap a live slice.
+        unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), destination, source.len()) }
+    }
+
+    #[inline(always)]
+    unsafe fn read_bytes(_source: *const u8, _length: usize) {}
+
+    #[inline(always)]
+    fn prefetch(address: *const u8) {
+        memory::prefetch(address)
+    }
+
+    #[inline]
+    fn spin(attempt: u32) {
+        // A holder may have lost its CPU: after a short while give ours up.
+        if attempt < 64 { std::hint::spin_loop() } else { std::thread::yield_now() }
+    }
+
+    fn allocate(layout: Layout) -> *mut u8 {
+        memory::allocate(layout)
+    }
+
+    unsafe fn deallocate(pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller returns what `allocate` gave.
+        unsafe { memory::deallocate(pointer, layout) }
+    }
+
+    #[inline(always)]
+    fn lifetime(_start: *const u8, _length: usize, _live: bool) {}
+
+    #[inline(always)]
+    fn mark(_name: &'static str) {}
+
+    #[inline(always)]
+    fn mutant(_name: &'static str) -> bool {
+        false
+    }
+
+    fn now_ns() -> u64 {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+}

@@ -1,0 +1,160 @@
+//! Sixteen bytes as one: the loads and exchanges of a leaf's entries.
+//!
+//! All in `asm!`, because the language has no 128-bit atomic yet and must not see a 16-byte access
+//! and an 8-byte access of one location as a race.
+
+use crate::seam::{Pair, PairCell};
+
+#[cfg(target_arch = "x86_64")]
+mod arch {
+    use super::{Pair, PairCell};
+    use std::arch::asm;
+
+    /// Acquire load of both halves: an aligned 16-byte load is atomic on every CPU with AVX
+    /// (checked when a pool is opened), and every x86-64 load is an acquire.
+    #[inline(always)]
+    pub fn load(cell: &PairCell) -> Pair {
+        let (first, second): (u64, u64);
+        // SAFETY: reads the 16 aligned bytes of `cell`.
+        unsafe {
+            asm!(
+                "movdqa {x}, xmmword ptr [{cell}]",
+                "movq {first}, {x}",
+                "psrldq {x}, 8",
+                "movq {second}, {x}",
+                cell = in(reg) cell,
+                x = out(xmm_reg) _,
+                first = lateout(reg) first,
+                second = lateout(reg) second,
+                options(nostack, readonly, preserves_flags),
+            );
+        }
+        Pair { first, second }
+    }
+
+    /// `lock cmpxchg16b`: a full fence, so acquire and release.
+    #[inline(always)]
+    pub fn compare_exchange(cell: &PairCell, current: Pair, new: Pair) -> Result<Pair, Pair> {
+        let (first, second): (u64, u64);
+        let exchanged: u8;
+        // SAFETY: writes only the 16 aligned bytes of `cell`. `rbx` is the compiler's; it is saved
+        // in the register that brought its operand and put back.
+        unsafe {
+            asm!(
+                "xchg {low}, rbx",
+                "lock cmpxchg16b xmmword ptr [{cell}]",
+                "sete r8b",
+                "mov rbx, {low}",
+                cell = in(reg) cell,
+                low = inout(reg) new.first => _,
+                in("rcx") new.second,
+                inout("rax") current.first => first,
+                inout("rdx") current.second => second,
+                out("r8b") exchanged,
+                options(nostack),
+            );
+        }
+        let seen = Pair { first, second };
+        if exchanged != 0 { Ok(seen) } else { Err(seen) }
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod arch {
+    use super::{Pair, PairCell};
+    use std::arch::asm;
+
+    /// Both halves by an exclusive pair whose store-back proves that they belong together.
+    #[inline(always)]
+    pub fn load(cell: &PairCell) -> Pair {
+        let (first, second): (u64, u64);
+        // SAFETY: reads, and writes back unchanged, the 16 aligned bytes of `cell`.
+        unsafe {
+            asm!(
+                "2: ldaxp {first}, {second}, [{cell}]",
+                "stxp {status:w}, {first}, {second}, [{cell}]",
+                "cbnz {status:w}, 2b",
+                cell = in(reg) cell,
+                first = out(reg) first,
+                second = out(reg) second,
+                status = out(reg) _,
+                options(nostack, preserves_flags),
+            );
+        }
+        Pair { first, second }
+    }
+
+    /// Exclusive load and store of the pair, acquire and release.
+    #[inline(always)]
+    pub fn compare_exchange(cell: &PairCell, current: Pair, new: Pair) -> Result<Pair, Pair> {
+        let (first, second): (u64, u64);
+        // SAFETY: writes only the 16 aligned bytes of `cell`.
+        unsafe {
+            asm!(
+                "2: ldaxp {first}, {second}, [{cell}]",
+                "cmp {first}, {old_first}",
+                "ccmp {second}, {old_second}, #0, eq",
+                "b.ne 3f",
+                "stlxp {status:w}, {new_first}, {new_second}, [{cell}]",
+                "cbnz {status:w}, 2b",
+                "b 4f",
+                // The failed read must be atomic too: store it back unchanged.
+                "3: stxp {status:w}, {first}, {second}, [{cell}]",
+                "cbnz {status:w}, 2b",
+                "4:",
+                cell = in(reg) cell,
+                old_first = in(reg) current.first,
+                old_second = in(reg) current.second,
+                new_first = in(reg) new.first,
+                new_second = in(reg) new.second,
+                first = out(reg) first,
+                second = out(reg) second,
+                status = out(reg) _,
+                options(nostack),
+            );
+        }
+        let seen = Pair { first, second };
+        if seen == current { Ok(seen) } else { Err(seen) }
+    }
+}
+
+pub use arch::{compare_exchange, load};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn an_exchange_compares_both_halves() {
+        let cell = PairCell::default();
+        let zero = Pair { first: 0, second: 0 };
+        let value = Pair { first: u64::MAX, second: 7 };
+        assert_eq!(compare_exchange(&cell, zero, value), Ok(zero));
+        assert_eq!(compare_exchange(&cell, zero, value), Err(value));
+        let near = Pair { first: u64::MAX, second: 8 };
+        assert_eq!(compare_exchange(&cell, near, zero), Err(value));
+        assert_eq!(load(&cell), value);
+    }
+
+    #[test]
+    fn a_load_never_mixes_two_exchanges() {
+        let cell = PairCell::default();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for n in 0..200_000u64 {
+                    let old = Pair { first: n, second: !n };
+                    let old = if n == 0 { Pair { first: 0, second: 0 } } else { old };
+                    let new = Pair { first: n + 1, second: !(n + 1) };
+                    assert_eq!(compare_exchange(&cell, old, new), Ok(old));
+                }
+                done.store(true, Ordering::Release);
+            });
+            while !done.load(Ordering::Acquire) {
+                let seen = load(&cell);
+                assert!(seen.first == 0 || seen.second == !seen.first, "torn: {seen:?}");
+            }
+        });
+    }
+}

@@ -1,0 +1,56 @@
+//! Write-back of cache lines, by the best instruction of this CPU.
+
+#[cfg(target_arch = "x86_64")]
+mod arch {
+    use crate::cpu::{FlushKind, flush_kind};
+    use std::arch::asm;
+
+    #[inline(always)]
+    pub fn flush(address: *const u8) {
+        // SAFETY: (all arms) a write-back changes no value and faults only on an unmapped address,
+        // which would be a fault of the store before it; CPUID offers the instruction.
+        match flush_kind() {
+            FlushKind::WriteBack => unsafe {
+                asm!("clwb byte ptr [{}]", in(reg) address, options(nostack, preserves_flags));
+            },
+            FlushKind::ClFlushOpt => unsafe {
+                asm!("clflushopt byte ptr [{}]", in(reg) address, options(nostack, preserves_flags));
+            },
+            FlushKind::ClFlush => unsafe {
+                asm!("clflush byte ptr [{}]", in(reg) address, options(nostack, preserves_flags));
+            },
+            FlushKind::None => {}
+        }
+    }
+
+    #[inline(always)]
+    pub fn drain() {
+        // SAFETY: `sfence` has no operands and no effect on values.
+        unsafe { asm!("sfence", options(nostack, preserves_flags)) }
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod arch {
+    use crate::cpu::{FlushKind, flush_kind};
+    use std::arch::asm;
+
+    #[inline(always)]
+    pub fn flush(address: *const u8) {
+        if flush_kind() == FlushKind::WriteBack {
+            // SAFETY: `dc cvap` (as its system instruction, for assemblers without DPB) cleans the
+            // line to the point of persistence and changes no value; the kernel reports DPB.
+            unsafe {
+                asm!("sys #3, c7, c12, #1, {}", in(reg) address, options(nostack, preserves_flags));
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub fn drain() {
+        // SAFETY: a barrier has no operands and no effect on values.
+        unsafe { asm!("dsb ish", options(nostack, preserves_flags)) }
+    }
+}
+
+pub use arch::{drain, flush};

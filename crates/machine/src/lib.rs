@@ -1,0 +1,29 @@
+//! The machine that Everleaf runs on: shared words, cache lines, persistence, threads, clocks.
+//!
+//! Everything a tree shares between threads is a type of this crate ([`Atomic`], [`AtomicPointer`],
+//! [`AtomicPair`], [`FingerprintLine`]), generic over one type parameter, the [`Machine`]. On
+//! [`Hardware`] these are transparent wrappers that compile to exactly the plain instructions. On a
+//! simulated machine the same types make each access a scheduling point, a cache-model event and a
+//! possible crash point, so the very same tree code is proven, counted and priced.
+//!
+//! ```text
+//!   tree code ──uses──► Atomic<u64, M> ──calls──► M: Machine ──┬─ Hardware   plain instructions
+//!                                                             └─ Simulated  scheduler, power cuts
+//! ```
+//!
+//! Nothing else in Everleaf may use `std::sync::atomic`, intrinsics, or the operating system's
+//! memory calls: this is the one seam (`cargo xtask tidy` checks it).
+
+mod atomic;
+pub mod cpu;
+pub mod fingerprint;
+pub mod hardware;
+mod seam;
+mod spin_lock;
+
+pub use atomic::{Atomic, AtomicPair, AtomicPointer};
+pub use fingerprint::FingerprintLine;
+pub use hardware::Hardware;
+pub use seam::{Integer, LINE_SIZE, Machine, Pair, PairCell, Word};
+pub use spin_lock::{SpinGuard, SpinLock};
+pub use std::sync::atomic::Ordering;

@@ -1,0 +1,92 @@
+//! What can go wrong, and what to do about it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// The longest key, in bytes.
+pub const KEY_SIZE_MAX: usize = 64 << 10;
+/// The longest value, in bytes.
+pub const VALUE_SIZE_MAX: usize = 512 << 20;
+
+/// Everything that can go wrong in a store. The message says what, where, and what to do.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no pool at this path, and [`crate::Options::create`] was not set.
+    NotFound(PathBuf),
+    /// There is a pool already, and [`crate::Options::create_new`] asked for a new one.
+    AlreadyExists(PathBuf),
+    /// Another process holds the pool. The text names it.
+    Locked(String),
+    /// The file is not a pool, is truncated, damaged, or of a newer format. The text says which.
+    NotAPool(String),
+    /// The machine stopped while the pool was open and the medium is not persistent memory.
+    MachineCrashed(String),
+    /// Something inside the pool is damaged. The text says what and where.
+    Corrupt(String),
+    /// The file system is full. Nothing acknowledged is lost; reads and removals go on.
+    DiskFull(String),
+    /// The pool is at its maximum size. Nothing acknowledged is lost; reads and removals go on.
+    PoolFull(String),
+    /// A key is longer than [`KEY_SIZE_MAX`].
+    KeyTooLarge(usize),
+    /// A value is longer than [`VALUE_SIZE_MAX`].
+    ValueTooLarge(usize),
+    /// A map name is empty, too long, or already used for another kind of map.
+    BadName(String),
+    /// The store was opened read-only.
+    ReadOnly,
+    /// The machine cannot run Everleaf. The text says what is missing.
+    Unsupported(String),
+    /// The operating system refused something. The text says what was tried.
+    Io(String, std::io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::NotFound(path) => write!(
+                f,
+                "there is no pool at {}: create one with `everleaf create {}`, or check the path",
+                path.display(),
+                path.display()
+            ),
+            Error::AlreadyExists(path) => write!(
+                f,
+                "{} exists already: choose another path, or open it instead of creating it",
+                path.display()
+            ),
+            Error::KeyTooLarge(size) => write!(
+                f,
+                "the key has {size} bytes and the limit is {KEY_SIZE_MAX}: use a shorter key, \
+                 for example a hash of the long part"
+            ),
+            Error::ValueTooLarge(size) => write!(
+                f,
+                "the value has {size} bytes and the limit is {VALUE_SIZE_MAX}: split it over \
+                 several keys"
+            ),
+            Error::ReadOnly => {
+                write!(f, "the store was opened read-only: open it for writing to change it")
+            }
+            Error::Io(what, error) => write!(f, "{what}: {error}"),
+            Error::Locked(text)
+            | Error::NotAPool(text)
+            | Error::MachineCrashed(text)
+            | Error::Corrupt(text)
+            | Error::DiskFull(text)
+            | Error::PoolFull(text)
+            | Error::BadName(text)
+            | Error::Unsupported(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io(_, error) => Some(error),
+            _ => None,
+        }
+    }
+}
