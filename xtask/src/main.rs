@@ -1,1 +1,64 @@
-fn main() {}
+//! Everleaf's own scripts, in the project's language: `cargo xtask <command>`.
+//!
+//! Continuous integration runs nothing else, so what passes here passes there.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a script talks on its terminal")]
+
+mod jobs;
+mod summary;
+mod tidy;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+Everleaf's scripts.
+
+usage: cargo xtask <command> [arguments]
+
+  ci      everything below except sim, in this order; one line of totals at the end
+  fmt     checks the formatting; `fmt --fix` writes it
+  lint    clippy on all targets, warnings are errors
+  test    all tests; further arguments go to `cargo test`
+  doc     the documentation, warnings are errors
+  tidy    the style rules that clippy cannot check; `tidy --update` writes what is
+          generated and lowers the ratchet
+  sim     the long runs on the simulated machine (release build)
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let root = workspace_root();
+    let Some((command, rest)) = arguments.split_first() else {
+        print!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let passed = match command.as_str() {
+        "ci" => jobs::ci(&root),
+        "fmt" => jobs::fmt(&root, rest),
+        "lint" => jobs::lint(&root),
+        "test" => jobs::test(&root, rest),
+        "doc" => jobs::doc(&root),
+        "tidy" => jobs::tidy(&root, rest),
+        "sim" => jobs::sim(&root, rest),
+        "help" | "--help" | "-h" => {
+            print!("{USAGE}");
+            true
+        }
+        unknown => {
+            eprintln!("xtask: there is no command `{unknown}`\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The folder that holds the workspace's `Cargo.toml`.
+fn workspace_root() -> PathBuf {
+    // Cargo says at run time where the package lies; the path of the build serves a program that
+    // was started by hand.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    package.parent().expect("the package lies in a folder of the workspace").to_path_buf()
+}

@@ -1,1 +1,46 @@
-//! Everleaf.
+//! Space in a pool, and when it may be used again.
+//!
+//! *Two layers*, as in Calloc (Bowen Zhang and others, "NBTree", TPDS 2024, section III-C): a
+//! global one that hands out chunks, and per-thread lists that hand out blocks and records without
+//! touching anything shared. *What is persistent* is only what each chunk is for, one word per
+//! chunk. Which blocks and records are in use is not recorded at all: a leaf block says so itself
+//! by its state word, and a record is in use exactly while a live leaf refers to it. So an
+//! allocation persists nothing, no crash can leak or hand out twice, and recovery derives the free
+//! lists from the trees.
+//!
+//! Departures from the paper: no allocation bitmap, reclaimed ring or recyclable log (they record
+//! what reachability already says); size classes for records; chunks are returned when empty.
+//!
+//! | file | what it decides |
+//! |---|---|
+//! | `layout` | bytes of chunk headers |
+//! | `space` | which chunk is whose |
+//! | `depot` | free blocks and records in bulk |
+//! | `session` | one thread's lists, pins and retired things |
+//! | `session_pool` | which session a thread uses |
+//! | `epoch` | when something retired may be reused |
+//! | `node` | volatile nodes |
+//! | `recover` | what is in use after a crash |
+//! | `audit` | whether everything is in use or free, exactly once |
+
+mod audit;
+mod depot;
+pub mod epoch;
+mod error;
+mod heap;
+pub mod layout;
+mod node;
+mod recover;
+mod session;
+mod session_pool;
+pub mod size_class;
+mod space;
+
+pub use audit::Audit;
+pub use error::AllocError;
+pub use heap::Heap;
+pub use layout::BLOCK_SIZE;
+pub use node::NODE_SIZE_MAX;
+pub use recover::Recovery;
+pub use session::Session;
+pub use session_pool::{SessionGuard, SessionPool};

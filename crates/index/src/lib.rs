@@ -1,1 +1,32 @@
-//! Everleaf.
+//! Persistent ordered indexes.
+//!
+//! One folder per tree. The flagship is [`NbTree`]: lock-free leaves whose entries live in the
+//! pool, everything else in DRAM. See the table in `nbtree/mod.rs` for which function is which step
+//! of the paper and where operations take effect and become durable.
+//!
+//! A tree never calls the operating system and never names a concrete machine: the same code runs
+//! on hardware and on a simulated machine.
+
+mod bytes_tree;
+mod error;
+pub mod geometry;
+pub mod kind;
+pub mod nbtree;
+mod record;
+mod slot;
+mod trees;
+mod u64_tree;
+
+pub use bytes_tree::{BytesTree, Change, Decision};
+pub use error::IndexError;
+pub use geometry::{Geometry, Production, Tiny};
+pub use kind::{BytesKind, Kind, U64Kind};
+pub use nbtree::{NbTree, TreeShape};
+pub use record::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
+pub use trees::{CheckReport, Trees};
+pub use u64_tree::{Exchange, U64Tree};
+
+pub use everleaf_alloc::{AllocError, Heap, Session, SessionGuard, SessionPool};
+pub use everleaf_machine::cpu::missing_feature as missing_cpu_feature;
+pub use everleaf_machine::{Hardware, Machine};
+pub use everleaf_pool::{CreateMode, Domain, Pool, PoolError, PoolOptions};

@@ -18,12 +18,18 @@ mod atomic;
 pub mod cpu;
 pub mod fingerprint;
 pub mod hardware;
+pub mod mapping;
 mod seam;
+pub mod search;
+pub mod simulated;
 mod spin_lock;
+pub mod topology;
 
 pub use atomic::{Atomic, AtomicPair, AtomicPointer};
 pub use fingerprint::FingerprintLine;
 pub use hardware::Hardware;
+pub use search::SortedLine;
 pub use seam::{Integer, LINE_SIZE, Machine, Pair, PairCell, Word};
+pub use simulated::Simulated;
 pub use spin_lock::{SpinGuard, SpinLock};
 pub use std::sync::atomic::Ordering;

@@ -233,8 +233,8 @@ pub trait Machine: Copy + Default + Send + Sync + 'static {
     /// unspecified; the persistence model may keep any subset of its 8-byte words.
     ///
     /// # Safety
-    /// `destination .. destination + source.len()` must be writable, owned by the caller, and
-    /// 8-byte aligned at its start.
+    /// `destination .. destination + source.len()` must be writable and owned by the caller; on a
+    /// simulated machine also 8-byte aligned at its start.
     #[track_caller]
     unsafe fn write_bytes(destination: *mut u8, source: &[u8]);
     /// Announces that `source .. source + length` is about to be read as plain bytes. The bytes
@@ -267,6 +267,13 @@ pub trait Machine: Copy + Default + Send + Sync + 'static {
     fn mark(name: &'static str);
     /// Whether the planted bug `name` is switched on: never on hardware, a constant there.
     fn mutant(name: &'static str) -> bool;
+
+    /// Runs `task(0) .. task(count - 1)`, on as many threads as asked where the machine has them;
+    /// returns when all are done. A simulated machine runs them one after the other.
+    fn parallel(threads: usize, count: usize, task: &(dyn Fn(usize) + Sync)) {
+        let _ = threads;
+        (0..count).for_each(task);
+    }
 
     /// Nanoseconds of a monotonic clock.
     fn now_ns() -> u64;

@@ -1,1 +1,64 @@
-//! Everleaf.
+//! The pool: one mapped file that holds everything Everleaf keeps.
+//!
+//! A [`Pool`] is a file (or plain memory, or simulated persistent memory) mapped at an address that
+//! never changes while it is open. It knows its own format, who has it open, how far it has grown,
+//! when a store to it is durable ([`Domain`], [`Medium`]), whether the last session ended well, and
+//! a small directory of named roots. What lies behind [`DATA_START`] belongs to the allocator.
+//!
+//! ```text
+//!   0          4 KiB       8 KiB                  72 KiB                      size()      max_size()
+//!   +-----------+-----------+----------------------+-----------------------------+- - - - - -+
+//!   | header A  | header B  | root directory       | chunks of the allocator     | addresses |
+//!   | session A | session B | 1000 x 64 B          |                             | reserved  |
+//!   | ids A     | ids B     |                      |                             |           |
+//!   +-----------+-----------+----------------------+-----------------------------+- - - - - -+
+//! ```
+//!
+//! *Thread safety.* A [`Pool`] is shared freely; its rare operations (growth, roots, ids) take a
+//! short lock, its common ones (base, size, medium) are plain reads.
+//!
+//! *Crashes.* Every change of the pool's own bytes is made durable before it is relied on, and a
+//! crash between any two stores leaves a pool that opens:
+//!
+//! - I1: at every instant at least one copy of each pair (header, session, ids) is whole.
+//! - I2: the space of the file up to the recorded size is allocated before the size is recorded,
+//!   and the size is durable before anybody is told of it.
+//! - I3: a root is on durable bytes before its commit word makes it exist.
+//! - I4: an id is durable before it is handed out.
+//! - I5: the clean mark is set after all data is durable, and removed durably before any is changed.
+//!
+//! *Limits.* A file that another program truncates while it is mapped kills the process with
+//! `SIGBUS` on the next access: the kernel leaves no other answer. A full disk does not: space is
+//! allocated before it is used.
+
+#[cfg(not(target_endian = "little"))]
+compile_error!("the pool format is little-endian and its words are used in place");
+
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("a pool needs an address space of 64 bits");
+
+mod backing;
+mod checksum;
+mod directory;
+mod domain;
+mod error;
+mod grow;
+mod header;
+mod ids;
+pub mod layout;
+mod medium;
+mod offset;
+mod open;
+mod pool;
+mod session;
+mod view;
+
+pub use backing::{Backing, Environment};
+pub use directory::{Root, RootIndex};
+pub use domain::{Domain, UnknownDomain};
+pub use error::{Holder, PoolError};
+pub use layout::DATA_START;
+pub use medium::Medium;
+pub use offset::Offset;
+pub use open::{CreateMode, PoolOptions};
+pub use pool::Pool;

@@ -1,1 +1,76 @@
-//! Everleaf.
+//! A multi-threaded Redis-protocol server on an Everleaf store.
+//!
+//! ```text
+//!                    +-> event loop 0 --+
+//!   accept thread ---+-> event loop 1 --+--> one store
+//!                    +-> event loop n --+
+//! ```
+//!
+//! One thread accepts connections and hands each to the event loop that has the fewest; from then
+//! on the connection lives on that loop's thread alone. A loop waits in the kernel until a socket
+//! is ready, reads it once, runs every complete request of what it read, and answers them all with
+//! one write. An idle server uses no CPU at all: no loop spins, and no timer runs unless an idle
+//! timeout was configured.
+//!
+//! A write is acknowledged after the store made it durable in the store's own sense, so whatever
+//! a client has seen acknowledged survives the death of the process.
+//!
+//! What is served is the store's default map. Each command is atomic on one key. Commands on many
+//! keys (`MSET`, `DEL a b`, `MSETNX`) are a sequence of such steps, and other clients may see the
+//! state in between.
+//!
+//! # Example
+//! ```
+//! use std::io::{Read, Write};
+//! use std::sync::Arc;
+//! use everleaf_server::{Config, Server};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = std::env::temp_dir().join(format!("everleaf-server-doc-{}", std::process::id()));
+//! # std::fs::create_dir_all(&folder)?;
+//! # let path = folder.join("doc.pool");
+//! let store = Arc::new(everleaf::Options::new().create(true).open(&path)?);
+//! let config = Config { port: 0, threads: 1, ..Config::default() };
+//! let server = Server::bind(config, store)?;
+//! let handle = server.handle();
+//! let address = handle.local_addr().expect("a TCP address was asked for");
+//! let thread = std::thread::spawn(move || server.run());
+//!
+//! let mut client = std::net::TcpStream::connect(address)?;
+//! client.write_all(b"PING\r\n")?;
+//! let mut reply = [0; 7];
+//! client.read_exact(&mut reply)?;
+//! assert_eq!(&reply, b"+PONG\r\n");
+//!
+//! handle.shutdown();
+//! thread.join().expect("the server does not panic")?;
+//! # std::fs::remove_dir_all(&folder)?;
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod acceptor;
+mod batch;
+mod command;
+mod config;
+mod connection;
+mod error;
+mod event_loop;
+mod glob;
+mod password;
+mod process_memory;
+mod registry;
+pub mod resp;
+mod scan_table;
+mod server;
+mod session;
+mod settings;
+mod shared;
+mod socket;
+mod statistics;
+
+pub use config::Config;
+pub use error::ServerError;
+pub use server::{Handle, Server};

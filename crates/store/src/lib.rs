@@ -1,12 +1,61 @@
 //! An embedded ordered key-value store whose operations survive the death of the process.
+//!
+//! A [`Store`] is a pool file mapped into memory, with an ordered map of byte strings in it, and
+//! any number of further named [`Map`]s. There is no log and nothing is replayed at start: every
+//! operation leaves the pool consistent at each instruction, and an operation that returned is
+//! there after `kill -9`. Reads and writes from many threads are lock-free.
+//!
+//! ```
+//! # fn main() -> everleaf::Result<()> {
+//! # let folder = tempfile::tempdir().expect("a temporary folder");
+//! # let path = folder.path().join("trees.pool");
+//! let store = everleaf::Options::new().create(true).open(&path)?;
+//! store.put(b"oak", b"Quercus")?;
+//! store.put(b"ash", b"Fraxinus")?;
+//! assert_eq!(store.get(b"oak")?.as_deref(), Some(&b"Quercus"[..]));
+//! for (key, value) in store.range(&b"a"[..]..&b"b"[..]) {
+//!     assert_eq!((&key[..], &value[..]), (&b"ash"[..], &b"Fraxinus"[..]));
+//! }
+//! drop(store);
+//! let store = everleaf::Options::new().open(&path)?;
+//! assert_eq!(store.len(), 2);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Consistency
+//! Each operation on one key is linearizable, also across a crash of the process (strict durable
+//! linearizability). Ranges are sorted, contain no key twice, and each pair was current at some
+//! moment of the iteration; they are not snapshots. There are no multi-key transactions yet.
+//!
+//! # Durability
+//! `Process` (any file system): nothing acknowledged is lost when the process dies. A power cut or
+//! kernel crash is detected at the next open, which then refuses unless told otherwise. On
+//! persistent memory (`Line`, `Visible`) an acknowledged operation survives power cuts as well. The
+//! assumptions about the medium are numbered in `docs/persistency.md`.
+//!
+//! # Limits
+//! Keys up to 64 KiB, values up to 512 MiB, names of maps up to 40 bytes, about 1000 maps, pools up
+//! to 1 TiB, one writing process at a time.
 
 #![forbid(unsafe_code)]
 
+mod change;
 mod error;
-mod placeholder;
+mod map;
+mod options;
+mod range;
+mod statistics;
+mod store;
 
+pub use change::{Action, Exchange};
 pub use error::{Error, KEY_SIZE_MAX, VALUE_SIZE_MAX};
-pub use placeholder::*;
+pub use everleaf_index::{CheckReport, Domain};
+pub use map::Map;
+pub use options::Options;
+pub use range::Range;
+pub use statistics::Statistics;
+pub use store::{DEFAULT_MAP, Store};
 
 /// The result of a store operation.
 pub type Result<T> = std::result::Result<T, Error>;

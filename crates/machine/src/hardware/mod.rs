@@ -159,6 +159,29 @@ impl Machine for Hardware {
         false
     }
 
+    fn parallel(threads: usize, count: usize, task: &(dyn Fn(usize) + Sync)) {
+        let threads = threads.min(count);
+        if threads <= 1 {
+            return (0..count).for_each(task);
+        }
+        let next = std::sync::atomic::AtomicUsize::new(0);
+        let work = || loop {
+            // Relaxed: only hands out numbers; the scope's join orders the tasks' effects.
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= count {
+                break;
+            }
+            task(index);
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..threads {
+                // A thread that cannot be started leaves its share to the others.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, work);
+            }
+            work();
+        });
+    }
+
     fn now_ns() -> u64 {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

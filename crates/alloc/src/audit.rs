@@ -1,0 +1,117 @@
+//! The allocator's own check: every block and record is in use or free, exactly once.
+//!
+//! Run while nobody allocates: the caller marks what its trees use, and the audit compares that
+//! with all free lists. A slot that is neither is leaked; one that is both, or free twice, would be
+//! handed out twice.
+
+use everleaf_machine::Machine;
+
+use crate::error::AllocError;
+use crate::heap::Heap;
+use crate::layout::{BLOCK_SIZE, ChunkKind};
+use crate::recover::Recovery;
+use crate::session::{Retired, Session};
+use crate::size_class::{class_size, slots_per_chunk};
+
+/// An audit in progress: marks of what is in use, then of what is free.
+pub struct Audit<M: Machine> {
+    used: Recovery<M>,
+    free: Recovery<M>,
+    problems: Vec<String>,
+}
+
+impl<M: Machine> Audit<M> {
+    /// Starts an audit of `heap`.
+    ///
+    /// # Errors
+    /// A chunk header is damaged.
+    pub fn new(heap: &Heap<M>) -> Result<Self, AllocError> {
+        let first = (heap.pool().data_start() + BLOCK_SIZE as u64).div_ceil(1 << heap.chunk_shift());
+        Ok(Audit {
+            used: Recovery::walk(heap.pool(), heap.chunk_shift(), first)?,
+            free: Recovery::walk(heap.pool(), heap.chunk_shift(), first)?,
+            problems: vec![],
+        })
+    }
+
+    /// Where trees mark what they use.
+    pub fn used(&self) -> &Recovery<M> {
+        &self.used
+    }
+
+    /// Notes what a session has free or retired.
+    pub fn add_session(&mut self, session: &Session<M>) {
+        let heap = session.heap().clone();
+        self.add_free_blocks(&session.blocks);
+        for (class, list) in session.records.iter().enumerate() {
+            self.add_free_records(class, list);
+        }
+        let sealed = session.sealed.iter().flat_map(|bag| &bag.items);
+        for item in sealed.chain(&session.open_bag) {
+            self.add_retired(&heap, item);
+        }
+    }
+
+    /// Notes what the heap has free, and reports what does not add up: in sentences, empty if all
+    /// is well.
+    pub fn finish(mut self, heap: &Heap<M>) -> Vec<String> {
+        let depot = heap.depot.lock();
+        self.add_free_blocks(&depot.blocks);
+        for (class, list) in depot.records.iter().enumerate() {
+            self.add_free_records(class, list);
+        }
+        for item in depot.orphans.iter().flat_map(|bag| &bag.items) {
+            self.add_retired(heap, item);
+        }
+        drop(depot);
+        for (used, free) in self.used.chunks.iter().zip(&self.free.chunks) {
+            let shift = self.used.shift;
+            let (first, count, size) = match used.header.kind {
+                ChunkKind::Leaves => (1, (1 << shift) / BLOCK_SIZE, BLOCK_SIZE),
+                ChunkKind::Records => {
+                    let class = usize::from(used.header.class);
+                    (0, slots_per_chunk(class, 1 << shift), class_size(class))
+                }
+                _ => (0, 1, 0),
+            };
+            for slot in first..count {
+                let place = format!("slot {slot} ({size} bytes) of chunk {}", used.chunk);
+                match (used.is_set(slot), free.is_set(slot)) {
+                    (false, false) => self.problems.push(format!("leaked: {place}")),
+                    (true, true) => self.problems.push(format!("in use and free: {place}")),
+                    _ => {}
+                }
+            }
+        }
+        self.problems
+    }
+
+    fn add_free_blocks(&mut self, blocks: &[u32]) {
+        for block in blocks {
+            if let Err(error) = self.free.mark_block(*block) {
+                self.problems.push(format!("free list: {error}"));
+            }
+        }
+    }
+
+    fn add_free_records(&mut self, class: usize, offsets: &[u64]) {
+        for offset in offsets {
+            if let Err(error) = self.free.mark_record(*offset, class_size(class)) {
+                self.problems.push(format!("free list: {error}"));
+            }
+        }
+    }
+
+    fn add_retired(&mut self, heap: &Heap<M>, item: &Retired) {
+        match item {
+            Retired::Node(..) => {}
+            Retired::Block(block) => self.add_free_blocks(&[*block]),
+            Retired::Record(offset, size) => {
+                let size = heap.class_for(*size).map_or(*size, class_size);
+                if let Err(error) = self.free.mark_record(*offset, size) {
+                    self.problems.push(format!("retired: {error}"));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The layer between the sessions' private lists and the chunks: free blocks and records in bulk.
+
+use std::collections::HashMap;
+
+use everleaf_machine::Machine;
+use everleaf_pool::Pool;
+
+use crate::error::AllocError;
+use crate::layout::{BLOCK_SIZE, CHUNK_HEADER_SIZE, ChunkHeader, ChunkKind};
+use crate::node::NodeArena;
+use crate::session::Bag;
+use crate::size_class::{CLASS_COUNT, class_size, slots_per_chunk};
+use crate::space::Space;
+
+/// Free blocks and records that belong to no session, and what ended sessions left.
+pub struct Depot {
+    /// Free leaf blocks, by block number.
+    pub blocks: Vec<u32>,
+    /// Free records by class, as offsets in the pool.
+    pub records: Vec<Vec<u64>>,
+    /// Retired things of ended sessions.
+    pub(crate) orphans: Vec<Bag>,
+    /// Node memory of ended sessions.
+    pub arena: NodeArena,
+}
+
+impl Default for Depot {
+    fn default() -> Self {
+        Depot {
+            blocks: vec![],
+            records: vec![vec![]; CLASS_COUNT],
+            orphans: vec![],
+            arena: NodeArena::default(),
+        }
+    }
+}
+
+impl Depot {
+    /// Takes a chunk and adds its blocks.
+    pub fn add_block_chunk<M: Machine>(
+        &mut self,
+        pool: &Pool<M>,
+        space: &mut Space,
+        shift: u32,
+    ) -> Result<(), AllocError> {
+        let chunk = space.take(pool, ChunkHeader::single(ChunkKind::Leaves, 0))?;
+        let per_chunk = (1u32 << shift) / BLOCK_SIZE as u32;
+        let first = (chunk << shift) as u32 / BLOCK_SIZE as u32;
+        // Highest first, so that they are handed out in ascending order.
+        self.blocks.extend((first + 1..first + per_chunk).rev());
+        Ok(())
+    }
+
+    /// Takes a chunk and adds its records of `class`.
+    pub fn add_record_chunk<M: Machine>(
+        &mut self,
+        pool: &Pool<M>,
+        space: &mut Space,
+        shift: u32,
+        class: usize,
+    ) -> Result<(), AllocError> {
+        let chunk = space.take(pool, ChunkHeader::single(ChunkKind::Records, class as u8))?;
+        let first = (chunk << shift) + CHUNK_HEADER_SIZE as u64;
+        let size = class_size(class) as u64;
+        let count = slots_per_chunk(class, 1 << shift) as u64;
+        self.records[class].extend((0..count).rev().map(|slot| first + slot * size));
+        Ok(())
+    }
+
+    /// Gives chunks of which everything is free back to `space`. Returns how many.
+    pub fn release_empty_chunks<M: Machine>(
+        &mut self,
+        pool: &Pool<M>,
+        space: &mut Space,
+        shift: u32,
+    ) -> usize {
+        let per_chunk = (1usize << shift) / BLOCK_SIZE - 1;
+        let mut released =
+            empty_chunks(self.blocks.iter().map(|block| chunk_of_block(*block, shift)), per_chunk);
+        self.blocks.retain(|block| !released.contains(&chunk_of_block(*block, shift)));
+        for (class, list) in self.records.iter_mut().enumerate() {
+            let slots = slots_per_chunk(class, 1 << shift);
+            let empty = empty_chunks(list.iter().map(|offset| offset >> shift), slots);
+            list.retain(|offset| !empty.contains(&(offset >> shift)));
+            released.extend(empty);
+        }
+        for chunk in &released {
+            space.give_back(pool, *chunk, 1);
+        }
+        released.len()
+    }
+}
+
+fn chunk_of_block(block: u32, shift: u32) -> u64 {
+    (u64::from(block) * BLOCK_SIZE as u64) >> shift
+}
+
+/// The chunks that occur `full` times, in ascending order.
+fn empty_chunks(chunks: impl Iterator<Item = u64>, full: usize) -> Vec<u64> {
+    let mut counts: HashMap<u64, usize> = HashMap::new();
+    for chunk in chunks {
+        *counts.entry(chunk).or_default() += 1;
+    }
+    let mut empty: Vec<u64> =
+        counts.into_iter().filter(|(_, count)| *count == full).map(|(chunk, _)| chunk).collect();
+    empty.sort_unstable();
+    empty
+}

@@ -1,0 +1,52 @@
+//! What can go wrong with space.
+
+use std::fmt;
+
+use everleaf_pool::PoolError;
+
+/// Everything that can go wrong when space is taken, found or recovered.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AllocError {
+    /// The pool could not be grown, or refused something else.
+    Pool(PoolError),
+    /// The machine has no memory left for volatile nodes.
+    OutOfMemory,
+    /// All session slots are taken: more threads use the heap at once than it admits.
+    TooManySessions(usize),
+    /// Something persistent is not what it must be. Offset in bytes from the start of the pool.
+    Corrupt {
+        /// Where.
+        offset: u64,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+impl fmt::Display for AllocError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AllocError::Pool(error) => error.fmt(f),
+            AllocError::OutOfMemory => f.write_str(
+                "the machine is out of memory: nothing was changed; free memory and try again",
+            ),
+            AllocError::TooManySessions(limit) => write!(
+                f,
+                "more than {limit} threads use the pool at once: share fewer threads, or let some end"
+            ),
+            AllocError::Corrupt { offset, what } => write!(
+                f,
+                "the pool is damaged at offset {offset}: {what}; run a check, and restore from an \
+                 export or backup if it confirms the damage"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for AllocError {}
+
+impl From<PoolError> for AllocError {
+    fn from(error: PoolError) -> Self {
+        AllocError::Pool(error)
+    }
+}

@@ -1,0 +1,177 @@
+//! Memory for volatile nodes: leaf metadata, inner nodes, descriptors.
+//!
+//! Each session carves nodes from regions that are aligned and large enough for huge pages, so that
+//! a descent meets few TLB misses, and keeps what is freed in lists by size. On a simulated machine
+//! every node is a separate allocation, so that the machine can tell a use after free.
+
+use std::alloc::Layout;
+
+use everleaf_machine::Machine;
+
+use crate::error::AllocError;
+
+/// Nodes are multiples of this many bytes, and so aligned.
+pub const NODE_GRAIN: usize = 64;
+/// The largest node, in bytes.
+pub const NODE_SIZE_MAX: usize = 8192;
+/// Size and alignment of a full-grown region.
+const REGION_SIZE: usize = 2 << 20;
+/// Size of a session's first region, so that a small store stays small.
+const REGION_SIZE_MIN: usize = 64 << 10;
+
+/// A region obtained from the machine, returned when the heap is dropped.
+pub struct Region {
+    start: *mut u8,
+    layout: Layout,
+}
+
+// SAFETY: a region is plain memory; whoever holds the value owns it.
+unsafe impl Send for Region {}
+
+impl Region {
+    /// Returns the region to the machine.
+    ///
+    /// # Safety
+    /// No node of the region is used any more.
+    pub unsafe fn release<M: Machine>(self) {
+        // SAFETY: the region came from `M::allocate` with this layout and, by the caller's
+        // promise, is not used any more.
+        unsafe { M::deallocate(self.start, self.layout) }
+    }
+
+}
+
+/// One session's node memory.
+#[derive(Default)]
+pub struct NodeArena {
+    /// Freed nodes by size in grains.
+    free: Vec<Vec<*mut u8>>,
+    /// What is left of the newest region.
+    next: usize,
+    end: usize,
+    region_size: usize,
+    /// Regions to be returned when the heap goes.
+    pub(crate) regions: Vec<Region>,
+    /// Bytes handed out and not returned to this arena (may be negative: nodes move between
+    /// sessions).
+    pub(crate) live_bytes: i64,
+}
+
+// SAFETY: the pointers are to memory the arena owns; no other thread holds a freed node.
+unsafe impl Send for NodeArena {}
+
+/// The layout of a node of `size` bytes.
+fn node_layout(size: usize) -> Layout {
+    let rounded = size.next_multiple_of(NODE_GRAIN);
+    let align = if rounded.is_multiple_of(2 * NODE_GRAIN) { 2 * NODE_GRAIN } else { NODE_GRAIN };
+    Layout::from_size_align(rounded, align).expect("a small multiple of a power of two")
+}
+
+impl NodeArena {
+    /// Memory for a node of `size` bytes, aligned to 64 (and to 128 if the size is a multiple).
+    /// Uninitialised.
+    pub fn allocate<M: Machine>(&mut self, size: usize) -> Result<*mut u8, AllocError> {
+        debug_assert!(size <= NODE_SIZE_MAX);
+        let layout = node_layout(size);
+        self.live_bytes += layout.size() as i64;
+        if M::SIMULATED {
+            return non_null(M::allocate(layout));
+        }
+        if let Some(node) = self.free.get_mut(layout.size() / NODE_GRAIN).and_then(Vec::pop) {
+            return Ok(node);
+        }
+        let mut start = self.next.next_multiple_of(layout.align());
+        if start + layout.size() > self.end {
+            self.add_region::<M>()?;
+            start = self.next;
+        }
+        self.next = start + layout.size();
+        let region = self.regions.last().expect("a region was just found or added");
+        Ok(region.start.with_addr(start))
+    }
+
+    /// Takes back a node.
+    ///
+    /// # Safety
+    /// `node` came from [`Self::allocate`] of some session of the same heap with the same size, and
+    /// no thread uses it any more.
+    pub unsafe fn free<M: Machine>(&mut self, node: *mut u8, size: usize) {
+        let layout = node_layout(size);
+        self.live_bytes -= layout.size() as i64;
+        if M::SIMULATED {
+            // SAFETY: by the caller's promise.
+            return unsafe { M::deallocate(node, layout) };
+        }
+        let grains = layout.size() / NODE_GRAIN;
+        if self.free.len() <= grains {
+            self.free.resize_with(grains + 1, Vec::new);
+        }
+        self.free[grains].push(node);
+    }
+
+    /// Takes over everything another session left.
+    pub fn absorb(&mut self, mut other: NodeArena) {
+        self.regions.append(&mut other.regions);
+        self.live_bytes += other.live_bytes;
+        if self.free.len() < other.free.len() {
+            self.free.resize_with(other.free.len(), Vec::new);
+        }
+        for (mine, theirs) in self.free.iter_mut().zip(&mut other.free) {
+            mine.append(theirs);
+        }
+        if other.end - other.next > self.end - self.next {
+            (self.next, self.end) = (other.next, other.end);
+            // `allocate` derives pointers from the newest region: make it the adopted one.
+            let last = self.regions.len() - 1;
+            if let Some(home) = self.regions.iter().position(|region| {
+                let start = region.start.addr();
+                start <= other.next && other.next < start + region.layout.size()
+            }) {
+                self.regions.swap(home, last);
+            }
+        }
+    }
+
+    fn add_region<M: Machine>(&mut self) -> Result<(), AllocError> {
+        self.region_size = (self.region_size * 4).clamp(REGION_SIZE_MIN, REGION_SIZE);
+        let layout = Layout::from_size_align(self.region_size, self.region_size)
+            .expect("a power of two is a valid alignment and size");
+        let start = non_null(M::allocate(layout))?;
+        self.next = start.addr();
+        self.end = start.addr() + layout.size();
+        self.regions.push(Region { start, layout });
+        Ok(())
+    }
+}
+
+fn non_null(pointer: *mut u8) -> Result<*mut u8, AllocError> {
+    if pointer.is_null() { Err(AllocError::OutOfMemory) } else { Ok(pointer) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everleaf_machine::Hardware;
+
+    #[test]
+    fn nodes_are_aligned_apart_and_reused() {
+        let mut arena = NodeArena::default();
+        let mut nodes = vec![];
+        for index in 0..20_000 {
+            let size = if index % 2 == 0 { 128 } else { 1216 };
+            let node = arena.allocate::<Hardware>(size).expect("memory");
+            assert_eq!(node.addr() % if index % 2 == 0 { 128 } else { 64 }, 0);
+            nodes.push((node, size));
+        }
+        nodes.sort_by_key(|(node, _)| node.addr());
+        assert!(nodes.windows(2).all(|pair| pair[0].0.addr() + pair[0].1 <= pair[1].0.addr()));
+        let (node, size) = nodes[0];
+        // SAFETY: nothing uses the node.
+        unsafe { arena.free::<Hardware>(node, size) };
+        assert_eq!(arena.allocate::<Hardware>(size).expect("memory"), node);
+        for region in arena.regions {
+            // SAFETY: nothing uses the nodes any more.
+            unsafe { region.release::<Hardware>() };
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! After a crash, or at any open: which blocks and records are in use?
+//!
+//! 1. [`Recovery::walk`] reads the header of every chunk (invariant S1 of `space.rs`).
+//! 2. Every tree in the pool marks its live blocks and what they refer to, in parallel. A mark that
+//!    cannot be right (outside its chunk, between two slots, given twice) is damage and is reported.
+//! 3. [`Recovery::finish`] makes everything unmarked free; chunks without a mark become free runs.
+//!
+//! Nothing here writes to the pool before `finish`, and what `finish` writes are free-run headers
+//! that a crash may keep or lose; so recovery can be cut and repeated at any point.
+
+use everleaf_machine::{Atomic, Machine, Ordering};
+use everleaf_pool::Pool;
+
+use crate::error::AllocError;
+use crate::heap::Heap;
+use crate::layout::{BLOCK_SIZE, CHUNK_HEADER_SIZE, ChunkHeader, ChunkKind};
+use crate::size_class::{CLASS_COUNT, class_size, slots_per_chunk};
+
+/// A chunk (or run) in use, with a mark per slot.
+pub(crate) struct Marked<M: Machine> {
+    pub chunk: u64,
+    pub header: ChunkHeader,
+    /// One bit per block, record, or large record.
+    marks: Box<[Atomic<u64, M>]>,
+}
+
+impl<M: Machine> Marked<M> {
+    fn new(chunk: u64, header: ChunkHeader, slots: usize) -> Self {
+        let marks = (0..slots.div_ceil(64)).map(|_| Atomic::new(0)).collect();
+        Marked { chunk, header, marks }
+    }
+
+    /// Sets the mark of `slot`; false if it was set.
+    fn set(&self, slot: usize) -> bool {
+        let bit = 1 << (slot % 64);
+        // Relaxed: marks are read after all marking threads have been joined.
+        self.marks[slot / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0
+    }
+
+    pub(crate) fn is_set(&self, slot: usize) -> bool {
+        self.marks[slot / 64].read_private() >> (slot % 64) & 1 == 1
+    }
+
+    fn is_empty(&self) -> bool {
+        self.marks.iter().all(|word| word.read_private() == 0)
+    }
+}
+
+/// What recovery knows about the space of a pool.
+pub struct Recovery<M: Machine> {
+    pub(crate) shift: u32,
+    first: u64,
+    frontier: u64,
+    pub(crate) chunks: Vec<Marked<M>>,
+    pub(crate) free_runs: Vec<(u64, u64)>,
+    /// Chunk number - `first` -> index in `chunks` plus one, 0 for none.
+    index: Vec<u32>,
+}
+
+impl<M: Machine> Recovery<M> {
+    /// Reads the chunk headers of `pool`.
+    pub(crate) fn walk(pool: &Pool<M>, shift: u32, first: u64) -> Result<Self, AllocError> {
+        let end = pool.size() >> shift;
+        let span = end.saturating_sub(first) as usize;
+        let mut this = Recovery {
+            shift,
+            first,
+            frontier: first,
+            chunks: vec![],
+            free_runs: vec![],
+            index: vec![0; span],
+        };
+        let mut chunk = first;
+        while chunk < end {
+            let word = pool.word(chunk << shift).read_private();
+            let header = ChunkHeader::decode(word).filter(|header| {
+                let fits = u64::from(header.run) <= end - chunk;
+                let class = usize::from(header.class);
+                fits && (header.kind != ChunkKind::Records || class < CLASS_COUNT)
+            });
+            let Some(header) = header else {
+                let what = format!("chunk header {word:#018x} cannot be one");
+                return Err(AllocError::Corrupt { offset: chunk << shift, what });
+            };
+            this.note(chunk, header);
+            chunk += u64::from(header.run);
+        }
+        // Trailing space that was never used is the frontier, not free runs.
+        this.free_runs.retain(|(start, _)| *start < this.frontier);
+        Ok(this)
+    }
+
+    fn note(&mut self, chunk: u64, header: ChunkHeader) {
+        let run = u64::from(header.run);
+        let slots = match header.kind {
+            ChunkKind::Unused => return self.free_runs.push((chunk, 1)),
+            ChunkKind::Free => {
+                self.frontier = chunk + run;
+                return self.free_runs.push((chunk, run));
+            }
+            ChunkKind::Leaves => (1 << self.shift) / BLOCK_SIZE,
+            ChunkKind::Records => slots_per_chunk(usize::from(header.class), 1 << self.shift),
+            ChunkKind::Large => 1,
+        };
+        self.frontier = chunk + run;
+        self.chunks.push(Marked::new(chunk, header, slots));
+        self.index[(chunk - self.first) as usize] = self.chunks.len() as u32;
+    }
+
+    /// The first chunk that was never used.
+    pub(crate) fn frontier(&self) -> u64 {
+        self.frontier
+    }
+
+    /// The ranges of leaf blocks in the pool, by block number, one per leaf chunk.
+    pub fn block_ranges(&self) -> Vec<std::ops::Range<u32>> {
+        let per_chunk = ((1usize << self.shift) / BLOCK_SIZE) as u32;
+        let leaves = self.chunks.iter().filter(|marked| marked.header.kind == ChunkKind::Leaves);
+        leaves
+            .map(|marked| {
+                let first = marked.chunk as u32 * per_chunk;
+                first + 1..first + per_chunk
+            })
+            .collect()
+    }
+
+    fn chunk_at(&self, offset: u64) -> Option<&Marked<M>> {
+        let chunk = (offset >> self.shift).checked_sub(self.first)?;
+        let entry = *self.index.get(usize::try_from(chunk).ok()?)?;
+        self.chunks.get((entry as usize).checked_sub(1)?)
+    }
+
+    /// Marks a leaf block as live. May be called from many threads.
+    ///
+    /// # Errors
+    /// There is no such block, or it was marked before.
+    pub fn mark_block(&self, block: u32) -> Result<(), AllocError> {
+        let offset = u64::from(block) * BLOCK_SIZE as u64;
+        let slot = (offset as usize & ((1 << self.shift) - 1)) / BLOCK_SIZE;
+        let marked = self
+            .chunk_at(offset)
+            .filter(|marked| marked.header.kind == ChunkKind::Leaves && slot > 0)
+            .ok_or_else(|| corrupt(offset, "a leaf was expected here"))?;
+        if marked.set(slot) { Ok(()) } else { Err(corrupt(offset, "a leaf is in use twice")) }
+    }
+
+    /// Marks the record of `size` bytes at `offset` as in use. May be called from many threads.
+    ///
+    /// # Errors
+    /// There is no such record, or it was marked before.
+    pub fn mark_record(&self, offset: u64, size: usize) -> Result<(), AllocError> {
+        let marked = self
+            .chunk_at(offset)
+            .ok_or_else(|| corrupt(offset, "a record was expected here, outside all chunks"))?;
+        let within = (offset - (marked.chunk << self.shift)) as usize;
+        let slot = match marked.header.kind {
+            ChunkKind::Records => {
+                let class_size = class_size(usize::from(marked.header.class));
+                let place = within.checked_sub(CHUNK_HEADER_SIZE).filter(|place| {
+                    place % class_size == 0
+                        && size <= class_size
+                        && place / class_size
+                            < slots_per_chunk(usize::from(marked.header.class), 1 << self.shift)
+                });
+                place.map(|place| place / class_size)
+            }
+            ChunkKind::Large => {
+                let room = (u64::from(marked.header.run) << self.shift) as usize;
+                (within == CHUNK_HEADER_SIZE && size + CHUNK_HEADER_SIZE <= room).then_some(0)
+            }
+            _ => None,
+        };
+        let slot = slot.ok_or_else(|| {
+            corrupt(offset, &format!("a record of {size} bytes cannot be at this place"))
+        })?;
+        if marked.set(slot) { Ok(()) } else { Err(corrupt(offset, "a record is in use twice")) }
+    }
+
+    /// The largest record that can start at `offset`, in bytes; `None` if none can. For readers
+    /// of untrusted references: a length found there must not exceed it.
+    pub fn record_room(&self, offset: u64) -> Option<usize> {
+        let marked = self.chunk_at(offset)?;
+        let within = (offset - (marked.chunk << self.shift)) as usize;
+        match marked.header.kind {
+            ChunkKind::Records => {
+                let class = usize::from(marked.header.class);
+                let place = within.checked_sub(CHUNK_HEADER_SIZE)?;
+                let valid = place % class_size(class) == 0
+                    && place / class_size(class) < slots_per_chunk(class, 1 << self.shift);
+                valid.then_some(class_size(class))
+            }
+            ChunkKind::Large if within == CHUNK_HEADER_SIZE => {
+                Some(((marked.header.run as usize) << self.shift) - CHUNK_HEADER_SIZE)
+            }
+            _ => None,
+        }
+    }
+
+    /// Makes everything unmarked free, so that `heap` can be allocated from.
+    pub fn finish(self, heap: &Heap<M>) {
+        let mut space = heap.space.lock();
+        let mut depot = heap.depot.lock();
+        for (chunk, run) in &self.free_runs {
+            space.add_free(*chunk, *run);
+        }
+        for marked in &self.chunks {
+            if marked.is_empty() {
+                if !heap.pool().is_read_only() {
+                    space.give_back(heap.pool(), marked.chunk, u64::from(marked.header.run));
+                }
+                continue;
+            }
+            let start = marked.chunk << self.shift;
+            match marked.header.kind {
+                ChunkKind::Leaves => {
+                    let per_chunk = (1 << self.shift) / BLOCK_SIZE;
+                    let first = (start / BLOCK_SIZE as u64) as u32;
+                    let free = (1..per_chunk).rev().filter(|slot| !marked.is_set(*slot));
+                    depot.blocks.extend(free.map(|slot| first + slot as u32));
+                }
+                ChunkKind::Records => {
+                    let class = usize::from(marked.header.class);
+                    let free = (0..slots_per_chunk(class, 1 << self.shift))
+                        .rev()
+                        .filter(|slot| !marked.is_set(*slot));
+                    let first = start + CHUNK_HEADER_SIZE as u64;
+                    let size = class_size(class) as u64;
+                    depot.records[class].extend(free.map(|slot| first + slot as u64 * size));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+pub(crate) fn corrupt(offset: u64, what: &str) -> AllocError {
+    AllocError::Corrupt { offset, what: what.to_string() }
+}

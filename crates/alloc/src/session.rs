@@ -1,0 +1,445 @@
+//! One thread's handle on a heap: its pin, its free lists, what it has retired.
+//!
+//! A session is used by one thread at a time and shares nothing on its ordinary path. Blocks and
+//! records move between sessions and the depot in batches.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use everleaf_machine::Machine;
+use everleaf_pool::Medium;
+
+use crate::error::AllocError;
+use crate::heap::Heap;
+use crate::layout::{CHUNK_HEADER_SIZE, ChunkHeader, ChunkKind};
+use crate::node::NodeArena;
+use crate::size_class::{CLASS_COUNT, class_of, class_size, slots_per_chunk};
+
+/// Blocks or records moved between a session and the depot at once.
+const BATCH: usize = 32;
+/// A session keeps at most this many free blocks, or records of one class.
+const KEEP_MAX: usize = 256;
+
+/// Something unlinked that nobody may use yet.
+pub(crate) enum Retired {
+    /// A volatile node and its size.
+    Node(*mut u8, usize),
+    /// A leaf block.
+    Block(u32),
+    /// A record: offset and size in bytes.
+    Record(u64, usize),
+}
+
+// SAFETY: a retired node has no owner but the bag it is in.
+unsafe impl Send for Retired {}
+
+/// Things retired under one epoch.
+pub(crate) struct Bag {
+    pub epoch: u64,
+    pub items: Vec<Retired>,
+}
+
+/// One thread's handle on a [`Heap`].
+pub struct Session<M: Machine> {
+    heap: Arc<Heap<M>>,
+    participant: usize,
+    pins: u32,
+    arena: NodeArena,
+    pub(crate) blocks: Vec<u32>,
+    pub(crate) records: Vec<Vec<u64>>,
+    pub(crate) open_bag: Vec<Retired>,
+    pub(crate) sealed: VecDeque<Bag>,
+}
+
+impl<M: Machine> Session<M> {
+    /// Items in a bag when it is sealed: few on a simulated machine, so that reuse is common.
+    const BAG_SIZE: usize = if M::SIMULATED { 1 } else { 128 };
+
+    pub(crate) fn open(heap: Arc<Heap<M>>) -> Result<Self, AllocError> {
+        let participant = heap
+            .epochs
+            .join()
+            .ok_or(AllocError::TooManySessions(crate::epoch::PARTICIPANT_COUNT_MAX))?;
+        // What ended sessions left is used again.
+        let arena = std::mem::take(&mut heap.depot.lock().arena);
+        Ok(Session {
+            heap,
+            participant,
+            pins: 0,
+            arena,
+            blocks: vec![],
+            records: vec![vec![]; CLASS_COUNT],
+            open_bag: vec![],
+            sealed: VecDeque::new(),
+        })
+    }
+
+    /// The heap the session works on.
+    #[inline(always)]
+    pub fn heap(&self) -> &Arc<Heap<M>> {
+        &self.heap
+    }
+
+    /// The persistence verbs of the pool.
+    #[inline(always)]
+    pub fn medium(&self) -> Medium<M> {
+        self.heap.medium()
+    }
+
+    /// A small number, different for each session that exists now: for striped counters.
+    #[inline(always)]
+    pub fn stripe(&self) -> usize {
+        self.participant
+    }
+
+    /// Until the matching [`Self::unpin`], nothing this thread can reach is reclaimed. Nests.
+    #[inline(always)]
+    pub fn pin(&mut self) {
+        if self.pins == 0 {
+            self.heap.epochs.pin(self.participant);
+        }
+        self.pins += 1;
+    }
+
+    /// Ends a pin.
+    #[inline(always)]
+    pub fn unpin(&mut self) {
+        debug_assert!(self.pins > 0, "unpin without pin");
+        self.pins -= 1;
+        if self.pins == 0 {
+            self.heap.epochs.unpin(self.participant);
+        }
+    }
+
+    /// Whether the session is pinned.
+    pub fn is_pinned(&self) -> bool {
+        self.pins > 0
+    }
+
+    // ---- volatile nodes ----
+
+    /// Memory for a node of `size` bytes, 64-byte aligned, uninitialised.
+    ///
+    /// # Errors
+    /// [`AllocError::OutOfMemory`].
+    pub fn allocate_node(&mut self, size: usize) -> Result<*mut u8, AllocError> {
+        self.arena.allocate::<M>(size)
+    }
+
+    /// Takes back a node that no other thread has seen.
+    ///
+    /// # Safety
+    /// `node` came from [`Self::allocate_node`] with this size, of a session of the same heap, and
+    /// no other thread can reach it.
+    pub unsafe fn free_node(&mut self, node: *mut u8, size: usize) {
+        // SAFETY: by the caller's promise.
+        unsafe { self.arena.free::<M>(node, size) }
+    }
+
+    /// Takes back a node that was unlinked: reused when no thread can hold it.
+    ///
+    /// # Safety
+    /// As [`Self::free_node`], but threads pinned now may still read it; nobody retires it again.
+    pub unsafe fn retire_node(&mut self, node: *mut u8, size: usize) {
+        self.retire(Retired::Node(node, size));
+    }
+
+    /// Bytes of node memory in use by this session (may be negative: nodes move).
+    pub fn node_bytes(&self) -> i64 {
+        self.arena.live_bytes
+    }
+
+    // ---- leaf blocks ----
+
+    /// A free leaf block. Its contents are those of its last life.
+    ///
+    /// # Errors
+    /// The pool is full, or the disk is.
+    pub fn allocate_block(&mut self) -> Result<u32, AllocError> {
+        if self.blocks.is_empty() {
+            self.refill_blocks()?;
+        }
+        let block = self.blocks.pop().expect("the refill found at least one");
+        M::lifetime(self.heap.block_address(block), crate::layout::BLOCK_SIZE, true);
+        Ok(block)
+    }
+
+    /// Makes sure that the next `count` calls of [`Self::allocate_block`] succeed.
+    ///
+    /// # Errors
+    /// The pool is full, or the disk is.
+    pub fn reserve_blocks(&mut self, count: usize) -> Result<(), AllocError> {
+        while self.blocks.len() < count {
+            self.refill_blocks()?;
+        }
+        Ok(())
+    }
+
+    /// Takes back a block that no other thread has seen.
+    pub fn free_block(&mut self, block: u32) {
+        M::lifetime(self.heap.block_address(block), crate::layout::BLOCK_SIZE, false);
+        self.blocks.push(block);
+        if self.blocks.len() > KEEP_MAX {
+            let keep = self.blocks.len() - KEEP_MAX / 2;
+            // The oldest go: the newest are warm.
+            let moved = self.blocks.drain(..keep);
+            self.heap.depot.lock().blocks.extend(moved);
+        }
+    }
+
+    /// Takes back a block that is unlinked, durably: reused when no thread can hold it.
+    pub fn retire_block(&mut self, block: u32) {
+        self.retire(Retired::Block(block));
+    }
+
+    /// Adds at least one block to the session's list.
+    fn refill_blocks(&mut self) -> Result<(), AllocError> {
+        let heap = self.heap.clone();
+        let before = self.blocks.len();
+        // Round again while other threads empty the depot before we get there.
+        while !self.take_blocks(&heap) {
+            match heap.add_block_chunk() {
+                Err(error) if error.is_full() => {
+                    self.collect_hard();
+                    if self.blocks.len() > before || self.take_blocks(&heap) {
+                        break;
+                    }
+                    heap.release_empty_chunks();
+                    heap.add_block_chunk().map_err(|_| error)?;
+                }
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+
+    fn take_blocks(&mut self, heap: &Heap<M>) -> bool {
+        let mut depot = heap.depot.lock();
+        let keep = depot.blocks.len().saturating_sub(BATCH);
+        let moved = depot.blocks.len() - keep;
+        self.blocks.extend(depot.blocks.drain(keep..));
+        moved > 0
+    }
+
+    // ---- records ----
+
+    /// Space for a record of `size` bytes (at least 1), as an offset that is a multiple of 16. Its
+    /// contents are those of its last life.
+    ///
+    /// # Errors
+    /// The pool is full, or the disk is.
+    pub fn allocate_record(&mut self, size: usize) -> Result<u64, AllocError> {
+        let Some(class) = self.heap.class_for(size) else {
+            return self.allocate_large(size);
+        };
+        if self.records[class].is_empty() {
+            self.refill_records(class)?;
+        }
+        let offset = self.records[class].pop().expect("the refill found at least one");
+        M::lifetime(self.heap.base().wrapping_add(offset as usize), class_size(class), true);
+        Ok(offset)
+    }
+
+    /// Takes back a record that no other thread has seen.
+    pub fn free_record(&mut self, offset: u64, size: usize) {
+        let heap = &self.heap;
+        let Some(class) = heap.class_for(size) else {
+            heap.free_large(offset, size);
+            return;
+        };
+        M::lifetime(heap.base().wrapping_add(offset as usize), class_size(class), false);
+        self.records[class].push(offset);
+        if self.records[class].len() > KEEP_MAX {
+            let keep = self.records[class].len() - KEEP_MAX / 2;
+            let moved = self.records[class].drain(..keep);
+            heap.depot.lock().records[class].extend(moved);
+        }
+    }
+
+    /// Takes back a record that is unlinked, durably: reused when no thread can hold it.
+    pub fn retire_record(&mut self, offset: u64, size: usize) {
+        self.retire(Retired::Record(offset, size));
+    }
+
+    fn refill_records(&mut self, class: usize) -> Result<(), AllocError> {
+        let heap = self.heap.clone();
+        while !self.take_records(&heap, class) {
+            match heap.add_record_chunk(class) {
+                Err(error) if error.is_full() => {
+                    self.collect_hard();
+                    if !self.records[class].is_empty() || self.take_records(&heap, class) {
+                        break;
+                    }
+                    heap.release_empty_chunks();
+                    heap.add_record_chunk(class).map_err(|_| error)?;
+                }
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+
+    fn take_records(&mut self, heap: &Heap<M>, class: usize) -> bool {
+        let mut depot = heap.depot.lock();
+        let list = &mut depot.records[class];
+        let keep = list.len().saturating_sub(BATCH);
+        self.records[class].extend(list.drain(keep..));
+        !self.records[class].is_empty()
+    }
+
+    fn allocate_large(&mut self, size: usize) -> Result<u64, AllocError> {
+        match self.heap.allocate_large(size) {
+            Err(error) if error.is_full() => {
+                self.collect_hard();
+                self.heap.release_empty_chunks();
+                self.heap.allocate_large(size).map_err(|_| error)
+            }
+            result => result,
+        }
+    }
+
+    // ---- reclamation ----
+
+    fn retire(&mut self, item: Retired) {
+        self.open_bag.push(item);
+        if self.open_bag.len() >= Self::BAG_SIZE {
+            self.seal();
+            self.heap.epochs.try_advance();
+            self.collect();
+        }
+    }
+
+    /// Closes the open bag under the current epoch.
+    fn seal(&mut self) {
+        if self.open_bag.is_empty() {
+            return;
+        }
+        let items = std::mem::take(&mut self.open_bag);
+        // The tag is read after every item in the bag was unlinked, so it is late enough for all.
+        self.sealed.push_back(Bag { epoch: self.heap.epochs.retire_epoch(), items });
+    }
+
+    /// Reclaims the bags whose grace period is over.
+    fn collect(&mut self) {
+        while let Some(bag) = self.sealed.front() {
+            if !self.heap.epochs.is_expired(bag.epoch) {
+                break;
+            }
+            let bag = self.sealed.pop_front().expect("the front was just seen");
+            self.reclaim(bag);
+        }
+    }
+
+    fn reclaim(&mut self, bag: Bag) {
+        for item in bag.items {
+            match item {
+                // SAFETY: retired once with this size, and its grace period is over (E1).
+                Retired::Node(node, size) => unsafe { self.free_node(node, size) },
+                Retired::Block(block) => self.free_block(block),
+                Retired::Record(offset, size) => self.free_record(offset, size),
+            }
+        }
+    }
+
+    /// Gives the session's free blocks and records to the depot, for other threads.
+    pub fn give_back(&mut self) {
+        let mut depot = self.heap.depot.lock();
+        depot.blocks.append(&mut self.blocks);
+        for (theirs, mine) in depot.records.iter_mut().zip(&mut self.records) {
+            theirs.append(mine);
+        }
+    }
+
+    /// Reclaims all that can be reclaimed now: for when space has run out, or at rest.
+    pub fn collect_hard(&mut self) {
+        self.seal();
+        for _ in 0..3 {
+            self.heap.epochs.try_advance();
+            self.collect();
+        }
+        let orphans = std::mem::take(&mut self.heap.depot.lock().orphans);
+        for bag in orphans {
+            if self.heap.epochs.is_expired(bag.epoch) {
+                self.reclaim(bag);
+            } else {
+                self.heap.depot.lock().orphans.push(bag);
+            }
+        }
+    }
+}
+
+impl<M: Machine> Drop for Session<M> {
+    fn drop(&mut self) {
+        if self.pins > 0 {
+            self.pins = 1;
+            self.unpin();
+        }
+        self.seal();
+        self.collect();
+        self.give_back();
+        let heap = self.heap.clone();
+        let mut depot = heap.depot.lock();
+        depot.orphans.extend(self.sealed.drain(..));
+        depot.arena.absorb(std::mem::take(&mut self.arena));
+        drop(depot);
+        heap.epochs.leave(self.participant);
+    }
+}
+
+impl AllocError {
+    /// Whether the error says that there is no space (rather than that something is wrong).
+    pub fn is_full(&self) -> bool {
+        match self {
+            AllocError::Pool(error) => matches!(
+                error,
+                everleaf_pool::PoolError::DiskFull { .. } | everleaf_pool::PoolError::PoolFull { .. }
+            ),
+            _ => false,
+        }
+    }
+}
+
+impl<M: Machine> Heap<M> {
+    /// The size class of a record of `size` bytes; `None` if it owns chunks.
+    pub(crate) fn class_for(&self, size: usize) -> Option<usize> {
+        class_of(size).filter(|class| slots_per_chunk(*class, self.chunk_size()) >= 2)
+    }
+
+    fn add_block_chunk(&self) -> Result<(), AllocError> {
+        let mut space = self.space.lock();
+        let mut depot = self.depot.lock();
+        depot.add_block_chunk(self.pool(), &mut space, self.chunk_shift())
+    }
+
+    fn add_record_chunk(&self, class: usize) -> Result<(), AllocError> {
+        let mut space = self.space.lock();
+        let mut depot = self.depot.lock();
+        depot.add_record_chunk(self.pool(), &mut space, self.chunk_shift(), class)
+    }
+
+    /// Gives chunks in which everything is free back to the free runs. Returns how many.
+    pub fn release_empty_chunks(&self) -> usize {
+        let mut space = self.space.lock();
+        let mut depot = self.depot.lock();
+        depot.release_empty_chunks(self.pool(), &mut space, self.chunk_shift())
+    }
+
+    fn large_run(&self, size: usize) -> u64 {
+        (size + CHUNK_HEADER_SIZE).div_ceil(self.chunk_size()) as u64
+    }
+
+    fn allocate_large(&self, size: usize) -> Result<u64, AllocError> {
+        let run = self.large_run(size) as u32;
+        let header = ChunkHeader { kind: ChunkKind::Large, class: 0, run };
+        let chunk = self.space.lock().take(self.pool(), header)?;
+        let offset = (chunk << self.chunk_shift()) + CHUNK_HEADER_SIZE as u64;
+        M::lifetime(self.base().wrapping_add(offset as usize), size, true);
+        Ok(offset)
+    }
+
+    fn free_large(&self, offset: u64, size: usize) {
+        M::lifetime(self.base().wrapping_add(offset as usize), size, false);
+        let chunk = offset >> self.chunk_shift();
+        self.space.lock().give_back(self.pool(), chunk, self.large_run(size));
+    }
+}

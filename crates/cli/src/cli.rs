@@ -1,0 +1,134 @@
+//! The command line as clap sees it. The arguments of a command are in the file of the command.
+
+use crate::command::{
+    check, completions, create, del, export, get, load, maps, put, scan, serve, stat,
+};
+use crate::exit_code;
+use crate::failure::Failure;
+use clap::error::ErrorKind;
+use clap::{Args, Parser, Subcommand};
+use std::io::{self, IsTerminal};
+
+const EXAMPLES: &str = "\
+Examples:
+  everleaf create cities.pool --size 64M
+  everleaf load cities.pool cities.tsv
+  everleaf put cities.pool Paris 2102650
+  everleaf get cities.pool Paris
+  everleaf scan cities.pool --prefix Pa --limit 10
+  everleaf export cities.pool --output backup.jsonl
+  everleaf serve cities.pool --port 6399
+
+The pool is the first argument of every command; it may be left out when the
+environment variable EVERLEAF_POOL names it.";
+
+/// A persistent ordered key-value store: everything acknowledged survives `kill -9`
+#[derive(Parser, Debug)]
+#[command(name = "everleaf", version, max_term_width = 100, propagate_version = true)]
+#[command(after_help = format!("{EXAMPLES}\n\n{}", exit_code::HELP))]
+pub struct Cli {
+    /// The command.
+    #[command(subcommand)]
+    pub command: Command,
+    /// What every command takes.
+    #[command(flatten)]
+    pub global: Global,
+}
+
+/// What every command takes.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Global {
+    /// Machine-readable output, and errors as {"error":..,"code":..}
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Say nothing but results and errors
+    #[arg(long, short, global = true)]
+    pub quiet: bool,
+    /// No progress bar (there is none anyway unless stderr is a terminal)
+    #[arg(long, global = true)]
+    pub no_progress: bool,
+}
+
+impl Global {
+    /// True when a progress bar is wanted and can be seen.
+    pub fn wants_progress(&self) -> bool {
+        !self.quiet && !self.no_progress && !self.json && io::stderr().is_terminal()
+    }
+}
+
+/// The commands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    Create(create::CreateArgs),
+    Load(load::LoadArgs),
+    Get(get::GetArgs),
+    Put(put::PutArgs),
+    Del(del::DelArgs),
+    Scan(scan::ScanArgs),
+    Export(export::ExportArgs),
+    Stat(stat::StatArgs),
+    Check(check::CheckArgs),
+    Maps(maps::MapsArgs),
+    Serve(serve::ServeArgs),
+    Completions(completions::CompletionsArgs),
+}
+
+/// What became of the command line.
+pub enum Parsed {
+    /// A command to run.
+    Run(Cli),
+    /// Help or the version was asked for and has been shown.
+    Shown,
+    /// The command line is wrong.
+    Refused {
+        /// Why.
+        failure: Failure,
+        /// True when errors are wanted as JSON.
+        json: bool,
+    },
+}
+
+/// Parses the arguments of the process, and shows help if that is what they ask for.
+pub fn parse() -> Parsed {
+    let error = match Cli::try_parse() {
+        Ok(cli) => return Parsed::Run(cli),
+        Err(error) => error,
+    };
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        // A reader that stops early (`everleaf --help | head`) is no error.
+        let _ = error.print();
+        return Parsed::Shown;
+    }
+    // The arguments could not be parsed, so that clap cannot tell whether --json was among them.
+    let json = std::env::args_os().skip(1).any(|argument| argument == "--json");
+    Parsed::Refused { failure: refusal(&error), json }
+}
+
+fn refusal(error: &clap::Error) -> Failure {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return Failure::usage("give a command: `everleaf --help` lists them, with examples");
+    }
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+    Failure::usage(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_examples_in_its_help() {
+        for command in Cli::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let line = format!("everleaf {}", command.get_name());
+            assert!(help.contains("Example") && help.contains(&line), "{line}");
+        }
+    }
+}

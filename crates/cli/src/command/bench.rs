@@ -1,0 +1,1 @@
+//! Benchmarks of a pool, from the laboratory crate. Not a command yet.

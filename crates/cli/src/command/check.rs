@@ -1,0 +1,59 @@
+//! `everleaf check`: reads everything in a pool and names what is damaged.
+
+use crate::arguments::pool_and_rest;
+use crate::cli::Global;
+use crate::failure::Failure;
+use crate::open::{self, TrustArgs};
+use crate::output::{Output, counted};
+use clap::Args;
+use serde_json::json;
+use std::ffi::OsString;
+
+const EXAMPLES: &str = "\
+Examples:
+  everleaf check words.pool
+  everleaf check words.pool --json | jq -r '.problems[]'
+
+Ends with code 0 if the pool is sound, 1 if something in it is damaged, 4 if it cannot be opened.";
+
+/// Check that everything in a pool is sound
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct CheckArgs {
+    /// The pool file (or EVERLEAF_POOL)
+    pub pool: Option<OsString>,
+    /// Whether to trust the pool.
+    #[command(flatten)]
+    pub trust: TrustArgs,
+}
+
+/// Checks the pool and prints what was found.
+pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
+    let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
+    let store = open::for_reading(&pool, &args.trust)?;
+    let report = store.check()?;
+    if global.json {
+        out.json(&json!({
+            "sound": report.is_clean(),
+            "keys": report.keys,
+            "leaves": report.leaves,
+            "problems": report.problems,
+        }))?;
+    } else {
+        for problem in &report.problems {
+            out.line(problem)?;
+        }
+        if report.is_clean() && !global.quiet {
+            out.line(&format!("sound: {}, {} leaves", counted(report.keys, "key"), report.leaves))?;
+        }
+    }
+    match report.problems.len() {
+        0 => Ok(()),
+        count => Err(Failure::not_found(format!(
+            "{} in {}: export what can be read with `everleaf export`, and load it \
+             into a new pool",
+            counted(count as u64, "problem"),
+            pool.display()
+        ))),
+    }
+}

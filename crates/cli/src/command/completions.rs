@@ -1,0 +1,28 @@
+//! `everleaf completions`: what a shell needs to complete our command lines.
+
+use crate::cli::Cli;
+use crate::failure::Failure;
+use crate::output::Output;
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+const EXAMPLES: &str = "\
+Examples:
+  everleaf completions bash > ~/.local/share/bash-completion/completions/everleaf
+  everleaf completions zsh > ~/.zfunc/_everleaf
+  everleaf completions fish > ~/.config/fish/completions/everleaf.fish";
+
+/// Print a completion script for a shell
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct CompletionsArgs {
+    /// The shell
+    pub shell: Shell,
+}
+
+/// Prints the script.
+pub fn run(args: CompletionsArgs, out: &mut Output) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "everleaf", &mut script);
+    out.bytes(&script)
+}

@@ -1,0 +1,46 @@
+//! `everleaf maps`: the maps of a pool.
+
+use crate::arguments::pool_and_rest;
+use crate::cli::Global;
+use crate::failure::Failure;
+use crate::format::tsv;
+use crate::open::{self, TrustArgs};
+use crate::output::Output;
+use clap::Args;
+use serde_json::json;
+use std::ffi::OsString;
+
+const EXAMPLES: &str = "\
+Examples:
+  everleaf maps words.pool
+  everleaf maps words.pool --json
+
+Each line is the name of a map, a tab, and the number of its keys. A map comes to be with the
+first `everleaf put --map NAME` or `everleaf load --map NAME`.";
+
+/// List the maps of a pool
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct MapsArgs {
+    /// The pool file (or EVERLEAF_POOL)
+    pub pool: Option<OsString>,
+    /// Whether to trust the pool.
+    #[command(flatten)]
+    pub trust: TrustArgs,
+}
+
+/// Prints the names and sizes.
+pub fn run(args: MapsArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
+    let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
+    let store = open::for_reading(&pool, &args.trust)?;
+    for name in store.map_names() {
+        let keys = store.existing_map(&name)?.map_or(0, |map| map.len());
+        if global.json {
+            out.json(&json!({ "map": name, "keys": keys }))?;
+        } else {
+            tsv::write_field(out.writer(), name.as_bytes()).map_err(|e| Failure::output(&e))?;
+            out.line(&format!("\t{keys}"))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! The commands, one file each: its arguments, its help, and what it does.
+
+pub mod bench;
+pub mod check;
+pub mod completions;
+pub mod create;
+pub mod del;
+pub mod export;
+pub mod get;
+pub mod load;
+pub mod maps;
+pub mod put;
+pub mod scan;
+pub mod serve;
+pub mod stat;
+
+use crate::cli::{Cli, Command};
+use crate::failure::Failure;
+use crate::output::Output;
+
+/// Runs the command, and writes out what it printed even if it failed in the end.
+pub fn run(cli: Cli) -> Result<(), Failure> {
+    let mut output = Output::new();
+    let (global, out) = (cli.global, &mut output);
+    let end = match cli.command {
+        Command::Create(args) => create::run(args, global, out),
+        Command::Load(args) => load::run(args, global, out),
+        Command::Get(args) => get::run(args, global, out),
+        Command::Put(args) => put::run(args, global, out),
+        Command::Del(args) => del::run(args, global, out),
+        Command::Scan(args) => scan::run(args, global, out),
+        Command::Export(args) => export::run(args, global, out),
+        Command::Stat(args) => stat::run(args, global, out),
+        Command::Check(args) => check::run(args, global, out),
+        Command::Maps(args) => maps::run(args, global, out),
+        Command::Serve(args) => serve::run(args, global, out),
+        Command::Completions(args) => completions::run(args, out),
+    };
+    let flushed = output.flush();
+    end.and(flushed)
+}

@@ -1,0 +1,126 @@
+//! `everleaf put`: one key and its value.
+
+use crate::arguments::{EncodingArgs, pool_and_rest};
+use crate::cli::Global;
+use crate::failure::Failure;
+use crate::open::{self, MapArgs};
+use crate::output::Output;
+use clap::Args;
+use everleaf::{Map, VALUE_SIZE_MAX};
+use serde_json::json;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  everleaf put words.pool apple 'a round fruit'
+  everleaf put words.pool photo.png --value-file photo.png
+  date | everleaf put words.pool now --value-file -
+  everleaf put words.pool lock me --if-absent       ends with code 1 if the key is there
+  everleaf put words.pool 00ff 0102 --hex           binary key and value
+
+Once the command ends with code 0, the pair survives the death of any process.";
+
+/// Set the value of a key
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES, override_usage = "everleaf put [OPTIONS] [POOL] <KEY> <VALUE>")]
+pub struct PutArgs {
+    /// The pool file (or EVERLEAF_POOL)
+    pub pool: Option<OsString>,
+    /// The key
+    #[arg(allow_negative_numbers = true)]
+    pub key: Option<OsString>,
+    /// The value
+    #[arg(allow_negative_numbers = true)]
+    pub value: Option<OsString>,
+    /// Take the value from this file, byte for byte; `-` is the standard input
+    #[arg(long, value_name = "FILE")]
+    pub value_file: Option<PathBuf>,
+    /// Only if the key is not there yet
+    #[arg(long, conflicts_with = "if_present")]
+    pub if_absent: bool,
+    /// Only if the key is there already
+    #[arg(long)]
+    pub if_present: bool,
+    /// Which map.
+    #[command(flatten)]
+    pub map: MapArgs,
+    /// How key and value are written.
+    #[command(flatten)]
+    pub encoding: EncodingArgs,
+}
+
+/// Puts the pair.
+pub fn run(args: PutArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
+    let names: &[&str] = if args.value_file.is_some() { &["KEY"] } else { &["KEY", "VALUE"] };
+    let words = args.key.into_iter().chain(args.value).collect();
+    let (pool, words) = pool_and_rest(args.pool, words, names)?;
+    if words.len() > names.len() {
+        return Err(Failure::usage("give either a VALUE or --value-file, not both"));
+    }
+    let key = args.encoding.decode("KEY", &words[0])?;
+    let value = match &args.value_file {
+        Some(file) => read_value(file)?,
+        None => args.encoding.decode("VALUE", &words[1])?,
+    };
+    let store = open::for_writing(&pool, &args.map.trust)?;
+    let map = open::map_or_new(&store, args.map.map.as_deref())?;
+    let condition = Condition::of(args.if_absent, args.if_present);
+    let written = put(&map, condition, &key, &value)?;
+    drop(map);
+    store.close()?;
+    let Some(replaced) = written else {
+        let state = if args.if_absent { "is there already" } else { "is not there" };
+        let key = words[0].to_string_lossy();
+        return Err(Failure::not_found(format!("the key {key:?} {state}: nothing was changed")));
+    };
+    if global.json {
+        return out.json(&json!({ "replaced": replaced }));
+    }
+    if global.quiet {
+        return Ok(());
+    }
+    out.line(if replaced { "replaced" } else { "inserted" })
+}
+
+/// When to put.
+#[derive(Clone, Copy)]
+enum Condition {
+    Always,
+    Absent,
+    Present,
+}
+
+impl Condition {
+    fn of(if_absent: bool, if_present: bool) -> Self {
+        match (if_absent, if_present) {
+            (true, _) => Self::Absent,
+            (false, true) => Self::Present,
+            (false, false) => Self::Always,
+        }
+    }
+}
+
+/// Whether a value was replaced; `None` if the condition did not hold.
+fn put(map: &Map, condition: Condition, key: &[u8], value: &[u8]) -> Result<Option<bool>, Failure> {
+    Ok(match condition {
+        Condition::Always => Some(map.put(key, value)?),
+        Condition::Absent => map.insert(key, value)?.then_some(false),
+        Condition::Present => map.update(key, value)?.then_some(true),
+    })
+}
+
+fn read_value(path: &Path) -> Result<Vec<u8>, Failure> {
+    // One byte more than allowed, so that the store says how large a value may be.
+    let limit = VALUE_SIZE_MAX as u64 + 1;
+    let mut value = Vec::new();
+    let read = if path == Path::new("-") {
+        io::stdin().lock().take(limit).read_to_end(&mut value)
+    } else {
+        File::open(path).and_then(|file| file.take(limit).read_to_end(&mut value))
+    };
+    read.map_err(|error| Failure::io(&format!("cannot read {}", path.display()), &error))?;
+    Ok(value)
+}

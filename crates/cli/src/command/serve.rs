@@ -1,0 +1,203 @@
+//! `everleaf serve`: the pool on the network, for Redis clients.
+
+use crate::arguments::{NewPoolArgs, pool_from_environment};
+use crate::cli::Global;
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::open::TrustArgs;
+use crate::output::{Output, counted, remark};
+use clap::builder::BoolishValueParser;
+use clap::{ArgAction, Args};
+use everleaf_server::{Config, Handle, Server, ServerError};
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+use tracing::Level;
+
+/// The environment variable that holds the password.
+const PASSWORD_VARIABLE: &str = "EVERLEAF_REQUIREPASS";
+
+const EXAMPLES: &str = "\
+Examples:
+  everleaf serve                                    everleaf.pool here, port 6399
+  everleaf serve words.pool --port 7000
+  everleaf serve words.pool --bind 0.0.0.0 --requirepass-file /etc/everleaf.password
+  everleaf serve words.pool --unixsocket /run/everleaf.sock --timeout 300
+  redis-cli -p 6399 set apple 'a round fruit'
+
+SIGTERM and SIGINT end the server cleanly: it answers what it has read, marks the pool clean, and
+ends with code 0. A second signal ends it at once. Either way, and after `kill -9` too, everything
+acknowledged is there at the next start.
+A password in --requirepass can be seen by every user of this machine, in the list of processes:
+better use --requirepass-file, or the environment variable EVERLEAF_REQUIREPASS.";
+
+/// Serve a pool to Redis clients
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ServeArgs {
+    /// The pool file (or EVERLEAF_POOL) [default: everleaf.pool]
+    pub pool: Option<PathBuf>,
+    /// The TCP port; 0 lets the system choose
+    #[arg(long, default_value_t = 6399)]
+    pub port: u16,
+    /// An address or host name to listen on; may be repeated
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub bind: Vec<String>,
+    /// Listen on this Unix socket as well
+    #[arg(long, value_name = "PATH")]
+    pub unixsocket: Option<PathBuf>,
+    /// Threads that serve connections; 0 means one per CPU
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub threads: usize,
+    /// The password that clients must give (visible in the list of processes)
+    #[arg(long, value_name = "PASSWORD", conflicts_with = "requirepass_file")]
+    pub requirepass: Option<String>,
+    /// A file whose first line is the password
+    #[arg(long, value_name = "FILE")]
+    pub requirepass_file: Option<PathBuf>,
+    /// The most connections at a time
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    pub maxclients: usize,
+    /// Close connections that send nothing for this long; 0 means never
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub timeout: u64,
+    /// Create the pool if there is none
+    #[arg(long, value_name = "yes|no", default_value = "yes", hide_possible_values = true)]
+    #[arg(value_parser = BoolishValueParser::new(), action = ArgAction::Set)]
+    pub create_if_missing: bool,
+    /// What to log on stderr: error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL", default_value = "warn")]
+    pub log: Level,
+    /// The properties of a pool that is created.
+    #[command(flatten)]
+    pub new_pool: NewPoolArgs,
+    /// Whether to trust the pool.
+    #[command(flatten)]
+    pub trust: TrustArgs,
+}
+
+/// Serves until a signal or a client's `SHUTDOWN`.
+pub fn run(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
+    let pool = args.pool.clone().or_else(pool_from_environment);
+    let pool = pool.unwrap_or_else(|| PathBuf::from("everleaf.pool"));
+    let config = config_of(&args)?;
+    let is_colored = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let log = tracing_subscriber::fmt().with_max_level(args.log).with_ansi(is_colored);
+    log.with_writer(io::stderr).init();
+    // Before the pool is opened, so that a signal during a long recovery is not lost.
+    let signals = Signals::new([SIGTERM, SIGINT])
+        .map_err(|error| Failure::io("cannot watch for signals", &error))?;
+
+    let started = Instant::now();
+    let options = args.trust.options().create(args.create_if_missing);
+    let store = Arc::new(args.new_pool.apply(options)?.open(&pool)?);
+    let recovered = started.elapsed();
+    let server = Server::bind(config, Arc::clone(&store)).map_err(failure_of)?;
+    let handle = server.handle();
+    let place = match (handle.local_addr(), &args.unixsocket) {
+        (Some(address), _) => address.to_string(),
+        (None, Some(path)) => path.display().to_string(),
+        (None, None) => "nothing".to_string(),
+    };
+    let watched = handle.clone();
+    thread::spawn(move || shut_down_on_signal(signals, &watched));
+    announce(&place, store.statistics().keys, recovered, global, out)?;
+
+    let end = server.run().map_err(failure_of);
+    drop(server);
+    if let Some(store) = Arc::into_inner(store) {
+        store.close()?;
+    }
+    end
+}
+
+fn shut_down_on_signal(mut signals: Signals, handle: &Handle) {
+    let mut is_first = true;
+    for signal in signals.forever() {
+        if is_first {
+            handle.shutdown();
+            is_first = false;
+        } else {
+            // Ends the process as if nobody handled the signal. If even that fails, the
+            // shutdown under way goes on.
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    }
+}
+
+fn announce(
+    place: &str,
+    keys: u64,
+    recovered: Duration,
+    global: Global,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let milliseconds = recovered.as_secs_f64() * 1e3;
+    if global.json {
+        out.json(&json!({ "ready": place, "keys": keys, "recovered_ms": milliseconds }))?;
+        return out.flush();
+    }
+    if !global.quiet {
+        remark(&format!(
+            "ready on {place}, {}, recovered in {milliseconds:.1} ms",
+            counted(keys, "key")
+        ));
+    }
+    Ok(())
+}
+
+fn config_of(args: &ServeArgs) -> Result<Config, Failure> {
+    Ok(Config {
+        bind: args.bind.clone(),
+        port: args.port,
+        unix_socket: args.unixsocket.clone(),
+        threads: args.threads,
+        password: password_of(args)?,
+        client_count_max: args.maxclients,
+        idle_timeout: (args.timeout > 0).then(|| Duration::from_secs(args.timeout)),
+        ..Config::default()
+    })
+}
+
+fn password_of(args: &ServeArgs) -> Result<Option<String>, Failure> {
+    if let Some(file) = &args.requirepass_file {
+        return read_password(file).map(Some);
+    }
+    if args.requirepass.is_some() {
+        return Ok(args.requirepass.clone());
+    }
+    match std::env::var(PASSWORD_VARIABLE) {
+        Ok(password) => Ok(Some(password)),
+        Err(std::env::VarError::NotPresent) => Ok(None),
+        Err(std::env::VarError::NotUnicode(_)) => {
+            Err(Failure::usage(format!("the password in {PASSWORD_VARIABLE} is not UTF-8")))
+        }
+    }
+}
+
+fn read_password(file: &Path) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Failure::io(&format!("cannot read the password from {}", file.display()), &error)
+    })?;
+    let password = text.lines().next().unwrap_or_default();
+    if password.is_empty() {
+        let file = file.display();
+        return Err(Failure::usage(format!(
+            "the first line of {file} is empty: write the password there"
+        )));
+    }
+    Ok(password.to_string())
+}
+
+fn failure_of(error: ServerError) -> Failure {
+    let code = match error {
+        ServerError::Config(_) => ExitCode::Usage,
+        _ => ExitCode::Io,
+    };
+    Failure::new(code, error.to_string())
+}

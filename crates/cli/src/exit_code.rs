@@ -1,0 +1,58 @@
+//! What the process ends with, so that a script can tell the cases apart.
+
+/// The exit codes, as the end of `everleaf --help` shows them.
+pub const HELP: &str = "\
+Exit codes:
+  0  done (also when the reader of a pipe stops early)
+  1  the key or map is not there, a condition did not hold, or `check` found damage
+  2  the command line is wrong
+  3  the input data is wrong: a malformed line, a key or value that is too long
+  4  the pool cannot be used: missing, there already, foreign, truncated, damaged, or newer
+  5  another process holds the pool
+  6  the disk or the pool is full; nothing acknowledged is lost
+  7  the system refused something else: a file that cannot be read, a port in use";
+
+/// How the process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitCode {
+    /// Everything asked for was done.
+    Success = 0,
+    /// A key or map is absent, a condition did not hold, or `check` found damage.
+    NotFound = 1,
+    /// The command line is wrong.
+    Usage = 2,
+    /// The input data is wrong.
+    BadInput = 3,
+    /// The pool is missing, there already, foreign, truncated, damaged, or newer.
+    Pool = 4,
+    /// Another process holds the pool.
+    Locked = 5,
+    /// The disk or the pool is full.
+    Full = 6,
+    /// The operating system refused something else.
+    Io = 7,
+}
+
+impl From<ExitCode> for std::process::ExitCode {
+    fn from(code: ExitCode) -> Self {
+        Self::from(code as u8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_lists_every_code_once_and_in_order() {
+        let listed: Vec<u8> = HELP
+            .lines()
+            .skip(1)
+            .filter_map(|line| line.trim().split_once("  "))
+            .filter_map(|(code, _)| code.parse().ok())
+            .collect();
+        use ExitCode::*;
+        let codes = [Success, NotFound, Usage, BadInput, Pool, Locked, Full, Io];
+        assert_eq!(listed, codes.map(|code| code as u8));
+    }
+}

@@ -1,0 +1,128 @@
+//! Why a command did not do what was asked: one sentence for a person, one code for a script.
+
+use crate::exit_code::ExitCode;
+use everleaf::Error;
+use std::io::{self, ErrorKind, Write};
+
+/// Why a command stopped. The message says what is wrong, where, and what to do.
+#[derive(Debug)]
+pub struct Failure {
+    /// What the process ends with.
+    pub code: ExitCode,
+    /// The sentence to show; empty when there is nothing to say (the reader of a pipe went away).
+    pub message: String,
+}
+
+impl Failure {
+    /// A failure with this code and sentence.
+    pub fn new(code: ExitCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    /// The command line is wrong.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(ExitCode::Usage, message)
+    }
+
+    /// A key or map is absent, or a condition did not hold.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(ExitCode::NotFound, message)
+    }
+
+    /// The operating system refused `what` (for example "cannot read words.tsv").
+    pub fn io(what: &str, error: &io::Error) -> Self {
+        Self::new(code_of_io(error), format!("{what}: {error}"))
+    }
+
+    /// Writing the standard output failed. A reader that went away is no failure at all.
+    pub fn output(error: &io::Error) -> Self {
+        match error.kind() {
+            ErrorKind::BrokenPipe => Self::new(ExitCode::Success, ""),
+            _ => Self::io("cannot write the output", error),
+        }
+    }
+
+    /// Writes the sentence to the standard error, as text or as a JSON object.
+    ///
+    /// A standard error that cannot be written leaves only the exit code to tell; that is ignored.
+    pub fn report(&self, json: bool) {
+        if self.message.is_empty() {
+            return;
+        }
+        let mut stderr = io::stderr().lock();
+        let _ = if json {
+            let object = serde_json::json!({ "error": self.message, "code": self.code as u8 });
+            writeln!(stderr, "{object}")
+        } else {
+            writeln!(stderr, "everleaf: {}", self.message)
+        };
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::new(code_of_store(&error), error.to_string())
+    }
+}
+
+/// The exit code for an error of the store.
+pub fn code_of_store(error: &Error) -> ExitCode {
+    match error {
+        Error::NotFound(_)
+        | Error::AlreadyExists(_)
+        | Error::NotAPool(_)
+        | Error::MachineCrashed(_)
+        | Error::Corrupt(_) => ExitCode::Pool,
+        Error::Locked(_) => ExitCode::Locked,
+        Error::DiskFull(_) | Error::PoolFull(_) => ExitCode::Full,
+        Error::KeyTooLarge(_) | Error::ValueTooLarge(_) => ExitCode::BadInput,
+        Error::BadName(_) => ExitCode::Usage,
+        Error::Io(_, error) => code_of_io(error),
+        _ => ExitCode::Io,
+    }
+}
+
+fn code_of_io(error: &io::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ExitCode::Full,
+        _ => ExitCode::Io,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_class_of_store_error_has_its_own_code() {
+        let text = || "why".to_string();
+        let cases = [
+            (Error::NotFound("p".into()), ExitCode::Pool),
+            (Error::AlreadyExists("p".into()), ExitCode::Pool),
+            (Error::NotAPool(text()), ExitCode::Pool),
+            (Error::MachineCrashed(text()), ExitCode::Pool),
+            (Error::Corrupt(text()), ExitCode::Pool),
+            (Error::Locked(text()), ExitCode::Locked),
+            (Error::DiskFull(text()), ExitCode::Full),
+            (Error::PoolFull(text()), ExitCode::Full),
+            (Error::KeyTooLarge(1), ExitCode::BadInput),
+            (Error::ValueTooLarge(1), ExitCode::BadInput),
+            (Error::BadName(text()), ExitCode::Usage),
+            (Error::ReadOnly, ExitCode::Io),
+            (Error::Unsupported(text()), ExitCode::Io),
+            (Error::Io(text(), ErrorKind::PermissionDenied.into()), ExitCode::Io),
+            (Error::Io(text(), ErrorKind::StorageFull.into()), ExitCode::Full),
+        ];
+        for (error, code) in cases {
+            assert_eq!(code_of_store(&error), code, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_a_silent_success() {
+        let failure = Failure::output(&ErrorKind::BrokenPipe.into());
+        assert_eq!(failure.code, ExitCode::Success);
+        assert!(failure.message.is_empty());
+        assert_eq!(Failure::output(&ErrorKind::StorageFull.into()).code, ExitCode::Full);
+    }
+}

@@ -1,0 +1,64 @@
+//! The one way to the standard output: locked once, buffered, and quiet about closed pipes.
+//!
+//! `everleaf scan POOL | head` closes the pipe while the scan still writes. Rust programs see that
+//! as an ordinary write error; here it becomes a [`Failure`] without a message and with exit code
+//! 0, which ends the command at once and in silence.
+
+use crate::failure::Failure;
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+
+/// Bytes gathered before they are written.
+const BUFFER_SIZE: usize = 64 << 10;
+
+/// The buffered standard output of one command.
+pub struct Output {
+    writer: BufWriter<StdoutLock<'static>>,
+}
+
+impl Output {
+    /// Locks the standard output until the command ends.
+    pub fn new() -> Self {
+        Self { writer: BufWriter::with_capacity(BUFFER_SIZE, io::stdout().lock()) }
+    }
+
+    /// Writes bytes as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.writer.write_all(bytes).map_err(|error| Failure::output(&error))
+    }
+
+    /// Writes one line of text.
+    pub fn line(&mut self, text: &str) -> Result<(), Failure> {
+        self.bytes(text.as_bytes())?;
+        self.bytes(b"\n")
+    }
+
+    /// Writes one JSON document on a line of its own.
+    pub fn json(&mut self, value: &serde_json::Value) -> Result<(), Failure> {
+        self.line(&value.to_string())
+    }
+
+    /// Writes out what is still buffered.
+    pub fn flush(&mut self) -> Result<(), Failure> {
+        self.writer.flush().map_err(|error| Failure::output(&error))
+    }
+
+    /// True when a person, not a file or a pipe, reads the output.
+    pub fn is_terminal(&self) -> bool {
+        io::stdout().is_terminal()
+    }
+
+    /// The writer itself, for code that formats pairs; its errors go through [`Failure::output`].
+    pub fn writer(&mut self) -> &mut impl Write {
+        &mut self.writer
+    }
+}
+
+/// Writes a remark to the standard error. A standard error that cannot be written is ignored.
+pub fn remark(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "everleaf: {text}");
+}
+
+/// A number with its noun: "1 line", "2 lines".
+pub fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}

@@ -1,0 +1,71 @@
+//! A progress bar on the standard error: only for a person, never in a log or a pipe.
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// The progress of one long command; does nothing when switched off.
+pub struct Progress {
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    /// A bar over `total` bytes; with an unknown total, a count that runs. Off unless `enabled`.
+    pub fn bytes(enabled: bool, what: &'static str, total: Option<u64>) -> Self {
+        let template = match total {
+            Some(_) => "{msg} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}",
+            None => "{msg} {spinner} {bytes} {bytes_per_sec}",
+        };
+        Self::with(enabled, what, total, template)
+    }
+
+    /// A bar over `total` pairs. Off unless `enabled`.
+    pub fn pairs(enabled: bool, what: &'static str, total: u64) -> Self {
+        let template = "{msg} {wide_bar} {human_pos}/{human_len} {per_sec} {eta}";
+        Self::with(enabled, what, Some(total), template)
+    }
+
+    fn with(enabled: bool, what: &'static str, total: Option<u64>, template: &str) -> Self {
+        if !enabled {
+            return Self { bar: None };
+        }
+        let style = ProgressStyle::with_template(template)
+            .expect("the templates above are constant and tested")
+            .progress_chars("=> ");
+        let bar = total.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
+        Self { bar: Some(bar.with_style(style).with_message(what)) }
+    }
+
+    /// How far the work has come, in the unit of the total.
+    pub fn set(&self, position: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_position(position);
+        }
+    }
+}
+
+/// The bar disappears; the command's own last line says what was done.
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_template_is_valid_and_a_disabled_bar_does_nothing() {
+        for bar in [
+            Progress::bytes(true, "loading", Some(10)),
+            Progress::bytes(true, "loading", None),
+            Progress::pairs(true, "exporting", 10),
+        ] {
+            assert!(bar.bar.is_some());
+            bar.set(5);
+            assert_eq!(bar.bar.as_ref().map(ProgressBar::position), Some(5));
+        }
+        assert!(Progress::pairs(false, "exporting", 10).bar.is_none());
+    }
+}

@@ -1,0 +1,114 @@
+//! A file that is complete or not there: written under another name, then renamed.
+
+use crate::failure::Failure;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Bytes gathered before they are written.
+const BUFFER_SIZE: usize = 256 << 10;
+
+/// A file being written. Dropped before [`TargetFile::finish`], it leaves nothing behind.
+pub struct TargetFile {
+    /// What the user calls it.
+    name: PathBuf,
+    /// The temporary file and the name it gets; `None` for a device or a pipe, written directly.
+    rename: Option<(PathBuf, PathBuf)>,
+    writer: BufWriter<File>,
+}
+
+impl TargetFile {
+    /// Starts the file `name`; one that is there stays as it is until the new one is complete.
+    pub fn create(name: &Path) -> Result<Self, Failure> {
+        let refuse = |error| refusal(name, &error);
+        let special = fs::metadata(name).is_ok_and(|found| !found.is_file());
+        let (rename, file) = if special {
+            (None, File::options().write(true).open(name).map_err(refuse)?)
+        } else {
+            // A symbolic link keeps its place; the file that it leads to is replaced.
+            let last = fs::canonicalize(name).unwrap_or_else(|_| name.to_path_buf());
+            let temporary = temporary_beside(&last);
+            let file = File::create(&temporary).map_err(refuse)?;
+            (Some((temporary, last)), file)
+        };
+        let writer = BufWriter::with_capacity(BUFFER_SIZE, file);
+        Ok(Self { name: name.to_path_buf(), rename, writer })
+    }
+
+    /// Where to write.
+    pub fn writer(&mut self) -> &mut impl Write {
+        &mut self.writer
+    }
+
+    /// The sentence for an error of [`TargetFile::writer`].
+    pub fn failure(&self, error: &io::Error) -> Failure {
+        refusal(&self.name, error)
+    }
+
+    /// Brings everything to the disk and gives the file its name.
+    pub fn finish(mut self) -> Result<(), Failure> {
+        self.complete().map_err(|error| self.failure(&error))
+    }
+
+    fn complete(&mut self) -> io::Result<()> {
+        self.writer.flush()?;
+        if let Some((temporary, last)) = &self.rename {
+            self.writer.get_ref().sync_all()?;
+            fs::rename(temporary, last)?;
+            self.rename = None;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for TargetFile {
+    fn drop(&mut self) {
+        if let Some((temporary, _)) = &self.rename {
+            // Nothing can be done about a temporary file that cannot be removed.
+            let _ = fs::remove_file(temporary);
+        }
+    }
+}
+
+fn temporary_beside(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}.partial", std::process::id()));
+    path.with_file_name(name)
+}
+
+fn refusal(name: &Path, error: &io::Error) -> Failure {
+    Failure::io(&format!("cannot write {}", name.display()), error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_old_file_stays_until_the_new_one_is_complete() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, "old").unwrap();
+        let mut dropped = TargetFile::create(&path).unwrap();
+        dropped.writer().write_all(b"half").unwrap();
+        drop(dropped);
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        let mut target = TargetFile::create(&path).unwrap();
+        target.writer().write_all(b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        target.finish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no temporary file is left");
+    }
+
+    #[test]
+    fn a_device_is_written_directly_and_a_missing_directory_is_named() {
+        let mut target = TargetFile::create(Path::new("/dev/null")).unwrap();
+        target.writer().write_all(b"gone").unwrap();
+        target.finish().unwrap();
+        let failure = TargetFile::create(Path::new("/nowhere/file")).err().unwrap();
+        assert!(failure.message.starts_with("cannot write /nowhere/file: "), "{}", failure.message);
+    }
+}

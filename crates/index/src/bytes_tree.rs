@@ -1,0 +1,377 @@
+//! The tree with byte-string keys and values.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use everleaf_alloc::{Heap, Session};
+use everleaf_machine::{Hardware, Machine};
+use everleaf_pool::RootIndex;
+
+use crate::error::IndexError;
+use crate::geometry::{Geometry, Production};
+use crate::kind::{BytesKey, BytesKind, Kind, record_offset};
+use crate::nbtree::write::{Intent, Outcome, Write};
+use crate::nbtree::{NbTree, TreeShape};
+use crate::record::{self, KEY_SIZE_MAX, Record, VALUE_SIZE_MAX};
+use crate::slot::Slot;
+
+/// What to do with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'v> {
+    /// Add it with this value unless it is there.
+    Insert(&'v [u8]),
+    /// Replace its value if it is there.
+    Update(&'v [u8]),
+    /// Add it or replace its value.
+    Upsert(&'v [u8]),
+    /// Remove it.
+    Remove,
+}
+
+/// What an update function wants done with a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Leave it as it is.
+    Keep,
+    /// Give it this value.
+    Put(Vec<u8>),
+    /// Remove it.
+    Remove,
+}
+
+/// An ordered map from byte strings (up to 64 KiB) to byte strings (up to 512 MiB).
+///
+/// Thread safety, blocking and durability as [`crate::U64Tree`]. A value is written to a record of
+/// its own, once; an update swaps records.
+///
+/// # Example
+/// ```
+/// use everleaf_index::{Change, Domain, Pool, Trees};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process)?;
+/// let trees: Trees = Trees::create(pool)?;
+/// let tree = trees.bytes_tree("words")?;
+/// let mut session = trees.heap().session()?;
+/// let replaced = tree.change(&mut session, b"leaf", Change::Upsert(b"green"), |_, old| old.is_some())?;
+/// assert!(!replaced);
+/// assert_eq!(tree.get_with(&mut session, b"leaf", <[u8]>::to_vec)?, Some(b"green".to_vec()));
+/// # Ok(())
+/// # }
+/// ```
+pub struct BytesTree<G: Geometry = Production, M: Machine = Hardware> {
+    slot: Slot<BytesKind, G, M>,
+}
+
+/// The record of a payload, while pinned.
+#[inline(always)]
+fn record_of<'a, M: Machine>(heap: &Heap<M>, payload: u64) -> Record<'a> {
+    // SAFETY: callers hold a pin since before they read the payload from the tree, or (for a record
+    // they wrote) are its only owner.
+    unsafe { record::read::<M>(heap.base(), record_offset(payload)) }
+}
+
+impl<G: Geometry, M: Machine> BytesTree<G, M> {
+    pub(crate) fn new(heap: Arc<Heap<M>>, root: RootIndex, tree: NbTree<BytesKind, G, M>) -> Self {
+        BytesTree { slot: Slot::new(heap, root, tree) }
+    }
+
+    pub(crate) fn slot(&self) -> &Slot<BytesKind, G, M> {
+        &self.slot
+    }
+
+    /// Runs `see` on the value of `key`, in place, if it is there.
+    ///
+    /// # Errors
+    /// [`IndexError::Removed`]; as all operations.
+    #[inline]
+    pub fn get_with<R>(
+        &self,
+        session: &mut Session<M>,
+        key: &[u8],
+        see: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, IndexError> {
+        self.slot.with(session, |tree, session| {
+            let payload = tree.get_payload(session, BytesKey::new(key))?;
+            Some(see(record_of(session.heap(), payload).value))
+        })
+    }
+
+    /// Runs `see(i, value)` for each of `keys`, in order, with overlapping cache misses.
+    ///
+    /// # Errors
+    /// As [`Self::get_with`].
+    pub fn get_many<'k>(
+        &self,
+        session: &mut Session<M>,
+        keys: impl IntoIterator<Item = &'k [u8]>,
+        mut see: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<(), IndexError> {
+        let keys: Vec<BytesKey<'_>> = keys.into_iter().map(BytesKey::new).collect();
+        self.slot.with(session, |tree, session| {
+            tree.get_many_payloads(session, &keys, |session, index, payload| {
+                see(index, payload.map(|payload| record_of(session.heap(), payload).value));
+            });
+        })
+    }
+
+    /// Changes a key, and runs `see(changed, old value)`.
+    ///
+    /// # Errors
+    /// The key or value is too large, or there is no space; then nothing was changed.
+    #[inline]
+    pub fn change<R>(
+        &self,
+        session: &mut Session<M>,
+        key: &[u8],
+        change: Change<'_>,
+        see: impl FnOnce(bool, Option<&[u8]>) -> R,
+    ) -> Result<R, IndexError> {
+        let (intent, value) = match change {
+            Change::Insert(value) => (Intent::Insert, Some(value)),
+            Change::Update(value) => (Intent::Update, Some(value)),
+            Change::Upsert(value) => (Intent::Upsert, Some(value)),
+            Change::Remove => (Intent::Remove, None),
+        };
+        self.admit(key, value)?;
+        self.slot.with(session, |tree, session| {
+            let key = BytesKey::new(key);
+            let payload = match value {
+                Some(value) => key.payload(record::create(session, key.bytes, value)?),
+                None => 0,
+            };
+            self.perform(tree, session, Write { key, intent, payload }, see)
+        })?
+    }
+
+    /// Changes a key if its value is `expected` (`None`: absent), to `new` (`None`: removed), and
+    /// runs `see(changed, the value found)`.
+    ///
+    /// # Errors
+    /// As [`Self::change`].
+    pub fn exchange<R>(
+        &self,
+        session: &mut Session<M>,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+        see: impl FnOnce(bool, Option<&[u8]>) -> R,
+    ) -> Result<R, IndexError> {
+        let mut see = Some(see);
+        let mut result = None;
+        self.decide(session, key, |found| {
+            result = None;
+            if found != expected {
+                let see = see.take().expect("a mismatch ends the loop");
+                result = Some(see(false, found));
+                return Decision::Keep;
+            }
+            match new {
+                Some(new) => Decision::Put(new.to_vec()),
+                None => Decision::Remove,
+            }
+        })?;
+        Ok(match (result, see) {
+            (Some(result), _) => result,
+            (None, see) => see.expect("only a mismatch takes it")(true, expected),
+        })
+    }
+
+    /// Replaces a key's value by what `decide` makes of it, atomically; `decide` may run several
+    /// times, and the last answer counts. Returns whether the tree changed.
+    ///
+    /// # Errors
+    /// As [`Self::change`].
+    pub fn decide(
+        &self,
+        session: &mut Session<M>,
+        key: &[u8],
+        mut decide: impl FnMut(Option<&[u8]>) -> Decision,
+    ) -> Result<bool, IndexError> {
+        self.admit(key, None)?;
+        self.slot.with(session, |tree, session| {
+            let key = BytesKey::new(key);
+            loop {
+                let found = tree.get_payload(session, key);
+                let value = found.map(|payload| record_of(session.heap(), payload).value);
+                let (intent, value) = match (decide(value), found) {
+                    (Decision::Keep, _) | (Decision::Remove, None) => return Ok(false),
+                    (Decision::Remove, Some(payload)) => (Intent::RemoveExact(payload), None),
+                    (Decision::Put(value), None) => (Intent::Insert, Some(value)),
+                    (Decision::Put(value), Some(old)) => (Intent::Exchange(old), Some(value)),
+                };
+                self.admit(key.bytes, value.as_deref())?;
+                let payload = match value {
+                    Some(value) => key.payload(record::create(session, key.bytes, &value)?),
+                    None => 0,
+                };
+                let write = Write { key, intent, payload };
+                if self.perform(tree, session, write, |changed, _| changed)? {
+                    return Ok(true);
+                }
+            }
+        })?
+    }
+
+    /// Refuses what cannot be stored.
+    #[inline(always)]
+    fn admit(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), IndexError> {
+        if key.len() > KEY_SIZE_MAX {
+            return Err(IndexError::KeyTooLarge(key.len()));
+        }
+        match value {
+            Some(value) if value.len() > VALUE_SIZE_MAX => {
+                return Err(IndexError::ValueTooLarge(value.len()));
+            }
+            _ => {}
+        }
+        if self.slot.heap().pool().is_read_only() {
+            return Err(IndexError::ReadOnly);
+        }
+        Ok(())
+    }
+
+    /// Performs a write whose payload, if any, refers to a record of ours; settles what becomes of
+    /// the new and the old record.
+    #[inline(always)]
+    fn perform<R>(
+        &self,
+        tree: &NbTree<BytesKind, G, M>,
+        session: &mut Session<M>,
+        write: Write<'_, BytesKind, M>,
+        see: impl FnOnce(bool, Option<&[u8]>) -> R,
+    ) -> Result<R, IndexError> {
+        let outcome = tree.write(session, &write);
+        let changed = matches!(outcome, Ok(Outcome { changed: true, .. }));
+        if !changed && write.payload != 0 {
+            // Never published: dead claims that mention it are never read.
+            let size = record_of(session.heap(), write.payload).size();
+            session.free_record(record_offset(write.payload), size);
+        }
+        let old = outcome?.old;
+        match (changed, old) {
+            (true, None) => tree.count(session, 1),
+            (true, Some(_)) if write.payload == 0 => tree.count(session, -1),
+            _ => {}
+        }
+        let record = old.map(|old| record_of(session.heap(), old));
+        let result = see(changed, record.map(|record| record.value));
+        if let (true, Some(old), Some(record)) = (changed, old, record) {
+            session.retire_record(record_offset(old), record.size());
+        }
+        Ok(result)
+    }
+
+    /// Visits the pairs between two bounds, ascending or with `reverse` descending, until `visit`
+    /// returns false. See `nbtree/scan.rs` for what a scan promises. The pool's space is not
+    /// reclaimed meanwhile: cut long scans into pieces.
+    ///
+    /// # Errors
+    /// As [`Self::get_with`].
+    pub fn scan(
+        &self,
+        session: &mut Session<M>,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        reverse: bool,
+        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), IndexError> {
+        self.slot.with(session, |tree, session| {
+            let heap = session.heap().clone();
+            if reverse {
+                let bound = match to {
+                    Bound::Included(key) => Some(successor(key)),
+                    Bound::Excluded(key) => Some(key.to_vec()),
+                    Bound::Unbounded => None,
+                };
+                let bound = bound.as_deref().map(BytesKey::new);
+                tree.scan_backward(session, bound, |_, entry| {
+                    let record = record_of(&heap, <BytesKind as Kind<M>>::payload(entry));
+                    !is_below(record.key, from) && visit(record.key, record.value)
+                });
+            } else {
+                let start = match from {
+                    Bound::Included(key) => key.to_vec(),
+                    Bound::Excluded(key) => successor(key),
+                    Bound::Unbounded => vec![],
+                };
+                tree.scan_forward(session, BytesKey::new(&start), |_, entry| {
+                    let record = record_of(&heap, <BytesKind as Kind<M>>::payload(entry));
+                    !is_above(record.key, to) && visit(record.key, record.value)
+                });
+            }
+        })
+    }
+
+    /// Number of keys. O(1); exact when no writer is active.
+    ///
+    /// # Errors
+    /// As [`Self::get_with`].
+    pub fn len(&self, session: &mut Session<M>) -> Result<u64, IndexError> {
+        self.slot.with(session, |tree, _| tree.len())
+    }
+
+    /// How the tree is built.
+    ///
+    /// # Errors
+    /// As [`Self::get_with`].
+    pub fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
+        self.slot.with(session, |tree, session| tree.shape(session))
+    }
+
+    /// Removes everything, atomically, also across a crash.
+    ///
+    /// # Errors
+    /// No space for an empty tree; then nothing was changed.
+    pub fn clear(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+        self.slot.clear(session)
+    }
+
+    /// Makes a new tree from pairs in strictly ascending key order.
+    pub(crate) fn load<Key: AsRef<[u8]>, Value: AsRef<[u8]>>(
+        session: &mut Session<M>,
+        id: u32,
+        pairs: impl IntoIterator<Item = (Key, Value)>,
+    ) -> Result<NbTree<BytesKind, G, M>, IndexError> {
+        let mut loader = crate::nbtree::BulkLoader::<BytesKind, G, M>::new(session, id);
+        let mut last: Option<Vec<u8>> = None;
+        for (position, (key, value)) in pairs.into_iter().enumerate() {
+            let (key, value) = (key.as_ref(), value.as_ref());
+            if key.len() > KEY_SIZE_MAX {
+                return Err(IndexError::KeyTooLarge(key.len()));
+            }
+            if value.len() > VALUE_SIZE_MAX {
+                return Err(IndexError::ValueTooLarge(value.len()));
+            }
+            if last.as_deref().is_some_and(|last| last >= key) {
+                return Err(IndexError::NotSorted(position));
+            }
+            last = Some(key.to_vec());
+            let key = BytesKey::new(key);
+            let payload = key.payload(record::create(loader.session(), key.bytes, value)?);
+            let live = crate::nbtree::state::LIVE;
+            loader.push(key, <BytesKind as Kind<M>>::entry(key, 0, payload, live))?;
+        }
+        Ok(loader.finish()?)
+    }
+}
+
+/// The smallest key greater than `key`.
+fn successor(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
+fn is_below(key: &[u8], from: Bound<&[u8]>) -> bool {
+    match from {
+        Bound::Included(from) => key < from,
+        Bound::Excluded(from) => key <= from,
+        Bound::Unbounded => false,
+    }
+}
+
+fn is_above(key: &[u8], to: Bound<&[u8]>) -> bool {
+    match to {
+        Bound::Included(to) => key > to,
+        Bound::Excluded(to) => key >= to,
+        Bound::Unbounded => false,
+    }
+}

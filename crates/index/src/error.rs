@@ -1,0 +1,75 @@
+//! What can go wrong in an index.
+
+use std::fmt;
+
+use everleaf_alloc::AllocError;
+use everleaf_pool::PoolError;
+
+/// Everything that can go wrong in an index operation.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum IndexError {
+    /// No space, no memory, or damage found by the allocator.
+    Alloc(AllocError),
+    /// The key is longer than the limit. Holds the length in bytes.
+    KeyTooLarge(usize),
+    /// The value is longer than the limit. Holds the length in bytes.
+    ValueTooLarge(usize),
+    /// Sorted input was not sorted, or held a key twice. Holds the position of the bad pair.
+    NotSorted(usize),
+    /// The pool is open read-only.
+    ReadOnly,
+    /// The tree was removed from the pool while this handle was kept.
+    Removed,
+    /// A tree of that name exists, with keys of another kind.
+    OtherKind(String),
+}
+
+impl fmt::Display for IndexError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            IndexError::Alloc(error) => error.fmt(f),
+            IndexError::KeyTooLarge(size) => {
+                write!(f, "a key of {size} bytes is longer than {} bytes", crate::KEY_SIZE_MAX)
+            }
+            IndexError::ValueTooLarge(size) => {
+                write!(f, "a value of {size} bytes is longer than {} bytes", crate::VALUE_SIZE_MAX)
+            }
+            IndexError::NotSorted(position) => write!(
+                f,
+                "the input of a bulk load must be sorted and without duplicates: pair {position} \
+                 is not greater than the one before"
+            ),
+            IndexError::Removed => {
+                f.write_str("the map was removed from the pool: look it up or create it again")
+            }
+            IndexError::OtherKind(name) => write!(
+                f,
+                "the map '{name}' exists with keys of another kind (integers or byte strings): \
+                 choose another name"
+            ),
+            IndexError::ReadOnly => f.write_str("the pool is open read-only"),
+        }
+    }
+}
+
+impl std::error::Error for IndexError {}
+
+impl From<AllocError> for IndexError {
+    fn from(error: AllocError) -> Self {
+        IndexError::Alloc(error)
+    }
+}
+
+impl From<PoolError> for IndexError {
+    fn from(error: PoolError) -> Self {
+        IndexError::Alloc(AllocError::Pool(error))
+    }
+}
+
+impl IndexError {
+    /// Whether the error says that there is no space left.
+    pub fn is_full(&self) -> bool {
+        matches!(self, IndexError::Alloc(error) if error.is_full())
+    }
+}

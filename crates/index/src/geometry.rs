@@ -1,0 +1,27 @@
+//! Node capacities: large in production, tiny where rare paths are to be common.
+
+/// How many slots and children nodes use. The layout of nodes is the same for all geometries.
+pub trait Geometry: Copy + Default + Send + Sync + 'static {
+    /// Slots of a leaf that are used, 2..=62.
+    const SLOT_COUNT: usize;
+    /// Children of an inner node that are used, 3..=64.
+    const CHILD_COUNT: usize;
+}
+
+/// 62 slots in blocks of 1 KiB, 64 children.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Production;
+
+impl Geometry for Production {
+    const SLOT_COUNT: usize = 62;
+    const CHILD_COUNT: usize = 64;
+}
+
+/// A few slots and children: splits, merges and new roots after a handful of operations.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tiny<const SLOTS: usize = 3, const CHILDREN: usize = 3>;
+
+impl<const SLOTS: usize, const CHILDREN: usize> Geometry for Tiny<SLOTS, CHILDREN> {
+    const SLOT_COUNT: usize = SLOTS;
+    const CHILD_COUNT: usize = CHILDREN;
+}

@@ -1,0 +1,520 @@
+//! What a leaf's entries hold: the two kinds of keys.
+//!
+//! An entry is a pair of words, the key word and the value word, of which three bits are the slot's
+//! state (`nbtree/state.rs`). Every change of a shared entry rewrites one of the two words.
+//!
+//! ```text
+//!   U64Kind     key word   63 61 60                          0     value word 63            0
+//!                         |state| key, low 61 bits           |               | value         |
+//!
+//!   BytesKind   key word   63                                0     value word 63 61 60 44 43 0
+//!                         | 8 bytes of the key, big endian   |               |state| tag | ref|
+//! ```
+//!
+//! *U64Kind*: the three top bits of a key are those of its leaf's low fence, because no leaf spans
+//! a multiple of 2^61. All keys and values are allowed.
+//!
+//! *BytesKind*: the key word holds the eight bytes that follow the prefix all keys of the leaf
+//! share (`skip` bytes), padded with zeros, so that most comparisons touch no record; the value
+//! word refers to the record (offset / 16) and carries 17 bits of the key's hash, so that a lookup
+//! reads a wrong record once in about 10^5 times. (Source of the idea: the 8-byte variant of the
+//! NBTree protocol; leaf-wide prefix truncation as in prefix B-trees, Bayer and Unterauer, 1977.)
+//!
+//! A *fence* is one word: for `U64Kind` the key itself, for `BytesKind` the offset of a record that
+//! holds the key. Zero is the lowest fence, and as an upper bound it means "no bound".
+
+use std::cmp::Ordering;
+
+use everleaf_alloc::{AllocError, Heap, Recovery, Session};
+use everleaf_machine::{Machine, Pair};
+
+use crate::nbtree::state::State;
+use crate::record;
+
+/// How keys and payloads are laid out in entries, fences and inner nodes.
+///
+/// `base` is always the address of offset 0 of the pool. Functions that follow references require
+/// what [`record::read`] requires: the caller's session is pinned, or nobody else is active.
+pub trait Kind<M: Machine>: Copy + Default + Send + Sync + 'static {
+    /// A key as callers pass it.
+    type Key<'k>: Copy;
+    /// The kind's number in the pool's directory.
+    const CODE: u16;
+    /// The low fences of a new tree's leaves.
+    const FIRST_LOWS: &'static [u64];
+    /// Whether two keys with the same head can differ.
+    const HAS_TAILS: bool;
+
+    /// The fingerprint of a key: 1..=255.
+    fn fingerprint(key: Self::Key<'_>) -> u8;
+    /// The fingerprint of an entry's key in a leaf with this low fence; equals that of the key.
+    fn entry_fingerprint(low: u64, entry: Pair) -> u8;
+    /// The entry of `key` with this payload and state, in a leaf that skips `skip` bytes.
+    fn entry(key: Self::Key<'_>, skip: usize, payload: u64, state: State) -> Pair;
+    /// The state bits of an entry.
+    fn state(entry: Pair) -> State;
+    /// The entry with other state bits.
+    fn with_state(entry: Pair, state: State) -> Pair;
+    /// What the entry holds for its key: a value, or tag and reference.
+    fn payload(entry: Pair) -> u64;
+    /// The entry with another payload.
+    fn with_payload(entry: Pair, payload: u64) -> Pair;
+    /// An entry without its state, for sorting: equal heads may still be different keys.
+    fn head(entry: Pair) -> u64;
+    /// Whether the entry is one of `key`.
+    fn is_of(base: *mut u8, key: Self::Key<'_>, skip: usize, entry: Pair) -> bool;
+    /// The order of two entries of a leaf.
+    fn compare(base: *mut u8, a: Pair, b: Pair) -> Ordering;
+    /// The order of an entry's key and `key`, in a leaf whose range holds both.
+    fn compare_to(base: *mut u8, entry: Pair, skip: usize, key: Self::Key<'_>) -> Ordering;
+
+    /// The order of a lower bound and a key.
+    fn compare_fence(base: *mut u8, fence: u64, key: Self::Key<'_>) -> Ordering;
+    /// A lower bound as a key, to search for it.
+    fn fence_as_key<'a>(base: *mut u8, fence: u64) -> Self::Key<'a>;
+    /// The order of two lower bounds.
+    fn compare_fences(base: *mut u8, a: u64, b: u64) -> Ordering;
+    /// A fence between two neighbouring entries of a leaf: greater than `below`'s key, not greater
+    /// than `at`'s.
+    fn make_fence(
+        session: &mut Session<M>,
+        low: u64,
+        below: Pair,
+        at: Pair,
+    ) -> Result<u64, AllocError>;
+    /// Gives up a fence that no other thread has seen.
+    fn free_fence(session: &mut Session<M>, fence: u64);
+    /// Gives up a fence that is unlinked from everything.
+    fn retire_fence(session: &mut Session<M>, fence: u64);
+    /// The bytes that all keys between two fences share.
+    fn shared_prefix(base: *mut u8, low: u64, high: u64) -> usize;
+    /// The entry as a leaf with another `skip` has it.
+    fn rekey(base: *mut u8, entry: Pair, skip: usize) -> Pair;
+
+    /// Eight bytes of a fence after `skip` bytes, as a number that sorts like them.
+    fn fence_head(base: *mut u8, fence: u64, skip: usize) -> u64;
+    /// Eight bytes of a key after `skip` bytes, as a number that sorts like them.
+    fn key_head(key: Self::Key<'_>, skip: usize) -> u64;
+    /// Where a key lies relative to all keys that start with `prefix`: inside is `Equal`.
+    fn compare_prefix(prefix: &[u8], key: Self::Key<'_>) -> Ordering;
+    /// The first `length` bytes of a fence.
+    fn fence_prefix<'a>(base: *mut u8, fence: u64, length: usize) -> &'a [u8];
+    /// Marks what an entry refers to as in use.
+    ///
+    /// # Errors
+    /// The reference cannot be right.
+    fn mark_entry(recovery: &Recovery<M>, entry: Pair) -> Result<(), AllocError>;
+    /// Marks what a fence refers to as in use, having checked that it can be read.
+    ///
+    /// # Errors
+    /// The reference cannot be right.
+    fn mark_fence(
+        heap: &Heap<M>,
+        recovery: &Recovery<M>,
+        fence: u64,
+    ) -> Result<(), AllocError>;
+    /// Checks what an entry refers to, deeply, without trusting it.
+    ///
+    /// # Errors
+    /// What is wrong.
+    fn verify_entry(
+        heap: &Heap<M>,
+        recovery: &Recovery<M>,
+        entry: Pair,
+        skip: usize,
+    ) -> Result<(), AllocError>;
+    /// The order of a bound and an entry's key.
+    fn compare_fence_to_entry(base: *mut u8, fence: u64, low: u64, entry: Pair) -> Ordering;
+    /// Gives back what an entry refers to, when nobody can reach it any more.
+    fn free_entry(session: &mut Session<M>, entry: Pair);
+    /// What an entry refers to, for prefetching; null if nothing.
+    fn reference(base: *mut u8, entry: Pair) -> *const u8;
+    /// Whether the range that starts at this fence must not be joined with the one before.
+    fn is_boundary(low: u64) -> bool;
+}
+
+/// Keys are 64-bit integers, values too.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct U64Kind;
+
+const KEY_MASK: u64 = (1 << 61) - 1;
+const CLASS_MASK: u64 = !KEY_MASK;
+
+/// The whole key of an entry in a leaf with this low fence.
+#[inline(always)]
+pub fn u64_key(low: u64, entry: Pair) -> u64 {
+    low & CLASS_MASK | entry.first & KEY_MASK
+}
+
+#[inline(always)]
+fn u64_fingerprint(key: u64) -> u8 {
+    ((key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).max(1)
+}
+
+impl<M: Machine> Kind<M> for U64Kind {
+    type Key<'k> = u64;
+    const CODE: u16 = 1;
+    const FIRST_LOWS: &'static [u64] =
+        &[0, 1 << 61, 2 << 61, 3 << 61, 4 << 61, 5 << 61, 6 << 61, 7 << 61];
+    const HAS_TAILS: bool = false;
+
+    #[inline(always)]
+    fn fingerprint(key: u64) -> u8 {
+        u64_fingerprint(key)
+    }
+    #[inline(always)]
+    fn entry_fingerprint(low: u64, entry: Pair) -> u8 {
+        u64_fingerprint(u64_key(low, entry))
+    }
+    #[inline(always)]
+    fn entry(key: u64, _skip: usize, payload: u64, state: State) -> Pair {
+        Pair { first: u64::from(state) << 61 | key & KEY_MASK, second: payload }
+    }
+    #[inline(always)]
+    fn state(entry: Pair) -> State {
+        (entry.first >> 61) as State
+    }
+    #[inline(always)]
+    fn with_state(entry: Pair, state: State) -> Pair {
+        Pair { first: u64::from(state) << 61 | entry.first & KEY_MASK, ..entry }
+    }
+    #[inline(always)]
+    fn payload(entry: Pair) -> u64 {
+        entry.second
+    }
+    #[inline(always)]
+    fn with_payload(entry: Pair, payload: u64) -> Pair {
+        Pair { second: payload, ..entry }
+    }
+    #[inline(always)]
+    fn head(entry: Pair) -> u64 {
+        entry.first & KEY_MASK
+    }
+    #[inline(always)]
+    fn is_of(_base: *mut u8, key: u64, _skip: usize, entry: Pair) -> bool {
+        (entry.first ^ key) & KEY_MASK == 0
+    }
+    #[inline(always)]
+    fn compare(_base: *mut u8, a: Pair, b: Pair) -> Ordering {
+        (a.first & KEY_MASK).cmp(&(b.first & KEY_MASK))
+    }
+    #[inline(always)]
+    fn compare_to(_base: *mut u8, entry: Pair, _skip: usize, key: u64) -> Ordering {
+        (entry.first & KEY_MASK).cmp(&(key & KEY_MASK))
+    }
+    #[inline(always)]
+    fn compare_fence(_base: *mut u8, fence: u64, key: u64) -> Ordering {
+        fence.cmp(&key)
+    }
+    #[inline(always)]
+    fn fence_as_key<'a>(_base: *mut u8, fence: u64) -> Self::Key<'a> {
+        fence
+    }
+    fn compare_fences(_base: *mut u8, a: u64, b: u64) -> Ordering {
+        a.cmp(&b)
+    }
+    fn make_fence(
+        _session: &mut Session<M>,
+        low: u64,
+        _below: Pair,
+        at: Pair,
+    ) -> Result<u64, AllocError> {
+        Ok(u64_key(low, at))
+    }
+    fn free_fence(_session: &mut Session<M>, _fence: u64) {}
+    fn retire_fence(_session: &mut Session<M>, _fence: u64) {}
+    fn shared_prefix(_base: *mut u8, _low: u64, _high: u64) -> usize {
+        0
+    }
+    fn rekey(_base: *mut u8, entry: Pair, _skip: usize) -> Pair {
+        entry
+    }
+    #[inline(always)]
+    fn fence_head(_base: *mut u8, fence: u64, _skip: usize) -> u64 {
+        fence
+    }
+    #[inline(always)]
+    fn key_head(key: u64, _skip: usize) -> u64 {
+        key
+    }
+    #[inline(always)]
+    fn compare_prefix(_prefix: &[u8], _key: u64) -> Ordering {
+        Ordering::Equal
+    }
+    fn fence_prefix<'a>(_base: *mut u8, _fence: u64, _length: usize) -> &'a [u8] {
+        &[]
+    }
+    fn mark_entry(_recovery: &Recovery<M>, _entry: Pair) -> Result<(), AllocError> {
+        Ok(())
+    }
+    fn mark_fence(
+        _heap: &Heap<M>,
+        _recovery: &Recovery<M>,
+        _fence: u64,
+    ) -> Result<(), AllocError> {
+        Ok(())
+    }
+    fn verify_entry(
+        _heap: &Heap<M>,
+        _recovery: &Recovery<M>,
+        _entry: Pair,
+        _skip: usize,
+    ) -> Result<(), AllocError> {
+        Ok(())
+    }
+    fn compare_fence_to_entry(_base: *mut u8, fence: u64, low: u64, entry: Pair) -> Ordering {
+        fence.cmp(&u64_key(low, entry))
+    }
+    fn free_entry(_session: &mut Session<M>, _entry: Pair) {}
+    fn reference(_base: *mut u8, _entry: Pair) -> *const u8 {
+        std::ptr::null()
+    }
+    fn is_boundary(low: u64) -> bool {
+        low & KEY_MASK == 0
+    }
+}
+
+/// Keys are byte strings, payloads refer to records that hold key and value.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BytesKind;
+
+const REF_BITS: u32 = 44;
+const TAG_BITS: u32 = 17;
+const STATE_SHIFT: u32 = 61;
+const PAYLOAD_MASK: u64 = (1 << STATE_SHIFT) - 1;
+
+/// A byte-string key with its hash tag.
+#[derive(Clone, Copy)]
+pub struct BytesKey<'k> {
+    /// The key.
+    pub bytes: &'k [u8],
+    tag: u64,
+}
+
+impl<'k> BytesKey<'k> {
+    /// A key, hashed.
+    #[inline(always)]
+    pub fn new(bytes: &'k [u8]) -> Self {
+        BytesKey { bytes, tag: record::hash(bytes) >> (64 - TAG_BITS) }
+    }
+
+    /// The payload of this key's entry if its record is at `offset`.
+    #[inline(always)]
+    pub fn payload(self, offset: u64) -> u64 {
+        self.tag << REF_BITS | offset >> 4
+    }
+}
+
+/// The offset of the record a payload refers to.
+#[inline(always)]
+pub fn record_offset(payload: u64) -> u64 {
+    (payload & ((1 << REF_BITS) - 1)) << 4
+}
+
+#[inline(always)]
+fn tag_fingerprint(payload: u64) -> u8 {
+    ((payload >> REF_BITS) as u8).max(1)
+}
+
+/// Eight bytes of `key` from `skip` on, big endian, padded with zeros.
+#[inline(always)]
+fn head_at(key: &[u8], skip: usize) -> u64 {
+    match key.get(skip..) {
+        Some(rest) if rest.len() >= 8 => {
+            u64::from_be_bytes(rest[..8].try_into().expect("eight bytes"))
+        }
+        Some(rest) => {
+            let mut head = [0; 8];
+            head[..rest.len()].copy_from_slice(rest);
+            u64::from_be_bytes(head)
+        }
+        None => 0,
+    }
+}
+
+/// The key of the record an entry refers to.
+#[inline(always)]
+fn entry_key<'a, M: Machine>(base: *mut u8, entry: Pair) -> &'a [u8] {
+    // SAFETY: the trait's contract: entries come from leaves that a pinned session can reach, and a
+    // record outlives the pins of all sessions that can reach its entry.
+    unsafe { record::read::<M>(base, record_offset(entry.second)) }.key
+}
+
+/// The key of a fence; empty for the lowest.
+#[inline(always)]
+fn fence_key<'a, M: Machine>(base: *mut u8, fence: u64) -> &'a [u8] {
+    if fence == 0 {
+        return &[];
+    }
+    // SAFETY: as for entries: fences are retired only when no leaf or inner node has them.
+    unsafe { record::read::<M>(base, fence) }.key
+}
+
+/// How many leading bytes two strings share.
+fn common_prefix(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+}
+
+impl<M: Machine> Kind<M> for BytesKind {
+    type Key<'k> = BytesKey<'k>;
+    const CODE: u16 = 2;
+    const FIRST_LOWS: &'static [u64] = &[0];
+    const HAS_TAILS: bool = true;
+
+    #[inline(always)]
+    fn fingerprint(key: BytesKey<'_>) -> u8 {
+        (key.tag as u8).max(1)
+    }
+    #[inline(always)]
+    fn entry_fingerprint(_low: u64, entry: Pair) -> u8 {
+        tag_fingerprint(entry.second)
+    }
+    #[inline(always)]
+    fn entry(key: BytesKey<'_>, skip: usize, payload: u64, state: State) -> Pair {
+        let second = u64::from(state) << STATE_SHIFT | payload & PAYLOAD_MASK;
+        Pair { first: head_at(key.bytes, skip), second }
+    }
+    #[inline(always)]
+    fn state(entry: Pair) -> State {
+        (entry.second >> STATE_SHIFT) as State
+    }
+    #[inline(always)]
+    fn with_state(entry: Pair, state: State) -> Pair {
+        Pair { second: u64::from(state) << STATE_SHIFT | entry.second & PAYLOAD_MASK, ..entry }
+    }
+    #[inline(always)]
+    fn payload(entry: Pair) -> u64 {
+        entry.second & PAYLOAD_MASK
+    }
+    #[inline(always)]
+    fn with_payload(entry: Pair, payload: u64) -> Pair {
+        Pair { second: entry.second & !PAYLOAD_MASK | payload, ..entry }
+    }
+    #[inline(always)]
+    fn head(entry: Pair) -> u64 {
+        entry.first
+    }
+    #[inline(always)]
+    fn is_of(base: *mut u8, key: BytesKey<'_>, skip: usize, entry: Pair) -> bool {
+        // A committed slot's record can be read even if the slot is a tombstone: whoever removed it
+        // cleared the fingerprint that led here before retiring the record.
+        entry.first == head_at(key.bytes, skip)
+            && (entry.second >> REF_BITS) & ((1 << TAG_BITS) - 1) == key.tag
+            && entry_key::<M>(base, entry) == key.bytes
+    }
+    fn compare(base: *mut u8, a: Pair, b: Pair) -> Ordering {
+        a.first
+            .cmp(&b.first)
+            .then_with(|| entry_key::<M>(base, a).cmp(entry_key::<M>(base, b)))
+    }
+    fn compare_to(base: *mut u8, entry: Pair, skip: usize, key: BytesKey<'_>) -> Ordering {
+        entry
+            .first
+            .cmp(&head_at(key.bytes, skip))
+            .then_with(|| entry_key::<M>(base, entry).cmp(key.bytes))
+    }
+    fn compare_fence(base: *mut u8, fence: u64, key: BytesKey<'_>) -> Ordering {
+        fence_key::<M>(base, fence).cmp(key.bytes)
+    }
+    fn fence_as_key<'a>(base: *mut u8, fence: u64) -> Self::Key<'a> {
+        BytesKey::new(fence_key::<M>(base, fence))
+    }
+    fn compare_fences(base: *mut u8, a: u64, b: u64) -> Ordering {
+        fence_key::<M>(base, a).cmp(fence_key::<M>(base, b))
+    }
+    fn make_fence(
+        session: &mut Session<M>,
+        _low: u64,
+        below: Pair,
+        at: Pair,
+    ) -> Result<u64, AllocError> {
+        let base = session.heap().base();
+        let (below, at) = (entry_key::<M>(base, below), entry_key::<M>(base, at));
+        // The shortest prefix of `at` that is greater than `below`.
+        let length = common_prefix(below, at) + 1;
+        record::create(session, &at[..length], &[])
+    }
+    fn free_fence(session: &mut Session<M>, fence: u64) {
+        if fence != 0 {
+            let key = fence_key::<M>(session.heap().base(), fence);
+            session.free_record(fence, record::record_size(key.len(), 0));
+        }
+    }
+    fn retire_fence(session: &mut Session<M>, fence: u64) {
+        if fence != 0 {
+            let key = fence_key::<M>(session.heap().base(), fence);
+            session.retire_record(fence, record::record_size(key.len(), 0));
+        }
+    }
+    fn shared_prefix(base: *mut u8, low: u64, high: u64) -> usize {
+        if high == 0 {
+            return 0;
+        }
+        common_prefix(fence_key::<M>(base, low), fence_key::<M>(base, high))
+    }
+    fn rekey(base: *mut u8, entry: Pair, skip: usize) -> Pair {
+        Pair { first: head_at(entry_key::<M>(base, entry), skip), ..entry }
+    }
+    fn fence_head(base: *mut u8, fence: u64, skip: usize) -> u64 {
+        head_at(fence_key::<M>(base, fence), skip)
+    }
+    #[inline(always)]
+    fn key_head(key: BytesKey<'_>, skip: usize) -> u64 {
+        head_at(key.bytes, skip)
+    }
+    #[inline]
+    fn compare_prefix(prefix: &[u8], key: BytesKey<'_>) -> Ordering {
+        // A key that ends inside the prefix is less than everything that starts with it.
+        key.bytes[..key.bytes.len().min(prefix.len())].cmp(prefix)
+    }
+    fn fence_prefix<'a>(base: *mut u8, fence: u64, length: usize) -> &'a [u8] {
+        &fence_key::<M>(base, fence)[..length]
+    }
+    fn mark_entry(recovery: &Recovery<M>, entry: Pair) -> Result<(), AllocError> {
+        // The size is not looked at: that would read every record at every open.
+        recovery.mark_record(record_offset(entry.second), 1)
+    }
+    fn mark_fence(
+        heap: &Heap<M>,
+        recovery: &Recovery<M>,
+        fence: u64,
+    ) -> Result<(), AllocError> {
+        if fence == 0 {
+            return Ok(());
+        }
+        let size = record::read_checked(heap, recovery, fence, true)?.size();
+        recovery.mark_record(fence, size)
+    }
+    fn verify_entry(
+        heap: &Heap<M>,
+        recovery: &Recovery<M>,
+        entry: Pair,
+        skip: usize,
+    ) -> Result<(), AllocError> {
+        let offset = record_offset(entry.second);
+        let record = record::read_checked(heap, recovery, offset, true)?;
+        let key = BytesKey::new(record.key);
+        let expected = <Self as Kind<M>>::entry(key, skip, key.payload(offset), 0);
+        if <Self as Kind<M>>::with_state(entry, 0) != expected {
+            let what = "an entry does not match the key of its record".to_string();
+            return Err(AllocError::Corrupt { offset, what });
+        }
+        Ok(())
+    }
+    fn compare_fence_to_entry(base: *mut u8, fence: u64, _low: u64, entry: Pair) -> Ordering {
+        fence_key::<M>(base, fence).cmp(entry_key::<M>(base, entry))
+    }
+    fn free_entry(session: &mut Session<M>, entry: Pair) {
+        let offset = record_offset(entry.second);
+        // SAFETY: the caller is the last one that can reach the entry.
+        let size = unsafe { record::read::<M>(session.heap().base(), offset) }.size();
+        session.free_record(offset, size);
+    }
+    #[inline(always)]
+    fn reference(base: *mut u8, entry: Pair) -> *const u8 {
+        base.wrapping_add(record_offset(entry.second) as usize)
+    }
+    fn is_boundary(low: u64) -> bool {
+        low == 0
+    }
+}

@@ -1,0 +1,125 @@
+//! Building a tree from sorted input, and inner nodes from the bottom.
+
+use everleaf_alloc::{AllocError, Session};
+use everleaf_machine::{Machine, Pair};
+
+use super::NbTree;
+use super::inner::{self, Child};
+use super::layout::Inner;
+use crate::geometry::Geometry;
+use crate::kind::Kind;
+
+/// Part of the slots that a bulk load fills, in sixteenths: later inserts find room.
+const LEAF_FILL: usize = 14;
+/// Part of the children that a new inner node gets, in sixteenths.
+const INNER_FILL: usize = 13;
+
+/// Builds the leaves of a new tree from entries that come in key order.
+pub(crate) struct BulkLoader<'s, K, G: Geometry, M: Machine> {
+    tree: NbTree<K, G, M>,
+    session: &'s mut Session<M>,
+    /// Entries of the leaf being filled.
+    entries: Vec<Pair>,
+    /// Its low fence.
+    low: u64,
+    /// First low fences not reached yet.
+    next_first: usize,
+    children: Vec<Child>,
+    keys: u64,
+}
+
+impl<'s, K: Kind<M>, G: Geometry, M: Machine> BulkLoader<'s, K, G, M> {
+    /// Starts a new tree with this id. It survives a crash once the pool's directory has the id.
+    pub fn new(session: &'s mut Session<M>, id: u32) -> Self {
+        let tree =
+            NbTree::assemble(session.heap().clone(), id, std::ptr::null_mut(), 0);
+        BulkLoader {
+            tree,
+            session,
+            entries: vec![],
+            low: K::FIRST_LOWS[0],
+            next_first: 1,
+            children: vec![],
+            keys: 0,
+        }
+    }
+
+    pub fn session(&mut self) -> &mut Session<M> {
+        self.session
+    }
+
+    /// Adds the next entry, made with `skip` 0.
+    pub fn push(&mut self, key: K::Key<'_>, entry: Pair) -> Result<(), AllocError> {
+        let base = self.tree.base;
+        while let Some(first) = K::FIRST_LOWS.get(self.next_first)
+            && K::compare_fence(base, *first, key) != std::cmp::Ordering::Greater
+        {
+            self.finish_leaf(*first)?;
+            self.next_first += 1;
+        }
+        let fill = (G::SLOT_COUNT * LEAF_FILL / 16).max(1);
+        if self.entries.len() >= fill {
+            let below = self.entries[self.entries.len() - 1];
+            let fence = K::make_fence(self.session, self.low, below, entry)?;
+            self.finish_leaf(fence)?;
+        }
+        self.entries.push(entry);
+        self.keys += 1;
+        Ok(())
+    }
+
+    fn finish_leaf(&mut self, high: u64) -> Result<(), AllocError> {
+        let entries = std::mem::take(&mut self.entries);
+        // Entries come without a skipped prefix; the leaf has its own.
+        let skip = K::shared_prefix(self.tree.base, self.low, high);
+        let keyed: Vec<Pair> =
+            entries.iter().map(|entry| K::rekey(self.tree.base, *entry, skip)).collect();
+        let leaf = self.tree.build_first_leaf(self.session, self.low, high, &keyed)?;
+        self.children.push((self.low, leaf.cast()));
+        self.low = high;
+        Ok(())
+    }
+
+    /// The finished tree.
+    pub fn finish(mut self) -> Result<NbTree<K, G, M>, AllocError> {
+        while let Some(first) = K::FIRST_LOWS.get(self.next_first) {
+            self.finish_leaf(*first)?;
+            self.next_first += 1;
+        }
+        self.finish_leaf(0)?;
+        let root = self.tree.build_levels(self.session, self.children)?;
+        self.tree.set_root(root);
+        self.tree.keys.add(0, self.keys as i64);
+        Ok(self.tree)
+    }
+}
+
+impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
+    /// Inner nodes over leaves, level by level; the root.
+    pub(super) fn build_levels(
+        &self,
+        session: &mut Session<M>,
+        mut children: Vec<Child>,
+    ) -> Result<*mut Inner<M>, AllocError> {
+        self.leaves.add(0, children.len() as i64);
+        let fill = (G::CHILD_COUNT * INNER_FILL / 16).max(2);
+        let mut level = 1;
+        loop {
+            if children.len() <= G::CHILD_COUNT {
+                return inner::build::<K, M>(session, level, &children);
+            }
+            // Even shares, so that no node is left with a single child.
+            let count = children.len().div_ceil(fill);
+            let mut parents = Vec::with_capacity(count);
+            let mut rest = &children[..];
+            for part in (1..=count).rev() {
+                let (these, others) = rest.split_at(rest.len().div_ceil(part));
+                rest = others;
+                let node = inner::build::<K, M>(session, level, these)?;
+                parents.push((these[0].0, node.cast()));
+            }
+            children = parents;
+            level += 1;
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The tree's own check: walks everything and says, in sentences, what is not as it must be.
+//!
+//! Run while nobody writes. Also marks what the tree uses, for the allocator's audit.
+
+use std::collections::HashSet;
+
+use everleaf_alloc::{AllocError, BLOCK_SIZE, Recovery, Session};
+use everleaf_machine::{Machine, Ordering, Pair};
+
+use super::NbTree;
+use super::layout::{Inner, Leaf, owner_parts};
+use super::shared::Shared;
+use super::state::{
+    BlockState, COMMITTED, EMPTY, FREEZING, FROZEN, LIVE, PENDING, REPLACED, TOMB, holds,
+};
+use crate::geometry::Geometry;
+use crate::kind::Kind;
+
+/// What a check has found so far.
+#[derive(Debug, Default)]
+pub(crate) struct CheckState {
+    pub keys: u64,
+    pub leaves: u64,
+    pub inner_nodes: u64,
+    pub problems: Vec<String>,
+    /// Fences met, each marked once.
+    fences: HashSet<u64>,
+}
+
+impl CheckState {
+    fn problem(&mut self, text: String) {
+        // A damaged pool can be wrong in a million places; the first ones tell.
+        if self.problems.len() < 1000 {
+            self.problems.push(text);
+        }
+    }
+}
+
+impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
+    /// Walks the tree and marks in `used` what it uses.
+    pub(crate) fn check(
+        &self,
+        session: &mut Session<M>,
+        used: &Recovery<M>,
+        state: &mut CheckState,
+    ) {
+        session.pin();
+        let root = self.root();
+        self.check_inner(root, None, 0, used, state);
+        session.unpin();
+        if state.keys != self.len() {
+            // `keys` is checked per tree: the caller passes a fresh state for each.
+            let text = format!("the tree counts {} keys and holds {}", self.len(), state.keys);
+            state.problem(text);
+        }
+    }
+
+    /// Checks a node whose children cover from `low` (unless it is the root's) to `high` (0: no
+    /// bound).
+    fn check_inner(
+        &self,
+        node: Shared<Inner<M>>,
+        low: Option<u64>,
+        high: u64,
+        used: &Recovery<M>,
+        state: &mut CheckState,
+    ) {
+        state.inner_nodes += 1;
+        let children = node.children::<K>();
+        if low.is_some_and(|low| low != children[0].0) {
+            state.problem("an inner node's first fence is not its parent's (I14)".to_string());
+        }
+        for (index, (fence, child)) in children.iter().enumerate() {
+            let next = children.get(index + 1).map_or(high, |child| child.0);
+            if next != 0 && K::compare_fences(self.base, *fence, next).is_ge() {
+                state.problem("an inner node's fences do not ascend (I14)".to_string());
+            }
+            self.mark_fence(*fence, used, state);
+            if node.level > 1 {
+                // SAFETY: children above level 1 are inner nodes, read while pinned.
+                let child = unsafe { Shared::new(child.cast()) };
+                self.check_inner(child, Some(*fence), next, used, state);
+            } else {
+                // SAFETY: children of level 1 are leaves, read while pinned.
+                let child = unsafe { Shared::new(child.cast()) };
+                self.check_chain(child, *fence, next, used, state);
+            }
+        }
+    }
+
+    /// Checks the current leaves behind a child.
+    fn check_chain(
+        &self,
+        leaf: Shared<Leaf<M>>,
+        low: u64,
+        high: u64,
+        used: &Recovery<M>,
+        state: &mut CheckState,
+    ) {
+        // Acquire: as in `resolve`.
+        if leaf.meta.load(Ordering::Acquire) & REPLACED == 0 {
+            if (leaf.low, leaf.high) != (low, high) {
+                state.problem(format!("leaf of block {}: fences are not its parent's", leaf.block));
+            }
+            return self.check_leaf(leaf, used, state);
+        }
+        // SAFETY: a replaced leaf has a successor.
+        let successor = unsafe { Shared::new(leaf.successor.load(Ordering::Acquire)) };
+        let (left, right) = self.successor_leaves(successor);
+        let split = if right.is_some() { successor.split } else { high };
+        self.check_chain(left, low, split, used, state);
+        if let Some(right) = right {
+            self.mark_fence(split, used, state);
+            self.check_chain(right, split, high, used, state);
+        }
+    }
+
+    fn mark_fence(&self, fence: u64, used: &Recovery<M>, state: &mut CheckState) {
+        if fence != 0 && state.fences.insert(fence) {
+            self.report(K::mark_fence(&self.heap, used, fence), state);
+        }
+    }
+
+    fn report(&self, result: Result<(), AllocError>, state: &mut CheckState) {
+        if let Err(error) = result {
+            state.problem(error.to_string());
+        }
+    }
+
+    fn check_leaf(&self, leaf: Shared<Leaf<M>>, used: &Recovery<M>, state: &mut CheckState) {
+        state.leaves += 1;
+        self.report(used.mark_block(leaf.block), state);
+        let block = self.block(leaf);
+        let name = format!("leaf at offset {}", u64::from(leaf.block) * BLOCK_SIZE as u64);
+        let (owner, skip) = owner_parts(block.owner.read_private());
+        if owner != self.id || skip != leaf.skip as usize {
+            state.problem(format!("{name}: its owner word is not the tree's"));
+        }
+        if block.low.read_private() != leaf.low {
+            state.problem(format!("{name}: its low fence is not the leaf's"));
+        }
+        let block_state = BlockState::decode(block.state.read_private());
+        if !matches!(
+            block_state,
+            Some(BlockState::Live | BlockState::New { .. } | BlockState::Merging { .. })
+        ) {
+            state.problem(format!("{name}: its state word is {block_state:?} (I2)"));
+        }
+        // Acquire: as in `resolve`.
+        let meta = leaf.meta.load(Ordering::Acquire);
+        let mut live: Vec<Pair> = vec![];
+        let mut used_slots = 0;
+        for slot in 0..G::SLOT_COUNT {
+            let entry = block.entries[slot].load();
+            let committed = meta >> slot & 1 == 1;
+            used_slots += usize::from(K::state(entry) != EMPTY);
+            if let Some(what) = self.check_slot(leaf, slot, entry, committed) {
+                state.problem(format!("{name}, slot {slot}: {what}"));
+            }
+            if committed && holds(K::state(entry)) {
+                match K::verify_entry(&self.heap, used, entry, skip) {
+                    Ok(()) => live.push(entry),
+                    Err(error) => state.problem(format!("{name}, slot {slot}: {error}")),
+                }
+                self.report(K::mark_entry(used, entry), state);
+            }
+        }
+        // Relaxed: nobody writes now.
+        let claimed = leaf.claimed.load(Ordering::Relaxed) as usize;
+        if used_slots > claimed {
+            state.problem(format!("{name}: {used_slots} slots are used, {claimed} claimed (I13)"));
+        }
+        if meta & COMMITTED >> G::SLOT_COUNT.min(62) << G::SLOT_COUNT != 0 && G::SLOT_COUNT < 62 {
+            state.problem(format!("{name}: a slot beyond the last is committed"));
+        }
+        self.check_keys(leaf, &name, &mut live, state);
+    }
+
+    /// What is wrong with one slot.
+    fn check_slot(
+        &self,
+        leaf: Shared<Leaf<M>>,
+        slot: usize,
+        entry: Pair,
+        committed: bool,
+    ) -> Option<String> {
+        // Acquire: as in `resolve`.
+        let freezing = leaf.meta.load(Ordering::Acquire) & FREEZING != 0;
+        let fingerprint = leaf.fingerprints.read_private(slot);
+        match K::state(entry) {
+            EMPTY | PENDING if committed => Some("committed but never written (I3)".into()),
+            LIVE | FROZEN if !committed => Some("holds a key but is not committed (I3)".into()),
+            FROZEN if !freezing => Some("frozen in a leaf that is not".into()),
+            LIVE | FROZEN if fingerprint != K::entry_fingerprint(leaf.low, entry) => {
+                Some("its fingerprint is not its key's (I12)".into())
+            }
+            TOMB if committed && fingerprint != 0 => {
+                Some("removed, but its fingerprint stays (I12)".into())
+            }
+            EMPTY | PENDING | LIVE | TOMB | FROZEN => None,
+            other => Some(format!("state {other:#b} is none")),
+        }
+    }
+
+    /// Checks range and uniqueness of a leaf's keys, and counts them.
+    fn check_keys(
+        &self,
+        leaf: Shared<Leaf<M>>,
+        name: &str,
+        live: &mut [Pair],
+        state: &mut CheckState,
+    ) {
+        state.keys += live.len() as u64;
+        live.sort_unstable_by(|a, b| K::compare(self.base, *a, *b));
+        if live.windows(2).any(|pair| K::compare(self.base, pair[0], pair[1]).is_eq()) {
+            state.problem(format!("{name}: a key is there twice (I4)"));
+        }
+        let (low, high) = (leaf.low, leaf.high);
+        let below = live
+            .first()
+            .is_some_and(|first| K::compare_fence_to_entry(self.base, low, low, *first).is_gt());
+        let above = high != 0
+            && live.last().is_some_and(|last| {
+                K::compare_fence_to_entry(self.base, high, low, *last).is_le()
+            });
+        if below || above {
+            state.problem(format!("{name}: a key is outside the leaf's fences (I5)"));
+        }
+    }
+
+    /// Gives everything the tree uses in the pool back, when nobody can reach it any more.
+    pub(crate) fn free_all(&self, session: &mut Session<M>) {
+        session.pin();
+        let mut from_fences = HashSet::new();
+        self.free_inner(session, self.root(), &mut from_fences);
+        for fence in from_fences {
+            K::free_fence(session, fence);
+        }
+        session.unpin();
+    }
+
+    fn free_inner(
+        &self,
+        session: &mut Session<M>,
+        node: Shared<Inner<M>>,
+        fences: &mut HashSet<u64>,
+    ) {
+        for (fence, child) in node.children::<K>() {
+            fences.insert(fence);
+            if node.level > 1 {
+                // SAFETY: children above level 1 are inner nodes.
+                let child = unsafe { Shared::new(child.cast()) };
+                self.free_inner(session, child, fences);
+            } else {
+                // SAFETY: children of level 1 are leaves.
+                let child = unsafe { Shared::new(child.cast()) };
+                self.free_chain(session, child, fences);
+            }
+        }
+        // SAFETY: allocated with this size; nobody can reach the tree any more.
+        unsafe {
+            session.free_node(node.as_ptr().cast(), super::inner::inner_size::<K, M>());
+        }
+    }
+
+    fn free_chain(
+        &self,
+        session: &mut Session<M>,
+        leaf: Shared<Leaf<M>>,
+        fences: &mut HashSet<u64>,
+    ) {
+        // Acquire: as in `resolve`.
+        let meta = leaf.meta.load(Ordering::Acquire);
+        self.retire_order(session, leaf);
+        if meta & REPLACED != 0 {
+            // SAFETY: a replaced leaf has a successor. Its own nodes stay until the heap goes.
+            let successor = unsafe { Shared::new(leaf.successor.load(Ordering::Acquire)) };
+            let (left, right) = self.successor_leaves(successor);
+            self.free_chain(session, left, fences);
+            if let Some(right) = right {
+                fences.insert(successor.split);
+                self.free_chain(session, right, fences);
+            }
+            return;
+        }
+        fences.insert(leaf.low);
+        let block = self.block(leaf);
+        for slot in 0..G::SLOT_COUNT {
+            let entry = block.entries[slot].load();
+            if meta >> slot & 1 == 1 && holds(K::state(entry)) {
+                K::free_entry(session, entry);
+            }
+        }
+        session.free_block(leaf.block);
+        // SAFETY: allocated with this size; nobody can reach the tree any more.
+        unsafe { session.free_node(leaf.as_ptr().cast(), size_of::<Leaf<M>>()) };
+    }
+}

@@ -1,0 +1,463 @@
+//! Merging two neighbouring thin leaves, so that empty space is returned.
+//!
+//! The merging thread holds the locks of the leaves' common parent and of its parent, freezes both
+//! leaves, and offers one descriptor first to the left leaf, then (any helper) to the right one. If
+//! the right leaf has chosen another successor meanwhile, the merge is aborted and the left leaf is
+//! replaced alone. Durably, the right block is marked `Merging` before the left block's state word,
+//! which is the commit, names the target.
+//!
+//! Merging is maintenance: it starts only when locks are free, and a failure leaves thin leaves.
+
+use everleaf_alloc::{AllocError, Session};
+use everleaf_machine::{Atomic, Machine, Ordering};
+
+use super::NbTree;
+use super::inner;
+use super::layout::{Inner, Leaf, Successor};
+use super::search::Path;
+use super::shared::Shared;
+use super::split::Candidate;
+use super::state::{BlockState, FREEZING, REPLACED};
+use super::write::Write;
+use crate::geometry::Geometry;
+use crate::kind::Kind;
+
+const UNDECIDED: u32 = 0;
+/// Both leaves have the descriptor as their successor.
+pub(super) const COMMITTED: u32 = 1;
+/// The right leaf has another successor.
+pub(super) const ABORTED: u32 = 2;
+
+/// Rounds of one clean-up: joining thin inner nodes can make the leaf merge possible.
+const ROUNDS: usize = 3;
+
+/// The slots of a leaf that hold keys, nearly: a count of fingerprints.
+fn live_count<M: Machine>(leaf: Shared<Leaf<M>>) -> usize {
+    // Acquire: the fingerprints of committed slots; pairs with the commits.
+    let committed = leaf.meta.load(Ordering::Acquire) & super::state::COMMITTED;
+    (committed & !leaf.fingerprints.matches(0)).count_ones() as usize
+}
+
+impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
+    /// After a remove: cleans up if the leaf has become thin.
+    #[inline(always)]
+    pub(super) fn after_remove(
+        &self,
+        session: &mut Session<M>,
+        leaf: Shared<Leaf<M>>,
+        key: K::Key<'_>,
+    ) {
+        if live_count(leaf) * 8 <= G::SLOT_COUNT {
+            self.clean_up(session, key);
+        }
+    }
+
+    /// Merges the leaf of `key` with a neighbour if both are thin. Returns whether it did.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn clean_up(&self, session: &mut Session<M>, key: K::Key<'_>) -> bool {
+        for _ in 0..ROUNDS {
+            // Without space nothing is merged; the thin leaves go on to serve.
+            match self.try_merge(session, key) {
+                Ok(Progress::Merged) => {
+                    let _ = self.join_thin(session, key);
+                    return true;
+                }
+                Ok(Progress::NoNeighbour) => {
+                    if !matches!(self.join_thin(session, key), Ok(true)) {
+                        return false;
+                    }
+                }
+                Ok(Progress::None) | Err(_) => return false,
+            }
+        }
+        false
+    }
+
+    /// One attempt to merge the leaf of `key` with a neighbour under the same parent.
+    fn try_merge(
+        &self,
+        session: &mut Session<M>,
+        key: K::Key<'_>,
+    ) -> Result<Progress, AllocError> {
+        let (path, leaf) = self.descend_path(key, false);
+        let depth = path.len() - 1;
+        let (parent, index) = path.step(depth);
+        let count = usize::from(parent.count);
+        if count == 1 {
+            return Ok(Progress::NoNeighbour);
+        }
+        let right = if index + 1 < count { index + 1 } else { index };
+        // SAFETY: children of level 1 are leaves, read while pinned.
+        let a: Shared<Leaf<M>> = unsafe { Shared::new(parent.child(right - 1).cast()) };
+        // SAFETY: as above.
+        let b: Shared<Leaf<M>> = unsafe { Shared::new(parent.child(right).cast()) };
+        let replaced = |leaf: Shared<Leaf<M>>| {
+            // Relaxed: only a first look; the locks and exchanges below decide.
+            leaf.meta.load(Ordering::Relaxed) & (FREEZING | REPLACED) != 0
+        };
+        if replaced(leaf) || replaced(a) || replaced(b) || K::is_boundary(b.low) {
+            return Ok(Progress::None);
+        }
+        if (live_count(a) + live_count(b)) * 2 > G::SLOT_COUNT {
+            return Ok(Progress::None);
+        }
+        self.reserve(session)?;
+        if !parent.try_lock() {
+            return Ok(Progress::None);
+        }
+        if !self.lock_parent(&path, depth) {
+            parent.unlock();
+            return Ok(Progress::None);
+        }
+        let in_place = parent.child(right - 1) == a.as_ptr().cast()
+            && parent.child(right) == b.as_ptr().cast();
+        let new_parent = if in_place {
+            self.merge_locked(session, parent, right, a, b)
+        } else {
+            Ok(None)
+        };
+        match new_parent {
+            Ok(Some(node)) => {
+                M::mark("nbtree.merge.done");
+                self.take_place(session, &path, depth, node);
+                // The two leaves and their descriptor are out of the tree; so is the fence.
+                self.retire_leaf(session, a, true);
+                self.retire_leaf(session, b, false);
+                K::retire_fence(session, b.low);
+                self.note_merge(session);
+                Ok(Progress::Merged)
+            }
+            other => {
+                self.unlock_parent(&path, depth);
+                parent.unlock();
+                other.map(|_| Progress::None)
+            }
+        }
+    }
+
+    /// Puts `node` in the place of the locked node at `depth`, whose parent is locked too.
+    fn take_place(
+        &self,
+        session: &mut Session<M>,
+        path: &Path<M>,
+        depth: usize,
+        node: *mut Inner<M>,
+    ) {
+        let (old, _) = path.step(depth);
+        if depth == 0 {
+            self.set_root(node);
+        } else {
+            let (parent, index) = path.step(depth - 1);
+            parent.set_child(index, node.cast());
+            parent.unlock();
+        }
+        old.make_obsolete();
+        self.retire_inner(session, old);
+    }
+
+    /// Freezes both leaves and merges them, unless one of them is replaced meanwhile. Returns the
+    /// parent's copy, without the right leaf, if the merge was committed.
+    fn merge_locked(
+        &self,
+        session: &mut Session<M>,
+        parent: Shared<Inner<M>>,
+        right: usize,
+        a: Shared<Leaf<M>>,
+        b: Shared<Leaf<M>>,
+    ) -> Result<Option<*mut Inner<M>>, AllocError> {
+        let (committed_a, _) = self.freeze(a);
+        let (committed_b, _) = self.freeze(b);
+        let mut entries = self.frozen_entries(a, committed_a);
+        let count_a = entries.len();
+        entries.extend(self.frozen_entries(b, committed_b));
+        // Acquire: as in `replace_leaf`.
+        let taken = !a.successor.load(Ordering::Acquire).is_null();
+        let fits = entries.len() <= G::SLOT_COUNT;
+        if taken || !fits {
+            M::mark("nbtree.merge.given_up");
+            self.replace_leaf(session, a, None)?;
+            self.replace_leaf(session, b, None)?;
+            return Ok(None);
+        }
+        // Entries of leaves that skip different prefixes are brought to one form first.
+        let skip = if a.skip == b.skip { a.skip as usize } else { usize::MAX };
+        debug_assert!(count_a <= entries.len());
+        let target = self.build_leaf(session, a.low, b.high, &entries, skip, a.block)?;
+        let mut children = parent.children::<K>();
+        children.splice(right - 1..=right, [(a.low, target.cast())]);
+        let new_parent = inner::build::<K, M>(session, 1, &children)?;
+        let descriptor = self.new_successor(
+            session,
+            Successor {
+                left: target,
+                right: std::ptr::null_mut(),
+                split: b.high,
+                merge_left: a.as_ptr(),
+                merge_right: b.as_ptr(),
+                status: Atomic::new(UNDECIDED),
+            },
+        )?;
+        // AcqRel: publishes the descriptor; acquires a faster successor. Pairs with the loads of
+        // `successor`.
+        let offered = a.successor.compare_exchange(
+            std::ptr::null_mut(),
+            descriptor,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        if offered.is_err() {
+            self.discard(session, a, descriptor);
+        }
+        self.replace_leaf(session, a, None)?;
+        self.replace_leaf(session, b, None)?;
+        // SAFETY: ours: offered and retired below, or discarded (and then not read).
+        if offered.is_ok() && Self::is_committed_merge(unsafe { Shared::new(descriptor) }) {
+            return Ok(Some(new_parent));
+        }
+        // SAFETY: the copy was never published.
+        unsafe { session.free_node(new_parent.cast(), inner::inner_size::<K, M>()) };
+        if offered.is_ok() {
+            M::mark("nbtree.merge.aborted");
+            self.retire_aborted(session, descriptor);
+        }
+        Ok(None)
+    }
+
+    /// Gives up the target and descriptor of an aborted merge: helpers may still look at them.
+    fn retire_aborted(&self, session: &mut Session<M>, descriptor: *mut Successor<M>) {
+        // SAFETY: only we retire it, below.
+        let target = unsafe { Shared::new(Shared::new(descriptor).left) };
+        session.retire_block(target.block);
+        // SAFETY: allocated with these sizes; no leaf leads to them any more, and the thread that
+        // made the descriptor is the only one to retire it.
+        unsafe {
+            session.retire_node(target.as_ptr().cast(), size_of::<Leaf<M>>());
+            session.retire_node(descriptor.cast(), size_of::<Successor<M>>());
+        }
+    }
+
+    /// Brings a merge on from wherever it is; part of `replace_leaf`. Returns the candidate that
+    /// took the place of an aborted merge, if ours did.
+    pub(super) fn help_merge(
+        &self,
+        session: &mut Session<M>,
+        leaf: Shared<Leaf<M>>,
+        descriptor: Shared<Successor<M>>,
+        carry: Option<&Write<'_, K, M>>,
+    ) -> Result<Option<Candidate<M>>, AllocError> {
+        self.decide(descriptor);
+        if !Self::is_aborted(descriptor) {
+            self.complete_merge(session, descriptor);
+            return Ok(None);
+        }
+        // Only the left leaf can still hold an aborted descriptor.
+        debug_assert!(descriptor.merge_left == leaf.as_ptr());
+        self.reserve(session)?;
+        let (committed, _) = self.freeze(leaf);
+        let candidate = self.build_candidate(session, leaf, committed, carry)?;
+        // AcqRel: as in `freeze_and_propose`.
+        let offer = leaf.successor.compare_exchange(
+            descriptor.as_ptr(),
+            candidate.successor,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        if offer.is_ok() {
+            return Ok(Some(candidate));
+        }
+        self.discard(session, leaf, candidate.successor);
+        Ok(None)
+    }
+
+    /// Offers the descriptor to the right leaf, and records whether it was taken.
+    fn decide(&self, descriptor: Shared<Successor<M>>) {
+        // Acquire: as in `is_aborted`.
+        if descriptor.status.load(Ordering::Acquire) != UNDECIDED {
+            return;
+        }
+        // SAFETY: the leaf is retired no earlier than the descriptor.
+        let right = unsafe { Shared::new(descriptor.merge_right) };
+        // AcqRel: publishes the descriptor; acquires another successor. Pairs with the loads of
+        // `successor`.
+        let taken = match right.successor.compare_exchange(
+            std::ptr::null_mut(),
+            descriptor.as_ptr(),
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        ) {
+            Ok(_) => true,
+            Err(now) => now == descriptor.as_ptr(),
+        };
+        let decision = if taken { COMMITTED } else { ABORTED };
+        // AcqRel on success, relaxed on failure: all who get here see the same successor of the
+        // right leaf, for it never changes once set (but for an abort of a merge of its own, which
+        // leaves it different from this descriptor all the same).
+        let _ = descriptor.status.compare_exchange(
+            UNDECIDED,
+            decision,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Commits and switches a merge that was decided to happen.
+    fn complete_merge(&self, session: &mut Session<M>, descriptor: Shared<Successor<M>>) {
+        // SAFETY: (all three) retired no earlier than the descriptor.
+        let a = unsafe { Shared::new(descriptor.merge_left) };
+        // SAFETY: as above.
+        let b = unsafe { Shared::new(descriptor.merge_right) };
+        // SAFETY: as above.
+        let target = unsafe { Shared::new(descriptor.left) };
+        self.mark_merging(b, a.block, target.block);
+        self.commit_replaced(a, target.block, super::state::NO_BLOCK);
+        self.commit_replaced(b, target.block, super::state::NO_BLOCK);
+        // AcqRel (both): whoever sees REPLACED finds the descriptor; pairs with the loads of `meta`.
+        a.meta.fetch_or(REPLACED, Ordering::AcqRel);
+        let before = b.meta.fetch_or(REPLACED, Ordering::AcqRel);
+        if before & REPLACED != 0 {
+            M::mark("nbtree.merge.helped");
+            return;
+        }
+        self.finalize(target, a.block);
+        session.retire_block(a.block);
+        session.retire_block(b.block);
+    }
+
+    /// Durably marks the right block as moving with its partner.
+    fn mark_merging(&self, b: Shared<Leaf<M>>, partner: u32, target: u32) {
+        let block = self.block(b);
+        let merging = BlockState::Merging { partner, target }.encode();
+        // Acquire: a helper's mark or commit; pairs with the exchanges.
+        let mut seen = block.state.load(Ordering::Acquire);
+        while !M::mutant("nbtree.no_merge_mark")
+            && !matches!(
+                BlockState::decode(seen),
+                Some(BlockState::Replaced { .. } | BlockState::Merging { .. })
+            )
+        {
+            // AcqRel: as in `commit_replaced`.
+            match block.state.compare_exchange(seen, merging, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => break,
+                Err(now) => seen = now,
+            }
+        }
+        // Persist: the mark before the commit in the partner's word, or recovery would find the
+        // right leaf's keys twice (I9).
+        self.medium.persist(block.state.as_ptr(), 8);
+    }
+
+    /// Joins the lowest thin inner node on the way to `key` with a neighbour. Returns whether it
+    /// did.
+    fn join_thin(&self, session: &mut Session<M>, key: K::Key<'_>) -> Result<bool, AllocError> {
+        let (path, _) = self.descend_path(key, false);
+        for depth in (1..path.len()).rev() {
+            let (node, _) = path.step(depth);
+            let (parent, _) = path.step(depth - 1);
+            let thin = usize::from(node.count) <= (G::CHILD_COUNT / 4).max(1);
+            if thin && parent.count > 1 {
+                return self.join_at(session, &path, depth);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Joins the node at `depth` with a neighbour under the same parent.
+    fn join_at(
+        &self,
+        session: &mut Session<M>,
+        path: &Path<M>,
+        depth: usize,
+    ) -> Result<bool, AllocError> {
+        let (node, _) = path.step(depth);
+        let (parent, index) = path.step(depth - 1);
+        let right = if index + 1 < usize::from(parent.count) { index + 1 } else { index };
+        let left_is_node = right == index + 1;
+        let other = parent.child(if left_is_node { right } else { right - 1 });
+        // SAFETY: siblings of inner nodes are inner nodes, read while pinned.
+        let other: Shared<Inner<M>> = unsafe { Shared::new(other.cast()) };
+        if usize::from(node.count) + usize::from(other.count) > G::CHILD_COUNT.div_ceil(4) * 3 {
+            return Ok(false);
+        }
+        if !node.try_lock() {
+            return Ok(false);
+        }
+        let joined = if !other.try_lock() {
+            Ok(false)
+        } else {
+            let joined = self.join_locked(session, path, depth, right, node, other, left_is_node);
+            if !matches!(joined, Ok(true)) {
+                other.unlock();
+            }
+            joined
+        };
+        if !matches!(joined, Ok(true)) {
+            node.unlock();
+        }
+        joined
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "two nodes and their place")]
+    fn join_locked(
+        &self,
+        session: &mut Session<M>,
+        path: &Path<M>,
+        depth: usize,
+        right: usize,
+        node: Shared<Inner<M>>,
+        other: Shared<Inner<M>>,
+        left_is_node: bool,
+    ) -> Result<bool, AllocError> {
+        if !self.lock_parent(path, depth) {
+            return Ok(false);
+        }
+        let (parent, _) = path.step(depth - 1);
+        let place = if left_is_node { right } else { right - 1 };
+        if parent.child(place) != other.as_ptr().cast() || !self.lock_parent(path, depth - 1) {
+            parent.unlock();
+            return Ok(false);
+        }
+        let (first, second) = if left_is_node { (node, other) } else { (other, node) };
+        let mut children = first.children::<K>();
+        children.extend(second.children::<K>());
+        let mut siblings = parent.children::<K>();
+        let built = inner::build::<K, M>(session, node.level, &children).and_then(|joined| {
+            siblings.splice(right - 1..=right, [(children[0].0, joined.cast())]);
+            let shrinks = depth == 1 && siblings.len() == 1;
+            if shrinks {
+                return Ok((joined, joined));
+            }
+            match inner::build::<K, M>(session, parent.level, &siblings) {
+                Ok(copy) => Ok((joined, copy)),
+                Err(error) => {
+                    // SAFETY: never published.
+                    unsafe { session.free_node(joined.cast(), inner::inner_size::<K, M>()) };
+                    Err(error)
+                }
+            }
+        });
+        let (_, copy) = match built {
+            Ok(pair) => pair,
+            Err(error) => {
+                self.unlock_parent(path, depth - 1);
+                parent.unlock();
+                return Err(error);
+            }
+        };
+        M::mark("nbtree.merge.joined_inner");
+        self.take_place(session, path, depth - 1, copy);
+        for old in [node, other] {
+            old.make_obsolete();
+            self.retire_inner(session, old);
+        }
+        Ok(true)
+    }
+}
+
+/// What became of an attempt to merge.
+enum Progress {
+    Merged,
+    /// The leaf is the only one under its parent.
+    NoNeighbour,
+    None,
+}

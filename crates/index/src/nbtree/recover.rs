@@ -1,0 +1,246 @@
+//! Recovery: from the blocks of a pool to its trees.
+//!
+//! 1. Every leaf block of the pool is classified by its state word (`state.rs`), in parallel. A live
+//!    block that leans on another one's word is made `Live`; only these stores are made, and they
+//!    are what the running system would have done, so recovery can be cut and repeated anywhere.
+//! 2. The live blocks of a tree are sorted by their low fences, which must start at the lowest and
+//!    be distinct.
+//! 3. Each block's leaf metadata is rebuilt, in parallel: slots that hold keys are committed,
+//!    pending and removed ones are not. A leaf with a frozen slot is frozen again; the first writer
+//!    completes its replacement.
+//! 4. The inner nodes are built bottom-up.
+
+use everleaf_alloc::{AllocError, BLOCK_SIZE, Heap, Recovery, Session};
+use everleaf_machine::{FingerprintLine, Machine, SpinLock};
+
+use super::NbTree;
+use super::inner::Child;
+use super::layout::{Block, Leaf, owner_parts};
+use super::shared::Shared;
+use super::state::{BlockState, EMPTY, FREEZING, FROZEN, NO_BLOCK, holds};
+use crate::geometry::Geometry;
+use crate::kind::Kind;
+
+/// The live blocks of one tree.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LiveBlocks {
+    /// Low fence and number of each block, in no order.
+    pub blocks: Vec<(u64, u32)>,
+}
+
+/// A block of the pool, for as long as the heap lives.
+pub(super) fn block_at<M: Machine>(heap: &Heap<M>, number: u32) -> Shared<Block<M>> {
+    // SAFETY: callers pass numbers of blocks inside the pool, whose mapping the heap keeps.
+    unsafe { Shared::new(heap.base().wrapping_add(number as usize * BLOCK_SIZE).cast()) }
+}
+
+/// Step 1: the live blocks of the trees with these ids.
+pub(crate) fn find_live_blocks<M: Machine>(
+    heap: &Heap<M>,
+    recovery: &Recovery<M>,
+    ids: &[u32],
+    threads: usize,
+) -> Result<Vec<LiveBlocks>, AllocError> {
+    let ranges = recovery.block_ranges();
+    let merged = SpinLock::<_, M>::new(Ok(vec![LiveBlocks::default(); ids.len()]));
+    M::parallel(threads, ranges.len(), &|index| {
+        let mut found = vec![LiveBlocks::default(); ids.len()];
+        let result = ranges[index]
+            .clone()
+            .try_for_each(|number| classify(heap, recovery, ids, number, &mut found));
+        let mut merged = merged.lock();
+        match (result, &mut *merged) {
+            (Ok(()), Ok(all)) => {
+                for (all, found) in all.iter_mut().zip(found) {
+                    all.blocks.extend(found.blocks);
+                }
+            }
+            (Err(error), Ok(_)) => *merged = Err(error),
+            (_, Err(_)) => {}
+        }
+    });
+    let mut merged = merged;
+    std::mem::replace(merged.get_mut(), Ok(vec![]))
+}
+
+/// Notes `number` under its tree if it is live.
+fn classify<M: Machine>(
+    heap: &Heap<M>,
+    recovery: &Recovery<M>,
+    ids: &[u32],
+    number: u32,
+    found: &mut [LiveBlocks],
+) -> Result<(), AllocError> {
+    let block = block_at(heap, number);
+    let offset = u64::from(number) * BLOCK_SIZE as u64;
+    let corrupt = |what: &str| AllocError::Corrupt { offset, what: what.to_string() };
+    let state = read_state(heap, number).ok_or_else(|| corrupt("a leaf's state word is none"))?;
+    let other_state = |other: u32| {
+        let inside = (u64::from(other) + 1) * BLOCK_SIZE as u64 <= heap.pool().size();
+        inside.then(|| read_state(heap, other)).flatten()
+    };
+    let live = match state {
+        BlockState::Live => true,
+        BlockState::New { origin } => match other_state(origin) {
+            Some(BlockState::Replaced { left, right }) => left == number || right == number,
+            _ => false,
+        },
+        BlockState::Merging { partner, target } => {
+            let moved = BlockState::Replaced { left: target, right: NO_BLOCK };
+            other_state(partner) != Some(moved)
+        }
+        BlockState::Free | BlockState::Replaced { .. } => false,
+    };
+    let (owner, _) = owner_parts(block.owner.read_private());
+    let tree = ids.iter().position(|id| *id == owner).filter(|_| live);
+    if let Some(tree) = tree {
+        if state != BlockState::Live && !heap.pool().is_read_only() {
+            block.state.write_private(BlockState::Live.encode());
+            // Persist: `Live` before the word it leant on may be reused (I9).
+            heap.medium().persist(block.state.as_ptr(), 8);
+        }
+        recovery.mark_block(number)?;
+        found[tree].blocks.push((block.low.read_private(), number));
+    }
+    Ok(())
+}
+
+fn read_state<M: Machine>(heap: &Heap<M>, number: u32) -> Option<BlockState> {
+    BlockState::decode(block_at(heap, number).state.read_private())
+}
+
+/// One leaf to be rebuilt.
+struct Task {
+    low: u64,
+    high: u64,
+    block: u32,
+}
+
+impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
+    /// Steps 2 to 4: the tree with this id from its live blocks.
+    pub(crate) fn recover(
+        session: &mut Session<M>,
+        recovery: &Recovery<M>,
+        id: u32,
+        live: LiveBlocks,
+        threads: usize,
+    ) -> Result<Self, AllocError> {
+        let heap = session.heap().clone();
+        let tree = Self::assemble(heap.clone(), id, std::ptr::null_mut(), 0);
+        let tasks = tree.sort_blocks(recovery, live)?;
+        let shares = threads.clamp(1, tasks.len());
+        let share = tasks.len().div_ceil(shares);
+        let results = SpinLock::<_, M>::new(Vec::with_capacity(shares));
+        M::parallel(shares, shares, &|index| {
+            let part = &tasks[(index * share).min(tasks.len())..((index + 1) * share).min(tasks.len())];
+            let result = heap
+                .session()
+                .and_then(|mut session| tree.rebuild_leaves(&mut session, recovery, part));
+            results.lock().push((index, result));
+        });
+        let mut results = results;
+        let mut parts = std::mem::take(results.get_mut());
+        parts.sort_by_key(|(index, _)| *index);
+        let mut children: Vec<Child> = Vec::with_capacity(tasks.len());
+        for (_, part) in parts {
+            let (part, keys) = part?;
+            children.extend(part.into_iter().map(|(low, leaf)| (low, leaf.0)));
+            tree.keys.add(0, keys as i64);
+        }
+        tree.set_root(tree.build_levels(session, children)?);
+        Ok(tree)
+    }
+
+    /// Step 2: the blocks in order of their fences, with the upper fence of each.
+    fn sort_blocks(
+        &self,
+        recovery: &Recovery<M>,
+        live: LiveBlocks,
+    ) -> Result<Vec<Task>, AllocError> {
+        let mut blocks = live.blocks;
+        for (low, number) in &blocks {
+            K::mark_fence(&self.heap, recovery, *low).map_err(|error| match error {
+                AllocError::Corrupt { what, .. } => {
+                    let offset = u64::from(*number) * BLOCK_SIZE as u64;
+                    AllocError::Corrupt { offset, what: format!("low fence: {what}") }
+                }
+                other => other,
+            })?;
+        }
+        blocks.sort_unstable_by(|a, b| K::compare_fences(self.base, a.0, b.0));
+        let corrupt = |number: u32, what: &str| AllocError::Corrupt {
+            offset: u64::from(number) * BLOCK_SIZE as u64,
+            what: what.to_string(),
+        };
+        for pair in blocks.windows(2) {
+            if K::compare_fences(self.base, pair[0].0, pair[1].0).is_eq() {
+                return Err(corrupt(pair[1].1, "two leaves have the same low fence"));
+            }
+        }
+        for low in K::FIRST_LOWS {
+            if !blocks.iter().any(|(fence, _)| fence == low) {
+                let number = blocks.first().map_or(0, |block| block.1);
+                return Err(corrupt(number, "the leaf with a first low fence is missing"));
+            }
+        }
+        let highs = blocks.iter().skip(1).map(|block| block.0).chain([0]);
+        let task = |((low, block), high): (&(u64, u32), u64)| Task { low: *low, high, block: *block };
+        Ok(blocks.iter().zip(highs).map(task).collect())
+    }
+
+    /// Step 3 for some leaves; also counts their keys.
+    #[expect(clippy::type_complexity, reason = "children and their number of keys")]
+    fn rebuild_leaves(
+        &self,
+        session: &mut Session<M>,
+        recovery: &Recovery<M>,
+        tasks: &[Task],
+    ) -> Result<(Vec<(u64, SendPointer)>, u64), AllocError> {
+        let mut children = Vec::with_capacity(tasks.len());
+        let mut keys = 0;
+        for task in tasks {
+            let (leaf, count) = self.rebuild_leaf(session, recovery, task)?;
+            children.push((task.low, SendPointer(leaf.cast())));
+            keys += count;
+        }
+        Ok((children, keys))
+    }
+
+    fn rebuild_leaf(
+        &self,
+        session: &mut Session<M>,
+        recovery: &Recovery<M>,
+        task: &Task,
+    ) -> Result<(*mut Leaf<M>, u64), AllocError> {
+        let block = block_at(&self.heap, task.block);
+        let (_, skip) = owner_parts(block.owner.read_private());
+        let fingerprints = FingerprintLine::new();
+        let mut committed = 0u64;
+        let mut claimed = 0;
+        let mut frozen = false;
+        for slot in 0..G::SLOT_COUNT {
+            let entry = block.entries[slot].read_private();
+            let state = K::state(entry);
+            if state != EMPTY {
+                claimed = slot + 1;
+            }
+            if holds(state) {
+                committed |= 1 << slot;
+                frozen |= state == FROZEN;
+                fingerprints.write_private(slot, K::entry_fingerprint(task.low, entry));
+                K::mark_entry(recovery, entry)?;
+            }
+        }
+        let leaf = self.new_leaf(session, task.low, task.high, task.block, skip, claimed, fingerprints)?;
+        // SAFETY: built just now, private to us.
+        let shared = unsafe { Shared::new(leaf) };
+        shared.meta.write_private(committed | if frozen { FREEZING } else { 0 });
+        Ok((leaf, u64::from(committed.count_ones())))
+    }
+}
+
+/// A pointer on its way from the thread that built it to the one that assembles the tree.
+struct SendPointer(*mut ());
+
+// SAFETY: the node is private to the recovery and handed over whole.
+unsafe impl Send for SendPointer {}

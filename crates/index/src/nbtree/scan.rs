@@ -1,0 +1,345 @@
+//! Range scans, both ways, leaf by leaf.
+//!
+//! *What a scan promises*: keys strictly ascending (or descending), none twice; every pair was
+//! current at some instant of the scan; a key present during the whole scan is returned, one absent
+//! during the whole scan is not. It is not a snapshot.
+//!
+//! Entries lie unsorted in a leaf. The order of its slots is computed once, cached in DRAM and
+//! extended when slots were added, so that scans need not sort again. A leaf that is replaced while
+//! it is read is read to its end: its entries are frozen.
+
+use std::cmp::Ordering as KeyOrder;
+
+use everleaf_alloc::{BLOCK_SIZE, Session};
+use everleaf_machine::{LINE_SIZE, Machine, Ordering, Pair};
+
+use super::NbTree;
+use super::layout::{Inner, Leaf, Order, SLOT_COUNT_MAX};
+use super::shared::Shared;
+use super::state::{COMMITTED, REPLACED, TOMB, holds};
+use crate::geometry::Geometry;
+use crate::kind::Kind;
+
+/// The value of a retired leaf's `order`: no order is installed any more.
+pub(super) fn closed<M: Machine>() -> *mut Order<M> {
+    std::ptr::without_provenance_mut(1)
+}
+
+/// Records are asked for this many entries before they are visited.
+const AHEAD: usize = 6;
+
+/// A leaf and where it hangs, so that its neighbour is found without a descent.
+struct Place<M: Machine> {
+    leaf: Shared<Leaf<M>>,
+    meta: u64,
+    parent: Shared<Inner<M>>,
+    index: usize,
+}
+
+/// Sorted slots of a leaf: a copy on the stack.
+struct Slots {
+    slots: [u8; SLOT_COUNT_MAX],
+    count: usize,
+}
+
+impl Slots {
+    #[inline(always)]
+    fn as_slice(&self) -> &[u8] {
+        &self.slots[..self.count]
+    }
+}
+
+impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
+    /// Visits the entries from `from` (inclusive) on, ascending, until `visit` returns false. The
+    /// visitor gets the leaf's low fence (which completes `u64` keys) and the entry.
+    #[inline]
+    pub(crate) fn scan_forward(
+        &self,
+        session: &mut Session<M>,
+        from: K::Key<'_>,
+        mut visit: impl FnMut(u64, Pair) -> bool,
+    ) {
+        let mut from = from;
+        let mut place = self.place(session, from);
+        let mut first = true;
+        loop {
+            let leaf = place.leaf;
+            self.prefetch_block(leaf);
+            let next = self.neighbour(&place, 1);
+            let slots = self.sorted_slots(session, leaf, place.meta);
+            let slots = slots.as_slice();
+            let start = if first { self.lower_bound(leaf, slots, from) } else { 0 };
+            if let Some(next) = &next {
+                // The neighbour's own lines were asked for in `neighbour`.
+                self.prefetch_block(next.leaf);
+            }
+            let block = self.block(leaf);
+            for (index, slot) in slots.iter().enumerate().skip(start) {
+                let entry = block.entries[usize::from(*slot)].load();
+                if K::HAS_TAILS
+                    && let Some(ahead) = slots.get(index + AHEAD)
+                {
+                    let ahead = block.entries[usize::from(*ahead)].load();
+                    M::prefetch(K::reference(self.base, ahead));
+                }
+                if !holds(K::state(entry)) {
+                    continue;
+                }
+                self.observe(leaf, block, usize::from(*slot));
+                if !visit(leaf.low, entry) {
+                    return;
+                }
+            }
+            if leaf.high == 0 {
+                return;
+            }
+            place = match next {
+                // Fences are unique, so equality says that nothing lies between.
+                Some(next) if next.leaf.low == leaf.high && next.meta & REPLACED == 0 => {
+                    first = false;
+                    next
+                }
+                _ => {
+                    // After a merge the leaf may start below where we stand: skip what was seen.
+                    from = K::fence_as_key(self.base, leaf.high);
+                    first = true;
+                    self.place(session, from)
+                }
+            };
+        }
+    }
+
+    /// Visits the entries below `to` (exclusive; `None` for all), descending, until `visit` returns
+    /// false.
+    pub(crate) fn scan_backward(
+        &self,
+        session: &mut Session<M>,
+        to: Option<K::Key<'_>>,
+        mut visit: impl FnMut(u64, Pair) -> bool,
+    ) {
+        let mut bound = to;
+        loop {
+            let (leaf, meta) = self.resolve_below(session, bound);
+            self.prefetch_block(leaf);
+            let slots = self.sorted_slots(session, leaf, meta);
+            let slots = slots.as_slice();
+            let end = match bound {
+                Some(key) if !self.is_above(leaf, key) => self.lower_bound(leaf, slots, key),
+                _ => slots.len(),
+            };
+            let block = self.block(leaf);
+            for slot in slots[..end].iter().rev() {
+                let entry = block.entries[usize::from(*slot)].load();
+                if !holds(K::state(entry)) {
+                    continue;
+                }
+                self.observe(leaf, block, usize::from(*slot));
+                if !visit(leaf.low, entry) {
+                    return;
+                }
+            }
+            if leaf.low == 0 {
+                return;
+            }
+            bound = Some(K::fence_as_key(self.base, leaf.low));
+        }
+    }
+
+    /// The authority for `key`, with its place under its parent if it hangs there directly.
+    #[inline(always)]
+    fn place(&self, session: &mut Session<M>, key: K::Key<'_>) -> Place<M> {
+        let mut node = self.root();
+        loop {
+            let index = node.find::<K>(self.base, key, false);
+            let child = node.child(index);
+            if node.level > 1 {
+                // SAFETY: children above level 1 are inner nodes, read while pinned.
+                node = unsafe { Shared::new(child.cast()) };
+                continue;
+            }
+            // SAFETY: children of level 1 are leaves, read while pinned.
+            let leaf: Shared<Leaf<M>> = unsafe { Shared::new(child.cast()) };
+            // Acquire: as in `resolve`.
+            let meta = leaf.meta.load(Ordering::Acquire);
+            if meta & REPLACED == 0 {
+                return Place { leaf, meta, parent: node, index };
+            }
+            let (leaf, meta) = self.resolve(session, key);
+            return Place { leaf, meta, parent: node, index };
+        }
+    }
+
+    /// The leaf `distance` children further under the same parent, as the parent has it now.
+    #[inline(always)]
+    fn neighbour(&self, place: &Place<M>, distance: usize) -> Option<Place<M>> {
+        let index = place.index + distance;
+        if index >= usize::from(place.parent.count) {
+            return None;
+        }
+        let child = place.parent.child(index);
+        // SAFETY: children of level 1 are leaves, read while pinned.
+        let leaf: Shared<Leaf<M>> = unsafe { Shared::new(child.cast()) };
+        // Acquire: as in `resolve`.
+        let meta = leaf.meta.load(Ordering::Acquire);
+        Some(Place { leaf, meta, parent: place.parent, index })
+    }
+
+    /// The authority for the greatest keys below `bound`.
+    fn resolve_below(
+        &self,
+        session: &mut Session<M>,
+        bound: Option<K::Key<'_>>,
+    ) -> (Shared<Leaf<M>>, u64) {
+        let mut leaf = match bound {
+            Some(key) => self.descend_path(key, true).1,
+            None => self.last_leaf(),
+        };
+        let mut hopped = false;
+        loop {
+            // Acquire: as in `resolve`.
+            let meta = leaf.meta.load(Ordering::Acquire);
+            if meta & REPLACED == 0 {
+                if hopped {
+                    self.try_install(session, K::fence_as_key(self.base, leaf.low));
+                }
+                return (leaf, meta);
+            }
+            hopped = true;
+            leaf = self.step(leaf, |split| {
+                bound.is_none_or(|key| K::compare_fence(self.base, split, key) == KeyOrder::Less)
+            });
+        }
+    }
+
+    fn last_leaf(&self) -> Shared<Leaf<M>> {
+        let mut node = self.root();
+        loop {
+            let child = node.child(usize::from(node.count) - 1);
+            if node.level == 1 {
+                // SAFETY: children of level 1 are leaves, read while pinned.
+                return unsafe { Shared::new(child.cast()) };
+            }
+            // SAFETY: children above level 1 are inner nodes, read while pinned.
+            node = unsafe { Shared::new(child.cast()) };
+        }
+    }
+
+    /// Whether `key` lies above all keys of the leaf.
+    fn is_above(&self, leaf: Shared<Leaf<M>>, key: K::Key<'_>) -> bool {
+        leaf.high != 0
+            && K::compare_fence(self.base, leaf.high, key) != KeyOrder::Greater
+    }
+
+    /// How many of the sorted slots come before `key`. Tombstones that follow the last one are
+    /// counted too: they are not visited anyway.
+    fn lower_bound(&self, leaf: Shared<Leaf<M>>, slots: &[u8], key: K::Key<'_>) -> usize {
+        let block = self.block(leaf);
+        let skip = leaf.skip as usize;
+        if !K::HAS_TAILS {
+            return slots.partition_point(|slot| {
+                let entry = block.entries[usize::from(*slot)].load();
+                K::compare_to(self.base, entry, skip, key) == KeyOrder::Less
+            });
+        }
+        let head = K::key_head(key, skip);
+        let mut count = slots
+            .partition_point(|slot| K::head(block.entries[usize::from(*slot)].load()) < head);
+        // Among equal heads the records decide; a tombstone's record may be gone.
+        while let Some(slot) = slots.get(count) {
+            let entry = block.entries[usize::from(*slot)].load();
+            let removed = K::state(entry) == TOMB && K::head(entry) == head;
+            let before =
+                !removed && K::compare_to(self.base, entry, skip, key) == KeyOrder::Less;
+            if !removed && !before {
+                break;
+            }
+            count += 1;
+        }
+        count
+    }
+
+    /// The committed slots that hold keys, in key order.
+    #[inline(always)]
+    fn sorted_slots(&self, session: &mut Session<M>, leaf: Shared<Leaf<M>>, meta: u64) -> Slots {
+        let covered = (meta & COMMITTED).count_ones();
+        // Acquire: the order is complete; pairs with the exchange in `sort_slots`.
+        let cached = leaf.order.load(Ordering::Acquire);
+        if !cached.is_null() && cached != closed() {
+            // SAFETY: orders are retired by whoever replaces them, and we are pinned.
+            let order = unsafe { Shared::new(cached) };
+            // Slots are never uncommitted, so equal counts mean equal sets.
+            if u32::from(order.covered) == covered {
+                return Slots { slots: order.slots, count: usize::from(order.count) };
+            }
+        }
+        self.sort_slots(session, leaf, meta, cached)
+    }
+
+    /// Sorts the slots, starting from the cached order if there is one, and caches the result.
+    #[cold]
+    #[inline(never)]
+    fn sort_slots(
+        &self,
+        session: &mut Session<M>,
+        leaf: Shared<Leaf<M>>,
+        meta: u64,
+        cached: *mut Order<M>,
+    ) -> Slots {
+        let block = self.block(leaf);
+        let mut entries: Vec<(Pair, u8)> = Vec::with_capacity(SLOT_COUNT_MAX);
+        let mut slots = meta & COMMITTED;
+        while slots != 0 {
+            let slot = slots.trailing_zeros() as usize;
+            slots &= slots - 1;
+            let entry = block.entries[slot].load();
+            if K::state(entry) != TOMB {
+                entries.push((entry, slot as u8));
+            }
+        }
+        entries.sort_unstable_by(|a, b| K::compare(self.base, a.0, b.0));
+        let mut sorted = Slots { slots: [0; SLOT_COUNT_MAX], count: entries.len() };
+        for (place, (_, slot)) in sorted.slots.iter_mut().zip(&entries) {
+            *place = *slot;
+        }
+        if cached != closed() {
+            self.cache_order(session, leaf, meta, cached, &sorted);
+        }
+        sorted
+    }
+
+    /// Offers a new order; without memory for it the next scan sorts again.
+    fn cache_order(
+        &self,
+        session: &mut Session<M>,
+        leaf: Shared<Leaf<M>>,
+        meta: u64,
+        cached: *mut Order<M>,
+        sorted: &Slots,
+    ) {
+        let Ok(memory) = session.allocate_node(size_of::<Order<M>>()) else { return };
+        let order: *mut Order<M> = memory.cast();
+        // SAFETY: the memory is ours, large enough and aligned to 64.
+        unsafe { order.write(Order::new((meta & COMMITTED).count_ones(), sorted.as_slice())) };
+        // AcqRel: publishes the order; pairs with the load in `sorted_slots`. If the leaf was
+        // retired meanwhile its order is `closed` and this fails.
+        let offered =
+            leaf.order.compare_exchange(cached, order, Ordering::AcqRel, Ordering::Relaxed);
+        match offered {
+            // SAFETY: allocated with this size; the exchange made us its only owner.
+            Ok(old) if !old.is_null() => unsafe {
+                session.retire_node(old.cast(), size_of::<Order<M>>());
+            },
+            Ok(_) => {}
+            // SAFETY: allocated with this size, never published.
+            Err(_) => unsafe { session.free_node(memory, size_of::<Order<M>>()) },
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch_block(&self, leaf: Shared<Leaf<M>>) {
+        let block = self.block(leaf).as_ptr().cast::<u8>();
+        for line in (0..BLOCK_SIZE).step_by(LINE_SIZE) {
+            M::prefetch(block.wrapping_add(line));
+        }
+    }
+}

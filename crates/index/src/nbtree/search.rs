@@ -1,0 +1,247 @@
+//! Finding the leaf for a key, and the entry in the leaf.
+
+use everleaf_alloc::Session;
+use everleaf_machine::{Machine, Ordering, Pair};
+
+use super::NbTree;
+use super::layout::{Block, Inner, Leaf};
+use super::shared::Shared;
+use super::state::{COMMITTED, PENDING, REPLACED, TOMB, holds};
+use crate::geometry::Geometry;
+use crate::kind::Kind;
+
+/// Levels that a tree can have: 64 children a node, and 2^30 blocks, need 5; tiny geometries more.
+pub(super) const HEIGHT_MAX: usize = 40;
+
+/// The way from the root to a leaf: each inner node and which child was taken.
+pub(super) struct Path<M: Machine> {
+    steps: [(*mut Inner<M>, usize); HEIGHT_MAX],
+    length: usize,
+}
+
+impl<M: Machine> Path<M> {
+    /// Inner nodes on the path; at least 1.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// The node at `depth` (0 is the root) and the child taken there.
+    pub fn step(&self, depth: usize) -> (Shared<Inner<M>>, usize) {
+        let (node, index) = self.steps[..self.length][depth];
+        // SAFETY: read from the tree by the pinned operation that owns the path.
+        (unsafe { Shared::new(node) }, index)
+    }
+}
+
+impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
+    /// The root; never null, always an inner node.
+    #[inline(always)]
+    pub(super) fn root(&self) -> Shared<Inner<M>> {
+        // Acquire: the node is complete; pairs with the release that made it the root.
+        let root = self.root.load(Ordering::Acquire);
+        // SAFETY: never null, and read by an operation whose session is pinned.
+        unsafe { Shared::new(root) }
+    }
+
+    /// The leaf that the inner nodes give for `key`; it may have been replaced.
+    #[inline(always)]
+    fn descend(&self, key: K::Key<'_>) -> Shared<Leaf<M>> {
+        let mut node = self.root();
+        loop {
+            let child = node.child(node.find::<K>(self.base, key, false));
+            if node.level == 1 {
+                // SAFETY: children of level 1 are leaves, read while pinned.
+                return unsafe { Shared::new(child.cast()) };
+            }
+            // SAFETY: children above level 1 are inner nodes, read while pinned.
+            node = unsafe { Shared::new(child.cast()) };
+        }
+    }
+
+    /// The path to the leaf for `key`, or with `strict` for the greatest key below `key`.
+    pub(super) fn descend_path(
+        &self,
+        key: K::Key<'_>,
+        strict: bool,
+    ) -> (Path<M>, Shared<Leaf<M>>) {
+        let mut path = Path { steps: [(std::ptr::null_mut(), 0); HEIGHT_MAX], length: 0 };
+        let mut node = self.root();
+        loop {
+            let index = node.find::<K>(self.base, key, strict);
+            path.steps[path.length] = (node.as_ptr(), index);
+            path.length += 1;
+            let child = node.child(index);
+            if node.level == 1 {
+                // SAFETY: children of level 1 are leaves, read while pinned.
+                return (path, unsafe { Shared::new(child.cast()) });
+            }
+            // SAFETY: children above level 1 are inner nodes, read while pinned.
+            node = unsafe { Shared::new(child.cast()) };
+        }
+    }
+
+    /// The authority for `key` and its `meta` at some instant of this call, while it was not
+    /// replaced.
+    #[inline(always)]
+    pub(super) fn resolve(
+        &self,
+        session: &mut Session<M>,
+        key: K::Key<'_>,
+    ) -> (Shared<Leaf<M>>, u64) {
+        let leaf = self.descend(key);
+        // Acquire: committed slots are written; pairs with the commits of `write.rs`. If REPLACED
+        // is set, also the successor; pairs with the switch in `split.rs`.
+        let meta = leaf.meta.load(Ordering::Acquire);
+        if meta & REPLACED == 0 {
+            return (leaf, meta);
+        }
+        self.follow(session, leaf, key)
+    }
+
+    /// [`Self::resolve`] over leaves that have been replaced and not yet installed.
+    #[cold]
+    fn follow(
+        &self,
+        session: &mut Session<M>,
+        start: Shared<Leaf<M>>,
+        key: K::Key<'_>,
+    ) -> (Shared<Leaf<M>>, u64) {
+        M::mark("nbtree.search.follow");
+        self.try_install(session, key);
+        let mut leaf = start;
+        loop {
+            leaf = self.step(leaf, |split| {
+                K::compare_fence(self.base, split, key) != std::cmp::Ordering::Greater
+            });
+            // Acquire: as in `resolve`.
+            let meta = leaf.meta.load(Ordering::Acquire);
+            if meta & REPLACED == 0 {
+                return (leaf, meta);
+            }
+        }
+    }
+
+    /// From a replaced leaf to its successor: the right one if `goes_right(split)`.
+    pub(super) fn step(
+        &self,
+        leaf: Shared<Leaf<M>>,
+        goes_right: impl Fn(u64) -> bool,
+    ) -> Shared<Leaf<M>> {
+        // Acquire: the successor is complete; pairs with its installation in `split.rs`.
+        let successor = leaf.successor.load(Ordering::Acquire);
+        // SAFETY: a replaced leaf has a successor, retired no earlier than the leaf.
+        let successor = unsafe { Shared::new(successor) };
+        let to_right = !successor.right.is_null() && goes_right(successor.split);
+        let next = if to_right { successor.right } else { successor.left };
+        // SAFETY: leaves on the chain were linked at or after our pin (they are retired only when
+        // the inner node stops leading to the chain).
+        unsafe { Shared::new(next) }
+    }
+
+    /// The block of a leaf.
+    #[inline(always)]
+    pub(super) fn block(&self, leaf: Shared<Leaf<M>>) -> Shared<Block<M>> {
+        let address = self.base.wrapping_add(leaf.block as usize * everleaf_alloc::BLOCK_SIZE);
+        // SAFETY: a leaf's block lies inside the pool and is not reused before the leaf's grace
+        // period is over.
+        unsafe { Shared::new(address.cast()) }
+    }
+
+    /// `Line` domain: if a writer in this leaf may have made something visible that is not durable
+    /// yet, persists the entry's line, so that what we report cannot be lost.
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn observe(&self, leaf: Shared<Leaf<M>>, block: Shared<Block<M>>, slot: usize) {
+        if !self.medium.needs_flush() {
+            return;
+        }
+        // Acquire: if the writer's decrement is seen, its persist came before; pairs with the
+        // release in `InFlight::end`.
+        if leaf.in_flight.load(Ordering::Acquire) != 0 && !M::mutant("nbtree.no_observe") {
+            M::mark("nbtree.observe");
+            // Persist: the entry before our answer that depends on it, or a crash could take back
+            // what somebody has seen (I11).
+            self.medium.persist(block.entries[slot].as_ptr(), 16);
+        }
+    }
+
+    /// The payload of `key`.
+    ///
+    /// *Linearizes*: hit, at the load of the entry if it was not frozen, else at the later of the
+    /// load of `meta` and the freeze; miss, at the load of `meta`, or right after the tombstone.
+    /// *Blocking*: wait-free but for hops over replaced leaves, each of which is a completed split.
+    #[inline]
+    pub(crate) fn get_payload(&self, session: &mut Session<M>, key: K::Key<'_>) -> Option<u64> {
+        let (leaf, meta) = self.resolve(session, key);
+        self.get_in_leaf(leaf, meta, key)
+    }
+
+    #[inline(always)]
+    pub(super) fn get_in_leaf(
+        &self,
+        leaf: Shared<Leaf<M>>,
+        meta: u64,
+        key: K::Key<'_>,
+    ) -> Option<u64> {
+        let mut hits = leaf.fingerprints.matches(K::fingerprint(key)) & meta & COMMITTED;
+        if hits == 0 {
+            return None;
+        }
+        let block = self.block(leaf);
+        while hits != 0 {
+            let slot = hits.trailing_zeros() as usize;
+            hits &= hits - 1;
+            let entry = block.entries[slot].load();
+            if !K::is_of(self.base, key, leaf.skip as usize, entry) {
+                continue;
+            }
+            let state = K::state(entry);
+            if holds(state) || (state == PENDING && M::mutant("nbtree.read_pending")) {
+                self.observe(leaf, block, slot);
+                return Some(K::payload(entry));
+            }
+            if state == TOMB {
+                self.observe(leaf, block, slot);
+            }
+        }
+        None
+    }
+
+    /// The live entry of `key` among the slots of `bits`. With `help`, a committed insert that is
+    /// not linearized yet is linearized first.
+    #[inline(always)]
+    pub(super) fn find_live(
+        &self,
+        leaf: Shared<Leaf<M>>,
+        bits: u64,
+        key: K::Key<'_>,
+        help: bool,
+    ) -> Option<(usize, Pair)> {
+        let mut hits = leaf.fingerprints.matches(K::fingerprint(key)) & bits & COMMITTED;
+        let block = self.block(leaf);
+        while hits != 0 {
+            let slot = hits.trailing_zeros() as usize;
+            hits &= hits - 1;
+            let mut entry = block.entries[slot].load();
+            if !K::is_of(self.base, key, leaf.skip as usize, entry) {
+                continue;
+            }
+            if K::state(entry) == PENDING && help {
+                M::mark("nbtree.write.help_pending");
+                let live = K::with_state(entry, super::state::LIVE);
+                entry = match block.entries[slot].compare_exchange(entry, live) {
+                    Ok(_) => live,
+                    Err(now) => now,
+                };
+            }
+            if holds(K::state(entry)) {
+                return Some((slot, entry));
+            }
+            if K::state(entry) == TOMB && !M::mutant("nbtree.no_tomb_observe") {
+                // The tombstone must be durable before a new entry of the key can be.
+                self.observe(leaf, block, slot);
+            }
+        }
+        None
+    }
+}

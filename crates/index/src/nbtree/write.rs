@@ -1,0 +1,340 @@
+//! Insert, update, upsert, remove, compare-and-exchange: one loop for all.
+//!
+//! An existing entry is changed by one compare-and-exchange of the entry. A new one is claimed,
+//! written as `PENDING`, committed in `meta` by a compare-and-exchange that validates that no other
+//! committed slot holds the key, and then made `LIVE`. A leaf that is full or freezing is replaced
+//! first, and the replacement may carry the operation with it (`split.rs`).
+
+use everleaf_alloc::{AllocError, Session};
+use everleaf_machine::{Machine, Ordering, Pair};
+
+use super::NbTree;
+use super::layout::Leaf;
+use super::shared::Shared;
+use super::state::{COMMITTED, FREEZING, FROZEN, LIVE, PENDING, TOMB};
+use crate::geometry::Geometry;
+use crate::kind::Kind;
+
+/// What a write wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Intent {
+    /// Add the key unless it is there.
+    Insert,
+    /// Replace the payload if the key is there.
+    Update,
+    /// Add or replace.
+    Upsert,
+    /// Remove the key if it is there.
+    Remove,
+    /// Replace the payload if it is this one.
+    Exchange(u64),
+    /// Remove the key if its payload is this one.
+    RemoveExact(u64),
+}
+
+impl Intent {
+    /// Whether an absent key is added.
+    pub(super) fn inserts(self) -> bool {
+        matches!(self, Intent::Insert | Intent::Upsert)
+    }
+
+    fn removes(self) -> bool {
+        matches!(self, Intent::Remove | Intent::RemoveExact(_))
+    }
+
+    /// Whether a key that is there with this payload is left as it is.
+    fn declines(self, payload: u64) -> bool {
+        match self {
+            Intent::Insert => true,
+            Intent::Exchange(expected) | Intent::RemoveExact(expected) => payload != expected,
+            Intent::Update | Intent::Upsert | Intent::Remove => false,
+        }
+    }
+}
+
+/// One write: the key, what to do, and the payload to store.
+pub(crate) struct Write<'k, K: Kind<M>, M: Machine> {
+    pub key: K::Key<'k>,
+    pub intent: Intent,
+    pub payload: u64,
+}
+
+/// What a write did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// Whether the tree changed.
+    pub changed: bool,
+    /// The payload the key had, if it was there.
+    pub old: Option<u64>,
+}
+
+/// What to do to the contents of a leaf for a write.
+pub(super) enum Effect {
+    /// Nothing.
+    None,
+    /// The key shall have this payload.
+    Put(u64),
+    /// The key shall be absent.
+    Delete,
+}
+
+impl<K: Kind<M>, M: Machine> Write<'_, K, M> {
+    /// The outcome and effect on a key whose payload is `old`.
+    pub(super) fn apply(&self, old: Option<u64>) -> (Outcome, Effect) {
+        let effect = match old {
+            None if self.intent.inserts() => Effect::Put(self.payload),
+            None => Effect::None,
+            Some(payload) if self.intent.declines(payload) => Effect::None,
+            Some(_) if self.intent.removes() => Effect::Delete,
+            Some(_) => Effect::Put(self.payload),
+        };
+        (Outcome { changed: !matches!(effect, Effect::None), old }, effect)
+    }
+}
+
+/// `Line` domain: while it exists, readers of the leaf persist what they read.
+///
+/// It begins before anything of the write can be seen, and ends after the write is durable (I11).
+struct InFlight<M: Machine> {
+    leaf: Option<Shared<Leaf<M>>>,
+}
+
+impl<M: Machine> InFlight<M> {
+    #[inline(always)]
+    fn begin(leaf: Shared<Leaf<M>>, needed: bool) -> Self {
+        if needed {
+            // AcqRel: before the write in every thread's eyes; pairs with the load in `observe`.
+            leaf.in_flight.fetch_add(1, Ordering::AcqRel);
+        }
+        InFlight { leaf: needed.then_some(leaf) }
+    }
+
+    #[inline(always)]
+    fn end(self) {
+        if let Some(leaf) = self.leaf {
+            // Release: after the persist; pairs with the load in `observe`.
+            leaf.in_flight.fetch_sub(1, Ordering::Release);
+        }
+    }
+}
+
+/// What became of an attempt on an existing entry.
+enum Attempt {
+    Done(Outcome),
+    /// The key was removed meanwhile.
+    Gone,
+    /// The leaf is being replaced.
+    Frozen,
+}
+
+impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
+    /// Performs a write. The session is pinned.
+    ///
+    /// *Linearizes*: at the exchange of the entry; for a carried write at the leaf's switch.
+    /// *Durable* (`Line`): when it returns; otherwise when it linearizes.
+    #[inline]
+    pub(crate) fn write(
+        &self,
+        session: &mut Session<M>,
+        write: &Write<'_, K, M>,
+    ) -> Result<Outcome, AllocError> {
+        loop {
+            let (leaf, meta) = self.resolve(session, write.key);
+            if meta & FREEZING != 0 {
+                // Polite: help the freezer instead of fighting it.
+                if let Some(outcome) = self.replace_leaf(session, leaf, Some(write))? {
+                    return Ok(outcome);
+                }
+                continue;
+            }
+            let bits = meta & COMMITTED;
+            match self.find_live(leaf, bits, write.key, write.intent.inserts()) {
+                Some((slot, entry)) => match self.modify(leaf, slot, entry, write) {
+                    Attempt::Done(outcome) => {
+                        if outcome.changed && write.intent.removes() {
+                            self.after_remove(session, leaf, write.key);
+                        }
+                        return Ok(outcome);
+                    }
+                    Attempt::Gone if !write.intent.inserts() => {
+                        return Ok(Outcome { changed: false, old: None });
+                    }
+                    Attempt::Gone => {}
+                    Attempt::Frozen => {
+                        if let Some(outcome) = self.replace_leaf(session, leaf, Some(write))? {
+                            return Ok(outcome);
+                        }
+                    }
+                },
+                None if !write.intent.inserts() => {
+                    return Ok(Outcome { changed: false, old: None });
+                }
+                None => {
+                    if let Some(outcome) = self.append(session, leaf, bits, write)? {
+                        return Ok(outcome);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Claims a slot, writes the entry and commits it. `None`: start over.
+    #[inline(always)]
+    fn append(
+        &self,
+        session: &mut Session<M>,
+        leaf: Shared<Leaf<M>>,
+        checked: u64,
+        write: &Write<'_, K, M>,
+    ) -> Result<Option<Outcome>, AllocError> {
+        // Relaxed: only a hint that saves the counter from growing without bound.
+        let full = leaf.claimed.load(Ordering::Relaxed) as usize >= G::SLOT_COUNT;
+        // Relaxed: the add alone decides who owns the slot; contents are ordered by the commit.
+        let slot = if full {
+            usize::MAX
+        } else {
+            leaf.claimed.fetch_add(1, Ordering::Relaxed) as usize
+        };
+        if slot >= G::SLOT_COUNT {
+            return self.replace_leaf(session, leaf, Some(write));
+        }
+        let block = self.block(leaf);
+        let state = if M::mutant("nbtree.no_pending") { LIVE } else { PENDING };
+        let entry = K::entry(write.key, leaf.skip as usize, write.payload, state);
+        block.entries[slot].store(entry);
+        // Relaxed: published with the slot by the commit below.
+        leaf.fingerprints.store(slot, K::fingerprint(write.key), Ordering::Relaxed);
+        let late = M::mutant("nbtree.late_in_flight");
+        let in_flight = InFlight::begin(leaf, self.medium.needs_flush() && !late);
+        if let Some((slot, entry)) = match self.commit_slot(leaf, slot, checked, write) {
+            Commit::Done => None,
+            Commit::Exists(slot, entry) => Some((slot, entry)),
+            Commit::Freezing => {
+                in_flight.end();
+                return self.replace_leaf(session, leaf, Some(write));
+            }
+        } {
+            // Somebody else committed the key first: our slot stays a dead claim.
+            M::mark("nbtree.write.lost_race");
+            in_flight.end();
+            return match self.modify(leaf, slot, entry, write) {
+                Attempt::Done(outcome) => Ok(Some(outcome)),
+                Attempt::Gone => Ok(None),
+                Attempt::Frozen => self.replace_leaf(session, leaf, Some(write)),
+            };
+        }
+        let in_flight = if late { InFlight::begin(leaf, self.medium.needs_flush()) } else { in_flight };
+        // Linearization point, unless a helper or the freezer was faster: then this fails, rightly.
+        let _ = block.entries[slot].compare_exchange(entry, K::with_state(entry, LIVE));
+        if !M::mutant("nbtree.no_insert_flush") {
+            // Persist: the entry before we say that it is there (I11).
+            self.medium.persist(block.entries[slot].as_ptr(), 16);
+        }
+        in_flight.end();
+        Ok(Some(Outcome { changed: true, old: None }))
+    }
+
+    /// Validates that no committed slot holds the key, and commits `slot`, as one step.
+    #[inline(always)]
+    fn commit_slot(
+        &self,
+        leaf: Shared<Leaf<M>>,
+        slot: usize,
+        mut checked: u64,
+        write: &Write<'_, K, M>,
+    ) -> Commit {
+        // Acquire: entries committed meanwhile are written; pairs with the exchange below.
+        let mut meta = leaf.meta.load(Ordering::Acquire);
+        loop {
+            if meta & FREEZING != 0 && !M::mutant("nbtree.commit_ignores_freeze") {
+                M::mark("nbtree.write.frozen_claim");
+                return Commit::Freezing;
+            }
+            let new = meta & COMMITTED & !checked;
+            if new != 0 && !M::mutant("nbtree.no_validate") {
+                if let Some((slot, entry)) = self.find_live(leaf, new, write.key, true) {
+                    return Commit::Exists(slot, entry);
+                }
+                checked = meta & COMMITTED;
+            }
+            // AcqRel: publishes the slot's entry and fingerprint to whoever sees the bit; acquires
+            // theirs. Pairs with every acquire load of `meta`.
+            match leaf.meta.compare_exchange(
+                meta,
+                meta | 1 << slot,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => return Commit::Done,
+                Err(now) => meta = now,
+            }
+        }
+    }
+
+    /// Applies a write to an existing entry.
+    #[inline(always)]
+    fn modify(
+        &self,
+        leaf: Shared<Leaf<M>>,
+        slot: usize,
+        mut entry: Pair,
+        write: &Write<'_, K, M>,
+    ) -> Attempt {
+        let block = self.block(leaf);
+        let mut in_flight = None;
+        let attempt = loop {
+            let state = K::state(entry);
+            if state == TOMB {
+                // First: the payload of a tombstone means nothing.
+                break Attempt::Gone;
+            }
+            let old = K::payload(entry);
+            if write.intent.declines(old) {
+                break Attempt::Done(Outcome { changed: false, old: Some(old) });
+            }
+            if state == FROZEN && !M::mutant("nbtree.modify_ignores_freeze") {
+                break Attempt::Frozen;
+            }
+            if in_flight.is_none() {
+                in_flight = Some(InFlight::begin(leaf, self.medium.needs_flush()));
+            }
+            let new = if write.intent.removes() {
+                K::with_state(entry, TOMB)
+            } else {
+                K::with_payload(entry, write.payload)
+            };
+            match block.entries[slot].compare_exchange(entry, new) {
+                Ok(_) => {
+                    if !M::mutant("nbtree.no_update_flush") {
+                        // Persist: the change before we say that it happened (I11).
+                        self.medium.persist(block.entries[slot].as_ptr(), 16);
+                    }
+                    if write.intent.removes() {
+                        // Relaxed: a hint that saves readers a look; a new entry of the key has a
+                        // slot of its own (I12).
+                        leaf.fingerprints.store(slot, 0, Ordering::Relaxed);
+                    }
+                    if let Some(in_flight) = in_flight.take() {
+                        in_flight.end();
+                    }
+                    return Attempt::Done(Outcome { changed: true, old: Some(old) });
+                }
+                Err(now) => entry = now,
+            }
+        };
+        if let Some(in_flight) = in_flight {
+            in_flight.end();
+        }
+        // What we saw is our answer's reason.
+        self.observe(leaf, block, slot);
+        attempt
+    }
+}
+
+/// What became of a commit.
+enum Commit {
+    Done,
+    /// Another slot holds the key.
+    Exists(usize, Pair),
+    Freezing,
+}

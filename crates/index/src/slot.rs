@@ -1,0 +1,135 @@
+//! A named tree's place: which tree it is right now.
+//!
+//! Emptying a map swaps in a new tree by one durable word in the pool's directory; operations that
+//! found the old one finish on it and count as having come before.
+
+use std::sync::Arc;
+
+use everleaf_alloc::{Heap, Session};
+use everleaf_machine::{AtomicPointer, Machine, Ordering, SpinLock};
+use everleaf_pool::RootIndex;
+
+use crate::error::IndexError;
+use crate::geometry::Geometry;
+use crate::kind::Kind;
+use crate::nbtree::NbTree;
+
+type Tree<K, G, M> = NbTree<K, G, M>;
+
+/// A tree that was swapped out, and the epoch of that moment.
+struct Buried<K, G: Geometry, M: Machine> {
+    epoch: u64,
+    tree: *mut Tree<K, G, M>,
+}
+
+/// The current tree of a name; null once the name was removed.
+pub(crate) struct Slot<K, G: Geometry, M: Machine> {
+    current: AtomicPointer<Tree<K, G, M>, M>,
+    root: RootIndex,
+    heap: Arc<Heap<M>>,
+    /// Held while the tree is swapped; also the trees that nobody can find any more.
+    graveyard: SpinLock<Vec<Buried<K, G, M>>, M>,
+}
+
+// SAFETY: trees are Send and Sync; the raw pointers are owned by the slot.
+unsafe impl<K: Kind<M>, G: Geometry, M: Machine> Send for Slot<K, G, M> {}
+// SAFETY: as above.
+unsafe impl<K: Kind<M>, G: Geometry, M: Machine> Sync for Slot<K, G, M> {}
+
+impl<K: Kind<M>, G: Geometry, M: Machine> Slot<K, G, M> {
+    pub fn new(heap: Arc<Heap<M>>, root: RootIndex, tree: Tree<K, G, M>) -> Self {
+        let current = AtomicPointer::new(Box::into_raw(Box::new(tree)));
+        Slot { current, root, heap, graveyard: SpinLock::new(vec![]) }
+    }
+
+    #[inline(always)]
+    pub fn heap(&self) -> &Heap<M> {
+        &self.heap
+    }
+
+    /// Runs `operation` on the current tree, pinned.
+    #[inline(always)]
+    pub fn with<R>(
+        &self,
+        session: &mut Session<M>,
+        operation: impl FnOnce(&Tree<K, G, M>, &mut Session<M>) -> R,
+    ) -> Result<R, IndexError> {
+        debug_assert!(Arc::ptr_eq(&self.heap, session.heap()), "a session of another pool");
+        session.pin();
+        // Acquire: the tree is complete; pairs with the release in `swap`.
+        let tree = self.current.load(Ordering::Acquire);
+        // SAFETY: not null only while the slot owns the tree; it is freed two epochs after it was
+        // swapped out, and we are pinned since before the load.
+        let result = unsafe { tree.as_ref() }.map(|tree| operation(tree, session));
+        session.unpin();
+        result.ok_or(IndexError::Removed)
+    }
+
+    /// Replaces the tree by an empty one, atomically also across a crash.
+    ///
+    /// *Linearizes* at the swap; *durable* when the directory's word is, just before.
+    pub fn clear(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+        let mut graveyard = self.graveyard.lock();
+        let old = self.with(session, |tree, _| tree.id())?;
+        let id = self.heap.pool().next_id()?;
+        let tree = Tree::<K, G, M>::create(session, id)?;
+        if let Err(error) = self.heap.pool().set_root_value(self.root, old, id) {
+            tree.free_all(session);
+            return Err(error.into());
+        }
+        self.swap(&mut graveyard, Box::into_raw(Box::new(tree)));
+        self.bury(session, &mut graveyard);
+        Ok(())
+    }
+
+    /// Removes the name from the pool. Operations that come later fail.
+    pub fn remove(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+        let mut graveyard = self.graveyard.lock();
+        self.with(session, |_, _| ())?;
+        self.heap.pool().remove_root(self.root)?;
+        self.swap(&mut graveyard, std::ptr::null_mut());
+        self.bury(session, &mut graveyard);
+        Ok(())
+    }
+
+    fn swap(&self, graveyard: &mut Vec<Buried<K, G, M>>, new: *mut Tree<K, G, M>) {
+        // AcqRel: publishes the new tree; pairs with the load in `with`.
+        let old = self.current.swap(new, Ordering::AcqRel);
+        let epoch = self.heap.retire_epoch();
+        graveyard.push(Buried { epoch, tree: old });
+    }
+
+    /// Frees the trees that no pinned operation can hold any more.
+    fn bury(&self, session: &mut Session<M>, graveyard: &mut Vec<Buried<K, G, M>>) {
+        self.heap.advance_epoch();
+        graveyard.retain(|buried| {
+            if !self.heap.is_expired(buried.epoch) {
+                return true;
+            }
+            // SAFETY: swapped out once, its grace period is over: we are the last to know it.
+            let tree = unsafe { Box::from_raw(buried.tree) };
+            tree.free_all(session);
+            false
+        });
+    }
+
+    /// Frees what [`Self::clear`] and [`Self::remove`] had to leave: at rest, before an audit.
+    pub fn tidy(&self, session: &mut Session<M>) {
+        self.bury(session, &mut self.graveyard.lock());
+    }
+}
+
+impl<K, G: Geometry, M: Machine> Drop for Slot<K, G, M> {
+    fn drop(&mut self) {
+        for buried in self.graveyard.get_mut().drain(..) {
+            // SAFETY: owned by the slot; nobody uses it any more. Its space in the pool is found
+            // free at the next open, because the directory does not name it.
+            drop(unsafe { Box::from_raw(buried.tree) });
+        }
+        let current = self.current.read_private();
+        if !current.is_null() {
+            // SAFETY: owned by the slot, which is going.
+            drop(unsafe { Box::from_raw(current) });
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! The trees of one pool: opening them all, finding one by name, checking them.
+//!
+//! The pool's directory maps a name to the kind of its tree and to the tree's id; every block
+//! carries the id of its tree. Recovery runs once for the whole pool, because the free space is what
+//! no tree uses.
+
+use std::sync::Arc;
+
+use everleaf_alloc::{Audit, Heap, Session, SessionPool};
+use everleaf_machine::{Hardware, Machine, SpinLock};
+use everleaf_pool::Pool;
+
+use crate::bytes_tree::BytesTree;
+use crate::error::IndexError;
+use crate::geometry::{Geometry, Production};
+use crate::kind::{BytesKind, Kind, U64Kind};
+use crate::nbtree::{CheckState, LiveBlocks, NbTree, find_live_blocks};
+use crate::u64_tree::U64Tree;
+
+/// Sessions that threads share by hints.
+const SESSION_COUNT: usize = 128;
+
+/// One named tree.
+enum Named<G: Geometry, M: Machine> {
+    U64(Arc<U64Tree<G, M>>),
+    Bytes(Arc<BytesTree<G, M>>),
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckReport {
+    /// Keys in all trees.
+    pub keys: u64,
+    /// Leaves of all trees.
+    pub leaves: u64,
+    /// What is wrong, in sentences; empty if nothing is.
+    pub problems: Vec<String>,
+}
+
+impl CheckReport {
+    /// Whether nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+/// All trees of an open pool. Shared by reference between threads.
+///
+/// # Example
+/// ```
+/// use everleaf_index::{Domain, Pool, Trees};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let trees: Trees = Trees::create(Pool::in_memory(1 << 20, 1 << 30, Domain::Process)?)?;
+/// trees.bytes_tree("words")?;
+/// trees.u64_tree("numbers")?;
+/// assert_eq!(trees.names(), ["numbers", "words"]);
+/// assert!(trees.check()?.problems.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+pub struct Trees<G: Geometry = Production, M: Machine = Hardware> {
+    heap: Arc<Heap<M>>,
+    sessions: SessionPool<M>,
+    named: SpinLock<Vec<(String, Named<G, M>)>, M>,
+}
+
+impl<G: Geometry, M: Machine> Trees<G, M> {
+    /// Makes a new pool ready for trees.
+    ///
+    /// # Errors
+    /// The pool has no room, or holds trees already.
+    pub fn create(pool: Pool<M>) -> Result<Self, IndexError> {
+        Ok(Self::on_heap(Heap::create(pool)?))
+    }
+
+    /// As [`Self::create`] with chunks of `1 << shift` bytes: for small simulated pools.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn create_with_chunks(pool: Pool<M>, shift: u32) -> Result<Self, IndexError> {
+        Ok(Self::on_heap(Heap::create_with_chunks(pool, shift)?))
+    }
+
+    fn on_heap(heap: Arc<Heap<M>>) -> Self {
+        let sessions = SessionPool::new(heap.clone(), SESSION_COUNT);
+        Trees { heap, sessions, named: SpinLock::new(vec![]) }
+    }
+
+    /// Opens a pool with all its trees, recovering them on up to `threads` threads. A pool whose
+    /// making was cut short is made again.
+    ///
+    /// # Errors
+    /// Damage that makes a tree unreadable.
+    pub fn open(pool: Pool<M>, threads: usize) -> Result<Self, IndexError> {
+        if !Heap::exists(&pool) {
+            return if pool.is_read_only() { Err(IndexError::ReadOnly) } else { Self::create(pool) };
+        }
+        let (heap, recovery) = Heap::open(pool)?;
+        let roots = heap.pool().roots();
+        let ids: Vec<u32> = roots.iter().map(|root| root.value).collect();
+        let live = find_live_blocks(&heap, &recovery, &ids, threads)?;
+        let trees = Self::on_heap(heap.clone());
+        let mut session = heap.session()?;
+        for (root, live) in roots.into_iter().zip(live) {
+            let named = if root.kind == <U64Kind as Kind<M>>::CODE {
+                let tree = recover(&mut session, &recovery, root.value, live, threads)?;
+                Named::U64(Arc::new(U64Tree::new(heap.clone(), root.index, tree)))
+            } else if root.kind == <BytesKind as Kind<M>>::CODE {
+                let tree = recover(&mut session, &recovery, root.value, live, threads)?;
+                Named::Bytes(Arc::new(BytesTree::new(heap.clone(), root.index, tree)))
+            } else {
+                return Err(IndexError::OtherKind(root.name));
+            };
+            trees.named.lock().push((root.name, named));
+        }
+        recovery.finish(&heap);
+        Ok(trees)
+    }
+
+    /// The heap the trees live in.
+    pub fn heap(&self) -> &Arc<Heap<M>> {
+        &self.heap
+    }
+
+    /// Sessions for threads that come and go.
+    pub fn sessions(&self) -> &SessionPool<M> {
+        &self.sessions
+    }
+
+    /// The names of all trees, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> =
+            self.named.lock().iter().map(|(name, _)| name.clone()).collect();
+        names.sort();
+        names
+    }
+
+    /// The byte-string tree of that name, if there is one.
+    ///
+    /// # Errors
+    /// The name belongs to a tree of another kind.
+    pub fn find_bytes_tree(&self, name: &str) -> Result<Option<Arc<BytesTree<G, M>>>, IndexError> {
+        match self.named.lock().iter().find(|(other, _)| other == name) {
+            Some((_, Named::Bytes(tree))) => Ok(Some(tree.clone())),
+            Some(_) => Err(IndexError::OtherKind(name.to_string())),
+            None => Ok(None),
+        }
+    }
+
+    /// The integer tree of that name, if there is one.
+    ///
+    /// # Errors
+    /// The name belongs to a tree of another kind.
+    pub fn find_u64_tree(&self, name: &str) -> Result<Option<Arc<U64Tree<G, M>>>, IndexError> {
+        match self.named.lock().iter().find(|(other, _)| other == name) {
+            Some((_, Named::U64(tree))) => Ok(Some(tree.clone())),
+            Some(_) => Err(IndexError::OtherKind(name.to_string())),
+            None => Ok(None),
+        }
+    }
+
+    /// The byte-string tree of that name, made if absent.
+    ///
+    /// # Errors
+    /// A bad name, a name of a tree of another kind, or no space.
+    pub fn bytes_tree(&self, name: &str) -> Result<Arc<BytesTree<G, M>>, IndexError> {
+        if let Some(tree) = self.find_bytes_tree(name)? {
+            return Ok(tree);
+        }
+        let mut session = self.heap.session()?;
+        let mut named = self.named.lock();
+        if let Some((_, Named::Bytes(tree))) = named.iter().find(|(other, _)| other == name) {
+            return Ok(tree.clone());
+        }
+        let id = self.heap.pool().next_id()?;
+        let tree = NbTree::create(&mut session, id)?;
+        let root = self.publish(&mut session, name, &tree)?;
+        let tree = Arc::new(BytesTree::new(self.heap.clone(), root, tree));
+        named.push((name.to_string(), Named::Bytes(tree.clone())));
+        Ok(tree)
+    }
+
+    /// The integer tree of that name, made if absent.
+    ///
+    /// # Errors
+    /// As [`Self::bytes_tree`].
+    pub fn u64_tree(&self, name: &str) -> Result<Arc<U64Tree<G, M>>, IndexError> {
+        if let Some(tree) = self.find_u64_tree(name)? {
+            return Ok(tree);
+        }
+        let mut session = self.heap.session()?;
+        let mut named = self.named.lock();
+        if let Some((_, Named::U64(tree))) = named.iter().find(|(other, _)| other == name) {
+            return Ok(tree.clone());
+        }
+        let id = self.heap.pool().next_id()?;
+        let tree = NbTree::create(&mut session, id)?;
+        let root = self.publish(&mut session, name, &tree)?;
+        let tree = Arc::new(U64Tree::new(self.heap.clone(), root, tree));
+        named.push((name.to_string(), Named::U64(tree.clone())));
+        Ok(tree)
+    }
+
+    /// Makes an integer tree from pairs in strictly ascending key order; all or nothing, also
+    /// across a crash.
+    ///
+    /// # Errors
+    /// The name is taken, the input is not sorted, or there is no space; then there is no tree.
+    pub fn load_u64_tree(
+        &self,
+        name: &str,
+        pairs: impl IntoIterator<Item = (u64, u64)>,
+    ) -> Result<Arc<U64Tree<G, M>>, IndexError> {
+        let mut session = self.heap.session()?;
+        let id = self.heap.pool().next_id()?;
+        let tree = U64Tree::load(&mut session, id, pairs)?;
+        let mut named = self.named.lock();
+        let root = self.publish(&mut session, name, &tree)?;
+        let tree = Arc::new(U64Tree::new(self.heap.clone(), root, tree));
+        named.push((name.to_string(), Named::U64(tree.clone())));
+        Ok(tree)
+    }
+
+    /// Makes a byte-string tree from pairs in strictly ascending key order; all or nothing, also
+    /// across a crash.
+    ///
+    /// # Errors
+    /// As [`Self::load_u64_tree`].
+    pub fn load_bytes_tree<Key: AsRef<[u8]>, Value: AsRef<[u8]>>(
+        &self,
+        name: &str,
+        pairs: impl IntoIterator<Item = (Key, Value)>,
+    ) -> Result<Arc<BytesTree<G, M>>, IndexError> {
+        let mut session = self.heap.session()?;
+        let id = self.heap.pool().next_id()?;
+        let tree = BytesTree::load(&mut session, id, pairs)?;
+        let mut named = self.named.lock();
+        let root = self.publish(&mut session, name, &tree)?;
+        let tree = Arc::new(BytesTree::new(self.heap.clone(), root, tree));
+        named.push((name.to_string(), Named::Bytes(tree.clone())));
+        Ok(tree)
+    }
+
+    /// Enters a finished tree in the pool's directory: from now on it survives.
+    fn publish<K: Kind<M>>(
+        &self,
+        session: &mut Session<M>,
+        name: &str,
+        tree: &NbTree<K, G, M>,
+    ) -> Result<everleaf_pool::RootIndex, IndexError> {
+        match self.heap.pool().create_root(name, K::CODE, tree.id()) {
+            Ok(root) => Ok(root.index),
+            Err(error) => {
+                tree.free_all(session);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Removes a tree with everything in it; false if there is none of that name.
+    ///
+    /// # Errors
+    /// The pool cannot be written.
+    pub fn remove(&self, name: &str) -> Result<bool, IndexError> {
+        let mut session = self.heap.session()?;
+        let mut named = self.named.lock();
+        let Some(index) = named.iter().position(|(other, _)| other == name) else {
+            return Ok(false);
+        };
+        match &named[index].1 {
+            Named::U64(tree) => tree.slot().remove(&mut session)?,
+            Named::Bytes(tree) => tree.slot().remove(&mut session)?,
+        }
+        named.remove(index);
+        Ok(true)
+    }
+
+    /// Checks all trees and the allocator: invariants, records, and that every block and record is
+    /// in use or free, exactly once. Waits for operations in progress and holds up new ones.
+    ///
+    /// # Errors
+    /// The check itself could not be made.
+    pub fn check(&self) -> Result<CheckReport, IndexError> {
+        let mut session = self.heap.session()?;
+        let named = self.named.lock();
+        for (_, tree) in named.iter() {
+            match tree {
+                Named::U64(tree) => tree.slot().tidy(&mut session),
+                Named::Bytes(tree) => tree.slot().tidy(&mut session),
+            }
+        }
+        session.collect_hard();
+        let guards = self.sessions.enter_all();
+        let mut audit = Audit::new(&self.heap)?;
+        let mut report = CheckReport::default();
+        for (name, tree) in named.iter() {
+            let mut state = CheckState::default();
+            match tree {
+                Named::U64(tree) => tree.slot().with(&mut session, |tree, session| {
+                    tree.check(session, audit.used(), &mut state);
+                })?,
+                Named::Bytes(tree) => tree.slot().with(&mut session, |tree, session| {
+                    tree.check(session, audit.used(), &mut state);
+                })?,
+            }
+            report.keys += state.keys;
+            report.leaves += state.leaves;
+            report.problems.extend(state.problems.into_iter().map(|text| format!("{name}: {text}")));
+        }
+        for guard in &guards {
+            if let Some(session) = guard.opened() {
+                audit.add_session(session);
+            }
+        }
+        audit.add_session(&session);
+        report.problems.extend(audit.finish(&self.heap));
+        Ok(report)
+    }
+
+    /// Marks the pool cleanly closed. The caller makes sure that nobody writes any more.
+    ///
+    /// # Errors
+    /// The mark cannot be written.
+    pub fn close(&self) -> Result<(), IndexError> {
+        if self.heap.pool().is_read_only() {
+            return Ok(());
+        }
+        Ok(self.heap.pool().set_clean()?)
+    }
+}
+
+fn recover<K: Kind<M>, G: Geometry, M: Machine>(
+    session: &mut Session<M>,
+    recovery: &everleaf_alloc::Recovery<M>,
+    id: u32,
+    live: LiveBlocks,
+    threads: usize,
+) -> Result<NbTree<K, G, M>, IndexError> {
+    Ok(NbTree::recover(session, recovery, id, live, threads)?)
+}

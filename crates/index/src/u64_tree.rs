@@ -1,0 +1,276 @@
+//! The tree with 64-bit integer keys and values.
+
+use std::sync::Arc;
+
+use everleaf_alloc::{Heap, Session};
+use everleaf_machine::{Hardware, Machine};
+use everleaf_pool::RootIndex;
+
+use crate::error::IndexError;
+use crate::geometry::{Geometry, Production};
+use crate::kind::{Kind, U64Kind, u64_key};
+use crate::nbtree::write::{Intent, Outcome, Write};
+use crate::nbtree::{NbTree, TreeShape};
+use crate::slot::Slot;
+
+/// What a compare-and-exchange found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exchange {
+    /// The value was as expected and has been replaced.
+    Done,
+    /// The value was another; nothing was changed.
+    Mismatch(u64),
+    /// The key was absent; nothing was changed.
+    Absent,
+}
+
+/// An ordered map from `u64` to `u64`: all keys and all values are allowed.
+///
+/// *Thread safety*: shared by reference; each thread brings its own [`Session`]. *Blocking*: reads
+/// and writes are lock-free except while the pool grows. *Durable*: a call that returned survives
+/// what the pool's domain promises.
+///
+/// # Example
+/// ```
+/// use everleaf_index::{Domain, Pool, Trees};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process)?;
+/// let trees: Trees = Trees::create(pool)?;
+/// let tree = trees.u64_tree("numbers")?;
+/// let mut session = trees.heap().session()?;
+/// assert_eq!(tree.insert(&mut session, 7, 70)?, None);
+/// assert_eq!(tree.upsert(&mut session, 7, 71)?, Some(70));
+/// assert_eq!(tree.get(&mut session, 7)?, Some(71));
+/// assert_eq!(tree.remove(&mut session, 7)?, Some(71));
+/// # Ok(())
+/// # }
+/// ```
+pub struct U64Tree<G: Geometry = Production, M: Machine = Hardware> {
+    slot: Slot<U64Kind, G, M>,
+}
+
+impl<G: Geometry, M: Machine> U64Tree<G, M> {
+    pub(crate) fn new(heap: Arc<Heap<M>>, root: RootIndex, tree: NbTree<U64Kind, G, M>) -> Self {
+        U64Tree { slot: Slot::new(heap, root, tree) }
+    }
+
+    pub(crate) fn slot(&self) -> &Slot<U64Kind, G, M> {
+        &self.slot
+    }
+
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// [`IndexError::Removed`]; as all operations.
+    #[inline]
+    pub fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
+        self.slot.with(session, |tree, session| tree.get_payload(session, key))
+    }
+
+    /// The values of many keys, in order, with overlapping cache misses: `values[i]` for `keys[i]`.
+    /// As separate gets in every other respect.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    ///
+    /// # Panics
+    /// If `values` is shorter than `keys`.
+    pub fn get_many(
+        &self,
+        session: &mut Session<M>,
+        keys: &[u64],
+        values: &mut [Option<u64>],
+    ) -> Result<(), IndexError> {
+        let values = &mut values[..keys.len()];
+        self.slot.with(session, |tree, session| {
+            tree.get_many_payloads(session, keys, |_, index, value| values[index] = value);
+        })
+    }
+
+    /// Adds `key` unless it is there. Returns the value that was there, if any: then nothing was
+    /// changed.
+    ///
+    /// # Errors
+    /// No space; then nothing was changed.
+    #[inline]
+    pub fn insert(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+        value: u64,
+    ) -> Result<Option<u64>, IndexError> {
+        Ok(self.write(session, key, Intent::Insert, value)?.old)
+    }
+
+    /// Replaces the value of `key` if it is there. Returns the old value.
+    ///
+    /// # Errors
+    /// As [`Self::insert`].
+    #[inline]
+    pub fn update(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+        value: u64,
+    ) -> Result<Option<u64>, IndexError> {
+        Ok(self.write(session, key, Intent::Update, value)?.old)
+    }
+
+    /// Sets the value of `key`. Returns the old value.
+    ///
+    /// # Errors
+    /// As [`Self::insert`].
+    #[inline]
+    pub fn upsert(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+        value: u64,
+    ) -> Result<Option<u64>, IndexError> {
+        Ok(self.write(session, key, Intent::Upsert, value)?.old)
+    }
+
+    /// Removes `key`. Returns its value.
+    ///
+    /// # Errors
+    /// As [`Self::insert`].
+    #[inline]
+    pub fn remove(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
+        Ok(self.write(session, key, Intent::Remove, 0)?.old)
+    }
+
+    /// Replaces the value of `key` by `new` if it is `expected`.
+    ///
+    /// # Errors
+    /// As [`Self::insert`].
+    #[inline]
+    pub fn compare_exchange(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+        expected: u64,
+        new: u64,
+    ) -> Result<Exchange, IndexError> {
+        let outcome = self.write(session, key, Intent::Exchange(expected), new)?;
+        Ok(match outcome {
+            Outcome { changed: true, .. } => Exchange::Done,
+            Outcome { old: Some(other), .. } => Exchange::Mismatch(other),
+            Outcome { old: None, .. } => Exchange::Absent,
+        })
+    }
+
+    #[inline(always)]
+    fn write(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+        intent: Intent,
+        payload: u64,
+    ) -> Result<Outcome, IndexError> {
+        if self.slot.heap().pool().is_read_only() {
+            return Err(IndexError::ReadOnly);
+        }
+        let outcome = self.slot.with(session, |tree, session| {
+            let outcome = tree.write(session, &Write { key, intent, payload });
+            match outcome {
+                Ok(Outcome { changed: true, old: None }) => tree.count(session, 1),
+                Ok(Outcome { changed: true, .. }) if intent == Intent::Remove => {
+                    tree.count(session, -1);
+                }
+                _ => {}
+            }
+            outcome
+        })?;
+        Ok(outcome?)
+    }
+
+    /// Up to `limit` pairs from `from` (inclusive) on, ascending, appended to `pairs`. See
+    /// `nbtree/scan.rs` for what a scan promises.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    #[inline]
+    pub fn scan(
+        &self,
+        session: &mut Session<M>,
+        from: u64,
+        limit: usize,
+        pairs: &mut Vec<(u64, u64)>,
+    ) -> Result<(), IndexError> {
+        if limit == 0 {
+            return Ok(());
+        }
+        // A short scan allocates once; a long one grows as it goes.
+        pairs.reserve(limit.min(256));
+        let end = pairs.len().saturating_add(limit);
+        self.slot.with(session, |tree, session| {
+            tree.scan_forward(session, from, |low, entry| {
+                pairs.push((u64_key(low, entry), <U64Kind as Kind<M>>::payload(entry)));
+                pairs.len() < end
+            });
+        })
+    }
+
+    /// Up to `limit` pairs from `from` (inclusive) on, descending, appended to `pairs`.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn scan_back(
+        &self,
+        session: &mut Session<M>,
+        from: u64,
+        limit: usize,
+        pairs: &mut Vec<(u64, u64)>,
+    ) -> Result<(), IndexError> {
+        if limit == 0 {
+            return Ok(());
+        }
+        let end = pairs.len().saturating_add(limit);
+        self.slot.with(session, |tree, session| {
+            tree.scan_backward(session, from.checked_add(1), |low, entry| {
+                pairs.push((u64_key(low, entry), <U64Kind as Kind<M>>::payload(entry)));
+                pairs.len() < end
+            });
+        })
+    }
+
+    /// Number of keys. O(1); exact when no writer is active.
+    pub fn len(&self, session: &mut Session<M>) -> Result<u64, IndexError> {
+        self.slot.with(session, |tree, _| tree.len())
+    }
+
+    /// How the tree is built.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
+        self.slot.with(session, |tree, session| tree.shape(session))
+    }
+
+    /// Removes everything, atomically, also across a crash.
+    ///
+    /// # Errors
+    /// No space for an empty tree; then nothing was changed.
+    pub fn clear(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+        self.slot.clear(session)
+    }
+
+    /// Makes a new tree from pairs in strictly ascending key order.
+    pub(crate) fn load(
+        session: &mut Session<M>,
+        id: u32,
+        pairs: impl IntoIterator<Item = (u64, u64)>,
+    ) -> Result<NbTree<U64Kind, G, M>, IndexError> {
+        let mut loader = crate::nbtree::BulkLoader::<U64Kind, G, M>::new(session, id);
+        let mut last = None;
+        for (position, (key, value)) in pairs.into_iter().enumerate() {
+            if last.is_some_and(|last| last >= key) {
+                return Err(IndexError::NotSorted(position));
+            }
+            last = Some(key);
+            let entry = <U64Kind as Kind<M>>::entry(key, 0, value, crate::nbtree::state::LIVE);
+            loader.push(key, entry)?;
+        }
+        Ok(loader.finish()?)
+    }
+}

@@ -1,0 +1,342 @@
+//! Every operation, one thread, random, against `BTreeMap`: all kinds, geometries and domains, with
+//! a check of all invariants and of the allocator at the end.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use everleaf_index::{
+    BytesTree, Change, Decision, Domain, Exchange, Geometry, Pool, Production, Session, Tiny, Trees,
+    U64Tree,
+};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+const SEEDS: std::ops::Range<u64> = 0..4;
+
+fn trees<G: Geometry>(domain: Domain) -> Trees<G> {
+    let pool = Pool::in_memory(1 << 20, 1 << 30, domain).expect("memory");
+    Trees::create(pool).expect("a new pool has room")
+}
+
+fn u64_operations<G: Geometry>(domain: Domain, seed: u64, keys: u64, operations: usize) {
+    println!("seed {seed}, {keys} keys");
+    let trees = trees::<G>(domain);
+    let tree = trees.u64_tree("t").expect("room");
+    let mut session = trees.heap().session().expect("a free session");
+    let mut model = BTreeMap::new();
+    let mut random = StdRng::seed_from_u64(seed);
+    // Keys near the class boundaries, the ends, and everywhere.
+    let special = [0, 1, (1 << 61) - 1, 1 << 61, (1 << 61) + 1, 7 << 61, u64::MAX - 1, u64::MAX];
+    let pick = |random: &mut StdRng| match random.random_range(0..4) {
+        0 => special[random.random_range(0..special.len())],
+        _ => random.random_range(0..keys).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+    };
+    for _ in 0..operations {
+        let key = pick(&mut random);
+        let value = random.random::<u64>();
+        u64_operation(&tree, &mut session, &mut model, &mut random, key, value);
+    }
+    assert_eq!(tree.len(&mut session).expect("len"), model.len() as u64);
+    let mut all = vec![];
+    tree.scan(&mut session, 0, usize::MAX, &mut all).expect("scan");
+    assert_eq!(all, model.into_iter().collect::<Vec<_>>());
+    drop(session);
+    let report = trees.check().expect("check");
+    assert_eq!(report.problems, Vec::<String>::new());
+}
+
+fn u64_operation<G: Geometry>(
+    tree: &U64Tree<G>,
+    session: &mut Session<everleaf_index::Hardware>,
+    model: &mut BTreeMap<u64, u64>,
+    random: &mut StdRng,
+    key: u64,
+    value: u64,
+) {
+    let old = model.get(&key).copied();
+    match random.random_range(0..12) {
+        0..3 => {
+            assert_eq!(tree.insert(session, key, value).expect("room"), old);
+            model.entry(key).or_insert(value);
+        }
+        3 => {
+            assert_eq!(tree.update(session, key, value).expect("room"), old);
+            model.entry(key).and_modify(|v| *v = value);
+        }
+        4 => {
+            assert_eq!(tree.upsert(session, key, value).expect("room"), old);
+            model.insert(key, value);
+        }
+        5..8 => {
+            assert_eq!(tree.remove(session, key).expect("room"), old);
+            model.remove(&key);
+        }
+        8 => {
+            let expected = if random.random() { old.unwrap_or(5) } else { 5 };
+            let exchange = tree.compare_exchange(session, key, expected, value).expect("room");
+            match old {
+                None => assert_eq!(exchange, Exchange::Absent),
+                Some(old) if old == expected => {
+                    assert_eq!(exchange, Exchange::Done);
+                    model.insert(key, value);
+                }
+                Some(old) => assert_eq!(exchange, Exchange::Mismatch(old)),
+            }
+        }
+        9 => {
+            let (mut up, mut down) = (vec![], vec![]);
+            tree.scan(session, key, 7, &mut up).expect("scan");
+            tree.scan_back(session, key, 7, &mut down).expect("scan");
+            let pair = |(key, value): (&u64, &u64)| (*key, *value);
+            assert_eq!(up, model.range(key..).take(7).map(pair).collect::<Vec<_>>());
+            if key != u64::MAX {
+                assert_eq!(down, model.range(..=key).rev().take(7).map(pair).collect::<Vec<_>>());
+            }
+        }
+        10 => {
+            let keys: Vec<u64> = (0..40).map(|i| key.wrapping_add(i / 2)).collect();
+            let mut values = vec![None; 40];
+            tree.get_many(session, &keys, &mut values).expect("get");
+            let expected: Vec<_> = keys.iter().map(|key| model.get(key).copied()).collect();
+            assert_eq!(values, expected);
+        }
+        _ => assert_eq!(tree.get(session, key).expect("get"), old),
+    }
+}
+
+#[test]
+fn u64_trees_agree_with_a_btreemap() {
+    for seed in SEEDS {
+        for domain in [Domain::Process, Domain::Line] {
+            u64_operations::<Production>(domain, seed, 3000, 40_000);
+            u64_operations::<Production>(domain, seed, 40, 10_000);
+            u64_operations::<Tiny<3, 3>>(domain, seed, 300, 10_000);
+            u64_operations::<Tiny<2, 4>>(domain, seed, 30, 10_000);
+            u64_operations::<Tiny<5, 3>>(domain, seed, 2000, 20_000);
+        }
+    }
+}
+
+fn random_key(random: &mut StdRng, keys: u32) -> Vec<u8> {
+    let number = random.random_range(0..keys);
+    match random.random_range(0..6) {
+        0 => format!("user:profile:{number:012}").into_bytes(),
+        1 => number.to_be_bytes().to_vec(),
+        2 => vec![0; (number % 40) as usize],
+        3 => format!("a very long common prefix that fits no node {}/{number}", number % 7).into_bytes(),
+        4 => number.to_le_bytes()[..(number % 4) as usize].to_vec(),
+        _ => format!("{number:x}").into_bytes(),
+    }
+}
+
+fn bytes_operations<G: Geometry>(domain: Domain, seed: u64, keys: u32, operations: usize) {
+    println!("seed {seed}, {keys} keys");
+    let trees = trees::<G>(domain);
+    let tree = trees.bytes_tree("t").expect("room");
+    let mut session = trees.heap().session().expect("a free session");
+    let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    let mut random = StdRng::seed_from_u64(seed);
+    for _ in 0..operations {
+        let key = random_key(&mut random, keys);
+        let length = if random.random_range(0..500) == 0 { 300_000 } else { random.random_range(0..200) };
+        let value: Vec<u8> = vec![random.random(); length];
+        bytes_operation(&tree, &mut session, &mut model, &mut random, &key, &value);
+    }
+    assert_eq!(tree.len(&mut session).expect("len"), model.len() as u64);
+    let mut all = vec![];
+    tree.scan(&mut session, Bound::Unbounded, Bound::Unbounded, false, |key, value| {
+        all.push((key.to_vec(), value.to_vec()));
+        true
+    })
+    .expect("scan");
+    assert!(all.into_iter().eq(model));
+    drop(session);
+    let report = trees.check().expect("check");
+    assert_eq!(report.problems, Vec::<String>::new());
+}
+
+fn bytes_operation<G: Geometry>(
+    tree: &BytesTree<G>,
+    session: &mut Session<everleaf_index::Hardware>,
+    model: &mut BTreeMap<Vec<u8>, Vec<u8>>,
+    random: &mut StdRng,
+    key: &[u8],
+    value: &[u8],
+) {
+    let old = model.get(key).cloned();
+    let mut change = |change, changed: bool| {
+        let seen = tree.change(session, key, change, |changed, old| (changed, old.map(<[u8]>::to_vec)));
+        assert_eq!(seen.expect("room"), (changed, old.clone()), "{change:?} of {key:?}");
+    };
+    match random.random_range(0..12) {
+        0..3 => {
+            change(Change::Insert(value), old.is_none());
+            model.entry(key.to_vec()).or_insert(value.to_vec());
+        }
+        3 => {
+            change(Change::Update(value), old.is_some());
+            model.entry(key.to_vec()).and_modify(|v| *v = value.to_vec());
+        }
+        4 => {
+            change(Change::Upsert(value), true);
+            model.insert(key.to_vec(), value.to_vec());
+        }
+        5..8 => {
+            change(Change::Remove, old.is_some());
+            model.remove(key);
+        }
+        8 => {
+            let expected = if random.random() { old.clone() } else { None };
+            let new = random.random::<bool>().then_some(value);
+            let done = tree.exchange(session, key, expected.as_deref(), new, |done, found| {
+                assert_eq!(found.map(<[u8]>::to_vec), old);
+                done
+            });
+            assert_eq!(done.expect("room"), expected == old);
+            match (expected == old, new) {
+                (false, _) => {}
+                (true, Some(new)) => drop(model.insert(key.to_vec(), new.to_vec())),
+                (true, None) => drop(model.remove(key)),
+            }
+        }
+        9 => bytes_ranges(tree, session, model, key, random),
+        10 => {
+            let mut seen = None;
+            tree.decide(session, key, |value| {
+                seen = value.map(<[u8]>::to_vec);
+                Decision::Put([value.unwrap_or(b""), b"+"].concat())
+            })
+            .expect("room");
+            assert_eq!(seen, old);
+            model.entry(key.to_vec()).or_default().push(b'+');
+        }
+        _ => {
+            assert_eq!(tree.get_with(session, key, <[u8]>::to_vec).expect("get"), old);
+            let keys = [key, b"none", key];
+            let mut found = vec![];
+            tree.get_many(session, keys, |_, value| found.push(value.map(<[u8]>::to_vec)))
+                .expect("get");
+            assert_eq!(found, [old.clone(), model.get(&b"none"[..]).cloned(), old]);
+        }
+    }
+}
+
+fn bytes_ranges<G: Geometry>(
+    tree: &BytesTree<G>,
+    session: &mut Session<everleaf_index::Hardware>,
+    model: &BTreeMap<Vec<u8>, Vec<u8>>,
+    key: &[u8],
+    random: &mut StdRng,
+) {
+    let bounds = [Bound::Included(key), Bound::Excluded(key), Bound::Unbounded];
+    let bound = bounds[random.random_range(0..3)];
+    let owned = bound.map(<[u8]>::to_vec);
+    for (from, to, reverse) in [
+        (bound, Bound::Unbounded, false),
+        (Bound::Unbounded, bound, true),
+        (Bound::Unbounded, bound, false),
+        (bound, Bound::Unbounded, true),
+    ] {
+        let mut seen = vec![];
+        tree.scan(session, from, to, reverse, |key, value| {
+            seen.push((key.to_vec(), value.to_vec()));
+            seen.len() < 9
+        })
+        .expect("scan");
+        let pair = |(key, value): (&Vec<u8>, &Vec<u8>)| (key.clone(), value.clone());
+        let unbounded = Bound::<Vec<u8>>::Unbounded;
+        let range = if from == Bound::Unbounded {
+            model.range((unbounded, owned.clone()))
+        } else {
+            model.range((owned.clone(), unbounded))
+        };
+        let expected: Vec<_> = if reverse {
+            range.rev().take(9).map(pair).collect()
+        } else {
+            range.take(9).map(pair).collect()
+        };
+        assert_eq!(seen, expected, "from {from:?} to {to:?} reverse {reverse}");
+    }
+}
+
+#[test]
+fn bytes_trees_agree_with_a_btreemap() {
+    for seed in SEEDS {
+        for domain in [Domain::Process, Domain::Line] {
+            bytes_operations::<Production>(domain, seed, 2000, 20_000);
+            bytes_operations::<Production>(domain, seed, 20, 5_000);
+            bytes_operations::<Tiny<3, 3>>(domain, seed, 200, 5_000);
+            bytes_operations::<Tiny<2, 4>>(domain, seed, 20, 5_000);
+            bytes_operations::<Tiny<5, 3>>(domain, seed, 1000, 10_000);
+        }
+    }
+}
+
+#[test]
+fn a_bulk_load_is_a_tree_like_any_other() {
+    let trees = trees::<Production>(Domain::Process);
+    let pairs = |count: u64| (0..count).map(|i| (i * (u64::MAX / 50_000), i));
+    let tree = trees.load_u64_tree("sorted", pairs(50_000)).expect("sorted input");
+    let mut session = trees.heap().session().expect("a free session");
+    for (key, value) in pairs(50_000) {
+        assert_eq!(tree.get(&mut session, key).expect("get"), Some(value));
+        assert_eq!(tree.get(&mut session, key + 1).expect("get"), None);
+    }
+    for (key, value) in pairs(50_000) {
+        assert_eq!(tree.upsert(&mut session, key + 1, value).expect("room"), None);
+    }
+    assert_eq!(tree.len(&mut session).expect("len"), 100_000);
+    let strings = (0..50_000).map(|i| (format!("key:{i:09}"), format!("value {i}")));
+    let words = trees.load_bytes_tree("strings", strings).expect("sorted input");
+    for i in (0..50_000).step_by(7) {
+        let value = words
+            .get_with(&mut session, format!("key:{i:09}").as_bytes(), <[u8]>::to_vec)
+            .expect("get");
+        assert_eq!(value, Some(format!("value {i}").into_bytes()));
+    }
+    drop(session);
+    assert!(trees.load_u64_tree("bad", [(1, 1), (1, 2)]).is_err());
+    assert_eq!(trees.check().expect("check").problems, Vec::<String>::new());
+}
+
+#[test]
+fn a_queue_of_ten_keys_keeps_few_leaves() {
+    let trees = trees::<Production>(Domain::Process);
+    let tree = trees.u64_tree("queue").expect("room");
+    let mut session = trees.heap().session().expect("a free session");
+    for key in 0..200_000u64 {
+        tree.insert(&mut session, key << 20, key).expect("room");
+        if key >= 10 {
+            assert_eq!(tree.remove(&mut session, key - 10 << 20).expect("room"), Some(key - 10));
+        }
+    }
+    drop(session);
+    let report = trees.check().expect("check");
+    assert_eq!(report.problems, Vec::<String>::new());
+    // Eight leaves exist from the start; the queue needs one or two and the trail some.
+    assert!(report.leaves <= 24, "{} leaves for 10 keys", report.leaves);
+}
+
+#[test]
+fn clearing_and_removing_give_everything_back() {
+    let trees = trees::<Production>(Domain::Process);
+    let tree = trees.bytes_tree("t").expect("room");
+    let mut session = trees.heap().session().expect("a free session");
+    for round in 0..3 {
+        for i in 0..5000u32 {
+            let value = vec![7; (i % 300) as usize];
+            tree.change(&mut session, format!("{i}").as_bytes(), Change::Upsert(&value), |_, _| ())
+                .expect("room");
+        }
+        if round < 2 {
+            tree.clear(&mut session).expect("room");
+            assert_eq!(tree.len(&mut session).expect("len"), 0);
+        }
+    }
+    let used = trees.heap().used_bytes();
+    assert!(trees.remove("t").expect("writable"));
+    assert!(tree.get_with(&mut session, b"1", |_| ()).is_err(), "the handle says that it is gone");
+    drop(session);
+    assert_eq!(trees.check().expect("check").problems, Vec::<String>::new());
+    assert!(used < 6 << 20, "{used} bytes after clearing twice");
+}

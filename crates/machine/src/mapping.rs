@@ -1,0 +1,392 @@
+//! Address space that never moves, and files or plain memory mapped into it.
+//!
+//! A [`Reservation`] is a range of addresses with nothing behind it. A [`Mapping`] lays a file, or
+//! zeroed memory, over the front of a reservation and extends it in place, so a pointer into it
+//! stays valid for as long as the mapping lives:
+//!
+//! ```text
+//!  base (2 MiB aligned)                                                       base + reserved
+//!  |<------------ mapped: file or memory ------------>|<----- inaccessible ----->|
+//!  0                                             length()                 reserved()
+//! ```
+//!
+//! *Thread safety.* Both types may be shared; [`Mapping::extend`] takes a lock of its own.
+//!
+//! *A file that somebody else truncates* while it is mapped cannot be defended against: the kernel
+//! answers an access behind its end with `SIGBUS`. The same signal would follow from a full disk if
+//! a hole of the file were written; whoever maps a file allocates its space first.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::{Hardware, SpinLock};
+
+/// Alignment in bytes of every reservation: the size of a huge page.
+pub const RESERVATION_ALIGNMENT: usize = 2 << 20;
+
+/// A range of addresses that belongs to us and has nothing behind it yet.
+///
+/// Any access to it faults. Dropping it gives back the addresses and all that was placed there.
+#[derive(Debug)]
+pub struct Reservation {
+    base: NonNull<u8>,
+    size: usize,
+}
+
+// SAFETY: a reservation is a range of addresses; owning it on another thread means the same.
+unsafe impl Send for Reservation {}
+// SAFETY: shared, it only answers where it is; placing things is `unsafe` and argued there.
+unsafe impl Sync for Reservation {}
+
+impl Reservation {
+    /// Reserves `size` bytes of addresses (rounded up to 2 MiB), aligned to 2 MiB.
+    ///
+    /// *Errors:* the kernel's, `ENOMEM` as a rule: no such range of addresses is free, or a limit
+    /// on address space (`ulimit -v`) is in force. `InvalidInput` for a size of zero or one that
+    /// overflows.
+    pub fn new(size: usize) -> io::Result<Self> {
+        let size = size
+            .checked_next_multiple_of(RESERVATION_ALIGNMENT)
+            .filter(|&size| size > 0 && size < isize::MAX as usize - RESERVATION_ALIGNMENT)
+            .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let padded = size + RESERVATION_ALIGNMENT;
+        // SAFETY: a new mapping at an address of the kernel's choice replaces nothing.
+        let raw = unsafe {
+            rustix::mm::mmap_anonymous(
+                std::ptr::null_mut(),
+                padded,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }?;
+        let raw = raw.cast::<u8>();
+        let skip = raw.align_offset(RESERVATION_ALIGNMENT);
+        let base = raw.wrapping_add(skip);
+        trim(raw, skip);
+        trim(base.wrapping_add(size), RESERVATION_ALIGNMENT - skip);
+        let base = NonNull::new(base).expect("the kernel never maps the null page by choice");
+        Ok(Reservation { base, size })
+    }
+
+    /// The first address of the range.
+    pub fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Bytes of addresses in the range.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Places a new mapping at `offset`; returns its address.
+    ///
+    /// # Safety
+    /// `offset .. offset + length` lies in the range, `offset` is a multiple of the page size, and
+    /// nothing was placed there before (whatever was would be replaced under its users).
+    unsafe fn place(
+        &self,
+        offset: usize,
+        length: usize,
+        source: &Source,
+        sync: bool,
+    ) -> io::Result<()> {
+        debug_assert!(offset.checked_add(length).is_some_and(|end| end <= self.size));
+        let address = self.base().wrapping_add(offset).cast();
+        match source {
+            Source::Memory => {
+                let protection = ProtFlags::READ | ProtFlags::WRITE;
+                let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+                // SAFETY: by the caller's promise this replaces only inaccessible pages of ours.
+                unsafe { rustix::mm::mmap_anonymous(address, length, protection, flags) }?;
+            }
+            Source::File { file, access } => {
+                let flags = if sync {
+                    MapFlags::SHARED_VALIDATE | MapFlags::SYNC | MapFlags::FIXED
+                } else {
+                    MapFlags::SHARED | MapFlags::FIXED
+                };
+                let (fd, place) = (file.as_fd(), offset as u64);
+                // SAFETY: by the caller's promise this replaces only inaccessible pages of ours.
+                unsafe {
+                    rustix::mm::mmap(address, length, access.protection(), flags, fd, place)
+                }?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: the range is ours, and nobody can use it after its owner is gone: every pointer
+        // into it is documented to live no longer than the reservation.
+        let result = unsafe { rustix::mm::munmap(self.base().cast(), self.size) };
+        debug_assert!(result.is_ok(), "munmap of a range of ours: {result:?}");
+    }
+}
+
+/// Gives back a part of a range that was mapped too large.
+fn trim(start: *mut u8, length: usize) {
+    if length > 0 {
+        // SAFETY: the part was mapped by the caller a moment ago and nothing points into it. If the
+        // kernel refuses (too many mappings), addresses are lost, nothing else.
+        let _ = unsafe { rustix::mm::munmap(start.cast(), length) };
+    }
+}
+
+/// What may be done with the bytes of a mapped file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Loads only; a store faults.
+    Read,
+    /// Loads and stores; stores are seen by every other mapping of the file.
+    ReadWrite,
+}
+
+impl Access {
+    fn protection(self) -> ProtFlags {
+        match self {
+            Access::Read => ProtFlags::READ,
+            Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
+        }
+    }
+}
+
+/// What is laid over the addresses.
+#[derive(Debug)]
+enum Source {
+    /// Zeroed memory of this process.
+    Memory,
+    /// A file, shared.
+    File { file: File, access: Access },
+}
+
+/// A file, or zeroed memory, at the front of a [`Reservation`]; extended in place, never moved.
+///
+/// # Example
+/// ```
+/// use everleaf_machine::mapping::Mapping;
+/// let mapping = Mapping::of_memory(1 << 16, 1 << 30)?;
+/// let base = mapping.base();
+/// mapping.extend(1 << 20)?;
+/// assert_eq!((mapping.base(), mapping.length()), (base, 1 << 20));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Mapping {
+    // Fields are dropped in this order: the pages go before the file is closed (and its lock with
+    // it), so that nobody else can lock a file we still have mapped.
+    reservation: Reservation,
+    source: Source,
+    synchronous: bool,
+    length: SpinLock<usize, Hardware>,
+}
+
+impl std::fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mapping")
+            .field("base", &self.base())
+            .field("length", &self.length())
+            .field("reserved", &self.reserved())
+            .field("source", &self.source)
+            .field("synchronous", &self.synchronous)
+            .finish()
+    }
+}
+
+impl Mapping {
+    /// Maps `length` bytes of zeroed memory in a reservation of `reserved` bytes.
+    ///
+    /// *Errors:* as [`Reservation::new`]; `InvalidInput` if `length > reserved`.
+    pub fn of_memory(length: usize, reserved: usize) -> io::Result<Self> {
+        Self::new(Source::Memory, length, reserved, false)
+    }
+
+    /// Maps the first `length` bytes of `file`, shared, in a reservation of `reserved` bytes.
+    ///
+    /// First tried as a synchronous mapping of directly accessed persistent memory (`MAP_SYNC`,
+    /// see [`Mapping::is_synchronous`]), then as an ordinary one. The file must be open for what
+    /// `access` asks, and must be at least `length` bytes long for the bytes to be usable.
+    ///
+    /// *Errors:* as [`Reservation::new`]; `InvalidInput` if `length > reserved`; the kernel's, such
+    /// as `EACCES` (not open for this access) or `ENODEV` (the file system cannot map files).
+    pub fn of_file(file: File, length: usize, reserved: usize, access: Access) -> io::Result<Self> {
+        Self::new(Source::File { file, access }, length, reserved, true)
+    }
+
+    fn new(source: Source, length: usize, reserved: usize, try_sync: bool) -> io::Result<Self> {
+        if length > reserved {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let reservation = Reservation::new(reserved)?;
+        let is_file = matches!(source, Source::File { .. });
+        let mut synchronous = false;
+        if length > 0 {
+            // SAFETY: the reservation is new: nothing is placed in it, and offset 0 is aligned.
+            synchronous = is_file
+                && try_sync
+                && unsafe { reservation.place(0, length, &source, true) }.is_ok();
+            if !synchronous {
+                // SAFETY: as above; a failed attempt placed nothing.
+                unsafe { reservation.place(0, length, &source, false) }?;
+            }
+        }
+        let mapping = Mapping { reservation, source, synchronous, length: SpinLock::new(length) };
+        mapping.offer_huge_pages(0, length);
+        Ok(mapping)
+    }
+
+    /// The address of the first byte; constant while the mapping lives, aligned to 2 MiB.
+    pub fn base(&self) -> *mut u8 {
+        self.reservation.base()
+    }
+
+    /// Bytes that are mapped now, from the base on.
+    pub fn length(&self) -> usize {
+        *self.length.lock()
+    }
+
+    /// Bytes of addresses reserved: the most the mapping can be extended to.
+    pub fn reserved(&self) -> usize {
+        self.reservation.size()
+    }
+
+    /// Whether the pages are persistent memory mapped with `MAP_SYNC`: a flushed and drained line
+    /// is durable without any call to the kernel.
+    pub fn is_synchronous(&self) -> bool {
+        self.synchronous
+    }
+
+    /// The mapped file; `None` for plain memory.
+    pub fn file(&self) -> Option<&File> {
+        match &self.source {
+            Source::Memory => None,
+            Source::File { file, .. } => Some(file),
+        }
+    }
+
+    /// Extends the mapping in place to `length` bytes; does nothing if it is that long already.
+    ///
+    /// The mapped length must have been a multiple of the page size. A file must already be
+    /// `length` bytes long, and its space allocated, for the new bytes to be usable.
+    ///
+    /// *Errors:* `InvalidInput` beyond [`Mapping::reserved`] or if the present length is not a
+    /// multiple of the page size; the kernel's, as a rule `ENOMEM` (too many mappings). The mapping
+    /// is then as it was.
+    pub fn extend(&self, length: usize) -> io::Result<()> {
+        let mut mapped = self.length.lock();
+        let old = *mapped;
+        if length <= old {
+            return Ok(());
+        }
+        if length > self.reserved() || !old.is_multiple_of(rustix::param::page_size()) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: checked above: within the reservation and aligned; the lock is held and `mapped`
+        // says that nothing was placed behind `old`.
+        unsafe { self.reservation.place(old, length - old, &self.source, self.synchronous) }?;
+        *mapped = length;
+        self.offer_huge_pages(old, length - old);
+        Ok(())
+    }
+
+    /// Offers the kernel to use huge pages: it does for plain memory and for files in memory
+    /// (`tmpfs` mounted `huge=advise`); most disk file systems decline, which costs nothing.
+    fn offer_huge_pages(&self, offset: usize, length: usize) {
+        if length >= RESERVATION_ALIGNMENT {
+            let start = self.base().wrapping_add(offset).cast();
+            // SAFETY: the range is mapped and ours; the advice changes no contents. A refusal costs
+            // only speed, so it is not reported.
+            let _ = unsafe { rustix::mm::madvise(start, length, Advice::LinuxHugepage) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn byte(mapping: &Mapping, offset: usize) -> &std::sync::atomic::AtomicU8 {
+        assert!(offset < mapping.length());
+        // SAFETY: within the mapped bytes, which live as long as the borrow.
+        unsafe { &*mapping.base().wrapping_add(offset).cast() }
+    }
+
+    fn scratch_file(length: u64) -> File {
+        let path = std::env::temp_dir().join(format!(
+            "everleaf-mapping-{}-{:?}",
+            std::process::id(),
+            std::thread::current().id()
+        ));
+        let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file.write_all(b"leaf").unwrap();
+        file.set_len(length).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_reservation_is_aligned_and_of_the_size_asked() {
+        let reservation = Reservation::new((8 << 30) + 1).unwrap();
+        assert_eq!(reservation.base() as usize % RESERVATION_ALIGNMENT, 0);
+        assert_eq!(reservation.size(), (8 << 30) + RESERVATION_ALIGNMENT);
+    }
+
+    #[test]
+    fn a_reservation_of_nothing_or_of_everything_is_refused() {
+        assert!(Reservation::new(0).is_err());
+        assert!(Reservation::new(usize::MAX).is_err());
+        assert!(Reservation::new(isize::MAX as usize).is_err());
+    }
+
+    #[test]
+    fn memory_is_zero_and_keeps_its_bytes_when_extended() {
+        let mapping = Mapping::of_memory(1 << 16, 64 << 20).unwrap();
+        let order = std::sync::atomic::Ordering::Relaxed;
+        byte(&mapping, 100).store(7, order);
+        mapping.extend(32 << 20).unwrap();
+        assert_eq!(byte(&mapping, 100).load(order), 7);
+        assert_eq!(byte(&mapping, (32 << 20) - 1).load(order), 0);
+        assert!(mapping.extend((64 << 20) + 1).is_err());
+        assert_eq!(mapping.length(), 32 << 20);
+    }
+
+    #[test]
+    fn a_mapped_file_is_read_and_written_through_the_mapping() {
+        use std::os::unix::fs::FileExt;
+        let file = scratch_file(1 << 16);
+        let other = file.try_clone().unwrap();
+        let mapping = Mapping::of_file(file, 1 << 16, 1 << 30, Access::ReadWrite).unwrap();
+        let order = std::sync::atomic::Ordering::Relaxed;
+        assert_eq!(byte(&mapping, 0).load(order), b'l');
+        byte(&mapping, 4).store(b'!', order);
+        let mut read = [0; 5];
+        other.read_exact_at(&mut read, 0).unwrap();
+        assert_eq!(&read, b"leaf!");
+
+        other.set_len(1 << 20).unwrap();
+        other.write_all_at(b"far", (1 << 20) - 3).unwrap();
+        mapping.extend(1 << 20).unwrap();
+        assert_eq!(byte(&mapping, (1 << 20) - 3).load(order), b'f');
+    }
+
+    #[test]
+    fn only_directly_accessed_memory_is_synchronous() {
+        let file = scratch_file(1 << 16);
+        let mapping = Mapping::of_file(file, 1 << 16, 1 << 21, Access::ReadWrite).unwrap();
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(mounts.contains("dax") || !mapping.is_synchronous());
+        assert!(mapping.file().is_some());
+        let memory = Mapping::of_memory(1 << 16, 1 << 21).unwrap();
+        assert!(!memory.is_synchronous() && memory.file().is_none());
+    }
+
+    #[test]
+    fn a_mapping_longer_than_its_reservation_is_refused() {
+        assert!(Mapping::of_memory((1 << 21) + 1, 1 << 21).is_err());
+    }
+}

@@ -1,0 +1,138 @@
+//! Fences, flushes, drains, waiting, and memory of the running thread.
+
+use std::alloc::Layout;
+use std::panic::Location;
+use std::sync::atomic::Ordering;
+
+use super::core::{Core, Mode};
+use super::failure::FailureKind;
+use super::raw::Place;
+use super::sites::SiteKind;
+use super::space::{DEAD, Freed, HANDED};
+use super::state::Buffered;
+
+type At = &'static Location<'static>;
+
+impl Core {
+    /// Whether a fence that settles flushes or not has anything to do now.
+    fn has_work(&self, settle: bool) -> bool {
+        let state = self.state.borrow();
+        let thread = &state.threads[state.current];
+        !thread.buffer.is_empty() || settle && !thread.flushes.is_empty()
+    }
+
+    pub fn fence(&self, order: Ordering, at: At) {
+        // Weaker fences order nothing that either memory model reorders.
+        if order != Ordering::SeqCst {
+            return;
+        }
+        let settle = self.state.borrow().config.rmw_drains;
+        if self.has_work(settle) {
+            self.point();
+            self.state.borrow_mut().note("fence", Place { address: 0, size: 0 }, 0, at);
+            self.complete(settle);
+        }
+    }
+
+    pub fn heavy_barrier(&self) {
+        self.point();
+        let threads = self.state.borrow().threads.len();
+        (0..threads).for_each(|thread| self.drain_buffer(thread));
+    }
+
+    pub fn flush(&self, address: usize, at: At) {
+        let mut state = self.state.borrow_mut();
+        if !state.sites.hit(SiteKind::Flush, at) {
+            return;
+        }
+        state.counts.flushes += 1;
+        state.note("flush", Place { address: address & !63, size: 64 }, 0, at);
+        let thread = state.current;
+        if state.is_tso() {
+            state.threads[thread].buffer.push_back(Buffered::Flush(address));
+        } else {
+            state.flush_now(thread, address);
+        }
+    }
+
+    pub fn drain(&self, at: At) {
+        if !self.state.borrow_mut().sites.hit(SiteKind::Drain, at) {
+            return;
+        }
+        self.state.borrow_mut().counts.drains += 1;
+        if self.has_work(true) {
+            self.point();
+            self.state.borrow_mut().note("drain", Place { address: 0, size: 0 }, 0, at);
+            self.complete(true);
+        }
+    }
+
+    /// A waiting loop at full speed, where nobody can come: it must have found a lock that was left
+    /// held in the pool, say.
+    pub fn spin_plainly(&self, attempt: u32) {
+        assert!(attempt < 1000, "waits for another thread while there is none");
+    }
+
+    /// One turn of a waiting loop.
+    pub fn spin(&self) {
+        self.state.borrow_mut().fall_asleep();
+        self.point();
+        self.state.borrow_mut().wake_up();
+    }
+
+    pub fn allocate(&self, layout: Layout) -> *mut u8 {
+        let mut state = self.state.borrow_mut();
+        let refuse = state.config.fail_allocation;
+        state.space.allocate(layout, refuse)
+    }
+
+    /// Takes arena memory out of use for the rest of the schedule; false if it is not the arena's.
+    pub fn deallocate(&self, address: usize, layout: Layout) -> bool {
+        let mut state = self.state.borrow_mut();
+        let Some(start) = state.space.offset(address) else { return false };
+        if self.mode.get() == Mode::Recover {
+            return true;
+        }
+        let twice = state.space.flags(start) & DEAD != 0;
+        if twice && self.is_running() {
+            let text = state.describe_dead(address, true);
+            drop(state);
+            self.fail(FailureKind::UseAfterFree, format!("freed twice: {text}"));
+        }
+        let (thread, step) = (state.current, state.steps);
+        state.space.kill(Freed { start, length: layout.size().max(1), thread, step });
+        true
+    }
+
+    /// A range of the pool was handed out or taken back.
+    pub fn lifetime(&self, address: usize, length: usize, live: bool) {
+        let mut state = self.state.borrow_mut();
+        let Some(start) = state.space.offset(address) else { return };
+        if length == 0 || start + length > state.space.pool_bytes {
+            return;
+        }
+        let (thread, step) = (state.current, state.steps);
+        if !live {
+            return state.space.kill(Freed { start, length, thread, step });
+        }
+        if self.is_running() && state.space.flags(start) & HANDED != 0 {
+            let name = state.space.name(address);
+            drop(state);
+            let text = format!("{name} was handed out to T{thread} while it is still in use");
+            self.fail(FailureKind::UseAfterFree, text);
+        }
+        // What a recovery hands out was written in an earlier life.
+        let is_fresh = self.is_running() && !self.opening.get();
+        state.space.revive(start, length, is_fresh);
+    }
+
+    /// Nanoseconds of the virtual clock: a scheduling point takes 10.
+    pub fn now_ns(&self) -> u64 {
+        self.state.borrow().steps * 10
+    }
+
+    /// The planted bug `name` is switched on.
+    pub fn mutant(&self, name: &'static str) -> bool {
+        self.state.borrow().config.mutants.contains(&name)
+    }
+}

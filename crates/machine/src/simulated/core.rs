@@ -1,0 +1,221 @@
+//! One simulated machine: its state, and the points where a fiber gives up the processor.
+//!
+//! Everything mutable sits behind one `RefCell` that is never held across a suspension, so fibers
+//! and driver cannot alias it; the rest are `Cell`s.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::ptr;
+
+use corosensei::Yielder;
+
+use super::THREADS_MAX;
+use super::config::Config;
+use super::failure::FailureKind;
+use super::region::Memory;
+use super::state::{Decision, State};
+
+/// How machine operations behave now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Plain, at full speed; writes to the pool are noted, allocations come from the arena.
+    Track,
+    /// Plain, on a crash image: writes are saved for undoing, allocations are the process's own.
+    Recover,
+    /// Simulated.
+    Run,
+}
+
+/// Why a fiber returned to the driver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// Thread `State::next` shall go on.
+    Switch,
+    /// The images of a crash at this point shall be checked; then the same fiber goes on.
+    CrashPoint,
+    /// The schedule is over: it failed, or nobody is left to run.
+    Stop,
+}
+
+/// One simulated machine.
+pub struct Core {
+    pub mode: Cell<Mode>,
+    pub request: Cell<Request>,
+    pub state: RefCell<State>,
+    yielders: [Cell<*const Yielder<(), ()>>; THREADS_MAX],
+    /// Start and end of each fiber's stack.
+    stacks: [Cell<(usize, usize)>; THREADS_MAX],
+    fiber: Cell<usize>,
+    /// Thread 0 is still opening the pool.
+    pub opening: Cell<bool>,
+    /// Operations left until a recovery at full speed counts as endless.
+    patience: Cell<u64>,
+    /// A panic is unwinding: nothing waits or switches until it was caught.
+    pub dying: Cell<bool>,
+}
+
+impl Core {
+    pub fn new(config: Config, pool_bytes: usize) -> Self {
+        Core {
+            mode: Cell::new(Mode::Track),
+            request: Cell::new(Request::Switch),
+            state: RefCell::new(State::new(config, pool_bytes)),
+            yielders: std::array::from_fn(|_| Cell::new(ptr::null())),
+            stacks: std::array::from_fn(|_| Cell::new((0, 0))),
+            fiber: Cell::new(0),
+            dying: Cell::new(false),
+            opening: Cell::new(false),
+            patience: Cell::new(u64::MAX),
+        }
+    }
+
+    /// The running pool.
+    pub fn memory(&self) -> Memory {
+        let state = self.state.borrow();
+        let base = state.space.region().base();
+        Memory { base, size: state.space.pool_bytes, domain: state.config.domain }
+    }
+
+    /// The crash image that is built on top of the durable words.
+    pub fn image_memory(&self) -> Memory {
+        let state = self.state.borrow();
+        let base = state.persistence.shadow.region().base();
+        Memory { base, size: state.space.pool_bytes, domain: state.config.domain }
+    }
+
+    /// Whether operations are simulated now.
+    #[inline(always)]
+    pub fn is_running(&self) -> bool {
+        self.mode.get() == Mode::Run
+    }
+
+    /// Registers the way back from the fiber of `thread`; called on that fiber.
+    pub fn set_yielder(&self, thread: usize, yielder: &Yielder<(), ()>) {
+        self.yielders[thread].set(yielder);
+    }
+
+    /// Says where the stack of `thread`'s fiber is.
+    pub fn set_stack(&self, thread: usize, stack: Range<usize>) {
+        self.stacks[thread].set((stack.start, stack.end));
+    }
+
+    /// Whether an address lies on the running fiber's stack.
+    pub fn is_on_stack(&self, address: usize) -> bool {
+        let (start, end) = self.stacks[self.fiber.get()].get();
+        (start..end).contains(&address)
+    }
+
+    /// Says which fiber is about to be resumed.
+    pub fn set_fiber(&self, thread: usize) {
+        self.fiber.set(thread);
+        self.state.borrow_mut().current = thread;
+    }
+
+    /// Returns to the driver until it resumes this fiber.
+    pub fn suspend(&self, request: Request) {
+        self.request.set(request);
+        let yielder = self.yielders[self.fiber.get()].get();
+        // SAFETY: each fiber registers its yielder, which lives on its own stack, before anything
+        // that can suspend; only the running fiber gets here.
+        unsafe { &*yielder }.suspend(());
+    }
+
+    /// A scheduling point: others may run before this returns.
+    #[inline]
+    pub fn point(&self) {
+        while !self.dying.get() {
+            let decision = self.state.borrow_mut().decide();
+            match decision {
+                Decision::Continue => return,
+                Decision::Switch => return self.suspend(Request::Switch),
+                Decision::Drain(thread) => self.drain_one(thread),
+                Decision::End => self.stop(),
+                Decision::Fail(kind, message) => self.fail(kind, message),
+            }
+        }
+    }
+
+    /// The running thread has ended: chooses who goes on. Store buffers that are left empty
+    /// themselves here if nobody else will.
+    pub fn finish(&self) {
+        self.state.borrow_mut().threads[self.fiber.get()].finished = true;
+        loop {
+            if self.state.borrow().all_done() {
+                let threads = self.state.borrow().threads.len();
+                return (0..threads).for_each(|thread| self.drain_buffer(thread));
+            }
+            let decision = self.state.borrow_mut().decide();
+            match decision {
+                Decision::Continue | Decision::Switch => return self.request.set(Request::Switch),
+                Decision::Drain(thread) => self.drain_one(thread),
+                Decision::End => return,
+                Decision::Fail(kind, message) => self.fail(kind, message),
+            }
+        }
+    }
+
+    /// Has the images of a crash here checked, if that is wanted.
+    pub fn crash_point(&self) {
+        if self.state.borrow().config.crash.enabled && !self.dying.get() {
+            self.suspend(Request::CrashPoint);
+        }
+    }
+
+    /// Ends the schedule with a failure; this fiber never goes on.
+    pub fn fail(&self, kind: FailureKind, message: String) -> ! {
+        self.state.borrow_mut().failure.get_or_insert((kind, message));
+        self.stop()
+    }
+
+    /// Ends the schedule; this fiber never goes on.
+    fn stop(&self) -> ! {
+        loop {
+            self.suspend(Request::Stop);
+        }
+    }
+
+    /// Unwraps the result of a check.
+    #[inline]
+    pub fn demand<T>(&self, result: Result<T, (FailureKind, String)>) -> T {
+        match result {
+            Ok(value) => value,
+            Err((kind, message)) => self.fail(kind, message),
+        }
+    }
+
+    /// Starts a recovery that must end.
+    pub fn be_patient(&self) {
+        self.patience.set(self.state.borrow().config.recovery_limit);
+    }
+
+    /// Notes an operation of the pass-through modes.
+    ///
+    /// # Panics
+    /// When patience ends.
+    #[inline]
+    pub fn note_plain(&self) {
+        let left = self.patience.get();
+        assert!(left > 0, "recovery does not end");
+        self.patience.set(left - 1);
+    }
+
+    /// Notes a plain write of the pass-through modes, before it happens.
+    #[inline]
+    pub fn note_write(&self, address: usize, length: usize) {
+        let mut state = self.state.borrow_mut();
+        let last = address + length.max(1) - 1;
+        if self.mode.get() == Mode::Recover {
+            let shadow = &mut state.persistence.shadow;
+            if let (Some(start), Some(end)) =
+                (shadow.region().offset(address), shadow.region().offset(last))
+            {
+                (start / 64..=end / 64).for_each(|line| shadow.save(line));
+            }
+        } else if let (Some(start), Some(end)) =
+            (state.space.offset(address), state.space.offset(last))
+            && end < state.space.pool_bytes
+        {
+            (start / 64..=end / 64).for_each(|line| state.persistence.touch(line));
+        }
+    }
+}

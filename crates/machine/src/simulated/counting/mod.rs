@@ -1,0 +1,173 @@
+//! Counting: what each operation of a structure costs in flushes, lines, cache misses and media
+//! bytes, on a model of caches and persistent memory. Counts, not times.
+//!
+//! ```text
+//!   access ─► L1 ─► L2 ─► L3 ─► DRAM
+//!                            └► write-combining buffer of 256-byte blocks ─► media
+//!   flush  ─► the line, if dirty, to the buffer
+//! ```
+//!
+//! One thread at a time, on one core's caches. Code runs unchanged over [`Simulated`] and at near
+//! plain speed; only what runs inside [`Counting::operation`] or [`Counting::warm_up`] is seen.
+//!
+//! [`Simulated`]: super::Simulated
+
+mod cache;
+mod counter;
+mod media;
+
+use std::cell::{Cell, RefCell};
+use std::ptr;
+
+use super::config::Domain;
+use super::raw::Place;
+use super::region::{Memory, Region};
+pub use cache::CacheShape;
+use counter::Counter;
+pub use counter::{Access, Tally};
+pub use media::MediaShape;
+
+/// The machine to count on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountingConfig {
+    /// First-level data cache.
+    pub l1: CacheShape,
+    /// Second-level cache.
+    pub l2: CacheShape,
+    /// Last-level cache.
+    pub l3: CacheShape,
+    /// Persistent memory behind the caches.
+    pub media: MediaShape,
+    /// What the pool is told about the machine; [`Domain::Visible`] has no use for flushes.
+    pub domain: Domain,
+}
+
+impl Default for CountingConfig {
+    /// One socket of an Ice Lake server with one persistent-memory module.
+    fn default() -> Self {
+        CountingConfig {
+            l1: CacheShape { bytes: 48 << 10, ways: 12 },
+            l2: CacheShape { bytes: 1280 << 10, ways: 20 },
+            l3: CacheShape { bytes: 42 << 20, ways: 12 },
+            media: MediaShape { modules: 1, buffer_blocks: 64 },
+            domain: Domain::Line,
+        }
+    }
+}
+
+thread_local! {
+    static CURRENT: Cell<*const RefCell<Counter>> = const { Cell::new(ptr::null()) };
+}
+
+/// A counting machine with a pool of its own.
+///
+/// # Example
+/// ```
+/// use everleaf_machine::simulated::counting::{Counting, CountingConfig};
+/// use everleaf_machine::{Atomic, Machine, Ordering, Simulated};
+/// let counting = Counting::new(CountingConfig::default(), 4096);
+/// // SAFETY: the first word of the pool, aligned and zero.
+/// let word = unsafe { &*counting.memory().base().cast::<Atomic<u64, Simulated>>() };
+/// counting.operation("set", || {
+///     word.store(1, Ordering::Release);
+///     Simulated::flush(word.as_ptr());
+///     Simulated::drain();
+/// });
+/// let tally = counting.tally("set");
+/// assert_eq!((tally.flushes, tally.drains, tally.pool_lines_written), (1, 1, 1));
+/// ```
+pub struct Counting {
+    region: Region,
+    config: CountingConfig,
+    counter: RefCell<Counter>,
+}
+
+impl Counting {
+    /// A machine with cold caches and a zeroed pool of `pool_bytes` bytes, a multiple of 64.
+    ///
+    /// # Panics
+    /// If `pool_bytes` is 0 or no multiple of 64, or a cache has no whole number of sets.
+    pub fn new(config: CountingConfig, pool_bytes: usize) -> Self {
+        let region = Region::new(pool_bytes);
+        let counter = RefCell::new(Counter::new(&config, region.base().addr(), pool_bytes));
+        Counting { region, config, counter }
+    }
+
+    /// The pool. It lives as long as the machine.
+    pub fn memory(&self) -> Memory {
+        let (base, size) = (self.region.base(), self.region.size());
+        Memory { base, size, domain: self.config.domain }
+    }
+
+    /// Runs `work` as one operation of kind `kind` and counts it.
+    ///
+    /// # Panics
+    /// If another operation is being counted on this OS thread.
+    pub fn operation<T>(&self, kind: &'static str, work: impl FnOnce() -> T) -> T {
+        self.counter.borrow_mut().begin(Some(kind));
+        let result = self.watch(work);
+        self.counter.borrow_mut().end();
+        result
+    }
+
+    /// Runs `work` so that it fills the caches, without counting it.
+    ///
+    /// # Panics
+    /// As [`Counting::operation`].
+    pub fn warm_up<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.counter.borrow_mut().begin(None);
+        let result = self.watch(work);
+        self.counter.borrow_mut().end();
+        result
+    }
+
+    fn watch<T>(&self, work: impl FnOnce() -> T) -> T {
+        struct Reset;
+        impl Drop for Reset {
+            fn drop(&mut self) {
+                CURRENT.set(ptr::null());
+            }
+        }
+        assert!(CURRENT.replace(&raw const self.counter).is_null(), "operations do not nest");
+        let _reset = Reset;
+        work()
+    }
+
+    /// The counts of all operations of a kind so far; zeros if there were none.
+    pub fn tally(&self, kind: &str) -> Tally {
+        self.counter.borrow().tally(kind)
+    }
+
+    /// All kinds met, in order of first appearance, with their counts.
+    pub fn tallies(&self) -> Vec<(&'static str, Tally)> {
+        self.counter.borrow().tallies().to_vec()
+    }
+
+    /// Forgets all counts; caches stay as they are.
+    pub fn clear(&self) {
+        self.counter.borrow_mut().clear();
+    }
+
+    /// Writes everything back to the media, caches first, and empties caches and buffer. Gives the
+    /// media bytes (read, written) that took; they belong to no operation.
+    pub fn write_back_all(&self) -> (u64, u64) {
+        self.counter.borrow_mut().write_back_all()
+    }
+}
+
+/// Notes an access if this OS thread is counting.
+#[inline(always)]
+pub(super) fn note(access: Access, place: Place) {
+    let current = CURRENT.get();
+    if !current.is_null() {
+        note_on(current, access, place);
+    }
+}
+
+#[cold]
+fn note_on(current: *const RefCell<Counter>, access: Access, place: Place) {
+    // SAFETY: set by `Counting::watch` for the time of its closure, during which the counter, a
+    // field of the borrowed `Counting`, stays.
+    let counter = unsafe { &*current };
+    counter.borrow_mut().access(access, place.address, place.size);
+}

@@ -1,0 +1,334 @@
+//! The simulated side of the seam. Without a current machine, or in one of its pass-through modes,
+//! each operation is the plain one.
+
+use std::alloc::Layout;
+use std::panic::Location;
+use std::sync::atomic::Ordering;
+
+use super::core::{Core, Mode};
+use super::counting::{self, Access};
+use super::current;
+use super::raw::Place;
+use crate::fingerprint::{FingerprintLine, match_words};
+use crate::seam::{Integer, Machine, Pair, PairCell, Word};
+use crate::{Hardware, LINE_SIZE};
+
+/// The simulated machine: a deterministic scheduler, store buffers, cache lines that lose what was
+/// not flushed, and memory that knows when it was freed.
+///
+/// Code generic over [`Machine`] runs on it unchanged. Outside of a run by a
+/// [`Runner`](super::Runner) every operation is the plain one of [`Hardware`], except that flushes
+/// and drains do nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Simulated;
+
+/// The machine whose operations are simulated now.
+#[inline(always)]
+fn running<'a>() -> Option<&'a Core> {
+    current::core().filter(|core| core.is_running())
+}
+
+/// Notes a plain access for whoever wants to know: a counting machine all of them, a simulated one
+/// between its runs those that may write.
+#[inline(always)]
+fn note_plain(access: Access, place: Place) {
+    match current::core() {
+        None => counting::note(access, place),
+        Some(core) => {
+            core.note_plain();
+            if access != Access::Read {
+                core.note_write(place.address, place.size);
+            }
+        }
+    }
+}
+
+fn halves(cell: &PairCell) -> [Place; 2] {
+    [Place::of::<u64>(&cell.first), Place::of::<u64>(&cell.second)]
+}
+
+fn whole(cell: &PairCell) -> Place {
+    Place { size: 16, ..halves(cell)[0] }
+}
+
+/// A call that is no access to a place.
+const NOWHERE: Place = Place { address: 0, size: 0 };
+
+/// A locked operation on a word.
+#[inline]
+fn modify<W: Word>(
+    core: &Core,
+    cell: &W::Cell,
+    at: &'static Location<'static>,
+    change: impl FnOnce(W) -> Option<W>,
+) -> W {
+    let change = |bits| change(W::from_bits(bits)).map(W::to_bits);
+    W::from_bits(core.exchange(Place::of::<W>(cell), at, change))
+}
+
+impl Machine for Simulated {
+    const SIMULATED: bool = true;
+
+    #[inline]
+    fn load<W: Word>(cell: &W::Cell, order: Ordering) -> W {
+        match running() {
+            Some(core) => W::from_bits(core.load(Place::of::<W>(cell), Location::caller())),
+            None => {
+                note_plain(Access::Read, Place::of::<W>(cell));
+                W::raw_load(cell, order)
+            }
+        }
+    }
+
+    #[inline]
+    fn store<W: Word>(cell: &W::Cell, value: W, order: Ordering) {
+        match running() {
+            Some(core) => {
+                core.store(Place::of::<W>(cell), value.to_bits(), order, Location::caller());
+            }
+            None => {
+                note_plain(Access::Write, Place::of::<W>(cell));
+                W::raw_store(cell, value, order);
+            }
+        }
+    }
+
+    #[inline]
+    fn swap<W: Word>(cell: &W::Cell, value: W, order: Ordering) -> W {
+        match running() {
+            Some(core) => modify(core, cell, Location::caller(), |_: W| Some(value)),
+            None => {
+                note_plain(Access::Locked, Place::of::<W>(cell));
+                W::raw_swap(cell, value, order)
+            }
+        }
+    }
+
+    #[inline]
+    fn compare_exchange<W: Word>(
+        cell: &W::Cell,
+        current: W,
+        new: W,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<W, W> {
+        let Some(core) = running() else {
+            note_plain(Access::Locked, Place::of::<W>(cell));
+            return W::raw_compare_exchange(cell, current, new, success, failure);
+        };
+        let seen = modify(core, cell, Location::caller(), |old: W| (old == current).then_some(new));
+        if seen == current { Ok(seen) } else { Err(seen) }
+    }
+
+    #[inline]
+    fn fetch_add<W: Integer>(cell: &W::Cell, value: W, order: Ordering) -> W {
+        match running() {
+            Some(core) => {
+                modify(core, cell, Location::caller(), |old: W| Some(old.wrapping_sum(value)))
+            }
+            None => {
+                note_plain(Access::Locked, Place::of::<W>(cell));
+                W::raw_fetch_add(cell, value, order)
+            }
+        }
+    }
+
+    #[inline]
+    fn fetch_or<W: Integer>(cell: &W::Cell, value: W, order: Ordering) -> W {
+        match running() {
+            Some(core) => modify(core, cell, Location::caller(), |old: W| Some(old.bit_or(value))),
+            None => {
+                note_plain(Access::Locked, Place::of::<W>(cell));
+                W::raw_fetch_or(cell, value, order)
+            }
+        }
+    }
+
+    #[inline]
+    fn fetch_and<W: Integer>(cell: &W::Cell, value: W, order: Ordering) -> W {
+        match running() {
+            Some(core) => modify(core, cell, Location::caller(), |old: W| Some(old.bit_and(value))),
+            None => {
+                note_plain(Access::Locked, Place::of::<W>(cell));
+                W::raw_fetch_and(cell, value, order)
+            }
+        }
+    }
+
+    #[inline]
+    fn read_private<W: Word>(cell: &W::Cell) -> W {
+        match running() {
+            Some(core) => W::from_bits(core.peek(Place::of::<W>(cell))),
+            None => {
+                note_plain(Access::Read, Place::of::<W>(cell));
+                // Relaxed: nobody else writes the word now.
+                W::raw_load(cell, Ordering::Relaxed)
+            }
+        }
+    }
+
+    #[inline]
+    fn write_private<W: Word>(cell: &W::Cell, value: W) {
+        match running() {
+            Some(core) => core.put(Place::of::<W>(cell), value.to_bits(), Location::caller()),
+            None => {
+                note_plain(Access::Write, Place::of::<W>(cell));
+                // Relaxed: nobody else can reach the word yet.
+                W::raw_store(cell, value, Ordering::Relaxed);
+            }
+        }
+    }
+
+    #[inline]
+    fn load_pair(cell: &PairCell) -> Pair {
+        match running() {
+            Some(core) => core.load_pair(halves(cell), Location::caller()),
+            None => {
+                note_plain(Access::Read, whole(cell));
+                Hardware::load_pair(cell)
+            }
+        }
+    }
+
+    #[inline]
+    fn compare_exchange_pair(cell: &PairCell, current: Pair, new: Pair) -> Result<Pair, Pair> {
+        match running() {
+            Some(core) => core.exchange_pair(halves(cell), current, new, Location::caller()),
+            None => {
+                note_plain(Access::Locked, whole(cell));
+                Hardware::compare_exchange_pair(cell, current, new)
+            }
+        }
+    }
+
+    #[inline]
+    fn store_pair(cell: &PairCell, value: Pair) {
+        match running() {
+            Some(core) => core.store_pair(halves(cell), value, Location::caller()),
+            None => {
+                note_plain(Access::Write, whole(cell));
+                Hardware::store_pair(cell, value);
+            }
+        }
+    }
+
+    #[inline]
+    fn fence(order: Ordering) {
+        match running() {
+            Some(core) => core.fence(order, Location::caller()),
+            None if order == Ordering::SeqCst => counting::note(Access::Fence, NOWHERE),
+            None => {}
+        }
+    }
+
+    /// Nothing: on hardware it is a compiler barrier, and store buffers stay as they are.
+    #[inline]
+    fn light_barrier() {}
+
+    fn heavy_barrier() {
+        if let Some(core) = running() {
+            core.heavy_barrier();
+        }
+    }
+
+    fn match_bytes(line: &FingerprintLine<Self>, byte: u8) -> u64 {
+        let words = match running() {
+            Some(core) => core.load_line(line.as_ptr().expose_provenance(), Location::caller()),
+            None => {
+                let place = Place { address: line.as_ptr().addr(), size: LINE_SIZE };
+                counting::note(Access::Read, place);
+                // SAFETY: a fingerprint line is 64 aligned bytes; eight words of them are read.
+                unsafe { line.as_ptr().cast::<[u64; LINE_SIZE / 8]>().read_volatile() }
+            }
+        };
+        match_words(words, byte)
+    }
+
+    #[inline]
+    fn flush(address: *const u8) {
+        match running() {
+            Some(core) => core.flush(address.addr(), Location::caller()),
+            None => counting::note(Access::Flush, Place { address: address.addr(), size: 64 }),
+        }
+    }
+
+    #[inline]
+    fn drain() {
+        match running() {
+            Some(core) => core.drain(Location::caller()),
+            None => counting::note(Access::Drain, NOWHERE),
+        }
+    }
+
+    unsafe fn write_bytes(destination: *mut u8, source: &[u8]) {
+        if let Some(core) = running() {
+            let address = destination.expose_provenance();
+            return core.write_bytes(address, source, Location::caller());
+        }
+        note_plain(Access::Write, Place { address: destination.addr(), size: source.len() });
+        // SAFETY: the caller owns the destination.
+        unsafe { Hardware::write_bytes(destination, source) }
+    }
+
+    unsafe fn read_bytes(source: *const u8, length: usize) {
+        match running() {
+            Some(core) => core.read_bytes(source.addr(), length, Location::caller()),
+            None => counting::note(Access::Read, Place { address: source.addr(), size: length }),
+        }
+    }
+
+    #[inline]
+    fn prefetch(address: *const u8) {
+        if running().is_none() {
+            counting::note(Access::Prefetch, Place { address: address.addr(), size: 1 });
+        }
+    }
+
+    fn spin(attempt: u32) {
+        match current::core() {
+            Some(core) if core.is_running() => core.spin(),
+            Some(core) => core.spin_plainly(attempt),
+            None => Hardware::spin(attempt),
+        }
+    }
+
+    fn allocate(layout: Layout) -> *mut u8 {
+        match current::core() {
+            Some(core) if core.mode.get() != Mode::Recover => core.allocate(layout),
+            _ => Hardware::allocate(layout),
+        }
+    }
+
+    unsafe fn deallocate(pointer: *mut u8, layout: Layout) {
+        if current::core().is_some_and(|core| core.deallocate(pointer.addr(), layout)) {
+            return;
+        }
+        // SAFETY: not of the arena, hence from `Hardware::allocate`; the rest is the caller's word.
+        unsafe { Hardware::deallocate(pointer, layout) }
+    }
+
+    fn lifetime(start: *const u8, length: usize, live: bool) {
+        if let Some(core) = current::core()
+            && core.mode.get() != Mode::Recover
+        {
+            core.lifetime(start.addr(), length, live);
+        }
+    }
+
+    fn mark(name: &'static str) {
+        if let Some(core) = current::core() {
+            core.state.borrow_mut().mark(name);
+        }
+    }
+
+    fn mutant(name: &'static str) -> bool {
+        current::core().is_some_and(|core| core.mutant(name))
+    }
+
+    fn now_ns() -> u64 {
+        match current::core() {
+            Some(core) => core.now_ns(),
+            None => Hardware::now_ns(),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What is run: a program under test and the operations of its threads.
+
+use std::fmt::Debug;
+
+use super::history::{Call, Reply};
+use super::region::Memory;
+
+/// A persistent map under test. Implement it once per structure, with `M = Simulated`.
+///
+/// The runner calls [`format`](Program::format) once. Every schedule then starts from that pool:
+/// [`open`](Program::open), the operations of all threads inside the simulation, drop. At crash
+/// points each crash image is opened on the side, its contents are taken and judged.
+pub trait Program {
+    /// One operation of a thread.
+    type Operation: Clone + Debug;
+    /// The opened structure, with whatever its threads need. Threads are fibers of one OS thread:
+    /// no `Sync` is needed, but a `RefCell` must not stay borrowed across a machine operation.
+    type Instance;
+
+    /// The size of the pool in bytes, a multiple of 64. The cost of a schedule does not grow with
+    /// it, that of starting a search does.
+    fn pool_bytes(&self) -> usize;
+
+    /// Builds the pool with its initial contents in zeroed memory. Not simulated.
+    fn format(&self, memory: Memory);
+
+    /// Opens the pool: on a formatted pool, a crash image, or an image of a crash during `open`.
+    /// Runs the structure's recovery and must work whatever the pool went through.
+    ///
+    /// # Errors
+    /// What makes the pool unusable, in words; any error is a failure of the schedule.
+    fn open(&self, memory: Memory) -> Result<Self::Instance, String>;
+
+    /// All pairs, sorted by key, after a check of the structure (order, reachability, leaks, ...).
+    /// Not simulated, and nothing else runs meanwhile.
+    ///
+    /// # Errors
+    /// What is broken, in words.
+    fn contents(&self, instance: &Self::Instance) -> Result<Vec<(u64, u64)>, String>;
+
+    /// What `operation` does, key by key, for the judge; no key twice. A scan is a `Get` of each
+    /// key in its range.
+    fn calls(&self, operation: &Self::Operation, calls: &mut Vec<(u64, Call)>);
+
+    /// Runs `operation` on `thread` inside the simulation and adds one reply per call, in order.
+    fn run(
+        &self,
+        instance: &Self::Instance,
+        thread: usize,
+        operation: &Self::Operation,
+        replies: &mut Vec<Reply>,
+    );
+}
+
+/// The operations of each thread, in order. At most [`THREADS_MAX`](super::THREADS_MAX) threads.
+pub type Plan<O> = Vec<Vec<O>>;
+
+/// A plan in lines for people.
+pub(super) fn describe<O: Debug>(plan: &Plan<O>) -> String {
+    let mut text = String::new();
+    for (thread, operations) in plan.iter().enumerate() {
+        text.push_str(&format!("  T{thread}: {operations:?}\n"));
+    }
+    text
+}

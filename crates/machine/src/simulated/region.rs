@@ -1,0 +1,125 @@
+//! Zeroed, page-aligned memory of the process that stands for memory of the simulated machine.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+
+use super::config::Domain;
+
+/// Start of every region: a large page, so that address arithmetic on alignment holds as on a pool.
+const ALIGNMENT: usize = 2 << 20;
+
+/// An owned block of memory, zeroed at first, reached only through raw pointers.
+pub(super) struct Region {
+    block: *mut u8,
+    layout: Layout,
+    base: *mut u8,
+    size: usize,
+}
+
+impl Region {
+    /// # Panics
+    /// If `size` is 0 or not a multiple of 64.
+    pub fn new(size: usize) -> Self {
+        assert!(size > 0 && size.is_multiple_of(64), "a region is a whole number of lines");
+        // Aligned by hand: the allocator would clear a large aligned block byte by byte, while pages
+        // fresh from the system are zero already and cost nothing until they are touched.
+        let layout = Layout::from_size_align(size + ALIGNMENT, 64).expect("far below 2^63");
+        // SAFETY: the size is not 0.
+        let block = unsafe { alloc_zeroed(layout) };
+        if block.is_null() {
+            handle_alloc_error(layout);
+        }
+        let base = block.wrapping_add(block.addr().next_multiple_of(ALIGNMENT) - block.addr());
+        Region { block, layout, base, size }
+    }
+
+    pub fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The offset of `address`, if it lies inside.
+    #[inline]
+    pub fn offset(&self, address: usize) -> Option<usize> {
+        let offset = address.wrapping_sub(self.base.addr());
+        (offset < self.size).then_some(offset)
+    }
+
+    /// The 8-byte word of index `word`.
+    #[inline]
+    pub fn read(&self, word: usize) -> u64 {
+        // SAFETY: `place` checks the bounds; aligned; the simulation is one OS thread.
+        unsafe { self.place::<u64>(word).read_volatile() }
+    }
+
+    /// Overwrites the 8-byte word of index `word`.
+    #[inline]
+    pub fn write(&self, word: usize, value: u64) {
+        // SAFETY: as in `read`.
+        unsafe { self.place::<u64>(word).write_volatile(value) }
+    }
+
+    /// The eight words of a line.
+    #[inline]
+    pub fn read_line(&self, line: usize) -> [u64; 8] {
+        // SAFETY: as in `read`.
+        unsafe { self.place::<[u64; 8]>(line).read_volatile() }
+    }
+
+    /// Overwrites a line.
+    #[inline]
+    pub fn write_line(&self, line: usize, words: [u64; 8]) {
+        // SAFETY: as in `read`.
+        unsafe { self.place::<[u64; 8]>(line).write_volatile(words) }
+    }
+
+    /// The address of the `index`-th `T`, which lies wholly inside.
+    #[inline]
+    fn place<T>(&self, index: usize) -> *mut T {
+        assert!(index < self.size / size_of::<T>());
+        self.base.cast::<T>().wrapping_add(index)
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout; nobody outlives the runner that owns it.
+        unsafe { dealloc(self.block, self.layout) }
+    }
+}
+
+/// The persistent memory a program works on: the running pool or a crash image of it.
+///
+/// The memory belongs to the simulated machine and stays where it is as long as the runner that
+/// passed it out. It must be read and written through the machine ([`Atomic`](crate::Atomic) and
+/// its kin) only: what bypasses the machine is not seen by the crash explorer, and is reported.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
+    pub(super) base: *mut u8,
+    pub(super) size: usize,
+    pub(super) domain: Domain,
+}
+
+// SAFETY: an address and two numbers; whoever follows the address answers for that.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// The first byte; aligned to 2 MiB.
+    pub fn base(self) -> *mut u8 {
+        self.base
+    }
+
+    /// The size in bytes, a multiple of 64.
+    pub fn size(self) -> usize {
+        self.size
+    }
+
+    /// What a crash of this run keeps, for a program that asks its pool for it.
+    pub fn domain(self) -> Domain {
+        self.domain
+    }
+}

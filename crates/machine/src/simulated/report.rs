@@ -1,0 +1,57 @@
+//! What a search did, in numbers.
+
+use super::sites::SiteHits;
+
+/// Totals over the schedules of a search.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Schedules run (nested runs after crashes not counted).
+    pub schedules: u64,
+    /// Runs that began with a recovery inside the simulation.
+    pub nested_runs: u64,
+    /// Simulated accesses.
+    pub accesses: u64,
+    /// Scheduling points.
+    pub steps: u64,
+    /// Changes of the running thread.
+    pub switches: u64,
+    /// Flushes executed.
+    pub flushes: u64,
+    /// Drains executed.
+    pub drains: u64,
+    /// Points at which crash images were computed.
+    pub crash_points: u64,
+    /// Crash states checked.
+    pub images: u64,
+    /// Crash states that had to be recovered (the others were known).
+    pub recoveries: u64,
+}
+
+impl Counts {
+    /// Adds the counts of another search.
+    pub fn add(&mut self, other: &Counts) {
+        self.schedules += other.schedules;
+        self.nested_runs += other.nested_runs;
+        self.accesses += other.accesses;
+        self.steps += other.steps;
+        self.switches += other.switches;
+        self.flushes += other.flushes;
+        self.drains += other.drains;
+        self.crash_points += other.crash_points;
+        self.images += other.images;
+        self.recoveries += other.recoveries;
+    }
+}
+
+/// The outcome of a search that found no failure.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Totals.
+    pub counts: Counts,
+    /// Whether an exhaustive search came to its end.
+    pub exhausted: bool,
+    /// The coverage marks met, with counts, in order of name.
+    pub marks: Vec<(&'static str, u64)>,
+    /// The flush and drain calls executed, by place.
+    pub sites: Vec<SiteHits>,
+}

@@ -1,0 +1,338 @@
+//! One run on one nesting level: fibers, the driver loop, crash points.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+
+use corosensei::Yielder;
+
+use super::config::SchedulerKind;
+use super::core::{Core, Mode, Request};
+use super::current;
+use super::failure::FailureKind;
+use super::fibers::Fibers;
+use super::history::Monitor;
+use super::images::{Cut, Images};
+use super::memo::Contents;
+use super::panics;
+use super::program::Program;
+use super::random::mix;
+use super::runner::{Runner, Scenario};
+use super::scheduler::Scheduler;
+
+type Verdict = Result<(), (FailureKind, String)>;
+
+/// How a run begins.
+pub(super) struct Start {
+    pub seed: u64,
+    pub scheduler: Scheduler,
+    /// The contents of the crash image the run begins with, already in the level's memory and to be
+    /// recovered inside the simulation; none for the formatted pool.
+    pub image: Option<Contents>,
+}
+
+/// How a run ended.
+pub(super) struct Ending {
+    pub result: Verdict,
+    pub scheduler: Scheduler,
+}
+
+/// What the fibers of a run share.
+struct Context<P: Program> {
+    scenario: Rc<Scenario<P>>,
+    core: Rc<Core>,
+    monitor: RefCell<Monitor>,
+    instance: OnceCell<P::Instance>,
+    run: u64,
+    seed: u64,
+    crash_points: Cell<u64>,
+}
+
+impl<P: Program + 'static> Runner<P> {
+    /// Runs one schedule on `level`.
+    pub(super) fn run_level(&mut self, level: usize, start: Start) -> Ending {
+        let core = Rc::clone(&self.cores[level]);
+        let _current = current::enter(&core);
+        core.mode.set(Mode::Track);
+        self.runs += 1;
+        let initial = start.image.as_ref().unwrap_or(&self.initial);
+        let context = Context {
+            scenario: Rc::clone(&self.scenario),
+            monitor: RefCell::new(Monitor::new(initial)),
+            instance: OnceCell::new(),
+            run: self.runs,
+            seed: start.seed,
+            crash_points: Cell::new(0),
+            core: Rc::clone(&core),
+        };
+        self.reset(&core, &start);
+        core.state.borrow_mut().scheduler = start.scheduler;
+        let open_inside = start.image.is_some() || self.config.simulate_open;
+        let mut result = if open_inside { Ok(()) } else { context.open_plainly() };
+        if result.is_ok() {
+            result = self.drive(level, &context, open_inside);
+        }
+        core.mode.set(Mode::Track);
+        let abandoned = core.state.borrow().threads.iter().any(|thread| thread.abandoned);
+        if result.is_ok() && !abandoned {
+            result = context.check_contents();
+        }
+        if result.is_err() || abandoned {
+            // Its invariants may not hold: no destructor may walk it.
+            std::mem::forget(context.instance);
+        } else {
+            drop(context.instance);
+        }
+        let scheduler =
+            std::mem::replace(&mut core.state.borrow_mut().scheduler, Scheduler::replay(vec![]));
+        Ending { result, scheduler }
+    }
+
+    /// Memory and state as at the start of a schedule.
+    fn reset(&self, core: &Core, start: &Start) {
+        let state = &mut *core.state.borrow_mut();
+        if start.image.is_none() {
+            state.persistence.restore(state.space.region());
+        }
+        state.space.reset();
+        state.begin(self.scenario.plan.len(), start.seed);
+        if start.image.is_some() || self.config.simulate_open {
+            state.threads[1..].iter_mut().for_each(|thread| thread.held = true);
+        }
+    }
+
+    /// Resumes fibers until all have ended or one failed.
+    fn drive(&mut self, level: usize, context: &Context<P>, open_inside: bool) -> Verdict {
+        let core = &*context.core;
+        let mut fibers = Fibers::default();
+        for thread in 0..self.scenario.plan.len() {
+            let address: *const Context<P> = context;
+            let stack = self.stacks.spawn(&mut fibers, move |yielder: &Yielder<(), ()>| {
+                // SAFETY: the fibers are ended or abandoned before this function returns, and the
+                // context outlives it.
+                let context = unsafe { &*address };
+                context.core.set_yielder(thread, yielder);
+                let body = || context.body(thread, open_inside && thread == 0);
+                if let Err(message) = panics::catch(body) {
+                    context.core.fail(FailureKind::Panic, format!("T{thread} {message}"));
+                }
+            });
+            core.set_stack(thread, stack);
+        }
+        core.mode.set(Mode::Run);
+        core.dying.set(false);
+        core.opening.set(open_inside);
+        let result = self.resume_all(level, context, &mut fibers);
+        core.mode.set(Mode::Track);
+        self.stacks.reclaim(fibers);
+        result
+    }
+
+    fn resume_all(&mut self, level: usize, context: &Context<P>, fibers: &mut Fibers) -> Verdict {
+        let core = &*context.core;
+        let mut next = core.state.borrow_mut().decide_first();
+        loop {
+            core.set_fiber(next);
+            let ended = fibers.resume(&mut self.stacks, next);
+            if let Some(failure) = core.state.borrow_mut().failure.take() {
+                return Err(failure);
+            }
+            if ended && core.state.borrow().all_done() {
+                return self.check_crash(level, context);
+            }
+            match core.request.get() {
+                Request::Switch => next = core.state.borrow().next,
+                Request::CrashPoint => self.check_crash(level, context)?,
+                Request::Stop => return self.check_crash(level, context),
+            }
+        }
+    }
+
+    /// Checks the images of a crash at this point of the run.
+    fn check_crash(&mut self, level: usize, context: &Context<P>) -> Verdict {
+        if !self.config.crash.enabled {
+            return Ok(());
+        }
+        self.counts.crash_points += 1;
+        context.crash_points.set(context.crash_points.get() + 1);
+        let mut images = self.spare_images.pop().unwrap_or_default();
+        images.collect(&context.core.state.borrow());
+        let seed = context.seed ^ mix(context.crash_points.get());
+        let result = images.visit(self.config.crash.budget, seed, |hash, cut| {
+            self.check_image(level, context, &images, hash, cut)
+        });
+        self.spare_images.push(images);
+        result
+    }
+
+    #[inline]
+    fn check_image(
+        &mut self,
+        level: usize,
+        context: &Context<P>,
+        images: &Images,
+        hash: u64,
+        cut: &Cut,
+    ) -> Verdict {
+        self.counts.images += 1;
+        let known = self.memo.find(hash);
+        let outcome = match known {
+            Some(outcome) => outcome,
+            None => self.recover(context, images, hash, cut),
+        };
+        if known.is_none() && level < self.config.crash.nested_depth {
+            let chance = mix(hash ^ self.config.seed);
+            let one_in = self.config.crash.nested_one_in;
+            if one_in > 0 && chance.is_multiple_of(one_in) {
+                self.run_nested(level, context, images, hash, cut)?;
+            }
+        }
+        self.memo.set_moment(context.run, context.monitor.borrow().epoch());
+        let moment = self.memo.moment();
+        let outcome = self.memo.outcome(outcome);
+        if outcome.judged == moment {
+            return Ok(());
+        }
+        let described = || {
+            let state = context.core.state.borrow();
+            format!("crash at step {}: {}", state.steps, images.describe(&state, cut))
+        };
+        match &outcome.result {
+            Err(message) => Err((FailureKind::Recovery, format!("{message}; {}", described()))),
+            Ok(contents) => match context.monitor.borrow_mut().admits(contents) {
+                Err(violation) => {
+                    Err((FailureKind::NotDurable, format!("{violation}; {}", described())))
+                }
+                Ok(()) => {
+                    outcome.judged = moment;
+                    Ok(())
+                }
+            },
+        }
+    }
+
+    /// Recovers an image at full speed and remembers the outcome.
+    fn recover(&mut self, context: &Context<P>, images: &Images, hash: u64, cut: &Cut) -> u32 {
+        self.counts.recoveries += 1;
+        let core = &*context.core;
+        images.build(&mut core.state.borrow_mut(), cut);
+        let mode = core.mode.replace(Mode::Recover);
+        core.be_patient();
+        let memory = core.image_memory();
+        let program = &self.scenario.program;
+        let result = panics::catch(|| {
+            let instance = program.open(memory)?;
+            let contents = program.contents(&instance);
+            if contents.is_err() {
+                std::mem::forget(instance);
+            }
+            contents
+        });
+        core.mode.set(mode);
+        core.state.borrow_mut().persistence.shadow.roll_back();
+        let result = result.unwrap_or_else(Err);
+        self.memo.learn(hash, result)
+    }
+
+    /// Recovers an image inside the simulation, with crash points, and lets the plan run on it.
+    fn run_nested(
+        &mut self,
+        level: usize,
+        context: &Context<P>,
+        images: &Images,
+        hash: u64,
+        cut: &Cut,
+    ) -> Verdict {
+        let Some(number) = self.memo.find(hash) else { return Ok(()) };
+        let Ok(contents) = self.memo.outcome(number).result.clone() else { return Ok(()) };
+        if self.cores.len() == level + 1 {
+            let size = self.scenario.program.pool_bytes();
+            self.cores.push(Rc::new(Core::new(self.config.clone(), size)));
+        }
+        {
+            let state = &mut *context.core.state.borrow_mut();
+            images.build(state, cut);
+            let inner = &mut *self.cores[level + 1].state.borrow_mut();
+            inner.persistence.load(state.persistence.shadow.region(), inner.space.region());
+            state.persistence.shadow.roll_back();
+        }
+        self.counts.nested_runs += 1;
+        let seed = mix(hash ^ context.seed);
+        let scheduler = Scheduler::start(SchedulerKind::Mixed, seed, 100, None);
+        let ending = self.run_level(level + 1, Start { seed, scheduler, image: Some(contents) });
+        ending.result.map_err(|(kind, message)| {
+            let state = context.core.state.borrow();
+            let lost = images.describe(&state, cut);
+            let step = state.steps;
+            (kind, format!("in the life after a crash at step {step} ({lost}): {message}"))
+        })
+    }
+}
+
+impl<P: Program + 'static> Context<P> {
+    /// Opens the formatted pool at full speed; what it did is durable.
+    fn open_plainly(&self) -> Verdict {
+        let memory = self.core.memory();
+        self.core.be_patient();
+        let opened = panics::catch(|| self.scenario.program.open(memory));
+        let instance =
+            opened.and_then(|result| result).map_err(|text| (FailureKind::Recovery, text))?;
+        let _ = self.instance.set(instance);
+        let state = &mut *self.core.state.borrow_mut();
+        state.persistence.settle_all(state.space.region());
+        Ok(())
+    }
+
+    /// What a logical thread does.
+    fn body(&self, thread: usize, open: bool) {
+        let core = &*self.core;
+        if open {
+            match self.scenario.program.open(core.memory()) {
+                Err(message) => core.fail(FailureKind::Recovery, message),
+                Ok(instance) => {
+                    let _ = self.instance.set(instance);
+                }
+            }
+            core.opening.set(false);
+            core.state.borrow_mut().threads.iter_mut().for_each(|thread| thread.held = false);
+        }
+        let instance = self.instance.get().expect("opened before any other thread may start");
+        let (mut calls, mut replies) = (Vec::new(), Vec::new());
+        for operation in &self.scenario.plan[thread] {
+            core.point();
+            core.state.borrow_mut().forget_waits();
+            calls.clear();
+            self.scenario.program.calls(operation, &mut calls);
+            self.monitor.borrow_mut().invoke(thread, &calls);
+            self.tell(|| format!("CALL     {operation:?}"));
+            replies.clear();
+            self.scenario.program.run(instance, thread, operation, &mut replies);
+            self.tell(|| format!("RETURN   {operation:?} = {replies:?}"));
+            let responded = self.monitor.borrow_mut().respond(thread, &replies);
+            if let Err(violation) = responded {
+                core.fail(FailureKind::NotLinearizable, violation.to_string());
+            }
+            core.crash_point();
+        }
+        core.finish();
+    }
+
+    fn tell(&self, text: impl FnOnce() -> String) {
+        let mut state = self.core.state.borrow_mut();
+        if state.trace.is_some() {
+            state.tell(text());
+        }
+    }
+
+    /// After the run: the structure is whole and holds what the history explains.
+    fn check_contents(&self) -> Verdict {
+        let Some(instance) = self.instance.get() else { return Ok(()) };
+        self.core.be_patient();
+        let contents = panics::catch(|| self.scenario.program.contents(instance))
+            .and_then(|result| result)
+            .map_err(|text| (FailureKind::Recovery, format!("after the run: {text}")))?;
+        self.monitor
+            .borrow_mut()
+            .admits(&contents)
+            .map_err(|text| (FailureKind::NotLinearizable, format!("after the run: {text}")))
+    }
+}

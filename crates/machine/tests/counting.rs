@@ -1,0 +1,151 @@
+//! Counts that can be known beforehand.
+
+use everleaf_machine::simulated::counting::{CacheShape, Counting, CountingConfig, MediaShape};
+use everleaf_machine::{Atomic, AtomicPair, FingerprintLine, Machine, Ordering, Pair, Simulated};
+
+type Word = Atomic<u64, Simulated>;
+
+fn word(counting: &Counting, index: usize) -> &Word {
+    assert!(index * 8 < counting.memory().size());
+    // SAFETY: inside the pool, aligned; only accessed atomically.
+    unsafe { &*counting.memory().base().cast::<Word>().wrapping_add(index) }
+}
+
+fn small() -> CountingConfig {
+    CountingConfig {
+        l1: CacheShape { bytes: 4096, ways: 4 },
+        l2: CacheShape { bytes: 8192, ways: 4 },
+        l3: CacheShape { bytes: 16384, ways: 4 },
+        media: MediaShape { modules: 1, buffer_blocks: 64 },
+        ..CountingConfig::default()
+    }
+}
+
+#[test]
+fn an_operation_is_counted_in_lines_and_calls() {
+    let counting = Counting::new(small(), 4096);
+    let memory: Word = Atomic::new(0);
+    counting.operation("insert", || {
+        word(&counting, 0).load(Ordering::Acquire);
+        word(&counting, 1).load(Ordering::Acquire);
+        word(&counting, 8).store(1, Ordering::Release);
+        word(&counting, 9).store(1, Ordering::Release);
+        memory.fetch_add(1, Ordering::AcqRel);
+        Simulated::flush(word(&counting, 8).as_ptr());
+        Simulated::drain();
+        Simulated::fence(Ordering::SeqCst);
+        Simulated::fence(Ordering::Release);
+    });
+    let tally = counting.tally("insert");
+    assert_eq!((tally.operations, tally.loads, tally.stores, tally.locked), (1, 2, 2, 1));
+    assert_eq!((tally.flushes, tally.drains, tally.fences), (1, 1, 1));
+    assert_eq!((tally.pool_lines_read, tally.pool_lines_written), (1, 1));
+    assert_eq!((tally.other_lines_read, tally.other_lines_written), (1, 1));
+    assert_eq!((tally.l1_misses, tally.pool_misses, tally.dram_misses), (3, 2, 1));
+    // Both lines are of one media block.
+    assert_eq!(tally.media_read_bytes, 256);
+    // Nothing outside of operations is counted.
+    word(&counting, 0).load(Ordering::Acquire);
+    assert_eq!(counting.tally("insert"), tally);
+    assert_eq!(counting.tally("remove").operations, 0);
+}
+
+#[test]
+fn pairs_lines_and_bulk_copies_are_counted_as_one_access() {
+    let counting = Counting::new(small(), 4096);
+    let pair: AtomicPair<Simulated> = AtomicPair::new(Pair::default());
+    let line: FingerprintLine<Simulated> = FingerprintLine::new();
+    counting.operation("all", || {
+        pair.load();
+        line.matches(1);
+        let target = word(&counting, 0).as_ptr().cast_mut();
+        // SAFETY: 130 bytes of the pool, aligned.
+        unsafe { Simulated::write_bytes(target, &[1; 130]) };
+        // SAFETY: as above.
+        unsafe { Simulated::read_bytes(target, 130) };
+    });
+    let tally = counting.tally("all");
+    assert_eq!((tally.loads, tally.stores), (3, 1));
+    assert_eq!((tally.pool_lines_read, tally.pool_lines_written), (3, 3));
+    assert_eq!(tally.other_lines_read, 2);
+}
+
+/// Media bytes written per byte stored, for `lines` lines stored, flushed and drained at each of
+/// 2,048 scattered blocks.
+fn amplification(lines: usize, flush: bool) -> f64 {
+    const BLOCKS: usize = 2048;
+    let counting = Counting::new(small(), BLOCKS * 256);
+    for index in 0..BLOCKS {
+        let block = index * 1_193 % BLOCKS;
+        counting.operation("store", || {
+            for line in 0..lines {
+                let word = word(&counting, block * 32 + line * 8);
+                word.store(1, Ordering::Release);
+                if flush {
+                    Simulated::flush(word.as_ptr());
+                }
+            }
+            Simulated::drain();
+        });
+    }
+    let rest = counting.write_back_all().1;
+    let written = counting.tally("store").media_written_bytes + rest;
+    written as f64 / (BLOCKS * lines * 64) as f64
+}
+
+#[test]
+fn scattered_writes_are_amplified_to_whole_media_blocks() {
+    assert_eq!(amplification(1, true), 4.0);
+    assert_eq!(amplification(2, true), 2.0);
+    assert_eq!(amplification(4, true), 1.0);
+}
+
+#[test]
+fn without_flushes_evictions_write_the_same_lines_in_the_end() {
+    // Lines of one block leave the caches together or apart; never less than once.
+    let written = amplification(4, false);
+    assert!((1.0..=4.0).contains(&written), "{written}");
+    assert_eq!(amplification(1, false), 4.0);
+}
+
+#[test]
+fn a_hot_line_costs_one_write_back_per_flush_and_none_without() {
+    let stores = |flush: bool| {
+        let counting = Counting::new(small(), 4096);
+        for _ in 0..100 {
+            counting.operation("store", || {
+                word(&counting, 0).store(1, Ordering::Release);
+                if flush {
+                    Simulated::flush(word(&counting, 0).as_ptr());
+                }
+            });
+        }
+        let tally = counting.tally("store");
+        assert_eq!(tally.pool_lines_written, 100);
+        assert_eq!(tally.pool_misses, 1);
+        assert_eq!(tally.per_operation(tally.stores), 1.0);
+        tally.media_written_bytes + counting.write_back_all().1
+    };
+    // The buffer combines them.
+    assert_eq!((stores(true), stores(false)), (256, 256));
+}
+
+#[test]
+fn the_same_work_gives_the_same_counts() {
+    let run = || {
+        let counting = Counting::new(small(), 1 << 20);
+        let mut at = 1usize;
+        for _ in 0..5000 {
+            counting.operation("mixed", || {
+                at = at.wrapping_mul(25_214_903_917).wrapping_add(11) % (1 << 17);
+                let word = word(&counting, at);
+                if word.load(Ordering::Acquire).is_multiple_of(2) {
+                    word.fetch_add(1, Ordering::AcqRel);
+                    Simulated::flush(word.as_ptr());
+                }
+            });
+        }
+        (counting.tallies(), counting.write_back_all())
+    };
+    assert_eq!(run(), run());
+}

@@ -1,0 +1,58 @@
+//! Crashes during recovery, and the life after a crash.
+
+mod support;
+
+use everleaf_machine::simulated::{Config, Counts, CrashConfig, Domain, Failure, Runner};
+use support::list::ListProgram;
+
+fn search(config: &Config, programs: u64) -> (Counts, Vec<(&'static str, u64)>, Option<Failure>) {
+    let (mut counts, mut marks) = (Counts::default(), Vec::new());
+    for number in 0..programs {
+        let (program, plan) = ListProgram::random(number, 3, 3);
+        let mut runner = Runner::new(program, plan, config.clone()).expect("the fresh list opens");
+        let result = runner.explore(50);
+        let report = runner.report();
+        counts.add(&report.counts);
+        marks.extend(report.marks);
+        if let Err(failure) = result {
+            return (counts, marks, Some(*failure));
+        }
+    }
+    (counts, marks, None)
+}
+
+fn nested(domain: Domain, mutants: Vec<&'static str>) -> Config {
+    let crash = CrashConfig { nested_one_in: 8, nested_depth: 2, ..CrashConfig::default() };
+    Config { domain, crash, mutants, ..Config::default() }
+}
+
+#[test]
+fn the_correct_list_survives_crashes_in_its_recovery_and_lives_on() {
+    for domain in [Domain::Line, Domain::Visible, Domain::Process] {
+        let (counts, marks, failure) = search(&nested(domain, vec![]), 10);
+        if let Some(failure) = failure {
+            panic!("{domain:?}: {failure}");
+        }
+        assert!(counts.nested_runs > 100, "{counts:?}");
+        assert!(marks.iter().any(|&(name, _)| name == "list.recovery.unlinked"), "{marks:?}");
+    }
+}
+
+#[test]
+fn a_recovery_that_is_not_repeatable_is_found_only_by_crashing_it() {
+    let bug = vec!["recovery unlinks before it is safe"];
+    let plain = Config { mutants: bug.clone(), ..Config::default() };
+    assert!(search(&plain, 40).2.is_none());
+    let failure = search(&nested(Domain::Line, bug), 40).2.expect("found by a nested crash");
+    assert!(failure.message.contains("in the life after a crash"), "{failure}");
+}
+
+#[test]
+fn opening_inside_the_simulation_is_explored_from_the_first_schedule() {
+    let config = Config { simulate_open: true, ..Config::default() };
+    let (counts, _, failure) = search(&config, 10);
+    assert!(failure.is_none(), "{failure:?}");
+    let (plain, _, _) = search(&Config::default(), 10);
+    // The list's opening reads, so it adds steps and no image.
+    assert!(counts.accesses > plain.accesses);
+}

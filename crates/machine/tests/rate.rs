@@ -1,0 +1,47 @@
+//! How fast the simulated machine is. A measurement, not a test: run with
+//! `cargo test --release -p everleaf-machine --test rate -- --ignored --nocapture`.
+
+#![allow(clippy::print_stdout, reason = "a measurement prints its result")]
+
+mod support;
+
+use std::time::Instant;
+
+use everleaf_machine::simulated::{Config, CrashConfig, Domain, MemoryModel, Report, Runner};
+use support::list::ListProgram;
+
+fn measure(name: &str, config: &Config, spare_bytes: usize, schedules: u64) {
+    let (mut total, start) = (Report::default(), Instant::now());
+    for number in 0..4 {
+        let (mut program, plan) = ListProgram::random(number, 3, 3);
+        program.spare_bytes = spare_bytes;
+        let mut runner = Runner::new(program, plan, config.clone()).expect("the list opens");
+        total.add(&runner.explore(schedules / 4).expect("the list is correct"));
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let counts = total.counts;
+    println!(
+        "{name:<32} {:>8.1} k schedules/s  {:>6.2} M accesses/s  {:>6.2} M crash states/s  \
+         {:>5.1} k recoveries/s",
+        counts.schedules as f64 / seconds / 1e3,
+        counts.accesses as f64 / seconds / 1e6,
+        counts.images as f64 / seconds / 1e6,
+        counts.recoveries as f64 / seconds / 1e3,
+    );
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn schedules_and_crash_states_per_second() {
+    let line = Config::default();
+    let quiet = CrashConfig { enabled: false, ..CrashConfig::default() };
+    let without = Config { crash: quiet, ..line.clone() };
+    measure("no crash checks", &without, 0, 100_000);
+    measure("line", &line, 0, 40_000);
+    measure("line, tso", &Config { memory: MemoryModel::Tso, ..line.clone() }, 0, 40_000);
+    measure("visible", &Config { domain: Domain::Visible, ..line.clone() }, 0, 40_000);
+    measure("line, pool of 256 KiB", &line, 256 << 10, 40_000);
+    measure("line, pool of 4 MiB", &line, 4 << 20, 40_000);
+    let nested = CrashConfig { nested_one_in: 64, ..CrashConfig::default() };
+    measure("line, nested 1 in 64", &Config { crash: nested, ..line }, 0, 40_000);
+}

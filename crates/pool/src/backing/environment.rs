@@ -1,0 +1,125 @@
+//! The world around a session, as far as the pool's records mention it.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// What a session notes about the world, and what a new pool is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Environment {
+    /// Random, for a pool that is created.
+    pub new_uuid: [u8; 16],
+    /// Nanoseconds since 1970-01-01 UTC, for a pool that is created; 0 if not known.
+    pub now_ns: u64,
+    /// The id of this boot of the kernel; zero if not known.
+    pub boot_id: [u8; 16],
+    /// Dirty shutdowns that the persistent memory devices count; `None` if they tell none.
+    pub dirty_shutdowns: Option<u64>,
+}
+
+impl Environment {
+    /// The world of this process.
+    pub fn of_this_machine() -> Self {
+        Environment {
+            new_uuid: random_uuid(),
+            now_ns: now_ns(),
+            boot_id: boot_id(Path::new("/proc/sys/kernel/random/boot_id")),
+            dirty_shutdowns: dirty_shutdowns(Path::new("/sys/bus/nd/devices")),
+        }
+    }
+}
+
+/// A random number in the form of a version 4 UUID. Without a source of randomness, the time.
+fn random_uuid() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    let filled = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    if filled.is_err() {
+        let time = u128::from(now_ns()) << 32 | u128::from(std::process::id());
+        bytes = time.to_le_bytes();
+    }
+    bytes[6] = bytes[6] & 0x0F | 0x40;
+    bytes[8] = bytes[8] & 0x3F | 0x80;
+    bytes
+}
+
+fn now_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
+}
+
+/// Reads the kernel's boot id, a UUID in text; zero if there is none.
+fn boot_id(file: &Path) -> [u8; 16] {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    match u128::from_str_radix(&digits, 16) {
+        Ok(number) if digits.len() == 32 => number.to_be_bytes(),
+        _ => [0; 16],
+    }
+}
+
+/// The sum of the counts of all persistent memory devices (`nmem*`, by firmware table or CXL).
+fn dirty_shutdowns(devices: &Path) -> Option<u64> {
+    let entries = std::fs::read_dir(devices).ok()?;
+    let mut sum: Option<u64> = None;
+    for entry in entries.flatten() {
+        if !entry.file_name().to_string_lossy().starts_with("nmem") {
+            continue;
+        }
+        for interface in ["nfit", "cxl"] {
+            let file = entry.path().join(interface).join("dirty_shutdown");
+            let text = std::fs::read_to_string(file).unwrap_or_default();
+            if let Ok(count) = text.trim().parse::<u64>() {
+                sum = Some(sum.unwrap_or(0).saturating_add(count));
+            }
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uuids_are_version_four_and_differ() {
+        let (a, b) = (random_uuid(), random_uuid());
+        assert_ne!(a, b);
+        assert_eq!((a[6] >> 4, a[8] >> 6), (4, 2));
+    }
+
+    #[test]
+    fn the_boot_id_is_read_from_its_text() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("boot_id");
+        assert_eq!(boot_id(&file), [0; 16]);
+        std::fs::write(&file, "00112233-4455-6677-8899-aabbccddeeff\n").unwrap();
+        assert_eq!(boot_id(&file)[..3], [0x00, 0x11, 0x22]);
+        assert_eq!(boot_id(&file)[15], 0xff);
+        std::fs::write(&file, "short").unwrap();
+        assert_eq!(boot_id(&file), [0; 16]);
+    }
+
+    #[test]
+    fn dirty_shutdowns_are_summed_over_devices_that_tell() {
+        let directory = tempfile::tempdir().unwrap();
+        let devices = directory.path();
+        assert_eq!(dirty_shutdowns(&devices.join("none")), None);
+        assert_eq!(dirty_shutdowns(devices), None);
+        for (device, text) in [("nmem0/nfit", "3\n"), ("nmem1/cxl", "4"), ("region0/nfit", "9")] {
+            std::fs::create_dir_all(devices.join(device)).unwrap();
+            std::fs::write(devices.join(device).join("dirty_shutdown"), text).unwrap();
+        }
+        std::fs::create_dir_all(devices.join("nmem2")).unwrap();
+        assert_eq!(dirty_shutdowns(devices), Some(7));
+    }
+
+    #[test]
+    fn this_machine_has_a_boot_and_a_time() {
+        let world = Environment::of_this_machine();
+        assert!(world.now_ns > 1_600_000_000_000_000_000);
+        if Path::new("/proc/sys/kernel/random/boot_id").exists() {
+            assert_ne!(world.boot_id, [0; 16]);
+            assert_eq!(world.boot_id, Environment::of_this_machine().boot_id);
+        }
+    }
+}

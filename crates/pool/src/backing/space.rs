@@ -1,0 +1,130 @@
+//! The disk space of a pool file: allocated before it is used, or refused.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+use crate::PoolError;
+
+/// Allocates the holes that a copying program may have left in the file, so that no store to the
+/// pool can fail for want of space.
+pub fn fill_holes(file: &File, path: &Path, size: u64) -> Result<(), PoolError> {
+    let allocated = file.metadata().map_or(0, |status| status.blocks() * 512);
+    if allocated >= size {
+        return Ok(());
+    }
+    match allocate_range(file, 0, size) {
+        // A file system that cannot say beforehand. Holes are rare and it may have space.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        result => result.map_err(|error| refusal(path, size, error)),
+    }
+}
+
+/// Makes the file `new` bytes long, the bytes from `old` on zero and allocated. On an error the
+/// file ends at `old`.
+pub fn allocate(file: &File, path: &Path, old: u64, new: u64) -> Result<(), PoolError> {
+    let length = file.metadata().map_or(old, |status| status.len());
+    let result = match length > old {
+        // What an interrupted growth left behind the end of the pool is not part of it.
+        true => rustix::fs::ftruncate(file, old),
+        false => Ok(()),
+    };
+    let result = result.and_then(|()| match allocate_range(file, old, new - old) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, old, new),
+        result => result,
+    });
+    result.map_err(|error| {
+        // A failure leaves the file longer at worst, which the next growth repairs.
+        let _ = rustix::fs::ftruncate(file, old);
+        refusal(path, new, error)
+    })
+}
+
+fn allocate_range(file: &File, start: u64, length: u64) -> Result<(), Errno> {
+    // Beyond the limit on file sizes (`ulimit -f`) the kernel would not only refuse, but also send
+    // a signal that ends the process.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    if limit.is_some_and(|limit| start.saturating_add(length) > limit) {
+        return Err(Errno::FBIG);
+    }
+    rustix::io::retry_on_intr(|| {
+        rustix::fs::fallocate(file, FallocateFlags::empty(), start, length)
+    })
+}
+
+/// Allocates by writing, for file systems that know no other way.
+fn write_zeros(file: &File, start: u64, end: u64) -> Result<(), Errno> {
+    let zeros = vec![0; 1 << 16];
+    let mut at = start;
+    while at < end {
+        let length = (end - at).min(zeros.len() as u64) as usize;
+        let written =
+            rustix::io::retry_on_intr(|| rustix::io::pwrite(file.as_fd(), &zeros[..length], at))?;
+        at += written as u64;
+    }
+    Ok(())
+}
+
+/// The error for space that was not to be had.
+pub fn refusal(path: &Path, needed: u64, error: Errno) -> PoolError {
+    let path = path.to_path_buf();
+    match error {
+        Errno::NOSPC | Errno::DQUOT | Errno::FBIG => {
+            PoolError::DiskFull { path, needed, source: error.into() }
+        }
+        error => PoolError::Io { path, action: "allocate the space", source: error.into() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn allocated_bytes_are_zero_even_where_something_was_left() {
+        for by_writing in [false, true] {
+            let file = tempfile::tempfile().unwrap();
+            file.write_all_at(&[7; 300_000], 0).unwrap();
+            let (old, new) = (1 << 17, 1 << 19);
+            if by_writing {
+                file.set_len(old).unwrap();
+                write_zeros(&file, old, new).unwrap();
+            } else {
+                allocate(&file, Path::new("p"), old, new).unwrap();
+            }
+            let status = file.metadata().unwrap();
+            assert_eq!(status.len(), new);
+            assert!(status.blocks() * 512 >= new, "not allocated");
+            let mut bytes = vec![1; new as usize];
+            file.read_exact_at(&mut bytes, 0).unwrap();
+            assert!(bytes[..old as usize].iter().all(|byte| *byte == 7));
+            assert!(bytes[old as usize..].iter().all(|byte| *byte == 0));
+        }
+    }
+
+    #[test]
+    fn holes_are_allocated_and_bytes_kept() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        file.write_all_at(b"leaf", 5000).unwrap();
+        fill_holes(&file, Path::new("p"), 1 << 20).unwrap();
+        assert!(file.metadata().unwrap().blocks() * 512 >= 1 << 20);
+        let mut bytes = [0; 4];
+        file.read_exact_at(&mut bytes, 5000).unwrap();
+        assert_eq!(&bytes, b"leaf");
+    }
+
+    #[test]
+    fn a_full_disk_is_told_from_other_failures() {
+        let of = |error| refusal(Path::new("p"), 9, error);
+        for error in [Errno::NOSPC, Errno::DQUOT, Errno::FBIG] {
+            assert!(matches!(of(error), PoolError::DiskFull { needed: 9, .. }));
+        }
+        assert!(matches!(of(Errno::IO), PoolError::Io { .. }));
+    }
+}

@@ -1,0 +1,84 @@
+//! Growth in place.
+
+use everleaf_machine::{Machine, Ordering};
+
+use crate::layout::SIZE_GRANULE;
+use crate::{Pool, PoolError};
+
+/// The least a pool grows by if it can, in bytes.
+const STEP_MIN: u64 = 1 << 20;
+/// The most a pool grows by beyond what is asked for, in bytes.
+const STEP_MAX: u64 = 64 << 20;
+
+impl<M: Machine> Pool<M> {
+    /// Makes the pool at least `at_least` bytes large; returns its size, at once if it is that
+    /// large already.
+    ///
+    /// A pool grows by an eighth, at least 1 MiB and at most 64 MiB, or by what is asked if that is
+    /// more; and only by what is asked if the disk or the maximum allows no more. New space reads
+    /// as zero. Nothing moves.
+    ///
+    /// *Errors:* `PoolFull` beyond [`Pool::max_size`]; `DiskFull`; `ReadOnly`; `Io` and
+    /// `AddressSpace` as the operating system gives them. The pool is then as it was.
+    ///
+    /// *Durable when* it returns, as is everything stored into the new space later under the
+    /// pool's domain. *Blocking:* one thread grows, others that want to grow wait for it.
+    pub fn grow(&self, at_least: u64) -> Result<u64, PoolError> {
+        self.writable("grow")?;
+        let mut session = self.session.lock();
+        let old = session.size;
+        if old >= at_least {
+            return Ok(old);
+        }
+        let new = self.extend(old, at_least)?;
+        let mut next = *session;
+        next.size = new;
+        next.generation += 1;
+        // Durable in both copies before the size is published (I2).
+        next.write(self.view(), 0);
+        *session = next;
+        // Release: the new space is mapped and its size durable before the size is seen; pairs
+        // with the acquire load in `Pool::size`.
+        self.size.store(new, Ordering::Release);
+        Ok(new)
+    }
+
+    /// Gets the space: a comfortable step, or else just what is needed. Returns the new size.
+    fn extend(&self, old: u64, at_least: u64) -> Result<u64, PoolError> {
+        let max = self.max_size();
+        let full = || PoolError::PoolFull { path: self.place().into(), needed: at_least, max };
+        let needed = at_least.checked_next_multiple_of(SIZE_GRANULE).filter(|&size| size <= max);
+        let needed = needed.ok_or_else(full)?;
+        let wanted = wanted_size(old, needed, max);
+        match self.backing.extend(old, wanted) {
+            Err(PoolError::DiskFull { .. }) if wanted > needed => {
+                self.backing.extend(old, needed)?;
+                Ok(needed)
+            }
+            result => result.map(|()| wanted),
+        }
+    }
+}
+
+/// The size to grow to, a multiple of the granule as `old`, `needed` and `max` are.
+fn wanted_size(old: u64, needed: u64, max: u64) -> u64 {
+    let step = (old / 8).clamp(STEP_MIN, STEP_MAX).next_multiple_of(SIZE_GRANULE);
+    needed.max(old.saturating_add(step)).min(max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_an_eighth_between_their_bounds() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(wanted_size(MIB, MIB + SIZE_GRANULE, 1 << 40), 2 * MIB);
+        assert_eq!(wanted_size(64 * MIB, 65 * MIB, 1 << 40), 72 * MIB);
+        assert_eq!(wanted_size(1 << 34, (1 << 34) + MIB, 1 << 40), (1 << 34) + 64 * MIB);
+        assert_eq!(wanted_size(MIB, 500 * MIB, 1 << 40), 500 * MIB);
+        assert_eq!(wanted_size(MIB, MIB + SIZE_GRANULE, MIB + SIZE_GRANULE), MIB + SIZE_GRANULE);
+        let odd = 13 * MIB + SIZE_GRANULE;
+        assert!(wanted_size(odd, odd + SIZE_GRANULE, 1 << 40).is_multiple_of(SIZE_GRANULE));
+    }
+}

@@ -1,0 +1,104 @@
+//! The persistence verbs of an opened pool.
+
+use std::marker::PhantomData;
+
+use everleaf_machine::{LINE_SIZE, Machine, Ordering};
+
+use crate::Domain;
+
+/// How stores to a pool are made durable: its [`Domain`] and the verbs that follow from it.
+///
+/// A `Medium` is a byte-sized copy that a tree carries along; every verb is inlined and, outside of
+/// [`Domain::Line`], comes to nothing but the order of the program.
+///
+/// *Outside of `Line`* a store is durable when it is globally visible. The stores of one thread
+/// become visible in program order on x86-64, and so does anything the outside can observe later
+/// (a reply on a socket, a write to a device): whoever has seen the acknowledgement of a store
+/// may rely on the store. [`Medium::drain`] therefore is a release fence: it keeps compiler and
+/// weakly ordered CPUs from moving earlier stores behind later ones. A store that must be visible
+/// at the very return of an operation, without any later event, is made by a locked instruction
+/// (exchange, compare-and-exchange); the trees publish in no other way.
+///
+/// # Example
+/// ```
+/// use everleaf_machine::Hardware;
+/// use everleaf_pool::{Domain, Medium};
+/// let medium: Medium<Hardware> = Medium::new(Domain::Line);
+/// let word = 7_u64;
+/// medium.persist((&raw const word).cast(), 8);
+/// assert!(medium.needs_flush());
+/// ```
+#[derive(Debug)]
+pub struct Medium<M: Machine> {
+    domain: Domain,
+    machine: PhantomData<M>,
+}
+
+const _: () = assert!(size_of::<Medium<everleaf_machine::Hardware>>() <= 8);
+
+impl<M: Machine> Clone for Medium<M> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> Copy for Medium<M> {}
+
+impl<M: Machine> Medium<M> {
+    /// The verbs of `domain`.
+    #[inline(always)]
+    pub fn new(domain: Domain) -> Self {
+        Medium { domain, machine: PhantomData }
+    }
+
+    /// The domain.
+    #[inline(always)]
+    pub fn domain(self) -> Domain {
+        self.domain
+    }
+
+    /// Whether lines have to be flushed at all: only in [`Domain::Line`].
+    #[inline(always)]
+    pub fn needs_flush(self) -> bool {
+        matches!(self.domain, Domain::Line)
+    }
+
+    /// Starts the write-back of every line that `start .. start + len` touches; orders nothing.
+    ///
+    /// `len` is in bytes; 0 flushes nothing. The range must be memory that is mapped.
+    #[inline(always)]
+    #[track_caller]
+    pub fn flush(self, start: *const u8, len: usize) {
+        if self.needs_flush() && len > 0 {
+            let first = start.addr() & !(LINE_SIZE - 1);
+            let last = start.addr().wrapping_add(len - 1);
+            let mut line = first;
+            while line <= last {
+                M::flush(start.with_addr(line));
+                line += LINE_SIZE;
+            }
+        }
+    }
+
+    /// Waits until every line this thread flushed is durable.
+    #[inline(always)]
+    #[track_caller]
+    pub fn drain(self) {
+        if self.needs_flush() {
+            M::drain();
+        } else {
+            // Release: earlier stores stay before whatever this thread makes visible later; pairs
+            // with the acquire load of whoever sees that.
+            M::fence(Ordering::Release);
+        }
+    }
+
+    /// Makes the range durable: flush, then drain.
+    #[inline(always)]
+    #[track_caller]
+    pub fn persist(self, start: *const u8, len: usize) {
+        self.flush(start, len);
+        self.drain();
+    }
+}

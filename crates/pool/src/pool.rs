@@ -1,0 +1,361 @@
+//! The opened pool.
+
+use std::path::Path;
+
+use everleaf_machine::{Atomic, Hardware, Machine, Ordering, SpinLock};
+
+use crate::backing::MemoryBacking;
+use crate::layout::{DATA_START, HEADER_OFFSETS, SESSION_OFFSETS, SIZE_GRANULE, SIZE_MIN};
+use crate::session::Session;
+use crate::view::View;
+use crate::{Backing, Domain, Medium, PoolError, directory, header, ids, session};
+
+/// The name of a pool without a file, in errors.
+const MEMORY: &str = "(memory)";
+
+/// An opened pool. See the [crate's documentation](crate).
+///
+/// # Example
+/// ```
+/// use everleaf_machine::Ordering;
+/// use everleaf_pool::{CreateMode, DATA_START, Pool, PoolOptions};
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("example.pool");
+/// let options = PoolOptions { create: CreateMode::IfMissing, ..PoolOptions::default() };
+/// let pool = Pool::open(&path, &options)?;
+/// let word = pool.word(DATA_START);
+/// word.store(7, Ordering::Release);
+/// pool.medium().persist(word.as_ptr(), 8);
+/// drop(pool); // as if killed: no clean mark
+///
+/// let pool = Pool::open(&path, &PoolOptions::default())?;
+/// assert!(!pool.was_clean());
+/// assert_eq!(pool.word(DATA_START).load(Ordering::Acquire), 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Pool<M: Machine> {
+    base: *mut u8,
+    max_size: u64,
+    /// The size that is published; never smaller than the durable one was at that time.
+    pub(crate) size: Atomic<u64, M>,
+    medium: Medium<M>,
+    read_only: bool,
+    was_clean: bool,
+    uuid: [u8; 16],
+    /// The session as both its copies have it; its lock is the right to change them.
+    pub(crate) session: SpinLock<Session, M>,
+    /// The right to change roots and ids.
+    pub(crate) directory_lock: SpinLock<(), M>,
+    // Last, so that the memory goes after everything that refers to it.
+    pub(crate) backing: Box<dyn Backing>,
+}
+
+// SAFETY: the base is the address of memory that the backing (itself `Send`) owns.
+unsafe impl<M: Machine> Send for Pool<M> {}
+// SAFETY: the memory is reached through words of the machine, or through `unsafe` code of others;
+// everything else is immutable, atomic or behind a lock.
+unsafe impl<M: Machine> Sync for Pool<M> {}
+
+impl Pool<Hardware> {
+    /// A new pool in plain memory, gone when dropped: for tests, benches and caches.
+    ///
+    /// `size` and `max` are in bytes, rounded up to 64 KiB, at least 128 KiB. Every domain can be
+    /// asked for; the flushes are then made, though nothing survives anyway.
+    ///
+    /// *Errors:* `AddressSpace` if `max` bytes of addresses are not to be had.
+    pub fn in_memory(size: u64, max: u64, domain: Domain) -> Result<Self, PoolError> {
+        let backing = MemoryBacking::new(size, max)?;
+        Self::with_backing(Box::new(backing), domain, max, true)
+    }
+}
+
+impl<M: Machine> Pool<M> {
+    /// A pool on memory that the caller provides: the simulated machine's, or a test's.
+    ///
+    /// With `format_new` the memory, which must read as zero, becomes a new pool that may grow to
+    /// `max` bytes; without, it must contain one, whose maximum is raised to `max` if that is
+    /// larger. `max` never exceeds the capacity of the backing; 0 leaves it to header or capacity.
+    ///
+    /// *Errors:* `Foreign`, `NewerFormat`, `UnknownFeatures`, `Damaged`, `Truncated`,
+    /// `MachineCrashed` by the contents; `PoolFull` if the backing cannot hold the smallest pool;
+    /// the backing's own.
+    pub fn with_backing(
+        backing: Box<dyn Backing>,
+        domain: Domain,
+        max: u64,
+        format_new: bool,
+    ) -> Result<Self, PoolError> {
+        Self::attach(backing, domain, max, format_new, false)
+    }
+
+    /// [`Pool::with_backing`], optionally trusting a pool after a machine crash.
+    pub(crate) fn attach(
+        backing: Box<dyn Backing>,
+        domain: Domain,
+        max: u64,
+        format_new: bool,
+        trust: bool,
+    ) -> Result<Self, PoolError> {
+        let place = backing.path().unwrap_or(Path::new(MEMORY)).to_path_buf();
+        let (length, capacity) = (backing.size(), backing.capacity());
+        if length < SIZE_MIN || capacity < length {
+            let short = PoolError::Truncated { path: place.clone(), length, needed: SIZE_MIN };
+            let full = PoolError::PoolFull { path: place, needed: SIZE_MIN, max: capacity };
+            return Err(if format_new { full } else { short });
+        }
+        // SAFETY: a backing promises `size()` bytes at its base for as long as it lives, aligned,
+        // writable unless it is read-only; the view lives within the pool that owns the backing.
+        let view = unsafe { View::<M>::new(backing.base(), domain) };
+        if format_new {
+            format(view, &*backing, domain, max);
+        }
+        let (mut header, whole, same) =
+            header::choose(&HEADER_OFFSETS.map(|offset| view.read(offset)), &place)?;
+        let (last, session_whole, session_same) =
+            session::choose(&SESSION_OFFSETS.map(|offset| view.read(offset)), &place)?;
+        if last.size > length {
+            return Err(PoolError::Truncated { path: place, length, needed: last.size });
+        }
+        ids::last_id(view, &place)?;
+        directory::check(view, &place)?;
+        if let Some(evidence) = last.crashed_with_machine(&backing.environment())
+            && !trust
+        {
+            return Err(PoolError::MachineCrashed { path: place, evidence });
+        }
+
+        let max_size = max.max(header.max_size).max(last.size).min(floor(capacity));
+        let read_only = backing.is_read_only();
+        let mut pool = Pool {
+            base: backing.base(),
+            max_size,
+            size: Atomic::new(last.size),
+            medium: Medium::new(domain),
+            read_only,
+            was_clean: last.clean,
+            uuid: header.uuid,
+            session: SpinLock::new(last),
+            directory_lock: SpinLock::new(()),
+            backing,
+        };
+        if !read_only {
+            let raised = floor(max_size) > header.max_size;
+            if raised {
+                header.max_size = floor(max_size);
+                header.generation += 1;
+            }
+            if raised || !same {
+                header.write(view, whole);
+            }
+            pool.repair_ids()?;
+            pool.begin_session(session_whole, session_same)?;
+        }
+        Ok(pool)
+    }
+
+    /// Makes both copies of the id counter whole again.
+    fn repair_ids(&self) -> Result<(), PoolError> {
+        let [a, b]: [[u64; 1]; 2] =
+            crate::layout::IDS_OFFSETS.map(|offset| self.view().read(offset));
+        if a != b {
+            ids::write(self.view(), ids::last_id(self.view(), self.place())?);
+        }
+        Ok(())
+    }
+
+    /// Notes durably that the pool is in use by this boot of the system, before anything in it is
+    /// changed (I5).
+    fn begin_session(&mut self, whole: usize, same: bool) -> Result<(), PoolError> {
+        let environment = self.backing.environment();
+        let session = *self.session.get_mut();
+        let mut next = Session {
+            clean: false,
+            domain: lasting_domain(&*self.backing, self.medium.domain()),
+            boot_id: environment.boot_id,
+            dirty_shutdowns: environment.dirty_shutdowns,
+            ..session
+        };
+        if next != session || !same {
+            next.generation += 1;
+            next.write(self.view(), whole);
+            *self.session.get_mut() = next;
+            self.sync("sync the session record")?;
+        }
+        Ok(())
+    }
+
+    /// Sends what is stored to the disk, where stores alone do not survive the machine.
+    fn sync(&self, action: &'static str) -> Result<(), PoolError> {
+        if !self.backing.survives_machine() {
+            let error = |source| PoolError::Io { path: self.place().into(), action, source };
+            self.backing.sync().map_err(error)?;
+        }
+        Ok(())
+    }
+
+    /// Marks the pool as closed cleanly: the next session need not look for what was left undone.
+    ///
+    /// To be called last, when no thread changes the pool any more. A pool on a disk is first
+    /// written to it as a whole, which may take as long as the disk needs. Dropping
+    /// a pool without this call is allowed; the next session then recovers.
+    ///
+    /// *Errors:* `ReadOnly`; `Io` if the disk refuses, and the pool then counts as not clean.
+    pub fn set_clean(&self) -> Result<(), PoolError> {
+        self.writable("mark it clean")?;
+        let mut session = self.session.lock();
+        // The data first, then the mark (I5).
+        self.sync("sync the data")?;
+        let next = Session { clean: true, generation: session.generation + 1, ..*session };
+        next.write(self.view(), 0);
+        *session = next;
+        self.sync("sync the clean mark")
+    }
+
+    /// The address of the first byte of the pool; constant while it is open.
+    #[inline(always)]
+    pub fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// How stores to this pool are made durable.
+    #[inline(always)]
+    pub fn medium(&self) -> Medium<M> {
+        self.medium
+    }
+
+    /// Offset of the first byte that belongs to the allocator: [`DATA_START`].
+    #[inline(always)]
+    pub fn data_start(&self) -> u64 {
+        DATA_START
+    }
+
+    /// Bytes of the pool that may be used now; grows, never shrinks, at most [`Pool::max_size`].
+    #[inline(always)]
+    pub fn size(&self) -> u64 {
+        // Acquire: the space up to this size is mapped; pairs with the release store in `grow`.
+        self.size.load(Ordering::Acquire)
+    }
+
+    /// Bytes the pool may grow to.
+    #[inline(always)]
+    pub fn max_size(&self) -> u64 {
+        self.max_size
+    }
+
+    /// Whether the pool may only be read; every changing call then fails with `ReadOnly`, and a
+    /// store to a word of it faults.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// The number that tells this pool from every other.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.uuid
+    }
+
+    /// The path it was opened by; `None` for one without a file.
+    pub fn path(&self) -> Option<&Path> {
+        self.backing.path()
+    }
+
+    /// Whether the last session ended with [`Pool::set_clean`]. A new pool was clean.
+    pub fn was_clean(&self) -> bool {
+        self.was_clean
+    }
+
+    /// The word at `offset` bytes from the start of the pool.
+    ///
+    /// The offset must be a multiple of 8 and below [`Pool::max_size`]; at or above
+    /// [`Pool::size`] the word must not be touched: there is nothing behind the address, and the
+    /// access faults.
+    ///
+    /// *Panics* if the offset is not a multiple of 8 or not below the maximum size.
+    #[inline(always)]
+    pub fn word(&self, offset: u64) -> &Atomic<u64, M> {
+        // The maximum is a multiple of 8, so an aligned offset below it leaves room for a word.
+        assert!(
+            offset < self.max_size && offset.is_multiple_of(8),
+            "offset {offset} is not that of a word of the pool"
+        );
+        // Relaxed: who has an offset has it from a thread that saw the size it lies below. (Not in a
+        // simulation, where the load would be an event; it checks every access itself.)
+        debug_assert!(
+            M::SIMULATED || offset < self.size.load(Ordering::Relaxed),
+            "offset {offset} is beyond the size"
+        );
+        let address = self.base.wrapping_add(offset as usize);
+        // SAFETY: aligned, and within the addresses that the backing keeps for this pool alone
+        // (checked above); an `Atomic<u64, _>` is a transparent, interior mutable 8-byte word for
+        // which every bit pattern is valid.
+        unsafe { &*address.cast() }
+    }
+
+    /// The pool's own records.
+    pub(crate) fn view(&self) -> View<M> {
+        // SAFETY: as in `attach`; the view is not kept beyond the call that asked for it, and the
+        // callers that write have passed `writable`.
+        unsafe { View::new(self.base, self.medium.domain()) }
+    }
+
+    /// The name of the pool in errors.
+    pub(crate) fn place(&self) -> &Path {
+        self.backing.path().unwrap_or(Path::new(MEMORY))
+    }
+
+    /// Refuses `action` on a pool that is open for reading only.
+    pub(crate) fn writable(&self, action: &'static str) -> Result<(), PoolError> {
+        if self.read_only {
+            return Err(PoolError::ReadOnly { path: self.place().into(), action });
+        }
+        Ok(())
+    }
+}
+
+impl<M: Machine> std::fmt::Debug for Pool<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool")
+            .field("path", &self.place())
+            .field("size", &self.size())
+            .field("max_size", &self.max_size)
+            .field("domain", &self.medium.domain())
+            .field("read_only", &self.read_only)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the stores of a session that works by `domain` really survive. On a disk a pool may be
+/// ordered to flush its lines, for a test, but that takes them no further than the kernel's cache.
+fn lasting_domain(backing: &dyn Backing, domain: Domain) -> Domain {
+    if backing.survives_machine() { domain } else { Domain::Process }
+}
+
+/// The largest size of a pool that is not larger than `bytes`.
+fn floor(bytes: u64) -> u64 {
+    bytes / SIZE_GRANULE * SIZE_GRANULE
+}
+
+/// Makes zeroed memory a pool. The header comes last: before it, the memory is no pool at all.
+fn format<M: Machine>(view: View<M>, backing: &dyn Backing, domain: Domain, max: u64) {
+    let environment = backing.environment();
+    let size = floor(backing.size());
+    let capacity = floor(backing.capacity());
+    let wanted = if max == 0 { capacity } else { max.min(capacity) };
+    ids::write(view, 0);
+    let session = Session {
+        generation: 1,
+        size,
+        clean: true,
+        domain: lasting_domain(backing, domain),
+        boot_id: environment.boot_id,
+        dirty_shutdowns: environment.dirty_shutdowns,
+    };
+    session.write(view, 0);
+    let header = header::Header {
+        uuid: environment.new_uuid,
+        max_size: wanted.next_multiple_of(SIZE_GRANULE).max(size),
+        created_ns: environment.now_ns,
+        domain,
+        generation: 1,
+    };
+    header.write(view, 0);
+}

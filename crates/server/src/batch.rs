@@ -1,0 +1,266 @@
+//! Runs the requests that one read brought.
+//!
+//! Consecutive `GET`s of a pipeline are collected and looked up together, so that the cache misses
+//! of one lookup overlap with those of the next; their replies are written in order before the
+//! next request of another kind runs. `GET` and `SET` of the plain form are recognised here and
+//! spare themselves the command table.
+
+use std::ops::ControlFlow;
+
+use crate::command::{self, Context, Failure, table};
+use crate::resp::{Limits, Parser, ProtocolError, Reply};
+use crate::session::Session;
+use crate::shared::Shared;
+use crate::statistics::Tally;
+
+/// `GET`s that are looked up together.
+const GROUP_SIZE: usize = 64;
+/// Before the password: enough for `HELLO 3 AUTH user password SETNAME name`.
+const UNAUTHENTICATED_ARG_COUNT_MAX: usize = 10;
+/// Before the password, in bytes.
+const UNAUTHENTICATED_BULK_SIZE_MAX: usize = 16 << 10;
+
+/// The requests of one read.
+pub struct Batch<'a> {
+    pub parser: &'a mut Parser,
+    pub session: &'a mut Session,
+    pub shared: &'a Shared,
+    pub tally: &'a mut Tally,
+    /// Where replies go.
+    pub out: &'a mut Vec<u8>,
+    /// Size of `out` from which on no further request is run.
+    pub pause_size: usize,
+}
+
+/// How far a batch came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchEnd {
+    /// Bytes of the requests that were run.
+    pub consumed: usize,
+    /// True if it ended because the replies must be sent first.
+    pub output_full: bool,
+}
+
+/// The keys of consecutive `GET`s, and where each request ends.
+struct Group<'b> {
+    keys: [&'b [u8]; GROUP_SIZE],
+    ends: [usize; GROUP_SIZE],
+    len: usize,
+}
+
+impl<'b> Group<'b> {
+    fn push(&mut self, key: &'b [u8], end: usize) {
+        self.keys[self.len] = key;
+        self.ends[self.len] = end;
+        self.len += 1;
+    }
+}
+
+impl Batch<'_> {
+    /// Runs the complete requests in `bytes`, in order. The bytes after `consumed` must be shown
+    /// again, followed by more unless the output was full.
+    pub fn run(mut self, bytes: &[u8]) -> BatchEnd {
+        let mut group = Group { keys: [b""; GROUP_SIZE], ends: [0; GROUP_SIZE], len: 0 };
+        let mut limits = self.limits();
+        let mut at = 0;
+        loop {
+            let rest = &bytes[at..];
+            let parsed = self.parser.parse(rest, &limits);
+            let size = match parsed {
+                Ok(Some(size)) => size,
+                Ok(None) | Err(_) => {
+                    if let ControlFlow::Break(end) = self.run_group(&mut group) {
+                        return end;
+                    }
+                    if let Err(error) = parsed {
+                        self.refuse(error);
+                        at = bytes.len();
+                    }
+                    return BatchEnd { consumed: at, output_full: false };
+                }
+            };
+            let key = self.plain_get(rest);
+            if let Some(key) = key {
+                group.push(key, at + size);
+                if group.len < GROUP_SIZE {
+                    at += size;
+                    continue;
+                }
+            }
+            if let ControlFlow::Break(end) = self.run_group(&mut group) {
+                return end;
+            }
+            at += size;
+            if key.is_none() {
+                self.run_one(rest);
+                limits = self.limits();
+            }
+            if self.session.closing {
+                return BatchEnd { consumed: bytes.len(), output_full: false };
+            }
+            if self.out.len() > self.pause_size {
+                return BatchEnd { consumed: at, output_full: true };
+            }
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        let config = &self.shared.config;
+        let bulk_size_max = self.shared.settings.bulk_size_max();
+        let authenticated = self.session.authenticated;
+        let unless_authenticated = |limit: usize, before: usize| {
+            if authenticated { limit } else { limit.min(before) }
+        };
+        Limits {
+            arg_count_max: unless_authenticated(
+                config.arg_count_max,
+                UNAUTHENTICATED_ARG_COUNT_MAX,
+            ),
+            bulk_size_max: unless_authenticated(bulk_size_max, UNAUTHENTICATED_BULK_SIZE_MAX),
+            inline_size_max: unless_authenticated(
+                config.inline_size_max,
+                UNAUTHENTICATED_BULK_SIZE_MAX,
+            ),
+            request_size_max: config.request_size_max,
+            authenticated,
+        }
+    }
+
+    /// The key, if the request is a `GET` that can be grouped.
+    #[inline]
+    fn plain_get<'b>(&self, rest: &'b [u8]) -> Option<&'b [u8]> {
+        if self.parser.arg_count() != 2 || !self.session.is_plain() {
+            return None;
+        }
+        let name = self.parser.wire_arg(rest, 0)?;
+        if !is_name(name, *b"get") {
+            return None;
+        }
+        self.parser.wire_arg(rest, 1)
+    }
+
+    /// Runs the request that was just parsed.
+    #[inline]
+    fn run_one(&mut self, rest: &[u8]) {
+        let request = self.parser.request(rest);
+        if request.is_empty() {
+            return;
+        }
+        self.tally.commands += 1;
+        let limit = self.out.len().saturating_add(self.shared.config.reply_size_max);
+        let mut reply = Reply::new(self.out, self.session.protocol, limit);
+        if request.len() == 3 && is_name(request.arg(0), *b"set") && self.session.is_plain() {
+            self.session.last_command = table::SET;
+            match self.shared.store.put(request.arg(1), request.arg(2)) {
+                Ok(_) => reply.ok(),
+                Err(error) => {
+                    self.tally.errors += 1;
+                    Failure::from(error).write(&mut reply, self.shared);
+                }
+            }
+            return;
+        }
+        let mut context =
+            Context { shared: self.shared, session: self.session, tally: self.tally, reply };
+        command::dispatch(&mut context, &request);
+    }
+
+    /// Answers the collected `GET`s. Breaks if the output is full before all are answered: the
+    /// parser then starts again behind the last one answered.
+    #[inline]
+    fn run_group(&mut self, group: &mut Group<'_>) -> ControlFlow<BatchEnd> {
+        if group.len == 0 {
+            return ControlFlow::Continue(());
+        }
+        let len = std::mem::take(&mut group.len);
+        self.session.last_command = table::GET;
+        let answered = if len > 1 { self.get_many(&group.keys[..len]) } else { 0 };
+        for index in answered..len {
+            if index > 0 && self.out.len() > self.pause_size {
+                self.parser.restart();
+                return ControlFlow::Break(BatchEnd {
+                    consumed: group.ends[index - 1],
+                    output_full: true,
+                });
+            }
+            self.get_one(group.keys[index]);
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Looks the keys up together. Returns how many were answered: all, unless the output became
+    /// full or the lookup failed.
+    fn get_many(&mut self, keys: &[&[u8]]) -> usize {
+        let (pause_size, start) = (self.pause_size, self.out.len());
+        let (mut hits, mut answered) = (0, 0);
+        let mut reply = Reply::new(self.out, self.session.protocol, pause_size);
+        let result = self.shared.store.get_many(keys, |_, value| {
+            if !reply.is_full() {
+                hits += u64::from(value.is_some());
+                answered += 1;
+                reply.bulk_or_null(value);
+            }
+        });
+        if result.is_err() {
+            // One key is to blame; one by one, the others get their answers.
+            reply.truncate(start);
+            return 0;
+        }
+        self.tally.commands += answered as u64;
+        self.tally.hits += hits;
+        self.tally.misses += answered as u64 - hits;
+        answered
+    }
+
+    fn get_one(&mut self, key: &[u8]) {
+        self.tally.commands += 1;
+        let mut reply = Reply::new(self.out, self.session.protocol, usize::MAX);
+        match self.shared.store.get_with(key, |value| reply.bulk(value)) {
+            Ok(Some(())) => self.tally.hits += 1,
+            Ok(None) => {
+                self.tally.misses += 1;
+                reply.null();
+            }
+            Err(error) => {
+                self.tally.errors += 1;
+                Failure::from(error).write(&mut reply, self.shared);
+            }
+        }
+    }
+
+    /// The stream has no meaning any more: say why and close.
+    fn refuse(&mut self, error: ProtocolError) {
+        tracing::debug!("client {}: protocol error: {error}", self.session.client.id);
+        self.tally.errors += 1;
+        let mut reply = Reply::new(self.out, self.session.protocol, usize::MAX);
+        reply.error(&format!("ERR Protocol error: {error}"));
+        self.session.closing = true;
+    }
+}
+
+/// Compares a command name of three letters, whatever their case.
+#[inline]
+fn is_name(name: &[u8], lower: [u8; 3]) -> bool {
+    match name {
+        // Setting this bit makes a capital letter small, and nothing else a small letter.
+        [a, b, c] => [a | 0x20, b | 0x20, c | 0x20] == lower,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_name;
+
+    #[test]
+    fn only_the_letters_of_a_name_match_it() {
+        for name in [&b"get"[..], b"GET", b"Get", b"gEt"] {
+            assert!(is_name(name, *b"get"));
+        }
+        for name in [&b""[..], b"ge", b"gett", b"set", b"g\x05t"] {
+            assert!(!is_name(name, *b"get"), "{}", name.escape_ascii());
+        }
+        let matching = (0..=255u8).filter(|&byte| is_name(&[byte, b'e', b't'], *b"get"));
+        assert_eq!(matching.collect::<Vec<_>>(), b"Gg");
+    }
+}

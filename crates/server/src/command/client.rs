@@ -1,0 +1,230 @@
+//! `CLIENT`: the connections of the server.
+
+use super::connection::valid_name;
+use super::table::COMMANDS;
+use super::{Context, Failure, Outcome, parse_integer, shown};
+use crate::registry::Client;
+use crate::resp::Request;
+use crate::session::ReplyMode;
+
+/// `CLIENT subcommand ...`
+pub fn client(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let subcommand = request.arg(1).to_ascii_lowercase();
+    match (subcommand.as_slice(), request.len()) {
+        (b"id", 2) => context.reply.count(context.session.client.id),
+        (b"info", 2) => {
+            let line = describe(&context.session.client, context.shared.now_ms());
+            context.reply.verbatim(&line);
+        }
+        (b"list", _) => return list(context, request),
+        (b"kill", 3..) => return kill(context, request),
+        (b"getname", 2) => {
+            let name = context.session.client.details().name;
+            let name = Some(name.as_bytes()).filter(|name| !name.is_empty());
+            context.reply.bulk_or_null(name);
+        }
+        (b"setname", 3) => {
+            let name = valid_name(request.arg(2))?;
+            context.session.client.change(|details| details.name = name);
+            context.reply.ok();
+        }
+        (b"setinfo", 4) => return setinfo(context, request),
+        (b"reply", 3) => return reply(context, request),
+        // Neither eviction nor access times exist here, so both are always off.
+        (b"no-evict" | b"no-touch", 3) => on_or_off(request.arg(2)).map(|_| context.reply.ok())?,
+        (
+            b"id" | b"info" | b"kill" | b"getname" | b"setname" | b"setinfo" | b"reply"
+            | b"no-evict" | b"no-touch",
+            _,
+        ) => {
+            let name = shown(&subcommand);
+            let text = format!("ERR wrong number of arguments for 'client|{name}' command");
+            return Err(Failure::text(text));
+        }
+        _ => {
+            let name = shown(request.arg(1));
+            return Err(Failure::text(format!(
+                "ERR unknown subcommand '{name}'. CLIENT knows GETNAME, ID, INFO, KILL, LIST, \
+                 NO-EVICT, NO-TOUCH, REPLY, SETINFO and SETNAME."
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn setinfo(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let value = valid_name(request.arg(3)).map_err(|_| {
+        Failure::text(
+            "ERR lib-name and lib-ver cannot contain spaces, newlines or special characters.",
+        )
+    })?;
+    match request.arg(2).to_ascii_lowercase().as_slice() {
+        b"lib-name" => context.session.client.change(|details| details.library_name = value),
+        b"lib-ver" => context.session.client.change(|details| details.library_version = value),
+        _ => {
+            let option = shown(request.arg(2));
+            return Err(Failure::text(format!("ERR Unrecognized option '{option}'")));
+        }
+    }
+    context.reply.ok();
+    Ok(())
+}
+
+fn reply(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let mode = &mut context.session.reply_mode;
+    match request.arg(2).to_ascii_lowercase().as_slice() {
+        b"on" => {
+            *mode = ReplyMode::On;
+            context.reply.ok();
+        }
+        b"off" => *mode = ReplyMode::Off,
+        b"skip" if *mode == ReplyMode::On => *mode = ReplyMode::SkipNext,
+        b"skip" => {}
+        _ => return Err(Failure::Syntax),
+    }
+    Ok(())
+}
+
+fn on_or_off(arg: &[u8]) -> Result<bool, Failure> {
+    match arg.to_ascii_lowercase().as_slice() {
+        b"on" => Ok(true),
+        b"off" => Ok(false),
+        _ => Err(Failure::Syntax),
+    }
+}
+
+/// `CLIENT LIST [TYPE type] [ID id ...]`
+fn list(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let mut ids: Option<Vec<u64>> = None;
+    let mut normal = true;
+    match request.get(2).map(|option| option.to_ascii_lowercase()).as_deref() {
+        None => {}
+        Some(b"type") if request.len() == 4 => normal = parse_type(request.arg(3))?,
+        Some(b"id") if request.len() > 3 => {
+            ids = Some(request.args_from(3).map(parse_id).collect::<Result<_, _>>()?);
+        }
+        Some(_) => return Err(Failure::Syntax),
+    }
+    let now_ms = context.shared.now_ms();
+    let wanted =
+        |client: &Client| normal && ids.as_ref().is_none_or(|ids| ids.contains(&client.id));
+    let clients = context.shared.registry.all();
+    let lines = clients.iter().filter(|client| wanted(client));
+    context.reply.verbatim(&lines.map(|client| describe(client, now_ms)).collect::<String>());
+    Ok(())
+}
+
+fn parse_id(arg: &[u8]) -> Result<u64, Failure> {
+    let id = parse_integer(arg).and_then(|id| u64::try_from(id).ok()).filter(|&id| id > 0);
+    id.ok_or(Failure::text("ERR client-id should be greater than 0"))
+}
+
+/// True for the one type of client there is.
+fn parse_type(arg: &[u8]) -> Result<bool, Failure> {
+    match arg.to_ascii_lowercase().as_slice() {
+        b"normal" => Ok(true),
+        b"master" | b"replica" | b"slave" | b"pubsub" => Ok(false),
+        _ => Err(Failure::text(format!("ERR Unknown client type '{}'", shown(arg)))),
+    }
+}
+
+/// One line of `CLIENT LIST`.
+fn describe(client: &Client, now_ms: u64) -> String {
+    let details = client.details();
+    let command = COMMANDS.get(client.last_command()).map_or("NULL", |command| command.name);
+    format!(
+        "id={} addr={} laddr={} name={} age={} idle={} flags=N db=0 sub=0 psub=0 multi=-1 \
+         cmd={command} user=default resp={} lib-name={} lib-ver={} loop={}\n",
+        client.id,
+        client.peer,
+        client.local,
+        details.name,
+        now_ms.saturating_sub(client.created_ms) / 1000,
+        now_ms.saturating_sub(client.last_active_ms()) / 1000,
+        details.protocol.number(),
+        details.library_name,
+        details.library_version,
+        client.loop_index,
+    )
+}
+
+/// Which clients to close.
+#[derive(Default)]
+struct KillFilter<'a> {
+    id: Option<u64>,
+    peer: Option<&'a [u8]>,
+    local: Option<&'a [u8]>,
+    age_s: Option<u64>,
+    /// True if a condition was given that no client meets.
+    nobody: bool,
+    spare_self: bool,
+}
+
+/// `CLIENT KILL address`, or `CLIENT KILL option value ...`
+fn kill(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let by_address = request.len() == 3;
+    let filter = if by_address {
+        KillFilter { peer: Some(request.arg(2)), ..KillFilter::default() }
+    } else {
+        parse_kill(request)?
+    };
+    let now_ms = context.shared.now_ms();
+    let own_id = context.session.client.id;
+    let mut count = 0;
+    for client in context.shared.registry.all() {
+        if !filter.includes(&client, own_id, now_ms) {
+            continue;
+        }
+        count += 1;
+        if client.id == own_id {
+            // After the reply.
+            context.session.closing = true;
+        } else {
+            client.kill();
+            context.shared.control.wake(client.loop_index);
+        }
+    }
+    match (by_address, count) {
+        (false, count) => context.reply.count(count),
+        (true, 0) => return Err(Failure::text("ERR No such client")),
+        (true, _) => context.reply.ok(),
+    }
+    Ok(())
+}
+
+fn parse_kill<'a>(request: &Request<'a>) -> Result<KillFilter<'a>, Failure> {
+    let mut filter = KillFilter { spare_self: true, ..KillFilter::default() };
+    let mut args = request.args_from(2);
+    while let Some(option) = args.next() {
+        let value = args.next().ok_or(Failure::Syntax)?;
+        match option.to_ascii_lowercase().as_slice() {
+            b"id" => filter.id = Some(parse_id(value)?),
+            b"addr" => filter.peer = Some(value),
+            b"laddr" => filter.local = Some(value),
+            b"maxage" => filter.age_s = Some(parse_id(value)?),
+            b"type" => filter.nobody |= !parse_type(value)?,
+            b"user" => filter.nobody |= value != b"default",
+            b"skipme" => {
+                filter.spare_self = match value.to_ascii_lowercase().as_slice() {
+                    b"yes" => true,
+                    b"no" => false,
+                    _ => return Err(Failure::Syntax),
+                };
+            }
+            _ => return Err(Failure::Syntax),
+        }
+    }
+    Ok(filter)
+}
+
+impl KillFilter<'_> {
+    fn includes(&self, client: &Client, own_id: u64, now_ms: u64) -> bool {
+        let age_s = now_ms.saturating_sub(client.created_ms) / 1000;
+        let spared = self.nobody || (self.spare_self && client.id == own_id);
+        !spared
+            && self.id.is_none_or(|id| id == client.id)
+            && self.peer.is_none_or(|peer| peer == client.peer.as_bytes())
+            && self.local.is_none_or(|local| local == client.local.as_bytes())
+            && self.age_s.is_none_or(|age| age_s >= age)
+    }
+}

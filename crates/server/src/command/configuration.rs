@@ -1,0 +1,135 @@
+//! `CONFIG`: reading settings, and changing those that can change while the server runs.
+
+use super::{Context, Failure, Outcome, parse_integer, shown};
+use crate::glob;
+use crate::resp::Request;
+use crate::shared::Shared;
+
+/// `CONFIG subcommand ...`
+pub fn config(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let subcommand = request.arg(1).to_ascii_lowercase();
+    match (subcommand.as_slice(), request.len()) {
+        (b"get", 3..) => get(context, request),
+        (b"set", 4..) if request.len().is_multiple_of(2) => set(context, request)?,
+        (b"resetstat", 2) => {
+            context.shared.reset_statistics();
+            context.reply.ok();
+        }
+        (b"get" | b"set" | b"resetstat", _) => {
+            let name = shown(&subcommand);
+            let text = format!("ERR wrong number of arguments for 'config|{name}' command");
+            return Err(Failure::text(text));
+        }
+        _ => {
+            let name = shown(request.arg(1));
+            return Err(Failure::text(format!(
+                "ERR unknown subcommand '{name}'. CONFIG knows GET, SET and RESETSTAT."
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// All settings by the names clients know. The password is not among them.
+fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
+    let config = &shared.config;
+    let port = shared.control.addresses.first().map_or(0, |address| address.port());
+    let socket = config.unix_socket.as_ref().map(|path| path.display().to_string());
+    let timeout = shared.settings.idle_timeout().map_or(0, |timeout| timeout.as_secs());
+    let keepalive = config.tcp_keepalive.map_or(0, |time| time.as_secs());
+    vec![
+        // Durability is the store's and has nothing to do with these two mechanisms.
+        ("appendonly", "no".into()),
+        ("save", String::new()),
+        ("bind", config.bind.join(" ")),
+        ("databases", "1".into()),
+        ("io-threads", shared.loops.len().to_string()),
+        ("maxclients", shared.settings.client_count_max().to_string()),
+        ("maxmemory", "0".into()),
+        ("maxmemory-policy", "noeviction".into()),
+        ("port", port.to_string()),
+        ("proto-max-bulk-len", shared.settings.bulk_size_max().to_string()),
+        ("client-query-buffer-limit", config.request_size_max.to_string()),
+        ("tcp-keepalive", keepalive.to_string()),
+        ("timeout", timeout.to_string()),
+        ("unixsocket", socket.unwrap_or_default()),
+    ]
+}
+
+fn get(context: &mut Context<'_>, request: &Request<'_>) {
+    let patterns: Vec<Vec<u8>> =
+        request.args_from(2).map(|pattern| pattern.to_ascii_lowercase()).collect();
+    let mut found = settings(context.shared);
+    found
+        .retain(|(name, _)| patterns.iter().any(|pattern| glob::matches(pattern, name.as_bytes())));
+    context.reply.map(found.len());
+    for (name, value) in found {
+        context.reply.bulk(name.as_bytes());
+        context.reply.bulk(value.as_bytes());
+    }
+}
+
+/// All values are checked before the first is changed.
+fn set(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let mut changes = Vec::new();
+    for index in (2..request.len()).step_by(2) {
+        changes.push(parse_change(context.shared, request.arg(index), request.arg(index + 1))?);
+    }
+    let settings = &context.shared.settings;
+    for change in changes {
+        match change {
+            Change::None => {}
+            Change::ClientCountMax(count) => settings.set_client_count_max(count),
+            Change::BulkSizeMax(size) => settings.set_bulk_size_max(size),
+            Change::IdleTimeout(seconds) => {
+                settings.set_idle_timeout_s(seconds);
+                // The event loops wait for ever unless they know of a timeout.
+                context.shared.control.wake_all();
+            }
+        }
+    }
+    context.reply.ok();
+    Ok(())
+}
+
+enum Change {
+    /// The setting has this value already.
+    None,
+    ClientCountMax(usize),
+    BulkSizeMax(usize),
+    /// Seconds; 0 = never.
+    IdleTimeout(u64),
+}
+
+fn parse_change(shared: &Shared, name: &[u8], value: &[u8]) -> Result<Change, Failure> {
+    let lower = String::from_utf8_lossy(name).to_ascii_lowercase();
+    let fail = |why: String| {
+        Failure::text(format!(
+            "ERR CONFIG SET failed (possibly related to argument '{}') - {why}",
+            shown(lower.as_bytes())
+        ))
+    };
+    let number = |min: u64, max: u64| {
+        let number = parse_integer(value).and_then(|number| u64::try_from(number).ok());
+        number
+            .filter(|number| (min..=max).contains(number))
+            .ok_or_else(|| fail(format!("argument must be between {min} and {max} inclusive")))
+    };
+    let bulk_size_limit = shared.config.request_size_max as u64 - 1;
+    match lower.as_str() {
+        "maxclients" => Ok(Change::ClientCountMax(number(1, u64::from(u32::MAX))? as usize)),
+        "timeout" => Ok(Change::IdleTimeout(number(0, u64::from(u32::MAX))?)),
+        "proto-max-bulk-len" => Ok(Change::BulkSizeMax(number(1024, bulk_size_limit)? as usize)),
+        _ => {
+            let settings = settings(shared);
+            match settings.iter().find(|(known, _)| *known == lower) {
+                None => Err(Failure::text(format!(
+                    "ERR Unknown option or number of arguments for CONFIG SET - '{}'",
+                    shown(name)
+                ))),
+                Some((_, current)) if current.as_bytes() == value => Ok(Change::None),
+                Some(_) => Err(fail("can't set immutable config".into())),
+            }
+        }
+    }
+}

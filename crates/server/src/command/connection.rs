@@ -1,0 +1,160 @@
+//! The connection itself: `HELLO`, `AUTH`, `PING` and their like.
+
+use super::{Context, Failure, Outcome, integer_arg, parse_integer, shown};
+use crate::password;
+use crate::resp::{Protocol, Request};
+
+/// The version of the protocol's original server whose behaviour this one follows; clients choose
+/// their features by it.
+pub const COMPATIBLE_VERSION: &str = "7.0.0";
+
+/// `PING [message]`
+pub fn ping(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    match (request.get(1), request.len()) {
+        (None, _) => context.reply.status("PONG"),
+        (Some(message), 2) => context.reply.bulk(message),
+        _ => return Err(Failure::WrongArity("ping")),
+    }
+    Ok(())
+}
+
+/// `ECHO message`
+pub fn echo(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    context.reply.bulk(request.arg(1));
+    Ok(())
+}
+
+/// `SELECT index`: there is one database, number 0.
+pub fn select(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    if integer_arg(request.arg(1))? != 0 {
+        return Err(Failure::text("ERR DB index is out of range"));
+    }
+    context.reply.ok();
+    Ok(())
+}
+
+/// `QUIT`
+pub fn quit(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+    context.reply.ok();
+    context.session.closing = true;
+    Ok(())
+}
+
+/// `RESET`
+pub fn reset(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+    context.session.reset(context.shared.config.password.is_none());
+    context.reply.protocol = Protocol::default();
+    context.reply.status("RESET");
+    Ok(())
+}
+
+/// `AUTH [user] password`
+pub fn auth(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let (user, given) = match request.len() {
+        2 => (&b"default"[..], request.arg(1)),
+        3 => (request.arg(1), request.arg(2)),
+        _ => return Err(Failure::Syntax),
+    };
+    if context.shared.config.password.is_none() && request.len() == 2 {
+        return Err(Failure::text(
+            "ERR AUTH <password> called without any password configured for the default user. \
+             Are you sure your configuration is correct?",
+        ));
+    }
+    authenticate(context, user, given)?;
+    context.reply.ok();
+    Ok(())
+}
+
+/// `HELLO [version [AUTH user password] [SETNAME name]]`
+pub fn hello(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let protocol = match request.get(1).map(parse_integer) {
+        None => context.session.protocol,
+        Some(Some(2)) => Protocol::Resp2,
+        Some(Some(3)) => Protocol::Resp3,
+        Some(Some(_)) => return Err(Failure::text("NOPROTO unsupported protocol version")),
+        Some(None) => {
+            return Err(Failure::text("ERR Protocol version is not an integer or out of range"));
+        }
+    };
+    let mut name = None;
+    let mut args = request.args_from(2);
+    while let Some(option) = args.next() {
+        match (option.to_ascii_lowercase().as_slice(), args.len()) {
+            (b"auth", 2..) => {
+                let credentials = (args.next().unwrap_or(b""), args.next().unwrap_or(b""));
+                authenticate(context, credentials.0, credentials.1)?;
+            }
+            (b"setname", 1..) => name = Some(valid_name(args.next().unwrap_or(b""))?),
+            _ => {
+                let option = shown(option);
+                return Err(Failure::text(format!("ERR Syntax error in HELLO option '{option}'")));
+            }
+        }
+    }
+    if !context.session.authenticated {
+        return Err(Failure::text(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
+             HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
+             select the RESP protocol version at the same time",
+        ));
+    }
+    context.session.protocol = protocol;
+    context.reply.protocol = protocol;
+    context.session.client.change(|details| {
+        details.protocol = protocol;
+        if let Some(name) = name {
+            details.name = name;
+        }
+    });
+    greet(context);
+    Ok(())
+}
+
+fn greet(context: &mut Context<'_>) {
+    let id = context.session.client.id;
+    let reply = &mut context.reply;
+    reply.map(7);
+    for (field, value) in [("server", "everleaf"), ("version", COMPATIBLE_VERSION)] {
+        reply.bulk(field.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"proto");
+    reply.integer(reply.protocol.number());
+    reply.bulk(b"id");
+    reply.count(id);
+    for (field, value) in [("mode", "standalone"), ("role", "master")] {
+        reply.bulk(field.as_bytes());
+        reply.bulk(value.as_bytes());
+    }
+    reply.bulk(b"modules");
+    reply.array(0);
+}
+
+/// There is one user; without a password configured, it is let in with any.
+fn authenticate(context: &mut Context<'_>, user: &[u8], given: &[u8]) -> Outcome {
+    let right_user = user == b"default";
+    let right = match &context.shared.config.password {
+        None => right_user,
+        // Compared even for a wrong user, so that the time does not tell which was wrong.
+        Some(expected) => password::equal(given, expected.as_bytes()) & right_user,
+    };
+    if !right {
+        let client = &context.session.client;
+        tracing::info!("client {} from {} gave a wrong password", client.id, client.peer);
+        return Err(Failure::text("WRONGPASS invalid username-password pair or user is disabled."));
+    }
+    context.session.authenticated = true;
+    Ok(())
+}
+
+/// A name that can be shown in a line of `CLIENT LIST`.
+pub fn valid_name(name: &[u8]) -> Result<String, Failure> {
+    let valid = name.iter().all(|byte| (b'!'..=b'~').contains(byte));
+    match String::from_utf8(name.to_vec()) {
+        Ok(name) if valid => Ok(name),
+        _ => Err(Failure::text(
+            "ERR Client names cannot contain spaces, newlines or special characters.",
+        )),
+    }
+}

@@ -1,0 +1,52 @@
+//! Values as integers: `INCR` and its like.
+
+use everleaf::Action;
+
+use super::{Context, Failure, Outcome, integer_arg, parse_integer};
+use crate::resp::Request;
+
+/// `INCR key`
+pub fn incr(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    add(context, request.arg(1), 1)
+}
+
+/// `DECR key`
+pub fn decr(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    add(context, request.arg(1), -1)
+}
+
+/// `INCRBY key amount`
+pub fn incrby(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    add(context, request.arg(1), integer_arg(request.arg(2))?)
+}
+
+/// `DECRBY key amount`
+pub fn decrby(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let amount = integer_arg(request.arg(2))?
+        .checked_neg()
+        .ok_or(Failure::text("ERR decrement would overflow"))?;
+    add(context, request.arg(1), amount)
+}
+
+/// Adds in one atomic step; an absent key counts as 0.
+fn add(context: &mut Context<'_>, key: &[u8], amount: i64) -> Outcome {
+    // The function below may run several times; the last run is the one that counts.
+    let mut outcome = Err(Failure::NotInteger);
+    context.shared.store.update_with(key, |old| {
+        outcome = sum(old, amount);
+        match &outcome {
+            Ok(value) => Action::Put(value.to_string().into_bytes()),
+            Err(_) => Action::Keep,
+        }
+    })?;
+    context.reply.integer(outcome?);
+    Ok(())
+}
+
+fn sum(old: Option<&[u8]>, amount: i64) -> Result<i64, Failure> {
+    let old = match old {
+        None => 0,
+        Some(bytes) => parse_integer(bytes).ok_or(Failure::NotInteger)?,
+    };
+    old.checked_add(amount).ok_or(Failure::text("ERR increment or decrement would overflow"))
+}

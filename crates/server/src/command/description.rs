@@ -1,0 +1,93 @@
+//! `COMMAND`: the commands, described to clients.
+
+use super::table::{self, COMMANDS, Command};
+use super::{Context, Failure, Outcome, shown};
+use crate::glob;
+use crate::resp::{Reply, Request};
+
+/// `COMMAND [subcommand ...]`
+pub fn command(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let reply = &mut context.reply;
+    let Some(subcommand) = request.get(1) else {
+        reply.array(COMMANDS.len());
+        COMMANDS.iter().for_each(|command| info(reply, command));
+        return Ok(());
+    };
+    match (subcommand.to_ascii_lowercase().as_slice(), request.len()) {
+        (b"count", 2) => reply.count(COMMANDS.len() as u64),
+        (b"info", 2) => {
+            reply.array(COMMANDS.len());
+            COMMANDS.iter().for_each(|command| info(reply, command));
+        }
+        (b"info", _) => {
+            reply.array(request.len() - 2);
+            for name in request.args_from(2) {
+                match table::find(name) {
+                    Some(index) => info(reply, &COMMANDS[index]),
+                    None => reply.null_array(),
+                }
+            }
+        }
+        (b"docs", _) => docs(reply, request),
+        (b"list", _) => return list(reply, request),
+        _ => {
+            let name = shown(subcommand);
+            return Err(Failure::text(format!(
+                "ERR unknown subcommand '{name}' or wrong number of its arguments. COMMAND knows \
+                 COUNT, DOCS, INFO and LIST."
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn info(reply: &mut Reply<'_>, command: &Command) {
+    reply.array(10);
+    reply.bulk(command.name.as_bytes());
+    reply.integer(i64::from(command.arity));
+    let flags = command.flag_names();
+    reply.set(flags.len());
+    flags.iter().for_each(|flag| reply.status(flag));
+    for position in [command.first_key, command.last_key, command.key_step] {
+        reply.integer(i64::from(position));
+    }
+    // Access categories, tips, key specifications, subcommands: none.
+    reply.set(0);
+    for _ in 0..3 {
+        reply.array(0);
+    }
+}
+
+fn docs(reply: &mut Reply<'_>, request: &Request<'_>) {
+    let named: Vec<&Command> =
+        request.args_from(2).filter_map(table::find).map(|index| &COMMANDS[index]).collect();
+    let wanted = if request.len() == 2 { COMMANDS.iter().collect() } else { named };
+    reply.map(wanted.len());
+    for command in wanted {
+        reply.bulk(command.name.as_bytes());
+        reply.map(3);
+        let fields = [("summary", command.summary), ("since", "0.1.0"), ("group", command.group)];
+        for (field, value) in fields {
+            reply.bulk(field.as_bytes());
+            reply.bulk(value.as_bytes());
+        }
+    }
+}
+
+/// `COMMAND LIST [FILTERBY PATTERN pattern]`
+fn list(reply: &mut Reply<'_>, request: &Request<'_>) -> Outcome {
+    let pattern: &[u8] = match request.len() {
+        2 => b"*",
+        5 if request.arg(2).eq_ignore_ascii_case(b"filterby")
+            && request.arg(3).eq_ignore_ascii_case(b"pattern") =>
+        {
+            request.arg(4)
+        }
+        _ => return Err(Failure::Syntax),
+    };
+    let names = COMMANDS.iter().map(|command| command.name.as_bytes());
+    let names: Vec<&[u8]> = names.filter(|name| glob::matches(pattern, name)).collect();
+    reply.array(names.len());
+    names.iter().for_each(|name| reply.bulk(name));
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! `INFO`: the state of the server in numbers.
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+
+use super::connection::COMPATIBLE_VERSION;
+use super::{Context, Outcome};
+use crate::process_memory;
+use crate::resp::Request;
+use crate::shared::Shared;
+
+/// A section's name and the function that writes its lines.
+type Section = (&'static str, fn(&Shared, &mut Lines));
+
+const SECTIONS: [Section; 6] = [
+    ("Server", server),
+    ("Clients", clients),
+    ("Memory", memory),
+    ("Persistence", persistence),
+    ("Stats", statistics),
+    ("Keyspace", keyspace),
+];
+
+/// `INFO [section ...]`
+pub fn info(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let wanted: Vec<Vec<u8>> = request.args_from(1).map(|name| name.to_ascii_lowercase()).collect();
+    let all = wanted.is_empty()
+        || wanted.iter().any(|name| matches!(&name[..], b"all" | b"default" | b"everything"));
+    let mut lines = Lines(String::new());
+    for (name, write) in SECTIONS {
+        if all || wanted.contains(&name.to_ascii_lowercase().into_bytes()) {
+            lines.heading(name);
+            write(context.shared, &mut lines);
+        }
+    }
+    context.reply.verbatim(&lines.0);
+    Ok(())
+}
+
+/// The text being written: headings and `name:value` lines.
+struct Lines(String);
+
+impl Lines {
+    fn heading(&mut self, name: &str) {
+        let gap = if self.0.is_empty() { "" } else { "\r\n" };
+        self.0.push_str(&format!("{gap}# {name}\r\n"));
+    }
+
+    fn add(&mut self, name: &str, value: impl std::fmt::Display) {
+        write!(self.0, "{name}:{value}\r\n").expect("writing to a string cannot fail");
+    }
+}
+
+fn server(shared: &Shared, lines: &mut Lines) {
+    let uptime_s = shared.now_ms() / 1000;
+    let port = shared.control.addresses.first().map_or(0, |address| address.port());
+    lines.add("redis_version", COMPATIBLE_VERSION);
+    lines.add("redis_mode", "standalone");
+    lines.add("everleaf_version", env!("CARGO_PKG_VERSION"));
+    lines.add("os", std::env::consts::OS);
+    lines.add("arch_bits", usize::BITS);
+    lines.add("multiplexing_api", "mio");
+    lines.add("process_id", std::process::id());
+    lines.add("tcp_port", port);
+    lines.add("io_threads", shared.loops.len());
+    lines.add("uptime_in_seconds", uptime_s);
+    lines.add("uptime_in_days", uptime_s / 86_400);
+}
+
+fn clients(shared: &Shared, lines: &mut Lines) {
+    lines.add("connected_clients", shared.registry.count());
+    lines.add("maxclients", shared.settings.client_count_max());
+    lines.add("blocked_clients", 0);
+    // Relaxed: a statistic.
+    lines.add("client_output_bytes", shared.output_total.load(Ordering::Relaxed));
+    for (index, state) in shared.loops.iter().enumerate() {
+        lines.add(&format!("thread{index}_clients"), state.connection_count());
+    }
+}
+
+fn memory(shared: &Shared, lines: &mut Lines) {
+    let process = process_memory::read();
+    let statistics = shared.store.statistics();
+    // The part that is not a view of the pool file.
+    lines.add("used_memory", process.resident.saturating_sub(process.resident_file));
+    lines.add("used_memory_rss", process.resident);
+    lines.add("used_memory_peak", process.resident_peak);
+    lines.add("used_memory_pool_mapped", process.resident_file);
+    lines.add("used_memory_index", statistics.memory_bytes);
+    lines.add("maxmemory", 0);
+    lines.add("maxmemory_policy", "noeviction");
+}
+
+fn persistence(shared: &Shared, lines: &mut Lines) {
+    let statistics = shared.store.statistics();
+    lines.add("loading", 0);
+    lines.add("aof_enabled", 0);
+    lines.add("pool_domain", statistics.domain.unwrap_or("unknown"));
+    lines.add("pool_size_bytes", statistics.pool_size_bytes);
+    lines.add("pool_used_bytes", statistics.pool_used_bytes);
+    lines.add("pool_max_bytes", statistics.pool_max_bytes);
+    lines.add("recovery_microseconds", statistics.recovery_ns / 1000);
+}
+
+fn statistics(shared: &Shared, lines: &mut Lines) {
+    let tally = shared.statistics();
+    // Relaxed: statistics.
+    lines.add("total_connections_received", shared.accepted_count.load(Ordering::Relaxed));
+    lines.add("total_commands_processed", tally.commands);
+    lines.add("total_net_input_bytes", tally.bytes_in);
+    lines.add("total_net_output_bytes", tally.bytes_out);
+    // Relaxed: statistics.
+    lines.add("rejected_connections", shared.rejected_count.load(Ordering::Relaxed));
+    lines.add("keyspace_hits", tally.hits);
+    lines.add("keyspace_misses", tally.misses);
+    lines.add("total_error_replies", tally.errors);
+    lines.add("expired_keys", 0);
+    lines.add("evicted_keys", 0);
+}
+
+fn keyspace(shared: &Shared, lines: &mut Lines) {
+    let keys = shared.store.len();
+    if keys > 0 {
+        lines.add("db0", format_args!("keys={keys},expires=0,avg_ttl=0"));
+    }
+    let statistics = shared.store.statistics();
+    lines.add("maps", statistics.maps);
+    lines.add("leaves", statistics.leaves);
+    lines.add("height", statistics.height);
+}

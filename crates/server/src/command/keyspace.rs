@@ -1,0 +1,82 @@
+//! Keys as such: `DEL`, `EXISTS`, `KEYS` and their like.
+
+use std::ops::ControlFlow;
+
+use super::walk::{Bounds, walk};
+use super::{Context, Failure, Outcome};
+use crate::glob;
+use crate::resp::Request;
+
+/// `DEL key [key ...]` and `UNLINK`
+pub fn del(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let mut count = 0;
+    for key in request.args_from(1) {
+        count += i64::from(context.shared.store.remove(key)?);
+    }
+    context.reply.integer(count);
+    Ok(())
+}
+
+/// `EXISTS key [key ...]`: a key that is given twice counts twice.
+pub fn exists(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let mut count = 0;
+    for key in request.args_from(1) {
+        count += i64::from(context.shared.store.contains(key)?);
+    }
+    context.reply.integer(count);
+    Ok(())
+}
+
+/// `TYPE key`: a string or nothing.
+pub fn type_of(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let present = context.shared.store.contains(request.arg(1))?;
+    context.reply.status(if present { "string" } else { "none" });
+    Ok(())
+}
+
+/// `TTL key` and its like: no key ever expires, so -1 for a key and -2 for none.
+pub fn ttl(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let present = context.shared.store.contains(request.arg(1))?;
+    context.reply.integer(if present { -1 } else { -2 });
+    Ok(())
+}
+
+/// `KEYS pattern`
+pub fn keys(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let pattern = request.arg(1);
+    let bounds = Bounds::of_prefix(&glob::literal_prefix(pattern));
+    let reply = &mut context.reply;
+    let array = reply.open_array();
+    let mut count = 0;
+    walk(&context.shared.store, bounds, false, |key, _| {
+        if glob::matches(pattern, key) {
+            reply.bulk(key);
+            count += 1;
+        }
+        if reply.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    if reply.is_full() {
+        return Err(Failure::ReplyTooLong);
+    }
+    reply.close_array(array, count);
+    Ok(())
+}
+
+/// `DBSIZE`
+pub fn dbsize(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+    context.reply.count(context.shared.store.len());
+    Ok(())
+}
+
+/// `FLUSHDB [ASYNC | SYNC]` and `FLUSHALL`: the served map; other maps of the pool stay.
+pub fn flush(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    match request.get(1) {
+        None => {}
+        Some(mode) if request.len() == 2 && mode.eq_ignore_ascii_case(b"async") => {}
+        Some(mode) if request.len() == 2 && mode.eq_ignore_ascii_case(b"sync") => {}
+        Some(_) => return Err(Failure::Syntax),
+    }
+    context.shared.store.clear()?;
+    context.reply.ok();
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! The commands: one function each, found through one table.
+
+mod admin;
+mod client;
+mod configuration;
+mod connection;
+mod counter;
+mod description;
+mod info;
+mod keyspace;
+mod range;
+mod scan;
+mod set;
+mod string;
+pub mod table;
+mod walk;
+
+use std::borrow::Cow;
+
+use everleaf::Error;
+
+use crate::resp::{Reply, Request};
+use crate::session::{ReplyMode, Session};
+use crate::shared::Shared;
+use crate::statistics::Tally;
+
+/// What a command works with.
+pub struct Context<'a> {
+    pub shared: &'a Shared,
+    pub session: &'a mut Session,
+    pub tally: &'a mut Tally,
+    pub reply: Reply<'a>,
+}
+
+/// Why a command answers with an error.
+#[derive(Debug)]
+pub enum Failure {
+    /// Arguments that make no sense together.
+    Syntax,
+    /// An argument or a value should be an integer.
+    NotInteger,
+    /// The number of arguments does not suit the command of this name.
+    WrongArity(&'static str),
+    /// The reply grew above the limit.
+    ReplyTooLong,
+    /// The store refused.
+    Store(Error),
+    /// Anything else: code and sentence.
+    Text(Cow<'static, str>),
+}
+
+/// What every command returns. It has written its reply, or nothing that counts.
+pub type Outcome = Result<(), Failure>;
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Store(error)
+    }
+}
+
+impl Failure {
+    /// A failure in the given words, which start with a code.
+    pub fn text(text: impl Into<Cow<'static, str>>) -> Self {
+        Failure::Text(text.into())
+    }
+
+    /// Answers with this error.
+    pub fn write(&self, reply: &mut Reply<'_>, shared: &Shared) {
+        match self {
+            Failure::Syntax => reply.error("ERR syntax error"),
+            Failure::NotInteger => reply.error("ERR value is not an integer or out of range"),
+            Failure::WrongArity(name) => {
+                reply.error(&format!("ERR wrong number of arguments for '{name}' command"));
+            }
+            Failure::ReplyTooLong => reply.error(&format!(
+                "ERR the reply would have more than {} bytes: ask for less at a time",
+                shared.config.reply_size_max
+            )),
+            Failure::Text(text) => reply.error(text),
+            Failure::Store(error) => write_store_error(error, reply, shared),
+        }
+    }
+}
+
+/// The code tells client libraries what to do; the sentence tells people.
+fn write_store_error(error: &Error, reply: &mut Reply<'_>, shared: &Shared) {
+    let code = match error {
+        Error::DiskFull(_) | Error::PoolFull(_) => {
+            shared.log_store_error(error);
+            "OOM"
+        }
+        Error::ReadOnly => "READONLY",
+        Error::KeyTooLarge(_) | Error::ValueTooLarge(_) => "ERR",
+        _ => {
+            shared.log_store_error(error);
+            "ERR"
+        }
+    };
+    reply.error(&format!("{code} {error}"));
+}
+
+/// Finds the command and runs it; the request has at least one argument.
+pub fn dispatch(context: &mut Context<'_>, request: &Request<'_>) {
+    let start = context.reply.size();
+    let mode = context.session.reply_mode;
+    if mode == ReplyMode::SkipNext {
+        context.session.reply_mode = ReplyMode::On;
+    }
+    if let Err(failure) = execute(context, request) {
+        context.tally.errors += 1;
+        context.reply.truncate(start);
+        failure.write(&mut context.reply, context.shared);
+    }
+    let switched_on = mode == ReplyMode::Off && context.session.reply_mode == ReplyMode::On;
+    if mode != ReplyMode::On && !switched_on {
+        context.reply.truncate(start);
+    }
+}
+
+fn execute(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let index = table::find(request.arg(0));
+    let command = index.map(|index| &table::COMMANDS[index]);
+    if !context.session.authenticated && !command.is_some_and(|command| command.before_auth()) {
+        return Err(Failure::text("NOAUTH Authentication required."));
+    }
+    let (Some(index), Some(command)) = (index, command) else {
+        return unknown(context, request);
+    };
+    if !command.accepts(request.len()) {
+        return Err(Failure::WrongArity(command.name));
+    }
+    context.session.last_command = index;
+    (command.run)(context, request)
+}
+
+/// At most this many bytes of an unknown command, and of its arguments, are repeated.
+const UNKNOWN_SHOWN_SIZE_MAX: usize = 128;
+
+fn unknown(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let name = request.arg(0);
+    // A web page can make a browser post a form to us; nothing of it may be run as inline commands.
+    if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
+        let client = &context.session.client;
+        tracing::warn!("client {} from {} speaks HTTP and is closed", client.id, client.peer);
+        context.session.closing = true;
+        return Ok(());
+    }
+    let mut text = format!("ERR unknown command '{}', with args beginning with: ", shown(name));
+    let mut size = 0;
+    for arg in request.args_from(1) {
+        if size >= UNKNOWN_SHOWN_SIZE_MAX {
+            break;
+        }
+        let arg = shown(arg);
+        size += arg.len();
+        text.push_str(&format!("'{arg}' "));
+    }
+    Err(Failure::Text(text.into()))
+}
+
+/// Bytes of a client as the part of a sentence: cut, and without control characters.
+pub fn shown(bytes: &[u8]) -> String {
+    let bytes = &bytes[..bytes.len().min(UNKNOWN_SHOWN_SIZE_MAX)];
+    let text = String::from_utf8_lossy(bytes);
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// An integer in its one canonical spelling: no sign but `-`, no leading zeros, no spaces.
+pub fn parse_integer(bytes: &[u8]) -> Option<i64> {
+    let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
+    match digits {
+        b"0" => return (bytes == b"0").then_some(0),
+        [b'1'..=b'9', rest @ ..] if rest.iter().all(u8::is_ascii_digit) => {}
+        _ => return None,
+    }
+    std::str::from_utf8(bytes).ok()?.parse().ok()
+}
+
+/// An integer argument.
+pub fn integer_arg(bytes: &[u8]) -> Result<i64, Failure> {
+    parse_integer(bytes).ok_or(Failure::NotInteger)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_canonical_spelling_is_an_integer() {
+        for value in [0, 1, -1, 10, i64::MAX, i64::MIN] {
+            assert_eq!(parse_integer(value.to_string().as_bytes()), Some(value));
+        }
+        let bad = ["", "-", "-0", "+1", "01", "1 ", " 1", "1.0", "x", "9223372036854775808"];
+        for text in bad {
+            assert_eq!(parse_integer(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_a_client_sent_is_cut_and_cleaned_before_it_is_shown() {
+        assert_eq!(shown(b"a\r\nb"), "a  b");
+        assert_eq!(shown(&[b'x'; 500]).len(), UNKNOWN_SHOWN_SIZE_MAX);
+    }
+}

@@ -1,0 +1,93 @@
+//! `SCAN`: going through all keys in steps, while others change them.
+//!
+//! Keys come in order, each at most once, and every key that is there from the first step to the
+//! last is returned. How a cursor stands for a key is told in [`crate::scan_table`].
+
+use std::ops::ControlFlow;
+
+use super::walk::{Bounds, walk};
+use super::{Context, Failure, Outcome, integer_arg};
+use crate::glob;
+use crate::resp::{Reply, Request};
+
+/// Keys looked at per step unless the client says otherwise.
+const COUNT_DEFAULT: u64 = 10;
+/// Keys looked at per step at most, so that other clients are not kept waiting.
+const COUNT_MAX: u64 = 1 << 20;
+
+struct ScanOptions<'a> {
+    pattern: Option<&'a [u8]>,
+    count: u64,
+    /// False if keys of another type than ours are wanted: there are none.
+    strings: bool,
+}
+
+/// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
+pub fn scan(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let cursor = parse_cursor(request.arg(1))?;
+    let options = parse_options(request)?;
+    let shared = context.shared;
+    let prefix = options.pattern.map(glob::literal_prefix).unwrap_or_default();
+    let mut bounds = Bounds::of_prefix(&prefix);
+    if cursor != 0 {
+        let position = shared.scans.position(cursor).ok_or_else(|| unknown_cursor(cursor))?;
+        bounds.skip_to_after(position);
+    }
+    let mut items = Vec::new();
+    let mut found =
+        Reply::new(&mut items, context.reply.protocol, shared.config.reply_size_max / 2);
+    let (mut seen, mut returned) = (0, 0);
+    let mut last = None;
+    walk(&shared.store, bounds, false, |key, _| {
+        seen += 1;
+        if options.strings && options.pattern.is_none_or(|pattern| glob::matches(pattern, key)) {
+            found.bulk(key);
+            returned += 1;
+        }
+        if seen == options.count || found.is_full() {
+            last = Some(key.to_vec());
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    })?;
+    let next = last.map_or(0, |key| shared.scans.advance(cursor, &key));
+    let reply = &mut context.reply;
+    reply.array(2);
+    reply.bulk(next.to_string().as_bytes());
+    reply.array(returned);
+    reply.encoded(&items);
+    Ok(())
+}
+
+fn parse_cursor(bytes: &[u8]) -> Result<u64, Failure> {
+    let text = std::str::from_utf8(bytes).ok().filter(|text| !text.starts_with('+'));
+    text.and_then(|text| text.parse().ok()).ok_or(Failure::text("ERR invalid cursor"))
+}
+
+fn unknown_cursor(cursor: u64) -> Failure {
+    Failure::text(format!(
+        "ERR invalid cursor: {cursor} is not known, or not any more (the server was restarted, or \
+         too many scans were left unfinished): start again with 0"
+    ))
+}
+
+fn parse_options<'a>(request: &Request<'a>) -> Result<ScanOptions<'a>, Failure> {
+    let mut options = ScanOptions { pattern: None, count: COUNT_DEFAULT, strings: true };
+    let mut args = request.args_from(2);
+    while let Some(option) = args.next() {
+        let value = args.next().ok_or(Failure::Syntax)?;
+        match option.to_ascii_lowercase().as_slice() {
+            b"match" => options.pattern = Some(value),
+            b"count" => {
+                let count = u64::try_from(integer_arg(value)?).map_err(|_| Failure::Syntax)?;
+                if count == 0 {
+                    return Err(Failure::Syntax);
+                }
+                options.count = count.min(COUNT_MAX);
+            }
+            b"type" => options.strings = value.eq_ignore_ascii_case(b"string"),
+            _ => return Err(Failure::Syntax),
+        }
+    }
+    Ok(options)
+}

@@ -1,0 +1,233 @@
+//! All commands in one table, sorted by the length of the name, then by name.
+//!
+//! A name is looked up among those of its length only: an index by length, computed when the
+//! server is compiled, leaves a handful to compare with.
+
+use super::{Context, Outcome};
+use super::{
+    admin, client, configuration, connection, counter, description, info, keyspace, range, scan,
+    set, string,
+};
+use crate::resp::Request;
+
+/// One command.
+pub struct Command {
+    /// In small letters.
+    pub name: &'static str,
+    /// The number of arguments, the name included; negative: at least so many.
+    pub arity: i8,
+    flags: u8,
+    /// Index of the first key, 0 if there is none.
+    pub first_key: i8,
+    /// Index of the last key; -1 is the last argument.
+    pub last_key: i8,
+    /// From key to key.
+    pub key_step: i8,
+    /// The family it belongs to.
+    pub group: &'static str,
+    /// What it does, in a sentence.
+    pub summary: &'static str,
+    /// Does it.
+    pub run: fn(&mut Context<'_>, &Request<'_>) -> Outcome,
+}
+
+const WRITE: u8 = 1;
+const READ: u8 = 2;
+const ADMIN: u8 = 4;
+const FAST: u8 = 8;
+const BEFORE_AUTH: u8 = 16;
+/// A write that needs room.
+const GROWS: u8 = 32;
+const FLAG_NAMES: [(u8, &str); 6] = [
+    (WRITE, "write"),
+    (READ, "readonly"),
+    (GROWS, "denyoom"),
+    (ADMIN, "admin"),
+    (FAST, "fast"),
+    (BEFORE_AUTH, "no_auth"),
+];
+
+impl Command {
+    /// True if a request with so many arguments, the name included, can be run.
+    pub fn accepts(&self, arg_count: usize) -> bool {
+        let needed = usize::from(self.arity.unsigned_abs());
+        if self.arity < 0 { arg_count >= needed } else { arg_count == needed }
+    }
+
+    /// True if it may be used without the password.
+    pub fn before_auth(&self) -> bool {
+        self.flags & BEFORE_AUTH != 0
+    }
+
+    /// The flags by the names clients know.
+    pub fn flag_names(&self) -> Vec<&'static str> {
+        let set = FLAG_NAMES.iter().filter(|(flag, _)| self.flags & flag != 0);
+        set.map(|(_, name)| *name).collect()
+    }
+}
+
+/// One line of the table below.
+macro_rules! commands {
+    ($($name:literal $arity:literal [$($flags:tt)*] ($first:literal $last:literal $step:literal)
+       $group:literal $run:path, $summary:literal;)*) => {
+        [$(Command {
+            name: $name,
+            arity: $arity,
+            flags: $($flags)*,
+            first_key: $first,
+            last_key: $last,
+            key_step: $step,
+            group: $group,
+            summary: $summary,
+            run: $run,
+        }),*]
+    };
+}
+
+/// The number of commands.
+const COUNT: usize = 45;
+
+/// All commands.
+#[rustfmt::skip]
+pub static COMMANDS: [Command; COUNT] = commands! {
+    "del" -2 [WRITE] (1 -1 1) "generic" keyspace::del, "Removes keys.";
+    "get" 2 [READ | FAST] (1 1 1) "string" string::get, "Returns the value of a key.";
+    "set" -3 [WRITE | GROWS] (1 1 1) "string" set::set, "Sets the value of a key.";
+    "ttl" 2 [READ | FAST] (1 1 1) "generic" keyspace::ttl, "Returns -1 for a key, -2 for none: keys do not expire.";
+    "auth" -2 [FAST | BEFORE_AUTH] (0 0 0) "connection" connection::auth, "Gives the password.";
+    "decr" 2 [WRITE | GROWS | FAST] (1 1 1) "string" counter::decr, "Subtracts one from an integer.";
+    "echo" 2 [FAST] (0 0 0) "connection" connection::echo, "Returns its argument.";
+    "incr" 2 [WRITE | GROWS | FAST] (1 1 1) "string" counter::incr, "Adds one to an integer.";
+    "info" -1 [READ] (0 0 0) "server" info::info, "Returns the state of the server in numbers.";
+    "keys" 2 [READ] (0 0 0) "generic" keyspace::keys, "Returns all keys that match a pattern.";
+    "mget" -2 [READ | FAST] (1 -1 1) "string" string::mget, "Returns the values of keys.";
+    "mset" -3 [WRITE | GROWS] (1 -1 2) "string" string::mset, "Sets the values of keys, one after the other.";
+    "ping" -1 [FAST] (0 0 0) "connection" connection::ping, "Returns PONG or its argument.";
+    "pttl" 2 [READ | FAST] (1 1 1) "generic" keyspace::ttl, "Returns -1 for a key, -2 for none: keys do not expire.";
+    "quit" -1 [FAST | BEFORE_AUTH] (0 0 0) "connection" connection::quit, "Closes the connection.";
+    "scan" -2 [READ] (0 0 0) "generic" scan::scan, "Goes through the keys in steps.";
+    "type" 2 [READ | FAST] (1 1 1) "generic" keyspace::type_of, "Returns string for a key, none for no key.";
+    "hello" -1 [FAST | BEFORE_AUTH] (0 0 0) "connection" connection::hello, "Chooses the version of the protocol.";
+    "range" -3 [READ] (0 0 0) "range" range::range, "Returns the keys between two bounds, in order.";
+    "reset" 1 [FAST | BEFORE_AUTH] (0 0 0) "connection" connection::reset, "Makes the connection as new.";
+    "setex" 4 [WRITE | GROWS] (1 1 1) "string" set::no_expiry, "Not supported yet: keys do not expire.";
+    "setnx" 3 [WRITE | GROWS | FAST] (1 1 1) "string" string::setnx, "Sets the value of a key that does not exist.";
+    "append" 3 [WRITE | GROWS | FAST] (1 1 1) "string" string::append, "Appends to a value.";
+    "client" -2 [ADMIN] (0 0 0) "connection" client::client, "Tells about the connections and closes them.";
+    "config" -2 [ADMIN] (0 0 0) "server" configuration::config, "Returns and changes settings.";
+    "dbsize" 1 [READ | FAST] (0 0 0) "server" keyspace::dbsize, "Returns the number of keys.";
+    "decrby" 3 [WRITE | GROWS | FAST] (1 1 1) "string" counter::decrby, "Subtracts from an integer.";
+    "exists" -2 [READ | FAST] (1 -1 1) "generic" keyspace::exists, "Returns how many of the keys exist.";
+    "expire" -3 [WRITE | FAST] (1 1 1) "generic" set::no_expiry, "Not supported yet: keys do not expire.";
+    "getdel" 2 [WRITE | FAST] (1 1 1) "string" string::getdel, "Returns the value of a key and removes it.";
+    "getset" 3 [WRITE | GROWS | FAST] (1 1 1) "string" string::getset, "Sets the value of a key and returns the old one.";
+    "incrby" 3 [WRITE | GROWS | FAST] (1 1 1) "string" counter::incrby, "Adds to an integer.";
+    "msetnx" -3 [WRITE | GROWS] (1 -1 2) "string" string::msetnx, "Sets the values of keys if none of them exists.";
+    "prefix" -2 [READ] (0 0 0) "range" range::prefix, "Returns the keys with a prefix, in order.";
+    "psetex" 4 [WRITE | GROWS] (1 1 1) "string" set::no_expiry, "Not supported yet: keys do not expire.";
+    "select" 2 [FAST] (0 0 0) "connection" connection::select, "Chooses the database; there is only number 0.";
+    "strlen" 2 [READ | FAST] (1 1 1) "string" string::strlen, "Returns the length of a value.";
+    "substr" 4 [READ] (1 1 1) "string" string::getrange, "Returns a part of a value.";
+    "unlink" -2 [WRITE | FAST] (1 -1 1) "generic" keyspace::del, "Removes keys.";
+    "command" -1 [READ] (0 0 0) "server" description::command, "Describes the commands.";
+    "flushdb" -1 [WRITE] (0 0 0) "server" keyspace::flush, "Removes all keys.";
+    "pexpire" -3 [WRITE | FAST] (1 1 1) "generic" set::no_expiry, "Not supported yet: keys do not expire.";
+    "flushall" -1 [WRITE] (0 0 0) "server" keyspace::flush, "Removes all keys.";
+    "getrange" 4 [READ] (1 1 1) "string" string::getrange, "Returns a part of a value.";
+    "shutdown" -1 [ADMIN] (0 0 0) "server" admin::shutdown, "Stops the server.";
+};
+
+/// The longest name, in bytes.
+const NAME_SIZE_MAX: usize = 8;
+
+/// Where the names of each length start in the table.
+const STARTS: [u8; NAME_SIZE_MAX + 2] = starts();
+
+const fn starts() -> [u8; NAME_SIZE_MAX + 2] {
+    let mut starts = [0; NAME_SIZE_MAX + 2];
+    let mut size = 0;
+    let mut index = 0;
+    while size < starts.len() {
+        while index < COUNT && COMMANDS[index].name.len() < size {
+            index += 1;
+        }
+        starts[size] = index as u8;
+        size += 1;
+    }
+    starts
+}
+
+/// The index of `GET` in the table.
+pub const GET: usize = position("get");
+/// The index of `SET` in the table.
+pub const SET: usize = position("set");
+
+/// The index of a command that is known to exist.
+const fn position(name: &str) -> usize {
+    let mut index = 0;
+    while index < COUNT {
+        if same(COMMANDS[index].name.as_bytes(), name.as_bytes()) {
+            return index;
+        }
+        index += 1;
+    }
+    panic!("there is no such command")
+}
+
+const fn same(a: &[u8], b: &[u8]) -> bool {
+    let mut index = 0;
+    while index < a.len() && index < b.len() && a[index] == b[index] {
+        index += 1;
+    }
+    index == a.len() && index == b.len()
+}
+
+/// The index of the command of this name, whatever the case of its letters.
+pub fn find(name: &[u8]) -> Option<usize> {
+    if name.len() > NAME_SIZE_MAX {
+        return None;
+    }
+    let range = usize::from(STARTS[name.len()])..usize::from(STARTS[name.len() + 1]);
+    let start = range.start;
+    let position =
+        COMMANDS[range].iter().position(|c| c.name.as_bytes().eq_ignore_ascii_case(name))?;
+    Some(start + position)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_by_its_name_in_any_case() {
+        for (index, command) in COMMANDS.iter().enumerate() {
+            assert_eq!(find(command.name.as_bytes()), Some(index), "{}", command.name);
+            assert_eq!(find(command.name.to_ascii_uppercase().as_bytes()), Some(index));
+        }
+        assert_eq!((COMMANDS[GET].name, COMMANDS[SET].name), ("get", "set"));
+    }
+
+    #[test]
+    fn what_is_no_command_is_not_found() {
+        let long = [b'x'; 1000];
+        for name in [&b""[..], b"ge", b"gett", b"nosuchcommand", b"\xff\xff\xff", &long] {
+            assert_eq!(find(name), None, "{}", name.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn the_table_is_sorted_by_length_and_has_no_twins() {
+        for pair in COMMANDS.windows(2) {
+            assert!(pair[0].name.len() <= pair[1].name.len(), "{}", pair[1].name);
+            assert_ne!(pair[0].name, pair[1].name);
+        }
+    }
+
+    #[test]
+    fn arity_counts_the_name_and_may_be_a_minimum() {
+        let get = &COMMANDS[GET];
+        assert!(get.accepts(2) && !get.accepts(1) && !get.accepts(3));
+        let set = &COMMANDS[SET];
+        assert!(set.accepts(3) && set.accepts(9) && !set.accepts(2));
+    }
+}

@@ -1,0 +1,159 @@
+//! How a server is set up.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::ServerError;
+
+/// How a server is set up. Start from [`Config::default`] and change what differs.
+///
+/// # Example
+/// ```
+/// use everleaf_server::Config;
+/// let config = Config { port: 7000, password: Some("secret".into()), ..Config::default() };
+/// assert!(!format!("{config:?}").contains("secret"));
+/// ```
+#[derive(Clone)]
+pub struct Config {
+    /// The host names or addresses to listen on; none: only on the Unix socket. Default
+    /// `127.0.0.1`.
+    pub bind: Vec<String>,
+    /// The TCP port; 0 lets the system choose. Default 6399.
+    pub port: u16,
+    /// A Unix socket to listen on as well. A dead one at this path is replaced.
+    pub unix_socket: Option<PathBuf>,
+    /// The threads that serve connections; 0 = one per CPU. Default 0.
+    pub threads: usize,
+    /// What clients must give to `AUTH` before anything else. Default: no password.
+    pub password: Option<String>,
+    /// The most connections at a time; a further one is told so and closed. Default 10,000.
+    pub client_count_max: usize,
+    /// Connections that send nothing for this long are closed. Default: never. Whole seconds.
+    pub idle_timeout: Option<Duration>,
+    /// Silence on a TCP connection after which the kernel asks whether the peer is still there.
+    /// Default 300 s.
+    pub tcp_keepalive: Option<Duration>,
+    /// The longest argument of a request, in bytes. Default 512 MiB.
+    pub bulk_size_max: usize,
+    /// The most arguments of a request. Default 1,048,576.
+    pub arg_count_max: usize,
+    /// The longest inline request, in bytes. Default 64 KiB.
+    pub inline_size_max: usize,
+    /// The longest request, in bytes. Default 1 GiB; at most `u32::MAX`.
+    pub request_size_max: usize,
+    /// Unsent replies of a connection, in bytes, above which its further requests wait until the
+    /// client has read some. Default 1 MiB.
+    pub output_pause_size: usize,
+    /// The longest reply to one request, in bytes; a longer one becomes an error. Default 1 GiB.
+    pub reply_size_max: usize,
+    /// Unsent replies of all connections together, in bytes. The connection that would exceed it
+    /// is closed. Default 4 GiB.
+    pub output_total_max: usize,
+    /// How long a shutdown waits for clients to read their last replies. Default 2 s.
+    pub shutdown_grace: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            bind: vec!["127.0.0.1".into()],
+            port: 6399,
+            unix_socket: None,
+            threads: 0,
+            password: None,
+            client_count_max: 10_000,
+            idle_timeout: None,
+            tcp_keepalive: Some(Duration::from_secs(300)),
+            bulk_size_max: 512 << 20,
+            arg_count_max: 1 << 20,
+            inline_size_max: 64 << 10,
+            request_size_max: 1 << 30,
+            output_pause_size: 1 << 20,
+            reply_size_max: 1 << 30,
+            output_total_max: 4 << 30,
+            shutdown_grace: Duration::from_secs(2),
+        }
+    }
+}
+
+impl Config {
+    /// The number of event loops this configuration means here.
+    pub(crate) fn thread_count(&self) -> usize {
+        match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, |count| count.get()),
+            count => count,
+        }
+    }
+
+    /// Refuses what cannot work.
+    pub(crate) fn check(&self) -> Result<(), ServerError> {
+        let refuse = |text: String| Err(ServerError::Config(text));
+        if self.bind.is_empty() && self.unix_socket.is_none() {
+            return refuse(
+                "there is nothing to listen on: give an address or a Unix socket".into(),
+            );
+        }
+        if self.threads > 1024 {
+            return refuse(format!("{} threads are too many: the limit is 1024", self.threads));
+        }
+        if self.client_count_max == 0 {
+            return refuse("a limit of 0 clients would refuse everybody: give at least 1".into());
+        }
+        if self.request_size_max > u32::MAX as usize {
+            return refuse(format!("requests are limited to {} bytes at most", u32::MAX));
+        }
+        if self.bulk_size_max >= self.request_size_max {
+            return refuse(format!(
+                "an argument may have {} bytes, so a request must be allowed more than {}",
+                self.bulk_size_max, self.request_size_max
+            ));
+        }
+        if self.password.as_deref() == Some("") {
+            return refuse("the password is empty: give one, or none at all".into());
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("bind", &self.bind)
+            .field("port", &self.port)
+            .field("unix_socket", &self.unix_socket)
+            .field("threads", &self.threads)
+            .field("password", &self.password.as_ref().map(|_| "(hidden)"))
+            .field("client_count_max", &self.client_count_max)
+            .field("idle_timeout", &self.idle_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_can_work() {
+        assert!(Config::default().check().is_ok());
+        assert!(Config::default().thread_count() >= 1);
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_with_a_sentence() {
+        let base = Config::default;
+        let bad = [
+            Config { bind: vec![], ..base() },
+            Config { threads: 5000, ..base() },
+            Config { client_count_max: 0, ..base() },
+            Config { request_size_max: usize::MAX, ..base() },
+            Config { bulk_size_max: 1 << 30, ..base() },
+            Config { password: Some(String::new()), ..base() },
+        ];
+        for config in bad {
+            let error = config.check().unwrap_err();
+            assert!(error.to_string().len() > 20, "{error}");
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! One connection: bytes in, requests run, bytes out.
+//!
+//! ```text
+//!   socket -> scratch.input -> requests -> scratch.output -> socket
+//!                 |                              |
+//!             leftover (an unfinished            output (what the socket did not
+//!             request; usually empty)            take; usually empty)
+//! ```
+//!
+//! Bytes are read into a buffer that belongs to the event loop, and replies are written into
+//! another one, so an idle connection holds no buffers, and the buffers in use stay in the cache.
+//! The replies of connections that are ready at the same time stand there one behind the other
+//! until all of these connections are served; sending the first at once would wake its reader only
+//! to fight with us for the processor.
+//! What is left of an unfinished request waits in `leftover` and is put in front of the next read.
+//! A request that is too long for that is received into `leftover` itself, which grows by what
+//! arrives, ends exactly where the request ends, and is handed to the store as it is.
+//!
+//! Invariants: a connection with more than `output_pause_size` unsent bytes runs no request (I1);
+//! `readable` is true unless the last read found the socket empty, because events come once per
+//! change (I2); `output_total` of the server counts exactly the bytes in `output` (I3).
+
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use mio::event::Event;
+
+use crate::batch::Batch;
+use crate::registry::Client;
+use crate::resp::Parser;
+use crate::session::Session;
+use crate::shared::Shared;
+use crate::socket::Socket;
+use crate::statistics::Tally;
+
+/// Size of the read buffer of an event loop.
+const INPUT_SIZE: usize = 64 << 10;
+/// An unfinished request up to this size is copied back before the next read; a longer one grows
+/// in place.
+const LEFTOVER_COPY_SIZE_MAX: usize = 16 << 10;
+/// A request that is received in place grows by this much per read at most.
+const GROWTH_SIZE_MAX: usize = 256 << 10;
+/// Buffer capacity an idle connection may keep.
+const LEFTOVER_SIZE_KEPT: usize = 4 << 10;
+/// Buffer capacity an event loop keeps for replies.
+const OUTPUT_SIZE_KEPT: usize = 1 << 20;
+/// Reads of one connection before the others have their turn.
+const ROUND_COUNT_MAX: usize = 8;
+
+/// The buffers an event loop lends to the connection it serves.
+pub struct Scratch {
+    input: Vec<u8>,
+    /// Replies, each part belonging to a connection that was served in this turn.
+    output: Vec<u8>,
+}
+
+impl Scratch {
+    pub fn new() -> Self {
+        Scratch { input: vec![0; INPUT_SIZE], output: Vec::with_capacity(INPUT_SIZE) }
+    }
+
+    /// The bytes of replies that are still to be sent or kept.
+    pub fn output_size(&self) -> usize {
+        self.output.len()
+    }
+
+    /// Forgets the replies, which were all sent or kept.
+    pub fn clear_output(&mut self) {
+        self.output.clear();
+        if self.output.capacity() > OUTPUT_SIZE_KEPT {
+            self.output.shrink_to(INPUT_SIZE);
+        }
+    }
+}
+
+/// What a connection wants after it was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// To be served at its next event.
+    Wait,
+    /// To have its replies sent at the end of the turn, then to be served at its next event.
+    Send,
+    /// To be served again soon, without an event.
+    More,
+    /// To be closed.
+    Close,
+}
+
+/// The connection failed: its peer is gone, or it exceeded a limit.
+struct Broken;
+
+/// One connection.
+pub struct Connection {
+    socket: Socket,
+    session: Session,
+    parser: Parser,
+    leftover: Vec<u8>,
+    /// True if `leftover` may hold complete requests, which wait for the client to read (I1).
+    backlog: bool,
+    output: Vec<u8>,
+    /// How much of `output` is sent.
+    sent: usize,
+    /// The part of the event loop's output that belongs to this connection and waits for the end
+    /// of the turn.
+    deferred: Option<Range<usize>>,
+    /// How much of `output` is counted in the server's total (I3).
+    counted: usize,
+    readable: bool,
+    /// The peer closed its side; the end of the stream is near.
+    hung_up: bool,
+    /// The end of the stream was read.
+    ended: bool,
+}
+
+impl Connection {
+    pub fn new(socket: Socket, session: Session) -> Self {
+        Connection {
+            socket,
+            session,
+            parser: Parser::default(),
+            leftover: Vec::new(),
+            backlog: false,
+            output: Vec::new(),
+            sent: 0,
+            deferred: None,
+            counted: 0,
+            readable: true,
+            hung_up: false,
+            ended: false,
+        }
+    }
+
+    /// The entry of this connection among all connections.
+    pub fn client(&self) -> &Client {
+        &self.session.client
+    }
+
+    /// Takes note of what the kernel said.
+    pub fn notice(&mut self, event: &Event) {
+        self.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
+        self.hung_up |= event.is_read_closed() || event.is_error();
+    }
+
+    /// Treats what was received so far as everything that will come.
+    pub fn stop_reading(&mut self) {
+        self.readable = false;
+        self.ended = true;
+    }
+
+    /// Closes the socket and forgets the client.
+    pub fn close(mut self, shared: &Shared) {
+        self.output.clear();
+        self.sent = 0;
+        self.count_output(shared);
+        self.socket.finish();
+        shared.registry.remove(self.client().id);
+        tracing::debug!("client {} disconnected", self.client().id);
+    }
+
+    /// Does everything that can be done now.
+    pub fn serve(
+        &mut self,
+        scratch: &mut Scratch,
+        shared: &Shared,
+        tally: &mut Tally,
+        now_ms: u64,
+    ) -> Fate {
+        let before = tally.bytes_in + tally.bytes_out;
+        let fate = self.rounds(scratch, shared, tally).unwrap_or(Fate::Close);
+        if tally.bytes_in + tally.bytes_out > before {
+            self.client().set_last_active(now_ms);
+            self.client().set_last_command(self.session.last_command);
+        }
+        fate
+    }
+
+    /// Sends the replies that waited for the end of the turn, if there are any.
+    pub fn send_deferred(
+        &mut self,
+        scratch: &mut Scratch,
+        shared: &Shared,
+        tally: &mut Tally,
+    ) -> Fate {
+        let Some(part) = self.deferred.take() else { return Fate::Wait };
+        match self.send_part(&scratch.output[part], shared, tally) {
+            // Something arrived while the replies waited.
+            Ok(()) if self.readable => Fate::More,
+            Ok(()) => Fate::Wait,
+            Err(Broken) => Fate::Close,
+        }
+    }
+
+    fn rounds(
+        &mut self,
+        scratch: &mut Scratch,
+        shared: &Shared,
+        tally: &mut Tally,
+    ) -> Result<Fate, Broken> {
+        for _ in 0..ROUND_COUNT_MAX {
+            if self.deferred.is_some() {
+                return Ok(Fate::Send);
+            }
+            if self.unsent() > 0 {
+                self.send_output(shared, tally)?;
+            }
+            if self.session.closing {
+                return Ok(if self.unsent() == 0 { Fate::Close } else { Fate::Wait });
+            }
+            if self.unsent() > shared.config.output_pause_size {
+                return Ok(Fate::Wait);
+            }
+            if self.backlog {
+                self.run_backlog(scratch, shared, tally)?;
+            } else if self.readable {
+                self.receive(scratch, shared, tally)?;
+            } else {
+                return Ok(if self.ended && self.unsent() == 0 { Fate::Close } else { Fate::Wait });
+            }
+        }
+        Ok(Fate::More)
+    }
+
+    /// Reads once and runs what is complete.
+    fn receive(
+        &mut self,
+        scratch: &mut Scratch,
+        shared: &Shared,
+        tally: &mut Tally,
+    ) -> Result<(), Broken> {
+        let kept = self.leftover.len();
+        if kept > LEFTOVER_COPY_SIZE_MAX || self.parser.size_min() > INPUT_SIZE {
+            if self.receive_in_place(tally)? {
+                self.run_backlog(scratch, shared, tally)?;
+            }
+            return Ok(());
+        }
+        let Scratch { input, output } = scratch;
+        input[..kept].copy_from_slice(&self.leftover);
+        let size = self.read_into(&mut input[kept..], tally)?;
+        if size == 0 {
+            return Ok(());
+        }
+        let bytes = &input[..kept + size];
+        let consumed = self.run(bytes, output, shared, tally)?;
+        self.leftover.clear();
+        self.leftover.extend_from_slice(&bytes[consumed..]);
+        self.trim();
+        Ok(())
+    }
+
+    /// Reads once to the end of `leftover`. True if something arrived.
+    fn receive_in_place(&mut self, tally: &mut Tally) -> Result<bool, Broken> {
+        let filled = self.leftover.len();
+        // Not a byte beyond the request whose size is known, so that nothing must be moved.
+        let wanted = match self.parser.size_min().saturating_sub(filled) {
+            0 => LEFTOVER_COPY_SIZE_MAX,
+            missing => missing,
+        };
+        let wanted = wanted.min(GROWTH_SIZE_MAX);
+        let free = self.leftover.capacity() - filled;
+        if free < wanted {
+            // Doubling keeps the copying linear; the request's end keeps the buffer exact.
+            let growth = (self.parser.size_min().saturating_sub(filled)).min(filled).max(wanted);
+            self.leftover.try_reserve_exact(growth).map_err(|_| {
+                tracing::warn!("client {}: no memory for a request of its size", self.client().id);
+                Broken
+            })?;
+        }
+        let mut leftover = std::mem::take(&mut self.leftover);
+        leftover.resize(filled + wanted, 0);
+        let result = self.read_into(&mut leftover[filled..], tally);
+        leftover.truncate(filled + *result.as_ref().unwrap_or(&0));
+        self.leftover = leftover;
+        Ok(result? > 0)
+    }
+
+    /// One read; 0 if nothing is there (any more).
+    fn read_into(&mut self, buffer: &mut [u8], tally: &mut Tally) -> Result<usize, Broken> {
+        loop {
+            match self.socket.read(buffer) {
+                Ok(0) => {
+                    self.readable = false;
+                    self.ended = true;
+                    return Ok(0);
+                }
+                Ok(size) => {
+                    // A short read emptied the socket; the next bytes make a new event. But the
+                    // end of the stream may have come with the same event as these bytes.
+                    self.readable = size == buffer.len() || self.hung_up;
+                    tally.bytes_in += size as u64;
+                    return Ok(size);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.readable = false;
+                    return Ok(0);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.lost(&error)),
+            }
+        }
+    }
+
+    /// Runs the complete requests in `leftover`.
+    fn run_backlog(
+        &mut self,
+        scratch: &mut Scratch,
+        shared: &Shared,
+        tally: &mut Tally,
+    ) -> Result<(), Broken> {
+        let mut bytes = std::mem::take(&mut self.leftover);
+        let consumed = self.run(&bytes, &mut scratch.output, shared, tally)?;
+        if consumed == bytes.len() {
+            bytes.clear();
+        } else {
+            bytes.drain(..consumed);
+        }
+        self.leftover = bytes;
+        self.trim();
+        Ok(())
+    }
+
+    /// Runs the complete requests in `bytes`. Their replies are sent with one write: at the end of
+    /// the turn if this connection has nothing more to do now, else at once. Returns the number of
+    /// bytes that are done with.
+    fn run(
+        &mut self,
+        bytes: &[u8],
+        scratch_output: &mut Vec<u8>,
+        shared: &Shared,
+        tally: &mut Tally,
+    ) -> Result<usize, Broken> {
+        let use_scratch = self.output.is_empty();
+        let (out, unsent_start) = if use_scratch {
+            let start = scratch_output.len();
+            (&mut *scratch_output, start)
+        } else {
+            (&mut self.output, self.sent)
+        };
+        let batch = Batch {
+            parser: &mut self.parser,
+            session: &mut self.session,
+            shared,
+            tally,
+            pause_size: unsent_start + shared.config.output_pause_size,
+            out,
+        };
+        let end = batch.run(bytes);
+        self.backlog = end.output_full;
+        let more = self.readable || self.backlog || self.session.closing;
+        if !use_scratch {
+            self.send_output(shared, tally)?;
+        } else if scratch_output.len() == unsent_start {
+            // Nothing to say.
+        } else if unsent_start == 0 && scratch_output.len() > OUTPUT_SIZE_KEPT {
+            // Moving a large buffer is cheaper than copying what the socket does not take.
+            self.output = std::mem::take(scratch_output);
+            self.send_output(shared, tally)?;
+        } else if more || scratch_output.len() > OUTPUT_SIZE_KEPT {
+            let result = self.send_part(&scratch_output[unsent_start..], shared, tally);
+            scratch_output.truncate(unsent_start);
+            result?;
+        } else {
+            self.deferred = Some(unsent_start..scratch_output.len());
+        }
+        Ok(end.consumed)
+    }
+
+    /// Sends replies; keeps what the socket does not take.
+    fn send_part(&mut self, part: &[u8], shared: &Shared, tally: &mut Tally) -> Result<(), Broken> {
+        let sent = write_all(&mut self.socket, part).map_err(|error| self.lost(&error))?;
+        tally.bytes_out += sent as u64;
+        if sent == part.len() {
+            return Ok(());
+        }
+        self.output.extend_from_slice(&part[sent..]);
+        self.count_output(shared);
+        self.check_total(shared)
+    }
+
+    /// Sends what earlier writes left.
+    fn send_output(&mut self, shared: &Shared, tally: &mut Tally) -> Result<(), Broken> {
+        let sent = write_all(&mut self.socket, &self.output[self.sent..])
+            .map_err(|error| self.lost(&error))?;
+        tally.bytes_out += sent as u64;
+        self.sent += sent;
+        if self.sent == self.output.len() {
+            self.output = Vec::new();
+            self.sent = 0;
+        } else if self.sent > self.output.len() / 2 {
+            self.output.drain(..self.sent);
+            self.sent = 0;
+        }
+        self.count_output(shared);
+        self.check_total(shared)
+    }
+
+    fn unsent(&self) -> usize {
+        self.output.len() - self.sent
+    }
+
+    /// Keeps the server's total right (I3).
+    fn count_output(&mut self, shared: &Shared) {
+        let (before, now) = (self.counted, self.output.len());
+        self.counted = now;
+        // Relaxed: a statistic that is also a limit; it guards no other data.
+        if now > before {
+            shared.output_total.fetch_add(now - before, Ordering::Relaxed);
+        } else if now < before {
+            // Relaxed: as above.
+            shared.output_total.fetch_sub(before - now, Ordering::Relaxed);
+        }
+    }
+
+    /// Clients that do not read must not take all memory.
+    fn check_total(&self, shared: &Shared) -> Result<(), Broken> {
+        // Relaxed: see `count_output`.
+        let total = shared.output_total.load(Ordering::Relaxed);
+        if self.unsent() == 0 || total <= shared.config.output_total_max {
+            return Ok(());
+        }
+        tracing::warn!(
+            "client {} from {} is closed: it does not read, and {total} bytes of replies wait",
+            self.client().id,
+            self.client().peer
+        );
+        Err(Broken)
+    }
+
+    /// Gives memory back that only an unusual request needed.
+    fn trim(&mut self) {
+        if self.leftover.is_empty() && self.leftover.capacity() > LEFTOVER_SIZE_KEPT {
+            self.leftover = Vec::new();
+        }
+        self.parser.trim();
+    }
+
+    fn lost(&self, error: &io::Error) -> Broken {
+        tracing::debug!("client {} is gone: {error}", self.client().id);
+        Broken
+    }
+}
+
+/// Writes until everything is sent or the socket takes no more; returns how much was sent.
+fn write_all(socket: &mut Socket, bytes: &[u8]) -> io::Result<usize> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match socket.write(&bytes[sent..]) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(size) => sent += size,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sent)
+}

@@ -1,0 +1,274 @@
+//! One thread's connections: wait until some are ready, serve them, wait again.
+//!
+//! Events are edge-triggered and registered once per connection, so a request costs no system
+//! call but the wait, one read and one write. All connections that are ready are served before
+//! their replies are sent. A connection that has more to do than one turn
+//! allows is put on a list and served again after the others; only while that list is not empty
+//! does the loop poll without waiting.
+
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mio::{Events, Poll, Token};
+
+use crate::connection::{Connection, Fate, Scratch};
+use crate::registry::Client;
+use crate::session::Session;
+use crate::shared::{LoopState, Shared};
+use crate::socket::Socket;
+use crate::statistics::Tally;
+
+/// The token of the waker of every event queue; sockets count from zero.
+pub const WAKER: Token = Token(usize::MAX);
+
+/// Events taken per wait.
+const EVENT_COUNT: usize = 256;
+/// Connections whose replies may wait for the end of the turn.
+const DEFERRED_COUNT_MAX: usize = 64;
+/// Replies, in bytes, that may wait for the end of the turn.
+const DEFERRED_SIZE_MAX: usize = 256 << 10;
+
+/// An event loop and its connections.
+pub struct EventLoop<'a> {
+    poll: Poll,
+    shared: &'a Shared,
+    state: &'a LoopState,
+    /// By token; `None` is a free place.
+    connections: Vec<Option<Box<Connection>>>,
+    free: Vec<usize>,
+    /// Connections that have more to do.
+    unfinished: Vec<usize>,
+    /// Connections whose replies wait for the end of the turn.
+    deferred: Vec<usize>,
+    scratch: Scratch,
+    /// What was done since the counters were last brought up to date.
+    tally: Tally,
+    /// When to look for idle connections next, in milliseconds since the server started.
+    idle_check_ms: Option<u64>,
+}
+
+impl<'a> EventLoop<'a> {
+    pub fn new(index: usize, poll: Poll, shared: &'a Shared) -> Self {
+        EventLoop {
+            poll,
+            shared,
+            state: &shared.loops[index],
+            connections: Vec::new(),
+            free: Vec::new(),
+            unfinished: Vec::new(),
+            deferred: Vec::new(),
+            scratch: Scratch::new(),
+            tally: Tally::default(),
+            idle_check_ms: None,
+        }
+    }
+
+    /// Serves until a shutdown is asked for.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(EVENT_COUNT);
+        while !self.shared.control.is_stopping() {
+            let timeout = self.timeout();
+            self.turn(&mut events, timeout)?;
+        }
+        self.drain(&mut events)
+    }
+
+    /// Waits, serves what is ready, and does what was asked for by other threads.
+    fn turn(&mut self, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
+        match self.poll.poll(events, timeout) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
+            result => result?,
+        }
+        let now_ms = self.shared.now_ms();
+        let mut woken = false;
+        let unfinished = std::mem::take(&mut self.unfinished);
+        for event in events.iter() {
+            let Token(index) = event.token();
+            match self.connections.get_mut(index) {
+                Some(Some(connection)) => {
+                    connection.notice(event);
+                    self.serve(index, now_ms);
+                }
+                // A place freed earlier in this turn.
+                Some(None) => {}
+                None => woken |= event.token() == WAKER,
+            }
+        }
+        for index in unfinished {
+            self.serve(index, now_ms);
+        }
+        // After the events, so that no event of a closed connection reaches a new one.
+        if woken {
+            self.close_killed();
+            self.adopt_newcomers(now_ms);
+            self.idle_check_ms = None;
+        }
+        self.end_turn();
+        self.close_idle(now_ms);
+        Ok(())
+    }
+
+    fn serve(&mut self, index: usize, now_ms: u64) {
+        // The place is empty if the connection was closed earlier in this turn.
+        let Some(Some(connection)) = self.connections.get_mut(index) else { return };
+        let fate = connection.serve(&mut self.scratch, self.shared, &mut self.tally, now_ms);
+        match fate {
+            Fate::Wait => {}
+            Fate::Send => self.deferred.push(index),
+            Fate::More => self.unfinished.push(index),
+            Fate::Close => self.close(index),
+        }
+        if self.deferred.len() >= DEFERRED_COUNT_MAX
+            || self.scratch.output_size() > DEFERRED_SIZE_MAX
+        {
+            self.end_turn();
+        }
+    }
+
+    /// Sends the replies that wait for it.
+    fn end_turn(&mut self) {
+        // First, so that who has a reply finds its request counted.
+        self.count();
+        for position in 0..self.deferred.len() {
+            let index = self.deferred[position];
+            let Some(Some(connection)) = self.connections.get_mut(index) else { continue };
+            let fate = connection.send_deferred(&mut self.scratch, self.shared, &mut self.tally);
+            match fate {
+                Fate::Wait | Fate::Send => {}
+                Fate::More => self.unfinished.push(index),
+                Fate::Close => self.close(index),
+            }
+        }
+        self.deferred.clear();
+        self.scratch.clear_output();
+        self.count();
+    }
+
+    fn count(&mut self) {
+        self.state.counters.add(&self.tally);
+        self.tally = Tally::default();
+    }
+
+    fn close(&mut self, index: usize) {
+        if let Some(connection) = self.connections[index].take() {
+            connection.close(self.shared);
+            self.state.connection_closed();
+            self.free.push(index);
+        }
+    }
+
+    fn adopt_newcomers(&mut self, now_ms: u64) {
+        for (socket, client) in self.state.take_inbox() {
+            if let Some(index) = self.adopt(socket, client) {
+                // Requests may have arrived before the socket was registered.
+                self.serve(index, now_ms);
+            }
+        }
+    }
+
+    fn adopt(&mut self, mut socket: Socket, client: Arc<Client>) -> Option<usize> {
+        let index = self.free.pop().unwrap_or(self.connections.len());
+        if let Err(error) = socket.register(self.poll.registry(), Token(index)) {
+            tracing::warn!("client {} cannot be served: {error}", client.id);
+            self.shared.registry.remove(client.id);
+            self.state.connection_closed();
+            if index < self.connections.len() {
+                self.free.push(index);
+            }
+            return None;
+        }
+        let session = Session::new(client, self.shared.config.password.is_none());
+        let connection = Some(Box::new(Connection::new(socket, session)));
+        if index == self.connections.len() {
+            self.connections.push(connection);
+        } else {
+            self.connections[index] = connection;
+        }
+        Some(index)
+    }
+
+    fn close_killed(&mut self) {
+        self.close_where(|connection| connection.client().is_killed());
+    }
+
+    /// Closes connections that were silent for too long, if there is a limit.
+    fn close_idle(&mut self, now_ms: u64) {
+        let Some(timeout) = self.shared.settings.idle_timeout() else { return };
+        if self.idle_check_ms.is_some_and(|at| now_ms < at) {
+            return;
+        }
+        let timeout_ms = timeout.as_millis() as u64;
+        self.close_where(|connection| {
+            now_ms.saturating_sub(connection.client().last_active_ms()) >= timeout_ms
+        });
+        let connections = self.connections.iter().flatten();
+        let oldest = connections.map(|connection| connection.client().last_active_ms()).min();
+        self.idle_check_ms = Some(oldest.unwrap_or(now_ms) + timeout_ms);
+    }
+
+    fn close_where(&mut self, condition: impl Fn(&Connection) -> bool) {
+        for index in 0..self.connections.len() {
+            if self.connections[index].as_ref().is_some_and(|connection| condition(connection)) {
+                self.close(index);
+            }
+        }
+    }
+
+    /// How long to wait: not at all with work left, for ever without, unless idle connections have
+    /// to be found.
+    fn timeout(&self) -> Option<Duration> {
+        if !self.unfinished.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        self.shared.settings.idle_timeout()?;
+        if self.connections.iter().all(|connection| connection.is_none()) {
+            return None;
+        }
+        let at = self.idle_check_ms?;
+        // One more millisecond, so that a wait cut short by rounding does not wake too early.
+        Some(Duration::from_millis(at.saturating_sub(self.shared.now_ms()) + 1))
+    }
+
+    /// Sends the replies that are due, for a limited time, and closes everything.
+    fn drain(mut self, events: &mut Events) -> io::Result<()> {
+        let end = Instant::now() + self.shared.config.shutdown_grace;
+        for connection in self.connections.iter_mut().flatten() {
+            connection.stop_reading();
+        }
+        let now_ms = self.shared.now_ms();
+        (0..self.connections.len()).for_each(|index| self.serve(index, now_ms));
+        self.end_turn();
+        while self.connections.iter().any(|connection| connection.is_some()) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let timeout = if self.unfinished.is_empty() { left } else { Duration::ZERO };
+            self.turn_writing(events, timeout)?;
+        }
+        for index in 0..self.connections.len() {
+            self.close(index);
+        }
+        for (_, client) in self.state.take_inbox() {
+            self.shared.registry.remove(client.id);
+        }
+        Ok(())
+    }
+
+    fn turn_writing(&mut self, events: &mut Events, timeout: Duration) -> io::Result<()> {
+        match self.poll.poll(events, Some(timeout)) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
+            result => result?,
+        }
+        let now_ms = self.shared.now_ms();
+        for index in std::mem::take(&mut self.unfinished) {
+            self.serve(index, now_ms);
+        }
+        for event in events.iter() {
+            self.serve(event.token().0, now_ms);
+        }
+        self.end_turn();
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! Who is connected: what `CLIENT LIST` shows and `CLIENT KILL` acts on.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::resp::Protocol;
+
+/// One connection, as others see it. The event loop that serves it writes, anybody may read.
+#[derive(Debug)]
+pub struct Client {
+    /// Never used twice while the server runs.
+    pub id: u64,
+    /// Address of the peer.
+    pub peer: String,
+    /// Address of this side.
+    pub local: String,
+    /// Index of the event loop that serves it.
+    pub loop_index: usize,
+    /// When it connected, in milliseconds since the server started.
+    pub created_ms: u64,
+    last_active_ms: AtomicU64,
+    last_command: AtomicUsize,
+    killed: AtomicBool,
+    details: Mutex<Details>,
+}
+
+/// What a client told about itself.
+#[derive(Clone, Debug, Default)]
+pub struct Details {
+    pub name: String,
+    pub library_name: String,
+    pub library_version: String,
+    pub protocol: Protocol,
+}
+
+impl Client {
+    /// Statistics; relaxed, a reader may be a batch behind.
+    pub fn set_last_active(&self, now_ms: u64) {
+        // Relaxed: see above.
+        self.last_active_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    /// When it last sent or took something, in milliseconds since the server started.
+    pub fn last_active_ms(&self) -> u64 {
+        // Relaxed: statistics, see `set_last_active`.
+        self.last_active_ms.load(Ordering::Relaxed)
+    }
+
+    /// Notes the last command by its index in the table.
+    pub fn set_last_command(&self, index: usize) {
+        // Relaxed: statistics.
+        self.last_command.store(index, Ordering::Relaxed);
+    }
+
+    /// The last command's index in the table.
+    pub fn last_command(&self) -> usize {
+        // Relaxed: statistics.
+        self.last_command.load(Ordering::Relaxed)
+    }
+
+    /// Asks for the connection to be closed; its event loop must be woken to notice.
+    pub fn kill(&self) {
+        // Relaxed: the flag carries no other data, and waking the loop orders it.
+        self.killed.store(true, Ordering::Relaxed);
+    }
+
+    /// True if the connection is to be closed.
+    pub fn is_killed(&self) -> bool {
+        // Relaxed: see `kill`.
+        self.killed.load(Ordering::Relaxed)
+    }
+
+    /// A copy of what the client told about itself.
+    pub fn details(&self) -> Details {
+        self.lock().clone()
+    }
+
+    /// Changes what is known about the client.
+    pub fn change(&self, change: impl FnOnce(&mut Details)) {
+        change(&mut self.lock());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Details> {
+        self.details.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All connections. Thread-safe.
+#[derive(Debug)]
+pub struct Registry {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    next_id: u64,
+    clients: BTreeMap<u64, Arc<Client>>,
+}
+
+impl Registry {
+    pub fn new() -> Self {
+        Registry { state: Mutex::new(State { next_id: 1, clients: BTreeMap::new() }) }
+    }
+
+    /// Adds a connection.
+    pub fn add(&self, addresses: (String, String), loop_index: usize, now_ms: u64) -> Arc<Client> {
+        let (peer, local) = addresses;
+        let mut state = self.lock();
+        let client = Arc::new(Client {
+            id: state.next_id,
+            peer,
+            local,
+            loop_index,
+            created_ms: now_ms,
+            last_active_ms: AtomicU64::new(now_ms),
+            last_command: AtomicUsize::new(usize::MAX),
+            killed: AtomicBool::new(false),
+            details: Mutex::default(),
+        });
+        state.next_id += 1;
+        state.clients.insert(client.id, Arc::clone(&client));
+        client
+    }
+
+    /// Removes a connection that is closed.
+    pub fn remove(&self, id: u64) {
+        self.lock().clients.remove(&id);
+    }
+
+    /// The number of connections.
+    pub fn count(&self) -> usize {
+        self.lock().clients.len()
+    }
+
+    /// All connections, oldest first.
+    pub fn all(&self) -> Vec<Arc<Client>> {
+        self.lock().clients.values().cloned().collect()
+    }
+
+    /// A panic elsewhere cannot have left the table half changed: nothing in it panics.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_come_and_go_and_ids_are_never_reused() {
+        let registry = Registry::new();
+        let add = || registry.add(("a:1".into(), "b:2".into()), 0, 5);
+        let (first, second) = (add(), add());
+        assert_eq!((first.id, second.id), (1, 2));
+        registry.remove(second.id);
+        assert_eq!(add().id, 3);
+        let ids: Vec<u64> = registry.all().iter().map(|client| client.id).collect();
+        assert_eq!(ids, [1, 3]);
+        assert_eq!(registry.count(), 2);
+    }
+}

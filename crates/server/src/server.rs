@@ -1,0 +1,162 @@
+//! Starting, running and stopping a server.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use everleaf::Store;
+use mio::{Poll, Waker};
+
+use crate::acceptor::Acceptor;
+use crate::event_loop::EventLoop;
+use crate::shared::{Control, Shared};
+use crate::{Config, ServerError, socket};
+
+/// A server that is bound to its addresses, and serves while [`Server::run`] runs.
+///
+/// Send and Sync. See the crate's documentation for an example.
+pub struct Server {
+    shared: Arc<Shared>,
+    /// Taken by `run`.
+    parts: Mutex<Option<Parts>>,
+}
+
+struct Parts {
+    acceptor: Acceptor,
+    polls: Vec<Poll>,
+}
+
+/// Stops a server from anywhere. Cheap to clone; keeps neither the server nor the store alive.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    control: Arc<Control>,
+}
+
+impl Handle {
+    /// Asks the server to stop: it accepts no more connections, finishes the requests it has
+    /// received, sends the replies (waiting at most [`Config::shutdown_grace`] for clients that do
+    /// not read), closes all connections and returns from [`Server::run`]. Returns at once, and may
+    /// be called at any time and any number of times.
+    pub fn shutdown(&self) {
+        self.control.shutdown();
+    }
+
+    /// The first TCP address the server listens on; `None` if it only has a Unix socket.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.control.addresses.first().copied()
+    }
+
+    /// All TCP addresses the server listens on.
+    pub fn local_addrs(&self) -> &[SocketAddr] {
+        &self.control.addresses
+    }
+}
+
+impl Server {
+    /// Starts to listen. Connections wait in the kernel until [`Server::run`] accepts them.
+    ///
+    /// # Errors
+    /// [`ServerError::Config`] if the configuration contradicts itself, [`ServerError::Bind`] if an
+    /// address cannot be listened on (in use, not allowed, not of this machine), and
+    /// [`ServerError::Io`] if the system refuses something else.
+    pub fn bind(config: Config, store: Arc<Store>) -> Result<Server, ServerError> {
+        config.check()?;
+        let listeners = socket::listen(&config)?;
+        let addresses = listeners.iter().filter_map(|listener| listener.local_addr()).collect();
+        let mut polls = Vec::new();
+        let mut wakers = Vec::new();
+        for _ in 0..=config.thread_count() {
+            let poll = Poll::new().map_err(io("cannot create an event queue"))?;
+            let waker = Waker::new(poll.registry(), crate::event_loop::WAKER)
+                .map_err(io("cannot create a waker"))?;
+            polls.push(poll);
+            wakers.push(waker);
+        }
+        let accept_poll = polls.pop().expect("one more than the number of threads was pushed");
+        let acceptor =
+            Acceptor::new(accept_poll, listeners).map_err(io("cannot wait for connections"))?;
+        let control = Arc::new(Control::new(wakers, addresses));
+        let shared = Arc::new(Shared::new(config, store, control));
+        Ok(Server { shared, parts: Mutex::new(Some(Parts { acceptor, polls })) })
+    }
+
+    /// Serves on this thread and the configured number of others, until a shutdown is asked for
+    /// through the handle or by a client.
+    ///
+    /// # Errors
+    /// [`ServerError::AlreadyRan`] at the second call; [`ServerError::Io`] if the system refuses a
+    /// thread or the event queue; [`ServerError::ThreadPanicked`] if the server has a defect.
+    pub fn run(&self) -> Result<(), ServerError> {
+        let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Parts { mut acceptor, polls } = parts.ok_or(ServerError::AlreadyRan)?;
+        let shared = &*self.shared;
+        warn_if_open(shared);
+        for address in &shared.control.addresses {
+            tracing::info!("listening on {address} with {} threads", shared.loops.len());
+        }
+        let result = std::thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for (index, poll) in polls.into_iter().enumerate() {
+                let event_loop = EventLoop::new(index, poll, shared);
+                let builder = std::thread::Builder::new().name(format!("everleaf-loop-{index}"));
+                let thread = builder.spawn_scoped(scope, move || {
+                    // Also if the loop panics or fails: a server with a thread less is worse.
+                    let _stop = StopOnDrop(&shared.control);
+                    event_loop.run()
+                });
+                match thread.map_err(io("cannot start a thread")) {
+                    Ok(thread) => threads.push(thread),
+                    Err(error) => {
+                        shared.control.shutdown();
+                        return Err(error);
+                    }
+                }
+            }
+            let accepted = acceptor.run(shared);
+            shared.control.shutdown();
+            drop(acceptor);
+            let mut result = accepted.map_err(io("cannot wait for connections"));
+            for thread in threads {
+                let served = match thread.join() {
+                    Ok(served) => served.map_err(io("cannot wait for requests")),
+                    Err(_) => Err(ServerError::ThreadPanicked),
+                };
+                result = result.and(served);
+            }
+            result
+        });
+        tracing::info!("stopped");
+        result
+    }
+
+    /// A handle that can stop this server.
+    pub fn handle(&self) -> Handle {
+        Handle { control: Arc::clone(&self.shared.control) }
+    }
+
+    /// The first TCP address the server listens on; `None` if it only has a Unix socket.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.shared.control.addresses.first().copied()
+    }
+}
+
+struct StopOnDrop<'a>(&'a Control);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.shutdown();
+    }
+}
+
+fn io(what: &'static str) -> impl Fn(std::io::Error) -> ServerError {
+    move |error| ServerError::Io(what, error)
+}
+
+fn warn_if_open(shared: &Shared) {
+    let open = shared.control.addresses.iter().find(|address| !address.ip().is_loopback());
+    if let (Some(address), None) = (open, &shared.config.password) {
+        tracing::warn!(
+            "{address} can be reached from other machines and there is no password: anybody there \
+             can read and remove everything; set a password or listen on 127.0.0.1"
+        );
+    }
+}

@@ -1,0 +1,60 @@
+//! What a connection has said so far that matters for its next request.
+
+use std::sync::Arc;
+
+use crate::registry::Client;
+use crate::resp::Protocol;
+
+/// Whether replies are sent (`CLIENT REPLY`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplyMode {
+    /// As usual.
+    #[default]
+    On,
+    /// None, until switched on again.
+    Off,
+    /// None for the next request.
+    SkipNext,
+}
+
+/// The state of one connection that commands can see and change.
+#[derive(Debug)]
+pub struct Session {
+    /// The entry of this connection among all connections.
+    pub client: Arc<Client>,
+    pub protocol: Protocol,
+    /// True if no password is needed, or it was given.
+    pub authenticated: bool,
+    pub reply_mode: ReplyMode,
+    /// Set to close the connection once its replies are sent.
+    pub closing: bool,
+    /// The last command, as its index in the table.
+    pub last_command: usize,
+}
+
+impl Session {
+    pub fn new(client: Arc<Client>, authenticated: bool) -> Self {
+        Session {
+            client,
+            protocol: Protocol::default(),
+            authenticated,
+            reply_mode: ReplyMode::default(),
+            closing: false,
+            last_command: usize::MAX,
+        }
+    }
+
+    /// True if a request needs none of the checks that depend on the connection's state.
+    pub fn is_plain(&self) -> bool {
+        self.authenticated && self.reply_mode == ReplyMode::On
+    }
+
+    /// Back to the state of a new connection (`RESET`).
+    pub fn reset(&mut self, authenticated: bool) {
+        *self = Session::new(Arc::clone(&self.client), authenticated);
+        self.client.change(|details| {
+            details.name.clear();
+            details.protocol = Protocol::default();
+        });
+    }
+}

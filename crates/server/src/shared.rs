@@ -1,0 +1,179 @@
+//! What the threads of a server share.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use everleaf::Store;
+use mio::Waker;
+
+use crate::Config;
+use crate::registry::{Client, Registry};
+use crate::scan_table::ScanTable;
+use crate::settings::Settings;
+use crate::socket::Socket;
+use crate::statistics::{Counters, Tally};
+
+/// The switch that ends a server. Holds neither the store nor a connection, so a handle that is
+/// kept for long keeps nothing else alive.
+#[derive(Debug)]
+pub struct Control {
+    stopping: AtomicBool,
+    /// One per event loop, then the acceptor's.
+    wakers: Vec<Waker>,
+    pub addresses: Vec<SocketAddr>,
+}
+
+impl Control {
+    pub fn new(wakers: Vec<Waker>, addresses: Vec<SocketAddr>) -> Self {
+        Control { stopping: AtomicBool::new(false), wakers, addresses }
+    }
+
+    /// Asks every thread to finish.
+    pub fn shutdown(&self) {
+        // Release: whoever sees the request also sees what led to it; pairs with `is_stopping`.
+        self.stopping.store(true, Ordering::Release);
+        self.wake_all();
+    }
+
+    /// True once a shutdown was asked for.
+    pub fn is_stopping(&self) -> bool {
+        // Acquire: pairs with the store in `shutdown`.
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Makes the event loop look at its inbox, its killed connections, and the settings.
+    pub fn wake(&self, loop_index: usize) {
+        let Some(waker) = self.wakers.get(loop_index) else { return };
+        if let Err(error) = waker.wake() {
+            tracing::error!("event loop {loop_index} cannot be woken: {error}");
+        }
+    }
+
+    /// Wakes every thread of the server.
+    pub fn wake_all(&self) {
+        (0..self.wakers.len()).for_each(|index| self.wake(index));
+    }
+}
+
+/// What others need to know of an event loop.
+#[derive(Debug, Default)]
+pub struct LoopState {
+    pub counters: Counters,
+    /// Connections handed over, from the hand-over to the close.
+    connection_count: AtomicUsize,
+    inbox: Mutex<Vec<(Socket, Arc<Client>)>>,
+}
+
+impl LoopState {
+    /// Relaxed: only compared to spread connections evenly, so a late value does no harm.
+    pub fn connection_count(&self) -> usize {
+        // Relaxed: see above.
+        self.connection_count.load(Ordering::Relaxed)
+    }
+
+    /// Hands a connection over; the loop must be woken.
+    pub fn hand_over(&self, socket: Socket, client: Arc<Client>) {
+        // Relaxed: see `connection_count`.
+        self.connection_count.fetch_add(1, Ordering::Relaxed);
+        self.inbox().push((socket, client));
+    }
+
+    /// The connections handed over since the last call.
+    pub fn take_inbox(&self) -> Vec<(Socket, Arc<Client>)> {
+        std::mem::take(&mut self.inbox())
+    }
+
+    /// Notes that a connection is closed.
+    pub fn connection_closed(&self) {
+        // Relaxed: see `connection_count`.
+        self.connection_count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Vec<(Socket, Arc<Client>)>> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the threads of a server share. Counters here are statistics: relaxed.
+pub struct Shared {
+    pub store: Arc<Store>,
+    pub config: Config,
+    pub settings: Settings,
+    pub control: Arc<Control>,
+    pub registry: Registry,
+    pub scans: ScanTable,
+    pub loops: Vec<LoopState>,
+    /// Connections accepted so far.
+    pub accepted_count: AtomicU64,
+    /// Connections refused so far because there were too many.
+    pub rejected_count: AtomicU64,
+    /// Replies, in bytes, that wait for clients to read them.
+    pub output_total: AtomicUsize,
+    started: Instant,
+    /// The counters when `CONFIG RESETSTAT` was last used.
+    statistics_base: Mutex<Tally>,
+    /// When a failure of the store was last logged, in milliseconds since the start, plus one.
+    store_error_logged_ms: AtomicU64,
+}
+
+/// Failures of the store are logged this often at most.
+const STORE_ERROR_LOG_INTERVAL_MS: u64 = 10_000;
+
+impl Shared {
+    pub fn new(config: Config, store: Arc<Store>, control: Arc<Control>) -> Self {
+        let loops = (0..config.thread_count()).map(|_| LoopState::default()).collect();
+        Shared {
+            store,
+            settings: Settings::new(&config),
+            config,
+            control,
+            registry: Registry::new(),
+            scans: ScanTable::new(),
+            loops,
+            accepted_count: AtomicU64::new(0),
+            rejected_count: AtomicU64::new(0),
+            output_total: AtomicUsize::new(0),
+            started: Instant::now(),
+            statistics_base: Mutex::default(),
+            store_error_logged_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// Milliseconds since the server started.
+    pub fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    /// What happened since the start or the last reset.
+    pub fn statistics(&self) -> Tally {
+        self.total().since(*self.base())
+    }
+
+    /// Counts from zero again.
+    pub fn reset_statistics(&self) {
+        let total = self.total();
+        *self.base() = total;
+    }
+
+    fn total(&self) -> Tally {
+        self.loops.iter().map(|state| state.counters.read()).fold(Tally::default(), Tally::plus)
+    }
+
+    fn base(&self) -> MutexGuard<'_, Tally> {
+        self.statistics_base.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the operator, but not once per request, that the store fails.
+    pub fn log_store_error(&self, error: &everleaf::Error) {
+        let now = self.now_ms() + 1;
+        // Relaxed: the worst outcome of a race is a line too many.
+        let last = self.store_error_logged_ms.load(Ordering::Relaxed);
+        if last == 0 || now.saturating_sub(last) >= STORE_ERROR_LOG_INTERVAL_MS {
+            // Relaxed: as above.
+            self.store_error_logged_ms.store(now, Ordering::Relaxed);
+            tracing::error!("the store refused an operation: {error}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! TCP and Unix sockets under one name.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use mio::{Interest, Registry, Token};
+use socket2::{SockRef, TcpKeepalive};
+
+use crate::{Config, ServerError};
+
+/// A connection's socket; non-blocking.
+#[derive(Debug)]
+pub enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.read(buffer),
+            Socket::Unix(stream) => stream.read(buffer),
+        }
+    }
+
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => stream.write(bytes),
+            Socket::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    /// Wants to hear of both directions, once per change (edge-triggered).
+    pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        match self {
+            Socket::Tcp(stream) => registry.register(stream, token, interest),
+            Socket::Unix(stream) => registry.register(stream, token, interest),
+        }
+    }
+
+    /// Tells the peer that nothing more will come. Best effort: the peer may be gone.
+    pub fn finish(&mut self) {
+        let result = match self {
+            Socket::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Socket::Unix(stream) => stream.shutdown(Shutdown::Write),
+        };
+        if let Err(error) = result {
+            tracing::trace!("a socket was closed by its peer first: {error}");
+        }
+    }
+
+    /// Sends small replies at once, and notices dead peers. Best effort.
+    pub fn tune(&self, keepalive: Option<Duration>) {
+        let Socket::Tcp(stream) = self else { return };
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!("TCP_NODELAY cannot be set: {error}");
+        }
+        let Some(time) = keepalive else { return };
+        let keepalive = TcpKeepalive::new().with_time(time).with_interval(time / 3);
+        if let Err(error) = SockRef::from(stream).set_tcp_keepalive(&keepalive) {
+            tracing::debug!("TCP keep-alive cannot be set: {error}");
+        }
+    }
+
+    /// The addresses of the peer and of this side, for people.
+    pub fn addresses(&self) -> (String, String) {
+        let shown = |address: io::Result<SocketAddr>| match address {
+            Ok(address) => address.to_string(),
+            Err(_) => "?:0".to_string(),
+        };
+        match self {
+            Socket::Tcp(stream) => (shown(stream.peer_addr()), shown(stream.local_addr())),
+            Socket::Unix(stream) => {
+                let address = stream.local_addr().ok();
+                let path = address.as_ref().and_then(|address| address.as_pathname());
+                let path = path.unwrap_or(Path::new("?")).display().to_string();
+                (format!("{path}:0"), format!("{path}:0"))
+            }
+        }
+    }
+}
+
+/// A socket that accepts connections; non-blocking.
+#[derive(Debug)]
+pub enum Listener {
+    Tcp(TcpListener),
+    /// The path is removed when the listener goes.
+    Unix(UnixListener, PathBuf),
+}
+
+impl Listener {
+    pub fn accept(&self) -> io::Result<Socket> {
+        Ok(match self {
+            Listener::Tcp(listener) => Socket::Tcp(listener.accept()?.0),
+            Listener::Unix(listener, _) => Socket::Unix(listener.accept()?.0),
+        })
+    }
+
+    pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        match self {
+            Listener::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
+            Listener::Unix(listener, _) => registry.register(listener, token, Interest::READABLE),
+        }
+    }
+
+    /// The TCP address, with the port the system chose.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        match self {
+            Listener::Tcp(listener) => listener.local_addr().ok(),
+            Listener::Unix(..) => None,
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listener::Unix(_, path) = self
+            && let Err(error) = std::fs::remove_file(&*path)
+        {
+            tracing::debug!("{} cannot be removed: {error}", path.display());
+        }
+    }
+}
+
+/// Listens everywhere the configuration asks for.
+pub fn listen(config: &Config) -> Result<Vec<Listener>, ServerError> {
+    let mut listeners = Vec::new();
+    for host in &config.bind {
+        listeners.extend(listen_tcp(host, config.port)?);
+    }
+    if let Some(path) = &config.unix_socket {
+        listeners.push(listen_unix(path)?);
+    }
+    Ok(listeners)
+}
+
+/// Every address of the host name; an address that does not exist here (such as `::1` without
+/// IPv6) is passed over if another one works.
+fn listen_tcp(host: &str, port: u16) -> Result<Vec<Listener>, ServerError> {
+    let name = format!("{host}:{port}");
+    let fail = |error| ServerError::Bind(name.clone(), error);
+    let addresses = (host, port).to_socket_addrs().map_err(fail)?;
+    let mut listeners = Vec::new();
+    let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in addresses {
+        match TcpListener::bind(address) {
+            Ok(listener) => listeners.push(Listener::Tcp(listener)),
+            Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => failure = error,
+            Err(error) => return Err(fail(error)),
+        }
+    }
+    if listeners.is_empty() { Err(fail(failure)) } else { Ok(listeners) }
+}
+
+fn listen_unix(path: &Path) -> Result<Listener, ServerError> {
+    let fail = |error| ServerError::Bind(path.display().to_string(), error);
+    // Only a socket that nobody answers at is removed, never another kind of file.
+    let refused = std::os::unix::net::UnixStream::connect(path)
+        .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    let is_socket = std::fs::symlink_metadata(path)
+        .is_ok_and(|metadata| std::os::unix::fs::FileTypeExt::is_socket(&metadata.file_type()));
+    if refused && is_socket {
+        tracing::info!("replacing the dead socket {}", path.display());
+        std::fs::remove_file(path).map_err(fail)?;
+    }
+    let listener = UnixListener::bind(path).map_err(fail)?;
+    Ok(Listener::Unix(listener, path.to_path_buf()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dead_unix_socket_is_replaced_and_a_live_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        let live = listen_unix(&path).unwrap();
+        let error = listen_unix(&path).unwrap_err();
+        assert!(error.to_string().contains("another port"), "{error}");
+        drop(live);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn an_ordinary_file_is_never_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        std::fs::write(&path, "precious").unwrap();
+        assert!(listen_unix(&path).is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+    }
+}

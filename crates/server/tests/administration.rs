@@ -1,0 +1,171 @@
+//! Looking at the server and steering it: `INFO`, `CONFIG`, `COMMAND`, `CLIENT`, `SHUTDOWN`.
+
+mod support;
+
+use support::{TestServer, eventually};
+
+#[test]
+fn info_tells_true_numbers() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    for line in ["SET a 1", "SET b 2", "GET a", "GET none", "NOSUCH"] {
+        client.line(line);
+    }
+    let info = client.line("INFO");
+    let value = |name: &str| {
+        let start = info.find(&format!("{name}:")).unwrap_or_else(|| panic!("{name} in {info}"));
+        let rest = &info[start + name.len() + 1..];
+        rest[..rest.find("\\r\\n").unwrap()].to_string()
+    };
+    assert_eq!(value("process_id"), std::process::id().to_string());
+    assert_eq!(value("tcp_port"), server.address.port().to_string());
+    assert_eq!(value("connected_clients"), "1");
+    assert_eq!(value("total_connections_received"), "1");
+    assert_eq!(value("keyspace_hits"), "1");
+    assert_eq!(value("keyspace_misses"), "1");
+    assert_eq!(value("total_error_replies"), "1");
+    // The INFO itself is counted when it is done.
+    assert_eq!(value("total_commands_processed"), "5");
+    assert_eq!(value("db0"), "keys=2,expires=0,avg_ttl=0");
+    assert_eq!(value("redis_version"), "7.0.0");
+    assert!(value("used_memory_rss").parse::<u64>().unwrap() > 1 << 20);
+    for section in ["Server", "Clients", "Memory", "Persistence", "Stats", "Keyspace"] {
+        assert!(info.contains(&format!("# {section}")), "{section}");
+        let alone = client.line(&format!("INFO {section}"));
+        assert_eq!(alone.matches("# ").count(), 1, "{alone}");
+    }
+    assert_eq!(client.line("INFO nothing"), "\"\"");
+    assert_eq!(client.line("INFO server clients").matches("# ").count(), 2);
+    assert_eq!(client.line("CONFIG RESETSTAT"), "+OK");
+    assert!(client.line("INFO stats").contains("keyspace_hits:0"));
+}
+
+#[test]
+fn settings_are_read_by_pattern_and_some_can_change() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    // What the benchmark program of the protocol's original asks for.
+    assert_eq!(client.line("CONFIG GET save"), "[\"save\" \"\"]");
+    assert_eq!(client.line("CONFIG GET appendonly"), "[\"appendonly\" \"no\"]");
+    assert_eq!(client.line("CONFIG GET nothing"), "[]");
+    assert_eq!(
+        client.line("CONFIG GET maxcl* TIMEOUT"),
+        "[\"maxclients\" \"10000\" \"timeout\" \"0\"]"
+    );
+    assert_eq!(client.line("CONFIG SET maxclients 7 timeout 60"), "+OK");
+    assert_eq!(client.line("CONFIG GET maxclients"), "[\"maxclients\" \"7\"]");
+    assert_eq!(client.line("CONFIG GET timeout"), "[\"timeout\" \"60\"]");
+    assert_eq!(client.line("CONFIG SET proto-max-bulk-len 2000"), "+OK");
+    assert_eq!(client.ask(&["ECHO", &"x".repeat(2_000)]).len(), 2_002);
+    assert!(client.line("CONFIG SET maxclients 0").contains("must be between 1"));
+    assert!(client.line("CONFIG SET maxclients 5 port 1").contains("can't set immutable config"));
+    assert_eq!(client.line("CONFIG GET maxclients"), "[\"maxclients\" \"7\"]", "all or nothing");
+    assert!(client.line("CONFIG SET foo 1").starts_with("-ERR Unknown option"));
+    assert_eq!(client.line("CONFIG SET appendonly no"), "+OK");
+    assert!(client.line("CONFIG SET appendonly yes").contains("immutable"));
+    assert!(client.line("CONFIG SET a").contains("wrong number of arguments for 'config|set'"));
+    assert!(client.line("CONFIG FOO").starts_with("-ERR unknown subcommand 'FOO'"));
+    let too_long = client.ask(&["ECHO", &"x".repeat(2_001)]);
+    assert_eq!(too_long, "-ERR Protocol error: invalid bulk length");
+}
+
+#[test]
+fn the_password_is_not_among_the_settings() {
+    let server = TestServer::with(|config| config.password = Some("geheim".into()));
+    let mut client = server.connect();
+    assert_eq!(client.line("AUTH geheim"), "+OK");
+    assert!(!client.line("CONFIG GET *").contains("geheim"));
+    assert_eq!(client.line("CONFIG GET requirepass"), "[]");
+}
+
+#[test]
+fn commands_are_described() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let count: usize = client.line("COMMAND COUNT")[1..].parse().unwrap();
+    let list = client.line("COMMAND LIST");
+    assert_eq!(list.matches('"').count(), count * 2);
+    assert_eq!(
+        client.line("COMMAND INFO get nosuch"),
+        "[[\"get\" :2 [+readonly +fast] :1 :1 :1 [] [] [] []] nil[]]"
+    );
+    assert_eq!(client.line("COMMAND").matches("\"get\"").count(), 1);
+    assert_eq!(client.line("COMMAND INFO"), client.line("COMMAND"));
+    assert!(client.line("COMMAND DOCS get").starts_with("[\"get\" [\"summary\" \"Returns"));
+    assert!(client.line("COMMAND DOCS").len() > 1_000);
+    assert_eq!(client.line("COMMAND LIST FILTERBY PATTERN get*").matches('"').count(), 8);
+    assert!(client.line("COMMAND FOO").starts_with("-ERR unknown subcommand"));
+    client.line("HELLO 3");
+    assert!(client.line("COMMAND DOCS get").starts_with("{\"get\" {\"summary\""));
+    assert!(client.line("COMMAND INFO get").contains("(+readonly +fast)"));
+}
+
+#[test]
+fn clients_are_listed_and_killed() {
+    let server = TestServer::start();
+    let (mut a, mut b, mut c) = (server.connect(), server.connect(), server.connect());
+    a.line("CLIENT SETNAME alice");
+    b.line("CLIENT SETNAME bob");
+    let id = |reply: String| reply[1..].parse::<u64>().unwrap();
+    let (a_id, b_id, c_id) =
+        (id(a.line("CLIENT ID")), id(b.line("CLIENT ID")), id(c.line("CLIENT ID")));
+    let list = a.line("CLIENT LIST");
+    assert!(list.contains("name=alice") && list.contains("name=bob"), "{list}");
+    assert_eq!(list.matches("id=").count(), 3);
+    assert!(list.contains("cmd=client"), "{list}");
+    assert_eq!(a.line(&format!("CLIENT LIST ID {b_id}")).matches("id=").count(), 1);
+    assert_eq!(a.line("CLIENT LIST TYPE pubsub"), "\"\"");
+    assert_eq!(a.line("CLIENT LIST TYPE x"), "-ERR Unknown client type 'x'");
+    assert_eq!(a.line("CLIENT LIST ID 0"), "-ERR client-id should be greater than 0");
+    let peer = b.stream.local_addr().unwrap().to_string();
+    assert_eq!(a.line(&format!("CLIENT KILL {peer}")), "+OK");
+    b.assert_closed();
+    assert_eq!(a.line("CLIENT KILL 1.2.3.4:5"), "-ERR No such client");
+    assert_eq!(a.line(&format!("CLIENT KILL ID {c_id}")), ":1");
+    c.assert_closed();
+    eventually("the killed clients are gone", || a.line("CLIENT LIST").matches("id=").count() == 1);
+    assert_eq!(a.line("CLIENT KILL TYPE normal"), ":0", "the caller is spared");
+    assert_eq!(a.line("CLIENT KILL FOO x"), "-ERR syntax error");
+    assert_eq!(a.line(&format!("CLIENT KILL ID {a_id} SKIPME no")), ":1");
+    a.assert_closed();
+}
+
+#[test]
+fn replies_can_be_switched_off() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.send(
+        b"CLIENT REPLY SKIP\r\nSET a 1\r\nGET a\r\nCLIENT REPLY OFF\r\nGET a\r\nSET a 2\r\nNOSUCH\r\n\
+          CLIENT REPLY SKIP\r\nGET a\r\nCLIENT REPLY ON\r\nGET a\r\nQUIT\r\n",
+    );
+    assert_eq!(client.rest(), b"$1\r\n1\r\n+OK\r\n$1\r\n2\r\n+OK\r\n");
+}
+
+#[test]
+fn a_client_can_stop_the_server() {
+    let mut server = TestServer::start();
+    let (mut other, mut client) = (server.connect(), server.connect());
+    assert_eq!(other.line("SET k v"), "+OK");
+    client.send(b"SHUTDOWN NOSAVE\r\n");
+    client.assert_closed();
+    other.assert_closed();
+    server.wait().unwrap();
+    assert_eq!(server.store.get(b"k").unwrap().unwrap(), b"v");
+    assert!(std::net::TcpStream::connect(server.address).is_err());
+}
+
+#[test]
+fn a_unix_socket_serves_as_well() {
+    use std::io::{Read, Write};
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let mut server = TestServer::with(|config| config.unix_socket = Some(path.clone()));
+    let mut client = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    client.write_all(b"SET k v\r\nGET k\r\nCLIENT INFO\r\nQUIT\r\n").unwrap();
+    let mut replies = String::new();
+    client.read_to_string(&mut replies).unwrap();
+    assert!(replies.starts_with("+OK\r\n$1\r\nv\r\n"), "{replies}");
+    assert!(replies.contains(&format!("addr={}:0", path.display())), "{replies}");
+    server.stop().unwrap();
+    assert!(!path.exists());
+}

@@ -1,0 +1,188 @@
+//! Streams that no honest client sends.
+
+mod support;
+
+use std::io::Write;
+use std::net::Shutdown;
+
+use support::{Client, TestServer, encode};
+
+/// What the server answers to a stream before it closes the connection.
+fn answer(server: &TestServer, stream: &[u8]) -> String {
+    let mut client = server.connect();
+    client.send(stream);
+    client.rest().escape_ascii().to_string()
+}
+
+#[test]
+fn broken_streams_get_a_reason_and_an_end() {
+    let server = TestServer::start();
+    let cases: [(&[u8], &str); 13] = [
+        (b"*99999999999999999999\r\n", "invalid multibulk length"),
+        (b"*1048577\r\n", "invalid multibulk length"),
+        (b"*x\r\n", "invalid multibulk length"),
+        (b"*2147483648\r\n", "invalid multibulk length"),
+        (b"*1\r\n$-1\r\n", "invalid bulk length"),
+        (b"*1\r\n$-9223372036854775808\r\n", "invalid bulk length"),
+        (b"*1\r\n$536870913\r\n", "invalid bulk length"),
+        (b"*1\r\n$18446744073709551615\r\n", "invalid bulk length"),
+        (b"*1\r\n*1\r\n$4\r\nPING\r\n", "expected \\'$\\', got \\'*\\'"),
+        (b"*1\r\n\0", "expected \\'$\\', got \\'\\\\x00\\'"),
+        (b"*1\r\n$4\r\nPINGxx", "expected CRLF after a bulk string"),
+        (b"GET \"unbalanced\r\n", "unbalanced quotes in request"),
+        (&[b'x'; 65_537], "too big inline request"),
+    ];
+    for (stream, reason) in cases {
+        let expected = format!("-ERR Protocol error: {reason}\\r\\n");
+        assert_eq!(
+            answer(&server, stream),
+            expected,
+            "{}",
+            stream[..stream.len().min(50)].escape_ascii()
+        );
+    }
+    assert_eq!(server.connect().line("PING"), "+PONG");
+}
+
+#[test]
+fn what_came_before_the_break_is_answered() {
+    let server = TestServer::start();
+    let mut stream = encode(&["SET", "k", "v"]);
+    stream.extend(encode(&["GET", "k"]));
+    stream.extend(encode(&["GET", "k"]));
+    stream.extend_from_slice(b"*1\r\n!\r\n");
+    stream.extend(encode(&["SET", "k", "never"]));
+    let expected = "+OK\\r\\n$1\\r\\nv\\r\\n$1\\r\\nv\\r\\n-ERR Protocol error: expected \\'$\\', got \\'!\\'\\r\\n";
+    assert_eq!(answer(&server, &stream), expected);
+    assert_eq!(server.store.get(b"k").unwrap().unwrap(), b"v");
+}
+
+#[test]
+fn a_browser_cannot_be_made_to_send_commands() {
+    let server = TestServer::start();
+    let post = b"POST / HTTP/1.1\r\nHost: localhost:6399\r\n\r\nSET k stolen\r\n";
+    assert_eq!(answer(&server, post), "");
+    let get = b"GET / HTTP/1.1\r\nHost: localhost:6399\r\n\r\nSET k stolen\r\n";
+    assert!(answer(&server, get).starts_with("-ERR wrong number of arguments"));
+    assert_eq!(server.store.len(), 0);
+}
+
+#[test]
+fn a_request_that_comes_byte_by_byte_is_understood() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let mut stream = encode(&["SET", "key", "value"]);
+    stream.extend(encode(&["GET", "key"]));
+    stream.extend_from_slice(b"PING\r\nECHO \"a b\"\r\n");
+    for byte in stream {
+        client.send(&[byte]);
+    }
+    let replies: Vec<String> = (0..4).map(|_| client.reply()).collect();
+    assert_eq!(replies, ["+OK", "\"value\"", "+PONG", "\"a b\""]);
+}
+
+#[test]
+fn a_client_that_stops_sending_still_gets_its_replies() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.send(b"SET k v\r\nGET k\r\nGET k");
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(client.rest(), b"+OK\r\n$1\r\nv\r\n", "the unfinished request is not run");
+}
+
+#[test]
+fn a_client_that_leaves_in_the_middle_harms_nobody() {
+    let server = TestServer::start();
+    for cut in [&b""[..], b"*", b"*3\r\n$3\r\nSE", b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100000\r\nabc"]
+    {
+        let mut client = server.connect();
+        client.send(cut);
+        drop(client);
+    }
+    let mut client = server.connect();
+    assert_eq!(client.line("PING"), "+PONG");
+    support::eventually("the others are gone", || {
+        client.line("INFO clients").contains("connected_clients:1\\r")
+    });
+    assert_eq!(client.line("DBSIZE"), ":0");
+}
+
+#[test]
+fn claimed_sizes_cost_no_memory() {
+    let server = TestServer::start();
+    let resident = |client: &mut Client| {
+        let info = client.line("INFO memory");
+        let start = info.find("used_memory_rss:").unwrap() + "used_memory_rss:".len();
+        let rest = &info[start..];
+        rest[..rest.find("\\r").unwrap()].parse::<u64>().unwrap()
+    };
+    let mut observer = server.connect();
+    let before = resident(&mut observer);
+    let mut liars = Vec::new();
+    for _ in 0..50 {
+        let mut client = server.connect();
+        client.send(b"*1048576\r\n$536870912\r\nabc");
+        liars.push(client);
+    }
+    // Each liar's bytes have been read when a later connection on the same thread is answered.
+    for _ in 0..4 {
+        server.connect().line("PING");
+    }
+    let grown = resident(&mut observer).saturating_sub(before);
+    assert!(grown < 64 << 20, "50 claims of 512 MiB cost {grown} bytes");
+}
+
+#[test]
+fn a_value_of_many_megabytes_goes_in_and_out_unchanged() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let value: Vec<u8> = (0..40_000_000u32).map(|index| (index % 251) as u8).collect();
+    assert_eq!(client.ask(&[&b"SET"[..], b"big", &value]), "+OK");
+    client.send(&encode(&["GET", "big"]));
+    assert!(client.bulk() == value);
+    assert_eq!(client.line("STRLEN big"), ":40000000");
+    // Several in a row, pipelined, from a thread so that neither side blocks the other.
+    let stream = encode(&[&b"SET"[..], b"big2", &value[..5_000_000]]).repeat(5);
+    let mut writer = client.stream.try_clone().unwrap();
+    let thread = std::thread::spawn(move || writer.write_all(&stream).unwrap());
+    for _ in 0..5 {
+        assert_eq!(client.reply(), "+OK");
+    }
+    thread.join().unwrap();
+    assert_eq!(client.line("STRLEN big2"), ":5000000");
+}
+
+#[test]
+fn values_around_the_sizes_of_the_buffers_survive() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    for base in [4_096usize, 16_384, 65_536, 262_144, 1 << 20] {
+        for size in base - 40..base + 3 {
+            let value = vec![b'v'; size];
+            client.send(&encode(&[&b"SET"[..], b"k", &value]));
+            client.send(&encode(&["GET", "k"]));
+            assert_eq!(client.reply(), "+OK");
+            assert_eq!(client.bulk().len(), size);
+        }
+    }
+}
+
+#[test]
+fn too_long_a_reply_becomes_an_error_and_the_connection_lives() {
+    let server = TestServer::with(|config| {
+        config.reply_size_max = 100_000;
+        config.bulk_size_max = 50_000;
+    });
+    let mut client = server.connect();
+    let value = "v".repeat(40_000);
+    for key in ["a", "b", "c"] {
+        assert_eq!(client.ask(&["SET", key, &value]), "+OK");
+    }
+    for request in ["MGET a b c", "RANGE - + WITHVALUES"] {
+        let reply = client.line(request);
+        assert!(reply.starts_with("-ERR the reply would have more than 100000 bytes"), "{reply}");
+    }
+    assert!(client.line("MGET a b").len() > 80_000);
+    assert!(client.ask(&["APPEND", "a", &value]).starts_with("-ERR string exceeds maximum"));
+    assert_eq!(client.line("STRLEN a"), ":40000");
+}

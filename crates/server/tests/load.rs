@@ -1,0 +1,228 @@
+//! Many requests, many clients, slow clients, and a shutdown in the middle of it all.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use support::{TestServer, encode, eventually};
+
+#[test]
+fn a_pipeline_of_mixed_requests_is_answered_in_order() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let (mut stream, mut expected) = (Vec::new(), Vec::new());
+    for index in 0..10_000u32 {
+        let key = format!("k{}", index % 500);
+        let known = index >= 500;
+        let last = |index: u32| format!("\"v{}\"", index - 500);
+        // Runs of GETs of every length between the others.
+        if known && index % 7 != 0 {
+            stream.extend(encode(&["GET", &key]));
+            expected.push(last(index));
+            stream.extend(encode(&["GET", "none"]));
+            expected.push("nil".into());
+        }
+        stream.extend(encode(&["SET", &key, &format!("v{index}")]));
+        expected.push("+OK".into());
+        if index % 3 == 0 {
+            stream.extend(format!("GET {key}\r\n").into_bytes());
+            expected.push(format!("\"v{index}\""));
+            stream.extend(b"PING\r\nFOO\r\n");
+            expected.push("+PONG".into());
+            expected.push("-ERR unknown command 'FOO', with args beginning with: ".into());
+        }
+    }
+    let mut writer = client.stream.try_clone().unwrap();
+    let thread = std::thread::spawn(move || writer.write_all(&stream).unwrap());
+    for (index, expected) in expected.iter().enumerate() {
+        assert_eq!(client.reply(), *expected, "reply {index}");
+    }
+    thread.join().unwrap();
+}
+
+#[test]
+fn one_write_answers_a_whole_pipeline() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.send(&encode(&["SET", "k", "v"]).repeat(100));
+    let mut replies = vec![0; 500];
+    // All of them come with the first read, because they were sent with one write.
+    let size = client.stream.read(&mut replies).unwrap();
+    assert_eq!(size, 500);
+    assert_eq!(replies, b"+OK\r\n".repeat(100));
+}
+
+#[test]
+fn increments_of_eight_clients_add_up() {
+    let server = TestServer::start();
+    let start = Arc::new(Barrier::new(8));
+    let threads: Vec<_> = (0..8)
+        .map(|_| {
+            let (mut client, start) = (server.connect(), Arc::clone(&start));
+            std::thread::spawn(move || {
+                start.wait();
+                for _ in 0..25 {
+                    client.send(&encode(&["INCR", "counter"]).repeat(100));
+                    let values: Vec<i64> =
+                        (0..100).map(|_| client.reply()[1..].parse().unwrap()).collect();
+                    assert!(values.windows(2).all(|pair| pair[0] < pair[1]));
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(server.connect().line("GET counter"), "\"20000\"");
+}
+
+#[test]
+fn a_client_that_never_reads_holds_only_itself_up() {
+    let server = TestServer::with(|config| config.output_pause_size = 1 << 20);
+    let mut reader = server.connect();
+    assert_eq!(reader.ask(&[&b"SET"[..], b"big", &vec![b'x'; 1 << 20]]), "+OK");
+    // Far more replies than fit anywhere: 50 clients, 1 GiB each.
+    let mut deaf: Vec<_> = (0..50).map(|_| server.connect()).collect();
+    for client in &mut deaf {
+        client.send(&encode(&["GET", "big"]).repeat(1_000));
+    }
+    let output_bytes = |info: &str| {
+        let start = info.find("client_output_bytes:").unwrap() + "client_output_bytes:".len();
+        info[start..].split("\\r").next().unwrap().parse::<u64>().unwrap()
+    };
+    let mut peak = 0;
+    for _ in 0..200 {
+        assert_eq!(reader.line("PING"), "+PONG");
+        peak = peak.max(output_bytes(&reader.line("INFO clients")));
+    }
+    eventually("the deaf clients are held up", || {
+        output_bytes(&reader.line("INFO clients")) > 10 << 20
+    });
+    peak = peak.max(output_bytes(&reader.line("INFO clients")));
+    assert!(peak < 50 * (3 << 20), "{peak} bytes are kept for clients that do not read");
+    // One of them starts to read and gets everything it asked for.
+    let client = &mut deaf[0];
+    for _ in 0..1_000 {
+        assert_eq!(client.bulk().len(), 1 << 20);
+    }
+    assert_eq!(client.line("PING"), "+PONG");
+}
+
+#[test]
+fn clients_that_do_not_read_cannot_exceed_the_total() {
+    let server = TestServer::with(|config| {
+        config.output_pause_size = 1 << 20;
+        config.output_total_max = 20 << 20;
+    });
+    let mut observer = server.connect();
+    assert_eq!(observer.ask(&[&b"SET"[..], b"big", &vec![b'x'; 8 << 20]]), "+OK");
+    let mut deaf: Vec<_> = (0..10).map(|_| server.connect()).collect();
+    for client in &mut deaf {
+        client.send(&encode(&["GET", "big"]));
+    }
+    eventually("those beyond the total are closed", || {
+        let info = observer.line("INFO clients");
+        let start = info.find("connected_clients:").unwrap() + "connected_clients:".len();
+        let count: usize = info[start..].split("\\r").next().unwrap().parse().unwrap();
+        count < 11
+    });
+    assert_eq!(observer.line("PING"), "+PONG");
+}
+
+#[test]
+fn a_shutdown_while_clients_write_loses_nothing_acknowledged() {
+    let mut server = TestServer::start();
+    let acknowledged = Arc::new(AtomicU64::new(0));
+    let threads: Vec<_> = (0..4)
+        .map(|thread| {
+            let (mut client, acknowledged) = (server.connect(), Arc::clone(&acknowledged));
+            std::thread::spawn(move || {
+                let mut count = 0u64;
+                loop {
+                    let key = format!("{thread}:{count}");
+                    let sent = client.stream.write_all(&encode(&["SET", &key, "v"]));
+                    let mut reply = [0; 5];
+                    if sent.is_err() || client.stream.read_exact(&mut reply).is_err() {
+                        return (thread, count);
+                    }
+                    assert_eq!(&reply, b"+OK\r\n");
+                    count += 1;
+                    acknowledged.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    eventually("the clients write", || acknowledged.load(Ordering::Relaxed) > 2_000);
+    server.stop().unwrap();
+    for thread in threads {
+        let (thread, count) = thread.join().unwrap();
+        for index in 0..count {
+            let key = format!("{thread}:{index}");
+            assert!(server.store.contains(key.as_bytes()).unwrap(), "{key} was acknowledged");
+        }
+    }
+}
+
+#[test]
+fn a_shutdown_sends_what_is_due_and_does_not_wait_for_the_deaf() {
+    let mut server = TestServer::with(|config| config.shutdown_grace = Duration::from_millis(300));
+    let mut client = server.connect();
+    assert_eq!(client.ask(&[&b"SET"[..], b"big", &vec![b'x'; 30 << 20]]), "+OK");
+    let mut deaf = server.connect();
+    deaf.send(&encode(&["GET", "big"]));
+    eventually("the reply waits", || {
+        !client.line("INFO clients").contains("client_output_bytes:0\\r")
+    });
+    let start = Instant::now();
+    server.stop().unwrap();
+    assert!(start.elapsed() < Duration::from_secs(10));
+    let mut server = TestServer::start();
+    let mut client = server.connect();
+    assert_eq!(client.ask(&[&b"SET"[..], b"big", &vec![b'x'; 30 << 20]]), "+OK");
+    client.send(&encode(&["GET", "big"]));
+    let mut observer = server.connect();
+    eventually("the reply waits", || {
+        !observer.line("INFO clients").contains("client_output_bytes:0\\r")
+    });
+    server.handle.shutdown();
+    assert_eq!(client.bulk().len(), 30 << 20, "a client that reads gets its reply");
+    server.wait().unwrap();
+}
+
+#[test]
+fn a_second_run_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = everleaf::Options::new().create(true).open(folder.path().join("p")).unwrap();
+    let config = everleaf_server::Config { port: 0, ..Default::default() };
+    let server = everleaf_server::Server::bind(config, Arc::new(store)).unwrap();
+    server.handle().shutdown();
+    server.run().unwrap();
+    assert!(matches!(server.run(), Err(everleaf_server::ServerError::AlreadyRan)));
+}
+
+#[test]
+fn a_port_in_use_is_reported() {
+    let server = TestServer::start();
+    let config = everleaf_server::Config { port: server.address.port(), ..Default::default() };
+    let Err(error) = everleaf_server::Server::bind(config, Arc::clone(&server.store)) else {
+        panic!("two servers on one port");
+    };
+    assert!(error.to_string().contains("another port"), "{error}");
+}
+
+#[test]
+fn a_stopped_server_lets_the_store_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = everleaf::Options::new().create(true).open(folder.path().join("p")).unwrap();
+    let store = Arc::new(store);
+    let config = everleaf_server::Config { port: 0, ..Default::default() };
+    let server = everleaf_server::Server::bind(config, Arc::clone(&store)).unwrap();
+    let handle = server.handle();
+    handle.shutdown();
+    server.run().unwrap();
+    drop(server);
+    let store = Arc::try_unwrap(store).unwrap_or_else(|_| panic!("the handle keeps the store"));
+    store.close().unwrap();
+    assert!(handle.local_addr().is_some());
+}

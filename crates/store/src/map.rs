@@ -1,0 +1,344 @@
+//! One ordered map of byte strings.
+
+use std::ops::{Bound, ControlFlow, RangeBounds};
+use std::sync::Arc;
+
+use everleaf_index::{BytesTree, Change, Decision, Hardware, IndexError, Session, SessionGuard};
+
+use crate::range::{Range, prefix_bounds};
+use crate::store::Shared;
+use crate::{Action, Error, Exchange, Result};
+
+/// Pairs visited under one pin: a long scan lets go of the epoch this often.
+const PIN_LENGTH: usize = 256;
+
+/// An ordered map from byte strings (keys up to 64 KiB) to byte strings (values up to 512 MiB).
+///
+/// Cheap to clone; clones are handles on the same map. All operations may run at once from any
+/// threads. Every operation on one key is linearizable, and durable when it returns. Operations fail
+/// with [`Error::BadName`] once the map was dropped.
+///
+/// # Example
+/// ```
+/// # fn main() -> everleaf::Result<()> {
+/// # let folder = tempfile::tempdir().expect("a temporary folder");
+/// # let store = everleaf::Options::new().create(true).open(folder.path().join("p"))?;
+/// use everleaf::{Action, Exchange};
+/// let map = store.map("counters")?;
+/// assert!(map.insert(b"visits", b"1")?);
+/// assert!(!map.insert(b"visits", b"9")?);
+/// let done = map.compare_exchange(b"visits", Some(b"1"), Some(b"2"))?;
+/// assert_eq!(done, Exchange::Done);
+/// map.update_with(b"visits", |value| {
+///     let count = value.map_or(0, |digits| String::from_utf8_lossy(digits).parse().unwrap_or(0));
+///     Action::Put((count + 1).to_string().into_bytes())
+/// })?;
+/// assert_eq!(map.get(b"visits")?, Some(b"3".to_vec()));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Map {
+    shared: Arc<Shared>,
+    tree: Arc<BytesTree>,
+}
+
+impl Map {
+    pub(crate) fn new(shared: Arc<Shared>, tree: Arc<BytesTree>) -> Self {
+        Map { shared, tree }
+    }
+
+    /// Runs a write; if there is no space, reclaims what idle threads hold back and tries again.
+    #[inline]
+    fn write<R>(
+        &self,
+        mut write: impl FnMut(&BytesTree, &mut Session<Hardware>) -> std::result::Result<R, IndexError>,
+    ) -> Result<R> {
+        let first = write(&self.tree, &mut *self.shared.session()?);
+        match first {
+            Err(error) if error.is_full() => {
+                self.shared.reclaim();
+                Ok(write(&self.tree, &mut *self.shared.session()?)?)
+            }
+            result => Ok(result?),
+        }
+    }
+
+    #[inline]
+    fn change<R>(
+        &self,
+        key: &[u8],
+        change: Change<'_>,
+        see: impl Fn(bool, Option<&[u8]>) -> R,
+    ) -> Result<R> {
+        self.write(|tree, session| tree.change(session, key, change, &see))
+    }
+
+    /// The value of `key`. O(log n) in DRAM, one or two cache misses in the pool.
+    ///
+    /// # Errors
+    /// As all operations: the map was dropped, or more than 500 threads use the store at once.
+    #[inline]
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.get_with(key, <[u8]>::to_vec)
+    }
+
+    /// Runs `see` on the value of `key` in place, without a copy. `see` must be quick, because it
+    /// holds back the reuse of space.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    #[inline]
+    pub fn get_with<R>(&self, key: &[u8], see: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        Ok(self.tree.get_with(&mut *self.shared.session()?, key, see)?)
+    }
+
+    /// Runs `see(i, value)` for each of `keys`, in order, with overlapping cache misses: several
+    /// times the speed of separate gets. As separate gets in every other respect.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn get_many(&self, keys: &[&[u8]], see: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
+        Ok(self.tree.get_many(&mut *self.shared.session()?, keys.iter().copied(), see)?)
+    }
+
+    /// Whether `key` is there.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+        Ok(self.get_with(key, |_| ())?.is_some())
+    }
+
+    /// Sets the value of `key`. Returns whether a value was replaced.
+    ///
+    /// # Errors
+    /// The key or value is too large, the store is read-only, the pool or the disk is full; then
+    /// nothing was changed. Otherwise as [`Self::get`].
+    #[inline]
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.change(key, Change::Upsert(value), |_, old| old.is_some())
+    }
+
+    /// Sets the value of `key`. Returns the old value.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
+    pub fn replace(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.change(key, Change::Upsert(value), |_, old| old.map(<[u8]>::to_vec))
+    }
+
+    /// Adds `key` unless it is there. Returns whether it was added.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
+    pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.change(key, Change::Insert(value), |changed, _| changed)
+    }
+
+    /// Replaces the value of `key` if it is there. Returns whether it was.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
+    pub fn update(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.change(key, Change::Update(value), |changed, _| changed)
+    }
+
+    /// Removes `key`. Returns whether it was there. Needs no space, so a full pool can be emptied.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
+    pub fn remove(&self, key: &[u8]) -> Result<bool> {
+        self.change(key, Change::Remove, |changed, _| changed)
+    }
+
+    /// Removes `key`. Returns the value it had.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
+    pub fn take(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.change(key, Change::Remove, |_, old| old.map(<[u8]>::to_vec))
+    }
+
+    /// Changes `key` to `new` if its value is `expected`, atomically; `None` stands for absent on
+    /// both sides.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
+    pub fn compare_exchange(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<Exchange> {
+        self.write(|tree, session| {
+            tree.exchange(session, key, expected, new, |changed, found| {
+                if changed {
+                    Exchange::Done
+                } else {
+                    Exchange::Mismatch(found.map(<[u8]>::to_vec))
+                }
+            })
+        })
+    }
+
+    /// Reads, decides and writes one key as one atomic step. `decide` may run several times, when
+    /// other threads interfere; its last answer counts. Returns the value before.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
+    pub fn update_with(
+        &self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<&[u8]>) -> Action,
+    ) -> Result<Option<Vec<u8>>> {
+        self.write(|tree, session| {
+            let mut before = None;
+            tree.decide(session, key, |value| {
+                before = value.map(<[u8]>::to_vec);
+                match decide(value) {
+                    Action::Keep => Decision::Keep,
+                    Action::Put(value) => Decision::Put(value),
+                    Action::Remove => Decision::Remove,
+                }
+            })?;
+            Ok(before)
+        })
+    }
+
+    /// The pairs whose keys lie in `range`, in key order; also from the end, also from both ends.
+    ///
+    /// *Promise*: keys strictly ascending, none twice; each pair was current at some moment of the
+    /// iteration; a key that is there all the time is returned, one that is absent all the time is
+    /// not. Writers are not held up, and the iterator holds nothing but the pairs it has fetched.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a temporary folder");
+    /// # let store = everleaf::Options::new().create(true).open(folder.path().join("p"))?;
+    /// for key in ["a", "b", "c", "d"] {
+    ///     store.put(key.as_bytes(), b"")?;
+    /// }
+    /// let mut range = store.range(&b"b"[..]..);
+    /// assert_eq!(range.next().unwrap().0, b"b");
+    /// assert_eq!(range.next_back().unwrap().0, b"d");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn range<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Range {
+        let owned = |bound: Bound<&&[u8]>| bound.map(|key| key.to_vec());
+        Range::new(self.clone(), owned(range.start_bound()), owned(range.end_bound()))
+    }
+
+    /// All pairs, as [`Self::range`].
+    pub fn iter(&self) -> Range {
+        self.range(..)
+    }
+
+    /// The pairs whose keys start with `prefix`, as [`Self::range`].
+    pub fn prefix(&self, prefix: &[u8]) -> Range {
+        let (from, to) = prefix_bounds(prefix);
+        Range::new(self.clone(), from, to)
+    }
+
+    /// Visits the pairs whose keys lie in `range` in place, ascending or descending, until `visit`
+    /// breaks. Promise as [`Self::range`]; no copies are made.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn scan<'k>(
+        &self,
+        range: impl RangeBounds<&'k [u8]>,
+        reverse: bool,
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let owned = |bound: Bound<&&[u8]>| bound.map(|key| key.to_vec());
+        let (mut from, mut to) = (owned(range.start_bound()), owned(range.end_bound()));
+        loop {
+            let mut count = 0;
+            let mut last = None;
+            let mut broke = false;
+            self.scan_piece(bound_ref(&from), bound_ref(&to), reverse, |key, value| {
+                broke = visit(key, value).is_break();
+                count += 1;
+                if count == PIN_LENGTH {
+                    last = Some(key.to_vec());
+                }
+                !broke && count < PIN_LENGTH
+            })?;
+            match last {
+                Some(key) if !broke && reverse => to = Bound::Excluded(key),
+                Some(key) if !broke => from = Bound::Excluded(key),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// One pin's worth of a scan.
+    pub(crate) fn scan_piece(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        reverse: bool,
+        visit: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        Ok(self.tree.scan(&mut *self.shared.session()?, from, to, reverse, visit)?)
+    }
+
+    /// The pair with the lowest key.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn first(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        self.end(false)
+    }
+
+    /// The pair with the highest key.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn last(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        self.end(true)
+    }
+
+    fn end(&self, reverse: bool) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let mut found = None;
+        self.scan_piece(Bound::Unbounded, Bound::Unbounded, reverse, |key, value| {
+            found = Some((key.to_vec(), value.to_vec()));
+            false
+        })?;
+        Ok(found)
+    }
+
+    /// Number of keys. O(1); exact when no writer is active. 0 once the map was dropped.
+    pub fn len(&self) -> u64 {
+        let count = |mut session: SessionGuard<'_, Hardware>| Ok(self.tree.len(&mut session)?);
+        self.shared.session().and_then(count).unwrap_or(0)
+    }
+
+    /// Whether there are no keys. As [`Self::len`].
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Removes everything, atomically, also across a crash. Operations that run at the same time
+    /// count as having come before.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
+    pub fn clear(&self) -> Result<()> {
+        if self.shared.trees.heap().pool().is_read_only() {
+            return Err(Error::ReadOnly);
+        }
+        self.write(|tree, session| tree.clear(session))
+    }
+
+    pub(crate) fn tree(&self) -> &BytesTree {
+        &self.tree
+    }
+}
+
+fn bound_ref(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}

@@ -1,0 +1,97 @@
+//! How to open a store.
+
+use std::path::Path;
+
+use everleaf_index::{CreateMode, PoolOptions};
+
+use crate::{Domain, Result, Store};
+
+/// How to open a store. Each setting says what it does and what it is by default.
+///
+/// # Example
+/// ```
+/// # fn main() -> everleaf::Result<()> {
+/// # let folder = tempfile::tempdir().expect("a temporary folder");
+/// # let path = folder.path().join("example.pool");
+/// let store = everleaf::Options::new().create(true).max_size_bytes(1 << 30).open(&path)?;
+/// store.put(b"key", b"value")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) pool: PoolOptions,
+    pub(crate) recovery_threads: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Options {
+    /// The defaults: an existing pool, for writing, in the domain that is detected.
+    pub fn new() -> Self {
+        Options { pool: PoolOptions::default(), recovery_threads: 0 }
+    }
+
+    /// Create the pool if there is none. Default: no.
+    pub fn create(mut self, yes: bool) -> Self {
+        self.pool.create = if yes { CreateMode::IfMissing } else { CreateMode::Never };
+        self
+    }
+
+    /// Create the pool, and fail if there is one. Default: no.
+    pub fn create_new(mut self, yes: bool) -> Self {
+        self.pool.create = if yes { CreateMode::New } else { CreateMode::Never };
+        self
+    }
+
+    /// Change nothing in the file; several readers may share it while no writer has it. Default: no.
+    pub fn read_only(mut self, yes: bool) -> Self {
+        self.pool.read_only = yes;
+        self
+    }
+
+    /// Size of a new file, in bytes; it grows in place as needed. Default: as small as possible.
+    pub fn initial_size_bytes(mut self, size: u64) -> Self {
+        self.pool.initial_size_bytes = size;
+        self
+    }
+
+    /// Ceiling of the file's growth, in bytes: address space is reserved for it, memory and disk are
+    /// not. Default: 64 GiB for a new pool, what the pool says otherwise.
+    pub fn max_size_bytes(mut self, size: u64) -> Self {
+        self.pool.max_size_bytes = size;
+        self
+    }
+
+    /// The persistence domain, instead of the one that is detected.
+    pub fn domain(mut self, domain: Domain) -> Self {
+        self.pool.domain = Some(domain);
+        self
+    }
+
+    /// Open a pool although the machine stopped while it was open on an ordinary disk, so that some
+    /// of its last writes may be lost and some of its bytes torn. Run [`Store::check`] afterwards.
+    /// Default: no.
+    pub fn trust_after_machine_crash(mut self, yes: bool) -> Self {
+        self.pool.trust_after_machine_crash = yes;
+        self
+    }
+
+    /// Threads that recovery may use; 0 for one per CPU. Default: 0.
+    pub fn recovery_threads(mut self, count: usize) -> Self {
+        self.recovery_threads = count;
+        self
+    }
+
+    /// Opens the store.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Store> {
+        Store::open(path, self)
+    }
+}

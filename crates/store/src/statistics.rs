@@ -1,0 +1,63 @@
+//! Numbers about a store.
+
+use crate::map::Map;
+use crate::store::Shared;
+
+/// Numbers about a store, as of one moment. Counts are exact when no writer is active.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Keys in the default map.
+    pub keys: u64,
+    /// Maps, the default one included.
+    pub maps: u64,
+    /// Bytes of the pool file.
+    pub pool_size_bytes: u64,
+    /// Bytes of the pool in chunks that are in use.
+    pub pool_used_bytes: u64,
+    /// Bytes to which the pool may grow.
+    pub pool_max_bytes: u64,
+    /// Bytes of DRAM in leaf metadata and inner nodes.
+    pub memory_bytes: u64,
+    /// Leaves of the default map's tree.
+    pub leaves: u64,
+    /// Levels of the default map's tree, leaves included.
+    pub height: u64,
+    /// Leaves of the default map replaced since the store was opened.
+    pub splits: u64,
+    /// Pairs of leaves of the default map merged since the store was opened.
+    pub merges: u64,
+    /// How long opening took, recovery included, in nanoseconds.
+    pub recovery_ns: u64,
+    /// Whether the previous process closed the pool.
+    pub was_clean: bool,
+    /// The persistence domain in force: `line`, `visible` or `process`.
+    pub domain: String,
+}
+
+impl Statistics {
+    pub(crate) fn collect(shared: &Shared, default: &Map) -> Self {
+        let heap = shared.trees.heap();
+        let pool = heap.pool();
+        let shape = shared
+            .session()
+            .ok()
+            .and_then(|mut session| default.tree().shape(&mut session).ok())
+            .unwrap_or_default();
+        Statistics {
+            keys: shape.keys,
+            maps: shared.trees.names().len() as u64,
+            pool_size_bytes: pool.size(),
+            pool_used_bytes: heap.used_bytes(),
+            pool_max_bytes: pool.max_size(),
+            memory_bytes: shared.trees.sessions().node_bytes(),
+            leaves: shape.leaves,
+            height: shape.height,
+            splits: shape.splits,
+            merges: shape.merges,
+            recovery_ns: shared.recovery_ns,
+            was_clean: pool.was_clean(),
+            domain: heap.medium().domain().to_string(),
+        }
+    }
+}

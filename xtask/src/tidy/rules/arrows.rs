@@ -1,0 +1,79 @@
+//! The layers' arrows point down: each crate depends only on the crates below it.
+//!
+//! Cargo refuses cycles but not shortcuts; this table is the architecture's picture as data.
+
+use super::{Finding, Rule, Workspace, finding};
+
+pub const RULE: Rule = Rule { name: "arrows", may_be_debt: false, check };
+
+/// For each crate folder, the Everleaf crates it may depend on.
+const ALLOWED: [(&str, &[&str]); 8] = [
+    ("machine", &[]),
+    ("pool", &["everleaf-machine"]),
+    ("alloc", &["everleaf-machine", "everleaf-pool"]),
+    ("index", &["everleaf-machine", "everleaf-pool", "everleaf-alloc"]),
+    ("store", &["everleaf-index"]),
+    ("lab", &["everleaf-machine", "everleaf-index", "everleaf"]),
+    ("server", &["everleaf"]),
+    ("cli", &["everleaf", "everleaf-server", "everleaf-lab"]),
+];
+
+fn check(workspace: &Workspace) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in &workspace.files {
+        let Some(folder) =
+            file.path.strip_prefix("crates/").and_then(|rest| rest.strip_suffix("/Cargo.toml"))
+        else {
+            continue;
+        };
+        let Some((_, allowed)) = ALLOWED.iter().find(|(name, _)| *name == folder) else {
+            let message =
+                "a new crate: draw its arrows in ARCHITECTURE.md and in this rule's table";
+            findings.push(finding(&RULE, &file.path, 0, message));
+            continue;
+        };
+        for (line, name) in dependencies(&file.text) {
+            if name.starts_with("everleaf") && !allowed.contains(&name) {
+                let message =
+                    format!("{folder} may not depend on {name}: arrows point down, by one");
+                findings.push(finding(&RULE, &file.path, line, message));
+            }
+        }
+    }
+    findings
+}
+
+/// The names in the `[dependencies]` tables of a manifest, with their lines; not those of tests.
+fn dependencies(manifest: &str) -> Vec<(usize, &str)> {
+    let mut names = Vec::new();
+    let mut in_table = false;
+    for (index, line) in manifest.lines().enumerate() {
+        let line = line.trim();
+        if line.starts_with('[') {
+            in_table = line == "[dependencies]" || line.ends_with(".dependencies]");
+        } else if in_table && !line.starts_with('#') {
+            let end = line.find(|c: char| !c.is_alphanumeric() && c != '-' && c != '_');
+            if let Some(end) = end.filter(|&end| end > 0) {
+                names.push((index + 1, &line[..end]));
+            }
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lines_in;
+    use super::*;
+
+    #[test]
+    fn an_arrow_that_points_up_or_skips_is_refused() {
+        let manifest = "[package]\nname = \"everleaf-alloc\"\n[dependencies]\n\
+                        everleaf-pool.workspace = true\neverleaf-index = { workspace = true }\n\
+                        [dev-dependencies]\neverleaf.workspace = true\n";
+        assert_eq!(lines_in(&RULE, "crates/alloc/Cargo.toml", manifest), [5]);
+        let skip = "[dependencies]\neverleaf-pool.workspace = true\n";
+        assert_eq!(lines_in(&RULE, "crates/server/Cargo.toml", skip), [2]);
+        assert_eq!(lines_in(&RULE, "crates/utils/Cargo.toml", "[dependencies]\n"), [0]);
+    }
+}

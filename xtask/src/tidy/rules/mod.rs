@@ -1,0 +1,102 @@
+//! The rules, one per file.
+
+mod arrows;
+mod ascii;
+mod citations;
+mod dead_files;
+mod dependencies;
+mod doc_blocks;
+mod forbid_unsafe;
+mod format_page;
+mod header;
+mod length;
+mod links;
+mod orderings;
+mod persists;
+mod seam;
+mod tree_folders;
+mod unfinished;
+mod workplace;
+
+use super::source::{RustSource, SourceFile};
+use super::workspace::Workspace;
+
+/// Something that breaks a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The rule's name.
+    pub rule: &'static str,
+    /// The file, from the root of the workspace.
+    pub path: String,
+    /// The line, from 1; 0 if the whole file is meant.
+    pub line: usize,
+    /// What is wrong and what to do.
+    pub message: String,
+    /// What it counts for in the ratchet.
+    pub amount: usize,
+}
+
+/// A rule: its name and its check.
+pub struct Rule {
+    /// The name, as printed and as in the ratchet.
+    pub name: &'static str,
+    /// Whether the ratchet may hold known debt of this rule.
+    pub may_be_debt: bool,
+    /// Finds everything that breaks the rule.
+    pub check: fn(&Workspace) -> Vec<Finding>,
+}
+
+/// Every rule.
+pub const RULES: &[Rule] = &[
+    arrows::RULE,
+    ascii::RULE,
+    citations::RULE,
+    dead_files::RULE,
+    dependencies::RULE,
+    doc_blocks::RULE,
+    forbid_unsafe::RULE,
+    format_page::RULE,
+    header::RULE,
+    length::LONG,
+    length::TOO_LONG,
+    links::RULE,
+    orderings::RULE,
+    persists::RULE,
+    seam::RULE,
+    tree_folders::RULE,
+    unfinished::RULE,
+    workplace::RULE,
+];
+
+/// A finding that counts once.
+fn finding(rule: &Rule, path: &str, line: usize, message: impl Into<String>) -> Finding {
+    Finding { rule: rule.name, path: path.to_string(), line, message: message.into(), amount: 1 }
+}
+
+/// The Rust files of a workspace.
+fn rust_files(workspace: &Workspace) -> impl Iterator<Item = (&SourceFile, &RustSource)> {
+    workspace.files.iter().filter_map(|file| file.rust.as_ref().map(|rust| (file, rust)))
+}
+
+/// The Rust files in `crates/<name>/src` of the named crates.
+fn sources_of<'a>(
+    workspace: &'a Workspace,
+    crates: &'a [&str],
+) -> impl Iterator<Item = (&'a SourceFile, &'a RustSource)> {
+    rust_files(workspace)
+        .filter(|(file, _)| file.crate_of_source().is_some_and(|name| crates.contains(&name)))
+}
+
+/// What a rule says about one file: for the rules' own tests.
+#[cfg(test)]
+fn findings_in(rule: &Rule, files: &[(&str, &str)]) -> Vec<(String, usize)> {
+    let texts = files.iter().map(|(path, text)| (path.to_string(), text.to_string())).collect();
+    let workspace = Workspace::from_texts(texts).expect("a fixture parses");
+    (rule.check)(&workspace).into_iter().map(|finding| (finding.path, finding.line)).collect()
+}
+
+/// The lines that a rule refuses in one file.
+#[cfg(test)]
+fn lines_in(rule: &Rule, path: &str, text: &str) -> Vec<usize> {
+    findings_in(rule, &[(path, text)]).into_iter().map(|(_, line)| line).collect()
+}

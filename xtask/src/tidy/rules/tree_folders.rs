@@ -1,0 +1,57 @@
+//! Every tree folder has the same file names, so that a reader of one tree knows them all.
+//!
+//! A folder of `crates/index/src` is a tree if it has at least two of the names; folders of shared
+//! parts have their own.
+
+use std::collections::BTreeMap;
+
+use super::{Finding, Rule, Workspace, finding, rust_files};
+
+pub const RULE: Rule = Rule { name: "tree-files", may_be_debt: true, check };
+
+const NAMES: [&str; 8] =
+    ["layout", "state", "search", "write", "split", "scan", "recover", "check"];
+
+fn check(workspace: &Workspace) -> Vec<Finding> {
+    let mut folders: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (file, _) in rust_files(workspace) {
+        let Some(rest) = file.path.strip_prefix("crates/index/src/") else { continue };
+        let mut parts = rest.split('/');
+        if let (Some(folder), Some(name)) = (parts.next(), parts.next()) {
+            // `write/mod.rs` and `write.rs` are the same module.
+            folders.entry(folder).or_default().push(name.strip_suffix(".rs").unwrap_or(name));
+        }
+    }
+    let mut findings = Vec::new();
+    for (folder, present) in folders {
+        let missing: Vec<&str> = NAMES.into_iter().filter(|name| !present.contains(name)).collect();
+        if missing.len() + 2 <= NAMES.len() && !missing.is_empty() {
+            let path = format!("crates/index/src/{folder}/mod.rs");
+            let message = format!("the tree folder lacks {}", missing.join(", "));
+            findings.push(Finding { amount: missing.len(), ..finding(&RULE, &path, 0, message) });
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::findings_in;
+    use super::*;
+
+    #[test]
+    fn a_tree_folder_that_lacks_a_file_is_refused() {
+        let mut files: Vec<(String, &str)> =
+            NAMES.iter().map(|name| (format!("crates/index/src/tree/{name}.rs"), "")).collect();
+        let borrowed = |files: &[(String, &'static str)]| -> Vec<(String, usize)> {
+            let files: Vec<(&str, &str)> = files.iter().map(|(p, t)| (p.as_str(), *t)).collect();
+            findings_in(&RULE, &files)
+        };
+        files.push(("crates/index/src/node/bitmap.rs".to_string(), ""));
+        assert!(borrowed(&files).is_empty());
+        files[3].0 = "crates/index/src/tree/write/mod.rs".to_string();
+        assert!(borrowed(&files).is_empty());
+        files.remove(3);
+        assert_eq!(borrowed(&files), [("crates/index/src/tree/mod.rs".to_string(), 0)]);
+    }
+}
