@@ -45,7 +45,7 @@ impl Depot {
     ) -> Result<(), AllocError> {
         let chunk = space.take(pool, ChunkHeader::single(ChunkKind::Leaves, 0))?;
         let per_chunk = (1u32 << shift) / BLOCK_SIZE as u32;
-        let first = (chunk << shift) as u32 / BLOCK_SIZE as u32;
+        let first = ((chunk << shift) / BLOCK_SIZE as u64) as u32;
         // Highest first, so that they are handed out in ascending order.
         self.blocks.extend((first + 1..first + per_chunk).rev());
         Ok(())

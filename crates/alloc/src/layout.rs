@@ -31,6 +31,8 @@ pub const CHUNK_SHIFT: u32 = 18;
 pub const CHUNK_SHIFT_MIN: u32 = 12;
 /// The largest chunks: 16 MiB.
 pub const CHUNK_SHIFT_MAX: u32 = 24;
+/// The space a heap can use, in bytes: block numbers have 30 bits, of which the last means none.
+pub const POOL_SIZE_MAX: u64 = ((1 << 30) - 1) * BLOCK_SIZE as u64;
 /// First word of the heap header: "EVLHEAP1".
 pub const HEAP_MAGIC: u64 = u64::from_le_bytes(*b"EVLHEAP1");
 
@@ -111,7 +113,7 @@ mod tests {
             let word = header.encode();
             assert_eq!(ChunkHeader::decode(word), Some(header));
             for bit in 0..64 {
-                assert_ne!(ChunkHeader::decode(word ^ 1 << bit), Some(header), "bit {bit}");
+                assert_eq!(ChunkHeader::decode(word ^ 1 << bit), None, "bit {bit}");
             }
         }
         assert_eq!(

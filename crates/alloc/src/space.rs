@@ -12,12 +12,13 @@
 //! Callers hold the lock around [`Space`]: taking a chunk is rare (one in hundreds of allocations).
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use everleaf_machine::Machine;
-use everleaf_pool::{Medium, Pool};
+use everleaf_pool::{Medium, Pool, PoolError};
 
 use crate::error::AllocError;
-use crate::layout::{BLOCK_SIZE, ChunkHeader, ChunkKind};
+use crate::layout::{BLOCK_SIZE, ChunkHeader, ChunkKind, POOL_SIZE_MAX};
 
 /// Where chunks are, and which are free. Chunk numbers count from offset 0 of the pool.
 pub struct Space {
@@ -65,6 +66,10 @@ impl Space {
             }
             None => {
                 let end = (self.frontier + count) << self.shift;
+                if end > POOL_SIZE_MAX {
+                    let path = pool.path().unwrap_or(Path::new("(memory)")).into();
+                    return Err(PoolError::PoolFull { path, needed: end, max: POOL_SIZE_MAX }.into());
+                }
                 if end > pool.size() {
                     pool.grow(end)?;
                 }

@@ -1,7 +1,7 @@
 //! The command line as clap sees it. The arguments of a command are in the file of the command.
 
 use crate::command::{
-    check, completions, create, del, export, get, load, maps, put, scan, serve, stat,
+    bench, check, completions, create, del, export, get, load, maps, put, scan, serve, stat,
 };
 use crate::exit_code;
 use crate::failure::Failure;
@@ -70,6 +70,7 @@ pub enum Command {
     Check(check::CheckArgs),
     Maps(maps::MapsArgs),
     Serve(serve::ServeArgs),
+    Bench(bench::BenchArgs),
     Completions(completions::CompletionsArgs),
 }
 

@@ -73,6 +73,7 @@ fn a_server_keeps_what_it_was_told_and_ends_cleanly_on_a_signal() {
         serving.ask("GET apple\r\n", "$3\r\nred\r\n");
         serving.signal(signal);
         assert_eq!(serving.end().succeeded(), "");
+        assert_eq!(place.run(["stat", "words.pool", "--json"]).json()["was_clean"], true);
         assert_eq!(place.run(["get", "words.pool", "apple"]).succeeded(), "red");
     }
 }
@@ -84,6 +85,7 @@ fn what_was_acknowledged_survives_kill_9() {
     serving.ask("SET apple red\r\n", "+OK\r\n");
     serving.signal("KILL");
     assert_eq!(serving.end().code, -1, "it was killed");
+    assert_eq!(place.run(["stat", "pool", "--json"]).json()["was_clean"], false);
     assert_eq!(place.run(["get", "pool", "apple"]).succeeded(), "red");
 }
 

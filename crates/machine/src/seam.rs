@@ -189,6 +189,7 @@ pub trait Machine: Copy + Default + Send + Sync + 'static {
 
     /// Reads a word that no other thread can write now (unpublished or immutable): no scheduling
     /// point, no ordering.
+    #[track_caller]
     fn read_private<W: Word>(cell: &W::Cell) -> W;
     /// Writes a word that no other thread can reach yet: no scheduling point, no ordering. If the
     /// word is persistent the persistence model still sees the write.

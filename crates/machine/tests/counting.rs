@@ -149,3 +149,19 @@ fn the_same_work_gives_the_same_counts() {
     };
     assert_eq!(run(), run());
 }
+
+#[test]
+fn a_line_that_is_read_and_then_written_is_written_back_once() {
+    let counting = Counting::new(small(), 4096);
+    counting.operation("update", || {
+        let word = word(&counting, 0);
+        word.store(word.load(Ordering::Acquire) + 1, Ordering::Release);
+        Simulated::flush(word.as_ptr());
+        // Clean now: nothing to write back again.
+        Simulated::flush(word.as_ptr());
+    });
+    assert_eq!(counting.tally("update").l1_misses, 1);
+    assert_eq!(counting.write_back_all().1, 256);
+    counting.operation("read", || word(&counting, 0).load(Ordering::Acquire));
+    assert_eq!(counting.write_back_all().1, 0);
+}

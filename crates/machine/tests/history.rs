@@ -46,9 +46,10 @@ impl Maker {
     }
 
     fn reply(&mut self, call: Call, state: Option<u64>) -> Reply {
-        match self.random.below(10) {
+        match self.random.below(12) {
             0 => Reply::Unknown,
-            1..4 => Reply::Done(call.succeeds(state)),
+            1 => Reply::Refused,
+            2..5 => Reply::Done(call.succeeds(state)),
             _ => Reply::Previous(state),
         }
     }
@@ -74,7 +75,9 @@ impl Maker {
                 Some((index, false)) => {
                     let call = ops[index].call;
                     let reply = self.reply(call, state);
-                    state = call.apply(state);
+                    if reply != Reply::Refused {
+                        state = call.apply(state);
+                    }
                     ops[index].reply = Some(reply);
                     running[thread] = Some((index, true));
                 }
@@ -122,7 +125,9 @@ fn brute_force(ops: &[Op], initial: Option<u64>) -> BTreeSet<Option<u64>> {
                 .iter()
                 .enumerate()
                 .any(|(other, before)| placed >> other & 1 == 0 && before.responded < op.invoked);
-            if !blocked && op.reply.is_none_or(|reply| reply.fits(op.call, state)) {
+            if !blocked && op.reply == Some(Reply::Refused) {
+                search(ops, placed | 1 << index, state, out);
+            } else if !blocked && op.reply.is_none_or(|reply| reply.fits(op.call, state)) {
                 search(ops, placed | 1 << index, op.call.apply(state), out);
             }
         }
@@ -258,6 +263,11 @@ fn the_zone_judge_catches_what_a_crash_must_not_do() {
     // Two removals of one value.
     let taken = |from| record(Call::Remove, Reply::Previous(Some(7)), from, from + 5);
     assert!(zones::check(&[insert, taken(3), taken(4)], &[]).is_err());
+    // A value found again after it was taken, while its write is still unanswered.
+    let slow = record(Call::Insert(7), Reply::Done(true), 1, 20);
+    let found = record(Call::Get, Reply::Previous(Some(7)), 9, 10);
+    assert!(zones::check(&[slow, taken(3), found], &[]).is_err());
+    assert!(zones::check(&[slow, taken(5), found], &[]).is_ok());
 }
 
 #[test]

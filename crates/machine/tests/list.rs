@@ -5,8 +5,8 @@ mod support;
 use std::time::Instant;
 
 use everleaf_machine::simulated::{
-    Config, Domain, FailureKind, MemoryModel, Runner, SchedulerKind, SiteKind, ablate, search,
-    shrink,
+    Config, CrashConfig, Domain, FailureKind, MemoryModel, Runner, SchedulerKind, SiteKind, ablate,
+    search, shrink,
 };
 use support::list::{BUGS, ListProgram, Operation};
 
@@ -83,4 +83,23 @@ fn an_exhaustive_search_ends_and_finds_races() {
     println!("{:?}", report.counts);
     assert!(report.exhausted);
     assert!(report.counts.schedules > 100);
+}
+
+/// `cargo test --release -p everleaf-machine --test list -- --ignored --nocapture`
+#[test]
+#[ignore = "takes a minute"]
+fn the_correct_list_survives_a_long_search() {
+    for domain in [Domain::Line, Domain::Visible, Domain::Process] {
+        for memory in [MemoryModel::Sc, MemoryModel::Tso] {
+            for rmw_drains in [false, true] {
+                let crash = CrashConfig { nested_one_in: 100, ..CrashConfig::default() };
+                let races = memory == MemoryModel::Sc;
+                let base = Config::default();
+                let config = Config { domain, memory, rmw_drains, crash, races, seed: 9, ..base };
+                let report = search(&config, 1000..1200, 300, random)
+                    .unwrap_or_else(|found| panic!("{domain:?} {memory:?}: {found}"));
+                println!("{domain:?} {memory:?} {rmw_drains}: {:?}", report.counts);
+            }
+        }
+    }
 }

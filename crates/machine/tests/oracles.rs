@@ -138,7 +138,7 @@ fn a_wait_for_somebody_who_comes_is_no_deadlock() {
         thread(|words| {
             let mut attempt = 0;
             // Two words are watched: either may change between its load and the wait.
-            while words.at(0).load(Acquire) == 0 || words.at(8).load(Acquire) == 0 {
+            while (words.at(0).load(Acquire) == 0) | (words.at(8).load(Acquire) == 0) {
                 Simulated::spin(attempt);
                 attempt += 1;
             }

@@ -8,16 +8,13 @@ use crate::Domain;
 
 /// How stores to a pool are made durable: its [`Domain`] and the verbs that follow from it.
 ///
-/// A `Medium` is a byte-sized copy that a tree carries along; every verb is inlined and, outside of
-/// [`Domain::Line`], comes to nothing but the order of the program.
+/// A `Medium` is a byte-sized copy that a tree carries along; every verb is inlined.
 ///
-/// *Outside of `Line`* a store is durable when it is globally visible. The stores of one thread
-/// become visible in program order on x86-64, and so does anything the outside can observe later
-/// (a reply on a socket, a write to a device): whoever has seen the acknowledgement of a store
-/// may rely on the store. [`Medium::drain`] therefore is a release fence: it keeps compiler and
-/// weakly ordered CPUs from moving earlier stores behind later ones. A store that must be visible
-/// at the very return of an operation, without any later event, is made by a locked instruction
-/// (exchange, compare-and-exchange); the trees publish in no other way.
+/// *`Line`*: [`Medium::flush`] writes lines back, [`Medium::drain`] waits for them. *`Visible`*: a
+/// store is durable when it is globally visible, so nothing is flushed, and `drain` is the fence
+/// that empties the store buffer. *`Process`*: only the process can die, and what its CPU has
+/// buffered becomes visible all the same; `drain` only keeps compiler and weakly ordered CPUs from
+/// moving earlier stores behind later ones.
 ///
 /// # Example
 /// ```
@@ -85,12 +82,12 @@ impl<M: Machine> Medium<M> {
     #[inline(always)]
     #[track_caller]
     pub fn drain(self) {
-        if self.needs_flush() {
-            M::drain();
-        } else {
+        match self.domain {
+            // `Visible`: nothing was flushed, but a store still in the store buffer would be lost.
+            Domain::Line | Domain::Visible => M::drain(),
             // Release: earlier stores stay before whatever this thread makes visible later; pairs
-            // with the acquire load of whoever sees that.
-            M::fence(Ordering::Release);
+            // with the acquire load of whoever sees that. Buffered stores survive the process.
+            Domain::Process => M::fence(Ordering::Release),
         }
     }
 

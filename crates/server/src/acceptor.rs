@@ -92,10 +92,12 @@ impl Acceptor {
 
     /// True if one waiting connection was refused.
     fn refuse_with_reserve(&mut self, index: usize, shared: &Shared, error: &io::Error) -> bool {
-        tracing::warn!(
-            "out of file descriptors ({error}): refusing connections; raise the limit with \
-             `ulimit -n`, or lower the number of clients"
-        );
+        if shared.defences.allows(shared.now_ms()) {
+            tracing::warn!(
+                "out of file descriptors ({error}): refusing connections; raise the limit with \
+                 `ulimit -n`, or lower the number of clients"
+            );
+        }
         if self.reserve.take().is_none() {
             self.reserve = open_reserve();
             return false;

@@ -419,11 +419,13 @@ impl Connection {
         if self.unsent() == 0 || total <= shared.config.output_total_max {
             return Ok(());
         }
-        tracing::warn!(
-            "client {} from {} is closed: it does not read, and {total} bytes of replies wait",
-            self.client().id,
-            self.client().peer
-        );
+        if shared.defences.allows(shared.now_ms()) {
+            tracing::warn!(
+                "client {} from {} is closed: it does not read, and {total} bytes of replies wait",
+                self.client().id,
+                self.client().peer
+            );
+        }
         Err(Broken)
     }
 

@@ -64,6 +64,7 @@ mod process_memory;
 mod registry;
 pub mod resp;
 mod scan_table;
+mod seldom;
 mod server;
 mod session;
 mod settings;

@@ -11,6 +11,7 @@ use mio::Waker;
 use crate::Config;
 use crate::registry::{Client, Registry};
 use crate::scan_table::ScanTable;
+use crate::seldom::Seldom;
 use crate::settings::Settings;
 use crate::socket::Socket;
 use crate::statistics::{Counters, Tally};
@@ -114,12 +115,11 @@ pub struct Shared {
     started: Instant,
     /// The counters when `CONFIG RESETSTAT` was last used.
     statistics_base: Mutex<Tally>,
-    /// When a failure of the store was last logged, in milliseconds since the start, plus one.
-    store_error_logged_ms: AtomicU64,
+    /// For lines about the store.
+    store_errors: Seldom,
+    /// For lines about clients that were refused or closed to protect the server.
+    pub defences: Seldom,
 }
-
-/// Failures of the store are logged this often at most.
-const STORE_ERROR_LOG_INTERVAL_MS: u64 = 10_000;
 
 impl Shared {
     pub fn new(config: Config, store: Arc<Store>, control: Arc<Control>) -> Self {
@@ -137,7 +137,8 @@ impl Shared {
             output_total: AtomicUsize::new(0),
             started: Instant::now(),
             statistics_base: Mutex::default(),
-            store_error_logged_ms: AtomicU64::new(0),
+            store_errors: Seldom::default(),
+            defences: Seldom::default(),
         }
     }
 
@@ -167,12 +168,7 @@ impl Shared {
 
     /// Tells the operator, but not once per request, that the store fails.
     pub fn log_store_error(&self, error: &everleaf::Error) {
-        let now = self.now_ms() + 1;
-        // Relaxed: the worst outcome of a race is a line too many.
-        let last = self.store_error_logged_ms.load(Ordering::Relaxed);
-        if last == 0 || now.saturating_sub(last) >= STORE_ERROR_LOG_INTERVAL_MS {
-            // Relaxed: as above.
-            self.store_error_logged_ms.store(now, Ordering::Relaxed);
+        if self.store_errors.allows(self.now_ms()) {
             tracing::error!("the store refused an operation: {error}");
         }
     }

@@ -32,9 +32,10 @@ pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Fail
     let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
     let store = open::for_reading(&pool, &args.trust)?;
     let report = store.check()?;
+    let is_sound = report.problems.is_empty();
     if global.json {
         out.json(&json!({
-            "sound": report.is_clean(),
+            "sound": is_sound,
             "keys": report.keys,
             "leaves": report.leaves,
             "problems": report.problems,
@@ -43,7 +44,7 @@ pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Fail
         for problem in &report.problems {
             out.line(problem)?;
         }
-        if report.is_clean() && !global.quiet {
+        if is_sound && !global.quiet {
             out.line(&format!("sound: {}, {} leaves", counted(report.keys, "key"), report.leaves))?;
         }
     }

@@ -34,6 +34,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Check(args) => check::run(args, global, out),
         Command::Maps(args) => maps::run(args, global, out),
         Command::Serve(args) => serve::run(args, global, out),
+        Command::Bench(args) => bench::run(args, global, out),
         Command::Completions(args) => completions::run(args, out),
     };
     let flushed = output.flush();

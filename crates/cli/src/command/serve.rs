@@ -110,10 +110,12 @@ pub fn run(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Fail
 
     let end = server.run().map_err(failure_of);
     drop(server);
-    if let Some(store) = Arc::into_inner(store) {
-        store.close()?;
-    }
-    end
+    let Some(store) = Arc::into_inner(store) else {
+        remark("the pool could not be marked clean; nothing acknowledged is lost");
+        return end;
+    };
+    // Why the server ended matters more than why the pool could not be marked clean.
+    end.and(store.close().map_err(Failure::from))
 }
 
 fn shut_down_on_signal(mut signals: Signals, handle: &Handle) {

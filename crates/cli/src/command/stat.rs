@@ -58,10 +58,10 @@ fn figures(statistics: &Statistics) -> Vec<(&'static str, Value)> {
         ("pool_used_bytes", json!(statistics.pool_used_bytes)),
         ("pool_max_bytes", json!(statistics.pool_max_bytes)),
         ("memory_bytes", json!(statistics.memory_bytes)),
-        ("leaves", json!(statistics.leaves)),
         ("height", json!(statistics.height)),
         ("splits", json!(statistics.splits)),
         ("merges", json!(statistics.merges)),
         ("recovery_ns", json!(statistics.recovery_ns)),
+        ("was_clean", json!(statistics.was_clean)),
     ]
 }

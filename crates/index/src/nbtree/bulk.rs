@@ -102,10 +102,10 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         mut children: Vec<Child>,
     ) -> Result<*mut Inner<M>, AllocError> {
         self.leaves.add(0, children.len() as i64);
-        let fill = (G::CHILD_COUNT * INNER_FILL / 16).max(2);
         let mut level = 1;
         loop {
-            if children.len() <= G::CHILD_COUNT {
+            let fill = (G::child_count(level) * INNER_FILL / 16).max(2);
+            if children.len() <= G::child_count(level) {
                 return inner::build::<K, M>(session, level, &children);
             }
             // Even shares, so that no node is left with a single child.

@@ -259,7 +259,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         }
         // SAFETY: allocated with this size; nobody can reach the tree any more.
         unsafe {
-            session.free_node(node.as_ptr().cast(), super::inner::inner_size::<K, M>());
+            session.free_node(node.as_ptr().cast(), super::inner::inner_size::<K, M>(node.level));
         }
     }
 

@@ -1,7 +1,8 @@
 //! Inner nodes: building one, and finding the child for a key.
 //!
-//! A node's fences never change; a search compares the key with one line of group heads and one
-//! line inside the group, both at once, and never retries. For byte-string keys the heads hold the
+//! A node's fences never change; a search compares the key with lines of eight heads at once and
+//! never retries. Nodes right above the leaves, which seldom are in the cache, are small and asked
+//! for whole. For byte-string keys the heads hold the
 //! eight bytes behind the prefix that the node's fences share, so that records are read only when
 //! heads tie.
 //!
@@ -10,10 +11,11 @@
 use std::cmp::Ordering as Order;
 
 use everleaf_alloc::{AllocError, Session};
-use everleaf_machine::{Atomic, AtomicPointer, Machine, Ordering, SortedLine};
+use everleaf_machine::{Atomic, AtomicPointer, LINE_SIZE, Machine, Ordering, SortedLine};
 
 use super::layout::{
-    CHILD_COUNT_MAX, GROUP_SIZE, Group, INLINE_PREFIX_SIZE, Inner, InnerWithFences,
+    self, FIRSTS_OFFSET, GROUP_SIZE, INLINE_PREFIX_SIZE, Inner, children_offset, fences_offset,
+    group_count, heads_offset,
 };
 use super::shared::Shared;
 use crate::kind::Kind;
@@ -26,91 +28,132 @@ const LOCKED: u32 = 1;
 const OBSOLETE: u32 = 2;
 
 /// Bytes of an inner node of kind `K`.
-pub(super) fn inner_size<K: Kind<M>, M: Machine>() -> usize {
-    if K::HAS_TAILS { size_of::<InnerWithFences<M>>() } else { size_of::<Inner<M>>() }
+pub(super) fn inner_size<K: Kind<M>, M: Machine>(level: u16) -> usize {
+    layout::inner_size(level, K::HAS_TAILS)
 }
 
-/// A new inner node over `children` (1..=64, fences ascending), private to the caller.
+/// A new inner node over `children` (as many as its level admits, fences ascending), private to the
+/// caller.
 pub(super) fn build<K: Kind<M>, M: Machine>(
     session: &mut Session<M>,
     level: u16,
     children: &[Child],
 ) -> Result<*mut Inner<M>, AllocError> {
-    debug_assert!((1..=CHILD_COUNT_MAX).contains(&children.len()));
+    debug_assert!((1..=group_count(level) * GROUP_SIZE).contains(&children.len()));
     let base = session.heap().base();
-    let memory = session.allocate_node(inner_size::<K, M>())?;
-    let skip = match children {
-        [] | [_] => 0,
-        [_, first, .., last] => K::shared_prefix(base, first.0, last.0),
-        [_, only] => K::shared_prefix(base, only.0, only.0),
-    };
-    // A single fence shares all its bytes with itself; keep some for the head.
-    let skip = if children.len() == 2 { skip.saturating_sub(8) } else { skip };
+    let node: *mut Inner<M> = session.allocate_node(inner_size::<K, M>(level))?.cast();
+    let skip = shared_skip::<K, M>(base, children);
     let mut prefix = [0; INLINE_PREFIX_SIZE];
     if skip > 0 {
         let bytes = K::fence_prefix(base, children[1].0, skip.min(INLINE_PREFIX_SIZE));
         prefix[..bytes.len()].copy_from_slice(bytes);
     }
-    let head = |index: usize| match children.get(index) {
-        None => u64::MAX,
-        Some(_) if index == 0 && K::HAS_TAILS => 0,
-        Some((fence, _)) => K::fence_head(base, *fence, skip),
-    };
-    let child = |index: usize| children.get(index).map_or(std::ptr::null_mut(), |child| child.1);
-    let group = |group: usize| Group {
-        heads: SortedLine(std::array::from_fn(|slot| head(group * GROUP_SIZE + slot))),
-        children: std::array::from_fn(|slot| AtomicPointer::new(child(group * GROUP_SIZE + slot))),
-    };
-    let node: *mut Inner<M> = memory.cast();
-    let contents = Inner {
+    let header = Inner {
         lock: Atomic::new(0),
         level,
         count: children.len() as u16,
         skip: skip as u32,
         prefix,
-        firsts: SortedLine(std::array::from_fn(|group| head(group * GROUP_SIZE))),
-        groups: std::array::from_fn(group),
     };
-    // SAFETY: the memory is ours, large enough and aligned to 64 (to 128 when the size, a multiple
-    // of 128 for both layouts, asks for it).
-    unsafe { node.write(contents) };
-    if K::HAS_TAILS {
-        let fences = std::array::from_fn(|index| children.get(index).map_or(0, |child| child.0));
-        // SAFETY: nodes of kinds with tails have room for the fences.
-        let place = unsafe { &raw mut (*node.cast::<InnerWithFences<M>>()).fences };
-        // SAFETY: as above; the place is ours.
-        unsafe { place.write(fences) };
+    // SAFETY: the memory is ours, large enough for the level and aligned to 64.
+    unsafe { node.write(header) };
+    let bytes: *mut u8 = node.cast();
+    for group in 0..group_count(level) {
+        let entries = |slot: usize| children.get(group * GROUP_SIZE + slot);
+        let head = |slot: usize| match entries(slot) {
+            None => u64::MAX,
+            Some(_) if group + slot == 0 && K::HAS_TAILS => 0,
+            Some((fence, _)) => K::fence_head(base, *fence, skip),
+        };
+        let heads = SortedLine(std::array::from_fn(head));
+        let pointers: [AtomicPointer<(), M>; GROUP_SIZE] = std::array::from_fn(|slot| {
+            AtomicPointer::new(entries(slot).map_or(std::ptr::null_mut(), |child| child.1))
+        });
+        let fences = SortedLine(std::array::from_fn(|slot| entries(slot).map_or(0, |child| child.0)));
+        let line = group * LINE_SIZE;
+        // SAFETY: (all) lines of the node just allocated, at the places the layout gives them.
+        unsafe { bytes.add(heads_offset(level) + line).cast::<SortedLine>().write(heads) };
+        // SAFETY: as above.
+        unsafe {
+            bytes
+                .add(children_offset(level) + line)
+                .cast::<[AtomicPointer<(), M>; GROUP_SIZE]>()
+                .write(pointers)
+        };
+        if level > 1 {
+            let first = heads.0[0];
+            // SAFETY: as above.
+            unsafe { bytes.add(FIRSTS_OFFSET).cast::<u64>().add(group).write(first) };
+        }
+        if K::HAS_TAILS {
+            // SAFETY: as above; nodes of kinds with tails have fences.
+            unsafe { bytes.add(fences_offset(level) + line).cast::<SortedLine>().write(fences) };
+        }
     }
     Ok(node)
 }
 
+/// The bytes that all fences but the first share.
+fn shared_skip<K: Kind<M>, M: Machine>(base: *mut u8, children: &[Child]) -> usize {
+    match children {
+        [] | [_] => 0,
+        // A single fence shares all its bytes with itself; some are kept for the head.
+        [_, only] => K::shared_prefix(base, only.0, only.0).saturating_sub(8),
+        [_, first, .., last] => K::shared_prefix(base, first.0, last.0),
+    }
+}
+
 impl<M: Machine> Shared<Inner<M>> {
+    #[inline(always)]
+    fn heads(&self, level: u16, group: usize) -> &SortedLine {
+        let place = self.as_ptr().cast::<u8>().wrapping_add(heads_offset(level) + group * LINE_SIZE);
+        // SAFETY: a node of this level has this line; it was written before the node was published
+        // and never changes.
+        unsafe { &*place.cast() }
+    }
+
+    #[inline(always)]
+    fn pointers(&self, level: u16, group: usize) -> &[AtomicPointer<(), M>; GROUP_SIZE] {
+        let offset = children_offset(level) + group * LINE_SIZE;
+        // SAFETY: as in `heads`; the pointers are atomic.
+        unsafe { &*self.as_ptr().cast::<u8>().wrapping_add(offset).cast() }
+    }
+
     /// The lower fence of a child.
     #[inline]
     pub fn fence<K: Kind<M>>(self, index: usize) -> u64 {
         debug_assert!(index < usize::from(self.count));
-        if K::HAS_TAILS {
-            let node: *mut InnerWithFences<M> = self.as_ptr().cast();
-            // SAFETY: nodes of kinds with tails are built with fences, which never change.
-            unsafe { (&raw const (*node).fences[index]).read() }
-        } else {
-            self.groups[index / GROUP_SIZE].heads.0[index % GROUP_SIZE]
+        let (group, slot) = (index / GROUP_SIZE, index % GROUP_SIZE);
+        if !K::HAS_TAILS {
+            return self.heads(self.level, group).0[slot];
         }
+        let offset = fences_offset(self.level) + group * LINE_SIZE;
+        let line: *const SortedLine = self.as_ptr().cast::<u8>().wrapping_add(offset).cast();
+        // SAFETY: nodes of kinds with tails are built with fences, which never change.
+        unsafe { (*line).0[slot] }
     }
 
     /// A child.
     #[inline(always)]
     #[track_caller]
     pub fn child(self, index: usize) -> *mut () {
+        self.child_at(self.level, index)
+    }
+
+    /// A child of a node whose level is known without reading it.
+    #[inline(always)]
+    #[track_caller]
+    pub fn child_at(self, level: u16, index: usize) -> *mut () {
+        debug_assert_eq!(level, self.level);
         // Acquire: the child is complete; pairs with the release in `set_child`, or with that which
         // published the node.
-        self.groups[index / GROUP_SIZE].children[index % GROUP_SIZE].load(Ordering::Acquire)
+        self.pointers(level, index / GROUP_SIZE)[index % GROUP_SIZE].load(Ordering::Acquire)
     }
 
     /// Replaces a child by one of the same range. The caller holds the lock.
     pub fn set_child(self, index: usize, child: *mut ()) {
-        // Release: the child is complete; pairs with the acquire in `child`.
-        self.groups[index / GROUP_SIZE].children[index % GROUP_SIZE]
+        // Release: the child is complete; pairs with the acquire in `child_at`.
+        self.pointers(self.level, index / GROUP_SIZE)[index % GROUP_SIZE]
             .store(child, Ordering::Release);
     }
 
@@ -119,41 +162,77 @@ impl<M: Machine> Shared<Inner<M>> {
         (0..usize::from(self.count)).map(|index| (self.fence::<K>(index), self.child(index))).collect()
     }
 
-    /// The last child whose fence is at most `key`; with `strict`, less than `key`.
+    /// Asks for all lines that a search of a node of this level may read.
     #[inline(always)]
-    pub fn find<K: Kind<M>>(self, base: *mut u8, key: K::Key<'_>, strict: bool) -> usize {
-        let last = usize::from(self.count) - 1;
+    pub fn prefetch<K: Kind<M>>(node: *mut (), level: u16) {
+        let node = node.cast::<u8>().cast_const();
+        if level != 1 {
+            M::prefetch(node);
+            return M::prefetch(node.wrapping_add(FIRSTS_OFFSET));
+        }
+        if K::HAS_TAILS {
+            M::prefetch(node);
+        }
+        for line in 0..2 * group_count(1) {
+            M::prefetch(node.wrapping_add(heads_offset(1) + line * LINE_SIZE));
+        }
+    }
+
+    /// The last child whose fence is at most `key`; with `strict`, less than `key`. `level` is the
+    /// node's.
+    #[inline(always)]
+    pub fn find<K: Kind<M>>(
+        self,
+        level: u16,
+        base: *mut u8,
+        key: K::Key<'_>,
+        strict: bool,
+    ) -> usize {
+        if !K::HAS_TAILS {
+            let head = K::key_head(key, 0);
+            return match head.checked_sub(u64::from(strict)) {
+                Some(head) => self.find_head(level, head),
+                None => 0,
+            };
+        }
         let skip = self.skip as usize;
-        if K::HAS_TAILS && skip > 0 {
+        if skip > 0 {
             match self.compare_prefix::<K>(base, key) {
                 Order::Less => return 0,
-                Order::Greater => return last,
+                Order::Greater => return usize::from(self.count) - 1,
                 Order::Equal => {}
             }
         }
         let head = K::key_head(key, skip);
-        if !K::HAS_TAILS && strict {
-            return if head == 0 { 0 } else { self.find_head(head - 1) };
-        }
-        let index = self.find_head(head);
-        if K::HAS_TAILS && index > 0 && self.head(index) == head {
+        let index = self.find_head(level, head);
+        if index > 0 && self.head(level, index) == head {
             return self.find_among_ties::<K>(base, key, strict, index);
         }
         index
     }
 
     #[inline(always)]
-    fn head(self, index: usize) -> u64 {
-        self.groups[index / GROUP_SIZE].heads.0[index % GROUP_SIZE]
+    fn head(self, level: u16, index: usize) -> u64 {
+        self.heads(level, index / GROUP_SIZE).0[index % GROUP_SIZE]
     }
 
     /// The last child whose head is at most `head`, or the first child.
     #[inline(always)]
-    fn find_head(self, head: u64) -> usize {
-        let last = usize::from(self.count) - 1;
-        let group = self.firsts.count_le(head).saturating_sub(1).min(last / GROUP_SIZE);
-        let within = self.groups[group].heads.count_le(head).saturating_sub(1);
-        (group * GROUP_SIZE + within).min(last)
+    fn find_head(self, level: u16, head: u64) -> usize {
+        let index = if level == 1 {
+            // Both lines at once: they come together.
+            let count = self.heads(1, 0).count_le(head) + self.heads(1, 1).count_le(head);
+            count.saturating_sub(1)
+        } else {
+            let place = self.as_ptr().cast::<u8>().wrapping_add(FIRSTS_OFFSET);
+            // SAFETY: nodes above level 1 have the line of first heads, which never changes.
+            let firsts: &SortedLine = unsafe { &*place.cast() };
+            let group = firsts.count_le(head).saturating_sub(1);
+            let within = self.heads(level, group).count_le(head).saturating_sub(1);
+            group * GROUP_SIZE + within
+        };
+        // Only the highest head counts the padding behind the last child.
+        if head == u64::MAX { index.min(usize::from(self.count) - 1) } else { index }
     }
 
     /// Among the children up to `last` whose heads equal the key's: the last one that qualifies, or
@@ -165,9 +244,10 @@ impl<M: Machine> Shared<Inner<M>> {
         strict: bool,
         last: usize,
     ) -> usize {
-        let head = self.head(last);
+        let level = self.level;
+        let head = self.head(level, last);
         let mut low = last;
-        while low > 1 && self.head(low - 1) == head {
+        while low > 1 && self.head(level, low - 1) == head {
             low -= 1;
         }
         let mut high = last + 1;

@@ -127,7 +127,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         if !matches!(placed, Ok(true)) {
             for (_, part) in parts {
                 // SAFETY: built above and not placed anywhere.
-                unsafe { session.free_node(part.cast(), inner::inner_size::<K, M>()) };
+                unsafe { session.free_node(part.cast(), inner::inner_size::<K, M>(node.level)) };
             }
             node.unlock();
             return placed;
@@ -194,12 +194,12 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         children: &[Child],
         at_end: bool,
     ) -> Result<Vec<Child>, AllocError> {
-        let count = children.len().div_ceil(G::CHILD_COUNT);
+        let count = children.len().div_ceil(G::child_count(level));
         let mut parts: Vec<Child> = Vec::with_capacity(count);
         let mut rest = children;
         for part in (1..=count).rev() {
             let even = rest.len().div_ceil(part);
-            let full = (G::CHILD_COUNT * 7 / 8).max(even);
+            let full = (G::child_count(level) * 7 / 8).max(even);
             let take = if at_end && part > 1 { full.min(rest.len() - (part - 1)) } else { even };
             let (these, others) = rest.split_at(take);
             rest = others;
@@ -208,7 +208,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 Err(error) => {
                     for (_, part) in parts {
                         // SAFETY: built above and not placed anywhere.
-                        unsafe { session.free_node(part.cast(), inner::inner_size::<K, M>()) };
+                        unsafe { session.free_node(part.cast(), inner::inner_size::<K, M>(level)) };
                     }
                     return Err(error);
                 }
@@ -220,7 +220,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     /// Gives up an inner node that was taken out of the tree.
     pub(super) fn retire_inner(&self, session: &mut Session<M>, node: Shared<Inner<M>>) {
         // SAFETY: allocated with this size, taken out of the tree by us alone (N3).
-        unsafe { session.retire_node(node.as_ptr().cast(), inner::inner_size::<K, M>()) };
+        unsafe {
+            session.retire_node(node.as_ptr().cast(), inner::inner_size::<K, M>(node.level));
+        }
     }
 
     /// Gives up a replaced leaf that inner nodes no longer lead to, with its order and, if asked,

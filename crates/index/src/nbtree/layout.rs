@@ -2,11 +2,11 @@
 //!
 //! ```text
 //!   Block (pool, 1024 bytes)          Leaf (DRAM, 128 bytes)          Inner (DRAM)
-//!   0   state word   8                0   fingerprints      64        0    header            64
-//!   8   low fence    8                64  meta               8        64   first heads       64
-//!   16  owner        8                72  successor          8        128  8 groups of
-//!   24  reserved     8                80  order              8             8 heads, 8 children
-//!   32  62 entries of 16              88  low, high         16        1152 fences (if any)  512
+//!   0   state word   8                0   fingerprints      64        header             64
+//!   8   low fence    8                64  meta               8        first heads        64  (level > 1)
+//!   16  owner        8                72  successor          8        heads       2 or 8 x 64
+//!   24  reserved     8                80  order              8        children    2 or 8 x 64
+//!   32  62 entries of 16              88  low, high         16        fences      2 or 8 x 64 (if any)
 //!                                     104 block, skip, claimed, in flight
 //! ```
 //!
@@ -16,12 +16,16 @@
 use std::marker::PhantomData;
 
 use everleaf_alloc::BLOCK_SIZE;
-use everleaf_machine::{Atomic, AtomicPair, AtomicPointer, FingerprintLine, Machine, SortedLine};
+use everleaf_machine::{
+    Atomic, AtomicPair, AtomicPointer, FingerprintLine, LINE_SIZE, Machine, SortedLine,
+};
 
 /// Slots that a block has room for.
 pub const SLOT_COUNT_MAX: usize = 62;
-/// Children that an inner node has room for.
+/// Children that an inner node above level 1 has room for.
 pub const CHILD_COUNT_MAX: usize = 64;
+/// Children that a node right above the leaves has room for.
+pub const PARENT_CHILD_COUNT_MAX: usize = 16;
 /// Children per group of an inner node.
 pub const GROUP_SIZE: usize = 8;
 /// Bytes of the common prefix that an inner node holds itself.
@@ -123,17 +127,11 @@ impl<M: Machine> Order<M> {
     }
 }
 
-/// Eight children and the heads of their lower fences.
-#[repr(C, align(128))]
-pub struct Group<M: Machine> {
-    /// Immutable; `u64::MAX` behind the last child.
-    pub heads: SortedLine,
-    /// Leaves at level 1, inner nodes above.
-    pub children: [AtomicPointer<(), M>; GROUP_SIZE],
-}
-
-/// An inner node. All but the children is immutable once the node can be reached, and a child is
-/// only ever replaced by one with the same range.
+/// The header of an inner node. All but the lock is immutable once the node can be reached.
+///
+/// Behind it, in lines of eight words: at level 2 and above the first head of each group; then the
+/// heads of all groups; the children of all groups; and, for kinds whose heads do not say all, the
+/// fences of all groups. A child is only ever replaced by one with the same range.
 #[repr(C, align(64))]
 pub struct Inner<M: Machine> {
     /// Locked, obsolete (`inner.rs`).
@@ -146,19 +144,40 @@ pub struct Inner<M: Machine> {
     pub skip: u32,
     /// The first bytes of the shared prefix.
     pub prefix: [u8; INLINE_PREFIX_SIZE],
-    /// The first head of each group.
-    pub firsts: SortedLine,
-    /// The groups.
-    pub groups: [Group<M>; CHILD_COUNT_MAX / GROUP_SIZE],
 }
 
-/// An inner node of a kind whose heads do not say all.
-#[repr(C, align(64))]
-pub struct InnerWithFences<M: Machine> {
-    /// The node.
-    pub inner: Inner<M>,
-    /// The lower fences of the children. Immutable.
-    pub fences: [u64; CHILD_COUNT_MAX],
+/// Groups of a node of this level.
+#[inline(always)]
+pub const fn group_count(level: u16) -> usize {
+    if level == 1 { PARENT_CHILD_COUNT_MAX / GROUP_SIZE } else { CHILD_COUNT_MAX / GROUP_SIZE }
+}
+
+/// Where the heads of a node of this level begin, in bytes.
+#[inline(always)]
+pub const fn heads_offset(level: u16) -> usize {
+    if level == 1 { LINE_SIZE } else { 2 * LINE_SIZE }
+}
+
+/// Where the first heads of the groups are, at level 2 and above.
+pub const FIRSTS_OFFSET: usize = LINE_SIZE;
+
+/// Where the children begin.
+#[inline(always)]
+pub const fn children_offset(level: u16) -> usize {
+    heads_offset(level) + group_count(level) * LINE_SIZE
+}
+
+/// Where the fences begin, if there are any.
+#[inline(always)]
+pub const fn fences_offset(level: u16) -> usize {
+    children_offset(level) + group_count(level) * LINE_SIZE
+}
+
+/// Bytes of a node, with or without fences.
+#[inline(always)]
+pub const fn inner_size(level: u16, with_fences: bool) -> usize {
+    let fences = if with_fences { group_count(level) * LINE_SIZE } else { 0 };
+    fences_offset(level) + fences
 }
 
 /// A machine type with no behaviour for the layout asserts.
@@ -171,8 +190,10 @@ const _: () = {
     assert!(std::mem::offset_of!(Leaf<Plain>, meta) == 64);
     assert!(size_of::<Successor<Plain>>() == 64);
     assert!(size_of::<Order<Plain>>() == 64);
-    assert!(std::mem::offset_of!(Inner<Plain>, firsts) == 64);
-    assert!(std::mem::offset_of!(Inner<Plain>, groups) == 128);
-    assert!(size_of::<Inner<Plain>>() == 1152);
-    assert!(std::mem::offset_of!(InnerWithFences<Plain>, fences) == 1152);
+    assert!(size_of::<Inner<Plain>>() == LINE_SIZE);
+    assert!(size_of::<SortedLine>() == LINE_SIZE);
+    assert!(inner_size(1, false) == 320);
+    assert!(inner_size(1, true) == 448);
+    assert!(inner_size(2, false) == 1152);
+    assert!(inner_size(2, true) == 1664);
 };

@@ -4,7 +4,7 @@
 //! next one's is asked for. The answers are those of separate gets.
 
 use everleaf_alloc::Session;
-use everleaf_machine::{Machine, Ordering};
+use everleaf_machine::{LINE_SIZE, Machine, Ordering};
 
 use super::NbTree;
 use super::layout::{BLOCK_HEADER_SIZE, Inner, Leaf};
@@ -74,10 +74,14 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 // SAFETY: nodes on levels above 0 are inner nodes, read while pinned.
                 let node: Shared<Inner<M>> = unsafe { Shared::new(nodes[index].cast()) };
                 debug_assert_eq!(node.level, level);
-                nodes[index] = node.child(node.find::<K>(self.base, *key, false));
-                let next = nodes[index].cast::<u8>().cast_const();
-                M::prefetch(next);
-                M::prefetch(next.wrapping_add(64));
+                nodes[index] = node.child_at(level, node.find::<K>(level, self.base, *key, false));
+                if level > 1 {
+                    Shared::<Inner<M>>::prefetch::<K>(nodes[index], level - 1);
+                } else {
+                    let leaf = nodes[index].cast::<u8>().cast_const();
+                    M::prefetch(leaf);
+                    M::prefetch(leaf.wrapping_add(LINE_SIZE));
+                }
             }
         }
         // SAFETY: children of level 1 are leaves, read while pinned; unused places are given the

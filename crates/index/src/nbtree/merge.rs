@@ -216,7 +216,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             return Ok(Some(new_parent));
         }
         // SAFETY: the copy was never published.
-        unsafe { session.free_node(new_parent.cast(), inner::inner_size::<K, M>()) };
+        unsafe { session.free_node(new_parent.cast(), inner::inner_size::<K, M>(1)) };
         if offered.is_ok() {
             M::mark("nbtree.merge.aborted");
             self.retire_aborted(session, descriptor);
@@ -354,7 +354,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         for depth in (1..path.len()).rev() {
             let (node, _) = path.step(depth);
             let (parent, _) = path.step(depth - 1);
-            let thin = usize::from(node.count) <= (G::CHILD_COUNT / 4).max(1);
+            let thin = usize::from(node.count) <= (G::child_count(node.level) / 4).max(1);
             if thin && parent.count > 1 {
                 return self.join_at(session, &path, depth);
             }
@@ -376,7 +376,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let other = parent.child(if left_is_node { right } else { right - 1 });
         // SAFETY: siblings of inner nodes are inner nodes, read while pinned.
         let other: Shared<Inner<M>> = unsafe { Shared::new(other.cast()) };
-        if usize::from(node.count) + usize::from(other.count) > G::CHILD_COUNT.div_ceil(4) * 3 {
+        if usize::from(node.count) + usize::from(other.count) > G::child_count(node.level).div_ceil(4) * 3 {
             return Ok(false);
         }
         if !node.try_lock() {
@@ -431,7 +431,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 Ok(copy) => Ok((joined, copy)),
                 Err(error) => {
                     // SAFETY: never published.
-                    unsafe { session.free_node(joined.cast(), inner::inner_size::<K, M>()) };
+                    unsafe { session.free_node(joined.cast(), inner::inner_size::<K, M>(node.level)) };
                     Err(error)
                 }
             }

@@ -150,9 +150,10 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     fn place(&self, session: &mut Session<M>, key: K::Key<'_>) -> Place<M> {
         let mut node = self.root();
         loop {
-            let index = node.find::<K>(self.base, key, false);
+            let index = node.find::<K>(node.level, self.base, key, false);
             let child = node.child(index);
             if node.level > 1 {
+                Shared::<Inner<M>>::prefetch::<K>(child, node.level - 1);
                 // SAFETY: children above level 1 are inner nodes, read while pinned.
                 node = unsafe { Shared::new(child.cast()) };
                 continue;

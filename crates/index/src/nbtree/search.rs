@@ -1,7 +1,7 @@
 //! Finding the leaf for a key, and the entry in the leaf.
 
 use everleaf_alloc::Session;
-use everleaf_machine::{Machine, Ordering, Pair};
+use everleaf_machine::{LINE_SIZE, Machine, Ordering, Pair};
 
 use super::NbTree;
 use super::layout::{Block, Inner, Leaf};
@@ -47,15 +47,19 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     #[inline(always)]
     fn descend(&self, key: K::Key<'_>) -> Shared<Leaf<M>> {
         let mut node = self.root();
-        loop {
-            let child = node.child(node.find::<K>(self.base, key, false));
-            if node.level == 1 {
-                // SAFETY: children of level 1 are leaves, read while pinned.
-                return unsafe { Shared::new(child.cast()) };
-            }
+        let mut level = node.level;
+        while level > 1 {
+            let child = node.child_at(level, node.find::<K>(level, self.base, key, false));
+            level -= 1;
+            Shared::<Inner<M>>::prefetch::<K>(child, level);
             // SAFETY: children above level 1 are inner nodes, read while pinned.
             node = unsafe { Shared::new(child.cast()) };
         }
+        let child = node.child_at(1, node.find::<K>(1, self.base, key, false));
+        M::prefetch(child.cast());
+        M::prefetch(child.cast::<u8>().wrapping_add(LINE_SIZE));
+        // SAFETY: children of level 1 are leaves, read while pinned.
+        unsafe { Shared::new(child.cast()) }
     }
 
     /// The path to the leaf for `key`, or with `strict` for the greatest key below `key`.
@@ -67,7 +71,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let mut path = Path { steps: [(std::ptr::null_mut(), 0); HEIGHT_MAX], length: 0 };
         let mut node = self.root();
         loop {
-            let index = node.find::<K>(self.base, key, strict);
+            let index = node.find::<K>(node.level, self.base, key, strict);
             path.steps[path.length] = (node.as_ptr(), index);
             path.length += 1;
             let child = node.child(index);

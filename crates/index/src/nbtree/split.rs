@@ -158,7 +158,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         false
     }
 
-    /// The frozen contents of a leaf, as live entries in key order.
+    /// The frozen contents of a leaf, as live entries in no order.
     pub(super) fn frozen_entries(&self, leaf: Shared<Leaf<M>>, committed: u64) -> Vec<Pair> {
         let block = self.block(leaf);
         let mut slots = committed;
@@ -171,7 +171,6 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 entries.push(K::with_state(entry, LIVE));
             }
         }
-        entries.sort_unstable_by(|a, b| K::compare(self.base, *a, *b));
         entries
     }
 
@@ -184,75 +183,84 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         carry: Option<&Write<'_, K, M>>,
     ) -> Result<Candidate<M>, AllocError> {
         let mut entries = self.frozen_entries(leaf, committed);
-        let kept = entries.clone();
-        let (carried, position) = match carry {
+        let (carried, inserted) = match carry {
             Some(write) if !M::mutant("nbtree.no_carry") => {
                 self.apply_carry(leaf, &mut entries, write)
             }
             _ => (None, None),
         };
         let count = entries.len();
-        let single = count * 2 <= G::SLOT_COUNT || count < 2;
-        if !single {
-            let at = self.split_position(leaf, count, position);
-            let split = match K::make_fence(session, leaf.low, entries[at - 1], entries[at]) {
-                Ok(fence) => fence,
-                Err(error) if error.is_full() => {
-                    // No room for the fence: unfreeze by compaction, and let the caller fail.
-                    M::mark("nbtree.split.no_fence");
-                    let successor =
-                        self.build_successor(session, leaf, &kept, kept.len(), leaf.high)?;
-                    return Ok(Candidate { successor, carried: None, no_space: Some(error) });
-                }
-                Err(error) => return Err(error),
-            };
-            let successor = self.build_successor(session, leaf, &entries, at, split)?;
+        if count * 2 <= G::SLOT_COUNT || count < 2 {
+            let successor = self.build_successor(session, leaf, &entries, count, leaf.high)?;
             return Ok(Candidate { successor, carried, no_space: None });
         }
-        let successor = self.build_successor(session, leaf, &entries, count, leaf.high)?;
-        Ok(Candidate { successor, carried, no_space: None })
+        let at = self.split_position(leaf, &entries, inserted);
+        // Only the halves matter, not the order within.
+        entries.select_nth_unstable_by(at, |a, b| K::compare(self.base, *a, *b));
+        let below = entries[..at]
+            .iter()
+            .copied()
+            .max_by(|a, b| K::compare(self.base, *a, *b))
+            .expect("a split leaves entries on both sides");
+        match K::make_fence(session, leaf.low, below, entries[at]) {
+            Ok(fence) => {
+                let successor = self.build_successor(session, leaf, &entries, at, fence)?;
+                Ok(Candidate { successor, carried, no_space: None })
+            }
+            Err(error) if error.is_full() => {
+                // No room for the fence: only compact the leaf, so that it is not left frozen.
+                M::mark("nbtree.split.no_fence");
+                let kept = self.frozen_entries(leaf, committed);
+                let successor = self.build_successor(session, leaf, &kept, kept.len(), leaf.high)?;
+                Ok(Candidate { successor, carried: None, no_space: Some(error) })
+            }
+            Err(error) => Err(error),
+        }
     }
 
-    /// Applies the carried write to the sorted contents. Returns its outcome if it has an effect,
-    /// and where it inserted.
+    /// Applies the carried write to the contents. Returns its outcome if it has an effect, and the
+    /// entry if it inserted one.
     fn apply_carry(
         &self,
         leaf: Shared<Leaf<M>>,
         entries: &mut Vec<Pair>,
         write: &Write<'_, K, M>,
-    ) -> (Option<Outcome>, Option<usize>) {
+    ) -> (Option<Outcome>, Option<Pair>) {
         let skip = leaf.skip as usize;
-        let found = entries
-            .binary_search_by(|entry| K::compare_to(self.base, *entry, skip, write.key));
-        let old = found.ok().map(|index| K::payload(entries[index]));
+        let found =
+            entries.iter().position(|entry| K::is_of(self.base, write.key, skip, *entry));
+        let old = found.map(|index| K::payload(entries[index]));
         let (outcome, effect) = write.apply(old);
+        let mut inserted = None;
         match (effect, found) {
-            (Effect::None, _) => return (None, None),
-            (Effect::Put(payload), Ok(index)) => {
+            (Effect::None, _) | (Effect::Delete, None) => return (None, None),
+            (Effect::Put(payload), Some(index)) => {
                 entries[index] = K::with_payload(entries[index], payload);
             }
-            (Effect::Put(payload), Err(index)) => {
-                entries.insert(index, K::entry(write.key, skip, payload, LIVE));
-                return (Some(outcome), Some(index));
+            (Effect::Put(payload), None) => {
+                let entry = K::entry(write.key, skip, payload, LIVE);
+                entries.push(entry);
+                inserted = Some(entry);
             }
-            (Effect::Delete, Ok(index)) => drop(entries.remove(index)),
-            (Effect::Delete, Err(_)) => return (None, None),
+            (Effect::Delete, Some(index)) => drop(entries.swap_remove(index)),
         }
-        (Some(outcome), None)
+        (Some(outcome), inserted)
     }
 
-    /// Where to cut `count` entries: in the middle, or near the end when keys arrive in order.
+    /// Where to cut: in the middle, or near the end when keys arrive in order.
     fn split_position(
         &self,
         leaf: Shared<Leaf<M>>,
-        count: usize,
-        inserted: Option<usize>,
+        entries: &[Pair],
+        inserted: Option<Pair>,
     ) -> usize {
+        let count = entries.len();
         let last_of_class = leaf.high == 0 || K::is_boundary(leaf.high);
-        if last_of_class && inserted == Some(count - 1) {
-            return count - (count / 10).max(1);
-        }
-        count / 2
+        let in_order = last_of_class
+            && inserted.is_some_and(|inserted| {
+                entries.iter().all(|entry| K::compare(self.base, *entry, inserted).is_le())
+            });
+        if in_order { count - (count / 10).max(1) } else { count / 2 }
     }
 
     /// Leaves for `entries[..at]` and `entries[at..]`, and the successor that names them.

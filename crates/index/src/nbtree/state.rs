@@ -121,7 +121,10 @@ impl BlockState {
             4 => BlockState::Merging { partner: a, target: b },
             _ => return None,
         };
-        (state.encode() == word).then_some(state)
+        // A replaced block always names a block: else one flipped bit would turn `Live` into it,
+        // and all keys of the block would be gone without a word.
+        let named = !matches!(state, BlockState::Replaced { left: NO_BLOCK, .. });
+        (named && state.encode() == word).then_some(state)
     }
 }
 
@@ -148,6 +151,10 @@ mod tests {
         }
         for word in [1, u64::MAX, 7 << 61, 5 << 61, 2 << 61] {
             assert_eq!(BlockState::decode(word), None, "{word:#x}");
+        }
+        for bit in 0..64 {
+            let word = BlockState::Live.encode() ^ 1 << bit;
+            assert_eq!(BlockState::decode(word), None, "bit {bit} of a live block flipped");
         }
     }
 }

@@ -38,15 +38,17 @@ mod arch {
         let (first, second): (u64, u64);
         let exchanged: u8;
         // SAFETY: writes only the 16 aligned bytes of `cell`. `rbx` is the compiler's; it is saved
-        // in the register that brought its operand and put back.
+        // in the register that brought its operand and put back. `cell` has a register of its own,
+        // because the compiler may choose `rbx` for any other input, and it is overwritten before
+        // the address is used.
         unsafe {
             asm!(
                 "xchg {low}, rbx",
-                "lock cmpxchg16b xmmword ptr [{cell}]",
+                "lock cmpxchg16b xmmword ptr [rdi]",
                 "sete r8b",
                 "mov rbx, {low}",
-                cell = in(reg) cell,
                 low = inout(reg) new.first => _,
+                in("rdi") cell,
                 in("rcx") new.second,
                 inout("rax") current.first => first,
                 inout("rdx") current.second => second,
@@ -135,6 +137,21 @@ mod tests {
         let near = Pair { first: u64::MAX, second: 8 };
         assert_eq!(compare_exchange(&cell, near, zero), Err(value));
         assert_eq!(load(&cell), value);
+    }
+
+    /// Keeps the cell's address in a register that survives calls, which invites the compiler to
+    /// pass it to the exchange in `rbx`.
+    #[inline(never)]
+    fn exchange_between_calls(cell: &PairCell, call: fn(u64) -> u64) -> bool {
+        call(1);
+        compare_exchange(cell, Pair { first: 0, second: 0 }, Pair { first: 1, second: 1 }).is_ok()
+    }
+
+    #[test]
+    fn an_exchange_works_whatever_registers_the_compiler_chooses() {
+        let cell = PairCell::default();
+        assert!(exchange_between_calls(&cell, std::hint::black_box(|n| std::hint::black_box(n))));
+        assert_eq!(load(&cell), Pair { first: 1, second: 1 });
     }
 
     #[test]

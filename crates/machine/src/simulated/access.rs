@@ -6,12 +6,20 @@ use std::sync::atomic::Ordering;
 use super::config::{Domain, MemoryModel};
 use super::core::Core;
 use super::failure::FailureKind;
+use super::races::Races;
 use super::raw::{Place, read_raw};
 use super::space::RAW;
 use super::state::Buffered;
 use crate::seam::Pair;
 
 type At = &'static Location<'static>;
+
+/// The orderings of a compare-and-exchange; other locked operations always succeed.
+#[derive(Clone, Copy)]
+pub struct Orders {
+    pub success: Ordering,
+    pub failure: Ordering,
+}
 
 /// The longest a store buffer gets.
 const BUFFER_MAX: usize = 32;
@@ -32,15 +40,24 @@ impl Core {
         })
     }
 
-    pub fn load(&self, place: Place, at: At) -> u64 {
+    pub fn load(&self, place: Place, order: Ordering, at: At) -> u64 {
         self.point();
         let value = self.peek(place);
+        self.order(place, |races, thread| races.read(thread, place, Some(order), at));
         self.state.borrow_mut().note("load", place, value, at);
         value
     }
 
-    /// A store without a scheduling point.
-    pub fn put(&self, place: Place, bits: u64, at: At) {
+    /// A read of a word that nobody else writes now.
+    pub fn read_private(&self, place: Place, at: At) -> u64 {
+        let value = self.peek(place);
+        self.order(place, |races, thread| races.read(thread, place, None, at));
+        value
+    }
+
+    /// A store without a scheduling point; without an order it is private.
+    pub fn put(&self, place: Place, bits: u64, order: Option<Ordering>, at: At) {
+        self.order(place, |races, thread| races.write(thread, place, order, at));
         let mut state = self.state.borrow_mut();
         state.note("store", place, bits, at);
         let checked = state.check(place, true);
@@ -69,7 +86,7 @@ impl Core {
 
     pub fn store(&self, place: Place, bits: u64, order: Ordering, at: At) {
         self.point();
-        self.put(place, bits, at);
+        self.put(place, bits, Some(order), at);
         // SeqCst: such a store is an exchange on the machines that buffer stores.
         if order == Ordering::SeqCst && self.state.borrow().is_tso() {
             let rmw_drains = self.state.borrow().config.rmw_drains;
@@ -124,7 +141,13 @@ impl Core {
 
     /// A locked operation: `change` gives the new value, or none to leave the word. Returns the
     /// previous value.
-    pub fn exchange(&self, place: Place, at: At, change: impl FnOnce(u64) -> Option<u64>) -> u64 {
+    pub fn exchange(
+        &self,
+        place: Place,
+        orders: Orders,
+        at: At,
+        change: impl FnOnce(u64) -> Option<u64>,
+    ) -> u64 {
         self.point();
         let rmw_drains = self.state.borrow().config.rmw_drains;
         self.complete(rmw_drains);
@@ -135,8 +158,14 @@ impl Core {
         self.demand(checked);
         let old = read_raw(place);
         match change(old) {
-            None => self.state.borrow_mut().note("keep", place, old, at),
+            None => {
+                self.state.borrow_mut().note("keep", place, old, at);
+                let order = Some(orders.failure);
+                self.order(place, |races, thread| races.read(thread, place, order, at));
+            }
             Some(new) => {
+                let order = orders.success;
+                self.order(place, |races, thread| races.exchange(thread, place, order, at));
                 self.state.borrow_mut().note("exchange", place, new, at);
                 self.commit(thread, place, new);
             }
@@ -147,6 +176,9 @@ impl Core {
     pub fn load_pair(&self, halves: [Place; 2], at: At) -> Pair {
         self.point();
         let pair = Pair { first: self.peek(halves[0]), second: self.peek(halves[1]) };
+        self.order_pair(halves, |races, thread, half| {
+            races.read(thread, half, Some(Ordering::Acquire), at)
+        });
         let mut state = self.state.borrow_mut();
         state.note("load", halves[0], pair.first, at);
         state.note("load", halves[1], pair.second, at);
@@ -166,6 +198,12 @@ impl Core {
         let checked = self.state.borrow_mut().check(halves[0], true);
         self.demand(checked);
         let old = Pair { first: read_raw(halves[0]), second: read_raw(halves[1]) };
+        self.order_pair(halves, |races, thread, half| {
+            if old == current {
+                return races.exchange(thread, half, Ordering::AcqRel, at);
+            }
+            races.read(thread, half, Some(Ordering::Acquire), at)
+        });
         if old != current {
             self.state.borrow_mut().note("keep", halves[0], old.first, at);
             return Err(old);
@@ -194,9 +232,9 @@ impl Core {
     /// Both halves, `second` visible first; the medium may see them in either order.
     pub fn store_pair(&self, halves: [Place; 2], value: Pair, at: At) {
         self.point();
-        self.put(halves[1], value.second, at);
+        self.put(halves[1], value.second, Some(Ordering::Relaxed), at);
         self.point();
-        self.put(halves[0], value.first, at);
+        self.put(halves[0], value.first, Some(Ordering::Release), at);
         let mut state = self.state.borrow_mut();
         if state.config.memory == MemoryModel::Sc
             && state.config.domain == Domain::Line
@@ -234,7 +272,10 @@ impl Core {
             if waits {
                 self.drain_buffer(thread);
             }
-            *word = self.peek(Place { address: address + 8 * index, size: 8 });
+            let place = Place { address: address + 8 * index, size: 8 };
+            *word = self.peek(place);
+            let order = Some(Ordering::Relaxed);
+            self.order(place, |races, thread| races.read(thread, place, order, at));
         }
         self.state.borrow_mut().note("match", line, words[0], at);
         words
@@ -249,7 +290,7 @@ impl Core {
         let mut pieces = pieces(address, source);
         self.state.borrow_mut().random.shuffle(&mut pieces);
         for (place, bits) in pieces {
-            self.put(place, bits, at);
+            self.put(place, bits, None, at);
         }
     }
 
@@ -284,6 +325,36 @@ impl Core {
         }
         drop(state);
         self.demand(result);
+        for address in (address / 8 * 8..address + length).step_by(8) {
+            let place = Place { address, size: 8 };
+            self.order(place, |races, thread| races.read(thread, place, None, at));
+        }
+    }
+
+    /// Follows the named orderings, if that is wanted, for a word of the machine's own memory.
+    #[inline]
+    fn order(&self, place: Place, follow: impl FnOnce(&mut Races, usize) -> Result<(), String>) {
+        let mut state = self.state.borrow_mut();
+        let (thread, is_ours) = (state.current, state.space.offset(place.address).is_some());
+        let Some(races) = &mut state.races else { return };
+        let followed = follow(races, thread);
+        drop(state);
+        // Memory of the process's own heap changes hands without the machine's knowledge.
+        if let Err(message) = followed
+            && is_ours
+        {
+            self.fail(FailureKind::DataRace, message);
+        }
+    }
+
+    fn order_pair(
+        &self,
+        halves: [Place; 2],
+        mut follow: impl FnMut(&mut Races, usize, Place) -> Result<(), String>,
+    ) {
+        for half in halves {
+            self.order(half, |races, thread| follow(races, thread, half));
+        }
     }
 }
 

@@ -101,6 +101,9 @@ pub struct Config {
     pub ablate: Option<Site>,
     /// Whether a byte match reads its line word by word, with others running in between.
     pub torn_matches: bool,
+    /// Whether the orderings named in the source are followed, so that a private access that nothing
+    /// orders after another thread's write is a failure. Under [`MemoryModel::Sc`] only.
+    pub races: bool,
     /// Whether every schedule begins with [`open`](super::Program::open) inside the simulation, on
     /// thread 0 and with crash points, instead of at full speed with all it did durable.
     pub simulate_open: bool,
@@ -127,6 +130,7 @@ impl Default for Config {
             mutants: Vec::new(),
             ablate: None,
             torn_matches: false,
+            races: false,
             simulate_open: false,
             recovery_limit: 50_000_000,
             abandon: None,

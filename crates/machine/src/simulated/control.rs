@@ -22,6 +22,13 @@ impl Core {
     }
 
     pub fn fence(&self, order: Ordering, at: At) {
+        {
+            let mut state = self.state.borrow_mut();
+            let thread = state.current;
+            if let Some(races) = &mut state.races {
+                races.fence(thread, order);
+            }
+        }
         // Weaker fences order nothing that either memory model reorders.
         if order != Ordering::SeqCst {
             return;
@@ -37,6 +44,9 @@ impl Core {
     pub fn heavy_barrier(&self) {
         self.point();
         let threads = self.state.borrow().threads.len();
+        if let Some(races) = &mut self.state.borrow_mut().races {
+            races.heavy_barrier(threads);
+        }
         (0..threads).for_each(|thread| self.drain_buffer(thread));
     }
 
@@ -88,11 +98,11 @@ impl Core {
 
     /// Takes arena memory out of use for the rest of the schedule; false if it is not the arena's.
     pub fn deallocate(&self, address: usize, layout: Layout) -> bool {
-        let mut state = self.state.borrow_mut();
-        let Some(start) = state.space.offset(address) else { return false };
         if self.mode.get() == Mode::Recover {
             return true;
         }
+        let mut state = self.state.borrow_mut();
+        let Some(start) = state.space.offset(address) else { return false };
         let twice = state.space.flags(start) & DEAD != 0;
         if twice && self.is_running() {
             let text = state.describe_dead(address, true);
@@ -124,6 +134,9 @@ impl Core {
         // What a recovery hands out was written in an earlier life.
         let is_fresh = self.is_running() && !self.opening.get();
         state.space.revive(start, length, is_fresh);
+        if let Some(races) = &mut state.races {
+            races.forget(address, length);
+        }
     }
 
     /// Nanoseconds of the virtual clock: a scheduling point takes 10.

@@ -3,6 +3,7 @@
 //! Everything mutable sits behind one `RefCell` that is never held across a suspension, so fibers
 //! and driver cannot alias it; the rest are `Cell`s.
 
+use std::alloc::Layout;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::ptr;
@@ -14,6 +15,8 @@ use super::config::Config;
 use super::failure::FailureKind;
 use super::region::Memory;
 use super::state::{Decision, State};
+use crate::Hardware;
+use crate::seam::Machine;
 
 /// How machine operations behave now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +55,8 @@ pub struct Core {
     patience: Cell<u64>,
     /// A panic is unwinding: nothing waits or switches until it was caught.
     pub dying: Cell<bool>,
+    /// Volatile memory that the recovery of a crash image has from the process.
+    lent: RefCell<Vec<(*mut u8, Layout)>>,
 }
 
 impl Core {
@@ -66,6 +71,7 @@ impl Core {
             dying: Cell::new(false),
             opening: Cell::new(false),
             patience: Cell::new(u64::MAX),
+            lent: RefCell::default(),
         }
     }
 
@@ -186,6 +192,23 @@ impl Core {
     /// Starts a recovery that must end.
     pub fn be_patient(&self) {
         self.patience.set(self.state.borrow().config.recovery_limit);
+    }
+
+    /// Volatile memory for the recovery of a crash image, until [`Core::take_back`].
+    pub fn lend(&self, layout: Layout) -> *mut u8 {
+        let memory = Hardware::allocate(layout);
+        if !memory.is_null() {
+            self.lent.borrow_mut().push((memory, layout));
+        }
+        memory
+    }
+
+    /// The recovery is over and what it built is gone: so is its memory, freed by it or not.
+    pub fn take_back(&self) {
+        for (memory, layout) in self.lent.borrow_mut().drain(..) {
+            // SAFETY: from `lend` with this layout, and given back nowhere else.
+            unsafe { Hardware::deallocate(memory, layout) }
+        }
     }
 
     /// Notes an operation of the pass-through modes.

@@ -20,6 +20,8 @@ pub enum FailureKind {
     UseAfterFree,
     /// A thread read bytes of handed-out memory that nobody wrote.
     Uninitialised,
+    /// A private access meets another thread's write with nothing to order the two.
+    DataRace,
     /// A compare-and-exchange of a persistent pair changed both halves.
     TornPair,
     /// The program panicked.
@@ -38,6 +40,7 @@ impl fmt::Display for FailureKind {
             FailureKind::Livelock => "livelock",
             FailureKind::UseAfterFree => "use after free",
             FailureKind::Uninitialised => "read of uninitialised memory",
+            FailureKind::DataRace => "data race",
             FailureKind::TornPair => "pair changed in both halves",
             FailureKind::Panic => "panic",
             FailureKind::Bypass => "write that bypassed the machine",

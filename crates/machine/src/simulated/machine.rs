@@ -5,6 +5,7 @@ use std::alloc::Layout;
 use std::panic::Location;
 use std::sync::atomic::Ordering;
 
+use super::access::Orders;
 use super::core::{Core, Mode};
 use super::counting::{self, Access};
 use super::current;
@@ -54,16 +55,22 @@ fn whole(cell: &PairCell) -> Place {
 /// A call that is no access to a place.
 const NOWHERE: Place = Place { address: 0, size: 0 };
 
+/// The orderings of a locked operation that cannot fail.
+fn always(success: Ordering) -> Orders {
+    Orders { success, failure: Ordering::Relaxed }
+}
+
 /// A locked operation on a word.
 #[inline]
 fn modify<W: Word>(
     core: &Core,
     cell: &W::Cell,
+    orders: Orders,
     at: &'static Location<'static>,
     change: impl FnOnce(W) -> Option<W>,
 ) -> W {
     let change = |bits| change(W::from_bits(bits)).map(W::to_bits);
-    W::from_bits(core.exchange(Place::of::<W>(cell), at, change))
+    W::from_bits(core.exchange(Place::of::<W>(cell), orders, at, change))
 }
 
 impl Machine for Simulated {
@@ -72,7 +79,7 @@ impl Machine for Simulated {
     #[inline]
     fn load<W: Word>(cell: &W::Cell, order: Ordering) -> W {
         match running() {
-            Some(core) => W::from_bits(core.load(Place::of::<W>(cell), Location::caller())),
+            Some(core) => W::from_bits(core.load(Place::of::<W>(cell), order, Location::caller())),
             None => {
                 note_plain(Access::Read, Place::of::<W>(cell));
                 W::raw_load(cell, order)
@@ -96,7 +103,7 @@ impl Machine for Simulated {
     #[inline]
     fn swap<W: Word>(cell: &W::Cell, value: W, order: Ordering) -> W {
         match running() {
-            Some(core) => modify(core, cell, Location::caller(), |_: W| Some(value)),
+            Some(core) => modify(core, cell, always(order), Location::caller(), |_: W| Some(value)),
             None => {
                 note_plain(Access::Locked, Place::of::<W>(cell));
                 W::raw_swap(cell, value, order)
@@ -116,16 +123,18 @@ impl Machine for Simulated {
             note_plain(Access::Locked, Place::of::<W>(cell));
             return W::raw_compare_exchange(cell, current, new, success, failure);
         };
-        let seen = modify(core, cell, Location::caller(), |old: W| (old == current).then_some(new));
+        let seen = modify(core, cell, Orders { success, failure }, Location::caller(), |old: W| {
+            (old == current).then_some(new)
+        });
         if seen == current { Ok(seen) } else { Err(seen) }
     }
 
     #[inline]
     fn fetch_add<W: Integer>(cell: &W::Cell, value: W, order: Ordering) -> W {
         match running() {
-            Some(core) => {
-                modify(core, cell, Location::caller(), |old: W| Some(old.wrapping_sum(value)))
-            }
+            Some(core) => modify(core, cell, always(order), Location::caller(), |old: W| {
+                Some(old.wrapping_sum(value))
+            }),
             None => {
                 note_plain(Access::Locked, Place::of::<W>(cell));
                 W::raw_fetch_add(cell, value, order)
@@ -136,7 +145,9 @@ impl Machine for Simulated {
     #[inline]
     fn fetch_or<W: Integer>(cell: &W::Cell, value: W, order: Ordering) -> W {
         match running() {
-            Some(core) => modify(core, cell, Location::caller(), |old: W| Some(old.bit_or(value))),
+            Some(core) => modify(core, cell, always(order), Location::caller(), |old: W| {
+                Some(old.bit_or(value))
+            }),
             None => {
                 note_plain(Access::Locked, Place::of::<W>(cell));
                 W::raw_fetch_or(cell, value, order)
@@ -147,7 +158,9 @@ impl Machine for Simulated {
     #[inline]
     fn fetch_and<W: Integer>(cell: &W::Cell, value: W, order: Ordering) -> W {
         match running() {
-            Some(core) => modify(core, cell, Location::caller(), |old: W| Some(old.bit_and(value))),
+            Some(core) => modify(core, cell, always(order), Location::caller(), |old: W| {
+                Some(old.bit_and(value))
+            }),
             None => {
                 note_plain(Access::Locked, Place::of::<W>(cell));
                 W::raw_fetch_and(cell, value, order)
@@ -158,7 +171,7 @@ impl Machine for Simulated {
     #[inline]
     fn read_private<W: Word>(cell: &W::Cell) -> W {
         match running() {
-            Some(core) => W::from_bits(core.peek(Place::of::<W>(cell))),
+            Some(core) => W::from_bits(core.read_private(Place::of::<W>(cell), Location::caller())),
             None => {
                 note_plain(Access::Read, Place::of::<W>(cell));
                 // Relaxed: nobody else writes the word now.
@@ -170,7 +183,7 @@ impl Machine for Simulated {
     #[inline]
     fn write_private<W: Word>(cell: &W::Cell, value: W) {
         match running() {
-            Some(core) => core.put(Place::of::<W>(cell), value.to_bits(), Location::caller()),
+            Some(core) => core.put(Place::of::<W>(cell), value.to_bits(), None, Location::caller()),
             None => {
                 note_plain(Access::Write, Place::of::<W>(cell));
                 // Relaxed: nobody else can reach the word yet.
@@ -295,7 +308,8 @@ impl Machine for Simulated {
     fn allocate(layout: Layout) -> *mut u8 {
         match current::core() {
             Some(core) if core.mode.get() != Mode::Recover => core.allocate(layout),
-            _ => Hardware::allocate(layout),
+            Some(core) => core.lend(layout),
+            None => Hardware::allocate(layout),
         }
     }
 

@@ -34,6 +34,7 @@ mod memo;
 mod panics;
 mod persistence;
 mod program;
+mod races;
 mod random;
 mod raw;
 mod region;

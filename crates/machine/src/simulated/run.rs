@@ -228,6 +228,7 @@ impl<P: Program + 'static> Runner<P> {
             contents
         });
         core.mode.set(mode);
+        core.take_back();
         core.state.borrow_mut().persistence.shadow.roll_back();
         let result = result.unwrap_or_else(Err);
         self.memo.learn(hash, result)
@@ -293,6 +294,9 @@ impl<P: Program + 'static> Context<P> {
                 }
             }
             core.opening.set(false);
+            if let Some(races) = &mut core.state.borrow_mut().races {
+                races.start_others();
+            }
             core.state.borrow_mut().threads.iter_mut().for_each(|thread| thread.held = false);
         }
         let instance = self.instance.get().expect("opened before any other thread may start");

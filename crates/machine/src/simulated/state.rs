@@ -7,6 +7,7 @@ use super::THREADS_MAX;
 use super::config::{Config, Domain, MemoryModel};
 use super::failure::FailureKind;
 use super::persistence::Persistence;
+use super::races::Races;
 use super::random::Random;
 use super::raw::{Place, read_raw, write_raw};
 use super::report::Counts;
@@ -81,6 +82,8 @@ pub struct State {
     pub trace: Option<Vec<String>>,
     /// A hash of all accesses so far.
     pub fingerprint: u64,
+    /// The check of named orderings, when it is wanted.
+    pub races: Option<Races>,
     pub sites: Sites,
     pub marks: Vec<(&'static str, u64)>,
     pub counts: Counts,
@@ -102,6 +105,7 @@ impl State {
             failure: None,
             trace: None,
             fingerprint: 0,
+            races: (config.races && config.memory == MemoryModel::Sc).then(Races::default),
             sites: Sites::new(config.ablate),
             marks: Vec::new(),
             counts: Counts::default(),
@@ -124,6 +128,9 @@ impl State {
         self.random = Random::new(seed ^ 0x6D65_6D6F_7279);
         self.failure = None;
         self.fingerprint = 0;
+        if let Some(races) = &mut self.races {
+            races.begin();
+        }
     }
 
     /// Whether stores wait in buffers.

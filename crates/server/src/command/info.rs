@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
+use everleaf::Statistics;
+
 use super::connection::COMPATIBLE_VERSION;
 use super::{Context, Outcome};
 use crate::process_memory;
@@ -10,14 +12,14 @@ use crate::resp::Request;
 use crate::shared::Shared;
 
 /// A section's name and the function that writes its lines.
-type Section = (&'static str, fn(&Shared, &mut Lines));
+type Section = (&'static str, fn(&Shared, &Statistics, &mut Lines));
 
 const SECTIONS: [Section; 6] = [
     ("Server", server),
     ("Clients", clients),
     ("Memory", memory),
     ("Persistence", persistence),
-    ("Stats", statistics),
+    ("Stats", stats),
     ("Keyspace", keyspace),
 ];
 
@@ -26,11 +28,13 @@ pub fn info(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let wanted: Vec<Vec<u8>> = request.args_from(1).map(|name| name.to_ascii_lowercase()).collect();
     let all = wanted.is_empty()
         || wanted.iter().any(|name| matches!(&name[..], b"all" | b"default" | b"everything"));
+    // Once, because collecting them takes a look at the whole tree.
+    let store = context.shared.store.statistics();
     let mut lines = Lines(String::new());
     for (name, write) in SECTIONS {
         if all || wanted.contains(&name.to_ascii_lowercase().into_bytes()) {
             lines.heading(name);
-            write(context.shared, &mut lines);
+            write(context.shared, &store, &mut lines);
         }
     }
     context.reply.verbatim(&lines.0);
@@ -51,7 +55,7 @@ impl Lines {
     }
 }
 
-fn server(shared: &Shared, lines: &mut Lines) {
+fn server(shared: &Shared, _: &Statistics, lines: &mut Lines) {
     let uptime_s = shared.now_ms() / 1000;
     let port = shared.control.addresses.first().map_or(0, |address| address.port());
     lines.add("redis_version", COMPATIBLE_VERSION);
@@ -67,7 +71,7 @@ fn server(shared: &Shared, lines: &mut Lines) {
     lines.add("uptime_in_days", uptime_s / 86_400);
 }
 
-fn clients(shared: &Shared, lines: &mut Lines) {
+fn clients(shared: &Shared, _: &Statistics, lines: &mut Lines) {
     lines.add("connected_clients", shared.registry.count());
     lines.add("maxclients", shared.settings.client_count_max());
     lines.add("blocked_clients", 0);
@@ -78,31 +82,29 @@ fn clients(shared: &Shared, lines: &mut Lines) {
     }
 }
 
-fn memory(shared: &Shared, lines: &mut Lines) {
+fn memory(_: &Shared, store: &Statistics, lines: &mut Lines) {
     let process = process_memory::read();
-    let statistics = shared.store.statistics();
     // The part that is not a view of the pool file.
     lines.add("used_memory", process.resident.saturating_sub(process.resident_file));
     lines.add("used_memory_rss", process.resident);
     lines.add("used_memory_peak", process.resident_peak);
     lines.add("used_memory_pool_mapped", process.resident_file);
-    lines.add("used_memory_index", statistics.memory_bytes);
+    lines.add("used_memory_index", store.memory_bytes);
     lines.add("maxmemory", 0);
     lines.add("maxmemory_policy", "noeviction");
 }
 
-fn persistence(shared: &Shared, lines: &mut Lines) {
-    let statistics = shared.store.statistics();
+fn persistence(_: &Shared, store: &Statistics, lines: &mut Lines) {
     lines.add("loading", 0);
     lines.add("aof_enabled", 0);
-    lines.add("pool_domain", statistics.domain.unwrap_or("unknown"));
-    lines.add("pool_size_bytes", statistics.pool_size_bytes);
-    lines.add("pool_used_bytes", statistics.pool_used_bytes);
-    lines.add("pool_max_bytes", statistics.pool_max_bytes);
-    lines.add("recovery_microseconds", statistics.recovery_ns / 1000);
+    lines.add("pool_domain", &store.domain);
+    lines.add("pool_size_bytes", store.pool_size_bytes);
+    lines.add("pool_used_bytes", store.pool_used_bytes);
+    lines.add("pool_max_bytes", store.pool_max_bytes);
+    lines.add("recovery_microseconds", store.recovery_ns / 1000);
 }
 
-fn statistics(shared: &Shared, lines: &mut Lines) {
+fn stats(shared: &Shared, _: &Statistics, lines: &mut Lines) {
     let tally = shared.statistics();
     // Relaxed: statistics.
     lines.add("total_connections_received", shared.accepted_count.load(Ordering::Relaxed));
@@ -118,13 +120,12 @@ fn statistics(shared: &Shared, lines: &mut Lines) {
     lines.add("evicted_keys", 0);
 }
 
-fn keyspace(shared: &Shared, lines: &mut Lines) {
-    let keys = shared.store.len();
+fn keyspace(_: &Shared, store: &Statistics, lines: &mut Lines) {
+    let keys = store.keys;
     if keys > 0 {
         lines.add("db0", format_args!("keys={keys},expires=0,avg_ttl=0"));
     }
-    let statistics = shared.store.statistics();
-    lines.add("maps", statistics.maps);
-    lines.add("leaves", statistics.leaves);
-    lines.add("height", statistics.height);
+    lines.add("maps", store.maps);
+    lines.add("leaves", store.leaves);
+    lines.add("height", store.height);
 }

@@ -48,7 +48,7 @@ pub fn keys(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let reply = &mut context.reply;
     let array = reply.open_array();
     let mut count = 0;
-    walk(&context.shared.store, bounds, false, |key, _| {
+    walk(&context.shared.store, &bounds, false, |key, _| {
         if glob::matches(pattern, key) {
             reply.bulk(key);
             count += 1;

@@ -48,7 +48,7 @@ fn answer(context: &mut Context<'_>, bounds: Bounds, options: &RangeOptions) -> 
     let pairs = options.values && reply.protocol == Protocol::Resp3;
     let array = reply.open_array();
     let mut count = 0;
-    walk(&context.shared.store, bounds, options.reverse, |key, value| {
+    walk(&context.shared.store, &bounds, options.reverse, |key, value| {
         if pairs {
             reply.array(2);
         }

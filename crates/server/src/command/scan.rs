@@ -38,7 +38,7 @@ pub fn scan(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         Reply::new(&mut items, context.reply.protocol, shared.config.reply_size_max / 2);
     let (mut seen, mut returned) = (0, 0);
     let mut last = None;
-    walk(&shared.store, bounds, false, |key, _| {
+    walk(&shared.store, &bounds, false, |key, _| {
         seen += 1;
         if options.strings && options.pattern.is_none_or(|pattern| glob::matches(pattern, key)) {
             found.bulk(key);

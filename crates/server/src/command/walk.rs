@@ -1,15 +1,8 @@
-//! Going through many keys without holding the store back.
-//!
-//! One visit of the store keeps it from reclaiming memory, so a long walk is a sequence of short
-//! visits. Every key that is there all the time is seen exactly once; a key that comes or goes
-//! meanwhile may or may not be seen.
+//! Parts of the key space, and going through them.
 
 use std::ops::{Bound, ControlFlow};
 
 use everleaf::{Map, Result};
-
-/// Keys per visit.
-const STEP: usize = 1024;
 
 /// A part of the key space.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,34 +53,19 @@ impl Bounds {
 }
 
 /// Shows `visit` each key and value inside `bounds`, ascending or descending, until it breaks.
-/// `visit` must be quick and must not use the store.
+///
+/// Every key that is there all the time is seen exactly once; a key that comes or goes meanwhile
+/// may or may not be seen. `visit` must be quick and must not use the store.
 pub fn walk(
     map: &Map,
-    mut bounds: Bounds,
+    bounds: &Bounds,
     reverse: bool,
-    mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
 ) -> Result<()> {
-    loop {
-        if bounds.is_empty() {
-            return Ok(());
-        }
-        let mut count = 0;
-        let mut last = None;
-        map.scan(bounds.as_slices(), reverse, |key, value| {
-            visit(key, value)?;
-            count += 1;
-            if count == STEP {
-                last = Some(key.to_vec());
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
-        })?;
-        match last {
-            None => return Ok(()),
-            Some(key) if reverse => bounds.end = Bound::Excluded(key),
-            Some(key) => bounds.start = Bound::Excluded(key),
-        }
+    if bounds.is_empty() {
+        return Ok(());
     }
+    map.scan(bounds.as_slices(), reverse, visit)
 }
 
 #[cfg(test)]

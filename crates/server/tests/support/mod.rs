@@ -1,8 +1,10 @@
 //! A server on a fresh pool, and a client that speaks plain bytes.
 #![allow(dead_code, clippy::unwrap_used, reason = "each test file uses a part; tests may fail")]
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -27,11 +29,17 @@ impl TestServer {
     /// With a configuration of its own.
     pub fn with(change: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let options = everleaf::Options::new()
-            .create(true)
-            .initial_size_bytes(16 << 20)
-            .max_size_bytes(4 << 30);
-        let store = Arc::new(options.open(folder.path().join("test.pool")).unwrap());
+        let store = open(&folder.path().join("test.pool"), 4 << 30);
+        Self::on(folder, store, change)
+    }
+
+    /// On a store of its own, which lies in the folder.
+    pub fn on(
+        folder: tempfile::TempDir,
+        store: everleaf::Store,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
+        let store = Arc::new(store);
         let mut config = Config { port: 0, threads: 2, ..Config::default() };
         change(&mut config);
         let server = Server::bind(config, Arc::clone(&store)).unwrap();
@@ -63,6 +71,12 @@ impl Drop for TestServer {
             self.stop().unwrap();
         }
     }
+}
+
+/// Opens or creates a pool that may grow to a size.
+pub fn open(path: &Path, size_max: u64) -> everleaf::Store {
+    let options = everleaf::Options::new().create(true);
+    options.initial_size_bytes(16 << 20).max_size_bytes(size_max).open(path).unwrap()
 }
 
 /// A connection that sends bytes and shows replies as text.
@@ -214,5 +228,69 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     while !condition() {
         assert!(start.elapsed() < Duration::from_secs(30), "never happened: {what}");
         std::thread::yield_now();
+    }
+}
+
+/// Set, to a folder, for a process that plays the server.
+const PROCESS_FOLDER: &str = "EVERLEAF_TEST_SERVER_FOLDER";
+
+/// A server in a process of its own, which may be short of something, or be killed.
+///
+/// The process is this test program again, asked to run its one test `server_process`, which calls
+/// [`ServerProcess::play`].
+pub struct ServerProcess {
+    pub child: Child,
+    pub port: u16,
+    /// Kept open, because the process still writes to it.
+    output: BufReader<ChildStdout>,
+}
+
+impl ServerProcess {
+    /// Starts one on the pool in `folder`, after the given shell command.
+    pub fn start(folder: &Path, setup: &str) -> Self {
+        let mut child = Command::new("sh")
+            .args(["-c", &format!("{setup} exec \"$0\" --exact server_process --nocapture")])
+            .arg(std::env::current_exe().unwrap())
+            .env(PROCESS_FOLDER, folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        loop {
+            let mut line = String::new();
+            assert!(output.read_line(&mut line).unwrap() > 0, "the process ended early");
+            if let Some(port) = line.split("PORT ").nth(1) {
+                let port = port.trim().parse().unwrap();
+                return ServerProcess { child, port, output };
+            }
+        }
+    }
+
+    /// Is the server, if this process was started to be one, until its standard input is closed.
+    pub fn play() {
+        let Some(folder) = std::env::var_os(PROCESS_FOLDER) else { return };
+        let store = open(&Path::new(&folder).join("test.pool"), 1 << 30);
+        let server = TestServer::on(tempfile::tempdir().unwrap(), store, |_| {});
+        println!("PORT {}", server.address.port());
+        std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+    }
+
+    pub fn connect(&self) -> Client {
+        Client::new(TcpStream::connect(("127.0.0.1", self.port)).unwrap())
+    }
+
+    /// Ends it at once, as a crash would.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Ends it properly.
+    pub fn stop(mut self) {
+        drop(self.child.stdin.take());
+        let mut rest = String::new();
+        self.output.read_to_string(&mut rest).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{rest}");
     }
 }

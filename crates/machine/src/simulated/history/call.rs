@@ -59,17 +59,21 @@ pub enum Reply {
     Previous(Option<u64>),
     /// Whether the call took effect.
     Done(bool),
-    /// Nothing is claimed about the answer; the call has taken effect or was refused.
+    /// Nothing is claimed about the answer; the call did what a call of its kind does.
     Unknown,
+    /// The call had no effect, for a reason that is not the key's state: no space, say.
+    Refused,
 }
 
 impl Reply {
-    /// Whether `call`, executed on a key in `state`, may answer this.
+    /// Whether `call`, executed on a key in `state`, may answer this. (A refused call is not
+    /// executed, so that is only true of one that would change nothing.)
     pub fn fits(self, call: Call, state: Option<u64>) -> bool {
         match self {
             Reply::Previous(previous) => previous == state,
             Reply::Done(done) => done == call.succeeds(state),
             Reply::Unknown => true,
+            Reply::Refused => call.apply(state) == state,
         }
     }
 }

@@ -90,6 +90,13 @@ impl KeyMonitor {
                 }
                 continue;
             }
+            if reply == Reply::Refused {
+                // It never happens; the others may still come in any order.
+                if !kept.contains(&configuration) {
+                    kept.push(configuration);
+                }
+                continue;
+            }
             for other in 0..THREADS_MAX {
                 let Some(next) = self.pending[other] else { continue };
                 if configuration.has_done(other)

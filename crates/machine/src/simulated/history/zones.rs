@@ -158,13 +158,16 @@ impl KeyHistory {
     }
 
     fn add(&mut self, record: &Record) -> Result<(), String> {
+        if record.reply == Reply::Refused {
+            return Ok(());
+        }
         let span = Span { from: record.invoked, to: record.responded };
         let previous = match record.reply {
             Reply::Previous(previous) => Some(previous),
-            Reply::Done(_) | Reply::Unknown => None,
+            Reply::Done(_) | Reply::Unknown | Reply::Refused => None,
         };
         let done = match record.reply {
-            Reply::Unknown => None,
+            Reply::Unknown | Reply::Refused => None,
             Reply::Done(done) => Some(done),
             Reply::Previous(state) => Some(record.call.succeeds(state)),
         };

@@ -1,3 +1,5 @@
+//! Streams whole, in pieces, and broken; limits to the byte; memory.
+
 use super::*;
 
 const LIMITS: Limits = Limits {

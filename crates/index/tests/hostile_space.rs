@@ -1,0 +1,115 @@
+//! Space at its limits: pools beyond 4 GiB, full pools, and what comes back after deletion.
+
+use everleaf_index::{Change, Domain, Hardware, Pool, Session, Trees};
+
+const CHUNK: u64 = 256 << 10;
+
+fn trees(max: u64) -> Trees {
+    let pool = Pool::in_memory(1 << 20, max, Domain::Process).expect("addresses");
+    Trees::create(pool).expect("a new pool has room")
+}
+
+fn problems(trees: &Trees) -> Vec<String> {
+    let problems = trees.check().expect("a check can be made").problems;
+    problems.into_iter().take(4).collect()
+}
+
+/// Takes `bytes` of the pool's space in large records, which nobody touches.
+fn take_space(session: &mut Session<Hardware>, bytes: u64) -> Vec<u64> {
+    const RECORD: u64 = 512 << 20;
+    (0..bytes.div_ceil(RECORD))
+        .map(|_| session.allocate_record(RECORD as usize).expect("address space"))
+        .collect()
+}
+
+#[test]
+fn leaves_beyond_four_gibibytes_have_places_of_their_own() {
+    let trees = trees(6 << 30);
+    let tree = trees.u64_tree("low").expect("room");
+    let mut session = trees.heap().session().expect("a free session");
+    for key in 0..1000 {
+        tree.insert(&mut session, key, !key).expect("room");
+    }
+    let large = take_space(&mut session, 4 << 30);
+    for key in 1000..200_000 {
+        tree.insert(&mut session, key, !key).expect("room");
+    }
+    for key in 0..200_000 {
+        assert_eq!(tree.get(&mut session, key).expect("get"), Some(!key), "key {key}");
+    }
+    for offset in large {
+        session.free_record(offset, 512 << 20);
+    }
+    drop(session);
+    assert_eq!(problems(&trees), Vec::<String>::new());
+}
+
+#[test]
+fn a_full_pool_of_integers_can_be_emptied_and_filled_again() {
+    let trees = trees(2 << 20);
+    let tree = trees.u64_tree("t").expect("room");
+    let mut session = trees.heap().session().expect("a free session");
+    let mut counts = vec![];
+    for round in 0..3 {
+        let mut key = 0;
+        // Spread over the classes and not ascending.
+        let spread = |key: u64| key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        while tree.insert(&mut session, spread(key), key).is_ok() {
+            key += 1;
+        }
+        counts.push(key);
+        for key in 0..key {
+            let removed = tree.remove(&mut session, spread(key));
+            assert_eq!(removed.expect("a removal needs no space"), Some(key), "round {round}");
+        }
+    }
+    assert!(counts[0] > 20_000 && counts[1] * 10 > counts[0] * 8, "keys that fit: {counts:?}");
+    drop(session);
+    assert_eq!(problems(&trees), Vec::<String>::new());
+}
+
+#[test]
+fn a_full_pool_of_strings_can_be_emptied_and_filled_again() {
+    let trees = trees(4 << 20);
+    let tree = trees.bytes_tree("t").expect("room");
+    let mut session = trees.heap().session().expect("a free session");
+    let mut counts = vec![];
+    for round in 0..3 {
+        let mut key = 0u32;
+        let name = |key: u32| key.wrapping_mul(0x9E37_79B9).to_string().into_bytes();
+        let put = |session: &mut Session<Hardware>, key: &[u8]| {
+            tree.change(session, key, Change::Insert(&[7; 50]), |_, _| ())
+        };
+        while put(&mut session, &name(key)).is_ok() {
+            key += 1;
+        }
+        counts.push(key);
+        for key in 0..key {
+            let removed =
+                tree.change(&mut session, &name(key), Change::Remove, |changed, _| changed);
+            assert!(removed.expect("a removal needs no space"), "round {round}");
+        }
+        session.collect_hard();
+        session.give_back();
+    }
+    assert!(counts[1] * 10 > counts[0] * 8, "keys that fit: {counts:?}");
+    drop(session);
+    assert_eq!(problems(&trees), Vec::<String>::new());
+}
+
+#[test]
+fn a_failed_bulk_load_leaves_nothing_behind() {
+    let trees = trees(64 << 20);
+    let used = || trees.heap().used_bytes();
+    let before = used();
+    for round in 0..20u32 {
+        let sorted = (0..20_000u64).map(|key| (key << 40, key));
+        let bad = sorted.chain([(0, 0)]);
+        assert!(trees.load_u64_tree("n", bad).is_err());
+        let words = (0..5_000u32).map(|key| (format!("{key:08}"), "value"));
+        let bad = words.chain([("0".to_string(), "again")]);
+        assert!(trees.load_bytes_tree("w", bad).is_err(), "round {round}");
+    }
+    assert!(used() < before + 16 * CHUNK, "{} bytes of failed loads", used() - before);
+    assert_eq!(problems(&trees), Vec::<String>::new());
+}

@@ -1,0 +1,10 @@
+//! Programs that run the trees on the simulated machine.
+
+#![allow(dead_code, reason = "each test target uses its part")]
+
+pub mod backing;
+pub mod budget;
+pub mod mutants;
+pub mod number;
+pub mod plans;
+pub mod scenarios;

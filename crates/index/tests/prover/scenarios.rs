@@ -1,0 +1,273 @@
+//! Named programs on trees of numbers: each is built around one thing that can go wrong.
+//!
+//! Leaves have 2 or 3 slots, so that a handful of operations freeze, split, compact and merge.
+
+use everleaf_machine::simulated::Plan;
+
+use super::number::{Numbers, Operation};
+use Operation::{Clear, Exchange, Get, GetMany, Insert, Remove, Scan, ScanBack, Update, Upsert};
+
+const CLASS: u64 = 1 << 61;
+const LAST: u64 = u64::MAX;
+const ALL: usize = usize::MAX;
+
+/// A tree and a plan under a name.
+pub struct Scenario {
+    pub name: &'static str,
+    /// Slots of a leaf: 2 or 3.
+    pub slots: usize,
+    pub history: Vec<Operation>,
+    pub plan: Plan<Operation>,
+}
+
+impl Scenario {
+    /// The program for it; the geometry must have as many slots.
+    pub fn program<G>(&self) -> Numbers<G> {
+        let mut keys = vec![];
+        for operation in self.history.iter().chain(self.plan.iter().flatten()) {
+            match *operation {
+                Get(key) | Remove(key) | Insert(key, _) | Update(key, _) | Upsert(key, _)
+                | Exchange(key, _, _) => keys.push(key),
+                Scan(..) | ScanBack(..) | GetMany | Clear => {}
+            }
+        }
+        Numbers::new(keys, self.history.clone(), self.plan.len())
+    }
+}
+
+fn scenario<const H: usize, const T: usize>(
+    name: &'static str,
+    slots: usize,
+    history: [Operation; H],
+    plan: [&[Operation]; T],
+) -> Scenario {
+    let plan = plan.iter().map(|operations| operations.to_vec()).collect();
+    Scenario { name, slots, history: history.to_vec(), plan }
+}
+
+/// Fifteen situations in which published protocols fail.
+pub fn nasty() -> Vec<Scenario> {
+    let mut all = nasty_leaves();
+    all.extend(nasty_structure());
+    all
+}
+
+/// Those about one leaf.
+fn nasty_leaves() -> Vec<Scenario> {
+    vec![
+        scenario(
+            "twin inserts",
+            3,
+            [],
+            [&[Insert(1, 11)], &[Insert(1, 12)], &[Get(1), Get(1), Remove(1), Get(1)]],
+        ),
+        scenario(
+            "helped, then removed, then inserted again",
+            3,
+            [],
+            [&[Insert(1, 11)], &[Insert(1, 12), Remove(1)], &[Insert(1, 13), Get(1)]],
+        ),
+        scenario(
+            "an insert linearized by the freezer",
+            2,
+            [Insert(5, 50)],
+            [&[Insert(1, 11)], &[Insert(2, 21), Insert(3, 31)], &[Get(1), Get(1)]],
+        ),
+        scenario(
+            "an insert that the freezer shuts out",
+            2,
+            [Insert(5, 50)],
+            [&[Insert(1, 11), Get(1)], &[Insert(2, 21)], &[Insert(3, 31), Remove(1)]],
+        ),
+        scenario(
+            "an update between the freezing of two slots",
+            2,
+            [Insert(1, 10), Insert(2, 20)],
+            [&[Update(2, 21), Update(1, 11)], &[Insert(3, 30)], &[Insert(4, 40), Get(2), Get(1)]],
+        ),
+        scenario(
+            "operations that wake up two generations later",
+            2,
+            [Insert(1, 10), Insert(2, 20)],
+            [
+                &[Update(1, 11)],
+                &[Remove(2), Insert(3, 30), Insert(2, 21), Remove(1), Insert(1, 12)],
+                &[Get(1), Insert(2, 22)],
+            ],
+        ),
+        scenario(
+            "a storm of removals and insertions of one key",
+            2,
+            [Insert(1, 10)],
+            [
+                &[Remove(1), Insert(1, 11), Remove(1)],
+                &[Insert(1, 21), Remove(1), Insert(1, 22)],
+                &[Remove(1), Insert(1, 31), Remove(1)],
+            ],
+        ),
+        scenario(
+            "a value that comes back",
+            2,
+            [Insert(1, 11), Insert(2, 20)],
+            [
+                &[Update(1, 13), Update(1, 11), Exchange(1, 11, 14)],
+                &[Exchange(1, 11, 12), Get(1)],
+                &[Insert(3, 30), Get(1), Exchange(1, 13, 15)],
+            ],
+        ),
+        scenario(
+            "readers that hold on to what they saw",
+            2,
+            [Insert(1, 10), Insert(2, 20)],
+            [&[Get(5), Get(1)], &[Insert(5, 50), Update(1, 11)], &[Insert(3, 30), Get(5), Get(1)]],
+        ),
+        scenario(
+            "a leaf of nothing but tombstones",
+            3,
+            [Insert(1, 10), Remove(1), Insert(1, 11), Remove(1), Insert(1, 12), Remove(1)],
+            [&[Insert(1, 21), Remove(1)], &[Insert(2, 22)], &[Insert(1, 31), Get(2)]],
+        ),
+    ]
+}
+
+/// Those about several leaves, persistence and limits.
+fn nasty_structure() -> Vec<Scenario> {
+    vec![
+        scenario(
+            "blocks that are used again while their past is still in doubt",
+            2,
+            [Insert(1, 10), Insert(2, 20)],
+            [
+                &[Remove(2), Insert(3, 30), Remove(3), Insert(4, 40)],
+                &[Insert(2, 21), Remove(1), Insert(1, 11)],
+            ],
+        ),
+        scenario(
+            "a merge, a split and another merge",
+            3,
+            [
+                Insert(1, 10),
+                Insert(2, 20),
+                Insert(3, 30),
+                Insert(4, 40),
+                Insert(5, 50),
+                Insert(6, 60),
+                Insert(7, 70),
+                Remove(2),
+                Remove(4),
+                Remove(6),
+            ],
+            [&[Remove(3), Remove(1)], &[Insert(4, 41), Insert(6, 61)], &[Remove(5), Get(7)]],
+        ),
+        scenario(
+            "answers that depend on what is not durable yet",
+            3,
+            [Insert(1, 10), Insert(2, 20)],
+            [
+                &[Update(1, 11), Remove(2)],
+                &[Get(1), Exchange(1, 10, 12), Insert(1, 13)],
+                &[Insert(2, 21), Get(1)],
+            ],
+        ),
+        scenario(
+            "inner nodes that nobody can bring up to date",
+            2,
+            [Insert(1, 10), Insert(2, 20), Insert(3, 30), Insert(4, 40)],
+            [
+                &[Insert(5, 50), Insert(6, 60), Insert(7, 70)],
+                &[Insert(8, 80), Insert(9, 90)],
+                &[Scan(0, ALL), ScanBack(LAST, ALL)],
+            ],
+        ),
+        scenario(
+            "the ends of the key space and of its classes",
+            2,
+            [Insert(0, 0), Insert(LAST, LAST), Insert(CLASS - 1, 1), Insert(CLASS, LAST)],
+            [
+                &[Insert(CLASS + 1, 2), Remove(0), Insert(0, LAST)],
+                &[Insert(LAST - 1, 0), Upsert(LAST, 1)],
+                &[Scan(CLASS - 1, ALL), ScanBack(LAST, 3)],
+            ],
+        ),
+    ]
+}
+
+/// More of what the tree does besides: merging, scanning, emptying.
+pub fn others() -> Vec<Scenario> {
+    let thin = [Insert(1, 10), Insert(2, 20), Insert(3, 30), Insert(4, 40), Remove(2), Remove(3)];
+    vec![
+        scenario(
+            "two merges that meet",
+            3,
+            thin.clone(),
+            [&[Remove(1)], &[Remove(4)], &[Insert(2, 21), Get(4)]],
+        ),
+        scenario(
+            "a merge while its right leaf splits",
+            2,
+            [Insert(1, 10), Insert(2, 20), Insert(3, 30), Insert(4, 40), Remove(2)],
+            [&[Remove(1)], &[Insert(5, 50), Insert(6, 60)], &[Update(3, 31), Get(4)]],
+        ),
+        scenario(
+            "a merge while its left leaf fills",
+            3,
+            thin.clone(),
+            [&[Remove(4), Insert(4, 41)], &[Insert(2, 21), Insert(0, 1)], &[Upsert(1, 11)]],
+        ),
+        scenario(
+            "a scan while leaves merge",
+            3,
+            thin,
+            [&[Remove(1), Remove(4)], &[Scan(0, ALL), ScanBack(LAST, ALL)], &[Insert(3, 31)]],
+        ),
+        scenario(
+            "a scan while leaves split",
+            2,
+            [Insert(2, 20), Insert(4, 40), Insert(6, 60)],
+            [&[Insert(3, 30), Insert(5, 50)], &[Scan(0, ALL)], &[ScanBack(LAST, ALL), GetMany]],
+        ),
+        scenario(
+            "a scan that passes a removal that is not durable yet",
+            3,
+            [Insert(1, 10), Insert(2, 20)],
+            [&[Remove(1), Insert(1, 11), Remove(2)], &[Scan(0, ALL), ScanBack(LAST, ALL)]],
+        ),
+        scenario(
+            "a cached order that others extend",
+            3,
+            [Insert(1, 10)],
+            [&[Scan(0, ALL), Scan(0, ALL)], &[Insert(2, 20), Remove(1)], &[Scan(0, 1), Insert(1, 12)]],
+        ),
+        scenario(
+            "a tree that is emptied under its users",
+            2,
+            [Insert(1, 10), Insert(2, 20)],
+            [&[Clear], &[Insert(3, 30), Get(1)], &[Update(1, 11), Remove(2)]],
+        ),
+    ]
+}
+
+/// Twelve programs small enough to run in every order with few preemptions.
+pub fn small() -> Vec<Scenario> {
+    let full = [Insert(1, 10), Insert(2, 20)];
+    let one = [Insert(1, 10)];
+    vec![
+        scenario("insert, insert", 3, [], [&[Insert(1, 11)], &[Insert(1, 12)]]),
+        scenario("insert, remove", 3, [], [&[Insert(1, 11)], &[Remove(1)]]),
+        scenario("insert, read twice", 3, [], [&[Insert(1, 11)], &[Get(1), Get(1)]]),
+        scenario("update, remove", 3, one.clone(), [&[Update(1, 11)], &[Remove(1)]]),
+        scenario("remove, insert", 3, one.clone(), [&[Remove(1)], &[Insert(1, 12)]]),
+        scenario("exchange, exchange", 3, one, [&[Exchange(1, 10, 11)], &[Exchange(1, 10, 12)]]),
+        scenario("split, update", 2, full.clone(), [&[Insert(3, 30)], &[Update(1, 11)]]),
+        scenario("split, remove", 2, full.clone(), [&[Insert(3, 30)], &[Remove(2)]]),
+        scenario("split, read", 2, full.clone(), [&[Insert(3, 30)], &[Get(1), Get(3)]]),
+        scenario("split, split", 2, full.clone(), [&[Insert(3, 30)], &[Insert(4, 40)]]),
+        scenario("split, insert of the same key", 2, full, [&[Insert(3, 30)], &[Insert(3, 31)]]),
+        scenario(
+            "merge, update",
+            3,
+            [Insert(1, 10), Insert(2, 20), Insert(3, 30), Insert(4, 40), Remove(2), Remove(3)],
+            [&[Remove(1)], &[Update(4, 41)]],
+        ),
+    ]
+}

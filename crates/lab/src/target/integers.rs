@@ -1,0 +1,144 @@
+//! The tree of 64-bit integers, without anything above it.
+
+use std::sync::Arc;
+
+use everleaf_index::{Hardware, Pool, Session, Trees, U64Tree};
+
+use super::{Footprint, Target, Worker};
+use crate::error::LabError;
+use crate::keys::IntegerKeys;
+
+/// Bits of a value that tell versions apart; the others are the key's.
+const VERSION_MASK: u64 = 0xffff;
+
+/// An integer tree in a pool of its own.
+pub(crate) struct Integers {
+    trees: Trees,
+    tree: Arc<U64Tree>,
+}
+
+impl Integers {
+    /// An empty tree in a new pool.
+    pub fn create(pool: Pool<Hardware>) -> Result<Self, LabError> {
+        let trees = Trees::create(pool)?;
+        let tree = trees.u64_tree("bench")?;
+        Ok(Integers { trees, tree })
+    }
+}
+
+#[inline(always)]
+fn value_of(key: u64, version: u64) -> u64 {
+    key & !VERSION_MASK | version & VERSION_MASK
+}
+
+#[inline(always)]
+fn check(key: u64, value: u64) -> Result<(), LabError> {
+    if (key ^ value) & !VERSION_MASK == 0 { Ok(()) } else { Err(wrong(key, value)) }
+}
+
+#[cold]
+fn wrong(key: u64, value: u64) -> LabError {
+    let text = format!("the value of key {key:#018x} is {value:#018x}, which was never written");
+    LabError::Wrong(text)
+}
+
+impl Target for Integers {
+    type Keys = IntegerKeys;
+    type Worker<'t> = IntegerWorker<'t>;
+
+    fn new_keys(&self, capacity: usize) -> IntegerKeys {
+        IntegerKeys(Vec::with_capacity(capacity))
+    }
+
+    fn worker(&self) -> Result<IntegerWorker<'_>, LabError> {
+        let session = self.trees.heap().session().map_err(everleaf_index::IndexError::from)?;
+        Ok(IntegerWorker { tree: &self.tree, session, pairs: vec![], values: vec![] })
+    }
+
+    fn footprint(&self) -> Result<Footprint, LabError> {
+        let heap = self.trees.heap();
+        let mut session = heap.session().map_err(everleaf_index::IndexError::from)?;
+        let shape = self.tree.shape(&mut session)?;
+        drop(session);
+        Ok(Footprint {
+            keys: shape.keys,
+            pool_used_bytes: heap.used_bytes(),
+            pool_size_bytes: heap.pool().size(),
+            dram_bytes: self.trees.sessions().node_bytes(),
+            leaves: shape.leaves,
+            height: shape.height,
+        })
+    }
+}
+
+/// One thread on an integer tree.
+pub(crate) struct IntegerWorker<'t> {
+    tree: &'t U64Tree,
+    session: Session<Hardware>,
+    pairs: Vec<(u64, u64)>,
+    values: Vec<Option<u64>>,
+}
+
+impl Worker for IntegerWorker<'_> {
+    type Keys = IntegerKeys;
+
+    #[inline(always)]
+    fn get(&mut self, key: u64) -> Result<bool, LabError> {
+        match self.tree.get(&mut self.session, key)? {
+            Some(value) => check(key, value).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    #[inline(always)]
+    fn get_many(
+        &mut self,
+        keys: &IntegerKeys,
+        position: usize,
+        count: usize,
+    ) -> Result<u64, LabError> {
+        let keys = &keys.0[position..][..count];
+        self.values.resize(count, None);
+        self.tree.get_many(&mut self.session, keys, &mut self.values)?;
+        let mut found = 0;
+        for (key, value) in keys.iter().zip(&self.values) {
+            if let Some(value) = value {
+                check(*key, *value)?;
+                found += 1;
+            }
+        }
+        Ok(found)
+    }
+
+    #[inline(always)]
+    fn insert(&mut self, key: u64, version: u64) -> Result<bool, LabError> {
+        let old = self.tree.insert(&mut self.session, key, value_of(key, version))?;
+        Ok(old.is_none())
+    }
+
+    #[inline(always)]
+    fn update(&mut self, key: u64, version: u64) -> Result<bool, LabError> {
+        let old = self.tree.update(&mut self.session, key, value_of(key, version))?;
+        Ok(old.is_some())
+    }
+
+    #[inline(always)]
+    fn remove(&mut self, key: u64) -> Result<bool, LabError> {
+        Ok(self.tree.remove(&mut self.session, key)?.is_some())
+    }
+
+    #[inline(always)]
+    fn scan(&mut self, from: u64, length: u32) -> Result<u64, LabError> {
+        self.pairs.clear();
+        self.tree.scan(&mut self.session, from, length as usize, &mut self.pairs)?;
+        if let (Some(first), Some(last)) = (self.pairs.first(), self.pairs.last()) {
+            check(first.0, first.1)?;
+            check(last.0, last.1)?;
+            if first.0 < from || last.0 < first.0 {
+                let text = format!("a scan from {from:#x} gave keys {:#x}..{:#x}", first.0, last.0);
+                return Err(LabError::Wrong(text));
+            }
+        }
+        Ok(self.pairs.len() as u64)
+    }
+}

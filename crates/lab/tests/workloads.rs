@@ -1,0 +1,210 @@
+//! Every workload, from an empty pool to the report, on both indexes. No times are asserted: what
+//! operations return is, by the bench itself, which refuses to report when a key goes missing.
+
+use std::ops::RangeInclusive;
+
+use everleaf_lab::bench::{self, Case, Length, Settings};
+use everleaf_lab::report::{Report, Row};
+use everleaf_lab::{Distribution, IndexKind, LabError, Medium, Workload};
+
+const KEYS: u64 = 20_000;
+const OPERATIONS: u64 = 4_000;
+
+fn settings(index: IndexKind, cases: Vec<Case>) -> Settings {
+    let (key_size, value_size) = match index {
+        IndexKind::U64 => (8, 8),
+        IndexKind::Bytes => (20, 30),
+    };
+    Settings {
+        index,
+        keys: KEYS,
+        key_size,
+        value_size,
+        cases,
+        rounds: 2,
+        length: Length::Operations(OPERATIONS),
+        miss_region: 1 << 20,
+        ..Settings::default()
+    }
+}
+
+fn run(settings: &Settings) -> Report {
+    bench::run(settings, &mut |_| {}).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn every_case(threads: usize) -> Vec<Case> {
+    let mut cases = vec![];
+    for workload in Workload::ALL {
+        for distribution in [Distribution::Uniform, workload.default_distribution(0.99)] {
+            let case = Case { workload, distribution, threads };
+            if !cases.contains(&case) {
+                cases.push(case);
+            }
+        }
+    }
+    cases
+}
+
+/// Operations and units (operations or keys) that a round of a row must have.
+fn expected(row: &Row) -> (u64, RangeInclusive<u64>) {
+    let exactly = |count| (count, count..=count);
+    match row.workload {
+        "load" => exactly(KEYS),
+        // 4,000 keys, in whole batches of 32 for each thread.
+        "get-many" if row.threads == 1 => (125, 4_000..=4_000),
+        "get-many" => (126, 4_032..=4_032),
+        // Scans weigh ten; a few start less than 100 keys before the end.
+        "scan" => (400, 39_000..=40_000),
+        _ => exactly(OPERATIONS),
+    }
+}
+
+fn assert_counts(report: &Report) {
+    for row in &report.rows {
+        let (operations, units) = expected(row);
+        for round in &row.rounds {
+            assert_eq!(round.operations, operations, "{row:?}");
+            assert!(units.contains(&round.units), "{row:?}");
+            assert!(round.elapsed_ns > 0 && round.misses > 0.0, "{row:?}");
+        }
+        assert_eq!(row.rounds.len(), 2);
+        assert!(row.latency.samples >= 2 * (operations / 64), "{row:?}");
+        assert!(row.latency.p50_ns <= row.latency.max_ns);
+    }
+}
+
+#[test]
+fn every_workload_runs_on_the_integer_tree_with_one_thread_and_with_two() {
+    for threads in [1, 2] {
+        let cases = every_case(threads);
+        let report = run(&settings(IndexKind::U64, cases.clone()));
+        assert_eq!(report.rows.len(), cases.len());
+        assert_counts(&report);
+        assert_eq!(report.memory.keys, KEYS);
+        assert!(report.memory.dram_bytes > KEYS && report.memory.pool_used_bytes > 16 * KEYS);
+    }
+}
+
+#[test]
+fn every_workload_runs_on_the_store_with_one_thread_and_with_two() {
+    for threads in [1, 2] {
+        let report = run(&settings(IndexKind::Bytes, every_case(threads)));
+        assert_counts(&report);
+        assert!(report.memory.pool_used_bytes > 50 * KEYS, "keys and values are in the pool");
+    }
+}
+
+#[test]
+fn two_threads_are_compared_with_one_and_only_then() {
+    let case = |threads| Case {
+        workload: Workload::Get,
+        distribution: Distribution::Zipfian { theta: 0.9 },
+        threads,
+    };
+    let both = run(&settings(IndexKind::U64, vec![case(1), case(2)]));
+    assert!(both.rows[0].scaling.is_none());
+    let scaling = both.rows[1].scaling.expect("one thread was measured");
+    let rounds = both.rows[1].rounds.iter().zip(&both.rows[0].rounds);
+    let mut ratios: Vec<f64> = rounds.map(|(two, one)| two.per_second / one.per_second).collect();
+    ratios.sort_by(f64::total_cmp);
+    assert_eq!((scaling.min, scaling.max), (ratios[0], ratios[1]));
+    assert!(run(&settings(IndexKind::U64, vec![case(2)])).rows[0].scaling.is_none());
+}
+
+#[test]
+fn keys_are_loaded_again_in_each_round_only_if_loading_is_measured() {
+    let case = |workload| Case { workload, distribution: Distribution::Uniform, threads: 1 };
+    let mut said = Vec::new();
+    let cases = vec![case(Workload::Insert), case(Workload::Get)];
+    let settings = settings(IndexKind::U64, cases);
+    bench::run(&settings, &mut |progress| said.push(progress.what.to_owned())).unwrap();
+    assert_eq!(
+        said,
+        [
+            "loading",
+            "insert, 1 thread, round 1 of 2",
+            "get uniform, 1 thread, round 1 of 2",
+            "insert, 1 thread, round 2 of 2",
+            "get uniform, 1 thread, round 2 of 2",
+        ]
+    );
+}
+
+#[test]
+fn a_removal_leaves_half_of_the_keys_whatever_is_asked_for() {
+    let case = |threads| Case {
+        workload: Workload::Remove,
+        distribution: Distribution::Zipfian { theta: 0.99 },
+        threads,
+    };
+    let settings = Settings {
+        length: Length::Operations(10 * KEYS),
+        ..settings(IndexKind::U64, vec![case(1), case(2)])
+    };
+    for row in run(&settings).rows {
+        assert!(row.rounds.iter().all(|round| round.operations == KEYS / 2), "{row:?}");
+    }
+}
+
+#[test]
+fn a_length_in_seconds_becomes_a_number_of_operations() {
+    let cases = Workload::ALL.map(|workload| Case {
+        workload,
+        distribution: workload.default_distribution(0.99),
+        threads: 1,
+    });
+    let settings = Settings {
+        length: Length::Seconds(0.002),
+        rounds: 1,
+        ..settings(IndexKind::U64, cases.to_vec())
+    };
+    for row in run(&settings).rows {
+        assert!(row.rounds[0].operations > 0, "{row:?}");
+    }
+}
+
+#[test]
+fn a_pool_file_is_used_where_asked_for_and_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("bench.pool");
+    let case =
+        Case { workload: Workload::Load, distribution: Distribution::Uniform, threads: 1 };
+    for index in [IndexKind::U64, IndexKind::Bytes] {
+        let settings = Settings {
+            medium: Medium::File(path.clone()),
+            domain: Some(everleaf::Domain::Line),
+            ..settings(index, vec![case])
+        };
+        let mut was_there = false;
+        bench::run(&settings, &mut |progress| was_there |= progress.done > 0 && path.exists())
+            .unwrap();
+        assert!(was_there && !path.exists(), "{index:?}");
+    }
+}
+
+#[test]
+fn settings_that_do_not_go_together_are_refused_with_advice() {
+    let get =
+        Case { workload: Workload::Get, distribution: Distribution::Uniform, threads: 1 };
+    let good = settings(IndexKind::U64, vec![get]);
+    let zipf = |theta| Case { distribution: Distribution::Zipfian { theta }, ..get };
+    let remove = Case { workload: Workload::Remove, threads: 2, ..get };
+    for (bad, part) in [
+        (Settings { cases: vec![], ..good.clone() }, "at least one workload"),
+        (Settings { key_size: 16, ..good.clone() }, "index bytes"),
+        (Settings { index: IndexKind::Bytes, key_size: 7, ..good.clone() }, "8 to 65536"),
+        (Settings { keys: 0, ..good.clone() }, "number of keys"),
+        (Settings { rounds: 0, ..good.clone() }, "rounds"),
+        (Settings { batch: 0, ..good.clone() }, "batch"),
+        (Settings { length: Length::Operations(0), ..good.clone() }, "operation"),
+        (Settings { length: Length::Seconds(f64::NAN), ..good.clone() }, "seconds"),
+        (Settings { cases: vec![Case { threads: 0, ..get }], ..good.clone() }, "threads"),
+        (Settings { cases: vec![zipf(1.0)], ..good.clone() }, "theta"),
+        (Settings { cases: vec![remove], keys: 3, ..good.clone() }, "remove"),
+    ] {
+        match bench::run(&bad, &mut |_| {}) {
+            Err(LabError::Settings(text)) => assert!(text.contains(part), "{text}"),
+            other => panic!("{part}: {other:?}"),
+        }
+    }
+}

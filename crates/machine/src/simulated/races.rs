@@ -1,0 +1,194 @@
+//! Do the orderings that the source names suffice? Vector clocks, after FastTrack.
+//!
+//! The simulated memory itself is stronger than the source asks for, so a forgotten `Release` does no
+//! harm in it. This check follows the *named* orderings: a private read must happen after the last
+//! write of its word by that order, and whoever sees a private write must have it ordered before.
+//!
+//! A full fence is taken to order all full fences one after the other, and a heavy barrier to be a
+//! full fence of every thread: a little more than the language promises, so that what is reported is
+//! not a matter of taste.
+
+use std::collections::HashMap;
+use std::panic::Location;
+use std::sync::atomic::Ordering;
+
+use super::THREADS_MAX;
+use super::raw::Place;
+
+type At = &'static Location<'static>;
+
+/// For each thread, how much of it is known to have happened before.
+type Clock = [u32; THREADS_MAX];
+
+fn join(clock: &mut Clock, other: &Clock) {
+    for (mine, theirs) in clock.iter_mut().zip(other) {
+        *mine = (*mine).max(*theirs);
+    }
+}
+
+fn acquires(order: Ordering) -> bool {
+    matches!(order, Ordering::Acquire | Ordering::AcqRel | Ordering::SeqCst)
+}
+
+fn releases(order: Ordering) -> bool {
+    matches!(order, Ordering::Release | Ordering::AcqRel | Ordering::SeqCst)
+}
+
+/// The last write of 8 bytes.
+#[derive(Clone, Copy)]
+struct Write {
+    thread: usize,
+    epoch: u32,
+    is_private: bool,
+    at: At,
+}
+
+/// The state of the check in one schedule.
+#[derive(Default)]
+pub struct Races {
+    clocks: [Clock; THREADS_MAX],
+    /// The clock at the last release fence.
+    released: [Clock; THREADS_MAX],
+    /// What relaxed loads saw, for the next acquire fence.
+    seen: [Clock; THREADS_MAX],
+    /// The latest full fence.
+    fence: Clock,
+    /// What an acquire of a word learns.
+    words: HashMap<usize, Clock>,
+    writes: HashMap<usize, Write>,
+}
+
+impl Races {
+    /// Nothing has happened yet but what all threads know.
+    pub fn begin(&mut self) {
+        *self = Races { words: std::mem::take(&mut self.words), ..Races::default() };
+        self.words.clear();
+        for thread in 0..THREADS_MAX {
+            self.clocks[thread][thread] = 1;
+        }
+    }
+
+    /// Thread 0 has opened the pool: all of it happened before the others.
+    pub fn start_others(&mut self) {
+        let first = self.clocks[0];
+        self.clocks.iter_mut().for_each(|clock| join(clock, &first));
+        self.clocks[0][0] += 1;
+    }
+
+    /// Whether the last write of the word is fit to be met by an access.
+    fn check(
+        &self,
+        thread: usize,
+        place: Place,
+        is_private: bool,
+        verb: &str,
+        at: At,
+    ) -> Result<(), String> {
+        let Some(write) = self.writes.get(&(place.address / 8)) else { return Ok(()) };
+        let ordered = self.clocks[thread][write.thread] >= write.epoch;
+        if ordered || write.thread == thread || !(is_private || write.is_private) {
+            return Ok(());
+        }
+        let kind = |is_private| if is_private { "privately " } else { "" };
+        Err(format!(
+            "T{thread} {}{verb} at {at} what T{} {}wrote at {}, and nothing orders the two",
+            kind(is_private),
+            write.thread,
+            kind(write.is_private),
+            write.at
+        ))
+    }
+
+    /// A read; without an order it is private.
+    pub fn read(
+        &mut self,
+        thread: usize,
+        place: Place,
+        order: Option<Ordering>,
+        at: At,
+    ) -> Result<(), String> {
+        // First learn what this very read synchronises with.
+        if let (Some(order), Some(word)) = (order, self.words.get(&place.address)) {
+            let known = if acquires(order) { &mut self.clocks } else { &mut self.seen };
+            join(&mut known[thread], word);
+        }
+        self.check(thread, place, order.is_none(), "reads", at)
+    }
+
+    /// A store; without an order it is private.
+    pub fn write(
+        &mut self,
+        thread: usize,
+        place: Place,
+        order: Option<Ordering>,
+        at: At,
+    ) -> Result<(), String> {
+        self.check(thread, place, order.is_none(), "overwrites", at)?;
+        self.note_write(thread, place, order.is_none(), at);
+        let word =
+            if order.is_some_and(releases) { self.release(thread) } else { self.released[thread] };
+        self.words.insert(place.address, word);
+        Ok(())
+    }
+
+    /// A locked operation that changed its word.
+    pub fn exchange(
+        &mut self,
+        thread: usize,
+        place: Place,
+        order: Ordering,
+        at: At,
+    ) -> Result<(), String> {
+        self.read(thread, place, Some(order), at)?;
+        self.note_write(thread, place, false, at);
+        let mine = if releases(order) { self.release(thread) } else { self.released[thread] };
+        // It continues the release sequence it read from.
+        join(self.words.entry(place.address).or_default(), &mine);
+        Ok(())
+    }
+
+    fn note_write(&mut self, thread: usize, place: Place, is_private: bool, at: At) {
+        let epoch = self.clocks[thread][thread];
+        self.writes.insert(place.address / 8, Write { thread, epoch, is_private, at });
+    }
+
+    /// The clock others get; what comes after is a new epoch.
+    fn release(&mut self, thread: usize) -> Clock {
+        let clock = self.clocks[thread];
+        self.clocks[thread][thread] += 1;
+        clock
+    }
+
+    /// A fence.
+    pub fn fence(&mut self, thread: usize, order: Ordering) {
+        if acquires(order) {
+            let seen = self.seen[thread];
+            join(&mut self.clocks[thread], &seen);
+        }
+        if order == Ordering::SeqCst {
+            let fence = self.fence;
+            join(&mut self.clocks[thread], &fence);
+            self.fence = self.clocks[thread];
+        }
+        if releases(order) {
+            self.released[thread] = self.release(thread);
+        }
+    }
+
+    /// A full fence of every thread.
+    pub fn heavy_barrier(&mut self, threads: usize) {
+        for _ in 0..2 {
+            (0..threads).for_each(|thread| self.fence(thread, Ordering::SeqCst));
+        }
+    }
+
+    /// A range was handed out anew: what was written in its earlier life is forgotten.
+    pub fn forget(&mut self, start: usize, length: usize) {
+        for address in (start / 8 * 8..start + length).step_by(8) {
+            self.writes.remove(&(address / 8));
+            for byte in 0..8 {
+                self.words.remove(&(address + byte));
+            }
+        }
+    }
+}

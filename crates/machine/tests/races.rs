@@ -1,0 +1,151 @@
+//! The check of named orderings: what is missing is found, what is there is accepted.
+
+mod support;
+
+use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
+
+use everleaf_machine::simulated::{Config, CrashConfig, FailureKind};
+use everleaf_machine::{Machine, Simulated, SpinLock};
+use support::list::ListProgram;
+use support::words::{Script, Words, run};
+
+fn config() -> Config {
+    let crash = CrashConfig { enabled: false, ..CrashConfig::default() };
+    Config { races: true, crash, ..Config::default() }
+}
+
+fn outcome(script: Script) -> Result<(), FailureKind> {
+    run(script, config()).map(|_| ()).map_err(|failure| failure.kind)
+}
+
+/// Thread 0 writes word 0 privately and sets a flag; thread 1 reads it privately once it is set.
+fn message(
+    publish: impl Fn(&Words) + 'static,
+    receive: impl Fn(&Words) -> bool + 'static,
+) -> Result<(), FailureKind> {
+    outcome(vec![
+        Box::new(move |words| {
+            words.at(0).write_private(7);
+            publish(words);
+            0
+        }),
+        Box::new(move |words| if receive(words) { words.at(0).read_private() } else { 7 }),
+    ])
+}
+
+fn store(order: Ordering) -> impl Fn(&Words) {
+    move |words| words.at(8).store(1, order)
+}
+
+fn load(order: Ordering) -> impl Fn(&Words) -> bool {
+    move |words| words.at(8).load(order) == 1
+}
+
+#[test]
+fn a_release_store_and_an_acquire_load_order_a_message() {
+    assert_eq!(message(store(Release), load(Acquire)), Ok(()));
+    assert_eq!(message(store(SeqCst), load(SeqCst)), Ok(()));
+}
+
+#[test]
+fn a_relaxed_store_or_load_does_not() {
+    assert_eq!(message(store(Relaxed), load(Acquire)), Err(FailureKind::DataRace));
+    assert_eq!(message(store(Release), load(Relaxed)), Err(FailureKind::DataRace));
+}
+
+#[test]
+fn fences_make_relaxed_accesses_do() {
+    let release = |words: &Words| {
+        Simulated::fence(Release);
+        words.at(8).store(1, Relaxed);
+    };
+    let acquire = |words: &Words| {
+        let seen = words.at(8).load(Relaxed) == 1;
+        Simulated::fence(Acquire);
+        seen
+    };
+    assert_eq!(message(release, acquire), Ok(()));
+    assert_eq!(message(release, load(Relaxed)), Err(FailureKind::DataRace));
+    assert_eq!(message(store(Relaxed), acquire), Err(FailureKind::DataRace));
+}
+
+#[test]
+fn a_relaxed_exchange_continues_a_release_sequence_and_a_relaxed_store_ends_it() {
+    let publish = |then: fn(&Words)| {
+        move |words: &Words| {
+            words.at(8).store(1, Release);
+            then(words);
+        }
+    };
+    let seen = |words: &Words| words.at(8).load(Acquire) == 3;
+    let exchange = publish(|words| {
+        words.at(8).fetch_add(2, Relaxed);
+    });
+    assert_eq!(message(exchange, seen), Ok(()));
+    let overwrite = publish(|words| words.at(8).store(3, Relaxed));
+    assert_eq!(message(overwrite, seen), Err(FailureKind::DataRace));
+}
+
+#[test]
+fn a_failed_exchange_orders_as_its_failure_ordering_says() {
+    let with = |failure| {
+        move |words: &Words| words.at(8).compare_exchange(5, 6, AcqRel, failure) == Err(1)
+    };
+    assert_eq!(message(store(Release), with(Acquire)), Ok(()));
+    assert_eq!(message(store(Release), with(Relaxed)), Err(FailureKind::DataRace));
+}
+
+#[test]
+fn seeing_a_private_write_through_an_atomic_load_is_a_race() {
+    let script: Script = vec![
+        Box::new(|words| {
+            words.at(0).write_private(1);
+            0
+        }),
+        Box::new(|words| words.at(0).load(Acquire)),
+    ];
+    assert_eq!(outcome(script), Err(FailureKind::DataRace));
+}
+
+#[test]
+fn the_bytes_of_a_record_need_an_order_too() {
+    let record = |publish: Ordering| -> Script {
+        vec![
+            Box::new(move |words: &Words| {
+                let start = words.at(16).as_ptr().cast_mut();
+                // SAFETY: in the pool, aligned, and nobody's but this thread's until published.
+                unsafe { Simulated::write_bytes(start, &[9; 20]) };
+                words.at(8).store(1, publish);
+                0
+            }),
+            Box::new(|words: &Words| {
+                if words.at(8).load(Acquire) == 1 {
+                    // SAFETY: in the pool.
+                    unsafe { Simulated::read_bytes(words.at(16).as_ptr(), 20) };
+                }
+                0
+            }),
+        ]
+    };
+    assert_eq!(outcome(record(Release)), Ok(()));
+    assert_eq!(outcome(record(Relaxed)), Err(FailureKind::DataRace));
+}
+
+#[test]
+fn a_spin_lock_orders_what_it_guards() {
+    let lock = &*Box::leak(Box::new(SpinLock::<(), Simulated>::new(())));
+    let body = move |words: &Words| {
+        let _guard = lock.lock();
+        words.at(0).write_private(words.at(0).read_private() + 1);
+        0
+    };
+    assert_eq!(outcome(vec![Box::new(body), Box::new(body)]), Ok(()));
+}
+
+#[test]
+fn the_list_names_enough_orderings() {
+    let config = Config { races: true, ..Config::default() };
+    let random = |number| ListProgram::random(number, 3, 3);
+    let report = everleaf_machine::simulated::search(&config, 0..20, 50, random);
+    assert!(report.is_ok(), "{report:?}");
+}

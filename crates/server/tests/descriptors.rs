@@ -1,0 +1,45 @@
+//! Running out of file descriptors.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use support::ServerProcess;
+
+/// Not a test of its own: see [`ServerProcess`].
+#[test]
+fn server_process() {
+    ServerProcess::play();
+}
+
+#[test]
+fn out_of_descriptors_clients_are_refused_and_later_served_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start(folder.path(), "ulimit -n 40 &&");
+    let ask = |mut stream: &TcpStream| {
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut reply = [0; 64];
+        match stream.write_all(b"PING\r\n").and_then(|()| stream.read(&mut reply)) {
+            Ok(size) => String::from_utf8_lossy(&reply[..size]).into_owned(),
+            // Closed before it could be read.
+            Err(_) => String::new(),
+        }
+    };
+    let connect = || TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    let (mut served, mut refused) = (Vec::new(), 0);
+    for _ in 0..100 {
+        let stream = connect();
+        match ask(&stream).as_str() {
+            "+PONG\r\n" => served.push(stream),
+            "" | "-ERR max number of clients reached\r\n" => refused += 1,
+            other => panic!("{other}"),
+        }
+    }
+    assert!(served.len() >= 10 && refused >= 60, "{} served, {refused} refused", served.len());
+    assert!(served.iter().all(|stream| ask(stream) == "+PONG\r\n"), "the others are not harmed");
+    served.clear();
+    support::eventually("there is room again", || ask(&connect()) == "+PONG\r\n");
+    server.stop();
+}
