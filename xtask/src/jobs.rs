@@ -72,11 +72,25 @@ pub fn tidy(root: &Path, arguments: &[String]) -> bool {
     tidy::run(root, arguments.iter().any(|argument| argument == "--update"))
 }
 
-/// `cargo xtask sim`: the tests marked `#[ignore]` because they explore for minutes.
+/// What tells the tests of the trees how long to search, in seconds for all of them together.
+const PROVE_SECONDS: &str = "EVERLEAF_PROVE_SECONDS";
+
+/// `cargo xtask sim [seconds]`: the tests that explore on the simulated machine, in a release build,
+/// for ten minutes unless told otherwise; they print what they covered.
 pub fn sim(root: &Path, arguments: &[String]) -> bool {
+    let seconds: Option<u32> = match arguments {
+        [] => Some(600),
+        [seconds] => seconds.parse().ok(),
+        _ => None,
+    };
+    let Some(seconds) = seconds else {
+        eprintln!("xtask: usage: cargo xtask sim [seconds]");
+        return false;
+    };
     let packages = ["-p", "everleaf-machine", "-p", "everleaf-alloc", "-p", "everleaf-index"];
     let mut command = cargo(root, &["test", "--release"]);
-    command.args(packages).args(["--", "--ignored"]).args(arguments);
+    command.args(packages).args(["--", "--include-ignored", "--nocapture"]);
+    command.env(PROVE_SECONDS, seconds.to_string());
     let mut totals = Totals::default();
     let passed = run_counting(command, &mut totals);
     println!("{} passed, {} failed", totals.passed, totals.failed);

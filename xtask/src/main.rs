@@ -24,7 +24,7 @@ usage: cargo xtask <command> [arguments]
   doc     the documentation, warnings are errors
   tidy    the style rules that clippy cannot check; `tidy --update` writes what is
           generated and lowers the ratchet
-  sim     the long runs on the simulated machine (release build)
+  sim     long searches on the simulated machine, in a release build; `sim 3600` for an hour
 ";
 
 fn main() -> ExitCode {

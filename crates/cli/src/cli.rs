@@ -19,8 +19,8 @@ Examples:
   everleaf export cities.pool --output backup.jsonl
   everleaf serve cities.pool --port 6399
 
-The pool is the first argument of every command; it may be left out when the
-environment variable EVERLEAF_POOL names it.";
+The pool is the first argument of every command but bench, which makes its own; it
+may be left out when the environment variable EVERLEAF_POOL names it.";
 
 /// A persistent ordered key-value store: everything acknowledged survives `kill -9`
 #[derive(Parser, Debug)]

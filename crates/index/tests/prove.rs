@@ -8,7 +8,7 @@ mod prover;
 use std::time::Instant;
 
 use everleaf_index::Tiny;
-use everleaf_machine::simulated::{Config, Report};
+use everleaf_machine::simulated::{Config, Domain, Report};
 use prover::budget::{exhaustive, explore, run_scenario, share, tell, tell_marks, vary};
 use prover::scenarios::Scenario;
 use prover::{mutants, plans, scenarios};
@@ -67,6 +67,31 @@ fn random_plans_on_trees_of_numbers_survive() {
 }
 
 #[test]
+fn random_plans_on_trees_of_byte_strings_survive() {
+    let (started, time) = (Instant::now(), share(0.25));
+    let mut total = Report::default();
+    for number in 0.. {
+        let config = vary(number, &Config::default());
+        let (report, failure) = if number % 2 == 0 {
+            let (program, plan) = plans::random_words::<Tiny<2, 3>>(number, 2);
+            explore(program, plan, &config, 20)
+        } else {
+            let (program, plan) = plans::random_words::<Tiny<3, 3>>(number, 3);
+            explore(program, plan, &config, 20)
+        };
+        total.add(&report);
+        if let Some(failure) = failure {
+            panic!("random plan {number} on byte strings, {config:?}: {failure}");
+        }
+        if started.elapsed() > time && number >= 24 {
+            break;
+        }
+    }
+    tell("random plans on byte strings", started, &total);
+    tell_marks(&total);
+}
+
+#[test]
 fn the_fifteen_nasty_scenarios_survive() {
     survive("nasty scenarios", &scenarios::nasty(), 0.2, &Config::default());
 }
@@ -81,8 +106,8 @@ fn small_programs_survive_every_order_with_few_preemptions() {
     let started = Instant::now();
     let mut total = Report { exhausted: true, ..Report::default() };
     for scenario in scenarios::small() {
-        for number in [0, 1] {
-            let config = exhaustive(&vary(number, &Config::default()), 1);
+        for domain in [Domain::Line, Domain::Visible] {
+            let config = exhaustive(&Config { domain, races: true, ..Config::default() }, 2);
             let (report, failure) = run_scenario(&scenario, &config, 1_000_000);
             if let Some(failure) = failure {
                 panic!("{}, {config:?}: {failure}", scenario.name);

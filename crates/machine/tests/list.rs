@@ -5,8 +5,8 @@ mod support;
 use std::time::Instant;
 
 use everleaf_machine::simulated::{
-    Config, CrashConfig, Domain, FailureKind, MemoryModel, Runner, SchedulerKind, SiteKind, ablate,
-    search, shrink,
+    Abandon, Config, CrashConfig, Domain, FailureKind, MemoryModel, Runner, SchedulerKind,
+    SiteKind, ablate, search, shrink,
 };
 use support::list::{BUGS, ListProgram, Operation};
 
@@ -36,6 +36,26 @@ fn every_planted_bug_is_found() {
         let found = search(&config, 0..2000, 50, random).err();
         let found = found.unwrap_or_else(|| panic!("not found: {bug}"));
         println!("{bug}: schedule {}: {}", found.schedules, found.failure.kind);
+    }
+}
+
+#[test]
+fn a_missing_drain_before_the_link_matters_only_where_locked_operations_do_not_drain() {
+    let mutants = vec!["no drain between node flush and link"];
+    let portable = Config { mutants: mutants.clone(), ..Config::default() };
+    assert!(search(&portable, 0..100, 20, random).is_err());
+    let x86 = Config { rmw_drains: true, mutants, ..Config::default() };
+    let report = search(&x86, 0..100, 20, random);
+    assert!(report.is_ok(), "{report:?}");
+}
+
+#[test]
+fn threads_that_stop_for_ever_anywhere_do_not_hold_up_the_others() {
+    for after_points in 0..40 {
+        let abandon = Some(Abandon { thread: 0, after_points });
+        let config = Config { abandon, ..Config::default() };
+        let report = search(&config, 0..5, 10, random);
+        assert!(report.is_ok(), "after {after_points}: {report:?}");
     }
 }
 

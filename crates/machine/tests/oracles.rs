@@ -3,10 +3,13 @@
 mod support;
 
 use std::alloc::Layout;
+use std::cell::Cell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{
-    Abandon, Config, Failure, FailureKind, MemoryModel, SchedulerKind,
+    Abandon, Config, CrashConfig, Domain, Failure, FailureKind, Memory, MemoryModel, Program,
+    Runner, SchedulerKind,
 };
 use everleaf_machine::{Atomic, Machine, Simulated, SpinLock};
 use support::words::{Script, Word, Words, run, run_some, run_with};
@@ -53,6 +56,38 @@ fn touching_freed_memory_fails_with_the_names_of_both_threads() {
     ]);
     assert_eq!(failure.kind, FailureKind::UseAfterFree);
     assert!(failure.message.contains("T1 reads arena+0x0, which T0 took out of use"), "{failure}");
+}
+
+#[test]
+fn memory_of_an_earlier_schedule_may_not_be_touched() {
+    let kept = Cell::new(None);
+    let script: Script = vec![thread(move |_| match kept.get() {
+        None => {
+            kept.set(Some(allocate().1));
+            0
+        }
+        Some(word) => word.load(Acquire),
+    })];
+    let config = Config { scheduler: SchedulerKind::Random, ..Config::default() };
+    let failure = run_some(script, config, 2).err().expect("the second schedule is wrong");
+    assert_eq!((failure.kind, failure.schedule), (FailureKind::UseAfterFree, 2));
+    assert!(failure.message.contains("never handed out"), "{failure}");
+}
+
+#[test]
+fn what_recovery_hands_out_was_written_in_an_earlier_life() {
+    let script = || -> Script {
+        vec![thread(|words| {
+            // SAFETY: in the pool.
+            unsafe { Simulated::read_bytes(words.at(8).as_ptr(), 64) };
+            0
+        })]
+    };
+    for simulate_open in [false, true] {
+        let config = Config { simulate_open, ..Config::default() };
+        let hand_out = |words: &Words| Simulated::lifetime(words.at(8).as_ptr(), 64, true);
+        run_with(script(), config, 10, hand_out).unwrap_or_else(|failure| panic!("{failure}"));
+    }
 }
 
 #[test]
@@ -304,4 +339,44 @@ fn a_recovery_that_waits_or_runs_for_ever_is_a_failure() {
     let runs = failure(|words| while words.at(0).load(Acquire) != 0 {});
     assert_eq!(runs.kind, FailureKind::Recovery);
     assert!(runs.message.contains("does not end"), "{runs}");
+}
+
+/// A program that writes to its pool also when it is only looked at.
+struct Scribbler;
+
+impl Program for Scribbler {
+    type Operation = ();
+    type Instance = Words;
+
+    fn pool_bytes(&self) -> usize {
+        256
+    }
+    fn format(&self, _memory: Memory) {}
+    fn open(&self, memory: Memory) -> Result<Words, String> {
+        let words = Words::of(memory);
+        words.at(0).store(words.at(0).load(Acquire) + 1, Release);
+        Ok(words)
+    }
+    fn contents(&self, words: &Words) -> Result<Vec<(u64, u64)>, String> {
+        words.at(8).store(words.at(8).load(Acquire) + 1, Release);
+        let counts = (words.at(0).load(Acquire), words.at(8).load(Acquire));
+        // Opened for the schedule, for the life after its crash, and for an image of that.
+        let expected = counts.0 <= 3 && counts.1 == 1;
+        if expected { Ok(vec![]) } else { Err(format!("traces of other schedules: {counts:?}")) }
+    }
+    fn calls(&self, _operation: &(), _calls: &mut Vec<(u64, Call)>) {}
+    fn run(&self, words: &Words, _thread: usize, _operation: &(), _replies: &mut Vec<Reply>) {
+        words.at(16).fetch_add(1, AcqRel);
+    }
+}
+
+#[test]
+fn what_opening_and_looking_write_is_undone_and_no_bypass() {
+    for domain in [Domain::Line, Domain::Visible] {
+        let crash = CrashConfig { nested_one_in: 2, nested_depth: 1, ..CrashConfig::default() };
+        let config = Config { domain, crash, ..Config::default() };
+        let mut runner = Runner::new(Scribbler, vec![vec![(), ()]; 2], config).expect("it opens");
+        let report = runner.explore(600).unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(report.counts.recoveries > 3, "{:?}", report.counts);
+    }
 }

@@ -48,6 +48,23 @@ fn a_release_store_and_an_acquire_load_order_a_message() {
 }
 
 #[test]
+fn a_release_does_not_cover_what_comes_after_it() {
+    let script: Script = vec![
+        Box::new(|words| {
+            words.at(8).store(1, Release);
+            words.at(0).write_private(7);
+            0
+        }),
+        Box::new(
+            |words| {
+                if words.at(8).load(Acquire) == 1 { words.at(0).read_private() } else { 0 }
+            },
+        ),
+    ];
+    assert_eq!(outcome(script), Err(FailureKind::DataRace));
+}
+
+#[test]
 fn a_relaxed_store_or_load_does_not() {
     assert_eq!(message(store(Relaxed), load(Acquire)), Err(FailureKind::DataRace));
     assert_eq!(message(store(Release), load(Relaxed)), Err(FailureKind::DataRace));

@@ -1,9 +1,9 @@
 //! Runs the requests that one read brought.
 //!
 //! Consecutive `GET`s of a pipeline are collected and looked up together, so that the cache misses
-//! of one lookup overlap with those of the next; their replies are written in order before the
-//! next request of another kind runs. `GET` and `SET` of the plain form are recognised here and
-//! spare themselves the command table.
+//! of one lookup overlap with those of the next. Consecutive `SET`s are collected, too: a lookup of
+//! all their keys brings what they will change into the cache, then they run one after the other.
+//! The replies of a group are written in order before the next request of another kind runs.
 
 use std::ops::ControlFlow;
 
@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::shared::Shared;
 use crate::statistics::Tally;
 
-/// `GET`s that are looked up together.
+/// Requests that are collected before they run.
 const GROUP_SIZE: usize = 64;
 /// Before the password: enough for `HELLO 3 AUTH user password SETNAME name`.
 const UNAUTHENTICATED_ARG_COUNT_MAX: usize = 10;
@@ -41,16 +41,42 @@ pub struct BatchEnd {
     pub output_full: bool,
 }
 
-/// The keys of consecutive `GET`s, and where each request ends.
+/// The requests that can be collected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Get,
+    Set,
+}
+
+/// Consecutive requests of one kind, and where each of them ends.
 struct Group<'b> {
+    kind: Kind,
     keys: [&'b [u8]; GROUP_SIZE],
+    values: [&'b [u8]; GROUP_SIZE],
     ends: [usize; GROUP_SIZE],
     len: usize,
 }
 
 impl<'b> Group<'b> {
-    fn push(&mut self, key: &'b [u8], end: usize) {
+    fn new() -> Self {
+        Group {
+            kind: Kind::Get,
+            keys: [b""; GROUP_SIZE],
+            values: [b""; GROUP_SIZE],
+            ends: [0; GROUP_SIZE],
+            len: 0,
+        }
+    }
+
+    /// True if a request of this kind may follow the others.
+    fn takes(&self, kind: Kind) -> bool {
+        self.len == 0 || (self.kind == kind && self.len < GROUP_SIZE)
+    }
+
+    fn push(&mut self, kind: Kind, key: &'b [u8], value: &'b [u8], end: usize) {
+        self.kind = kind;
         self.keys[self.len] = key;
+        self.values[self.len] = value;
         self.ends[self.len] = end;
         self.len += 1;
     }
@@ -60,7 +86,7 @@ impl Batch<'_> {
     /// Runs the complete requests in `bytes`, in order. The bytes after `consumed` must be shown
     /// again, followed by more unless the output was full.
     pub fn run(mut self, bytes: &[u8]) -> BatchEnd {
-        let mut group = Group { keys: [b""; GROUP_SIZE], ends: [0; GROUP_SIZE], len: 0 };
+        let mut group = Group::new();
         let mut limits = self.limits();
         let mut at = 0;
         loop {
@@ -79,22 +105,18 @@ impl Batch<'_> {
                     return BatchEnd { consumed: at, output_full: false };
                 }
             };
-            let key = self.plain_get(rest);
-            if let Some(key) = key {
-                group.push(key, at + size);
-                if group.len < GROUP_SIZE {
-                    at += size;
-                    continue;
-                }
-            }
-            if let ControlFlow::Break(end) = self.run_group(&mut group) {
+            let plain = self.plain(rest);
+            let can_wait = plain.is_some_and(|(kind, ..)| group.takes(kind));
+            if !can_wait && let ControlFlow::Break(end) = self.run_group(&mut group) {
                 return end;
             }
             at += size;
-            if key.is_none() {
-                self.run_one(rest);
-                limits = self.limits();
+            if let Some((kind, key, value)) = plain {
+                group.push(kind, key, value, at);
+                continue;
             }
+            self.run_one(rest);
+            limits = self.limits();
             if self.session.closing {
                 return BatchEnd { consumed: bytes.len(), output_full: false };
             }
@@ -126,17 +148,21 @@ impl Batch<'_> {
         }
     }
 
-    /// The key, if the request is a `GET` that can be grouped.
+    /// Key and value, if the request is a `GET` or a `SET` that can be collected.
     #[inline]
-    fn plain_get<'b>(&self, rest: &'b [u8]) -> Option<&'b [u8]> {
-        if self.parser.arg_count() != 2 || !self.session.is_plain() {
+    fn plain<'b>(&self, rest: &'b [u8]) -> Option<(Kind, &'b [u8], &'b [u8])> {
+        if !self.session.is_plain() {
             return None;
         }
         let name = self.parser.wire_arg(rest, 0)?;
-        if !is_name(name, *b"get") {
-            return None;
+        match self.parser.arg_count() {
+            2 if is_name(name, *b"get") => Some((Kind::Get, self.parser.wire_arg(rest, 1)?, b"")),
+            3 if is_name(name, *b"set") => {
+                let value = self.parser.wire_arg(rest, 2)?;
+                Some((Kind::Set, self.parser.wire_arg(rest, 1)?, value))
+            }
+            _ => None,
         }
-        self.parser.wire_arg(rest, 1)
     }
 
     /// Runs the request that was just parsed.
@@ -148,44 +174,68 @@ impl Batch<'_> {
         }
         self.tally.commands += 1;
         let limit = self.out.len().saturating_add(self.shared.config.reply_size_max);
-        let mut reply = Reply::new(self.out, self.session.protocol, limit);
-        if request.len() == 3 && is_name(request.arg(0), *b"set") && self.session.is_plain() {
-            self.session.last_command = table::SET;
-            match self.shared.store.put(request.arg(1), request.arg(2)) {
+        let reply = Reply::new(self.out, self.session.protocol, limit);
+        let mut context =
+            Context { shared: self.shared, session: self.session, tally: self.tally, reply };
+        command::dispatch(&mut context, &request);
+    }
+
+    /// Runs what was collected. Breaks if the output is full before all is answered: the parser
+    /// then starts again behind the last request that was answered.
+    #[inline]
+    fn run_group(&mut self, group: &mut Group<'_>) -> ControlFlow<BatchEnd> {
+        let len = std::mem::take(&mut group.len);
+        if len == 0 {
+            return ControlFlow::Continue(());
+        }
+        match group.kind {
+            Kind::Get => self.run_gets(&group.keys[..len], &group.ends),
+            Kind::Set => {
+                self.run_sets(&group.keys[..len], &group.values);
+                self.check_output(group.ends[len - 1])
+            }
+        }
+    }
+
+    fn run_gets(&mut self, keys: &[&[u8]], ends: &[usize]) -> ControlFlow<BatchEnd> {
+        self.session.last_command = table::GET;
+        let answered = if keys.len() > 1 { self.get_many(keys) } else { 0 };
+        for index in answered..keys.len() {
+            if index > 0 {
+                self.check_output(ends[index - 1])?;
+            }
+            self.get_one(keys[index]);
+        }
+        self.check_output(ends[keys.len() - 1])
+    }
+
+    /// Breaks if the output is full; everything up to `end` was answered.
+    fn check_output(&mut self, end: usize) -> ControlFlow<BatchEnd> {
+        if self.out.len() <= self.pause_size {
+            return ControlFlow::Continue(());
+        }
+        self.parser.restart();
+        ControlFlow::Break(BatchEnd { consumed: end, output_full: true })
+    }
+
+    fn run_sets(&mut self, keys: &[&[u8]], values: &[&[u8]]) {
+        self.session.last_command = table::SET;
+        self.tally.commands += keys.len() as u64;
+        let store = &self.shared.store;
+        // Only for what it brings into the cache; a key that makes it fail will fail below as well.
+        if keys.len() > 1 && store.get_many(keys, |_, _| {}).is_err() {
+            tracing::trace!("the keys of a group of SETs cannot be looked up together");
+        }
+        let mut reply = Reply::new(self.out, self.session.protocol, usize::MAX);
+        for (key, value) in keys.iter().zip(values) {
+            match store.put(key, value) {
                 Ok(_) => reply.ok(),
                 Err(error) => {
                     self.tally.errors += 1;
                     Failure::from(error).write(&mut reply, self.shared);
                 }
             }
-            return;
         }
-        let mut context =
-            Context { shared: self.shared, session: self.session, tally: self.tally, reply };
-        command::dispatch(&mut context, &request);
-    }
-
-    /// Answers the collected `GET`s. Breaks if the output is full before all are answered: the
-    /// parser then starts again behind the last one answered.
-    #[inline]
-    fn run_group(&mut self, group: &mut Group<'_>) -> ControlFlow<BatchEnd> {
-        if group.len == 0 {
-            return ControlFlow::Continue(());
-        }
-        let len = std::mem::take(&mut group.len);
-        self.session.last_command = table::GET;
-        let answered = if len > 1 { self.get_many(&group.keys[..len]) } else { 0 };
-        for index in answered..len {
-            if index > 0 && self.out.len() > self.pause_size {
-                self.parser.restart();
-                return ControlFlow::Break(BatchEnd {
-                    consumed: group.ends[index - 1],
-                    output_full: true,
-                });
-            }
-            self.get_one(group.keys[index]);
-        }
-        ControlFlow::Continue(())
     }
 
     /// Looks the keys up together. Returns how many were answered: all, unless the output became

@@ -83,6 +83,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                     M::prefetch(K::reference(self.base, ahead));
                 }
                 if !holds(K::state(entry)) {
+                    self.observe_removed(leaf, usize::from(*slot), entry);
                     continue;
                 }
                 self.observe(leaf, block, usize::from(*slot));
@@ -131,6 +132,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             for slot in slots[..end].iter().rev() {
                 let entry = block.entries[usize::from(*slot)].load();
                 if !holds(K::state(entry)) {
+                    self.observe_removed(leaf, usize::from(*slot), entry);
                     continue;
                 }
                 self.observe(leaf, block, usize::from(*slot));
@@ -254,9 +256,19 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             if !removed && !before {
                 break;
             }
+            self.observe_removed(leaf, usize::from(*slot), entry);
             count += 1;
         }
         count
+    }
+
+    /// `Line` domain: a scan that passes a removed entry says that its key is absent, so the removal
+    /// must be durable first, as in a search (I11).
+    #[inline(always)]
+    fn observe_removed(&self, leaf: Shared<Leaf<M>>, slot: usize, entry: Pair) {
+        if K::state(entry) == TOMB && !M::mutant("nbtree.no_scan_tomb_observe") {
+            self.observe(leaf, self.block(leaf), slot);
+        }
     }
 
     /// The committed slots that hold keys, in key order.
@@ -293,6 +305,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             let slot = slots.trailing_zeros() as usize;
             slots &= slots - 1;
             let entry = block.entries[slot].load();
+            self.observe_removed(leaf, slot, entry);
             if K::state(entry) != TOMB {
                 entries.push((entry, slot as u8));
             }

@@ -8,3 +8,4 @@ pub mod mutants;
 pub mod number;
 pub mod plans;
 pub mod scenarios;
+pub mod words;

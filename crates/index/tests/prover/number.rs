@@ -1,10 +1,10 @@
 //! The tree of 64-bit integers as a program of the simulated machine.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use everleaf_index::{Exchange, Geometry, IndexError, Session, Trees, U64Tree};
+use everleaf_index::{AllocError, Exchange, Geometry, IndexError, Session, Trees, U64Tree};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Program};
@@ -42,8 +42,16 @@ pub struct Space {
     pub chunk_shift: u32,
     /// Blocks that each session has at hand at the start.
     pub blocks_at_hand: usize,
-    /// Whether operations may fail because the pool is full.
+    /// Whether operations may fail because the pool or the volatile memory is full.
     pub may_fill: bool,
+}
+
+impl Space {
+    /// Whether an operation may answer with this error.
+    pub fn may_fail(&self, error: &IndexError) -> bool {
+        let no_memory = matches!(error, IndexError::Alloc(AllocError::OutOfMemory));
+        self.may_fill && (no_memory || error.is_full())
+    }
 }
 
 impl Default for Space {
@@ -80,7 +88,6 @@ pub struct Opened<G: Geometry> {
     sessions: Vec<RefCell<Option<Session<Simulated>>>>,
     /// Values that operations which found no space would have written.
     refused: RefCell<Vec<u64>>,
-    blocks_at_hand: Cell<usize>,
     trees: Trees<G, Simulated>,
 }
 
@@ -188,13 +195,12 @@ impl<G: Geometry> Program for Numbers<G> {
             session.reserve_blocks(self.space.blocks_at_hand)?;
             Ok(RefCell::new(Some(session)))
         };
-        let sessions: Result<Vec<_>, everleaf_index::AllocError> =
+        let sessions: Result<Vec<_>, AllocError> =
             (0..self.threads).map(session).collect();
         Ok(Opened {
             tree,
             sessions: sessions.map_err(text)?,
             refused: RefCell::default(),
-            blocks_at_hand: Cell::new(self.space.blocks_at_hand),
             trees,
         })
     }
@@ -267,7 +273,7 @@ impl<G: Geometry> Program for Numbers<G> {
         let session = session.as_mut().expect("taken only when all threads have ended");
         match self.replies(&opened.tree, session, operation, replies) {
             Ok(()) => {}
-            Err(error) if self.space.may_fill && error.is_full() => {
+            Err(error) if self.space.may_fail(&error) => {
                 let refused = match *operation {
                     Operation::Insert(_, value)
                     | Operation::Update(_, value)
@@ -276,7 +282,9 @@ impl<G: Geometry> Program for Numbers<G> {
                     _ => None,
                 };
                 opened.refused.borrow_mut().extend(refused);
-                replies.push(Reply::Unknown);
+                let mut calls = vec![];
+                self.calls(operation, &mut calls);
+                replies.resize(calls.len(), Reply::Unknown);
             }
             Err(error) => panic!("{operation:?}: {error}"),
         }

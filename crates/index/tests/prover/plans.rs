@@ -3,6 +3,7 @@
 use everleaf_machine::simulated::{Plan, Random};
 
 use super::number::{Numbers, Operation};
+use super::words::Words;
 
 const CLASS: u64 = 1 << 61;
 
@@ -77,19 +78,43 @@ fn operation(random: &mut Random, universe: &[u64], thread: u64, index: u64) -> 
     }
 }
 
-/// A random tree and plan: 2 or 3 threads with 1 to 4 operations each.
+/// 2 or 3 threads with 1 to 4 operations each.
+fn plan(random: &mut Random, universe: &[u64]) -> Plan<Operation> {
+    let threads = 2 + random.below(2);
+    let length = 1 + random.below(4);
+    let mut thread =
+        |thread| (0..length).map(|index| operation(random, universe, thread, index)).collect();
+    (0..threads).map(&mut thread).collect()
+}
+
+/// A random tree of numbers and a plan.
 pub fn random<G>(seed: u64, slots: usize) -> (Numbers<G>, Plan<Operation>) {
     let random = &mut Random::new(seed ^ 0x6E75_6D62);
     let universe = universe(random);
     let history = history(random, &universe, slots);
-    let threads = 2 + random.below(2);
-    let length = 1 + random.below(4);
-    let plan = (0..threads)
-        .map(|thread| {
-            (0..length).map(|index| operation(random, &universe, thread, index)).collect()
-        })
-        .collect();
-    let mut program = Numbers::new(universe, history, threads as usize);
+    let plan = plan(random, &universe);
+    let mut program = Numbers::new(universe, history, plan.len());
+    program.space.blocks_at_hand = random.below(3) as usize;
+    (program, plan)
+}
+
+/// Sets of keys that share prefixes, contain each other, differ behind 8 bytes, or are empty.
+const WORDS: [&[&[u8]]; 5] = [
+    &[b"a", b"b", b"c"],
+    &[b"", b"a", b"a\0", b"aa", b"ab", b"b"],
+    &[b"prefix--prefix--1", b"prefix--prefix--10", b"prefix--prefix--2", b"prefix--q", b"q"],
+    &[b"12345678", b"123456780", b"123456781", b"12345679", b"1234567", b"123456789abcdefghi"],
+    &[b"\xFF", b"\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF", b"\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\0", b"\0"],
+];
+
+/// A random tree of byte strings and a plan.
+pub fn random_words<G>(seed: u64, slots: usize) -> (Words<G>, Plan<Operation>) {
+    let random = &mut Random::new(seed ^ 0x776F_7264);
+    let words = WORDS[random.below(WORDS.len() as u64) as usize];
+    let universe: Vec<u64> = (0..words.len() as u64).collect();
+    let history = history(random, &universe, slots);
+    let plan = plan(random, &universe);
+    let mut program = Words::new(words, history, plan.len());
     program.space.blocks_at_hand = random.below(3) as usize;
     (program, plan)
 }

@@ -111,7 +111,7 @@ pub struct Config {
     pub recovery_limit: u64,
     /// A thread to stop for ever.
     pub abandon: Option<Abandon>,
-    /// The allocation of this number (from 0, counted within a schedule, opening included) fails.
+    /// The allocation of this number (from 0, counted among those inside the simulation) fails.
     pub fail_allocation: Option<u64>,
     /// Bytes of volatile memory a schedule may allocate; a multiple of 64.
     pub arena_bytes: usize,

@@ -92,7 +92,7 @@ impl Core {
 
     pub fn allocate(&self, layout: Layout) -> *mut u8 {
         let mut state = self.state.borrow_mut();
-        let refuse = state.config.fail_allocation;
+        let refuse = state.config.fail_allocation.filter(|_| self.is_running());
         state.space.allocate(layout, refuse)
     }
 

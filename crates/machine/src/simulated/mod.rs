@@ -2,10 +2,10 @@
 //! lose what was not flushed, and power cuts, all decided by one seed.
 //!
 //! ```text
-//!   Program + Plan ──► Runner ──► fibers run the unmodified code over `Simulated`
-//!                        │            every access: scheduling point, checks, store buffer, line log
-//!                        │            every crash point: images ─► recovery on the side ─► judge
-//!                        └──► Failure = seed + choices, replayed exactly with a readable trace
+//!   Program + Plan --> Runner --> fibers run the unmodified code over `Simulated`
+//!                        |            every access: scheduling point, checks, store buffer, line log
+//!                        |            every crash point: images -> recovery on the side -> judge
+//!                        +--> Failure = seed + choices, replayed exactly with a readable trace
 //! ```
 //!
 //! * [`Program`] is what is tested, [`Plan`] what its threads do, [`Config`] how.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use corosensei::Yielder;
 
-use super::config::SchedulerKind;
+use super::config::{Config, CrashConfig, SchedulerKind};
 use super::core::{Core, Mode, Request};
 use super::current;
 use super::failure::FailureKind;
@@ -72,6 +72,9 @@ impl<P: Program + 'static> Runner<P> {
             result = self.drive(level, &context, open_inside);
         }
         core.mode.set(Mode::Track);
+        if result.is_ok() && level == 0 {
+            result = self.check_for_bypass(&core);
+        }
         let abandoned = core.state.borrow().threads.iter().any(|thread| thread.abandoned);
         if result.is_ok() && !abandoned {
             result = context.check_contents();
@@ -174,18 +177,10 @@ impl<P: Program + 'static> Runner<P> {
         cut: &Cut,
     ) -> Verdict {
         self.counts.images += 1;
-        let known = self.memo.find(hash);
-        let outcome = match known {
-            Some(outcome) => outcome,
-            None => self.recover(context, images, hash, cut),
+        let outcome = match self.memo.find(hash) {
+            Some(known) => known,
+            None => self.meet(level, context, images, hash, cut)?,
         };
-        if known.is_none() && level < self.config.crash.nested_depth {
-            let chance = mix(hash ^ self.config.seed);
-            let one_in = self.config.crash.nested_one_in;
-            if one_in > 0 && chance.is_multiple_of(one_in) {
-                self.run_nested(level, context, images, hash, cut)?;
-            }
-        }
         self.memo.set_moment(context.run, context.monitor.borrow().epoch());
         let moment = self.memo.moment();
         let outcome = self.memo.outcome(outcome);
@@ -208,6 +203,27 @@ impl<P: Program + 'static> Runner<P> {
                 }
             },
         }
+    }
+
+    /// Recovers an image that is not known; now and then also inside the simulation.
+    fn meet(
+        &mut self,
+        level: usize,
+        context: &Context<P>,
+        images: &Images,
+        hash: u64,
+        cut: &Cut,
+    ) -> Result<u32, (FailureKind, String)> {
+        let outcome = self.recover(context, images, hash, cut);
+        let CrashConfig { nested_one_in, nested_depth, .. } = self.config.crash;
+        let is_chosen =
+            nested_one_in > 0 && mix(hash ^ self.config.seed).is_multiple_of(nested_one_in);
+        if level >= nested_depth || !is_chosen {
+            return Ok(outcome);
+        }
+        self.run_nested(level, context, images, hash, cut)?;
+        // The nested run may have filled the memo, which then forgot this image too.
+        Ok(self.memo.find(hash).unwrap_or_else(|| self.recover(context, images, hash, cut)))
     }
 
     /// Recovers an image at full speed and remembers the outcome.
@@ -247,7 +263,8 @@ impl<P: Program + 'static> Runner<P> {
         let Ok(contents) = self.memo.outcome(number).result.clone() else { return Ok(()) };
         if self.cores.len() == level + 1 {
             let size = self.scenario.program.pool_bytes();
-            self.cores.push(Rc::new(Core::new(self.config.clone(), size)));
+            let config = Config { abandon: None, fail_allocation: None, ..self.config.clone() };
+            self.cores.push(Rc::new(Core::new(config, size)));
         }
         {
             let state = &mut *context.core.state.borrow_mut();

@@ -258,7 +258,6 @@ impl<P: Program + 'static> Runner<P> {
         let steps = core.state.borrow().steps;
         self.counts.steps += steps;
         self.typical_steps = (self.typical_steps * 7 + steps.min(4_000)) / 8;
-        let result = result.and_then(|()| self.check_for_bypass(&core, traced));
         let result = result.map_err(|what| Box::new(self.failure(what, seed)));
         let fingerprint = core.state.borrow().fingerprint;
         let trace = core.state.borrow_mut().trace.take().unwrap_or_default();
@@ -266,11 +265,11 @@ impl<P: Program + 'static> Runner<P> {
     }
 
     /// Now and then compares all memory with what the machine believes it holds.
-    fn check_for_bypass(&self, core: &Core, always: bool) -> Result<(), (FailureKind, String)> {
-        if !always && !self.schedule.is_multiple_of(256) && self.schedule != 1 {
+    pub(super) fn check_for_bypass(&self, core: &Core) -> Result<(), (FailureKind, String)> {
+        let state: &State = &core.state.borrow();
+        if state.trace.is_none() && !self.schedule.is_multiple_of(256) && self.schedule != 1 {
             return Ok(());
         }
-        let state: &State = &core.state.borrow();
         match state.persistence.find_bypass(state.space.region()) {
             None => Ok(()),
             Some(line) => Err((

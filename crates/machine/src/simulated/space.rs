@@ -73,10 +73,12 @@ impl Space {
     /// Arena memory at an address that depends only on the earlier calls of the schedule, filled
     /// with a pattern; null when the arena is full or the call of number `refuse` comes.
     pub fn allocate(&mut self, layout: Layout, refuse: Option<u64>) -> *mut u8 {
-        self.allocations += 1;
+        self.allocations += u64::from(refuse.is_some());
         let start = self.used.next_multiple_of(layout.align().max(8));
         let size = layout.size().next_multiple_of(8);
-        if refuse == Some(self.allocations - 1) || start + size > self.region.size() {
+        if refuse.is_some_and(|number| number + 1 == self.allocations)
+            || start + size > self.region.size()
+        {
             return std::ptr::null_mut();
         }
         self.used = start + size;

@@ -20,6 +20,12 @@ pub struct Words {
 }
 
 impl Words {
+    /// The words of a pool.
+    pub fn of(memory: Memory) -> Self {
+        assert!(memory.size() >= WORDS * 8);
+        Words { base: memory.base().cast() }
+    }
+
     /// Word `index`; eight are on a line.
     pub fn at(&self, index: usize) -> &Word {
         assert!(index < WORDS);
@@ -73,7 +79,7 @@ impl Program for Litmus {
     }
 
     fn open(&self, memory: Memory) -> Result<Words, String> {
-        let words = Words { base: memory.base().cast() };
+        let words = Words::of(memory);
         (self.recovery)(&words);
         Ok(words)
     }

@@ -1,5 +1,10 @@
 //! A server on a fresh pool, and a client that speaks plain bytes.
-#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses a part; tests may fail")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "each test file uses a part; tests may fail"
+)]
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -257,14 +262,11 @@ impl ServerProcess {
             .spawn()
             .unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
-        loop {
-            let mut line = String::new();
-            assert!(output.read_line(&mut line).unwrap() > 0, "the process ended early");
-            if let Some(port) = line.split("PORT ").nth(1) {
-                let port = port.trim().parse().unwrap();
-                return ServerProcess { child, port, output };
-            }
-        }
+        let port = output.by_ref().lines().find_map(|line| {
+            line.unwrap().split("PORT ").nth(1).map(|port| port.parse::<u16>().unwrap())
+        });
+        let port = port.unwrap_or_else(|| panic!("the process ended: {:?}", child.wait()));
+        ServerProcess { child, port, output }
     }
 
     /// Is the server, if this process was started to be one, until its standard input is closed.
@@ -292,5 +294,13 @@ impl ServerProcess {
         let mut rest = String::new();
         self.output.read_to_string(&mut rest).unwrap();
         assert!(self.child.wait().unwrap().success(), "{rest}");
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        // After a failed test; otherwise it has ended, and this does nothing.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

@@ -2,9 +2,9 @@
 //! bytes, on a model of caches and persistent memory. Counts, not times.
 //!
 //! ```text
-//!   access ─► L1 ─► L2 ─► L3 ─► DRAM
-//!                            └► write-combining buffer of 256-byte blocks ─► media
-//!   flush  ─► the line, if dirty, to the buffer
+//!   access -> L1 -> L2 -> L3 -> DRAM
+//!                            +-> write-combining buffer of 256-byte blocks -> media
+//!   flush  -> the line, if dirty, to the buffer
 //! ```
 //!
 //! One thread at a time, on one core's caches. Code runs unchanged over [`Simulated`] and at near

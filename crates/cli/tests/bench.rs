@@ -1,0 +1,55 @@
+//! `everleaf bench`, small: what it prints and what it refuses. No times are asserted.
+
+mod common;
+use common::Place;
+
+/// Arguments that keep a run short.
+const SHORT: [&str; 6] = ["--keys", "3k", "--ops", "500", "--rounds", "1"];
+
+fn bench(arguments: &[&str]) -> common::Ended {
+    let place = Place::empty();
+    let all: Vec<&str> = ["bench"].iter().chain(arguments).chain(&SHORT).copied().collect();
+    place.run(all)
+}
+
+#[test]
+fn the_table_has_a_line_for_each_workload_and_each_number_of_threads() {
+    let text = bench(&["get", "a", "--threads", "1,2"]).succeeded();
+    let lines = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
+    assert_eq!((lines("get "), lines("ycsb-a ")), (2, 2), "{text}");
+    assert!(text.contains("3,000 keys of 8 B") && text.contains("zipfian .99"), "{text}");
+    assert!(text.contains("B/key"), "{text}");
+}
+
+#[test]
+fn json_holds_every_round_and_the_settings() {
+    let mut report = bench(&["scan", "remove", "--index", "bytes", "--json"]).json();
+    let rows = report["rows"].as_array().expect("rows").clone();
+    assert_eq!(rows.len(), 2);
+    assert_eq!(rows[0]["workload"], "scan");
+    assert_eq!(rows[0]["unit"], "key");
+    assert_eq!(rows[1]["rounds"][0]["operations"], 500);
+    assert_eq!(report["setup"]["key_size_bytes"], 16);
+    assert_eq!(report["memory"]["keys"], 3000);
+    assert!(report["verdicts"].take().is_null());
+}
+
+#[test]
+fn the_preset_gives_a_verdict_on_every_target() {
+    let place = Place::empty();
+    let arguments = ["bench", "--preset", "targets", "--keys", "5k", "--rounds", "1"];
+    let text = place.run(arguments).succeeded();
+    assert!(text.trim_end().ends_with("of 22 targets met"), "{text}");
+    assert!(text.contains("2 threads, get, zipf .99"), "{text}");
+}
+
+#[test]
+fn a_pool_at_a_path_must_be_new_and_is_removed() {
+    let place = Place::empty();
+    let arguments = ["bench", "get", "--pool", "bench.pool", "--keys", "100", "--rounds", "1"];
+    place.run(arguments).succeeded();
+    assert!(!place.path("bench.pool").exists());
+    place.write("bench.pool", "precious");
+    assert!(place.run(arguments).failed(4).contains("bench.pool"));
+    assert_eq!(place.read("bench.pool"), b"precious");
+}
