@@ -40,7 +40,7 @@ fn the_preset_gives_a_verdict_on_every_target() {
     let arguments = ["bench", "--preset", "targets", "--keys", "5k", "--rounds", "1"];
     let text = place.run(arguments).succeeded();
     assert!(text.trim_end().ends_with("of 22 targets met"), "{text}");
-    assert!(text.contains("2 threads, get, zipf .99"), "{text}");
+    assert!(text.contains("2 threads, get, zipfian .99"), "{text}");
 }
 
 #[test]

@@ -7,6 +7,8 @@
 //!
 //! Rounds: 10, or as many as `EVERLEAF_KILL_ROUNDS` says.
 
+#![expect(clippy::print_stdout, reason = "says how much was tried")]
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

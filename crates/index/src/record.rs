@@ -65,7 +65,7 @@ pub fn create<M: Machine>(
 /// Writes key and value behind the header. Small bodies go through one buffer, so that the words
 /// they share are written once.
 fn write_body<M: Machine>(body: *mut u8, key: &[u8], value: &[u8]) {
-    if !M::SIMULATED || (key.len() % 8 == 0) {
+    if !M::SIMULATED || key.len().is_multiple_of(8) {
         // SAFETY: the record was allocated with room for both and is not published.
         unsafe { M::write_bytes(body, key) };
         // SAFETY: as above.

@@ -26,6 +26,9 @@ enum Named<G: Geometry, M: Machine> {
     Bytes(Arc<BytesTree<G, M>>),
 }
 
+/// The trees by name, in no order.
+type Directory<G, M> = SpinLock<Vec<(String, Named<G, M>)>, M>;
+
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -62,7 +65,7 @@ impl CheckReport {
 pub struct Trees<G: Geometry = Production, M: Machine = Hardware> {
     heap: Arc<Heap<M>>,
     sessions: SessionPool<M>,
-    named: SpinLock<Vec<(String, Named<G, M>)>, M>,
+    named: Directory<G, M>,
 }
 
 impl<G: Geometry, M: Machine> Trees<G, M> {

@@ -5,13 +5,19 @@
 
 mod prover;
 
+use std::rc::Rc;
 use std::time::Instant;
 
 use everleaf_index::Tiny;
-use everleaf_machine::simulated::{Config, Domain, Report};
-use prover::budget::{exhaustive, explore, run_scenario, share, tell, tell_marks, vary};
+use everleaf_machine::simulated::{
+    Abandon, Config, CrashConfig, Domain, Plan, Program, Report,
+};
+use prover::budget::{
+    exhaustive, explore, run_scenario, run_scenario_with, share, tell, tell_marks, vary,
+};
+use prover::number::{Seen, Space};
 use prover::scenarios::Scenario;
-use prover::{mutants, plans, scenarios};
+use prover::{mutants, plans, scenarios, trouble};
 
 /// Runs scenarios in turn, each under changing configurations, until the time is over.
 fn survive(name: &str, scenarios: &[Scenario], part: f64, base: &Config) {
@@ -140,4 +146,158 @@ fn every_planted_bug_is_found() {
         }
     }
     assert!(alive.is_empty(), "not found: {alive:?}");
+}
+
+/// Runs the programs that `make` gives, under changing configurations, until the time is over.
+fn survive_all<P: Program + 'static>(
+    name: &str,
+    part: f64,
+    base: &Config,
+    schedules: u64,
+    mut make: impl FnMut(u64) -> (P, Plan<P::Operation>),
+) -> Report {
+    let (started, time) = (Instant::now(), share(part));
+    let mut total = Report::default();
+    for number in 0.. {
+        let config = vary(number, base);
+        let (program, plan) = make(number);
+        let (report, failure) = explore(program, plan, &config, schedules);
+        total.add(&report);
+        if let Some(failure) = failure {
+            panic!("{name} {number}, {config:?}: {failure}");
+        }
+        if started.elapsed() > time && number >= 12 {
+            break;
+        }
+    }
+    tell(name, started, &total);
+    tell_marks(&total);
+    total
+}
+
+/// Remembers what all programs of a search have seen.
+#[derive(Default)]
+struct Witnesses(Vec<Rc<Seen>>);
+
+impl Witnesses {
+    fn count(&self, what: impl Fn(&Seen) -> u64) -> u64 {
+        self.0.iter().map(|seen| what(seen)).sum()
+    }
+}
+
+#[test]
+fn a_full_pool_refuses_and_loses_nothing() {
+    let mut seen = Witnesses::default();
+    survive_all("full pools", 0.04, &Config::default(), 10, |seed| {
+        let (program, plan) = trouble::crowded(seed, false);
+        seen.0.push(Rc::clone(&program.seen));
+        (program, plan)
+    });
+    let refused = seen.count(|seen| seen.refused.get());
+    println!("    {refused} operations were refused");
+    assert!(refused > 0);
+}
+
+#[test]
+fn a_pool_that_grows_under_its_users_survives() {
+    let mut seen = Witnesses::default();
+    survive_all("growing pools", 0.04, &Config::default(), 10, |seed| {
+        let (program, plan) = trouble::crowded(seed, true);
+        seen.0.push(Rc::clone(&program.seen));
+        (program, plan)
+    });
+    let grown = seen.count(|seen| seen.grown.get());
+    println!("    {grown} pools had grown");
+    assert!(grown > 0);
+}
+
+#[test]
+fn a_pool_full_of_records_refuses_and_loses_nothing() {
+    let mut seen = Witnesses::default();
+    survive_all("full of records", 0.04, &Config::default(), 10, |seed| {
+        let (program, plan) = trouble::crowded_words(seed);
+        seen.0.push(Rc::clone(&program.seen));
+        (program, plan)
+    });
+    let refused = seen.count(|seen| seen.refused.get());
+    println!("    {refused} operations were refused");
+    assert!(refused > 0);
+}
+
+#[test]
+fn an_allocation_that_fails_anywhere_harms_nothing() {
+    let mut seen = Witnesses::default();
+    for failing in 0..3 {
+        let base = |number: u64| Config {
+            fail_allocation: Some(failing * 40 + number % 40),
+            ..Config::default()
+        };
+        let (started, mut total) = (Instant::now(), Report::default());
+        for number in 0..60 {
+            let config = vary(number, &base(number));
+            let (mut program, plan) = plans::random_words::<Tiny<2, 3>>(number, 2);
+            program.space.may_fill = true;
+            seen.0.push(Rc::clone(&program.seen));
+            let (report, failure) = explore(program, plan, &config, 5);
+            total.add(&report);
+            if let Some(failure) = failure {
+                panic!("allocation fails, {number}, {config:?}: {failure}");
+            }
+        }
+        tell("failing allocations", started, &total);
+    }
+    let refused = seen.count(|seen| seen.refused.get());
+    println!("    {refused} operations were refused");
+    assert!(refused > 0);
+}
+
+#[test]
+fn recovery_can_be_cut_and_repeated_and_lived_after() {
+    let crash = CrashConfig { nested_one_in: 40, ..CrashConfig::default() };
+    let base = Config { crash, ..Config::default() };
+    let report = survive_all("crashed recoveries", 0.1, &base, 10, |number| {
+        plans::random::<Tiny<2, 3>>(number, 2)
+    });
+    assert!(report.counts.nested_runs > 0);
+    let report = survive_all("crashed recoveries of byte strings", 0.1, &base, 10, |number| {
+        plans::random_words::<Tiny<3, 3>>(number, 3)
+    });
+    assert!(report.counts.nested_runs > 0);
+}
+
+#[test]
+fn opening_inside_the_simulation_survives() {
+    let base = Config { simulate_open: true, ..Config::default() };
+    survive_all("simulated opening", 0.05, &base, 5, |number| {
+        plans::random_words::<Tiny<2, 3>>(number, 2)
+    });
+}
+
+#[test]
+fn the_others_finish_when_a_thread_stops_for_ever() {
+    let (started, time) = (Instant::now(), share(0.1));
+    let mut total = Report::default();
+    for number in 0.. {
+        for scenario in scenarios::nasty() {
+            let thread = number as usize % scenario.plan.len();
+            let after_points = number * 7 % 60;
+            let base =
+                Config { abandon: Some(Abandon { thread, after_points }), ..Config::default() };
+            let config = vary(number, &base);
+            let (report, failure) = run_scenario_with(&scenario, &config, 5, Space {
+                blocks_at_hand: 24,
+                pool_bytes: 256 << 10,
+                ..Space::default()
+            });
+            total.add(&report);
+            if let Some(failure) = failure {
+                panic!("{}, {config:?}: {failure}", scenario.name);
+            }
+        }
+        if started.elapsed() > time && number >= 10 {
+            break;
+        }
+    }
+    tell("abandoned threads", started, &total);
+    tell_marks(&total);
 }

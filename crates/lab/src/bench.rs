@@ -14,7 +14,7 @@ use crate::medium::{Medium, new_pool, new_store};
 use crate::report::{Machine, Report, Setup};
 use crate::target::{IndexKind, Integers, Strings};
 use crate::workload::Workload;
-use session::Session;
+use session::{Found, Session};
 
 /// One workload to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,7 +113,7 @@ pub fn run(
 ) -> Result<Report, LabError> {
     check(settings)?;
     let max_size = pool_size_max(settings);
-    let (rows, memory) = match settings.index {
+    let found = match settings.index {
         IndexKind::U64 => {
             let make = || {
                 let (pool, home) = new_pool(&settings.medium, settings.domain, max_size)?;
@@ -129,7 +129,8 @@ pub fn run(
             Session::new(settings, make).run(progress)?
         }
     };
-    Ok(Report { machine: machine(), setup: setup(settings), memory, rows })
+    let Found { rows, memory, domain } = found;
+    Ok(Report { machine: machine(), setup: setup(settings, domain), memory, rows })
 }
 
 fn check(settings: &Settings) -> Result<(), LabError> {
@@ -203,14 +204,14 @@ fn machine() -> Machine {
     }
 }
 
-fn setup(settings: &Settings) -> Setup {
+fn setup(settings: &Settings, domain: String) -> Setup {
     Setup {
         index: settings.index.name(),
         keys: settings.keys,
         key_size_bytes: settings.key_size,
         value_size_bytes: settings.value_size,
         medium: settings.medium.to_string(),
-        domain: settings.domain.map(Domain::name),
+        domain,
         rounds: settings.rounds,
         seed: settings.seed,
         batch: settings.batch,

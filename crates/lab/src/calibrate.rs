@@ -8,6 +8,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use crate::clock::thread_time;
 use crate::random::Random;
 
 /// Bytes of the memory that is walked: 160 MB, more than the caches of most machines.
@@ -52,18 +53,19 @@ impl Chase {
         Chase { lines, at: 0 }
     }
 
-    /// Nanoseconds of one dependent miss, now, on the calling thread. Takes some 30 ms. Goes on
-    /// where the last call ended, so that no line is met again while a cache may hold it.
+    /// Nanoseconds of one dependent miss, now, on the calling thread (time without a CPU does not
+    /// count). Takes some 30 ms. Goes on where the last call ended, so that no line is met again
+    /// while a cache may hold it.
     pub fn measure(&mut self) -> f64 {
         let mut legs = [0.0; LEG_COUNT];
         for leg in &mut legs {
-            let started = Instant::now();
+            let started = thread_time();
             let mut at = self.at;
             for _ in 0..STEP_COUNT {
                 at = self.lines[at as usize].next;
             }
             self.at = black_box(at);
-            *leg = started.elapsed().as_nanos() as f64 / STEP_COUNT as f64;
+            *leg = (thread_time() - started).as_nanos() as f64 / STEP_COUNT as f64;
         }
         legs.sort_by(f64::total_cmp);
         legs[LEG_COUNT / 2]

@@ -49,24 +49,29 @@ impl Distribution {
     }
 }
 
-/// `uniform`, `zipf .99`, `latest .99`.
+/// `uniform`, `zipfian .99`, `latest .99`.
 impl fmt::Display for Distribution {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self {
-            Distribution::Uniform => "uniform".to_owned(),
-            Distribution::Zipfian { theta } => format!("zipf {theta}"),
-            Distribution::Latest { theta } => format!("latest {theta}"),
-        };
-        f.pad(&text.replace("0.", "."))
+        match self.theta() {
+            None => f.pad(self.name()),
+            Some(theta) => f.pad(&format!("{} {theta}", self.name()).replace("0.", ".")),
+        }
     }
 }
 
 /// Chooses numbers in `0..count` by a distribution, at random.
 pub(crate) enum Sampler {
-    Uniform { count: u64 },
-    Zipfian { zipf: Zipf, scramble: Scramble },
+    Uniform {
+        count: u64,
+    },
+    Zipfian {
+        zipf: Zipf,
+        scramble: Scramble,
+    },
     /// Ranks by age: 0 is the newest.
-    Latest { zipf: Zipf },
+    Latest {
+        zipf: Zipf,
+    },
 }
 
 impl Sampler {
@@ -227,7 +232,7 @@ mod tests {
     #[test]
     fn distributions_have_short_names() {
         assert_eq!(Distribution::Uniform.to_string(), "uniform");
-        assert_eq!(Distribution::Zipfian { theta: 0.99 }.to_string(), "zipf .99");
+        assert_eq!(Distribution::Zipfian { theta: 0.99 }.to_string(), "zipfian .99");
         assert!(Distribution::Latest { theta: 0.5 }.is_valid());
         assert!(!Distribution::Zipfian { theta: 1.0 }.is_valid());
         assert!(!Distribution::Zipfian { theta: f64::NAN }.is_valid());

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use everleaf_machine::topology;
 
+use crate::clock::thread_time;
 use crate::error::LabError;
 use crate::keys::KeyList;
 use crate::stream::{Step, Stream};
@@ -31,6 +32,8 @@ pub(crate) struct Manner {
 pub(crate) struct Outcome {
     /// From the start of the first thread to the end of the last.
     pub elapsed: Duration,
+    /// On a CPU, all threads together.
+    pub busy: Duration,
     /// Operations, all threads.
     pub operations: u64,
     /// Hits of operations, or keys that batches and scans returned.
@@ -53,6 +56,7 @@ impl Outcome {
 struct Part {
     started: Instant,
     ended: Instant,
+    busy: Duration,
     operations: u64,
     effects: u64,
     samples: Vec<u64>,
@@ -85,6 +89,7 @@ pub(crate) fn run<T: Target>(
     let elapsed = started.zip(ended).map_or(Duration::ZERO, |(first, last)| last - first);
     let outcome = Outcome {
         elapsed,
+        busy: parts.iter().map(|part| part.busy).sum(),
         operations: parts.iter().map(|part| part.operations).sum(),
         effects: parts.iter().map(|part| part.effects).sum(),
         samples: parts.into_iter().flat_map(|part| part.samples).collect(),
@@ -117,20 +122,17 @@ fn run_thread<T: Target>(
     }));
     barrier.wait();
     let mut worker = warm.unwrap_or_else(|panic| resume_unwind(panic))?;
-    let started = Instant::now();
+    let (started, idle) = (Instant::now(), thread_time());
     let effects = execute(&mut worker, manner, stream, before..all, &mut samples)?;
-    let ended = Instant::now();
-    Ok(Part { started, ended, operations: (all - before) as u64, effects, samples })
+    let (busy, ended) = (thread_time() - idle, Instant::now());
+    Ok(Part { started, ended, busy, operations: (all - before) as u64, effects, samples })
 }
 
 /// Puts back the keys that the streams of a removal took.
 ///
 /// # Errors
 /// A key is there although it was removed, or cannot be inserted.
-pub(crate) fn put_back<T: Target>(
-    target: &T,
-    streams: &[Stream<T::Keys>],
-) -> Result<(), LabError> {
+pub(crate) fn put_back<T: Target>(target: &T, streams: &[Stream<T::Keys>]) -> Result<(), LabError> {
     let mut worker = target.worker()?;
     for stream in streams {
         for position in 0..stream.len() {
@@ -163,9 +165,9 @@ fn execute<W: Worker>(
         Workload::GetMany => repeat(calls, every, samples, |call| {
             worker.get_many(keys, call * manner.batch, manner.batch)
         }),
-        Workload::Scan => repeat(calls, every, samples, |call| {
-            worker.scan(keys.key(call), manner.scan_length)
-        }),
+        Workload::Scan => {
+            repeat(calls, every, samples, |call| worker.scan(keys.key(call), manner.scan_length))
+        }
         Workload::Update => repeat(calls, every, samples, |call| {
             Ok(u64::from(worker.update(keys.key(call), call as u64)?))
         }),

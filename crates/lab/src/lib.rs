@@ -17,6 +17,8 @@
 //! - every operation of a thread is drawn before the clock starts;
 //! - threads are pinned, and warm up before they start together;
 //! - one operation in many is timed by itself, so that the timing does not distort the rest;
+//! - costs count the time that threads are on a CPU, throughput the time that passes: on a machine
+//!   with nothing else to do they are the same;
 //! - each round runs every workload once, so that a disturbance hits all of them alike; reported
 //!   are the median of the rounds and the spread;
 //! - what the operations return is checked: a wrong or missing value ends the run with an error.
@@ -38,6 +40,7 @@
 
 pub mod bench;
 pub mod calibrate;
+mod clock;
 mod distribution;
 mod driver;
 mod error;

@@ -59,7 +59,9 @@ impl Home {
         match medium {
             Medium::Memory if !needs_file => Ok(None),
             Medium::Memory if memory.is_dir() => Self::in_directory(memory).map(Some),
-            Medium::Memory | Medium::Temporary => Self::in_directory(&std::env::temp_dir()).map(Some),
+            Medium::Memory | Medium::Temporary => {
+                Self::in_directory(&std::env::temp_dir()).map(Some)
+            }
             Medium::File(path) => {
                 Ok(Some(Home { directory: None, path: path.clone(), is_made: false }))
             }

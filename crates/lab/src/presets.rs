@@ -45,11 +45,8 @@ const SKEWED: Distribution = Distribution::Zipfian { theta: Distribution::THETA_
 /// What to measure: the integer tree in memory, each operation on one thread and on two, with
 /// uniform and with skewed keys. Each round starts with an empty index and loads it.
 pub fn targets(keys: u64) -> Settings {
-    let mut cases = vec![Case {
-        workload: Workload::Load,
-        distribution: Distribution::Uniform,
-        threads: 1,
-    }];
+    let mut cases =
+        vec![Case { workload: Workload::Load, distribution: Distribution::Uniform, threads: 1 }];
     for workload in OPERATIONS {
         for distribution in [Distribution::Uniform, SKEWED] {
             // An insert takes a new key each time, whatever the distribution.
@@ -133,7 +130,8 @@ pub fn render(verdicts: &[Verdict]) -> String {
     let heading = ["figure", "measured", "target", "", "verdict"].map(str::to_owned);
     let mut cells = vec![heading.to_vec()];
     for verdict in verdicts {
-        let measured = verdict.measured.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
+        let measured =
+            verdict.measured.map_or_else(|| "-".to_owned(), |value| format!("{value:.2}"));
         let word = match verdict.holds {
             Some(true) => "met",
             Some(false) => "MISSED",

@@ -33,7 +33,7 @@ impl Random {
     /// A number in `0..bound`, each equally likely to within `bound / 2^64`; `bound` above 0.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(bound) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
     /// A number in `0.0..1.0`.

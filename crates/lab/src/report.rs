@@ -50,7 +50,12 @@ pub struct Round {
     pub miss_after_ns: f64,
     /// Units per second, all threads.
     pub per_second: f64,
-    /// Dependent misses that one unit cost one thread.
+    /// The share of that time that the threads were on a CPU, of what they could have been: 1 if
+    /// nothing else runs. A thread that has finished before the others lowers it, too.
+    pub busy_share: f64,
+    /// Nanoseconds on a CPU that one unit cost.
+    pub unit_ns: f64,
+    /// The same, in dependent misses.
     pub misses: f64,
 }
 
@@ -59,6 +64,11 @@ impl Round {
     pub fn is_unsteady(&self) -> bool {
         let (before, after) = (self.miss_before_ns, self.miss_after_ns);
         (before - after).abs() > 0.15 * before.min(after)
+    }
+
+    /// Whether threads were kept from running for more than 10 % of the time.
+    pub fn is_hindered(&self) -> bool {
+        self.busy_share < 0.9
     }
 }
 
@@ -77,9 +87,9 @@ pub struct Row {
     pub unit: &'static str,
     /// Units per second, all threads.
     pub per_second: Spread,
-    /// Cost of one unit to one thread, in dependent misses.
+    /// Time on a CPU that one unit cost, in dependent misses.
     pub misses: Spread,
-    /// Cost of one unit to one thread, in nanoseconds.
+    /// Time on a CPU that one unit cost, in nanoseconds.
     pub unit_ns: Spread,
     /// Latencies of single operations (of a batch or a scan as a whole), all rounds together.
     pub latency: Latency,
@@ -87,8 +97,10 @@ pub struct Row {
     pub miss_before_ns: f64,
     /// Nanoseconds of one dependent miss after the rounds: their median.
     pub miss_after_ns: f64,
-    /// Rounds in which the two differ by more than 15 %: their figures are to be distrusted.
+    /// Rounds in which the two differ by more than 15 %: their costs are to be distrusted.
     pub unsteady_rounds: usize,
+    /// Rounds in which threads were kept from running: their throughput is to be distrusted.
+    pub hindered_rounds: usize,
     /// Throughput relative to the same workload on one thread in the same round; `None` for one
     /// thread, or if that was not measured.
     pub scaling: Option<Spread>,
@@ -147,8 +159,8 @@ pub struct Setup {
     pub value_size_bytes: usize,
     /// Where the pool was.
     pub medium: String,
-    /// The persistence domain; `None` if it was left to be detected.
-    pub domain: Option<&'static str>,
+    /// The persistence domain.
+    pub domain: String,
     /// Rounds.
     pub rounds: usize,
     /// The seed of the operations.
@@ -207,8 +219,12 @@ mod tests {
             miss_before_ns: before,
             miss_after_ns: after,
             per_second: 1.0,
+            busy_share: 0.95,
+            unit_ns: 1.0,
             misses: 1.0,
         };
+        assert!(!round(1.0, 1.0).is_hindered());
+        assert!(Round { busy_share: 0.8, ..round(1.0, 1.0) }.is_hindered());
         assert!(!round(100.0, 114.0).is_unsteady() && !round(114.0, 100.0).is_unsteady());
         assert!(round(100.0, 116.0).is_unsteady() && round(116.0, 100.0).is_unsteady());
     }

@@ -31,15 +31,15 @@ const COLUMNS: [(&str, bool); 12] = [
 
 fn heading(report: &Report) -> String {
     let (setup, machine) = (&report.setup, &report.machine);
-    let domain = setup.domain.map_or_else(|| "detected".to_owned(), str::to_owned);
     format!(
-        "everleaf bench: index {}, {} keys of {} B + values of {} B, pool in {}, domain {domain}\n\
+        "everleaf bench: index {}, {} keys of {} B + values of {} B, pool in {}, domain {}\n\
          {}, {} CPUs; {} rounds, seed {}\n\n",
         setup.index,
         grouped(setup.keys),
         setup.key_size_bytes,
         setup.value_size_bytes,
         setup.medium,
+        setup.domain,
         machine.cpu,
         machine.cpu_count,
         setup.rounds,
@@ -53,19 +53,20 @@ fn row_cells(row: &Row) -> Vec<String> {
         None if row.distribution.is_empty() => "new".to_owned(),
         None => row.distribution.to_owned(),
     };
-    let mark = if row.unsteady_rounds > 0 { "!" } else { "" };
+    let unsteady = if row.unsteady_rounds > 0 { "!" } else { "" };
+    let hindered = if row.hindered_rounds > 0 { "~" } else { "" };
     vec![
         row.workload.to_owned(),
         keys,
         row.threads.to_string(),
-        format!("{:.2}", row.per_second.median / 1e6),
+        format!("{hindered}{:.2}", row.per_second.median / 1e6),
         format!("{:.0}%", row.per_second.percent()),
         row.unit.to_owned(),
         format!("{:.2}", row.misses.median),
         grouped(row.latency.p50_ns),
         grouped(row.latency.p99_ns),
         grouped(row.latency.p999_ns),
-        format!("{mark}{:.0}/{:.0}", row.miss_before_ns, row.miss_after_ns),
+        format!("{unsteady}{:.0}/{:.0}", row.miss_before_ns, row.miss_after_ns),
         row.scaling.map_or_else(|| "-".to_owned(), |scaling| format!("{:.2}x", scaling.median)),
     ]
 }
@@ -83,10 +84,10 @@ fn footnotes(report: &Report) -> String {
         memory.height,
     );
     text.push_str(&format!(
-        "M/s: million units a second, all threads, median of the rounds; spread: largest less \
-         smallest.\n\
-         dm: cost of a unit to one thread in dependent misses: random reads of {} MB of ordinary\n    \
-         memory, each waiting for the one before; miss ns: what one took, before/after.\n\
+        "M/s: million units a second, all threads, median of the rounds; spread: from the lowest \
+         to the highest.\n\
+         dm: CPU time of a unit in dependent misses: random reads of {} MB of ordinary memory, \
+         each\n    waiting for the one before; miss ns: what one of these took, before/after.\n\
          p50..: latency of single operations, one in {} timed; a batch has {} keys, a scan {} \
          pairs;\n    reading the clock takes {:.0} ns.\n",
         report.setup.miss_region_bytes / 1_000_000,
@@ -95,12 +96,19 @@ fn footnotes(report: &Report) -> String {
         report.setup.scan_length,
         report.machine.clock_ns,
     ));
-    let unsteady = report.rows.iter().filter(|row| row.unsteady_rounds > 0).count();
+    let (rows, count) = (&report.rows, report.rows.len());
+    let unsteady = rows.iter().filter(|row| row.unsteady_rounds > 0).count();
     if unsteady > 0 {
         text.push_str(&format!(
-            "!: in {unsteady} of {} rows the machine changed its speed by more than 15 % within a \
-             round:\n   something else is running; distrust these rows.\n",
-            report.rows.len()
+            "!: in {unsteady} of {count} rows the memory changed its speed by more than 15 % \
+             within a round:\n   distrust their dm.\n",
+        ));
+    }
+    let hindered = rows.iter().filter(|row| row.hindered_rounds > 0).count();
+    if hindered > 0 {
+        text.push_str(&format!(
+            "~: in {hindered} of {count} rows threads were kept from running for more than 10 % of \
+             a round:\n   other programs run; distrust their M/s and scaling.\n",
         ));
     }
     if report.rows.iter().any(|row| row.threads > report.machine.cpu_count) {

@@ -24,7 +24,8 @@ fn every_target_has_a_figure_and_a_verdict_that_follows_from_it() {
         assert_eq!(verdict.holds, Some(is_met), "{verdict:?}");
     }
     let text = render(&verdicts);
-    for name in ["get-absent", "scan of 100", "2 threads, remove, zipf .99", "DRAM", "% of pool"] {
+    for name in ["get-absent", "scan of 100", "2 threads, remove, zipfian .99", "DRAM", "% of pool"]
+    {
         assert!(text.contains(name), "{name} in\n{text}");
     }
     assert_eq!(text.lines().count(), 1 + verdicts.len() + 2);
@@ -50,7 +51,9 @@ fn a_verdict_turns_with_its_figure_and_needs_one() {
 fn the_table_has_a_line_for_each_row_and_says_what_disturbed_it() {
     let mut report = report();
     let count = report.rows.len();
-    report.rows.iter_mut().for_each(|row| row.unsteady_rounds = 0);
+    report.rows.iter_mut().for_each(|row| {
+        (row.unsteady_rounds, row.hindered_rounds) = (0, 0);
+    });
     let calm = table::render(&report);
     assert!(!calm.contains("distrust"));
     let lines = |start: &str| calm.lines().filter(|line| line.starts_with(start)).count();
@@ -58,5 +61,9 @@ fn the_table_has_a_line_for_each_row_and_says_what_disturbed_it() {
     assert_eq!(lines("insert "), 2);
     assert!(calm.contains("10,000 keys"));
     report.rows[0].unsteady_rounds = 1;
-    assert!(table::render(&report).contains(&format!("in 1 of {count} rows")));
+    let unsteady = table::render(&report);
+    assert!(unsteady.contains(&format!("!: in 1 of {count} rows")), "{unsteady}");
+    (report.rows[0].unsteady_rounds, report.rows[1].hindered_rounds) = (0, 1);
+    let hindered = table::render(&report);
+    assert!(hindered.contains(&format!("~: in 1 of {count} rows")), "{hindered}");
 }

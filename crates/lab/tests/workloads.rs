@@ -167,8 +167,7 @@ fn a_length_in_seconds_becomes_a_number_of_operations() {
 fn a_pool_file_is_used_where_asked_for_and_removed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("bench.pool");
-    let case =
-        Case { workload: Workload::Load, distribution: Distribution::Uniform, threads: 1 };
+    let case = Case { workload: Workload::Load, distribution: Distribution::Uniform, threads: 1 };
     for index in [IndexKind::U64, IndexKind::Bytes] {
         let settings = Settings {
             medium: Medium::File(path.clone()),
@@ -184,8 +183,7 @@ fn a_pool_file_is_used_where_asked_for_and_removed() {
 
 #[test]
 fn settings_that_do_not_go_together_are_refused_with_advice() {
-    let get =
-        Case { workload: Workload::Get, distribution: Distribution::Uniform, threads: 1 };
+    let get = Case { workload: Workload::Get, distribution: Distribution::Uniform, threads: 1 };
     let good = settings(IndexKind::U64, vec![get]);
     let zipf = |theta| Case { distribution: Distribution::Zipfian { theta }, ..get };
     let remove = Case { workload: Workload::Remove, threads: 2, ..get };

@@ -85,14 +85,17 @@ pub(crate) unsafe fn match_line(line: *const u8, byte: u8) -> u64 {
 /// As [`match_line`]; and the CPU must have `kind`.
 #[inline(always)]
 unsafe fn match_line_by(kind: SimdKind, line: *const u8, byte: u8) -> u64 {
-    // SAFETY: (all arms) the caller promises an aligned, readable line and that the CPU has `kind`.
     match kind {
         #[cfg(target_arch = "x86_64")]
+        // SAFETY: the caller promises an aligned, readable line and that the CPU has `kind`.
         SimdKind::Avx512 => unsafe { x86::match_avx512(line, byte) },
         #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
         SimdKind::Avx2 => unsafe { x86::match_avx2(line, byte) },
         #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
         SimdKind::Sse2 => unsafe { x86::match_sse2(line, byte) },
+        // SAFETY: as above.
         _ => unsafe { match_scalar(line, byte) },
     }
 }
@@ -104,8 +107,9 @@ unsafe fn match_line_by(kind: SimdKind, line: *const u8, byte: u8) -> u64 {
 unsafe fn match_scalar(line: *const u8, byte: u8) -> u64 {
     let mut mask = 0;
     for index in 0..LINE_SIZE {
+        let cell = line.wrapping_add(index).cast::<AtomicU8>();
         // SAFETY: inside the line the caller vouches for; byte atomics, since writers store bytes.
-        let cell = unsafe { &*line.add(index).cast::<AtomicU8>() };
+        let cell = unsafe { &*cell };
         // Relaxed: see `FingerprintLine::matches`.
         mask |= u64::from(cell.load(Ordering::Relaxed) == byte) << index;
     }

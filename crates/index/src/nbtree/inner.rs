@@ -71,23 +71,23 @@ pub(super) fn build<K: Kind<M>, M: Machine>(
         });
         let fences = SortedLine(std::array::from_fn(|slot| entries(slot).map_or(0, |child| child.0)));
         let line = group * LINE_SIZE;
-        // SAFETY: (all) lines of the node just allocated, at the places the layout gives them.
-        unsafe { bytes.add(heads_offset(level) + line).cast::<SortedLine>().write(heads) };
+        let place = |offset: usize| bytes.wrapping_add(offset);
+        let heads_place: *mut SortedLine = place(heads_offset(level) + line).cast();
+        // SAFETY: a line of the node just allocated, at the place the layout gives it.
+        unsafe { heads_place.write(heads) };
+        let pointers_place: *mut [AtomicPointer<(), M>; GROUP_SIZE] =
+            place(children_offset(level) + line).cast();
         // SAFETY: as above.
-        unsafe {
-            bytes
-                .add(children_offset(level) + line)
-                .cast::<[AtomicPointer<(), M>; GROUP_SIZE]>()
-                .write(pointers)
-        };
+        unsafe { pointers_place.write(pointers) };
         if level > 1 {
-            let first = heads.0[0];
+            let first_place: *mut u64 = place(FIRSTS_OFFSET + group * size_of::<u64>()).cast();
             // SAFETY: as above.
-            unsafe { bytes.add(FIRSTS_OFFSET).cast::<u64>().add(group).write(first) };
+            unsafe { first_place.write(heads.0[0]) };
         }
         if K::HAS_TAILS {
+            let fences_place: *mut SortedLine = place(fences_offset(level) + line).cast();
             // SAFETY: as above; nodes of kinds with tails have fences.
-            unsafe { bytes.add(fences_offset(level) + line).cast::<SortedLine>().write(fences) };
+            unsafe { fences_place.write(fences) };
         }
     }
     Ok(node)

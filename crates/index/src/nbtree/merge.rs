@@ -226,15 +226,16 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
 
     /// Gives up the target and descriptor of an aborted merge: helpers may still look at them.
     fn retire_aborted(&self, session: &mut Session<M>, descriptor: *mut Successor<M>) {
-        // SAFETY: only we retire it, below.
-        let target = unsafe { Shared::new(Shared::new(descriptor).left) };
+        // SAFETY: only we retire the descriptor, below.
+        let target = unsafe { Shared::new(descriptor) }.left;
+        // SAFETY: only we retire the target, below.
+        let target = unsafe { Shared::new(target) };
         session.retire_block(target.block);
-        // SAFETY: allocated with these sizes; no leaf leads to them any more, and the thread that
-        // made the descriptor is the only one to retire it.
-        unsafe {
-            session.retire_node(target.as_ptr().cast(), size_of::<Leaf<M>>());
-            session.retire_node(descriptor.cast(), size_of::<Successor<M>>());
-        }
+        // SAFETY: allocated with this size; no leaf leads to it any more, and the thread that made
+        // the descriptor is the only one to retire it.
+        unsafe { session.retire_node(target.as_ptr().cast(), size_of::<Leaf<M>>()) };
+        // SAFETY: as above.
+        unsafe { session.retire_node(descriptor.cast(), size_of::<Successor<M>>()) };
     }
 
     /// Brings a merge on from wherever it is; part of `replace_leaf`. Returns the candidate that

@@ -189,7 +189,6 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     }
 
     /// Step 3 for some leaves; also counts their keys.
-    #[expect(clippy::type_complexity, reason = "children and their number of keys")]
     fn rebuild_leaves(
         &self,
         session: &mut Session<M>,

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use everleaf_index::{Geometry, Tiny};
+use everleaf_index::Tiny;
 use everleaf_machine::simulated::{
     Config, Domain, Failure, MemoryModel, Program, Report, Runner, SchedulerKind,
 };
 
-use super::number::Numbers;
+use super::number::{Numbers, Space};
 use super::scenarios::Scenario;
 
 /// Seconds that all tests together spend on searching, if the environment does not say otherwise.
@@ -59,26 +59,34 @@ pub fn vary(number: u64, base: &Config) -> Config {
     }
 }
 
-/// Runs a scenario with the geometry it asks for.
+/// Runs a scenario with the geometry it asks for, in a pool of the smallest size.
 pub fn run_scenario(
     scenario: &Scenario,
     config: &Config,
     schedules: u64,
 ) -> (Report, Option<Box<Failure>>) {
-    match scenario.slots {
-        2 => run(scenario.program::<Tiny<2, 3>>(), scenario, config, schedules),
-        3 => run(scenario.program::<Tiny<3, 3>>(), scenario, config, schedules),
-        other => panic!("no geometry with {other} slots"),
-    }
+    run_scenario_with(scenario, config, schedules, Space::default())
 }
 
-fn run<G: Geometry>(
-    program: Numbers<G>,
+/// Runs a scenario with the geometry it asks for.
+pub fn run_scenario_with(
     scenario: &Scenario,
     config: &Config,
     schedules: u64,
+    space: Space,
 ) -> (Report, Option<Box<Failure>>) {
-    explore(program, scenario.plan.clone(), config, schedules)
+    let plan = scenario.plan.clone();
+    match scenario.slots {
+        2 => {
+            let program: Numbers<Tiny<2, 3>> = Numbers { space, ..scenario.program() };
+            explore(program, plan, config, schedules)
+        }
+        3 => {
+            let program: Numbers<Tiny<3, 3>> = Numbers { space, ..scenario.program() };
+            explore(program, plan, config, schedules)
+        }
+        other => panic!("no geometry with {other} slots"),
+    }
 }
 
 /// Runs a program; the report is complete also if it failed.

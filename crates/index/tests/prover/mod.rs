@@ -8,4 +8,5 @@ pub mod mutants;
 pub mod number;
 pub mod plans;
 pub mod scenarios;
+pub mod trouble;
 pub mod words;

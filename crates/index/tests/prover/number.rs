@@ -1,7 +1,8 @@
 //! The tree of 64-bit integers as a program of the simulated machine.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use everleaf_index::{AllocError, Exchange, Geometry, IndexError, Session, Trees, U64Tree};
@@ -61,6 +62,15 @@ impl Default for Space {
     }
 }
 
+/// What happened in the runs of a program.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Operations that found no space.
+    pub refused: Cell<u64>,
+    /// Pools, of runs and crash images, that were larger than at first.
+    pub grown: Cell<u64>,
+}
+
 /// A tree, the keys that are used in it, and what was done to it at first.
 #[derive(Clone, Debug)]
 pub struct Numbers<G> {
@@ -69,6 +79,7 @@ pub struct Numbers<G> {
     pub history: Vec<Operation>,
     pub threads: usize,
     pub space: Space,
+    pub seen: Rc<Seen>,
     pub geometry: PhantomData<G>,
 }
 
@@ -77,7 +88,7 @@ impl<G> Numbers<G> {
     pub fn new(mut universe: Vec<u64>, history: Vec<Operation>, threads: usize) -> Self {
         universe.sort_unstable();
         universe.dedup();
-        Numbers { universe, history, threads, space: Space::default(), geometry: PhantomData }
+        Numbers { universe, history, threads, space: Space::default(), seen: Rc::default(), geometry: PhantomData }
     }
 }
 
@@ -181,8 +192,10 @@ impl<G: Geometry> Program for Numbers<G> {
         let tree = trees.u64_tree(NAME).expect("room for a tree");
         let mut session = trees.heap().session().expect("a free session");
         for operation in &self.history {
-            let done = self.replies(&tree, &mut session, operation, &mut vec![]);
-            done.expect("the history of a tree finds room");
+            match self.replies(&tree, &mut session, operation, &mut vec![]) {
+                Err(error) if self.space.may_fail(&error) => {}
+                done => done.expect("the history of a tree finds room"),
+            }
         }
     }
 
@@ -230,6 +243,9 @@ impl<G: Geometry> Program for Numbers<G> {
         {
             return Err(format!("key {key} has {value}, which was refused for want of space"));
         }
+        if opened.trees.heap().pool().size() > SIZE_MIN {
+            self.seen.grown.set(self.seen.grown.get() + 1);
+        }
         let report = opened.trees.check().map_err(text)?;
         if report.is_clean() { Ok(pairs) } else { Err(report.problems.join("; ")) }
     }
@@ -274,6 +290,7 @@ impl<G: Geometry> Program for Numbers<G> {
         match self.replies(&opened.tree, session, operation, replies) {
             Ok(()) => {}
             Err(error) if self.space.may_fail(&error) => {
+                self.seen.refused.set(self.seen.refused.get() + 1);
                 let refused = match *operation {
                     Operation::Insert(_, value)
                     | Operation::Update(_, value)

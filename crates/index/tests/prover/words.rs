@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::ops::Bound;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use everleaf_index::{BytesTree, Change, Geometry, IndexError, Session, Trees};
@@ -11,8 +12,8 @@ use everleaf_machine::Simulated;
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Program};
 
-use super::backing::{new_pool, open_pool};
-use super::number::{Operation, Space};
+use super::backing::{SIZE_MIN, new_pool, open_pool};
+use super::number::{Operation, Seen, Space};
 
 const NAME: &str = "words";
 
@@ -24,6 +25,7 @@ pub struct Words<G> {
     pub history: Vec<Operation>,
     pub threads: usize,
     pub space: Space,
+    pub seen: Rc<Seen>,
     pub geometry: PhantomData<G>,
 }
 
@@ -33,7 +35,7 @@ impl<G> Words<G> {
         let mut universe: Vec<Vec<u8>> = universe.iter().map(|key| key.to_vec()).collect();
         universe.sort();
         universe.dedup();
-        Words { universe, history, threads, space: Space::default(), geometry: PhantomData }
+        Words { universe, history, threads, space: Space::default(), seen: Rc::default(), geometry: PhantomData }
     }
 
     fn key(&self, number: u64) -> &[u8] {
@@ -201,8 +203,10 @@ impl<G: Geometry> Program for Words<G> {
         let tree = trees.bytes_tree(NAME).expect("room for a tree");
         let mut session = trees.heap().session().expect("a free session");
         for operation in &self.history {
-            let done = self.replies(&tree, &mut session, operation, &mut vec![]);
-            done.expect("the history of a tree finds room");
+            match self.replies(&tree, &mut session, operation, &mut vec![]) {
+                Err(error) if self.space.may_fail(&error) => {}
+                done => done.expect("the history of a tree finds room"),
+            }
         }
     }
 
@@ -226,6 +230,9 @@ impl<G: Geometry> Program for Words<G> {
             let mut session = opened.trees.heap().session().map_err(text)?;
             self.all(&opened.tree, &mut session)?
         };
+        if opened.trees.heap().pool().size() > SIZE_MIN {
+            self.seen.grown.set(self.seen.grown.get() + 1);
+        }
         let report = opened.trees.check().map_err(text)?;
         if report.is_clean() { Ok(pairs) } else { Err(report.problems.join("; ")) }
     }
@@ -266,6 +273,7 @@ impl<G: Geometry> Program for Words<G> {
         match self.replies(&opened.tree, session, operation, replies) {
             Ok(()) => {}
             Err(error) if self.space.may_fail(&error) => {
+                self.seen.refused.set(self.seen.refused.get() + 1);
                 let mut calls = vec![];
                 self.calls(operation, &mut calls);
                 replies.resize(calls.len(), Reply::Unknown);

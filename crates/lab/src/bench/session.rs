@@ -34,6 +34,13 @@ struct Filled<T> {
     _home: Option<Home>,
 }
 
+/// What a run found.
+pub(super) struct Found {
+    pub rows: Vec<Row>,
+    pub memory: Memory,
+    pub domain: String,
+}
+
 /// One run of the bench.
 pub(super) struct Session<'s, T, Make> {
     settings: &'s Settings,
@@ -42,6 +49,7 @@ pub(super) struct Session<'s, T, Make> {
     chase: Chase,
     filled: Option<Filled<T>>,
     footprint: Option<Footprint>,
+    domain: String,
     done: u64,
 }
 
@@ -55,15 +63,13 @@ impl<'s, T: Target, Make: Fn() -> Result<(T, Option<Home>), LabError>> Session<'
             chase: Chase::new(settings.miss_region),
             filled: None,
             footprint: None,
+            domain: String::new(),
             done: 0,
         }
     }
 
     /// Measures everything.
-    pub fn run(
-        mut self,
-        progress: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<(Vec<Row>, Memory), LabError> {
+    pub fn run(mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Found, LabError> {
         let Settings { cases, rounds, .. } = self.settings;
         let total = (cases.len() * rounds) as u64;
         let mut lengths = Vec::new();
@@ -87,7 +93,7 @@ impl<'s, T: Target, Make: Fn() -> Result<(T, Option<Home>), LabError>> Session<'
         let one_thread: Vec<(Case, Vec<Round>)> =
             tallies.iter().map(|tally| (tally.case, tally.rounds.clone())).collect();
         let rows = tallies.into_iter().map(|tally| tally.into_row(&one_thread)).collect();
-        Ok((rows, memory))
+        Ok(Found { rows, memory, domain: self.domain })
     }
 
     /// Operations of one round of a case, all threads.
@@ -164,6 +170,7 @@ impl<'s, T: Target, Make: Fn() -> Result<(T, Option<Home>), LabError>> Session<'
             return Err(miscounted(footprint.keys, filled.population));
         }
         self.footprint.get_or_insert(footprint);
+        self.domain = filled.target.domain();
         self.filled = Some(filled);
         Ok(measured)
     }
@@ -236,7 +243,8 @@ fn name_of(case: &Case, round: usize, rounds: usize) -> String {
 }
 
 fn memory_of(footprint: Footprint) -> Memory {
-    let Footprint { keys, pool_used_bytes, pool_size_bytes, dram_bytes, leaves, height } = footprint;
+    let Footprint { keys, pool_used_bytes, pool_size_bytes, dram_bytes, leaves, height } =
+        footprint;
     Memory {
         keys,
         pool_used_bytes,

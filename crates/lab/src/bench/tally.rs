@@ -24,7 +24,8 @@ impl Tally {
         let units = outcome.units(self.case.workload);
         let elapsed_ns = outcome.elapsed.as_nanos().max(1) as f64;
         let per_second = units as f64 / elapsed_ns * 1e9;
-        let unit_ns = elapsed_ns * self.case.threads as f64 / units.max(1) as f64;
+        let unit_ns = outcome.busy.as_nanos().max(1) as f64 / units.max(1) as f64;
+        let available_ns = elapsed_ns * self.case.threads as f64;
         self.rounds.push(Round {
             operations: outcome.operations,
             units,
@@ -32,6 +33,8 @@ impl Tally {
             miss_before_ns: before,
             miss_after_ns: after,
             per_second,
+            busy_share: outcome.busy.as_nanos() as f64 / available_ns,
+            unit_ns,
             misses: unit_ns / ((before + after) / 2.0),
         });
         self.latencies.add(&outcome.samples);
@@ -43,9 +46,6 @@ impl Tally {
         let spread = |figure: fn(&Round) -> f64| {
             Spread::of(rounds.iter().map(figure)).expect("there is at least one round")
         };
-        let per_second = spread(|round| round.per_second);
-        let threads = case.threads as f64;
-        let unit_ns = Spread::of(rounds.iter().map(|round| threads * 1e9 / round.per_second));
         let distribution = match case.workload.has_fresh_keys() {
             true => None,
             false => Some(case.distribution),
@@ -56,13 +56,14 @@ impl Tally {
             theta: distribution.and_then(|distribution| distribution.theta()),
             threads: case.threads,
             unit: case.workload.unit().name(),
-            per_second,
+            per_second: spread(|round| round.per_second),
             misses: spread(|round| round.misses),
-            unit_ns: unit_ns.expect("there is at least one round"),
+            unit_ns: spread(|round| round.unit_ns),
             latency: latencies.percentiles(),
             miss_before_ns: spread(|round| round.miss_before_ns).median,
             miss_after_ns: spread(|round| round.miss_after_ns).median,
             unsteady_rounds: rounds.iter().filter(|round| round.is_unsteady()).count(),
+            hindered_rounds: rounds.iter().filter(|round| round.is_hindered()).count(),
             scaling: scaling(&case, &rounds, all),
             rounds,
         }

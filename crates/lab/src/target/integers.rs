@@ -55,6 +55,10 @@ impl Target for Integers {
         Ok(IntegerWorker { tree: &self.tree, session, pairs: vec![], values: vec![] })
     }
 
+    fn domain(&self) -> String {
+        self.trees.heap().medium().domain().to_string()
+    }
+
     fn footprint(&self) -> Result<Footprint, LabError> {
         let heap = self.trees.heap();
         let mut session = heap.session().map_err(everleaf_index::IndexError::from)?;

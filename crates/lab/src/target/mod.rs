@@ -64,6 +64,9 @@ pub(crate) trait Target: Sync {
     /// Access for the calling thread.
     fn worker(&self) -> Result<Self::Worker<'_>, LabError>;
 
+    /// The persistence domain in force, by name.
+    fn domain(&self) -> String;
+
     /// What it takes now. No worker exists meanwhile.
     fn footprint(&self) -> Result<Footprint, LabError>;
 }
@@ -80,8 +83,12 @@ pub(crate) trait Worker {
     fn get(&mut self, key: KeyOf<'_, Self>) -> Result<bool, LabError>;
 
     /// How many of `count` keys from `position` on are there.
-    fn get_many(&mut self, keys: &Self::Keys, position: usize, count: usize)
-    -> Result<u64, LabError>;
+    fn get_many(
+        &mut self,
+        keys: &Self::Keys,
+        position: usize,
+        count: usize,
+    ) -> Result<u64, LabError>;
 
     /// Adds the key. Returns false if it was there.
     fn insert(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<bool, LabError>;

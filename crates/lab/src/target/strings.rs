@@ -34,6 +34,10 @@ impl Target for Strings {
         Ok(StringWorker { store: &self.store, value: vec![b'v'; self.value_size] })
     }
 
+    fn domain(&self) -> String {
+        self.store.statistics().domain.to_string()
+    }
+
     fn footprint(&self) -> Result<Footprint, LabError> {
         let statistics = self.store.statistics();
         Ok(Footprint {
@@ -138,7 +142,11 @@ impl Worker for StringWorker<'_> {
         self.store.scan(range, false, |key, value| {
             count += 1;
             is_right &= key >= from && check(size, key, value);
-            if count == u64::from(length) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if count == u64::from(length) {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         })?;
         if is_right { Ok(count) } else { Err(wrong(from)) }
     }

@@ -7,15 +7,17 @@ mod arch {
 
     #[inline(always)]
     pub fn flush(address: *const u8) {
-        // SAFETY: (all arms) a write-back changes no value and faults only on an unmapped address,
-        // which would be a fault of the store before it; CPUID offers the instruction.
         match flush_kind() {
+            // SAFETY: a write-back changes no value and faults only on an unmapped address, which
+            // would be a fault of the store before it; CPUID offers the instruction.
             FlushKind::WriteBack => unsafe {
                 asm!("clwb byte ptr [{}]", in(reg) address, options(nostack, preserves_flags));
             },
+            // SAFETY: as above.
             FlushKind::ClFlushOpt => unsafe {
                 asm!("clflushopt byte ptr [{}]", in(reg) address, options(nostack, preserves_flags));
             },
+            // SAFETY: as above.
             FlushKind::ClFlush => unsafe {
                 asm!("clflush byte ptr [{}]", in(reg) address, options(nostack, preserves_flags));
             },

@@ -11,6 +11,7 @@ mod format_page;
 mod header;
 mod length;
 mod links;
+mod mutants;
 mod orderings;
 mod persists;
 mod seam;
@@ -60,6 +61,7 @@ pub const RULES: &[Rule] = &[
     length::LONG,
     length::TOO_LONG,
     links::RULE,
+    mutants::RULE,
     orderings::RULE,
     persists::RULE,
     seam::RULE,

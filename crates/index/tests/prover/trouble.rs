@@ -1,0 +1,80 @@
+//! Programs with too little of something: space, memory, or a thread that goes on.
+
+use everleaf_index::Tiny;
+use everleaf_machine::simulated::{Plan, Random};
+
+use super::backing::SIZE_MIN;
+use super::number::{Numbers, Operation, Space};
+use super::words::Words;
+
+/// Keys that make a tree use up a small pool: several leaves, few free blocks.
+const KEYS: u64 = 16;
+
+/// A tree in a pool of the smallest size, of which `spare` blocks of a chunk are free, and threads
+/// that insert and remove. With `grows` the pool may double.
+pub fn crowded(seed: u64, grows: bool) -> (Numbers<Tiny<2, 3>>, Plan<Operation>) {
+    let random = &mut Random::new(seed ^ 0x6372_6F77);
+    let universe: Vec<u64> = (0..KEYS * 4).collect();
+    // A leaf of 2 slots per key, nearly, and 3 blocks per chunk: the history ends near the limit.
+    let filled = if grows { 34 + random.below(6) } else { KEYS * 4 };
+    let mut history: Vec<Operation> =
+        (0..filled).map(|key| Operation::Insert(key, 100 + key)).collect();
+    for _ in 0..random.below(3) {
+        history.push(Operation::Remove(random.below(filled)));
+    }
+    let plan = (0..2)
+        .map(|thread: u64| {
+            let operation = |index| {
+                let near = (filled + random.below(8)).min(KEYS * 4) - 4;
+                let value = 1000 * (thread + 1) + index;
+                match random.below(6) {
+                    0..4 => Operation::Insert(near, value),
+                    4 => Operation::Remove(near),
+                    _ => Operation::Upsert(near, value),
+                }
+            };
+            (0..4).map(operation).collect()
+        })
+        .collect();
+    let mut program = Numbers::new(universe, history, 2);
+    let pool_bytes = SIZE_MIN as usize * if grows { 2 } else { 1 };
+    program.space = Space { pool_bytes, may_fill: true, ..Space::default() };
+    (program, plan)
+}
+
+/// As [`crowded`], for byte strings: records and fences need space too.
+pub fn crowded_words(seed: u64) -> (Words<Tiny<2, 3>>, Plan<Operation>) {
+    let random = &mut Random::new(seed ^ 0x776F_6372);
+    let keys: Vec<Vec<u8>> = (0..60).map(|key: u64| key_of_length(key)).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let filled = 60;
+    let mut history: Vec<Operation> =
+        (0..filled).map(|key| Operation::Insert(key, 100 + key)).collect();
+    for _ in 0..random.below(6) {
+        history.push(Operation::Remove(random.below(filled)));
+    }
+    let plan = (0..2)
+        .map(|thread: u64| {
+            let operation = |index| {
+                let key = random.below(filled);
+                let value = 1000 * (thread + 1) + index;
+                match random.below(6) {
+                    0..3 => Operation::Insert(key, value),
+                    3 => Operation::Remove(key),
+                    _ => Operation::Upsert(key, value),
+                }
+            };
+            (0..4).map(operation).collect()
+        })
+        .collect();
+    let mut program = Words::new(&keys, history, 2);
+    program.space.may_fill = true;
+    (program, plan)
+}
+
+/// Keys of very different lengths, up to a third of a chunk, so that their records fill it.
+fn key_of_length(key: u64) -> Vec<u8> {
+    let mut bytes = format!("{key:04}").into_bytes();
+    bytes.resize(4 + 150 * (key as usize % 7), b'.');
+    bytes
+}
