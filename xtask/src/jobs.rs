@@ -49,12 +49,17 @@ pub fn fmt(root: &Path, arguments: &[String]) -> bool {
 
 /// `cargo xtask lint`: clippy on everything, warnings are errors.
 pub fn lint(root: &Path) -> bool {
-    run(cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+    run(cargo(
+        root,
+        &["clippy", "--workspace", "--all-targets", "--keep-going", "--", "-D", "warnings"],
+    ))
 }
 
-/// `cargo xtask doc`: builds the documentation, warnings are errors.
+/// `cargo xtask doc`: builds the libraries' documentation, warnings are errors. The programs have no
+/// interface to document, and the pages of the program `everleaf` would overwrite the library's.
 pub fn doc(root: &Path) -> bool {
-    let mut command = cargo(root, &["doc", "--workspace", "--no-deps"]);
+    let mut command = cargo(root, &["doc", "--workspace", "--no-deps", "--keep-going"]);
+    command.args(["--exclude", "everleaf-cli", "--exclude", "xtask"]);
     command.env("RUSTDOCFLAGS", "-D warnings");
     run(command)
 }

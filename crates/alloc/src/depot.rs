@@ -1,6 +1,6 @@
 //! The layer between the sessions' private lists and the chunks: free blocks and records in bulk.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use everleaf_machine::Machine;
 use everleaf_pool::Pool;
@@ -97,12 +97,9 @@ fn chunk_of_block(block: u32, shift: u32) -> u64 {
 
 /// The chunks that occur `full` times, in ascending order.
 fn empty_chunks(chunks: impl Iterator<Item = u64>, full: usize) -> Vec<u64> {
-    let mut counts: HashMap<u64, usize> = HashMap::new();
+    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
     for chunk in chunks {
         *counts.entry(chunk).or_default() += 1;
     }
-    let mut empty: Vec<u64> =
-        counts.into_iter().filter(|(_, count)| *count == full).map(|(chunk, _)| chunk).collect();
-    empty.sort_unstable();
-    empty
+    counts.into_iter().filter(|(_, count)| *count == full).map(|(chunk, _)| chunk).collect()
 }

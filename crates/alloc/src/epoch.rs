@@ -97,10 +97,12 @@ impl<M: Machine> EpochClock<M> {
     pub fn pin(&self, index: usize) {
         // Relaxed: a stale epoch only holds back reclamation (E2).
         let epoch = self.global.load(Ordering::Relaxed);
-        // Relaxed: ordered before every later load by the light barrier, which pairs with the heavy
-        // barrier in `try_advance`. If the advance misses this announcement, our later loads see
-        // everything unlinked before it; if it sees it, it waits for us.
-        self.participants[index].announced.store(epoch, Ordering::Relaxed);
+        // Ordered before every later load by the light barrier, which pairs with the heavy barrier
+        // in `try_advance`. If the advance misses this announcement, our later loads see everything
+        // unlinked before it; if it sees it, it waits for us. Release: an advance that sees this pin
+        // and not the end of the one before must have what we read then behind it all the same;
+        // pairs with the acquire fence in `try_advance`.
+        self.participants[index].announced.store(epoch, Ordering::Release);
         M::light_barrier();
     }
 
@@ -114,9 +116,11 @@ impl<M: Machine> EpochClock<M> {
 
     /// The epoch under which something unlinked before this call may be retired.
     pub fn retire_epoch(&self) -> u64 {
-        // SeqCst fence: the unlinking stores come before this load, or an item could be tagged with
-        // an epoch older than the moment it was unlinked.
+        // SeqCst: the unlinking stores come before the load below, or an item could be tagged with
+        // an epoch older than the moment it was unlinked; pairs with the heavy barrier in
+        // `try_advance`.
         M::fence(Ordering::SeqCst);
+        // Relaxed: ordered by the fence.
         self.global.load(Ordering::Relaxed)
     }
 
@@ -131,6 +135,7 @@ impl<M: Machine> EpochClock<M> {
 
     /// Advances the epoch if every pinned participant has announced it. Returns the epoch now.
     pub fn try_advance(&self) -> u64 {
+        // Relaxed: ordered by the barrier; the exchange below checks the value again.
         let epoch = self.global.load(Ordering::Relaxed);
         M::heavy_barrier();
         // SeqCst: pairs with the exchange in `join`.

@@ -42,5 +42,5 @@ pub use heap::Heap;
 pub use layout::BLOCK_SIZE;
 pub use node::NODE_SIZE_MAX;
 pub use recover::Recovery;
-pub use session::Session;
+pub use session::{Pinned, Session};
 pub use session_pool::{SessionGuard, SessionPool};

@@ -4,6 +4,7 @@
 //! records move between sessions and the depot in batches.
 
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use everleaf_machine::Machine;
@@ -49,6 +50,31 @@ pub struct Session<M: Machine> {
     pub(crate) records: Vec<Vec<u64>>,
     pub(crate) open_bag: Vec<Retired>,
     pub(crate) sealed: VecDeque<Bag>,
+}
+
+/// A pinned session; see [`Session::pinned`].
+pub struct Pinned<'s, M: Machine>(&'s mut Session<M>);
+
+impl<M: Machine> Deref for Pinned<'_, M> {
+    type Target = Session<M>;
+    #[inline(always)]
+    fn deref(&self) -> &Session<M> {
+        self.0
+    }
+}
+
+impl<M: Machine> DerefMut for Pinned<'_, M> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Session<M> {
+        self.0
+    }
+}
+
+impl<M: Machine> Drop for Pinned<'_, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.unpin();
+    }
 }
 
 impl<M: Machine> Session<M> {
@@ -109,6 +135,13 @@ impl<M: Machine> Session<M> {
         if self.pins == 0 {
             self.heap.epochs.unpin(self.participant);
         }
+    }
+
+    /// The session, pinned until the value goes: also when a panic takes it.
+    #[inline(always)]
+    pub fn pinned(&mut self) -> Pinned<'_, M> {
+        self.pin();
+        Pinned(self)
     }
 
     /// Whether the session is pinned.
@@ -241,8 +274,13 @@ impl<M: Machine> Session<M> {
     }
 
     /// Takes back a record that no other thread has seen.
+    ///
+    /// A size that does not fit the place (read from a damaged record) leaves the record in use.
     pub fn free_record(&mut self, offset: u64, size: usize) {
         let heap = &self.heap;
+        if !heap.is_place_of(offset, size) {
+            return;
+        }
         let Some(class) = heap.class_for(size) else {
             heap.free_large(offset, size);
             return;
@@ -403,6 +441,18 @@ impl<M: Machine> Heap<M> {
     /// The size class of a record of `size` bytes; `None` if it owns chunks.
     pub(crate) fn class_for(&self, size: usize) -> Option<usize> {
         class_of(size).filter(|class| slots_per_chunk(*class, self.chunk_size()) >= 2)
+    }
+
+    /// Whether the record at `offset` can have this size, by its chunk's header: a wrong length must
+    /// not free what belongs to others.
+    fn is_place_of(&self, offset: u64, size: usize) -> bool {
+        let start = offset >> self.chunk_shift() << self.chunk_shift();
+        let header = ChunkHeader::decode(self.pool().word(start).read_private());
+        header.is_some_and(|header| match (header.kind, self.class_for(size)) {
+            (ChunkKind::Records, Some(class)) => usize::from(header.class) == class,
+            (ChunkKind::Large, None) => u64::from(header.run) == self.large_run(size),
+            _ => false,
+        })
     }
 
     fn add_block_chunk(&self) -> Result<(), AllocError> {

@@ -7,11 +7,13 @@ use everleaf_alloc::{Heap, Session};
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::RootIndex;
 
+use crate::base::Base;
 use crate::error::IndexError;
 use crate::geometry::{Geometry, Production};
 use crate::kind::{BytesKey, BytesKind, Kind, record_offset};
 use crate::nbtree::write::{Intent, Outcome, Write};
-use crate::nbtree::{NbTree, TreeShape};
+use crate::nbtree::state::LIVE;
+use crate::nbtree::{BulkLoader, NbTree, TreeShape};
 use crate::record::{self, KEY_SIZE_MAX, Record, VALUE_SIZE_MAX};
 use crate::slot::Slot;
 
@@ -58,8 +60,12 @@ pub enum Decision {
 /// # Ok(())
 /// # }
 /// ```
-pub struct BytesTree<G: Geometry = Production, M: Machine = Hardware> {
-    slot: Slot<BytesKind, G, M>,
+pub struct BytesTree<
+    G: Geometry = Production,
+    M: Machine = Hardware,
+    const HEADS: bool = true,
+> {
+    slot: Slot<BytesKind<HEADS>, G, M>,
 }
 
 /// The record of a payload, while pinned.
@@ -67,15 +73,30 @@ pub struct BytesTree<G: Geometry = Production, M: Machine = Hardware> {
 fn record_of<'a, M: Machine>(heap: &Heap<M>, payload: u64) -> Record<'a> {
     // SAFETY: callers hold a pin since before they read the payload from the tree, or (for a record
     // they wrote) are its only owner.
-    unsafe { record::read::<M>(heap.base(), record_offset(payload)) }
+    unsafe { record::read(Base::of(heap), record_offset(payload)) }
 }
 
-impl<G: Geometry, M: Machine> BytesTree<G, M> {
-    pub(crate) fn new(heap: Arc<Heap<M>>, root: RootIndex, tree: NbTree<BytesKind, G, M>) -> Self {
-        BytesTree { slot: Slot::new(heap, root, tree) }
+impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
+    pub(crate) fn new(
+        heap: Arc<Heap<M>>,
+        root: RootIndex,
+        tree: NbTree<BytesKind<HEADS>, G, M>,
+    ) -> Self {
+        BytesTree { slot: Slot::new(heap, Some(root), tree) }
     }
 
-    pub(crate) fn slot(&self) -> &Slot<BytesKind, G, M> {
+    /// A tree that no directory names: it is gone with the process, and its space is found free at
+    /// the next open. For measuring encodings side by side.
+    ///
+    /// # Errors
+    /// No space.
+    pub fn temporary(session: &mut Session<M>) -> Result<Self, IndexError> {
+        let id = session.heap().pool().next_id()?;
+        let tree = NbTree::create(session, id)?;
+        Ok(BytesTree { slot: Slot::new(session.heap().clone(), None, tree) })
+    }
+
+    pub(crate) fn slot(&self) -> &Slot<BytesKind<HEADS>, G, M> {
         &self.slot
     }
 
@@ -235,9 +256,9 @@ impl<G: Geometry, M: Machine> BytesTree<G, M> {
     #[inline(always)]
     fn perform<R>(
         &self,
-        tree: &NbTree<BytesKind, G, M>,
+        tree: &NbTree<BytesKind<HEADS>, G, M>,
         session: &mut Session<M>,
-        write: Write<'_, BytesKind, M>,
+        write: Write<'_, BytesKind<HEADS>, M>,
         see: impl FnOnce(bool, Option<&[u8]>) -> R,
     ) -> Result<R, IndexError> {
         let outcome = tree.write(session, &write);
@@ -254,11 +275,11 @@ impl<G: Geometry, M: Machine> BytesTree<G, M> {
             _ => {}
         }
         let record = old.map(|old| record_of(session.heap(), old));
-        let result = see(changed, record.map(|record| record.value));
         if let (true, Some(old), Some(record)) = (changed, old, record) {
+            // Before `see`, which may panic: our pin keeps the record until it has been seen.
             session.retire_record(record_offset(old), record.size());
         }
-        Ok(result)
+        Ok(see(changed, record.map(|record| record.value)))
     }
 
     /// Visits the pairs between two bounds, ascending or with `reverse` descending, until `visit`
@@ -285,7 +306,7 @@ impl<G: Geometry, M: Machine> BytesTree<G, M> {
                 };
                 let bound = bound.as_deref().map(BytesKey::new);
                 tree.scan_backward(session, bound, |_, entry| {
-                    let record = record_of(&heap, <BytesKind as Kind<M>>::payload(entry));
+                    let record = record_of(&heap, <BytesKind<HEADS> as Kind<M>>::payload(entry));
                     !is_below(record.key, from) && visit(record.key, record.value)
                 });
             } else {
@@ -295,7 +316,7 @@ impl<G: Geometry, M: Machine> BytesTree<G, M> {
                     Bound::Unbounded => vec![],
                 };
                 tree.scan_forward(session, BytesKey::new(&start), |_, entry| {
-                    let record = record_of(&heap, <BytesKind as Kind<M>>::payload(entry));
+                    let record = record_of(&heap, <BytesKind<HEADS> as Kind<M>>::payload(entry));
                     !is_above(record.key, to) && visit(record.key, record.value)
                 });
             }
@@ -331,8 +352,21 @@ impl<G: Geometry, M: Machine> BytesTree<G, M> {
         session: &mut Session<M>,
         id: u32,
         pairs: impl IntoIterator<Item = (Key, Value)>,
-    ) -> Result<NbTree<BytesKind, G, M>, IndexError> {
-        let mut loader = crate::nbtree::BulkLoader::<BytesKind, G, M>::new(session, id);
+    ) -> Result<NbTree<BytesKind<HEADS>, G, M>, IndexError> {
+        let mut loader = BulkLoader::<BytesKind<HEADS>, G, M>::new(session, id);
+        match Self::load_into(&mut loader, pairs) {
+            Ok(()) => Ok(loader.finish()?),
+            Err(error) => {
+                loader.abandon();
+                Err(error)
+            }
+        }
+    }
+
+    fn load_into<Key: AsRef<[u8]>, Value: AsRef<[u8]>>(
+        loader: &mut BulkLoader<'_, BytesKind<HEADS>, G, M>,
+        pairs: impl IntoIterator<Item = (Key, Value)>,
+    ) -> Result<(), IndexError> {
         let mut last: Option<Vec<u8>> = None;
         for (position, (key, value)) in pairs.into_iter().enumerate() {
             let (key, value) = (key.as_ref(), value.as_ref());
@@ -348,10 +382,9 @@ impl<G: Geometry, M: Machine> BytesTree<G, M> {
             last = Some(key.to_vec());
             let key = BytesKey::new(key);
             let payload = key.payload(record::create(loader.session(), key.bytes, value)?);
-            let live = crate::nbtree::state::LIVE;
-            loader.push(key, <BytesKind as Kind<M>>::entry(key, 0, payload, live))?;
+            loader.push(key, <BytesKind<HEADS> as Kind<M>>::entry(key, 0, payload, LIVE))?;
         }
-        Ok(loader.finish()?)
+        Ok(())
     }
 }
 

@@ -28,12 +28,13 @@ use std::cmp::Ordering;
 use everleaf_alloc::{AllocError, Heap, Recovery, Session};
 use everleaf_machine::{Machine, Pair};
 
+use crate::base::Base;
 use crate::nbtree::state::State;
 use crate::record;
 
 /// How keys and payloads are laid out in entries, fences and inner nodes.
 ///
-/// `base` is always the address of offset 0 of the pool. Functions that follow references require
+/// `base` is always that of the pool the tree is in. Functions that follow references require
 /// what [`record::read`] requires: the caller's session is pinned, or nobody else is active.
 pub trait Kind<M: Machine>: Copy + Default + Send + Sync + 'static {
     /// A key as callers pass it.
@@ -62,18 +63,18 @@ pub trait Kind<M: Machine>: Copy + Default + Send + Sync + 'static {
     /// An entry without its state, for sorting: equal heads may still be different keys.
     fn head(entry: Pair) -> u64;
     /// Whether the entry is one of `key`.
-    fn is_of(base: *mut u8, key: Self::Key<'_>, skip: usize, entry: Pair) -> bool;
+    fn is_of(base: Base<M>, key: Self::Key<'_>, skip: usize, entry: Pair) -> bool;
     /// The order of two entries of a leaf.
-    fn compare(base: *mut u8, a: Pair, b: Pair) -> Ordering;
+    fn compare(base: Base<M>, a: Pair, b: Pair) -> Ordering;
     /// The order of an entry's key and `key`, in a leaf whose range holds both.
-    fn compare_to(base: *mut u8, entry: Pair, skip: usize, key: Self::Key<'_>) -> Ordering;
+    fn compare_to(base: Base<M>, entry: Pair, skip: usize, key: Self::Key<'_>) -> Ordering;
 
     /// The order of a lower bound and a key.
-    fn compare_fence(base: *mut u8, fence: u64, key: Self::Key<'_>) -> Ordering;
+    fn compare_fence(base: Base<M>, fence: u64, key: Self::Key<'_>) -> Ordering;
     /// A lower bound as a key, to search for it.
-    fn fence_as_key<'a>(base: *mut u8, fence: u64) -> Self::Key<'a>;
+    fn fence_as_key<'a>(base: Base<M>, fence: u64) -> Self::Key<'a>;
     /// The order of two lower bounds.
-    fn compare_fences(base: *mut u8, a: u64, b: u64) -> Ordering;
+    fn compare_fences(base: Base<M>, a: u64, b: u64) -> Ordering;
     /// A fence between two neighbouring entries of a leaf: greater than `below`'s key, not greater
     /// than `at`'s.
     fn make_fence(
@@ -87,18 +88,18 @@ pub trait Kind<M: Machine>: Copy + Default + Send + Sync + 'static {
     /// Gives up a fence that is unlinked from everything.
     fn retire_fence(session: &mut Session<M>, fence: u64);
     /// The bytes that all keys between two fences share.
-    fn shared_prefix(base: *mut u8, low: u64, high: u64) -> usize;
+    fn shared_prefix(base: Base<M>, low: u64, high: u64) -> usize;
     /// The entry as a leaf with another `skip` has it.
-    fn rekey(base: *mut u8, entry: Pair, skip: usize) -> Pair;
+    fn rekey(base: Base<M>, entry: Pair, skip: usize) -> Pair;
 
     /// Eight bytes of a fence after `skip` bytes, as a number that sorts like them.
-    fn fence_head(base: *mut u8, fence: u64, skip: usize) -> u64;
+    fn fence_head(base: Base<M>, fence: u64, skip: usize) -> u64;
     /// Eight bytes of a key after `skip` bytes, as a number that sorts like them.
     fn key_head(key: Self::Key<'_>, skip: usize) -> u64;
     /// Where a key lies relative to all keys that start with `prefix`: inside is `Equal`.
     fn compare_prefix(prefix: &[u8], key: Self::Key<'_>) -> Ordering;
     /// The first `length` bytes of a fence.
-    fn fence_prefix<'a>(base: *mut u8, fence: u64, length: usize) -> &'a [u8];
+    fn fence_prefix<'a>(base: Base<M>, fence: u64, length: usize) -> &'a [u8];
     /// Marks what an entry refers to as in use.
     ///
     /// # Errors
@@ -124,11 +125,11 @@ pub trait Kind<M: Machine>: Copy + Default + Send + Sync + 'static {
         skip: usize,
     ) -> Result<(), AllocError>;
     /// The order of a bound and an entry's key.
-    fn compare_fence_to_entry(base: *mut u8, fence: u64, low: u64, entry: Pair) -> Ordering;
+    fn compare_fence_to_entry(base: Base<M>, fence: u64, low: u64, entry: Pair) -> Ordering;
     /// Gives back what an entry refers to, when nobody can reach it any more.
     fn free_entry(session: &mut Session<M>, entry: Pair);
     /// What an entry refers to, for prefetching; null if nothing.
-    fn reference(base: *mut u8, entry: Pair) -> *const u8;
+    fn reference(base: Base<M>, entry: Pair) -> *const u8;
     /// Whether the range that starts at this fence must not be joined with the one before.
     fn is_boundary(low: u64) -> bool;
 }
@@ -191,26 +192,26 @@ impl<M: Machine> Kind<M> for U64Kind {
         entry.first & KEY_MASK
     }
     #[inline(always)]
-    fn is_of(_base: *mut u8, key: u64, _skip: usize, entry: Pair) -> bool {
+    fn is_of(_base: Base<M>, key: u64, _skip: usize, entry: Pair) -> bool {
         (entry.first ^ key) & KEY_MASK == 0
     }
     #[inline(always)]
-    fn compare(_base: *mut u8, a: Pair, b: Pair) -> Ordering {
+    fn compare(_base: Base<M>, a: Pair, b: Pair) -> Ordering {
         (a.first & KEY_MASK).cmp(&(b.first & KEY_MASK))
     }
     #[inline(always)]
-    fn compare_to(_base: *mut u8, entry: Pair, _skip: usize, key: u64) -> Ordering {
+    fn compare_to(_base: Base<M>, entry: Pair, _skip: usize, key: u64) -> Ordering {
         (entry.first & KEY_MASK).cmp(&(key & KEY_MASK))
     }
     #[inline(always)]
-    fn compare_fence(_base: *mut u8, fence: u64, key: u64) -> Ordering {
+    fn compare_fence(_base: Base<M>, fence: u64, key: u64) -> Ordering {
         fence.cmp(&key)
     }
     #[inline(always)]
-    fn fence_as_key<'a>(_base: *mut u8, fence: u64) -> Self::Key<'a> {
+    fn fence_as_key<'a>(_base: Base<M>, fence: u64) -> Self::Key<'a> {
         fence
     }
-    fn compare_fences(_base: *mut u8, a: u64, b: u64) -> Ordering {
+    fn compare_fences(_base: Base<M>, a: u64, b: u64) -> Ordering {
         a.cmp(&b)
     }
     fn make_fence(
@@ -223,14 +224,14 @@ impl<M: Machine> Kind<M> for U64Kind {
     }
     fn free_fence(_session: &mut Session<M>, _fence: u64) {}
     fn retire_fence(_session: &mut Session<M>, _fence: u64) {}
-    fn shared_prefix(_base: *mut u8, _low: u64, _high: u64) -> usize {
+    fn shared_prefix(_base: Base<M>, _low: u64, _high: u64) -> usize {
         0
     }
-    fn rekey(_base: *mut u8, entry: Pair, _skip: usize) -> Pair {
+    fn rekey(_base: Base<M>, entry: Pair, _skip: usize) -> Pair {
         entry
     }
     #[inline(always)]
-    fn fence_head(_base: *mut u8, fence: u64, _skip: usize) -> u64 {
+    fn fence_head(_base: Base<M>, fence: u64, _skip: usize) -> u64 {
         fence
     }
     #[inline(always)]
@@ -241,7 +242,7 @@ impl<M: Machine> Kind<M> for U64Kind {
     fn compare_prefix(_prefix: &[u8], _key: u64) -> Ordering {
         Ordering::Equal
     }
-    fn fence_prefix<'a>(_base: *mut u8, _fence: u64, _length: usize) -> &'a [u8] {
+    fn fence_prefix<'a>(_base: Base<M>, _fence: u64, _length: usize) -> &'a [u8] {
         &[]
     }
     fn mark_entry(_recovery: &Recovery<M>, _entry: Pair) -> Result<(), AllocError> {
@@ -262,11 +263,11 @@ impl<M: Machine> Kind<M> for U64Kind {
     ) -> Result<(), AllocError> {
         Ok(())
     }
-    fn compare_fence_to_entry(_base: *mut u8, fence: u64, low: u64, entry: Pair) -> Ordering {
+    fn compare_fence_to_entry(_base: Base<M>, fence: u64, low: u64, entry: Pair) -> Ordering {
         fence.cmp(&u64_key(low, entry))
     }
     fn free_entry(_session: &mut Session<M>, _entry: Pair) {}
-    fn reference(_base: *mut u8, _entry: Pair) -> *const u8 {
+    fn reference(_base: Base<M>, _entry: Pair) -> *const u8 {
         std::ptr::null()
     }
     fn is_boundary(low: u64) -> bool {
@@ -275,8 +276,12 @@ impl<M: Machine> Kind<M> for U64Kind {
 }
 
 /// Keys are byte strings, payloads refer to records that hold key and value.
+///
+/// With `HEADS` false the key word holds nothing of the key, so that every comparison reads a
+/// record: the other encoding that was weighed (a key word of hash and reference). It exists to be
+/// measured against (`crates/lab/examples/encodings.rs`), not to be used.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct BytesKind;
+pub struct BytesKind<const HEADS: bool = true>;
 
 const REF_BITS: u32 = 44;
 const TAG_BITS: u32 = 17;
@@ -332,9 +337,15 @@ fn head_at(key: &[u8], skip: usize) -> u64 {
     }
 }
 
+/// What the key word of an entry holds.
+#[inline(always)]
+fn entry_head<const HEADS: bool>(key: &[u8], skip: usize) -> u64 {
+    if HEADS { head_at(key, skip) } else { 0 }
+}
+
 /// The key of the record an entry refers to.
 #[inline(always)]
-fn entry_key<'a, M: Machine>(base: *mut u8, entry: Pair) -> &'a [u8] {
+fn entry_key<'a, M: Machine>(base: Base<M>, entry: Pair) -> &'a [u8] {
     // SAFETY: the trait's contract: entries come from leaves that a pinned session can reach, and a
     // record outlives the pins of all sessions that can reach its entry.
     unsafe { record::read::<M>(base, record_offset(entry.second)) }.key
@@ -342,7 +353,7 @@ fn entry_key<'a, M: Machine>(base: *mut u8, entry: Pair) -> &'a [u8] {
 
 /// The key of a fence; empty for the lowest.
 #[inline(always)]
-fn fence_key<'a, M: Machine>(base: *mut u8, fence: u64) -> &'a [u8] {
+fn fence_key<'a, M: Machine>(base: Base<M>, fence: u64) -> &'a [u8] {
     if fence == 0 {
         return &[];
     }
@@ -355,9 +366,9 @@ fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
-impl<M: Machine> Kind<M> for BytesKind {
+impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
     type Key<'k> = BytesKey<'k>;
-    const CODE: u16 = 2;
+    const CODE: u16 = if HEADS { 2 } else { 3 };
     const FIRST_LOWS: &'static [u64] = &[0];
     const HAS_TAILS: bool = true;
 
@@ -372,7 +383,7 @@ impl<M: Machine> Kind<M> for BytesKind {
     #[inline(always)]
     fn entry(key: BytesKey<'_>, skip: usize, payload: u64, state: State) -> Pair {
         let second = u64::from(state) << STATE_SHIFT | payload & PAYLOAD_MASK;
-        Pair { first: head_at(key.bytes, skip), second }
+        Pair { first: entry_head::<HEADS>(key.bytes, skip), second }
     }
     #[inline(always)]
     fn state(entry: Pair) -> State {
@@ -395,31 +406,31 @@ impl<M: Machine> Kind<M> for BytesKind {
         entry.first
     }
     #[inline(always)]
-    fn is_of(base: *mut u8, key: BytesKey<'_>, skip: usize, entry: Pair) -> bool {
+    fn is_of(base: Base<M>, key: BytesKey<'_>, skip: usize, entry: Pair) -> bool {
         // A committed slot's record can be read even if the slot is a tombstone: whoever removed it
         // cleared the fingerprint that led here before retiring the record.
-        entry.first == head_at(key.bytes, skip)
+        entry.first == entry_head::<HEADS>(key.bytes, skip)
             && (entry.second >> REF_BITS) & ((1 << TAG_BITS) - 1) == key.tag
             && entry_key::<M>(base, entry) == key.bytes
     }
-    fn compare(base: *mut u8, a: Pair, b: Pair) -> Ordering {
+    fn compare(base: Base<M>, a: Pair, b: Pair) -> Ordering {
         a.first
             .cmp(&b.first)
             .then_with(|| entry_key::<M>(base, a).cmp(entry_key::<M>(base, b)))
     }
-    fn compare_to(base: *mut u8, entry: Pair, skip: usize, key: BytesKey<'_>) -> Ordering {
+    fn compare_to(base: Base<M>, entry: Pair, skip: usize, key: BytesKey<'_>) -> Ordering {
         entry
             .first
-            .cmp(&head_at(key.bytes, skip))
+            .cmp(&entry_head::<HEADS>(key.bytes, skip))
             .then_with(|| entry_key::<M>(base, entry).cmp(key.bytes))
     }
-    fn compare_fence(base: *mut u8, fence: u64, key: BytesKey<'_>) -> Ordering {
+    fn compare_fence(base: Base<M>, fence: u64, key: BytesKey<'_>) -> Ordering {
         fence_key::<M>(base, fence).cmp(key.bytes)
     }
-    fn fence_as_key<'a>(base: *mut u8, fence: u64) -> Self::Key<'a> {
+    fn fence_as_key<'a>(base: Base<M>, fence: u64) -> Self::Key<'a> {
         BytesKey::new(fence_key::<M>(base, fence))
     }
-    fn compare_fences(base: *mut u8, a: u64, b: u64) -> Ordering {
+    fn compare_fences(base: Base<M>, a: u64, b: u64) -> Ordering {
         fence_key::<M>(base, a).cmp(fence_key::<M>(base, b))
     }
     fn make_fence(
@@ -428,34 +439,35 @@ impl<M: Machine> Kind<M> for BytesKind {
         below: Pair,
         at: Pair,
     ) -> Result<u64, AllocError> {
-        let base = session.heap().base();
+        let base = Base::of(session.heap());
         let (below, at) = (entry_key::<M>(base, below), entry_key::<M>(base, at));
         // The shortest prefix of `at` that is greater than `below`.
-        let length = common_prefix(below, at) + 1;
+        // (In a damaged leaf `at` need not be the greater one.)
+        let length = (common_prefix(below, at) + 1).min(at.len());
         record::create(session, &at[..length], &[])
     }
     fn free_fence(session: &mut Session<M>, fence: u64) {
         if fence != 0 {
-            let key = fence_key::<M>(session.heap().base(), fence);
+            let key = fence_key::<M>(Base::of(session.heap()), fence);
             session.free_record(fence, record::record_size(key.len(), 0));
         }
     }
     fn retire_fence(session: &mut Session<M>, fence: u64) {
         if fence != 0 {
-            let key = fence_key::<M>(session.heap().base(), fence);
+            let key = fence_key::<M>(Base::of(session.heap()), fence);
             session.retire_record(fence, record::record_size(key.len(), 0));
         }
     }
-    fn shared_prefix(base: *mut u8, low: u64, high: u64) -> usize {
+    fn shared_prefix(base: Base<M>, low: u64, high: u64) -> usize {
         if high == 0 {
             return 0;
         }
         common_prefix(fence_key::<M>(base, low), fence_key::<M>(base, high))
     }
-    fn rekey(base: *mut u8, entry: Pair, skip: usize) -> Pair {
-        Pair { first: head_at(entry_key::<M>(base, entry), skip), ..entry }
+    fn rekey(base: Base<M>, entry: Pair, skip: usize) -> Pair {
+        Pair { first: entry_head::<HEADS>(entry_key::<M>(base, entry), skip), ..entry }
     }
-    fn fence_head(base: *mut u8, fence: u64, skip: usize) -> u64 {
+    fn fence_head(base: Base<M>, fence: u64, skip: usize) -> u64 {
         head_at(fence_key::<M>(base, fence), skip)
     }
     #[inline(always)]
@@ -467,7 +479,7 @@ impl<M: Machine> Kind<M> for BytesKind {
         // A key that ends inside the prefix is less than everything that starts with it.
         key.bytes[..key.bytes.len().min(prefix.len())].cmp(prefix)
     }
-    fn fence_prefix<'a>(base: *mut u8, fence: u64, length: usize) -> &'a [u8] {
+    fn fence_prefix<'a>(base: Base<M>, fence: u64, length: usize) -> &'a [u8] {
         &fence_key::<M>(base, fence)[..length]
     }
     fn mark_entry(recovery: &Recovery<M>, entry: Pair) -> Result<(), AllocError> {
@@ -501,18 +513,18 @@ impl<M: Machine> Kind<M> for BytesKind {
         }
         Ok(())
     }
-    fn compare_fence_to_entry(base: *mut u8, fence: u64, _low: u64, entry: Pair) -> Ordering {
+    fn compare_fence_to_entry(base: Base<M>, fence: u64, _low: u64, entry: Pair) -> Ordering {
         fence_key::<M>(base, fence).cmp(entry_key::<M>(base, entry))
     }
     fn free_entry(session: &mut Session<M>, entry: Pair) {
         let offset = record_offset(entry.second);
         // SAFETY: the caller is the last one that can reach the entry.
-        let size = unsafe { record::read::<M>(session.heap().base(), offset) }.size();
+        let size = unsafe { record::read::<M>(Base::of(session.heap()), offset) }.size();
         session.free_record(offset, size);
     }
     #[inline(always)]
-    fn reference(base: *mut u8, entry: Pair) -> *const u8 {
-        base.wrapping_add(record_offset(entry.second) as usize)
+    fn reference(base: Base<M>, entry: Pair) -> *const u8 {
+        base.start().wrapping_add(record_offset(entry.second) as usize)
     }
     fn is_boundary(low: u64) -> bool {
         low == 0

@@ -7,6 +7,7 @@
 //! A tree never calls the operating system and never names a concrete machine: the same code runs
 //! on hardware and on a simulated machine.
 
+mod base;
 mod bytes_tree;
 mod error;
 pub mod geometry;
@@ -17,6 +18,7 @@ mod slot;
 mod trees;
 mod u64_tree;
 
+pub use base::Base;
 pub use bytes_tree::{BytesTree, Change, Decision};
 pub use error::IndexError;
 pub use geometry::{Geometry, Production, Tiny};

@@ -13,6 +13,8 @@
 use everleaf_alloc::{AllocError, Heap, Recovery, Session};
 use everleaf_machine::{Atomic, Machine};
 
+use crate::base::Base;
+
 /// The longest key, in bytes.
 pub const KEY_SIZE_MAX: usize = 64 << 10;
 /// The longest value, in bytes.
@@ -99,11 +101,15 @@ impl Record<'_> {
 /// `offset` refers to a record that is published (or private to the caller) and that cannot be
 /// reclaimed during `'a`: the caller's session is pinned, or nobody else is active.
 #[inline(always)]
-pub unsafe fn read<'a, M: Machine>(base: *mut u8, offset: u64) -> Record<'a> {
-    let start = base.wrapping_add(offset as usize);
+pub unsafe fn read<'a, M: Machine>(base: Base<M>, offset: u64) -> Record<'a> {
+    let start = base.start().wrapping_add(offset as usize);
     // SAFETY: a record starts with its header word, 16-byte aligned, inside the pool.
     let header = unsafe { &*start.cast::<Atomic<u64, M>>() }.read_private();
-    let (key_length, value_length) = lengths(header);
+    let (mut key_length, mut value_length) = lengths(header);
+    if !base.holds(offset, record_size(key_length, value_length)) {
+        // The header is damaged, as a check will say. Whatever is returned is wrong; this is safe.
+        (key_length, value_length) = (0, 0);
+    }
     // SAFETY: the range is inside the pool.
     unsafe { M::read_bytes(start, record_size(key_length, value_length)) };
     let key = start.wrapping_add(HEADER_SIZE);
@@ -136,7 +142,7 @@ pub fn read_checked<'a, M: Machine>(
     }
     // SAFETY: the size was just checked against the chunk, which is inside the pool; nobody changes
     // published records.
-    let record = unsafe { read::<M>(heap.base(), offset) };
+    let record = unsafe { read(Base::of(heap), offset) };
     if verify_sum && check_sum(record.key, record.value) != header >> (VALUE_BITS + KEY_BITS) {
         return Err(corrupt("a record's check sum is wrong: its bytes have changed".into()));
     }

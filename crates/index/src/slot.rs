@@ -25,7 +25,8 @@ struct Buried<K, G: Geometry, M: Machine> {
 /// The current tree of a name; null once the name was removed.
 pub(crate) struct Slot<K, G: Geometry, M: Machine> {
     current: AtomicPointer<Tree<K, G, M>, M>,
-    root: RootIndex,
+    /// Its entry in the pool's directory; a temporary tree has none.
+    root: Option<RootIndex>,
     heap: Arc<Heap<M>>,
     /// Held while the tree is swapped; also the trees that nobody can find any more.
     graveyard: SpinLock<Vec<Buried<K, G, M>>, M>,
@@ -37,7 +38,7 @@ unsafe impl<K: Kind<M>, G: Geometry, M: Machine> Send for Slot<K, G, M> {}
 unsafe impl<K: Kind<M>, G: Geometry, M: Machine> Sync for Slot<K, G, M> {}
 
 impl<K: Kind<M>, G: Geometry, M: Machine> Slot<K, G, M> {
-    pub fn new(heap: Arc<Heap<M>>, root: RootIndex, tree: Tree<K, G, M>) -> Self {
+    pub fn new(heap: Arc<Heap<M>>, root: Option<RootIndex>, tree: Tree<K, G, M>) -> Self {
         let current = AtomicPointer::new(Box::into_raw(Box::new(tree)));
         Slot { current, root, heap, graveyard: SpinLock::new(vec![]) }
     }
@@ -55,13 +56,13 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Slot<K, G, M> {
         operation: impl FnOnce(&Tree<K, G, M>, &mut Session<M>) -> R,
     ) -> Result<R, IndexError> {
         debug_assert!(Arc::ptr_eq(&self.heap, session.heap()), "a session of another pool");
-        session.pin();
+        // Also ends when the operation panics: it may run code of the user.
+        let mut session = session.pinned();
         // Acquire: the tree is complete; pairs with the release in `swap`.
         let tree = self.current.load(Ordering::Acquire);
         // SAFETY: not null only while the slot owns the tree; it is freed two epochs after it was
         // swapped out, and we are pinned since before the load.
-        let result = unsafe { tree.as_ref() }.map(|tree| operation(tree, session));
-        session.unpin();
+        let result = unsafe { tree.as_ref() }.map(|tree| operation(tree, &mut session));
         result.ok_or(IndexError::Removed)
     }
 
@@ -73,7 +74,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Slot<K, G, M> {
         let old = self.with(session, |tree, _| tree.id())?;
         let id = self.heap.pool().next_id()?;
         let tree = Tree::<K, G, M>::create(session, id)?;
-        if let Err(error) = self.heap.pool().set_root_value(self.root, old, id) {
+        if let Some(root) = self.root
+            && let Err(error) = self.heap.pool().set_root_value(root, old, id)
+        {
             tree.free_all(session);
             return Err(error.into());
         }
@@ -86,7 +89,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Slot<K, G, M> {
     pub fn remove(&self, session: &mut Session<M>) -> Result<(), IndexError> {
         let mut graveyard = self.graveyard.lock();
         self.with(session, |_, _| ())?;
-        self.heap.pool().remove_root(self.root)?;
+        if let Some(root) = self.root {
+            self.heap.pool().remove_root(root)?;
+        }
         self.swap(&mut graveyard, std::ptr::null_mut());
         self.bury(session, &mut graveyard);
         Ok(())
@@ -113,9 +118,14 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Slot<K, G, M> {
         });
     }
 
-    /// Frees what [`Self::clear`] and [`Self::remove`] had to leave: at rest, before an audit.
-    pub fn tidy(&self, session: &mut Session<M>) {
-        self.bury(session, &mut self.graveyard.lock());
+    /// Frees what [`Self::clear`] and [`Self::remove`] had to leave, as far as it can be freed now.
+    /// Returns whether anything is left.
+    pub fn tidy(&self, session: &mut Session<M>) -> bool {
+        let mut graveyard = self.graveyard.lock();
+        if !graveyard.is_empty() {
+            self.bury(session, &mut graveyard);
+        }
+        !graveyard.is_empty()
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use everleaf_alloc::{Audit, Heap, Session, SessionPool};
+use everleaf_alloc::{AllocError, Audit, Heap, Session, SessionPool};
 use everleaf_machine::{Hardware, Machine, SpinLock};
 use everleaf_pool::Pool;
 
@@ -21,6 +21,7 @@ use crate::u64_tree::U64Tree;
 const SESSION_COUNT: usize = 128;
 
 /// One named tree.
+#[derive(Clone)]
 enum Named<G: Geometry, M: Machine> {
     U64(Arc<U64Tree<G, M>>),
     Bytes(Arc<BytesTree<G, M>>),
@@ -66,6 +67,18 @@ pub struct Trees<G: Geometry = Production, M: Machine = Hardware> {
     heap: Arc<Heap<M>>,
     sessions: SessionPool<M>,
     named: Directory<G, M>,
+    /// Removed trees whose space some pinned operation still kept from being reused.
+    removed: SpinLock<Vec<Named<G, M>>, M>,
+}
+
+impl<G: Geometry, M: Machine> Named<G, M> {
+    /// Frees what clearing and removing had to leave; returns whether anything is still left.
+    fn tidy(&self, session: &mut Session<M>) -> bool {
+        match self {
+            Named::U64(tree) => tree.slot().tidy(session),
+            Named::Bytes(tree) => tree.slot().tidy(session),
+        }
+    }
 }
 
 impl<G: Geometry, M: Machine> Trees<G, M> {
@@ -87,7 +100,8 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
 
     fn on_heap(heap: Arc<Heap<M>>) -> Self {
         let sessions = SessionPool::new(heap.clone(), SESSION_COUNT);
-        Trees { heap, sessions, named: SpinLock::new(vec![]) }
+        let (named, removed) = (SpinLock::new(vec![]), SpinLock::new(vec![]));
+        Trees { heap, sessions, named, removed }
     }
 
     /// Opens a pool with all its trees, recovering them on up to `threads` threads. A pool whose
@@ -97,6 +111,11 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     /// Damage that makes a tree unreadable.
     pub fn open(pool: Pool<M>, threads: usize) -> Result<Self, IndexError> {
         if !Heap::exists(&pool) {
+            if let Some(root) = pool.roots().first() {
+                // Never made again over what is there: a flipped bit would cost everything.
+                let what = format!("the heap header is damaged, and there is a map '{}'", root.name);
+                return Err(AllocError::Corrupt { offset: pool.data_start(), what }.into());
+            }
             return if pool.is_read_only() { Err(IndexError::ReadOnly) } else { Self::create(pool) };
         }
         let (heap, recovery) = Heap::open(pool)?;
@@ -275,8 +294,34 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             Named::U64(tree) => tree.slot().remove(&mut session)?,
             Named::Bytes(tree) => tree.slot().remove(&mut session)?,
         }
-        named.remove(index);
+        let (_, tree) = named.remove(index);
+        drop(named);
+        if tree.tidy(&mut session) {
+            self.removed.lock().push(tree);
+        }
         Ok(true)
+    }
+
+    /// Reclaims all that can be reclaimed now: what idle sessions hold back, and trees that were
+    /// emptied or removed while somebody used them. For when space has run out.
+    pub fn reclaim(&self) {
+        if let Ok(mut session) = self.heap.session() {
+            let named: Vec<_> = self.named.lock().iter().map(|(_, tree)| tree.clone()).collect();
+            for tree in named {
+                tree.tidy(&mut session);
+            }
+            self.tidy_removed(&mut session);
+        }
+        for _ in 0..2 {
+            self.sessions.collect_idle();
+        }
+    }
+
+    fn tidy_removed(&self, session: &mut Session<M>) {
+        // Taken out, so that the lock is not held for as long as a large tree takes.
+        let removed = std::mem::take(&mut *self.removed.lock());
+        let left = removed.into_iter().filter(|tree| tree.tidy(session)).collect::<Vec<_>>();
+        self.removed.lock().extend(left);
     }
 
     /// Checks all trees and the allocator: invariants, records, and that every block and record is
@@ -287,14 +332,13 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     pub fn check(&self) -> Result<CheckReport, IndexError> {
         let mut session = self.heap.session()?;
         let named = self.named.lock();
-        for (_, tree) in named.iter() {
-            match tree {
-                Named::U64(tree) => tree.slot().tidy(&mut session),
-                Named::Bytes(tree) => tree.slot().tidy(&mut session),
-            }
-        }
-        session.collect_hard();
         let guards = self.sessions.enter_all();
+        // Nobody is pinned any more: all that was left for later can be freed.
+        for (_, tree) in named.iter() {
+            tree.tidy(&mut session);
+        }
+        self.tidy_removed(&mut session);
+        session.collect_hard();
         let mut audit = Audit::new(&self.heap)?;
         let mut report = CheckReport::default();
         for (name, tree) in named.iter() {

@@ -10,7 +10,8 @@ use crate::error::IndexError;
 use crate::geometry::{Geometry, Production};
 use crate::kind::{Kind, U64Kind, u64_key};
 use crate::nbtree::write::{Intent, Outcome, Write};
-use crate::nbtree::{NbTree, TreeShape};
+use crate::nbtree::state::LIVE;
+use crate::nbtree::{BulkLoader, NbTree, TreeShape};
 use crate::slot::Slot;
 
 /// What a compare-and-exchange found.
@@ -51,7 +52,7 @@ pub struct U64Tree<G: Geometry = Production, M: Machine = Hardware> {
 
 impl<G: Geometry, M: Machine> U64Tree<G, M> {
     pub(crate) fn new(heap: Arc<Heap<M>>, root: RootIndex, tree: NbTree<U64Kind, G, M>) -> Self {
-        U64Tree { slot: Slot::new(heap, root, tree) }
+        U64Tree { slot: Slot::new(heap, Some(root), tree) }
     }
 
     pub(crate) fn slot(&self) -> &Slot<U64Kind, G, M> {
@@ -261,16 +262,28 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
         id: u32,
         pairs: impl IntoIterator<Item = (u64, u64)>,
     ) -> Result<NbTree<U64Kind, G, M>, IndexError> {
-        let mut loader = crate::nbtree::BulkLoader::<U64Kind, G, M>::new(session, id);
+        let mut loader = BulkLoader::<U64Kind, G, M>::new(session, id);
+        match Self::load_into(&mut loader, pairs) {
+            Ok(()) => Ok(loader.finish()?),
+            Err(error) => {
+                loader.abandon();
+                Err(error)
+            }
+        }
+    }
+
+    fn load_into(
+        loader: &mut BulkLoader<'_, U64Kind, G, M>,
+        pairs: impl IntoIterator<Item = (u64, u64)>,
+    ) -> Result<(), IndexError> {
         let mut last = None;
         for (position, (key, value)) in pairs.into_iter().enumerate() {
             if last.is_some_and(|last| last >= key) {
                 return Err(IndexError::NotSorted(position));
             }
             last = Some(key);
-            let entry = <U64Kind as Kind<M>>::entry(key, 0, value, crate::nbtree::state::LIVE);
-            loader.push(key, entry)?;
+            loader.push(key, <U64Kind as Kind<M>>::entry(key, 0, value, LIVE))?;
         }
-        Ok(loader.finish()?)
+        Ok(())
     }
 }

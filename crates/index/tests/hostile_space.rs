@@ -113,3 +113,18 @@ fn a_failed_bulk_load_leaves_nothing_behind() {
     assert!(used() < before + 16 * CHUNK, "{} bytes of failed loads", used() - before);
     assert_eq!(problems(&trees), Vec::<String>::new());
 }
+
+#[test]
+fn a_queue_of_a_thousand_keys_keeps_few_leaves() {
+    let trees = trees(1 << 30);
+    let tree = trees.u64_tree("queue").expect("room");
+    let mut session = trees.heap().session().expect("a free session");
+    for key in 0..100_000u64 {
+        tree.insert(&mut session, key, key).expect("room");
+        if key >= 1000 {
+            assert_eq!(tree.remove(&mut session, key - 1000).expect("room"), Some(key - 1000));
+        }
+    }
+    let leaves = tree.shape(&mut session).expect("shape").leaves;
+    assert!(leaves < 100, "{leaves} leaves for 1000 keys");
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use everleaf_index::{BytesTree, Change, Decision, Hardware, IndexError, Session, SessionGuard};
 
-use crate::range::{Range, prefix_bounds};
+use crate::range::{Range, is_beyond, prefix_bounds};
 use crate::store::Shared;
 use crate::{Action, Error, Exchange, Result};
 
@@ -267,11 +267,12 @@ impl Map {
                 }
                 !broke && count < PIN_LENGTH
             })?;
-            match last {
-                Some(key) if !broke && reverse => to = Bound::Excluded(key),
-                Some(key) if !broke => from = Bound::Excluded(key),
-                _ => return Ok(()),
+            let Some(key) = last.filter(|_| !broke) else { return Ok(()) };
+            let bound = if reverse { &mut to } else { &mut from };
+            if !is_beyond(&key, bound_ref(bound), reverse) {
+                return Ok(());
             }
+            *bound = Bound::Excluded(key);
         }
     }
 

@@ -67,12 +67,9 @@ impl Range {
         );
         self.open = full && result.is_ok();
         if let Some((last, _)) = pairs.back() {
-            let bound = Bound::Excluded(last.clone());
-            if reverse {
-                self.to = bound;
-            } else {
-                self.from = bound;
-            }
+            let bound = if reverse { &mut self.to } else { &mut self.from };
+            self.open &= is_beyond(last, bound.as_ref().map(Vec::as_slice), reverse);
+            *bound = Bound::Excluded(last.clone());
         }
         pairs
     }
@@ -95,6 +92,18 @@ impl DoubleEndedIterator for Range {
             self.back = self.fetch(true);
         }
         self.back.pop_front().or_else(|| self.front.pop_back())
+    }
+}
+
+/// Whether a fetch that started at `bound` and ended with `last` came any further. Always so, unless
+/// the pool is damaged: keys that do not ascend must not lead an iteration in circles.
+pub(crate) fn is_beyond(last: &[u8], bound: Bound<&[u8]>, reverse: bool) -> bool {
+    match bound {
+        Bound::Unbounded => true,
+        Bound::Included(start) if reverse => last <= start,
+        Bound::Included(start) => last >= start,
+        Bound::Excluded(start) if reverse => last < start,
+        Bound::Excluded(start) => last > start,
     }
 }
 

@@ -48,11 +48,9 @@ impl Shared {
         Ok(self.trees.sessions().enter(thread_number()).map_err(IndexError::from)?)
     }
 
-    /// Reclaims what idle sessions hold back; for when space has run out.
+    /// Reclaims what can be reclaimed; for when space has run out.
     pub fn reclaim(&self) {
-        for _ in 0..2 {
-            self.trees.sessions().collect_idle();
-        }
+        self.trees.reclaim();
     }
 }
 

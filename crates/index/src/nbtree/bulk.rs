@@ -60,37 +60,69 @@ impl<'s, K: Kind<M>, G: Geometry, M: Machine> BulkLoader<'s, K, G, M> {
         let fill = (G::SLOT_COUNT * LEAF_FILL / 16).max(1);
         if self.entries.len() >= fill {
             let below = self.entries[self.entries.len() - 1];
-            let fence = K::make_fence(self.session, self.low, below, entry)?;
-            self.finish_leaf(fence)?;
+            let made = K::make_fence(self.session, self.low, below, entry);
+            if let Err(error) = made.and_then(|fence| self.finish_leaf(fence)) {
+                // Ours from now on, to be given back with the others.
+                self.entries.push(entry);
+                return Err(error);
+            }
         }
         self.entries.push(entry);
         self.keys += 1;
         Ok(())
     }
 
+    /// Makes a leaf of the entries, up to `high`, which is given up if that fails.
     fn finish_leaf(&mut self, high: u64) -> Result<(), AllocError> {
-        let entries = std::mem::take(&mut self.entries);
         // Entries come without a skipped prefix; the leaf has its own.
         let skip = K::shared_prefix(self.tree.base, self.low, high);
         let keyed: Vec<Pair> =
-            entries.iter().map(|entry| K::rekey(self.tree.base, *entry, skip)).collect();
-        let leaf = self.tree.build_first_leaf(self.session, self.low, high, &keyed)?;
-        self.children.push((self.low, leaf.cast()));
+            self.entries.iter().map(|entry| K::rekey(self.tree.base, *entry, skip)).collect();
+        match self.tree.build_first_leaf(self.session, self.low, high, &keyed) {
+            Ok(leaf) => self.children.push((self.low, leaf.cast())),
+            Err(error) => {
+                K::free_fence(self.session, high);
+                return Err(error);
+            }
+        }
+        self.entries.clear();
         self.low = high;
         Ok(())
     }
 
     /// The finished tree.
     pub fn finish(mut self) -> Result<NbTree<K, G, M>, AllocError> {
+        match self.finish_root() {
+            Ok(root) => {
+                self.tree.set_root(root);
+                self.tree.keys.add(0, self.keys as i64);
+                Ok(self.tree)
+            }
+            Err(error) => {
+                self.abandon();
+                Err(error)
+            }
+        }
+    }
+
+    fn finish_root(&mut self) -> Result<*mut Inner<M>, AllocError> {
         while let Some(first) = K::FIRST_LOWS.get(self.next_first) {
             self.finish_leaf(*first)?;
             self.next_first += 1;
         }
         self.finish_leaf(0)?;
-        let root = self.tree.build_levels(self.session, self.children)?;
-        self.tree.set_root(root);
-        self.tree.keys.add(0, self.keys as i64);
-        Ok(self.tree)
+        self.tree.build_levels(self.session, self.children.clone())
+    }
+
+    /// Gives everything back that was built or pushed so far.
+    pub fn abandon(mut self) {
+        for entry in self.entries.drain(..) {
+            K::free_entry(self.session, entry);
+        }
+        if self.children.last().is_none_or(|(low, _)| *low != self.low) {
+            K::free_fence(self.session, self.low);
+        }
+        self.tree.free_leaves(self.session, &self.children);
     }
 }
 

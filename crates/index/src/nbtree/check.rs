@@ -2,12 +2,13 @@
 //!
 //! Run while nobody writes. Also marks what the tree uses, for the allocator's audit.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use everleaf_alloc::{AllocError, BLOCK_SIZE, Recovery, Session};
 use everleaf_machine::{Machine, Ordering, Pair};
 
 use super::NbTree;
+use super::inner::Child;
 use super::layout::{Inner, Leaf, owner_parts};
 use super::shared::Shared;
 use super::state::{
@@ -24,7 +25,7 @@ pub(crate) struct CheckState {
     pub inner_nodes: u64,
     pub problems: Vec<String>,
     /// Fences met, each marked once.
-    fences: HashSet<u64>,
+    fences: BTreeSet<u64>,
 }
 
 impl CheckState {
@@ -104,8 +105,10 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             }
             return self.check_leaf(leaf, used, state);
         }
+        // Acquire: the successor is complete; pairs with its installation.
+        let successor = leaf.successor.load(Ordering::Acquire);
         // SAFETY: a replaced leaf has a successor.
-        let successor = unsafe { Shared::new(leaf.successor.load(Ordering::Acquire)) };
+        let successor = unsafe { Shared::new(successor) };
         let (left, right) = self.successor_leaves(successor);
         let split = if right.is_some() { successor.split } else { high };
         self.check_chain(left, low, split, used, state);
@@ -231,7 +234,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     /// Gives everything the tree uses in the pool back, when nobody can reach it any more.
     pub(crate) fn free_all(&self, session: &mut Session<M>) {
         session.pin();
-        let mut from_fences = HashSet::new();
+        let mut from_fences = BTreeSet::new();
         self.free_inner(session, self.root(), &mut from_fences);
         for fence in from_fences {
             K::free_fence(session, fence);
@@ -239,11 +242,24 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         session.unpin();
     }
 
+    /// Gives back leaves that nobody has seen, with all they refer to.
+    pub(super) fn free_leaves(&self, session: &mut Session<M>, children: &[Child]) {
+        let mut fences = BTreeSet::new();
+        for (_, leaf) in children {
+            // SAFETY: leaves that the caller built, and that no other thread knows.
+            let leaf = unsafe { Shared::new(leaf.cast()) };
+            self.free_chain(session, leaf, &mut fences);
+        }
+        for fence in fences {
+            K::free_fence(session, fence);
+        }
+    }
+
     fn free_inner(
         &self,
         session: &mut Session<M>,
         node: Shared<Inner<M>>,
-        fences: &mut HashSet<u64>,
+        fences: &mut BTreeSet<u64>,
     ) {
         for (fence, child) in node.children::<K>() {
             fences.insert(fence);
@@ -267,14 +283,16 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         &self,
         session: &mut Session<M>,
         leaf: Shared<Leaf<M>>,
-        fences: &mut HashSet<u64>,
+        fences: &mut BTreeSet<u64>,
     ) {
         // Acquire: as in `resolve`.
         let meta = leaf.meta.load(Ordering::Acquire);
         self.retire_order(session, leaf);
         if meta & REPLACED != 0 {
+            // Acquire: the successor is complete; pairs with its installation.
+            let successor = leaf.successor.load(Ordering::Acquire);
             // SAFETY: a replaced leaf has a successor. Its own nodes stay until the heap goes.
-            let successor = unsafe { Shared::new(leaf.successor.load(Ordering::Acquire)) };
+            let successor = unsafe { Shared::new(successor) };
             let (left, right) = self.successor_leaves(successor);
             self.free_chain(session, left, fences);
             if let Some(right) = right {

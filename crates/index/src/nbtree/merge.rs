@@ -186,18 +186,30 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let target = self.build_leaf(session, a.low, b.high, &entries, skip, a.block)?;
         let mut children = parent.children::<K>();
         children.splice(right - 1..=right, [(a.low, target.cast())]);
-        let new_parent = inner::build::<K, M>(session, 1, &children)?;
-        let descriptor = self.new_successor(
-            session,
-            Successor {
-                left: target,
-                right: std::ptr::null_mut(),
-                split: b.high,
-                merge_left: a.as_ptr(),
-                merge_right: b.as_ptr(),
-                status: Atomic::new(UNDECIDED),
-            },
-        )?;
+        let new_parent = match inner::build::<K, M>(session, 1, &children) {
+            Ok(node) => node,
+            Err(error) => {
+                self.discard_leaf(session, target);
+                return Err(error);
+            }
+        };
+        let contents = Successor {
+            left: target,
+            right: std::ptr::null_mut(),
+            split: b.high,
+            merge_left: a.as_ptr(),
+            merge_right: b.as_ptr(),
+            status: Atomic::new(UNDECIDED),
+        };
+        let descriptor = match self.new_successor(session, contents) {
+            Ok(descriptor) => descriptor,
+            Err(error) => {
+                self.discard_leaf(session, target);
+                // SAFETY: the copy was never published.
+                unsafe { session.free_node(new_parent.cast(), inner::inner_size::<K, M>(1)) };
+                return Err(error);
+            }
+        };
         // AcqRel: publishes the descriptor; acquires a faster successor. Pairs with the loads of
         // `successor`.
         let offered = a.successor.compare_exchange(
@@ -209,30 +221,28 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         if offered.is_err() {
             self.discard(session, a, descriptor);
         }
-        self.replace_leaf(session, a, None)?;
-        self.replace_leaf(session, b, None)?;
-        // SAFETY: ours: offered and retired below, or discarded (and then not read).
+        let brought_on = self
+            .replace_leaf(session, a, None)
+            .and_then(|_| self.replace_leaf(session, b, None));
+        // SAFETY: offered by us, and not reclaimed while we are pinned.
         if offered.is_ok() && Self::is_committed_merge(unsafe { Shared::new(descriptor) }) {
             return Ok(Some(new_parent));
         }
         // SAFETY: the copy was never published.
         unsafe { session.free_node(new_parent.cast(), inner::inner_size::<K, M>(1)) };
-        if offered.is_ok() {
-            M::mark("nbtree.merge.aborted");
-            self.retire_aborted(session, descriptor);
-        }
-        Ok(None)
+        brought_on.map(|_| None)
     }
 
-    /// Gives up the target and descriptor of an aborted merge: helpers may still look at them.
+    /// Gives up the target and descriptor of an aborted merge that the caller took out of the left
+    /// leaf: helpers may still look at them.
     fn retire_aborted(&self, session: &mut Session<M>, descriptor: *mut Successor<M>) {
         // SAFETY: only we retire the descriptor, below.
         let target = unsafe { Shared::new(descriptor) }.left;
         // SAFETY: only we retire the target, below.
         let target = unsafe { Shared::new(target) };
         session.retire_block(target.block);
-        // SAFETY: allocated with this size; no leaf leads to it any more, and the thread that made
-        // the descriptor is the only one to retire it.
+        // SAFETY: allocated with this size; no leaf leads to it any more, and only one thread took
+        // the descriptor out.
         unsafe { session.retire_node(target.as_ptr().cast(), size_of::<Leaf<M>>()) };
         // SAFETY: as above.
         unsafe { session.retire_node(descriptor.cast(), size_of::<Successor<M>>()) };
@@ -265,6 +275,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             Ordering::Acquire,
         );
         if offer.is_ok() {
+            M::mark("nbtree.merge.aborted");
+            self.retire_aborted(session, descriptor.as_ptr());
             return Ok(Some(candidate));
         }
         self.discard(session, leaf, candidate.successor);

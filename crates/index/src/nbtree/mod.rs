@@ -77,6 +77,7 @@ use everleaf_alloc::{AllocError, Heap, Session};
 use everleaf_machine::{AtomicPointer, Machine};
 use everleaf_pool::Medium;
 
+use crate::base::Base;
 use crate::geometry::{Geometry, Production};
 use crate::kind::{Kind, U64Kind};
 use layout::Inner;
@@ -108,8 +109,7 @@ pub struct TreeShape {
 /// This is the protocol; `U64Tree` and `BytesTree` are what one uses.
 pub struct NbTree<K = U64Kind, G: Geometry = Production, M: Machine = everleaf_machine::Hardware> {
     root: AtomicPointer<Inner<M>, M>,
-    /// Address of offset 0 of the pool.
-    base: *mut u8,
+    base: Base<M>,
     medium: Medium<M>,
     id: u32,
     keys: Tally<M>,
@@ -130,7 +130,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     fn assemble(heap: Arc<Heap<M>>, id: u32, root: *mut Inner<M>, keys: u64) -> Self {
         NbTree {
             root: AtomicPointer::new(root),
-            base: heap.base(),
+            base: Base::of(&heap),
             medium: heap.medium(),
             id,
             keys: Tally::new(keys),
@@ -148,8 +148,13 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let mut children = vec![];
         for (index, low) in K::FIRST_LOWS.iter().enumerate() {
             let high = K::FIRST_LOWS.get(index + 1).copied().unwrap_or(0);
-            let leaf = tree.build_first_leaf(session, *low, high, &[])?;
-            children.push((*low, leaf.cast()));
+            match tree.build_first_leaf(session, *low, high, &[]) {
+                Ok(leaf) => children.push((*low, leaf.cast())),
+                Err(error) => {
+                    tree.free_leaves(session, &children);
+                    return Err(error);
+                }
+            }
         }
         tree.set_root(tree.build_levels(session, children)?);
         Ok(tree)

@@ -1,8 +1,9 @@
 //! Recovery: from the blocks of a pool to its trees.
 //!
 //! 1. Every leaf block of the pool is classified by its state word (`state.rs`), in parallel. A live
-//!    block that leans on another one's word is made `Live`; only these stores are made, and they
-//!    are what the running system would have done, so recovery can be cut and repeated anywhere.
+//!    block that leans on another one's word is made `Live`, a dead one that leans on its merge
+//!    partner's is made `Free`; only these stores are made, and they are what the running system
+//!    would have done, so recovery can be cut and repeated anywhere.
 //! 2. The live blocks of a tree are sorted by their low fences, which must start at the lowest and
 //!    be distinct.
 //! 3. Each block's leaf metadata is rebuilt, in parallel: slots that hold keys are committed,
@@ -91,6 +92,12 @@ fn classify<M: Machine>(
         }
         BlockState::Free | BlockState::Replaced { .. } => false,
     };
+    if !live && matches!(state, BlockState::Merging { .. }) && !heap.pool().is_read_only() {
+        block.state.write_private(BlockState::Free.encode());
+        // Persist: the end of the mark before the partner it leans on is reused, or the next
+        // recovery would find another word there and take the block for live (I9).
+        heap.medium().persist(block.state.as_ptr(), 8);
+    }
     let (owner, _) = owner_parts(block.owner.read_private());
     let tree = ids.iter().position(|id| *id == owner).filter(|_| live);
     if let Some(tree) = tree {

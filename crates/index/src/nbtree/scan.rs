@@ -16,7 +16,7 @@ use everleaf_machine::{LINE_SIZE, Machine, Ordering, Pair};
 use super::NbTree;
 use super::layout::{Inner, Leaf, Order, SLOT_COUNT_MAX};
 use super::shared::Shared;
-use super::state::{COMMITTED, REPLACED, TOMB, holds};
+use super::state::{COMMITTED, EMPTY, REPLACED, TOMB, holds};
 use crate::geometry::Geometry;
 use crate::kind::Kind;
 
@@ -244,19 +244,24 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 K::compare_to(self.base, entry, skip, key) == KeyOrder::Less
             });
         }
-        let head = K::key_head(key, skip);
-        let mut count = slots
-            .partition_point(|slot| K::head(block.entries[usize::from(*slot)].load()) < head);
-        // Among equal heads the records decide; a tombstone's record may be gone.
-        while let Some(slot) = slots.get(count) {
-            let entry = block.entries[usize::from(*slot)].load();
-            let removed = K::state(entry) == TOMB && K::head(entry) == head;
-            let before =
-                !removed && K::compare_to(self.base, entry, skip, key) == KeyOrder::Less;
-            if !removed && !before {
+        let load = |slot: &u8| block.entries[usize::from(*slot)].load();
+        let head = K::head(K::entry(key, skip, 0, EMPTY));
+        let start = slots.partition_point(|slot| K::head(load(slot)) < head);
+        let ties = slots[start..].iter().take_while(|slot| K::head(load(slot)) == head).count();
+        let is_before = |entry| K::compare_to(self.base, entry, skip, key) == KeyOrder::Less;
+        let ties = &slots[start..start + ties];
+        // Among equal heads the records decide. A tombstone's record may be gone.
+        let entries: Vec<Pair> = ties.iter().map(load).collect();
+        if entries.iter().all(|entry| K::state(*entry) != TOMB) {
+            return start + entries.partition_point(|entry| is_before(*entry));
+        }
+        let mut count = start;
+        for (entry, slot) in entries.into_iter().zip(ties) {
+            if K::state(entry) == TOMB {
+                self.observe_removed(leaf, usize::from(*slot), entry);
+            } else if !is_before(entry) {
                 break;
             }
-            self.observe_removed(leaf, usize::from(*slot), entry);
             count += 1;
         }
         count
@@ -335,7 +340,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         // SAFETY: the memory is ours, large enough and aligned to 64.
         unsafe { order.write(Order::new((meta & COMMITTED).count_ones(), sorted.as_slice())) };
         // AcqRel: publishes the order; pairs with the load in `sorted_slots`. If the leaf was
-        // retired meanwhile its order is `closed` and this fails.
+        // retired meanwhile its order is `closed` and this fails. Relaxed: then nothing is read.
         let offered =
             leaf.order.compare_exchange(cached, order, Ordering::AcqRel, Ordering::Relaxed);
         match offered {

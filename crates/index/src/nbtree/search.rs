@@ -145,7 +145,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     /// The block of a leaf.
     #[inline(always)]
     pub(super) fn block(&self, leaf: Shared<Leaf<M>>) -> Shared<Block<M>> {
-        let address = self.base.wrapping_add(leaf.block as usize * everleaf_alloc::BLOCK_SIZE);
+        let address = self.base.start().wrapping_add(leaf.block as usize * everleaf_alloc::BLOCK_SIZE);
         // SAFETY: a leaf's block lies inside the pool and is not reused before the leaf's grace
         // period is over.
         unsafe { Shared::new(address.cast()) }

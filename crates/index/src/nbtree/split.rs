@@ -204,8 +204,13 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             .expect("a split leaves entries on both sides");
         match K::make_fence(session, leaf.low, below, entries[at]) {
             Ok(fence) => {
-                let successor = self.build_successor(session, leaf, &entries, at, fence)?;
-                Ok(Candidate { successor, carried, no_space: None })
+                match self.build_successor(session, leaf, &entries, at, fence) {
+                    Ok(successor) => Ok(Candidate { successor, carried, no_space: None }),
+                    Err(error) => {
+                        K::free_fence(session, fence);
+                        Err(error)
+                    }
+                }
             }
             Err(error) if error.is_full() => {
                 // No room for the fence: only compact the leaf, so that it is not left frozen.
@@ -276,22 +281,27 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let skip = leaf.skip as usize;
         let middle = if two { split } else { leaf.high };
         let left = self.build_leaf(session, leaf.low, middle, &entries[..at], skip, leaf.block)?;
-        let mut right = std::ptr::null_mut();
+        let mut right = Ok(std::ptr::null_mut());
         if two {
             right =
-                self.build_leaf(session, split, leaf.high, &entries[at..], skip, leaf.block)?;
+                self.build_leaf(session, split, leaf.high, &entries[at..], skip, leaf.block);
         }
-        self.new_successor(
-            session,
-            Successor {
+        let offered = right.and_then(|right| {
+            let contents = Successor {
                 left,
                 right,
                 split: middle,
                 merge_left: std::ptr::null_mut(),
                 merge_right: std::ptr::null_mut(),
                 status: Atomic::new(0),
-            },
-        )
+            };
+            self.new_successor(session, contents).inspect_err(|_| {
+                if two {
+                    self.discard_leaf(session, right);
+                }
+            })
+        });
+        offered.inspect_err(|_| self.discard_leaf(session, left))
     }
 
     pub(super) fn new_successor(
@@ -317,9 +327,13 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     ) -> Result<*mut Leaf<M>, AllocError> {
         let number = session.allocate_block()?;
         let skip = K::shared_prefix(self.base, low, high);
-        let address = self.base.wrapping_add(number as usize * BLOCK_SIZE);
+        let address = self.base.start().wrapping_add(number as usize * BLOCK_SIZE);
         // SAFETY: a block just allocated is inside the pool and private to us.
         let block: Shared<Block<M>> = unsafe { Shared::new(address.cast()) };
+        // Relaxed: private. The block of a tree that was cleared still says `Live`; on the same
+        // line, and so also in the pool, this comes before the owner word, or a crash in between
+        // would make a leaf of ours of what the block holds (I9).
+        block.state.store(BlockState::Free.encode(), Ordering::Relaxed);
         let fingerprints = FingerprintLine::new();
         for (slot, entry) in entries.iter().enumerate() {
             let entry = if skip == skip_before { *entry } else { K::rekey(self.base, *entry, skip) };
@@ -334,7 +348,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             }
         }
         block.low.write_private(low);
-        block.owner.write_private(owner_word(self.id, skip));
+        // Release: after `Free`, see above; the order counts in the pool, for recovery.
+        block.owner.store(owner_word(self.id, skip), Ordering::Release);
         // Release: where a visible store is durable, the contents come first; recovery's view.
         block.state.store(BlockState::New { origin }.encode(), Ordering::Release);
         if !M::mutant("nbtree.no_build_flush") {
@@ -343,6 +358,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             self.medium.persist(address, BLOCK_SIZE);
         }
         self.new_leaf(session, low, high, number, skip, entries.len(), fingerprints)
+            .inspect_err(|_| discard_block(session, block, number))
     }
 
     #[expect(clippy::too_many_arguments, reason = "a leaf has these parts")]
@@ -394,14 +410,10 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         unsafe { session.free_node(successor.cast(), size_of::<Successor<M>>()) };
     }
 
-    fn discard_leaf(&self, session: &mut Session<M>, leaf: *mut Leaf<M>) {
+    pub(super) fn discard_leaf(&self, session: &mut Session<M>, leaf: *mut Leaf<M>) {
         // SAFETY: never published.
         let shared = unsafe { Shared::new(leaf) };
-        let block = self.block(shared);
-        // Relaxed: nobody else looks at the block; a crash before it is durable leaves a `New` that
-        // its origin does not name.
-        block.state.store(BlockState::Free.encode(), Ordering::Relaxed);
-        session.free_block(shared.block);
+        discard_block(session, self.block(shared), shared.block);
         // SAFETY: allocated with this size, never published.
         unsafe { session.free_node(leaf.cast(), size_of::<Leaf<M>>()) };
     }
@@ -416,6 +428,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let (left, right) = self.successor_leaves(successor);
         let right_block = right.map_or(NO_BLOCK, |right| right.block);
         if M::mutant("nbtree.switch_before_commit") {
+            // AcqRel: as below; the planted bug is only that it comes too early.
             leaf.meta.fetch_or(REPLACED, Ordering::AcqRel);
         }
         self.commit_replaced(leaf, left.block, right_block);
@@ -501,4 +514,12 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         // Acquire: as above.
         successor.status.load(Ordering::Acquire) == MERGE_COMMITTED
     }
+}
+
+/// Gives up a block that nobody else has seen.
+fn discard_block<M: Machine>(session: &mut Session<M>, block: Shared<Block<M>>, number: u32) {
+    // Relaxed: nobody else looks at the block; a crash before it is durable leaves a `New` that its
+    // origin does not name.
+    block.state.store(BlockState::Free.encode(), Ordering::Relaxed);
+    session.free_block(number);
 }

@@ -40,14 +40,15 @@ fn domain_of(memory: Memory) -> everleaf_index::Domain {
     }
 }
 
-/// A new pool of the smallest size that may grow to all of `memory`.
+/// A new pool of the smallest size, which it keeps until it is opened again.
 pub fn new_pool(memory: Memory) -> Result<Pool<Simulated>, PoolError> {
     let backing = Box::new(SimulatedBacking { memory, length: SIZE_MIN });
-    Pool::with_backing(backing, domain_of(memory), memory.size() as u64, true)
+    Pool::with_backing(backing, domain_of(memory), SIZE_MIN, true)
 }
 
-/// The pool that `memory` holds.
+/// The pool that `memory` holds, which may grow to all of it.
 pub fn open_pool(memory: Memory) -> Result<Pool<Simulated>, PoolError> {
-    let backing = Box::new(SimulatedBacking { memory, length: memory.size() as u64 });
-    Pool::with_backing(backing, domain_of(memory), 0, false)
+    let length = memory.size() as u64;
+    let backing = Box::new(SimulatedBacking { memory, length });
+    Pool::with_backing(backing, domain_of(memory), length, false)
 }

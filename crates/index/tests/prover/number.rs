@@ -97,8 +97,6 @@ pub struct Opened<G: Geometry> {
     tree: Arc<U64Tree<G, Simulated>>,
     /// Borrowed by its own thread only.
     sessions: Vec<RefCell<Option<Session<Simulated>>>>,
-    /// Values that operations which found no space would have written.
-    refused: RefCell<Vec<u64>>,
     trees: Trees<G, Simulated>,
 }
 
@@ -213,7 +211,6 @@ impl<G: Geometry> Program for Numbers<G> {
         Ok(Opened {
             tree,
             sessions: sessions.map_err(text)?,
-            refused: RefCell::default(),
             trees,
         })
     }
@@ -237,11 +234,6 @@ impl<G: Geometry> Program for Numbers<G> {
                     return Err(format!("key {key} is {value:?}, scanned {scanned:?}"));
                 }
             }
-        }
-        if let Some((key, value)) =
-            pairs.iter().find(|(_, value)| opened.refused.borrow().contains(value))
-        {
-            return Err(format!("key {key} has {value}, which was refused for want of space"));
         }
         if opened.trees.heap().pool().size() > SIZE_MIN {
             self.seen.grown.set(self.seen.grown.get() + 1);
@@ -291,17 +283,10 @@ impl<G: Geometry> Program for Numbers<G> {
             Ok(()) => {}
             Err(error) if self.space.may_fail(&error) => {
                 self.seen.refused.set(self.seen.refused.get() + 1);
-                let refused = match *operation {
-                    Operation::Insert(_, value)
-                    | Operation::Update(_, value)
-                    | Operation::Upsert(_, value)
-                    | Operation::Exchange(_, _, value) => Some(value),
-                    _ => None,
-                };
-                opened.refused.borrow_mut().extend(refused);
                 let mut calls = vec![];
                 self.calls(operation, &mut calls);
-                replies.resize(calls.len(), Reply::Unknown);
+                replies.clear();
+                replies.resize(calls.len(), Reply::Refused);
             }
             Err(error) => panic!("{operation:?}: {error}"),
         }

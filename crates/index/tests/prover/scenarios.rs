@@ -244,6 +244,12 @@ pub fn others() -> Vec<Scenario> {
             [Insert(1, 10), Insert(2, 20)],
             [&[Clear], &[Insert(3, 30), Get(1)], &[Update(1, 11), Remove(2)]],
         ),
+        scenario(
+            "a tree that is emptied and filled again",
+            2,
+            [Insert(1, 10), Insert(2, 20), Insert(3, 30), Insert(4, 40)],
+            [&[Clear, Clear, Insert(3, 31), Insert(4, 41), Insert(5, 51), Insert(6, 61)]],
+        ),
     ]
 }
 

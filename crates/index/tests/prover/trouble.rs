@@ -7,16 +7,16 @@ use super::backing::SIZE_MIN;
 use super::number::{Numbers, Operation, Space};
 use super::words::Words;
 
-/// Keys that make a tree use up a small pool: several leaves, few free blocks.
-const KEYS: u64 = 16;
+/// More keys than leaves of two slots in the smallest pool can hold.
+const KEYS: u64 = 80;
 
-/// A tree in a pool of the smallest size, of which `spare` blocks of a chunk are free, and threads
-/// that insert and remove. With `grows` the pool may double.
+/// A tree that was filled until nothing more went in, and threads that insert and remove. With
+/// `grows` the pool has become able to double since.
 pub fn crowded(seed: u64, grows: bool) -> (Numbers<Tiny<2, 3>>, Plan<Operation>) {
     let random = &mut Random::new(seed ^ 0x6372_6F77);
-    let universe: Vec<u64> = (0..KEYS * 4).collect();
-    // A leaf of 2 slots per key, nearly, and 3 blocks per chunk: the history ends near the limit.
-    let filled = if grows { 34 + random.below(6) } else { KEYS * 4 };
+    let universe: Vec<u64> = (0..KEYS).collect();
+    // What no longer fits is left out.
+    let filled = KEYS;
     let mut history: Vec<Operation> =
         (0..filled).map(|key| Operation::Insert(key, 100 + key)).collect();
     for _ in 0..random.below(3) {
@@ -25,7 +25,7 @@ pub fn crowded(seed: u64, grows: bool) -> (Numbers<Tiny<2, 3>>, Plan<Operation>)
     let plan = (0..2)
         .map(|thread: u64| {
             let operation = |index| {
-                let near = (filled + random.below(8)).min(KEYS * 4) - 4;
+                let near = random.below(filled);
                 let value = 1000 * (thread + 1) + index;
                 match random.below(6) {
                     0..4 => Operation::Insert(near, value),

@@ -276,7 +276,8 @@ impl<G: Geometry> Program for Words<G> {
                 self.seen.refused.set(self.seen.refused.get() + 1);
                 let mut calls = vec![];
                 self.calls(operation, &mut calls);
-                replies.resize(calls.len(), Reply::Unknown);
+                replies.clear();
+                replies.resize(calls.len(), Reply::Refused);
             }
             Err(error) => panic!("{operation:?}: {error}"),
         }
