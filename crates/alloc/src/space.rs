@@ -119,10 +119,12 @@ impl Space {
         let medium: Medium<M> = pool.medium();
         for offset in (start..start + (1 << self.shift)).step_by(BLOCK_SIZE).skip(1) {
             let state = pool.word(offset);
-            if state.read_private() != 0 {
-                state.write_private(0);
-                medium.flush(state.as_ptr(), 8);
-            }
+            own::<M>(state.as_ptr(), BLOCK_SIZE, || {
+                if state.read_private() != 0 {
+                    state.write_private(0);
+                    medium.flush(state.as_ptr(), 8);
+                }
+            });
         }
         // Persist: free blocks before the header that calls them blocks, or recovery would take
         // what is left of records for leaves (S3).
@@ -132,10 +134,21 @@ impl Space {
     /// Rewrites the header word of a chunk, durably.
     fn commit<M: Machine>(&self, pool: &Pool<M>, chunk: u64, header: ChunkHeader) {
         let word = pool.word(chunk << self.shift);
+        // Whatever the place was before, it is a header from now on.
+        M::lifetime(word.as_ptr(), 8, false);
+        M::lifetime(word.as_ptr(), 8, true);
         word.write_private(header.encode());
         // Persist: the owner before anything is stored into the chunk (S3).
         pool.medium().persist(word.as_ptr(), 8);
     }
+}
+
+/// Runs `work` on space that belongs to nobody, having told the machine so: whoever else touches it
+/// then, or still has it, is caught by a simulated machine.
+fn own<M: Machine>(start: *const u8, length: usize, work: impl FnOnce()) {
+    M::lifetime(start, length, true);
+    work();
+    M::lifetime(start, length, false);
 }
 
 /// The header of a run of `count` free chunks.

@@ -7,8 +7,6 @@
 //!
 //! Rounds: 10, or as many as `EVERLEAF_KILL_ROUNDS` says.
 
-#![expect(clippy::print_stdout, reason = "says how much was tried")]
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -32,31 +30,40 @@ fn mix(seed: u64) -> u64 {
 fn command(round: u64, client: u64, n: u64) -> (String, Option<String>) {
     let dice = mix(round << 48 ^ client << 40 ^ n);
     let key = format!("key:{:012}:{client}", mix(dice) % KEYS);
-    (key, (dice % 4 != 0).then(|| format!("{round}:{client}:{n}")))
+    (key, (!dice.is_multiple_of(4)).then(|| format!("{round}:{client}:{n}")))
 }
 
+/// A running server; killed when it goes.
 struct Server {
     child: Child,
     address: String,
 }
 
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().expect("the server can be killed");
+        self.child.wait().expect("the server can be awaited");
+    }
+}
+
 fn start(pool: &Path) -> Server {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_everleaf"))
+    let child = Command::new(env!("CARGO_BIN_EXE_everleaf"))
         .args(["serve", pool.to_str().expect("a plain path"), "--port", "0"])
         .stderr(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
         .expect("the server starts");
-    let mut lines = BufReader::new(child.stderr.take().expect("stderr is piped"));
+    let mut server = Server { child, address: String::new() };
+    let mut lines = BufReader::new(server.child.stderr.take().expect("stderr is piped"));
     let mut line = String::new();
     loop {
         line.clear();
         assert!(lines.read_line(&mut line).expect("stderr is text") > 0, "the server ended");
         if let Some(rest) = line.split("ready on ").nth(1) {
-            let address = rest.split([',', ' ', '\n']).next().expect("an address").to_string();
+            server.address = rest.split([',', ' ', '\n']).next().expect("an address").to_string();
             // Keep the pipe open: a server that logs must not fail.
             std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
-            return Server { child, address };
+            return server;
         }
     }
 }
@@ -119,7 +126,7 @@ fn a_killed_server_loses_nothing_it_acknowledged() {
     let mut contents: BTreeMap<String, String> = BTreeMap::new();
     let mut total = 0;
     for round in 0..rounds {
-        let mut server = start(&pool);
+        let server = start(&pool);
         let address = server.address.clone();
         let clients: Vec<_> = (0..CLIENTS)
             .map(|client| {
@@ -128,13 +135,12 @@ fn a_killed_server_loses_nothing_it_acknowledged() {
             })
             .collect();
         std::thread::sleep(Duration::from_micros(5_000 + mix(round) % 150_000));
-        server.child.kill().expect("the server can be killed");
-        server.child.wait().expect("the server can be awaited");
+        drop(server);
         let counts: Vec<u64> =
             clients.into_iter().map(|client| client.join().expect("a client ends")).collect();
         total += counts.iter().sum::<u64>();
 
-        let mut server = start(&pool);
+        let server = start(&pool);
         let mut stream = TcpStream::connect(&server.address).expect("the server listens");
         let mut replies = BufReader::new(stream.try_clone().expect("a socket can be cloned"));
         for client in 0..CLIENTS {
@@ -142,8 +148,7 @@ fn a_killed_server_loses_nothing_it_acknowledged() {
                 get(&mut stream, &mut replies, key)
             });
         }
-        server.child.kill().expect("the server can be killed");
-        server.child.wait().expect("the server can be awaited");
+        drop(server);
     }
     let check = Command::new(env!("CARGO_BIN_EXE_everleaf"))
         .args(["check", pool.to_str().expect("a plain path")])

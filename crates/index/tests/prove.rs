@@ -226,28 +226,38 @@ fn a_pool_full_of_records_refuses_and_loses_nothing() {
 
 #[test]
 fn an_allocation_that_fails_anywhere_harms_nothing() {
+    let space = Space { may_fill: true, ..Space::default() };
+    let base = |index| Config { fail_allocation: Some(index), ..Config::default() };
+    let (started, time, mut total) = (Instant::now(), share(0.04), Report::default());
     let mut seen = Witnesses::default();
-    for failing in 0..3 {
-        let base = |number: u64| Config {
-            fail_allocation: Some(failing * 40 + number % 40),
-            ..Config::default()
-        };
-        let (started, mut total) = (Instant::now(), Report::default());
-        for number in 0..60 {
-            let config = vary(number, &base(number));
-            let (mut program, plan) = plans::random_words::<Tiny<2, 3>>(number, 2);
-            program.space.may_fill = true;
-            seen.0.push(Rc::clone(&program.seen));
-            let (report, failure) = explore(program, plan, &config, 5);
+    for number in 0.. {
+        let config = vary(number, &base(number % 14));
+        let scenarios = scenarios::nasty().into_iter().chain(scenarios::others());
+        for scenario in scenarios {
+            let (report, failure) = run_scenario_with(&scenario, &config, 3, space);
             total.add(&report);
             if let Some(failure) = failure {
-                panic!("allocation fails, {number}, {config:?}: {failure}");
+                panic!("{}, {config:?}: {failure}", scenario.name);
             }
         }
-        tell("failing allocations", started, &total);
+        for plan_number in 0..8 {
+            let seed = number * 8 + plan_number;
+            let (mut program, plan) = plans::random_words::<Tiny<2, 3>>(seed, 2);
+            program.space = space;
+            seen.0.push(Rc::clone(&program.seen));
+            let (report, failure) = explore(program, plan, &config, 3);
+            total.add(&report);
+            if let Some(failure) = failure {
+                panic!("random plan {seed} on byte strings, {config:?}: {failure}");
+            }
+        }
+        if started.elapsed() > time && number >= 14 {
+            break;
+        }
     }
     let refused = seen.count(|seen| seen.refused.get());
-    println!("    {refused} operations were refused");
+    tell("failing allocations", started, &total);
+    println!("    {refused} operations on byte strings were refused");
     assert!(refused > 0);
 }
 

@@ -93,7 +93,10 @@ fn median(mut values: Vec<f64>) -> f64 {
 fn main() {
     let keys = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(1_000_000);
     println!("{keys} keys, values of 100 bytes; ns an operation (scan: a key)");
-    println!("{:8} {:12} {:>10} {:>12} {:>7}", "keys", "workload", "with heads", "without", "ratio");
+    println!(
+        "{:8} {:12} {:>10} {:>12} {:>7}",
+        "keys", "workload", "with heads", "without", "ratio"
+    );
     for shape in ["random", "prefixed"] {
         let pool = Pool::in_memory(1 << 20, 16 << 30, Domain::Process).expect("memory");
         let trees: Trees = Trees::create(pool).expect("room");

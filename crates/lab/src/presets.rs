@@ -76,11 +76,14 @@ pub struct Verdict {
     pub target: f64,
     /// Whether the figure keeps to the target; `None` if it was not measured.
     pub holds: Option<bool>,
+    /// Whether the machine disturbed some round of the measurement, so that the verdict is in
+    /// doubt either way.
+    pub is_disturbed: bool,
 }
 
 impl Verdict {
     fn new(
-        figure: String,
+        figure: impl Into<String>,
         measured: Option<f64>,
         unit: &'static str,
         bound: &'static str,
@@ -88,7 +91,11 @@ impl Verdict {
     ) -> Self {
         let holds =
             measured.map(|value| if bound == "<=" { value <= target } else { value >= target });
-        Verdict { figure, measured, unit, bound, target, holds }
+        Verdict { figure: figure.into(), measured, unit, bound, target, holds, is_disturbed: false }
+    }
+
+    fn disturbed(self, is_disturbed: bool) -> Self {
+        Verdict { is_disturbed, ..self }
     }
 }
 
@@ -99,30 +106,40 @@ pub fn judge(report: &Report) -> Vec<Verdict> {
         let row = report.row(workload.name(), Distribution::Uniform.name(), 1);
         let unit = if workload == Workload::GetMany { "dm/key" } else { "dm" };
         let misses = row.map(|row| row.misses.median);
-        verdicts.push(Verdict::new(workload.name().to_owned(), misses, unit, "<=", most));
+        let is_disturbed = row.is_some_and(|row| row.unsteady_rounds > 0);
+        verdicts
+            .push(Verdict::new(workload.name(), misses, unit, "<=", most).disturbed(is_disturbed));
     }
     let scan = report.row(Workload::Scan.name(), Distribution::Uniform.name(), 1);
     let speed = scan.map(|row| row.per_second.median / 1e6);
     let name = format!("scan of {}", report.setup.scan_length);
-    verdicts.push(Verdict::new(name, speed, "M keys/s", ">=", SCAN_MIN));
+    verdicts.push(
+        Verdict::new(name, speed, "M keys/s", ">=", SCAN_MIN)
+            .disturbed(scan.is_some_and(|row| row.hindered_rounds > 0)),
+    );
     for distribution in [Distribution::Uniform, SKEWED] {
-        for workload in OPERATIONS {
-            if workload.has_fresh_keys() && distribution != Distribution::Uniform {
-                continue;
-            }
-            let row = report.row(workload.name(), distribution.name(), 2);
-            let scaling = row.and_then(|row| row.scaling).map(|scaling| scaling.median);
-            let keys =
-                if workload.has_fresh_keys() { "new".into() } else { distribution.to_string() };
-            let name = format!("2 threads, {workload}, {keys}");
-            verdicts.push(Verdict::new(name, scaling, "x", ">=", SCALING_MIN));
-        }
+        verdicts.extend(OPERATIONS.iter().filter_map(|workload| {
+            let is_repeated = workload.has_fresh_keys() && distribution != Distribution::Uniform;
+            (!is_repeated).then(|| judge_scaling(report, *workload, distribution))
+        }));
     }
     let memory = &report.memory;
     let (pool, dram) = (Some(memory.pool_bytes_per_key), Some(memory.dram_percent));
-    verdicts.push(Verdict::new("pool".into(), pool, "B/key", "<=", POOL_BYTES_MAX));
-    verdicts.push(Verdict::new("DRAM".into(), dram, "% of pool", "<=", DRAM_PERCENT_MAX));
+    verdicts.push(Verdict::new("pool", pool, "B/key", "<=", POOL_BYTES_MAX));
+    verdicts.push(Verdict::new("DRAM", dram, "% of pool", "<=", DRAM_PERCENT_MAX));
     verdicts
+}
+
+fn judge_scaling(report: &Report, workload: Workload, distribution: Distribution) -> Verdict {
+    let row = |threads| report.row(workload.name(), distribution.name(), threads);
+    let scaling = row(2).and_then(|row| row.scaling).map(|scaling| scaling.median);
+    let keys = match workload.has_fresh_keys() {
+        true => "new".to_owned(),
+        false => distribution.to_string(),
+    };
+    let is_hindered = |threads| row(threads).is_some_and(|row| row.hindered_rounds > 0);
+    Verdict::new(format!("2 threads, {workload}, {keys}"), scaling, "x", ">=", SCALING_MIN)
+        .disturbed(is_hindered(1) || is_hindered(2))
 }
 
 /// The verdicts as lines of text.
@@ -142,10 +159,15 @@ pub fn render(verdicts: &[Verdict]) -> String {
             measured,
             format!("{} {}", verdict.bound, verdict.target),
             verdict.unit.to_owned(),
-            word.to_owned(),
+            if verdict.is_disturbed { format!("{word} (disturbed)") } else { word.to_owned() },
         ]);
     }
     let met = verdicts.iter().filter(|verdict| verdict.holds == Some(true)).count();
     let table = aligned(&cells, &[true, false, false, true, true]);
-    format!("{table}\n{met} of {} targets met\n", verdicts.len())
+    let disturbed = verdicts.iter().filter(|verdict| verdict.is_disturbed).count();
+    let advice = match disturbed {
+        0 => String::new(),
+        count => format!("; {count} figures were disturbed: run it again on a quiet machine"),
+    };
+    format!("{table}\n{met} of {} targets met{advice}\n", verdicts.len())
 }

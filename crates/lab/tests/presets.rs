@@ -41,6 +41,17 @@ fn a_verdict_turns_with_its_figure_and_needs_one() {
     };
     assert_eq!(get_with(1.79).holds, Some(true));
     assert_eq!(get_with(1.81).holds, Some(false));
+    let mut disturbed_with = |unsteady, hindered| {
+        for row in &mut report.rows {
+            (row.unsteady_rounds, row.hindered_rounds) = (unsteady, hindered);
+        }
+        let verdicts = judge(&report);
+        assert_eq!(render(&verdicts).contains("disturbed"), unsteady + hindered > 0);
+        verdicts.iter().filter(|verdict| verdict.is_disturbed).count()
+    };
+    assert_eq!(disturbed_with(0, 0), 0);
+    assert_eq!(disturbed_with(1, 0), 6, "what is counted in dm");
+    assert_eq!(disturbed_with(0, 1), 1 + 13, "what is counted in time");
     report.rows.clear();
     let verdicts = judge(&report);
     assert_eq!(verdicts.iter().filter(|verdict| verdict.holds.is_some()).count(), 2, "memory");

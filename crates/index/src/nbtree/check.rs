@@ -133,6 +133,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     fn check_leaf(&self, leaf: Shared<Leaf<M>>, used: &Recovery<M>, state: &mut CheckState) {
         state.leaves += 1;
         self.report(used.mark_block(leaf.block), state);
+        if let Some(target) = self.unmade_target(leaf) {
+            self.report(used.mark_block(target.block), state);
+        }
         let block = self.block(leaf);
         let name = format!("leaf at offset {}", u64::from(leaf.block) * BLOCK_SIZE as u64);
         let (owner, skip) = owner_parts(block.owner.read_private());
@@ -177,6 +180,20 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             state.problem(format!("{name}: a slot beyond the last is committed"));
         }
         self.check_keys(leaf, &name, &mut live, state);
+    }
+
+    /// The target of a merge that came to nothing, as long as the left leaf holds on to it: for want
+    /// of memory it could not be replaced since.
+    fn unmade_target(&self, leaf: Shared<Leaf<M>>) -> Option<Shared<Leaf<M>>> {
+        // Acquire: the successor is complete; pairs with its installation.
+        let successor = leaf.successor.load(Ordering::Acquire);
+        if successor.is_null() {
+            return None;
+        }
+        // SAFETY: installed successors are retired no earlier than the leaf.
+        let successor = unsafe { Shared::new(successor) };
+        let unmade = successor.merge_left == leaf.as_ptr() && Self::is_aborted(successor);
+        unmade.then(|| self.successor_leaves(successor).0)
     }
 
     /// What is wrong with one slot.
@@ -308,6 +325,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             if meta >> slot & 1 == 1 && holds(K::state(entry)) {
                 K::free_entry(session, entry);
             }
+        }
+        if let Some(target) = self.unmade_target(leaf) {
+            session.free_block(target.block);
         }
         session.free_block(leaf.block);
         // SAFETY: allocated with this size; nobody can reach the tree any more.

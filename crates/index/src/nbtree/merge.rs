@@ -74,6 +74,20 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         false
     }
 
+    /// The index of the right one of two leaves to merge: the leaf at `index` and the neighbour that
+    /// holds less. (A queue leaves its thin leaves behind it, on the left.)
+    fn pair_at(parent: Shared<Inner<M>>, index: usize) -> Option<usize> {
+        let live = |index: usize| {
+            // SAFETY: children of level 1 are leaves, read while pinned.
+            live_count::<M>(unsafe { Shared::new(parent.child(index).cast()) })
+        };
+        let left = (index > 0).then(|| (live(index - 1), index));
+        let right = (index + 1 < usize::from(parent.count)).then(|| (live(index + 1), index + 1));
+        let pairs = left.into_iter().chain(right);
+        let allowed = pairs.filter(|(_, right)| !K::is_boundary(parent.fence::<K>(*right)));
+        allowed.min().map(|(_, right)| right)
+    }
+
     /// One attempt to merge the leaf of `key` with a neighbour under the same parent.
     fn try_merge(
         &self,
@@ -83,11 +97,10 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let (path, leaf) = self.descend_path(key, false);
         let depth = path.len() - 1;
         let (parent, index) = path.step(depth);
-        let count = usize::from(parent.count);
-        if count == 1 {
+        if parent.count == 1 {
             return Ok(Progress::NoNeighbour);
         }
-        let right = if index + 1 < count { index + 1 } else { index };
+        let Some(right) = Self::pair_at(parent, index) else { return Ok(Progress::None) };
         // SAFETY: children of level 1 are leaves, read while pinned.
         let a: Shared<Leaf<M>> = unsafe { Shared::new(parent.child(right - 1).cast()) };
         // SAFETY: as above.
@@ -96,7 +109,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             // Relaxed: only a first look; the locks and exchanges below decide.
             leaf.meta.load(Ordering::Relaxed) & (FREEZING | REPLACED) != 0
         };
-        if replaced(leaf) || replaced(a) || replaced(b) || K::is_boundary(b.low) {
+        if replaced(leaf) || replaced(a) || replaced(b) {
             return Ok(Progress::None);
         }
         if (live_count(a) + live_count(b)) * 2 > G::SLOT_COUNT {
@@ -384,11 +397,16 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     ) -> Result<bool, AllocError> {
         let (node, _) = path.step(depth);
         let (parent, index) = path.step(depth - 1);
-        let right = if index + 1 < usize::from(parent.count) { index + 1 } else { index };
-        let left_is_node = right == index + 1;
-        let other = parent.child(if left_is_node { right } else { right - 1 });
-        // SAFETY: siblings of inner nodes are inner nodes, read while pinned.
-        let other: Shared<Inner<M>> = unsafe { Shared::new(other.cast()) };
+        let sibling = |index: usize| -> Shared<Inner<M>> {
+            // SAFETY: siblings of inner nodes are inner nodes, read while pinned.
+            unsafe { Shared::new(parent.child(index).cast()) }
+        };
+        // With the thinner one of two, as leaves are merged.
+        let last = index + 1 == usize::from(parent.count);
+        let left_is_node =
+            !last && (index == 0 || sibling(index + 1).count <= sibling(index - 1).count);
+        let right = if left_is_node { index + 1 } else { index };
+        let other = sibling(if left_is_node { right } else { right - 1 });
         if usize::from(node.count) + usize::from(other.count) > G::child_count(node.level).div_ceil(4) * 3 {
             return Ok(false);
         }

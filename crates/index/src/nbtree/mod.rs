@@ -156,7 +156,13 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 }
             }
         }
-        tree.set_root(tree.build_levels(session, children)?);
+        match tree.build_levels(session, children.clone()) {
+            Ok(root) => tree.set_root(root),
+            Err(error) => {
+                tree.free_leaves(session, &children);
+                return Err(error);
+            }
+        }
         Ok(tree)
     }
 

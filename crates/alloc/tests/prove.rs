@@ -1,0 +1,90 @@
+//! The allocator on the simulated machine: threads in every order that chance gives, power cuts
+//! wherever they can matter; nothing is handed out twice, reclaimed under a reader, lost or leaked.
+
+#![allow(clippy::print_stdout, reason = "what was explored is the result")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use everleaf_machine::simulated::{
+    Config, CrashConfig, Domain, Failure, FailureKind, MemoryModel, Report, Runner,
+};
+use support::shelf;
+
+/// The time for all tests together: `EVERLEAF_PROVE_SECONDS`, or a few seconds.
+fn share(part: f64) -> Duration {
+    let given = std::env::var("EVERLEAF_PROVE_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs_f64(given.unwrap_or(20.0) * part)
+}
+
+fn vary(number: u64, base: &Config) -> Config {
+    let domain = [Domain::Line, Domain::Visible, Domain::Line, Domain::Process];
+    let memory = if number % 3 == 1 { MemoryModel::Tso } else { MemoryModel::Sc };
+    Config {
+        domain: domain[(number % 4) as usize],
+        memory,
+        races: memory == MemoryModel::Sc && number.is_multiple_of(2),
+        rmw_drains: number % 8 == 2,
+        seed: number + 1,
+        ..base.clone()
+    }
+}
+
+/// Runs random shelves until the time is over, or a failure.
+fn search(base: &Config, time: Duration, programs: u64) -> Result<Report, Box<Failure>> {
+    let (started, mut total) = (Instant::now(), Report::default());
+    for number in 0.. {
+        let (program, plan) = shelf::random(number);
+        let mut runner = Runner::new(program, plan, vary(number, base))?;
+        runner.explore(20)?;
+        total.add(&runner.report());
+        if started.elapsed() > time && number >= programs {
+            break;
+        }
+    }
+    let counts = total.counts;
+    println!(
+        "{} schedules, {} crash states ({} recovered), {} steps",
+        counts.schedules, counts.images, counts.recoveries, counts.steps
+    );
+    Ok(total)
+}
+
+#[test]
+fn what_is_on_a_shelf_stays_whole_and_nothing_leaks() {
+    search(&Config::default(), share(0.5), 100).unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+#[test]
+fn recovery_of_a_shelf_can_be_cut_and_repeated() {
+    let crash = CrashConfig { nested_one_in: 30, ..CrashConfig::default() };
+    let base = Config { crash, ..Config::default() };
+    let report = search(&base, share(0.3), 40).unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(report.counts.nested_runs > 0);
+}
+
+#[test]
+fn reuse_without_a_grace_period_is_caught() {
+    let base = Config { mutants: vec!["epoch.no_grace"], ..Config::default() };
+    let failure = search(&base, Duration::from_secs(600), 100).expect_err("readers hold it still");
+    let kinds = [FailureKind::UseAfterFree, FailureKind::DataRace, FailureKind::Panic];
+    assert!(kinds.contains(&failure.kind), "{failure}");
+}
+
+#[test]
+#[ignore = "debug"]
+fn debug() {
+    for number in 0..200 {
+        let (program, plan) = shelf::random(number);
+        let config = vary(number, &Config::default());
+        let failure = Runner::new(program, plan.clone(), config.clone())
+            .and_then(|mut runner| runner.explore(20));
+        if let Err(failure) = failure {
+            println!("{number} {failure}");
+            let shrunk = everleaf_machine::simulated::shrink(&config, &plan, &failure, 200, || shelf::random(number).0);
+            println!("{:?} {}\n{}\n{}", config.memory, shelf::random(number).0.pool_bytes, shrunk.failure, shrunk.trace.join("\n"));
+            return;
+        }
+    }
+}

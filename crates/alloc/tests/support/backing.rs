@@ -1,0 +1,53 @@
+//! Pools on the memory of the simulated machine.
+
+use everleaf_pool::{Backing, Pool, PoolError};
+use everleaf_machine::Simulated;
+use everleaf_machine::simulated::{Domain, Memory};
+
+/// The smallest pool, in bytes.
+pub const SIZE_MIN: u64 = 128 << 10;
+
+/// The memory of the simulated machine, of which a new pool gets the first part.
+struct SimulatedBacking {
+    memory: Memory,
+    length: u64,
+}
+
+// SAFETY: the backing owns its memory as long as it lives: the runner keeps it in its place, longer
+// than any pool on it, and all of it is readable and writable from the start.
+unsafe impl Backing for SimulatedBacking {
+    fn base(&self) -> *mut u8 {
+        self.memory.base()
+    }
+    fn size(&self) -> u64 {
+        self.length
+    }
+    fn capacity(&self) -> u64 {
+        self.memory.size() as u64
+    }
+    fn extend(&self, _old: u64, new: u64) -> Result<(), PoolError> {
+        assert!(new <= self.capacity(), "the pool grows beyond its backing");
+        Ok(())
+    }
+}
+
+fn domain_of(memory: Memory) -> everleaf_pool::Domain {
+    match memory.domain() {
+        Domain::Line => everleaf_pool::Domain::Line,
+        Domain::Visible => everleaf_pool::Domain::Visible,
+        Domain::Process => everleaf_pool::Domain::Process,
+    }
+}
+
+/// A new pool of the smallest size, which it keeps until it is opened again.
+pub fn new_pool(memory: Memory) -> Result<Pool<Simulated>, PoolError> {
+    let backing = Box::new(SimulatedBacking { memory, length: SIZE_MIN });
+    Pool::with_backing(backing, domain_of(memory), SIZE_MIN, true)
+}
+
+/// The pool that `memory` holds, which may grow to all of it.
+pub fn open_pool(memory: Memory) -> Result<Pool<Simulated>, PoolError> {
+    let length = memory.size() as u64;
+    let backing = Box::new(SimulatedBacking { memory, length });
+    Pool::with_backing(backing, domain_of(memory), length, false)
+}
