@@ -26,7 +26,8 @@ impl<M: Machine> Audit<M> {
     /// # Errors
     /// A chunk header is damaged.
     pub fn new(heap: &Heap<M>) -> Result<Self, AllocError> {
-        let first = (heap.pool().data_start() + BLOCK_SIZE as u64).div_ceil(1 << heap.chunk_shift());
+        let first =
+            (heap.pool().data_start() + BLOCK_SIZE as u64).div_ceil(1 << heap.chunk_shift());
         Ok(Audit {
             used: Recovery::walk(heap.pool(), heap.chunk_shift(), first)?,
             free: Recovery::walk(heap.pool(), heap.chunk_shift(), first)?,
@@ -65,6 +66,10 @@ impl<M: Machine> Audit<M> {
         }
         drop(depot);
         for (used, free) in self.used.chunks.iter().zip(&self.free.chunks) {
+            if used.is_empty() && heap.pool().is_read_only() {
+                // Nobody uses the chunk, but only a writer can say so in its header.
+                continue;
+            }
             let shift = self.used.shift;
             let (first, count, size) = match used.header.kind {
                 ChunkKind::Leaves => (1, (1 << shift) / BLOCK_SIZE, BLOCK_SIZE),

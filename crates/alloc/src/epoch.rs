@@ -49,8 +49,7 @@ impl<M: Machine> Default for EpochClock<M> {
 impl<M: Machine> EpochClock<M> {
     /// A clock for at most `count` participants.
     pub fn new(count: usize) -> Self {
-        let participant =
-            |_| Participant { announced: Atomic::new(IDLE), owned: Atomic::new(0) };
+        let participant = |_| Participant { announced: Atomic::new(IDLE), owned: Atomic::new(0) };
         EpochClock {
             global: Atomic::new(FIRST),
             high_water: Atomic::new(0),

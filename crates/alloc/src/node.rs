@@ -38,7 +38,6 @@ impl Region {
         // promise, is not used any more.
         unsafe { M::deallocate(self.start, self.layout) }
     }
-
 }
 
 /// One session's node memory.

@@ -20,6 +20,8 @@ use crate::size_class::{CLASS_COUNT, class_size, slots_per_chunk};
 pub(crate) struct Marked<M: Machine> {
     pub chunk: u64,
     pub header: ChunkHeader,
+    /// Blocks, records, or 1.
+    slots: usize,
     /// One bit per block, record, or large record.
     marks: Box<[Atomic<u64, M>]>,
 }
@@ -27,7 +29,7 @@ pub(crate) struct Marked<M: Machine> {
 impl<M: Machine> Marked<M> {
     fn new(chunk: u64, header: ChunkHeader, slots: usize) -> Self {
         let marks = (0..slots.div_ceil(64)).map(|_| Atomic::new(0)).collect();
-        Marked { chunk, header, marks }
+        Marked { chunk, header, slots, marks }
     }
 
     /// Sets the mark of `slot`; false if it was set.
@@ -41,7 +43,7 @@ impl<M: Machine> Marked<M> {
         self.marks[slot / 64].read_private() >> (slot % 64) & 1 == 1
     }
 
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.marks.iter().all(|word| word.read_private() == 0)
     }
 }
@@ -156,13 +158,15 @@ impl<M: Machine> Recovery<M> {
         let slot = match marked.header.kind {
             ChunkKind::Records => {
                 let class_size = class_size(usize::from(marked.header.class));
-                let place = within.checked_sub(CHUNK_HEADER_SIZE).filter(|place| {
-                    place % class_size == 0
+                // Narrow numbers: this division is most of the work of opening a large store.
+                let place = within.checked_sub(CHUNK_HEADER_SIZE).map(|place| place as u32);
+                let slot = place.map(|place| (place, place / class_size as u32));
+                slot.filter(|(place, slot)| {
+                    slot * class_size as u32 == *place
                         && size <= class_size
-                        && place / class_size
-                            < slots_per_chunk(usize::from(marked.header.class), 1 << self.shift)
-                });
-                place.map(|place| place / class_size)
+                        && (*slot as usize) < marked.slots
+                })
+                .map(|(_, slot)| slot as usize)
             }
             ChunkKind::Large => {
                 let room = (u64::from(marked.header.run) << self.shift) as usize;

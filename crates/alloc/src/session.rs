@@ -430,7 +430,8 @@ impl AllocError {
         match self {
             AllocError::Pool(error) => matches!(
                 error,
-                everleaf_pool::PoolError::DiskFull { .. } | everleaf_pool::PoolError::PoolFull { .. }
+                everleaf_pool::PoolError::DiskFull { .. }
+                    | everleaf_pool::PoolError::PoolFull { .. }
             ),
             _ => false,
         }

@@ -105,7 +105,8 @@ impl<M: Machine> SessionPool<M> {
     /// Bytes of node memory in use by all sessions and by ended ones. Waits for busy sessions.
     pub fn node_bytes(&self) -> u64 {
         let guards = self.enter_all();
-        let live: i64 = guards.iter().filter_map(SessionGuard::opened).map(Session::node_bytes).sum();
+        let live: i64 =
+            guards.iter().filter_map(SessionGuard::opened).map(Session::node_bytes).sum();
         let rest = self.heap.depot.lock().arena.live_bytes;
         (live + rest).max(0) as u64
     }

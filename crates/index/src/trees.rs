@@ -113,10 +113,15 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         if !Heap::exists(&pool) {
             if let Some(root) = pool.roots().first() {
                 // Never made again over what is there: a flipped bit would cost everything.
-                let what = format!("the heap header is damaged, and there is a map '{}'", root.name);
+                let what =
+                    format!("the heap header is damaged, and there is a map '{}'", root.name);
                 return Err(AllocError::Corrupt { offset: pool.data_start(), what }.into());
             }
-            return if pool.is_read_only() { Err(IndexError::ReadOnly) } else { Self::create(pool) };
+            return if pool.is_read_only() {
+                Err(IndexError::ReadOnly)
+            } else {
+                Self::create(pool)
+            };
         }
         let (heap, recovery) = Heap::open(pool)?;
         let roots = heap.pool().roots();
@@ -353,7 +358,9 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             }
             report.keys += state.keys;
             report.leaves += state.leaves;
-            report.problems.extend(state.problems.into_iter().map(|text| format!("{name}: {text}")));
+            report
+                .problems
+                .extend(state.problems.into_iter().map(|text| format!("{name}: {text}")));
         }
         for guard in &guards {
             if let Some(session) = guard.opened() {

@@ -9,8 +9,8 @@ use everleaf_pool::RootIndex;
 use crate::error::IndexError;
 use crate::geometry::{Geometry, Production};
 use crate::kind::{Kind, U64Kind, u64_key};
-use crate::nbtree::write::{Intent, Outcome, Write};
 use crate::nbtree::state::LIVE;
+use crate::nbtree::write::{Intent, Outcome, Write};
 use crate::nbtree::{BulkLoader, NbTree, TreeShape};
 use crate::slot::Slot;
 

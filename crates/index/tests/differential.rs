@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use everleaf_index::{
-    BytesTree, Change, Decision, Domain, Exchange, Geometry, Pool, Production, Session, Tiny, Trees,
-    U64Tree,
+    BytesTree, Change, Decision, Domain, Exchange, Geometry, Pool, Production, Session, Tiny,
+    Trees, U64Tree,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -125,7 +125,8 @@ fn random_key(random: &mut StdRng, keys: u32) -> Vec<u8> {
         0 => format!("user:profile:{number:012}").into_bytes(),
         1 => number.to_be_bytes().to_vec(),
         2 => vec![0; (number % 40) as usize],
-        3 => format!("a very long common prefix that fits no node {}/{number}", number % 7).into_bytes(),
+        3 => format!("a very long common prefix that fits no node {}/{number}", number % 7)
+            .into_bytes(),
         4 => number.to_le_bytes()[..(number % 4) as usize].to_vec(),
         _ => format!("{number:x}").into_bytes(),
     }
@@ -140,7 +141,8 @@ fn bytes_operations<G: Geometry>(domain: Domain, seed: u64, keys: u32, operation
     let mut random = StdRng::seed_from_u64(seed);
     for _ in 0..operations {
         let key = random_key(&mut random, keys);
-        let length = if random.random_range(0..500) == 0 { 300_000 } else { random.random_range(0..200) };
+        let length =
+            if random.random_range(0..500) == 0 { 300_000 } else { random.random_range(0..200) };
         let value: Vec<u8> = vec![random.random(); length];
         bytes_operation(&tree, &mut session, &mut model, &mut random, &key, &value);
     }
@@ -167,7 +169,8 @@ fn bytes_operation<G: Geometry>(
 ) {
     let old = model.get(key).cloned();
     let mut change = |change, changed: bool| {
-        let seen = tree.change(session, key, change, |changed, old| (changed, old.map(<[u8]>::to_vec)));
+        let seen =
+            tree.change(session, key, change, |changed, old| (changed, old.map(<[u8]>::to_vec)));
         assert_eq!(seen.expect("room"), (changed, old.clone()), "{change:?} of {key:?}");
     };
     match random.random_range(0..12) {

@@ -128,3 +128,45 @@ fn a_queue_of_a_thousand_keys_keeps_few_leaves() {
     let leaves = tree.shape(&mut session).expect("shape").leaves;
     assert!(leaves < 100, "{leaves} leaves for 1000 keys");
 }
+
+#[test]
+fn a_full_pool_can_be_emptied_after_it_was_opened_again() {
+    use everleaf_index::{CreateMode, PoolOptions};
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("full.pool");
+    let options = PoolOptions {
+        create: CreateMode::IfMissing,
+        max_size_bytes: 1 << 20,
+        ..PoolOptions::default()
+    };
+    let open = || {
+        let pool = Pool::open(&path, &options).expect("the pool opens");
+        Trees::<everleaf_index::Production>::open(pool, 1).expect("the trees open")
+    };
+    let spread = |key: u64| key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let fill = |trees: &Trees| {
+        let tree = trees.u64_tree("t").expect("room");
+        let mut session = trees.heap().session().expect("a free session");
+        let mut key = tree.len(&mut session).expect("len");
+        while tree.insert(&mut session, spread(key), key).is_ok() {
+            key += 1;
+        }
+        key
+    };
+    // Again and again, until no retired block is left to fall back on.
+    let mut count = 0;
+    for _ in 0..20 {
+        count = fill(&open());
+    }
+    let trees = open();
+    let tree = trees.u64_tree("t").expect("there");
+    let mut session = trees.heap().session().expect("a free session");
+    for key in 0..count {
+        let removed = tree.remove(&mut session, spread(key));
+        assert_eq!(removed.expect("a removal needs no space"), Some(key));
+    }
+    drop(session);
+    let again = fill(&trees);
+    assert!(again * 10 > count * 8, "{again} keys fit where {count} did");
+    assert_eq!(problems(&trees), Vec::<String>::new());
+}

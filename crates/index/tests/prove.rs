@@ -9,9 +9,7 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use everleaf_index::Tiny;
-use everleaf_machine::simulated::{
-    Abandon, Config, CrashConfig, Domain, Plan, Program, Report,
-};
+use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Plan, Program, Report};
 use prover::budget::{
     exhaustive, explore, run_scenario, run_scenario_with, share, tell, tell_marks, vary,
 };
@@ -294,11 +292,12 @@ fn the_others_finish_when_a_thread_stops_for_ever() {
             let base =
                 Config { abandon: Some(Abandon { thread, after_points }), ..Config::default() };
             let config = vary(number, &base);
-            let (report, failure) = run_scenario_with(&scenario, &config, 5, Space {
-                blocks_at_hand: 24,
-                pool_bytes: 256 << 10,
-                ..Space::default()
-            });
+            let (report, failure) = run_scenario_with(
+                &scenario,
+                &config,
+                5,
+                Space { blocks_at_hand: 24, pool_bytes: 256 << 10, ..Space::default() },
+            );
             total.add(&report);
             if let Some(failure) = failure {
                 panic!("{}, {config:?}: {failure}", scenario.name);

@@ -201,8 +201,7 @@ impl<M: Machine> AtomicPair<M> {
     /// A pair that holds `value`.
     #[inline(always)]
     pub fn new(value: Pair) -> Self {
-        let cell =
-            PairCell { first: value.first.into_cell(), second: value.second.into_cell() };
+        let cell = PairCell { first: value.first.into_cell(), second: value.second.into_cell() };
         AtomicPair { cell, machine: PhantomData }
     }
 

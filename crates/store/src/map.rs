@@ -173,11 +173,7 @@ impl Map {
     ) -> Result<Exchange> {
         self.write(|tree, session| {
             tree.exchange(session, key, expected, new, |changed, found| {
-                if changed {
-                    Exchange::Done
-                } else {
-                    Exchange::Mismatch(found.map(<[u8]>::to_vec))
-                }
+                if changed { Exchange::Done } else { Exchange::Mismatch(found.map(<[u8]>::to_vec)) }
             })
         })
     }

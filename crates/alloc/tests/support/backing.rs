@@ -1,8 +1,8 @@
 //! Pools on the memory of the simulated machine.
 
-use everleaf_pool::{Backing, Pool, PoolError};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::{Domain, Memory};
+use everleaf_pool::{Backing, Pool, PoolError};
 
 /// The smallest pool, in bytes.
 pub const SIZE_MIN: u64 = 128 << 10;

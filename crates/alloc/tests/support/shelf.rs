@@ -18,7 +18,7 @@ type M = Simulated;
 /// Places on the shelf: those with even numbers hold records, the others blocks.
 pub const PLACES: u64 = 6;
 /// Sizes of records in bytes; chunks have 4096, so the last two own chunks.
-const SIZES: [usize; 6] = [16, 48, 200, 1500, 3000, 7000];
+const SIZES: [usize; 6] = [16, 48, 200, 900, 2104, 4200];
 /// What a volatile node holds, plus the number of its maker.
 const NODE: u64 = 0x0DE0;
 const NODE_SIZE: usize = 64;
@@ -76,7 +76,8 @@ fn extent(key: u64, offset: u64, value: u64) -> (u64, usize) {
 
 fn fill(heap: &Heap<M>, key: u64, offset: u64, value: u64) {
     let (start, words) = extent(key, offset, value);
-    let bytes: Vec<u8> = (0..words as u64).flat_map(|index| (value + index).to_le_bytes()).collect();
+    let bytes: Vec<u8> =
+        (0..words as u64).flat_map(|index| (value + index).to_le_bytes()).collect();
     let address = heap.base().wrapping_add(start as usize);
     // SAFETY: allocated for us just now, large enough, and not published.
     unsafe { M::write_bytes(address, &bytes) };
@@ -264,13 +265,7 @@ impl Program for Shelf {
         }
     }
 
-    fn run(
-        &self,
-        opened: &Opened,
-        thread: usize,
-        operation: &Operation,
-        replies: &mut Vec<Reply>,
-    ) {
+    fn run(&self, opened: &Opened, thread: usize, operation: &Operation, replies: &mut Vec<Reply>) {
         let mut slot = opened.sessions[thread].borrow_mut();
         if *operation == Operation::Rejoin {
             *slot = None;
@@ -295,8 +290,7 @@ pub fn random(seed: u64) -> (Shelf, Plan<Operation>) {
     let mut random = Random::new(seed ^ 0x7368_656C);
     let random = &mut random;
     let initial = (0..PLACES).filter(|_| random.one_in(2)).collect::<Vec<_>>();
-    let initial =
-        initial.into_iter().map(|key| (key, 10 * (key + 1) + random.below(6))).collect();
+    let initial = initial.into_iter().map(|key| (key, 10 * (key + 1) + random.below(6))).collect();
     let threads = 2 + random.below(2);
     let length = 1 + random.below(4);
     let mut operation = |thread: u64, index: u64| {

@@ -31,8 +31,7 @@ pub(crate) struct BulkLoader<'s, K, G: Geometry, M: Machine> {
 impl<'s, K: Kind<M>, G: Geometry, M: Machine> BulkLoader<'s, K, G, M> {
     /// Starts a new tree with this id. It survives a crash once the pool's directory has the id.
     pub fn new(session: &'s mut Session<M>, id: u32) -> Self {
-        let tree =
-            NbTree::assemble(session.heap().clone(), id, std::ptr::null_mut(), 0);
+        let tree = NbTree::assemble(session.heap().clone(), id, std::ptr::null_mut(), 0);
         BulkLoader {
             tree,
             session,

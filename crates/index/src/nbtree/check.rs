@@ -240,9 +240,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             .first()
             .is_some_and(|first| K::compare_fence_to_entry(self.base, low, low, *first).is_gt());
         let above = high != 0
-            && live.last().is_some_and(|last| {
-                K::compare_fence_to_entry(self.base, high, low, *last).is_le()
-            });
+            && live
+                .last()
+                .is_some_and(|last| K::compare_fence_to_entry(self.base, high, low, *last).is_le());
         if below || above {
             state.problem(format!("{name}: a key is outside the leaf's fences (I5)"));
         }

@@ -70,7 +70,8 @@ pub(super) fn build<K: Kind<M>, M: Machine>(
         let pointers: [AtomicPointer<(), M>; GROUP_SIZE] = std::array::from_fn(|slot| {
             AtomicPointer::new(entries(slot).map_or(std::ptr::null_mut(), |child| child.1))
         });
-        let fences = SortedLine(std::array::from_fn(|slot| entries(slot).map_or(0, |child| child.0)));
+        let fences =
+            SortedLine(std::array::from_fn(|slot| entries(slot).map_or(0, |child| child.0)));
         let line = group * LINE_SIZE;
         let place = |offset: usize| bytes.wrapping_add(offset);
         let heads_place: *mut SortedLine = place(heads_offset(level) + line).cast();
@@ -107,7 +108,8 @@ fn shared_skip<K: Kind<M>, M: Machine>(base: Base<M>, children: &[Child]) -> usi
 impl<M: Machine> Shared<Inner<M>> {
     #[inline(always)]
     fn heads(&self, level: u16, group: usize) -> &SortedLine {
-        let place = self.as_ptr().cast::<u8>().wrapping_add(heads_offset(level) + group * LINE_SIZE);
+        let place =
+            self.as_ptr().cast::<u8>().wrapping_add(heads_offset(level) + group * LINE_SIZE);
         // SAFETY: a node of this level has this line; it was written before the node was published
         // and never changes.
         unsafe { &*place.cast() }
@@ -160,7 +162,9 @@ impl<M: Machine> Shared<Inner<M>> {
 
     /// All children with their fences. Stable only while the caller holds the lock.
     pub fn children<K: Kind<M>>(self) -> Vec<Child> {
-        (0..usize::from(self.count)).map(|index| (self.fence::<K>(index), self.child(index))).collect()
+        (0..usize::from(self.count))
+            .map(|index| (self.fence::<K>(index), self.child(index)))
+            .collect()
     }
 
     /// Asks for all lines that a search of a node of this level may read.

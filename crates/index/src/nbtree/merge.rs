@@ -32,7 +32,7 @@ pub(super) const ABORTED: u32 = 2;
 const ROUNDS: usize = 3;
 
 /// The slots of a leaf that hold keys, nearly: a count of fingerprints.
-fn live_count<M: Machine>(leaf: Shared<Leaf<M>>) -> usize {
+pub(super) fn live_count<M: Machine>(leaf: Shared<Leaf<M>>) -> usize {
     // Acquire: the fingerprints of committed slots; pairs with the commits.
     let committed = leaf.meta.load(Ordering::Acquire) & super::state::COMMITTED;
     (committed & !leaf.fingerprints.matches(0)).count_ones() as usize
@@ -89,11 +89,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     }
 
     /// One attempt to merge the leaf of `key` with a neighbour under the same parent.
-    fn try_merge(
-        &self,
-        session: &mut Session<M>,
-        key: K::Key<'_>,
-    ) -> Result<Progress, AllocError> {
+    fn try_merge(&self, session: &mut Session<M>, key: K::Key<'_>) -> Result<Progress, AllocError> {
         let (path, leaf) = self.descend_path(key, false);
         let depth = path.len() - 1;
         let (parent, index) = path.step(depth);
@@ -115,7 +111,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         if (live_count(a) + live_count(b)) * 2 > G::SLOT_COUNT {
             return Ok(Progress::None);
         }
-        self.reserve(session)?;
+        self.reserve(session, false)?;
         if !parent.try_lock() {
             return Ok(Progress::None);
         }
@@ -125,11 +121,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         }
         let in_place = parent.child(right - 1) == a.as_ptr().cast()
             && parent.child(right) == b.as_ptr().cast();
-        let new_parent = if in_place {
-            self.merge_locked(session, parent, right, a, b)
-        } else {
-            Ok(None)
-        };
+        let new_parent =
+            if in_place { self.merge_locked(session, parent, right, a, b) } else { Ok(None) };
         match new_parent {
             Ok(Some(node)) => {
                 M::mark("nbtree.merge.done");
@@ -234,9 +227,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         if offered.is_err() {
             self.discard(session, a, descriptor);
         }
-        let brought_on = self
-            .replace_leaf(session, a, None)
-            .and_then(|_| self.replace_leaf(session, b, None));
+        let brought_on =
+            self.replace_leaf(session, a, None).and_then(|_| self.replace_leaf(session, b, None));
         // SAFETY: offered by us, and not reclaimed while we are pinned.
         if offered.is_ok() && Self::is_committed_merge(unsafe { Shared::new(descriptor) }) {
             return Ok(Some(new_parent));
@@ -277,7 +269,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         }
         // Only the left leaf can still hold an aborted descriptor.
         debug_assert!(descriptor.merge_left == leaf.as_ptr());
-        self.reserve(session)?;
+        self.reserve(session, false)?;
         let (committed, _) = self.freeze(leaf);
         let candidate = self.build_candidate(session, leaf, committed, carry)?;
         // AcqRel: as in `freeze_and_propose`.
@@ -407,7 +399,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             !last && (index == 0 || sibling(index + 1).count <= sibling(index - 1).count);
         let right = if left_is_node { index + 1 } else { index };
         let other = sibling(if left_is_node { right } else { right - 1 });
-        if usize::from(node.count) + usize::from(other.count) > G::child_count(node.level).div_ceil(4) * 3 {
+        if usize::from(node.count) + usize::from(other.count)
+            > G::child_count(node.level).div_ceil(4) * 3
+        {
             return Ok(false);
         }
         if !node.try_lock() {
@@ -462,7 +456,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 Ok(copy) => Ok((joined, copy)),
                 Err(error) => {
                     // SAFETY: never published.
-                    unsafe { session.free_node(joined.cast(), inner::inner_size::<K, M>(node.level)) };
+                    unsafe {
+                        session.free_node(joined.cast(), inner::inner_size::<K, M>(node.level))
+                    };
                     Err(error)
                 }
             }

@@ -84,8 +84,8 @@ use layout::Inner;
 use state::BlockState;
 use tally::Tally;
 
-pub(crate) use check::CheckState;
 pub(crate) use bulk::BulkLoader;
+pub(crate) use check::CheckState;
 pub(crate) use recover::{LiveBlocks, find_live_blocks};
 
 /// How a tree is built right now. Counts are exact when no writer is active.

@@ -139,7 +139,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let share = tasks.len().div_ceil(shares);
         let results = SpinLock::<_, M>::new(Vec::with_capacity(shares));
         M::parallel(shares, shares, &|index| {
-            let part = &tasks[(index * share).min(tasks.len())..((index + 1) * share).min(tasks.len())];
+            let part =
+                &tasks[(index * share).min(tasks.len())..((index + 1) * share).min(tasks.len())];
             let result = heap
                 .session()
                 .and_then(|mut session| tree.rebuild_leaves(&mut session, recovery, part));
@@ -191,7 +192,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             }
         }
         let highs = blocks.iter().skip(1).map(|block| block.0).chain([0]);
-        let task = |((low, block), high): (&(u64, u32), u64)| Task { low: *low, high, block: *block };
+        let task =
+            |((low, block), high): (&(u64, u32), u64)| Task { low: *low, high, block: *block };
         Ok(blocks.iter().zip(highs).map(task).collect())
     }
 
@@ -237,7 +239,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 K::mark_entry(recovery, entry)?;
             }
         }
-        let leaf = self.new_leaf(session, task.low, task.high, task.block, skip, claimed, fingerprints)?;
+        let leaf =
+            self.new_leaf(session, task.low, task.high, task.block, skip, claimed, fingerprints)?;
         // SAFETY: built just now, private to us.
         let shared = unsafe { Shared::new(leaf) };
         shared.meta.write_private(committed | if frozen { FREEZING } else { 0 });

@@ -229,8 +229,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
 
     /// Whether `key` lies above all keys of the leaf.
     fn is_above(&self, leaf: Shared<Leaf<M>>, key: K::Key<'_>) -> bool {
-        leaf.high != 0
-            && K::compare_fence(self.base, leaf.high, key) != KeyOrder::Greater
+        leaf.high != 0 && K::compare_fence(self.base, leaf.high, key) != KeyOrder::Greater
     }
 
     /// How many of the sorted slots come before `key`. Tombstones that follow the last one are

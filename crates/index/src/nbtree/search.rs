@@ -63,11 +63,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     }
 
     /// The path to the leaf for `key`, or with `strict` for the greatest key below `key`.
-    pub(super) fn descend_path(
-        &self,
-        key: K::Key<'_>,
-        strict: bool,
-    ) -> (Path<M>, Shared<Leaf<M>>) {
+    pub(super) fn descend_path(&self, key: K::Key<'_>, strict: bool) -> (Path<M>, Shared<Leaf<M>>) {
         let mut path = Path { steps: [(std::ptr::null_mut(), 0); HEIGHT_MAX], length: 0 };
         let mut node = self.root();
         loop {
@@ -145,7 +141,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     /// The block of a leaf.
     #[inline(always)]
     pub(super) fn block(&self, leaf: Shared<Leaf<M>>) -> Shared<Block<M>> {
-        let address = self.base.start().wrapping_add(leaf.block as usize * everleaf_alloc::BLOCK_SIZE);
+        let address =
+            self.base.start().wrapping_add(leaf.block as usize * everleaf_alloc::BLOCK_SIZE);
         // SAFETY: a leaf's block lies inside the pool and is not reused before the leaf's grace
         // period is over.
         unsafe { Shared::new(address.cast()) }

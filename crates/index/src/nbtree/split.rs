@@ -15,7 +15,7 @@ use everleaf_machine::{Atomic, AtomicPointer, FingerprintLine, Machine, Ordering
 
 use super::NbTree;
 use super::layout::{Block, Leaf, SLOT_COUNT_MAX, Successor, owner_word};
-use super::merge::{ABORTED, COMMITTED as MERGE_COMMITTED};
+use super::merge::{ABORTED, COMMITTED as MERGE_COMMITTED, live_count};
 use super::shared::Shared;
 use super::state::{
     BlockState, COMMITTED, EMPTY, EMPTY_ENTRY, FREEZING, FROZEN, LIVE, NO_BLOCK, PENDING, REPLACED,
@@ -24,6 +24,10 @@ use super::state::{
 use super::write::{Effect, Outcome, Write};
 use crate::geometry::Geometry;
 use crate::kind::Kind;
+
+/// Blocks that a split must leave: merging needs one to free two, so that without any a full pool
+/// could be emptied of its keys and still have no room.
+const SPARE_BLOCKS: usize = 2;
 
 /// Turns to wait for the thread that froze the leaf, before building a candidate of our own.
 const PATIENCE: u32 = 200;
@@ -64,7 +68,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             // Acquire: the successor is complete; pairs with its installation below.
             let successor = leaf.successor.load(Ordering::Acquire);
             if successor.is_null() {
-                self.reserve(session)?;
+                // A first look: what the leaf holds by the time it is frozen decides.
+                let full = live_count(leaf) * 2 >= G::SLOT_COUNT;
+                self.reserve(session, full && carry.is_some_and(|write| write.intent.inserts()))?;
                 if let Some(candidate) = self.freeze_and_propose(session, leaf, carry)? {
                     (carried, no_space) = (candidate.carried, candidate.no_space);
                 }
@@ -81,9 +87,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     }
 
     /// Space for the largest replacement, before anything is frozen: a full pool must not leave
-    /// frozen leaves behind.
-    pub(super) fn reserve(&self, session: &mut Session<M>) -> Result<(), AllocError> {
-        session.reserve_blocks(2)
+    /// frozen leaves behind. A tree that `grows` leaves some for those that make room.
+    pub(super) fn reserve(&self, session: &mut Session<M>, grows: bool) -> Result<(), AllocError> {
+        session.reserve_blocks(if grows { 2 + SPARE_BLOCKS } else { 2 })
     }
 
     /// Steps 1 and 2: freezes, builds a candidate, offers it.
@@ -203,20 +209,19 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             .max_by(|a, b| K::compare(self.base, *a, *b))
             .expect("a split leaves entries on both sides");
         match K::make_fence(session, leaf.low, below, entries[at]) {
-            Ok(fence) => {
-                match self.build_successor(session, leaf, &entries, at, fence) {
-                    Ok(successor) => Ok(Candidate { successor, carried, no_space: None }),
-                    Err(error) => {
-                        K::free_fence(session, fence);
-                        Err(error)
-                    }
+            Ok(fence) => match self.build_successor(session, leaf, &entries, at, fence) {
+                Ok(successor) => Ok(Candidate { successor, carried, no_space: None }),
+                Err(error) => {
+                    K::free_fence(session, fence);
+                    Err(error)
                 }
-            }
+            },
             Err(error) if error.is_full() => {
                 // No room for the fence: only compact the leaf, so that it is not left frozen.
                 M::mark("nbtree.split.no_fence");
                 let kept = self.frozen_entries(leaf, committed);
-                let successor = self.build_successor(session, leaf, &kept, kept.len(), leaf.high)?;
+                let successor =
+                    self.build_successor(session, leaf, &kept, kept.len(), leaf.high)?;
                 Ok(Candidate { successor, carried: None, no_space: Some(error) })
             }
             Err(error) => Err(error),
@@ -232,8 +237,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         write: &Write<'_, K, M>,
     ) -> (Option<Outcome>, Option<Pair>) {
         let skip = leaf.skip as usize;
-        let found =
-            entries.iter().position(|entry| K::is_of(self.base, write.key, skip, *entry));
+        let found = entries.iter().position(|entry| K::is_of(self.base, write.key, skip, *entry));
         let old = found.map(|index| K::payload(entries[index]));
         let (outcome, effect) = write.apply(old);
         let mut inserted = None;
@@ -283,8 +287,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let left = self.build_leaf(session, leaf.low, middle, &entries[..at], skip, leaf.block)?;
         let mut right = Ok(std::ptr::null_mut());
         if two {
-            right =
-                self.build_leaf(session, split, leaf.high, &entries[at..], skip, leaf.block);
+            right = self.build_leaf(session, split, leaf.high, &entries[at..], skip, leaf.block);
         }
         let offered = right.and_then(|right| {
             let contents = Successor {
@@ -336,7 +339,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         block.state.store(BlockState::Free.encode(), Ordering::Relaxed);
         let fingerprints = FingerprintLine::new();
         for (slot, entry) in entries.iter().enumerate() {
-            let entry = if skip == skip_before { *entry } else { K::rekey(self.base, *entry, skip) };
+            let entry =
+                if skip == skip_before { *entry } else { K::rekey(self.base, *entry, skip) };
             block.entries[slot].write_private(entry);
             fingerprints.write_private(slot, K::entry_fingerprint(low, entry));
         }
@@ -470,12 +474,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         while !matches!(BlockState::decode(seen), Some(BlockState::Replaced { .. })) {
             // AcqRel: the new blocks come before the word that names them; pairs with recovery and
             // with the load above.
-            match block.state.compare_exchange(
-                seen,
-                replaced,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            ) {
+            match block.state.compare_exchange(seen, replaced, Ordering::AcqRel, Ordering::Acquire)
+            {
                 Ok(_) => break,
                 Err(now) => seen = now,
             }

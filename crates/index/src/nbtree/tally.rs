@@ -39,9 +39,6 @@ impl<M: Machine> Tally<M> {
     /// The sum.
     pub fn sum(&self) -> u64 {
         // Relaxed: a statistic.
-        self.stripes
-            .iter()
-            .map(|stripe| stripe.0.read_private())
-            .fold(0, u64::wrapping_add)
+        self.stripes.iter().map(|stripe| stripe.0.read_private()).fold(0, u64::wrapping_add)
     }
 }

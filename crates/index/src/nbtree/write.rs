@@ -190,11 +190,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         // Relaxed: only a hint that saves the counter from growing without bound.
         let full = leaf.claimed.load(Ordering::Relaxed) as usize >= G::SLOT_COUNT;
         // Relaxed: the add alone decides who owns the slot; contents are ordered by the commit.
-        let slot = if full {
-            usize::MAX
-        } else {
-            leaf.claimed.fetch_add(1, Ordering::Relaxed) as usize
-        };
+        let slot =
+            if full { usize::MAX } else { leaf.claimed.fetch_add(1, Ordering::Relaxed) as usize };
         if slot >= G::SLOT_COUNT {
             return self.replace_leaf(session, leaf, Some(write));
         }
@@ -223,7 +220,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 Attempt::Frozen => self.replace_leaf(session, leaf, Some(write)),
             };
         }
-        let in_flight = if late { InFlight::begin(leaf, self.medium.needs_flush()) } else { in_flight };
+        let in_flight =
+            if late { InFlight::begin(leaf, self.medium.needs_flush()) } else { in_flight };
         // Linearization point, unless a helper or the freezer was faster: then this fails, rightly.
         let _ = block.entries[slot].compare_exchange(entry, K::with_state(entry, LIVE));
         if !M::mutant("nbtree.no_insert_flush") {

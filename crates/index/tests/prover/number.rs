@@ -88,7 +88,14 @@ impl<G> Numbers<G> {
     pub fn new(mut universe: Vec<u64>, history: Vec<Operation>, threads: usize) -> Self {
         universe.sort_unstable();
         universe.dedup();
-        Numbers { universe, history, threads, space: Space::default(), seen: Rc::default(), geometry: PhantomData }
+        Numbers {
+            universe,
+            history,
+            threads,
+            space: Space::default(),
+            seen: Rc::default(),
+            geometry: PhantomData,
+        }
     }
 }
 
@@ -137,7 +144,12 @@ impl<G: Geometry> Numbers<G> {
             Operation::Scan(from, limit) => {
                 let mut pairs = vec![];
                 tree.scan(session, from, limit, &mut pairs)?;
-                self.note_scan(&pairs, limit, self.universe.iter().filter(|&&k| k >= from), replies);
+                self.note_scan(
+                    &pairs,
+                    limit,
+                    self.universe.iter().filter(|&&k| k >= from),
+                    replies,
+                );
                 return Ok(());
             }
             Operation::ScanBack(from, limit) => {
@@ -206,13 +218,8 @@ impl<G: Geometry> Program for Numbers<G> {
             session.reserve_blocks(self.space.blocks_at_hand)?;
             Ok(RefCell::new(Some(session)))
         };
-        let sessions: Result<Vec<_>, AllocError> =
-            (0..self.threads).map(session).collect();
-        Ok(Opened {
-            tree,
-            sessions: sessions.map_err(text)?,
-            trees,
-        })
+        let sessions: Result<Vec<_>, AllocError> = (0..self.threads).map(session).collect();
+        Ok(Opened { tree, sessions: sessions.map_err(text)?, trees })
     }
 
     fn contents(&self, opened: &Opened<G>) -> Result<Vec<(u64, u64)>, String> {

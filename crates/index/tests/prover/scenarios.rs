@@ -26,7 +26,11 @@ impl Scenario {
         let mut keys = vec![];
         for operation in self.history.iter().chain(self.plan.iter().flatten()) {
             match *operation {
-                Get(key) | Remove(key) | Insert(key, _) | Update(key, _) | Upsert(key, _)
+                Get(key)
+                | Remove(key)
+                | Insert(key, _)
+                | Update(key, _)
+                | Upsert(key, _)
                 | Exchange(key, _, _) => keys.push(key),
                 Scan(..) | ScanBack(..) | GetMany | Clear => {}
             }
@@ -236,7 +240,11 @@ pub fn others() -> Vec<Scenario> {
             "a cached order that others extend",
             3,
             [Insert(1, 10)],
-            [&[Scan(0, ALL), Scan(0, ALL)], &[Insert(2, 20), Remove(1)], &[Scan(0, 1), Insert(1, 12)]],
+            [
+                &[Scan(0, ALL), Scan(0, ALL)],
+                &[Insert(2, 20), Remove(1)],
+                &[Scan(0, 1), Insert(1, 12)],
+            ],
         ),
         scenario(
             "a tree that is emptied under its users",

@@ -35,7 +35,14 @@ impl<G> Words<G> {
         let mut universe: Vec<Vec<u8>> = universe.iter().map(|key| key.to_vec()).collect();
         universe.sort();
         universe.dedup();
-        Words { universe, history, threads, space: Space::default(), seen: Rc::default(), geometry: PhantomData }
+        Words {
+            universe,
+            history,
+            threads,
+            space: Space::default(),
+            seen: Rc::default(),
+            geometry: PhantomData,
+        }
     }
 
     fn key(&self, number: u64) -> &[u8] {
