@@ -35,7 +35,7 @@ use crate::record;
 /// How keys and payloads are laid out in entries, fences and inner nodes.
 ///
 /// `base` is always that of the pool the tree is in. Functions that follow references require
-/// what [`record::read`] requires: the caller's session is pinned, or nobody else is active.
+/// what `record::read` requires: the caller's session is pinned, or nobody else is active.
 pub trait Kind<M: Machine>: Copy + Default + Send + Sync + 'static {
     /// A key as callers pass it.
     type Key<'k>: Copy;

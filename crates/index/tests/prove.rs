@@ -9,117 +9,137 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use everleaf_index::Tiny;
-use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Plan, Program, Report};
+use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Failure, Report};
 use prover::budget::{
-    exhaustive, explore, run_scenario, run_scenario_with, share, tell, tell_marks, vary,
+    exhaustive, explore, is_long, run_scenario, run_scenario_with, run_words, share, tell,
+    tell_marks, vary,
 };
 use prover::number::{Seen, Space};
 use prover::scenarios::Scenario;
 use prover::{mutants, plans, scenarios, trouble};
 
-/// Runs scenarios in turn, each under changing configurations, until the time is over.
-fn survive(name: &str, scenarios: &[Scenario], part: f64, base: &Config) {
+type Outcome = (Report, Option<Box<Failure>>);
+
+/// Calls `run` with 0, 1, 2, .. and changing configurations until the time is over, at least
+/// `rounds` times; panics with the first failure.
+fn survive(
+    name: &str,
+    part: f64,
+    rounds: u64,
+    base: impl Fn(u64) -> Config,
+    mut run: impl FnMut(u64, &Config) -> Outcome,
+) -> Report {
     let (started, time) = (Instant::now(), share(part));
     let mut total = Report::default();
-    for round in 0.. {
-        for scenario in scenarios {
-            let config = vary(round, base);
-            let (report, failure) = run_scenario(scenario, &config, 25);
-            total.add(&report);
-            if let Some(failure) = failure {
-                panic!("{}, {config:?}: {failure}", scenario.name);
-            }
+    for number in 0.. {
+        let config = vary(number, &base(number));
+        let (report, failure) = run(number, &config);
+        total.add(&report);
+        if let Some(failure) = failure {
+            panic!("{name}, number {number}, {config:?}: {failure}");
         }
-        if started.elapsed() > time && round >= 3 {
+        if started.elapsed() > time && number + 1 >= rounds {
             break;
         }
     }
     tell(name, started, &total);
     tell_marks(&total);
+    total
+}
+
+/// Runs each scenario, one after the other, and adds up; the first failure ends it.
+fn all_of(scenarios: &[Scenario], mut run: impl FnMut(&Scenario) -> Outcome) -> Outcome {
+    let mut total = Report::default();
+    for scenario in scenarios {
+        let (report, failure) = run(scenario);
+        total.add(&report);
+        if let Some(mut failure) = failure {
+            failure.message = format!("{}: {}", scenario.name, failure.message);
+            return (total, Some(failure));
+        }
+    }
+    (total, None)
+}
+
+fn plain(_number: u64) -> Config {
+    Config::default()
 }
 
 #[test]
 fn random_plans_on_trees_of_numbers_survive() {
-    let (started, time) = (Instant::now(), share(0.25));
-    let mut total = Report::default();
-    for number in 0.. {
-        let config = vary(number, &Config::default());
-        let (report, failure) = match number % 3 {
-            0 => {
-                let (program, plan) = plans::random::<Tiny<2, 3>>(number, 2);
-                explore(program, plan, &config, 20)
-            }
-            1 => {
-                let (program, plan) = plans::random::<Tiny<3, 3>>(number, 3);
-                explore(program, plan, &config, 20)
-            }
-            _ => {
-                let (program, plan) = plans::random::<Tiny<4, 3>>(number, 4);
-                explore(program, plan, &config, 20)
-            }
-        };
-        total.add(&report);
-        if let Some(failure) = failure {
-            panic!("random plan {number}, {config:?}: {failure}");
+    survive("random plans", 0.15, 24, plain, |number, config| match number % 3 {
+        0 => {
+            let (program, plan) = plans::random::<Tiny<2, 3>>(number, 2);
+            explore(program, plan, config, 20)
         }
-        if started.elapsed() > time && number >= 24 {
-            break;
+        1 => {
+            let (program, plan) = plans::random::<Tiny<3, 3>>(number, 3);
+            explore(program, plan, config, 20)
         }
-    }
-    tell("random plans", started, &total);
-    tell_marks(&total);
+        _ => {
+            let (program, plan) = plans::random::<Tiny<4, 3>>(number, 4);
+            explore(program, plan, config, 20)
+        }
+    });
 }
 
 #[test]
 fn random_plans_on_trees_of_byte_strings_survive() {
-    let (started, time) = (Instant::now(), share(0.25));
-    let mut total = Report::default();
-    for number in 0.. {
-        let config = vary(number, &Config::default());
-        let (report, failure) = if number % 2 == 0 {
+    survive("random plans on byte strings", 0.15, 24, plain, |number, config| {
+        if number % 2 == 0 {
             let (program, plan) = plans::random_words::<Tiny<2, 3>>(number, 2);
-            explore(program, plan, &config, 20)
+            explore(program, plan, config, 20)
         } else {
             let (program, plan) = plans::random_words::<Tiny<3, 3>>(number, 3);
-            explore(program, plan, &config, 20)
-        };
-        total.add(&report);
-        if let Some(failure) = failure {
-            panic!("random plan {number} on byte strings, {config:?}: {failure}");
+            explore(program, plan, config, 20)
         }
-        if started.elapsed() > time && number >= 24 {
-            break;
-        }
-    }
-    tell("random plans on byte strings", started, &total);
-    tell_marks(&total);
+    });
 }
 
 #[test]
 fn the_fifteen_nasty_scenarios_survive() {
-    survive("nasty scenarios", &scenarios::nasty(), 0.2, &Config::default());
+    let scenarios = scenarios::nasty();
+    assert_eq!(scenarios.len(), 15);
+    survive("nasty scenarios", 0.1, 4, plain, |_, config| {
+        all_of(&scenarios, |scenario| run_scenario(scenario, config, 10))
+    });
 }
 
 #[test]
 fn merging_scanning_and_emptying_survive() {
-    survive("other scenarios", &scenarios::others(), 0.15, &Config::default());
+    let scenarios = scenarios::others();
+    survive("other scenarios", 0.08, 4, plain, |_, config| {
+        all_of(&scenarios, |scenario| run_scenario(scenario, config, 10))
+    });
+}
+
+#[test]
+fn all_scenarios_survive_on_byte_strings() {
+    let scenarios: Vec<_> = scenarios::nasty().into_iter().chain(scenarios::others()).collect();
+    survive("scenarios on byte strings", 0.1, 4, plain, |_, config| {
+        all_of(&scenarios, |scenario| run_words(scenario, config, 5))
+    });
 }
 
 #[test]
 fn small_programs_survive_every_order_with_few_preemptions() {
     let started = Instant::now();
     let mut total = Report { exhausted: true, ..Report::default() };
-    for scenario in scenarios::small() {
+    let mut run = |scenario: &Scenario, preemptions| {
         for domain in [Domain::Line, Domain::Visible] {
-            let config = exhaustive(&Config { domain, races: true, ..Config::default() }, 2);
-            let (report, failure) = run_scenario(&scenario, &config, 1_000_000);
+            let base = Config { domain, races: true, ..Config::default() };
+            let config = exhaustive(&base, preemptions);
+            let (report, failure) = run_scenario(scenario, &config, 1_000_000);
             if let Some(failure) = failure {
                 panic!("{}, {config:?}: {failure}", scenario.name);
             }
-            tell(scenario.name, started, &report);
             total.add(&report);
         }
-    }
+    };
+    // Where leaves are replaced, two preemptions take a minute and three an hour.
+    let extra = u32::from(is_long());
+    scenarios::small_leaves().iter().for_each(|scenario| run(scenario, 2 + extra));
+    scenarios::small_structure().iter().for_each(|scenario| run(scenario, 1 + extra));
     assert!(total.exhausted);
     tell("small programs", started, &total);
 }
@@ -129,7 +149,7 @@ fn every_planted_bug_is_found() {
     let mut alive = vec![];
     for mutant in mutants::MUTANTS {
         let started = Instant::now();
-        match mutants::hunt(mutant, 3) {
+        match mutants::hunt(mutant, 2) {
             Some(kill) => println!(
                 "{mutant:<32} {:>6} schedules {:>6.2} s  {} ({})",
                 kill.schedules,
@@ -146,31 +166,14 @@ fn every_planted_bug_is_found() {
     assert!(alive.is_empty(), "not found: {alive:?}");
 }
 
-/// Runs the programs that `make` gives, under changing configurations, until the time is over.
-fn survive_all<P: Program + 'static>(
-    name: &str,
-    part: f64,
-    base: &Config,
-    schedules: u64,
-    mut make: impl FnMut(u64) -> (P, Plan<P::Operation>),
-) -> Report {
-    let (started, time) = (Instant::now(), share(part));
-    let mut total = Report::default();
-    for number in 0.. {
-        let config = vary(number, base);
-        let (program, plan) = make(number);
-        let (report, failure) = explore(program, plan, &config, schedules);
-        total.add(&report);
-        if let Some(failure) = failure {
-            panic!("{name} {number}, {config:?}: {failure}");
-        }
-        if started.elapsed() > time && number >= 12 {
-            break;
-        }
+#[test]
+fn harmless_changes_are_harmless() {
+    for mutant in mutants::HARMLESS {
+        let base = |_| Config { mutants: vec![mutant], ..Config::default() };
+        survive(mutant, 0.02, 1, base, |_, config| {
+            all_of(&scenarios::nasty(), |scenario| run_scenario(scenario, config, 10))
+        });
     }
-    tell(name, started, &total);
-    tell_marks(&total);
-    total
 }
 
 /// Remembers what all programs of a search have seen.
@@ -186,10 +189,10 @@ impl Witnesses {
 #[test]
 fn a_full_pool_refuses_and_loses_nothing() {
     let mut seen = Witnesses::default();
-    survive_all("full pools", 0.04, &Config::default(), 10, |seed| {
-        let (program, plan) = trouble::crowded(seed, false);
+    survive("full pools", 0.04, 12, plain, |number, config| {
+        let (program, plan) = trouble::crowded(number, false);
         seen.0.push(Rc::clone(&program.seen));
-        (program, plan)
+        explore(program, plan, config, 10)
     });
     let refused = seen.count(|seen| seen.refused.get());
     println!("    {refused} operations were refused");
@@ -199,10 +202,10 @@ fn a_full_pool_refuses_and_loses_nothing() {
 #[test]
 fn a_pool_that_grows_under_its_users_survives() {
     let mut seen = Witnesses::default();
-    survive_all("growing pools", 0.04, &Config::default(), 10, |seed| {
-        let (program, plan) = trouble::crowded(seed, true);
+    survive("growing pools", 0.04, 12, plain, |number, config| {
+        let (program, plan) = trouble::crowded(number, true);
         seen.0.push(Rc::clone(&program.seen));
-        (program, plan)
+        explore(program, plan, config, 10)
     });
     let grown = seen.count(|seen| seen.grown.get());
     println!("    {grown} pools had grown");
@@ -212,10 +215,10 @@ fn a_pool_that_grows_under_its_users_survives() {
 #[test]
 fn a_pool_full_of_records_refuses_and_loses_nothing() {
     let mut seen = Witnesses::default();
-    survive_all("full of records", 0.04, &Config::default(), 10, |seed| {
-        let (program, plan) = trouble::crowded_words(seed);
+    survive("full of records", 0.04, 6, plain, |number, config| {
+        let (program, plan) = trouble::crowded_words(number);
         seen.0.push(Rc::clone(&program.seen));
-        (program, plan)
+        explore(program, plan, config, 5)
     });
     let refused = seen.count(|seen| seen.refused.get());
     println!("    {refused} operations were refused");
@@ -225,88 +228,63 @@ fn a_pool_full_of_records_refuses_and_loses_nothing() {
 #[test]
 fn an_allocation_that_fails_anywhere_harms_nothing() {
     let space = Space { may_fill: true, ..Space::default() };
-    let base = |index| Config { fail_allocation: Some(index), ..Config::default() };
-    let (started, time, mut total) = (Instant::now(), share(0.04), Report::default());
+    let base = |number| Config { fail_allocation: Some(number % 14), ..Config::default() };
+    let scenarios: Vec<_> = scenarios::nasty().into_iter().chain(scenarios::others()).collect();
     let mut seen = Witnesses::default();
-    for number in 0.. {
-        let config = vary(number, &base(number % 14));
-        let scenarios = scenarios::nasty().into_iter().chain(scenarios::others());
-        for scenario in scenarios {
-            let (report, failure) = run_scenario_with(&scenario, &config, 3, space);
-            total.add(&report);
-            if let Some(failure) = failure {
-                panic!("{}, {config:?}: {failure}", scenario.name);
-            }
+    survive("failing allocations", 0.04, 14, base, |number, config| {
+        let (mut program, plan) = plans::random_words::<Tiny<2, 3>>(number, 2);
+        program.space = space;
+        seen.0.push(Rc::clone(&program.seen));
+        let (mut report, failure) = explore(program, plan, config, 3);
+        if failure.is_some() {
+            return (report, failure);
         }
-        for plan_number in 0..8 {
-            let seed = number * 8 + plan_number;
-            let (mut program, plan) = plans::random_words::<Tiny<2, 3>>(seed, 2);
-            program.space = space;
-            seen.0.push(Rc::clone(&program.seen));
-            let (report, failure) = explore(program, plan, &config, 3);
-            total.add(&report);
-            if let Some(failure) = failure {
-                panic!("random plan {seed} on byte strings, {config:?}: {failure}");
-            }
-        }
-        if started.elapsed() > time && number >= 14 {
-            break;
-        }
-    }
+        let (more, failure) =
+            all_of(&scenarios, |scenario| run_scenario_with(scenario, config, 1, space));
+        report.add(&more);
+        (report, failure)
+    });
     let refused = seen.count(|seen| seen.refused.get());
-    tell("failing allocations", started, &total);
     println!("    {refused} operations on byte strings were refused");
     assert!(refused > 0);
 }
 
 #[test]
 fn recovery_can_be_cut_and_repeated_and_lived_after() {
-    let crash = CrashConfig { nested_one_in: 40, ..CrashConfig::default() };
-    let base = Config { crash, ..Config::default() };
-    let report = survive_all("crashed recoveries", 0.1, &base, 10, |number| {
-        plans::random::<Tiny<2, 3>>(number, 2)
+    let crash = CrashConfig { nested_one_in: 100, ..CrashConfig::default() };
+    let base = |_| Config { crash, ..Config::default() };
+    let report = survive("crashed recoveries", 0.05, 12, base, |number, config| {
+        let (program, plan) = plans::random::<Tiny<2, 3>>(number, 2);
+        explore(program, plan, config, 5)
     });
     assert!(report.counts.nested_runs > 0);
-    let report = survive_all("crashed recoveries of byte strings", 0.1, &base, 10, |number| {
-        plans::random_words::<Tiny<3, 3>>(number, 3)
+    let name = "crashed recoveries of byte strings";
+    let report = survive(name, 0.05, 12, base, |number, config| {
+        let (program, plan) = plans::random_words::<Tiny<3, 3>>(number, 3);
+        explore(program, plan, config, 5)
     });
     assert!(report.counts.nested_runs > 0);
 }
 
 #[test]
 fn opening_inside_the_simulation_survives() {
-    let base = Config { simulate_open: true, ..Config::default() };
-    survive_all("simulated opening", 0.05, &base, 5, |number| {
-        plans::random_words::<Tiny<2, 3>>(number, 2)
+    let base = |_| Config { simulate_open: true, ..Config::default() };
+    survive("simulated opening", 0.03, 6, base, |number, config| {
+        let (program, plan) = plans::random_words::<Tiny<2, 3>>(number, 2);
+        explore(program, plan, config, 3)
     });
 }
 
 #[test]
 fn the_others_finish_when_a_thread_stops_for_ever() {
-    let (started, time) = (Instant::now(), share(0.1));
-    let mut total = Report::default();
-    for number in 0.. {
-        for scenario in scenarios::nasty() {
-            let thread = number as usize % scenario.plan.len();
-            let after_points = number * 7 % 60;
-            let base =
-                Config { abandon: Some(Abandon { thread, after_points }), ..Config::default() };
-            let config = vary(number, &base);
-            let (report, failure) = run_scenario_with(
-                &scenario,
-                &config,
-                5,
-                Space { blocks_at_hand: 24, pool_bytes: 256 << 10, ..Space::default() },
-            );
-            total.add(&report);
-            if let Some(failure) = failure {
-                panic!("{}, {config:?}: {failure}", scenario.name);
-            }
-        }
-        if started.elapsed() > time && number >= 10 {
-            break;
-        }
-    }
-    tell("abandoned threads", started, &total);
-    tell_marks(&total);
+    // Enough space at hand that nobody waits for the allocator, whose locks are honest locks.
+    let space = Space { blocks_at_hand: 24, pool_bytes: 256 << 10, ..Space::default() };
+    let scenarios = scenarios::nasty();
+    let base = |number: u64| {
+        let abandon = Abandon { thread: number as usize % 2, after_points: number * 7 % 61 };
+        Config { abandon: Some(abandon), ..Config::default() }
+    };
+    survive("abandoned threads", 0.05, 8, base, |_, config| {
+        all_of(&scenarios, |scenario| run_scenario_with(scenario, config, 3, space))
+    });
 }

@@ -87,8 +87,13 @@ fn fill(heap: &Heap<M>, key: u64, offset: u64, value: u64) {
 /// The value of what lies at `offset`, all of which must be whole.
 fn read(heap: &Heap<M>, key: u64, offset: u64) -> u64 {
     let start = if key % 2 == 0 { offset } else { offset + 16 };
+    let address = heap.base().wrapping_add(start as usize);
+    // SAFETY: inside the pool, and not reclaimed while the caller is pinned.
+    unsafe { M::read_bytes(address, 8) };
     let value = heap.pool().word(start).read_private();
     let (_, words) = extent(key, offset, value);
+    // SAFETY: as above.
+    unsafe { M::read_bytes(address, 8 * words) };
     for index in 0..words as u64 {
         let word = heap.pool().word(start + 8 * index).read_private();
         assert_eq!(word, value + index, "what place {key} refers to is not whole");
@@ -190,7 +195,8 @@ impl Opened {
 }
 
 fn check_node(node: &Atomic<u64, M>) {
-    let held = node.read_private();
+    // Relaxed: written before it was published. Not a private read, so that others may come before.
+    let held = node.load(Ordering::Relaxed);
     assert!((NODE..NODE + 8).contains(&held), "a node holds {held:#x}");
 }
 

@@ -11,7 +11,7 @@ use super::number::{Numbers, Space};
 use super::scenarios::Scenario;
 
 /// Seconds that all tests together spend on searching, if the environment does not say otherwise.
-const SECONDS: f64 = 50.0;
+const SECONDS: f64 = 40.0;
 /// The environment variable that says otherwise.
 const VARIABLE: &str = "EVERLEAF_PROVE_SECONDS";
 
@@ -56,6 +56,30 @@ pub fn vary(number: u64, base: &Config) -> Config {
         races: memory == MemoryModel::Sc && number.is_multiple_of(2),
         seed: number + 1,
         ..base.clone()
+    }
+}
+
+/// Whether there is time for what takes long.
+pub fn is_long() -> bool {
+    share(1.0).as_secs_f64() > 2.0 * SECONDS
+}
+
+/// Runs a scenario on byte strings with the geometry it asks for.
+pub fn run_words(
+    scenario: &Scenario,
+    config: &Config,
+    schedules: u64,
+) -> (Report, Option<Box<Failure>>) {
+    match scenario.slots {
+        2 => {
+            let (program, plan) = scenario.words::<Tiny<2, 3>>();
+            explore(program, plan, config, schedules)
+        }
+        3 => {
+            let (program, plan) = scenario.words::<Tiny<3, 3>>();
+            explore(program, plan, config, schedules)
+        }
+        other => panic!("no geometry with {other} slots"),
     }
 }
 

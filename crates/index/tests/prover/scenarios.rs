@@ -5,6 +5,7 @@
 use everleaf_machine::simulated::Plan;
 
 use super::number::{Numbers, Operation};
+use super::words::Words;
 use Operation::{Clear, Exchange, Get, GetMany, Insert, Remove, Scan, ScanBack, Update, Upsert};
 
 const CLASS: u64 = 1 << 61;
@@ -21,8 +22,39 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// The program for it; the geometry must have as many slots.
+    /// The program for it on a tree of numbers; the geometry must have as many slots.
     pub fn program<G>(&self) -> Numbers<G> {
+        Numbers::new(self.keys(), self.history.clone(), self.plan.len())
+    }
+
+    /// The same on a tree of byte strings: the keys become, in order, strings that share a prefix
+    /// longer than a word and differ in length.
+    pub fn words<G>(&self) -> (Words<G>, Plan<Operation>) {
+        let keys = self.keys();
+        let names: Vec<Vec<u8>> = (0..keys.len()).map(name).collect();
+        let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+        let rank = |key: u64| keys.partition_point(|known| *known < key) as u64;
+        let floor = |key: u64| (keys.partition_point(|known| *known <= key) as u64).max(1) - 1;
+        let renamed = |operation: &Operation| match *operation {
+            Get(key) => Get(rank(key)),
+            Remove(key) => Remove(rank(key)),
+            Insert(key, value) => Insert(rank(key), value),
+            Update(key, value) => Update(rank(key), value),
+            Upsert(key, value) => Upsert(rank(key), value),
+            Exchange(key, expected, new) => Exchange(rank(key), expected, new),
+            Scan(from, limit) => Scan(rank(from).min(keys.len() as u64 - 1), limit),
+            ScanBack(from, limit) => ScanBack(floor(from), limit),
+            GetMany => GetMany,
+            Clear => Clear,
+        };
+        let history = self.history.iter().map(renamed).collect();
+        let plan: Plan<Operation> =
+            self.plan.iter().map(|thread| thread.iter().map(renamed).collect()).collect();
+        (Words::new(&names, history, plan.len()), plan)
+    }
+
+    /// The keys that are used, ascending.
+    fn keys(&self) -> Vec<u64> {
         let mut keys = vec![];
         for operation in self.history.iter().chain(self.plan.iter().flatten()) {
             match *operation {
@@ -35,8 +67,19 @@ impl Scenario {
                 Scan(..) | ScanBack(..) | GetMany | Clear => {}
             }
         }
-        Numbers::new(keys, self.history.clone(), self.plan.len())
+        keys.sort_unstable();
+        keys.dedup();
+        keys
     }
+}
+
+/// The byte string that stands for the key of this rank.
+fn name(rank: usize) -> Vec<u8> {
+    let mut bytes = format!("a prefix of more than eight bytes/{:02}", rank / 2).into_bytes();
+    if rank % 2 == 1 {
+        bytes.push(0);
+    }
+    bytes
 }
 
 fn scenario<const H: usize, const T: usize>(
@@ -57,6 +100,7 @@ pub fn nasty() -> Vec<Scenario> {
 }
 
 /// Those about one leaf.
+#[expect(clippy::too_many_lines, reason = "a list of scenarios")]
 fn nasty_leaves() -> Vec<Scenario> {
     vec![
         scenario(
@@ -261,8 +305,15 @@ pub fn others() -> Vec<Scenario> {
     ]
 }
 
-/// Twelve programs small enough to run in every order with few preemptions.
+/// Programs small enough to run in every order with few preemptions.
 pub fn small() -> Vec<Scenario> {
+    let mut all = small_leaves();
+    all.extend(small_structure());
+    all
+}
+
+/// Small programs that stay in one leaf.
+pub fn small_leaves() -> Vec<Scenario> {
     let full = [Insert(1, 10), Insert(2, 20)];
     let one = [Insert(1, 10)];
     vec![
@@ -272,6 +323,16 @@ pub fn small() -> Vec<Scenario> {
         scenario("update, remove", 3, one.clone(), [&[Update(1, 11)], &[Remove(1)]]),
         scenario("remove, insert", 3, one.clone(), [&[Remove(1)], &[Insert(1, 12)]]),
         scenario("exchange, exchange", 3, one, [&[Exchange(1, 10, 11)], &[Exchange(1, 10, 12)]]),
+        scenario("remove, scan", 3, full.clone(), [&[Remove(1)], &[Scan(0, ALL)]]),
+        scenario("remove, scan down", 3, full, [&[Remove(2)], &[ScanBack(LAST, ALL)]]),
+    ]
+}
+
+/// Small programs that replace leaves.
+pub fn small_structure() -> Vec<Scenario> {
+    let full = [Insert(1, 10), Insert(2, 20)];
+    vec![
+        scenario("insert, split", 2, [Insert(5, 50)], [&[Insert(1, 11)], &[Insert(2, 21)]]),
         scenario("split, update", 2, full.clone(), [&[Insert(3, 30)], &[Update(1, 11)]]),
         scenario("split, remove", 2, full.clone(), [&[Insert(3, 30)], &[Remove(2)]]),
         scenario("split, read", 2, full.clone(), [&[Insert(3, 30)], &[Get(1), Get(3)]]),

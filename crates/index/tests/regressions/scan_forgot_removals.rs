@@ -1,0 +1,34 @@
+//! A scan that passes a removed entry says that the key is absent. In the `Line` domain the removal
+//! may not be durable yet: then the scan must make it so, as a search does, or a crash gives back a
+//! key whose absence was already reported. Scans did not.
+//!
+//! Found by the scenario "a scan while leaves merge" in its 9th schedule (`Line`, sequentially
+//! consistent, seed 0x820033d5b597a6a1): one thread removes a key and is stopped before its flush,
+//! another scans and answers, the power fails. Two operations and one preemption are enough. The
+//! planted bug `nbtree.no_scan_tomb_observe` brings the old behaviour back.
+
+use everleaf_machine::simulated::{Config, Domain, FailureKind};
+
+use crate::prover::budget::{exhaustive, run_scenario, run_words};
+use crate::prover::scenarios;
+
+#[test]
+fn a_key_that_a_scan_reported_absent_stays_absent() {
+    let found: Vec<_> = scenarios::small_leaves()
+        .into_iter()
+        .filter(|scenario| scenario.name.starts_with("remove, scan"))
+        .collect();
+    assert_eq!(found.len(), 2);
+    for scenario in found {
+        let config = exhaustive(&Config { domain: Domain::Line, ..Config::default() }, 2);
+        for (report, failure) in
+            [run_scenario(&scenario, &config, 100_000), run_words(&scenario, &config, 100_000)]
+        {
+            assert!(failure.is_none(), "{}: {failure:?}", scenario.name);
+            assert!(report.exhausted);
+        }
+        let old = Config { mutants: vec!["nbtree.no_scan_tomb_observe"], ..config };
+        let (_, failure) = run_scenario(&scenario, &old, 100_000);
+        assert_eq!(failure.expect("it was a bug").kind, FailureKind::NotDurable);
+    }
+}
