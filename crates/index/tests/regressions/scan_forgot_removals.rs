@@ -4,10 +4,11 @@
 //!
 //! Found by the scenario "a scan while leaves merge" in its 9th schedule (`Line`, sequentially
 //! consistent, seed 0x820033d5b597a6a1): one thread removes a key and is stopped before its flush,
-//! another scans and answers, the power fails. Two operations and one preemption are enough. The
-//! planted bug `nbtree.no_scan_tomb_observe` brings the old behaviour back.
+//! another scans and answers, the power fails. The
+//! planted bug `nbtree.no_scan_tomb_observe` brings the old behaviour back and is hunted with all
+//! others in `prove.rs`; here the small programs of its shape must be clean in every order.
 
-use everleaf_machine::simulated::{Config, Domain, FailureKind};
+use everleaf_machine::simulated::{Config, Domain};
 
 use crate::prover::budget::{exhaustive, run_scenario, run_words};
 use crate::prover::scenarios;
@@ -27,8 +28,5 @@ fn a_key_that_a_scan_reported_absent_stays_absent() {
             assert!(failure.is_none(), "{}: {failure:?}", scenario.name);
             assert!(report.exhausted);
         }
-        let old = Config { mutants: vec!["nbtree.no_scan_tomb_observe"], ..config };
-        let (_, failure) = run_scenario(&scenario, &old, 100_000);
-        assert_eq!(failure.expect("it was a bug").kind, FailureKind::NotDurable);
     }
 }
