@@ -60,6 +60,11 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
+/// Whether a place holds records; the others hold blocks.
+fn holds_record(key: u64) -> bool {
+    key.is_multiple_of(2)
+}
+
 /// The size of the record for a value.
 fn size_of_record(value: u64) -> usize {
     SIZES[(value % SIZES.len() as u64) as usize]
@@ -71,7 +76,7 @@ fn place(heap: &Heap<M>, key: u64) -> &Atomic<u64, M> {
 
 /// Offset and number of words of what holds a value, in front of which nothing of it lies.
 fn extent(key: u64, offset: u64, value: u64) -> (u64, usize) {
-    if key % 2 == 0 { (offset, size_of_record(value) / 8) } else { (offset + 16, 4) }
+    if key.is_multiple_of(2) { (offset, size_of_record(value) / 8) } else { (offset + 16, 4) }
 }
 
 fn fill(heap: &Heap<M>, key: u64, offset: u64, value: u64) {
@@ -86,7 +91,7 @@ fn fill(heap: &Heap<M>, key: u64, offset: u64, value: u64) {
 
 /// The value of what lies at `offset`, all of which must be whole.
 fn read(heap: &Heap<M>, key: u64, offset: u64) -> u64 {
-    let start = if key % 2 == 0 { offset } else { offset + 16 };
+    let start = if key.is_multiple_of(2) { offset } else { offset + 16 };
     let address = heap.base().wrapping_add(start as usize);
     // SAFETY: inside the pool, and not reclaimed while the caller is pinned.
     unsafe { M::read_bytes(address, 8) };
@@ -103,7 +108,7 @@ fn read(heap: &Heap<M>, key: u64, offset: u64) -> u64 {
 
 impl Opened {
     fn allocate(session: &mut Session<M>, key: u64, value: u64) -> Result<u64, AllocError> {
-        if key % 2 == 0 {
+        if key.is_multiple_of(2) {
             session.allocate_record(size_of_record(value))
         } else {
             Ok(u64::from(session.allocate_block()?) * BLOCK_SIZE as u64)
@@ -120,7 +125,7 @@ impl Opened {
             return None;
         }
         let value = read(&self.heap, key, old);
-        if key % 2 == 0 {
+        if key.is_multiple_of(2) {
             session.retire_record(old, size_of_record(value));
         } else {
             session.retire_block((old / BLOCK_SIZE as u64) as u32);
@@ -226,7 +231,7 @@ impl Program for Shelf {
             if offset == 0 {
                 continue;
             }
-            let marked = if key % 2 == 0 {
+            let marked = if key.is_multiple_of(2) {
                 recovery.mark_record(offset, size_of_record(read(&heap, key, offset)))
             } else {
                 recovery.mark_block((offset / BLOCK_SIZE as u64) as u32)
@@ -250,7 +255,7 @@ impl Program for Shelf {
                 continue;
             }
             let value = read(&opened.heap, key, offset);
-            let marked = if key % 2 == 0 {
+            let marked = if key.is_multiple_of(2) {
                 audit.used().mark_record(offset, size_of_record(value))
             } else {
                 audit.used().mark_block((offset / BLOCK_SIZE as u64) as u32)

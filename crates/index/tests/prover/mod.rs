@@ -1,6 +1,7 @@
 //! Programs that run the trees on the simulated machine.
 
 #![allow(dead_code, reason = "each test target uses its part")]
+#![allow(clippy::print_stdout, reason = "what was explored is the result")]
 
 pub mod backing;
 pub mod budget;
