@@ -76,7 +76,7 @@ fn place(heap: &Heap<M>, key: u64) -> &Atomic<u64, M> {
 
 /// Offset and number of words of what holds a value, in front of which nothing of it lies.
 fn extent(key: u64, offset: u64, value: u64) -> (u64, usize) {
-    if key.is_multiple_of(2) { (offset, size_of_record(value) / 8) } else { (offset + 16, 4) }
+    if holds_record(key) { (offset, size_of_record(value) / 8) } else { (offset + 16, 4) }
 }
 
 fn fill(heap: &Heap<M>, key: u64, offset: u64, value: u64) {
@@ -91,7 +91,7 @@ fn fill(heap: &Heap<M>, key: u64, offset: u64, value: u64) {
 
 /// The value of what lies at `offset`, all of which must be whole.
 fn read(heap: &Heap<M>, key: u64, offset: u64) -> u64 {
-    let start = if key.is_multiple_of(2) { offset } else { offset + 16 };
+    let start = if holds_record(key) { offset } else { offset + 16 };
     let address = heap.base().wrapping_add(start as usize);
     // SAFETY: inside the pool, and not reclaimed while the caller is pinned.
     unsafe { M::read_bytes(address, 8) };
@@ -108,7 +108,7 @@ fn read(heap: &Heap<M>, key: u64, offset: u64) -> u64 {
 
 impl Opened {
     fn allocate(session: &mut Session<M>, key: u64, value: u64) -> Result<u64, AllocError> {
-        if key.is_multiple_of(2) {
+        if holds_record(key) {
             session.allocate_record(size_of_record(value))
         } else {
             Ok(u64::from(session.allocate_block()?) * BLOCK_SIZE as u64)
@@ -125,7 +125,7 @@ impl Opened {
             return None;
         }
         let value = read(&self.heap, key, old);
-        if key.is_multiple_of(2) {
+        if holds_record(key) {
             session.retire_record(old, size_of_record(value));
         } else {
             session.retire_block((old / BLOCK_SIZE as u64) as u32);
@@ -231,7 +231,7 @@ impl Program for Shelf {
             if offset == 0 {
                 continue;
             }
-            let marked = if key.is_multiple_of(2) {
+            let marked = if holds_record(key) {
                 recovery.mark_record(offset, size_of_record(read(&heap, key, offset)))
             } else {
                 recovery.mark_block((offset / BLOCK_SIZE as u64) as u32)
@@ -255,7 +255,7 @@ impl Program for Shelf {
                 continue;
             }
             let value = read(&opened.heap, key, offset);
-            let marked = if key.is_multiple_of(2) {
+            let marked = if holds_record(key) {
                 audit.used().mark_record(offset, size_of_record(value))
             } else {
                 audit.used().mark_block((offset / BLOCK_SIZE as u64) as u32)
