@@ -9,7 +9,9 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use everleaf_index::Tiny;
-use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Failure, Report};
+use everleaf_machine::simulated::{
+    Abandon, Ablation, Config, CrashConfig, Domain, Failure, Report, ablate,
+};
 use prover::budget::{
     exhaustive, explore, is_long, run_scenario, run_scenario_with, run_words, share, tell,
     tell_marks, vary,
@@ -287,4 +289,23 @@ fn the_others_finish_when_a_thread_stops_for_ever() {
     survive("abandoned threads", 0.05, 8, base, |_, config| {
         all_of(&scenarios, |scenario| run_scenario_with(scenario, config, 3, space))
     });
+}
+
+/// Switches off each flush and drain that the programs of trees execute, one at a time.
+///
+/// Not part of the ordinary run: where a call is not missed, the search goes on to its end.
+#[test]
+#[ignore = "takes minutes"]
+fn flushes_and_drains_are_missed() {
+    let config = Config { seed: 7, ..Config::default() };
+    let mut all = Vec::new();
+    let numbers = |seed| plans::random::<Tiny<2, 3>>(seed, 2);
+    all.extend(ablate(&config, 0..150, 20, numbers).unwrap_or_else(|found| panic!("{found}")));
+    let words = |seed| plans::random_words::<Tiny<2, 3>>(seed, 2);
+    all.extend(ablate(&config, 0..150, 20, words).unwrap_or_else(|found| panic!("{found}")));
+    for ablation in &all {
+        let killed = ablation.killed.as_ref().map(|(schedules, failure)| (schedules, failure.kind));
+        println!("{} {} {} hits: {killed:?}", ablation.kind, ablation.site, ablation.hits);
+    }
+    assert!(all.iter().any(Ablation::is_needed));
 }

@@ -138,7 +138,13 @@ impl Store {
         if self.is_read_only() {
             return Err(Error::ReadOnly);
         }
-        let tree = self.shared.trees.bytes_tree(name)?;
+        let tree = match self.shared.trees.bytes_tree(name) {
+            Err(error) if error.is_full() => {
+                self.shared.reclaim();
+                self.shared.trees.bytes_tree(name)
+            }
+            result => result,
+        }?;
         Ok(Map::new(self.shared.clone(), tree))
     }
 

@@ -54,6 +54,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     ) -> Result<Option<Outcome>, AllocError> {
         let mut carried = None;
         let mut no_space = None;
+        let mut waits = 0;
         loop {
             // Acquire: with REPLACED, the successor's contents; pairs with the switch below.
             if leaf.meta.load(Ordering::Acquire) & REPLACED != 0 {
@@ -70,7 +71,14 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             if successor.is_null() {
                 // A first look: what the leaf holds by the time it is frozen decides.
                 let full = live_count(leaf) * 2 >= G::SLOT_COUNT;
-                self.reserve(session, full && carry.is_some_and(|write| write.intent.inserts()))?;
+                let grows = full && carry.is_some_and(|write| write.intent.inserts());
+                if let Err(error) = self.reserve(session, grows) {
+                    waits += 1;
+                    if !error.is_full() || waits > Self::FULL_PATIENCE || !self.await_leader(leaf) {
+                        return Err(error);
+                    }
+                    continue;
+                }
                 if let Some(candidate) = self.freeze_and_propose(session, leaf, carry)? {
                     (carried, no_space) = (candidate.carried, candidate.no_space);
                 }
@@ -84,6 +92,21 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 (carried, no_space) = (candidate.carried, candidate.no_space);
             }
         }
+    }
+
+    /// How often to wait for the thread that froze a leaf when there is no space to help it.
+    const FULL_PATIENCE: u32 = if M::SIMULATED { 1 } else { 100 };
+
+    /// Without space: if somebody froze the leaf, who has space enough to replace it, gives it time.
+    /// A removal must not fail only because it cannot help. Returns whether there was one.
+    fn await_leader(&self, leaf: Shared<Leaf<M>>) -> bool {
+        // Relaxed: only a reason to wait; the loop in `replace_leaf` looks properly.
+        let frozen = leaf.meta.load(Ordering::Relaxed) & FREEZING != 0;
+        if frozen {
+            M::mark("nbtree.split.no_space_to_help");
+            self.wait_for_leader(leaf);
+        }
+        frozen
     }
 
     /// Space for the largest replacement, before anything is frozen: a full pool must not leave

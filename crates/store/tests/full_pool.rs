@@ -1,0 +1,117 @@
+//! Threads on a pool that is full nearly all the time: each owns some keys, and knows what they are.
+//!
+//! Puts may be refused; nothing else may be, and nothing that was acknowledged may be lost.
+
+use std::collections::HashMap;
+
+use everleaf::{Action, Error, Map, Options, Store};
+
+const THREADS: u64 = 4;
+const ROUNDS: u64 = 2;
+const OPERATIONS: usize = 3_000;
+const KEYS_PER_THREAD: u64 = 1500;
+
+/// A small generator of numbers (xorshift), so that a seed tells all.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("{:03}/{number}", number % 50).into_bytes()
+}
+
+/// Whether a write was done; a refusal for want of space is none.
+fn done<T>(result: Result<T, Error>) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(Error::PoolFull(_)) => None,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// What a thread knows about its keys.
+type Known = HashMap<u64, Option<Vec<u8>>>;
+
+fn operate(store: &Store, map: &Map, random: &mut Random, thread: u64, known: &mut Known) {
+    let number = random.below(KEYS_PER_THREAD) * THREADS + thread;
+    match random.below(20) {
+        0..9 => {
+            let value = vec![thread as u8; random.below(400) as usize];
+            if done(map.put(&key(number), &value)).is_some() {
+                known.insert(number, Some(value));
+            }
+        }
+        9..16 => {
+            map.remove(&key(number)).expect("a removal needs no space");
+            known.insert(number, None);
+        }
+        16 | 17 => {
+            if let Some(value) = known.get(&number) {
+                assert_eq!(&map.get(&key(number)).expect("get"), value, "key {number}");
+            }
+        }
+        18 => {
+            let toggle = |value: Option<&[u8]>| match value {
+                Some(_) => Action::Remove,
+                None => Action::Put(vec![9; 30]),
+            };
+            if let Some(before) = done(map.update_with(&key(number), toggle)) {
+                known.insert(number, before.is_none().then(|| vec![9; 30]));
+            }
+        }
+        _ if random.below(20) == 0 => {
+            let name = format!("short-lived {thread}");
+            if let Some(other) = done(store.map(&name)) {
+                for number in 0..100u32 {
+                    done(other.put(&number.to_be_bytes(), &[1; 100]));
+                }
+                assert!(store.drop_map(&name).expect("writable"));
+            }
+        }
+        _ if random.below(20) == 0 => {
+            let keys: Vec<_> = map.iter().take(1000).map(|(key, _)| key).collect();
+            assert!(keys.is_sorted_by(|a, b| a < b));
+            let keys: Vec<_> = map.iter().rev().take(1000).map(|(key, _)| key).collect();
+            assert!(keys.is_sorted_by(|a, b| a > b));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn threads_on_a_full_pool_lose_nothing_and_can_always_remove() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("p");
+    for round in 1..=ROUNDS {
+        println!("seed {round}");
+        let options = Options::new().create(true).max_size_bytes(2 << 20);
+        let store = options.open(&path).expect("it opens");
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let store = &store;
+                scope.spawn(move || {
+                    let map =
+                        store.map(["even", "odd"][thread as usize % 2]).expect("there is room");
+                    let mut random = Random(round << 32 | thread << 16 | 1);
+                    let mut known = Known::new();
+                    for _ in 0..OPERATIONS {
+                        operate(store, &map, &mut random, thread, &mut known);
+                    }
+                    for (number, value) in &known {
+                        let found = map.get(&key(*number)).expect("get");
+                        assert_eq!(&found, value, "key {number} in the end");
+                    }
+                });
+            }
+        });
+        let problems = store.check().expect("a check").problems;
+        assert_eq!(problems.into_iter().take(4).collect::<Vec<_>>(), Vec::<String>::new());
+    }
+}
