@@ -10,8 +10,14 @@
 
 use everleaf_machine::simulated::{Config, Domain};
 
-use crate::prover::budget::{exhaustive, run_scenario, run_words};
-use crate::prover::scenarios;
+use everleaf_index::Tiny;
+use everleaf_prove::configure::exhaustive;
+use everleaf_prove::operation::Space;
+use everleaf_prove::trees::{run_numbers, run_words};
+use everleaf_prove::{Nb, scenarios};
+
+type Nb2 = Nb<Tiny<2, 3>>;
+type Nb3 = Nb<Tiny<3, 3>>;
 
 #[test]
 fn a_key_that_a_scan_reported_absent_stays_absent() {
@@ -22,9 +28,10 @@ fn a_key_that_a_scan_reported_absent_stays_absent() {
     assert_eq!(found.len(), 2);
     for scenario in found {
         let config = exhaustive(&Config { domain: Domain::Line, ..Config::default() }, 2);
-        for (report, failure) in
-            [run_scenario(&scenario, &config, 100_000), run_words(&scenario, &config, 100_000)]
-        {
+        for (report, failure) in [
+            run_numbers::<Nb2, Nb3>(&scenario, &config, 100_000, Space::default()),
+            run_words(&scenario, &config, 100_000, Space::default()),
+        ] {
             assert!(failure.is_none(), "{}: {failure:?}", scenario.name);
             assert!(report.exhausted);
         }

@@ -10,9 +10,10 @@
 use everleaf_index::Tiny;
 use everleaf_machine::simulated::Config;
 
-use crate::prover::budget::{explore, run_scenario_with};
-use crate::prover::number::Space;
-use crate::prover::{plans, scenarios};
+use everleaf_prove::case::explore;
+use everleaf_prove::operation::Space;
+use everleaf_prove::trees::run_numbers;
+use everleaf_prove::{Nb, plans, scenarios};
 
 const SPACE: Space =
     Space { pool_bytes: 128 << 10, chunk_shift: 12, blocks_at_hand: 0, may_fill: true };
@@ -37,7 +38,8 @@ fn nothing_is_lost_when_merging_and_emptying_fail_half_way() {
     for failing in 0..14 {
         for scenario in &scenarios {
             let config = Config { fail_allocation: Some(failing), ..Config::default() };
-            let (_, failure) = run_scenario_with(scenario, &config, 5, SPACE);
+            let (_, failure) =
+                run_numbers::<Nb<Tiny<2, 3>>, Nb<Tiny<3, 3>>>(scenario, &config, 5, SPACE);
             assert!(failure.is_none(), "allocation {failing} fails: {failure:?}");
         }
     }

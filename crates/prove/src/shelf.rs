@@ -11,7 +11,7 @@ use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Plan, Program, Random};
 use everleaf_machine::{Atomic, AtomicPointer, Machine, Ordering, Simulated};
 
-use super::backing::{SIZE_MIN, new_pool, open_pool};
+use crate::backing::{SIZE_MIN, new_pool, open_pool};
 
 type M = Simulated;
 
@@ -23,10 +23,14 @@ const SIZES: [usize; 6] = [16, 48, 200, 900, 2104, 4200];
 const NODE: u64 = 0x0DE0;
 const NODE_SIZE: usize = 64;
 
+/// One operation on the shelf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
+    /// Reads a place.
     Get(u64),
+    /// Puts a value in a place.
     Put(u64, u64),
+    /// Empties a place.
     Remove(u64),
     /// Replaces the volatile node and retires the old one.
     Turn,
@@ -41,8 +45,11 @@ pub enum Operation {
 /// A shelf and what was put on it at first.
 #[derive(Clone, Debug)]
 pub struct Shelf {
+    /// Places and values.
     pub initial: Vec<(u64, u64)>,
+    /// How many threads come.
     pub threads: usize,
+    /// The largest size of the pool in bytes.
     pub pool_bytes: usize,
     /// Operations that found no space.
     pub refused: Rc<Cell<u64>>,
@@ -220,6 +227,7 @@ impl Program for Shelf {
         for &(key, value) in &self.initial {
             let Ok(offset) = Opened::allocate(&mut session, key, value) else { continue };
             fill(&heap, key, offset, value);
+            // Release: publishes what lies there; pairs with the acquire in `get`.
             place(&heap, key).store(offset, Ordering::Release);
         }
     }

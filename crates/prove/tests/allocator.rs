@@ -3,14 +3,12 @@
 
 #![allow(clippy::print_stdout, reason = "what was explored is the result")]
 
-mod support;
-
 use std::time::{Duration, Instant};
 
 use everleaf_machine::simulated::{
     Config, CrashConfig, Domain, Failure, FailureKind, MemoryModel, Report, Runner,
 };
-use support::shelf;
+use everleaf_prove::shelf;
 
 /// The time for all tests together: `EVERLEAF_PROVE_SECONDS`, or a few seconds.
 fn share(part: f64) -> Duration {

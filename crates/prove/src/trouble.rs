@@ -1,18 +1,19 @@
 //! Programs with too little of something: space, memory, or a thread that goes on.
 
-use everleaf_index::Tiny;
 use everleaf_machine::simulated::{Plan, Random};
 
-use super::backing::SIZE_MIN;
-use super::number::{Numbers, Operation, Space};
-use super::words::Words;
+use crate::backing::SIZE_MIN;
+use crate::numbers::{Numbers, fit};
+use crate::operation::{Operation, Space};
+use crate::subject::Subject;
+use crate::words::Words;
 
 /// More keys than leaves of two slots in the smallest pool can hold.
 const KEYS: u64 = 80;
 
 /// A tree that was filled until nothing more went in, and threads that insert and remove. With
 /// `grows` the pool has become able to double since.
-pub fn crowded(seed: u64, grows: bool) -> (Numbers<Tiny<2, 3>>, Plan<Operation>) {
+pub fn crowded<S: Subject>(seed: u64, grows: bool) -> (Numbers<S>, Plan<Operation>) {
     let random = &mut Random::new(seed ^ 0x6372_6F77);
     let universe: Vec<u64> = (0..KEYS).collect();
     // What no longer fits is left out.
@@ -39,11 +40,13 @@ pub fn crowded(seed: u64, grows: bool) -> (Numbers<Tiny<2, 3>>, Plan<Operation>)
     let mut program = Numbers::new(universe, history, 2);
     let pool_bytes = SIZE_MIN as usize * if grows { 2 } else { 1 };
     program.space = Space { pool_bytes, may_fill: true, ..Space::default() };
+    let plan: Plan<Operation> = plan;
+    let plan = plan.iter().map(|thread| thread.iter().map(fit::<S>).collect()).collect();
     (program, plan)
 }
 
 /// As [`crowded`], for byte strings: records and fences need space too.
-pub fn crowded_words(seed: u64) -> (Words<Tiny<2, 3>>, Plan<Operation>) {
+pub fn crowded_words<G>(seed: u64, grows: bool) -> (Words<G>, Plan<Operation>) {
     let random = &mut Random::new(seed ^ 0x776F_6372);
     let keys: Vec<Vec<u8>> = (0..60).map(|key: u64| key_of_length(key)).collect();
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
@@ -68,7 +71,8 @@ pub fn crowded_words(seed: u64) -> (Words<Tiny<2, 3>>, Plan<Operation>) {
         })
         .collect();
     let mut program = Words::new(&keys, history, 2);
-    program.space.may_fill = true;
+    let pool_bytes = SIZE_MIN as usize * if grows { 2 } else { 1 };
+    program.space = Space { pool_bytes, may_fill: true, ..Space::default() };
     (program, plan)
 }
 

@@ -12,8 +12,9 @@ use everleaf_machine::Simulated;
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Program};
 
-use super::backing::{SIZE_MIN, new_pool, open_pool};
-use super::number::{Operation, Seen, Space};
+use crate::backing::{SIZE_MIN, new_pool, open_pool};
+use crate::numbers::note_scan;
+use crate::operation::{Operation, Seen, Space};
 
 const NAME: &str = "words";
 
@@ -22,10 +23,15 @@ const NAME: &str = "words";
 pub struct Words<G> {
     /// All keys, ascending; the operations name them by number.
     pub universe: Vec<Vec<u8>>,
+    /// What was done to the tree before the threads come.
     pub history: Vec<Operation>,
+    /// How many threads come.
     pub threads: usize,
+    /// How much space there is.
     pub space: Space,
+    /// What happened so far.
     pub seen: Rc<Seen>,
+    /// Which nodes.
     pub geometry: PhantomData<G>,
 }
 
@@ -179,22 +185,6 @@ impl<G: Geometry> Words<G> {
     }
 }
 
-/// What a scan that passes `keys` in this order says about each of them.
-fn note_scan(
-    pairs: &[(u64, u64)],
-    limit: usize,
-    keys: impl Iterator<Item = u64>,
-    replies: &mut Vec<Reply>,
-) {
-    let mut rest = pairs.iter().peekable();
-    for key in keys {
-        let found = rest.next_if(|(found, _)| *found == key).map(|(_, value)| *value);
-        let cut = found.is_none() && rest.peek().is_none() && pairs.len() >= limit;
-        replies.push(if cut { Reply::Unknown } else { Reply::Previous(found) });
-    }
-    assert!(rest.peek().is_none(), "a scan gives {pairs:?}: out of order, or from nowhere");
-}
-
 impl<G: Geometry> Program for Words<G> {
     type Operation = Operation;
     type Instance = Opened<G>;
@@ -245,27 +235,8 @@ impl<G: Geometry> Program for Words<G> {
     }
 
     fn calls(&self, operation: &Operation, calls: &mut Vec<(u64, Call)>) {
-        let count = self.universe.len() as u64;
-        let get = |key| (key, Call::Get);
-        let (key, call) = match *operation {
-            Operation::Get(key) => (key, Call::Get),
-            Operation::Insert(key, value) => (key, Call::Insert(value)),
-            Operation::Update(key, value) => (key, Call::Update(value)),
-            Operation::Upsert(key, value) => (key, Call::Upsert(value)),
-            Operation::Remove(key) => (key, Call::Remove),
-            Operation::Exchange(key, expected, new) => {
-                (key, Call::CompareExchange { expected, new })
-            }
-            Operation::GetMany => return calls.extend((0..count).map(get)),
-            Operation::Scan(from, _) => return calls.extend((from..count).map(get)),
-            Operation::ScanBack(from, _) => {
-                return calls.extend((0..=from.min(count - 1)).rev().map(get));
-            }
-            Operation::Clear => {
-                return calls.extend((0..count).map(|key| (key, Call::Remove)));
-            }
-        };
-        calls.push((key, call));
+        let numbers: Vec<u64> = (0..self.universe.len() as u64).collect();
+        operation.calls(&numbers, calls);
     }
 
     fn run(

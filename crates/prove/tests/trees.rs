@@ -3,83 +3,43 @@
 
 #![allow(clippy::print_stdout, reason = "what was explored is the result")]
 
-mod prover;
+mod common;
 
 use std::rc::Rc;
 use std::time::Instant;
 
+use common::{Witnesses, all_of, is_long, plain, survive, tell};
 use everleaf_index::Tiny;
-use everleaf_machine::simulated::{
-    Abandon, Ablation, Config, CrashConfig, Domain, Failure, Report, ablate,
-};
-use prover::budget::{
-    exhaustive, explore, is_long, run_scenario, run_scenario_with, run_words, share, tell,
-    tell_marks, vary,
-};
-use prover::number::{Seen, Space};
-use prover::scenarios::Scenario;
-use prover::{mutants, plans, scenarios, trouble};
+use everleaf_machine::simulated::{Abandon, Ablation, Config, CrashConfig, Domain, Report, ablate};
+use everleaf_prove::case::{Outcome, explore};
+use everleaf_prove::configure::exhaustive;
+use everleaf_prove::operation::Space;
+use everleaf_prove::scenarios::Scenario;
+use everleaf_prove::trees::{SPACE_AT_HAND, run_numbers, run_words};
+use everleaf_prove::{Nb, mutants, plans, scenarios, trouble};
 
-type Outcome = (Report, Option<Box<Failure>>);
+type Nb2 = Nb<Tiny<2, 3>>;
+type Nb3 = Nb<Tiny<3, 3>>;
+type Nb4 = Nb<Tiny<4, 3>>;
 
-/// Calls `run` with 0, 1, 2, .. and changing configurations until the time is over, at least
-/// `rounds` times; panics with the first failure.
-fn survive(
-    name: &str,
-    part: f64,
-    rounds: u64,
-    base: impl Fn(u64) -> Config,
-    mut run: impl FnMut(u64, &Config) -> Outcome,
-) -> Report {
-    let (started, time) = (Instant::now(), share(part));
-    let mut total = Report::default();
-    for number in 0.. {
-        let config = vary(number, &base(number));
-        let (report, failure) = run(number, &config);
-        total.add(&report);
-        if let Some(failure) = failure {
-            panic!("{name}, number {number}, {config:?}: {failure}");
-        }
-        if started.elapsed() > time && number + 1 >= rounds {
-            break;
-        }
-    }
-    tell(name, started, &total);
-    tell_marks(&total);
-    total
-}
-
-/// Runs each scenario, one after the other, and adds up; the first failure ends it.
-fn all_of(scenarios: &[Scenario], mut run: impl FnMut(&Scenario) -> Outcome) -> Outcome {
-    let mut total = Report::default();
-    for scenario in scenarios {
-        let (report, failure) = run(scenario);
-        total.add(&report);
-        if let Some(mut failure) = failure {
-            failure.message = format!("{}: {}", scenario.name, failure.message);
-            return (total, Some(failure));
-        }
-    }
-    (total, None)
-}
-
-fn plain(_number: u64) -> Config {
-    Config::default()
+/// Runs a scenario on trees of numbers, in a pool of the smallest size.
+fn run_scenario(scenario: &Scenario, config: &Config, schedules: u64) -> Outcome {
+    run_numbers::<Nb2, Nb3>(scenario, config, schedules, Space::default())
 }
 
 #[test]
 fn random_plans_on_trees_of_numbers_survive() {
     survive("random plans", 0.15, 24, plain, |number, config| match number % 3 {
         0 => {
-            let (program, plan) = plans::random::<Tiny<2, 3>>(number, 2);
+            let (program, plan) = plans::random::<Nb2>(number, 2);
             explore(program, plan, config, 20)
         }
         1 => {
-            let (program, plan) = plans::random::<Tiny<3, 3>>(number, 3);
+            let (program, plan) = plans::random::<Nb3>(number, 3);
             explore(program, plan, config, 20)
         }
         _ => {
-            let (program, plan) = plans::random::<Tiny<4, 3>>(number, 4);
+            let (program, plan) = plans::random::<Nb4>(number, 4);
             explore(program, plan, config, 20)
         }
     });
@@ -119,7 +79,7 @@ fn merging_scanning_and_emptying_survive() {
 fn all_scenarios_survive_on_byte_strings() {
     let scenarios: Vec<_> = scenarios::nasty().into_iter().chain(scenarios::others()).collect();
     survive("scenarios on byte strings", 0.1, 4, plain, |_, config| {
-        all_of(&scenarios, |scenario| run_words(scenario, config, 5))
+        all_of(&scenarios, |scenario| run_words(scenario, config, 5, Space::default()))
     });
 }
 
@@ -147,44 +107,12 @@ fn small_programs_survive_every_order_with_few_preemptions() {
 }
 
 #[test]
-fn every_planted_bug_is_found() {
-    let mut alive = vec![];
-    for mutant in mutants::MUTANTS {
-        let started = Instant::now();
-        match mutants::hunt(mutant, 2) {
-            Some(kill) => println!(
-                "{mutant:<32} {:>6} schedules {:>6.2} s  {} ({})",
-                kill.schedules,
-                started.elapsed().as_secs_f64(),
-                kill.failure.kind,
-                kill.scenario
-            ),
-            None => {
-                println!("{mutant:<32} ALIVE {:>6.2} s", started.elapsed().as_secs_f64());
-                alive.push(mutant);
-            }
-        }
-    }
-    assert!(alive.is_empty(), "not found: {alive:?}");
-}
-
-#[test]
 fn harmless_changes_are_harmless() {
     for mutant in mutants::HARMLESS {
-        let base = |_| Config { mutants: vec![mutant], ..Config::default() };
-        survive(mutant, 0.02, 1, base, |_, config| {
+        let base = |_| Config { mutants: vec![mutant.name], ..Config::default() };
+        survive(mutant.name, 0.02, 1, base, |_, config| {
             all_of(&scenarios::nasty(), |scenario| run_scenario(scenario, config, 10))
         });
-    }
-}
-
-/// Remembers what all programs of a search have seen.
-#[derive(Default)]
-struct Witnesses(Vec<Rc<Seen>>);
-
-impl Witnesses {
-    fn count(&self, what: impl Fn(&Seen) -> u64) -> u64 {
-        self.0.iter().map(|seen| what(seen)).sum()
     }
 }
 
@@ -192,7 +120,7 @@ impl Witnesses {
 fn a_full_pool_refuses_and_loses_nothing() {
     let mut seen = Witnesses::default();
     survive("full pools", 0.04, 12, plain, |number, config| {
-        let (program, plan) = trouble::crowded(number, false);
+        let (program, plan) = trouble::crowded::<Nb2>(number, false);
         seen.0.push(Rc::clone(&program.seen));
         explore(program, plan, config, 10)
     });
@@ -205,7 +133,7 @@ fn a_full_pool_refuses_and_loses_nothing() {
 fn a_pool_that_grows_under_its_users_survives() {
     let mut seen = Witnesses::default();
     survive("growing pools", 0.04, 12, plain, |number, config| {
-        let (program, plan) = trouble::crowded(number, true);
+        let (program, plan) = trouble::crowded::<Nb2>(number, true);
         seen.0.push(Rc::clone(&program.seen));
         explore(program, plan, config, 10)
     });
@@ -218,7 +146,7 @@ fn a_pool_that_grows_under_its_users_survives() {
 fn a_pool_full_of_records_refuses_and_loses_nothing() {
     let mut seen = Witnesses::default();
     survive("full of records", 0.04, 6, plain, |number, config| {
-        let (program, plan) = trouble::crowded_words(number);
+        let (program, plan) = trouble::crowded_words::<Tiny<2, 3>>(number, false);
         seen.0.push(Rc::clone(&program.seen));
         explore(program, plan, config, 5)
     });
@@ -242,7 +170,7 @@ fn an_allocation_that_fails_anywhere_harms_nothing() {
             return (report, failure);
         }
         let (more, failure) =
-            all_of(&scenarios, |scenario| run_scenario_with(scenario, config, 1, space));
+            all_of(&scenarios, |scenario| run_numbers::<Nb2, Nb3>(scenario, config, 1, space));
         report.add(&more);
         (report, failure)
     });
@@ -256,7 +184,7 @@ fn recovery_can_be_cut_and_repeated_and_lived_after() {
     let crash = CrashConfig { nested_one_in: 100, ..CrashConfig::default() };
     let base = |_| Config { crash, ..Config::default() };
     let report = survive("crashed recoveries", 0.05, 12, base, |number, config| {
-        let (program, plan) = plans::random::<Tiny<2, 3>>(number, 2);
+        let (program, plan) = plans::random::<Nb2>(number, 2);
         explore(program, plan, config, 5)
     });
     assert!(report.counts.nested_runs > 0);
@@ -279,15 +207,13 @@ fn opening_inside_the_simulation_survives() {
 
 #[test]
 fn the_others_finish_when_a_thread_stops_for_ever() {
-    // Enough space at hand that nobody waits for the allocator, whose locks are honest locks.
-    let space = Space { blocks_at_hand: 24, pool_bytes: 256 << 10, ..Space::default() };
     let scenarios = scenarios::nasty();
     let base = |number: u64| {
         let abandon = Abandon { thread: number as usize % 2, after_points: number * 7 % 61 };
         Config { abandon: Some(abandon), ..Config::default() }
     };
     survive("abandoned threads", 0.05, 8, base, |_, config| {
-        all_of(&scenarios, |scenario| run_scenario_with(scenario, config, 3, space))
+        all_of(&scenarios, |scenario| run_numbers::<Nb2, Nb3>(scenario, config, 3, SPACE_AT_HAND))
     });
 }
 
@@ -299,7 +225,7 @@ fn the_others_finish_when_a_thread_stops_for_ever() {
 fn flushes_and_drains_are_missed() {
     let config = Config { seed: 7, ..Config::default() };
     let mut all = Vec::new();
-    let numbers = |seed| plans::random::<Tiny<2, 3>>(seed, 2);
+    let numbers = |seed| plans::random::<Nb2>(seed, 2);
     all.extend(ablate(&config, 0..150, 20, numbers).unwrap_or_else(|found| panic!("{found}")));
     let words = |seed| plans::random_words::<Tiny<2, 3>>(seed, 2);
     all.extend(ablate(&config, 0..150, 20, words).unwrap_or_else(|found| panic!("{found}")));

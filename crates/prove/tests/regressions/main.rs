@@ -2,8 +2,5 @@
 
 #![allow(clippy::print_stdout, reason = "what was explored is the result")]
 
-#[path = "../prover/mod.rs"]
-mod prover;
-
 mod failed_allocation_leaked_blocks;
 mod scan_forgot_removals;

@@ -2,8 +2,10 @@
 
 use everleaf_machine::simulated::{Plan, Random};
 
-use super::number::{Numbers, Operation};
-use super::words::Words;
+use crate::numbers::{Numbers, fit};
+use crate::operation::Operation;
+use crate::subject::Subject;
+use crate::words::Words;
 
 const CLASS: u64 = 1 << 61;
 
@@ -87,14 +89,15 @@ fn plan(random: &mut Random, universe: &[u64]) -> Plan<Operation> {
     (0..threads).map(&mut thread).collect()
 }
 
-/// A random tree of numbers and a plan.
-pub fn random<G>(seed: u64, slots: usize) -> (Numbers<G>, Plan<Operation>) {
+/// A random tree of numbers with `slots` slots in a leaf, and a plan.
+pub fn random<S: Subject>(seed: u64, slots: usize) -> (Numbers<S>, Plan<Operation>) {
     let random = &mut Random::new(seed ^ 0x6E75_6D62);
     let universe = universe(random);
     let history = history(random, &universe, slots);
     let plan = plan(random, &universe);
     let mut program = Numbers::new(universe, history, plan.len());
     program.space.blocks_at_hand = random.below(3) as usize;
+    let plan = plan.iter().map(|thread| thread.iter().map(fit::<S>).collect()).collect();
     (program, plan)
 }
 

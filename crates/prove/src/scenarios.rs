@@ -4,8 +4,10 @@
 
 use everleaf_machine::simulated::Plan;
 
-use super::number::{Numbers, Operation};
-use super::words::Words;
+use crate::numbers::{Numbers, fit};
+use crate::operation::Operation;
+use crate::subject::Subject;
+use crate::words::Words;
 use Operation::{Clear, Exchange, Get, GetMany, Insert, Remove, Scan, ScanBack, Update, Upsert};
 
 const CLASS: u64 = 1 << 61;
@@ -13,18 +15,25 @@ const LAST: u64 = u64::MAX;
 const ALL: usize = usize::MAX;
 
 /// A tree and a plan under a name.
+#[derive(Clone, Debug)]
 pub struct Scenario {
+    /// What it is about.
     pub name: &'static str,
-    /// Slots of a leaf: 2 or 3.
+    /// Slots of a leaf: 2 or 3. A tree whose leaves are larger only sees less of it.
     pub slots: usize,
+    /// What was done to the tree before.
     pub history: Vec<Operation>,
+    /// What the threads do.
     pub plan: Plan<Operation>,
 }
 
 impl Scenario {
-    /// The program for it on a tree of numbers; the geometry must have as many slots.
-    pub fn program<G>(&self) -> Numbers<G> {
-        Numbers::new(self.keys(), self.history.clone(), self.plan.len())
+    /// The program for it on a tree of numbers whose leaves should have [`slots`](Self::slots)
+    /// slots.
+    pub fn numbers<S: Subject>(&self) -> (Numbers<S>, Plan<Operation>) {
+        let program = Numbers::new(self.keys(), self.history.clone(), self.plan.len());
+        let plan = self.plan.iter().map(|thread| thread.iter().map(fit::<S>).collect()).collect();
+        (program, plan)
     }
 
     /// The same on a tree of byte strings: the keys become, in order, strings that share a prefix
@@ -96,6 +105,13 @@ fn scenario<const H: usize, const T: usize>(
 pub fn nasty() -> Vec<Scenario> {
     let mut all = nasty_leaves();
     all.extend(nasty_structure());
+    all
+}
+
+/// All scenarios that are not small.
+pub fn named() -> Vec<Scenario> {
+    let mut all = nasty();
+    all.extend(others());
     all
 }
 

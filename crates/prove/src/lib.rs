@@ -1,0 +1,40 @@
+//! The proof: programs that run Everleaf's structures on the simulated machine, and the searches
+//! through their schedules and crashes.
+//!
+//! ```text
+//!   Subject (a tree of numbers) --+
+//!   Words (byte strings)          |     Program + Plan      Config
+//!   Shelf (allocator)             +---> scenarios, plans ---> Runner ---> Report | Failure
+//! ```
+//!
+//! | file | what it has |
+//! |---|---|
+//! | `subject` | what a tree of numbers must offer to be proven: implement it, add one line to the list |
+//! | `numbers`, `words`, `shelf` | programs: trees of numbers, of byte strings, the allocator |
+//! | `scenarios`, `plans`, `trouble` | what the threads of a program do: by name, by chance, with too little space |
+//! | `case` | a program with its plan, behind one trait |
+//! | `trees`, `structure` | all programs by name, all structures by name |
+//! | `configure` | which machine a number stands for |
+//! | `mutants` | planted bugs, and the hunt for them |
+//!
+//! Everything here runs on one OS thread and is decided by numbers: the same number gives the same
+//! program, the same configuration the same schedules.
+
+pub mod backing;
+pub mod case;
+pub mod configure;
+pub mod mutants;
+mod nbtree;
+pub mod numbers;
+pub mod operation;
+pub mod plans;
+pub mod scenarios;
+pub mod shelf;
+pub mod structure;
+pub mod subject;
+pub mod trees;
+pub mod trouble;
+pub mod words;
+
+pub use nbtree::Nb;
+pub use subject::Subject;

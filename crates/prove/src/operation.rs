@@ -1,0 +1,115 @@
+//! What the threads of a program on a tree do, and with how much space.
+
+use std::cell::Cell;
+
+use everleaf_index::{AllocError, IndexError};
+use everleaf_machine::simulated::history::Call;
+
+use crate::backing::SIZE_MIN;
+
+/// One operation on the tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Reads a key.
+    Get(u64),
+    /// All keys of the universe in one call.
+    GetMany,
+    /// Adds a key with a value.
+    Insert(u64, u64),
+    /// Changes the value of a key that is there.
+    Update(u64, u64),
+    /// Sets the value of a key.
+    Upsert(u64, u64),
+    /// Takes a key out.
+    Remove(u64),
+    /// Key, expected value, new value.
+    Exchange(u64, u64, u64),
+    /// Everything from the key on, up to a number of pairs.
+    Scan(u64, usize),
+    /// Everything up to the key, downwards, up to a number of pairs.
+    ScanBack(u64, usize),
+    /// Empties the tree.
+    Clear,
+}
+
+/// How much space the tree starts with.
+#[derive(Clone, Copy, Debug)]
+pub struct Space {
+    /// The largest size of the pool in bytes.
+    pub pool_bytes: usize,
+    /// Binary logarithm of the size of a chunk.
+    pub chunk_shift: u32,
+    /// Blocks that each session has at hand at the start.
+    pub blocks_at_hand: usize,
+    /// Whether operations may fail because the pool or the volatile memory is full.
+    pub may_fill: bool,
+}
+
+impl Space {
+    /// Whether an operation may answer with this error.
+    pub fn may_fail(&self, error: &IndexError) -> bool {
+        let no_memory = matches!(error, IndexError::Alloc(AllocError::OutOfMemory));
+        self.may_fill && (no_memory || error.is_full())
+    }
+}
+
+impl Default for Space {
+    fn default() -> Self {
+        let pool_bytes = SIZE_MIN as usize;
+        Space { pool_bytes, chunk_shift: 12, blocks_at_hand: 0, may_fill: false }
+    }
+}
+
+/// What happened in the runs of a program.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Operations that found no space.
+    pub refused: Cell<u64>,
+    /// Pools, of runs and crash images, that were larger than at first.
+    pub grown: Cell<u64>,
+}
+
+impl Operation {
+    /// What the operation does, key by key, for the judge; `universe` are all keys, ascending.
+    pub fn calls(&self, universe: &[u64], calls: &mut Vec<(u64, Call)>) {
+        let get = |key: &u64| (*key, Call::Get);
+        let (key, call) = match *self {
+            Operation::Get(key) => (key, Call::Get),
+            Operation::Insert(key, value) => (key, Call::Insert(value)),
+            Operation::Update(key, value) => (key, Call::Update(value)),
+            Operation::Upsert(key, value) => (key, Call::Upsert(value)),
+            Operation::Remove(key) => (key, Call::Remove),
+            Operation::Exchange(key, expected, new) => {
+                (key, Call::CompareExchange { expected, new })
+            }
+            Operation::GetMany => return calls.extend(universe.iter().map(get)),
+            Operation::Scan(from, _) => {
+                return calls.extend(universe.iter().filter(|&&key| key >= from).map(get));
+            }
+            Operation::ScanBack(from, _) => {
+                return calls.extend(universe.iter().rev().filter(|&&key| key <= from).map(get));
+            }
+            Operation::Clear => {
+                return calls.extend(universe.iter().map(|key| (*key, Call::Remove)));
+            }
+        };
+        calls.push((key, call));
+    }
+
+    /// The same operation with every key and value replaced.
+    #[must_use]
+    pub fn map(&self, key: impl Fn(u64) -> u64, value: impl Fn(u64) -> u64) -> Operation {
+        match *self {
+            Operation::Get(k) => Operation::Get(key(k)),
+            Operation::GetMany => Operation::GetMany,
+            Operation::Insert(k, v) => Operation::Insert(key(k), value(v)),
+            Operation::Update(k, v) => Operation::Update(key(k), value(v)),
+            Operation::Upsert(k, v) => Operation::Upsert(key(k), value(v)),
+            Operation::Remove(k) => Operation::Remove(key(k)),
+            Operation::Exchange(k, old, new) => Operation::Exchange(key(k), value(old), value(new)),
+            Operation::Scan(from, limit) => Operation::Scan(key(from), limit),
+            Operation::ScanBack(from, limit) => Operation::ScanBack(key(from), limit),
+            Operation::Clear => Operation::Clear,
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Everything that can be proven, by name.
+
+use everleaf_index::Tiny;
+use everleaf_machine::simulated::Config;
+
+use crate::case::Case;
+use crate::nbtree::Nb;
+use crate::subject::Subject;
+use crate::trees;
+
+/// One step of a search: a program, and what its configuration must have.
+pub struct Step {
+    /// The name of a program of the structure.
+    pub program: String,
+    /// What is special about its run; domain, memory and seed are chosen later.
+    pub config: Config,
+}
+
+/// Something that can be proven.
+pub struct Structure {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is, in half a line.
+    pub about: &'static str,
+    /// The case of a program's name; none if there is no such program.
+    pub case: fn(&str) -> Option<Box<dyn Case>>,
+    /// What a random search does at its step of this number.
+    pub step: fn(u64) -> Step,
+    /// The programs that are small enough for an exhaustive search.
+    pub small: fn() -> Vec<String>,
+}
+
+/// A tree of numbers, given with 2, 3 and 4 slots in a leaf (or what is closest).
+const fn tree<S2: Subject, S3: Subject, S4: Subject>(
+    name: &'static str,
+    about: &'static str,
+) -> Structure {
+    let step = if S2::LOCK_FREE { trees::step_lock_free } else { trees::step };
+    Structure { name, about, case: trees::numbers::<S2, S3, S4>, step, small: trees::small }
+}
+
+/// All structures. A new tree joins with one line.
+pub static STRUCTURES: &[Structure] = &[
+    tree::<Nb<Tiny<2, 3>>, Nb<Tiny<3, 3>>, Nb<Tiny<4, 3>>>("nbtree", "NBTree with 64-bit integers"),
+    Structure {
+        name: "nbtree-bytes",
+        about: "NBTree with byte strings",
+        case: trees::words,
+        step: trees::step_lock_free,
+        small: trees::small,
+    },
+];
+
+/// The structure of this name.
+pub fn find(name: &str) -> Option<&'static Structure> {
+    STRUCTURES.iter().find(|structure| structure.name == name)
+}

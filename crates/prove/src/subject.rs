@@ -1,0 +1,178 @@
+//! What a tree of 64-bit integers must offer to be proven.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use everleaf_alloc::{Heap, Session};
+use everleaf_index::{Exchange, Geometry, IndexError};
+use everleaf_machine::Simulated;
+use everleaf_pool::Pool;
+
+/// Pairs of key and value.
+pub type Pairs = Vec<(u64, u64)>;
+
+/// A geometry that programs can be made of.
+pub trait Nodes: Geometry + Clone + Debug + 'static {}
+
+impl<G: Geometry + Clone + Debug + 'static> Nodes for G {}
+
+/// A tree of numbers under test: a type that says how to make, open and use one.
+///
+/// All calls are those of a durably linearizable ordered map; what a tree does not have of its own
+/// is made of what it has. Implement it with small nodes, so that a handful of keys splits and
+/// merges them.
+pub trait Subject: Clone + Debug + 'static {
+    /// The opened tree with everything that must live as long.
+    type Opened: 'static;
+
+    /// Whether every thread can finish whatever becomes of the others.
+    const LOCK_FREE: bool = false;
+    /// The smallest key the tree takes.
+    const KEY_MIN: u64 = 0;
+    /// The largest key the tree takes.
+    const KEY_MAX: u64 = u64::MAX;
+    /// The smallest value the tree takes.
+    const VALUE_MIN: u64 = 0;
+    /// The largest value the tree takes.
+    const VALUE_MAX: u64 = u64::MAX;
+
+    /// An empty tree on a new pool, with chunks of `1 << chunk_shift` bytes.
+    ///
+    /// # Errors
+    /// No space.
+    fn create(pool: Pool<Simulated>, chunk_shift: u32) -> Result<Self::Opened, IndexError>;
+
+    /// The tree in a pool that [`Self::create`] made, whatever the pool went through since.
+    ///
+    /// # Errors
+    /// What makes it unusable, in words.
+    fn open(pool: Pool<Simulated>) -> Result<Self::Opened, String>;
+
+    /// Where the tree lives.
+    fn heap(opened: &Self::Opened) -> &Arc<Heap<Simulated>>;
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// As the tree's.
+    fn get(
+        opened: &Self::Opened,
+        session: &mut Session<Simulated>,
+        key: u64,
+    ) -> Result<Option<u64>, IndexError>;
+
+    /// Adds a key unless it is there; the value that was there.
+    ///
+    /// # Errors
+    /// No space; then nothing was changed.
+    fn insert(
+        opened: &Self::Opened,
+        session: &mut Session<Simulated>,
+        key: u64,
+        value: u64,
+    ) -> Result<Option<u64>, IndexError>;
+
+    /// Replaces the value of a key if it is there; the value that was there.
+    ///
+    /// # Errors
+    /// As [`Self::insert`].
+    fn update(
+        opened: &Self::Opened,
+        session: &mut Session<Simulated>,
+        key: u64,
+        value: u64,
+    ) -> Result<Option<u64>, IndexError>;
+
+    /// Sets the value of a key; the value that was there.
+    ///
+    /// # Errors
+    /// As [`Self::insert`].
+    fn upsert(
+        opened: &Self::Opened,
+        session: &mut Session<Simulated>,
+        key: u64,
+        value: u64,
+    ) -> Result<Option<u64>, IndexError>;
+
+    /// Takes a key out; the value that was there.
+    ///
+    /// # Errors
+    /// As [`Self::insert`].
+    fn remove(
+        opened: &Self::Opened,
+        session: &mut Session<Simulated>,
+        key: u64,
+    ) -> Result<Option<u64>, IndexError>;
+
+    /// Replaces the value of a key if it is `expected`.
+    ///
+    /// # Errors
+    /// As [`Self::insert`].
+    fn compare_exchange(
+        opened: &Self::Opened,
+        session: &mut Session<Simulated>,
+        key: u64,
+        expected: u64,
+        new: u64,
+    ) -> Result<Exchange, IndexError>;
+
+    /// Adds up to `limit` pairs from `from` on, ascending, to `pairs`.
+    ///
+    /// # Errors
+    /// As the tree's.
+    fn scan(
+        opened: &Self::Opened,
+        session: &mut Session<Simulated>,
+        from: u64,
+        limit: usize,
+        pairs: &mut Pairs,
+    ) -> Result<(), IndexError>;
+
+    /// Adds up to `limit` pairs from `from` on, descending, to `pairs`.
+    ///
+    /// # Errors
+    /// As the tree's.
+    fn scan_back(
+        opened: &Self::Opened,
+        session: &mut Session<Simulated>,
+        from: u64,
+        limit: usize,
+        pairs: &mut Pairs,
+    ) -> Result<(), IndexError> {
+        let mut all = Pairs::new();
+        Self::scan(opened, session, Self::KEY_MIN, usize::MAX, &mut all)?;
+        pairs.extend(all.into_iter().rev().filter(|(key, _)| *key <= from).take(limit));
+        Ok(())
+    }
+
+    /// The values of many keys.
+    ///
+    /// # Errors
+    /// As the tree's.
+    fn get_many(
+        opened: &Self::Opened,
+        session: &mut Session<Simulated>,
+        keys: &[u64],
+    ) -> Result<Vec<Option<u64>>, IndexError> {
+        keys.iter().map(|key| Self::get(opened, session, *key)).collect()
+    }
+
+    /// Empties the tree, which can hold no keys but `keys`; not necessarily at once.
+    ///
+    /// # Errors
+    /// As [`Self::insert`].
+    fn clear(
+        opened: &Self::Opened,
+        session: &mut Session<Simulated>,
+        keys: &[u64],
+    ) -> Result<(), IndexError> {
+        keys.iter().try_for_each(|key| Self::remove(opened, session, *key).map(drop))
+    }
+
+    /// What is wrong with the structure and its space: order, reachability, leaks, double use.
+    /// Nobody uses the tree meanwhile.
+    ///
+    /// # Errors
+    /// The check itself could not be made.
+    fn check(opened: &Self::Opened) -> Result<Vec<String>, IndexError>;
+}
