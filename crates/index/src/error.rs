@@ -23,6 +23,14 @@ pub enum IndexError {
     Removed,
     /// A tree of that name exists, with keys of another kind.
     OtherKind(String),
+    /// The tree's design cannot hold this key.
+    KeyOutOfRange(u64),
+    /// The tree's design cannot hold this value.
+    ValueOutOfRange(u64),
+    /// The tree's design cannot do this. Holds what, as a noun.
+    Unsupported(&'static str),
+    /// There is no design of that name or number.
+    UnknownDesign(String),
 }
 
 impl fmt::Display for IndexError {
@@ -47,6 +55,20 @@ impl fmt::Display for IndexError {
                 f,
                 "the map '{name}' exists with keys of another kind (integers or byte strings): \
                  choose another name"
+            ),
+            IndexError::KeyOutOfRange(key) => {
+                write!(f, "this design cannot hold the key {key}: see the limits of the index")
+            }
+            IndexError::ValueOutOfRange(value) => {
+                write!(f, "this design cannot hold the value {value}: see the limits of the index")
+            }
+            IndexError::Unsupported(what) => {
+                write!(f, "this design has no {what}: choose another index for that")
+            }
+            IndexError::UnknownDesign(name) => write!(
+                f,
+                "there is no index design {name}; there are: {}",
+                crate::catalogue::names().join(", ")
             ),
             IndexError::ReadOnly => f.write_str("the pool is open read-only"),
         }

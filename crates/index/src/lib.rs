@@ -7,24 +7,31 @@
 //! A tree never calls the operating system and never names a concrete machine: the same code runs
 //! on hardware and on a simulated machine.
 
+mod anchor;
 mod base;
 mod bytes_tree;
+pub mod catalogue;
 mod error;
 pub mod geometry;
 pub mod kind;
 pub mod nbtree;
+mod ordered;
 mod record;
 mod slot;
+mod solo;
 mod trees;
 mod u64_tree;
 
+pub use anchor::{ANCHOR_SIZE, ANCHOR_WORDS, Anchor};
 pub use base::Base;
 pub use bytes_tree::{BytesTree, Change, Decision};
 pub use error::IndexError;
 pub use geometry::{Geometry, Production, Tiny};
 pub use kind::{BytesKind, Kind, U64Kind};
 pub use nbtree::{NbTree, TreeShape};
+pub use ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads};
 pub use record::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
+pub use solo::Solo;
 pub use trees::{CheckReport, Trees};
 pub use u64_tree::{Exchange, U64Tree};
 

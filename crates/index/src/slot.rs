@@ -43,6 +43,17 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Slot<K, G, M> {
         Slot { current, root, heap, graveyard: SpinLock::new(vec![]) }
     }
 
+    /// The id of the tree in a slot that nobody shares yet.
+    pub fn first_id(&self) -> u32 {
+        // SAFETY: not null until the first `remove`; nobody frees the tree while we hold it alone.
+        unsafe { &*self.current.read_private() }.id()
+    }
+
+    /// Tells a slot that nobody shares yet where the pool's directory has it.
+    pub fn attach(&mut self, root: RootIndex) {
+        self.root = Some(root);
+    }
+
     #[inline(always)]
     pub fn heap(&self) -> &Heap<M> {
         &self.heap

@@ -8,13 +8,15 @@ use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Audit, Heap, Session, SessionPool};
 use everleaf_machine::{Hardware, Machine, SpinLock};
-use everleaf_pool::Pool;
+use everleaf_pool::{Pool, RootIndex};
 
 use crate::bytes_tree::BytesTree;
+use crate::catalogue;
 use crate::error::IndexError;
 use crate::geometry::{Geometry, Production};
 use crate::kind::{BytesKind, Kind, U64Kind};
 use crate::nbtree::{CheckState, LiveBlocks, NbTree, find_live_blocks};
+use crate::ordered::{Design, OrderedIndex};
 use crate::u64_tree::U64Tree;
 
 /// Sessions that threads share by hints.
@@ -25,6 +27,8 @@ const SESSION_COUNT: usize = 128;
 enum Named<G: Geometry, M: Machine> {
     U64(Arc<U64Tree<G, M>>),
     Bytes(Arc<BytesTree<G, M>>),
+    /// A tree of another design, and its entry in the pool's directory.
+    Other(Arc<dyn OrderedIndex<M>>, RootIndex),
 }
 
 /// The trees by name, in no order.
@@ -77,6 +81,22 @@ impl<G: Geometry, M: Machine> Named<G, M> {
         match self {
             Named::U64(tree) => tree.slot().tidy(session),
             Named::Bytes(tree) => tree.slot().tidy(session),
+            Named::Other(..) => false,
+        }
+    }
+
+    /// As [`Self::tidy`] for a tree whose name was removed and that is in no list any more.
+    fn bury(&self, session: &mut Session<M>) -> bool {
+        match self {
+            Named::Other(tree, _) => {
+                // Whoever still has the tree may use it; with the last handle it goes.
+                let last = Arc::strong_count(tree) == 1;
+                if last {
+                    tree.free_all(session);
+                }
+                !last
+            }
+            _ => self.tidy(session),
         }
     }
 }
@@ -137,7 +157,15 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
                 let tree = recover(&mut session, &recovery, root.value, live, threads)?;
                 Named::Bytes(Arc::new(BytesTree::new(heap.clone(), root.index, tree)))
             } else {
-                return Err(IndexError::OtherKind(root.name));
+                let visitor = catalogue::Recover {
+                    session: &mut session,
+                    recovery: &recovery,
+                    root: root.value,
+                    threads,
+                };
+                let tree = catalogue::visit_kind(root.kind, visitor)
+                    .ok_or_else(|| IndexError::UnknownDesign(root.kind.to_string()))??;
+                Named::Other(tree, root.index)
             };
             trees.named.lock().push((root.name, named));
         }
@@ -229,6 +257,53 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         Ok(tree)
     }
 
+    /// The integer tree of that name, of whatever design, if there is one.
+    ///
+    /// # Errors
+    /// The name belongs to a tree of byte strings.
+    pub fn find_index(&self, name: &str) -> Result<Option<Arc<dyn OrderedIndex<M>>>, IndexError> {
+        match self.named.lock().iter().find(|(other, _)| other == name) {
+            Some((_, Named::U64(tree))) => Ok(Some(tree.clone())),
+            Some((_, Named::Other(tree, _))) => Ok(Some(tree.clone())),
+            Some((_, Named::Bytes(_))) => Err(IndexError::OtherKind(name.to_string())),
+            None => Ok(None),
+        }
+    }
+
+    /// Makes an integer tree of a design of the catalogue.
+    ///
+    /// # Errors
+    /// No such design, a name that is bad or taken, or no space.
+    pub fn create_index(
+        &self,
+        name: &str,
+        design: &str,
+    ) -> Result<Arc<dyn OrderedIndex<M>>, IndexError> {
+        if design == <U64Tree<Production, M> as Design<M>>::INFO.name {
+            if self.find_index(name)?.is_some() {
+                return Err(IndexError::OtherKind(name.to_string()));
+            }
+            return Ok(self.u64_tree(name)?);
+        }
+        let mut session = self.heap.session()?;
+        let unknown = || IndexError::UnknownDesign(format!("'{design}'"));
+        let kind = catalogue::designs().into_iter().find(|info| info.name == design);
+        let kind = kind.ok_or_else(unknown)?.kind;
+        let made =
+            catalogue::visit(design, catalogue::Create(&mut session)).ok_or_else(unknown)??;
+        let mut named = self.named.lock();
+        match self.heap.pool().create_root(name, kind, made.root) {
+            Ok(root) => {
+                named.push((name.to_string(), Named::Other(made.tree.clone(), root.index)));
+                Ok(made.tree)
+            }
+            Err(error) => {
+                made.tree.free_all(&mut session);
+                Err(error.into())
+            }
+        }
+    }
+
     /// Makes an integer tree from pairs in strictly ascending key order; all or nothing, also
     /// across a crash.
     ///
@@ -298,10 +373,11 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         match &named[index].1 {
             Named::U64(tree) => tree.slot().remove(&mut session)?,
             Named::Bytes(tree) => tree.slot().remove(&mut session)?,
+            Named::Other(_, root) => self.heap.pool().remove_root(*root)?,
         }
         let (_, tree) = named.remove(index);
         drop(named);
-        if tree.tidy(&mut session) {
+        if tree.bury(&mut session) {
             self.removed.lock().push(tree);
         }
         Ok(true)
@@ -325,7 +401,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     fn tidy_removed(&self, session: &mut Session<M>) {
         // Taken out, so that the lock is not held for as long as a large tree takes.
         let removed = std::mem::take(&mut *self.removed.lock());
-        let left = removed.into_iter().filter(|tree| tree.tidy(session)).collect::<Vec<_>>();
+        let left = removed.into_iter().filter(|tree| tree.bury(session)).collect::<Vec<_>>();
         self.removed.lock().extend(left);
     }
 
@@ -355,6 +431,13 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
                 Named::Bytes(tree) => tree.slot().with(&mut session, |tree, session| {
                     tree.check(session, audit.used(), &mut state);
                 })?,
+                Named::Other(tree, _) => {
+                    let mut found = CheckReport::default();
+                    tree.check(&mut session, audit.used(), &mut found)?;
+                    state.keys = found.keys;
+                    state.leaves = found.leaves;
+                    state.problems = found.problems;
+                }
             }
             report.keys += state.keys;
             report.leaves += state.leaves;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everleaf_alloc::{Heap, Session};
+use everleaf_alloc::{Heap, Recovery, Session};
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::RootIndex;
 
@@ -11,8 +11,10 @@ use crate::geometry::{Geometry, Production};
 use crate::kind::{Kind, U64Kind, u64_key};
 use crate::nbtree::state::LIVE;
 use crate::nbtree::write::{Intent, Outcome, Write};
-use crate::nbtree::{BulkLoader, NbTree, TreeShape};
+use crate::nbtree::{BulkLoader, CheckState, NbTree, TreeShape, find_live_blocks};
+use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads};
 use crate::slot::Slot;
+use crate::trees::CheckReport;
 
 /// What a compare-and-exchange found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -285,5 +287,145 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
             loader.push(key, <U64Kind as Kind<M>>::entry(key, 0, value, LIVE))?;
         }
         Ok(())
+    }
+}
+
+impl<G: Geometry, M: Machine> OrderedIndex<M> for U64Tree<G, M> {
+    fn info(&self) -> DesignInfo {
+        <Self as Design<M>>::INFO
+    }
+    #[inline]
+    fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
+        self.get(session, key)
+    }
+    #[inline]
+    fn insert(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+        value: u64,
+    ) -> Result<Option<u64>, IndexError> {
+        self.insert(session, key, value)
+    }
+    #[inline]
+    fn update(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+        value: u64,
+    ) -> Result<Option<u64>, IndexError> {
+        self.update(session, key, value)
+    }
+    #[inline]
+    fn upsert(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+        value: u64,
+    ) -> Result<Option<u64>, IndexError> {
+        self.upsert(session, key, value)
+    }
+    #[inline]
+    fn remove(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
+        self.remove(session, key)
+    }
+    fn compare_exchange(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+        expected: u64,
+        new: u64,
+    ) -> Result<Exchange, IndexError> {
+        self.compare_exchange(session, key, expected, new)
+    }
+    #[inline]
+    fn scan(
+        &self,
+        session: &mut Session<M>,
+        from: u64,
+        limit: usize,
+        pairs: &mut Vec<(u64, u64)>,
+    ) -> Result<(), IndexError> {
+        self.scan(session, from, limit, pairs)
+    }
+    fn scan_back(
+        &self,
+        session: &mut Session<M>,
+        from: u64,
+        limit: usize,
+        pairs: &mut Vec<(u64, u64)>,
+    ) -> Result<(), IndexError> {
+        self.scan_back(session, from, limit, pairs)
+    }
+    #[inline]
+    fn get_many(
+        &self,
+        session: &mut Session<M>,
+        keys: &[u64],
+        values: &mut [Option<u64>],
+    ) -> Result<(), IndexError> {
+        self.get_many(session, keys, values)
+    }
+    fn len(&self, session: &mut Session<M>) -> Result<u64, IndexError> {
+        self.len(session)
+    }
+    fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
+        self.shape(session)
+    }
+    fn check(
+        &self,
+        session: &mut Session<M>,
+        used: &Recovery<M>,
+        report: &mut CheckReport,
+    ) -> Result<(), IndexError> {
+        self.slot.tidy(session);
+        let mut state = CheckState::default();
+        self.slot.with(session, |tree, session| tree.check(session, used, &mut state))?;
+        report.keys += state.keys;
+        report.leaves += state.leaves;
+        report.problems.extend(state.problems);
+        Ok(())
+    }
+    fn free_all(&self, session: &mut Session<M>) {
+        // A tree that was removed has nothing left to give back.
+        let _ = self.slot.with(session, |tree, session| tree.free_all(session));
+    }
+}
+
+impl<G: Geometry, M: Machine> Design<M> for U64Tree<G, M> {
+    const INFO: DesignInfo = DesignInfo {
+        name: "nbtree",
+        kind: <U64Kind as Kind<M>>::CODE,
+        keys: 0..=u64::MAX,
+        values: 0..=u64::MAX,
+        progress: Progress::LockFree,
+        reads: Reads::Committed,
+        scans_back: true,
+    };
+
+    fn create(session: &mut Session<M>) -> Result<Self, IndexError> {
+        let heap = session.heap().clone();
+        let tree = NbTree::create(session, heap.pool().next_id()?)?;
+        Ok(U64Tree { slot: Slot::new(heap, None, tree) })
+    }
+
+    fn recover(
+        session: &mut Session<M>,
+        recovery: &Recovery<M>,
+        root: u32,
+        threads: usize,
+    ) -> Result<Self, IndexError> {
+        let heap = session.heap().clone();
+        let live = find_live_blocks(&heap, recovery, &[root], threads)?.remove(0);
+        let tree = NbTree::recover(session, recovery, root, live, threads)?;
+        Ok(U64Tree { slot: Slot::new(heap, None, tree) })
+    }
+
+    fn root_value(&self) -> u32 {
+        self.slot.first_id()
+    }
+
+    fn attach(&mut self, place: RootIndex) {
+        self.slot.attach(place);
     }
 }
