@@ -296,11 +296,14 @@ impl Mapping {
     /// Offers the kernel to use huge pages: it does for plain memory and for files in memory
     /// (`tmpfs` mounted `huge=advise`); most disk file systems decline, which costs nothing.
     fn offer_huge_pages(&self, offset: usize, length: usize) {
+        // From the last boundary on: a huge page may begin in what earlier, small steps mapped.
+        let start = offset / RESERVATION_ALIGNMENT * RESERVATION_ALIGNMENT;
+        let length = offset + length - start;
         if length >= RESERVATION_ALIGNMENT {
-            let start = self.base().wrapping_add(offset).cast();
+            let place = self.base().wrapping_add(start).cast();
             // SAFETY: the range is mapped and ours; the advice changes no contents. A refusal costs
             // only speed, so it is not reported.
-            let _ = unsafe { rustix::mm::madvise(start, length, Advice::LinuxHugepage) };
+            let _ = unsafe { rustix::mm::madvise(place, length, Advice::LinuxHugepage) };
         }
     }
 }

@@ -7,6 +7,8 @@ use crate::{Pool, PoolError};
 
 /// The least a pool grows by if it can, in bytes.
 const STEP_MIN: u64 = 1 << 20;
+/// Bytes of a huge page, which files in memory and plain memory may get.
+const HUGE_PAGE_SIZE: u64 = 2 << 20;
 /// The most a pool grows by beyond what is asked for, in bytes.
 const STEP_MAX: u64 = 64 << 20;
 
@@ -63,7 +65,10 @@ impl<M: Machine> Pool<M> {
 /// The size to grow to, a multiple of the granule as `old`, `needed` and `max` are.
 fn wanted_size(old: u64, needed: u64, max: u64) -> u64 {
     let step = (old / 8).clamp(STEP_MIN, STEP_MAX).next_multiple_of(SIZE_GRANULE);
-    needed.max(old.saturating_add(step)).min(max)
+    let wanted = needed.max(old.saturating_add(step));
+    // Whole huge pages, once that is a small part of the step.
+    let whole = if step >= 2 * HUGE_PAGE_SIZE { HUGE_PAGE_SIZE } else { SIZE_GRANULE };
+    wanted.checked_next_multiple_of(whole).unwrap_or(wanted).min(max)
 }
 
 #[cfg(test)]
@@ -78,6 +83,7 @@ mod tests {
         assert_eq!(wanted_size(1 << 34, (1 << 34) + MIB, 1 << 40), (1 << 34) + 64 * MIB);
         assert_eq!(wanted_size(MIB, 500 * MIB, 1 << 40), 500 * MIB);
         assert_eq!(wanted_size(MIB, MIB + SIZE_GRANULE, MIB + SIZE_GRANULE), MIB + SIZE_GRANULE);
+        assert_eq!(wanted_size(65 * MIB, 66 * MIB, 1 << 40), 74 * MIB, "whole huge pages");
         let odd = 13 * MIB + SIZE_GRANULE;
         assert!(wanted_size(odd, odd + SIZE_GRANULE, 1 << 40).is_multiple_of(SIZE_GRANULE));
     }

@@ -10,11 +10,12 @@
 
 use std::cmp::Ordering as KeyOrder;
 
-use everleaf_alloc::{BLOCK_SIZE, Session};
+use everleaf_alloc::Session;
+use everleaf_machine::ascending::{WORD_COUNT_MAX, ascending_order};
 use everleaf_machine::{LINE_SIZE, Machine, Ordering, Pair};
 
 use super::NbTree;
-use super::layout::{Inner, Leaf, Order, SLOT_COUNT_MAX};
+use super::layout::{BLOCK_HEADER_SIZE, Inner, Leaf, Order, SLOT_COUNT_MAX};
 use super::shared::Shared;
 use super::state::{COMMITTED, EMPTY, REPLACED, TOMB, holds};
 use crate::geometry::Geometry;
@@ -64,14 +65,14 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let mut first = true;
         loop {
             let leaf = place.leaf;
-            self.prefetch_block(leaf);
+            self.prefetch_leaf(&place, 2);
+            self.prefetch_contents(leaf, place.meta);
             let next = self.neighbour(&place, 1);
             let slots = self.sorted_slots(session, leaf, place.meta);
             let slots = slots.as_slice();
             let start = if first { self.lower_bound(leaf, slots, from) } else { 0 };
             if let Some(next) = &next {
-                // The neighbour's own lines were asked for in `neighbour`.
-                self.prefetch_block(next.leaf);
+                self.prefetch_contents(next.leaf, next.meta);
             }
             let block = self.block(leaf);
             for (index, slot) in slots.iter().enumerate().skip(start) {
@@ -121,7 +122,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let mut bound = to;
         loop {
             let (leaf, meta) = self.resolve_below(session, bound);
-            self.prefetch_block(leaf);
+            self.prefetch_contents(leaf, meta);
             let slots = self.sorted_slots(session, leaf, meta);
             let slots = slots.as_slice();
             let end = match bound {
@@ -162,13 +163,15 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             }
             // SAFETY: children of level 1 are leaves, read while pinned.
             let leaf: Shared<Leaf<M>> = unsafe { Shared::new(child.cast()) };
+            let mut place = Place { leaf, meta: 0, parent: node, index };
+            self.prefetch_leaf(&place, 0);
+            self.prefetch_leaf(&place, 1);
             // Acquire: as in `resolve`.
-            let meta = leaf.meta.load(Ordering::Acquire);
-            if meta & REPLACED == 0 {
-                return Place { leaf, meta, parent: node, index };
+            place.meta = leaf.meta.load(Ordering::Acquire);
+            if place.meta & REPLACED != 0 {
+                (place.leaf, place.meta) = self.resolve(session, key);
             }
-            let (leaf, meta) = self.resolve(session, key);
-            return Place { leaf, meta, parent: node, index };
+            return place;
         }
     }
 
@@ -303,7 +306,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         cached: *mut Order<M>,
     ) -> Slots {
         let block = self.block(leaf);
-        let mut entries: Vec<(Pair, u8)> = Vec::with_capacity(SLOT_COUNT_MAX);
+        let mut held = [0; WORD_COUNT_MAX];
+        let mut heads = [0; WORD_COUNT_MAX];
+        let mut count = 0;
         let mut slots = meta & COMMITTED;
         while slots != 0 {
             let slot = slots.trailing_zeros() as usize;
@@ -311,18 +316,34 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             let entry = block.entries[slot].load();
             self.observe_removed(leaf, slot, entry);
             if K::state(entry) != TOMB {
-                entries.push((entry, slot as u8));
+                held[count] = slot as u8;
+                heads[count] = K::head(entry);
+                count += 1;
             }
         }
-        entries.sort_unstable_by(|a, b| K::compare(self.base, a.0, b.0));
-        let mut sorted = Slots { slots: [0; SLOT_COUNT_MAX], count: entries.len() };
-        for (place, (_, slot)) in sorted.slots.iter_mut().zip(&entries) {
-            *place = *slot;
+        let mut order = [0; WORD_COUNT_MAX];
+        ascending_order(&heads, count, &mut order);
+        let mut sorted = Slots { slots: [0; SLOT_COUNT_MAX], count };
+        for (place, index) in sorted.slots.iter_mut().zip(&order[..count]) {
+            *place = held[usize::from(*index)];
+        }
+        if K::HAS_TAILS {
+            self.order_ties(leaf, &mut sorted.slots[..count]);
         }
         if cached != closed() {
             self.cache_order(session, leaf, meta, cached, &sorted);
         }
         sorted
+    }
+
+    /// Orders slots with equal heads, which lie side by side, by their records.
+    fn order_ties(&self, leaf: Shared<Leaf<M>>, slots: &mut [u8]) {
+        let block = self.block(leaf);
+        let load = |slot: u8| block.entries[usize::from(slot)].load();
+        let same_head = |a: &u8, b: &u8| K::head(load(*a)) == K::head(load(*b));
+        for ties in slots.chunk_by_mut(same_head).filter(|ties| ties.len() > 1) {
+            ties.sort_unstable_by(|a, b| K::compare(self.base, load(*a), load(*b)));
+        }
     }
 
     /// Offers a new order; without memory for it the next scan sorts again.
@@ -353,10 +374,25 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         }
     }
 
+    /// Asks for the metadata of the leaf `distance` children further under the same parent.
     #[inline(always)]
-    fn prefetch_block(&self, leaf: Shared<Leaf<M>>) {
+    fn prefetch_leaf(&self, place: &Place<M>, distance: usize) {
+        let index = place.index + distance;
+        if index < usize::from(place.parent.count) {
+            let leaf = place.parent.child(index).cast::<u8>();
+            M::prefetch(leaf);
+            M::prefetch(leaf.wrapping_add(LINE_SIZE));
+        }
+    }
+
+    /// Asks for what a scan of the leaf reads: its order, and the lines of the slots in use.
+    #[inline(always)]
+    fn prefetch_contents(&self, leaf: Shared<Leaf<M>>, meta: u64) {
+        // Relaxed: not followed, only asked for.
+        M::prefetch(leaf.order.load(Ordering::Relaxed).cast());
         let block = self.block(leaf).as_ptr().cast::<u8>();
-        for line in (0..BLOCK_SIZE).step_by(LINE_SIZE) {
+        let used = BLOCK_HEADER_SIZE + (meta & COMMITTED).count_ones() as usize * size_of::<Pair>();
+        for line in (0..used).step_by(LINE_SIZE) {
             M::prefetch(block.wrapping_add(line));
         }
     }
