@@ -5,7 +5,7 @@ use everleaf_machine::simulated::{Domain, Memory};
 use everleaf_pool::{Backing, Pool, PoolError};
 
 /// The smallest pool, in bytes.
-pub const SIZE_MIN: u64 = 128 << 10;
+pub const SIZE_MIN: u64 = everleaf_pool::layout::SIZE_MIN;
 
 /// The memory of the simulated machine, of which a new pool gets the first part.
 struct SimulatedBacking {
@@ -40,14 +40,35 @@ fn domain_of(memory: Memory) -> everleaf_pool::Domain {
 }
 
 /// A new pool of the smallest size, which it keeps until it is opened again.
+///
+/// # Errors
+/// The memory is too small.
 pub fn new_pool(memory: Memory) -> Result<Pool<Simulated>, PoolError> {
+    new_pool_up_to(memory, SIZE_MIN)
+}
+
+/// A new pool of the smallest size that may grow to `max` bytes.
+///
+/// # Errors
+/// The memory is too small.
+pub fn new_pool_up_to(memory: Memory, max: u64) -> Result<Pool<Simulated>, PoolError> {
     let backing = Box::new(SimulatedBacking { memory, length: SIZE_MIN });
-    Pool::with_backing(backing, domain_of(memory), SIZE_MIN, true)
+    Pool::with_backing(backing, domain_of(memory), max, true)
 }
 
 /// The pool that `memory` holds, which may grow to all of it.
+///
+/// # Errors
+/// Damage.
 pub fn open_pool(memory: Memory) -> Result<Pool<Simulated>, PoolError> {
-    let length = memory.size() as u64;
-    let backing = Box::new(SimulatedBacking { memory, length });
-    Pool::with_backing(backing, domain_of(memory), length, false)
+    open_pool_up_to(memory, memory.size() as u64)
+}
+
+/// The pool that `memory` holds, which may grow to `max` bytes, or as far as before if that is more.
+///
+/// # Errors
+/// Damage.
+pub fn open_pool_up_to(memory: Memory, max: u64) -> Result<Pool<Simulated>, PoolError> {
+    let backing = Box::new(SimulatedBacking { memory, length: memory.size() as u64 });
+    Pool::with_backing(backing, domain_of(memory), max, false)
 }

@@ -21,13 +21,18 @@
 //! program, the same configuration the same schedules.
 
 pub mod backing;
+pub mod campaign;
 pub mod case;
 pub mod configure;
+mod design;
+pub mod directory;
+pub mod epochs;
 pub mod mutants;
 mod nbtree;
 pub mod numbers;
 pub mod operation;
 pub mod plans;
+pub mod record;
 pub mod scenarios;
 pub mod shelf;
 pub mod structure;
@@ -36,5 +41,6 @@ pub mod trees;
 pub mod trouble;
 pub mod words;
 
+pub use design::Of;
 pub use nbtree::Nb;
 pub use subject::Subject;

@@ -9,7 +9,7 @@ use everleaf_alloc::{AllocError, Session};
 use everleaf_index::{Exchange, IndexError};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::history::{Call, Reply};
-use everleaf_machine::simulated::{Memory, Program};
+use everleaf_machine::simulated::{Domain, Memory, Program};
 
 use crate::backing::{SIZE_MIN, new_pool, open_pool};
 use crate::operation::{Operation, Seen, Space};
@@ -61,6 +61,8 @@ pub fn fit<S: Subject>(operation: &Operation) -> Operation {
 
 /// The opened tree with a session per thread.
 pub struct Opened<S: Subject> {
+    /// Whether a crash may take back what could be seen.
+    forgets: bool,
     /// Borrowed by its own thread only.
     sessions: Vec<RefCell<Option<Session<Simulated>>>>,
     tree: S::Opened,
@@ -180,6 +182,7 @@ impl<S: Subject> Program for Numbers<S> {
     }
 
     fn open(&self, memory: Memory) -> Result<Opened<S>, String> {
+        let forgets = memory.domain() == Domain::Line;
         let tree = S::open(open_pool(memory).map_err(text)?)?;
         let session = |_| {
             let mut session = S::heap(&tree).session()?;
@@ -187,7 +190,7 @@ impl<S: Subject> Program for Numbers<S> {
             Ok(RefCell::new(Some(session)))
         };
         let sessions: Result<Vec<_>, AllocError> = (0..self.threads).map(session).collect();
-        Ok(Opened { sessions: sessions.map_err(text)?, tree })
+        Ok(Opened { forgets, sessions: sessions.map_err(text)?, tree })
     }
 
     fn contents(&self, opened: &Opened<S>) -> Result<Pairs, String> {
@@ -218,7 +221,12 @@ impl<S: Subject> Program for Numbers<S> {
         let mut session = opened.sessions[thread].borrow_mut();
         let session = session.as_mut().expect("taken only when all threads have ended");
         match self.replies(&opened.tree, session, operation, replies) {
-            Ok(()) => {}
+            Ok(()) => {
+                // What such a reader saw may be taken back by a crash: nothing can be said of it.
+                if !S::READS_COMMITTED && opened.forgets && operation.is_read() {
+                    replies.fill(Reply::Unknown);
+                }
+            }
             Err(error) if self.space.may_fail(&error) => {
                 self.seen.refused.set(self.seen.refused.get() + 1);
                 let mut calls = vec![];

@@ -96,6 +96,12 @@ impl Operation {
         calls.push((key, call));
     }
 
+    /// Whether the operation never changes anything.
+    pub fn is_read(&self) -> bool {
+        use Operation::{Get, GetMany, Scan, ScanBack};
+        matches!(self, Get(_) | GetMany | Scan(..) | ScanBack(..))
+    }
+
     /// The same operation with every key and value replaced.
     #[must_use]
     pub fn map(&self, key: impl Fn(u64) -> u64, value: impl Fn(u64) -> u64) -> Operation {

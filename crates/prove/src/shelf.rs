@@ -8,10 +8,12 @@ use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Audit, BLOCK_SIZE, Heap, Session};
 use everleaf_machine::simulated::history::{Call, Reply};
-use everleaf_machine::simulated::{Memory, Plan, Program, Random};
+use everleaf_machine::simulated::{Config, CrashConfig, Memory, Plan, Program, Random};
 use everleaf_machine::{Atomic, AtomicPointer, Machine, Ordering, Simulated};
 
 use crate::backing::{SIZE_MIN, new_pool, open_pool};
+use crate::case::{Case, Prepared};
+use crate::structure::Step;
 
 type M = Simulated;
 
@@ -330,4 +332,41 @@ pub fn random(seed: u64) -> (Shelf, Plan<Operation>) {
     let threads = threads as usize;
     let pool_bytes = SIZE_MIN as usize * if seed.is_multiple_of(4) { 2 } else { 1 };
     (Shelf { initial, threads, pool_bytes, refused: Rc::default() }, plan)
+}
+
+/// Programs small enough for every order.
+const SMALL: [(&str, &[&[Operation]]); 5] = [
+    ("put, put", &[&[Operation::Put(0, 10)], &[Operation::Put(0, 21)]]),
+    ("put, remove", &[&[Operation::Put(1, 10)], &[Operation::Remove(1)]]),
+    ("put, get", &[&[Operation::Put(2, 14)], &[Operation::Get(2)]]),
+    ("turn, peek", &[&[Operation::Turn, Operation::Turn], &[Operation::Peek]]),
+    ("remove, release", &[&[Operation::Remove(0), Operation::Release], &[Operation::Get(0)]]),
+];
+
+/// The case of a name: `random/NUMBER` or `small/NAME`.
+pub fn case(name: &str) -> Option<Box<dyn Case>> {
+    if let Some(seed) = name.strip_prefix("random/") {
+        return Some(Prepared::boxed(random(seed.parse().ok()?)));
+    }
+    let wanted = name.strip_prefix("small/")?;
+    let (_, plan) = SMALL.iter().find(|(known, _)| *known == wanted)?;
+    let plan: Plan<Operation> = plan.iter().map(|thread| thread.to_vec()).collect();
+    let initial = vec![(0, 11), (1, 20), (2, 31)];
+    let pool_bytes = SIZE_MIN as usize;
+    let shelf = Shelf { initial, threads: plan.len(), pool_bytes, refused: Rc::default() };
+    Some(Prepared::boxed((shelf, plan)))
+}
+
+/// What a search of the allocator does at its step of this number.
+pub fn step(number: u64) -> Step {
+    let nested_one_in = if number.is_multiple_of(4) { 1000 } else { 0 };
+    let crash = CrashConfig { nested_one_in, ..CrashConfig::default() };
+    let simulate_open = number % 8 == 5;
+    let config = Config { crash, simulate_open, ..Config::default() };
+    Step { program: format!("random/{number}"), config }
+}
+
+/// The small programs.
+pub fn small() -> Vec<String> {
+    SMALL.iter().map(|(name, _)| format!("small/{name}")).collect()
 }

@@ -6,7 +6,7 @@ use everleaf_machine::simulated::Config;
 use crate::case::Case;
 use crate::nbtree::Nb;
 use crate::subject::Subject;
-use crate::trees;
+use crate::{directory, epochs, shelf, trees};
 
 /// One step of a search: a program, and what its configuration must have.
 pub struct Step {
@@ -48,6 +48,27 @@ pub static STRUCTURES: &[Structure] = &[
         case: trees::words,
         step: trees::step_lock_free,
         small: trees::small,
+    },
+    Structure {
+        name: "alloc",
+        about: "the allocator: records, blocks, volatile nodes, recovery of space",
+        case: shelf::case,
+        step: shelf::step,
+        small: shelf::small,
+    },
+    Structure {
+        name: "epoch",
+        about: "epochs: nothing is reclaimed under a reader",
+        case: epochs::case,
+        step: epochs::step,
+        small: epochs::small,
+    },
+    Structure {
+        name: "pool",
+        about: "the pool: roots, ids, growth, closing and opening",
+        case: directory::case,
+        step: directory::step,
+        small: directory::small,
     },
 ];
 

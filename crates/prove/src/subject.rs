@@ -27,6 +27,9 @@ pub trait Subject: Clone + Debug + 'static {
 
     /// Whether every thread can finish whatever becomes of the others.
     const LOCK_FREE: bool = false;
+    /// Whether what a reader has seen survives a crash in every domain. If not, reads are not judged
+    /// in the domain `Line`.
+    const READS_COMMITTED: bool = true;
     /// The smallest key the tree takes.
     const KEY_MIN: u64 = 0;
     /// The largest key the tree takes.

@@ -1,25 +1,25 @@
-//! The pool on the simulated machine: threads change roots, ids and size in every order that chance
-//! gives, the power is cut wherever it can matter, and what is left must be a pool in which nothing
-//! that was answered is missing and nothing is half done.
-
-#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+//! The pool itself as a program: threads change roots, take ids, let the pool grow, close and open
+//! it. Roots whose names are keys make the map that is judged; the others witness what was done.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::history::{Call, Reply};
-use everleaf_machine::simulated::{
-    Config, Counts, CrashConfig, Domain, Failure, Memory, MemoryModel, Plan, Program, Random,
-    Runner, Site, SiteKind,
-};
-use everleaf_pool::layout::{IDS_OFFSETS, SIZE_MIN};
-use everleaf_pool::{Backing, Pool, PoolError, Root};
+use everleaf_machine::simulated::{Config, CrashConfig, Memory, Plan, Program, Random};
+use everleaf_pool::layout::{IDS_OFFSETS, SIZE_GRANULE};
+use everleaf_pool::{Pool, PoolError, Root};
+
+use crate::backing::{SIZE_MIN, new_pool_up_to, open_pool_up_to};
+use crate::case::{Case, Prepared};
+use crate::structure::Step;
+
+type M = Simulated;
 
 const KEYS: u64 = 3;
-const CAPACITY: usize = 4 * 65536;
+const CAPACITY: usize = 2 * SIZE_MIN as usize;
 /// The maximum size of the pool until it is opened anew.
-const FIRST_MAX: u64 = 3 * 65536;
+const FIRST_MAX: u64 = SIZE_MIN + SIZE_GRANULE;
 /// The kind of a root that is a key of the map.
 const KEY: u16 = 1;
 /// The kind of a root that witnesses that an id was taken.
@@ -30,49 +30,16 @@ const SIZE: u16 = 3;
 const CLOSED: u16 = 4;
 const CLOSED_NAME: &str = "closed";
 
-/// The memory of the simulated machine, of which a new pool gets the first part.
-struct SimulatedBacking {
-    memory: Memory,
-    length: u64,
-}
-
-// SAFETY: the simulation is one OS thread.
-unsafe impl Send for SimulatedBacking {}
-// SAFETY: as above.
-unsafe impl Sync for SimulatedBacking {}
-
-// SAFETY: the runner keeps the memory in its place, longer than any pool on it.
-unsafe impl Backing for SimulatedBacking {
-    fn base(&self) -> *mut u8 {
-        self.memory.base()
-    }
-    fn size(&self) -> u64 {
-        self.length
-    }
-    fn capacity(&self) -> u64 {
-        self.memory.size() as u64
-    }
-    fn extend(&self, _old: u64, new: u64) -> Result<(), PoolError> {
-        assert!(new <= self.capacity());
-        Ok(())
-    }
-}
-
-fn pool_on(memory: Memory, max: u64, format_new: bool) -> Result<Pool<Simulated>, PoolError> {
-    let domain = match memory.domain() {
-        Domain::Line => everleaf_pool::Domain::Line,
-        Domain::Visible => everleaf_pool::Domain::Visible,
-        Domain::Process => everleaf_pool::Domain::Process,
-    };
-    let length = if format_new { SIZE_MIN } else { CAPACITY as u64 };
-    Pool::with_backing(Box::new(SimulatedBacking { memory, length }), domain, max, format_new)
-}
-
+/// One operation on the pool.
 #[derive(Clone, Copy, Debug)]
-enum Operation {
+pub enum Operation {
+    /// Reads the value of a root.
     Get(u64),
+    /// Creates a root with a value.
     Create(u64, u64),
+    /// Changes the value of a root.
     Set(u64, u64),
+    /// Removes a root.
     Remove(u64),
     /// Takes an id, and a root as witness that it was taken.
     TakeId,
@@ -83,48 +50,53 @@ enum Operation {
 }
 
 /// The pool and what it takes to open it again.
-struct Opened {
+pub struct Opened {
     memory: Memory,
     /// The pools opened so far, of which the last is the one in use. All stay in their places: a
     /// simulated store that still waits in a buffer must find its word where it was.
-    pools: RefCell<Vec<Rc<Pool<Simulated>>>>,
+    pools: RefCell<Vec<Rc<Pool<M>>>>,
 }
 
 impl Opened {
     fn new(memory: Memory, max: u64) -> Result<Self, PoolError> {
-        let pool = Rc::new(pool_on(memory, max, false)?);
+        let pool = Rc::new(open_pool_up_to(memory, max)?);
         Ok(Opened { memory, pools: RefCell::new(vec![pool]) })
     }
 
-    fn pool(&self) -> Rc<Pool<Simulated>> {
-        Rc::clone(self.pools.borrow().last().unwrap())
+    fn pool(&self) -> Rc<Pool<M>> {
+        let pools = self.pools.borrow();
+        Rc::clone(pools.last().expect("one was opened at first and none goes"))
     }
 
-    fn reopen(&self) {
+    fn reopen(&self) -> Result<(), PoolError> {
         let pool = self.pool();
+        let last = last_id(&pool);
         match pool.root(CLOSED_NAME) {
-            Some(root) => pool.set_root_value(root.index, root.value, last_id(&pool)).unwrap(),
-            None => drop(pool.create_root(CLOSED_NAME, CLOSED, last_id(&pool)).unwrap()),
+            Some(root) => pool.set_root_value(root.index, root.value, last)?,
+            None => drop(pool.create_root(CLOSED_NAME, CLOSED, last)?),
         }
-        pool.set_clean().unwrap();
-        let next = pool_on(self.memory, CAPACITY as u64, false).unwrap();
+        pool.set_clean()?;
+        let next = open_pool_up_to(self.memory, CAPACITY as u64)?;
         assert!(next.was_clean() && next.max_size() == CAPACITY as u64);
         self.pools.borrow_mut().push(Rc::new(next));
+        Ok(())
     }
 }
 
-struct Directory;
+/// The pool with its directory, counter of ids and size.
+#[derive(Clone, Copy, Debug)]
+pub struct Directory;
 
 fn key_name(key: u64) -> String {
     format!("key {key}")
 }
 
-fn find(pool: &Pool<Simulated>, key: u64) -> Option<Root> {
+fn find(pool: &Pool<M>, key: u64) -> Option<Root> {
     pool.root(&key_name(key))
 }
 
 /// Sets the value of a key; the previous value.
-fn set(pool: &Pool<Simulated>, key: u64, value: u64) -> Option<u64> {
+fn set(pool: &Pool<M>, key: u64, value: u64) -> Option<u64> {
     loop {
         let root = find(pool, key)?;
         match pool.set_root_value(root.index, root.value, value as u32) {
@@ -135,7 +107,7 @@ fn set(pool: &Pool<Simulated>, key: u64, value: u64) -> Option<u64> {
     }
 }
 
-fn create(pool: &Pool<Simulated>, key: u64, value: u64) -> bool {
+fn create(pool: &Pool<M>, key: u64, value: u64) -> bool {
     match pool.create_root(&key_name(key), KEY, value as u32) {
         Ok(_) => true,
         Err(PoolError::RootExists { .. }) => false,
@@ -143,7 +115,7 @@ fn create(pool: &Pool<Simulated>, key: u64, value: u64) -> bool {
     }
 }
 
-fn remove(pool: &Pool<Simulated>, key: u64) -> bool {
+fn remove(pool: &Pool<M>, key: u64) -> bool {
     loop {
         let Some(root) = find(pool, key) else { return false };
         match pool.remove_root(root.index) {
@@ -155,19 +127,19 @@ fn remove(pool: &Pool<Simulated>, key: u64) -> bool {
 }
 
 /// The last id handed out; no thread takes one now.
-fn last_id(pool: &Pool<Simulated>) -> u32 {
+fn last_id(pool: &Pool<M>) -> u32 {
     let copies = IDS_OFFSETS.map(|offset| pool.word(offset).read_private() as u32);
     copies[0].max(copies[1])
 }
 
-fn take_id(pool: &Pool<Simulated>) {
-    let id = pool.next_id().unwrap();
+fn take_id(pool: &Pool<M>) {
+    let id = pool.next_id().expect("ids do not run out");
     pool.create_root(&format!("id {id}"), ID, id).expect("an id is not given twice");
 }
 
-fn grow(pool: &Pool<Simulated>) {
-    let size = pool.grow(pool.max_size()).unwrap();
-    let granules = (size / 65536) as u32;
+fn grow(pool: &Pool<M>) {
+    let size = pool.grow(pool.max_size()).expect("up to the maximum there is room");
+    let granules = (size / SIZE_GRANULE) as u32;
     match pool.create_root(&format!("size {granules}"), SIZE, granules) {
         Ok(_) | Err(PoolError::RootExists { .. }) => {}
         Err(error) => panic!("{error}"),
@@ -183,7 +155,8 @@ impl Program for Directory {
     }
 
     fn format(&self, memory: Memory) {
-        pool_on(memory, FIRST_MAX, true).unwrap().set_clean().unwrap();
+        let pool = new_pool_up_to(memory, FIRST_MAX).expect("new memory becomes a pool");
+        pool.set_clean().expect("a pool in memory can be marked");
     }
 
     fn open(&self, memory: Memory) -> Result<Opened, String> {
@@ -207,7 +180,7 @@ impl Program for Directory {
                     pairs.push((key.ok_or("a name is broken")?, u64::from(root.value)));
                 }
                 ID if root.value > last_id => return Err(format!("{} comes back", root.name)),
-                SIZE if u64::from(root.value) * 65536 > pool.size() => {
+                SIZE if u64::from(root.value) * SIZE_GRANULE > pool.size() => {
                     return Err(format!("the pool shrank to {}", pool.size()));
                 }
                 ID | SIZE | CLOSED => {}
@@ -248,13 +221,13 @@ impl Program for Directory {
             Operation::Remove(key) => replies.push(Reply::Done(remove(pool, key))),
             Operation::TakeId => take_id(pool),
             Operation::Grow => grow(pool),
-            Operation::Reopen => opened.reopen(),
+            Operation::Reopen => opened.reopen().expect("a pool that was open opens again"),
         }
     }
 }
 
 /// A random plan: two threads with three operations each, or one that also reopens the pool.
-fn plan(seed: u64) -> Plan<Operation> {
+pub fn plan(seed: u64) -> Plan<Operation> {
     let mut random = Random::new(seed);
     let alone = random.one_in(2);
     let value = Cell::new(0);
@@ -275,55 +248,37 @@ fn plan(seed: u64) -> Plan<Operation> {
     (0..threads).map(|_| (0..operations).map(|_| operation()).collect()).collect()
 }
 
-/// Runs `plans` random plans with `schedules` schedules each.
-fn search(
-    config: &Config,
-    plans: u64,
-    schedules: u64,
-    counts: &mut Counts,
-) -> Result<Vec<(Site, SiteKind)>, Box<Failure>> {
-    let mut sites = Vec::new();
-    for seed in 0..plans {
-        let mut runner = Runner::new(Directory, plan(seed), config.clone())?;
-        let report = runner.explore(schedules)?;
-        counts.add(&report.counts);
-        for hits in report.sites {
-            if !sites.contains(&(hits.site, hits.kind)) {
-                sites.push((hits.site, hits.kind));
-            }
-        }
+/// Programs small enough for every order.
+const SMALL: [(&str, &[&[Operation]]); 6] = [
+    ("create, create", &[&[Operation::Create(1, 1)], &[Operation::Create(1, 2)]]),
+    ("create, remove", &[&[Operation::Create(1, 1)], &[Operation::Remove(1)]]),
+    ("id, id", &[&[Operation::TakeId], &[Operation::TakeId]]),
+    ("grow, grow", &[&[Operation::Grow], &[Operation::Grow]]),
+    ("reopen", &[&[Operation::TakeId, Operation::Reopen, Operation::Grow, Operation::Reopen]]),
+    ("set, set", &[&[Operation::Create(1, 1), Operation::Set(1, 2)], &[Operation::Set(1, 3)]]),
+];
+
+/// The case of a name: `random/NUMBER` or `small/NAME`.
+pub fn case(name: &str) -> Option<Box<dyn Case>> {
+    if let Some(seed) = name.strip_prefix("random/") {
+        return Some(Prepared::boxed((Directory, plan(seed.parse().ok()?))));
     }
-    Ok(sites)
+    let wanted = name.strip_prefix("small/")?;
+    let (_, plan) = SMALL.iter().find(|(known, _)| *known == wanted)?;
+    let plan = plan.iter().map(|thread| thread.to_vec()).collect();
+    Some(Prepared::boxed((Directory, plan)))
 }
 
-#[test]
-fn a_power_cut_anywhere_leaves_a_pool_with_everything_that_was_answered() {
-    for domain in [Domain::Line, Domain::Visible, Domain::Process] {
-        for memory in [MemoryModel::Sc, MemoryModel::Tso] {
-            let crash = CrashConfig { nested_one_in: 20, ..CrashConfig::default() };
-            let config = Config { domain, memory, crash, ..Config::default() };
-            let mut counts = Counts::default();
-            if let Err(failure) = search(&config, 40, 10, &mut counts) {
-                panic!("{domain:?} {memory:?}: {failure}");
-            }
-            assert_eq!(counts.schedules, 400);
-            assert!(counts.images > 400 && counts.nested_runs > 0, "{counts:?}");
-        }
-    }
+/// What a search of the pool does at its step of this number.
+pub fn step(number: u64) -> Step {
+    let nested_one_in = if number.is_multiple_of(4) { 200 } else { 0 };
+    let crash = CrashConfig { nested_one_in, ..CrashConfig::default() };
+    let simulate_open = number % 8 == 5;
+    let config = Config { crash, simulate_open, ..Config::default() };
+    Step { program: format!("random/{number}"), config }
 }
 
-#[test]
-fn every_persist_of_the_pool_is_needed() {
-    let config = Config::default();
-    let sites = search(&config, 40, 5, &mut Counts::default()).unwrap_or_else(|failure| {
-        panic!("before anything is switched off: {failure}");
-    });
-    assert!(sites.len() >= 8, "roots, ids, growth, opening and closing persist: {sites:?}");
-    for (site, kind) in sites {
-        let ablated = Config { ablate: Some(site), ..config.clone() };
-        let mut counts = Counts::default();
-        let found = search(&ablated, 60, 20, &mut counts);
-        let schedules = counts.schedules;
-        assert!(found.is_err(), "{kind} at {site} was not missed in {schedules} schedules");
-    }
+/// The small programs.
+pub fn small() -> Vec<String> {
+    SMALL.iter().map(|(name, _)| format!("small/{name}")).collect()
 }

@@ -1,0 +1,194 @@
+//! Epochs as a program: threads replace a node, read it, and reclaim what they replaced.
+//!
+//! The smallest thing that needs a grace period. The machine fails a thread that touches a node
+//! after it was freed; there is nothing persistent and nothing to judge but that.
+
+use std::alloc::Layout;
+use std::cell::RefCell;
+
+use everleaf_alloc::epoch::EpochClock;
+use everleaf_machine::simulated::history::{Call, Reply};
+use everleaf_machine::simulated::{Config, CrashConfig, Memory, Plan, Program, Random};
+use everleaf_machine::{Atomic, AtomicPointer, Machine, Ordering, Simulated};
+
+use crate::case::{Case, Prepared};
+use crate::structure::Step;
+
+type M = Simulated;
+type Node = Atomic<u64, M>;
+
+const PARTICIPANTS: usize = 4;
+/// What a node holds, plus the number of its maker.
+const MADE: u64 = 0xE10C;
+
+/// One operation of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Pins, reads the node twice, unpins.
+    Read,
+    /// Pins, puts a new node in the place, retires the old one, unpins.
+    Replace,
+    /// Tries to advance the epoch and reclaims what may be.
+    Reclaim,
+    /// Leaves and joins again.
+    Rejoin,
+}
+
+/// What one thread holds.
+struct Participant {
+    index: Option<usize>,
+    retired: Vec<(u64, *mut Node)>,
+}
+
+/// The clock, the place, and the participants.
+pub struct Opened {
+    clock: EpochClock<M>,
+    place: AtomicPointer<Node, M>,
+    participants: Vec<RefCell<Participant>>,
+}
+
+/// Threads around one place.
+#[derive(Clone, Copy, Debug)]
+pub struct Epochs {
+    /// How many threads come.
+    pub threads: usize,
+}
+
+fn new_node(maker: u64) -> *mut Node {
+    let node = M::allocate(Layout::new::<Node>()).cast::<Node>();
+    assert!(!node.is_null(), "the arena is far larger than what a plan allocates");
+    // SAFETY: fresh, large enough and aligned.
+    unsafe { node.write(Atomic::new(MADE + maker)) };
+    node
+}
+
+fn check(node: &Node) {
+    // Relaxed: written before it was published; a stale value would still be one that was made.
+    let held = node.load(Ordering::Relaxed);
+    assert!((MADE..MADE + 16).contains(&held), "a node holds {held:#x}");
+}
+
+impl Opened {
+    fn read(&self, index: usize) {
+        self.clock.pin(index);
+        // Acquire: pairs with the swap in `replace`.
+        let node = self.place.load(Ordering::Acquire);
+        for _ in 0..2 {
+            // SAFETY: not reclaimed while we are pinned; the machine checks just that.
+            check(unsafe { &*node });
+        }
+        self.clock.unpin(index);
+    }
+
+    fn replace(&self, index: usize, retired: &mut Vec<(u64, *mut Node)>) {
+        self.clock.pin(index);
+        // AcqRel: publishes the new node, acquires the old; pairs with itself and `read`.
+        let old = self.place.swap(new_node(index as u64), Ordering::AcqRel);
+        // SAFETY: taken out by us alone, and reclaimed by nobody else.
+        check(unsafe { &*old });
+        retired.push((self.clock.retire_epoch(), old));
+        self.clock.unpin(index);
+    }
+
+    fn reclaim(&self, retired: &mut Vec<(u64, *mut Node)>) {
+        self.clock.try_advance();
+        retired.retain(|(epoch, node)| {
+            let expired = self.clock.is_expired(*epoch);
+            if expired {
+                // SAFETY: of `new_node`, retired by us once, and its grace period is over.
+                unsafe { M::deallocate(node.cast(), Layout::new::<Node>()) };
+            }
+            !expired
+        });
+    }
+}
+
+impl Program for Epochs {
+    type Operation = Operation;
+    type Instance = Opened;
+
+    fn pool_bytes(&self) -> usize {
+        64
+    }
+
+    fn format(&self, _memory: Memory) {}
+
+    fn open(&self, _memory: Memory) -> Result<Opened, String> {
+        let clock = EpochClock::new(PARTICIPANTS);
+        // The first thread is there from the start; the others join when they first act.
+        let participants = (0..self.threads).map(|_| Participant { index: None, retired: vec![] });
+        let participants = participants.map(RefCell::new).collect();
+        Ok(Opened { clock, place: AtomicPointer::new(new_node(0)), participants })
+    }
+
+    fn contents(&self, _opened: &Opened) -> Result<Vec<(u64, u64)>, String> {
+        Ok(vec![])
+    }
+
+    fn calls(&self, _operation: &Operation, _calls: &mut Vec<(u64, Call)>) {}
+
+    fn run(&self, opened: &Opened, thread: usize, operation: &Operation, _: &mut Vec<Reply>) {
+        let participant = &mut *opened.participants[thread].borrow_mut();
+        let join = || opened.clock.join().expect("as many entries as threads");
+        let index = participant.index.unwrap_or_else(join);
+        participant.index = Some(index);
+        match operation {
+            Operation::Read => opened.read(index),
+            Operation::Replace => opened.replace(index, &mut participant.retired),
+            Operation::Reclaim => opened.reclaim(&mut participant.retired),
+            Operation::Rejoin => {
+                opened.clock.leave(index);
+                participant.index = Some(join());
+            }
+        }
+    }
+}
+
+/// A random plan: 2 or 3 threads with 2 to 5 operations each.
+pub fn plan(seed: u64) -> Plan<Operation> {
+    let mut random = Random::new(seed ^ 0x6570_6F63);
+    let (threads, length) = (2 + random.below(2), 2 + random.below(4));
+    let mut operation = || match random.below(10) {
+        0..3 => Operation::Read,
+        3..6 => Operation::Replace,
+        6..9 => Operation::Reclaim,
+        _ => Operation::Rejoin,
+    };
+    (0..threads).map(|_| (0..length).map(|_| operation()).collect()).collect()
+}
+
+use Operation::{Read, Reclaim, Replace};
+
+/// Programs small enough for every order.
+const SMALL: [(&str, &[&[Operation]]); 4] = [
+    ("read, replace and reclaim", &[&[Read], &[Replace, Reclaim, Reclaim]]),
+    ("read twice, replace twice", &[&[Read, Read], &[Replace, Reclaim, Replace, Reclaim]]),
+    ("replace, replace", &[&[Replace, Reclaim, Reclaim], &[Replace, Reclaim, Reclaim]]),
+    ("read, replace, advance", &[&[Read], &[Replace, Reclaim, Reclaim], &[Reclaim]]),
+];
+
+/// The case of a name: `random/NUMBER` or `small/NAME`.
+pub fn case(name: &str) -> Option<Box<dyn Case>> {
+    let plan: Plan<Operation> = match name.strip_prefix("random/") {
+        Some(seed) => plan(seed.parse().ok()?),
+        None => {
+            let wanted = name.strip_prefix("small/")?;
+            let (_, plan) = SMALL.iter().find(|(known, _)| *known == wanted)?;
+            plan.iter().map(|thread| thread.to_vec()).collect()
+        }
+    };
+    Some(Prepared::boxed((Epochs { threads: plan.len() }, plan)))
+}
+
+/// What a search of epochs does at its step of this number. There is nothing persistent, so that
+/// crashes are left out.
+pub fn step(number: u64) -> Step {
+    let crash = CrashConfig { enabled: false, ..CrashConfig::default() };
+    let config = Config { crash, ..Config::default() };
+    Step { program: format!("random/{number}"), config }
+}
+
+/// The small programs.
+pub fn small() -> Vec<String> {
+    SMALL.iter().map(|(name, _)| format!("small/{name}")).collect()
+}
