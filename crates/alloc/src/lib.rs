@@ -41,6 +41,6 @@ pub use error::AllocError;
 pub use heap::Heap;
 pub use layout::BLOCK_SIZE;
 pub use node::NODE_SIZE_MAX;
-pub use recover::Recovery;
+pub use recover::{Mark, Recovery};
 pub use session::{Pinned, Session};
 pub use session_pool::{SessionGuard, SessionPool};

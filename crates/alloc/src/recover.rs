@@ -48,6 +48,29 @@ impl<M: Machine> Marked<M> {
     }
 }
 
+/// Where the mark of a record is: found first and set later, so that the misses of many overlap.
+pub struct Mark<'r, M: Machine> {
+    word: &'r Atomic<u64, M>,
+    bit: u64,
+    offset: u64,
+}
+
+impl<M: Machine> Mark<'_, M> {
+    /// Marks the record as in use.
+    ///
+    /// # Errors
+    /// It was marked before.
+    pub fn set(self) -> Result<(), AllocError> {
+        // Relaxed: marks are read after all marking threads have been joined.
+        let old = self.word.fetch_or(self.bit, Ordering::Relaxed);
+        if old & self.bit == 0 {
+            Ok(())
+        } else {
+            Err(corrupt(self.offset, "a record is in use twice"))
+        }
+    }
+}
+
 /// What recovery knows about the space of a pool.
 pub struct Recovery<M: Machine> {
     pub(crate) shift: u32,
@@ -151,6 +174,14 @@ impl<M: Machine> Recovery<M> {
     /// # Errors
     /// There is no such record, or it was marked before.
     pub fn mark_record(&self, offset: u64, size: usize) -> Result<(), AllocError> {
+        self.record_mark(offset, size)?.set()
+    }
+
+    /// The mark of the record of `size` bytes at `offset`, already asked for.
+    ///
+    /// # Errors
+    /// There is no such record.
+    pub fn record_mark(&self, offset: u64, size: usize) -> Result<Mark<'_, M>, AllocError> {
         let marked = self
             .chunk_at(offset)
             .ok_or_else(|| corrupt(offset, "a record was expected here, outside all chunks"))?;
@@ -177,7 +208,9 @@ impl<M: Machine> Recovery<M> {
         let slot = slot.ok_or_else(|| {
             corrupt(offset, &format!("a record of {size} bytes cannot be at this place"))
         })?;
-        if marked.set(slot) { Ok(()) } else { Err(corrupt(offset, "a record is in use twice")) }
+        let word = &marked.marks[slot / 64];
+        M::prefetch(word.as_ptr().cast());
+        Ok(Mark { word, bit: 1 << (slot % 64), offset })
     }
 
     /// The largest record that can start at `offset`, in bytes; `None` if none can. For readers
@@ -226,7 +259,7 @@ impl<M: Machine> Recovery<M> {
                     let class = usize::from(marked.header.class);
                     let free = (0..slots_per_chunk(class, 1 << self.shift))
                         .rev()
-                        .filter(|slot| !marked.is_set(*slot));
+                        .filter(|slot| !marked.is_set(*slot) || M::mutant("recovery.no_marks"));
                     let first = start + CHUNK_HEADER_SIZE as u64;
                     let size = class_size(class) as u64;
                     depot.records[class].extend(free.map(|slot| first + slot as u64 * size));

@@ -25,7 +25,7 @@
 
 use std::cmp::Ordering;
 
-use everleaf_alloc::{AllocError, Heap, Recovery, Session};
+use everleaf_alloc::{AllocError, Heap, Mark, Recovery, Session};
 use everleaf_machine::{Machine, Pair};
 
 use crate::base::Base;
@@ -100,11 +100,11 @@ pub trait Kind<M: Machine>: Copy + Default + Send + Sync + 'static {
     fn compare_prefix(prefix: &[u8], key: Self::Key<'_>) -> Ordering;
     /// The first `length` bytes of a fence.
     fn fence_prefix<'a>(base: Base<M>, fence: u64, length: usize) -> &'a [u8];
-    /// Marks what an entry refers to as in use.
+    /// The mark of what an entry refers to, if it refers to anything.
     ///
     /// # Errors
     /// The reference cannot be right.
-    fn mark_entry(recovery: &Recovery<M>, entry: Pair) -> Result<(), AllocError>;
+    fn entry_mark(recovery: &Recovery<M>, entry: Pair) -> Result<Option<Mark<'_, M>>, AllocError>;
     /// Marks what a fence refers to as in use, having checked that it can be read.
     ///
     /// # Errors
@@ -241,8 +241,11 @@ impl<M: Machine> Kind<M> for U64Kind {
     fn fence_prefix<'a>(_base: Base<M>, _fence: u64, _length: usize) -> &'a [u8] {
         &[]
     }
-    fn mark_entry(_recovery: &Recovery<M>, _entry: Pair) -> Result<(), AllocError> {
-        Ok(())
+    fn entry_mark(
+        _recovery: &Recovery<M>,
+        _entry: Pair,
+    ) -> Result<Option<Mark<'_, M>>, AllocError> {
+        Ok(None)
     }
     fn mark_fence(_heap: &Heap<M>, _recovery: &Recovery<M>, _fence: u64) -> Result<(), AllocError> {
         Ok(())
@@ -472,9 +475,9 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
     fn fence_prefix<'a>(base: Base<M>, fence: u64, length: usize) -> &'a [u8] {
         &fence_key::<M>(base, fence)[..length]
     }
-    fn mark_entry(recovery: &Recovery<M>, entry: Pair) -> Result<(), AllocError> {
+    fn entry_mark(recovery: &Recovery<M>, entry: Pair) -> Result<Option<Mark<'_, M>>, AllocError> {
         // The size is not looked at: that would read every record at every open.
-        recovery.mark_record(record_offset(entry.second), 1)
+        recovery.record_mark(record_offset(entry.second), 1).map(Some)
     }
     fn mark_fence(heap: &Heap<M>, recovery: &Recovery<M>, fence: u64) -> Result<(), AllocError> {
         if fence == 0 {

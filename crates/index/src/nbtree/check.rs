@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use everleaf_alloc::{AllocError, BLOCK_SIZE, Recovery, Session};
+use everleaf_alloc::{AllocError, BLOCK_SIZE, Mark, Recovery, Session};
 use everleaf_machine::{Machine, Ordering, Pair};
 
 use super::NbTree;
@@ -168,7 +168,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                     Ok(()) => live.push(entry),
                     Err(error) => state.problem(format!("{name}, slot {slot}: {error}")),
                 }
-                self.report(K::mark_entry(used, entry), state);
+                let mark = K::entry_mark(used, entry);
+                self.report(mark.and_then(|mark| mark.map_or(Ok(()), Mark::set)), state);
             }
         }
         // Relaxed: nobody writes now.

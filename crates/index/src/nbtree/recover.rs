@@ -11,14 +11,14 @@
 //!    completes its replacement.
 //! 4. The inner nodes are built bottom-up.
 
-use everleaf_alloc::{AllocError, BLOCK_SIZE, Heap, Recovery, Session};
-use everleaf_machine::{FingerprintLine, Machine, SpinLock};
+use everleaf_alloc::{AllocError, BLOCK_SIZE, Heap, Mark, Recovery, Session};
+use everleaf_machine::{FingerprintLine, LINE_SIZE, Machine, SpinLock};
 
 use super::NbTree;
 use super::inner::Child;
 use super::layout::{Block, Leaf, owner_parts};
 use super::shared::Shared;
-use super::state::{BlockState, EMPTY, FREEZING, FROZEN, NO_BLOCK, holds};
+use super::state::{BlockState, EMPTY, FREEZING, FROZEN, NO_BLOCK, PENDING, holds};
 use crate::geometry::Geometry;
 use crate::kind::Kind;
 
@@ -92,7 +92,8 @@ fn classify<M: Machine>(
         }
         BlockState::Free | BlockState::Replaced { .. } => false,
     };
-    if !live && matches!(state, BlockState::Merging { .. }) && !heap.pool().is_read_only() {
+    let ended = !live && matches!(state, BlockState::Merging { .. });
+    if ended && !heap.pool().is_read_only() && !M::mutant("nbtree.recovery_keeps_marks") {
         block.state.write_private(BlockState::Free.encode());
         // Persist: the end of the mark before the partner it leans on is reused, or the next
         // recovery would find another word there and take the block for live (I9).
@@ -101,7 +102,8 @@ fn classify<M: Machine>(
     let (owner, _) = owner_parts(block.owner.read_private());
     let tree = ids.iter().position(|id| *id == owner).filter(|_| live);
     if let Some(tree) = tree {
-        if state != BlockState::Live && !heap.pool().is_read_only() {
+        let leans = state != BlockState::Live && !M::mutant("nbtree.recovery_leans");
+        if leans && !heap.pool().is_read_only() {
             block.state.write_private(BlockState::Live.encode());
             // Persist: `Live` before the word it leant on may be reused (I9).
             heap.medium().persist(block.state.as_ptr(), 8);
@@ -205,20 +207,29 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         tasks: &[Task],
     ) -> Result<(Vec<(u64, SendPointer)>, u64), AllocError> {
         let mut children = Vec::with_capacity(tasks.len());
+        let mut marks = Vec::with_capacity(G::SLOT_COUNT);
         let mut keys = 0;
-        for task in tasks {
-            let (leaf, count) = self.rebuild_leaf(session, recovery, task)?;
+        for (index, task) in tasks.iter().enumerate() {
+            if let Some(next) = tasks.get(index + 1) {
+                // Blocks lie in the pool in another order than their keys.
+                let block = block_at(&self.heap, next.block).as_ptr().cast::<u8>();
+                for line in (0..BLOCK_SIZE).step_by(LINE_SIZE) {
+                    M::prefetch(block.wrapping_add(line));
+                }
+            }
+            let (leaf, count) = self.rebuild_leaf(session, recovery, task, &mut marks)?;
             children.push((task.low, SendPointer(leaf.cast())));
             keys += count;
         }
         Ok((children, keys))
     }
 
-    fn rebuild_leaf(
+    fn rebuild_leaf<'r>(
         &self,
         session: &mut Session<M>,
-        recovery: &Recovery<M>,
+        recovery: &'r Recovery<M>,
         task: &Task,
+        marks: &mut Vec<Mark<'r, M>>,
     ) -> Result<(*mut Leaf<M>, u64), AllocError> {
         let block = block_at(&self.heap, task.block);
         let (_, skip) = owner_parts(block.owner.read_private());
@@ -232,13 +243,18 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             if state != EMPTY {
                 claimed = slot + 1;
             }
-            if holds(state) {
+            let taken = state == PENDING && M::mutant("nbtree.recovery_takes_pending");
+            if holds(state) || taken {
                 committed |= 1 << slot;
                 frozen |= state == FROZEN;
                 fingerprints.write_private(slot, K::entry_fingerprint(task.low, entry));
-                K::mark_entry(recovery, entry)?;
+                if let Some(mark) = K::entry_mark(recovery, entry)? {
+                    marks.push(mark);
+                }
             }
         }
+        // Found above, set here: by now they are in the cache.
+        marks.drain(..).try_for_each(Mark::set)?;
         let leaf =
             self.new_leaf(session, task.low, task.high, task.block, skip, claimed, fingerprints)?;
         // SAFETY: built just now, private to us.
