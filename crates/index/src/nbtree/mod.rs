@@ -67,7 +67,7 @@ mod search;
 mod shared;
 mod split;
 pub mod state;
-mod tally;
+pub(crate) mod tally;
 pub(crate) mod write;
 
 use std::marker::PhantomData;

@@ -1,0 +1,191 @@
+//! The operations that every design has, as the other layers call them.
+
+use everleaf_alloc::{AllocError, Recovery, Session};
+use everleaf_machine::Machine;
+
+use super::Hybrid;
+use super::leaf::LeafDesign;
+use crate::error::IndexError;
+use crate::geometry::Geometry;
+use crate::kernels::change::{Change, Intent, Outcome};
+use crate::nbtree::TreeShape;
+use crate::ordered::{Design, DesignInfo, OrderedIndex};
+use crate::trees::CheckReport;
+use crate::u64_tree::Exchange;
+
+impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
+    #[inline(always)]
+    fn change(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+        intent: Intent,
+        value: u64,
+    ) -> Result<Outcome, IndexError> {
+        if !self.frame.is_writable {
+            return Err(IndexError::ReadOnly);
+        }
+        D::INFO.check_key(key)?;
+        D::INFO.check_value(value)?;
+        let mut session = session.pinned();
+        let outcome = D::write(self, &mut session, &Change { key, intent, value })?;
+        match outcome {
+            Outcome { changed: true, old: None } => self.keys.add(session.stripe(), 1),
+            Outcome { changed: true, .. } if intent == Intent::Remove => {
+                self.keys.add(session.stripe(), -1);
+            }
+            _ => {}
+        }
+        Ok(outcome)
+    }
+}
+
+impl<D: LeafDesign<M>, G: Geometry, M: Machine> OrderedIndex<M> for Hybrid<D, G, M> {
+    fn info(&self) -> DesignInfo {
+        D::INFO
+    }
+
+    #[inline]
+    fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
+        D::INFO.check_key(key)?;
+        let _pinned = session.pinned();
+        Ok(self.read(key))
+    }
+
+    #[inline]
+    fn insert(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+        value: u64,
+    ) -> Result<Option<u64>, IndexError> {
+        Ok(self.change(session, key, Intent::Insert, value)?.old)
+    }
+
+    #[inline]
+    fn update(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+        value: u64,
+    ) -> Result<Option<u64>, IndexError> {
+        Ok(self.change(session, key, Intent::Update, value)?.old)
+    }
+
+    #[inline]
+    fn upsert(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+        value: u64,
+    ) -> Result<Option<u64>, IndexError> {
+        Ok(self.change(session, key, Intent::Upsert, value)?.old)
+    }
+
+    #[inline]
+    fn remove(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
+        let value = *D::INFO.values.start();
+        Ok(self.change(session, key, Intent::Remove, value)?.old)
+    }
+
+    #[inline]
+    fn compare_exchange(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+        expected: u64,
+        new: u64,
+    ) -> Result<Exchange, IndexError> {
+        Ok(match self.change(session, key, Intent::Exchange(expected), new)? {
+            Outcome { changed: true, .. } => Exchange::Done,
+            Outcome { old: Some(other), .. } => Exchange::Mismatch(other),
+            Outcome { old: None, .. } => Exchange::Absent,
+        })
+    }
+
+    #[inline]
+    fn scan(
+        &self,
+        session: &mut Session<M>,
+        from: u64,
+        limit: usize,
+        pairs: &mut Vec<(u64, u64)>,
+    ) -> Result<(), IndexError> {
+        let _pinned = session.pinned();
+        self.scan_forward(from, limit, pairs);
+        Ok(())
+    }
+
+    fn scan_back(
+        &self,
+        session: &mut Session<M>,
+        from: u64,
+        limit: usize,
+        pairs: &mut Vec<(u64, u64)>,
+    ) -> Result<(), IndexError> {
+        let _pinned = session.pinned();
+        self.scan_backward(from, limit, pairs);
+        Ok(())
+    }
+
+    fn len(&self, _session: &mut Session<M>) -> Result<u64, IndexError> {
+        Ok(self.keys.sum())
+    }
+
+    fn shape(&self, _session: &mut Session<M>) -> Result<TreeShape, IndexError> {
+        Ok(TreeShape {
+            keys: self.keys.sum(),
+            leaves: self.leaves.sum(),
+            height: self.inner.height() + 1,
+            splits: self.splits.sum(),
+            merges: 0,
+        })
+    }
+
+    fn check(
+        &self,
+        _session: &mut Session<M>,
+        used: &Recovery<M>,
+        report: &mut CheckReport,
+    ) -> Result<(), IndexError> {
+        self.check_all(used, report);
+        Ok(())
+    }
+
+    fn free_all(&self, session: &mut Session<M>) {
+        let mut offset = D::header(self.leaf(self.first_leaf())).next();
+        while offset != 0 {
+            let next = D::header(self.leaf(offset)).next();
+            session.free_record(offset, Self::LEAF_SIZE);
+            offset = next;
+        }
+        self.inner.free(session);
+        // The first leaf, the images and the anchor.
+        Self::free_parts(session, self.anchor);
+    }
+}
+
+impl<D: LeafDesign<M>, G: Geometry, M: Machine> Design<M> for Hybrid<D, G, M> {
+    const INFO: DesignInfo = D::INFO;
+
+    fn create(session: &mut Session<M>) -> Result<Self, IndexError> {
+        Self::create_empty(session)
+    }
+
+    fn recover(
+        session: &mut Session<M>,
+        recovery: &Recovery<M>,
+        root: u32,
+        _threads: usize,
+    ) -> Result<Self, IndexError> {
+        Self::open(session, recovery, root)
+    }
+
+    fn root_value(&self) -> u32 {
+        self.anchor.root_value()
+    }
+
+    fn mark(&self, _session: &mut Session<M>, used: &Recovery<M>) -> Result<(), AllocError> {
+        self.mark_all(used)
+    }
+}

@@ -1,0 +1,227 @@
+//! Slot arrays in the pool: one line, or two in turn.
+//!
+//! ```text
+//!   SlotLine   | count 1 | 63 slots of 1 byte                |
+//!   SlotPair   | seq 1 | count 1 | 62 slots of 1 byte        |  line 0
+//!              | seq 1 | count 1 | 62 slots of 1 byte        |  line 1
+//! ```
+//!
+//! A [`SlotLine`] is changed in place: a crash can leave any mixture, so something else must say
+//! whether it may be believed. A [`SlotPair`] is never torn: a change fills the *older* line and
+//! stores its first word, which holds the sequence number, last.
+//!
+//! Invariants of a pair:
+//! - P1 the two sequence numbers differ by exactly 1 (modulo 256); the one ahead is current;
+//! - P2 stores to one line reach the medium in their order, so a line whose new sequence number is
+//!   durable is durable as a whole, and a torn one still carries its old, smaller number;
+//! - P3 the current line is not written to while it is current.
+
+use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
+
+use super::slots::{SLOT_COUNT_MAX, Slots};
+
+const WORDS: usize = LINE_SIZE / 8;
+
+/// Slots that a line of a pair has room for.
+pub const PAIR_SLOT_COUNT_MAX: usize = LINE_SIZE - 2;
+
+/// One line of a slot array, eight words.
+#[repr(C, align(64))]
+pub struct SlotLine<M: Machine> {
+    words: [Atomic<u64, M>; WORDS],
+}
+
+impl<M: Machine> SlotLine<M> {
+    /// The bytes of the line, as far as `count_at` says that they mean something. Not at one
+    /// instant: the caller validates.
+    #[inline(always)]
+    #[track_caller]
+    fn bytes(&self, count_at: usize) -> [u8; LINE_SIZE] {
+        let mut words = [0; WORDS];
+        // Relaxed: the caller validates what was read, by a version or by the counter.
+        words[0] = self.words[0].load(Ordering::Relaxed);
+        let count = usize::from(words[0].to_le_bytes()[count_at]);
+        // On hardware all words are read, without a branch; a simulated machine saves steps.
+        let needed = if M::SIMULATED { words_of(count_at, count) } else { WORDS };
+        for (copy, word) in words[..needed].iter_mut().zip(&self.words).skip(1) {
+            // Relaxed: as above.
+            *copy = word.load(Ordering::Relaxed);
+        }
+        let mut bytes = [0; LINE_SIZE];
+        for (place, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *place = word.to_le_bytes();
+        }
+        bytes
+    }
+
+    /// Fills the line, the first word last.
+    #[inline(always)]
+    #[track_caller]
+    fn write(&self, bytes: &[u8; LINE_SIZE], count_at: usize) {
+        let needed = words_of(count_at, usize::from(bytes[count_at]));
+        let words = bytes.as_chunks::<8>().0;
+        for (word, bytes) in self.words[..needed].iter().zip(words).skip(1) {
+            // Relaxed: published by the first word.
+            word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+        }
+        // Release: the first word after all others, also on the medium (P2).
+        self.words[0].store(u64::from_le_bytes(words[0]), Ordering::Release);
+    }
+
+    /// The slots.
+    #[inline(always)]
+    #[track_caller]
+    pub fn read(&self) -> Slots {
+        let bytes = self.bytes(0);
+        let mut slots = [0; SLOT_COUNT_MAX];
+        slots.copy_from_slice(&bytes[1..]);
+        Slots::from_parts(slots, bytes[0])
+    }
+
+    /// Changes the slots in place.
+    #[inline(always)]
+    #[track_caller]
+    pub fn store(&self, slots: &Slots) {
+        let mut bytes = [0; LINE_SIZE];
+        bytes[0] = slots.count() as u8;
+        bytes[1..].copy_from_slice(slots.bytes());
+        self.write(&bytes, 0);
+    }
+
+    /// The address of the line, for flushing.
+    #[inline(always)]
+    pub fn as_ptr(&self) -> *const u8 {
+        self.words[0].as_ptr()
+    }
+}
+
+/// Words that hold `count` slots behind a header that ends with the count at byte `count_at`.
+#[inline(always)]
+fn words_of(count_at: usize, count: usize) -> usize {
+    (count_at + 1 + count).div_ceil(8).clamp(1, WORDS)
+}
+
+/// See the module.
+#[repr(C, align(64))]
+pub struct SlotPair<M: Machine> {
+    lines: [SlotLine<M>; 2],
+}
+
+impl<M: Machine> SlotPair<M> {
+    /// A line, for flushing and prefetching.
+    #[inline(always)]
+    pub fn line(&self, index: usize) -> *const u8 {
+        self.lines[index].as_ptr()
+    }
+
+    /// The slots of a line. To be validated by the caller unless it holds the lock.
+    #[inline(always)]
+    #[track_caller]
+    pub fn read(&self, index: usize) -> Slots {
+        let bytes = self.lines[index].bytes(1);
+        let mut slots = [0; SLOT_COUNT_MAX];
+        slots[..PAIR_SLOT_COUNT_MAX].copy_from_slice(&bytes[2..]);
+        Slots::from_parts(slots, bytes[1].min(PAIR_SLOT_COUNT_MAX as u8))
+    }
+
+    #[inline(always)]
+    fn sequence(&self, index: usize) -> u8 {
+        // Acquire: the line's other words; pairs with the release in `SlotLine::write`.
+        self.lines[index].words[0].load(Ordering::Acquire) as u8
+    }
+
+    /// The line that is ahead (P1).
+    #[inline]
+    pub fn current(&self) -> usize {
+        usize::from(self.sequence(1).wrapping_sub(self.sequence(0)) == 1)
+    }
+
+    /// Whether the two sequence numbers can be those of a pair (P1).
+    pub fn is_valid(&self) -> bool {
+        let ahead = self.sequence(1).wrapping_sub(self.sequence(0));
+        ahead == 1 || ahead == u8::MAX
+    }
+
+    /// Makes `slots` current: fills the line that is not. Returns its index. The caller holds the
+    /// leaf's lock and makes the line durable before any reader is sent to it.
+    #[inline(always)]
+    #[track_caller]
+    pub fn publish(&self, current: usize, slots: &Slots) -> usize {
+        let next = current ^ 1;
+        self.fill(next, self.sequence(current).wrapping_add(1), slots);
+        next
+    }
+
+    /// The planted bug of changing the current line in place.
+    pub fn overwrite(&self, current: usize, slots: &Slots) {
+        self.fill(current, self.sequence(current), slots);
+    }
+
+    /// A new pair whose line 0 holds `slots`, private to the caller.
+    pub fn initialize(&self, slots: &Slots) {
+        // A line of an earlier life may have any number: set this one first.
+        self.fill(1, 0, &Slots::default());
+        self.fill(0, 1, slots);
+    }
+
+    #[inline(always)]
+    fn fill(&self, index: usize, sequence: u8, slots: &Slots) {
+        let mut bytes = [0; LINE_SIZE];
+        bytes[0] = sequence;
+        bytes[1] = slots.count() as u8;
+        bytes[2..].copy_from_slice(&slots.bytes()[..PAIR_SLOT_COUNT_MAX]);
+        self.lines[index].write(&bytes, 1);
+    }
+}
+
+const _: () = assert!(size_of::<SlotPair<everleaf_machine::Hardware>>() == 2 * LINE_SIZE);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everleaf_machine::Hardware;
+
+    fn line() -> SlotLine<Hardware> {
+        SlotLine { words: std::array::from_fn(|_| Atomic::new(0)) }
+    }
+
+    #[test]
+    fn a_line_gives_back_what_was_stored() {
+        for count in [0, 1, 7, 8, 62, 63] {
+            let line = line();
+            line.store(&Slots::identity(count));
+            assert_eq!(line.read().as_slice(), Slots::identity(count).as_slice());
+        }
+    }
+
+    #[test]
+    fn the_lines_of_a_pair_take_turns_for_ever() {
+        let pair = SlotPair { lines: [line(), line()] };
+        pair.initialize(&Slots::default());
+        let mut current = pair.current();
+        for turn in 0..1000 {
+            assert!(pair.is_valid() && pair.current() == current);
+            let slots = Slots::identity(turn % 63);
+            let next = pair.publish(current, &slots);
+            assert_eq!(next, current ^ 1);
+            assert_eq!(pair.read(next).as_slice(), slots.as_slice());
+            current = next;
+        }
+    }
+
+    #[test]
+    fn a_line_torn_before_its_sequence_number_is_not_current() {
+        let pair = SlotPair { lines: [line(), line()] };
+        pair.initialize(&Slots::identity(20));
+        // All words but the first of the next version have arrived.
+        let other = SlotPair { lines: [line(), line()] };
+        other.initialize(&Slots::identity(20));
+        other.publish(0, &Slots::identity(40));
+        for index in 1..WORDS {
+            let word = other.lines[1].words[index].load(Ordering::Relaxed);
+            pair.lines[1].words[index].store(word, Ordering::Relaxed);
+            assert_eq!(pair.current(), 0);
+        }
+        assert_eq!(pair.read(0).as_slice(), Slots::identity(20).as_slice());
+    }
+}

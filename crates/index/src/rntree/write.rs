@@ -1,0 +1,195 @@
+//! Writes: reserve an entry, make it durable, then lock and make it count.
+
+use everleaf_alloc::Session;
+use everleaf_machine::{Machine, Ordering};
+
+use super::leaf::{ENTRY_COUNT, Leaf, RnLeaf, View};
+use crate::error::IndexError;
+use crate::geometry::Geometry;
+use crate::kernels::change::{Change, Effect, Outcome};
+use crate::kernels::entry::ENTRY_SIZE;
+use crate::kernels::hybrid::Hybrid;
+use crate::kernels::hybrid::leaf::Target;
+use crate::kernels::slots::Slots;
+use crate::kernels::version_lock::Retry;
+use everleaf_machine::LINE_SIZE;
+
+/// Why a try did not succeed.
+enum Failed {
+    /// The leaf has changed, or somebody is in the way: from the root again.
+    Again(Retry),
+    /// No entry is left.
+    Full,
+}
+
+type Tried<T> = Result<T, Failed>;
+
+impl<const DUAL: bool, G: Geometry, M: Machine> Hybrid<RnLeaf<DUAL>, G, M> {
+    /// One write.
+    #[inline(always)]
+    pub(super) fn write_log(
+        &self,
+        session: &mut Session<M>,
+        change: &Change,
+    ) -> Result<Outcome, IndexError> {
+        let mut attempt = 0;
+        loop {
+            let target = self.descend(change.key);
+            match self.try_write(&target, change) {
+                Ok(outcome) => return Ok(outcome),
+                Err(Failed::Again(retry)) => retry.pause::<M>(&mut attempt),
+                Err(Failed::Full) => {
+                    let retry = self.replace_full(session, target.found.leaf)?;
+                    retry.pause::<M>(&mut attempt);
+                }
+            }
+            M::mark("rntree.write_again");
+        }
+    }
+
+    #[inline(always)]
+    fn try_write(&self, target: &Target<'_, RnLeaf<DUAL>, M>, change: &Change) -> Tried<Outcome> {
+        // What the write would do, by a reader's eyes: a write without effect takes no entry, and
+        // the lines that the lock's holder will read are near.
+        let (old, view) = self.try_read(target, change.key).map_err(Failed::Again)?;
+        match change.decide(old) {
+            (outcome, Effect::None) => Ok(outcome),
+            (_, Effect::Put) => self.put(target.leaf, view, change),
+            (_, Effect::Delete) => self.delete(target.leaf, view, change),
+        }
+    }
+
+    /// Insert or update (Algorithm 1).
+    #[inline(always)]
+    fn put(&self, leaf: &Leaf<M>, view: View, change: &Change) -> Tried<Outcome> {
+        let slot = self.reserve(leaf, view)?;
+        let entry = &leaf.entries[slot];
+        entry.set(change.key, change.value);
+        if !M::mutant("rntree.no_entry_flush") {
+            // Persist: the entry before the slot array names it, and before the lock is taken, so
+            // that nobody waits for it (R1).
+            self.frame.medium.persist(entry.as_ptr(), ENTRY_SIZE);
+        }
+        self.lock(leaf);
+        let line = leaf.current(self.frame);
+        let mut slots = leaf.slots.read(line);
+        let found = slots.find(change.key, |slot| leaf.key(slot));
+        let old = found.ok().map(|(_, slot)| leaf.entries[slot].value());
+        // Somebody may have written the key since it was read.
+        let (outcome, effect) = change.decide(old);
+        if effect == Effect::None && !M::mutant("rntree.no_recheck") {
+            M::mark("rntree.overtaken");
+            leaf.complete();
+            leaf.header.lock.unlock_unchanged();
+            return Ok(outcome);
+        }
+        match found {
+            Ok((place, _)) if !M::mutant("rntree.no_recheck") => slots.replace(place, slot),
+            Ok((place, _)) | Err(place) => slots.insert(place, slot),
+        }
+        self.publish(leaf, line, &slots);
+        leaf.complete();
+        leaf.header.lock.unlock();
+        Ok(outcome)
+    }
+
+    /// Remove (section 5.2.3).
+    fn delete(&self, leaf: &Leaf<M>, view: View, change: &Change) -> Tried<Outcome> {
+        self.lock(leaf);
+        if leaf.reserved().0 != view.rewrites {
+            leaf.header.lock.unlock_unchanged();
+            return Err(Failed::Again(Retry::Now));
+        }
+        let line = leaf.current(self.frame);
+        let mut slots = leaf.slots.read(line);
+        let Ok((place, slot)) = slots.find(change.key, |slot| leaf.key(slot)) else {
+            leaf.header.lock.unlock_unchanged();
+            return Ok(Outcome { changed: false, old: None });
+        };
+        let old = Some(leaf.entries[slot].value());
+        slots.remove(place);
+        self.publish(leaf, line, &slots);
+        leaf.header.lock.unlock();
+        Ok(Outcome { changed: true, old })
+    }
+
+    /// Takes the next entry of a leaf (Algorithm 2) that has not been rewritten since `view` (R4).
+    #[inline(always)]
+    fn reserve(&self, leaf: &Leaf<M>, view: View) -> Tried<usize> {
+        loop {
+            let (rewrites, count) = leaf.reserved();
+            if rewrites & 1 != 0 {
+                return Err(Failed::Again(Retry::Wait));
+            }
+            if rewrites != view.rewrites && !M::mutant("rntree.no_revalidation") {
+                return Err(Failed::Again(Retry::Now));
+            }
+            if count >= self.frame.capacity {
+                return Err(Failed::Full);
+            }
+            let word = rewrites << 32 | count as u64;
+            // Relaxed: the entry is ours by the exchange alone; what it held is not read. A leaf that
+            // was rewritten meanwhile has another word.
+            let taken = leaf.reserved.compare_exchange(
+                word,
+                word + 1,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            if taken.is_ok() {
+                return Ok(count);
+            }
+        }
+    }
+
+    /// Takes the leaf's lock. It is never dead: leaves are not removed.
+    #[inline(always)]
+    fn lock(&self, leaf: &Leaf<M>) {
+        let mut attempt = 0;
+        while !leaf.header.lock.try_lock(self.frame.generation) {
+            M::spin(attempt);
+            attempt += 1;
+        }
+    }
+
+    /// Makes a new version of the slot array durable and visible. The caller holds the lock.
+    #[inline(always)]
+    fn publish(&self, leaf: &Leaf<M>, line: usize, slots: &Slots) {
+        debug_assert!(slots.is_valid(ENTRY_COUNT) || M::SIMULATED);
+        if M::mutant("rntree.in_place") {
+            leaf.slots.overwrite(line, slots);
+            self.frame.medium.persist(leaf.slots.line(line), LINE_SIZE);
+            return;
+        }
+        let next = leaf.slots.publish(line, slots);
+        if M::mutant("rntree.early_switch") {
+            leaf.switch(self.frame, next, DUAL);
+        }
+        if !M::mutant("rntree.no_slot_flush") {
+            // Persist: the slot line before readers are sent to it, by the switch or by the opening
+            // of the lock (R5).
+            self.frame.medium.persist(leaf.slots.line(next), LINE_SIZE);
+        }
+        leaf.switch(self.frame, next, DUAL);
+    }
+
+    /// Splits or compacts a leaf without free entries, once the owners of all are done.
+    #[cold]
+    fn replace_full(&self, session: &mut Session<M>, offset: u64) -> Result<Retry, IndexError> {
+        let leaf = self.leaf(offset);
+        if !leaf.header.lock.try_lock(self.frame.generation) {
+            return Ok(Retry::Wait);
+        }
+        let (_, reserved) = leaf.reserved();
+        let is_full = reserved >= self.frame.capacity;
+        let is_done = leaf.completed() >= self.frame.capacity || M::mutant("rntree.early_split");
+        if !(is_full && is_done) {
+            M::mark("rntree.wait_for_owners");
+            leaf.header.lock.unlock_unchanged();
+            return Ok(if is_full { Retry::Wait } else { Retry::Now });
+        }
+        let done = self.rewrite(session, offset);
+        leaf.header.lock.unlock();
+        done.map(|()| Retry::Now)
+    }
+}

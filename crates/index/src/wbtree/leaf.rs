@@ -1,0 +1,266 @@
+//! The leaf with bitmap and slot array.
+
+use everleaf_alloc::Session;
+use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
+
+use crate::error::IndexError;
+use crate::geometry::Geometry;
+use crate::kernels::change::{Change, Effect};
+use crate::kernels::entry::{ENTRY_SIZE, Entry};
+use crate::kernels::hybrid::Hybrid;
+use crate::kernels::hybrid::leaf::{Applied, Frame, LeafDesign, LeafHeader, Pairs, view_by_lock};
+use crate::kernels::slot_pair::SlotLine;
+use crate::kernels::slots::{SLOT_COUNT_MAX, Slots};
+use crate::kernels::version_lock::{Retry, Version};
+use crate::ordered::{DesignInfo, Progress, Reads};
+
+/// The bit of the bitmap that says that the slot array may be believed.
+const VALID: u64 = 1 << 63;
+
+/// The leaf of wB+Tree.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WbLeaf;
+
+/// See the module above.
+#[repr(C, align(64))]
+pub struct Leaf<M: Machine> {
+    header: LeafHeader<M>,
+    /// Entries in use, and [`VALID`].
+    bitmap: Atomic<u64, M>,
+    unused: [Atomic<u64, M>; 4],
+    slots: SlotLine<M>,
+    entries: [Entry<M>; SLOT_COUNT_MAX],
+}
+
+const _: () = assert!(size_of::<Leaf<everleaf_machine::Hardware>>() == 1152);
+
+impl<M: Machine> Leaf<M> {
+    #[inline(always)]
+    fn bitmap(&self) -> u64 {
+        // Acquire: slots and entries; pairs with the release in `set_bitmap`.
+        self.bitmap.load(Ordering::Acquire)
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn set_bitmap(&self, frame: Frame<M>, bitmap: u64) {
+        // Release: slots and entries before the word that names them; recovery's view too.
+        self.bitmap.store(bitmap, Ordering::Release);
+        // Persist: as its callers say.
+        frame.medium.persist(self.bitmap.as_ptr(), 8);
+    }
+
+    #[inline(always)]
+    fn entry(&self, slot: usize) -> &Entry<M> {
+        // The slot of a torn array is cut to the leaf; what is read then does not count.
+        &self.entries[slot.min(SLOT_COUNT_MAX - 1)]
+    }
+
+    /// The sorted entries: the slot array, or, if it may not be believed, the bitmap's in order.
+    #[inline(always)]
+    fn sorted(&self) -> Slots {
+        let bitmap = self.bitmap();
+        if bitmap & VALID != 0 { self.slots.read() } else { self.sort(bitmap) }
+    }
+
+    #[cold]
+    fn sort(&self, bitmap: u64) -> Slots {
+        let mut slots = Slots::default();
+        for slot in (0..SLOT_COUNT_MAX).filter(|slot| bitmap >> slot & 1 == 1) {
+            let place = slots.rank(self.entry(slot).key(), |slot| self.entry(slot).key());
+            slots.insert(place, slot);
+        }
+        slots
+    }
+
+    /// Steps 2 to 4 of a write: the slot array, and the entries it names, become these.
+    #[inline(always)]
+    fn replace_slots(&self, frame: Frame<M>, slots: &Slots, bitmap: u64) {
+        if !M::mutant("wbtree.keep_valid") {
+            // Persist: the array is not to be believed, before it changes, or recovery would take a
+            // torn one for whole (W1).
+            self.set_bitmap(frame, self.bitmap() & !VALID);
+        }
+        self.slots.store(slots);
+        if !M::mutant("wbtree.no_slot_flush") {
+            // Persist: the array before it is to be believed again (W1).
+            frame.medium.persist(self.slots.as_ptr(), LINE_SIZE);
+        }
+        // Persist: the commit, before the lock is opened (H3).
+        self.set_bitmap(frame, bitmap | VALID);
+    }
+}
+
+/// Insert or update; false if there is no room.
+#[inline(always)]
+fn put<M: Machine>(
+    frame: Frame<M>,
+    leaf: &Leaf<M>,
+    mut slots: Slots,
+    change: &Change,
+    found: Result<(usize, usize), usize>,
+) -> bool {
+    let bitmap = leaf.bitmap();
+    let slot = (!bitmap).trailing_zeros() as usize;
+    if slot >= frame.capacity {
+        return false;
+    }
+    leaf.entries[slot].set(change.key, change.value);
+    if !M::mutant("wbtree.no_entry_flush") {
+        // Persist: the entry before the bitmap names it (W2).
+        frame.medium.persist(leaf.entries[slot].as_ptr(), ENTRY_SIZE);
+    }
+    let gone = match found {
+        Ok((place, old)) => {
+            slots.replace(place, slot);
+            1 << old
+        }
+        Err(place) => {
+            slots.insert(place, slot);
+            0
+        }
+    };
+    leaf.replace_slots(frame, &slots, (bitmap | 1 << slot) & !gone);
+    true
+}
+
+impl<M: Machine> LeafDesign<M> for WbLeaf {
+    const INFO: DesignInfo = DesignInfo {
+        name: "wbtree",
+        kind: 0x23,
+        keys: 0..=u64::MAX,
+        values: 0..=u64::MAX,
+        progress: Progress::Blocking,
+        reads: Reads::Committed,
+        scans_back: true,
+    };
+    const TAG: u64 = u64::from_le_bytes(*b"EVLWBTR1");
+    const CAPACITY: usize = SLOT_COUNT_MAX;
+    const NEEDS_IMAGES: bool = true;
+    type Leaf = Leaf<M>;
+    type View = Version;
+
+    #[inline(always)]
+    fn header(leaf: &Leaf<M>) -> &LeafHeader<M> {
+        &leaf.header
+    }
+
+    #[inline(always)]
+    fn prefetch(leaf: &Leaf<M>) {
+        let start = leaf.header.lock.as_ptr();
+        for line in 0..size_of::<Leaf<M>>() / LINE_SIZE {
+            M::prefetch(start.wrapping_add(line * LINE_SIZE));
+        }
+    }
+
+    #[inline(always)]
+    fn view(frame: Frame<M>, leaf: &Leaf<M>) -> Result<Version, Retry> {
+        view_by_lock(frame, &leaf.header)
+    }
+
+    #[inline(always)]
+    fn is_current(frame: Frame<M>, leaf: &Leaf<M>, view: Version) -> bool {
+        leaf.header.lock.validate(frame.generation, view)
+    }
+
+    #[inline(always)]
+    fn search(
+        _frame: Frame<M>,
+        leaf: &Leaf<M>,
+        _view: Version,
+        key: u64,
+    ) -> Result<Option<u64>, Retry> {
+        let found = leaf.sorted().find(key, |slot| leaf.entry(slot).key());
+        Ok(found.ok().map(|(_, slot)| leaf.entry(slot).value()))
+    }
+
+    #[inline(always)]
+    fn collect(
+        _frame: Frame<M>,
+        leaf: &Leaf<M>,
+        _view: Version,
+        from: u64,
+        limit: usize,
+        pairs: &mut Pairs,
+    ) -> Result<(), Retry> {
+        let slots = leaf.sorted();
+        let start = if from == 0 { 0 } else { slots.rank(from, |slot| leaf.entry(slot).key()) };
+        let named = slots.as_slice()[start..].iter().take(limit);
+        pairs.extend(named.map(|slot| leaf.entry(usize::from(*slot)).pair()));
+        Ok(())
+    }
+
+    fn pairs(_frame: Frame<M>, leaf: &Leaf<M>) -> Pairs {
+        let slots = leaf.sorted();
+        slots.as_slice().iter().map(|slot| leaf.entry(usize::from(*slot)).pair()).collect()
+    }
+
+    fn initialize(_frame: Frame<M>, leaf: &Leaf<M>) {
+        leaf.bitmap.write_private(0);
+        for word in &leaf.unused {
+            word.write_private(0);
+        }
+    }
+
+    fn fill(_frame: Frame<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
+        for (entry, (key, value)) in leaf.entries.iter().zip(pairs) {
+            entry.set(*key, *value);
+        }
+        leaf.slots.store(&Slots::identity(pairs.len()));
+        // Release: as in `set_bitmap`; the caller makes the whole leaf durable.
+        leaf.bitmap.store(((1 << pairs.len()) - 1) | VALID, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn apply(frame: Frame<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
+        let mut slots = leaf.sorted();
+        let found = slots.find(change.key, |slot| leaf.entry(slot).key());
+        let old = found.ok().map(|(_, slot)| leaf.entry(slot).value());
+        let (outcome, effect) = change.decide(old);
+        match (effect, found) {
+            (Effect::Put, _) if !put(frame, leaf, slots, change, found) => return Applied::Full,
+            (Effect::Delete, Ok((place, slot))) => {
+                slots.remove(place);
+                leaf.replace_slots(frame, &slots, leaf.bitmap() & !(1 << slot));
+            }
+            _ => {}
+        }
+        Applied::Done(outcome)
+    }
+
+    fn make_room<G: Geometry>(
+        tree: &Hybrid<Self, G, M>,
+        session: &mut Session<M>,
+        leaf: u64,
+    ) -> Result<(), IndexError> {
+        tree.rewrite(session, leaf)
+    }
+
+    fn repair(frame: Frame<M>, leaf: &Leaf<M>) -> Result<(), String> {
+        let bitmap = leaf.bitmap();
+        if (bitmap & !VALID) >> frame.capacity != 0 {
+            return Err(format!("the bitmap {bitmap:#x} names slots that are not there"));
+        }
+        if bitmap & VALID != 0 {
+            let slots = leaf.slots.read();
+            let agrees = slots.is_valid(SLOT_COUNT_MAX) && slots.used() == bitmap & !VALID;
+            return if agrees { Ok(()) } else { Err("bitmap and slot array differ (W1)".into()) };
+        }
+        if frame.is_writable {
+            M::mark("wbtree.sorted_again");
+            leaf.slots.store(&leaf.sort(bitmap));
+            // Persist: the array before it is to be believed (W1).
+            frame.medium.persist(leaf.slots.as_ptr(), LINE_SIZE);
+            // Persist: so that a write need not look (W3).
+            leaf.set_bitmap(frame, bitmap | VALID);
+        }
+        Ok(())
+    }
+
+    fn check(_frame: Frame<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
+        let (bitmap, slots) = (leaf.bitmap(), leaf.slots.read());
+        if bitmap != slots.used() | VALID || !slots.is_valid(SLOT_COUNT_MAX) {
+            problems.push(format!("bitmap {bitmap:#x} and slots {slots:?} differ (W1, W3)"));
+        }
+    }
+}
