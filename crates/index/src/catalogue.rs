@@ -9,6 +9,10 @@ use everleaf_alloc::{Recovery, Session};
 use everleaf_machine::Machine;
 
 use crate::error::IndexError;
+use crate::fast_fair::FastFair;
+use crate::fast_fair::variant::{
+    Binary, Fenced, LeafLocks, Logging, Nodes256, Nodes1024, Nodes2048, Nodes4096, Standard,
+};
 use crate::geometry::Production;
 use crate::ordered::{Design, DesignInfo, OrderedIndex};
 use crate::u64_tree::U64Tree;
@@ -53,6 +57,15 @@ macro_rules! designs {
 // One line per design: the tree in the configuration that `everleaf create --index` makes.
 designs! {
     U64Tree<Production, M>,
+    FastFair<Standard, M>,
+    FastFair<Nodes256, M>,
+    FastFair<Nodes1024, M>,
+    FastFair<Nodes2048, M>,
+    FastFair<Nodes4096, M>,
+    FastFair<LeafLocks, M>,
+    FastFair<Logging, M>,
+    FastFair<Binary, M>,
+    FastFair<Fenced, M>,
 }
 
 /// The names of all designs.
