@@ -94,6 +94,17 @@ fn flush_kind_of_cpu() -> FlushKind {
     FlushKind::None
 }
 
+/// Whether loading a pair also writes it, unchanged: on CPUs that cannot load 16 bytes at once
+/// (AArch64 before LSE2). What cannot be written can then not be loaded as a pair either.
+#[inline(always)]
+pub fn pair_loads_write() -> bool {
+    #[cfg(target_arch = "aarch64")]
+    let writes = !std::arch::is_aarch64_feature_detected!("lse2");
+    #[cfg(not(target_arch = "aarch64"))]
+    let writes = false;
+    writes
+}
+
 #[cold]
 fn detect_simd() -> SimdKind {
     let kind = simd_kinds().last().copied().unwrap_or(SimdKind::Scalar);
@@ -103,18 +114,21 @@ fn detect_simd() -> SimdKind {
 
 /// All fingerprint compares this CPU can run, narrowest first.
 pub fn simd_kinds() -> Vec<SimdKind> {
-    let mut kinds = vec![SimdKind::Scalar];
     #[cfg(target_arch = "x86_64")]
-    {
-        kinds.push(SimdKind::Sse2);
-        if is_x86_feature_detected!("avx2") {
-            kinds.push(SimdKind::Avx2);
-        }
-        if is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512f") {
-            kinds.push(SimdKind::Avx512);
-        }
-    }
-    kinds
+    let (sse2, avx2, avx512) = (
+        true,
+        is_x86_feature_detected!("avx2"),
+        is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512f"),
+    );
+    #[cfg(not(target_arch = "x86_64"))]
+    let (sse2, avx2, avx512) = (false, false, false);
+    let kinds = [
+        (SimdKind::Scalar, true),
+        (SimdKind::Sse2, sse2),
+        (SimdKind::Avx2, avx2),
+        (SimdKind::Avx512, avx512),
+    ];
+    kinds.into_iter().filter_map(|(kind, exists)| exists.then_some(kind)).collect()
 }
 
 /// What is missing for Everleaf to run on this CPU, in a sentence; `None` when nothing is.

@@ -23,6 +23,7 @@ use std::ptr::NonNull;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+use crate::cpu;
 use crate::{Hardware, SpinLock};
 
 /// Alignment in bytes of every reservation: the size of a huge page.
@@ -104,11 +105,14 @@ impl Reservation {
                 unsafe { rustix::mm::mmap_anonymous(address, length, protection, flags) }?;
             }
             Source::File { file, access } => {
-                let flags = if sync {
-                    MapFlags::SHARED_VALIDATE | MapFlags::SYNC | MapFlags::FIXED
+                let sharing = if access.writes_back() {
+                    MapFlags::PRIVATE
+                } else if sync {
+                    MapFlags::SHARED_VALIDATE | MapFlags::SYNC
                 } else {
-                    MapFlags::SHARED | MapFlags::FIXED
+                    MapFlags::SHARED
                 };
+                let flags = sharing | MapFlags::FIXED;
                 let (fd, place) = (file.as_fd(), offset as u64);
                 // SAFETY: by the caller's promise this replaces only inaccessible pages of ours.
                 unsafe {
@@ -141,17 +145,23 @@ fn trim(start: *mut u8, length: usize) {
 /// What may be done with the bytes of a mapped file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Loads only; a store faults.
+    /// Loads only; a store faults, or is not seen by anybody else.
     Read,
     /// Loads and stores; stores are seen by every other mapping of the file.
     ReadWrite,
 }
 
 impl Access {
+    /// Readers whose CPU writes back the pairs it loads get pages of their own for that; the file
+    /// stays as it is.
+    fn writes_back(self) -> bool {
+        self == Access::Read && cpu::pair_loads_write()
+    }
+
     fn protection(self) -> ProtFlags {
         match self {
-            Access::Read => ProtFlags::READ,
-            Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
+            Access::Read if !self.writes_back() => ProtFlags::READ,
+            Access::Read | Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
         }
     }
 }

@@ -66,22 +66,38 @@ mod arch {
     use super::{Pair, PairCell};
     use std::arch::asm;
 
-    /// Both halves by an exclusive pair whose store-back proves that they belong together.
+    /// Both halves at once where the CPU has LSE2, which makes an aligned `ldp` atomic; else by an
+    /// exclusive pair whose store-back proves that they belong together.
     #[inline(always)]
     pub fn load(cell: &PairCell) -> Pair {
         let (first, second): (u64, u64);
-        // SAFETY: reads, and writes back unchanged, the 16 aligned bytes of `cell`.
-        unsafe {
-            asm!(
-                "2: ldaxp {first}, {second}, [{cell}]",
-                "stxp {status:w}, {first}, {second}, [{cell}]",
-                "cbnz {status:w}, 2b",
-                cell = in(reg) cell,
-                first = out(reg) first,
-                second = out(reg) second,
-                status = out(reg) _,
-                options(nostack, preserves_flags),
-            );
+        if crate::cpu::pair_loads_write() {
+            // SAFETY: reads, and writes back unchanged, the 16 aligned bytes of `cell`. Mappings for
+            // readers are private and writable on such CPUs (`mapping.rs`).
+            unsafe {
+                asm!(
+                    "2: ldaxp {first}, {second}, [{cell}]",
+                    "stxp {status:w}, {first}, {second}, [{cell}]",
+                    "cbnz {status:w}, 2b",
+                    cell = in(reg) cell,
+                    first = out(reg) first,
+                    second = out(reg) second,
+                    status = out(reg) _,
+                    options(nostack, preserves_flags),
+                );
+            }
+        } else {
+            // SAFETY: reads the 16 aligned bytes of `cell`; the barrier makes it an acquire load.
+            unsafe {
+                asm!(
+                    "ldp {first}, {second}, [{cell}]",
+                    "dmb ishld",
+                    cell = in(reg) cell,
+                    first = out(reg) first,
+                    second = out(reg) second,
+                    options(nostack, preserves_flags, readonly),
+                );
+            }
         }
         Pair { first, second }
     }
