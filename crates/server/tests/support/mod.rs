@@ -181,7 +181,12 @@ impl Client {
             self.at = 0;
         }
         let mut chunk = vec![0; 64 << 10];
-        let size = self.stream.read(&mut chunk).unwrap();
+        let size = loop {
+            match self.stream.read(&mut chunk) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => break result.unwrap(),
+            }
+        };
         self.buffer.extend_from_slice(&chunk[..size]);
         size > 0
     }
@@ -197,6 +202,7 @@ impl Client {
                 Ok(0) => return rest,
                 Ok(size) => rest.extend_from_slice(&chunk[..size]),
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return rest,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => panic!("the connection stays open: {error}"),
             }
         }
