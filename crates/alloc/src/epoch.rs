@@ -66,7 +66,7 @@ impl<M: Machine> EpochClock<M> {
                 participant.owned.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
             if taken.is_ok() {
                 let mut seen = self.high_water.load(Ordering::Relaxed);
-                while seen < index + 1 {
+                while seen < index + 1 && !M::mutant("epoch.unseen_join") {
                     // SeqCst: an advance that misses the new entry must come before its first pin;
                     // pairs with the load in `try_advance`. Relaxed on failure: the loop re-reads.
                     match self.high_water.compare_exchange(
@@ -83,6 +83,15 @@ impl<M: Machine> EpochClock<M> {
             }
         }
         None
+    }
+
+    /// How many participant entries are owned now.
+    pub fn participant_count(&self) -> usize {
+        // SeqCst: pairs with the exchange in `join`.
+        let count = self.high_water.load(Ordering::SeqCst);
+        // Acquire: what a participant did before it left; pairs with the release in `leave`.
+        let is_owned = |entry: &&Participant<M>| entry.owned.load(Ordering::Acquire) != 0;
+        self.participants[..count].iter().filter(is_owned).count()
     }
 
     /// Gives a participant entry back; the participant must not be pinned.
@@ -129,20 +138,23 @@ impl<M: Machine> EpochClock<M> {
             return true;
         }
         // Acquire: reclaiming comes after the advance; pairs with the release store there.
-        self.global.load(Ordering::Acquire) >= epoch + 2
+        let grace = if M::mutant("epoch.short_grace") { 1 } else { 2 };
+        self.global.load(Ordering::Acquire) >= epoch + grace
     }
 
     /// Advances the epoch if every pinned participant has announced it. Returns the epoch now.
     pub fn try_advance(&self) -> u64 {
         // Relaxed: ordered by the barrier; the exchange below checks the value again.
         let epoch = self.global.load(Ordering::Relaxed);
-        M::heavy_barrier();
+        if !M::mutant("epoch.no_heavy_barrier") {
+            M::heavy_barrier();
+        }
         // SeqCst: pairs with the exchange in `join`.
         let count = self.high_water.load(Ordering::SeqCst);
         for participant in &self.participants[..count] {
             // Relaxed: ordered by the heavy barrier before and the acquire fence after.
             let announced = participant.announced.load(Ordering::Relaxed);
-            if announced != IDLE && announced != epoch {
+            if announced != IDLE && announced != epoch && !M::mutant("epoch.ignores_pins") {
                 return epoch;
             }
         }

@@ -397,7 +397,7 @@ impl<M: Machine> Session<M> {
         }
         let orphans = std::mem::take(&mut self.heap.depot.lock().orphans);
         for bag in orphans {
-            if self.heap.epochs.is_expired(bag.epoch) {
+            if self.heap.epochs.is_expired(bag.epoch) || M::mutant("session.orphans_at_once") {
                 self.reclaim(bag);
             } else {
                 self.heap.depot.lock().orphans.push(bag);
@@ -417,7 +417,9 @@ impl<M: Machine> Drop for Session<M> {
         self.give_back();
         let heap = self.heap.clone();
         let mut depot = heap.depot.lock();
-        depot.orphans.extend(self.sealed.drain(..));
+        if !M::mutant("session.no_orphans") {
+            depot.orphans.extend(self.sealed.drain(..));
+        }
         depot.arena.absorb(std::mem::take(&mut self.arena));
         drop(depot);
         heap.epochs.leave(self.participant);

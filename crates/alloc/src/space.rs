@@ -55,7 +55,7 @@ impl Space {
         let count = u64::from(header.run);
         let chunk = match self.free.iter().find(|(_, length)| **length >= count) {
             Some((&start, &length)) => {
-                if length > count {
+                if length > count && !M::mutant("alloc.no_remainder") {
                     // Persist: the remainder's header before the head of the run, or recovery
                     // would walk into the middle of a run (S2).
                     self.commit(pool, start + count, free_run(length - count));
@@ -80,7 +80,7 @@ impl Space {
                 start
             }
         };
-        if header.kind == ChunkKind::Leaves {
+        if header.kind == ChunkKind::Leaves && !M::mutant("alloc.no_clear") {
             self.clear_blocks(pool, chunk);
         }
         self.commit(pool, chunk, header);
@@ -140,8 +140,10 @@ impl Space {
         M::lifetime(word.as_ptr(), 8, false);
         M::lifetime(word.as_ptr(), 8, true);
         word.write_private(header.encode());
-        // Persist: the owner before anything is stored into the chunk (S3).
-        pool.medium().persist(word.as_ptr(), 8);
+        if !M::mutant("alloc.no_header_flush") {
+            // Persist: the owner before anything is stored into the chunk (S3).
+            pool.medium().persist(word.as_ptr(), 8);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The command line as clap sees it. The arguments of a command are in the file of the command.
 
 use crate::command::{
-    bench, check, completions, create, del, export, get, load, maps, put, scan, serve, stat,
+    bench, check, completions, create, del, export, get, load, maps, prove, put, scan, serve, stat,
 };
 use crate::exit_code;
 use crate::failure::Failure;
@@ -19,7 +19,7 @@ Examples:
   everleaf export cities.pool --output backup.jsonl
   everleaf serve cities.pool --port 6399
 
-The pool is the first argument of every command but bench, which makes its own; it
+The pool is the first argument of every command but bench and prove, which make their own; it
 may be left out when the environment variable EVERLEAF_POOL names it.";
 
 /// A persistent ordered key-value store: everything acknowledged survives `kill -9`
@@ -71,6 +71,7 @@ pub enum Command {
     Maps(maps::MapsArgs),
     Serve(serve::ServeArgs),
     Bench(bench::BenchArgs),
+    Prove(prove::ProveArgs),
     Completions(completions::CompletionsArgs),
 }
 

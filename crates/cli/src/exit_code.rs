@@ -10,7 +10,8 @@ Exit codes:
   4  the pool cannot be used: missing, there already, foreign, truncated, damaged, or newer
   5  another process holds the pool
   6  the disk or the pool is full; nothing acknowledged is lost
-  7  the system refused something else: a file that cannot be read, a port in use";
+  7  the system refused something else: a file that cannot be read, a port in use
+  8  `prove` found a violation (or did not find a bug that was planted)";
 
 /// How the process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub enum ExitCode {
     Full = 6,
     /// The operating system refused something else.
     Io = 7,
+    /// `prove` found a violation, or missed a planted bug.
+    Violated = 8,
 }
 
 impl From<ExitCode> for std::process::ExitCode {
@@ -52,7 +55,7 @@ mod tests {
             .filter_map(|(code, _)| code.parse().ok())
             .collect();
         use ExitCode::*;
-        let codes = [Success, NotFound, Usage, BadInput, Pool, Locked, Full, Io];
+        let codes = [Success, NotFound, Usage, BadInput, Pool, Locked, Full, Io, Violated];
         assert_eq!(listed, codes.map(|code| code as u8));
     }
 }

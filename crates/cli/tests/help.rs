@@ -3,7 +3,7 @@
 mod common;
 use common::Place;
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 14] = [
     "create",
     "load",
     "get",
@@ -16,6 +16,7 @@ const COMMANDS: [&str; 13] = [
     "maps",
     "serve",
     "bench",
+    "prove",
     "completions",
 ];
 

@@ -58,9 +58,11 @@ pub fn create<M: Machine>(
     let start = heap.base().wrapping_add(offset as usize);
     heap.pool().word(offset).write_private(header);
     write_body::<M>(start.wrapping_add(HEADER_SIZE), key, value);
-    // Persist: the record before the entry that refers to it, or recovery would find an entry
-    // without its key (R1).
-    heap.medium().persist(start, size);
+    if !M::mutant("record.no_persist") {
+        // Persist: the record before the entry that refers to it, or recovery would find an entry
+        // without its key (R1).
+        heap.medium().persist(start, size);
+    }
     Ok(offset)
 }
 

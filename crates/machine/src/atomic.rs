@@ -63,6 +63,7 @@ impl<W: Word, M: Machine> Atomic<W, M> {
 
     /// Reads a word that no other thread can write now (unpublished or immutable).
     #[inline(always)]
+    #[track_caller]
     pub fn read_private(&self) -> W {
         M::read_private(&self.cell)
     }
@@ -169,6 +170,7 @@ impl<T, M: Machine> AtomicPointer<T, M> {
 
     /// Reads a pointer that no other thread can write now.
     #[inline(always)]
+    #[track_caller]
     pub fn read_private(&self) -> *mut T {
         self.word.read_private().cast()
     }
@@ -228,6 +230,7 @@ impl<M: Machine> AtomicPair<M> {
 
     /// Reads a pair that no other thread can write now.
     #[inline(always)]
+    #[track_caller]
     pub fn read_private(&self) -> Pair {
         Pair {
             first: M::read_private(&self.cell.first),

@@ -44,6 +44,7 @@ impl<M: Machine> FingerprintLine<M> {
 
     /// Writes the fingerprint of one slot while no other thread can reach the line.
     #[inline(always)]
+    #[track_caller]
     pub fn write_private(&self, slot: usize, fingerprint: u8) {
         self.bytes[slot].write_private(fingerprint);
     }

@@ -100,6 +100,32 @@ fn scattered_writes_are_amplified_to_whole_media_blocks() {
     assert_eq!(amplification(4, true), 1.0);
 }
 
+/// Bytes per append of `record` bytes to a log, each flushed and drained: to the memory controller
+/// (a line per flush), and to the media.
+fn append_log(record: usize) -> (f64, f64) {
+    const APPENDS: usize = 8192;
+    let counting = Counting::new(small(), APPENDS * record);
+    for append in 0..APPENDS {
+        counting.operation("append", || {
+            let first = append * record / 8;
+            (first..first + record / 8)
+                .for_each(|at| word(&counting, at).store(1, Ordering::Release));
+            Simulated::flush(word(&counting, first).as_ptr());
+            Simulated::drain();
+        });
+    }
+    let tally = counting.tally("append");
+    let media = tally.media_written_bytes + counting.write_back_all().1;
+    (tally.per_operation(64 * tally.flushes), media as f64 / APPENDS as f64)
+}
+
+#[test]
+fn an_append_log_costs_the_controller_a_line_and_the_media_what_was_written() {
+    assert_eq!(append_log(16), (64.0, 16.0));
+    assert_eq!(append_log(32), (64.0, 32.0));
+    assert_eq!(append_log(64), (64.0, 64.0));
+}
+
 #[test]
 fn without_flushes_evictions_write_the_same_lines_in_the_end() {
     // Lines of one block leave the caches together or apart; never less than once.

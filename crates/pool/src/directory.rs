@@ -106,8 +106,12 @@ impl<M: Machine> Pool<M> {
         let label = Label::new(name, incarnation);
         // An entry is one line, and the stores to a line become durable in their order: the name is
         // not later than the commit word, which may follow at once (I3).
+        let commit = Commit { kind, value }.encode(label.checksum());
+        if M::mutant("pool.commit_before_name") {
+            view.word(place).write_private(commit);
+        }
         view.prepare(place + 8, &label.encode());
-        view.replace(place, Commit { kind, value }.encode(label.checksum()));
+        view.replace(place, commit);
         let index = RootIndex { slot, incarnation };
         Ok(Root { name: name.to_owned(), kind, value, index })
     }

@@ -37,7 +37,9 @@ impl<M: Machine> Pool<M> {
         next.size = new;
         next.generation += 1;
         // Durable in both copies before the size is published (I2).
-        next.write(self.view(), 0);
+        if !M::mutant("pool.no_size_record") {
+            next.write(self.view(), 0);
+        }
         *session = next;
         // Release: the new space is mapped and its size durable before the size is seen; pairs
         // with the acquire load in `Pool::size`.

@@ -175,7 +175,7 @@ impl<M: Machine> Pool<M> {
             dirty_shutdowns: environment.dirty_shutdowns,
             ..session
         };
-        if next != session || !same {
+        if (next != session || !same) && !M::mutant("pool.stays_clean") {
             next.generation += 1;
             next.write(self.view(), whole);
             *self.session.get_mut() = next;

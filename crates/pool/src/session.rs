@@ -43,6 +43,7 @@ impl Session {
     #[track_caller]
     pub fn write<M: Machine>(&self, view: View<M>, whole: usize) {
         let words = self.encode();
+        let whole = if M::mutant("pool.whole_copy_first") { 1 - whole } else { whole };
         view.write(SESSION_OFFSETS[1 - whole], &words);
         view.write(SESSION_OFFSETS[whole], &words);
     }

@@ -63,8 +63,10 @@ impl<M: Machine> View<M> {
         // acquire of whoever maps the pool next. A locked instruction, so that it is visible on
         // return and in a domain without flushes durable.
         self.word(offset + 8 * rest.len() as u64).swap(*last, Ordering::AcqRel);
-        // Persist: the whole record before its caller goes on to the other copy (I1).
-        self.medium.persist(self.word(offset).as_ptr(), 8 * words.len());
+        if !M::mutant("pool.no_record_persist") {
+            // Persist: the whole record before its caller goes on to the other copy (I1).
+            self.medium.persist(self.word(offset).as_ptr(), 8 * words.len());
+        }
     }
 
     /// Replaces one word at once and makes it durable.
@@ -74,7 +76,9 @@ impl<M: Machine> View<M> {
         // Release (within AcqRel): what the word commits is visible before it; pairs with the
         // acquire load of a reader of the record. Locked, as in `write`.
         word.swap(value, Ordering::AcqRel);
-        // Persist: the commit before the caller reports it (I3, I4).
-        self.medium.persist(word.as_ptr(), 8);
+        if !M::mutant("pool.no_replace_persist") {
+            // Persist: the commit before the caller reports it (I3, I4).
+            self.medium.persist(word.as_ptr(), 8);
+        }
     }
 }

@@ -20,6 +20,7 @@
 //! Everything here runs on one OS thread and is decided by numbers: the same number gives the same
 //! program, the same configuration the same schedules.
 
+pub mod ablation;
 pub mod backing;
 pub mod campaign;
 pub mod case;
@@ -44,3 +45,5 @@ pub mod words;
 pub use design::Of;
 pub use nbtree::Nb;
 pub use subject::Subject;
+
+pub use everleaf_machine::simulated::{Domain, Failure, MemoryModel, SiteKind};

@@ -1,6 +1,6 @@
 //! The planted bugs, and how long they live.
 
-use everleaf_machine::simulated::{Config, Domain, Failure, MemoryModel};
+use everleaf_machine::simulated::{Config, CrashConfig, Domain, Failure, MemoryModel};
 
 use crate::case::Outcome;
 use crate::configure::exhaustive;
@@ -21,7 +21,17 @@ const fn of(structure: &'static str, name: &'static str) -> Mutant {
 
 /// Every planted bug that a search must find.
 pub const MUTANTS: &[Mutant] = &[
-    of("nbtree", "epoch.no_grace"),
+    of("alloc", "alloc.no_clear"),
+    of("alloc", "alloc.no_header_flush"),
+    of("alloc", "alloc.no_remainder"),
+    of("alloc", "recovery.no_marks"),
+    of("alloc", "session.no_orphans"),
+    of("alloc", "session.orphans_at_once"),
+    of("epoch", "epoch.ignores_pins"),
+    of("epoch", "epoch.no_grace"),
+    of("epoch", "epoch.no_heavy_barrier"),
+    of("epoch", "epoch.short_grace"),
+    of("epoch", "epoch.unseen_join"),
     of("nbtree", "nbtree.commit_ignores_freeze"),
     of("nbtree", "nbtree.freeze_kills_pending"),
     of("nbtree", "nbtree.late_in_flight"),
@@ -30,6 +40,7 @@ pub const MUTANTS: &[Mutant] = &[
     of("nbtree", "nbtree.no_clear"),
     of("nbtree", "nbtree.no_commit_flush"),
     of("nbtree", "nbtree.no_finalize"),
+    of("nbtree", "nbtree.no_follow"),
     of("nbtree", "nbtree.no_freeze_slots"),
     of("nbtree", "nbtree.no_insert_flush"),
     of("nbtree", "nbtree.no_merge_mark"),
@@ -40,7 +51,72 @@ pub const MUTANTS: &[Mutant] = &[
     of("nbtree", "nbtree.no_update_flush"),
     of("nbtree", "nbtree.no_validate"),
     of("nbtree", "nbtree.read_pending"),
+    of("nbtree", "nbtree.recovery_keeps_marks"),
+    of("nbtree", "nbtree.recovery_leans"),
+    of("nbtree", "nbtree.recovery_takes_pending"),
     of("nbtree", "nbtree.switch_before_commit"),
+    of("nbtree-bytes", "record.no_persist"),
+    of("pool", "pool.commit_before_name"),
+    of("pool", "pool.ids_unlocked"),
+    of("pool", "pool.no_record_persist"),
+    of("pool", "pool.no_replace_persist"),
+    of("pool", "pool.no_size_record"),
+    of("pool", "pool.stays_clean"),
+    of("pool", "pool.whole_copy_first"),
+];
+
+/// The planted bugs of the other trees, which their own tests hunt with programs made for them.
+pub const OF_OTHER_TREES: &[Mutant] = &[
+    of("fast-fair", "fast_fair.blind_growth"),
+    of("fast-fair", "fast_fair.blind_separator"),
+    of("fast-fair", "fast_fair.cut_before_link"),
+    of("fast-fair", "fast_fair.equal_words"),
+    of("fast-fair", "fast_fair.first_key"),
+    of("fast-fair", "fast_fair.key_first"),
+    of("fast-fair", "fast_fair.merge_keeps_sibling"),
+    of("fast-fair", "fast_fair.middle_key_stays"),
+    of("fast-fair", "fast_fair.no_mend"),
+    of("fast-fair", "fast_fair.no_recheck"),
+    of("fast-fair", "fast_fair.no_shift_persist"),
+    of("fast-fair", "fast_fair.no_turn"),
+    of("fast-fair", "fast_fair.no_uncut"),
+    of("fast-fair", "fast_fair.old_lock"),
+    of("fast-fair", "fast_fair.quiet_merge"),
+    of("fast-fair", "fast_fair.quiet_update"),
+    of("fast-fair", "fast_fair.root_before_node"),
+    of("fast-fair", "fast_fair.word_first"),
+    of("fast-fair", "fast_fair.wrong_line_end"),
+    of("fptree", "fptree.free_at_once"),
+    of("fptree", "fptree.no_bitmap_flush"),
+    of("fptree", "fptree.no_entry_flush"),
+    of("fptree", "fptree.no_fingerprint_flush"),
+    of("fptree", "fptree.no_link_flush"),
+    of("fptree", "fptree.no_new_flush"),
+    of("rntree", "hybrid.no_image_flush"),
+    of("rntree", "hybrid.no_new_flush"),
+    of("rntree", "hybrid.no_revalidation"),
+    of("rntree", "hybrid.no_rewrite_flush"),
+    of("rntree", "hybrid.no_token"),
+    of("rntree", "hybrid.replay_again"),
+    of("rntree", "inner.no_validation"),
+    of("rntree", "lock.no_generation"),
+    of("nvtree", "nvtree.no_count_flush"),
+    of("nvtree", "nvtree.no_entry_flush"),
+    of("nvtree", "nvtree.no_link_flush"),
+    of("nvtree", "nvtree.no_new_flush"),
+    of("nvtree", "nvtree.read_uncommitted"),
+    of("rntree", "rntree.early_split"),
+    of("rntree", "rntree.early_switch"),
+    of("rntree", "rntree.in_place"),
+    of("rntree", "rntree.max_slot"),
+    of("rntree", "rntree.no_entry_flush"),
+    of("rntree", "rntree.no_recheck"),
+    of("rntree", "rntree.no_revalidation"),
+    of("rntree", "rntree.no_slot_flush"),
+    of("wbtree", "wbtree.keep_valid"),
+    of("wbtree", "wbtree.no_entry_flush"),
+    of("wbtree", "wbtree.no_slot_flush"),
+    of("wbtree", "wbtree.no_word_flush"),
 ];
 
 /// Those that take nothing away but speed or the guarantee of progress (`docs/mutants.md`).
@@ -48,7 +124,7 @@ pub const HARMLESS: &[Mutant] = &[of("nbtree", "nbtree.no_carry")];
 
 /// The planted bug of this name.
 pub fn named(name: &str) -> Option<Mutant> {
-    MUTANTS.iter().chain(HARMLESS).find(|mutant| mutant.name == name).copied()
+    MUTANTS.iter().chain(OF_OTHER_TREES).chain(HARMLESS).find(|mutant| mutant.name == name).copied()
 }
 
 /// How a planted bug was found.
@@ -65,17 +141,30 @@ pub struct Kill {
 
 /// Schedules of a small program: a bug that needs more is left to the other searches.
 const SMALL_SCHEDULES: u64 = 2000;
+/// Schedules of a small program whose stores wait in buffers: those have many more orders.
+const TSO_SCHEDULES: u64 = 50_000;
+/// Schedules of a small program with crashes in recovery.
+const NESTED_SCHEDULES: u64 = 2;
 /// Steps of the random search per round.
 const STEPS: u64 = 160;
 
 /// Looks for a planted bug with the programs of its structure: first in every order of the small
-/// ones with one preemption, then round after round at random, with more schedules each time.
+/// ones with one preemption, then with crashes in their recovery, then round after round at random,
+/// with more schedules each time, and at last in every order of their store buffers too.
 pub fn hunt(mutant: Mutant, rounds: u64) -> Option<Kill> {
     let structure = find(mutant.structure).expect("the list names structures that exist");
     let base = Config { mutants: vec![mutant.name], ..Config::default() };
     let mut hunt = Hunt { structure, schedules: 0, kill: None };
     for program in (structure.small)() {
         if hunt.run(program, exhaustive(&base, 1), SMALL_SCHEDULES) {
+            return hunt.kill;
+        }
+    }
+    // Then with many crashes in recovery, and the whole plan again after them.
+    let crash = CrashConfig { nested_one_in: 1, ..CrashConfig::default() };
+    let nested = Config { crash, ..base.clone() };
+    for program in (structure.small)() {
+        if hunt.run(program, nested.clone(), NESTED_SCHEDULES) {
             return hunt.kill;
         }
     }
@@ -92,6 +181,12 @@ pub fn hunt(mutant: Mutant, rounds: u64) -> Option<Kill> {
             if hunt.run(program, config, 20 << round) {
                 return hunt.kill;
             }
+        }
+    }
+    let tso = Config { memory: MemoryModel::Tso, ..base };
+    for program in (structure.small)() {
+        if hunt.run(program, exhaustive(&tso, 1), TSO_SCHEDULES) {
+            return hunt.kill;
         }
     }
     None

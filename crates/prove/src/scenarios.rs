@@ -365,5 +365,25 @@ pub fn small_structure() -> Vec<Scenario> {
             [Insert(1, 10), Insert(2, 20), Insert(3, 30), Insert(4, 40), Remove(2), Remove(3)],
             [&[Remove(1)], &[Update(4, 41)]],
         ),
+        // One thread: what a crash leaves of the first is used again by the next.
+        scenario(
+            "splits alone",
+            2,
+            [Insert(1, 10), Insert(2, 20)],
+            [&[Insert(3, 30), Insert(4, 40), Insert(5, 50), Insert(6, 60), Insert(7, 70)]],
+        ),
+        scenario(
+            "merge and splits alone",
+            3,
+            [Insert(1, 10), Insert(2, 20), Insert(3, 30), Insert(4, 40), Remove(2), Remove(3)],
+            [&[
+                Remove(1),
+                Insert(5, 50),
+                Insert(6, 60),
+                Insert(7, 70),
+                Insert(8, 80),
+                Insert(9, 90),
+            ]],
+        ),
     ]
 }

@@ -236,6 +236,13 @@ impl Program for Shelf {
 
     fn open(&self, memory: Memory) -> Result<Opened, String> {
         let (heap, recovery) = Heap::open(open_pool(memory).map_err(text)?).map_err(text)?;
+        // Nothing here writes the state word of a block: one that is not zero was never cleared.
+        for block in recovery.block_ranges().into_iter().flatten() {
+            let word = heap.pool().word(u64::from(block) * BLOCK_SIZE as u64);
+            if word.read_private() != 0 {
+                return Err(format!("block {block} has the state of something else"));
+            }
+        }
         for key in 0..PLACES {
             let offset = place(&heap, key).read_private();
             if offset == 0 {
@@ -335,12 +342,31 @@ pub fn random(seed: u64) -> (Shelf, Plan<Operation>) {
 }
 
 /// Programs small enough for every order.
-const SMALL: [(&str, &[&[Operation]]); 5] = [
+const SMALL: [(&str, &[&[Operation]]); 7] = [
     ("put, put", &[&[Operation::Put(0, 10)], &[Operation::Put(0, 21)]]),
     ("put, remove", &[&[Operation::Put(1, 10)], &[Operation::Remove(1)]]),
     ("put, get", &[&[Operation::Put(2, 14)], &[Operation::Get(2)]]),
     ("turn, peek", &[&[Operation::Turn, Operation::Turn], &[Operation::Peek]]),
-    ("remove, release", &[&[Operation::Remove(0), Operation::Release], &[Operation::Get(0)]]),
+    ("remove, release", &[&[Operation::Get(0)], &[Operation::Remove(0), Operation::Release]]),
+    (
+        "remove and leave, get",
+        &[&[Operation::Get(0)], &[Operation::Remove(0), Operation::Rejoin, Operation::Release]],
+    ),
+    // A chunk of a large record becomes one of blocks.
+    (
+        "a chunk changes its use",
+        &[&[
+            Operation::Put(4, 10),
+            Operation::Remove(4),
+            Operation::Release,
+            Operation::Release,
+            Operation::Put(1, 22),
+            Operation::Put(3, 23),
+            Operation::Put(5, 24),
+            Operation::Put(1, 25),
+            Operation::Put(3, 26),
+        ]],
+    ),
 ];
 
 /// The case of a name: `random/NUMBER` or `small/NAME`.

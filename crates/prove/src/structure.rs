@@ -1,9 +1,12 @@
 //! Everything that can be proven, by name.
 
-use everleaf_index::Tiny;
+use everleaf_index::fast_fair::variant::Small;
+use everleaf_index::{FastFair, FpTree, NvTree, RnTree, RnTreeDual, Tiny, WbTree, WbTreeSo};
+use everleaf_machine::Simulated as M;
 use everleaf_machine::simulated::Config;
 
 use crate::case::Case;
+use crate::design::Of;
 use crate::nbtree::Nb;
 use crate::subject::Subject;
 use crate::{directory, epochs, shelf, trees};
@@ -39,6 +42,9 @@ const fn tree<S2: Subject, S3: Subject, S4: Subject>(
     Structure { name, about, case: trees::numbers::<S2, S3, S4>, step, small: trees::small }
 }
 
+type Dual<const SLOTS: usize> = Of<RnTreeDual<Tiny<SLOTS, 3>, M>>;
+type Slots<const SLOTS: usize> = Of<WbTreeSo<Tiny<SLOTS, 3>, M>>;
+
 /// All structures. A new tree joins with one line.
 pub static STRUCTURES: &[Structure] = &[
     tree::<Nb<Tiny<2, 3>>, Nb<Tiny<3, 3>>, Nb<Tiny<4, 3>>>("nbtree", "NBTree with 64-bit integers"),
@@ -49,6 +55,24 @@ pub static STRUCTURES: &[Structure] = &[
         step: trees::step_lock_free,
         small: trees::small,
     },
+    tree::<Of<FastFair<Small<2>, M>>, Of<FastFair<Small<3>, M>>, Of<FastFair<Small<3>, M>>>(
+        "fast-fair",
+        "FAST & FAIR",
+    ),
+    tree::<Of<RnTree<Tiny<2, 3>, M>>, Of<RnTree<Tiny<3, 3>, M>>, Of<RnTree<Tiny<4, 3>, M>>>(
+        "rntree", "RNTree",
+    ),
+    tree::<Dual<2>, Dual<3>, Dual<4>>("rntree-dual", "RNTree with two slot arrays"),
+    tree::<Of<FpTree<Tiny<2, 3>, M>>, Of<FpTree<Tiny<3, 3>, M>>, Of<FpTree<Tiny<4, 3>, M>>>(
+        "fptree", "FPTree",
+    ),
+    tree::<Of<WbTree<Tiny<2, 3>, M>>, Of<WbTree<Tiny<3, 3>, M>>, Of<WbTree<Tiny<4, 3>, M>>>(
+        "wbtree", "wB+Tree",
+    ),
+    tree::<Slots<2>, Slots<3>, Slots<4>>("wbtree-so", "wB+Tree with slots only"),
+    tree::<Of<NvTree<Tiny<2, 3>, M>>, Of<NvTree<Tiny<3, 3>, M>>, Of<NvTree<Tiny<4, 3>, M>>>(
+        "nvtree", "NVTree",
+    ),
     Structure {
         name: "alloc",
         about: "the allocator: records, blocks, volatile nodes, recovery of space",

@@ -9,6 +9,7 @@ pub mod export;
 pub mod get;
 pub mod load;
 pub mod maps;
+pub mod prove;
 pub mod put;
 pub mod scan;
 pub mod serve;
@@ -35,6 +36,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Maps(args) => maps::run(args, global, out),
         Command::Serve(args) => serve::run(args, global, out),
         Command::Bench(args) => bench::run(args, global, out),
+        Command::Prove(args) => prove::run(args, global, out),
         Command::Completions(args) => completions::run(args, out),
     };
     let flushed = output.flush();

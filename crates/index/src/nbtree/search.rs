@@ -92,7 +92,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         // Acquire: committed slots are written; pairs with the commits of `write.rs`. If REPLACED
         // is set, also the successor; pairs with the switch in `split.rs`.
         let meta = leaf.meta.load(Ordering::Acquire);
-        if meta & REPLACED == 0 {
+        if meta & REPLACED == 0 || M::mutant("nbtree.no_follow") {
             return (leaf, meta);
         }
         self.follow(session, leaf, key)

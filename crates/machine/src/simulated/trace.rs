@@ -59,9 +59,21 @@ impl State {
             let what = match place.size {
                 0 => String::new(),
                 64 => self.space.name(place.address),
-                _ => format!("{} = {value:#x}", self.space.name(place.address)),
+                _ => {
+                    format!("{} = {}", self.space.name(place.address), self.show(value, in_pool))
+                }
             };
             self.tell(format!("{verb:<8} {what:<24} {}:{}", at.file(), at.line()));
+        }
+    }
+
+    /// A value as the trace shows it: the same on every machine, though addresses are not.
+    fn show(&self, value: u64, in_pool: bool) -> String {
+        let address = usize::try_from(value).ok().filter(|_| !in_pool);
+        match address {
+            Some(address) if self.space.offset(address).is_some() => self.space.name(address),
+            Some(address) if address >> 40 != 0 && address >> 47 == 0 => "an address".to_owned(),
+            _ => format!("{value:#x}"),
         }
     }
 

@@ -1,0 +1,57 @@
+//! `everleaf prove mutants`: every planted bug must be found.
+
+use super::{ProveArgs, mutant_of};
+use crate::cli::Global;
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::output::Output;
+use everleaf_prove::mutants::{MUTANTS, hunt};
+use serde_json::json;
+use std::time::Instant;
+
+/// Rounds of the search for one bug, each twice as long as the one before.
+const ROUNDS: u64 = 4;
+
+/// Plants one bug after the other and looks for it.
+pub fn run(args: &ProveArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
+    let wanted = mutant_of(args)?;
+    let chosen: Vec<_> =
+        MUTANTS.iter().filter(|mutant| wanted.is_none_or(|wanted| wanted == **mutant)).collect();
+    let mut alive = vec![];
+    for mutant in &chosen {
+        let started = Instant::now();
+        let kill = hunt(**mutant, ROUNDS);
+        let seconds = started.elapsed().as_secs_f64();
+        if global.json {
+            out.json(&json!({
+                "mutant": mutant.name,
+                "structure": mutant.structure,
+                "found": kill.is_some(),
+                "seconds": seconds,
+                "schedules": kill.as_ref().map(|kill| kill.schedules),
+                "program": kill.as_ref().map(|kill| &kill.program),
+                "kind": kill.as_ref().map(|kill| kill.failure.kind.to_string()),
+            }))?;
+        } else {
+            let found = kill.as_ref().map_or("ALIVE".to_owned(), |kill| {
+                format!("{} ({})", kill.failure.kind, kill.program)
+            });
+            let schedules = kill.as_ref().map_or(0, |kill| kill.schedules);
+            let name = mutant.name;
+            out.line(&format!("{name:<32} {schedules:>8} schedules {seconds:>7.2} s  {found}"))?;
+        }
+        // Each line as it comes: the whole takes a while.
+        out.flush()?;
+        if kill.is_none() {
+            alive.push(mutant.name);
+        }
+    }
+    if !alive.is_empty() {
+        let what = format!("not found: {}", alive.join(", "));
+        return Err(Failure::new(ExitCode::Violated, what));
+    }
+    if !global.json {
+        out.line(&format!("{} of {} planted bugs found", chosen.len(), chosen.len()))?;
+    }
+    Ok(())
+}
