@@ -13,9 +13,13 @@ use crate::fast_fair::FastFair;
 use crate::fast_fair::variant::{
     Binary, Fenced, LeafLocks, Logging, Nodes256, Nodes1024, Nodes2048, Nodes4096, Standard,
 };
+use crate::fptree::FpTree;
 use crate::geometry::Production;
+use crate::nvtree::NvTree;
 use crate::ordered::{Design, DesignInfo, OrderedIndex};
+use crate::rntree::{RnTree, RnTreeDual};
 use crate::u64_tree::U64Tree;
+use crate::wbtree::{WbTree, WbTreeSo};
 
 /// Something to be done with a design that is known by name only.
 pub trait DesignVisitor<M: Machine> {
@@ -66,6 +70,12 @@ designs! {
     FastFair<Logging, M>,
     FastFair<Binary, M>,
     FastFair<Fenced, M>,
+    RnTree<Production, M>,
+    RnTreeDual<Production, M>,
+    FpTree<Production, M>,
+    WbTree<Production, M>,
+    WbTreeSo<Production, M>,
+    NvTree<Production, M>,
 }
 
 /// The names of all designs.

@@ -241,6 +241,7 @@ impl<const DUAL: bool, M: Machine> LeafDesign<M> for RnLeaf<DUAL> {
 
     fn initialize(frame: Frame<M>, leaf: &Leaf<M>) {
         leaf.slots.initialize(&Slots::default());
+        // Relaxed: private until the leaf is linked; odd, so nobody reserves before `thaw`.
         leaf.set_reserved(1, 0, Ordering::Relaxed);
         leaf.switch(frame, 0, false);
         for word in &leaf.unused {

@@ -158,6 +158,7 @@ impl<const DUAL: bool, G: Geometry, M: Machine> Hybrid<RnLeaf<DUAL>, G, M> {
         debug_assert!(slots.is_valid(ENTRY_COUNT) || M::SIMULATED);
         if M::mutant("rntree.in_place") {
             leaf.slots.overwrite(line, slots);
+            // Persist: the line before the lock is opened; a crash before may tear it.
             self.frame.medium.persist(leaf.slots.line(line), LINE_SIZE);
             return;
         }

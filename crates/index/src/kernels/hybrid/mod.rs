@@ -143,6 +143,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
         D::fill(frame, leaf, &[]);
         D::thaw(frame, leaf);
         header.lock.unlock();
+        // Persist: the leaf before the anchor names it, or recovery would find no leaf there (H1).
         frame.medium.persist(header.lock.as_ptr(), Self::LEAF_SIZE);
         anchor.word(HEAD).write_private(offset);
         // Persist: leaf, then anchor, before the directory names the tree.

@@ -1,3 +1,5 @@
+//! The inner tree alone: growing in any order, loading, removing and replacing leaves.
+
 use std::sync::Arc;
 
 use everleaf_alloc::Heap;

@@ -1,0 +1,148 @@
+//! What an operation of the trees with inner nodes in DRAM costs in the pool, exactly: lines flushed,
+//! drains, lines written and read, on leaves that need not be split; and flushes with all splits.
+
+#![allow(clippy::print_stdout, reason = "what was counted is the result")]
+
+use everleaf_index::{
+    Design, FpTree, NvTree, Production, RnTree, RnTreeDual, Solo, WbTree, WbTreeSo,
+};
+use everleaf_machine::Simulated;
+use everleaf_machine::simulated::Random;
+use everleaf_machine::simulated::counting::{Counting, CountingConfig, Tally};
+use everleaf_prove::backing::new_pool_up_to;
+
+type M = Simulated;
+
+/// Keys of the first leaf before counting, few enough for the smallest leaf.
+const KEYS: u64 = 3;
+
+/// Bytes of a pool.
+const POOL: usize = 16 << 20;
+
+/// Makes a tree.
+fn make<T: Design<M>>(counting: &Counting) -> Solo<T, M> {
+    let pool = new_pool_up_to(counting.memory(), POOL as u64).expect("memory becomes a pool");
+    Solo::create(pool).expect("room")
+}
+
+/// Flushes, drains and lines written of one operation.
+type Cost = (u64, u64, u64);
+
+fn cost(tally: Tally) -> Cost {
+    assert_eq!(tally.operations, 1);
+    (tally.flushes, tally.drains, tally.pool_lines_written)
+}
+
+/// Asserts what single operations cost; gives the lines that a get reads, hit and miss.
+fn assert_costs<T: Design<M>>(insert: Cost, update: Cost, remove: Cost) -> (u64, u64) {
+    let name = T::INFO.name;
+    let counting = Counting::new(CountingConfig::default(), POOL);
+    let solo = make::<T>(&counting);
+    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    for key in 1..=KEYS {
+        tree.insert(&mut session, key * 10, key).expect("room");
+    }
+    let session = &mut session;
+    counting.operation("insert", || tree.insert(session, 15, 1).expect("room"));
+    assert_eq!(cost(counting.tally("insert")), insert, "{name}: insert");
+    counting.operation("update", || tree.update(session, 20, 2).expect("room"));
+    assert_eq!(cost(counting.tally("update")), update, "{name}: update");
+    counting.operation("remove", || tree.remove(session, 15).expect("room"));
+    assert_eq!(cost(counting.tally("remove")), remove, "{name}: remove");
+    counting.operation("refused", || tree.insert(session, 20, 2).expect("room"));
+    counting.operation("refused", || tree.update(session, 15, 2).expect("room"));
+    let refused = counting.tally("refused");
+    assert_eq!((refused.flushes, refused.drains), (0, 0), "{name}: writes without effect");
+    counting.operation("hit", || tree.get(session, 30).expect("get"));
+    counting.operation("miss", || tree.get(session, 31).expect("get"));
+    let (hit, miss) = (counting.tally("hit"), counting.tally("miss"));
+    assert_eq!((hit.flushes, miss.flushes, hit.pool_lines_written), (0, 0, 0), "{name}: get");
+    (hit.pool_lines_read, miss.pool_lines_read)
+}
+
+#[test]
+fn an_operation_on_a_leaf_with_room_costs_what_the_papers_say() {
+    // Insert, update, remove as (flushes, drains, lines written with the line of the lock).
+    let rntree = assert_costs::<RnTree<Production, M>>((2, 2, 3), (2, 2, 3), (1, 1, 2));
+    assert_eq!(rntree.0, 4, "header, slot array, and two lines of entries");
+    assert_costs::<RnTreeDual<Production, M>>((2, 2, 3), (2, 2, 3), (1, 1, 2));
+    let fptree = assert_costs::<FpTree<Production, M>>((3, 3, 3), (3, 3, 3), (1, 1, 1));
+    assert_eq!(fptree, (3, 2), "bitmap, fingerprints, and an entry if it is there");
+    assert_costs::<WbTree<Production, M>>((4, 4, 3), (4, 4, 3), (3, 3, 2));
+    assert_costs::<WbTreeSo<Production, M>>((2, 2, 2), (2, 2, 2), (1, 1, 1));
+    assert_costs::<NvTree<Production, M>>((2, 2, 2), (2, 2, 2), (2, 2, 2));
+}
+
+/// Lines that a get of a present key reads, on average over the keys of a leaf with `count` keys.
+fn lines_per_hit<T: Design<M>>(count: u64) -> f64 {
+    let counting = Counting::new(CountingConfig::default(), POOL);
+    let solo = make::<T>(&counting);
+    let mut session = solo.heap().session().expect("a session");
+    // 37 is prime to 64, so entries and keys are in different orders.
+    let key = |index: u64| index * 37 % 64;
+    for index in 0..count {
+        solo.tree().insert(&mut session, key(index), 1).expect("room");
+    }
+    for index in 0..count {
+        let get = || solo.tree().get(&mut session, key(index)).expect("get");
+        assert_eq!(counting.operation("get", get), Some(1));
+    }
+    let tally = counting.tally("get");
+    tally.per_operation(tally.pool_lines_read)
+}
+
+#[test]
+fn a_search_reads_few_lines_where_entries_are_sorted_or_marked() {
+    let sorted = lines_per_hit::<RnTree<Production, M>>(48);
+    println!("rntree {sorted:.2}");
+    // Header, slot array, and at most one line for each of log2 48 + 1 probes.
+    assert!(sorted <= 2.0 + 6.6, "{sorted}");
+    let marked = lines_per_hit::<FpTree<Production, M>>(48);
+    println!("fptree {marked:.2}");
+    // One entry more for one in five keys or so whose fingerprint is also another's.
+    assert!((3.0..3.4).contains(&marked), "{marked}");
+    let appended = lines_per_hit::<NvTree<Production, M>>(48);
+    println!("nvtree {appended:.2}");
+    // Header and, on average, half of the twelve lines of entries.
+    assert!((7.4..7.6).contains(&appended), "{appended}");
+}
+
+/// Flushes per insert of `count` random keys, splits included.
+fn flushes_per_insert<T: Design<M>>(count: u64) -> f64 {
+    let counting = Counting::new(CountingConfig::default(), POOL);
+    let solo = make::<T>(&counting);
+    let mut session = solo.heap().session().expect("a session");
+    let mut random = Random::new(1);
+    for _ in 0..count {
+        let key = random.below(u64::MAX);
+        let insert = || solo.tree().insert(&mut session, key, 1).expect("room");
+        counting.operation("insert", insert);
+    }
+    let tally = counting.tally("insert");
+    tally.per_operation(tally.flushes)
+}
+
+#[test]
+fn splits_add_the_expected_flushes_to_random_inserts() {
+    // The lines of an insert and of a split: image, both leaves and two log words (RNTree, wB+Tree);
+    // the new leaf, two words of the old one and two log words (FPTree); two new leaves and a link
+    // (NVTree). With random keys there is a split for every ln 2 times the capacity inserts.
+    let count = 30_000;
+    for (name, flushes, insert, split, capacity) in [
+        ("rntree", flushes_per_insert::<RnTree<Production, M>>(count), 2.0, 3.0 * 19.0 + 2.0, 62.0),
+        ("fptree", flushes_per_insert::<FpTree<Production, M>>(count), 3.0, 18.0 + 4.0, 62.0),
+        ("wbtree", flushes_per_insert::<WbTree<Production, M>>(count), 4.0, 3.0 * 18.0 + 2.0, 62.0),
+        (
+            "wbtree-so",
+            flushes_per_insert::<WbTreeSo<Production, M>>(count),
+            2.0,
+            3.0 * 3.0 + 2.0,
+            7.0,
+        ),
+        ("nvtree", flushes_per_insert::<NvTree<Production, M>>(count), 2.0, 2.0 * 17.0 + 1.0, 62.0),
+    ] {
+        let expected = insert + split / (capacity * std::f64::consts::LN_2);
+        println!("{name}: {flushes:.3} flushes per insert, {expected:.3} expected");
+        assert!((flushes - expected).abs() < 0.06, "{name}: {flushes} instead of {expected}");
+    }
+}
