@@ -78,7 +78,7 @@ pub enum Command {
 /// What became of the command line.
 pub enum Parsed {
     /// A command to run.
-    Run(Cli),
+    Run(Box<Cli>),
     /// Help or the version was asked for and has been shown.
     Shown,
     /// The command line is wrong.
@@ -93,7 +93,7 @@ pub enum Parsed {
 /// Parses the arguments of the process, and shows help if that is what they ask for.
 pub fn parse() -> Parsed {
     let error = match Cli::try_parse() {
-        Ok(cli) => return Parsed::Run(cli),
+        Ok(cli) => return Parsed::Run(Box::new(cli)),
         Err(error) => error,
     };
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {

@@ -24,7 +24,7 @@ fn main() -> std::process::ExitCode {
     let end = match cli::parse() {
         Parsed::Run(cli) => {
             let json = cli.global.json;
-            command::run(cli).map_err(|failure| (failure, json))
+            command::run(*cli).map_err(|failure| (failure, json))
         }
         Parsed::Shown => Ok(()),
         Parsed::Refused { failure, json } => Err((failure, json)),

@@ -94,8 +94,10 @@ struct Campaign<'a> {
     tell: &'a mut dyn FnMut(&Verdict),
 }
 
-/// Schedules of a small program at a time, so that the clock is looked at in between.
-const BATCH: u64 = 1_000_000;
+/// The most schedules of a small program: where every order is to be run, none has as many.
+const SMALL_SCHEDULES: u64 = 1_000_000;
+/// The same where stores wait in buffers, whose steps multiply the orders: only a part of them.
+const SMALL_SCHEDULES_TSO: u64 = 20_000;
 
 impl Campaign<'_> {
     fn is_over(&self) -> bool {
@@ -120,7 +122,8 @@ impl Campaign<'_> {
                 let races = memory == MemoryModel::Sc;
                 let base = Config { domain, memory, races, ..Config::default() };
                 let config = self.config(exhaustive(&base, preemptions));
-                if self.explore(program, &config, BATCH) {
+                let schedules = if races { SMALL_SCHEDULES } else { SMALL_SCHEDULES_TSO };
+                if self.explore(program, &config, schedules) {
                     self.verdict.exhausted.0 += 1;
                 }
             }

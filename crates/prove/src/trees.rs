@@ -132,11 +132,13 @@ pub fn step_lock_free(number: u64) -> Step {
 pub fn step(number: u64) -> Step {
     let random = |kind| format!("{kind}/{}/{number}", 2 + number % 3);
     let config = Config::default();
+    // Many keys make many volatile nodes.
+    let roomy = Config { arena_bytes: 4 << 20, ..Config::default() };
     let crash = CrashConfig { nested_one_in: 300, ..CrashConfig::default() };
     let (program, config) = match number % 16 {
         8..11 | 15 => (format!("scenario/{}", name_at(number)), config),
-        11 => (format!("crowded/{number}"), config),
-        12 => (format!("growing/{number}"), config),
+        11 => (format!("crowded/{number}"), roomy),
+        12 => (format!("growing/{number}"), roomy),
         13 => (random("random"), Config { crash, ..config }),
         14 if number % 32 == 14 => (random("random"), Config { simulate_open: true, ..config }),
         14 => {

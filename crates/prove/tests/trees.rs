@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use common::{Witnesses, all_of, is_long, plain, survive, tell};
 use everleaf_index::Tiny;
-use everleaf_machine::simulated::{Abandon, Ablation, Config, CrashConfig, Domain, Report, ablate};
+use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Report};
 use everleaf_prove::case::{Outcome, explore};
 use everleaf_prove::configure::exhaustive;
 use everleaf_prove::operation::Space;
@@ -215,23 +215,4 @@ fn the_others_finish_when_a_thread_stops_for_ever() {
     survive("abandoned threads", 0.05, 8, base, |_, config| {
         all_of(&scenarios, |scenario| run_numbers::<Nb2, Nb3>(scenario, config, 3, SPACE_AT_HAND))
     });
-}
-
-/// Switches off each flush and drain that the programs of trees execute, one at a time.
-///
-/// Not part of the ordinary run: where a call is not missed, the search goes on to its end.
-#[test]
-#[ignore = "takes minutes"]
-fn flushes_and_drains_are_missed() {
-    let config = Config { seed: 7, ..Config::default() };
-    let mut all = Vec::new();
-    let numbers = |seed| plans::random::<Nb2>(seed, 2);
-    all.extend(ablate(&config, 0..150, 20, numbers).unwrap_or_else(|found| panic!("{found}")));
-    let words = |seed| plans::random_words::<Tiny<2, 3>>(seed, 2);
-    all.extend(ablate(&config, 0..150, 20, words).unwrap_or_else(|found| panic!("{found}")));
-    for ablation in &all {
-        let killed = ablation.killed.as_ref().map(|(schedules, failure)| (schedules, failure.kind));
-        println!("{} {} {} hits: {killed:?}", ablation.kind, ablation.site, ablation.hits);
-    }
-    assert!(all.iter().any(Ablation::is_needed));
 }

@@ -41,7 +41,7 @@ Ends with 8 if something was found; what to do next is printed. A failure file r
 version that wrote it.";
 
 /// Prove the trees, the allocator, epochs and the pool on the simulated machine
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ProveArgs {
     /// What to prove (--list shows the names), or `mutants`, or `ablate` [default: all]

@@ -2,6 +2,11 @@
 //! every reordering that their orderings allow. The simulated machine is sequentially consistent or
 //! TSO; what a weaker one, or a compiler, may do shows here.
 
+#![allow(
+    clippy::arc_with_non_send_sync,
+    reason = "loom runs all threads on one, and checks what they share"
+)]
+
 mod machine;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

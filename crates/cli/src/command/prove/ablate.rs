@@ -1,62 +1,57 @@
 //! `everleaf prove ablate`: which flushes and drains are missed?
 
-use super::ProveArgs;
+use super::{ProveArgs, structures_of};
 use crate::cli::Global;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::Output;
 use everleaf_prove::ablation::{Ablated, Effort, ablate};
-use everleaf_prove::structure::STRUCTURES;
 use serde_json::json;
+use std::collections::BTreeMap;
 
-/// Switches every flush and drain off in turn, for all structures, and prints the table.
+/// Switches every flush and drain off in turn, for every structure, and prints what follows.
 pub fn run(args: &ProveArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let effort = Effort { schedules: args.schedules.min(1000), ..Effort::default() };
-    let mut all: Vec<Ablated> = vec![];
-    for structure in STRUCTURES {
-        let results = ablate(structure, effort, &mut |_| {}).map_err(|found| {
+    let all = ProveArgs { structure: None, ..args.clone() };
+    let mut missed: BTreeMap<_, bool> = BTreeMap::new();
+    if !global.json {
+        out.line("| structure | call | | runs | missed | schedules |")?;
+        out.line("|---|---|---|---|---|---|")?;
+    }
+    for structure in structures_of(&all, None)? {
+        let mut end = Ok(());
+        let mut tell = |ablated: &Ablated| {
+            *missed.entry(ablated.site).or_default() |= ablated.missed.is_some();
+            // Each line as it comes: the whole takes a while.
+            let told = line(structure.name, ablated, global, out).and_then(|()| out.flush());
+            end = std::mem::replace(&mut end, Ok(())).and(told);
+        };
+        let result = ablate(structure, effort, &mut tell);
+        end?;
+        result.map_err(|found| {
             let (record, _) = *found;
             let what = format!("{} is wrong as it is: {}", record.structure, record.message);
             Failure::new(ExitCode::Violated, what)
         })?;
-        merge(&mut all, results);
     }
-    if !global.json {
-        out.line("| call | | runs | missed | after |")?;
-        out.line("|---|---|---|---|---|")?;
+    if global.json {
+        return Ok(());
     }
-    all.sort_by_key(|ablated| ablated.site);
-    for ablated in &all {
-        line(ablated, global, out)?;
-    }
-    let survivors = all.iter().filter(|ablated| ablated.missed.is_none()).count();
-    if !global.json {
-        out.line(&format!("\n{} calls, {survivors} not missed", all.len()))?;
-    }
-    Ok(())
+    let superfluous: Vec<_> = missed.iter().filter(|(_, missed)| !**missed).collect();
+    out.line(&format!("\n{} calls, {} missed by nobody", missed.len(), superfluous.len()))?;
+    superfluous.into_iter().try_for_each(|(site, _)| out.line(&format!("  {site}")))
 }
 
-/// Adds results of another structure: a call is needed if anybody misses it.
-fn merge(all: &mut Vec<Ablated>, results: Vec<Ablated>) {
-    for result in results {
-        match all.iter_mut().find(|known| known.site == result.site) {
-            None => all.push(result),
-            Some(known) => {
-                known.hits += result.hits;
-                known.seconds += result.seconds;
-                if known.missed.is_none() {
-                    known.schedules += result.schedules;
-                    known.missed = result.missed;
-                }
-            }
-        }
-    }
-}
-
-fn line(ablated: &Ablated, global: Global, out: &mut Output) -> Result<(), Failure> {
+fn line(
+    structure: &str,
+    ablated: &Ablated,
+    global: Global,
+    out: &mut Output,
+) -> Result<(), Failure> {
     let Ablated { site, kind, hits, schedules, missed, .. } = ablated;
     if global.json {
         return out.json(&json!({
+            "structure": structure,
             "file": site.file,
             "line": site.line,
             "kind": kind.to_string(),
@@ -69,6 +64,7 @@ fn line(ablated: &Ablated, global: Global, out: &mut Output) -> Result<(), Failu
     }
     let how = missed
         .as_ref()
-        .map_or("**no**".to_owned(), |(program, failure)| format!("{} ({program})", failure.kind));
-    out.line(&format!("| {}:{} | {kind} | {hits} | {how} | {schedules} |", site.file, site.line))
+        .map_or("no".to_owned(), |(program, failure)| format!("{} ({program})", failure.kind));
+    let call = format!("{}:{}", site.file, site.line);
+    out.line(&format!("| {structure} | {call} | {kind} | {hits} | {how} | {schedules} |"))
 }

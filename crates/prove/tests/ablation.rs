@@ -1,0 +1,29 @@
+//! Which flushes and drains are missed: a measurement of minutes, run by hand.
+//!
+//! `cargo test --release -p everleaf-prove --test ablation -- --ignored --nocapture`, or, with the
+//! product, `everleaf prove ablate`.
+
+#![allow(clippy::print_stdout, reason = "what was found is the result")]
+
+use everleaf_prove::ablation::{Ablated, Effort, ablate};
+use everleaf_prove::structure::find;
+
+#[test]
+#[ignore = "takes minutes"]
+fn flushes_and_drains_are_missed() {
+    for name in ["nbtree", "nbtree-bytes", "alloc", "pool"] {
+        let structure = find(name).expect("one of the list");
+        let mut needed = 0;
+        let mut tell = |ablated: &Ablated| {
+            let how = ablated.missed.as_ref();
+            needed += u64::from(how.is_some());
+            let how =
+                how.map_or("no".to_owned(), |(by, failure)| format!("{} ({by})", failure.kind));
+            let Ablated { site, kind, hits, schedules, .. } = ablated;
+            println!("| {name} | {site} | {kind} | {hits} | {how} | {schedules} |");
+        };
+        let all = ablate(structure, Effort::default(), &mut tell);
+        all.unwrap_or_else(|found| panic!("{name}: {}", found.1));
+        assert!(needed > 0);
+    }
+}
