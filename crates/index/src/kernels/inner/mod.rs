@@ -1,7 +1,7 @@
 //! The inner tree in DRAM, shared by all trees whose leaves alone lie in the pool.
 //!
 //! ```text
-//!   node   | lock 8 | count 4 | level 4 | pad | keys 64 x 8 | children 64 x 8 |
+//!   node   | lock 8 | count 4 | level 4 | pad | keys 32 x 8 | children 32 x 8 |
 //! ```
 //!
 //! A B+-tree from low fences to leaves, with optimistic lock coupling: a descent takes no lock, it
@@ -31,7 +31,7 @@ use everleaf_machine::{AtomicPointer, Machine, Ordering};
 
 use super::version_lock::{Retry, Version};
 use crate::geometry::Geometry;
-use node::Node;
+use node::{Node, child_count};
 
 /// Locks of nodes are in DRAM: they have one generation.
 const GENERATION: u32 = 0;
@@ -186,7 +186,7 @@ impl<G: Geometry, M: Machine> InnerTree<G, M> {
 
     fn check_node(&self, node: &Node<M>, bounds: Option<(u64, u64)>, problems: &mut Vec<String>) {
         let count = node.count();
-        if count == 0 || count > G::CHILD_COUNT {
+        if count == 0 || count > child_count::<G>() {
             problems.push(format!("an inner node has {count} children"));
             return;
         }

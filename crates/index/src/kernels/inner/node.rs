@@ -3,12 +3,14 @@
 use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Atomic, AtomicPointer, LINE_SIZE, Machine, Ordering};
 
+use crate::geometry::Geometry;
 use crate::kernels::version_lock::VersionLock;
 
 use super::GENERATION;
 
-/// Children that a node has room for.
-pub(super) const CHILD_COUNT_MAX: usize = 64;
+/// Children that a node has room for: so few that a node right above the leaves, which is seldom in
+/// the cache, can be asked for whole.
+pub(super) const CHILD_COUNT_MAX: usize = 32;
 
 /// A low fence and what is below it: a node, or the number of a leaf.
 pub type Child = (u64, *mut ());
@@ -25,7 +27,12 @@ pub struct Node<M: Machine> {
     children: [AtomicPointer<(), M>; CHILD_COUNT_MAX],
 }
 
-const _: () = assert!(size_of::<Node<everleaf_machine::Hardware>>() == LINE_SIZE * 17);
+const _: () = assert!(size_of::<Node<everleaf_machine::Hardware>>() == LINE_SIZE * 9);
+
+/// Children that a node may have.
+pub(super) fn child_count<G: Geometry>() -> usize {
+    G::CHILD_COUNT.min(CHILD_COUNT_MAX)
+}
 
 impl<M: Machine> Node<M> {
     /// A new node over `children`, private to the caller.
@@ -101,11 +108,11 @@ impl<M: Machine> Node<M> {
         first
     }
 
-    /// Asks for the lines of the header and the fences.
+    /// Asks for all lines.
     #[inline(always)]
     pub fn prefetch(&self) {
         let start: *const u8 = (&raw const *self).cast();
-        for line in 0..=CHILD_COUNT_MAX * 8 / LINE_SIZE {
+        for line in 0..size_of::<Self>() / LINE_SIZE {
             M::prefetch(start.wrapping_add(line * LINE_SIZE));
         }
     }

@@ -3,7 +3,7 @@
 use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Machine, Ordering};
 
-use super::node::{Child, Node};
+use super::node::{Child, Node, child_count};
 use super::{GENERATION, InnerTree};
 use crate::geometry::Geometry;
 use crate::kernels::version_lock::{Retry, Version};
@@ -53,7 +53,7 @@ pub(super) fn build_levels<G: Geometry, M: Machine>(
 
 /// Children of a node that is built to last: room is left for a few more.
 fn full<G: Geometry>() -> usize {
-    (G::CHILD_COUNT * 7 / 8).max(2)
+    (child_count::<G>() * 7 / 8).max(2)
 }
 
 /// A node on the way down, and the version under which it was read.
@@ -93,7 +93,7 @@ impl<G: Geometry, M: Machine> InnerTree<G, M> {
             return Ok(Err(Retry::Now));
         }
         loop {
-            if node.count() >= G::CHILD_COUNT {
+            if node.count() >= child_count::<G>() {
                 self.split(session, parent, (node, version))?;
                 return Ok(Err(Retry::Now));
             }
