@@ -8,7 +8,7 @@ use everleaf_machine::Machine;
 
 use crate::error::AllocError;
 use crate::heap::Heap;
-use crate::layout::{BLOCK_SIZE, ChunkKind};
+use crate::layout::{BLOCK_SIZE, CHUNK_HEADER_SIZE, ChunkKind};
 use crate::recover::Recovery;
 use crate::session::{Retired, Session};
 use crate::size_class::{class_size, slots_per_chunk};
@@ -53,9 +53,8 @@ impl<M: Machine> Audit<M> {
         }
     }
 
-    /// Notes what the heap has free, and reports what does not add up: in sentences, empty if all
-    /// is well.
-    pub fn finish(mut self, heap: &Heap<M>) -> Vec<String> {
+    /// Notes what the heap has free.
+    fn add_depot(&mut self, heap: &Heap<M>) {
         let depot = heap.depot.lock();
         self.add_free_blocks(&depot.blocks);
         for (class, list) in depot.records.iter().enumerate() {
@@ -64,7 +63,55 @@ impl<M: Machine> Audit<M> {
         for item in depot.orphans.iter().flat_map(|bag| &bag.items) {
             self.add_retired(heap, item);
         }
+    }
+
+    /// Makes free what is neither in use nor free: what recovery left alone
+    /// ([`Recovery::finish_unmarked`]), or leaked. Returns how many blocks and records that were.
+    ///
+    /// All sessions of the heap must have been added, and everything in use marked.
+    pub fn sweep(mut self, heap: &Heap<M>) -> u64 {
+        self.add_depot(heap);
+        let mut count = 0;
+        let mut space = heap.space.lock();
+        let mut depot = heap.depot.lock();
+        for (used, free) in self.used.chunks.iter().zip(&self.free.chunks) {
+            let start = used.chunk << self.used.shift;
+            let is_lost = |slot: &usize| !used.is_set(*slot) && !free.is_set(*slot);
+            match used.header.kind {
+                ChunkKind::Leaves => {
+                    let first = (start / BLOCK_SIZE as u64) as u32;
+                    let lost = (1..(1 << self.used.shift) / BLOCK_SIZE).rev().filter(is_lost);
+                    let before = depot.blocks.len();
+                    depot.blocks.extend(lost.map(|slot| first + slot as u32));
+                    count += (depot.blocks.len() - before) as u64;
+                }
+                ChunkKind::Records => {
+                    let class = usize::from(used.header.class);
+                    let slots = slots_per_chunk(class, 1 << self.used.shift);
+                    let place =
+                        |slot| start + (CHUNK_HEADER_SIZE + slot * class_size(class)) as u64;
+                    let list = &mut depot.records[class];
+                    let before = list.len();
+                    list.extend((0..slots).rev().filter(is_lost).map(place));
+                    count += (list.len() - before) as u64;
+                }
+                ChunkKind::Large if is_lost(&0) => {
+                    space.give_back(heap.pool(), used.chunk, u64::from(used.header.run));
+                    count += 1;
+                }
+                _ => {}
+            }
+        }
         drop(depot);
+        drop(space);
+        heap.release_empty_chunks();
+        count
+    }
+
+    /// Notes what the heap has free, and reports what does not add up: in sentences, empty if all
+    /// is well.
+    pub fn finish(mut self, heap: &Heap<M>) -> Vec<String> {
+        self.add_depot(heap);
         for (used, free) in self.used.chunks.iter().zip(&self.free.chunks) {
             if used.is_empty() && heap.pool().is_read_only() {
                 // Nobody uses the chunk, but only a writer can say so in its header.

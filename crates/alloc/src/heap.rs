@@ -99,6 +99,11 @@ impl<M: Machine> Heap<M> {
         Session::open(self.clone())
     }
 
+    /// How many sessions there are now.
+    pub fn session_count(&self) -> usize {
+        self.epochs.participant_count()
+    }
+
     /// The pool the heap is in.
     pub fn pool(&self) -> &Pool<M> {
         &self.pool

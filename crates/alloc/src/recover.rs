@@ -13,7 +13,7 @@ use everleaf_pool::Pool;
 
 use crate::error::AllocError;
 use crate::heap::Heap;
-use crate::layout::{BLOCK_SIZE, CHUNK_HEADER_SIZE, ChunkHeader, ChunkKind};
+use crate::layout::{BLOCK_SIZE, CHUNK_HEADER_SIZE, ChunkHeader, ChunkKind, POOL_SIZE_MAX};
 use crate::size_class::{CLASS_COUNT, class_size, slots_per_chunk};
 
 /// A chunk (or run) in use, with a mark per slot.
@@ -85,6 +85,10 @@ pub struct Recovery<M: Machine> {
 impl<M: Machine> Recovery<M> {
     /// Reads the chunk headers of `pool`.
     pub(crate) fn walk(pool: &Pool<M>, shift: u32, first: u64) -> Result<Self, AllocError> {
+        if pool.size() > POOL_SIZE_MAX {
+            let what = format!("a pool has at most {POOL_SIZE_MAX} bytes, this one {}", pool.size());
+            return Err(AllocError::Corrupt { offset: 0, what });
+        }
         let end = pool.size() >> shift;
         let span = end.saturating_sub(first) as usize;
         let mut this = Recovery {
@@ -118,7 +122,12 @@ impl<M: Machine> Recovery<M> {
     fn note(&mut self, chunk: u64, header: ChunkHeader) {
         let run = u64::from(header.run);
         let slots = match header.kind {
-            ChunkKind::Unused => return self.free_runs.push((chunk, 1)),
+            ChunkKind::Unused => {
+                return match self.free_runs.last_mut() {
+                    Some((start, length)) if *start + *length == chunk => *length += 1,
+                    _ => self.free_runs.push((chunk, 1)),
+                };
+            }
             ChunkKind::Free => {
                 self.frontier = chunk + run;
                 return self.free_runs.push((chunk, run));
@@ -153,6 +162,14 @@ impl<M: Machine> Recovery<M> {
         let chunk = (offset >> self.shift).checked_sub(self.first)?;
         let entry = *self.index.get(usize::try_from(chunk).ok()?)?;
         self.chunks.get((entry as usize).checked_sub(1)?)
+    }
+
+    /// Whether this is the number of a leaf block, in use or not.
+    pub fn is_block(&self, block: u32) -> bool {
+        let offset = u64::from(block) * BLOCK_SIZE as u64;
+        let is_header = offset & ((1 << self.shift) - 1) == 0;
+        let is_leaves = |marked: &Marked<M>| marked.header.kind == ChunkKind::Leaves;
+        !is_header && self.chunk_at(offset).is_some_and(is_leaves)
     }
 
     /// Marks a leaf block as live. May be called from many threads.
@@ -230,6 +247,15 @@ impl<M: Machine> Recovery<M> {
                 Some(((marked.header.run as usize) << self.shift) - CHUNK_HEADER_SIZE)
             }
             _ => None,
+        }
+    }
+
+    /// Makes `heap` usable without knowing what is in use: chunks that were free can be taken, all
+    /// others are left alone until [`Audit::sweep`](crate::Audit::sweep) finds out.
+    pub fn finish_unmarked(self, heap: &Heap<M>) {
+        let mut space = heap.space.lock();
+        for (chunk, run) in &self.free_runs {
+            space.add_free(*chunk, *run);
         }
     }
 

@@ -53,3 +53,29 @@ fn a_pool_at_a_path_must_be_new_and_is_removed() {
     assert!(place.run(arguments).failed(4).contains("bench.pool"));
     assert_eq!(place.read("bench.pool"), b"precious");
 }
+
+#[test]
+fn designs_are_measured_by_name_and_side_by_side() {
+    let text = bench(&["get", "scan", "--index", "fast-fair"]).succeeded();
+    assert!(text.contains("index fast-fair"), "{text}");
+    let text = bench(&["get", "insert", "--index", "all"]).succeeded();
+    for name in ["nbtree", "fast-fair", "fast-fair-4096"] {
+        let lines = text.lines().filter(|line| line.split_whitespace().next() == Some(name));
+        assert_eq!(lines.count(), 2, "one line for misses, one for speed: {text}");
+    }
+    assert!(text.lines().any(|line| line.starts_with("index") && line.contains("insert")));
+    let refused = bench(&["get", "--index", "slow-fair"]).failed(2);
+    assert!(refused.contains("fast-fair"), "{refused}");
+}
+
+#[test]
+fn a_pool_is_created_with_an_index() {
+    let place = Place::empty();
+    place.run(["create", "pool", "--index", "fast-fair"]).succeeded();
+    place.run(["check", "pool"]).succeeded();
+    let maps = place.run(["maps", "pool"]).succeeded();
+    assert!(maps.contains("index\tintegers"), "{maps}");
+    place.run(["put", "pool", "a", "b"]).succeeded();
+    assert!(place.run(["create", "other", "--index", "fair"]).failed(2).contains("fast-fair"));
+    assert!(!place.path("other").exists());
+}

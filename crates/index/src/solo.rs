@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everleaf_alloc::{Audit, Heap, SessionPool};
+use everleaf_alloc::{AllocError, Audit, Heap, SessionPool};
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::Pool;
 
@@ -75,6 +75,20 @@ impl<T: Design<M>, M: Machine> Solo<T, M> {
     /// # Errors
     /// Damage, or a pool with something else in it.
     pub fn open(pool: Pool<M>, threads: usize) -> Result<Self, IndexError> {
+        Self::open_with(pool, threads, false)
+    }
+
+    /// As [`Self::open`], without a walk through the tree if its design can do without
+    /// ([`Design::MARKS_LATER`]): in the same time for every number of keys. Space that was free is
+    /// not used before [`Self::sweep`]; until then a check calls it leaked.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_at_once(pool: Pool<M>) -> Result<Self, IndexError> {
+        Self::open_with(pool, 1, T::MARKS_LATER)
+    }
+
+    fn open_with(pool: Pool<M>, threads: usize, at_once: bool) -> Result<Self, IndexError> {
         if !Heap::exists(&pool) {
             return Self::create(pool);
         }
@@ -89,11 +103,15 @@ impl<T: Design<M>, M: Machine> Solo<T, M> {
         }
         let mut session = heap.session()?;
         let mut tree = T::recover(&mut session, &recovery, root.value, threads)?;
-        if T::MARKS_LATER {
-            tree.mark(&mut session, &recovery)?;
-        }
         tree.attach(root.index);
-        recovery.finish(&heap);
+        if at_once {
+            recovery.finish_unmarked(&heap);
+        } else {
+            if T::MARKS_LATER {
+                tree.mark(&mut session, &recovery)?;
+            }
+            recovery.finish(&heap);
+        }
         drop(session);
         Ok(Self::assemble(heap, tree))
     }
@@ -134,6 +152,37 @@ impl<T: Design<M>, M: Machine> Solo<T, M> {
         audit.add_session(&session);
         report.problems.extend(audit.finish(&self.heap));
         Ok(report)
+    }
+
+    /// Finds the space that was free when [`Self::open_at_once`] opened the pool. Returns how many
+    /// places were found, or `None` if somebody has a session of the heap besides this value's own:
+    /// then nothing was done.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn sweep(&self) -> Result<Option<u64>, IndexError> {
+        let mut session = self.heap.session()?;
+        let guards = self.sessions.enter_all();
+        let opened = guards.iter().filter(|guard| guard.opened().is_some()).count();
+        if self.heap.session_count() != opened + 1 {
+            return Ok(None);
+        }
+        session.collect_hard();
+        let mut audit = Audit::new(&self.heap)?;
+        let mut report = CheckReport::default();
+        self.tree.check(&mut session, audit.used(), &mut report)?;
+        if !report.is_clean() {
+            // What is damaged may be in use though the check could not reach it.
+            let what = report.problems.join("; ");
+            return Err(AllocError::Corrupt { offset: 0, what }.into());
+        }
+        for guard in &guards {
+            if let Some(session) = guard.opened() {
+                audit.add_session(session);
+            }
+        }
+        audit.add_session(&session);
+        Ok(Some(audit.sweep(&self.heap)))
     }
 
     /// Marks the pool cleanly closed. The caller makes sure that nobody writes any more.

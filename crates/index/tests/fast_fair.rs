@@ -192,6 +192,13 @@ fn a_pool_is_opened_again_and_again_and_written() {
                 solo.close().expect("closed");
             }
         }
+        let options = PoolOptions { read_only: true, ..PoolOptions::default() };
+        let pool = Pool::open(&path, &options).expect("the pool");
+        let solo: Solo<FastFair<V>> = Solo::open(pool, 1).expect("the tree");
+        let mut session = solo.heap().session().expect("a free session");
+        same(solo.tree(), &mut session, &model);
+        let refused = solo.tree().insert(&mut session, 1, 1);
+        assert!(matches!(refused, Err(IndexError::ReadOnly)), "{refused:?}");
     }
     run::<Standard>();
     run::<Small<3>>();
@@ -248,4 +255,42 @@ fn threads_share_a_tree() {
     threads_share::<Small<3>>(60_000);
     threads_share::<LeafLocks>(60_000);
     threads_share::<Binary>(60_000);
+}
+
+#[test]
+fn a_pool_opened_at_once_uses_its_free_space_after_a_sweep() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let options = PoolOptions { create: CreateMode::IfMissing, ..PoolOptions::default() };
+    let open = || Pool::open(&path, &options).expect("the pool");
+    let solo: Solo<FastFair> = Solo::create(open()).expect("room");
+    let mut session = solo.heap().session().expect("a free session");
+    for key in 0..20_000 {
+        solo.tree().insert(&mut session, key, 1).expect("room");
+    }
+    for key in 0..20_000 {
+        if key % 64 != 0 {
+            solo.tree().remove(&mut session, key).expect("remove");
+        }
+    }
+    drop(session);
+    drop(solo);
+
+    let solo: Solo<FastFair> = Solo::open_at_once(open()).expect("the tree");
+    let mut session = solo.heap().session().expect("a free session");
+    let used = solo.heap().used_bytes();
+    for key in 0..2000 {
+        assert_eq!(
+            solo.tree().upsert(&mut session, key * 64, 2).expect("room").is_some(),
+            key < 313
+        );
+    }
+    assert!(solo.heap().used_bytes() > used, "old space was used before it was known to be free");
+    assert_eq!(solo.sweep().expect("no damage"), None, "the session may hold anything");
+    drop(session);
+    let found = solo.sweep().expect("no damage").expect("nobody has a session");
+    assert!(found > 500, "{found}");
+    clean(&solo);
+    assert_eq!(solo.check().expect("check").keys, 2000);
+    assert_eq!(solo.sweep().expect("no damage"), Some(0));
 }

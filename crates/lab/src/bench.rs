@@ -4,6 +4,8 @@ mod session;
 mod tally;
 
 use everleaf::Domain;
+use everleaf_index::catalogue::{self, DesignVisitor};
+use everleaf_index::{Design, Hardware, IndexError, U64Tree};
 use everleaf_machine::topology;
 
 use crate::calibrate::{self, REGION_SIZE_BYTES};
@@ -114,13 +116,9 @@ pub fn run(
     check(settings)?;
     let max_size = pool_size_max(settings);
     let found = match settings.index {
-        IndexKind::U64 => {
-            let make = || {
-                let (pool, home) = new_pool(&settings.medium, settings.domain, max_size)?;
-                Ok((Integers::create(pool)?, home))
-            };
-            Session::new(settings, make).run(progress)?
-        }
+        IndexKind::U64 => Measure { settings, progress, max_size }.visit::<U64Tree>()?,
+        IndexKind::Design(name) => catalogue::visit(name, Measure { settings, progress, max_size })
+            .unwrap_or_else(|| Err(IndexError::UnknownDesign(format!("'{name}'")).into()))?,
         IndexKind::Bytes => {
             let make = || {
                 let (store, home) = new_store(&settings.medium, settings.domain, max_size)?;
@@ -133,15 +131,34 @@ pub fn run(
     Ok(Report { machine: machine(), setup: setup(settings, domain), memory, rows })
 }
 
+/// A run on a tree of integers.
+struct Measure<'s, 'p> {
+    settings: &'s Settings,
+    progress: &'p mut dyn FnMut(Progress<'_>),
+    max_size: u64,
+}
+
+impl DesignVisitor<Hardware> for Measure<'_, '_> {
+    type Output = Result<Found, LabError>;
+    fn visit<T: Design>(self) -> Self::Output {
+        let Measure { settings, progress, max_size } = self;
+        let make = || {
+            let (pool, home) = new_pool(&settings.medium, settings.domain, max_size)?;
+            Ok((Integers::<T>::create(pool)?, home))
+        };
+        Session::new(settings, make).run(progress)
+    }
+}
+
 fn check(settings: &Settings) -> Result<(), LabError> {
     let wrong = |text: &str| Err(LabError::Settings(text.to_owned()));
-    let is_integers = settings.index == IndexKind::U64;
+    let is_integers = settings.index.is_integers();
     if settings.cases.is_empty() {
         return wrong("there is nothing to measure: choose at least one workload");
     }
     if is_integers && (settings.key_size != 8 || settings.value_size != 8) {
         return wrong(
-            "the index u64 has keys and values of 8 bytes: choose the index bytes for other sizes",
+            "this index has keys and values of 8 bytes: choose the index bytes for other sizes",
         );
     }
     if !(KEY_SIZE_MIN..=everleaf::KEY_SIZE_MAX).contains(&settings.key_size) {

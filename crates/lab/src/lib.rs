@@ -38,6 +38,7 @@
 
 #![forbid(unsafe_code)]
 
+mod add_index;
 pub mod bench;
 pub mod calibrate;
 mod clock;
@@ -55,6 +56,7 @@ pub mod table;
 mod target;
 mod workload;
 
+pub use add_index::add_index;
 pub use distribution::Distribution;
 pub use error::LabError;
 pub use keys::KEY_SIZE_MIN;

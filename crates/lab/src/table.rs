@@ -2,6 +2,34 @@
 
 use crate::report::{Report, Row};
 
+/// Reports of the same cases on different indexes, side by side: a line per index, a column per case
+/// in dependent misses, then in million units a second.
+pub fn compare(reports: &[Report]) -> String {
+    let Some(first) = reports.first() else { return String::new() };
+    let mut text = heading(first).replace(&format!("index {}, ", first.setup.index), "");
+    let dear = |row: &Row| format!("{:.2}", row.misses.median);
+    let fast = |row: &Row| format!("{:.2}", row.per_second.median / 1e6);
+    text.push_str("CPU time of a unit in dependent misses (dm):\n");
+    text.push_str(&side_by_side(reports, dear));
+    text.push_str("\nMillion units a second:\n");
+    text.push_str(&side_by_side(reports, fast));
+    text
+}
+
+fn side_by_side(reports: &[Report], cell: impl Fn(&Row) -> String) -> String {
+    let names = reports[0].rows.iter().map(|row| match row.threads {
+        1 => row.workload.to_owned(),
+        threads => format!("{} x{threads}", row.workload),
+    });
+    let mut cells = vec![std::iter::once("index".to_owned()).chain(names).collect::<Vec<_>>()];
+    for report in reports {
+        let rows = report.rows.iter().map(&cell);
+        cells.push(std::iter::once(report.setup.index.to_owned()).chain(rows).collect());
+    }
+    let is_left: Vec<bool> = (0..cells[0].len()).map(|column| column == 0).collect();
+    aligned(&cells, &is_left)
+}
+
 /// The report as lines of text.
 pub fn render(report: &Report) -> String {
     let mut text = heading(report);

@@ -18,6 +18,8 @@ Examples:
   everleaf bench get insert --keys 10M
   everleaf bench get update --distribution uniform,zipfian --threads 1,2
   everleaf bench a b c d e f --index bytes --key-size 20 --value-size 100
+  everleaf bench get insert scan --index fast-fair
+  everleaf bench get insert update remove scan --index all
   everleaf bench get --pool /mnt/pmem/bench.pool --domain line
   everleaf bench --preset targets --keys 1M --json
 
@@ -43,8 +45,9 @@ pub struct BenchArgs {
     /// Measure what the targets of the project need, and compare
     #[arg(long, value_enum, conflicts_with_all = ["workloads", "index", "threads", "distribution"])]
     pub preset: Option<Preset>,
-    /// The tree of 64-bit integers, or the store of byte strings
-    #[arg(long, value_enum, default_value = "u64")]
+    /// The tree of 64-bit integers (u64), the store of byte strings (bytes), a design of the
+    /// catalogue by its name, or all designs side by side (all)
+    #[arg(long, value_name = "NAME", value_parser = parse_index, default_value = "u64")]
     pub index: IndexArg,
     /// Keys in the index, such as 500k or 10M (powers of 1000) [default: 1M]
     #[arg(long, value_name = "N", value_parser = parse_count)]
@@ -101,12 +104,22 @@ pub enum Preset {
 }
 
 /// Which index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexArg {
-    /// The tree of 64-bit integers itself
-    U64,
-    /// The store of byte strings
-    Bytes,
+    /// One.
+    One(IndexKind),
+    /// All designs of integer trees, one after the other.
+    All,
+}
+
+fn parse_index(name: &str) -> Result<IndexArg, String> {
+    if name == "all" {
+        return Ok(IndexArg::All);
+    }
+    IndexKind::of_name(name).map(IndexArg::One).ok_or_else(|| {
+        let names: Vec<_> = IndexKind::designs().into_iter().map(IndexKind::name).collect();
+        format!("there is u64, bytes, all, and the designs {}", names.join(", "))
+    })
 }
 
 /// How keys are chosen.
@@ -124,6 +137,9 @@ pub enum DistributionArg {
 /// Measures and prints.
 pub fn run(args: BenchArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let settings = settings_of(&args);
+    if args.index == IndexArg::All {
+        return run_all(&settings, global, out);
+    }
     let bar = progress_bar(global.wants_progress());
     let mut show = |progress: Progress<'_>| {
         bar.set_length(progress.total);
@@ -149,6 +165,26 @@ pub fn run(args: BenchArgs, global: Global, out: &mut Output) -> Result<(), Fail
     Ok(())
 }
 
+/// Measures every design and prints them side by side.
+fn run_all(settings: &Settings, global: Global, out: &mut Output) -> Result<(), Failure> {
+    let bar = progress_bar(global.wants_progress());
+    let mut reports = Vec::new();
+    for index in IndexKind::designs() {
+        let mut show = |progress: Progress<'_>| {
+            bar.set_length(progress.total);
+            bar.set_position(progress.done);
+            bar.set_message(format!("{}: {}", index.name(), progress.what));
+        };
+        let settings = Settings { index, ..settings.clone() };
+        reports.push(bench::run(&settings, &mut show).map_err(failure_of)?);
+    }
+    bar.finish_and_clear();
+    if global.json {
+        return out.json(&json!(reports));
+    }
+    out.bytes(table::compare(&reports).as_bytes())
+}
+
 fn settings_of(args: &BenchArgs) -> Settings {
     let is_preset = args.preset.is_some();
     let keys = args.keys.unwrap_or(if is_preset { presets::TARGET_KEYS } else { 1_000_000 });
@@ -157,8 +193,9 @@ fn settings_of(args: &BenchArgs) -> Settings {
         None => Settings { keys, cases: cases_of(args), ..Settings::default() },
     };
     let (index, key_size, value_size) = match args.index {
-        IndexArg::U64 => (IndexKind::U64, 8, 8),
-        IndexArg::Bytes => (IndexKind::Bytes, 16, 100),
+        IndexArg::One(IndexKind::Bytes) => (IndexKind::Bytes, 16, 100),
+        IndexArg::One(index) => (index, 8, 8),
+        IndexArg::All => (IndexKind::U64, 8, 8),
     };
     let length = match (args.ops, args.seconds) {
         (Some(count), _) => Length::Operations(count),
@@ -227,7 +264,8 @@ fn progress_bar(enabled: bool) -> ProgressBar {
     ProgressBar::new(0).with_style(style)
 }
 
-fn failure_of(error: LabError) -> Failure {
+/// An error of the laboratory as a failure of the program.
+pub fn failure_of(error: LabError) -> Failure {
     let code = match &error {
         LabError::Settings(_) => ExitCode::Usage,
         LabError::Store(error) => code_of_store(error),

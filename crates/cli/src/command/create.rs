@@ -2,10 +2,12 @@
 
 use crate::arguments::{NewPoolArgs, pool_and_rest};
 use crate::cli::Global;
+use crate::command::bench::failure_of;
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::Args;
 use everleaf::Options;
+use everleaf_lab::IndexKind;
 use serde_json::json;
 use std::ffi::OsString;
 
@@ -14,8 +16,10 @@ Examples:
   everleaf create words.pool
   everleaf create words.pool --size 256M --max-size 10G
   everleaf create /mnt/pmem/words.pool --domain line
+  everleaf create numbers.pool --index fast-fair
 
-The pool is one file. It grows in place, up to the maximum size.";
+The pool is one file. It grows in place, up to the maximum size. With --index it also has a map of
+64-bit integers called `index`, kept in a tree of that design, for programs that use the library.";
 
 /// Create a new, empty pool
 #[derive(Args, Debug)]
@@ -23,9 +27,23 @@ The pool is one file. It grows in place, up to the maximum size.";
 pub struct CreateArgs {
     /// The file to create; it must not exist (or EVERLEAF_POOL)
     pub pool: Option<OsString>,
+    /// Add a map of 64-bit integers kept in a tree of this design, such as nbtree or fast-fair
+    #[arg(long, value_name = "NAME", value_parser = parse_design)]
+    pub index: Option<IndexKind>,
     /// The properties of the pool.
     #[command(flatten)]
     pub new_pool: NewPoolArgs,
+}
+
+/// The name of the map that `--index` makes.
+const INDEX_MAP: &str = "index";
+
+fn parse_design(name: &str) -> Result<IndexKind, String> {
+    let designs = IndexKind::designs();
+    designs.iter().find(|design| design.name() == name).copied().ok_or_else(|| {
+        let names: Vec<_> = designs.iter().map(|design| design.name()).collect();
+        format!("the designs are {}", names.join(", "))
+    })
 }
 
 /// Creates the pool.
@@ -34,12 +52,16 @@ pub fn run(args: CreateArgs, global: Global, out: &mut Output) -> Result<(), Fai
     let store = args.new_pool.apply(Options::new().create_new(true))?.open(&pool)?;
     let statistics = store.statistics();
     store.close()?;
+    if let Some(design) = args.index {
+        everleaf_lab::add_index(&pool, INDEX_MAP, design).map_err(failure_of)?;
+    }
     if global.json {
         out.json(&json!({
             "pool": pool.to_string_lossy(),
             "pool_size_bytes": statistics.pool_size_bytes,
             "pool_max_bytes": statistics.pool_max_bytes,
             "domain": statistics.domain,
+            "index": args.index.map(IndexKind::name),
         }))
     } else if global.quiet {
         Ok(())

@@ -15,7 +15,8 @@ Examples:
   everleaf maps words.pool
   everleaf maps words.pool --json
 
-Each line is the name of a map, a tab, and the number of its keys. A map comes to be with the
+Each line is the name of a map, a tab, and the number of its keys (`integers` for a map of 64-bit
+integers, which the command line does not read). A map comes to be with the
 first `everleaf put --map NAME` or `everleaf load --map NAME`.";
 
 /// List the maps of a pool
@@ -34,10 +35,16 @@ pub fn run(args: MapsArgs, global: Global, out: &mut Output) -> Result<(), Failu
     let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
     let store = open::for_reading(&pool, &args.trust)?;
     for name in store.map_names() {
-        let keys = store.existing_map(&name)?.map_or(0, |map| map.len());
+        let map = match store.existing_map(&name) {
+            // A map of integers: it is there, and only the library can look into it.
+            Err(everleaf::Error::BadName(_)) => None,
+            map => map?,
+        };
+        let keys = map.map(|map| map.len());
         if global.json {
             out.json(&json!({ "map": name, "keys": keys }))?;
         } else {
+            let keys = keys.map_or_else(|| "integers".to_owned(), |keys| keys.to_string());
             tsv::write_field(out.writer(), name.as_bytes()).map_err(|e| Failure::output(&e))?;
             out.line(&format!("\t{keys}"))?;
         }

@@ -16,6 +16,11 @@ use super::FastFair;
 use super::variant::Variant;
 use crate::kernels::fast_node::{Node, UNCUT, capacity, next_nonce};
 
+/// Records of a node that is to be merged with a neighbour: at most a quarter of what fits.
+pub(super) const fn merge_max<V: Variant>() -> usize {
+    capacity::<V>().div_ceil(4)
+}
+
 /// Records of the largest node, rounded up.
 const fn slots_max() -> usize {
     4096 / 16
@@ -50,7 +55,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
             if left == 0 {
                 self.shrink(session)?;
             }
-            if left <= capacity::<V>() / 4 {
+            if left <= merge_max::<V>() {
                 self.merge(session, parent, parent_low, level + 1)?;
             }
         }

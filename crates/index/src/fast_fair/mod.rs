@@ -60,7 +60,9 @@
 //! - D6 *the count* lies beside the switch, is a hint of this opening of the pool, and is counted
 //!   again when a node is first locked;
 //! - D7 *`UNCUT`*: between linking the right half and cutting the left one, a reader of the left one
-//!   looks at the sibling's fence, so that nobody reads a copy that is not the authority any more;
+//!   looks at the sibling's fence. As long as writers move right under locks only, nobody changes the
+//!   right half before the left one is cut, and the copies are equal; the mark makes readers
+//!   independent of that;
 //! - D8 *locks* are words with the number of this opening of the pool, not pointers; they need no
 //!   reset. The same number says which nodes a crash may have damaged;
 //! - D9 *root*: one word; a root with a sibling grows when a separator for its level is asked for;

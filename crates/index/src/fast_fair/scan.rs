@@ -91,7 +91,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         from: u64,
         pairs: &mut Vec<(u64, u64)>,
     ) -> Result<Option<u64>, AllocError> {
-        if !V::LEAF_LOCKS {
+        if !self.locks_readers() {
             return self.nodes.collect(leaf, from, pairs);
         }
         self.lock_to_read(leaf)?;

@@ -62,11 +62,12 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
                 unreachable!("there is always a level 0")
             };
             loop {
-                if V::LEAF_LOCKS {
+                let locks = self.locks_readers();
+                if locks {
                     self.lock_to_read(leaf)?;
                 }
                 let seen = self.nodes.seek(leaf, key);
-                if V::LEAF_LOCKS {
+                if locks {
                     self.nodes.unlock_shared(leaf);
                 }
                 match seen? {
@@ -77,6 +78,12 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
                 }
             }
         }
+    }
+
+    /// Whether readers lock their leaf. Nobody writes to a pool that is open for reading only.
+    #[inline(always)]
+    pub(super) fn locks_readers(&self) -> bool {
+        V::LEAF_LOCKS && self.nodes.can_lock()
     }
 
     /// Keeps writers out of a leaf.

@@ -4,6 +4,7 @@ use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Machine, Ordering};
 
 use super::FastFair;
+use super::merge::merge_max;
 use super::search::Stray;
 use super::variant::Variant;
 use crate::kernels::change::{Change, Effect, Intent, Outcome};
@@ -101,7 +102,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
                 self.nodes.remove(leaf, slot);
                 let low = self.nodes.low(leaf);
                 self.nodes.unlock(leaf);
-                if V::LOW_FENCE && count - 1 <= capacity::<V>() / 4 {
+                if V::LOW_FENCE && count - 1 <= merge_max::<V>() {
                     self.merge(session, leaf, low, 0)?;
                 }
             }

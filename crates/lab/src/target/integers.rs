@@ -1,8 +1,6 @@
-//! The tree of 64-bit integers, without anything above it.
+//! A tree of 64-bit integers of any design, without anything above it.
 
-use std::sync::Arc;
-
-use everleaf_index::{Hardware, Pool, Session, Trees, U64Tree};
+use everleaf_index::{Design, Hardware, Pool, Session, Solo};
 
 use super::{Footprint, Target, Worker};
 use crate::error::LabError;
@@ -12,28 +10,42 @@ use crate::keys::IntegerKeys;
 const VERSION_MASK: u64 = 0xffff;
 
 /// An integer tree in a pool of its own.
-pub(crate) struct Integers {
-    trees: Trees,
-    tree: Arc<U64Tree>,
+pub(crate) struct Integers<T> {
+    solo: Solo<T>,
 }
 
-impl Integers {
+impl<T: Design> Integers<T> {
     /// An empty tree in a new pool.
     pub fn create(pool: Pool<Hardware>) -> Result<Self, LabError> {
-        let trees = Trees::create(pool)?;
-        let tree = trees.u64_tree("bench")?;
-        Ok(Integers { trees, tree })
+        Ok(Integers { solo: Solo::create(pool)? })
     }
 }
 
-#[inline(always)]
-fn value_of(key: u64, version: u64) -> u64 {
-    key & !VERSION_MASK | version & VERSION_MASK
+/// The bits that every value of the design can have.
+const fn value_mask<T: Design>() -> u64 {
+    let most = *T::INFO.values.end();
+    if most == u64::MAX { most } else { (1 << (64 - (most + 1).leading_zeros() - 1)) - 1 }
 }
 
 #[inline(always)]
-fn check(key: u64, value: u64) -> Result<(), LabError> {
-    if (key ^ value) & !VERSION_MASK == 0 { Ok(()) } else { Err(wrong(key, value)) }
+fn value_of<T: Design>(key: u64, version: u64) -> u64 {
+    let value = (key & !VERSION_MASK | version & VERSION_MASK) & value_mask::<T>();
+    value.max(*T::INFO.values.start())
+}
+
+/// The key itself, but for the few that the design cannot hold.
+#[inline(always)]
+fn key_of<T: Design>(key: u64) -> u64 {
+    key.clamp(*T::INFO.keys.start(), *T::INFO.keys.end())
+}
+
+#[inline(always)]
+fn check<T: Design>(key: u64, value: u64) -> Result<(), LabError> {
+    if (key ^ value) & !VERSION_MASK & value_mask::<T>() == 0 {
+        Ok(())
+    } else {
+        Err(wrong(key, value))
+    }
 }
 
 #[cold]
@@ -42,33 +54,33 @@ fn wrong(key: u64, value: u64) -> LabError {
     LabError::Wrong(text)
 }
 
-impl Target for Integers {
+impl<T: Design> Target for Integers<T> {
     type Keys = IntegerKeys;
-    type Worker<'t> = IntegerWorker<'t>;
+    type Worker<'t> = IntegerWorker<'t, T>;
 
     fn new_keys(&self, capacity: usize) -> IntegerKeys {
         IntegerKeys(Vec::with_capacity(capacity))
     }
 
-    fn worker(&self) -> Result<IntegerWorker<'_>, LabError> {
-        let session = self.trees.heap().session().map_err(everleaf_index::IndexError::from)?;
-        Ok(IntegerWorker { tree: &self.tree, session, pairs: vec![], values: vec![] })
+    fn worker(&self) -> Result<IntegerWorker<'_, T>, LabError> {
+        let session = self.solo.heap().session().map_err(everleaf_index::IndexError::from)?;
+        Ok(IntegerWorker { tree: self.solo.tree(), session, pairs: vec![], values: vec![] })
     }
 
     fn domain(&self) -> String {
-        self.trees.heap().medium().domain().to_string()
+        self.solo.heap().medium().domain().to_string()
     }
 
     fn footprint(&self) -> Result<Footprint, LabError> {
-        let heap = self.trees.heap();
+        let heap = self.solo.heap();
         let mut session = heap.session().map_err(everleaf_index::IndexError::from)?;
-        let shape = self.tree.shape(&mut session)?;
+        let shape = self.solo.tree().shape(&mut session)?;
         drop(session);
         Ok(Footprint {
             keys: shape.keys,
             pool_used_bytes: heap.used_bytes(),
             pool_size_bytes: heap.pool().size(),
-            dram_bytes: self.trees.sessions().node_bytes(),
+            dram_bytes: self.solo.sessions().node_bytes(),
             leaves: shape.leaves,
             height: shape.height,
         })
@@ -76,20 +88,21 @@ impl Target for Integers {
 }
 
 /// One thread on an integer tree.
-pub(crate) struct IntegerWorker<'t> {
-    tree: &'t U64Tree,
+pub(crate) struct IntegerWorker<'t, T> {
+    tree: &'t T,
     session: Session<Hardware>,
     pairs: Vec<(u64, u64)>,
     values: Vec<Option<u64>>,
 }
 
-impl Worker for IntegerWorker<'_> {
+impl<T: Design> Worker for IntegerWorker<'_, T> {
     type Keys = IntegerKeys;
 
     #[inline(always)]
     fn get(&mut self, key: u64) -> Result<bool, LabError> {
+        let key = key_of::<T>(key);
         match self.tree.get(&mut self.session, key)? {
-            Some(value) => check(key, value).map(|()| true),
+            Some(value) => check::<T>(key, value).map(|()| true),
             None => Ok(false),
         }
     }
@@ -107,7 +120,7 @@ impl Worker for IntegerWorker<'_> {
         let mut found = 0;
         for (key, value) in keys.iter().zip(&self.values) {
             if let Some(value) = value {
-                check(*key, *value)?;
+                check::<T>(*key, *value)?;
                 found += 1;
             }
         }
@@ -116,19 +129,21 @@ impl Worker for IntegerWorker<'_> {
 
     #[inline(always)]
     fn insert(&mut self, key: u64, version: u64) -> Result<bool, LabError> {
-        let old = self.tree.insert(&mut self.session, key, value_of(key, version))?;
+        let key = key_of::<T>(key);
+        let old = self.tree.insert(&mut self.session, key, value_of::<T>(key, version))?;
         Ok(old.is_none())
     }
 
     #[inline(always)]
     fn update(&mut self, key: u64, version: u64) -> Result<bool, LabError> {
-        let old = self.tree.update(&mut self.session, key, value_of(key, version))?;
+        let key = key_of::<T>(key);
+        let old = self.tree.update(&mut self.session, key, value_of::<T>(key, version))?;
         Ok(old.is_some())
     }
 
     #[inline(always)]
     fn remove(&mut self, key: u64) -> Result<bool, LabError> {
-        Ok(self.tree.remove(&mut self.session, key)?.is_some())
+        Ok(self.tree.remove(&mut self.session, key_of::<T>(key))?.is_some())
     }
 
     #[inline(always)]
@@ -136,8 +151,8 @@ impl Worker for IntegerWorker<'_> {
         self.pairs.clear();
         self.tree.scan(&mut self.session, from, length as usize, &mut self.pairs)?;
         if let (Some(first), Some(last)) = (self.pairs.first(), self.pairs.last()) {
-            check(first.0, first.1)?;
-            check(last.0, last.1)?;
+            check::<T>(first.0, first.1)?;
+            check::<T>(last.0, last.1)?;
             if first.0 < from || last.0 < first.0 {
                 let text = format!("a scan from {from:#x} gave keys {:#x}..{:#x}", first.0, last.0);
                 return Err(LabError::Wrong(text));

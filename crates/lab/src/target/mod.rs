@@ -7,6 +7,8 @@
 mod integers;
 mod strings;
 
+use everleaf_index::catalogue;
+
 use crate::error::LabError;
 use crate::keys::KeyList;
 
@@ -20,6 +22,8 @@ pub enum IndexKind {
     U64,
     /// The store: keys and values are byte strings.
     Bytes,
+    /// A tree of 64-bit integers of the catalogue, by its name.
+    Design(&'static str),
 }
 
 impl IndexKind {
@@ -28,7 +32,27 @@ impl IndexKind {
         match self {
             IndexKind::U64 => "u64",
             IndexKind::Bytes => "bytes",
+            IndexKind::Design(name) => name,
         }
+    }
+
+    /// The index of this name: `u64`, `bytes`, or a design of the catalogue.
+    pub fn of_name(name: &str) -> Option<Self> {
+        match name {
+            "u64" => Some(IndexKind::U64),
+            "bytes" => Some(IndexKind::Bytes),
+            _ => Self::designs().into_iter().find(|kind| kind.name() == name),
+        }
+    }
+
+    /// All designs of the catalogue.
+    pub fn designs() -> Vec<Self> {
+        catalogue::names().into_iter().map(IndexKind::Design).collect()
+    }
+
+    /// Whether keys and values are integers.
+    pub fn is_integers(self) -> bool {
+        self != IndexKind::Bytes
     }
 }
 

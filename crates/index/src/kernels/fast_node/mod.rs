@@ -163,6 +163,12 @@ impl<S: NodeShape, M: Machine> Nodes<S, M> {
         Nodes { base, medium, generation: u64::from(generation) << 32, shape: PhantomData }
     }
 
+    /// Whether nodes can be locked: not if the pool is open for reading only.
+    #[inline(always)]
+    pub fn can_lock(&self) -> bool {
+        self.generation != GENERATION_MASK
+    }
+
     /// The node at an offset that was found in the pool.
     #[inline(always)]
     pub fn at(&self, offset: u64) -> Result<Node<S, M>, AllocError> {

@@ -14,9 +14,9 @@ impl<S: NodeShape, M: Machine> Nodes<S, M> {
         // stores before it. Pairs with the acquire loads in `read.rs`.
         cell.store(word, Ordering::Release);
         if S::FENCED {
-            // Release: what a machine needs that lets even ordinary stores overtake each other; here
-            // it is there to be counted.
-            M::fence(Ordering::Release);
+            // SeqCst: no two locations need one order; a release fence would do on a machine that lets
+            // stores overtake each other. It is there to cost, and to be counted.
+            M::fence(Ordering::SeqCst);
         }
     }
 
@@ -74,11 +74,12 @@ impl<S: NodeShape, M: Machine> Nodes<S, M> {
     ///
     /// *Linearizes* at the store; *durable* when it returns.
     pub fn replace(&self, node: Node<S, M>, slot: usize, word: u64) {
-        let state_odd = node.state_word().read_private() & super::SWITCH_ONE != 0;
-        // Readers take two words of different moments for one if a word may change and then be
-        // shifted over its right neighbour: they must read again.
-        node.turn(state_odd, !M::mutant("fast_fair.quiet_update"));
         self.put(node.value(slot), word);
+        let odd = node.state_word().read_private() & super::SWITCH_ONE != 0;
+        // Between the store above and a removal of the right neighbour, which copies the word over
+        // its own: a reader who read the old word here and the copy there would take the copy for the
+        // neighbour's value. Now it reads again.
+        node.turn(odd, !M::mutant("fast_fair.quiet_update"));
         // Persist: the value before the write returns.
         self.persist_slot(node, slot);
     }
@@ -132,8 +133,7 @@ impl<S: NodeShape, M: Machine> Nodes<S, M> {
     /// *Durable* when it returns.
     pub fn append(&self, node: Node<S, M>, mut entries: impl Iterator<Item = (u64, u64)>) {
         let count = node.count();
-        // Whoever read the records before and the sibling after would miss what moves.
-        node.turn(false, !M::mutant("fast_fair.quiet_merge"));
+        node.turn(false, false);
         let first = entries.next();
         let mut end = count + 1;
         for (key, word) in entries {
@@ -157,6 +157,9 @@ impl<S: NodeShape, M: Machine> Nodes<S, M> {
             self.persist_slot(node, count);
             node.set_count(end);
         }
+        // Between the records and the sibling, which changes next: whoever read the former before
+        // and reads the latter after would miss what has moved. Now it reads again.
+        node.turn(false, !M::mutant("fast_fair.quiet_merge"));
     }
 }
 
