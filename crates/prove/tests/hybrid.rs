@@ -73,7 +73,7 @@ fn random_plans<T2: Design<M>, T3: Design<M>, T9: Design<M>>() {
     survive(
         &format!("{name}, scenarios"),
         0.05,
-        4,
+        2,
         |_| Config::default(),
         |_, config| {
             let mut total = Report::default();
