@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everleaf_machine::{Machine, SpinLock};
+use everleaf_machine::{Machine, SpinGuard, SpinLock};
 use everleaf_pool::{Medium, Pool};
 
 use crate::depot::Depot;
@@ -20,6 +20,8 @@ pub struct Heap<M: Machine> {
     pub(crate) epochs: EpochClock<M>,
     pub(crate) space: SpinLock<Space, M>,
     pub(crate) depot: SpinLock<Depot, M>,
+    /// Held while a session begins.
+    pub(crate) door: SpinLock<(), M>,
 }
 
 impl<M: Machine> Heap<M> {
@@ -88,6 +90,7 @@ impl<M: Machine> Heap<M> {
             epochs: EpochClock::default(),
             space: SpinLock::new(space),
             depot: SpinLock::new(Depot::default()),
+            door: SpinLock::new(()),
         }
     }
 
@@ -97,6 +100,11 @@ impl<M: Machine> Heap<M> {
     /// [`AllocError::TooManySessions`].
     pub fn session(self: &Arc<Self>) -> Result<Session<M>, AllocError> {
         Session::open(self.clone())
+    }
+
+    /// Lets no session begin until the guard is dropped: those that try wait.
+    pub fn close_door(&self) -> SpinGuard<'_, (), M> {
+        self.door.lock()
     }
 
     /// How many sessions there are now.

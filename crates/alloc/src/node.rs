@@ -19,6 +19,9 @@ const REGION_SIZE: usize = 2 << 20;
 /// Size of a session's first region, so that a small store stays small.
 const REGION_SIZE_MIN: usize = 64 << 10;
 
+/// Free nodes of a size that a session keeps; with twice as many it gives some to others.
+const KEEP_COUNT: usize = 1024;
+
 /// A region obtained from the machine, returned when the heap is dropped.
 pub struct Region {
     start: *mut u8,
@@ -108,6 +111,38 @@ impl NodeArena {
         self.free[grains].push(node);
     }
 
+    /// Whether a node of `size` bytes can be had without asking anybody.
+    #[inline]
+    pub fn has_room(&self, size: usize) -> bool {
+        let layout = node_layout(size);
+        let is_freed = |nodes: &Vec<*mut u8>| !nodes.is_empty();
+        self.free.get(layout.size() / NODE_GRAIN).is_some_and(is_freed)
+            || self.next.next_multiple_of(layout.align()) + layout.size() <= self.end
+    }
+
+    /// Takes free nodes of `size` bytes from `other`, if it has some.
+    pub fn take_from(&mut self, other: &mut NodeArena, size: usize) {
+        let grains = node_layout(size).size() / NODE_GRAIN;
+        if let Some(theirs) = other.free.get_mut(grains) {
+            let rest = theirs.len().saturating_sub(KEEP_COUNT);
+            move_nodes(theirs, rest, &mut self.free, grains);
+        }
+    }
+
+    /// Whether some size has so many free nodes that others should have them.
+    pub fn has_surplus(&self) -> bool {
+        self.free.iter().any(|nodes| nodes.len() > 2 * KEEP_COUNT)
+    }
+
+    /// Gives what it has too much of to `other`.
+    pub fn give_surplus(&mut self, other: &mut NodeArena) {
+        for (grains, nodes) in self.free.iter_mut().enumerate() {
+            if nodes.len() > 2 * KEEP_COUNT {
+                move_nodes(nodes, KEEP_COUNT, &mut other.free, grains);
+            }
+        }
+    }
+
     /// Takes over everything another session left.
     pub fn absorb(&mut self, mut other: NodeArena) {
         self.regions.append(&mut other.regions);
@@ -143,6 +178,14 @@ impl NodeArena {
     }
 }
 
+/// Moves the free nodes from index `rest` on into another arena's list of the same size.
+fn move_nodes(from: &mut Vec<*mut u8>, rest: usize, to: &mut Vec<Vec<*mut u8>>, grains: usize) {
+    if to.len() <= grains {
+        to.resize_with(grains + 1, Vec::new);
+    }
+    to[grains].extend(from.drain(rest..));
+}
+
 fn non_null(pointer: *mut u8) -> Result<*mut u8, AllocError> {
     if pointer.is_null() { Err(AllocError::OutOfMemory) } else { Ok(pointer) }
 }
@@ -151,6 +194,29 @@ fn non_null(pointer: *mut u8) -> Result<*mut u8, AllocError> {
 mod tests {
     use super::*;
     use everleaf_machine::Hardware;
+
+    #[test]
+    fn what_one_only_frees_another_can_allocate() {
+        let (mut maker, mut freer) = (NodeArena::default(), NodeArena::default());
+        let mut shared = NodeArena::default();
+        for _ in 0..100_000 {
+            if !maker.has_room(128) {
+                maker.take_from(&mut shared, 128);
+            }
+            let node = maker.allocate::<Hardware>(128).expect("memory");
+            // SAFETY: nothing uses the node.
+            unsafe { freer.free::<Hardware>(node, 128) };
+            if freer.has_surplus() {
+                freer.give_surplus(&mut shared);
+            }
+        }
+        let bytes: usize = maker.regions.iter().map(|region| region.layout.size()).sum();
+        assert!(bytes <= 2 * REGION_SIZE, "{bytes} bytes for a few thousand nodes of 128");
+        for region in maker.regions {
+            // SAFETY: nothing uses the nodes any more.
+            unsafe { region.release::<Hardware>() };
+        }
+    }
 
     #[test]
     fn nodes_are_aligned_apart_and_reused() {

@@ -86,7 +86,8 @@ impl<M: Machine> Recovery<M> {
     /// Reads the chunk headers of `pool`.
     pub(crate) fn walk(pool: &Pool<M>, shift: u32, first: u64) -> Result<Self, AllocError> {
         if pool.size() > POOL_SIZE_MAX {
-            let what = format!("a pool has at most {POOL_SIZE_MAX} bytes, this one {}", pool.size());
+            let what =
+                format!("a pool has at most {POOL_SIZE_MAX} bytes, this one {}", pool.size());
             return Err(AllocError::Corrupt { offset: 0, what });
         }
         let end = pool.size() >> shift;

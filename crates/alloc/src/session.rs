@@ -82,10 +82,11 @@ impl<M: Machine> Session<M> {
     const BAG_SIZE: usize = if M::SIMULATED { 1 } else { 128 };
 
     pub(crate) fn open(heap: Arc<Heap<M>>) -> Result<Self, AllocError> {
-        let participant = heap
-            .epochs
-            .join()
-            .ok_or(AllocError::TooManySessions(crate::epoch::PARTICIPANT_COUNT_MAX))?;
+        let door = heap.door.lock();
+        let joined = heap.epochs.join();
+        drop(door);
+        let participant =
+            joined.ok_or(AllocError::TooManySessions(crate::epoch::PARTICIPANT_COUNT_MAX))?;
         // What ended sessions left is used again.
         let arena = std::mem::take(&mut heap.depot.lock().arena);
         Ok(Session {
@@ -156,6 +157,9 @@ impl<M: Machine> Session<M> {
     /// # Errors
     /// [`AllocError::OutOfMemory`].
     pub fn allocate_node(&mut self, size: usize) -> Result<*mut u8, AllocError> {
+        if !M::SIMULATED && !self.arena.has_room(size) {
+            self.arena.take_from(&mut self.heap.depot.lock().arena, size);
+        }
         self.arena.allocate::<M>(size)
     }
 
@@ -359,6 +363,14 @@ impl<M: Machine> Session<M> {
 
     /// Reclaims the bags whose grace period is over.
     fn collect(&mut self) {
+        self.collect_bags();
+        if self.arena.has_surplus() {
+            // Else whoever only frees would hoard what others keep asking the system for.
+            self.arena.give_surplus(&mut self.heap.depot.lock().arena);
+        }
+    }
+
+    fn collect_bags(&mut self) {
         while let Some(bag) = self.sealed.front() {
             if !self.heap.epochs.is_expired(bag.epoch) {
                 break;

@@ -163,6 +163,8 @@ impl<T: Design<M>, M: Machine> Solo<T, M> {
     pub fn sweep(&self) -> Result<Option<u64>, IndexError> {
         let mut session = self.heap.session()?;
         let guards = self.sessions.enter_all();
+        // From here on nobody gets a session, so what is counted now stays all there is.
+        let _door = self.heap.close_door();
         let opened = guards.iter().filter(|guard| guard.opened().is_some()).count();
         if self.heap.session_count() != opened + 1 {
             return Ok(None);

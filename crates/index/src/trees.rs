@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Audit, Heap, Session, SessionPool};
-use everleaf_machine::{Hardware, Machine, SpinLock};
-use everleaf_pool::{Pool, RootIndex};
+use everleaf_machine::{Hardware, Machine, Ordering, SpinLock};
+use everleaf_pool::{Pool, Root, RootIndex};
 
 use crate::bytes_tree::BytesTree;
 use crate::catalogue;
@@ -73,6 +73,9 @@ pub struct Trees<G: Geometry = Production, M: Machine = Hardware> {
     named: Directory<G, M>,
     /// Removed trees whose space some pinned operation still kept from being reused.
     removed: SpinLock<Vec<Named<G, M>>, M>,
+    /// Held while space is in nobody's books: a check waits for it. Taken before `named`, and after
+    /// all sessions of `sessions` if those are taken.
+    maintenance: SpinLock<(), M>,
 }
 
 impl<G: Geometry, M: Machine> Named<G, M> {
@@ -92,6 +95,9 @@ impl<G: Geometry, M: Machine> Named<G, M> {
                 // Whoever still has the tree may use it; with the last handle it goes.
                 let last = Arc::strong_count(tree) == 1;
                 if last {
+                    // Acquire: what the others did before they let go; pairs with the release of
+                    // their drops.
+                    M::fence(Ordering::Acquire);
                     tree.free_all(session);
                 }
                 !last
@@ -121,7 +127,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     fn on_heap(heap: Arc<Heap<M>>) -> Self {
         let sessions = SessionPool::new(heap.clone(), SESSION_COUNT);
         let (named, removed) = (SpinLock::new(vec![]), SpinLock::new(vec![]));
-        Trees { heap, sessions, named, removed }
+        Trees { heap, sessions, named, removed, maintenance: SpinLock::new(()) }
     }
 
     /// Opens a pool with all its trees, recovering them on up to `threads` threads. A pool whose
@@ -145,7 +151,10 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         }
         let (heap, recovery) = Heap::open(pool)?;
         let roots = heap.pool().roots();
-        let ids: Vec<u32> = roots.iter().map(|root| root.value).collect();
+        // The values of other designs are places, which may equal an id: no block has owner 0.
+        let codes = [<U64Kind as Kind<M>>::CODE, <BytesKind as Kind<M>>::CODE];
+        let id = |root: &Root| if codes.contains(&root.kind) { root.value } else { 0 };
+        let ids: Vec<u32> = roots.iter().map(id).collect();
         let live = find_live_blocks(&heap, &recovery, &ids, threads)?;
         let trees = Self::on_heap(heap.clone());
         let mut session = heap.session()?;
@@ -289,6 +298,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         let unknown = || IndexError::UnknownDesign(format!("'{design}'"));
         let kind = catalogue::designs().into_iter().find(|info| info.name == design);
         let kind = kind.ok_or_else(unknown)?.kind;
+        let _busy = self.maintenance.lock();
         let made =
             catalogue::visit(design, catalogue::Create(&mut session)).ok_or_else(unknown)??;
         let mut named = self.named.lock();
@@ -366,6 +376,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     /// The pool cannot be written.
     pub fn remove(&self, name: &str) -> Result<bool, IndexError> {
         let mut session = self.heap.session()?;
+        let _busy = self.maintenance.lock();
         let mut named = self.named.lock();
         let Some(index) = named.iter().position(|(other, _)| other == name) else {
             return Ok(false);
@@ -399,6 +410,12 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     }
 
     fn tidy_removed(&self, session: &mut Session<M>) {
+        let _busy = self.maintenance.lock();
+        self.tidy_removed_quietly(session);
+    }
+
+    /// [`Self::tidy_removed`] with the lock held.
+    fn tidy_removed_quietly(&self, session: &mut Session<M>) {
         // Taken out, so that the lock is not held for as long as a large tree takes.
         let removed = std::mem::take(&mut *self.removed.lock());
         let left = removed.into_iter().filter(|tree| tree.bury(session)).collect::<Vec<_>>();
@@ -412,13 +429,15 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     /// The check itself could not be made.
     pub fn check(&self) -> Result<CheckReport, IndexError> {
         let mut session = self.heap.session()?;
-        let named = self.named.lock();
+        // First the sessions: whoever holds one may still want the locks, in a callback.
         let guards = self.sessions.enter_all();
+        let _quiet = self.maintenance.lock();
+        let named = self.named.lock();
         // Nobody is pinned any more: all that was left for later can be freed.
         for (_, tree) in named.iter() {
             tree.tidy(&mut session);
         }
-        self.tidy_removed(&mut session);
+        self.tidy_removed_quietly(&mut session);
         session.collect_hard();
         let mut audit = Audit::new(&self.heap)?;
         let mut report = CheckReport::default();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum FlushKind {
-    /// No instruction: the domain must not need one.
+    /// No instruction is known: only on processors that Everleaf does not run on.
     None = 1,
     /// `clflush`: writes back, evicts, serialises with itself.
     ClFlush = 2,
@@ -14,6 +14,8 @@ pub enum FlushKind {
     ClFlushOpt = 3,
     /// `clwb` (x86-64) or `dc cvap` (AArch64): writes back, may keep the line.
     WriteBack = 4,
+    /// `dc cvac` (AArch64 without a point of persistence of its own): writes back.
+    Clean = 5,
 }
 
 /// The widest fingerprint compare this CPU has.
@@ -39,6 +41,7 @@ static SIMD: AtomicU8 = AtomicU8::new(0);
 pub fn flush_kind() -> FlushKind {
     match FLUSH.load(Ordering::Relaxed) {
         4 => FlushKind::WriteBack,
+        5 => FlushKind::Clean,
         3 => FlushKind::ClFlushOpt,
         2 => FlushKind::ClFlush,
         1 => FlushKind::None,
@@ -85,7 +88,7 @@ fn flush_kind_of_cpu() -> FlushKind {
     if std::arch::is_aarch64_feature_detected!("dpb") {
         FlushKind::WriteBack
     } else {
-        FlushKind::None
+        FlushKind::Clean
     }
 }
 

@@ -138,6 +138,11 @@ impl<M: Machine> Pool<M> {
             directory_lock: SpinLock::new(()),
             backing,
         };
+        if !last.clean && pool.backing.outlives_stores() {
+            // Persist: what a killed process stored and did not flush is still in the caches; recovery
+            // and readers will rely on it, and none of their flushes covers it.
+            pool.medium.persist(pool.base, last.size as usize);
+        }
         if !read_only {
             let raised = floor(max_size) > header.max_size;
             if raised {

@@ -77,14 +77,15 @@ impl Map {
     /// The value of `key`. O(log n) in DRAM, one or two cache misses in the pool.
     ///
     /// # Errors
-    /// As all operations: the map was dropped, or more than 500 threads use the store at once.
+    /// As all operations: the map was dropped. More than 128 threads in the store at once take turns.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.get_with(key, <[u8]>::to_vec)
     }
 
     /// Runs `see` on the value of `key` in place, without a copy. `see` must be quick, because it
-    /// holds back the reuse of space.
+    /// holds back the reuse of space, and must not ask for the store's statistics or a check, which
+    /// wait for it.
     ///
     /// # Errors
     /// As [`Self::get`].

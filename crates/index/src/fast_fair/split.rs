@@ -150,7 +150,8 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         // Acquire: as in `root`.
         let is_root = self.root_word().load(Ordering::Acquire) == offset;
         let grows = is_root && old.level() + 1 == level;
-        let known = grows && child.is_deleted() && !M::mutant("fast_fair.blind_growth");
+        // Even if the root is now far below: a child that has left the tree needs no separator.
+        let known = child.is_deleted() && !M::mutant("fast_fair.blind_growth");
         let result =
             if grows && !known { self.grow_locked(session, old, low, child) } else { Ok(known) };
         self.nodes.unlock(old);

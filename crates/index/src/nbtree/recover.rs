@@ -22,6 +22,9 @@ use super::state::{BlockState, EMPTY, FREEZING, FROZEN, NO_BLOCK, PENDING, holds
 use crate::geometry::Geometry;
 use crate::kind::Kind;
 
+/// Threads that rebuild a tree together, at most.
+const SHARE_COUNT_MAX: usize = 128;
+
 /// The live blocks of one tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LiveBlocks {
@@ -77,8 +80,8 @@ fn classify<M: Machine>(
     let corrupt = |what: &str| AllocError::Corrupt { offset, what: what.to_string() };
     let state = read_state(heap, number).ok_or_else(|| corrupt("a leaf's state word is none"))?;
     let other_state = |other: u32| {
-        let inside = (u64::from(other) + 1) * BLOCK_SIZE as u64 <= heap.pool().size();
-        inside.then(|| read_state(heap, other)).flatten()
+        // Its place may hold records by now, with any bytes in them.
+        recovery.is_block(other).then(|| read_state(heap, other)).flatten()
     };
     let live = match state {
         BlockState::Live => true,
@@ -137,7 +140,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let heap = session.heap().clone();
         let tree = Self::assemble(heap.clone(), id, std::ptr::null_mut(), 0);
         let tasks = tree.sort_blocks(recovery, live)?;
-        let shares = threads.clamp(1, tasks.len());
+        // Each share has a session, of which a heap admits few.
+        let shares = threads.clamp(1, tasks.len()).min(SHARE_COUNT_MAX);
         let share = tasks.len().div_ceil(shares);
         let results = SpinLock::<_, M>::new(Vec::with_capacity(shares));
         M::parallel(shares, shares, &|index| {

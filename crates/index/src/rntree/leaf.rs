@@ -189,7 +189,8 @@ impl<const DUAL: bool, M: Machine> LeafDesign<M> for RnLeaf<DUAL> {
         let lock = &leaf.header.lock;
         let version = if DUAL { None } else { Some(lock.stable_or_wait(frame.generation)?) };
         let (rewrites, _) = leaf.reserved();
-        if rewrites & 1 != 0 {
+        // Nobody rewrites in a pool that is open read-only: the number is what a crash left.
+        if rewrites & 1 != 0 && frame.is_writable {
             return Err(Retry::Wait);
         }
         let (active, _) = leaf.active(frame);
@@ -320,8 +321,9 @@ impl<const DUAL: bool, M: Machine> LeafDesign<M> for RnLeaf<DUAL> {
     }
 
     fn check(frame: Frame<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
-        let (_, reserved) = leaf.reserved();
-        if reserved != leaf.completed() || reserved > frame.capacity {
+        // In a pool that is open read-only the counts are what a crash left.
+        let reserved = if frame.is_writable { leaf.reserved().1 } else { ENTRY_COUNT };
+        if frame.is_writable && (reserved != leaf.completed() || reserved > frame.capacity) {
             let completed = leaf.completed();
             problems.push(format!("{reserved} entries reserved, {completed} completed (R3)"));
         }

@@ -21,7 +21,7 @@ mod arch {
             FlushKind::ClFlush => unsafe {
                 asm!("clflush byte ptr [{}]", in(reg) address, options(nostack, preserves_flags));
             },
-            FlushKind::None => {}
+            FlushKind::None | FlushKind::Clean => {}
         }
     }
 
@@ -45,13 +45,17 @@ mod arch {
             unsafe {
                 asm!("sys #3, c7, c12, #1, {}", in(reg) address, options(nostack, preserves_flags));
             }
+        } else {
+            // SAFETY: as above; `dc cvac` cleans to the point of coherency, which is also that of
+            // persistence on a CPU that does not tell the two apart.
+            unsafe { asm!("dc cvac, {}", in(reg) address, options(nostack, preserves_flags)) }
         }
     }
 
     #[inline(always)]
     pub fn drain() {
         // SAFETY: a barrier has no operands and no effect on values.
-        unsafe { asm!("dsb ish", options(nostack, preserves_flags)) }
+        unsafe { asm!("dsb sy", options(nostack, preserves_flags)) }
     }
 }
 

@@ -119,6 +119,14 @@ unsafe impl Backing for FileBacking {
 
     fn extend(&self, old: u64, new: u64) -> Result<(), PoolError> {
         allocate(self.file(), &self.path, old, new)?;
+        if self.survives_machine() {
+            // The file's new length before the pool's: no flush of ours makes it durable, and a pool
+            // that says it is longer than its file is refused.
+            let path = || self.path.clone();
+            let io =
+                |source| PoolError::Io { path: path(), action: "make its growth durable", source };
+            self.sync().map_err(io)?;
+        }
         self.mapping.extend(new as usize).map_err(|source| PoolError::AddressSpace {
             path: self.path.clone(),
             reserved: self.capacity,
@@ -131,6 +139,10 @@ unsafe impl Backing for FileBacking {
     }
 
     fn survives_machine(&self) -> bool {
+        self.mapping.is_synchronous()
+    }
+
+    fn outlives_stores(&self) -> bool {
         self.mapping.is_synchronous()
     }
 

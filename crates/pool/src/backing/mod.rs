@@ -90,6 +90,12 @@ pub unsafe trait Backing: Send + Sync {
         true
     }
 
+    /// Whether stores of an earlier process may still wait in the CPU's caches: so on directly
+    /// mapped persistent memory.
+    fn outlives_stores(&self) -> bool {
+        false
+    }
+
     /// Whether the bytes must not be written.
     fn is_read_only(&self) -> bool {
         false

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The caller owns the bytes and shows them to the parser again, longer, until a request is
-//! complete; the parser remembers how far it came, so no byte is examined twice. The arguments
+//! complete; the parser remembers how far it came, so only an unfinished line, of at most
+//! 64 KiB, is looked through again. The arguments
 //! are kept as positions relative to the first byte of the request, so the caller may move an
 //! unfinished request to another buffer in between.
 //!
