@@ -10,8 +10,8 @@ use everleaf_index::fast_fair::variant::{
     Unfenced, Variant,
 };
 use everleaf_index::{
-    CreateMode, Design, Domain, Exchange, FastFair, Hardware, IndexError, OrderedIndex, Pool,
-    PoolOptions, Session, Solo,
+    CreateMode, Domain, Exchange, FastFair, Hardware, IndexError, OrderedIndex, Pool, PoolOptions,
+    Session, Solo,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

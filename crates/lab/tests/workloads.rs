@@ -12,7 +12,7 @@ const OPERATIONS: u64 = 4_000;
 
 fn settings(index: IndexKind, cases: Vec<Case>) -> Settings {
     let (key_size, value_size) = match index {
-        IndexKind::U64 => (8, 8),
+        IndexKind::U64 | IndexKind::Design(_) => (8, 8),
         IndexKind::Bytes => (20, 30),
     };
     Settings {
