@@ -8,11 +8,12 @@ use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::RootIndex;
 
 use crate::base::Base;
+use crate::change::{Intent, Outcome};
 use crate::error::IndexError;
 use crate::geometry::{Geometry, Production};
 use crate::kind::{BytesKey, BytesKind, Kind, record_offset};
 use crate::nbtree::state::LIVE;
-use crate::nbtree::write::{Intent, Outcome, Write};
+use crate::nbtree::write::Write;
 use crate::nbtree::{BulkLoader, NbTree, TreeShape};
 use crate::record::{self, KEY_SIZE_MAX, Record, VALUE_SIZE_MAX};
 use crate::slot::Slot;

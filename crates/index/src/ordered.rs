@@ -21,6 +21,7 @@ use everleaf_alloc::{AllocError, Recovery, Session};
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::RootIndex;
 
+use crate::change::{Intent, Outcome};
 use crate::error::IndexError;
 use crate::nbtree::TreeShape;
 use crate::trees::CheckReport;
@@ -50,6 +51,18 @@ pub enum Reads {
     Uncommitted,
 }
 
+/// Whether a write looks at what is there before it stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writes {
+    /// It does: an insert adds only what is absent, an update replaces only what is there, and both
+    /// say what they found.
+    Conditional,
+    /// It does not. Insert, update and upsert all set the value, remove leaves the key absent, and
+    /// each says that it changed the tree and found nothing, whatever was there. Only
+    /// compare-and-exchange looks.
+    Blind,
+}
+
 /// What is known about a design without an instance of it.
 #[derive(Clone, Debug)]
 pub struct DesignInfo {
@@ -65,6 +78,8 @@ pub struct DesignInfo {
     pub progress: Progress,
     /// What readers see.
     pub reads: Reads,
+    /// Whether writes look before they store.
+    pub writes: Writes,
     /// Whether [`OrderedIndex::scan_back`] works.
     pub scans_back: bool,
 }
@@ -86,57 +101,85 @@ pub trait OrderedIndex<M: Machine>: Send + Sync {
     /// As all calls.
     fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError>;
 
+    /// Performs one write: `value` is what is stored, if something is. Returns whether the tree
+    /// changed, and the value that was there. All other writes are this one.
+    ///
+    /// # Errors
+    /// As all calls.
+    fn change(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+        intent: Intent,
+        value: u64,
+    ) -> Result<Outcome, IndexError>;
+
     /// Adds `key` unless it is there. Returns the value that was there, if any: then nothing was
     /// changed.
     ///
     /// # Errors
     /// As all calls.
+    #[inline]
     fn insert(
         &self,
         session: &mut Session<M>,
         key: u64,
         value: u64,
-    ) -> Result<Option<u64>, IndexError>;
+    ) -> Result<Option<u64>, IndexError> {
+        Ok(self.change(session, key, Intent::Insert, value)?.old)
+    }
 
     /// Replaces the value of `key` if it is there. Returns the old value.
     ///
     /// # Errors
     /// As all calls.
+    #[inline]
     fn update(
         &self,
         session: &mut Session<M>,
         key: u64,
         value: u64,
-    ) -> Result<Option<u64>, IndexError>;
+    ) -> Result<Option<u64>, IndexError> {
+        Ok(self.change(session, key, Intent::Update, value)?.old)
+    }
 
     /// Sets the value of `key`. Returns the old value.
     ///
     /// # Errors
     /// As all calls.
+    #[inline]
     fn upsert(
         &self,
         session: &mut Session<M>,
         key: u64,
         value: u64,
-    ) -> Result<Option<u64>, IndexError>;
+    ) -> Result<Option<u64>, IndexError> {
+        Ok(self.change(session, key, Intent::Upsert, value)?.old)
+    }
 
     /// Removes `key`. Returns its value.
     ///
     /// # Errors
     /// As all calls.
-    fn remove(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError>;
+    #[inline]
+    fn remove(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
+        Ok(self.change(session, key, Intent::Remove, 0)?.old)
+    }
 
     /// Replaces the value of `key` by `new` if it is `expected`.
     ///
     /// # Errors
     /// As all calls.
+    #[inline]
     fn compare_exchange(
         &self,
         session: &mut Session<M>,
         key: u64,
         expected: u64,
         new: u64,
-    ) -> Result<Exchange, IndexError>;
+    ) -> Result<Exchange, IndexError> {
+        Ok(self.change(session, key, Intent::Exchange(expected), new)?.exchange())
+    }
 
     /// Up to `limit` pairs from `from` (inclusive) on, ascending, appended to `pairs`. Each pair was
     /// there at some moment of the call; a key that was there all the time is not missed.

@@ -6,11 +6,12 @@ use everleaf_alloc::{Heap, Recovery, Session};
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::RootIndex;
 
+use crate::change::{Intent, Outcome};
 use crate::error::IndexError;
 use crate::geometry::{Geometry, Production};
 use crate::kind::{Kind, U64Kind, u64_key};
 use crate::nbtree::state::LIVE;
-use crate::nbtree::write::{Intent, Outcome, Write};
+use crate::nbtree::write::Write;
 use crate::nbtree::{BulkLoader, CheckState, NbTree, TreeShape, find_live_blocks};
 use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads};
 use crate::slot::Slot;
@@ -154,12 +155,7 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
         expected: u64,
         new: u64,
     ) -> Result<Exchange, IndexError> {
-        let outcome = self.write(session, key, Intent::Exchange(expected), new)?;
-        Ok(match outcome {
-            Outcome { changed: true, .. } => Exchange::Done,
-            Outcome { old: Some(other), .. } => Exchange::Mismatch(other),
-            Outcome { old: None, .. } => Exchange::Absent,
-        })
+        Ok(self.write(session, key, Intent::Exchange(expected), new)?.exchange())
     }
 
     #[inline(always)]
@@ -177,9 +173,7 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
             let outcome = tree.write(session, &Write { key, intent, payload });
             match outcome {
                 Ok(Outcome { changed: true, old: None }) => tree.count(session, 1),
-                Ok(Outcome { changed: true, .. }) if intent == Intent::Remove => {
-                    tree.count(session, -1);
-                }
+                Ok(Outcome { changed: true, .. }) if intent.removes() => tree.count(session, -1),
                 _ => {}
             }
             outcome
@@ -299,44 +293,14 @@ impl<G: Geometry, M: Machine> OrderedIndex<M> for U64Tree<G, M> {
         self.get(session, key)
     }
     #[inline]
-    fn insert(
+    fn change(
         &self,
         session: &mut Session<M>,
         key: u64,
+        intent: Intent,
         value: u64,
-    ) -> Result<Option<u64>, IndexError> {
-        self.insert(session, key, value)
-    }
-    #[inline]
-    fn update(
-        &self,
-        session: &mut Session<M>,
-        key: u64,
-        value: u64,
-    ) -> Result<Option<u64>, IndexError> {
-        self.update(session, key, value)
-    }
-    #[inline]
-    fn upsert(
-        &self,
-        session: &mut Session<M>,
-        key: u64,
-        value: u64,
-    ) -> Result<Option<u64>, IndexError> {
-        self.upsert(session, key, value)
-    }
-    #[inline]
-    fn remove(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
-        self.remove(session, key)
-    }
-    fn compare_exchange(
-        &self,
-        session: &mut Session<M>,
-        key: u64,
-        expected: u64,
-        new: u64,
-    ) -> Result<Exchange, IndexError> {
-        self.compare_exchange(session, key, expected, new)
+    ) -> Result<Outcome, IndexError> {
+        self.write(session, key, intent, value)
     }
     #[inline]
     fn scan(

@@ -10,8 +10,8 @@ use everleaf_index::fast_fair::variant::{
     Unfenced, Variant,
 };
 use everleaf_index::{
-    CreateMode, Domain, Exchange, FastFair, Hardware, IndexError, OrderedIndex, Pool, PoolOptions,
-    Session, Solo,
+    CreateMode, Domain, Exchange, FastFair, Hardware, IndexError, Intent, OrderedIndex, Outcome,
+    Pool, PoolOptions, Session, Solo,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -56,9 +56,20 @@ fn operate<V: Variant>(
             assert_eq!(tree.upsert(session, key, value).expect("room"), old);
             model.insert(key, value);
         }
-        5..8 => {
+        5..7 => {
             assert_eq!(tree.remove(session, key).expect("room"), old);
             model.remove(&key);
+        }
+        7 => {
+            // Half of the time the value is the right one.
+            let expected = old.filter(|_| random.random()).unwrap_or(1);
+            let intent = Intent::RemoveExact(expected);
+            let outcome = tree.change(session, key, intent, 0).expect("room");
+            let changed = old == Some(expected);
+            assert_eq!(outcome, Outcome { changed, old });
+            if changed {
+                model.remove(&key);
+            }
         }
         8 => {
             let exchange = tree.compare_exchange(session, key, 1, value).expect("room");

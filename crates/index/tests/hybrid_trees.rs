@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use everleaf_index::{
-    CreateMode, Design, Domain, Exchange, FpTree, Hardware, NvTree, Pool, PoolOptions, Production,
-    RnTree, RnTreeDual, Session, Solo, Tiny, WbTree, WbTreeSo,
+    CreateMode, Design, Domain, Exchange, FpTree, Hardware, Intent, NvTree, Outcome, Pool,
+    PoolOptions, Production, RnTree, RnTreeDual, Session, Solo, Tiny, WbTree, WbTreeSo,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -53,9 +53,20 @@ fn operate<T: Design>(
             assert_eq!(tree.upsert(session, key, value).expect("room"), old);
             model.insert(key, value);
         }
-        5..8 => {
+        5..7 => {
             assert_eq!(tree.remove(session, key).expect("room"), old);
             model.remove(&key);
+        }
+        7 => {
+            // Half of the time the value is the right one.
+            let expected = old.filter(|_| random.random()).unwrap_or(1);
+            let intent = Intent::RemoveExact(expected);
+            let outcome = tree.change(session, key, intent, 0).expect("room");
+            let changed = old == Some(expected);
+            assert_eq!(outcome, Outcome { changed, old });
+            if changed {
+                model.remove(&key);
+            }
         }
         8 => {
             let expected = if random.random() { old.unwrap_or(5) } else { 5 };

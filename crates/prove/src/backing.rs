@@ -1,42 +1,16 @@
 //! Pools on the memory of the simulated machine.
 
 use everleaf_machine::Simulated;
-use everleaf_machine::simulated::{Domain, Memory};
-use everleaf_pool::{Backing, Pool, PoolError};
+use everleaf_machine::simulated::Memory;
+use everleaf_pool::{Pool, PoolError, SimulatedBacking, domain_of};
 
 /// The smallest pool, in bytes.
 pub const SIZE_MIN: u64 = everleaf_pool::layout::SIZE_MIN;
 
-/// The memory of the simulated machine, of which a new pool gets the first part.
-struct SimulatedBacking {
-    memory: Memory,
-    length: u64,
-}
-
-// SAFETY: the backing owns its memory as long as it lives: the runner keeps it in its place, longer
-// than any pool on it, and all of it is readable and writable from the start.
-unsafe impl Backing for SimulatedBacking {
-    fn base(&self) -> *mut u8 {
-        self.memory.base()
-    }
-    fn size(&self) -> u64 {
-        self.length
-    }
-    fn capacity(&self) -> u64 {
-        self.memory.size() as u64
-    }
-    fn extend(&self, _old: u64, new: u64) -> Result<(), PoolError> {
-        assert!(new <= self.capacity(), "the pool grows beyond its backing");
-        Ok(())
-    }
-}
-
-fn domain_of(memory: Memory) -> everleaf_pool::Domain {
-    match memory.domain() {
-        Domain::Line => everleaf_pool::Domain::Line,
-        Domain::Visible => everleaf_pool::Domain::Visible,
-        Domain::Process => everleaf_pool::Domain::Process,
-    }
+/// The first `length` bytes of the memory as a backing.
+fn backing(memory: Memory, length: u64) -> Box<SimulatedBacking> {
+    // SAFETY: the runner keeps the memory in its place, longer than any pool on it.
+    Box::new(unsafe { SimulatedBacking::new(memory, length) })
 }
 
 /// A new pool of the smallest size, which it keeps until it is opened again.
@@ -52,8 +26,7 @@ pub fn new_pool(memory: Memory) -> Result<Pool<Simulated>, PoolError> {
 /// # Errors
 /// The memory is too small.
 pub fn new_pool_up_to(memory: Memory, max: u64) -> Result<Pool<Simulated>, PoolError> {
-    let backing = Box::new(SimulatedBacking { memory, length: SIZE_MIN });
-    Pool::with_backing(backing, domain_of(memory), max, true)
+    Pool::with_backing(backing(memory, SIZE_MIN), domain_of(memory), max, true)
 }
 
 /// The pool that `memory` holds, which may grow to all of it.
@@ -69,6 +42,5 @@ pub fn open_pool(memory: Memory) -> Result<Pool<Simulated>, PoolError> {
 /// # Errors
 /// Damage.
 pub fn open_pool_up_to(memory: Memory, max: u64) -> Result<Pool<Simulated>, PoolError> {
-    let backing = Box::new(SimulatedBacking { memory, length: memory.size() as u64 });
-    Pool::with_backing(backing, domain_of(memory), max, false)
+    Pool::with_backing(backing(memory, memory.size() as u64), domain_of(memory), max, false)
 }

@@ -4,13 +4,12 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use everleaf_alloc::{Heap, Session};
-use everleaf_index::{Design, Progress, Reads};
-use everleaf_index::{Exchange, IndexError, Solo};
+use everleaf_alloc::Heap;
+use everleaf_index::{Design, IndexError, OrderedIndex, Progress, Reads, Solo};
 use everleaf_machine::Simulated;
 use everleaf_pool::Pool;
 
-use crate::subject::{Pairs, Subject};
+use crate::subject::Subject;
 
 type M = Simulated;
 
@@ -50,93 +49,8 @@ impl<T: Design<M>> Subject for Of<T> {
         opened.heap()
     }
 
-    fn get(
-        opened: &Solo<T, M>,
-        session: &mut Session<M>,
-        key: u64,
-    ) -> Result<Option<u64>, IndexError> {
-        opened.tree().get(session, key)
-    }
-
-    fn insert(
-        opened: &Solo<T, M>,
-        session: &mut Session<M>,
-        key: u64,
-        value: u64,
-    ) -> Result<Option<u64>, IndexError> {
-        opened.tree().insert(session, key, value)
-    }
-
-    fn update(
-        opened: &Solo<T, M>,
-        session: &mut Session<M>,
-        key: u64,
-        value: u64,
-    ) -> Result<Option<u64>, IndexError> {
-        opened.tree().update(session, key, value)
-    }
-
-    fn upsert(
-        opened: &Solo<T, M>,
-        session: &mut Session<M>,
-        key: u64,
-        value: u64,
-    ) -> Result<Option<u64>, IndexError> {
-        opened.tree().upsert(session, key, value)
-    }
-
-    fn remove(
-        opened: &Solo<T, M>,
-        session: &mut Session<M>,
-        key: u64,
-    ) -> Result<Option<u64>, IndexError> {
-        opened.tree().remove(session, key)
-    }
-
-    fn compare_exchange(
-        opened: &Solo<T, M>,
-        session: &mut Session<M>,
-        key: u64,
-        expected: u64,
-        new: u64,
-    ) -> Result<Exchange, IndexError> {
-        opened.tree().compare_exchange(session, key, expected, new)
-    }
-
-    fn scan(
-        opened: &Solo<T, M>,
-        session: &mut Session<M>,
-        from: u64,
-        limit: usize,
-        pairs: &mut Pairs,
-    ) -> Result<(), IndexError> {
-        opened.tree().scan(session, from, limit, pairs)
-    }
-
-    fn scan_back(
-        opened: &Solo<T, M>,
-        session: &mut Session<M>,
-        from: u64,
-        limit: usize,
-        pairs: &mut Pairs,
-    ) -> Result<(), IndexError> {
-        if T::INFO.scans_back {
-            return opened.tree().scan_back(session, from, limit, pairs);
-        }
-        let mut all = Pairs::new();
-        opened.tree().scan(session, Self::KEY_MIN, usize::MAX, &mut all)?;
-        pairs.extend(all.into_iter().rev().filter(|(key, _)| *key <= from).take(limit));
-        Ok(())
-    }
-
-    fn get_many(
-        opened: &Solo<T, M>,
-        session: &mut Session<M>,
-        keys: &[u64],
-    ) -> Result<Vec<Option<u64>>, IndexError> {
-        let mut values = vec![None; keys.len()];
-        opened.tree().get_many(session, keys, &mut values)?;
-        Ok(values)
+    fn tree(opened: &Solo<T, M>) -> &dyn OrderedIndex<M> {
+        opened.tree()
     }
 
     fn check(opened: &Solo<T, M>) -> Result<Vec<String>, IndexError> {

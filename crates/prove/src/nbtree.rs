@@ -4,11 +4,11 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use everleaf_alloc::{Heap, Session};
-use everleaf_index::{Exchange, Geometry, IndexError, Trees, U64Tree};
+use everleaf_index::{Geometry, IndexError, OrderedIndex, Trees, U64Tree};
 use everleaf_machine::Simulated;
 use everleaf_pool::Pool;
 
-use crate::subject::{Nodes, Pairs, Subject};
+use crate::subject::{Nodes, Subject};
 
 type M = Simulated;
 
@@ -43,87 +43,8 @@ impl<G: Nodes> Subject for Nb<G> {
         opened.trees.heap()
     }
 
-    fn get(
-        opened: &Opened<G>,
-        session: &mut Session<M>,
-        key: u64,
-    ) -> Result<Option<u64>, IndexError> {
-        opened.tree.get(session, key)
-    }
-
-    fn insert(
-        opened: &Opened<G>,
-        session: &mut Session<M>,
-        key: u64,
-        value: u64,
-    ) -> Result<Option<u64>, IndexError> {
-        opened.tree.insert(session, key, value)
-    }
-
-    fn update(
-        opened: &Opened<G>,
-        session: &mut Session<M>,
-        key: u64,
-        value: u64,
-    ) -> Result<Option<u64>, IndexError> {
-        opened.tree.update(session, key, value)
-    }
-
-    fn upsert(
-        opened: &Opened<G>,
-        session: &mut Session<M>,
-        key: u64,
-        value: u64,
-    ) -> Result<Option<u64>, IndexError> {
-        opened.tree.upsert(session, key, value)
-    }
-
-    fn remove(
-        opened: &Opened<G>,
-        session: &mut Session<M>,
-        key: u64,
-    ) -> Result<Option<u64>, IndexError> {
-        opened.tree.remove(session, key)
-    }
-
-    fn compare_exchange(
-        opened: &Opened<G>,
-        session: &mut Session<M>,
-        key: u64,
-        expected: u64,
-        new: u64,
-    ) -> Result<Exchange, IndexError> {
-        opened.tree.compare_exchange(session, key, expected, new)
-    }
-
-    fn scan(
-        opened: &Opened<G>,
-        session: &mut Session<M>,
-        from: u64,
-        limit: usize,
-        pairs: &mut Pairs,
-    ) -> Result<(), IndexError> {
-        opened.tree.scan(session, from, limit, pairs)
-    }
-
-    fn scan_back(
-        opened: &Opened<G>,
-        session: &mut Session<M>,
-        from: u64,
-        limit: usize,
-        pairs: &mut Pairs,
-    ) -> Result<(), IndexError> {
-        opened.tree.scan_back(session, from, limit, pairs)
-    }
-
-    fn get_many(
-        opened: &Opened<G>,
-        session: &mut Session<M>,
-        keys: &[u64],
-    ) -> Result<Vec<Option<u64>>, IndexError> {
-        let mut values = vec![None; keys.len()];
-        opened.tree.get_many(session, keys, &mut values)?;
-        Ok(values)
+    fn tree(opened: &Opened<G>) -> &dyn OrderedIndex<M> {
+        &*opened.tree
     }
 
     fn clear(

@@ -81,13 +81,13 @@ impl<S: Subject> Numbers<S> {
         replies: &mut Vec<Reply>,
     ) -> Result<(), IndexError> {
         let previous = match *operation {
-            Operation::Get(key) => S::get(tree, session, key)?,
-            Operation::Insert(key, value) => S::insert(tree, session, key, value)?,
-            Operation::Update(key, value) => S::update(tree, session, key, value)?,
-            Operation::Upsert(key, value) => S::upsert(tree, session, key, value)?,
-            Operation::Remove(key) => S::remove(tree, session, key)?,
+            Operation::Get(key) => S::tree(tree).get(session, key)?,
+            Operation::Insert(key, value) => S::tree(tree).insert(session, key, value)?,
+            Operation::Update(key, value) => S::tree(tree).update(session, key, value)?,
+            Operation::Upsert(key, value) => S::tree(tree).upsert(session, key, value)?,
+            Operation::Remove(key) => S::tree(tree).remove(session, key)?,
             Operation::Exchange(key, expected, new) => {
-                match S::compare_exchange(tree, session, key, expected, new)? {
+                match S::tree(tree).compare_exchange(session, key, expected, new)? {
                     Exchange::Done => Some(expected),
                     Exchange::Absent => None,
                     Exchange::Mismatch(found) => {
@@ -97,13 +97,14 @@ impl<S: Subject> Numbers<S> {
                 }
             }
             Operation::GetMany => {
-                let values = S::get_many(tree, session, &self.universe)?;
+                let mut values = vec![None; self.universe.len()];
+                S::tree(tree).get_many(session, &self.universe, &mut values)?;
                 replies.extend(values.into_iter().map(Reply::Previous));
                 return Ok(());
             }
             Operation::Scan(from, limit) => {
                 let mut pairs = vec![];
-                S::scan(tree, session, from, limit, &mut pairs)?;
+                S::tree(tree).scan(session, from, limit, &mut pairs)?;
                 let keys = self.universe.iter().filter(|&&key| key >= from);
                 note_scan(&pairs, limit, keys.copied(), replies);
                 return Ok(());
@@ -128,14 +129,14 @@ impl<S: Subject> Numbers<S> {
     /// All pairs, found in every way there is.
     fn all(&self, tree: &S::Opened, session: &mut Session<Simulated>) -> Result<Pairs, String> {
         let (mut pairs, mut back) = (vec![], vec![]);
-        S::scan(tree, session, S::KEY_MIN, usize::MAX, &mut pairs).map_err(text)?;
+        S::tree(tree).scan(session, S::KEY_MIN, usize::MAX, &mut pairs).map_err(text)?;
         S::scan_back(tree, session, S::KEY_MAX, usize::MAX, &mut back).map_err(text)?;
         back.reverse();
         if back != pairs {
             return Err(format!("scanned {pairs:?} upwards and {back:?} downwards"));
         }
         for key in &self.universe {
-            let value = S::get(tree, session, *key).map_err(text)?;
+            let value = S::tree(tree).get(session, *key).map_err(text)?;
             let scanned = pairs.iter().find(|(scanned, _)| scanned == key);
             if scanned.map(|(_, value)| *value) != value {
                 return Err(format!("key {key} is {value:?}, scanned {scanned:?}"));

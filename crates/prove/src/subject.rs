@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use everleaf_alloc::{Heap, Session};
-use everleaf_index::{Exchange, Geometry, IndexError};
+use everleaf_index::{Geometry, IndexError, OrderedIndex};
 use everleaf_machine::Simulated;
 use everleaf_pool::Pool;
 
@@ -18,8 +18,7 @@ impl<G: Geometry + Clone + Debug + 'static> Nodes for G {}
 
 /// A tree of numbers under test: a type that says how to make, open and use one.
 ///
-/// All calls are those of a durably linearizable ordered map; what a tree does not have of its own
-/// is made of what it has. Implement it with small nodes, so that a handful of keys splits and
+/// Implement it with small nodes, so that a handful of keys splits and
 /// merges them.
 pub trait Subject: Clone + Debug + 'static {
     /// The opened tree with everything that must live as long.
@@ -54,84 +53,11 @@ pub trait Subject: Clone + Debug + 'static {
     /// Where the tree lives.
     fn heap(opened: &Self::Opened) -> &Arc<Heap<Simulated>>;
 
-    /// The value of a key.
-    ///
-    /// # Errors
-    /// As the tree's.
-    fn get(
-        opened: &Self::Opened,
-        session: &mut Session<Simulated>,
-        key: u64,
-    ) -> Result<Option<u64>, IndexError>;
+    /// The tree.
+    fn tree(opened: &Self::Opened) -> &dyn OrderedIndex<Simulated>;
 
-    /// Adds a key unless it is there; the value that was there.
-    ///
-    /// # Errors
-    /// No space; then nothing was changed.
-    fn insert(
-        opened: &Self::Opened,
-        session: &mut Session<Simulated>,
-        key: u64,
-        value: u64,
-    ) -> Result<Option<u64>, IndexError>;
-
-    /// Replaces the value of a key if it is there; the value that was there.
-    ///
-    /// # Errors
-    /// As [`Self::insert`].
-    fn update(
-        opened: &Self::Opened,
-        session: &mut Session<Simulated>,
-        key: u64,
-        value: u64,
-    ) -> Result<Option<u64>, IndexError>;
-
-    /// Sets the value of a key; the value that was there.
-    ///
-    /// # Errors
-    /// As [`Self::insert`].
-    fn upsert(
-        opened: &Self::Opened,
-        session: &mut Session<Simulated>,
-        key: u64,
-        value: u64,
-    ) -> Result<Option<u64>, IndexError>;
-
-    /// Takes a key out; the value that was there.
-    ///
-    /// # Errors
-    /// As [`Self::insert`].
-    fn remove(
-        opened: &Self::Opened,
-        session: &mut Session<Simulated>,
-        key: u64,
-    ) -> Result<Option<u64>, IndexError>;
-
-    /// Replaces the value of a key if it is `expected`.
-    ///
-    /// # Errors
-    /// As [`Self::insert`].
-    fn compare_exchange(
-        opened: &Self::Opened,
-        session: &mut Session<Simulated>,
-        key: u64,
-        expected: u64,
-        new: u64,
-    ) -> Result<Exchange, IndexError>;
-
-    /// Adds up to `limit` pairs from `from` on, ascending, to `pairs`.
-    ///
-    /// # Errors
-    /// As the tree's.
-    fn scan(
-        opened: &Self::Opened,
-        session: &mut Session<Simulated>,
-        from: u64,
-        limit: usize,
-        pairs: &mut Pairs,
-    ) -> Result<(), IndexError>;
-
-    /// Adds up to `limit` pairs from `from` on, descending, to `pairs`.
+    /// Adds up to `limit` pairs from `from` on, descending, to `pairs`: by a scan of all if the tree
+    /// cannot do it.
     ///
     /// # Errors
     /// As the tree's.
@@ -142,34 +68,26 @@ pub trait Subject: Clone + Debug + 'static {
         limit: usize,
         pairs: &mut Pairs,
     ) -> Result<(), IndexError> {
+        let tree = Self::tree(opened);
+        if tree.info().scans_back {
+            return tree.scan_back(session, from, limit, pairs);
+        }
         let mut all = Pairs::new();
-        Self::scan(opened, session, Self::KEY_MIN, usize::MAX, &mut all)?;
+        tree.scan(session, Self::KEY_MIN, usize::MAX, &mut all)?;
         pairs.extend(all.into_iter().rev().filter(|(key, _)| *key <= from).take(limit));
         Ok(())
-    }
-
-    /// The values of many keys.
-    ///
-    /// # Errors
-    /// As the tree's.
-    fn get_many(
-        opened: &Self::Opened,
-        session: &mut Session<Simulated>,
-        keys: &[u64],
-    ) -> Result<Vec<Option<u64>>, IndexError> {
-        keys.iter().map(|key| Self::get(opened, session, *key)).collect()
     }
 
     /// Empties the tree, which can hold no keys but `keys`; not necessarily at once.
     ///
     /// # Errors
-    /// As [`Self::insert`].
+    /// As the tree's.
     fn clear(
         opened: &Self::Opened,
         session: &mut Session<Simulated>,
         keys: &[u64],
     ) -> Result<(), IndexError> {
-        keys.iter().try_for_each(|key| Self::remove(opened, session, *key).map(drop))
+        keys.iter().try_for_each(|key| Self::tree(opened).remove(session, *key).map(drop))
     }
 
     /// What is wrong with the structure and its space: order, reachability, leaks, double use.

@@ -6,16 +6,25 @@ use everleaf_machine::Machine;
 use super::FastFair;
 use super::layout::VALUE_MAX;
 use super::variant::Variant;
+use crate::change::{Change, Intent, Outcome};
 use crate::error::IndexError;
-use crate::kernels::change::{Change, Intent, Outcome};
 use crate::kernels::fast_node::NONCE_BITS;
 use crate::nbtree::TreeShape;
-use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads};
+use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Writes};
 use crate::trees::CheckReport;
-use crate::u64_tree::Exchange;
 
-impl<V: Variant, M: Machine> FastFair<V, M> {
-    #[inline(always)]
+impl<V: Variant, M: Machine> OrderedIndex<M> for FastFair<V, M> {
+    fn info(&self) -> DesignInfo {
+        <Self as Design<M>>::INFO
+    }
+
+    #[inline]
+    fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
+        let _session = session.pinned();
+        Ok(self.get_word(key)?.map(|word| word >> NONCE_BITS))
+    }
+
+    #[inline]
     fn change(
         &self,
         session: &mut Session<M>,
@@ -31,69 +40,6 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         }
         let mut session = session.pinned();
         Ok(self.write(&mut session, &Change { key, intent, value })?)
-    }
-}
-
-impl<V: Variant, M: Machine> OrderedIndex<M> for FastFair<V, M> {
-    fn info(&self) -> DesignInfo {
-        <Self as Design<M>>::INFO
-    }
-
-    #[inline]
-    fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
-        let _session = session.pinned();
-        Ok(self.get_word(key)?.map(|word| word >> NONCE_BITS))
-    }
-
-    #[inline]
-    fn insert(
-        &self,
-        session: &mut Session<M>,
-        key: u64,
-        value: u64,
-    ) -> Result<Option<u64>, IndexError> {
-        Ok(self.change(session, key, Intent::Insert, value)?.old)
-    }
-
-    #[inline]
-    fn update(
-        &self,
-        session: &mut Session<M>,
-        key: u64,
-        value: u64,
-    ) -> Result<Option<u64>, IndexError> {
-        Ok(self.change(session, key, Intent::Update, value)?.old)
-    }
-
-    #[inline]
-    fn upsert(
-        &self,
-        session: &mut Session<M>,
-        key: u64,
-        value: u64,
-    ) -> Result<Option<u64>, IndexError> {
-        Ok(self.change(session, key, Intent::Upsert, value)?.old)
-    }
-
-    #[inline]
-    fn remove(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
-        Ok(self.change(session, key, Intent::Remove, 0)?.old)
-    }
-
-    #[inline]
-    fn compare_exchange(
-        &self,
-        session: &mut Session<M>,
-        key: u64,
-        expected: u64,
-        new: u64,
-    ) -> Result<Exchange, IndexError> {
-        let outcome = self.change(session, key, Intent::Exchange(expected), new)?;
-        Ok(match outcome {
-            Outcome { changed: true, .. } => Exchange::Done,
-            Outcome { old: Some(other), .. } => Exchange::Mismatch(other),
-            Outcome { old: None, .. } => Exchange::Absent,
-        })
     }
 
     #[inline]
@@ -168,6 +114,7 @@ impl<V: Variant, M: Machine> Design<M> for FastFair<V, M> {
             Progress::LockFreeReads
         },
         reads: if V::LEAF_LOCKS { Reads::Committed } else { Reads::Uncommitted },
+        writes: Writes::Conditional,
         scans_back: V::LOW_FENCE,
     };
 

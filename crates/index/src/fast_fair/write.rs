@@ -7,7 +7,7 @@ use super::FastFair;
 use super::merge::merge_max;
 use super::search::Stray;
 use super::variant::Variant;
-use crate::kernels::change::{Change, Effect, Intent, Outcome};
+use crate::change::{Change, Effect, Outcome};
 use crate::kernels::fast_node::{NONCE_BITS, Node, capacity};
 
 impl<V: Variant, M: Machine> FastFair<V, M> {
@@ -107,7 +107,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
                 }
             }
         }
-        debug_assert!(change.intent != Intent::Remove || effect != Effect::Put);
+        debug_assert!(!change.intent.removes() || effect != Effect::Put);
         Ok(outcome)
     }
 }

@@ -4,15 +4,15 @@ use everleaf_alloc::Session;
 use everleaf_machine::{Atomic, FingerprintLine, LINE_SIZE, Machine, Ordering};
 
 use super::structure;
+use crate::change::{Change, Effect};
 use crate::error::IndexError;
 use crate::geometry::Geometry;
-use crate::kernels::change::{Change, Effect};
 use crate::kernels::entry::{ENTRY_SIZE, Entry};
 use crate::kernels::hybrid::Hybrid;
 use crate::kernels::hybrid::leaf::{Applied, Frame, LeafDesign, LeafHeader, Pairs, view_by_lock};
 use crate::kernels::micro_log::Record;
 use crate::kernels::version_lock::{Retry, Version};
-use crate::ordered::{DesignInfo, Progress, Reads};
+use crate::ordered::{DesignInfo, Progress, Reads, Writes};
 
 /// Entries of a leaf.
 const ENTRY_COUNT: usize = 64;
@@ -131,6 +131,7 @@ impl<M: Machine> LeafDesign<M> for FpLeaf {
         values: 0..=u64::MAX,
         progress: Progress::Blocking,
         reads: Reads::Committed,
+        writes: Writes::Conditional,
         scans_back: true,
     };
     const TAG: u64 = u64::from_le_bytes(*b"EVLFPTR1");

@@ -7,10 +7,8 @@
 //! | `entry`, `slots`, `slot_pair` | entries and their sorted order | RNTree, wB+Tree |
 //! | `fast_node` | sorted records shifted by 8-byte stores that readers tolerate | FAST & FAIR |
 //! | `micro_log` | a line of the pool that says which structure change is under way | RNTree, FPTree, wB+Tree |
-//! | `change` | what a write wants and does | all of them |
 //! | `hybrid` | everything of such a tree but its leaf | all of them |
 
-pub(crate) mod change;
 pub(crate) mod entry;
 pub(crate) mod fast_node;
 pub(crate) mod hybrid;

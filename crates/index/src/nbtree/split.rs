@@ -21,7 +21,8 @@ use super::state::{
     BlockState, COMMITTED, EMPTY, EMPTY_ENTRY, FREEZING, FROZEN, LIVE, NO_BLOCK, PENDING, REPLACED,
     TOMB, holds,
 };
-use super::write::{Effect, Outcome, Write};
+use super::write::Write;
+use crate::change::{Effect, Outcome};
 use crate::geometry::Geometry;
 use crate::kind::Kind;
 
@@ -262,15 +263,15 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let skip = leaf.skip as usize;
         let found = entries.iter().position(|entry| K::is_of(self.base, write.key, skip, *entry));
         let old = found.map(|index| K::payload(entries[index]));
-        let (outcome, effect) = write.apply(old);
+        let (outcome, effect) = write.intent.decide(old);
         let mut inserted = None;
         match (effect, found) {
             (Effect::None, _) | (Effect::Delete, None) => return (None, None),
-            (Effect::Put(payload), Some(index)) => {
-                entries[index] = K::with_payload(entries[index], payload);
+            (Effect::Put, Some(index)) => {
+                entries[index] = K::with_payload(entries[index], write.payload);
             }
-            (Effect::Put(payload), None) => {
-                let entry = K::entry(write.key, skip, payload, LIVE);
+            (Effect::Put, None) => {
+                let entry = K::entry(write.key, skip, write.payload, LIVE);
                 entries.push(entry);
                 inserted = Some(entry);
             }

@@ -12,84 +12,15 @@ use super::NbTree;
 use super::layout::Leaf;
 use super::shared::Shared;
 use super::state::{COMMITTED, FREEZING, FROZEN, LIVE, PENDING, TOMB};
+use crate::change::{Intent, Outcome};
 use crate::geometry::Geometry;
 use crate::kind::Kind;
-
-/// What a write wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Intent {
-    /// Add the key unless it is there.
-    Insert,
-    /// Replace the payload if the key is there.
-    Update,
-    /// Add or replace.
-    Upsert,
-    /// Remove the key if it is there.
-    Remove,
-    /// Replace the payload if it is this one.
-    Exchange(u64),
-    /// Remove the key if its payload is this one.
-    RemoveExact(u64),
-}
-
-impl Intent {
-    /// Whether an absent key is added.
-    pub(super) fn inserts(self) -> bool {
-        matches!(self, Intent::Insert | Intent::Upsert)
-    }
-
-    fn removes(self) -> bool {
-        matches!(self, Intent::Remove | Intent::RemoveExact(_))
-    }
-
-    /// Whether a key that is there with this payload is left as it is.
-    fn declines(self, payload: u64) -> bool {
-        match self {
-            Intent::Insert => true,
-            Intent::Exchange(expected) | Intent::RemoveExact(expected) => payload != expected,
-            Intent::Update | Intent::Upsert | Intent::Remove => false,
-        }
-    }
-}
 
 /// One write: the key, what to do, and the payload to store.
 pub(crate) struct Write<'k, K: Kind<M>, M: Machine> {
     pub key: K::Key<'k>,
     pub intent: Intent,
     pub payload: u64,
-}
-
-/// What a write did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Outcome {
-    /// Whether the tree changed.
-    pub changed: bool,
-    /// The payload the key had, if it was there.
-    pub old: Option<u64>,
-}
-
-/// What to do to the contents of a leaf for a write.
-pub(super) enum Effect {
-    /// Nothing.
-    None,
-    /// The key shall have this payload.
-    Put(u64),
-    /// The key shall be absent.
-    Delete,
-}
-
-impl<K: Kind<M>, M: Machine> Write<'_, K, M> {
-    /// The outcome and effect on a key whose payload is `old`.
-    pub(super) fn apply(&self, old: Option<u64>) -> (Outcome, Effect) {
-        let effect = match old {
-            None if self.intent.inserts() => Effect::Put(self.payload),
-            None => Effect::None,
-            Some(payload) if self.intent.declines(payload) => Effect::None,
-            Some(_) if self.intent.removes() => Effect::Delete,
-            Some(_) => Effect::Put(self.payload),
-        };
-        (Outcome { changed: !matches!(effect, Effect::None), old }, effect)
-    }
 }
 
 /// `Line` domain: while it exists, readers of the leaf persist what they read.

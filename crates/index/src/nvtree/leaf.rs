@@ -4,14 +4,14 @@ use everleaf_alloc::Session;
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 
 use super::replace;
+use crate::change::{Change, Effect};
 use crate::error::IndexError;
 use crate::geometry::Geometry;
-use crate::kernels::change::{Change, Effect};
 use crate::kernels::entry::{ENTRY_SIZE, Entry};
 use crate::kernels::hybrid::Hybrid;
 use crate::kernels::hybrid::leaf::{Applied, Frame, LeafDesign, LeafHeader, Pairs};
 use crate::kernels::version_lock::Retry;
-use crate::ordered::{DesignInfo, Progress, Reads};
+use crate::ordered::{DesignInfo, Progress, Reads, Writes};
 
 /// Entries of a leaf.
 const ENTRY_COUNT: usize = 64;
@@ -127,6 +127,7 @@ impl<M: Machine> LeafDesign<M> for NvLeaf {
         values: 0..=u64::MAX,
         progress: Progress::Blocking,
         reads: Reads::Committed,
+        writes: Writes::Conditional,
         scans_back: true,
     };
     const TAG: u64 = u64::from_le_bytes(*b"EVLNVTR1");

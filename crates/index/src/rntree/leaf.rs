@@ -3,16 +3,16 @@
 use everleaf_alloc::Session;
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 
+use crate::change::{Change, Outcome};
 use crate::error::IndexError;
 use crate::geometry::Geometry;
-use crate::kernels::change::{Change, Outcome};
 use crate::kernels::entry::Entry;
 use crate::kernels::hybrid::Hybrid;
 use crate::kernels::hybrid::leaf::{Applied, Frame, LeafDesign, LeafHeader, Pairs};
 use crate::kernels::slot_pair::{PAIR_SLOT_COUNT_MAX, SlotPair};
 use crate::kernels::slots::Slots;
 use crate::kernels::version_lock::{Retry, Version};
-use crate::ordered::{DesignInfo, Progress, Reads};
+use crate::ordered::{DesignInfo, Progress, Reads, Writes};
 
 /// Log entries of a leaf.
 pub(super) const ENTRY_COUNT: usize = PAIR_SLOT_COUNT_MAX;
@@ -163,6 +163,7 @@ impl<const DUAL: bool, M: Machine> LeafDesign<M> for RnLeaf<DUAL> {
         values: 0..=u64::MAX,
         progress: Progress::Blocking,
         reads: Reads::Committed,
+        writes: Writes::Conditional,
         scans_back: true,
     };
     const TAG: u64 = u64::from_le_bytes(if DUAL { *b"EVLRNDS1" } else { *b"EVLRNTR1" });

@@ -4,9 +4,9 @@ use everleaf_alloc::Session;
 use everleaf_machine::{Machine, Ordering};
 
 use super::leaf::{ENTRY_COUNT, Leaf, RnLeaf, View};
+use crate::change::{Change, Effect, Outcome};
 use crate::error::IndexError;
 use crate::geometry::Geometry;
-use crate::kernels::change::{Change, Effect, Outcome};
 use crate::kernels::entry::ENTRY_SIZE;
 use crate::kernels::hybrid::Hybrid;
 use crate::kernels::hybrid::leaf::Target;
@@ -106,11 +106,16 @@ impl<const DUAL: bool, G: Geometry, M: Machine> Hybrid<RnLeaf<DUAL>, G, M> {
             leaf.header.lock.unlock_unchanged();
             return Ok(Outcome { changed: false, old: None });
         };
-        let old = Some(leaf.entries[slot].value());
+        // The value may have changed since it was read.
+        let (outcome, effect) = change.decide(Some(leaf.entries[slot].value()));
+        if effect == Effect::None {
+            leaf.header.lock.unlock_unchanged();
+            return Ok(outcome);
+        }
         slots.remove(place);
         self.publish(leaf, line, &slots);
         leaf.header.lock.unlock();
-        Ok(Outcome { changed: true, old })
+        Ok(outcome)
     }
 
     /// Takes the next entry of a leaf (Algorithm 2) that has not been rewritten since `view` (R4).

@@ -3,16 +3,16 @@
 use everleaf_alloc::Session;
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 
+use crate::change::{Change, Effect};
 use crate::error::IndexError;
 use crate::geometry::Geometry;
-use crate::kernels::change::{Change, Effect};
 use crate::kernels::entry::{ENTRY_SIZE, Entry};
 use crate::kernels::hybrid::Hybrid;
 use crate::kernels::hybrid::leaf::{Applied, Frame, LeafDesign, LeafHeader, Pairs, view_by_lock};
 use crate::kernels::slot_pair::SlotLine;
 use crate::kernels::slots::{SLOT_COUNT_MAX, Slots};
 use crate::kernels::version_lock::{Retry, Version};
-use crate::ordered::{DesignInfo, Progress, Reads};
+use crate::ordered::{DesignInfo, Progress, Reads, Writes};
 
 /// The bit of the bitmap that says that the slot array may be believed.
 const VALID: u64 = 1 << 63;
@@ -132,6 +132,7 @@ impl<M: Machine> LeafDesign<M> for WbLeaf {
         values: 0..=u64::MAX,
         progress: Progress::Blocking,
         reads: Reads::Committed,
+        writes: Writes::Conditional,
         scans_back: true,
     };
     const TAG: u64 = u64::from_le_bytes(*b"EVLWBTR1");

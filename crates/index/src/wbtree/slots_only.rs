@@ -3,15 +3,15 @@
 use everleaf_alloc::Session;
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 
+use crate::change::{Change, Effect};
 use crate::error::IndexError;
 use crate::geometry::Geometry;
-use crate::kernels::change::{Change, Effect};
 use crate::kernels::entry::{ENTRY_SIZE, Entry};
 use crate::kernels::hybrid::Hybrid;
 use crate::kernels::hybrid::leaf::{Applied, Frame, LeafDesign, LeafHeader, Pairs, view_by_lock};
 use crate::kernels::slots::{BYTE_WORD_COUNT, Slots};
 use crate::kernels::version_lock::{Retry, Version};
-use crate::ordered::{DesignInfo, Progress, Reads};
+use crate::ordered::{DesignInfo, Progress, Reads, Writes};
 
 /// The leaf of wB+Tree-SO.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,6 +62,7 @@ impl<M: Machine> LeafDesign<M> for SoLeaf {
         values: 0..=u64::MAX,
         progress: Progress::Blocking,
         reads: Reads::Committed,
+        writes: Writes::Conditional,
         scans_back: true,
     };
     const TAG: u64 = u64::from_le_bytes(*b"EVLWBSO1");

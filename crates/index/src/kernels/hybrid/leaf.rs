@@ -5,9 +5,9 @@ use everleaf_machine::{Atomic, Machine, Ordering};
 use everleaf_pool::Medium;
 
 use super::Hybrid;
+use crate::change::{Change, Outcome};
 use crate::error::IndexError;
 use crate::geometry::Geometry;
-use crate::kernels::change::{Change, Outcome};
 use crate::kernels::inner::Found;
 use crate::kernels::version_lock::{Retry, Version, VersionLock};
 use crate::ordered::DesignInfo;

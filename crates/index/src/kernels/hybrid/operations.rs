@@ -5,40 +5,12 @@ use everleaf_machine::Machine;
 
 use super::Hybrid;
 use super::leaf::LeafDesign;
+use crate::change::{Change, Intent, Outcome};
 use crate::error::IndexError;
 use crate::geometry::Geometry;
-use crate::kernels::change::{Change, Intent, Outcome};
 use crate::nbtree::TreeShape;
 use crate::ordered::{Design, DesignInfo, OrderedIndex};
 use crate::trees::CheckReport;
-use crate::u64_tree::Exchange;
-
-impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
-    #[inline(always)]
-    fn change(
-        &self,
-        session: &mut Session<M>,
-        key: u64,
-        intent: Intent,
-        value: u64,
-    ) -> Result<Outcome, IndexError> {
-        if !self.frame.is_writable {
-            return Err(IndexError::ReadOnly);
-        }
-        D::INFO.check_key(key)?;
-        D::INFO.check_value(value)?;
-        let mut session = session.pinned();
-        let outcome = D::write(self, &mut session, &Change { key, intent, value })?;
-        match outcome {
-            Outcome { changed: true, old: None } => self.keys.add(session.stripe(), 1),
-            Outcome { changed: true, .. } if intent == Intent::Remove => {
-                self.keys.add(session.stripe(), -1);
-            }
-            _ => {}
-        }
-        Ok(outcome)
-    }
-}
 
 impl<D: LeafDesign<M>, G: Geometry, M: Machine> OrderedIndex<M> for Hybrid<D, G, M> {
     fn info(&self) -> DesignInfo {
@@ -53,54 +25,30 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> OrderedIndex<M> for Hybrid<D, G,
     }
 
     #[inline]
-    fn insert(
+    fn change(
         &self,
         session: &mut Session<M>,
         key: u64,
+        intent: Intent,
         value: u64,
-    ) -> Result<Option<u64>, IndexError> {
-        Ok(self.change(session, key, Intent::Insert, value)?.old)
-    }
-
-    #[inline]
-    fn update(
-        &self,
-        session: &mut Session<M>,
-        key: u64,
-        value: u64,
-    ) -> Result<Option<u64>, IndexError> {
-        Ok(self.change(session, key, Intent::Update, value)?.old)
-    }
-
-    #[inline]
-    fn upsert(
-        &self,
-        session: &mut Session<M>,
-        key: u64,
-        value: u64,
-    ) -> Result<Option<u64>, IndexError> {
-        Ok(self.change(session, key, Intent::Upsert, value)?.old)
-    }
-
-    #[inline]
-    fn remove(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
-        let value = *D::INFO.values.start();
-        Ok(self.change(session, key, Intent::Remove, value)?.old)
-    }
-
-    #[inline]
-    fn compare_exchange(
-        &self,
-        session: &mut Session<M>,
-        key: u64,
-        expected: u64,
-        new: u64,
-    ) -> Result<Exchange, IndexError> {
-        Ok(match self.change(session, key, Intent::Exchange(expected), new)? {
-            Outcome { changed: true, .. } => Exchange::Done,
-            Outcome { old: Some(other), .. } => Exchange::Mismatch(other),
-            Outcome { old: None, .. } => Exchange::Absent,
-        })
+    ) -> Result<Outcome, IndexError> {
+        if !self.frame.is_writable {
+            return Err(IndexError::ReadOnly);
+        }
+        D::INFO.check_key(key)?;
+        if !intent.removes() {
+            D::INFO.check_value(value)?;
+        }
+        let mut session = session.pinned();
+        let outcome = D::write(self, &mut session, &Change { key, intent, value })?;
+        match outcome {
+            Outcome { changed: true, old: None } => self.keys.add(session.stripe(), 1),
+            Outcome { changed: true, .. } if intent.removes() => {
+                self.keys.add(session.stripe(), -1);
+            }
+            _ => {}
+        }
+        Ok(outcome)
     }
 
     #[inline]

@@ -5,9 +5,9 @@ use everleaf_machine::Machine;
 
 use super::Hybrid;
 use super::leaf::{Applied, LeafDesign, Target};
+use crate::change::{Change, Outcome};
 use crate::error::IndexError;
 use crate::geometry::Geometry;
-use crate::kernels::change::{Change, Outcome};
 use crate::kernels::version_lock::Retry;
 
 impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
