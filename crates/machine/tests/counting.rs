@@ -191,3 +191,44 @@ fn a_line_that_is_read_and_then_written_is_written_back_once() {
     counting.operation("read", || word(&counting, 0).load(Ordering::Acquire));
     assert_eq!(counting.write_back_all().1, 0);
 }
+
+#[test]
+fn refusals_marks_and_what_is_handed_out_are_counted() {
+    let counting = Counting::new(small(), 4096);
+    Simulated::mark("outside");
+    counting.operation("mixed", || {
+        let word = word(&counting, 0);
+        // Relaxed: one thread.
+        let relaxed = Ordering::Relaxed;
+        assert_eq!(word.compare_exchange(1, 2, relaxed, relaxed), Err(0));
+        assert_eq!(word.compare_exchange(0, 2, relaxed, relaxed), Ok(0));
+        Simulated::mark("helped");
+        Simulated::mark("helped");
+        Simulated::spin(0);
+        Simulated::lifetime(counting.memory().base(), 64, true);
+        Simulated::lifetime(counting.memory().base(), 64, false);
+    });
+    let tally = counting.tally("mixed");
+    assert_eq!((tally.locked, tally.refused, tally.spins, tally.pieces), (2, 1, 1, 1));
+    assert_eq!(counting.marks(), [("helped", 2)]);
+}
+
+#[test]
+fn threads_on_one_pool_count_what_they_do_themselves() {
+    const TURNS: u64 = 1000;
+    let counting = Counting::new(small(), 4096);
+    let memory = counting.owned_memory();
+    let add = |counting: &Counting| {
+        (0..TURNS).for_each(|_| {
+            counting.operation("add", || word(counting, 0).fetch_add(1, Ordering::Relaxed));
+        });
+        counting.tally("add").locked
+    };
+    let other = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| add(&Counting::sharing(small(), &memory)));
+        assert_eq!(add(&counting), TURNS);
+        thread.join().expect("no panic")
+    });
+    assert_eq!(other, TURNS);
+    assert_eq!(word(&counting, 0).load(Ordering::Relaxed), 2 * TURNS);
+}

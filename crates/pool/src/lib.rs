@@ -53,7 +53,7 @@ mod pool;
 mod session;
 mod view;
 
-pub use backing::{Backing, Environment};
+pub use backing::{Backing, Environment, SimulatedBacking, domain_of};
 pub use directory::{Root, RootIndex};
 pub use domain::{Domain, UnknownDomain};
 pub use error::{Holder, PoolError};

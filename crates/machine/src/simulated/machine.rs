@@ -44,6 +44,15 @@ fn note_plain(access: Access, place: Place) {
     }
 }
 
+/// Notes a compare-and-exchange that was refused.
+#[inline]
+fn noted<W>(result: Result<W, W>) -> Result<W, W> {
+    if result.is_err() {
+        counting::note(Access::Refused, NOWHERE);
+    }
+    result
+}
+
 fn halves(cell: &PairCell) -> [Place; 2] {
     [Place::of::<u64>(&cell.first), Place::of::<u64>(&cell.second)]
 }
@@ -121,7 +130,7 @@ impl Machine for Simulated {
     ) -> Result<W, W> {
         let Some(core) = running() else {
             note_plain(Access::Locked, Place::of::<W>(cell));
-            return W::raw_compare_exchange(cell, current, new, success, failure);
+            return noted(W::raw_compare_exchange(cell, current, new, success, failure));
         };
         let seen = modify(core, cell, Orders { success, failure }, Location::caller(), |old: W| {
             (old == current).then_some(new)
@@ -209,7 +218,7 @@ impl Machine for Simulated {
             Some(core) => core.exchange_pair(halves(cell), current, new, Location::caller()),
             None => {
                 note_plain(Access::Locked, whole(cell));
-                Hardware::compare_exchange_pair(cell, current, new)
+                noted(Hardware::compare_exchange_pair(cell, current, new))
             }
         }
     }
@@ -234,13 +243,18 @@ impl Machine for Simulated {
         }
     }
 
-    /// Nothing: on hardware it is a compiler barrier, and store buffers stay as they are.
+    /// On hardware it is a compiler barrier; simulated store buffers stay as they are.
     #[inline]
-    fn light_barrier() {}
+    fn light_barrier() {
+        Hardware::light_barrier();
+    }
 
+    /// Without a machine, threads may share what is plain: then it is the barrier of the hardware.
     fn heavy_barrier() {
-        if let Some(core) = running() {
-            core.heavy_barrier();
+        match current::core() {
+            Some(core) if core.is_running() => core.heavy_barrier(),
+            Some(_) => {}
+            None => Hardware::heavy_barrier(),
         }
     }
 
@@ -301,7 +315,10 @@ impl Machine for Simulated {
         match current::core() {
             Some(core) if core.is_running() => core.spin(),
             Some(core) => core.spin_plainly(attempt),
-            None => Hardware::spin(attempt),
+            None => {
+                counting::note(Access::Spin, NOWHERE);
+                Hardware::spin(attempt);
+            }
         }
     }
 
@@ -309,7 +326,10 @@ impl Machine for Simulated {
         match current::core() {
             Some(core) if core.mode.get() != Mode::Recover => core.allocate(layout),
             Some(core) => core.lend(layout),
-            None => Hardware::allocate(layout),
+            None => {
+                counting::note(Access::Node, NOWHERE);
+                Hardware::allocate(layout)
+            }
         }
     }
 
@@ -322,16 +342,20 @@ impl Machine for Simulated {
     }
 
     fn lifetime(start: *const u8, length: usize, live: bool) {
-        if let Some(core) = current::core()
-            && core.mode.get() != Mode::Recover
-        {
-            core.lifetime(start.addr(), length, live);
+        match current::core() {
+            Some(core) if core.mode.get() != Mode::Recover => {
+                core.lifetime(start.addr(), length, live);
+            }
+            Some(_) => {}
+            None if live => counting::note(Access::Piece, NOWHERE),
+            None => {}
         }
     }
 
     fn mark(name: &'static str) {
-        if let Some(core) = current::core() {
-            core.state.borrow_mut().mark(name);
+        match current::core() {
+            Some(core) => core.state.borrow_mut().mark(name),
+            None => counting::mark(name),
         }
     }
 

@@ -56,7 +56,7 @@ pub use history::THREADS_MAX;
 pub use machine::Simulated;
 pub use program::{Plan, Program};
 pub use random::Random;
-pub use region::Memory;
+pub use region::{Memory, OwnedMemory};
 pub use report::{Counts, Report};
 pub use runner::{Replay, Runner};
 pub use search::{Ablation, Found, ablate, search};

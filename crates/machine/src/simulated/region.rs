@@ -1,6 +1,7 @@
 //! Zeroed, page-aligned memory of the process that stands for memory of the simulated machine.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::sync::Arc;
 
 use super::config::Domain;
 
@@ -121,5 +122,33 @@ impl Memory {
     /// What a crash of this run keeps, for a program that asks its pool for it.
     pub fn domain(self) -> Domain {
         self.domain
+    }
+}
+
+/// [`Memory`] that lives as long as anybody holds it.
+#[derive(Clone)]
+pub struct OwnedMemory {
+    region: Arc<Region>,
+    domain: Domain,
+}
+
+// SAFETY: a block of the process that does not move and is freed once, by the last holder, on
+// whatever thread; whoever follows its address answers for that.
+unsafe impl Send for OwnedMemory {}
+// SAFETY: as above.
+unsafe impl Sync for OwnedMemory {}
+
+impl OwnedMemory {
+    pub(super) fn new(region: Arc<Region>, domain: Domain) -> Self {
+        OwnedMemory { region, domain }
+    }
+
+    pub(super) fn region(&self) -> Arc<Region> {
+        self.region.clone()
+    }
+
+    /// The memory, to be used no longer than `self` or a clone of it lives.
+    pub fn memory(&self) -> Memory {
+        Memory { base: self.region.base(), size: self.region.size(), domain: self.domain }
     }
 }

@@ -5,6 +5,7 @@ mod file;
 mod holder;
 mod memory;
 mod probe;
+mod simulated;
 mod space;
 mod unnamed;
 
@@ -14,6 +15,7 @@ use std::path::Path;
 pub use environment::Environment;
 pub use file::FileBacking;
 pub use memory::MemoryBacking;
+pub use simulated::{SimulatedBacking, domain_of};
 
 use crate::PoolError;
 

@@ -23,6 +23,14 @@ pub enum Access {
     Drain,
     /// A full fence.
     Fence,
+    /// A compare-and-exchange that found another value, beside its `Locked`.
+    Refused,
+    /// A turn of a waiting loop.
+    Spin,
+    /// A volatile node is allocated.
+    Node,
+    /// A piece of the pool is handed out.
+    Piece,
 }
 
 /// Sums over operations of one kind. Lines are counted once per operation.
@@ -44,6 +52,14 @@ pub struct Tally {
     pub fences: u64,
     /// Prefetches.
     pub prefetches: u64,
+    /// Compare-and-exchanges that found another value.
+    pub refused: u64,
+    /// Turns of waiting loops.
+    pub spins: u64,
+    /// Volatile nodes allocated.
+    pub nodes: u64,
+    /// Pieces of the pool handed out: leaves, records.
+    pub pieces: u64,
     /// Distinct lines of the pool read.
     pub pool_lines_read: u64,
     /// Distinct lines of the pool written.
@@ -94,6 +110,7 @@ pub struct Counter {
     media_before: (u64, u64),
     read: HashSet<u64>,
     written: HashSet<u64>,
+    marks: Vec<(&'static str, u64)>,
 }
 
 impl Counter {
@@ -112,6 +129,7 @@ impl Counter {
             media_before: (0, 0),
             read: HashSet::new(),
             written: HashSet::new(),
+            marks: Vec::new(),
         }
     }
 
@@ -156,6 +174,22 @@ impl Counter {
 
     pub fn clear(&mut self) {
         self.tallies.clear();
+        self.marks.clear();
+    }
+
+    /// Counts a coverage mark, if an operation that is counted runs.
+    pub fn mark(&mut self, name: &'static str) {
+        if !matches!(self.running, Some(Some(_))) {
+            return;
+        }
+        match self.marks.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, count)) => *count += 1,
+            None => self.marks.push((name, 1)),
+        }
+    }
+
+    pub fn marks(&self) -> &[(&'static str, u64)] {
+        &self.marks
     }
 
     /// The caches' number of the line that holds `address`.
@@ -178,6 +212,10 @@ impl Counter {
             Access::Prefetch => self.tally.prefetches += 1,
             Access::Drain => return self.tally.drains += 1,
             Access::Fence => return self.tally.fences += 1,
+            Access::Refused => return self.tally.refused += 1,
+            Access::Spin => return self.tally.spins += 1,
+            Access::Node => return self.tally.nodes += 1,
+            Access::Piece => return self.tally.pieces += 1,
             Access::Flush => {
                 self.tally.flushes += 1;
                 return self.flush(address);
@@ -263,6 +301,10 @@ fn add(sum: &mut Tally, more: &Tally) {
     sum.drains += more.drains;
     sum.fences += more.fences;
     sum.prefetches += more.prefetches;
+    sum.refused += more.refused;
+    sum.spins += more.spins;
+    sum.nodes += more.nodes;
+    sum.pieces += more.pieces;
     sum.pool_lines_read += more.pool_lines_read;
     sum.pool_lines_written += more.pool_lines_written;
     sum.other_lines_read += more.other_lines_read;

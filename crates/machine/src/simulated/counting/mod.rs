@@ -18,10 +18,11 @@ mod media;
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
+use std::sync::Arc;
 
 use super::config::Domain;
 use super::raw::Place;
-use super::region::{Memory, Region};
+use super::region::{Memory, OwnedMemory, Region};
 pub use cache::CacheShape;
 use counter::Counter;
 pub use counter::{Access, Tally};
@@ -77,7 +78,7 @@ thread_local! {
 /// assert_eq!((tally.flushes, tally.drains, tally.pool_lines_written), (1, 1, 1));
 /// ```
 pub struct Counting {
-    region: Region,
+    region: Arc<Region>,
     config: CountingConfig,
     counter: RefCell<Counter>,
 }
@@ -88,15 +89,30 @@ impl Counting {
     /// # Panics
     /// If `pool_bytes` is 0 or no multiple of 64, or a cache has no whole number of sets.
     pub fn new(config: CountingConfig, pool_bytes: usize) -> Self {
-        let region = Region::new(pool_bytes);
-        let counter = RefCell::new(Counter::new(&config, region.base().addr(), pool_bytes));
-        Counting { region, config, counter }
+        Self::on(config, Arc::new(Region::new(pool_bytes)))
+    }
+
+    /// A machine for another OS thread on the pool of this one, with cold caches of its own. Outside
+    /// of a [`Runner`](super::Runner) the operations are the plain ones, so that threads may share a
+    /// structure; each counts what it does itself.
+    pub fn sharing(config: CountingConfig, memory: &OwnedMemory) -> Self {
+        Self::on(config, memory.region())
+    }
+
+    fn on(config: CountingConfig, region: Arc<Region>) -> Self {
+        let counter = Counter::new(&config, region.base().addr(), region.size());
+        Counting { region, config, counter: RefCell::new(counter) }
     }
 
     /// The pool. It lives as long as the machine.
     pub fn memory(&self) -> Memory {
         let (base, size) = (self.region.base(), self.region.size());
         Memory { base, size, domain: self.config.domain }
+    }
+
+    /// The pool, kept until the last holder is gone.
+    pub fn owned_memory(&self) -> OwnedMemory {
+        OwnedMemory::new(self.region.clone(), self.config.domain)
     }
 
     /// Runs `work` as one operation of kind `kind` and counts it.
@@ -143,6 +159,11 @@ impl Counting {
         self.counter.borrow().tallies().to_vec()
     }
 
+    /// The coverage marks met inside counted operations, with counts, in order of first appearance.
+    pub fn marks(&self) -> Vec<(&'static str, u64)> {
+        self.counter.borrow().marks().to_vec()
+    }
+
     /// Forgets all counts; caches stay as they are.
     pub fn clear(&self) {
         self.counter.borrow_mut().clear();
@@ -170,4 +191,13 @@ fn note_on(current: *const RefCell<Counter>, access: Access, place: Place) {
     // field of the borrowed `Counting`, stays.
     let counter = unsafe { &*current };
     counter.borrow_mut().access(access, place.address, place.size);
+}
+
+/// Notes a coverage mark if this OS thread is counting.
+pub(super) fn mark(name: &'static str) {
+    let current = CURRENT.get();
+    if !current.is_null() {
+        // SAFETY: as in `note_on`.
+        unsafe { &*current }.borrow_mut().mark(name);
+    }
 }
