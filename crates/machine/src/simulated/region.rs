@@ -125,30 +125,31 @@ impl Memory {
     }
 }
 
-/// [`Memory`] that lives as long as anybody holds it.
-#[derive(Clone)]
-pub struct OwnedMemory {
-    region: Arc<Region>,
-    domain: Domain,
-}
+/// A region that many threads hold and none reads or writes but through its address.
+struct Held(Region);
 
 // SAFETY: a block of the process that does not move and is freed once, by the last holder, on
 // whatever thread; whoever follows its address answers for that.
-unsafe impl Send for OwnedMemory {}
+unsafe impl Send for Held {}
 // SAFETY: as above.
-unsafe impl Sync for OwnedMemory {}
+unsafe impl Sync for Held {}
+
+/// [`Memory`] that lives as long as anybody holds it.
+#[derive(Clone)]
+pub struct OwnedMemory {
+    held: Arc<Held>,
+    domain: Domain,
+}
 
 impl OwnedMemory {
-    pub(super) fn new(region: Arc<Region>, domain: Domain) -> Self {
-        OwnedMemory { region, domain }
-    }
-
-    pub(super) fn region(&self) -> Arc<Region> {
-        self.region.clone()
+    /// `size` zeroed bytes, a multiple of 64 above 0.
+    pub(super) fn new(size: usize, domain: Domain) -> Self {
+        OwnedMemory { held: Arc::new(Held(Region::new(size))), domain }
     }
 
     /// The memory, to be used no longer than `self` or a clone of it lives.
     pub fn memory(&self) -> Memory {
-        Memory { base: self.region.base(), size: self.region.size(), domain: self.domain }
+        let region = &self.held.0;
+        Memory { base: region.base(), size: region.size(), domain: self.domain }
     }
 }

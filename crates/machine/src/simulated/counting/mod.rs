@@ -18,11 +18,10 @@ mod media;
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
-use std::sync::Arc;
 
 use super::config::Domain;
 use super::raw::Place;
-use super::region::{Memory, OwnedMemory, Region};
+use super::region::{Memory, OwnedMemory};
 pub use cache::CacheShape;
 use counter::Counter;
 pub use counter::{Access, Tally};
@@ -78,8 +77,7 @@ thread_local! {
 /// assert_eq!((tally.flushes, tally.drains, tally.pool_lines_written), (1, 1, 1));
 /// ```
 pub struct Counting {
-    region: Arc<Region>,
-    config: CountingConfig,
+    memory: OwnedMemory,
     counter: RefCell<Counter>,
 }
 
@@ -89,30 +87,30 @@ impl Counting {
     /// # Panics
     /// If `pool_bytes` is 0 or no multiple of 64, or a cache has no whole number of sets.
     pub fn new(config: CountingConfig, pool_bytes: usize) -> Self {
-        Self::on(config, Arc::new(Region::new(pool_bytes)))
+        Self::on(config, OwnedMemory::new(pool_bytes, config.domain))
     }
 
     /// A machine for another OS thread on the pool of this one, with cold caches of its own. Outside
     /// of a [`Runner`](super::Runner) the operations are the plain ones, so that threads may share a
     /// structure; each counts what it does itself.
     pub fn sharing(config: CountingConfig, memory: &OwnedMemory) -> Self {
-        Self::on(config, memory.region())
+        Self::on(config, memory.clone())
     }
 
-    fn on(config: CountingConfig, region: Arc<Region>) -> Self {
-        let counter = Counter::new(&config, region.base().addr(), region.size());
-        Counting { region, config, counter: RefCell::new(counter) }
+    fn on(config: CountingConfig, owned: OwnedMemory) -> Self {
+        let memory = owned.memory();
+        let counter = Counter::new(&config, memory.base().addr(), memory.size());
+        Counting { memory: owned, counter: RefCell::new(counter) }
     }
 
     /// The pool. It lives as long as the machine.
     pub fn memory(&self) -> Memory {
-        let (base, size) = (self.region.base(), self.region.size());
-        Memory { base, size, domain: self.config.domain }
+        self.memory.memory()
     }
 
     /// The pool, kept until the last holder is gone.
     pub fn owned_memory(&self) -> OwnedMemory {
-        OwnedMemory::new(self.region.clone(), self.config.domain)
+        self.memory.clone()
     }
 
     /// Runs `work` as one operation of kind `kind` and counts it.
