@@ -1,13 +1,17 @@
 //! The bench: fills an index and measures workloads on it, round by round.
 
+pub mod contest;
 mod session;
 mod tally;
+
+use std::sync::Arc;
 
 use everleaf::Domain;
 use everleaf_index::catalogue::{self, DesignVisitor};
 use everleaf_index::{Design, Hardware, IndexError, U64Tree};
 use everleaf_machine::topology;
 
+use crate::arrivals::Arrivals;
 use crate::calibrate::{self, REGION_SIZE_BYTES};
 use crate::distribution::Distribution;
 use crate::error::LabError;
@@ -15,8 +19,10 @@ use crate::keys::KEY_SIZE_MIN;
 use crate::medium::{Medium, new_pool, new_store};
 use crate::report::{Machine, Report, Setup};
 use crate::target::{IndexKind, Integers, Strings};
+use crate::trace::Trace;
 use crate::workload::Workload;
-use session::{Found, Session};
+use contest::Entrant;
+use session::{Instruments, Session};
 
 /// One workload to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,13 +59,21 @@ pub struct Settings {
     pub medium: Medium,
     /// The persistence domain; `None` to detect it (memory: `process`).
     pub domain: Option<Domain>,
-    /// What to measure, in this order in each round. Every `load` starts with an empty pool; if the
-    /// first case is no load, the keys are loaded once, outside the clock.
+    /// What to measure, in this order in each round. Every load, and every workload with keys of its
+    /// own, starts with an empty pool; if the first case does not, the keys are loaded once, outside
+    /// the clock.
     pub cases: Vec<Case>,
     /// How often, at least 1.
     pub rounds: usize,
-    /// How long each round of each case is (a `load` inserts all keys).
+    /// How long each round of each case is (a load inserts all keys, a trace is done once).
     pub length: Length,
+    /// When operations are due: `None` for a closed loop, in which a thread begins one when the one
+    /// before has ended. Loads are always in a closed loop.
+    pub arrivals: Option<Arrivals>,
+    /// Whether the updates of mixes are calls that would also add the key.
+    pub upsert: bool,
+    /// The operations of [`Workload::Trace`].
+    pub trace: Option<Arc<Trace>>,
     /// Keys of a batch, 1 to 1024.
     pub batch: usize,
     /// Pairs of a scan, 1 to 1,000,000; at most, for the scans of YCSB E.
@@ -84,6 +98,9 @@ impl Default for Settings {
             cases: Vec::new(),
             rounds: 5,
             length: Length::Operations(1_000_000),
+            arrivals: None,
+            upsert: false,
+            trace: None,
             batch: 32,
             scan_length: 100,
             sample_every: 64,
@@ -113,40 +130,44 @@ pub fn run(
     settings: &Settings,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Report, LabError> {
+    let mut session = entrant_of(settings)?;
+    let mut instruments = Instruments::new(settings.miss_region);
+    for _ in 0..settings.rounds {
+        session.round(&mut instruments, progress)?;
+    }
+    Ok(session.report())
+}
+
+/// The index that the settings name, as an entrant.
+fn entrant_of(settings: &Settings) -> Result<Box<dyn Entrant>, LabError> {
     check(settings)?;
-    let max_size = pool_size_max(settings);
-    let found = match settings.index {
-        IndexKind::U64 => Measure { settings, progress, max_size }.visit::<U64Tree>()?,
-        IndexKind::Design(name) => catalogue::visit(name, Measure { settings, progress, max_size })
-            .unwrap_or_else(|| Err(IndexError::UnknownDesign(format!("'{name}'")).into()))?,
+    Ok(match settings.index {
+        IndexKind::U64 => Enter(settings).visit::<U64Tree>(),
+        IndexKind::Design(name) => catalogue::visit(name, Enter(settings))
+            .ok_or_else(|| LabError::Index(IndexError::UnknownDesign(format!("'{name}'"))))?,
         IndexKind::Bytes => {
-            let make = || {
-                let (store, home) = new_store(&settings.medium, settings.domain, max_size)?;
-                Ok((Strings::new(store, settings.key_size, settings.value_size), home))
+            let (own, max_size) = (settings.clone(), pool_size_max(settings));
+            let make = move || {
+                let (store, home) = new_store(&own.medium, own.domain, max_size)?;
+                Ok((Strings::new(store, own.key_size, own.value_size), home))
             };
-            Session::new(settings, make).run(progress)?
+            Box::new(Session::new(settings.index.name(), settings.clone(), make))
         }
-    };
-    let Found { rows, memory, domain } = found;
-    Ok(Report { machine: machine(), setup: setup(settings, domain), memory, rows })
+    })
 }
 
-/// A run on a tree of integers.
-struct Measure<'s, 'p> {
-    settings: &'s Settings,
-    progress: &'p mut dyn FnMut(Progress<'_>),
-    max_size: u64,
-}
+/// Makes an entrant of a tree of integers.
+struct Enter<'s>(&'s Settings);
 
-impl DesignVisitor<Hardware> for Measure<'_, '_> {
-    type Output = Result<Found, LabError>;
+impl DesignVisitor<Hardware> for Enter<'_> {
+    type Output = Box<dyn Entrant>;
     fn visit<T: Design>(self) -> Self::Output {
-        let Measure { settings, progress, max_size } = self;
-        let make = || {
-            let (pool, home) = new_pool(&settings.medium, settings.domain, max_size)?;
+        let (own, max_size) = (self.0.clone(), pool_size_max(self.0));
+        let make = move || {
+            let (pool, home) = new_pool(&own.medium, own.domain, max_size)?;
             Ok((Integers::<T>::create(pool)?, home))
         };
-        Session::new(settings, make).run(progress)
+        Box::new(Session::new(self.0.index.name(), self.0.clone(), make))
     }
 }
 
@@ -184,18 +205,36 @@ fn check(settings: &Settings) -> Result<(), LabError> {
     if settings.length == Length::Operations(0) {
         return wrong("a round has at least 1 operation");
     }
-    for case in &settings.cases {
-        if !(1..=256).contains(&case.threads) {
-            return wrong("the number of threads must be 1 to 256");
-        }
-        if !case.distribution.is_valid() {
-            return wrong("the exponent theta of a distribution must be 0.5 to 0.99");
-        }
-        if case.workload == Workload::Remove && settings.keys < 2 * case.threads as u64 {
-            return wrong("to remove keys there must be at least two for each thread");
-        }
+    if settings.arrivals.is_some_and(|arrivals| !arrivals.is_valid()) {
+        return wrong("a rate is 0.001 to 10^9 operations a second, a burst 1 to 10^6 operations");
     }
-    Ok(())
+    settings.cases.iter().try_for_each(|case| check_case(case, settings))
+}
+
+fn check_case(case: &Case, settings: &Settings) -> Result<(), LabError> {
+    let wrong = |text: &str| Err(LabError::Settings(text.to_owned()));
+    let keys_of_each = settings.keys / case.threads.max(1) as u64;
+    if !(1..=256).contains(&case.threads) {
+        return wrong("the number of threads must be 1 to 256");
+    }
+    if !case.distribution.is_valid() {
+        return wrong("the exponent theta of a distribution must be 0.5 to 0.99");
+    }
+    match case.workload {
+        Workload::Remove if keys_of_each < 2 => {
+            wrong("to remove keys there must be at least two for each thread")
+        }
+        mix if mix.is_mix() && mix.removal_share() > 0.0 && keys_of_each < 100 => {
+            wrong("for a mix with removals there must be at least 100 keys for each thread")
+        }
+        Workload::Writes { percent } if percent > 100 => {
+            wrong("the share of writes must be 0 to 100 percent")
+        }
+        Workload::Trace if settings.trace.is_none() => {
+            wrong("the workload trace needs a file with one")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Address space for the pool: far more than the keys can take, for only what is used costs.
@@ -205,9 +244,11 @@ fn pool_size_max(settings: &Settings) -> u64 {
         Length::Operations(count) => count.saturating_mul(settings.rounds as u64 + 1),
         Length::Seconds(_) => session::OPERATION_COUNT_MAX,
     };
-    let inserts = settings.cases.iter().filter(|case| case.workload != Workload::Load).count();
+    let inserts = settings.cases.iter().filter(|case| !case.workload.is_load()).count();
     let keys = settings.keys.saturating_add(inserted.saturating_mul(inserts as u64));
-    keys.saturating_mul(4 * pair).clamp(4 << 30, 8 << 40)
+    let traced = settings.trace.as_ref().map_or(0, |trace| trace.written_bytes());
+    let bytes = keys.saturating_mul(pair).saturating_add(traced);
+    bytes.saturating_mul(4).clamp(4 << 30, 8 << 40)
 }
 
 fn machine() -> Machine {
@@ -221,9 +262,9 @@ fn machine() -> Machine {
     }
 }
 
-fn setup(settings: &Settings, domain: String) -> Setup {
+fn setup(index: &'static str, settings: &Settings, domain: String) -> Setup {
     Setup {
-        index: settings.index.name(),
+        index,
         keys: settings.keys,
         key_size_bytes: settings.key_size,
         value_size_bytes: settings.value_size,
@@ -233,6 +274,9 @@ fn setup(settings: &Settings, domain: String) -> Setup {
         seed: settings.seed,
         batch: settings.batch,
         scan_length: settings.scan_length,
+        upsert: settings.upsert,
+        offered_per_second: settings.arrivals.map(|arrivals| arrivals.per_second),
+        burst: settings.arrivals.map(|arrivals| arrivals.burst),
         sample_every: settings.sample_every,
         miss_region_bytes: settings.miss_region,
     }

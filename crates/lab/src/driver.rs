@@ -25,6 +25,10 @@ pub(crate) struct Manner {
     pub scan_length: u32,
     /// One operation in this many is timed by itself.
     pub sample_every: usize,
+    /// Whether the updates of a mix are puts.
+    pub upsert: bool,
+    /// Bytes of a value, unless a trace says otherwise.
+    pub value_size: usize,
 }
 
 /// What a workload took and did.
@@ -34,6 +38,9 @@ pub(crate) struct Outcome {
     pub elapsed: Duration,
     /// On a CPU, all threads together.
     pub busy: Duration,
+    /// In operations, all threads together: the same as `busy` in a closed loop; without the wait
+    /// for the next arrival in an open one.
+    pub service: Duration,
     /// Operations, all threads.
     pub operations: u64,
     /// Hits of operations, or keys that batches and scans returned.
@@ -57,6 +64,7 @@ struct Part {
     started: Instant,
     ended: Instant,
     busy: Duration,
+    service: Option<Duration>,
     operations: u64,
     effects: u64,
     samples: Vec<u64>,
@@ -90,11 +98,12 @@ pub(crate) fn run<T: Target>(
     let outcome = Outcome {
         elapsed,
         busy: parts.iter().map(|part| part.busy).sum(),
+        service: parts.iter().map(|part| part.service.unwrap_or(part.busy)).sum(),
         operations: parts.iter().map(|part| part.operations).sum(),
         effects: parts.iter().map(|part| part.effects).sum(),
         samples: parts.into_iter().flat_map(|part| part.samples).collect(),
     };
-    verify(manner, &outcome)?;
+    verify(manner, &outcome, expected_of(streams))?;
     Ok(outcome)
 }
 
@@ -117,25 +126,45 @@ fn run_thread<T: Target>(
     let warm = catch_unwind(AssertUnwindSafe(|| {
         let mut worker = target.worker()?;
         let mut ignored = Vec::with_capacity(before / manner.sample_every + 1);
-        execute(&mut worker, manner, stream, 0..before, &mut ignored)?;
+        let pace = &mut Closed { every: manner.sample_every, samples: &mut ignored };
+        execute(&mut worker, manner, stream, 0..before, pace)?;
         Ok::<_, LabError>(worker)
     }));
     barrier.wait();
     let mut worker = warm.unwrap_or_else(|panic| resume_unwind(panic))?;
     let (started, idle) = (Instant::now(), thread_time());
-    let effects = execute(&mut worker, manner, stream, before..all, &mut samples)?;
+    let (effects, service) = if stream.due.is_empty() {
+        let pace = &mut Closed { every: manner.sample_every, samples: &mut samples };
+        (execute(&mut worker, manner, stream, before..all, pace)?, None)
+    } else {
+        let (due, samples) = (stream.due.as_slice(), &mut samples);
+        let pace = &mut Open { started, due, samples, service: Duration::ZERO };
+        (execute(&mut worker, manner, stream, before..all, pace)?, Some(pace.service))
+    };
     let (busy, ended) = (thread_time() - idle, Instant::now());
-    Ok(Part { started, ended, busy, operations: (all - before) as u64, effects, samples })
+    let operations = (all - before) as u64;
+    Ok(Part { started, ended, busy, service, operations, effects, samples })
 }
 
-/// Puts back the keys that the streams of a removal took.
+/// Puts back the keys that the streams of a workload with removals took.
 ///
 /// # Errors
 /// A key is there although it was removed, or cannot be inserted.
-pub(crate) fn put_back<T: Target>(target: &T, streams: &[Stream<T::Keys>]) -> Result<(), LabError> {
+pub(crate) fn put_back<T: Target>(
+    target: &T,
+    workload: Workload,
+    streams: &[Stream<T::Keys>],
+) -> Result<(), LabError> {
+    if workload.removal_share() == 0.0 {
+        return Ok(());
+    }
     let mut worker = target.worker()?;
     for stream in streams {
         for position in 0..stream.len() {
+            let step = stream.steps.get(position);
+            if step.is_some_and(|step| step.action != Action::Remove) {
+                continue;
+            }
             if !worker.insert(stream.keys.key(position), 0)? {
                 return Err(LabError::Wrong(
                     "a key that was removed is still there; please report this".to_owned(),
@@ -152,36 +181,64 @@ fn execute<W: Worker>(
     manner: Manner,
     stream: &Stream<W::Keys>,
     calls: Range<usize>,
-    samples: &mut Vec<u64>,
+    pace: &mut impl Pace,
 ) -> Result<u64, LabError> {
-    let (keys, every) = (&stream.keys, manner.sample_every);
+    let keys = &stream.keys;
     match manner.workload {
-        Workload::Load | Workload::Insert => repeat(calls, every, samples, |call| {
-            Ok(u64::from(worker.insert(keys.key(call), call as u64)?))
-        }),
+        Workload::Load | Workload::LoadSequential | Workload::Insert => {
+            pace.repeat(calls, |call| Ok(u64::from(worker.insert(keys.key(call), call as u64)?)))
+        }
         Workload::Get | Workload::GetAbsent => {
-            repeat(calls, every, samples, |call| Ok(u64::from(worker.get(keys.key(call))?)))
+            pace.repeat(calls, |call| Ok(u64::from(worker.get(keys.key(call))?)))
         }
-        Workload::GetMany => repeat(calls, every, samples, |call| {
-            worker.get_many(keys, call * manner.batch, manner.batch)
-        }),
+        Workload::GetMany => {
+            pace.repeat(calls, |call| worker.get_many(keys, call * manner.batch, manner.batch))
+        }
         Workload::Scan => {
-            repeat(calls, every, samples, |call| worker.scan(keys.key(call), manner.scan_length))
+            pace.repeat(calls, |call| worker.scan(keys.key(call), manner.scan_length))
         }
-        Workload::Update => repeat(calls, every, samples, |call| {
-            Ok(u64::from(worker.update(keys.key(call), call as u64)?))
+        Workload::Update => {
+            pace.repeat(calls, |call| Ok(u64::from(worker.update(keys.key(call), call as u64)?)))
+        }
+        Workload::Put => pace.repeat(calls, |call| {
+            worker.put(keys.key(call), call as u64)?;
+            Ok(1)
         }),
         Workload::Remove => {
-            repeat(calls, every, samples, |call| Ok(u64::from(worker.remove(keys.key(call))?)))
+            pace.repeat(calls, |call| Ok(u64::from(worker.remove(keys.key(call))?)))
+        }
+        Workload::Tpcc(_) => pace.repeat(calls, |call| {
+            let start = call.checked_sub(1).map_or(0, |before| stream.ends[before]);
+            let mut is_done = true;
+            for at in start as usize..stream.ends[call] as usize {
+                is_done &= perform(worker, manner, stream.steps[at], keys.key(at), call as u64)?;
+            }
+            Ok(u64::from(is_done))
+        }),
+        Workload::Trace => {
+            worker.set_value_size(manner.value_size);
+            pace.repeat(calls, |call| {
+                let step = stream.steps[call];
+                if step.action == Action::Put {
+                    worker.set_value_size(step.length as usize);
+                }
+                let is_done = perform(worker, manner, step, keys.key(call), call as u64)?;
+                // What a scan finds depends on the other threads, and not everything that is
+                // measured knows what a removal found.
+                Ok(u64::from(is_done && step.action == Action::Get))
+            })
         }
         Workload::YcsbA
         | Workload::YcsbB
         | Workload::YcsbC
         | Workload::YcsbD
         | Workload::YcsbE
-        | Workload::YcsbF => repeat(calls, every, samples, |call| {
-            let is_done = perform(worker, stream.steps[call], keys.key(call), call as u64)?;
-            Ok(u64::from(is_done))
+        | Workload::YcsbF
+        | Workload::Writes { .. }
+        | Workload::Mix4To16To1
+        | Workload::MixQuarters => pace.repeat(calls, |call| {
+            let step = stream.steps[call];
+            Ok(u64::from(perform(worker, manner, step, keys.key(call), call as u64)?))
         }),
     }
 }
@@ -190,55 +247,118 @@ fn execute<W: Worker>(
 #[inline(always)]
 fn perform<W: Worker>(
     worker: &mut W,
+    manner: Manner,
     step: Step,
     key: <W::Keys as KeyList>::Key<'_>,
     version: u64,
 ) -> Result<bool, LabError> {
     match step.action {
         Action::Get => worker.get(key),
-        Action::Update => worker.update(key, version),
+        Action::Update if !manner.upsert => worker.update(key, version),
+        Action::Update | Action::Put => worker.put(key, version).map(|()| true),
         Action::Insert => worker.insert(key, version),
+        Action::Remove => worker.remove(key),
         Action::Scan => Ok(worker.scan(key, step.length)? > 0),
+        Action::ReadModifyWrite if manner.upsert => {
+            Ok(worker.get(key)? && worker.put(key, version).map(|()| true)?)
+        }
         Action::ReadModifyWrite => Ok(worker.get(key)? && worker.update(key, version)?),
     }
 }
 
-/// Calls `call` for each of a range and sums up what it returns. The first of every `every` calls
-/// is timed by itself.
-#[inline(always)]
-fn repeat(
-    calls: Range<usize>,
+/// When the calls of a thread are made, and which are timed.
+trait Pace {
+    /// Calls `call` for each of a range and sums up what it returns.
+    fn repeat(
+        &mut self,
+        calls: Range<usize>,
+        call: impl FnMut(usize) -> Result<u64, LabError>,
+    ) -> Result<u64, LabError>;
+}
+
+/// One call after the other. The first of every `every` calls is timed by itself.
+struct Closed<'s> {
     every: usize,
-    samples: &mut Vec<u64>,
-    mut call: impl FnMut(usize) -> Result<u64, LabError>,
-) -> Result<u64, LabError> {
-    let mut effects = 0;
-    let mut next = calls.start;
-    while next < calls.end {
-        let started = Instant::now();
-        effects += call(next)?;
-        samples.push(started.elapsed().as_nanos() as u64);
-        let end = calls.end.min(next + every);
-        for index in next + 1..end {
-            effects += call(index)?;
+    samples: &'s mut Vec<u64>,
+}
+
+impl Pace for Closed<'_> {
+    #[inline(always)]
+    fn repeat(
+        &mut self,
+        calls: Range<usize>,
+        mut call: impl FnMut(usize) -> Result<u64, LabError>,
+    ) -> Result<u64, LabError> {
+        let mut effects = 0;
+        let mut next = calls.start;
+        while next < calls.end {
+            let started = Instant::now();
+            effects += call(next)?;
+            self.samples.push(started.elapsed().as_nanos() as u64);
+            let end = calls.end.min(next + self.every);
+            for index in next + 1..end {
+                effects += call(index)?;
+            }
+            next = end;
         }
-        next = end;
+        Ok(effects)
     }
-    Ok(effects)
+}
+
+/// Each call when it is due, or as soon after as the thread comes to it. Every call is timed, from
+/// the moment when it was due: who waited in the queue has waited, too. The thread keeps its CPU
+/// while it waits for the next arrival.
+struct Open<'s> {
+    started: Instant,
+    /// Nanoseconds after the start; of each call of the range.
+    due: &'s [u64],
+    samples: &'s mut Vec<u64>,
+    /// Time in calls.
+    service: Duration,
+}
+
+impl Pace for Open<'_> {
+    #[inline(always)]
+    fn repeat(
+        &mut self,
+        calls: Range<usize>,
+        mut call: impl FnMut(usize) -> Result<u64, LabError>,
+    ) -> Result<u64, LabError> {
+        let mut effects = 0;
+        for (index, due) in calls.zip(self.due) {
+            let due = Duration::from_nanos(*due);
+            let mut began = self.started.elapsed();
+            while began < due {
+                std::hint::spin_loop();
+                began = self.started.elapsed();
+            }
+            effects += call(index)?;
+            let ended = self.started.elapsed();
+            self.service += ended - began;
+            self.samples.push((ended - due).as_nanos() as u64);
+        }
+        Ok(effects)
+    }
+}
+
+/// What the effects of all streams must sum up to, if the streams say so.
+fn expected_of<K>(streams: &[Stream<K>]) -> Option<u64> {
+    streams.iter().map(|stream| stream.expected).sum()
 }
 
 /// Checks that the operations did what they had to, all of them.
-fn verify(manner: Manner, outcome: &Outcome) -> Result<(), LabError> {
+fn verify(manner: Manner, outcome: &Outcome, expected: Option<u64>) -> Result<(), LabError> {
     let Manner { workload, batch, scan_length, .. } = manner;
     let operations = outcome.operations;
-    let allowed = match workload {
-        Workload::GetAbsent => 0..=0,
-        Workload::GetMany => {
+    let allowed = match (expected, workload) {
+        (Some(expected), _) => expected..=expected,
+        (None, Workload::GetAbsent) => 0..=0,
+        (None, Workload::GetMany) => {
             let keys = operations * batch as u64;
             keys..=keys
         }
         // A scan that starts near the highest key is shorter; none is empty.
-        Workload::Scan => operations..=operations * u64::from(scan_length),
+        (None, Workload::Scan) => operations..=operations * u64::from(scan_length),
         _ => operations..=operations,
     };
     if allowed.contains(&outcome.effects) {

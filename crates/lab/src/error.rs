@@ -17,6 +17,8 @@ pub enum LabError {
     Store(everleaf::Error),
     /// An operation did not do what it must: the index is wrong. The text says which and how.
     Wrong(String),
+    /// What is measured, not one of ours, refused an operation. The text says who, and why.
+    Target(String),
     /// The operating system refused something. The text says what was tried.
     Io(String, io::Error),
 }
@@ -24,7 +26,9 @@ pub enum LabError {
 impl fmt::Display for LabError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LabError::Settings(text) | LabError::Wrong(text) => f.write_str(text),
+            LabError::Settings(text) | LabError::Wrong(text) | LabError::Target(text) => {
+                f.write_str(text)
+            }
             LabError::Index(error) => error.fmt(f),
             LabError::Store(error) => error.fmt(f),
             LabError::Io(what, error) => write!(f, "{what}: {error}"),
@@ -38,7 +42,7 @@ impl std::error::Error for LabError {
             LabError::Index(error) => Some(error),
             LabError::Store(error) => Some(error),
             LabError::Io(_, error) => Some(error),
-            LabError::Settings(_) | LabError::Wrong(_) => None,
+            LabError::Settings(_) | LabError::Wrong(_) | LabError::Target(_) => None,
         }
     }
 }

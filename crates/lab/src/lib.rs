@@ -39,6 +39,7 @@
 #![forbid(unsafe_code)]
 
 mod add_index;
+mod arrivals;
 pub mod bench;
 pub mod calibrate;
 mod clock;
@@ -53,13 +54,18 @@ mod random;
 pub mod report;
 mod stream;
 pub mod table;
-mod target;
+pub mod target;
+mod tpcc;
+mod trace;
 mod workload;
 
 pub use add_index::add_index;
+pub use arrivals::Arrivals;
 pub use distribution::Distribution;
 pub use error::LabError;
 pub use keys::KEY_SIZE_MIN;
 pub use medium::Medium;
 pub use target::{Footprint, IndexKind};
+pub use tpcc::TpccMix;
+pub use trace::Trace;
 pub use workload::{Unit, Workload};

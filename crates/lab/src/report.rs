@@ -169,6 +169,12 @@ pub struct Setup {
     pub batch: usize,
     /// Pairs of a scan.
     pub scan_length: u32,
+    /// Whether the updates of mixes are calls that would also add the key.
+    pub upsert: bool,
+    /// Operations that were due a second; `None` in a closed loop. Latencies count from then on.
+    pub offered_per_second: Option<f64>,
+    /// Operations that were due at one moment; `None` in a closed loop.
+    pub burst: Option<u32>,
     /// One operation in this many was timed by itself.
     pub sample_every: usize,
     /// Bytes of the memory that was walked to time a dependent miss.

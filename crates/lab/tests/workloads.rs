@@ -2,10 +2,11 @@
 //! operations return is, by the bench itself, which refuses to report when a key goes missing.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
-use everleaf_lab::bench::{self, Case, Length, Settings};
+use everleaf_lab::bench::{self, Case, Length, Settings, contest};
 use everleaf_lab::report::{Report, Row};
-use everleaf_lab::{Distribution, IndexKind, LabError, Medium, Workload};
+use everleaf_lab::{Arrivals, Distribution, IndexKind, LabError, Medium, Trace, Workload};
 
 const KEYS: u64 = 20_000;
 const OPERATIONS: u64 = 4_000;
@@ -34,7 +35,8 @@ fn run(settings: &Settings) -> Report {
 
 fn every_case(threads: usize) -> Vec<Case> {
     let mut cases = vec![];
-    for workload in Workload::ALL {
+    let writes = [Workload::Writes { percent: 30 }];
+    for workload in Workload::ALL.into_iter().chain(writes) {
         for distribution in [Distribution::Uniform, workload.default_distribution(0.99)] {
             let case = Case { workload, distribution, threads };
             if !cases.contains(&case) {
@@ -49,12 +51,14 @@ fn every_case(threads: usize) -> Vec<Case> {
 fn expected(row: &Row) -> (u64, RangeInclusive<u64>) {
     let exactly = |count| (count, count..=count);
     match row.workload {
-        "load" => exactly(KEYS),
+        "load" | "load-sequential" => exactly(KEYS),
         // 4,000 keys, in whole batches of 32 for each thread.
         "get-many" if row.threads == 1 => (125, 4_000..=4_000),
         "get-many" => (126, 4_032..=4_032),
         // Scans weigh ten; a few start less than 100 keys before the end.
         "scan" => (400, 39_000..=40_000),
+        // Transactions weigh twenty.
+        tpcc if tpcc.starts_with("tpcc") => exactly(200),
         _ => exactly(OPERATIONS),
     }
 }
@@ -80,7 +84,7 @@ fn every_workload_runs_on_the_integer_tree_with_one_thread_and_with_two() {
         let report = run(&settings(IndexKind::U64, cases.clone()));
         assert_eq!(report.rows.len(), cases.len());
         assert_counts(&report);
-        assert_eq!(report.memory.keys, KEYS);
+        assert_eq!(report.memory.keys, KEYS, "the first case is a load");
         assert!(report.memory.dram_bytes > KEYS && report.memory.pool_used_bytes > 16 * KEYS);
     }
 }
@@ -147,6 +151,76 @@ fn a_removal_leaves_half_of_the_keys_whatever_is_asked_for() {
 }
 
 #[test]
+fn in_an_open_loop_every_operation_is_timed_from_when_it_was_due() {
+    let case = |workload| Case { workload, distribution: Distribution::Uniform, threads: 2 };
+    let open = |arrivals| Settings {
+        arrivals: Some(arrivals),
+        ..settings(IndexKind::U64, vec![case(Workload::Get), case(Workload::MixQuarters)])
+    };
+    let single = run(&open(Arrivals { per_second: 100_000.0, burst: 1 }));
+    for row in &single.rows {
+        assert_eq!(row.latency.samples, 2 * OPERATIONS, "{row:?}");
+        // Four thousand operations at a hundred thousand a second take 40 ms at least, but for luck.
+        assert!(row.rounds.iter().all(|round| round.elapsed_ns > 30_000_000), "{row:?}");
+    }
+    assert_eq!(single.setup.offered_per_second, Some(100_000.0));
+    // The last of a thousand that arrive together has waited for all others.
+    let bursts = run(&open(Arrivals { per_second: 1e9, burst: 1000 }));
+    assert!(bursts.rows[0].latency.max_ns > 10 * bursts.rows[0].latency.samples, "{bursts:?}");
+}
+
+#[test]
+fn updates_of_mixes_can_be_upserts() {
+    for index in [IndexKind::U64, IndexKind::Bytes] {
+        let case = |workload| Case { workload, distribution: Distribution::Uniform, threads: 2 };
+        let cases = vec![case(Workload::YcsbA), case(Workload::YcsbF)];
+        let report = run(&Settings { upsert: true, ..settings(index, cases) });
+        assert!(report.setup.upsert);
+        assert_counts(&report);
+    }
+}
+
+#[test]
+fn a_trace_is_replayed_on_both_indexes_and_leaves_what_it_wrote() {
+    let mut text = String::from("# a small one\n1.5 [0 :1] \"set\" \"first\" \"12345\"\n");
+    for at in 0..2000 {
+        let key = at * at % 97;
+        text.push_str(&format!("get user:{key}\nput user:{key} {}\n", at % 50));
+        text.push_str(&format!("scan user:{key} 5\ndel other:{}\nget other:{at}\n", at % 7));
+    }
+    let trace = Arc::new(Trace::parse(text.as_bytes(), "text").unwrap());
+    for (index, threads) in [(IndexKind::U64, 1), (IndexKind::Bytes, 1), (IndexKind::Bytes, 2)] {
+        let case = Case { workload: Workload::Trace, distribution: Distribution::Uniform, threads };
+        let report = run(&Settings { trace: Some(trace.clone()), ..settings(index, vec![case]) });
+        let row = &report.rows[0];
+        assert_eq!((row.workload, row.distribution), ("trace", ""));
+        assert_eq!(row.rounds[0].operations, trace.len() as u64);
+        // Read or removed before they are written: the users, and the others.
+        let users: std::collections::BTreeSet<u64> = (0..2000).map(|at| at * at % 97).collect();
+        assert_eq!(report.memory.keys, users.len() as u64 + 2000);
+    }
+}
+
+#[test]
+fn a_contest_measures_every_entrant_in_every_round_on_a_new_index() {
+    let case = |workload| Case { workload, distribution: Distribution::Uniform, threads: 1 };
+    let cases = vec![case(Workload::Insert), case(Workload::Get)];
+    let entrants = [IndexKind::U64, IndexKind::Bytes]
+        .map(|index| contest::ours(&settings(index, cases.clone())).unwrap());
+    let mut loaded = 0;
+    let mut count = |_: &str, step: bench::Progress<'_>| {
+        loaded += u32::from(step.what == "loading");
+    };
+    let reports = contest::run(entrants.into(), 2, 1, 1 << 20, &mut count).unwrap();
+    assert_eq!(loaded, 4);
+    assert_eq!(
+        reports.iter().map(|report| report.setup.index).collect::<Vec<_>>(),
+        ["u64", "bytes"]
+    );
+    reports.iter().for_each(assert_counts);
+}
+
+#[test]
 fn a_length_in_seconds_becomes_a_number_of_operations() {
     let cases = Workload::ALL.map(|workload| Case {
         workload,
@@ -186,6 +260,7 @@ fn settings_that_do_not_go_together_are_refused_with_advice() {
     let get = Case { workload: Workload::Get, distribution: Distribution::Uniform, threads: 1 };
     let good = settings(IndexKind::U64, vec![get]);
     let zipf = |theta| Case { distribution: Distribution::Zipfian { theta }, ..get };
+    let of = |workload| Case { workload, ..get };
     let remove = Case { workload: Workload::Remove, threads: 2, ..get };
     for (bad, part) in [
         (Settings { cases: vec![], ..good.clone() }, "at least one workload"),
@@ -199,6 +274,16 @@ fn settings_that_do_not_go_together_are_refused_with_advice() {
         (Settings { cases: vec![Case { threads: 0, ..get }], ..good.clone() }, "threads"),
         (Settings { cases: vec![zipf(1.0)], ..good.clone() }, "theta"),
         (Settings { cases: vec![remove], keys: 3, ..good.clone() }, "remove"),
+        (Settings { cases: vec![of(Workload::MixQuarters)], keys: 99, ..good.clone() }, "100 keys"),
+        (Settings { cases: vec![of(Workload::Trace)], ..good.clone() }, "file"),
+        (
+            Settings { cases: vec![of(Workload::Writes { percent: 101 })], ..good.clone() },
+            "percent",
+        ),
+        (
+            Settings { arrivals: Some(Arrivals { per_second: 0.0, burst: 1 }), ..good.clone() },
+            "rate",
+        ),
     ] {
         match bench::run(&bad, &mut |_| {}) {
             Err(LabError::Settings(text)) => assert!(text.contains(part), "{text}"),

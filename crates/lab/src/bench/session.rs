@@ -4,16 +4,17 @@ use std::thread;
 
 use everleaf_machine::topology;
 
+use super::contest::Entrant;
 use super::tally::Tally;
-use super::{Case, Length, Progress, Settings};
+use super::{Case, Length, Progress, Settings, machine, setup};
 use crate::calibrate::Chase;
 use crate::driver::{self, Manner, Outcome};
 use crate::error::LabError;
-use crate::medium::Home;
-use crate::report::{Memory, Round, Row};
-use crate::stream::{Plan, draw};
+use crate::report::{Memory, Report, Round};
+use crate::stream::{OwnStreams, Plan, Stream, draw};
 use crate::target::{Footprint, Target};
 use crate::workload::Workload;
+use crate::{tpcc, trace};
 
 /// Operations of one thread that warm it up, at most, and as a share of those under the clock.
 const WARM_UP_MAX: u64 = 100_000;
@@ -22,88 +23,93 @@ const WARM_UP_SHARE: u64 = 5;
 const TRIAL_COUNT: u64 = 20_000;
 /// Operations of a round, at most: their keys are kept in memory.
 pub(super) const OPERATION_COUNT_MAX: u64 = 1 << 27;
-/// A scan counts as this many operations when the length of a round is chosen.
+/// A scan, or a transaction, counts as this many operations when the length of a round is chosen.
 const SCAN_WEIGHT: u64 = 10;
+const TRANSACTION_WEIGHT: u64 = 20;
 
-/// An index full of keys, and where its pool is.
-struct Filled<T> {
+/// What every measurement needs of the machine.
+pub(crate) struct Instruments {
+    /// The CPUs of the threads, in turn.
+    cpus: Vec<usize>,
+    chase: Chase,
+}
+
+impl Instruments {
+    /// `miss_region`: bytes of the memory that is walked to time a dependent miss.
+    pub fn new(miss_region: usize) -> Self {
+        Instruments { cpus: topology::allowed_cpus(), chase: Chase::new(miss_region) }
+    }
+
+    /// Nanoseconds of a dependent miss, on the first CPU.
+    fn miss_ns(&mut self) -> f64 {
+        let (cpu, chase) = (self.cpus[0], &mut self.chase);
+        let walk = || {
+            // Where the system refuses, the walk is where the system puts it.
+            let _ = topology::pin_current_thread(cpu);
+            chase.measure()
+        };
+        thread::scope(|scope| scope.spawn(walk).join())
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+/// An index full of keys, and where it is.
+struct Filled<T, H> {
     target: T,
     /// Keys there are: those numbered below this.
     population: u64,
-    /// Goes last, with the pool's file.
-    _home: Option<Home>,
+    /// Goes last, with the files.
+    _home: H,
 }
 
-/// What a run found.
-pub(super) struct Found {
-    pub rows: Vec<Row>,
-    pub memory: Memory,
-    pub domain: String,
-}
-
-/// One run of the bench.
-pub(super) struct Session<'s, T, Make> {
-    settings: &'s Settings,
+/// The rounds of one index.
+pub(super) struct Session<T, H, Make> {
+    /// What reports call the index.
+    name: &'static str,
+    settings: Settings,
     make: Make,
-    cpus: Vec<usize>,
-    chase: Chase,
-    filled: Option<Filled<T>>,
+    filled: Option<Filled<T, H>>,
     footprint: Option<Footprint>,
     domain: String,
+    /// Operations of each case; empty before the first round.
+    lengths: Vec<u64>,
+    tallies: Vec<Tally>,
     done: u64,
 }
 
-impl<'s, T: Target, Make: Fn() -> Result<(T, Option<Home>), LabError>> Session<'s, T, Make> {
-    /// `make` makes an empty index in a new pool.
-    pub fn new(settings: &'s Settings, make: Make) -> Self {
+impl<T, H, Make> Session<T, H, Make>
+where
+    T: Target,
+    Make: Fn() -> Result<(T, H), LabError>,
+{
+    /// `make` makes an empty index in a new place.
+    pub fn new(name: &'static str, settings: Settings, make: Make) -> Self {
         Session {
-            settings,
+            name,
             make,
-            cpus: topology::allowed_cpus(),
-            chase: Chase::new(settings.miss_region),
             filled: None,
             footprint: None,
             domain: String::new(),
+            lengths: Vec::new(),
+            tallies: settings.cases.iter().map(|case| Tally::new(*case)).collect(),
             done: 0,
+            settings,
         }
-    }
-
-    /// Measures everything.
-    pub fn run(mut self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Found, LabError> {
-        let Settings { cases, rounds, .. } = self.settings;
-        let total = (cases.len() * rounds) as u64;
-        let mut lengths = Vec::new();
-        let mut tallies: Vec<Tally> = cases.iter().map(|case| Tally::new(*case)).collect();
-        for round in 0..*rounds {
-            for (index, case) in cases.iter().enumerate() {
-                if self.filled.is_none() && case.workload != Workload::Load {
-                    progress(Progress { what: "loading", done: self.done, total });
-                    self.load(1)?;
-                }
-                if round == 0 {
-                    lengths.push(self.length(case)?);
-                }
-                let what = name_of(case, round, *rounds);
-                progress(Progress { what: &what, done: self.done, total });
-                tallies[index].add(&self.measure(case, lengths[index])?);
-                self.done += 1;
-            }
-        }
-        let memory = self.footprint.map(memory_of).expect("the first case loads the keys");
-        let one_thread: Vec<(Case, Vec<Round>)> =
-            tallies.iter().map(|tally| (tally.case, tally.rounds.clone())).collect();
-        let rows = tallies.into_iter().map(|tally| tally.into_row(&one_thread)).collect();
-        Ok(Found { rows, memory, domain: self.domain })
     }
 
     /// Operations of one round of a case, all threads.
-    fn length(&mut self, case: &Case) -> Result<u64, LabError> {
-        let weight = if case.workload == Workload::Scan { SCAN_WEIGHT } else { 1 };
+    fn length(&mut self, case: &Case, instruments: &mut Instruments) -> Result<u64, LabError> {
+        let weight = match case.workload {
+            Workload::Scan => SCAN_WEIGHT,
+            Workload::Tpcc(_) => TRANSACTION_WEIGHT,
+            _ => 1,
+        };
         let count = match self.settings.length {
-            _ if case.workload == Workload::Load => self.settings.keys,
+            _ if case.workload.is_load() => self.settings.keys,
+            _ if case.workload == Workload::Trace => 1,
             Length::Operations(count) => count.div_ceil(weight),
             Length::Seconds(seconds) => {
-                let trial = self.measure(case, TRIAL_COUNT.div_ceil(weight))?;
+                let trial = self.measure(case, TRIAL_COUNT.div_ceil(weight), instruments)?;
                 let rate = trial.positions as f64 / trial.outcome.elapsed.as_secs_f64();
                 (rate * seconds) as u64
             }
@@ -112,79 +118,194 @@ impl<'s, T: Target, Make: Fn() -> Result<(T, Option<Home>), LabError>> Session<'
     }
 
     /// Runs a case once, with `count` operations.
-    fn measure(&mut self, case: &Case, count: u64) -> Result<Measured, LabError> {
-        if case.workload == Workload::Load {
-            return self.load(case.threads);
+    fn measure(
+        &mut self,
+        case: &Case,
+        count: u64,
+        instruments: &mut Instruments,
+    ) -> Result<Measured, LabError> {
+        if case.workload.is_load() {
+            return self.load(case.workload, case.threads, instruments);
+        }
+        let mut plan = self.plan(case, count);
+        if case.workload.has_own_keys() {
+            return self.measure_own(&plan, instruments);
         }
         let filled = self.filled.as_mut().expect("the caller loaded the keys");
-        let settings = self.settings;
+        plan.population = filled.population;
+        limit_removals(&mut plan);
+        filled.measure(&plan, &self.settings, instruments)
+    }
+
+    /// The plan of a case, but for the population.
+    fn plan(&self, case: &Case, count: u64) -> Plan {
+        let settings = &self.settings;
         let mut each = count.div_ceil(case.threads as u64);
+        let mut warm_up = (each / WARM_UP_SHARE).min(WARM_UP_MAX);
         if case.workload == Workload::GetMany {
             each = each.next_multiple_of(settings.batch as u64);
-        }
-        let mut warm_up = (each / WARM_UP_SHARE).min(WARM_UP_MAX);
-        if case.workload == Workload::Remove {
-            // Half of the keys stay, whatever was asked for.
-            let share = (filled.population / 2 / case.threads as u64).max(1);
-            each = each.min(share);
-            warm_up = warm_up.min(share - each);
-        }
-        if case.workload == Workload::GetMany {
+            warm_up = (each / WARM_UP_SHARE).min(WARM_UP_MAX);
             warm_up = warm_up.next_multiple_of(settings.batch as u64);
         }
-        let plan = Plan {
+        Plan {
             workload: case.workload,
             distribution: case.distribution,
             threads: case.threads,
-            population: filled.population,
+            population: 0,
             warm_up: warm_up as usize,
             timed: each as usize,
             scan_length: settings.scan_length,
+            arrivals: settings.arrivals,
             // Other operations in each round; the same ones in each run.
             seed: settings.seed ^ self.done.wrapping_mul(0x9e37_79b9_7f4a_7c15),
-        };
-        filled.measure(&plan, settings, &self.cpus, &mut self.chase)
+        }
     }
 
     /// Makes a new index and loads all keys.
-    fn load(&mut self, threads: usize) -> Result<Measured, LabError> {
-        // The old pool first: there may be no room for two, and the path is the same.
-        self.filled = None;
-        let (target, home) = (self.make)()?;
-        let mut filled = Filled { target, population: 0, _home: home };
-        let keys = self.settings.keys;
-        let each = keys.div_ceil(threads as u64);
+    fn load(
+        &mut self,
+        workload: Workload,
+        threads: usize,
+        instruments: &mut Instruments,
+    ) -> Result<Measured, LabError> {
+        let mut filled = self.make_empty()?;
         let plan = Plan {
-            workload: Workload::Load,
+            workload,
             distribution: crate::Distribution::Uniform,
             threads,
             population: 0,
             warm_up: 0,
-            timed: each as usize,
+            timed: self.settings.keys.div_ceil(threads as u64) as usize,
             scan_length: 1,
+            arrivals: None,
             seed: self.settings.seed,
         };
-        let measured = filled.measure(&plan, self.settings, &self.cpus, &mut self.chase)?;
+        let measured = filled.measure(&plan, &self.settings, instruments)?;
+        self.note(&filled)?;
+        self.filled = Some(filled);
+        Ok(measured)
+    }
+
+    /// A new, empty index. The old one goes first: there may be no room for two, and the path is
+    /// the same.
+    fn make_empty(&mut self) -> Result<Filled<T, H>, LabError> {
+        self.filled = None;
+        let (target, home) = (self.make)()?;
+        Ok(Filled { target, population: 0, _home: home })
+    }
+
+    /// Notes what a freshly filled index takes.
+    fn note(&mut self, filled: &Filled<T, H>) -> Result<(), LabError> {
         let footprint = filled.target.footprint()?;
         if footprint.keys != filled.population {
             return Err(miscounted(footprint.keys, filled.population));
         }
         self.footprint.get_or_insert(footprint);
         self.domain = filled.target.domain();
-        self.filled = Some(filled);
-        Ok(measured)
+        Ok(())
+    }
+
+    /// Fills a new index with the keys of a workload that has its own, and measures.
+    fn measure_own(
+        &mut self,
+        plan: &Plan,
+        instruments: &mut Instruments,
+    ) -> Result<Measured, LabError> {
+        let mut filled = self.make_empty()?;
+        let new_keys = |capacity| filled.target.new_keys(capacity);
+        let own = match (plan.workload, &self.settings.trace) {
+            (Workload::Tpcc(mix), _) => tpcc::draw(mix, plan, self.settings.keys, new_keys)?,
+            (_, Some(trace)) => trace::draw(trace, plan, new_keys),
+            (_, None) => {
+                let text = "the workload trace needs a file with one";
+                return Err(LabError::Settings(text.to_owned()));
+            }
+        };
+        let OwnStreams { fill, streams, population } = own;
+        let fill = [fill];
+        driver::run(
+            &filled.target,
+            manner_of(Workload::Load, &self.settings),
+            &fill,
+            &instruments.cpus,
+        )?;
+        filled.population = fill[0].timed as u64;
+        drop(fill);
+        self.note(&filled)?;
+        filled.run(plan, &self.settings, &streams, population, instruments)
     }
 }
 
-/// Nanoseconds of a dependent miss, on this CPU.
-fn miss_ns(chase: &mut Chase, cpu: usize) -> f64 {
-    let walk = || {
-        // Where the system refuses, the walk is where the system puts it.
-        let _ = topology::pin_current_thread(cpu);
-        chase.measure()
-    };
-    thread::scope(|scope| scope.spawn(walk).join())
-        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+impl<T, H, Make> Entrant for Session<T, H, Make>
+where
+    T: Target,
+    Make: Fn() -> Result<(T, H), LabError>,
+{
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn round(
+        &mut self,
+        instruments: &mut Instruments,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<(), LabError> {
+        let (cases, rounds) = (self.settings.cases.clone(), self.settings.rounds);
+        let total = (cases.len() * rounds) as u64;
+        let round = self.tallies[0].rounds.len();
+        for (index, case) in cases.iter().enumerate() {
+            let is_filled = case.workload.is_load() || case.workload.has_own_keys();
+            if self.filled.is_none() && !is_filled {
+                progress(Progress { what: "loading", done: self.done, total });
+                self.load(Workload::Load, 1, instruments)?;
+            }
+            if round == 0 {
+                let length = self.length(case, instruments)?;
+                self.lengths.push(length);
+            }
+            let what = name_of(case, round, rounds);
+            progress(Progress { what: &what, done: self.done, total });
+            let measured = self.measure(case, self.lengths[index], instruments)?;
+            self.tallies[index].add(&measured);
+            self.done += 1;
+        }
+        Ok(())
+    }
+
+    fn rest(&mut self) {
+        self.filled = None;
+    }
+
+    fn report(self: Box<Self>) -> Report {
+        let memory = self.footprint.map(memory_of).expect("some case filled an index");
+        let rounds: Vec<(Case, Vec<Round>)> =
+            self.tallies.iter().map(|tally| (tally.case, tally.rounds.clone())).collect();
+        let rows = self.tallies.into_iter().map(|tally| tally.into_row(&rounds)).collect();
+        let setup = setup(self.name, &self.settings, self.domain);
+        Report { machine: machine(), setup, memory, rows }
+    }
+}
+
+/// Half of the keys stay, whatever was asked for.
+fn limit_removals(plan: &mut Plan) {
+    let share = plan.workload.removal_share();
+    if share > 0.0 {
+        let removable = plan.population / 2 / plan.threads as u64;
+        let most = ((removable as f64 / share) as usize).max(1);
+        plan.timed = plan.timed.min(most);
+        plan.warm_up = plan.warm_up.min(most - plan.timed);
+    }
+}
+
+fn manner_of(workload: Workload, settings: &Settings) -> Manner {
+    Manner {
+        workload,
+        batch: settings.batch,
+        scan_length: settings.scan_length,
+        sample_every: settings.sample_every,
+        upsert: settings.upsert,
+        value_size: settings.value_size,
+    }
 }
 
 /// What a case did.
@@ -198,31 +319,37 @@ pub(super) struct Measured {
     pub miss_after_ns: f64,
 }
 
-impl<T: Target> Filled<T> {
+impl<T: Target, H> Filled<T, H> {
     fn measure(
         &mut self,
         plan: &Plan,
         settings: &Settings,
-        cpus: &[usize],
-        chase: &mut Chase,
+        instruments: &mut Instruments,
     ) -> Result<Measured, LabError> {
-        let manner = Manner {
-            workload: plan.workload,
-            batch: settings.batch,
-            scan_length: settings.scan_length,
-            sample_every: settings.sample_every,
-        };
         let (streams, population) = draw(plan, |capacity| self.target.new_keys(capacity));
-        let miss_before_ns = miss_ns(chase, cpus[0]);
-        let outcome = driver::run(&self.target, manner, &streams, cpus)?;
-        let miss_after_ns = miss_ns(chase, cpus[0]);
-        if plan.workload == Workload::Remove {
-            driver::put_back(&self.target, &streams)?;
+        self.run(plan, settings, &streams, population, instruments)
+    }
+
+    /// Runs the streams, after which there are `population` keys.
+    fn run(
+        &mut self,
+        plan: &Plan,
+        settings: &Settings,
+        streams: &[Stream<T::Keys>],
+        population: u64,
+        instruments: &mut Instruments,
+    ) -> Result<Measured, LabError> {
+        let manner = manner_of(plan.workload, settings);
+        let miss_before_ns = instruments.miss_ns();
+        let outcome = driver::run(&self.target, manner, streams, &instruments.cpus)?;
+        let miss_after_ns = instruments.miss_ns();
+        if !plan.workload.has_own_keys() {
+            driver::put_back(&self.target, plan.workload, streams)?;
         }
         self.population = population;
-        let count = self.target.footprint()?.keys;
-        if count != population {
-            return Err(miscounted(count, population));
+        match self.target.count()? {
+            Some(count) if count != population => return Err(miscounted(count, population)),
+            _ => {}
         }
         let positions = (plan.timed * plan.threads) as u64;
         Ok(Measured { outcome, positions, miss_before_ns, miss_after_ns })
@@ -238,7 +365,10 @@ fn miscounted(count: u64, expected: u64) -> LabError {
 fn name_of(case: &Case, round: usize, rounds: usize) -> String {
     let Case { workload, distribution, threads } = case;
     let plural = if *threads == 1 { "" } else { "s" };
-    let keys = if workload.has_fresh_keys() { String::new() } else { format!(" {distribution}") };
+    let keys = match workload.has_distribution() {
+        true => format!(" {distribution}"),
+        false => String::new(),
+    };
     format!("{workload}{keys}, {threads} thread{plural}, round {} of {rounds}", round + 1)
 }
 
@@ -249,9 +379,9 @@ fn memory_of(footprint: Footprint) -> Memory {
         keys,
         pool_used_bytes,
         pool_size_bytes,
-        pool_bytes_per_key: pool_used_bytes as f64 / keys as f64,
+        pool_bytes_per_key: pool_used_bytes as f64 / keys.max(1) as f64,
         dram_bytes,
-        dram_percent: dram_bytes as f64 / pool_used_bytes as f64 * 100.0,
+        dram_percent: dram_bytes as f64 / pool_used_bytes.max(1) as f64 * 100.0,
         leaves,
         height,
     }

@@ -24,7 +24,7 @@ impl Tally {
         let units = outcome.units(self.case.workload);
         let elapsed_ns = outcome.elapsed.as_nanos().max(1) as f64;
         let per_second = units as f64 / elapsed_ns * 1e9;
-        let unit_ns = outcome.busy.as_nanos().max(1) as f64 / units.max(1) as f64;
+        let unit_ns = outcome.service.as_nanos().max(1) as f64 / units.max(1) as f64;
         let available_ns = elapsed_ns * self.case.threads as f64;
         self.rounds.push(Round {
             operations: outcome.operations,
@@ -46,10 +46,7 @@ impl Tally {
         let spread = |figure: fn(&Round) -> f64| {
             Spread::of(rounds.iter().map(figure)).expect("there is at least one round")
         };
-        let distribution = match case.workload.has_fresh_keys() {
-            true => None,
-            false => Some(case.distribution),
-        };
+        let distribution = case.workload.has_distribution().then_some(case.distribution);
         Row {
             workload: case.workload.name(),
             distribution: distribution.map_or("", |distribution| distribution.name()),

@@ -1,6 +1,6 @@
 //! A tree of 64-bit integers of any design, without anything above it.
 
-use everleaf_index::{Design, Hardware, Pool, Session, Solo};
+use everleaf_index::{Design, Hardware, Intent, Pool, Session, Solo};
 
 use super::{Footprint, Target, Worker};
 use crate::error::LabError;
@@ -137,13 +137,20 @@ impl<T: Design> Worker for IntegerWorker<'_, T> {
     #[inline(always)]
     fn update(&mut self, key: u64, version: u64) -> Result<bool, LabError> {
         let key = key_of::<T>(key);
-        let old = self.tree.update(&mut self.session, key, value_of::<T>(key, version))?;
-        Ok(old.is_some())
+        let value = value_of::<T>(key, version);
+        Ok(self.tree.change(&mut self.session, key, Intent::Update, value)?.changed)
+    }
+
+    #[inline(always)]
+    fn put(&mut self, key: u64, version: u64) -> Result<(), LabError> {
+        let key = key_of::<T>(key);
+        self.tree.upsert(&mut self.session, key, value_of::<T>(key, version))?;
+        Ok(())
     }
 
     #[inline(always)]
     fn remove(&mut self, key: u64) -> Result<bool, LabError> {
-        Ok(self.tree.remove(&mut self.session, key_of::<T>(key))?.is_some())
+        Ok(self.tree.change(&mut self.session, key_of::<T>(key), Intent::Remove, 0)?.changed)
     }
 
     #[inline(always)]

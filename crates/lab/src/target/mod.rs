@@ -1,4 +1,4 @@
-//! What is measured: one of our indexes, behind one trait.
+//! What is measured, behind one trait: our indexes, and whatever else implements it.
 //!
 //! A [`Target`] is shared by the threads of a measurement; each makes itself a [`Worker`]. Every
 //! operation says whether it found what it must, and none returns a value that was never written
@@ -6,14 +6,16 @@
 
 mod integers;
 mod strings;
+mod values;
 
 use everleaf_index::catalogue;
 
 use crate::error::LabError;
-use crate::keys::KeyList;
+pub use crate::keys::{BytesKeys, IntegerKeys, KeyList};
 
 pub(crate) use integers::Integers;
 pub(crate) use strings::Strings;
+pub use values::Values;
 
 /// Which index is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +75,8 @@ pub struct Footprint {
     pub height: u64,
 }
 
-/// An index that can be measured.
-pub(crate) trait Target: Sync {
+/// An index that can be measured. Its threads share it.
+pub trait Target: Sync {
     /// Lists of the keys it takes.
     type Keys: KeyList;
     /// One thread's access to it.
@@ -86,43 +88,97 @@ pub(crate) trait Target: Sync {
     fn new_keys(&self, capacity: usize) -> Self::Keys;
 
     /// Access for the calling thread.
+    ///
+    /// # Errors
+    /// What is measured refuses another thread.
     fn worker(&self) -> Result<Self::Worker<'_>, LabError>;
 
-    /// The persistence domain in force, by name.
+    /// The persistence domain in force, by name, or what a write survives.
     fn domain(&self) -> String;
 
     /// What it takes now. No worker exists meanwhile.
+    ///
+    /// # Errors
+    /// It cannot be read.
     fn footprint(&self) -> Result<Footprint, LabError>;
+
+    /// How many keys there are; `None` if finding out takes a walk over all of them. No worker
+    /// exists meanwhile.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn count(&self) -> Result<Option<u64>, LabError> {
+        Ok(Some(self.footprint()?.keys))
+    }
 }
 
 /// A key of a worker's lists.
-pub(crate) type KeyOf<'k, W> = <<W as Worker>::Keys as KeyList>::Key<'k>;
+pub type KeyOf<'k, W> = <<W as Worker>::Keys as KeyList>::Key<'k>;
 
-/// The operations, as one thread does them. `version` tells the values of a key apart.
-pub(crate) trait Worker {
+/// The operations, as one thread does them. `version` tells the values of a key apart. Every one
+/// fails if what is measured refuses it, or returns a value that was never written for the key.
+pub trait Worker {
     /// Lists of the keys it takes.
     type Keys: KeyList;
 
     /// Whether the key is there.
+    ///
+    /// # Errors
+    /// As all operations.
     fn get(&mut self, key: KeyOf<'_, Self>) -> Result<bool, LabError>;
 
-    /// How many of `count` keys from `position` on are there.
+    /// How many of `count` keys from `position` on are there. One after the other, unless what is
+    /// measured has something better.
+    ///
+    /// # Errors
+    /// As all operations.
     fn get_many(
         &mut self,
         keys: &Self::Keys,
         position: usize,
         count: usize,
-    ) -> Result<u64, LabError>;
+    ) -> Result<u64, LabError> {
+        let mut found = 0;
+        for at in position..position + count {
+            found += u64::from(self.get(keys.key(at))?);
+        }
+        Ok(found)
+    }
 
-    /// Adds the key. Returns false if it was there.
+    /// Adds the key. Returns false if it was there; what cannot tell at no cost returns true.
+    ///
+    /// # Errors
+    /// As all operations.
     fn insert(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<bool, LabError>;
 
-    /// Replaces the value of the key. Returns false if it was absent.
+    /// Replaces the value of the key. Returns false if it was absent; what cannot tell at no cost
+    /// returns true.
+    ///
+    /// # Errors
+    /// As all operations.
     fn update(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<bool, LabError>;
 
-    /// Removes the key. Returns false if it was absent.
+    /// Sets the value of the key, be it there or not.
+    ///
+    /// # Errors
+    /// As all operations.
+    fn put(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<(), LabError>;
+
+    /// Removes the key. Returns false if it was absent; what cannot tell at no cost returns true.
+    ///
+    /// # Errors
+    /// As all operations.
     fn remove(&mut self, key: KeyOf<'_, Self>) -> Result<bool, LabError>;
 
     /// How many pairs, up to `length`, there are from the key on.
+    ///
+    /// # Errors
+    /// As all operations.
     fn scan(&mut self, from: KeyOf<'_, Self>, length: u32) -> Result<u64, LabError>;
+
+    /// From now on values are written in `size` bytes, and may be read in any size. Without effect
+    /// where values have one size.
+    fn set_value_size(&mut self, size: usize) {
+        let _ = size;
+    }
 }

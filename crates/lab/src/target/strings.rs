@@ -4,7 +4,7 @@ use std::ops::{Bound, ControlFlow};
 
 use everleaf::Store;
 
-use super::{Footprint, Target, Worker};
+use super::{Footprint, Target, Values, Worker};
 use crate::error::LabError;
 use crate::keys::{BytesKeys, KeyList};
 
@@ -31,7 +31,7 @@ impl Target for Strings {
     }
 
     fn worker(&self) -> Result<StringWorker<'_>, LabError> {
-        Ok(StringWorker { store: &self.store, value: vec![b'v'; self.value_size] })
+        Ok(StringWorker { store: &self.store, values: Values::new(self.value_size) })
     }
 
     fn domain(&self) -> String {
@@ -54,33 +54,7 @@ impl Target for Strings {
 /// One thread on a store.
 pub(crate) struct StringWorker<'t> {
     store: &'t Store,
-    /// The value to write: the end of the key, the version, then filler; as much as there is room.
-    value: Vec<u8>,
-}
-
-impl StringWorker<'_> {
-    #[inline(always)]
-    fn prepare(&mut self, key: &[u8], version: u64) {
-        let size = self.value.len();
-        let mark = &key[key.len() - 8..];
-        let (first, rest) = self.value.split_at_mut(size.min(8));
-        first.copy_from_slice(&mark[..first.len()]);
-        let count = rest.len().min(8);
-        rest[..count].copy_from_slice(&version.to_le_bytes()[..count]);
-    }
-}
-
-/// Checks that a value has the right size and the mark of its key.
-#[inline(always)]
-fn check(size: usize, key: &[u8], value: &[u8]) -> bool {
-    let marked = size.min(8);
-    value.len() == size && value[..marked] == key[key.len() - 8..][..marked]
-}
-
-#[cold]
-fn wrong(key: &[u8]) -> LabError {
-    let key = key.escape_ascii();
-    LabError::Wrong(format!("key \"{key}\" has a value that was never written for it"))
+    values: Values,
 }
 
 impl Worker for StringWorker<'_> {
@@ -88,12 +62,8 @@ impl Worker for StringWorker<'_> {
 
     #[inline(always)]
     fn get(&mut self, key: &[u8]) -> Result<bool, LabError> {
-        let size = self.value.len();
-        match self.store.get_with(key, |value| check(size, key, value))? {
-            Some(true) => Ok(true),
-            Some(false) => Err(wrong(key)),
-            None => Ok(false),
-        }
+        let is_right = self.store.get_with(key, |value| self.values.is_right(key, value))?;
+        is_right.map_or(Ok(false), |is_right| Values::verdict(is_right, key, true))
     }
 
     #[inline(always)]
@@ -103,30 +73,37 @@ impl Worker for StringWorker<'_> {
         position: usize,
         count: usize,
     ) -> Result<u64, LabError> {
-        let size = self.value.len();
         let keys: Vec<&[u8]> = (position..position + count).map(|at| keys.key(at)).collect();
         let (mut found, mut bad) = (0, None);
         self.store.get_many(&keys, |index, value| {
             if let Some(value) = value {
                 found += 1;
-                if !check(size, keys[index], value) {
+                if !self.values.is_right(keys[index], value) {
                     bad = Some(index);
                 }
             }
         })?;
-        bad.map_or(Ok(found), |index| Err(wrong(keys[index])))
+        bad.map_or(Ok(found), |index| Values::verdict(false, keys[index], found))
     }
 
     #[inline(always)]
     fn insert(&mut self, key: &[u8], version: u64) -> Result<bool, LabError> {
-        self.prepare(key, version);
-        Ok(self.store.insert(key, &self.value)?)
+        Ok(self.store.insert(key, self.values.fill(key, version))?)
     }
 
     #[inline(always)]
     fn update(&mut self, key: &[u8], version: u64) -> Result<bool, LabError> {
-        self.prepare(key, version);
-        Ok(self.store.update(key, &self.value)?)
+        Ok(self.store.update(key, self.values.fill(key, version))?)
+    }
+
+    #[inline(always)]
+    fn put(&mut self, key: &[u8], version: u64) -> Result<(), LabError> {
+        self.store.put(key, self.values.fill(key, version))?;
+        Ok(())
+    }
+
+    fn set_value_size(&mut self, size: usize) {
+        self.values.set_size(size);
     }
 
     #[inline(always)]
@@ -136,18 +113,18 @@ impl Worker for StringWorker<'_> {
 
     #[inline(always)]
     fn scan(&mut self, from: &[u8], length: u32) -> Result<u64, LabError> {
-        let size = self.value.len();
+        let values = &self.values;
         let (mut count, mut is_right) = (0, true);
         let range = (Bound::Included(from), Bound::Unbounded);
         self.store.scan(range, false, |key, value| {
             count += 1;
-            is_right &= key >= from && check(size, key, value);
+            is_right &= key >= from && values.is_right(key, value);
             if count == u64::from(length) {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
             }
         })?;
-        if is_right { Ok(count) } else { Err(wrong(from)) }
+        Values::verdict(is_right, from, count)
     }
 }

@@ -1,0 +1,120 @@
+//! Several indexes measured side by side in one run.
+//!
+//! Each round lets every entrant make itself a new index, load it, and do all its workloads, one
+//! entrant after the other, in an order that is drawn anew for each round: so a slow hour of the
+//! machine, or what one entrant leaves in the caches of the system, hits all alike.
+
+use super::session::{Instruments, Session};
+use super::{Progress, Settings, check};
+use crate::error::LabError;
+use crate::random::Random;
+use crate::report::Report;
+use crate::target::{IndexKind, Target};
+
+/// What takes part in a contest. Made by [`entrant`] and [`ours`].
+pub trait Entrant {
+    /// What reports call it.
+    fn name(&self) -> &'static str;
+
+    /// Measures every case once.
+    ///
+    /// # Errors
+    /// An operation failed, returned a wrong value, or missed a key; no room.
+    #[expect(private_interfaces, reason = "only this crate implements and calls it")]
+    fn round(
+        &mut self,
+        instruments: &mut Instruments,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<(), LabError>;
+
+    /// Gives the index up, with its files.
+    fn rest(&mut self);
+
+    /// What the rounds found; there was at least one.
+    fn report(self: Box<Self>) -> Report;
+}
+
+/// An entrant of any kind: `make` makes an empty one, and whatever has to live as long as it does
+/// and goes after it (its folder).
+///
+/// Of the settings, those of the pool (index, medium, domain) say nothing to it.
+///
+/// # Errors
+/// Settings that do not go together.
+///
+/// # Example
+/// See the crate `rivals` beside this one.
+pub fn entrant<T, H, Make>(
+    name: &'static str,
+    settings: &Settings,
+    make: Make,
+) -> Result<Box<dyn Entrant>, LabError>
+where
+    T: Target + 'static,
+    H: 'static,
+    Make: Fn() -> Result<(T, H), LabError> + 'static,
+{
+    let settings = Settings { index: IndexKind::Bytes, ..settings.clone() };
+    check(&settings)?;
+    Ok(Box::new(Session::new(name, settings, make)))
+}
+
+/// The index of ours that the settings name.
+///
+/// # Errors
+/// Settings that do not go together.
+pub fn ours(settings: &Settings) -> Result<Box<dyn Entrant>, LabError> {
+    super::entrant_of(settings)
+}
+
+/// Measures all entrants, `rounds` times, in random order. `progress` is told who comes next and
+/// what it does.
+///
+/// # Errors
+/// As soon as one entrant fails; the text begins with its name.
+pub fn run(
+    mut entrants: Vec<Box<dyn Entrant>>,
+    rounds: usize,
+    seed: u64,
+    miss_region: usize,
+    progress: &mut dyn FnMut(&str, Progress<'_>),
+) -> Result<Vec<Report>, LabError> {
+    let mut instruments = Instruments::new(miss_region);
+    let mut random = Random::new(seed ^ 0xc047_e571);
+    for _ in 0..rounds {
+        for index in shuffled(entrants.len(), &mut random) {
+            let entrant = &mut entrants[index];
+            let name = entrant.name();
+            let mut tell = |step: Progress<'_>| progress(name, step);
+            let result = entrant.round(&mut instruments, &mut tell);
+            entrant.rest();
+            result.map_err(|error| LabError::Target(format!("{name}: {error}")))?;
+        }
+    }
+    Ok(entrants.into_iter().map(|entrant| entrant.report()).collect())
+}
+
+/// The numbers below `count` in random order (Fisher and Yates).
+fn shuffled(count: usize, random: &mut Random) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    for last in (1..count).rev() {
+        order.swap(last, random.below(last as u64 + 1) as usize);
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_order_is_as_likely_as_any_other() {
+        let mut random = Random::new(4);
+        let mut counts = std::collections::BTreeMap::new();
+        for _ in 0..6000 {
+            *counts.entry(shuffled(3, &mut random)).or_insert(0) += 1;
+        }
+        assert_eq!(counts.len(), 6);
+        assert!(counts.values().all(|count| (850..1150).contains(count)), "{counts:?}");
+    }
+}
