@@ -8,6 +8,8 @@ use std::sync::Arc;
 use everleaf_alloc::{Recovery, Session};
 use everleaf_machine::Machine;
 
+use crate::blink::BLinkTree;
+use crate::cdds::CddsTree;
 use crate::error::IndexError;
 use crate::fast_fair::FastFair;
 use crate::fast_fair::variant::{
@@ -15,7 +17,7 @@ use crate::fast_fair::variant::{
 };
 use crate::fptree::FpTree;
 use crate::geometry::Production;
-use crate::nvtree::NvTree;
+use crate::nvtree::{NvTree, NvTreeBlind};
 use crate::ordered::{Design, DesignInfo, OrderedIndex};
 use crate::rntree::{RnTree, RnTreeDual};
 use crate::u64_tree::U64Tree;
@@ -70,12 +72,15 @@ designs! {
     FastFair<Logging, M>,
     FastFair<Binary, M>,
     FastFair<Fenced, M>,
+    BLinkTree<M>,
     RnTree<Production, M>,
     RnTreeDual<Production, M>,
     FpTree<Production, M>,
     WbTree<Production, M>,
     WbTreeSo<Production, M>,
     NvTree<Production, M>,
+    NvTreeBlind<Production, M>,
+    CddsTree<Production, M>,
 }
 
 /// The names of all designs.

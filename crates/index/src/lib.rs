@@ -9,8 +9,10 @@
 
 mod anchor;
 mod base;
+pub mod blink;
 mod bytes_tree;
 pub mod catalogue;
+pub mod cdds;
 mod change;
 mod error;
 pub mod fast_fair;
@@ -31,7 +33,9 @@ pub mod wbtree;
 
 pub use anchor::{ANCHOR_SIZE, ANCHOR_WORDS, Anchor};
 pub use base::Base;
+pub use blink::BLinkTree;
 pub use bytes_tree::{BytesTree, Change, Decision};
+pub use cdds::CddsTree;
 pub use change::{Intent, Outcome};
 pub use error::IndexError;
 pub use fast_fair::FastFair;
@@ -39,7 +43,7 @@ pub use fptree::FpTree;
 pub use geometry::{Geometry, Production, Tiny};
 pub use kind::{BytesKind, Kind, U64Kind};
 pub use nbtree::{NbTree, TreeShape};
-pub use nvtree::NvTree;
+pub use nvtree::{NvTree, NvTreeBlind};
 pub use ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Writes};
 pub use record::{KEY_SIZE_MAX, VALUE_SIZE_MAX};
 pub use rntree::{RnTree, RnTreeDual};

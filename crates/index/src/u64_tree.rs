@@ -13,7 +13,7 @@ use crate::kind::{Kind, U64Kind, u64_key};
 use crate::nbtree::state::LIVE;
 use crate::nbtree::write::Write;
 use crate::nbtree::{BulkLoader, CheckState, NbTree, TreeShape, find_live_blocks};
-use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads};
+use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Writes};
 use crate::slot::Slot;
 use crate::trees::CheckReport;
 
@@ -364,6 +364,7 @@ impl<G: Geometry, M: Machine> Design<M> for U64Tree<G, M> {
         values: 0..=u64::MAX,
         progress: Progress::LockFree,
         reads: Reads::Committed,
+        writes: Writes::Conditional,
         scans_back: true,
     };
 

@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use everleaf_index::fast_fair::variant::{
-    Binary, Fenced, LeafLocks, Logging, Nodes256, Nodes1024, Nodes2048, Nodes4096, Small, Standard,
-    Unfenced, Variant,
+    BLink, Binary, Fenced, LeafLocks, Logging, Nodes256, Nodes1024, Nodes2048, Nodes4096, Small,
+    Standard, Unfenced, Variant,
 };
 use everleaf_index::{
     CreateMode, Domain, Exchange, FastFair, Hardware, IndexError, Intent, OrderedIndex, Outcome,
@@ -149,6 +149,8 @@ fn nodes_of_a_few_records_agree_with_a_map() {
 #[test]
 fn all_options_agree_with_a_map() {
     differential::<LeafLocks>(6000);
+    differential::<BLink>(6000);
+    differential::<Small<3, 2>>(6000);
     differential::<Logging>(6000);
     differential::<Binary>(6000);
     differential::<Fenced>(6000);
@@ -214,6 +216,7 @@ fn a_pool_is_opened_again_and_again_and_written() {
     run::<Standard>();
     run::<Small<3>>();
     run::<LeafLocks>();
+    run::<BLink>();
 }
 
 /// Each thread owns the keys that leave its number as remainder, and knows what they must be.
@@ -265,6 +268,8 @@ fn threads_share_a_tree() {
     threads_share::<Standard>(100_000);
     threads_share::<Small<3>>(60_000);
     threads_share::<LeafLocks>(60_000);
+    threads_share::<BLink>(40_000);
+    threads_share::<Small<3, 2>>(40_000);
     threads_share::<Binary>(60_000);
 }
 

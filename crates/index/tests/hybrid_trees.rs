@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use everleaf_index::{
-    CreateMode, Design, Domain, Exchange, FpTree, Hardware, Intent, NvTree, Outcome, Pool,
-    PoolOptions, Production, RnTree, RnTreeDual, Session, Solo, Tiny, WbTree, WbTreeSo,
+    CddsTree, CreateMode, Design, Domain, Exchange, FpTree, Hardware, Intent, NvTree, NvTreeBlind,
+    Outcome, Pool, PoolOptions, Production, RnTree, RnTreeDual, Session, Solo, Tiny, WbTree,
+    WbTreeSo,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -232,4 +233,48 @@ trees! {
     wbtree: WbTree,
     wbtree_so: WbTreeSo,
     nvtree: NvTree,
+    cdds: CddsTree,
+}
+
+/// A write that does not look says nothing, and the tree holds what the last one said.
+fn blind<T: Design>(keys: u64, operations: usize) {
+    let solo = new_solo::<T>(Domain::Line);
+    let mut taken = solo.heap().session().expect("a free session");
+    let (tree, session) = (solo.tree(), &mut taken);
+    let mut random = StdRng::seed_from_u64(1);
+    let mut model = Model::new();
+    for _ in 0..operations {
+        let (key, value) = (pick(&mut random, keys), random.random::<u64>());
+        let old = model.get(&key).copied();
+        match random.random_range(0..7) {
+            0 => assert_eq!(tree.insert(session, key, value).expect("room"), None),
+            1 => assert_eq!(tree.update(session, key, value).expect("room"), None),
+            2 => assert_eq!(tree.upsert(session, key, value).expect("room"), None),
+            3 => {
+                assert_eq!(tree.remove(session, key).expect("room"), None);
+                model.remove(&key);
+                continue;
+            }
+            4 => {
+                let exchange = tree.compare_exchange(session, key, old.unwrap_or(5), value);
+                let expected = if old.is_some() { Exchange::Done } else { Exchange::Absent };
+                assert_eq!(exchange.expect("room"), expected);
+                model.entry(key).and_modify(|v| *v = value);
+                continue;
+            }
+            _ => {
+                assert_eq!(tree.get(session, key).expect("get"), old);
+                continue;
+            }
+        }
+        model.insert(key, value);
+    }
+    drop(taken);
+    assert_holds(&solo, &model);
+}
+
+#[test]
+fn nvtree_without_conditional_writes_holds_what_was_written_last() {
+    blind::<NvTreeBlind<Production>>(3000, 20_000);
+    blind::<NvTreeBlind<Tiny<3, 3>>>(100, 8_000);
 }

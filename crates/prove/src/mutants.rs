@@ -67,6 +67,13 @@ pub const MUTANTS: &[Mutant] = &[
 
 /// The planted bugs of the other trees, which their own tests hunt with programs made for them.
 pub const OF_OTHER_TREES: &[Mutant] = &[
+    of("cdds", "cdds.keep_ends"),
+    of("cdds", "cdds.keep_later"),
+    of("cdds", "cdds.no_end_flush"),
+    of("cdds", "cdds.no_entry_flush"),
+    of("cdds", "cdds.no_shift_flush"),
+    of("cdds", "cdds.no_version_flush"),
+    of("cdds", "cdds.start_first"),
     of("fast-fair", "fast_fair.blind_growth"),
     of("fast-fair", "fast_fair.blind_separator"),
     of("fast-fair", "fast_fair.cut_before_link"),
@@ -93,6 +100,7 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("fptree", "fptree.no_link_flush"),
     of("fptree", "fptree.no_new_flush"),
     of("rntree", "hybrid.no_image_flush"),
+    of("nvtree", "hybrid.no_link_flush"),
     of("rntree", "hybrid.no_new_flush"),
     of("rntree", "hybrid.no_revalidation"),
     of("rntree", "hybrid.no_rewrite_flush"),
@@ -102,8 +110,6 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("rntree", "lock.no_generation"),
     of("nvtree", "nvtree.no_count_flush"),
     of("nvtree", "nvtree.no_entry_flush"),
-    of("nvtree", "nvtree.no_link_flush"),
-    of("nvtree", "nvtree.no_new_flush"),
     of("nvtree", "nvtree.read_uncommitted"),
     of("rntree", "rntree.early_split"),
     of("rntree", "rntree.early_switch"),

@@ -210,6 +210,13 @@ impl<S: Subject> Program for Numbers<S> {
 
     fn calls(&self, operation: &Operation, calls: &mut Vec<(u64, Call)>) {
         operation.calls(&self.universe, calls);
+        if S::WRITES_BLINDLY {
+            for (_, call) in calls {
+                if let Call::Insert(value) | Call::Update(value) = *call {
+                    *call = Call::Upsert(value);
+                }
+            }
+        }
     }
 
     fn run(
@@ -224,7 +231,10 @@ impl<S: Subject> Program for Numbers<S> {
         match self.replies(&opened.tree, session, operation, replies) {
             Ok(()) => {
                 // What such a reader saw may be taken back by a crash: nothing can be said of it.
-                if !S::READS_COMMITTED && opened.forgets && operation.is_read() {
+                let uncommitted = !S::READS_COMMITTED && opened.forgets && operation.is_read();
+                let compares = matches!(operation, Operation::Exchange(..));
+                let blind = S::WRITES_BLINDLY && !operation.is_read() && !compares;
+                if uncommitted || blind {
                     replies.fill(Reply::Unknown);
                 }
             }

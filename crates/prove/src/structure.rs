@@ -2,7 +2,8 @@
 
 use everleaf_index::fast_fair::variant::Small;
 use everleaf_index::{
-    Design, FastFair, FpTree, NvTree, RnTree, RnTreeDual, Tiny, WbTree, WbTreeSo,
+    CddsTree, Design, FastFair, FpTree, NvTree, NvTreeBlind, RnTree, RnTreeDual, Tiny, WbTree,
+    WbTreeSo,
 };
 use everleaf_machine::Simulated as M;
 use everleaf_machine::simulated::Config;
@@ -62,12 +63,15 @@ pub static STRUCTURES: &[Structure] = &[
         small: trees::small,
     },
     design::<FastFair<Small<3>, M>>("fast-fair", "FAST & FAIR"),
+    design::<FastFair<Small<3, 2>, M>>("blink", "B-link tree"),
     design::<RnTree<Tiny<3, 3>, M>>("rntree", "RNTree"),
     design::<RnTreeDual<Tiny<3, 3>, M>>("rntree-dual", "RNTree with two slot arrays"),
     design::<FpTree<Tiny<3, 3>, M>>("fptree", "FPTree"),
     design::<WbTree<Tiny<3, 3>, M>>("wbtree", "wB+Tree"),
     design::<WbTreeSo<Tiny<3, 3>, M>>("wbtree-so", "wB+Tree with slots only"),
     design::<NvTree<Tiny<3, 3>, M>>("nvtree", "NVTree"),
+    design::<NvTreeBlind<Tiny<3, 3>, M>>("nvtree-blind", "NVTree whose writes do not look"),
+    design::<CddsTree<Tiny<3, 3>, M>>("cdds", "CDDS B-tree"),
     Structure {
         name: "alloc",
         about: "the allocator: records, blocks, volatile nodes, recovery of space",

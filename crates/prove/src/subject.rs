@@ -29,6 +29,8 @@ pub trait Subject: Clone + Debug + 'static {
     /// Whether what a reader has seen survives a crash in every domain. If not, reads are not judged
     /// in the domain `Line`.
     const READS_COMMITTED: bool = true;
+    /// Whether insert, update and upsert all set the value, and no write says what was there.
+    const WRITES_BLINDLY: bool = false;
     /// The smallest key the tree takes.
     const KEY_MIN: u64 = 0;
     /// The largest key the tree takes.

@@ -8,7 +8,9 @@ mod common;
 use std::time::Instant;
 
 use common::{is_long, share, tell, tell_marks};
-use everleaf_index::{Design, FpTree, NvTree, RnTree, RnTreeDual, Tiny, WbTree, WbTreeSo};
+use everleaf_index::{
+    CddsTree, Design, FpTree, NvTree, NvTreeBlind, RnTree, RnTreeDual, Tiny, WbTree, WbTreeSo,
+};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::{Config, CrashConfig, Domain, Plan, Report};
 use everleaf_prove::case::{Outcome, explore};
@@ -292,11 +294,21 @@ mutants! {
         "wbtree.no_entry_flush",
         "wbtree.no_word_flush",
     ],
+    planted_bugs_of_cdds_are_found: CddsTree, [
+        "cdds.keep_ends",
+        "cdds.keep_later",
+        "cdds.no_end_flush",
+        "cdds.no_entry_flush",
+        "cdds.no_shift_flush",
+        "cdds.no_version_flush",
+        "cdds.start_first",
+        "hybrid.no_link_flush",
+    ],
     planted_bugs_of_nvtree_are_found: NvTree, [
+        "hybrid.no_link_flush",
+        "hybrid.no_new_flush",
         "nvtree.no_count_flush",
         "nvtree.no_entry_flush",
-        "nvtree.no_link_flush",
-        "nvtree.no_new_flush",
         "nvtree.read_uncommitted",
     ],
 }
@@ -308,4 +320,6 @@ trees! {
     wbtree_survives: WbTree,
     wbtree_so_survives: WbTreeSo,
     nvtree_survives: NvTree,
+    nvtree_blind_survives: NvTreeBlind,
+    cdds_survives: CddsTree,
 }

@@ -4,7 +4,8 @@
 #![allow(clippy::print_stdout, reason = "what was counted is the result")]
 
 use everleaf_index::{
-    Design, FpTree, NvTree, Production, RnTree, RnTreeDual, Solo, WbTree, WbTreeSo,
+    CddsTree, Design, FpTree, NvTree, NvTreeBlind, OrderedIndex, Production, RnTree, RnTreeDual,
+    Solo, WbTree, WbTreeSo,
 };
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::Random;
@@ -71,6 +72,47 @@ fn an_operation_on_a_leaf_with_room_costs_what_the_papers_say() {
     assert_costs::<WbTree<Production, M>>((4, 4, 3), (4, 4, 3), (3, 3, 2));
     assert_costs::<WbTreeSo<Production, M>>((2, 2, 2), (2, 2, 2), (1, 1, 1));
     assert_costs::<NvTree<Production, M>>((2, 2, 2), (2, 2, 2), (2, 2, 2));
+}
+
+#[test]
+fn a_write_that_does_not_look_reads_no_entry() {
+    let counting = Counting::new(CountingConfig::default(), POOL);
+    let solo = make::<NvTreeBlind<Production, M>>(&counting);
+    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    for key in 0..40 {
+        tree.insert(&mut session, key, key).expect("room");
+    }
+    let session = &mut session;
+    counting.operation("insert", || tree.insert(session, 7, 1).expect("room"));
+    counting.operation("update", || tree.update(session, 99, 2).expect("room"));
+    counting.operation("remove", || tree.remove(session, 98).expect("room"));
+    for kind in ["insert", "update", "remove"] {
+        let tally = counting.tally(kind);
+        assert_eq!(cost(tally), (2, 2, 2), "{kind}");
+        assert_eq!(tally.pool_lines_read, 1, "{kind}: the header, no entry");
+    }
+    assert_eq!(tree.get(session, 7).expect("get"), Some(1));
+    assert_eq!(tree.len(session).expect("len"), 41);
+}
+
+/// What the paper on RNTree calls "L writes": entries of 32 bytes, sorted in place.
+#[test]
+fn a_write_to_sorted_versions_costs_the_lines_from_its_place_on() {
+    // The place among 20 entries: lines from there to the place behind the last entry. And the version.
+    for (place, lines) in [(20, 1), (19, 2), (18, 2), (11, 6), (10, 6), (0, 11)] {
+        let counting = Counting::new(CountingConfig::default(), POOL);
+        let solo = make::<CddsTree<Production, M>>(&counting);
+        let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+        for key in 1..=20 {
+            tree.insert(&mut session, key * 10, key).expect("room");
+        }
+        let session = &mut session;
+        let key = place * 10 + 5;
+        counting.operation("insert", || tree.insert(session, key, 1).expect("room"));
+        counting.operation("remove", || tree.remove(session, key).expect("there"));
+        assert_eq!(cost(counting.tally("insert")), (lines + 1, lines + 1, lines + 1), "{place}");
+        assert_eq!(cost(counting.tally("remove")), (2, 2, 2), "{place}");
+    }
 }
 
 /// Lines that a get of a present key reads, on average over the keys of a leaf with `count` keys.
@@ -145,4 +187,43 @@ fn splits_add_the_expected_flushes_to_random_inserts() {
         println!("{name}: {flushes:.3} flushes per insert, {expected:.3} expected");
         assert!((flushes - expected).abs() < 0.06, "{name}: {flushes} instead of {expected}");
     }
+}
+
+/// The same inserts on paper: sorted leaves of 30 entries, two a line, replaced by two when full.
+fn shifted_lines(count: u64) -> u64 {
+    const CAPACITY: usize = 30;
+    let mut leaves: Vec<Vec<u64>> = vec![vec![]];
+    let mut random = Random::new(1);
+    let mut lines = 0;
+    for _ in 0..count {
+        let key = random.below(u64::MAX);
+        let mut index = leaves.partition_point(|leaf| leaf.first().is_some_and(|low| *low <= key));
+        index = index.saturating_sub(1);
+        if leaves[index].len() == CAPACITY {
+            let upper = leaves[index].split_off(CAPACITY / 2);
+            leaves.insert(index + 1, upper);
+            // Two new leaves of 16 lines, and the link.
+            lines += 2 * 16 + 1;
+            index += usize::from(leaves[index + 1][0] <= key);
+        }
+        let leaf = &mut leaves[index];
+        let place = leaf.partition_point(|known| *known < key);
+        // From the entry's line to that of the place behind the last one, and the version.
+        lines += (leaf.len() / 2 - place / 2 + 1 + 1) as u64;
+        leaf.insert(place, key);
+    }
+    lines
+}
+
+#[test]
+fn random_inserts_of_sorted_versions_flush_what_a_model_on_paper_does() {
+    let count = 30_000;
+    let (flushes, expected) = (
+        flushes_per_insert::<CddsTree<Production, M>>(count),
+        shifted_lines(count) as f64 / count as f64,
+    );
+    println!("cdds: {flushes:.3} flushes per insert, {expected:.3} on paper");
+    // The allocator flushes a header for each chunk it hands out.
+    let chunks = ((flushes - expected) * count as f64).round();
+    assert!((0.0..=16.0).contains(&chunks), "{chunks} flushes are not accounted for");
 }

@@ -30,7 +30,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
                 return Ok(None);
             }
             while at > level {
-                match self.nodes.seek(node, key)? {
+                match self.seek(node, key, V::NODE_LOCKS)? {
                     Seen::Word(child) => {
                         node = self.nodes.at(child)?;
                         node.prefetch();
@@ -62,15 +62,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
                 unreachable!("there is always a level 0")
             };
             loop {
-                let locks = self.locks_readers();
-                if locks {
-                    self.lock_to_read(leaf)?;
-                }
-                let seen = self.nodes.seek(leaf, key);
-                if locks {
-                    self.nodes.unlock_shared(leaf);
-                }
-                match seen? {
+                match self.seek(leaf, key, V::LEAF_LOCKS)? {
                     Seen::Word(word) => return Ok(Some(word)),
                     Seen::Absent => return Ok(None),
                     Seen::Right(next) => leaf = next,
@@ -80,16 +72,29 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         }
     }
 
+    /// What a node says of a key, perhaps with writers kept out meanwhile.
+    #[inline(always)]
+    fn seek(&self, node: Node<V, M>, key: u64, locks: bool) -> Result<Seen<V, M>, AllocError> {
+        // Nobody writes to a pool that is open for reading only.
+        if !(locks && self.nodes.can_lock()) {
+            return self.nodes.seek(node, key);
+        }
+        self.lock_to_read(node)?;
+        let seen = self.nodes.seek(node, key);
+        self.nodes.unlock_shared(node);
+        seen
+    }
+
     /// Whether readers lock their leaf. Nobody writes to a pool that is open for reading only.
     #[inline(always)]
     pub(super) fn locks_readers(&self) -> bool {
         V::LEAF_LOCKS && self.nodes.can_lock()
     }
 
-    /// Keeps writers out of a leaf.
+    /// Keeps writers out of a node.
     pub(super) fn lock_to_read(&self, leaf: Node<V, M>) -> Result<(), AllocError> {
         while !self.nodes.lock_shared(leaf) {
-            // Nobody has written here since the pool was opened: mend the leaf first.
+            // Nobody has written here since the pool was opened: mend the node first.
             self.nodes.lock(leaf)?;
             self.nodes.unlock(leaf);
         }

@@ -10,6 +10,10 @@ pub trait Variant: NodeShape {
     const KIND: u16;
     /// Whether readers lock their leaf, so that they see nothing that a crash takes back.
     const LEAF_LOCKS: bool = false;
+    /// Whether readers and descending writers lock every node they read, one after the other.
+    const NODE_LOCKS: bool = false;
+    /// Whether a node with few records is merged with a neighbour.
+    const MERGES: bool = true;
     /// Whether a node's image is made durable before it is split, as other trees need (the paper's
     /// "FAST+Logging"). Nothing ever reads it.
     const LOGGING: bool = false;
@@ -49,23 +53,31 @@ variants! {
     Binary "fast-fair-binary" 23 { const BINARY: bool = true; } {}
     /// As [`Standard`], with a fence after every store of a shift.
     Fenced "fast-fair-fenced" 24 { const FENCED: bool = true; } {}
+    /// B-link: every node is locked to be read, none is merged (see [`blink`](crate::blink)).
+    BLink "blink" 26 {} {
+        const LEAF_LOCKS: bool = true;
+        const NODE_LOCKS: bool = true;
+        const MERGES: bool = false;
+    }
     /// As published: without low fences. **Loses keys** when several threads write; it exists to be
     /// compared with, and is not in the catalogue.
     Unfenced "fast-fair-published" 25 { const LOW_FENCE: bool = false; } {}
 }
 
 /// Nodes of a few records, so that a handful of keys splits and merges them: for tests. The numbers
-/// are records per node, and 1 for leaf locks.
+/// are records per node, and whose locks: 1 for those of [`LeafLocks`], 2 for those of [`BLink`].
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Small<const RECORDS: usize = 3, const LEAF_LOCKS: u8 = 0>;
+pub struct Small<const RECORDS: usize = 3, const LOCKS: u8 = 0>;
 
-impl<const RECORDS: usize, const LEAF_LOCKS: u8> NodeShape for Small<RECORDS, LEAF_LOCKS> {
+impl<const RECORDS: usize, const LOCKS: u8> NodeShape for Small<RECORDS, LOCKS> {
     const NODE_SIZE: usize = 256;
     const ENTRY_LIMIT: usize = RECORDS;
 }
 
-impl<const RECORDS: usize, const LEAF_LOCKS: u8> Variant for Small<RECORDS, LEAF_LOCKS> {
+impl<const RECORDS: usize, const LOCKS: u8> Variant for Small<RECORDS, LOCKS> {
     const NAME: &'static str = "fast-fair-small";
     const KIND: u16 = 31;
-    const LEAF_LOCKS: bool = LEAF_LOCKS == 1;
+    const LEAF_LOCKS: bool = LOCKS > 0;
+    const NODE_LOCKS: bool = LOCKS == 2;
+    const MERGES: bool = LOCKS != 2;
 }

@@ -102,7 +102,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
                 self.nodes.remove(leaf, slot);
                 let low = self.nodes.low(leaf);
                 self.nodes.unlock(leaf);
-                if V::LOW_FENCE && count - 1 <= merge_max::<V>() {
+                if V::MERGES && V::LOW_FENCE && count - 1 <= merge_max::<V>() {
                     self.merge(session, leaf, low, 0)?;
                 }
             }

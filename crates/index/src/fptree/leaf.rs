@@ -1,7 +1,7 @@
 //! The leaf: its bytes, searching it, writing to it.
 
 use everleaf_alloc::Session;
-use everleaf_machine::{Atomic, FingerprintLine, LINE_SIZE, Machine, Ordering};
+use everleaf_machine::{Atomic, FingerprintLine, Machine, Ordering};
 
 use super::structure;
 use crate::change::{Change, Effect};
@@ -9,9 +9,11 @@ use crate::error::IndexError;
 use crate::geometry::Geometry;
 use crate::kernels::entry::{ENTRY_SIZE, Entry};
 use crate::kernels::hybrid::Hybrid;
-use crate::kernels::hybrid::leaf::{Applied, Frame, LeafDesign, LeafHeader, Pairs, view_by_lock};
+use crate::kernels::hybrid::leaf::{
+    Applied, Frame, LeafDesign, LeafHeader, Pairs, read_by_version,
+};
 use crate::kernels::micro_log::Record;
-use crate::kernels::version_lock::{Retry, Version};
+use crate::kernels::version_lock::Retry;
 use crate::ordered::{DesignInfo, Progress, Reads, Writes};
 
 /// Entries of a leaf.
@@ -63,6 +65,21 @@ impl<M: Machine> Leaf<M> {
         let named = self.bitmap();
         let candidates = named & self.fingerprints.matches(fingerprint(key));
         slots(candidates).find(|slot| self.entries[*slot].key() == key)
+    }
+
+    /// The value of a key.
+    #[inline(always)]
+    fn get(&self, _frame: Frame<M>, key: u64) -> Option<u64> {
+        self.find(key).map(|slot| self.entries[slot].value())
+    }
+
+    /// Appends up to `limit` pairs from `from` on, sorted.
+    fn append(&self, _frame: Frame<M>, from: u64, limit: usize, pairs: &mut Pairs) {
+        let before = pairs.len();
+        let all = slots(self.bitmap()).map(|slot| self.entries[slot].pair());
+        pairs.extend(all.filter(|(key, _)| *key >= from));
+        pairs[before..].sort_unstable();
+        pairs.truncate(before.saturating_add(limit));
     }
 
     /// Makes another set of entries count, durably.
@@ -137,69 +154,13 @@ impl<M: Machine> LeafDesign<M> for FpLeaf {
     const TAG: u64 = u64::from_le_bytes(*b"EVLFPTR1");
     const CAPACITY: usize = ENTRY_COUNT;
     const NEEDS_IMAGES: bool = false;
-    type Leaf = Leaf<M>;
-    type View = Version;
 
-    #[inline(always)]
-    fn header(leaf: &Leaf<M>) -> &LeafHeader<M> {
-        &leaf.header
-    }
+    read_by_version!();
 
     #[inline(always)]
     fn prefetch(leaf: &Leaf<M>) {
         M::prefetch(leaf.header.lock.as_ptr());
         M::prefetch(leaf.fingerprints.as_ptr());
-    }
-
-    /// A scan reads everything.
-    #[inline(always)]
-    fn prefetch_all(leaf: &Leaf<M>) {
-        let start = leaf.header.lock.as_ptr();
-        for line in 0..size_of::<Leaf<M>>() / LINE_SIZE {
-            M::prefetch(start.wrapping_add(line * LINE_SIZE));
-        }
-    }
-
-    #[inline(always)]
-    fn view(frame: Frame<M>, leaf: &Leaf<M>) -> Result<Version, Retry> {
-        view_by_lock(frame, &leaf.header)
-    }
-
-    #[inline(always)]
-    fn is_current(frame: Frame<M>, leaf: &Leaf<M>, view: Version) -> bool {
-        leaf.header.lock.validate(frame.generation, view)
-    }
-
-    #[inline(always)]
-    fn search(
-        _frame: Frame<M>,
-        leaf: &Leaf<M>,
-        _view: Version,
-        key: u64,
-    ) -> Result<Option<u64>, Retry> {
-        Ok(leaf.find(key).map(|slot| leaf.entries[slot].value()))
-    }
-
-    fn collect(
-        _frame: Frame<M>,
-        leaf: &Leaf<M>,
-        _view: Version,
-        from: u64,
-        limit: usize,
-        pairs: &mut Pairs,
-    ) -> Result<(), Retry> {
-        let before = pairs.len();
-        let all = slots(leaf.bitmap()).map(|slot| leaf.entries[slot].pair());
-        pairs.extend(all.filter(|(key, _)| *key >= from));
-        pairs[before..].sort_unstable();
-        pairs.truncate(before.saturating_add(limit));
-        Ok(())
-    }
-
-    fn pairs(_frame: Frame<M>, leaf: &Leaf<M>) -> Pairs {
-        let mut pairs: Pairs = slots(leaf.bitmap()).map(|slot| leaf.entries[slot].pair()).collect();
-        pairs.sort_unstable();
-        pairs
     }
 
     fn initialize(_frame: Frame<M>, leaf: &Leaf<M>) {

@@ -1,10 +1,9 @@
 //! The leaf: its bytes, searching it, appending to it.
 
 use everleaf_alloc::Session;
-use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
+use everleaf_machine::{Atomic, Machine, Ordering};
 
-use super::replace;
-use crate::change::{Change, Effect};
+use crate::change::{Change, Effect, Intent, Outcome};
 use crate::error::IndexError;
 use crate::geometry::Geometry;
 use crate::kernels::entry::{ENTRY_SIZE, Entry};
@@ -16,9 +15,9 @@ use crate::ordered::{DesignInfo, Progress, Reads, Writes};
 /// Entries of a leaf.
 const ENTRY_COUNT: usize = 64;
 
-/// The leaf of NVTree.
+/// The leaf of NVTree, with conditional writes or without.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NvLeaf;
+pub struct NvLeaf<const BLIND: bool>;
 
 /// See the module above.
 #[repr(C, align(64))]
@@ -119,18 +118,25 @@ impl<M: Machine> Leaf<M> {
     }
 }
 
-impl<M: Machine> LeafDesign<M> for NvLeaf {
+/// What a write does that does not look.
+#[inline(always)]
+fn decide_blindly(intent: Intent) -> (Outcome, Effect) {
+    let effect = if intent.removes() { Effect::Delete } else { Effect::Put };
+    (Outcome { changed: true, old: None }, effect)
+}
+
+impl<const BLIND: bool, M: Machine> LeafDesign<M> for NvLeaf<BLIND> {
     const INFO: DesignInfo = DesignInfo {
-        name: "nvtree",
-        kind: 0x25,
+        name: if BLIND { "nvtree-blind" } else { "nvtree" },
+        kind: if BLIND { 0x26 } else { 0x25 },
         keys: 0..=u64::MAX,
         values: 0..=u64::MAX,
         progress: Progress::Blocking,
         reads: Reads::Committed,
-        writes: Writes::Conditional,
+        writes: if BLIND { Writes::Blind } else { Writes::Conditional },
         scans_back: true,
     };
-    const TAG: u64 = u64::from_le_bytes(*b"EVLNVTR1");
+    const TAG: u64 = u64::from_le_bytes(if BLIND { *b"EVLNVTB1" } else { *b"EVLNVTR1" });
     const CAPACITY: usize = ENTRY_COUNT;
     const NEEDS_IMAGES: bool = false;
     type Leaf = Leaf<M>;
@@ -140,14 +146,6 @@ impl<M: Machine> LeafDesign<M> for NvLeaf {
     #[inline(always)]
     fn header(leaf: &Leaf<M>) -> &LeafHeader<M> {
         &leaf.header
-    }
-
-    #[inline(always)]
-    fn prefetch(leaf: &Leaf<M>) {
-        let start = leaf.header.lock.as_ptr();
-        for line in 0..size_of::<Leaf<M>>() / LINE_SIZE {
-            M::prefetch(start.wrapping_add(line * LINE_SIZE));
-        }
     }
 
     #[inline(always)]
@@ -212,7 +210,13 @@ impl<M: Machine> LeafDesign<M> for NvLeaf {
 
     #[inline(always)]
     fn apply(frame: Frame<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
-        let (outcome, effect) = change.decide(leaf.find(change.key, leaf.count()));
+        // A compare-and-exchange cannot do without looking.
+        let compares = matches!(change.intent, Intent::Exchange(_) | Intent::RemoveExact(_));
+        let (outcome, effect) = if BLIND && !compares {
+            decide_blindly(change.intent)
+        } else {
+            change.decide(leaf.find(change.key, leaf.count()))
+        };
         let has_room = match effect {
             Effect::None => true,
             Effect::Put => leaf.append(frame, change.key, change.value, false),
@@ -226,7 +230,7 @@ impl<M: Machine> LeafDesign<M> for NvLeaf {
         session: &mut Session<M>,
         leaf: u64,
     ) -> Result<(), IndexError> {
-        replace::replace(tree, session, leaf)
+        tree.replace(session, leaf)
     }
 
     fn repair(frame: Frame<M>, leaf: &Leaf<M>) -> Result<(), String> {

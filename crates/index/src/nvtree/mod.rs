@@ -8,7 +8,9 @@
 //!
 //! A write appends an entry, or the record of a removal, and then counts it: two persists, and no
 //! entry is ever changed. A search reads from the last entry back. Conditional writes search first,
-//! which is what they cost.
+//! which is what they cost; [`NvTreeBlind`] does without, as the published tree: then insert, update
+//! and upsert are the same, remove may append the removal of what is not there, none says what was
+//! there before, and the keys have to be counted when their number is asked for.
 //!
 //! *Source*: Jun Yang, Qingsong Wei, Cheng Chen, Chundong Wang, Khai Leong Yong, Bingsheng He,
 //! "NV-Tree: Reducing Consistency Cost for NVM-based Single Level Systems", FAST 2015.
@@ -25,7 +27,7 @@
 //! |---|---|---|---|
 //! | find | `leaf.rs` `search` | the load of `visible` | it was before it could be seen |
 //! | insert, update, remove | `leaf.rs` `append` | the exchange of `visible` | the counter is drained, before |
-//! | split, replacement | `replace.rs` | no effect on contents | the link of the left neighbour |
+//! | split, replacement | `hybrid` `replace` | no effect on contents | the link of the left neighbour |
 //! | recovery | `leaf.rs` `repair` | - | - |
 //!
 //! Invariants (with those of `hybrid`):
@@ -33,11 +35,9 @@
 //! - N2 `visible` is at most the durable counter; equal to it whenever the lock is open;
 //! - N3 a leaf that was replaced is dead and stays as it was, so that who reached it in time may
 //!   read it; its replacements hold what it held, and nobody writes to them before it is out of
-//!   list and inner tree;
-//! - N4 leaves are locked from right to left, so that nobody waits in a circle.
+//!   list and inner tree.
 
 mod leaf;
-mod replace;
 
 use everleaf_machine::Hardware;
 
@@ -45,4 +45,7 @@ use crate::geometry::Production;
 use crate::kernels::hybrid::Hybrid;
 
 /// NVTree with conditional writes.
-pub type NvTree<G = Production, M = Hardware> = Hybrid<leaf::NvLeaf, G, M>;
+pub type NvTree<G = Production, M = Hardware> = Hybrid<leaf::NvLeaf<false>, G, M>;
+
+/// NVTree without: insert, update and remove append without looking.
+pub type NvTreeBlind<G = Production, M = Hardware> = Hybrid<leaf::NvLeaf<true>, G, M>;

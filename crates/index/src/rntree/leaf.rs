@@ -178,14 +178,6 @@ impl<const DUAL: bool, M: Machine> LeafDesign<M> for RnLeaf<DUAL> {
     }
 
     #[inline(always)]
-    fn prefetch(leaf: &Leaf<M>) {
-        let start = leaf.header.lock.as_ptr();
-        for line in 0..size_of::<Leaf<M>>() / LINE_SIZE {
-            M::prefetch(start.wrapping_add(line * LINE_SIZE));
-        }
-    }
-
-    #[inline(always)]
     fn view(frame: Frame<M>, leaf: &Leaf<M>) -> Result<View, Retry> {
         let lock = &leaf.header.lock;
         let version = if DUAL { None } else { Some(lock.stable_or_wait(frame.generation)?) };
@@ -266,14 +258,6 @@ impl<const DUAL: bool, M: Machine> LeafDesign<M> for RnLeaf<DUAL> {
 
     fn apply(_frame: Frame<M>, _leaf: &Leaf<M>, _change: &Change) -> Applied {
         unreachable!("this design writes in its own way")
-    }
-
-    fn make_room<G: Geometry>(
-        tree: &Hybrid<Self, G, M>,
-        session: &mut Session<M>,
-        leaf: u64,
-    ) -> Result<(), IndexError> {
-        tree.rewrite(session, leaf)
     }
 
     fn freeze(_frame: Frame<M>, leaf: &Leaf<M>) {

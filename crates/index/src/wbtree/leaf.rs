@@ -1,17 +1,15 @@
 //! The leaf with bitmap and slot array.
 
-use everleaf_alloc::Session;
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 
 use crate::change::{Change, Effect};
-use crate::error::IndexError;
-use crate::geometry::Geometry;
 use crate::kernels::entry::{ENTRY_SIZE, Entry};
-use crate::kernels::hybrid::Hybrid;
-use crate::kernels::hybrid::leaf::{Applied, Frame, LeafDesign, LeafHeader, Pairs, view_by_lock};
+use crate::kernels::hybrid::leaf::{
+    Applied, Frame, LeafDesign, LeafHeader, Pairs, read_by_version,
+};
 use crate::kernels::slot_pair::SlotLine;
 use crate::kernels::slots::{SLOT_COUNT_MAX, Slots};
-use crate::kernels::version_lock::{Retry, Version};
+use crate::kernels::version_lock::Retry;
 use crate::ordered::{DesignInfo, Progress, Reads, Writes};
 
 /// The bit of the bitmap that says that the slot array may be believed.
@@ -61,6 +59,22 @@ impl<M: Machine> Leaf<M> {
     fn sorted(&self) -> Slots {
         let bitmap = self.bitmap();
         if bitmap & VALID != 0 { self.slots.read() } else { self.sort(bitmap) }
+    }
+
+    /// The value of a key.
+    #[inline(always)]
+    fn get(&self, _frame: Frame<M>, key: u64) -> Option<u64> {
+        let found = self.sorted().find(key, |slot| self.entry(slot).key());
+        found.ok().map(|(_, slot)| self.entry(slot).value())
+    }
+
+    /// Appends up to `limit` pairs from `from` on.
+    #[inline(always)]
+    fn append(&self, _frame: Frame<M>, from: u64, limit: usize, pairs: &mut Pairs) {
+        let slots = self.sorted();
+        let start = if from == 0 { 0 } else { slots.rank(from, |slot| self.entry(slot).key()) };
+        let named = slots.as_slice()[start..].iter().take(limit);
+        pairs.extend(named.map(|slot| self.entry(usize::from(*slot)).pair()));
     }
 
     #[cold]
@@ -138,63 +152,8 @@ impl<M: Machine> LeafDesign<M> for WbLeaf {
     const TAG: u64 = u64::from_le_bytes(*b"EVLWBTR1");
     const CAPACITY: usize = SLOT_COUNT_MAX;
     const NEEDS_IMAGES: bool = true;
-    type Leaf = Leaf<M>;
-    type View = Version;
 
-    #[inline(always)]
-    fn header(leaf: &Leaf<M>) -> &LeafHeader<M> {
-        &leaf.header
-    }
-
-    #[inline(always)]
-    fn prefetch(leaf: &Leaf<M>) {
-        let start = leaf.header.lock.as_ptr();
-        for line in 0..size_of::<Leaf<M>>() / LINE_SIZE {
-            M::prefetch(start.wrapping_add(line * LINE_SIZE));
-        }
-    }
-
-    #[inline(always)]
-    fn view(frame: Frame<M>, leaf: &Leaf<M>) -> Result<Version, Retry> {
-        view_by_lock(frame, &leaf.header)
-    }
-
-    #[inline(always)]
-    fn is_current(frame: Frame<M>, leaf: &Leaf<M>, view: Version) -> bool {
-        leaf.header.lock.validate(frame.generation, view)
-    }
-
-    #[inline(always)]
-    fn search(
-        _frame: Frame<M>,
-        leaf: &Leaf<M>,
-        _view: Version,
-        key: u64,
-    ) -> Result<Option<u64>, Retry> {
-        let found = leaf.sorted().find(key, |slot| leaf.entry(slot).key());
-        Ok(found.ok().map(|(_, slot)| leaf.entry(slot).value()))
-    }
-
-    #[inline(always)]
-    fn collect(
-        _frame: Frame<M>,
-        leaf: &Leaf<M>,
-        _view: Version,
-        from: u64,
-        limit: usize,
-        pairs: &mut Pairs,
-    ) -> Result<(), Retry> {
-        let slots = leaf.sorted();
-        let start = if from == 0 { 0 } else { slots.rank(from, |slot| leaf.entry(slot).key()) };
-        let named = slots.as_slice()[start..].iter().take(limit);
-        pairs.extend(named.map(|slot| leaf.entry(usize::from(*slot)).pair()));
-        Ok(())
-    }
-
-    fn pairs(_frame: Frame<M>, leaf: &Leaf<M>) -> Pairs {
-        let slots = leaf.sorted();
-        slots.as_slice().iter().map(|slot| leaf.entry(usize::from(*slot)).pair()).collect()
-    }
+    read_by_version!();
 
     fn initialize(_frame: Frame<M>, leaf: &Leaf<M>) {
         leaf.bitmap.write_private(0);
@@ -227,14 +186,6 @@ impl<M: Machine> LeafDesign<M> for WbLeaf {
             _ => {}
         }
         Applied::Done(outcome)
-    }
-
-    fn make_room<G: Geometry>(
-        tree: &Hybrid<Self, G, M>,
-        session: &mut Session<M>,
-        leaf: u64,
-    ) -> Result<(), IndexError> {
-        tree.rewrite(session, leaf)
     }
 
     fn repair(frame: Frame<M>, leaf: &Leaf<M>) -> Result<(), String> {

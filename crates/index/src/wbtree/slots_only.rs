@@ -1,16 +1,14 @@
 //! The leaf with a slot word only: seven entries, two persists a write.
 
-use everleaf_alloc::Session;
-use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
+use everleaf_machine::{Atomic, Machine, Ordering};
 
 use crate::change::{Change, Effect};
-use crate::error::IndexError;
-use crate::geometry::Geometry;
 use crate::kernels::entry::{ENTRY_SIZE, Entry};
-use crate::kernels::hybrid::Hybrid;
-use crate::kernels::hybrid::leaf::{Applied, Frame, LeafDesign, LeafHeader, Pairs, view_by_lock};
+use crate::kernels::hybrid::leaf::{
+    Applied, Frame, LeafDesign, LeafHeader, Pairs, read_by_version,
+};
 use crate::kernels::slots::{BYTE_WORD_COUNT, Slots};
-use crate::kernels::version_lock::{Retry, Version};
+use crate::kernels::version_lock::Retry;
 use crate::ordered::{DesignInfo, Progress, Reads, Writes};
 
 /// The leaf of wB+Tree-SO.
@@ -47,6 +45,21 @@ impl<M: Machine> Leaf<M> {
         }
     }
 
+    /// The value of a key.
+    #[inline(always)]
+    fn get(&self, _frame: Frame<M>, key: u64) -> Option<u64> {
+        let found = self.slots().find(key, |slot| self.entry(slot).key());
+        found.ok().map(|(_, slot)| self.entry(slot).value())
+    }
+
+    /// Appends up to `limit` pairs from `from` on.
+    #[inline(always)]
+    fn append(&self, _frame: Frame<M>, from: u64, limit: usize, pairs: &mut Pairs) {
+        let slots = self.slots();
+        let all = slots.as_slice().iter().map(|slot| self.entry(usize::from(*slot)).pair());
+        pairs.extend(all.skip_while(|(key, _)| *key < from).take(limit));
+    }
+
     #[inline(always)]
     fn entry(&self, slot: usize) -> &Entry<M> {
         // A slot is at most 6 but in a damaged word, which recovery refuses.
@@ -68,62 +81,8 @@ impl<M: Machine> LeafDesign<M> for SoLeaf {
     const TAG: u64 = u64::from_le_bytes(*b"EVLWBSO1");
     const CAPACITY: usize = BYTE_WORD_COUNT;
     const NEEDS_IMAGES: bool = true;
-    type Leaf = Leaf<M>;
-    type View = Version;
 
-    #[inline(always)]
-    fn header(leaf: &Leaf<M>) -> &LeafHeader<M> {
-        &leaf.header
-    }
-
-    #[inline(always)]
-    fn prefetch(leaf: &Leaf<M>) {
-        let start = leaf.header.lock.as_ptr();
-        for line in 0..size_of::<Leaf<M>>() / LINE_SIZE {
-            M::prefetch(start.wrapping_add(line * LINE_SIZE));
-        }
-    }
-
-    #[inline(always)]
-    fn view(frame: Frame<M>, leaf: &Leaf<M>) -> Result<Version, Retry> {
-        view_by_lock(frame, &leaf.header)
-    }
-
-    #[inline(always)]
-    fn is_current(frame: Frame<M>, leaf: &Leaf<M>, view: Version) -> bool {
-        leaf.header.lock.validate(frame.generation, view)
-    }
-
-    #[inline(always)]
-    fn search(
-        _frame: Frame<M>,
-        leaf: &Leaf<M>,
-        _view: Version,
-        key: u64,
-    ) -> Result<Option<u64>, Retry> {
-        let found = leaf.slots().find(key, |slot| leaf.entry(slot).key());
-        Ok(found.ok().map(|(_, slot)| leaf.entry(slot).value()))
-    }
-
-    #[inline(always)]
-    fn collect(
-        _frame: Frame<M>,
-        leaf: &Leaf<M>,
-        _view: Version,
-        from: u64,
-        limit: usize,
-        pairs: &mut Pairs,
-    ) -> Result<(), Retry> {
-        let slots = leaf.slots();
-        let all = slots.as_slice().iter().map(|slot| leaf.entry(usize::from(*slot)).pair());
-        pairs.extend(all.skip_while(|(key, _)| *key < from).take(limit));
-        Ok(())
-    }
-
-    fn pairs(_frame: Frame<M>, leaf: &Leaf<M>) -> Pairs {
-        let slots = leaf.slots();
-        slots.as_slice().iter().map(|slot| leaf.entry(usize::from(*slot)).pair()).collect()
-    }
+    read_by_version!();
 
     fn initialize(_frame: Frame<M>, leaf: &Leaf<M>) {
         leaf.slots.write_private(0);
@@ -164,14 +123,6 @@ impl<M: Machine> LeafDesign<M> for SoLeaf {
         }
         leaf.commit(frame, slots);
         Applied::Done(outcome)
-    }
-
-    fn make_room<G: Geometry>(
-        tree: &Hybrid<Self, G, M>,
-        session: &mut Session<M>,
-        leaf: u64,
-    ) -> Result<(), IndexError> {
-        tree.rewrite(session, leaf)
     }
 
     fn repair(frame: Frame<M>, leaf: &Leaf<M>) -> Result<(), String> {

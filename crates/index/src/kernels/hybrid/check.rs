@@ -32,7 +32,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
         if entered != listed {
             problems.push(format!("inner nodes lead to {entered:?}, the list to {listed:?}"));
         }
-        if keys != self.keys.sum() {
+        if !Self::IS_BLIND && keys != self.keys.sum() {
             problems.push(format!("{keys} keys are there, {} are counted", self.keys.sum()));
         }
         if listed.len() as u64 != self.leaves.sum() {

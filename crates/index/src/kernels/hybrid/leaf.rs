@@ -1,7 +1,7 @@
 //! What a tree's own leaf has to be able to do.
 
 use everleaf_alloc::Session;
-use everleaf_machine::{Atomic, Machine, Ordering};
+use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 use everleaf_pool::Medium;
 
 use super::Hybrid;
@@ -9,7 +9,7 @@ use crate::change::{Change, Outcome};
 use crate::error::IndexError;
 use crate::geometry::Geometry;
 use crate::kernels::inner::Found;
-use crate::kernels::version_lock::{Retry, Version, VersionLock};
+use crate::kernels::version_lock::{Retry, VersionLock};
 use crate::ordered::DesignInfo;
 
 /// The first words of every leaf.
@@ -108,13 +108,19 @@ pub trait LeafDesign<M: Machine>: Copy + Send + Sync + Sized + 'static {
     /// The header of a leaf.
     fn header(leaf: &Self::Leaf) -> &LeafHeader<M>;
 
-    /// Asks for the lines that a search reads.
-    fn prefetch(leaf: &Self::Leaf);
+    /// Asks for the lines that a search reads: all, if nothing else is said.
+    #[inline(always)]
+    fn prefetch(leaf: &Self::Leaf) {
+        Self::prefetch_all(leaf);
+    }
 
     /// Asks for the lines that a scan reads.
     #[inline(always)]
     fn prefetch_all(leaf: &Self::Leaf) {
-        Self::prefetch(leaf);
+        let start = Self::header(leaf).lock.as_ptr();
+        for line in 0..size_of::<Self::Leaf>() / LINE_SIZE {
+            M::prefetch(start.wrapping_add(line * LINE_SIZE));
+        }
     }
 
     /// Starts a read, unless the leaf is being changed or is dead.
@@ -154,12 +160,15 @@ pub trait LeafDesign<M: Machine>: Copy + Send + Sync + Sized + 'static {
     /// Does a write under the lock.
     fn apply(frame: Frame<M>, leaf: &Self::Leaf, change: &Change) -> Applied;
 
-    /// Splits or compacts a leaf that is full. The caller holds its lock and opens it afterwards.
+    /// Splits or compacts a leaf that is full. The caller holds its lock and opens it afterwards,
+    /// unless it is dead. By default the leaf is rewritten in place.
     fn make_room<G: Geometry>(
         tree: &Hybrid<Self, G, M>,
         session: &mut Session<M>,
         leaf: u64,
-    ) -> Result<(), IndexError>;
+    ) -> Result<(), IndexError> {
+        tree.rewrite(session, leaf)
+    }
 
     /// Turns readers away before a rewrite, beyond what the lock does.
     fn freeze(_frame: Frame<M>, _leaf: &Self::Leaf) {}
@@ -202,10 +211,60 @@ pub trait LeafDesign<M: Machine>: Copy + Send + Sync + Sized + 'static {
     fn check(frame: Frame<M>, leaf: &Self::Leaf, problems: &mut Vec<String>);
 }
 
-/// The view of designs whose readers validate the lock's version.
-pub fn view_by_lock<M: Machine>(frame: Frame<M>, header: &LeafHeader<M>) -> Result<Version, Retry> {
-    header.lock.stable_or_wait(frame.generation)
+/// The part of a [`LeafDesign`] that is the same for all leaves whose readers validate the version of
+/// the leaf's lock. The leaf has a `header`, gives the value of a key by `get`, and appends its pairs
+/// from a key on by `append`; both may read what a writer changes meanwhile.
+macro_rules! read_by_version {
+    () => {
+        type Leaf = Leaf<M>;
+        type View = $crate::kernels::version_lock::Version;
+
+        #[inline(always)]
+        fn header(leaf: &Leaf<M>) -> &LeafHeader<M> {
+            &leaf.header
+        }
+
+        #[inline(always)]
+        fn view(frame: Frame<M>, leaf: &Leaf<M>) -> Result<Self::View, Retry> {
+            leaf.header.lock.stable_or_wait(frame.generation)
+        }
+
+        #[inline(always)]
+        fn is_current(frame: Frame<M>, leaf: &Leaf<M>, view: Self::View) -> bool {
+            leaf.header.lock.validate(frame.generation, view)
+        }
+
+        #[inline(always)]
+        fn search(
+            frame: Frame<M>,
+            leaf: &Leaf<M>,
+            _view: Self::View,
+            key: u64,
+        ) -> Result<Option<u64>, Retry> {
+            Ok(leaf.get(frame, key))
+        }
+
+        #[inline(always)]
+        fn collect(
+            frame: Frame<M>,
+            leaf: &Leaf<M>,
+            _view: Self::View,
+            from: u64,
+            limit: usize,
+            pairs: &mut Pairs,
+        ) -> Result<(), Retry> {
+            leaf.append(frame, from, limit, pairs);
+            Ok(())
+        }
+
+        fn pairs(frame: Frame<M>, leaf: &Leaf<M>) -> Pairs {
+            let mut pairs = vec![];
+            leaf.append(frame, 0, usize::MAX, &mut pairs);
+            pairs
+        }
+    };
 }
+pub(crate) use read_by_version;
 
 /// Where a descent ended.
 pub struct Target<'t, D: LeafDesign<M>, M: Machine> {

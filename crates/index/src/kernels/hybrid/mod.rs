@@ -10,7 +10,7 @@
 //!
 //! This is everything of such a tree but the leaf, which is the only thing in which the published
 //! trees of this kind differ ([`LeafDesign`]): the operations' loops, scans, splits that rewrite a
-//! leaf under the protection of an image, recovery and check.
+//! leaf under the protection of an image or put new ones in its place, recovery and check.
 //!
 //! Invariants (with those of `inner` and of the design):
 //! - H1 the leaves of the list have ascending low fences, the first of which is 0, in every crash
@@ -27,6 +27,7 @@ mod check;
 pub mod leaf;
 mod operations;
 mod recover;
+mod replace;
 mod rewrite;
 mod scan;
 mod write;

@@ -9,8 +9,13 @@ use crate::change::{Change, Intent, Outcome};
 use crate::error::IndexError;
 use crate::geometry::Geometry;
 use crate::nbtree::TreeShape;
-use crate::ordered::{Design, DesignInfo, OrderedIndex};
+use crate::ordered::{Design, DesignInfo, OrderedIndex, Writes};
 use crate::trees::CheckReport;
+
+impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
+    /// Whether writes do not look, so that keys cannot be counted as they come and go.
+    pub(super) const IS_BLIND: bool = matches!(D::INFO.writes, Writes::Blind);
+}
 
 impl<D: LeafDesign<M>, G: Geometry, M: Machine> OrderedIndex<M> for Hybrid<D, G, M> {
     fn info(&self) -> DesignInfo {
@@ -42,6 +47,8 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> OrderedIndex<M> for Hybrid<D, G,
         let mut session = session.pinned();
         let outcome = D::write(self, &mut session, &Change { key, intent, value })?;
         match outcome {
+            // Nobody knows whether the key was there.
+            _ if Self::IS_BLIND => {}
             Outcome { changed: true, old: None } => self.keys.add(session.stripe(), 1),
             Outcome { changed: true, .. } if intent.removes() => {
                 self.keys.add(session.stripe(), -1);
@@ -76,13 +83,17 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> OrderedIndex<M> for Hybrid<D, G,
         Ok(())
     }
 
-    fn len(&self, _session: &mut Session<M>) -> Result<u64, IndexError> {
-        Ok(self.keys.sum())
+    fn len(&self, session: &mut Session<M>) -> Result<u64, IndexError> {
+        if !Self::IS_BLIND {
+            return Ok(self.keys.sum());
+        }
+        let _pinned = session.pinned();
+        Ok(self.count_keys())
     }
 
-    fn shape(&self, _session: &mut Session<M>) -> Result<TreeShape, IndexError> {
+    fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
         Ok(TreeShape {
-            keys: self.keys.sum(),
+            keys: self.len(session)?,
             leaves: self.leaves.sum(),
             height: self.inner.height() + 1,
             splits: self.splits.sum(),

@@ -32,12 +32,22 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
         // A placeholder until the leaves are known.
         let inner = InnerTree::load(session, &[(0, 0)])?;
         let mut tree = Self::assemble(heap, anchor, frame, inner);
-        tree.mark_images(recovery)?;
-        tree.replay(recovery)?;
-        let leaves = tree.walk(recovery)?;
-        let inner = InnerTree::load(session, &leaves)?;
-        std::mem::replace(&mut tree.inner, inner).free(session);
+        let restored = tree.restore(session, recovery);
+        let placeholder = &tree.inner;
+        placeholder.free(session);
+        tree.inner = restored?;
         Ok(tree)
+    }
+
+    /// The three steps; gives the inner nodes.
+    fn restore(
+        &self,
+        session: &mut Session<M>,
+        recovery: &Recovery<M>,
+    ) -> Result<InnerTree<G, M>, IndexError> {
+        self.mark_images(recovery)?;
+        self.replay(recovery)?;
+        Ok(InnerTree::load(session, &self.walk(recovery)?)?)
     }
 
     fn mark_images(&self, recovery: &Recovery<M>) -> Result<(), AllocError> {

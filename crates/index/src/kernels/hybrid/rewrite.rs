@@ -29,7 +29,8 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
         let mut new = 0;
         if splits {
             M::mark("hybrid.split");
-            new = self.new_right(session, D::header(leaf).next(), &pairs[keep..])?;
+            let next = D::header(leaf).next();
+            new = self.built(session, pairs[keep].0, next, &pairs[keep..])?;
             if let Err(error) = self.inner.insert_separator(session, pairs[keep].0, new) {
                 session.free_record(new, Self::LEAF_SIZE);
                 return Err(error.into());
@@ -67,18 +68,19 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
     }
 
     /// A locked, durable leaf with these pairs.
-    fn new_right(
+    pub(super) fn built(
         &self,
         session: &mut Session<M>,
+        low: u64,
         next: u64,
         pairs: &[(u64, u64)],
     ) -> Result<u64, IndexError> {
-        let new = self.new_leaf(session, pairs[0].0, next)?;
-        let right = self.leaf(new);
-        D::fill(self.frame, right, pairs);
+        let new = self.new_leaf(session, low, next)?;
+        let leaf = self.leaf(new);
+        D::fill(self.frame, leaf, pairs);
         if !M::mutant("hybrid.no_new_flush") {
-            // Persist: the whole leaf before the link to it.
-            self.persist_leaf(right);
+            // Persist: the whole leaf before the link to it (H1).
+            self.persist_leaf(leaf);
         }
         Ok(new)
     }

@@ -38,6 +38,21 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
         }
     }
 
+    /// Counts the keys, as a scan of all of them finds them.
+    pub fn count_keys(&self) -> u64 {
+        const PART: usize = 4096;
+        let (mut pairs, mut from, mut count) = (vec![], 0, 0);
+        loop {
+            pairs.clear();
+            self.scan_forward(from, PART, &mut pairs);
+            count += pairs.len() as u64;
+            match pairs.last() {
+                Some((last, _)) if pairs.len() == PART && *last < u64::MAX => from = last + 1,
+                _ => return count,
+            }
+        }
+    }
+
     /// Appends the pairs from `from` on of one leaf: the one given, which was the right one when its
     /// left neighbour was read, or the one that a descent finds. Gives the neighbour and its fence.
     #[inline(always)]
