@@ -125,21 +125,24 @@ fn run_thread<T: Target>(
     // Everybody must come to the barrier, also who failed, or the others would wait for ever.
     let warm = catch_unwind(AssertUnwindSafe(|| {
         let mut worker = target.worker()?;
+        if manner.workload == Workload::Trace {
+            // Its values have different sizes.
+            worker.set_value_size(manner.value_size);
+        }
         let mut ignored = Vec::with_capacity(before / manner.sample_every + 1);
-        let pace = &mut Closed { every: manner.sample_every, samples: &mut ignored };
-        execute(&mut worker, manner, stream, 0..before, pace)?;
+        execute(&mut worker, manner, stream, 0..before, &mut ignored)?;
         Ok::<_, LabError>(worker)
     }));
     barrier.wait();
     let mut worker = warm.unwrap_or_else(|panic| resume_unwind(panic))?;
     let (started, idle) = (Instant::now(), thread_time());
     let (effects, service) = if stream.due.is_empty() {
-        let pace = &mut Closed { every: manner.sample_every, samples: &mut samples };
-        (execute(&mut worker, manner, stream, before..all, pace)?, None)
+        (execute(&mut worker, manner, stream, before..all, &mut samples)?, None)
     } else {
-        let (due, samples) = (stream.due.as_slice(), &mut samples);
-        let pace = &mut Open { started, due, samples, service: Duration::ZERO };
-        (execute(&mut worker, manner, stream, before..all, pace)?, Some(pace.service))
+        let timed = before..all;
+        let (effects, service) =
+            execute_on_schedule(&mut worker, manner, stream, timed, &mut samples)?;
+        (effects, Some(service))
     };
     let (busy, ended) = (thread_time() - idle, Instant::now());
     let operations = (all - before) as u64;
@@ -175,72 +178,80 @@ pub(crate) fn put_back<T: Target>(
     Ok(())
 }
 
-/// Carries out the calls of a range. Returns their effects.
+/// Carries out the calls of a range, one after the other. Returns their effects. The first of every
+/// `sample_every` calls is timed by itself.
+#[inline(never)]
 fn execute<W: Worker>(
     worker: &mut W,
     manner: Manner,
     stream: &Stream<W::Keys>,
     calls: Range<usize>,
-    pace: &mut impl Pace,
+    samples: &mut Vec<u64>,
 ) -> Result<u64, LabError> {
-    let keys = &stream.keys;
+    let (keys, every) = (&stream.keys, manner.sample_every);
+    // A loop of its own for whatever takes about as long as the choice between them.
     match manner.workload {
         Workload::Load | Workload::LoadSequential | Workload::Insert => {
-            pace.repeat(calls, |call| Ok(u64::from(worker.insert(keys.key(call), call as u64)?)))
-        }
-        Workload::Get | Workload::GetAbsent => {
-            pace.repeat(calls, |call| Ok(u64::from(worker.get(keys.key(call))?)))
-        }
-        Workload::GetMany => {
-            pace.repeat(calls, |call| worker.get_many(keys, call * manner.batch, manner.batch))
-        }
-        Workload::Scan => {
-            pace.repeat(calls, |call| worker.scan(keys.key(call), manner.scan_length))
-        }
-        Workload::Update => {
-            pace.repeat(calls, |call| Ok(u64::from(worker.update(keys.key(call), call as u64)?)))
-        }
-        Workload::Put => pace.repeat(calls, |call| {
-            worker.put(keys.key(call), call as u64)?;
-            Ok(1)
-        }),
-        Workload::Remove => {
-            pace.repeat(calls, |call| Ok(u64::from(worker.remove(keys.key(call))?)))
-        }
-        Workload::Tpcc(_) => pace.repeat(calls, |call| {
-            let start = call.checked_sub(1).map_or(0, |before| stream.ends[before]);
-            let mut is_done = true;
-            for at in start as usize..stream.ends[call] as usize {
-                is_done &= perform(worker, manner, stream.steps[at], keys.key(at), call as u64)?;
-            }
-            Ok(u64::from(is_done))
-        }),
-        Workload::Trace => {
-            worker.set_value_size(manner.value_size);
-            pace.repeat(calls, |call| {
-                let step = stream.steps[call];
-                if step.action == Action::Put {
-                    worker.set_value_size(step.length as usize);
-                }
-                let is_done = perform(worker, manner, step, keys.key(call), call as u64)?;
-                // What a scan finds depends on the other threads, and not everything that is
-                // measured knows what a removal found.
-                Ok(u64::from(is_done && step.action == Action::Get))
+            repeat(calls, every, samples, |call| {
+                Ok(u64::from(worker.insert(keys.key(call), call as u64)?))
             })
         }
-        Workload::YcsbA
-        | Workload::YcsbB
-        | Workload::YcsbC
-        | Workload::YcsbD
-        | Workload::YcsbE
-        | Workload::YcsbF
-        | Workload::Writes { .. }
-        | Workload::Mix4To16To1
-        | Workload::MixQuarters => pace.repeat(calls, |call| {
+        Workload::Get | Workload::GetAbsent => {
+            repeat(calls, every, samples, |call| Ok(u64::from(worker.get(keys.key(call))?)))
+        }
+        Workload::Scan => {
+            repeat(calls, every, samples, |call| worker.scan(keys.key(call), manner.scan_length))
+        }
+        Workload::Update => repeat(calls, every, samples, |call| {
+            Ok(u64::from(worker.update(keys.key(call), call as u64)?))
+        }),
+        Workload::Remove => {
+            repeat(calls, every, samples, |call| Ok(u64::from(worker.remove(keys.key(call))?)))
+        }
+        mix if mix.is_mix() => repeat(calls, every, samples, |call| {
             let step = stream.steps[call];
             Ok(u64::from(perform(worker, manner, step, keys.key(call), call as u64)?))
         }),
+        _ => repeat(calls, every, samples, |call| perform_call(worker, manner, stream, call)),
     }
+}
+
+/// Carries out one call of any workload. Returns its effects.
+#[inline(never)]
+fn perform_call<W: Worker>(
+    worker: &mut W,
+    manner: Manner,
+    stream: &Stream<W::Keys>,
+    call: usize,
+) -> Result<u64, LabError> {
+    let (keys, version) = (&stream.keys, call as u64);
+    let action = match manner.workload {
+        Workload::GetMany => return worker.get_many(keys, call * manner.batch, manner.batch),
+        Workload::Scan => return worker.scan(keys.key(call), manner.scan_length),
+        Workload::Tpcc(_) => {
+            let start = call.checked_sub(1).map_or(0, |before| stream.ends[before]);
+            let mut is_done = true;
+            for at in start as usize..stream.ends[call] as usize {
+                is_done &= perform(worker, manner, stream.steps[at], keys.key(at), version)?;
+            }
+            return Ok(u64::from(is_done));
+        }
+        Workload::Load | Workload::LoadSequential | Workload::Insert => Action::Insert,
+        Workload::Get | Workload::GetAbsent => Action::Get,
+        Workload::Update => Action::Update,
+        Workload::Put => Action::Put,
+        Workload::Remove => Action::Remove,
+        _ => stream.steps[call].action,
+    };
+    let length = stream.steps.get(call).map_or(0, |step| step.length);
+    let is_trace = manner.workload == Workload::Trace;
+    if is_trace && action == Action::Put {
+        worker.set_value_size(length as usize);
+    }
+    let is_done = perform(worker, manner, Step { action, length }, keys.key(call), version)?;
+    // Of a trace only the reads count: what a scan finds depends on the other threads, and not
+    // everything that is measured knows what a removal found.
+    Ok(u64::from(is_done && (!is_trace || action == Action::Get)))
 }
 
 /// Carries out one step of a mix. Returns whether it did what it had to.
@@ -266,79 +277,57 @@ fn perform<W: Worker>(
     }
 }
 
-/// When the calls of a thread are made, and which are timed.
-trait Pace {
-    /// Calls `call` for each of a range and sums up what it returns.
-    fn repeat(
-        &mut self,
-        calls: Range<usize>,
-        call: impl FnMut(usize) -> Result<u64, LabError>,
-    ) -> Result<u64, LabError>;
-}
-
-/// One call after the other. The first of every `every` calls is timed by itself.
-struct Closed<'s> {
+/// Calls `call` for each of a range and sums up what it returns. The first of every `every` calls
+/// is timed by itself.
+#[inline(always)]
+fn repeat(
+    calls: Range<usize>,
     every: usize,
-    samples: &'s mut Vec<u64>,
-}
-
-impl Pace for Closed<'_> {
-    #[inline(always)]
-    fn repeat(
-        &mut self,
-        calls: Range<usize>,
-        mut call: impl FnMut(usize) -> Result<u64, LabError>,
-    ) -> Result<u64, LabError> {
-        let mut effects = 0;
-        let mut next = calls.start;
-        while next < calls.end {
-            let started = Instant::now();
-            effects += call(next)?;
-            self.samples.push(started.elapsed().as_nanos() as u64);
-            let end = calls.end.min(next + self.every);
-            for index in next + 1..end {
-                effects += call(index)?;
-            }
-            next = end;
-        }
-        Ok(effects)
-    }
-}
-
-/// Each call when it is due, or as soon after as the thread comes to it. Every call is timed, from
-/// the moment when it was due: who waited in the queue has waited, too. The thread keeps its CPU
-/// while it waits for the next arrival.
-struct Open<'s> {
-    started: Instant,
-    /// Nanoseconds after the start; of each call of the range.
-    due: &'s [u64],
-    samples: &'s mut Vec<u64>,
-    /// Time in calls.
-    service: Duration,
-}
-
-impl Pace for Open<'_> {
-    #[inline(always)]
-    fn repeat(
-        &mut self,
-        calls: Range<usize>,
-        mut call: impl FnMut(usize) -> Result<u64, LabError>,
-    ) -> Result<u64, LabError> {
-        let mut effects = 0;
-        for (index, due) in calls.zip(self.due) {
-            let due = Duration::from_nanos(*due);
-            let mut began = self.started.elapsed();
-            while began < due {
-                std::hint::spin_loop();
-                began = self.started.elapsed();
-            }
+    samples: &mut Vec<u64>,
+    mut call: impl FnMut(usize) -> Result<u64, LabError>,
+) -> Result<u64, LabError> {
+    let mut effects = 0;
+    let mut next = calls.start;
+    while next < calls.end {
+        let started = Instant::now();
+        effects += call(next)?;
+        samples.push(started.elapsed().as_nanos() as u64);
+        let end = calls.end.min(next + every);
+        for index in next + 1..end {
             effects += call(index)?;
-            let ended = self.started.elapsed();
-            self.service += ended - began;
-            self.samples.push((ended - due).as_nanos() as u64);
         }
-        Ok(effects)
+        next = end;
     }
+    Ok(effects)
+}
+
+/// Makes each call when it is due, or as soon after as the thread comes to it. Every call is timed,
+/// from the moment when it was due: who waited in the queue has waited, too. The thread keeps its
+/// CPU while it waits for the next arrival.
+///
+/// Returns the effects, and the time in calls.
+fn execute_on_schedule<W: Worker>(
+    worker: &mut W,
+    manner: Manner,
+    stream: &Stream<W::Keys>,
+    calls: Range<usize>,
+    samples: &mut Vec<u64>,
+) -> Result<(u64, Duration), LabError> {
+    let started = Instant::now();
+    let (mut effects, mut service) = (0, Duration::ZERO);
+    for (call, due) in calls.zip(&stream.due) {
+        let due = Duration::from_nanos(*due);
+        let mut began = started.elapsed();
+        while began < due {
+            std::hint::spin_loop();
+            began = started.elapsed();
+        }
+        effects += perform_call(worker, manner, stream, call)?;
+        let ended = started.elapsed();
+        service += ended - began;
+        samples.push((ended - due).as_nanos() as u64);
+    }
+    Ok((effects, service))
 }
 
 /// What the effects of all streams must sum up to, if the streams say so.

@@ -1,0 +1,121 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use everleaf_lab::Workload;
+
+const EXAMPLES: &str = "\
+Examples:
+  everleaf-rivals                                        1 M keys, 8 B + 8 B and 16 B + 100 B
+  everleaf-rivals --rivals lmdb,redb --workloads get,scan
+  everleaf-rivals --keys 1m,10m --sizes 8/8,16/100 --threads 1,2 --json out.json
+  everleaf-rivals --keys 100k --seconds 0.2 --rounds 3   a quick look
+
+Every rival, and Everleaf, is measured in each round on a new index that it loads first, in an order
+that is drawn anew for each round. The same driver asks all of them the same questions, and checks
+the answers. What each promises about a crash is printed with the figures: it is the nearest to
+Everleaf's promise (a write that returned survives the end of the process) that the rival has.";
+
+/// Measure Everleaf beside other indexes and stores, in one run
+#[derive(Parser, Debug)]
+#[command(name = "everleaf-rivals", version, after_help = EXAMPLES)]
+pub struct Arguments {
+    /// Keys loaded, such as 500k or 10m (powers of 1000); each of a list is measured
+    #[arg(long, value_name = "N,..", default_value = "1m", value_delimiter = ',',
+          value_parser = parse_count)]
+    pub keys: Vec<u64>,
+    /// Bytes of keys and values, as KEY/VALUE; each of a list is measured
+    #[arg(long, value_name = "K/V,..", default_value = "8/8,16/100", value_delimiter = ',',
+          value_parser = parse_sizes)]
+    pub sizes: Vec<Sizes>,
+    /// Threads; each number of a list is measured
+    #[arg(long, value_name = "N,..", default_value = "1,2", value_delimiter = ',')]
+    pub threads: Vec<usize>,
+    /// Who is measured beside Everleaf [default: all]
+    #[arg(long, value_name = "NAME,..", value_delimiter = ',')]
+    pub rivals: Vec<String>,
+    /// What is measured, by the names of `everleaf bench`
+    #[arg(
+        long,
+        value_name = "NAME,..",
+        value_delimiter = ',',
+        default_value = "load,get,get-absent,scan,update,insert,remove,a"
+    )]
+    pub workloads: Vec<Workload>,
+    /// Rounds; the median counts
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub rounds: usize,
+    /// About how long each round of each workload is
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub seconds: f64,
+    /// Operations of each workload and round, instead
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub ops: Option<u64>,
+    /// Pairs of a scan
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub scan_length: u32,
+    /// Where the files of the stores are; they are removed [default: the folder for temporary files]
+    #[arg(long, value_name = "FOLDER")]
+    pub folder: Option<PathBuf>,
+    /// Also write the reports to this file, as `everleaf bench --json` does: a list of reports
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// The seed of the operations, and of the order of the rivals
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Bytes of the memory that is walked to time a dependent miss
+    #[arg(long, value_name = "BYTES", hide = true,
+          default_value_t = everleaf_lab::calibrate::REGION_SIZE_BYTES)]
+    pub miss_region: usize,
+}
+
+/// Bytes of a key and of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    pub key: usize,
+    pub value: usize,
+}
+
+fn parse_sizes(text: &str) -> Result<Sizes, String> {
+    let wrong = || "write the bytes of a key and of a value, such as 16/100".to_owned();
+    let (key, value) = text.split_once('/').ok_or_else(wrong)?;
+    let number = |text: &str| text.parse().map_err(|_| wrong());
+    Ok(Sizes { key: number(key)?, value: number(value)? })
+}
+
+fn parse_count(text: &str) -> Result<u64, String> {
+    let wrong = || "write a whole number, or one with k, m or g, such as 10m".to_owned();
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let factor = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" => 1,
+        "k" => 1_000,
+        "m" => 1_000_000,
+        "g" => 1_000_000_000,
+        _ => return Err(wrong()),
+    };
+    digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Arguments::command().debug_assert();
+        let arguments = Arguments::try_parse_from(["everleaf-rivals"]).unwrap();
+        assert_eq!(arguments.keys, [1_000_000]);
+        assert_eq!(arguments.sizes[1], Sizes { key: 16, value: 100 });
+        assert_eq!(arguments.workloads.last(), Some(&Workload::YcsbA));
+    }
+
+    #[test]
+    fn sizes_and_counts_are_read_or_refused() {
+        assert_eq!(parse_count("10m"), Ok(10_000_000));
+        assert!(["", "m", "1x", "-1"].iter().all(|text| parse_count(text).is_err()));
+        assert_eq!(parse_sizes("8/8"), Ok(Sizes { key: 8, value: 8 }));
+        assert!(["8", "8/", "a/b"].iter().all(|text| parse_sizes(text).is_err()));
+    }
+}

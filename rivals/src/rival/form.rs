@@ -1,0 +1,123 @@
+//! The two forms of pairs in maps of Rust: words if keys and values have 8 bytes, else boxed bytes.
+
+use std::borrow::Borrow;
+
+use everleaf_lab::bench::Settings;
+use everleaf_lab::target::{BytesKeys, IntegerKeys, KeyList, Values};
+
+/// How a map holds its pairs.
+pub trait Form: Clone + Send + Sync + 'static {
+    /// Lists of keys, as the driver draws them.
+    type Keys: KeyList;
+    /// A key, as the map owns it.
+    type Key: Ord + Borrow<Self::Look> + Send + Sync + 'static;
+    /// A key, as a search has it.
+    type Look: Ord + ?Sized;
+    /// A value, as the map owns it.
+    type Value: Send + Sync + 'static;
+
+    /// For the sizes of the settings.
+    fn new(settings: &Settings) -> Self;
+
+    /// An empty list of keys with room for `capacity`.
+    fn new_keys(&self, capacity: usize) -> Self::Keys;
+
+    /// A key of a list, to search with.
+    fn look<'k>(key: &'k <Self::Keys as KeyList>::Key<'_>) -> &'k Self::Look;
+
+    /// A key of a list, to own.
+    fn own(key: <Self::Keys as KeyList>::Key<'_>) -> Self::Key;
+
+    /// The value to write for a key.
+    fn value(&mut self, key: &Self::Look, version: u64) -> Self::Value;
+
+    /// Whether a value was written for this key.
+    fn is_right(&self, key: &Self::Look, value: &Self::Value) -> bool;
+
+    /// A key, to name in an error.
+    fn name(key: &Self::Look) -> Vec<u8>;
+}
+
+/// Keys and values are 64-bit integers.
+#[derive(Clone)]
+pub struct Words;
+
+/// Bits of a value that tell versions apart; the others are the key's.
+const VERSION_MASK: u64 = 0xffff;
+
+impl Form for Words {
+    type Keys = IntegerKeys;
+    type Key = u64;
+    type Look = u64;
+    type Value = u64;
+
+    fn new(_: &Settings) -> Self {
+        Words
+    }
+
+    fn new_keys(&self, capacity: usize) -> IntegerKeys {
+        IntegerKeys(Vec::with_capacity(capacity))
+    }
+
+    fn look<'k>(key: &'k u64) -> &'k u64 {
+        key
+    }
+
+    fn own(key: u64) -> u64 {
+        key
+    }
+
+    fn value(&mut self, key: &u64, version: u64) -> u64 {
+        key & !VERSION_MASK | version & VERSION_MASK
+    }
+
+    fn is_right(&self, key: &u64, value: &u64) -> bool {
+        (key ^ value) & !VERSION_MASK == 0
+    }
+
+    fn name(key: &u64) -> Vec<u8> {
+        key.to_string().into_bytes()
+    }
+}
+
+/// Keys and values are boxed byte strings.
+#[derive(Clone)]
+pub struct Strings {
+    key_size: usize,
+    values: Values,
+}
+
+impl Form for Strings {
+    type Keys = BytesKeys;
+    type Key = Box<[u8]>;
+    type Look = [u8];
+    type Value = Box<[u8]>;
+
+    fn new(settings: &Settings) -> Self {
+        Strings { key_size: settings.key_size, values: Values::new(settings.value_size) }
+    }
+
+    fn new_keys(&self, capacity: usize) -> BytesKeys {
+        BytesKeys::new(self.key_size, capacity)
+    }
+
+    fn look<'k>(key: &'k &[u8]) -> &'k [u8] {
+        key
+    }
+
+    fn own(key: &[u8]) -> Box<[u8]> {
+        key.into()
+    }
+
+    fn value(&mut self, key: &[u8], version: u64) -> Box<[u8]> {
+        self.values.fill(key, version).into()
+    }
+
+    fn is_right(&self, key: &[u8], value: &Box<[u8]>) -> bool {
+        self.values.is_right(key, value)
+    }
+
+    fn name(key: &[u8]) -> Vec<u8> {
+        key.to_vec()
+    }
+}

@@ -1,0 +1,125 @@
+//! RocksDB: a log-structured merge tree in C++.
+//!
+//! Its writes do not look for the key, so that inserts, updates and removals cannot tell whether it
+//! was there, and always count as done.
+
+use std::path::{Path, PathBuf};
+
+use everleaf_lab::bench::Settings;
+use everleaf_lab::target::{BytesKeys, Target, Values, Worker};
+use everleaf_lab::{Footprint, LabError};
+use rocksdb::{BlockBasedOptions, Cache, DB, Direction, IteratorMode, Options};
+
+use super::{Rival, enter_in_folders, footprint_of_files, refused};
+
+/// What is known of it.
+pub const RIVAL: Rival = Rival {
+    name: "rocksdb",
+    what: "RocksDB 11.8 by rocksdb 0.25",
+    durability: "write-ahead log without sync: survives kill -9; cache of 1 GiB, Bloom filters of \
+                 10 bits, no compression; writes do not look for the key",
+    is_durable: true,
+    is_integers_only: false,
+    enter: |name, settings, parent| enter_in_folders(name, settings, parent, Rocks::open),
+};
+
+const CACHE_BYTES: usize = 1 << 30;
+const BLOOM_BITS: f64 = 10.0;
+
+struct Rocks {
+    pairs: DB,
+    folder: PathBuf,
+    key_size: usize,
+    value_size: usize,
+}
+
+impl Rocks {
+    fn open(folder: &Path, settings: &Settings) -> Result<Self, LabError> {
+        let mut blocks = BlockBasedOptions::default();
+        blocks.set_block_cache(&Cache::new_lru_cache(CACHE_BYTES));
+        blocks.set_bloom_filter(BLOOM_BITS, false);
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.set_block_based_table_factory(&blocks);
+        let pairs = DB::open(&options, folder.join("pairs")).map_err(refused)?;
+        let Settings { key_size, value_size, .. } = *settings;
+        Ok(Rocks { pairs, folder: folder.to_path_buf(), key_size, value_size })
+    }
+}
+
+impl Target for Rocks {
+    type Keys = BytesKeys;
+    type Worker<'t> = RocksWorker<'t>;
+
+    fn new_keys(&self, capacity: usize) -> BytesKeys {
+        BytesKeys::new(self.key_size, capacity)
+    }
+
+    fn worker(&self) -> Result<RocksWorker<'_>, LabError> {
+        Ok(RocksWorker { pairs: &self.pairs, values: Values::new(self.value_size) })
+    }
+
+    fn domain(&self) -> String {
+        RIVAL.durability.to_owned()
+    }
+
+    fn footprint(&self) -> Result<Footprint, LabError> {
+        let mut keys = 0;
+        for pair in self.pairs.iterator(IteratorMode::Start) {
+            pair.map_err(refused)?;
+            keys += 1;
+        }
+        footprint_of_files(keys, &self.folder)
+    }
+
+    fn count(&self) -> Result<Option<u64>, LabError> {
+        Ok(None)
+    }
+}
+
+struct RocksWorker<'t> {
+    pairs: &'t DB,
+    values: Values,
+}
+
+impl Worker for RocksWorker<'_> {
+    type Keys = BytesKeys;
+
+    fn get(&mut self, key: &[u8]) -> Result<bool, LabError> {
+        match self.pairs.get_pinned(key).map_err(refused)? {
+            Some(value) => Values::verdict(self.values.is_right(key, &value), key, true),
+            None => Ok(false),
+        }
+    }
+
+    fn insert(&mut self, key: &[u8], version: u64) -> Result<bool, LabError> {
+        self.put(key, version).map(|()| true)
+    }
+
+    fn update(&mut self, key: &[u8], version: u64) -> Result<bool, LabError> {
+        self.put(key, version).map(|()| true)
+    }
+
+    fn put(&mut self, key: &[u8], version: u64) -> Result<(), LabError> {
+        self.pairs.put(key, self.values.fill(key, version)).map_err(refused)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<bool, LabError> {
+        self.pairs.delete(key).map_err(refused).map(|()| true)
+    }
+
+    fn scan(&mut self, from: &[u8], length: u32) -> Result<u64, LabError> {
+        let start = IteratorMode::From(from, Direction::Forward);
+        let (mut count, mut is_right) = (0, true);
+        for pair in self.pairs.iterator(start).take(length as usize) {
+            let (key, value) = pair.map_err(refused)?;
+            is_right &= *key >= *from && self.values.is_right(&key, &value);
+            count += 1;
+        }
+        Values::verdict(is_right, from, count)
+    }
+
+    fn set_value_size(&mut self, size: usize) {
+        self.values.set_size(size);
+    }
+}

@@ -1,0 +1,107 @@
+//! The lock-free skip list of crossbeam.
+//!
+//! A put cannot tell whether the key was there, so that inserts and updates always count as done.
+
+use std::ops::Bound;
+
+use crossbeam_skiplist::SkipMap;
+use everleaf_lab::bench::Settings;
+use everleaf_lab::bench::contest::entrant;
+use everleaf_lab::target::{KeyOf, Target, Values, Worker};
+use everleaf_lab::{Footprint, LabError};
+
+use super::Rival;
+use super::form::{Form, Strings, Words};
+
+/// What is known of it.
+pub const RIVAL: Rival = Rival {
+    name: "skiplist",
+    what: "crossbeam-skiplist 0.1",
+    durability: "volatile",
+    is_durable: false,
+    is_integers_only: false,
+    enter: |name, settings, _| match (settings.key_size, settings.value_size) {
+        (8, 8) => entrant(name, settings, make::<Words>(settings)),
+        _ => entrant(name, settings, make::<Strings>(settings)),
+    },
+};
+
+fn make<F: Form>(settings: &Settings) -> impl Fn() -> Result<(Skips<F>, ()), LabError> + 'static {
+    let form = F::new(settings);
+    move || Ok((Skips { form: form.clone(), pairs: SkipMap::new() }, ()))
+}
+
+struct Skips<F: Form> {
+    form: F,
+    pairs: SkipMap<F::Key, F::Value>,
+}
+
+impl<F: Form> Target for Skips<F> {
+    type Keys = F::Keys;
+    type Worker<'t> = SkipsWorker<'t, F>;
+
+    fn new_keys(&self, capacity: usize) -> F::Keys {
+        self.form.new_keys(capacity)
+    }
+
+    fn worker(&self) -> Result<SkipsWorker<'_, F>, LabError> {
+        Ok(SkipsWorker { pairs: &self.pairs, form: self.form.clone() })
+    }
+
+    fn domain(&self) -> String {
+        RIVAL.durability.to_owned()
+    }
+
+    fn footprint(&self) -> Result<Footprint, LabError> {
+        Ok(Footprint { keys: self.pairs.len() as u64, ..Footprint::default() })
+    }
+}
+
+struct SkipsWorker<'t, F: Form> {
+    pairs: &'t SkipMap<F::Key, F::Value>,
+    form: F,
+}
+
+impl<F: Form> Worker for SkipsWorker<'_, F> {
+    type Keys = F::Keys;
+
+    fn get(&mut self, key: KeyOf<'_, Self>) -> Result<bool, LabError> {
+        let key = F::look(&key);
+        match self.pairs.get(key) {
+            Some(pair) => {
+                Values::verdict(self.form.is_right(key, pair.value()), &F::name(key), true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    fn insert(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<bool, LabError> {
+        self.put(key, version).map(|()| true)
+    }
+
+    fn update(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<bool, LabError> {
+        self.put(key, version).map(|()| true)
+    }
+
+    fn put(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<(), LabError> {
+        let value = self.form.value(F::look(&key), version);
+        self.pairs.insert(F::own(key), value);
+        Ok(())
+    }
+
+    fn remove(&mut self, key: KeyOf<'_, Self>) -> Result<bool, LabError> {
+        Ok(self.pairs.remove(F::look(&key)).is_some())
+    }
+
+    fn scan(&mut self, from: KeyOf<'_, Self>, length: u32) -> Result<u64, LabError> {
+        let from = F::look(&from);
+        let (mut count, mut is_right) = (0, true);
+        let range = (Bound::Included(from), Bound::Unbounded);
+        for pair in self.pairs.range::<F::Look, _>(range).take(length as usize) {
+            let key = std::borrow::Borrow::borrow(pair.key());
+            is_right &= self.form.is_right(key, pair.value());
+            count += 1;
+        }
+        Values::verdict(is_right, &F::name(from), count)
+    }
+}
