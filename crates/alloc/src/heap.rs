@@ -162,6 +162,27 @@ impl<M: Machine> Heap<M> {
         self.epochs.is_expired(epoch)
     }
 
+    /// Waits until every session that is pinned now has ended that pin. What the caller stored before
+    /// is then seen by all that is pinned: who saw the state before has finished.
+    ///
+    /// *Blocking*: for as long as the longest of these pins. The caller's session must not be pinned,
+    /// or it waits for itself.
+    pub fn await_pins(&self) {
+        // What a pinned session saw before our store is like something unlinked by it: two epochs
+        // later nobody can hold it (E1).
+        let epoch = self.epochs.retire_epoch();
+        let (mut last, mut attempt) = (0, 0);
+        while !self.epochs.is_expired(epoch) {
+            let now = self.epochs.try_advance();
+            if now == last {
+                // Somebody is pinned, and has to do something before anything changes.
+                M::spin(attempt);
+                attempt += 1;
+            }
+            last = now;
+        }
+    }
+
     /// Moves the epoch as far as it can go now, so that what was retired can be reclaimed.
     pub fn advance_epoch(&self) {
         for _ in 0..3 {

@@ -3,9 +3,9 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use everleaf_alloc::{Heap, Session};
+use everleaf_alloc::{AllocError, Heap, Session};
 use everleaf_machine::{Hardware, Machine};
-use everleaf_pool::RootIndex;
+use everleaf_pool::{FEATURE_EXPIRY, RootIndex};
 
 use crate::base::Base;
 use crate::change::{Intent, Outcome};
@@ -15,7 +15,7 @@ use crate::kind::{BytesKey, BytesKind, Kind, record_offset};
 use crate::nbtree::state::LIVE;
 use crate::nbtree::write::Write;
 use crate::nbtree::{BulkLoader, NbTree, TreeShape};
-use crate::record::{self, KEY_SIZE_MAX, Record, VALUE_SIZE_MAX};
+use crate::record::{self, EXPIRING_VALUE_SIZE_MAX, KEY_SIZE_MAX, Record, VALUE_SIZE_MAX};
 use crate::slot::Slot;
 
 /// What to do with a key.
@@ -36,8 +36,13 @@ pub enum Change<'v> {
 pub enum Decision {
     /// Leave it as it is.
     Keep,
-    /// Give it this value.
+    /// Give it this value. When it expires, if ever, stays as it is.
     Put(Vec<u8>),
+    /// Give it this value, and let it expire at this time, in milliseconds since 1970-01-01 UTC; 0
+    /// for never.
+    PutExpiring(Vec<u8>, u64),
+    /// Leave its value and let it expire at this time, as above. An absent key stays so.
+    Expire(u64),
     /// Remove it.
     Remove,
 }
@@ -46,6 +51,10 @@ pub enum Decision {
 ///
 /// Thread safety, blocking and durability as [`crate::U64Tree`]. A value is written to a record of
 /// its own, once; an update swaps records.
+///
+/// *Expiry*: a key may have a time at which it expires, by the clock of the system, exact to the
+/// millisecond. From then on it is absent to every operation; its space is freed, and the key no
+/// more counted in [`Self::len`], when it is written next or [purged](Self::purge).
 ///
 /// # Example
 /// ```
@@ -67,7 +76,7 @@ pub struct BytesTree<G: Geometry = Production, M: Machine = Hardware, const HEAD
 
 /// The record of a payload, while pinned.
 #[inline(always)]
-fn record_of<'a, M: Machine>(heap: &Heap<M>, payload: u64) -> Record<'a> {
+pub(crate) fn record_of<'a, M: Machine>(heap: &Heap<M>, payload: u64) -> Record<'a> {
     // SAFETY: callers hold a pin since before they read the payload from the tree, or (for a record
     // they wrote) are its only owner.
     unsafe { record::read(Base::of(heap), record_offset(payload)) }
@@ -97,6 +106,14 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         &self.slot
     }
 
+    /// The id of the tree in the pool's directory; clearing gives it another.
+    ///
+    /// # Errors
+    /// [`IndexError::Removed`].
+    pub fn id(&self, session: &mut Session<M>) -> Result<u32, IndexError> {
+        self.slot.with(session, |tree, _| tree.id())
+    }
+
     /// Runs `see` on the value of `key`, in place, if it is there.
     ///
     /// # Errors
@@ -108,9 +125,24 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         key: &[u8],
         see: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, IndexError> {
+        self.get_record(session, key, |record| see(record.value))
+    }
+
+    /// As [`Self::get_with`], with the time at which the key expires.
+    ///
+    /// # Errors
+    /// As [`Self::get_with`].
+    #[inline]
+    pub fn get_record<R>(
+        &self,
+        session: &mut Session<M>,
+        key: &[u8],
+        see: impl FnOnce(Record<'_>) -> R,
+    ) -> Result<Option<R>, IndexError> {
         self.slot.with(session, |tree, session| {
             let payload = tree.get_payload(session, BytesKey::new(key))?;
-            Some(see(record_of(session.heap(), payload).value))
+            let record = record_of(session.heap(), payload);
+            (!record.has_expired::<M>()).then(|| see(record))
         })
     }
 
@@ -127,12 +159,14 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         let keys: Vec<BytesKey<'_>> = keys.into_iter().map(BytesKey::new).collect();
         self.slot.with(session, |tree, session| {
             tree.get_many_payloads(session, &keys, |session, index, payload| {
-                see(index, payload.map(|payload| record_of(session.heap(), payload).value));
+                let record = payload.map(|payload| record_of(session.heap(), payload));
+                let record = record.filter(|record| !record.has_expired::<M>());
+                see(index, record.map(|record| record.value));
             });
         })
     }
 
-    /// Changes a key, and runs `see(changed, old value)`.
+    /// Changes a key, and runs `see(changed, old value)`. A value that is stored never expires.
     ///
     /// # Errors
     /// The key or value is too large, or there is no space; then nothing was changed.
@@ -144,25 +178,48 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         change: Change<'_>,
         see: impl FnOnce(bool, Option<&[u8]>) -> R,
     ) -> Result<R, IndexError> {
+        self.change_expiring(session, key, change, 0, see)
+    }
+
+    /// As [`Self::change`]; a value that is stored expires at `expiry_ms` (0 for never).
+    ///
+    /// # Errors
+    /// As [`Self::change`].
+    #[inline]
+    pub fn change_expiring<R>(
+        &self,
+        session: &mut Session<M>,
+        key: &[u8],
+        change: Change<'_>,
+        expiry_ms: u64,
+        see: impl FnOnce(bool, Option<&[u8]>) -> R,
+    ) -> Result<R, IndexError> {
         let (intent, value) = match change {
             Change::Insert(value) => (Intent::Insert, Some(value)),
             Change::Update(value) => (Intent::Update, Some(value)),
             Change::Upsert(value) => (Intent::Upsert, Some(value)),
             Change::Remove => (Intent::Remove, None),
         };
-        self.admit(key, value)?;
+        self.admit(key, value, expiry_ms)?;
         self.slot.with(session, |tree, session| {
             let key = BytesKey::new(key);
             let payload = match value {
-                Some(value) => key.payload(record::create(session, key.bytes, value)?),
+                Some(value) => {
+                    key.payload(record::create_expiring(session, key.bytes, value, expiry_ms)?)
+                }
                 None => 0,
             };
-            self.perform(tree, session, Write { key, intent, payload }, see)
+            let write = Write { key, intent, payload };
+            if intent == Intent::Update && self.may_expire() {
+                let outcome = update_unless_expired(tree, session, write);
+                return self.settle(tree, session, payload, outcome, see);
+            }
+            self.perform(tree, session, write, see)
         })?
     }
 
     /// Changes a key if its value is `expected` (`None`: absent), to `new` (`None`: removed), and
-    /// runs `see(changed, the value found)`.
+    /// runs `see(changed, the value found)`. When it expires, if ever, stays as it is.
     ///
     /// # Errors
     /// As [`Self::change`].
@@ -205,22 +262,49 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         key: &[u8],
         mut decide: impl FnMut(Option<&[u8]>) -> Decision,
     ) -> Result<bool, IndexError> {
-        self.admit(key, None)?;
+        self.decide_record(session, key, |found| decide(found.map(|record| record.value)))
+    }
+
+    /// As [`Self::decide`], with the time at which the key expires.
+    ///
+    /// # Errors
+    /// As [`Self::change`].
+    pub fn decide_record(
+        &self,
+        session: &mut Session<M>,
+        key: &[u8],
+        mut decide: impl FnMut(Option<Record<'_>>) -> Decision,
+    ) -> Result<bool, IndexError> {
+        self.admit(key, None, 0)?;
         self.slot.with(session, |tree, session| {
             let key = BytesKey::new(key);
             loop {
                 let found = tree.get_payload(session, key);
-                let value = found.map(|payload| record_of(session.heap(), payload).value);
-                let (intent, value) = match (decide(value), found) {
-                    (Decision::Keep, _) | (Decision::Remove, None) => return Ok(false),
-                    (Decision::Remove, Some(payload)) => (Intent::RemoveExact(payload), None),
-                    (Decision::Put(value), None) => (Intent::Insert, Some(value)),
-                    (Decision::Put(value), Some(old)) => (Intent::Exchange(old), Some(value)),
+                let record = found.map(|payload| record_of(session.heap(), payload));
+                let record = record.filter(|record| !record.has_expired::<M>());
+                let kept = record.map_or(0, |record| record.expiry_ms);
+                let (value, expiry_ms) = match (decide(record), record) {
+                    (Decision::Keep, _)
+                    | (Decision::Remove, None)
+                    | (Decision::Expire(_), None) => return Ok(false),
+                    (Decision::Remove, Some(_)) => (None, 0),
+                    (Decision::Put(value), _) => (Some(value), kept),
+                    (Decision::PutExpiring(value, expiry_ms), _) => (Some(value), expiry_ms),
+                    (Decision::Expire(expiry_ms), Some(record)) => {
+                        (Some(record.value.to_vec()), expiry_ms)
+                    }
                 };
-                self.admit(key.bytes, value.as_deref())?;
-                let payload = match value {
-                    Some(value) => key.payload(record::create(session, key.bytes, &value)?),
+                self.admit(key.bytes, value.as_deref(), expiry_ms)?;
+                let payload = match &value {
+                    Some(value) => {
+                        key.payload(record::create_expiring(session, key.bytes, value, expiry_ms)?)
+                    }
                     None => 0,
+                };
+                let intent = match (&value, found) {
+                    (_, None) => Intent::Insert,
+                    (None, Some(old)) => Intent::RemoveExact(old),
+                    (Some(_), Some(old)) => Intent::Exchange(old),
                 };
                 let write = Write { key, intent, payload };
                 if self.perform(tree, session, write, |changed, _| changed)? {
@@ -230,14 +314,45 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         })?
     }
 
-    /// Refuses what cannot be stored.
+    /// Removes a key if it has expired. Returns whether it did.
+    ///
+    /// # Errors
+    /// As [`Self::change`].
+    pub fn purge(&self, session: &mut Session<M>, key: &[u8]) -> Result<bool, IndexError> {
+        self.admit(key, None, 0)?;
+        self.slot.with(session, |tree, session| {
+            let key = BytesKey::new(key);
+            let Some(found) = tree.get_payload(session, key) else { return Ok(false) };
+            if !record_of(session.heap(), found).has_expired::<M>() {
+                return Ok(false);
+            }
+            let write = Write { key, intent: Intent::RemoveExact(found), payload: 0 };
+            let outcome = tree.write(session, &write);
+            let changed = matches!(outcome, Ok(Outcome { changed: true, .. }));
+            self.settle(tree, session, 0, outcome, |_, _| changed)
+        })?
+    }
+
+    /// Whether any key may expire: then an update has to look first.
     #[inline(always)]
-    fn admit(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), IndexError> {
+    pub fn may_expire(&self) -> bool {
+        self.slot.heap().pool().features() & FEATURE_EXPIRY != 0
+    }
+
+    /// Refuses what cannot be stored. Makes the pool one in which keys expire, if need be.
+    #[inline(always)]
+    pub(crate) fn admit(
+        &self,
+        key: &[u8],
+        value: Option<&[u8]>,
+        expiry_ms: u64,
+    ) -> Result<(), IndexError> {
         if key.len() > KEY_SIZE_MAX {
             return Err(IndexError::KeyTooLarge(key.len()));
         }
+        let limit = if expiry_ms == 0 { VALUE_SIZE_MAX } else { EXPIRING_VALUE_SIZE_MAX };
         match value {
-            Some(value) if value.len() > VALUE_SIZE_MAX => {
+            Some(value) if value.len() > limit => {
                 return Err(IndexError::ValueTooLarge(value.len()));
             }
             _ => {}
@@ -245,30 +360,64 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         if self.slot.heap().pool().is_read_only() {
             return Err(IndexError::ReadOnly);
         }
+        if expiry_ms != 0 && !self.may_expire() {
+            self.slot.heap().pool().enable_features(FEATURE_EXPIRY)?;
+        }
         Ok(())
     }
 
     /// Performs a write whose payload, if any, refers to a record of ours; settles what becomes of
-    /// the new and the old record.
+    /// the new and the old record. To an insertion, a key that has expired is absent.
     #[inline(always)]
     fn perform<R>(
         &self,
         tree: &NbTree<BytesKind<HEADS>, G, M>,
         session: &mut Session<M>,
-        write: Write<'_, BytesKind<HEADS>, M>,
+        mut write: Write<'_, BytesKind<HEADS>, M>,
         see: impl FnOnce(bool, Option<&[u8]>) -> R,
     ) -> Result<R, IndexError> {
-        let outcome = tree.write(session, &write);
+        let inserts = write.intent == Intent::Insert;
+        loop {
+            let outcome = tree.write(session, &write);
+            if inserts && let Ok(Outcome { changed: false, old }) = outcome {
+                match old {
+                    Some(old) if record_of(session.heap(), old).has_expired::<M>() => {
+                        write.intent = Intent::Exchange(old);
+                        continue;
+                    }
+                    None => {
+                        // What had expired went before we could replace it.
+                        write.intent = Intent::Insert;
+                        continue;
+                    }
+                    Some(_) => {}
+                }
+            }
+            return self.settle(tree, session, write.payload, outcome, see);
+        }
+    }
+
+    /// After a write that stored `payload` (0: removed): frees what nobody will read any more,
+    /// counts, and lets the caller see.
+    #[inline(always)]
+    fn settle<R>(
+        &self,
+        tree: &NbTree<BytesKind<HEADS>, G, M>,
+        session: &mut Session<M>,
+        payload: u64,
+        outcome: Result<Outcome, AllocError>,
+        see: impl FnOnce(bool, Option<&[u8]>) -> R,
+    ) -> Result<R, IndexError> {
         let changed = matches!(outcome, Ok(Outcome { changed: true, .. }));
-        if !changed && write.payload != 0 {
+        if !changed && payload != 0 {
             // Never published: dead claims that mention it are never read.
-            let size = record_of(session.heap(), write.payload).size();
-            session.free_record(record_offset(write.payload), size);
+            let size = record_of(session.heap(), payload).size();
+            session.free_record(record_offset(payload), size);
         }
         let old = outcome?.old;
         match (changed, old) {
             (true, None) => tree.count(session, 1),
-            (true, Some(_)) if write.payload == 0 => tree.count(session, -1),
+            (true, Some(_)) if payload == 0 => tree.count(session, -1),
             _ => {}
         }
         let record = old.map(|old| record_of(session.heap(), old));
@@ -276,6 +425,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             // Before `see`, which may panic: our pin keeps the record until it has been seen.
             session.retire_record(record_offset(old), record.size());
         }
+        let record = record.filter(|record| !record.has_expired::<M>());
+        let changed = changed && (payload != 0 || record.is_some());
         Ok(see(changed, record.map(|record| record.value)))
     }
 
@@ -293,6 +444,24 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         reverse: bool,
         mut visit: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), IndexError> {
+        self.scan_records(session, from, to, reverse, |record| {
+            record.has_expired::<M>() || visit(record.key, record.value)
+        })
+    }
+
+    /// As [`Self::scan`], with the time at which each key expires, and with those that have expired
+    /// and were not removed yet.
+    ///
+    /// # Errors
+    /// As [`Self::get_with`].
+    pub fn scan_records(
+        &self,
+        session: &mut Session<M>,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        reverse: bool,
+        mut visit: impl FnMut(Record<'_>) -> bool,
+    ) -> Result<(), IndexError> {
         self.slot.with(session, |tree, session| {
             let heap = session.heap().clone();
             if reverse {
@@ -304,7 +473,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                 let bound = bound.as_deref().map(BytesKey::new);
                 tree.scan_backward(session, bound, |_, entry| {
                     let record = record_of(&heap, <BytesKind<HEADS> as Kind<M>>::payload(entry));
-                    !is_below(record.key, from) && visit(record.key, record.value)
+                    !is_below(record.key, from) && visit(record)
                 });
             } else {
                 let start = match from {
@@ -314,7 +483,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                 };
                 tree.scan_forward(session, BytesKey::new(&start), |_, entry| {
                     let record = record_of(&heap, <BytesKind<HEADS> as Kind<M>>::payload(entry));
-                    !is_above(record.key, to) && visit(record.key, record.value)
+                    !is_above(record.key, to) && visit(record)
                 });
             }
         })
@@ -382,6 +551,25 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             loader.push(key, <BytesKind<HEADS> as Kind<M>>::entry(key, 0, payload, LIVE))?;
         }
         Ok(())
+    }
+}
+
+/// An update where keys may expire: nothing but a record that has not expired is replaced.
+fn update_unless_expired<const HEADS: bool, G: Geometry, M: Machine>(
+    tree: &NbTree<BytesKind<HEADS>, G, M>,
+    session: &mut Session<M>,
+    mut write: Write<'_, BytesKind<HEADS>, M>,
+) -> Result<Outcome, AllocError> {
+    loop {
+        let found = tree.get_payload(session, write.key);
+        let live = found.filter(|found| !record_of(session.heap(), *found).has_expired::<M>());
+        let Some(old) = live else { return Ok(Outcome { changed: false, old: None }) };
+        write.intent = Intent::Exchange(old);
+        // Refused if the value changed meanwhile: then we look again.
+        match tree.write(session, &write)? {
+            Outcome { changed: false, .. } => {}
+            done => return Ok(done),
+        }
     }
 }
 

@@ -15,6 +15,8 @@ pub enum IndexError {
     KeyTooLarge(usize),
     /// The value is longer than the limit. Holds the length in bytes.
     ValueTooLarge(usize),
+    /// A batch is longer than a value may be. Holds its length in bytes.
+    BatchTooLarge(usize),
     /// Sorted input was not sorted, or held a key twice. Holds the position of the bad pair.
     NotSorted(usize),
     /// The pool is open read-only.
@@ -43,6 +45,11 @@ impl fmt::Display for IndexError {
             IndexError::ValueTooLarge(size) => {
                 write!(f, "a value of {size} bytes is longer than {} bytes", crate::VALUE_SIZE_MAX)
             }
+            IndexError::BatchTooLarge(size) => write!(
+                f,
+                "a batch of {size} bytes is longer than {} bytes: write it in several batches",
+                crate::VALUE_SIZE_MAX
+            ),
             IndexError::NotSorted(position) => write!(
                 f,
                 "the input of a bulk load must be sorted and without duplicates: pair {position} \

@@ -212,6 +212,20 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         }
     }
 
+    /// The byte-string tree with this id, if there is one.
+    pub(crate) fn bytes_tree_of_id(
+        &self,
+        session: &mut Session<M>,
+        id: u32,
+    ) -> Option<Arc<BytesTree<G, M>>> {
+        let bytes = |(_, tree): &(String, Named<G, M>)| match tree {
+            Named::Bytes(tree) => Some(tree.clone()),
+            _ => None,
+        };
+        let trees: Vec<_> = self.named.lock().iter().filter_map(bytes).collect();
+        trees.into_iter().find(|tree| tree.id(session).is_ok_and(|found| found == id))
+    }
+
     /// The integer tree of that name, if there is one.
     ///
     /// # Errors

@@ -278,4 +278,9 @@ pub trait Machine: Copy + Default + Send + Sync + 'static {
 
     /// Nanoseconds of a monotonic clock.
     fn now_ns() -> u64;
+    /// Milliseconds since 1970-01-01 UTC, by the clock of the system: it may be set, also back. A
+    /// machine without a calendar stands at 0, where nothing expires.
+    fn wall_clock_ms() -> u64 {
+        0
+    }
 }

@@ -24,6 +24,8 @@ pub struct Header {
     pub created_ns: u64,
     pub domain: Domain,
     pub generation: u64,
+    /// Of the known ones.
+    pub features: u64,
 }
 
 /// What one copy turned out to be.
@@ -44,7 +46,7 @@ impl Header {
         let mut words = [0; HEADER_WORDS];
         words[0] = u64::from_le_bytes(MAGIC);
         words[1] = pair(FORMAT_VERSION, HEADER_SIZE as u32);
-        words[2] = KNOWN_FEATURES;
+        words[2] = self.features;
         let (first, second) = halves(self.uuid);
         words[4] = first;
         words[5] = second;
@@ -121,6 +123,7 @@ fn decode(words: &HeaderWords) -> Copy {
         created_ns: words[10],
         domain,
         generation: words[12],
+        features: words[2],
     };
     // A checksum that fits does not make a hostile file sound: everything must be as we write it,
     // except for features that may be ignored.
@@ -160,6 +163,7 @@ mod tests {
             created_ns: 77,
             domain: Domain::Visible,
             generation: 3,
+            features: 0,
         }
     }
 
@@ -205,6 +209,12 @@ mod tests {
         reseal(&mut words);
         let error = opened([words; 2]).unwrap_err();
         assert!(matches!(error, PoolError::UnknownFeatures { features: 0x100_0000_0000, .. }));
+    }
+
+    #[test]
+    fn known_features_are_read_back() {
+        let with = Header { features: KNOWN_FEATURES, ..header() };
+        assert_eq!(opened([with.encode(); 2]).unwrap().0, with);
     }
 
     #[test]

@@ -80,8 +80,12 @@ pub const DATA_START: u64 = 73728;
 pub const MAGIC: [u8; 8] = *b"EVERLEAF";
 /// The format version this code writes, and the newest it reads.
 pub const FORMAT_VERSION: u32 = 1;
-/// The incompatible feature bits this code knows.
-pub const KNOWN_FEATURES: u64 = 0;
+/// Incompatible feature bit: records may carry an expiry.
+pub const FEATURE_EXPIRY: u64 = 1;
+/// Incompatible feature bit: the map of pending batches may hold what an opening has to finish.
+pub const FEATURE_BATCHES: u64 = 2;
+/// The incompatible feature bits this code knows. A pool has those that were ever used in it.
+pub const KNOWN_FEATURES: u64 = FEATURE_EXPIRY | FEATURE_BATCHES;
 
 /// Offsets of the two copies of the header.
 pub const HEADER_OFFSETS: [u64; 2] = [0, 4096];

@@ -57,7 +57,7 @@ pub use backing::{Backing, Environment, SimulatedBacking, domain_of};
 pub use directory::{Root, RootIndex};
 pub use domain::{Domain, UnknownDomain};
 pub use error::{Holder, PoolError};
-pub use layout::DATA_START;
+pub use layout::{DATA_START, FEATURE_BATCHES, FEATURE_EXPIRY, KNOWN_FEATURES};
 pub use medium::Medium;
 pub use offset::Offset;
 pub use open::{CreateMode, PoolOptions};

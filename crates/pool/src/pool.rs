@@ -42,6 +42,8 @@ pub struct Pool<M: Machine> {
     read_only: bool,
     was_clean: bool,
     uuid: [u8; 16],
+    /// Incompatible features, as the header has them.
+    features: Atomic<u64, M>,
     /// The session as both its copies have it; its lock is the right to change them.
     pub(crate) session: SpinLock<Session, M>,
     /// The right to change roots and ids.
@@ -134,6 +136,7 @@ impl<M: Machine> Pool<M> {
             read_only,
             was_clean: last.clean,
             uuid: header.uuid,
+            features: Atomic::new(header.features),
             session: SpinLock::new(last),
             directory_lock: SpinLock::new(()),
             backing,
@@ -307,6 +310,34 @@ impl<M: Machine> Pool<M> {
         self.backing.path().unwrap_or(Path::new(MEMORY))
     }
 
+    /// The incompatible features that were ever used in the pool; see `layout.rs`.
+    #[inline]
+    pub fn features(&self) -> u64 {
+        // Acquire: what came with the feature; pairs with the store in `enable_features`.
+        self.features.load(Ordering::Acquire)
+    }
+
+    /// Notes durably that the pool has these features, before anything of them is in it: code that
+    /// does not know them will refuse the pool.
+    ///
+    /// *Errors:* `ReadOnly`; `Io` if the disk refuses; `Damaged`.
+    pub fn enable_features(&self, features: u64) -> Result<(), PoolError> {
+        self.writable("enable a feature")?;
+        let _alone = self.directory_lock.lock();
+        if self.features() & features == features {
+            return Ok(());
+        }
+        let copies = HEADER_OFFSETS.map(|offset| self.view().read(offset));
+        let (mut header, whole, _) = header::choose(&copies, self.place())?;
+        header.features |= features;
+        header.generation += 1;
+        header.write(self.view(), whole);
+        self.sync("note a feature")?;
+        // Release: pairs with the load in `features`.
+        self.features.store(header.features, Ordering::Release);
+        Ok(())
+    }
+
     /// Refuses `action` on a pool that is open for reading only.
     pub(crate) fn writable(&self, action: &'static str) -> Result<(), PoolError> {
         if self.read_only {
@@ -361,6 +392,7 @@ fn format<M: Machine>(view: View<M>, backing: &dyn Backing, domain: Domain, max:
         created_ns: environment.now_ns,
         domain,
         generation: 1,
+        features: 0,
     };
     header.write(view, 0);
 }

@@ -22,6 +22,7 @@
 
 pub mod ablation;
 pub mod backing;
+pub mod batches;
 pub mod campaign;
 pub mod case;
 pub mod configure;

@@ -12,7 +12,7 @@ use crate::case::Case;
 use crate::design::Of;
 use crate::nbtree::Nb;
 use crate::subject::Subject;
-use crate::{directory, epochs, shelf, trees};
+use crate::{batches, directory, epochs, shelf, trees};
 
 /// One step of a search: a program, and what its configuration must have.
 pub struct Step {
@@ -72,6 +72,13 @@ pub static STRUCTURES: &[Structure] = &[
     design::<NvTree<Tiny<3, 3>, M>>("nvtree", "NVTree"),
     design::<NvTreeBlind<Tiny<3, 3>, M>>("nvtree-blind", "NVTree whose writes do not look"),
     design::<CddsTree<Tiny<3, 3>, M>>("cdds", "CDDS B-tree"),
+    Structure {
+        name: "batch",
+        about: "batches of byte strings: the gate, the stripes, the journal",
+        case: batches::case,
+        step: batches::step,
+        small: batches::small,
+    },
     Structure {
         name: "alloc",
         about: "the allocator: records, blocks, volatile nodes, recovery of space",

@@ -14,8 +14,13 @@ pub enum Exchange {
 pub enum Action {
     /// Leave the key as it is.
     Keep,
-    /// Give the key this value.
+    /// Give the key this value. When it expires, if ever, stays as it is.
     Put(Vec<u8>),
+    /// Give the key this value, to expire at this time, in milliseconds since 1970-01-01 UTC; 0 for
+    /// never.
+    PutWithExpiry(Vec<u8>, u64),
+    /// Leave the value and let it expire at this time, as above.
+    Expire(u64),
     /// Remove the key.
     Remove,
 }

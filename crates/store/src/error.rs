@@ -32,6 +32,12 @@ pub enum Error {
     KeyTooLarge(usize),
     /// A value is longer than [`VALUE_SIZE_MAX`].
     ValueTooLarge(usize),
+    /// A batch is longer than [`VALUE_SIZE_MAX`], keys and values and a little for each taken
+    /// together.
+    BatchTooLarge(usize),
+    /// A batch was being written when the last process died, and a store that is opened read-only
+    /// cannot bring it to its end.
+    Unfinished,
     /// A map name is empty, too long, or already used for another kind of map.
     BadName(String),
     /// The store was opened read-only.
@@ -65,6 +71,15 @@ impl fmt::Display for Error {
                 f,
                 "the value has {size} bytes and the limit is {VALUE_SIZE_MAX}: split it over \
                  several keys"
+            ),
+            Error::BatchTooLarge(size) => write!(
+                f,
+                "the batch has {size} bytes and the limit is {VALUE_SIZE_MAX}: write it in several \
+                 batches"
+            ),
+            Error::Unfinished => f.write_str(
+                "the last process died while it wrote a batch: open the pool for writing once, \
+                 which brings the batch to its end",
             ),
             Error::ReadOnly => {
                 write!(f, "the store was opened read-only: open it for writing to change it")

@@ -26,7 +26,8 @@
 //! # Consistency
 //! Each operation on one key is linearizable, also across a crash of the process (strict durable
 //! linearizability). Ranges are sorted, contain no key twice, and each pair was current at some
-//! moment of the iteration; they are not snapshots. There are no multi-key transactions yet.
+//! moment of the iteration; they are not snapshots. Several keys are changed as one by a
+//! [`WriteBatch`], and read as of one moment in a [`View`].
 //!
 //! # Durability
 //! `Process` (any file system): nothing acknowledged is lost when the process dies. A power cut or
@@ -40,22 +41,29 @@
 
 #![forbid(unsafe_code)]
 
+mod batch;
 mod change;
 mod error;
+mod expiry;
+mod life;
 mod map;
 mod options;
 mod range;
 mod statistics;
 mod store;
+mod view;
 
+pub use batch::{WriteBatch, Written};
 pub use change::{Action, Exchange};
 pub use error::{Error, KEY_SIZE_MAX, VALUE_SIZE_MAX};
 pub use everleaf_index::{CheckReport, Domain};
+pub use expiry::Expiry;
 pub use map::Map;
 pub use options::Options;
 pub use range::Range;
 pub use statistics::Statistics;
 pub use store::{DEFAULT_MAP, Store};
+pub use view::{MapView, View};
 
 /// The result of a store operation.
 pub type Result<T> = std::result::Result<T, Error>;

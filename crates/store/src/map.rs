@@ -3,14 +3,19 @@
 use std::ops::{Bound, ControlFlow, RangeBounds};
 use std::sync::Arc;
 
-use everleaf_index::{BytesTree, Change, Decision, Hardware, IndexError, Session, SessionGuard};
+use everleaf_index::{
+    BytesTree, Change, Decision, Hardware, IndexError, Record, Session, SessionGuard,
+};
 
-use crate::range::{Range, is_beyond, prefix_bounds};
+use crate::life::Life;
+use crate::range::{Piece, Range, is_beyond, prefix_bounds};
 use crate::store::Shared;
 use crate::{Action, Error, Exchange, Result};
 
 /// Pairs visited under one pin: a long scan lets go of the epoch this often.
 const PIN_LENGTH: usize = 256;
+/// A piece of a range ends early when it holds this many bytes.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// An ordered map from byte strings (keys up to 64 KiB) to byte strings (values up to 512 MiB).
 ///
@@ -39,29 +44,72 @@ const PIN_LENGTH: usize = 256;
 /// ```
 #[derive(Clone)]
 pub struct Map {
+    /// Goes first: the last one closes the store.
+    life: Arc<Life>,
     shared: Arc<Shared>,
     tree: Arc<BytesTree>,
 }
 
 impl Map {
-    pub(crate) fn new(shared: Arc<Shared>, tree: Arc<BytesTree>) -> Self {
-        Map { shared, tree }
+    pub(crate) fn new(life: Arc<Life>, shared: Arc<Shared>, tree: Arc<BytesTree>) -> Self {
+        Map { life, shared, tree }
     }
 
-    /// Runs a write; if there is no space, reclaims what idle threads hold back and tries again.
+    /// A handle on another map of the same store.
+    pub(crate) fn another(&self, tree: Arc<BytesTree>) -> Self {
+        Map { tree, ..self.clone() }
+    }
+
+    /// What keeps the store open.
+    pub(crate) fn into_life(self) -> Arc<Life> {
+        self.life
+    }
+
+    /// Runs a write of `key`; if there is no space, reclaims what idle threads hold back and tries
+    /// again.
     #[inline]
-    fn write<R>(
+    pub(crate) fn write<R>(
         &self,
+        key: &[u8],
         mut write: impl FnMut(&BytesTree, &mut Session<Hardware>) -> std::result::Result<R, IndexError>,
     ) -> Result<R> {
-        let first = write(&self.tree, &mut *self.shared.session()?);
-        match first {
-            Err(error) if error.is_full() => {
+        match self.try_write(key, &mut write) {
+            Err(Error::PoolFull(_) | Error::DiskFull(_)) => {
                 self.shared.reclaim();
-                Ok(write(&self.tree, &mut *self.shared.session()?)?)
+                self.try_write(key, &mut write)
             }
-            result => Ok(result?),
+            result => result,
         }
+    }
+
+    #[inline]
+    fn try_write<R>(
+        &self,
+        key: &[u8],
+        write: &mut impl FnMut(&BytesTree, &mut Session<Hardware>) -> std::result::Result<R, IndexError>,
+    ) -> Result<R> {
+        let mut session = self.shared.session()?;
+        let mut pinned = session.pinned();
+        if self.shared.order.is_free() {
+            return Ok(write(&self.tree, &mut pinned)?);
+        }
+        drop(pinned);
+        self.write_in_order(key, &mut session, write)
+    }
+
+    /// A write while somebody needs order among writers.
+    #[cold]
+    #[inline(never)]
+    fn write_in_order<R>(
+        &self,
+        key: &[u8],
+        session: &mut Session<Hardware>,
+        write: &mut impl FnMut(&BytesTree, &mut Session<Hardware>) -> std::result::Result<R, IndexError>,
+    ) -> Result<R> {
+        let order = &self.shared.order;
+        let _stripe = order.lock(key);
+        self.shared.views.save(&self.tree, session, key, order.hash_of(key))?;
+        Ok(write(&self.tree, session)?)
     }
 
     #[inline]
@@ -71,7 +119,25 @@ impl Map {
         change: Change<'_>,
         see: impl Fn(bool, Option<&[u8]>) -> R,
     ) -> Result<R> {
-        self.write(|tree, session| tree.change(session, key, change, &see))
+        self.write(key, |tree, session| tree.change(session, key, change, &see))
+    }
+
+    /// Runs a read of `key`, when no batch is changing it.
+    #[inline]
+    pub(crate) fn read<R>(
+        &self,
+        key: &[u8],
+        read: impl FnOnce(&BytesTree, &mut Session<Hardware>) -> std::result::Result<R, IndexError>,
+    ) -> Result<R> {
+        let mut session = self.shared.session()?;
+        let mut pinned = session.pinned();
+        let order = &self.shared.order;
+        while !order.is_free() && order.is_in_batch(key) {
+            drop(pinned);
+            order.await_batch(key);
+            pinned = session.pinned();
+        }
+        Ok(read(&self.tree, &mut pinned)?)
     }
 
     /// The value of `key`. O(log n) in DRAM, one or two cache misses in the pool.
@@ -91,16 +157,33 @@ impl Map {
     /// As [`Self::get`].
     #[inline]
     pub fn get_with<R>(&self, key: &[u8], see: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        Ok(self.tree.get_with(&mut *self.shared.session()?, key, see)?)
+        self.read(key, |tree, session| tree.get_with(session, key, see))
     }
 
     /// Runs `see(i, value)` for each of `keys`, in order, with overlapping cache misses: several
-    /// times the speed of separate gets. As separate gets in every other respect.
+    /// times the speed of separate gets. As separate gets in every other respect; while batches are
+    /// written they are no more than that.
     ///
     /// # Errors
     /// As [`Self::get`].
-    pub fn get_many(&self, keys: &[&[u8]], see: impl FnMut(usize, Option<&[u8]>)) -> Result<()> {
-        Ok(self.tree.get_many(&mut *self.shared.session()?, keys.iter().copied(), see)?)
+    pub fn get_many(
+        &self,
+        keys: &[&[u8]],
+        mut see: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let mut session = self.shared.session()?;
+        let mut pinned = session.pinned();
+        if self.shared.order.is_free() {
+            return Ok(self.tree.get_many(&mut pinned, keys.iter().copied(), see)?);
+        }
+        drop(pinned);
+        drop(session);
+        for (index, key) in keys.iter().enumerate() {
+            if self.get_with(key, |value| see(index, Some(value)))?.is_none() {
+                see(index, None);
+            }
+        }
+        Ok(())
     }
 
     /// Whether `key` is there.
@@ -172,7 +255,7 @@ impl Map {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<Exchange> {
-        self.write(|tree, session| {
+        self.write(key, |tree, session| {
             tree.exchange(session, key, expected, new, |changed, found| {
                 if changed { Exchange::Done } else { Exchange::Mismatch(found.map(<[u8]>::to_vec)) }
             })
@@ -180,7 +263,8 @@ impl Map {
     }
 
     /// Reads, decides and writes one key as one atomic step. `decide` may run several times, when
-    /// other threads interfere; its last answer counts. Returns the value before.
+    /// other threads interfere; its last answer counts. Returns the value before. What
+    /// [`Action::Put`] stores expires when the value before would have.
     ///
     /// # Errors
     /// As [`Self::put`].
@@ -189,18 +273,70 @@ impl Map {
         key: &[u8],
         mut decide: impl FnMut(Option<&[u8]>) -> Action,
     ) -> Result<Option<Vec<u8>>> {
-        self.write(|tree, session| {
-            let mut before = None;
-            tree.decide(session, key, |value| {
-                before = value.map(<[u8]>::to_vec);
-                match decide(value) {
-                    Action::Keep => Decision::Keep,
-                    Action::Put(value) => Decision::Put(value),
-                    Action::Remove => Decision::Remove,
+        let mut before = None;
+        self.decide(key, |found| {
+            before = found.map(|record| record.value.to_vec());
+            match decide(found.map(|record| record.value)) {
+                Action::Keep => Decision::Keep,
+                Action::Put(value) => Decision::Put(value),
+                Action::PutWithExpiry(value, expiry_ms) => Decision::PutExpiring(value, expiry_ms),
+                Action::Expire(expiry_ms) => Decision::Expire(expiry_ms),
+                Action::Remove => Decision::Remove,
+            }
+        })?;
+        Ok(before)
+    }
+
+    /// Reads, decides and writes one key as one atomic step. `decide` never runs behind a stripe: it
+    /// may be the user's, and use the store.
+    pub(crate) fn decide(
+        &self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<Record<'_>>) -> Decision,
+    ) -> Result<bool> {
+        loop {
+            {
+                let mut session = self.shared.session()?;
+                let mut pinned = session.pinned();
+                if self.shared.order.is_free() {
+                    match self.tree.decide_record(&mut pinned, key, &mut decide) {
+                        Err(error) if error.is_full() => {}
+                        result => return Ok(result?),
+                    }
                 }
-            })?;
-            Ok(before)
-        })
+            }
+            if let Some(changed) = self.decide_in_order(key, &mut decide)? {
+                return Ok(changed);
+            }
+        }
+    }
+
+    /// Decides on what is there now, and does it if the same is there still. `None`: it is not.
+    #[cold]
+    #[inline(never)]
+    fn decide_in_order(
+        &self,
+        key: &[u8],
+        decide: &mut impl FnMut(Option<Record<'_>>) -> Decision,
+    ) -> Result<Option<bool>> {
+        let seen = self.read(key, |tree, session| {
+            tree.get_record(session, key, |record| (record.value.to_vec(), record.expiry_ms))
+        })?;
+        let record = seen.as_ref().map(|(value, expiry_ms)| Record {
+            key,
+            value: value.as_slice(),
+            expiry_ms: *expiry_ms,
+        });
+        let decision = decide(record);
+        let mut same = true;
+        let changed = self.write(key, |tree, session| {
+            tree.decide_record(session, key, |found| {
+                let found = found.map(|record| (record.value, record.expiry_ms));
+                same = found == record.map(|record| (record.value, record.expiry_ms));
+                if same { decision.clone() } else { Decision::Keep }
+            })
+        })?;
+        Ok(same.then_some(changed))
     }
 
     /// The pairs whose keys lie in `range`, in key order; also from the end, also from both ends.
@@ -273,6 +409,24 @@ impl Map {
         }
     }
 
+    /// The next pairs of a range, from one of its ends.
+    pub(crate) fn piece(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        reverse: bool,
+        limit: usize,
+    ) -> Result<Piece> {
+        let (mut piece, mut bytes) = (Piece::default(), 0);
+        self.scan_piece(from, to, reverse, |key, value| {
+            piece.pairs.push_back((key.to_vec(), value.to_vec()));
+            bytes += key.len() + value.len();
+            piece.next = piece.pairs.len() >= limit || bytes >= PIECE_BYTES;
+            !piece.next
+        })?;
+        Ok(piece)
+    }
+
     /// One pin's worth of a scan.
     pub(crate) fn scan_piece(
         &self,
@@ -329,10 +483,38 @@ impl Map {
         if self.shared.trees.heap().pool().is_read_only() {
             return Err(Error::ReadOnly);
         }
-        self.write(|tree, session| tree.clear(session))
+        match self.try_clear() {
+            Err(Error::PoolFull(_) | Error::DiskFull(_)) => {
+                self.shared.reclaim();
+                self.try_clear()
+            }
+            result => result,
+        }
+    }
+
+    fn try_clear(&self) -> Result<()> {
+        self.shared.alone(|in_order| {
+            if in_order {
+                self.shared.save_all(&self.tree)?;
+            }
+            Ok(self.tree.clear(&mut *self.shared.session()?)?)
+        })
+    }
+
+    /// Whether two handles are of one map.
+    pub(crate) fn is_same(&self, other: &Map) -> bool {
+        Arc::ptr_eq(&self.tree, &other.tree)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     pub(crate) fn tree(&self) -> &BytesTree {
+        &self.tree
+    }
+
+    pub(crate) fn tree_arc(&self) -> &Arc<BytesTree> {
         &self.tree
     }
 }

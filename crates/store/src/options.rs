@@ -22,6 +22,7 @@ use crate::{Domain, Result, Store};
 pub struct Options {
     pub(crate) pool: PoolOptions,
     pub(crate) recovery_threads: usize,
+    pub(crate) sweep: bool,
 }
 
 impl Default for Options {
@@ -33,7 +34,7 @@ impl Default for Options {
 impl Options {
     /// The defaults: an existing pool, for writing, in the domain that is detected.
     pub fn new() -> Self {
-        Options { pool: PoolOptions::default(), recovery_threads: 0 }
+        Options { pool: PoolOptions::default(), recovery_threads: 0, sweep: true }
     }
 
     /// Create the pool if there is none. Default: no.
@@ -84,6 +85,13 @@ impl Options {
     /// Threads that recovery may use; 0 for one per CPU. Default: 0.
     pub fn recovery_threads(mut self, count: usize) -> Self {
         self.recovery_threads = count;
+        self
+    }
+
+    /// Remove keys that have expired, in the background, at a few percent of a CPU. Without it they
+    /// are absent all the same, but keep their space until they are written again. Default: yes.
+    pub fn sweep(mut self, yes: bool) -> Self {
+        self.sweep = yes;
         self
     }
 

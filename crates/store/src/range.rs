@@ -3,22 +3,61 @@
 use std::collections::VecDeque;
 use std::ops::Bound;
 
+use crate::Result;
 use crate::map::Map;
+use crate::view::MapView;
 
 /// Pairs fetched at first, and at most.
 const FETCH_FIRST: usize = 16;
 const FETCH_MAX: usize = 256;
-/// A fetch ends early when it holds this many bytes.
-const FETCH_BYTES: usize = 256 << 10;
 
 type Pair = (Vec<u8>, Vec<u8>);
 
-/// A double-ended iterator over the pairs of a range; see [`Map::range`] for what it promises.
+/// Some pairs of a range, in the order of the end they were taken from.
+#[derive(Default)]
+pub(crate) struct Piece {
+    pub pairs: VecDeque<Pair>,
+    /// Whether more may follow.
+    pub next: bool,
+    /// How far it goes, if not to its last pair.
+    pub reached: Option<Vec<u8>>,
+}
+
+/// Where pairs come from.
+enum Source {
+    Map(Map),
+    View(MapView),
+}
+
+/// A double-ended iterator over the pairs of a range, which can be moved to any key of it; see
+/// [`Map::range`] for what it promises.
 ///
 /// Fetches pairs in growing batches and holds nothing else, so it may be kept for as long as one
 /// likes. If the map is dropped meanwhile, it ends.
+///
+/// # Example
+/// ```
+/// # fn main() -> everleaf::Result<()> {
+/// # let folder = tempfile::tempdir().expect("a temporary folder");
+/// # let store = everleaf::Options::new().create(true).open(folder.path().join("p"))?;
+/// for letter in b'a'..=b'z' {
+///     store.put(&[letter], b"")?;
+/// }
+/// let mut letters = store.range(&b"d"[..]..);
+/// assert_eq!(letters.peek().map(|(key, _)| key), Some(&b"d".to_vec()));
+/// letters.seek(b"q");
+/// assert_eq!(letters.next().map(|(key, _)| key), Some(b"q".to_vec()));
+/// letters.seek(b"a");
+/// assert_eq!(letters.next().map(|(key, _)| key), Some(b"d".to_vec()), "not before its start");
+/// assert_eq!(letters.next_back().map(|(key, _)| key), Some(b"z".to_vec()));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Range {
-    map: Map,
+    source: Source,
+    /// The whole range.
+    start: Bound<Vec<u8>>,
+    end: Bound<Vec<u8>>,
     /// What has not been fetched from either end.
     from: Bound<Vec<u8>>,
     to: Bound<Vec<u8>>,
@@ -32,8 +71,18 @@ pub struct Range {
 
 impl Range {
     pub(crate) fn new(map: Map, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> Self {
+        Self::of(Source::Map(map), from, to)
+    }
+
+    pub(crate) fn of_view(view: MapView, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> Self {
+        Self::of(Source::View(view), from, to)
+    }
+
+    fn of(source: Source, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> Self {
         Range {
-            map,
+            source,
+            start: from.clone(),
+            end: to.clone(),
             from,
             to,
             open: true,
@@ -45,33 +94,89 @@ impl Range {
 
     /// The next pairs from one end, in the order of that end.
     fn fetch(&mut self, reverse: bool) -> VecDeque<Pair> {
-        let mut pairs = VecDeque::new();
-        if !self.open {
-            return pairs;
+        while self.open && !are_crossed(as_slice(&self.from), as_slice(&self.to)) {
+            let limit = self.fetch;
+            self.fetch = (limit * 4).min(FETCH_MAX);
+            let Ok(Piece { pairs, next, reached }) = self.piece(reverse, limit) else {
+                self.open = false;
+                break;
+            };
+            self.open = next;
+            let reached = reached.or_else(|| pairs.back().map(|(key, _)| key.clone()));
+            if let Some(reached) = reached {
+                let bound = if reverse { &mut self.to } else { &mut self.from };
+                self.open &= is_beyond(&reached, as_slice(bound), reverse);
+                *bound = Bound::Excluded(reached);
+            }
+            if !pairs.is_empty() {
+                return pairs;
+            }
         }
-        let limit = self.fetch;
-        self.fetch = (limit * 4).min(FETCH_MAX);
-        let (mut bytes, mut full) = (0, false);
-        let reference = |bound: &Bound<Vec<u8>>| bound.clone();
-        let (from, to) = (reference(&self.from), reference(&self.to));
-        let result = self.map.scan_piece(
-            from.as_ref().map(Vec::as_slice),
-            to.as_ref().map(Vec::as_slice),
-            reverse,
-            |key, value| {
-                pairs.push_back((key.to_vec(), value.to_vec()));
-                bytes += key.len() + value.len();
-                full = pairs.len() >= limit || bytes >= FETCH_BYTES;
-                !full
-            },
-        );
-        self.open = full && result.is_ok();
-        if let Some((last, _)) = pairs.back() {
-            let bound = if reverse { &mut self.to } else { &mut self.from };
-            self.open &= is_beyond(last, bound.as_ref().map(Vec::as_slice), reverse);
-            *bound = Bound::Excluded(last.clone());
+        VecDeque::new()
+    }
+
+    fn piece(&self, reverse: bool, limit: usize) -> Result<Piece> {
+        let (from, to) = (as_slice(&self.from), as_slice(&self.to));
+        match &self.source {
+            Source::Map(map) => map.piece(from, to, reverse, limit),
+            Source::View(view) => view.piece(from, to, reverse, limit),
         }
-        pairs
+    }
+
+    /// The pair that [`Iterator::next`] will return.
+    pub fn peek(&mut self) -> Option<&Pair> {
+        if self.front.is_empty() {
+            self.front = self.fetch(false);
+        }
+        self.front.front().or_else(|| self.back.back())
+    }
+
+    /// Moves the front: `next` goes on with the first key of the range that is not less than `key`,
+    /// also if it was returned before; but not behind what the other end has returned.
+    pub fn seek(&mut self, key: &[u8]) {
+        let within = self.front.front().is_some_and(|(first, _)| key >= first.as_slice())
+            && self.front.back().is_some_and(|(last, _)| key <= last.as_slice());
+        let is_before = |pair: Option<&Pair>| pair.is_some_and(|(other, _)| other.as_slice() < key);
+        if within {
+            while is_before(self.front.front()) {
+                self.front.pop_front();
+            }
+            return;
+        }
+        self.front.clear();
+        while is_before(self.back.back())
+            && let Some((dropped, _)) = self.back.pop_back()
+        {
+            // To be fetched again, should the front come back.
+            self.to = Bound::Included(dropped);
+        }
+        self.from = match as_slice(&self.start) {
+            Bound::Included(start) | Bound::Excluded(start) if key < start => self.start.clone(),
+            Bound::Excluded(start) if key == start => self.start.clone(),
+            _ => Bound::Included(key.to_vec()),
+        };
+        self.open = true;
+        self.fetch = FETCH_FIRST;
+    }
+
+    /// Moves the back: `next_back` goes on with the last key of the range that is not greater than
+    /// `key`, also if it was returned before; but not before what the other end has returned.
+    pub fn seek_back(&mut self, key: &[u8]) {
+        let is_behind = |pair: Option<&Pair>| pair.is_some_and(|(other, _)| other.as_slice() > key);
+        self.back.clear();
+        while is_behind(self.front.back())
+            && let Some((dropped, _)) = self.front.pop_back()
+        {
+            // To be fetched again, should the back come back.
+            self.from = Bound::Included(dropped);
+        }
+        self.to = match as_slice(&self.end) {
+            Bound::Included(end) | Bound::Excluded(end) if key > end => self.end.clone(),
+            Bound::Excluded(end) if key == end => self.end.clone(),
+            _ => Bound::Included(key.to_vec()),
+        };
+        self.open = true;
+        self.fetch = FETCH_FIRST;
     }
 }
 
@@ -82,7 +187,12 @@ impl Iterator for Range {
         if self.front.is_empty() {
             self.front = self.fetch(false);
         }
-        self.front.pop_front().or_else(|| self.back.pop_back())
+        self.front.pop_front().or_else(|| {
+            let pair = self.back.pop_back()?;
+            // Not to be fetched again, should the back move.
+            self.from = Bound::Excluded(pair.0.clone());
+            Some(pair)
+        })
     }
 }
 
@@ -91,7 +201,28 @@ impl DoubleEndedIterator for Range {
         if self.back.is_empty() {
             self.back = self.fetch(true);
         }
-        self.back.pop_front().or_else(|| self.front.pop_back())
+        self.back.pop_front().or_else(|| {
+            let pair = self.front.pop_back()?;
+            // Not to be fetched again, should the front move.
+            self.to = Bound::Excluded(pair.0.clone());
+            Some(pair)
+        })
+    }
+}
+
+fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
+
+/// Whether no key can lie between two bounds.
+fn are_crossed(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
+    match (from, to) {
+        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+        (Bound::Included(from), Bound::Included(to)) => from > to,
+        (
+            Bound::Included(from) | Bound::Excluded(from),
+            Bound::Included(to) | Bound::Excluded(to),
+        ) => from >= to,
     }
 }
 

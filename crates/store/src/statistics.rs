@@ -1,5 +1,7 @@
 //! Numbers about a store.
 
+use std::sync::atomic::Ordering;
+
 use crate::map::Map;
 use crate::store::Shared;
 
@@ -29,6 +31,15 @@ pub struct Statistics {
     pub merges: u64,
     /// How long opening took, recovery included, in nanoseconds.
     pub recovery_ns: u64,
+    /// Views that are open.
+    pub views: u64,
+    /// Keys of which an old value is kept for these views.
+    pub view_keys: u64,
+    /// Keys that had expired and were removed in the background since the store was opened.
+    pub swept_keys: u64,
+    /// Batches that were cut short by the end of the previous process and finished when the store
+    /// was opened.
+    pub recovered_batches: u64,
     /// Whether the previous process closed the pool.
     pub was_clean: bool,
     /// The persistence domain in force: `line`, `visible` or `process`.
@@ -44,9 +55,10 @@ impl Statistics {
             .ok()
             .and_then(|mut session| default.tree().shape(&mut session).ok())
             .unwrap_or_default();
+        let (views, view_keys) = shared.views.count();
         Statistics {
             keys: shape.keys,
-            maps: shared.trees.names().len() as u64,
+            maps: shared.map_names().len() as u64,
             pool_size_bytes: pool.size(),
             pool_used_bytes: heap.used_bytes(),
             pool_max_bytes: pool.max_size(),
@@ -56,6 +68,11 @@ impl Statistics {
             splits: shape.splits,
             merges: shape.merges,
             recovery_ns: shared.recovery_ns,
+            views,
+            view_keys,
+            // Relaxed: a statistic.
+            swept_keys: shared.swept.load(Ordering::Relaxed),
+            recovered_batches: shared.recovered_batches,
             was_clean: pool.was_clean(),
             domain: heap.medium().domain().to_string(),
         }

@@ -3,18 +3,26 @@
 use std::cell::Cell;
 use std::ops::Deref;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use everleaf_index::{AllocError, IndexError, Pool, PoolError, SessionGuard, Trees};
+use everleaf_index::{
+    AllocError, BytesTree, Hardware, IndexError, Journal, Order, Pool, PoolError, Session,
+    SessionGuard, Trees,
+};
 
+use crate::life::Life;
 use crate::map::Map;
 use crate::statistics::Statistics;
+use crate::view::Views;
 use crate::{Error, Options, Result};
 
 /// The name of the map that a store is itself.
 pub const DEFAULT_MAP: &str = "default";
+
+/// How the names of maps begin that belong to the store itself.
+const RESERVED: char = '\u{1}';
 
 /// Threads that have used a store so far: each gets a number, which leads it to a session.
 static THREAD_COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -38,14 +46,44 @@ fn thread_number() -> usize {
 /// What the maps of a store share.
 pub(crate) struct Shared {
     pub trees: Trees,
+    /// Order among writers, while somebody needs it.
+    pub order: Order<Hardware>,
+    pub views: Views,
+    journal: OnceLock<Journal>,
+    /// Held while the journal is made.
+    journal_making: Mutex<()>,
+    /// Keys that had expired and were removed by the sweep.
+    pub swept: AtomicU64,
     pub recovery_ns: u64,
+    /// Batches that opening has brought to an end.
+    pub recovered_batches: u64,
 }
 
 impl Shared {
     /// A session for the calling thread, for the length of one operation.
     #[inline]
-    pub fn session(&self) -> Result<SessionGuard<'_, everleaf_index::Hardware>> {
+    pub fn session(&self) -> Result<SessionGuard<'_, Hardware>> {
         Ok(self.trees.sessions().enter(thread_number()).map_err(IndexError::from)?)
+    }
+
+    /// The journal of batches, made by the first of them.
+    pub fn journal(&self, session: &mut Session<Hardware>) -> Result<&Journal> {
+        if let Some(journal) = self.journal.get() {
+            return Ok(journal);
+        }
+        let _alone = self.journal_making.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.journal.get().is_none() {
+            let journal = Journal::open(&self.trees, session)?;
+            return Ok(self.journal.get_or_init(|| journal));
+        }
+        Ok(self.journal.get().expect("it was just seen"))
+    }
+
+    /// The names of the user's maps, sorted.
+    pub fn map_names(&self) -> Vec<String> {
+        let mut names = self.trees.names();
+        names.retain(|name| !is_reserved(name));
+        names
     }
 
     /// Reclaims what can be reclaimed; for when space has run out.
@@ -113,6 +151,7 @@ impl Store {
         let pool = Pool::open(path.as_ref(), &options.pool)
             .map_err(|error| from_pool(error, path.as_ref()))?;
         let trees = Trees::open(pool, threads)?;
+        let recovered_batches = finish_batches(&trees)?;
         if !trees.heap().pool().is_read_only() {
             trees.bytes_tree(DEFAULT_MAP)?;
         }
@@ -123,8 +162,18 @@ impl Store {
                 path.as_ref().display()
             ))
         })?;
-        let shared = Arc::new(Shared { trees, recovery_ns });
-        Ok(Store { default: Map::new(shared.clone(), tree), shared })
+        let shared = Arc::new(Shared {
+            trees,
+            order: Order::default(),
+            views: Views::default(),
+            journal: OnceLock::new(),
+            journal_making: Mutex::new(()),
+            swept: AtomicU64::new(0),
+            recovery_ns,
+            recovered_batches,
+        });
+        let life = Life::begin(shared.clone(), options.sweep)?;
+        Ok(Store { default: Map::new(life, shared.clone(), tree), shared })
     }
 
     /// The map of that name, created if absent. The name has 1 to 40 bytes.
@@ -135,6 +184,7 @@ impl Store {
         if let Some(map) = self.existing_map(name)? {
             return Ok(map);
         }
+        refuse_reserved(name)?;
         if self.is_read_only() {
             return Err(Error::ReadOnly);
         }
@@ -145,7 +195,7 @@ impl Store {
             }
             result => result,
         }?;
-        Ok(Map::new(self.shared.clone(), tree))
+        Ok(self.default.another(tree))
     }
 
     /// The map of that name, if there is one.
@@ -153,13 +203,16 @@ impl Store {
     /// # Errors
     /// The name belongs to a map of integers.
     pub fn existing_map(&self, name: &str) -> Result<Option<Map>> {
+        if is_reserved(name) {
+            return Ok(None);
+        }
         let tree = self.shared.trees.find_bytes_tree(name)?;
-        Ok(tree.map(|tree| Map::new(self.shared.clone(), tree)))
+        Ok(tree.map(|tree| self.default.another(tree)))
     }
 
     /// The names of all maps, sorted; the default map is `default`.
     pub fn map_names(&self) -> Vec<String> {
-        self.shared.trees.names()
+        self.shared.map_names()
     }
 
     /// Removes a map with everything in it, atomically; false if there was none. Handles that still
@@ -175,7 +228,17 @@ impl Store {
             self.clear()?;
             return Ok(true);
         }
-        Ok(self.shared.trees.remove(name)?)
+        refuse_reserved(name)?;
+        self.shared.alone(|in_order| {
+            if in_order && let Some(tree) = self.shared.trees.find_bytes_tree(name)? {
+                self.shared.save_all(&tree)?;
+            }
+            Ok(self.shared.trees.remove(name)?)
+        })
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// Whether the store was opened read-only.
@@ -194,7 +257,13 @@ impl Store {
     /// # Errors
     /// The check could not be made. What it finds is in the report.
     pub fn check(&self) -> Result<crate::CheckReport> {
-        Ok(self.shared.trees.check()?)
+        let mut report = self.shared.trees.check()?;
+        let mut session = self.shared.session()?;
+        if let Some(journal) = Journal::find(&self.shared.trees)? {
+            // The keys of its own are nobody's business.
+            report.keys -= journal.pending(&mut session)?.1.min(report.keys);
+        }
+        Ok(report)
     }
 
     /// Marks the pool cleanly closed and closes it; if maps or iterators of it are still held, the
@@ -205,20 +274,63 @@ impl Store {
     /// The mark cannot be written; nothing is lost.
     pub fn close(self) -> Result<()> {
         let Store { shared, default } = self;
-        drop(default);
-        match Arc::into_inner(shared) {
-            Some(shared) => Ok(shared.trees.close()?),
+        drop(shared);
+        match Arc::into_inner(default.into_life()) {
+            Some(life) => life.end(),
             None => Ok(()),
         }
     }
 }
 
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // Nobody can write any more. Without the mark the next open only knows that the store was
-        // not closed.
-        let _ = self.trees.close();
+impl Shared {
+    /// Saves all keys of a map for the views that are open. The caller has all stripes.
+    pub fn save_all(&self, tree: &Arc<BytesTree>) -> Result<()> {
+        let mut session = self.session()?;
+        self.views.save_all(tree, &mut session, |key| self.order.hash_of(key))
     }
+
+    /// Runs something that concerns all keys at once, and tells it whether order matters: then no
+    /// other writer is active meanwhile.
+    ///
+    /// May be called by a thread that is in an operation: it waits for nobody's pin.
+    pub fn alone<R>(&self, act: impl FnOnce(bool) -> Result<R>) -> Result<R> {
+        let mut session = self.session()?;
+        let pinned = session.pinned();
+        if self.order.is_free() {
+            // Whoever raises the gate waits for our pin.
+            return act(false);
+        }
+        drop(pinned);
+        let _stripes = self.order.lock_all();
+        act(true)
+    }
+}
+
+/// Brings batches that were cut short to their end. Returns how many.
+fn finish_batches(trees: &Trees) -> Result<u64> {
+    let Some(journal) = Journal::find(trees)? else { return Ok(0) };
+    let mut session = trees.heap().session().map_err(IndexError::from)?;
+    if trees.heap().pool().is_read_only() {
+        return match journal.pending(&mut session)?.0 {
+            0 => Ok(0),
+            _ => Err(Error::Unfinished),
+        };
+    }
+    Ok(journal.recover(trees, &mut session)? as u64)
+}
+
+/// Whether a name is one of ours.
+fn is_reserved(name: &str) -> bool {
+    name.starts_with(RESERVED)
+}
+
+fn refuse_reserved(name: &str) -> Result<()> {
+    if is_reserved(name) {
+        let text =
+            "names of maps that begin with the character U+0001 are reserved: choose another";
+        return Err(Error::BadName(text.to_string()));
+    }
+    Ok(())
 }
 
 fn from_pool(error: PoolError, path: &Path) -> Error {
@@ -235,6 +347,7 @@ impl From<IndexError> for Error {
         match error {
             IndexError::KeyTooLarge(size) => Error::KeyTooLarge(size),
             IndexError::ValueTooLarge(size) => Error::ValueTooLarge(size),
+            IndexError::BatchTooLarge(size) => Error::BatchTooLarge(size),
             IndexError::ReadOnly => Error::ReadOnly,
             IndexError::OtherKind(_) | IndexError::Removed => Error::BadName(text),
             IndexError::Alloc(AllocError::Corrupt { .. }) => Error::Corrupt(text),

@@ -186,4 +186,11 @@ impl Machine for Hardware {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
+
+    #[inline]
+    fn wall_clock_ms() -> u64 {
+        // A clock before 1970 has not been set yet: nothing expires by it.
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        since.map_or(0, |since| since.as_millis() as u64)
+    }
 }

@@ -1,0 +1,447 @@
+//! Many changes as one: all or nothing, whenever the process dies.
+//!
+//! A batch is written down as a whole in a map of its own before its first key changes, and erased
+//! after the last one has. Opening the pool does again what it finds there.
+//!
+//! ```text
+//!   journal    session number (2 bytes, big endian) -> batch, or empty
+//!
+//!   batch      offset 0   check sum: CRC-32C of all that follows
+//!              offset 4   number of changes
+//!              offset 8   the changes, one behind the other, no padding
+//!
+//!   change     offset 0   id of the tree
+//!              offset 4   length of the key
+//!              offset 8   length of the value; all ones: the key is removed
+//!              offset 12  expiry in milliseconds since 1970-01-01 UTC; 0: never
+//!              offset 20  key, value
+//! ```
+//!
+//! Invariants:
+//! - J1 a batch is in the journal, durably, before any of its changes;
+//! - J2 it is erased, durably, before anybody else changes one of its keys: the caller has their
+//!   stripes until `apply` returns. So doing it again never undoes a later change;
+//! - J3 what a change replaces is neither freed nor reused before all changes are made. So a batch
+//!   for which there is no space is taken back;
+//! - J4 every session's key is in the journal from the start and stays: entering and erasing a batch
+//!   replace a value in place, for which there is always space.
+
+use std::sync::Arc;
+
+use everleaf_alloc::epoch::PARTICIPANT_COUNT_MAX;
+use everleaf_alloc::{AllocError, Session};
+use everleaf_machine::{Hardware, Machine};
+use everleaf_pool::FEATURE_BATCHES;
+
+use crate::bytes_tree::{BytesTree, Change};
+use crate::error::IndexError;
+use crate::geometry::{Geometry, Production};
+use crate::record::VALUE_SIZE_MAX;
+use crate::trees::Trees;
+
+/// The name of the journal in the pool's directory.
+const NAME: &str = "\u{1}batches";
+const HEADER_SIZE: usize = 8;
+const CHANGE_HEADER_SIZE: usize = 20;
+/// The value length of a removal.
+const REMOVED: u32 = u32::MAX;
+/// Keys of the journal: one for every session there can be.
+const fn slots<M: Machine>() -> u16 {
+    if M::SIMULATED { 6 } else { PARTICIPANT_COUNT_MAX as u16 }
+}
+/// Leaf blocks that are put by before a batch begins, at most.
+const RESERVE_MAX: usize = 256;
+
+/// One change of a batch.
+pub struct Edit<'a, G: Geometry = Production, M: Machine = Hardware> {
+    /// Of which tree.
+    pub tree: &'a BytesTree<G, M>,
+    /// Of which key.
+    pub key: &'a [u8],
+    /// The new value; `None` removes the key.
+    pub value: Option<&'a [u8]>,
+    /// When the key expires, in milliseconds since 1970-01-01 UTC; 0 for never.
+    pub expiry_ms: u64,
+}
+
+/// The map of batches that are being applied.
+pub struct Journal<G: Geometry = Production, M: Machine = Hardware> {
+    tree: Arc<BytesTree<G, M>>,
+}
+
+/// A change that was made: the payload that came and the one that went.
+struct Made {
+    edit: usize,
+    payload: u64,
+    old: Option<u64>,
+}
+
+impl<G: Geometry, M: Machine> Journal<G, M> {
+    /// The journal of a pool, if it has one.
+    ///
+    /// # Errors
+    /// The name belongs to a tree of another kind.
+    pub fn find(trees: &Trees<G, M>) -> Result<Option<Self>, IndexError> {
+        Ok(trees.find_bytes_tree(NAME)?.map(|tree| Journal { tree }))
+    }
+
+    /// The journal of a pool, made if absent: from then on, code that knows no batches refuses the
+    /// pool.
+    ///
+    /// # Errors
+    /// No space, or the pool is read-only.
+    pub fn open(trees: &Trees<G, M>, session: &mut Session<M>) -> Result<Self, IndexError> {
+        trees.heap().pool().enable_features(FEATURE_BATCHES)?;
+        let tree = trees.bytes_tree(NAME)?;
+        if tree.len(session)? < u64::from(slots::<M>()) {
+            for slot in 0..slots::<M>() {
+                tree.change(session, &slot.to_be_bytes(), Change::Insert(&[]), |_, _| ())?;
+            }
+        }
+        Ok(Journal { tree })
+    }
+
+    /// Batches that were cut short, or are being applied now; and keys of the journal, which a check
+    /// counts.
+    ///
+    /// # Errors
+    /// The tree cannot be read.
+    pub fn pending(&self, session: &mut Session<M>) -> Result<(usize, u64), IndexError> {
+        let (mut pending, mut keys) = (0, 0);
+        self.tree.scan(
+            session,
+            std::ops::Bound::Unbounded,
+            std::ops::Bound::Unbounded,
+            false,
+            |_, batch| {
+                pending += usize::from(!batch.is_empty());
+                keys += 1;
+                true
+            },
+        )?;
+        Ok((pending, keys))
+    }
+
+    /// Does again what was cut short. Nobody else is active. Returns how many batches.
+    ///
+    /// # Errors
+    /// No space, or damage: then the batch stays where it is.
+    pub fn recover(
+        &self,
+        trees: &Trees<G, M>,
+        session: &mut Session<M>,
+    ) -> Result<usize, IndexError> {
+        let mut found = vec![];
+        let (from, to) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+        self.tree.scan(session, from, to, false, |key, batch| {
+            if !batch.is_empty() {
+                found.push((key.to_vec(), batch.to_vec()));
+            }
+            true
+        })?;
+        for (key, batch) in &found {
+            redo(trees, session, batch)?;
+            // Persist: the changes before the batch is erased (J1); each was durable when it
+            // returned.
+            self.tree.change(session, key, Change::Upsert(&[]), |_, _| ())?;
+        }
+        Ok(found.len())
+    }
+
+    /// Makes all changes or none. The caller has the stripes of all keys, each key is there once, and
+    /// the session is not pinned.
+    ///
+    /// *Durable* when it returns.
+    ///
+    /// # Errors
+    /// No space, a key or value or the batch is too large, a tree was removed: nothing was changed.
+    pub fn apply(
+        &self,
+        session: &mut Session<M>,
+        edits: &[Edit<'_, G, M>],
+    ) -> Result<(), IndexError> {
+        let batch = encode(session, edits)?;
+        let slot = (session.stripe() as u16).to_be_bytes();
+        let mut prepared = vec![];
+        let erased = self.prepare(session, edits, &slot, &mut prepared).and_then(|erased| {
+            if M::mutant("journal.no_entry") {
+                return Ok(erased);
+            }
+            // Persist: the batch before its first change (J1).
+            match self.tree.change(session, &slot, Change::Upsert(&batch), |_, _| ()) {
+                Ok(()) => Ok(erased),
+                Err(error) => {
+                    self.tree.free_prepared(session, erased);
+                    Err(error)
+                }
+            }
+        });
+        let erased = match erased {
+            Ok(erased) => erased,
+            Err(error) => {
+                for (edit, payload) in prepared {
+                    edits[edit].tree.free_prepared(session, payload);
+                }
+                return Err(error);
+            }
+        };
+        let result = self.change_all(session, edits, &prepared);
+        if M::mutant("journal.no_erasure") {
+            return result;
+        }
+        // Persist: the changes before the batch is erased (J1); each was durable when it returned.
+        // There is space for it (J4).
+        if let Some(batch) = self.tree.put_prepared(session, &slot, erased)? {
+            self.tree.retire_payload(session, batch);
+        }
+        result
+    }
+
+    /// Everything that needs space: the records of all values, the record that erases the batch, and
+    /// some blocks. Whatever was prepared when it fails is in `prepared`.
+    fn prepare(
+        &self,
+        session: &mut Session<M>,
+        edits: &[Edit<'_, G, M>],
+        slot: &[u8],
+        prepared: &mut Vec<(usize, u64)>,
+    ) -> Result<u64, IndexError> {
+        for (number, edit) in edits.iter().enumerate() {
+            match edit.value {
+                Some(value) => {
+                    let payload = edit.tree.prepare(session, edit.key, value, edit.expiry_ms)?;
+                    prepared.push((number, payload));
+                }
+                None => edit.tree.admit(edit.key, None, 0)?,
+            }
+        }
+        session.reserve_blocks((2 * prepared.len() + 2).min(RESERVE_MAX))?;
+        self.tree.prepare(session, slot, &[], 0)
+    }
+
+    /// Makes the changes, or takes back those that were made when one fails. Removals come last:
+    /// they need no space, so nothing that was removed ever has to be taken back.
+    fn change_all(
+        &self,
+        session: &mut Session<M>,
+        edits: &[Edit<'_, G, M>],
+        prepared: &[(usize, u64)],
+    ) -> Result<(), IndexError> {
+        warm(session, edits)?;
+        let mut made = Vec::with_capacity(edits.len());
+        for (position, (edit, payload)) in prepared.iter().enumerate() {
+            let Edit { tree, key, .. } = edits[*edit];
+            match tree.put_prepared(session, key, *payload) {
+                Ok(old) => made.push(Made { edit: *edit, payload: *payload, old }),
+                Err(error) => {
+                    for (edit, payload) in &prepared[position..] {
+                        edits[*edit].tree.free_prepared(session, *payload);
+                    }
+                    take_back(session, edits, made)?;
+                    return Err(error);
+                }
+            }
+        }
+        for Edit { tree, key, value, .. } in edits {
+            if value.is_none()
+                && let Some(old) = tree.remove_keeping(session, key)?
+            {
+                tree.retire_payload(session, old);
+            }
+        }
+        for Made { edit, old, .. } in made {
+            if let Some(old) = old {
+                edits[edit].tree.retire_payload(session, old);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Puts back what the changes replaced, the last one first (J3).
+fn take_back<G: Geometry, M: Machine>(
+    session: &mut Session<M>,
+    edits: &[Edit<'_, G, M>],
+    made: Vec<Made>,
+) -> Result<(), IndexError> {
+    M::mark("journal.taken_back");
+    for Made { edit, payload, old } in made.into_iter().rev() {
+        let Edit { tree, key, .. } = edits[edit];
+        let mut attempt = 0;
+        // Refused only while another thread, which has the space for it, replaces the leaf.
+        while let Err(error) = tree.take_back(session, key, payload, old) {
+            if !error.is_full() {
+                return Err(error);
+            }
+            M::spin(attempt);
+            attempt += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Brings what the changes will touch into the cache, the misses of one key under those of another.
+fn warm<G: Geometry, M: Machine>(
+    session: &mut Session<M>,
+    edits: &[Edit<'_, G, M>],
+) -> Result<(), IndexError> {
+    if M::SIMULATED || edits.len() < 2 {
+        return Ok(());
+    }
+    for run in edits.chunk_by(|a, b| std::ptr::eq(a.tree, b.tree)) {
+        run[0].tree.get_many(session, run.iter().map(|edit| edit.key), |_, _| {})?;
+    }
+    Ok(())
+}
+
+fn encode<G: Geometry, M: Machine>(
+    session: &mut Session<M>,
+    edits: &[Edit<'_, G, M>],
+) -> Result<Vec<u8>, IndexError> {
+    let size = |edit: &Edit<'_, G, M>| {
+        CHANGE_HEADER_SIZE + edit.key.len() + edit.value.map_or(0, <[u8]>::len)
+    };
+    let size = HEADER_SIZE + edits.iter().map(size).sum::<usize>();
+    if size > VALUE_SIZE_MAX {
+        return Err(IndexError::BatchTooLarge(size));
+    }
+    let mut batch = Vec::with_capacity(size);
+    batch.extend([0; 4]);
+    batch.extend((edits.len() as u32).to_le_bytes());
+    let mut last: Option<(&BytesTree<G, M>, u32)> = None;
+    for edit in edits {
+        let id = match last {
+            Some((tree, id)) if std::ptr::eq(tree, edit.tree) => id,
+            _ => edit.tree.id(session)?,
+        };
+        last = Some((edit.tree, id));
+        let value_length = edit.value.map_or(REMOVED, |value| value.len() as u32);
+        batch.extend(id.to_le_bytes());
+        batch.extend((edit.key.len() as u32).to_le_bytes());
+        batch.extend(value_length.to_le_bytes());
+        batch.extend(edit.expiry_ms.to_le_bytes());
+        batch.extend(edit.key);
+        batch.extend(edit.value.unwrap_or_default());
+    }
+    let sum = crc32c::crc32c(&batch[4..]);
+    batch[..4].copy_from_slice(&sum.to_le_bytes());
+    Ok(batch)
+}
+
+/// One change as it is written down.
+struct Written<'b> {
+    tree: u32,
+    key: &'b [u8],
+    value: Option<&'b [u8]>,
+    expiry_ms: u64,
+}
+
+/// The changes of a batch; `None` if these are not the bytes of one.
+fn decode(batch: &[u8]) -> Option<Vec<Written<'_>>> {
+    let (sum, rest) = batch.split_first_chunk::<4>()?;
+    if u32::from_le_bytes(*sum) != crc32c::crc32c(rest) {
+        return None;
+    }
+    let (count, mut rest) = rest.split_first_chunk::<4>()?;
+    let mut changes = vec![];
+    for _ in 0..u32::from_le_bytes(*count) {
+        let (tree, after) = rest.split_first_chunk::<4>()?;
+        let (key, after) = after.split_first_chunk::<4>()?;
+        let (value, after) = after.split_first_chunk::<4>()?;
+        let (expiry, after) = after.split_first_chunk::<8>()?;
+        let (key, after) = after.split_at_checked(u32::from_le_bytes(*key) as usize)?;
+        let (value, after) = match u32::from_le_bytes(*value) {
+            REMOVED => (None, after),
+            length => {
+                let (value, after) = after.split_at_checked(length as usize)?;
+                (Some(value), after)
+            }
+        };
+        let (tree, expiry_ms) = (u32::from_le_bytes(*tree), u64::from_le_bytes(*expiry));
+        changes.push(Written { tree, key, value, expiry_ms });
+        rest = after;
+    }
+    rest.is_empty().then_some(changes)
+}
+
+fn redo<G: Geometry, M: Machine>(
+    trees: &Trees<G, M>,
+    session: &mut Session<M>,
+    batch: &[u8],
+) -> Result<(), IndexError> {
+    let Some(changes) = decode(batch) else {
+        let what = "a batch that was cut short cannot be read: its check sum is wrong".to_string();
+        return Err(AllocError::Corrupt { offset: 0, what }.into());
+    };
+    for Written { tree, key, value, expiry_ms } in changes {
+        // A tree cannot have gone while a batch of it was there; if it is not to be found, the
+        // pool's directory was damaged and said so when it was opened.
+        let Some(tree) = trees.bytes_tree_of_id(session, tree) else { continue };
+        let change = value.map_or(Change::Remove, Change::Upsert);
+        tree.change_expiring(session, key, change, expiry_ms, |_, _| ())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everleaf_pool::{Domain, Pool};
+
+    fn trees() -> Trees {
+        let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
+        Trees::create(pool).expect("room")
+    }
+
+    #[test]
+    fn a_batch_is_read_back_as_it_was_written_and_no_flipped_bit_is_believed() {
+        let trees = trees();
+        let tree = trees.bytes_tree("t").expect("room");
+        let mut session = trees.heap().session().expect("a session");
+        let edits = [
+            Edit { tree: &*tree, key: b"one", value: Some(b"1"), expiry_ms: 7 },
+            Edit { tree: &*tree, key: b"", value: Some(b""), expiry_ms: 0 },
+            Edit { tree: &*tree, key: b"gone", value: None, expiry_ms: 0 },
+        ];
+        let mut batch = encode(&mut session, &edits).expect("small");
+        let id = tree.id(&mut session).expect("there");
+        let read = decode(&batch).expect("whole");
+        assert_eq!(read.len(), 3);
+        for (written, edit) in read.iter().zip(&edits) {
+            assert_eq!((written.tree, written.key), (id, edit.key));
+            assert_eq!((written.value, written.expiry_ms), (edit.value, edit.expiry_ms));
+        }
+        assert!(decode(&batch[..batch.len() - 1]).is_none());
+        for bit in 0..batch.len() * 8 {
+            batch[bit / 8] ^= 1 << (bit % 8);
+            assert!(decode(&batch).is_none(), "bit {bit}");
+            batch[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn what_was_cut_short_is_done_again_and_only_once() {
+        let trees = trees();
+        let tree = trees.bytes_tree("t").expect("room");
+        let mut session = trees.heap().session().expect("a session");
+        let journal = Journal::open(&trees, &mut session).expect("room");
+        tree.change(&mut session, b"gone", Change::Insert(b"x"), |_, _| ()).expect("room");
+        let edits = [
+            Edit { tree: &*tree, key: b"one", value: Some(b"1"), expiry_ms: 0 },
+            Edit { tree: &*tree, key: b"gone", value: None, expiry_ms: 0 },
+        ];
+        let batch = encode(&mut session, &edits).expect("small");
+        journal
+            .tree
+            .change(&mut session, b"\0\x07", Change::Upsert(&batch), |_, _| ())
+            .expect("room");
+        assert_eq!(journal.pending(&mut session).expect("readable").0, 1);
+        assert_eq!(journal.recover(&trees, &mut session).expect("room"), 1);
+        let get = |session: &mut Session<Hardware>, key: &[u8]| {
+            tree.get_with(session, key, <[u8]>::to_vec).expect("there")
+        };
+        assert_eq!(get(&mut session, b"one"), Some(b"1".to_vec()));
+        assert_eq!(get(&mut session, b"gone"), None);
+        assert_eq!(journal.recover(&trees, &mut session).expect("room"), 0);
+    }
+}

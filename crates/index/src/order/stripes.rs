@@ -1,0 +1,172 @@
+//! Stripes: locks that share all keys among them by hash.
+//!
+//! A stripe is free, taken by one write, or taken by a batch. A single reader passes one taken by a
+//! write, whose change is one step, and waits for one taken by a batch.
+
+use everleaf_machine::{Atomic, Machine, Ordering};
+
+const FREE: u32 = 0;
+const WRITE: u32 = 1;
+const BATCH: u32 = 2;
+
+/// One lock, on a line of its own.
+#[repr(align(128))]
+struct Stripe<M: Machine> {
+    holder: Atomic<u32, M>,
+    /// Writes since it last told. Only the holder touches it.
+    writes: Atomic<u32, M>,
+}
+
+/// The locks.
+pub struct Stripes<M: Machine> {
+    stripes: Box<[Stripe<M>]>,
+}
+
+/// One stripe, taken until dropped.
+pub struct StripeGuard<'a, M: Machine> {
+    stripe: &'a Stripe<M>,
+}
+
+/// Several stripes, taken until dropped.
+pub struct StripesGuard<'a, M: Machine> {
+    stripes: &'a Stripes<M>,
+    /// Ascending, none twice.
+    taken: Vec<u32>,
+}
+
+impl<M: Machine> Stripes<M> {
+    /// So many locks; a power of two.
+    pub fn new(count: usize) -> Self {
+        assert!(count.is_power_of_two(), "{count} stripes");
+        let stripe = |_| Stripe { holder: Atomic::new(FREE), writes: Atomic::new(0) };
+        Stripes { stripes: (0..count).map(stripe).collect() }
+    }
+
+    /// The stripe of a key with this hash.
+    #[inline]
+    pub fn number(&self, hash: u64) -> u32 {
+        // The upper half: the lower bits choose fingerprints.
+        (hash >> 32) as u32 & (self.stripes.len() as u32 - 1)
+    }
+
+    fn take(&self, number: u32, holder: u32) -> &Stripe<M> {
+        let stripe = &self.stripes[number as usize];
+        let mut attempt = 0;
+        // Acquire: what the last holder did; pairs with the release in `free`. Relaxed on failure:
+        // nothing is read.
+        while stripe
+            .holder
+            .compare_exchange(FREE, holder, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            M::spin(attempt);
+            attempt += 1;
+        }
+        stripe
+    }
+
+    /// Takes one stripe for one write.
+    pub fn lock(&self, number: u32) -> StripeGuard<'_, M> {
+        StripeGuard { stripe: self.take(number, WRITE) }
+    }
+
+    /// Takes stripes for a batch. Sorted, so that two batches cannot wait for each other.
+    pub fn lock_many(&self, mut numbers: Vec<u32>) -> StripesGuard<'_, M> {
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut guard = StripesGuard { stripes: self, taken: Vec::with_capacity(numbers.len()) };
+        for number in numbers {
+            self.take(number, BATCH);
+            guard.taken.push(number);
+        }
+        guard
+    }
+
+    /// Takes all stripes: nobody writes until the guard goes.
+    pub fn lock_all(&self) -> StripesGuard<'_, M> {
+        self.lock_many((0..self.stripes.len() as u32).collect())
+    }
+
+    /// Whether a batch is changing keys of this stripe.
+    #[inline]
+    pub fn is_in_batch(&self, number: u32) -> bool {
+        // Acquire: what a batch that has ended did; pairs with the release in `free`.
+        self.stripes[number as usize].holder.load(Ordering::Acquire) == BATCH
+            && !M::mutant("stripes.readers_pass")
+    }
+}
+
+impl<M: Machine> Stripe<M> {
+    fn free(&self) {
+        // Release: pairs with the acquire in `take` and in `is_in_batch`.
+        self.holder.store(FREE, Ordering::Release);
+    }
+}
+
+impl<M: Machine> StripeGuard<'_, M> {
+    /// Counts a write of this stripe; true each time there were `limit` of them.
+    pub fn count_to(&self, limit: u32) -> bool {
+        // The holder alone touches it.
+        let writes = self.stripe.writes.read_private() + 1;
+        self.stripe.writes.write_private(if writes == limit { 0 } else { writes });
+        writes == limit
+    }
+}
+
+impl<M: Machine> Drop for StripeGuard<'_, M> {
+    fn drop(&mut self) {
+        self.stripe.free();
+    }
+}
+
+impl<M: Machine> Drop for StripesGuard<'_, M> {
+    fn drop(&mut self) {
+        for number in self.taken.drain(..).rev() {
+            self.stripes.stripes[number as usize].free();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everleaf_machine::Hardware;
+
+    #[test]
+    fn a_batch_is_seen_by_readers_and_a_write_is_not() {
+        let stripes = Stripes::<Hardware>::new(8);
+        let write = stripes.lock(3);
+        assert!(!stripes.is_in_batch(3));
+        drop(write);
+        let batch = stripes.lock_many(vec![5, 3, 5]);
+        let seen: Vec<u32> = (0..8).filter(|number| stripes.is_in_batch(*number)).collect();
+        assert_eq!(seen, [3, 5]);
+        drop(batch);
+        drop(stripes.lock_all());
+        assert!((0..8).all(|number| !stripes.is_in_batch(number)));
+    }
+
+    #[test]
+    fn a_stripe_tells_when_it_has_counted_to_the_limit() {
+        let stripes = Stripes::<Hardware>::new(1);
+        let told: Vec<bool> = (0..7).map(|_| stripes.lock(0).count_to(3)).collect();
+        assert_eq!(told, [false, false, true, false, false, true, false]);
+    }
+
+    #[test]
+    fn writers_of_one_stripe_take_turns() {
+        let (stripes, sum) = (Stripes::<Hardware>::new(2), Atomic::<u64, Hardware>::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for _ in 0..1000 {
+                        let _turn = stripes.lock(1);
+                        // Nobody else is here.
+                        sum.write_private(sum.read_private() + 1);
+                    }
+                });
+            }
+        });
+        assert_eq!(sum.read_private(), 3000);
+    }
+}

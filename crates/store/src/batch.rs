@@ -1,0 +1,272 @@
+//! Batches: many changes of many maps as one.
+
+use std::sync::Arc;
+
+use everleaf_index::{Edit, Hardware, Session};
+
+use crate::map::Map;
+use crate::store::Shared;
+use crate::{Error, Result, Store};
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// All of it was done.
+    All,
+    /// Nothing was done: the condition of this number, counted from 0, did not hold.
+    Refused(usize),
+}
+
+impl Written {
+    /// Whether the batch was done.
+    pub fn is_done(self) -> bool {
+        self == Written::All
+    }
+}
+
+/// One change, its bytes at `at` in the batch: the key, then the value.
+#[derive(Clone, Copy)]
+struct Change {
+    map: u32,
+    key_size: u32,
+    at: usize,
+    /// `None` for a removal.
+    value_size: Option<u32>,
+    expiry_ms: u64,
+}
+
+/// One condition, laid out like a change; without a value the key must be absent.
+struct Condition(Change);
+
+/// Changes, and conditions on which they depend, to be done as one by [`Store::write`]: all or
+/// nothing, for everybody who reads one key after another, and whenever the process dies.
+///
+/// A batch may hold changes of several maps of one store. Of several changes of one key the last
+/// counts. A batch can be written several times, and [cleared](Self::clear) to be filled again.
+///
+/// # Example
+/// ```
+/// # fn main() -> everleaf::Result<()> {
+/// # let folder = tempfile::tempdir().expect("a temporary folder");
+/// # let store = everleaf::Options::new().create(true).open(folder.path().join("p"))?;
+/// use everleaf::{WriteBatch, Written};
+/// let accounts = store.map("accounts")?;
+/// accounts.put(b"ann", b"100")?;
+/// accounts.put(b"bob", b"0")?;
+/// let mut transfer = WriteBatch::new();
+/// transfer.expect(&accounts, b"ann", Some(b"100")).expect(&accounts, b"bob", Some(b"0"));
+/// transfer.put(&accounts, b"ann", b"60").put(&accounts, b"bob", b"40");
+/// assert_eq!(store.write(&transfer)?, Written::All);
+/// assert_eq!(store.write(&transfer)?, Written::Refused(0), "ann has 60 by now");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Default)]
+pub struct WriteBatch {
+    maps: Vec<Map>,
+    bytes: Vec<u8>,
+    changes: Vec<Change>,
+    conditions: Vec<Condition>,
+}
+
+impl WriteBatch {
+    /// An empty batch.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the value of a key, which will not expire.
+    pub fn put(&mut self, map: &Map, key: &[u8], value: &[u8]) -> &mut Self {
+        self.put_with_expiry(map, key, value, 0)
+    }
+
+    /// Sets the value of a key, which expires at this time, in milliseconds since 1970-01-01 UTC (0
+    /// for never).
+    pub fn put_with_expiry(
+        &mut self,
+        map: &Map,
+        key: &[u8],
+        value: &[u8],
+        expiry_ms: u64,
+    ) -> &mut Self {
+        let change = self.note(map, key, Some(value), expiry_ms);
+        self.changes.push(change);
+        self
+    }
+
+    /// Removes a key, if it is there.
+    pub fn remove(&mut self, map: &Map, key: &[u8]) -> &mut Self {
+        let change = self.note(map, key, None, 0);
+        self.changes.push(change);
+        self
+    }
+
+    /// Makes the whole batch depend on the value a key has just before it; `None`: on its absence.
+    pub fn expect(&mut self, map: &Map, key: &[u8], value: Option<&[u8]>) -> &mut Self {
+        let condition = self.note(map, key, value, 0);
+        self.conditions.push(Condition(condition));
+        self
+    }
+
+    /// How many changes it holds.
+    pub fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Whether it holds no changes.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// Bytes of all keys and values it holds.
+    pub fn size_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Takes everything out; its memory is kept for what comes next.
+    pub fn clear(&mut self) {
+        self.maps.clear();
+        self.bytes.clear();
+        self.changes.clear();
+        self.conditions.clear();
+    }
+
+    fn note(&mut self, map: &Map, key: &[u8], value: Option<&[u8]>, expiry_ms: u64) -> Change {
+        // Lengths that do not fit are far above the limits, which `write` checks.
+        let size = |bytes: &[u8]| bytes.len().min(u32::MAX as usize) as u32;
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(&key[..size(key) as usize]);
+        if let Some(value) = value {
+            self.bytes.extend_from_slice(&value[..size(value) as usize]);
+        }
+        let map = self.map_number(map);
+        Change { map, key_size: size(key), at, value_size: value.map(size), expiry_ms }
+    }
+
+    fn map_number(&mut self, map: &Map) -> u32 {
+        // The last one first: batches mostly stay with one map.
+        let known = self.maps.iter().rposition(|known| known.is_same(map));
+        known.unwrap_or_else(|| {
+            self.maps.push(map.clone());
+            self.maps.len() - 1
+        }) as u32
+    }
+
+    fn key(&self, change: &Change) -> &[u8] {
+        &self.bytes[change.at..][..change.key_size as usize]
+    }
+
+    fn value(&self, change: &Change) -> Option<&[u8]> {
+        let start = change.at + change.key_size as usize;
+        change.value_size.map(|size| &self.bytes[start..][..size as usize])
+    }
+
+    fn map(&self, change: &Change) -> &Map {
+        &self.maps[change.map as usize]
+    }
+
+    /// The changes that count, as the journal wants them: each key once.
+    fn edits(&self, stripes: &[u64]) -> Vec<Edit<'_>> {
+        let edit = |change: &Change| Edit {
+            tree: self.map(change).tree(),
+            key: self.key(change),
+            value: self.value(change),
+            expiry_ms: change.expiry_ms,
+        };
+        let mut hashes = stripes[..self.changes.len()].to_vec();
+        hashes.sort_unstable();
+        if hashes.is_sorted_by(|a, b| a < b) {
+            return self.changes.iter().map(edit).collect();
+        }
+        // Two keys have one hash: most likely they are one key.
+        let mut last: Vec<usize> = (0..self.changes.len()).collect();
+        let place = |index: usize| (self.changes[index].map, self.key(&self.changes[index]));
+        last.sort_by(|a, b| place(*a).cmp(&place(*b)).then(b.cmp(a)));
+        last.dedup_by(|a, b| place(*a) == place(*b));
+        last.into_iter().map(|index| edit(&self.changes[index])).collect()
+    }
+
+    /// The condition that does not hold, if there is one. The caller has the stripes.
+    fn refused(&self, session: &mut Session<Hardware>) -> Result<Option<usize>> {
+        for (number, Condition(condition)) in self.conditions.iter().enumerate() {
+            let (map, key) = (self.map(condition), self.key(condition));
+            let expected = self.value(condition);
+            let found = map.tree().get_with(session, key, |value| Some(value) == expected)?;
+            if !found.unwrap_or(expected.is_none()) {
+                return Ok(Some(number));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Store {
+    /// Does all of a batch or nothing.
+    ///
+    /// *Atomic*: who has read a change of the batch will read no key of it as it was before, and
+    /// nor will anybody who hears of it. (A [range](Map::range) reads at many moments: use a
+    /// [view](Store::view) to see one state of all keys.) After a crash at any instruction the next
+    /// opening finds all of it or nothing. *Durable* as a [put](Map::put), when it returns.
+    ///
+    /// *Cost*: a batch is written twice, once as a whole. The first after a pause waits until the
+    /// operations that are running at that moment have ended: do not write one from within a
+    /// function that the store calls. Operations on other keys go on; for some time after a batch,
+    /// other writes cost a few dozen nanoseconds more.
+    ///
+    /// # Errors
+    /// As [`Map::put`], and [`Error::BatchTooLarge`] beyond 512 MiB; then nothing was changed.
+    pub fn write(&self, batch: &WriteBatch) -> Result<Written> {
+        self.shared().write_batch(batch)
+    }
+}
+
+impl Shared {
+    fn write_batch(&self, batch: &WriteBatch) -> Result<Written> {
+        if self.trees.heap().pool().is_read_only() {
+            return Err(Error::ReadOnly);
+        }
+        if batch.maps.iter().any(|map| !std::ptr::eq(Arc::as_ptr(map.shared()), self)) {
+            return Err(Error::Unsupported(
+                "the batch holds a key of another store: write a batch per store".to_string(),
+            ));
+        }
+        let everything = batch.changes.iter().chain(batch.conditions.iter().map(|c| &c.0));
+        let hashes: Vec<u64> =
+            everything.map(|change| self.order.hash_of(batch.key(change))).collect();
+        let edits = batch.edits(&hashes);
+        match self.try_batch(batch, &edits, &hashes) {
+            Err(Error::PoolFull(_) | Error::DiskFull(_)) => {
+                self.reclaim();
+                self.try_batch(batch, &edits, &hashes)
+            }
+            result => result,
+        }
+    }
+
+    fn try_batch(&self, batch: &WriteBatch, edits: &[Edit<'_>], hashes: &[u64]) -> Result<Written> {
+        let mut session = self.session()?;
+        let journal = self.journal(&mut session)?;
+        self.order.raise(self.trees.heap());
+        let _raised = Raised(self);
+        let stripes = hashes.iter().map(|hash| self.order.stripe_of_hash(*hash)).collect();
+        let _stripes = self.order.lock_many(stripes);
+        if let Some(number) = batch.refused(&mut session)? {
+            return Ok(Written::Refused(number));
+        }
+        for (change, hash) in batch.changes.iter().zip(hashes) {
+            let tree = batch.map(change).tree_arc();
+            self.views.save(tree, &mut session, batch.key(change), *hash)?;
+        }
+        journal.apply(&mut session, edits)?;
+        Ok(Written::All)
+    }
+}
+
+/// The gate, raised for a batch.
+struct Raised<'a>(&'a Shared);
+
+impl Drop for Raised<'_> {
+    fn drop(&mut self) {
+        self.0.order.lower_after_batch();
+    }
+}

@@ -1,0 +1,153 @@
+//! What lives as long as a store is open: the sweep, and the end.
+//!
+//! Every handle of a store holds the [`Life`]; the last of them ends the sweep, waits for it, and
+//! marks the pool clean. The sweep holds nothing that keeps the store open.
+
+use std::ops::Bound;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use everleaf_index::{BytesTree, FEATURE_EXPIRY, Hardware, Machine};
+
+use crate::store::Shared;
+use crate::{Error, Result};
+
+/// Keys that the sweep looks at in one go.
+const SLICE_KEYS: usize = 2048;
+/// The sweep rests this many times as long as it has worked.
+const REST: u32 = 24;
+/// Between two goes, and between two rounds.
+const REST_MIN: Duration = Duration::from_millis(2);
+const ROUND_REST: Duration = Duration::from_secs(1);
+
+/// Ends with the last handle of a store.
+pub(crate) struct Life {
+    shared: Arc<Shared>,
+    bell: Arc<Bell>,
+    sweep: Option<JoinHandle<()>>,
+    ended: bool,
+}
+
+/// Tells the sweep to end.
+#[derive(Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Bell {
+    fn ring(&self) {
+        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.wake.notify_all();
+    }
+
+    /// Waits so long, or until it rings. Returns whether it has rung.
+    fn wait(&self, rest: Duration) -> bool {
+        let rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = self.wake.wait_timeout_while(rung, rest, |rung| !*rung);
+        *result.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+impl Life {
+    /// Begins the life of a store.
+    pub fn begin(shared: Arc<Shared>, sweep: bool) -> Result<Arc<Life>> {
+        let bell = Arc::new(Bell::default());
+        let mut life =
+            Life { shared: shared.clone(), bell: bell.clone(), sweep: None, ended: false };
+        if sweep && !shared.trees.heap().pool().is_read_only() {
+            let thread = std::thread::Builder::new().name("everleaf-sweep".to_string());
+            let sweep = thread.spawn(move || run(&shared, &bell));
+            let what = "cannot start the thread that removes expired keys: lower the number of \
+                        threads, or open the store without the sweep";
+            life.sweep = Some(sweep.map_err(|error| Error::Io(what.to_string(), error))?);
+        }
+        Ok(Arc::new(life))
+    }
+
+    /// Ends it, and reports what goes wrong.
+    pub fn end(mut self) -> Result<()> {
+        self.close()
+    }
+
+    fn close(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.ended, true) {
+            return Ok(());
+        }
+        self.bell.ring();
+        if let Some(sweep) = self.sweep.take() {
+            // If it panicked, the panic was reported, and nothing depends on it.
+            let _ = sweep.join();
+        }
+        Ok(self.shared.trees.close()?)
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        // Nobody can write any more. Without the mark the next open only knows that the store was
+        // not closed.
+        let _ = self.close();
+    }
+}
+
+/// The sweep: round after round over all maps, slice by slice.
+fn run(shared: &Shared, bell: &Bell) {
+    while !bell.wait(ROUND_REST) {
+        if shared.trees.heap().pool().features() & FEATURE_EXPIRY == 0 {
+            continue;
+        }
+        for name in shared.map_names() {
+            // Of another kind, or dropped meanwhile: nothing there expires.
+            let Ok(Some(tree)) = shared.trees.find_bytes_tree(&name) else { continue };
+            let mut from = Some(Bound::Unbounded);
+            while let Some(start) = from {
+                let started = Instant::now();
+                from = shared.sweep_slice(&tree, start).unwrap_or(None);
+                if bell.wait((started.elapsed() * REST).max(REST_MIN)) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Removes what has expired in a part of a map. Returns where the next part begins.
+    pub(crate) fn sweep_slice(
+        &self,
+        tree: &BytesTree,
+        from: Bound<Vec<u8>>,
+    ) -> Result<Option<Bound<Vec<u8>>>> {
+        let now = Hardware::wall_clock_ms();
+        let (mut expired, mut seen, mut last) = (vec![], 0, None);
+        let start = from.as_ref().map(Vec::as_slice);
+        let mut session = self.session()?;
+        tree.scan_records(&mut session, start, Bound::Unbounded, false, |record| {
+            if record.expiry_ms != 0 && record.expiry_ms <= now {
+                expired.push(record.key.to_vec());
+            }
+            seen += 1;
+            if seen == SLICE_KEYS {
+                last = Some(record.key.to_vec());
+            }
+            seen < SLICE_KEYS
+        })?;
+        for key in &expired {
+            // Views need nothing saved: what has expired is absent in them, too.
+            let mut pinned = session.pinned();
+            let purged = if self.order.is_free() {
+                tree.purge(&mut pinned, key)?
+            } else {
+                drop(pinned);
+                let _stripe = self.order.lock(key);
+                tree.purge(&mut session, key)?
+            };
+            // Relaxed: a statistic.
+            self.swept.fetch_add(u64::from(purged), Ordering::Relaxed);
+        }
+        Ok(last.map(Bound::Excluded))
+    }
+}

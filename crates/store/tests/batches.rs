@@ -1,0 +1,317 @@
+//! Batches: all or nothing, for readers, with conditions, without space, and when the process dies.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use everleaf::{Error, Map, Options, Store, WriteBatch, Written};
+
+const CHILD: &str = "EVERLEAF_BATCH_CHILD";
+const WRITERS: u64 = 2;
+const KEYS: u64 = 12;
+
+fn open(folder: &Path) -> Store {
+    let options = Options::new().create(true).max_size_bytes(1 << 30);
+    options.open(folder.join("pool")).expect("the pool opens")
+}
+
+fn get(map: &Map, key: &[u8]) -> Option<String> {
+    map.get(key).expect("get").map(|value| String::from_utf8(value).expect("text"))
+}
+
+#[test]
+fn a_batch_changes_several_maps_and_the_last_change_of_a_key_counts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    let other = store.map("other").expect("room");
+    store.put(b"gone", b"x").expect("room");
+    other.put(b"gone", b"x").expect("room");
+    let mut batch = WriteBatch::new();
+    batch.put(&store, b"a", b"1").put(&other, b"a", b"2").remove(&store, b"gone");
+    batch.put(&store, b"twice", b"old").put(&store, b"twice", b"new");
+    batch.put(&store, b"back", b"x").remove(&store, b"back").remove(&store, b"never");
+    batch.remove(&other, b"gone").put(&other, b"gone", b"y");
+    assert_eq!(batch.len(), 10);
+    assert_eq!(store.write(&batch).expect("room"), Written::All);
+    assert_eq!(get(&store, b"a").as_deref(), Some("1"));
+    assert_eq!(get(&other, b"a").as_deref(), Some("2"));
+    assert_eq!(get(&store, b"twice").as_deref(), Some("new"));
+    assert_eq!(get(&other, b"gone").as_deref(), Some("y"));
+    for key in [&b"gone"[..], b"back", b"never"] {
+        assert_eq!(get(&store, key), None);
+    }
+    assert_eq!((store.len(), other.len()), (2, 2));
+    assert_eq!(store.map_names(), ["default", "other"], "the journal is nobody's business");
+    let report = store.check().expect("the check runs");
+    assert!(report.is_clean(), "{:?}", report.problems);
+    assert_eq!(report.keys, 4);
+}
+
+#[test]
+fn a_condition_that_does_not_hold_leaves_everything_as_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    store.put(b"a", b"1").expect("room");
+    let cases = [
+        ("a", Some("1"), Written::All),
+        ("a", Some("2"), Written::Refused(1)),
+        ("a", None, Written::Refused(1)),
+        ("absent", None, Written::All),
+        ("absent", Some(""), Written::Refused(1)),
+    ];
+    for (key, value, expected) in cases {
+        store.remove(b"seen").expect("room");
+        let mut batch = WriteBatch::new();
+        batch.put(&store, b"seen", b"yes").expect(&store, b"never", None).expect(
+            &store,
+            key.as_bytes(),
+            value.map(str::as_bytes),
+        );
+        assert_eq!(store.write(&batch).expect("room"), expected, "{key:?} {value:?}");
+        assert_eq!(store.contains(b"seen").expect("get"), expected.is_done());
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_as_a_whole() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    let (second, gone) = (tempfile::tempdir().expect("a folder"), store.map("gone").expect("room"));
+    let foreign = open(second.path());
+    store.drop_map("gone").expect("writable");
+    let long = vec![0; everleaf::KEY_SIZE_MAX + 1];
+    let mut batch = WriteBatch::new();
+    batch.put(&store, b"a", b"1").put(&store, &long, b"");
+    assert!(matches!(store.write(&batch), Err(Error::KeyTooLarge(_))));
+    batch.clear();
+    batch.put(&store, b"a", b"1").remove(&store, &long);
+    assert!(matches!(store.write(&batch), Err(Error::KeyTooLarge(_))));
+    batch.clear();
+    batch.put(&store, b"a", b"1").put(&gone, b"a", b"1");
+    assert!(matches!(store.write(&batch), Err(Error::BadName(_))));
+    batch.clear();
+    batch.put(&store, b"a", b"1").put(&foreign, b"a", b"1");
+    assert!(matches!(store.write(&batch), Err(Error::Unsupported(_))));
+    assert!(store.is_empty(), "nothing of a refused batch may be there");
+    assert!(matches!(store.map("\u{1}batches"), Err(Error::BadName(_))));
+    assert!(store.check().expect("the check runs").is_clean(), "what was prepared leaks");
+}
+
+#[test]
+fn readers_never_see_half_a_batch() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    let (done, rounds) = (AtomicBool::new(false), 3000u64);
+    let key = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+    let read = |number| {
+        let value = store.get(&key(number)).expect("get");
+        value.map_or(0, |value| u64::from_le_bytes(value.try_into().expect("eight bytes")))
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut batch = WriteBatch::new();
+            for round in 1..=rounds {
+                batch.clear();
+                (0..8).for_each(|number| {
+                    batch.put(&store, &key(number), &round.to_le_bytes());
+                });
+                store.write(&batch).expect("room");
+            }
+            done.store(true, Ordering::Release);
+        });
+        scope.spawn(|| {
+            // Writes of other keys, to keep the stripes and the leaves busy.
+            for number in 100.. {
+                if done.load(Ordering::Acquire) {
+                    break;
+                }
+                store.put(&key(100 + number % 500), b"other").expect("room");
+            }
+        });
+        let mut last = 0;
+        while !done.load(Ordering::Acquire) {
+            // Who has seen a change of a batch sees the rest of it.
+            for number in 0..8 {
+                let seen = read(number);
+                assert!(seen >= last, "batch {seen} after batch {last}");
+                last = seen;
+            }
+        }
+    });
+    assert!((0..8).all(|number| read(number) == rounds));
+}
+
+#[test]
+fn counters_moved_by_conditional_batches_keep_their_sum() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    let parse = |value: Option<Vec<u8>>| -> i64 {
+        String::from_utf8(value.expect("there")).expect("text").parse().expect("a number")
+    };
+    for account in 0..4u8 {
+        store.put(&[account], b"100").expect("room");
+    }
+    std::thread::scope(|scope| {
+        for thread in 0..3u32 {
+            let (store, parse) = (&store, &parse);
+            scope.spawn(move || {
+                let mut done = 0;
+                let mut batch = WriteBatch::new();
+                while done < 200 {
+                    let account = |number: u32| (number % 4) as u8;
+                    let (from, to) = (account(thread + done), account(thread + 2 * done + 1));
+                    if from == to {
+                        done += 1;
+                        continue;
+                    }
+                    let (a, b) = (store.get(&[from]).expect("get"), store.get(&[to]).expect("get"));
+                    batch.clear();
+                    batch.expect(store, &[from], a.as_deref()).expect(store, &[to], b.as_deref());
+                    batch.put(store, &[from], (parse(a) - 1).to_string().as_bytes());
+                    batch.put(store, &[to], (parse(b) + 1).to_string().as_bytes());
+                    done += u32::from(store.write(&batch).expect("room").is_done());
+                }
+            });
+        }
+    });
+    let sum: i64 = (0..4u8).map(|account| parse(store.get(&[account]).expect("get"))).sum();
+    assert_eq!(sum, 400);
+}
+
+#[test]
+fn a_batch_without_space_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = Options::new().create(true).max_size_bytes(4 << 20);
+    let store = options.open(folder.path().join("pool")).expect("the pool opens");
+    let mut batch = WriteBatch::new();
+    let (mut round, mut refused) = (0u64, 0);
+    while refused < 40 {
+        batch.clear();
+        for number in 0..40u64 {
+            let key = (round * 40 + number).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+            batch.put(&store, &key, &vec![7; 10 + (number as usize % 5) * 60]);
+        }
+        if round > 0 {
+            // Something that must come back.
+            batch.put(&store, b"last", &round.to_le_bytes());
+        }
+        let before = (store.len(), store.get(b"last").expect("get"));
+        match store.write(&batch) {
+            Ok(_) => assert_eq!(store.get(b"last").expect("get").is_some(), round > 0),
+            Err(Error::PoolFull(_)) => {
+                refused += 1;
+                assert_eq!((store.len(), store.get(b"last").expect("get")), before);
+            }
+            Err(error) => panic!("{error}"),
+        }
+        round += 1;
+    }
+    let report = store.check().expect("the check runs");
+    assert!(report.is_clean(), "{:?}", report.problems);
+    assert_eq!(report.keys, store.len());
+}
+
+#[test]
+fn child_process() {
+    let Ok(folder) = std::env::var(CHILD) else { return };
+    let folder = Path::new(&folder);
+    let store = open(folder);
+    let second = store.map("second").expect("room");
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (store, second) = (&store, &second);
+            scope.spawn(move || {
+                let report = folder.join(format!("report.{writer}"));
+                let mut report = File::create(report).expect("the report is writable");
+                let start = stamp(store, writer, 0).unwrap_or(0);
+                let mut batch = WriteBatch::new();
+                for n in start + 1.. {
+                    fill(&mut batch, store, second, writer, n);
+                    store.write(&batch).expect("room");
+                    // Another change of one of its keys: a batch that is done again would undo it.
+                    store
+                        .put(&format!("extra:{writer}").into_bytes(), &n.to_le_bytes())
+                        .expect("room");
+                    report.write_all(b".").expect("the report is writable");
+                }
+            });
+        }
+    });
+}
+
+fn key(writer: u64, number: u64) -> Vec<u8> {
+    format!("{number:04}:{writer}").into_bytes()
+}
+
+fn fill(batch: &mut WriteBatch, store: &Store, second: &Map, writer: u64, n: u64) {
+    batch.clear();
+    for number in 0..KEYS {
+        let mut value = n.to_le_bytes().to_vec();
+        value.resize(8 + (n as usize * 37 + number as usize) % 200, b'v');
+        batch.put(if number % 2 == 0 { store } else { second }, &key(writer, number), &value);
+    }
+    // A key that comes with every odd batch and goes with every even one.
+    match n % 2 {
+        0 => batch.remove(store, &format!("odd:{writer}").into_bytes()),
+        _ => batch.put(store, &format!("odd:{writer}").into_bytes(), b""),
+    };
+    batch.put(store, &format!("extra:{writer}").into_bytes(), &(n - 1).to_le_bytes());
+}
+
+/// The number of the batch that wrote a key.
+fn stamp(map: &Map, writer: u64, number: u64) -> Option<u64> {
+    let value = map.get(&key(writer, number)).expect("get")?;
+    Some(u64::from_le_bytes(value[..8].try_into().expect("eight bytes")))
+}
+
+#[test]
+fn a_killed_process_leaves_whole_batches() {
+    let rounds: u64 =
+        std::env::var("EVERLEAF_KILL_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(20);
+    let folder = tempfile::tempdir().expect("a folder");
+    let (mut finished, mut last) = (0, vec![0; WRITERS as usize]);
+    for round in 0..rounds {
+        let mut child = Command::new(std::env::current_exe().expect("the test has a path"))
+            .args(["--exact", "child_process", "--test-threads=1"])
+            .env(CHILD, folder.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the child starts");
+        std::thread::sleep(Duration::from_micros(15_000 + round * 7919 % 60_000));
+        child.kill().expect("the child can be killed");
+        child.wait().expect("the child can be awaited");
+        if !folder.path().join("pool").exists() {
+            continue;
+        }
+        let store = open(folder.path());
+        finished += store.statistics().recovered_batches;
+        let second = store.map("second").expect("room");
+        for writer in 0..WRITERS {
+            let report = std::fs::metadata(folder.path().join(format!("report.{writer}")));
+            let reported = last[writer as usize] + report.map_or(0, |report| report.len());
+            let n = stamp(&store, writer, 0).unwrap_or(0);
+            assert!((reported..=reported + 1).contains(&n), "{n}, but {reported} were reported");
+            for number in 1..KEYS {
+                let map: &Map = if number % 2 == 0 { &store } else { &second };
+                assert_eq!(stamp(map, writer, number).unwrap_or(0), n, "half a batch");
+            }
+            let odd = store.contains(&format!("odd:{writer}").into_bytes()).expect("get");
+            assert_eq!(odd, n % 2 == 1, "half a batch");
+            let extra = store.get(&format!("extra:{writer}").into_bytes()).expect("get");
+            let extra = extra.map_or(0, |value| u64::from_le_bytes(value.try_into().expect("8")));
+            // The change after the batch was made, unless the process died between the two.
+            assert!(extra == n || (extra + 1 == n && n > reported), "{extra} after batch {n}");
+            store.put(&format!("extra:{writer}").into_bytes(), &n.to_le_bytes()).expect("room");
+            last[writer as usize] = n;
+            let _ = std::fs::remove_file(folder.path().join(format!("report.{writer}")));
+        }
+        let report = store.check().expect("the check runs");
+        assert!(report.is_clean(), "round {round}: {:?}", report.problems);
+        store.close().expect("the pool closes");
+    }
+    println!("{rounds} kills, batches {last:?}, {finished} brought to their end");
+    assert!(last.iter().sum::<u64>() > rounds, "the children hardly wrote: {last:?}");
+}

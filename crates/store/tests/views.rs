@@ -1,0 +1,201 @@
+//! Views: one state of all keys, whatever is written meanwhile. Iterators that are moved.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use everleaf::{Map, Options, Store, WriteBatch};
+
+fn open(folder: &Path) -> Store {
+    let options = Options::new().create(true).max_size_bytes(1 << 30);
+    options.open(folder.join("pool")).expect("the pool opens")
+}
+
+fn mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z ^ z >> 27
+}
+
+type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+
+#[test]
+fn a_view_shows_what_was_there_through_every_kind_of_change() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    let (other, cleared) = (store.map("other").expect("room"), store.map("cleared").expect("room"));
+    let gone = store.map("gone").expect("room");
+    let mut model = Contents::new();
+    for number in 0..2000u64 {
+        let key = (mix(number) % 3000).to_be_bytes().to_vec();
+        store.put(&key, &number.to_le_bytes()).expect("room");
+        model.insert(key, number.to_le_bytes().to_vec());
+    }
+    for map in [&other, &cleared, &gone] {
+        map.put(b"k", b"then").expect("room");
+    }
+    let view = store.view().expect("a view");
+    for number in 0..6000u64 {
+        let key = (mix(number ^ 77) % 3000).to_be_bytes();
+        match number % 5 {
+            0 => drop(store.remove(&key).expect("room")),
+            1 => drop(store.compare_exchange(&key, None, Some(b"new")).expect("room")),
+            2 => drop(store.insert(&key, b"inserted").expect("room")),
+            3 => {
+                let mut batch = WriteBatch::new();
+                batch.put(&store, &key, b"batch").remove(&store, &(number / 2).to_be_bytes());
+                store.write(&batch).expect("room");
+            }
+            _ => drop(store.put(&key, b"put").expect("room")),
+        }
+    }
+    cleared.clear().expect("room");
+    cleared.put(b"k", b"now").expect("room");
+    store.drop_map("gone").expect("writable");
+    other.put_with_expiry(b"k", b"past", 1).expect("room");
+    let born = store.map("born").expect("room");
+    born.put(b"k", b"now").expect("room");
+
+    assert_eq!(view.iter().collect::<Contents>(), model);
+    let mut backward: Vec<_> = view.iter().rev().collect();
+    backward.reverse();
+    assert_eq!(backward, model.clone().into_iter().collect::<Vec<_>>());
+    for number in 0..3000u64 {
+        let key = number.to_be_bytes();
+        assert_eq!(view.get(&key).expect("get").as_ref(), model.get(&key[..]));
+    }
+    let then = Some(b"then".to_vec());
+    for map in [&other, &cleared, &gone] {
+        assert_eq!(view.map(map).get(b"k").expect("get"), then);
+        assert_eq!(view.map(map).iter().count(), 1);
+    }
+    assert_eq!(view.map(&born).get(b"k").expect("get"), None);
+    assert_eq!(store.statistics().views, 1);
+    assert!(store.statistics().view_keys > 1000);
+    drop(view);
+    assert_eq!((store.statistics().views, store.statistics().view_keys), (0, 0));
+    let problems = store.check().expect("the check runs").problems;
+    assert_eq!(problems, Vec::<String>::new());
+}
+
+#[test]
+fn several_views_each_show_their_own_moment() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    let mut views = vec![];
+    for number in 0..6u8 {
+        store.put(b"k", &[number]).expect("room");
+        if number % 2 == 1 {
+            store.put(b"odd", &[number]).expect("room");
+        }
+        views.push(store.view().expect("a view"));
+    }
+    store.remove(b"k").expect("room");
+    // The oldest and one in between go first.
+    views.remove(3);
+    views.remove(0);
+    for (view, number) in views.iter().zip([1u8, 2, 4, 5]) {
+        assert_eq!(view.get(b"k").expect("get"), Some(vec![number]));
+        let odd = if number % 2 == 1 { number } else { number - 1 };
+        assert_eq!(view.get(b"odd").expect("get"), Some(vec![odd]));
+        assert_eq!(view.iter().count(), 2);
+    }
+}
+
+#[test]
+fn views_are_opened_between_batches_and_writers_go_on() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    let done = AtomicBool::new(false);
+    let key = |number: u64| mix(number).to_be_bytes();
+    let keys = 50;
+    std::thread::scope(|scope| {
+        for writer in 0..2u64 {
+            let (store, done) = (&store, &done);
+            scope.spawn(move || {
+                let mut batch = WriteBatch::new();
+                for round in 1u64.. {
+                    if done.load(Ordering::Acquire) {
+                        return;
+                    }
+                    batch.clear();
+                    for number in 0..keys {
+                        batch.put(store, &key(writer << 32 | number), &round.to_le_bytes());
+                    }
+                    store.write(&batch).expect("room");
+                    // A key that is written alone, always after the batch of its number.
+                    store.put(&key(writer << 32 | 999), &round.to_le_bytes()).expect("room");
+                }
+            });
+        }
+        for _ in 0..300 {
+            let view = store.view().expect("a view");
+            let read = |number| {
+                let value = view.get(&key(number)).expect("get");
+                value.map_or(0, |value| u64::from_le_bytes(value.try_into().expect("8 bytes")))
+            };
+            for writer in 0..2u64 {
+                let first = read(writer << 32);
+                let all = (0..keys).map(|number| read(writer << 32 | number));
+                assert!(all.clone().all(|round| round == first), "{:?}", all.collect::<Vec<_>>());
+                let alone = read(writer << 32 | 999);
+                assert!(alone == first || alone + 1 == first, "{alone} with batch {first}");
+            }
+            let count = view.iter().count() as u64;
+            assert!([0, keys, keys + 1, 2 * keys, 2 * keys + 1, 2 * keys + 2].contains(&count));
+        }
+        done.store(true, Ordering::Release);
+    });
+    assert_eq!(store.statistics().views, 0);
+}
+
+fn numbers(store: &Map) -> Vec<u32> {
+    for number in 0..1000u32 {
+        store.put(&(number * 2).to_be_bytes(), b"").expect("room");
+    }
+    (0..1000).map(|number| number * 2).collect()
+}
+
+#[test]
+fn an_iterator_is_moved_to_any_key_of_its_range() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    let all = numbers(&store);
+    let view = store.view().expect("a view");
+    let number = |pair: Option<(Vec<u8>, Vec<u8>)>| {
+        pair.map(|(key, _)| u32::from_be_bytes(key.try_into().expect("four bytes")))
+    };
+    let (low, high) = (100u32.to_be_bytes(), 1800u32.to_be_bytes());
+    for mut range in [store.range(&low[..]..&high[..]), view.range(&low[..]..&high[..])] {
+        // What the front returned last, plus one: where it stands. The same for the back.
+        let (mut front, mut back) = (100, 1800);
+        for step in 0..4000u64 {
+            let dice = mix(step);
+            let target = (dice >> 8) as u32 % 2000;
+            match dice % 16 {
+                0 => {
+                    range.seek(&target.to_be_bytes());
+                    front = target.max(100);
+                }
+                1 => {
+                    range.seek_back(&target.to_be_bytes());
+                    back = (target + 1).min(1800);
+                }
+                2..9 => {
+                    let expected = all.iter().copied().find(|n| (front..back).contains(n));
+                    assert_eq!(
+                        range.peek().map(|(key, _)| key.clone()),
+                        expected.map(|n| n.to_be_bytes().to_vec())
+                    );
+                    assert_eq!(number(range.next()), expected, "step {step}");
+                    front = expected.map_or(front, |n| n + 1);
+                }
+                _ => {
+                    let expected = all.iter().rev().copied().find(|n| (front..back).contains(n));
+                    assert_eq!(number(range.next_back()), expected, "step {step}");
+                    back = expected.unwrap_or(back);
+                }
+            }
+        }
+    }
+}
