@@ -75,6 +75,13 @@ impl<W: Word, M: Machine> Atomic<W, M> {
         M::write_private(&self.cell, value)
     }
 
+    /// Stores past the machine: for a machine itself.
+    #[inline(always)]
+    pub(crate) fn raw_store(&self, value: W) {
+        // Relaxed: the machine orders it, or there is nobody to order it for.
+        W::raw_store(&self.cell, value, Ordering::Relaxed);
+    }
+
     /// The address of the word, for flushing and prefetching.
     #[inline(always)]
     pub fn as_ptr(&self) -> *const u8 {

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::line::LineStore;
+
 /// The instruction that writes a cache line back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
@@ -35,6 +37,10 @@ pub enum SimdKind {
 // Relaxed throughout: each is an idempotent cache of one CPUID answer, no other memory hangs on it.
 static FLUSH: AtomicU8 = AtomicU8::new(0);
 static SIMD: AtomicU8 = AtomicU8::new(0);
+/// A bit for each way to store a line, and [`ASKED`].
+static LINE_STORES: AtomicU8 = AtomicU8::new(0);
+
+const ASKED: u8 = 1 << 7;
 
 /// The flush instruction in use.
 #[inline(always)]
@@ -95,6 +101,46 @@ fn flush_kind_of_cpu() -> FlushKind {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn flush_kind_of_cpu() -> FlushKind {
     FlushKind::None
+}
+
+/// Whether this CPU can store a line of 64 bytes in this way.
+#[inline(always)]
+pub fn has_line_store(how: LineStore) -> bool {
+    let known = LINE_STORES.load(Ordering::Relaxed);
+    let known = if known & ASKED != 0 { known } else { detect_line_stores() };
+    known & 1 << how as u8 != 0
+}
+
+#[cold]
+fn detect_line_stores() -> u8 {
+    let [wide, direct, transaction] = line_stores_of_cpu();
+    let known = ASKED
+        | u8::from(wide) << LineStore::Wide as u8
+        | u8::from(direct) << LineStore::Direct as u8
+        | u8::from(transaction) << LineStore::Transaction as u8;
+    LINE_STORES.store(known, Ordering::Relaxed);
+    known
+}
+
+/// Wide stores, direct stores, transactions.
+#[cfg(target_arch = "x86_64")]
+fn line_stores_of_cpu() -> [bool; 3] {
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    let wide = is_x86_feature_detected!("avx512f");
+    if __cpuid(0).eax < 7 {
+        return [wide, false, false];
+    }
+    let extended = __cpuid_count(7, 0);
+    let has = |register: u32, bit: u32| register & 1 << bit != 0;
+    // A CPU whose transactions were switched off by its maker still has the instructions, and says
+    // that it gives up every one.
+    let transaction = has(extended.ebx, 11) && !has(extended.edx, 11);
+    [wide, has(extended.ecx, 28), transaction]
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn line_stores_of_cpu() -> [bool; 3] {
+    [false; 3]
 }
 
 /// Whether loading a pair also writes it, unchanged: on CPUs that cannot load 16 bytes at once

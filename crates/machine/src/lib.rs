@@ -1,7 +1,7 @@
 //! The machine that Everleaf runs on: shared words, cache lines, persistence, threads, clocks.
 //!
 //! Everything a tree shares between threads is a type of this crate ([`Atomic`], [`AtomicPointer`],
-//! [`AtomicPair`], [`FingerprintLine`]), generic over one type parameter, the [`Machine`]. On
+//! [`AtomicPair`], [`AtomicLine`], [`FingerprintLine`]), generic over one type parameter, the [`Machine`]. On
 //! [`Hardware`] these are transparent wrappers that compile to exactly the plain instructions. On a
 //! simulated machine the same types make each access a scheduling point, a cache-model event and a
 //! possible crash point, so the very same tree code is proven, counted and priced.
@@ -19,6 +19,7 @@ mod atomic;
 pub mod cpu;
 pub mod fingerprint;
 pub mod hardware;
+mod line;
 pub mod mapping;
 mod seam;
 pub mod search;
@@ -29,6 +30,7 @@ pub mod topology;
 pub use atomic::{Atomic, AtomicPair, AtomicPointer};
 pub use fingerprint::FingerprintLine;
 pub use hardware::Hardware;
+pub use line::{AtomicLine, LineStore};
 pub use seam::{Integer, LINE_SIZE, Machine, Pair, PairCell, Word};
 pub use search::SortedLine;
 pub use simulated::Simulated;

@@ -10,6 +10,7 @@ use std::sync::atomic::{
 };
 
 use crate::fingerprint::FingerprintLine;
+use crate::line::{AtomicLine, LineStore};
 
 /// Bytes in a cache line: the unit of write-back and of persistence.
 pub const LINE_SIZE: usize = 64;
@@ -245,6 +246,19 @@ pub trait Machine: Copy + Default + Send + Sync + 'static {
     /// The range must be readable.
     #[track_caller]
     unsafe fn read_bytes(source: *const u8, length: usize);
+
+    /// Whether a whole line can be stored in this way.
+    fn has_line_store(how: LineStore) -> bool {
+        let _ = how;
+        false
+    }
+    /// Stores a whole line, which no other thread stores to now, after all earlier stores of this
+    /// thread; false if nothing was stored ([`AtomicLine::store_at_once`]).
+    #[track_caller]
+    fn store_line(line: &AtomicLine<Self>, words: &[u64; LINE_SIZE / 8], how: LineStore) -> bool {
+        let _ = (line, words, how);
+        false
+    }
 
     /// Asks for the line at `address` to be brought near; no effect on meaning.
     fn prefetch(address: *const u8);

@@ -1,6 +1,7 @@
 //! The hardware side: every operation of [`Machine`] as plain instructions.
 
 mod barrier;
+mod line;
 mod memory;
 mod pair;
 mod write_back;
@@ -9,6 +10,7 @@ use std::alloc::Layout;
 use std::sync::atomic::Ordering;
 
 use crate::fingerprint::{FingerprintLine, match_line};
+use crate::line::{AtomicLine, LineStore};
 use crate::seam::{Integer, Machine, Pair, PairCell, Word};
 
 /// The machine this process runs on.
@@ -127,6 +129,16 @@ impl Machine for Hardware {
 
     #[inline(always)]
     unsafe fn read_bytes(_source: *const u8, _length: usize) {}
+
+    #[inline(always)]
+    fn has_line_store(how: LineStore) -> bool {
+        crate::cpu::has_line_store(how)
+    }
+
+    #[inline]
+    fn store_line(line: &AtomicLine<Self>, words: &[u64; 8], how: LineStore) -> bool {
+        crate::cpu::has_line_store(how) && line::store(line, words, how)
+    }
 
     #[inline(always)]
     fn prefetch(address: *const u8) {

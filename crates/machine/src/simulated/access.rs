@@ -333,7 +333,11 @@ impl Core {
 
     /// Follows the named orderings, if that is wanted, for a word of the machine's own memory.
     #[inline]
-    fn order(&self, place: Place, follow: impl FnOnce(&mut Races, usize) -> Result<(), String>) {
+    pub fn order(
+        &self,
+        place: Place,
+        follow: impl FnOnce(&mut Races, usize) -> Result<(), String>,
+    ) {
         let mut state = self.state.borrow_mut();
         let (thread, is_ours) = (state.current, state.space.offset(place.address).is_some());
         let Some(races) = &mut state.races else { return };

@@ -56,7 +56,8 @@ impl Images {
                 delta = delta
                     .wrapping_sub(word_hash(word, old))
                     .wrapping_add(word_hash(word, entry.value));
-                if self.prefixes[first..].iter().all(|known| known.delta != delta) {
+                let is_new = self.prefixes[first..].iter().all(|known| known.delta != delta);
+                if is_new && !entry.glued {
                     self.prefixes.push(Prefix { delta, length: index as u32 + 1 });
                 }
             }

@@ -11,6 +11,7 @@ use super::counting::{self, Access};
 use super::current;
 use super::raw::Place;
 use crate::fingerprint::{FingerprintLine, match_words};
+use crate::line::{AtomicLine, LineStore};
 use crate::seam::{Integer, Machine, Pair, PairCell, Word};
 use crate::{Hardware, LINE_SIZE};
 
@@ -350,6 +351,25 @@ impl Machine for Simulated {
             None if live => counting::note(Access::Piece, NOWHERE),
             None => {}
         }
+    }
+
+    fn has_line_store(_how: LineStore) -> bool {
+        true
+    }
+
+    fn store_line(line: &AtomicLine<Self>, words: &[u64; 8], how: LineStore) -> bool {
+        let place = Place { address: line.as_ptr().expose_provenance(), size: LINE_SIZE };
+        if let Some(core) = running() {
+            return core.store_line(place.address, words, how, Location::caller());
+        }
+        note_plain(Access::Write, place);
+        for (word, value) in line.words.iter().zip(words) {
+            word.raw_store(*value);
+        }
+        if how == LineStore::Direct {
+            note_plain(Access::Flush, place);
+        }
+        true
     }
 
     fn mark(name: &'static str) {

@@ -29,6 +29,7 @@ mod failure;
 mod fibers;
 pub mod history;
 mod images;
+mod line_store;
 mod machine;
 mod memo;
 mod panics;

@@ -21,6 +21,8 @@ pub struct Entry {
     pub word: u8,
     /// Its new value.
     pub value: u64,
+    /// Whether a crash keeps it only with the next one.
+    pub glued: bool,
 }
 
 /// One line's stores since it was last durable.
@@ -155,7 +157,14 @@ impl Persistence {
         if self.lines[line].log.is_empty() {
             self.dirty.push(line as u32);
         }
-        self.lines[line].log.push(Entry { word: (word % 8) as u8, value });
+        self.lines[line].log.push(Entry { word: (word % 8) as u8, value, glued: false });
+    }
+
+    /// Lets a crash keep the last record of a line only with the next one.
+    pub fn glue_last(&mut self, line: usize) {
+        if let Some(last) = self.lines[line].log.last_mut() {
+            last.glued = true;
+        }
     }
 
     /// Exchanges the order of the last two records of a line, if no flush has told them apart.
@@ -190,7 +199,7 @@ impl Persistence {
         }
         state.settled = position;
         for index in 0..count {
-            let Entry { word, value } = self.lines[line].log[index];
+            let Entry { word, value, .. } = self.lines[line].log[index];
             self.set_durable(line * 8 + word as usize, value);
         }
         self.lines[line].log.drain(..count);

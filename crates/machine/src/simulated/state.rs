@@ -72,7 +72,7 @@ pub struct State {
     pub next: usize,
     pub steps: u64,
     /// Stores that became visible, of all threads.
-    version: u64,
+    pub version: u64,
     pub scheduler: Scheduler,
     pub choices: Vec<u8>,
     /// Chance of memory (order of bulk copies) and of crash images.
@@ -298,6 +298,15 @@ impl State {
                 self.config.crash.enabled && self.config.domain != Domain::Line
             }
             _ => false,
+        }
+    }
+
+    /// Lets a crash keep the last store to the line at `address` only with the next one.
+    pub fn glue(&mut self, address: usize) {
+        if let Some(offset) = self.space.offset(address)
+            && offset < self.space.pool_bytes
+        {
+            self.persistence.glue_last(offset / 64);
         }
     }
 

@@ -1,7 +1,10 @@
 //! Persistent memory as its modules work: 64-byte lines arrive, 256-byte blocks are written.
 //!
-//! Each module combines lines in a small buffer of blocks. A block that leaves the buffer is written
-//! whole; if some of its lines never arrived they must be read from the medium first.
+//! Each module has a small buffer of blocks, for what is read and what is written. A line that is
+//! wanted brings its whole block in; a line that arrives is combined with others of its block. A block
+//! with new lines is written whole when it leaves the buffer; what neither arrived nor was read before
+//! must be read from the medium first. So a block that is read and then written, as a tree does, is
+//! read once, and a line that is wanted of a block that was only written in part brings the block in.
 
 use std::collections::HashMap;
 
@@ -25,6 +28,8 @@ pub struct MediaShape {
 struct Block {
     /// Bit i: line i of the block arrived.
     written: u8,
+    /// Whether the block was read from the medium.
+    is_read: bool,
     used: u64,
 }
 
@@ -44,7 +49,7 @@ impl Media {
         Media { shape, modules, clock: 0, read_bytes: 0, written_bytes: 0 }
     }
 
-    fn enter(&mut self, block: u64) -> (&mut Block, bool) {
+    fn enter(&mut self, block: u64) -> &mut Block {
         self.clock += 1;
         let index = (block / INTERLEAVE) as usize % self.modules.len();
         let is_new = !self.modules[index].contains_key(&block);
@@ -58,9 +63,10 @@ impl Media {
             }
         }
         let used = self.clock;
-        let held = self.modules[index].entry(block).or_insert(Block { written: 0, used });
+        let fresh = Block { written: 0, is_read: false, used };
+        let held = self.modules[index].entry(block).or_insert(fresh);
         held.used = used;
-        (held, is_new)
+        held
     }
 
     fn retire(&mut self, block: Block) {
@@ -68,19 +74,21 @@ impl Media {
             return;
         }
         self.written_bytes += BLOCK_BYTES;
-        if block.written != (1 << LINES) - 1 {
+        if block.written != (1 << LINES) - 1 && !block.is_read {
             self.read_bytes += BLOCK_BYTES;
         }
     }
 
     /// A line arrives from the caches.
     pub fn write(&mut self, line: u64) {
-        self.enter(line / LINES).0.written |= 1 << (line % LINES);
+        self.enter(line / LINES).written |= 1 << (line % LINES);
     }
 
     /// A line is wanted by the caches.
     pub fn read(&mut self, line: u64) {
-        if self.enter(line / LINES).1 {
+        let held = self.enter(line / LINES);
+        if !held.is_read && held.written & 1 << (line % LINES) == 0 {
+            held.is_read = true;
             self.read_bytes += BLOCK_BYTES;
         }
     }
@@ -142,5 +150,26 @@ mod tests {
         media.read(8);
         media.read(9);
         assert_eq!(media.read_bytes, 256 + 256 + 256);
+    }
+
+    #[test]
+    fn a_block_that_is_read_and_then_written_is_read_once() {
+        let mut media = Media::new(MediaShape { modules: 1, buffer_blocks: 8 });
+        media.read(0);
+        media.write(0);
+        media.flush();
+        assert_eq!((media.written_bytes, media.read_bytes), (256, 256));
+    }
+
+    #[test]
+    fn the_buffer_answers_for_lines_it_has_and_for_no_others() {
+        let mut media = Media::new(MediaShape { modules: 1, buffer_blocks: 8 });
+        media.write(0);
+        media.read(0);
+        assert_eq!(media.read_bytes, 0);
+        media.read(1);
+        assert_eq!(media.read_bytes, 256);
+        media.flush();
+        assert_eq!((media.written_bytes, media.read_bytes), (256, 256));
     }
 }
