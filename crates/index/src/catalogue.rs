@@ -17,6 +17,7 @@ use crate::fast_fair::variant::{
 };
 use crate::fptree::FpTree;
 use crate::geometry::Production;
+use crate::nbtree_published::{NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr};
 use crate::nvtree::{NvTree, NvTreeBlind};
 use crate::ordered::{Design, DesignInfo, OrderedIndex};
 use crate::rntree::{RnTree, RnTreeDual};
@@ -37,6 +38,16 @@ macro_rules! designs {
         pub fn designs() -> Vec<DesignInfo> {
             type M = everleaf_machine::Hardware;
             vec![$(<$design as Design<M>>::INFO),*]
+        }
+
+        /// What goes wrong when several threads use a tree of the design of that name, in a sentence;
+        /// `None` if nothing does, or there is no such design.
+        pub fn caveat(name: &str) -> Option<&'static str> {
+            type M = everleaf_machine::Hardware;
+            $(if <$design as Design<M>>::INFO.name == name {
+                return <$design as Design<M>>::CAVEAT;
+            })*
+            None
         }
 
         /// Calls the visitor with the design of that name; `None` if there is none.
@@ -80,6 +91,10 @@ designs! {
     WbTreeSo<Production, M>,
     NvTree<Production, M>,
     NvTreeBlind<Production, M>,
+    NbTreePublished<Production, M>,
+    NbTreeW<Production, M>,
+    NbTreeWr<Production, M>,
+    NbTreeCoupled<Production, M>,
     CddsTree<Production, M>,
 }
 
@@ -128,6 +143,12 @@ impl<M: Machine> DesignVisitor<M> for Recover<'_, M> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_published_protocol_needs_a_caveat() {
+        let with = names().into_iter().filter(|name| caveat(name).is_some());
+        assert_eq!(with.collect::<Vec<_>>(), ["nbtree-published", "nbtree-coupled"]);
+    }
 
     #[test]
     fn no_two_designs_share_a_name_or_a_number() {

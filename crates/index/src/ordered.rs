@@ -260,6 +260,10 @@ pub trait Design<M: Machine = Hardware>: OrderedIndex<M> + Sized + 'static {
     /// Name, limits and promise.
     const INFO: DesignInfo;
 
+    /// What goes wrong when several threads use a tree, in a sentence; nothing where every call is
+    /// atomic.
+    const CAVEAT: Option<&'static str> = None;
+
     /// A new, empty tree. It survives a crash once the pool's directory has its root value.
     ///
     /// # Errors

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use everleaf_index::{
-    CddsTree, CreateMode, Design, Domain, Exchange, FpTree, Hardware, Intent, NvTree, NvTreeBlind,
-    Outcome, Pool, PoolOptions, Production, RnTree, RnTreeDual, Session, Solo, Tiny, WbTree,
-    WbTreeSo,
+    CddsTree, CreateMode, Design, Domain, Exchange, FpTree, Hardware, Intent, NbTreeCoupled,
+    NbTreePublished, NbTreeW, NbTreeWr, NvTree, NvTreeBlind, Outcome, Pool, PoolOptions,
+    Production, RnTree, RnTreeDual, Session, Solo, Tiny, WbTree, WbTreeSo,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -24,12 +24,18 @@ fn new_solo<T: Design>(domain: Domain) -> Solo<T> {
 }
 
 /// A key near an end, or one of `keys` spread over all.
-fn pick(random: &mut StdRng, keys: u64) -> u64 {
+fn pick<T: Design>(random: &mut StdRng, keys: u64) -> u64 {
     let special = [0, 1, 2, u64::MAX - 1, u64::MAX];
-    match random.random_range(0..8) {
+    let key = match random.random_range(0..8) {
         0 => special[random.random_range(0..special.len())],
         _ => random.random_range(0..keys).wrapping_mul(0x9E37_79B9_7F4A_7C15),
-    }
+    };
+    key.clamp(*T::INFO.keys.start(), *T::INFO.keys.end())
+}
+
+/// A value that the tree can hold.
+fn pick_value<T: Design>(random: &mut StdRng) -> u64 {
+    random.random_range(T::INFO.values)
 }
 
 fn operate<T: Design>(
@@ -39,7 +45,7 @@ fn operate<T: Design>(
     random: &mut StdRng,
     keys: u64,
 ) {
-    let (key, value) = (pick(random, keys), random.random::<u64>());
+    let (key, value) = (pick::<T>(random, keys), pick_value::<T>(random));
     let old = model.get(&key).copied();
     match random.random_range(0..12) {
         0..3 => {
@@ -166,8 +172,8 @@ fn share<T: Design>(solo: &Solo<T>, thread: u64, keys: u64, operations: usize) -
     let mut random = StdRng::seed_from_u64(thread);
     let mut model = Model::new();
     for _ in 0..operations {
-        let key = random.random_range(0..keys) * THREADS + thread;
-        let value = random.random::<u64>();
+        let key = random.random_range(1..=keys) * THREADS + thread;
+        let value = pick_value::<T>(&mut random);
         let old = model.get(&key).copied();
         match random.random_range(0..8) {
             0..3 => {
@@ -194,6 +200,24 @@ fn share<T: Design>(solo: &Solo<T>, thread: u64, keys: u64, operations: usize) -
 }
 
 macro_rules! trees {
+    ($($module:ident: $tree:ident,)*) => {
+        trees_of_one_thread! { $($module: $tree,)* }
+
+        mod shared_by_threads {
+            use super::*;
+            $(
+                #[test]
+                fn $module() {
+                    shared::<$tree<Production>>(2000, 20_000);
+                    shared::<$tree<Tiny<3, 3>>>(60, 10_000);
+                }
+            )*
+        }
+    };
+}
+
+/// All of it but several threads at a time.
+macro_rules! trees_of_one_thread {
     ($($module:ident: $tree:ident,)*) => {$(
         mod $module {
             use super::*;
@@ -216,12 +240,6 @@ macro_rules! trees {
                 reopened::<$tree<Production>>();
                 reopened::<$tree<Tiny<4, 3>>>();
             }
-
-            #[test]
-            fn is_shared_by_threads() {
-                shared::<$tree<Production>>(2000, 20_000);
-                shared::<$tree<Tiny<3, 3>>>(60, 10_000);
-            }
         }
     )*};
 }
@@ -234,6 +252,14 @@ trees! {
     wbtree_so: WbTreeSo,
     nvtree: NvTree,
     cdds: CddsTree,
+    nbtree_w: NbTreeW,
+    nbtree_wr: NbTreeWr,
+}
+
+// As published: with several threads they lose writes.
+trees_of_one_thread! {
+    nbtree_published: NbTreePublished,
+    nbtree_coupled: NbTreeCoupled,
 }
 
 /// A write that does not look says nothing, and the tree holds what the last one said.
@@ -244,7 +270,7 @@ fn blind<T: Design>(keys: u64, operations: usize) {
     let mut random = StdRng::seed_from_u64(1);
     let mut model = Model::new();
     for _ in 0..operations {
-        let (key, value) = (pick(&mut random, keys), random.random::<u64>());
+        let (key, value) = (pick::<T>(&mut random, keys), pick_value::<T>(&mut random));
         let old = model.get(&key).copied();
         match random.random_range(0..7) {
             0 => assert_eq!(tree.insert(session, key, value).expect("room"), None),

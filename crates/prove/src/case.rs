@@ -38,6 +38,9 @@ pub trait Case {
 
     /// The same program with a part of its plan; operations that are not there are left out.
     fn keep(&self, kept: &Kept) -> Box<dyn Case>;
+
+    /// The same program with the operations of all threads, in turn, in one.
+    fn alone(&self) -> Box<dyn Case>;
 }
 
 /// A [`Program`] with its [`Plan`].
@@ -74,6 +77,17 @@ impl<P: Program + Clone + 'static> Case for Prepared<P> {
         let plan = self.1.iter().enumerate().map(of_thread).collect();
         Box::new(Prepared(self.0.clone(), plan))
     }
+
+    fn alone(&self) -> Box<dyn Case> {
+        Box::new(Prepared(self.0.clone(), vec![in_turn(&self.1)]))
+    }
+}
+
+/// The operations of all threads, one of each in turn.
+fn in_turn<O: Clone>(plan: &Plan<O>) -> Vec<O> {
+    let length = plan.iter().map(Vec::len).max().unwrap_or(0);
+    let round = |number| plan.iter().filter_map(move |operations| operations.get(number));
+    (0..length).flat_map(round).cloned().collect()
 }
 
 /// Which operations of `plan` are those of `part`, which lacks some of them.
@@ -111,6 +125,11 @@ pub fn explore<P: Program + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_take_turns_in_one() {
+        assert_eq!(in_turn(&vec![vec![1, 2, 3], vec![], vec![4], vec![5, 6]]), [1, 4, 5, 2, 6, 3]);
+    }
 
     #[test]
     fn the_part_of_a_plan_is_found_again() {

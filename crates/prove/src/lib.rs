@@ -12,6 +12,7 @@
 //! | `subject` | what a tree of numbers must offer to be proven: implement it, add one line to the list |
 //! | `numbers`, `words`, `shelf` | programs: trees of numbers, of byte strings, the allocator |
 //! | `scenarios`, `plans`, `trouble` | what the threads of a program do: by name, by chance, with too little space |
+//! | `published` | NBTree as published: programs of one thread, and those that show what it loses |
 //! | `case` | a program with its plan, behind one trait |
 //! | `trees`, `structure` | all programs by name, all structures by name |
 //! | `configure` | which machine a number stands for |
@@ -34,6 +35,7 @@ mod nbtree;
 pub mod numbers;
 pub mod operation;
 pub mod plans;
+pub mod published;
 pub mod record;
 pub mod scenarios;
 pub mod shelf;

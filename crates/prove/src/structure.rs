@@ -2,8 +2,8 @@
 
 use everleaf_index::fast_fair::variant::Small;
 use everleaf_index::{
-    CddsTree, Design, FastFair, FpTree, NvTree, NvTreeBlind, RnTree, RnTreeDual, Tiny, WbTree,
-    WbTreeSo,
+    CddsTree, Design, FastFair, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr, NvTree,
+    NvTreeBlind, RnTree, RnTreeDual, Tiny, WbTree, WbTreeSo,
 };
 use everleaf_machine::Simulated as M;
 use everleaf_machine::simulated::Config;
@@ -12,7 +12,7 @@ use crate::case::Case;
 use crate::design::Of;
 use crate::nbtree::Nb;
 use crate::subject::Subject;
-use crate::{batches, directory, epochs, shelf, trees};
+use crate::{batches, directory, epochs, published, shelf, trees};
 
 /// One step of a search: a program, and what its configuration must have.
 pub struct Step {
@@ -51,6 +51,13 @@ const fn design<T: Design<M>>(name: &'static str, about: &'static str) -> Struct
     tree::<Of<T>, Of<T>, Of<T>>(name, about)
 }
 
+/// A tree whose protocol promises something to one thread at a time only.
+const fn alone<T2: Design<M>, T3: Design<M>>(name: &'static str, about: &'static str) -> Structure {
+    assert!(T2::CAVEAT.is_some(), "what is proven with one thread is said to need it");
+    let case = published::case::<T2, T3>;
+    Structure { name, about, case, step: trees::step, small: trees::small }
+}
+
 /// All structures. A new tree joins with one line.
 pub static STRUCTURES: &[Structure] = &[
     tree::<Nb<Tiny<2, 3>>, Nb<Tiny<3, 3>>, Nb<Tiny<4, 3>>>("nbtree", "NBTree with 64-bit integers"),
@@ -72,6 +79,23 @@ pub static STRUCTURES: &[Structure] = &[
     design::<NvTree<Tiny<3, 3>, M>>("nvtree", "NVTree"),
     design::<NvTreeBlind<Tiny<3, 3>, M>>("nvtree-blind", "NVTree whose writes do not look"),
     design::<CddsTree<Tiny<3, 3>, M>>("cdds", "CDDS B-tree"),
+    Structure {
+        name: "batch",
+        about: "batches of byte strings: the gate, the stripes, the journal",
+        case: batches::case,
+        step: batches::step,
+        small: batches::small,
+    },
+    alone::<NbTreePublished<Tiny<2, 3>, M>, NbTreePublished<Tiny<3, 3>, M>>(
+        "nbtree-published",
+        "NBTree as published, one thread at a time",
+    ),
+    design::<NbTreeW<Tiny<3, 3>, M>>("nbtree-w", "NBTree as published, writers lock leaves"),
+    design::<NbTreeWr<Tiny<3, 3>, M>>("nbtree-wr", "the same, readers lock leaves too"),
+    alone::<NbTreeCoupled<Tiny<2, 3>, M>, NbTreeCoupled<Tiny<3, 3>, M>>(
+        "nbtree-coupled",
+        "the same with metadata in the pool, one thread at a time",
+    ),
     Structure {
         name: "batch",
         about: "batches of byte strings: the gate, the stripes, the journal",

@@ -3,4 +3,5 @@
 #![allow(clippy::print_stdout, reason = "what was explored is the result")]
 
 mod failed_allocation_leaked_blocks;
+mod published_nbtree;
 mod scan_forgot_removals;

@@ -1,0 +1,42 @@
+//! The paper's variants of the tree, as types.
+
+/// A configuration of the tree.
+pub trait Variant: Copy + Default + Send + Sync + 'static {
+    /// Its name.
+    const NAME: &'static str;
+    /// Its number in the pool's directory.
+    const KIND: u16;
+    /// Whether a writer locks its leaf.
+    const WRITERS_LOCK: bool = false;
+    /// Whether a reader locks its leaf too. Only with [`Self::WRITERS_LOCK`].
+    const READERS_LOCK: bool = false;
+    /// Whether a leaf's metadata lie in the pool, beside its entries.
+    const COUPLED: bool = false;
+}
+
+macro_rules! variants {
+    ($($(#[$doc:meta])* $type:ident $name:literal $kind:literal { $($option:item)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default)]
+        pub struct $type;
+        impl Variant for $type {
+            const NAME: &'static str = $name;
+            const KIND: u16 = $kind;
+            $($option)*
+        }
+    )*};
+}
+
+variants! {
+    /// The tree of the paper: nobody locks a leaf. **Loses writes** when several threads use it.
+    LockFree "nbtree-published" 0x50 {}
+    /// The paper's NBTree-W: writers lock their leaf, readers do not.
+    WriteLocks "nbtree-w" 0x51 { const WRITERS_LOCK: bool = true; }
+    /// The paper's NBTree-WR: writers and readers lock their leaf.
+    AllLocks "nbtree-wr" 0x52 {
+        const WRITERS_LOCK: bool = true;
+        const READERS_LOCK: bool = true;
+    }
+    /// The paper's coupled leaf: as [`LockFree`], with the metadata in the pool.
+    Coupled "nbtree-coupled" 0x53 { const COUPLED: bool = true; }
+}

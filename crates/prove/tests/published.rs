@@ -1,0 +1,270 @@
+//! NBTree as published: with one thread in everything that a crash can do to it, its variants with
+//! locks also with several; its planted bugs; and what its operations cost.
+
+#![allow(clippy::print_stdout, reason = "what was explored is the result")]
+
+mod common;
+
+use std::time::Instant;
+
+use common::{plain, survive, tell};
+use everleaf_index::{
+    Design, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr, Production, Solo, Tiny,
+};
+use everleaf_machine::Simulated;
+use everleaf_machine::simulated::counting::{Counting, CountingConfig, Tally};
+use everleaf_machine::simulated::{Config, CrashConfig, Domain, Random, Report};
+use everleaf_prove::backing::new_pool_up_to;
+use everleaf_prove::case::{Case, Outcome, Prepared, explore};
+use everleaf_prove::configure::exhaustive;
+use everleaf_prove::mutants::{OF_OTHER_TREES, hunt};
+use everleaf_prove::numbers::Numbers;
+use everleaf_prove::operation::Operation::{Get, Insert};
+use everleaf_prove::{Of, plans, scenarios, trees};
+
+type M = Simulated;
+
+/// A random program, with its threads or in one.
+fn random<T: Design<M>>(number: u64, slots: usize, alone: bool) -> Box<dyn Case> {
+    let case = Prepared::boxed(plans::random::<Of<T>>(number, slots));
+    if alone { case.alone() } else { case }
+}
+
+/// Random programs with crashes, also in recovery, and with opening inside the simulation.
+fn survives<T2: Design<M>, T3: Design<M>, T9: Design<M>>(part: f64, alone: bool) -> Report {
+    let nested = CrashConfig { nested_one_in: 100, ..CrashConfig::default() };
+    let base = |number| match number % 8 {
+        3 => Config { crash: nested, ..Config::default() },
+        5 => Config { simulate_open: true, ..Config::default() },
+        _ => Config::default(),
+    };
+    survive(T2::INFO.name, part, 24, base, |number, config| {
+        let case = match number % 3 {
+            0 => random::<T2>(number, 2, alone),
+            1 => random::<T3>(number, 3, alone),
+            _ => random::<T9>(number, 9, alone),
+        };
+        case.explore(config, if alone { 1 } else { 10 })
+    })
+}
+
+#[test]
+fn one_thread_survives_everything() {
+    for report in [
+        survives::<
+            NbTreePublished<Tiny<2, 3>, M>,
+            NbTreePublished<Tiny<3, 3>, M>,
+            NbTreePublished<Tiny<9, 3>, M>,
+        >(0.05, true),
+        survives::<
+            NbTreeCoupled<Tiny<2, 3>, M>,
+            NbTreeCoupled<Tiny<3, 3>, M>,
+            NbTreeCoupled<Tiny<9, 3>, M>,
+        >(0.05, true),
+    ] {
+        let met = |name| report.marks.iter().any(|(mark, _)| *mark == name);
+        assert!(met("nbtree_published.sync"), "no leaf was replaced");
+        assert!(met("nbtree_published.calloc_mended"), "no allocator was mended");
+        assert!(report.counts.nested_runs > 0);
+    }
+}
+
+#[test]
+fn threads_that_lock_leaves_survive() {
+    survives::<NbTreeW<Tiny<2, 3>, M>, NbTreeW<Tiny<3, 3>, M>, NbTreeW<Tiny<9, 3>, M>>(0.05, false);
+    survives::<NbTreeWr<Tiny<2, 3>, M>, NbTreeWr<Tiny<3, 3>, M>, NbTreeWr<Tiny<9, 3>, M>>(
+        0.05, false,
+    );
+}
+
+/// Every order of the small programs with one preemption.
+fn every_order<T2: Design<M>, T3: Design<M>>() {
+    let started = Instant::now();
+    let mut total = Report { exhausted: true, ..Report::default() };
+    for scenario in scenarios::small() {
+        for domain in [Domain::Line, Domain::Visible] {
+            let config = exhaustive(&Config { domain, races: true, ..Config::default() }, 1);
+            let space = Default::default();
+            let (report, failure) =
+                trees::run_numbers::<Of<T2>, Of<T3>>(&scenario, &config, 1_000_000, space);
+            assert!(failure.is_none(), "{}, {config:?}: {failure:?}", scenario.name);
+            total.add(&report);
+        }
+    }
+    assert!(total.exhausted);
+    tell(&format!("{}, small programs", T2::INFO.name), started, &total);
+}
+
+#[test]
+fn small_programs_with_locks_survive_every_order() {
+    every_order::<NbTreeW<Tiny<2, 3>, M>, NbTreeW<Tiny<3, 3>, M>>();
+    every_order::<NbTreeWr<Tiny<2, 3>, M>, NbTreeWr<Tiny<3, 3>, M>>();
+}
+
+#[test]
+fn named_scenarios_with_locks_survive() {
+    let all: Vec<_> = scenarios::nasty().into_iter().chain(scenarios::others()).collect();
+    survive("scenarios", 0.05, 2, plain, |number, config| {
+        common::all_of(&all, |scenario| {
+            let space = Default::default();
+            if number % 2 == 0 {
+                trees::run_numbers::<Of<NbTreeW<Tiny<2, 3>, M>>, Of<NbTreeW<Tiny<3, 3>, M>>>(
+                    scenario, config, 5, space,
+                )
+            } else {
+                trees::run_numbers::<Of<NbTreeWr<Tiny<2, 3>, M>>, Of<NbTreeWr<Tiny<3, 3>, M>>>(
+                    scenario, config, 5, space,
+                )
+            }
+        })
+    });
+}
+
+#[test]
+fn memory_and_space_that_give_out_harm_nothing() {
+    let crowded = |number| {
+        everleaf_prove::trouble::crowded::<Of<NbTreeW<Tiny<2, 3>, M>>>(
+            number,
+            number.is_multiple_of(2),
+        )
+    };
+    survive("full pools", 0.03, 12, plain, |number, config| {
+        let (program, plan) = crowded(number);
+        explore(program, plan, config, 10)
+    });
+    survive("no memory", 0.03, 28, plain, |number, config| {
+        let config = Config { fail_allocation: Some(number % 14), ..config.clone() };
+        let (mut program, plan) = plans::random::<Of<NbTreeW<Tiny<2, 3>, M>>>(number, 2);
+        program.space.may_fill = true;
+        explore(program, plan, &config, 10)
+    });
+}
+
+#[test]
+fn planted_bugs_are_found() {
+    let ours = |name: &str| name.starts_with("nbtree_published.");
+    let mut alive = vec![];
+    for mutant in OF_OTHER_TREES.iter().filter(|mutant| ours(mutant.name)) {
+        let started = Instant::now();
+        let found = if mutant.structure == "nbtree-published" {
+            overtaken(Some(mutant.name)).1.map(|failure| (failure.schedule, failure.kind))
+        } else {
+            hunt(*mutant, 3).map(|kill| (kill.schedules, kill.failure.kind))
+        };
+        let seconds = started.elapsed().as_secs_f64();
+        match found {
+            Some((schedules, kind)) => {
+                println!("{:<34} {schedules:>6} schedules {seconds:>6.2} s  {kind}", mutant.name);
+            }
+            None => {
+                println!("{:<34} ALIVE {seconds:>6.2} s", mutant.name);
+                alive.push(mutant.name);
+            }
+        }
+    }
+    assert!(alive.is_empty(), "not found: {alive:?}");
+}
+
+/// An insert that has claimed its slot when the leaf is replaced.
+fn overtaken(mutant: Option<&'static str>) -> Outcome {
+    let program: Numbers<Of<NbTreePublished<Tiny<2, 3>, M>>> =
+        Numbers::new(vec![1, 2, 5], vec![Insert(5, 50)], 2);
+    let mutants = mutant.into_iter().collect();
+    let config = exhaustive(&Config { mutants, ..Config::default() }, 1);
+    explore(program, vec![vec![Insert(1, 11), Get(1)], vec![Insert(2, 21)]], &config, 20_000)
+}
+
+#[test]
+fn an_insert_that_is_overtaken_by_a_replacement_starts_over() {
+    let (report, failure) = overtaken(None);
+    assert!(failure.is_none(), "{failure:?}");
+    assert!(report.exhausted);
+}
+
+/// Bytes of a pool.
+const POOL: usize = 16 << 20;
+
+/// Makes a tree.
+fn make<T: Design<M>>(counting: &Counting) -> Solo<T, M> {
+    let pool = new_pool_up_to(counting.memory(), POOL as u64).expect("memory becomes a pool");
+    Solo::create(pool).expect("room")
+}
+
+/// Flushes, drains, lines of the pool written and read.
+type Cost = (u64, u64, u64, u64);
+
+fn cost(tally: Tally) -> Cost {
+    assert_eq!(tally.operations, 1);
+    (tally.flushes, tally.drains, tally.pool_lines_written, tally.pool_lines_read)
+}
+
+/// What insert, update, remove, a search that finds and one that does not cost.
+fn costs<T: Design<M>>() -> [Cost; 5] {
+    let counting = Counting::new(CountingConfig::default(), POOL);
+    let solo = make::<T>(&counting);
+    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    for key in 1..=20 {
+        tree.insert(&mut session, key * 10, key).expect("room");
+    }
+    let session = &mut session;
+    counting.operation("insert", || tree.insert(session, 15, 1).expect("room"));
+    counting.operation("update", || tree.update(session, 20, 2).expect("room"));
+    counting.operation("remove", || tree.remove(session, 15).expect("room"));
+    counting.operation("hit", || tree.get(session, 30).expect("get"));
+    counting.operation("miss", || tree.get(session, 31).expect("get"));
+    ["insert", "update", "remove", "hit", "miss"].map(|kind| cost(counting.tally(kind)))
+}
+
+#[test]
+fn an_operation_writes_flushes_and_reads_one_line() {
+    for costs in [
+        costs::<NbTreePublished<Production, M>>(),
+        costs::<NbTreeW<Production, M>>(),
+        costs::<NbTreeWr<Production, M>>(),
+    ] {
+        println!("{costs:?}");
+        let [insert, update, remove, hit, miss] = costs;
+        assert_eq!((insert.0, insert.1, insert.2), (1, 1, 1), "insert");
+        assert_eq!(update, (1, 1, 1, 1), "update");
+        assert_eq!(remove, (1, 1, 1, 1), "remove");
+        assert_eq!((hit, miss), ((0, 0, 0, 1), (0, 0, 0, 0)), "get");
+    }
+}
+
+#[test]
+fn a_coupled_leaf_touches_its_metadata_in_the_pool_too() {
+    let costs = costs::<NbTreeCoupled<Production, M>>();
+    println!("{costs:?}");
+    let [insert, update, remove, hit, miss] = costs;
+    assert_eq!((insert.0, insert.1, insert.2), (1, 1, 3), "insert: entry, fingerprint, bitmap");
+    assert_eq!((update.0, update.2, update.3), (1, 1, 3), "update");
+    assert_eq!((remove.0, remove.2, remove.3), (1, 1, 3), "remove");
+    assert_eq!((hit.3, miss.3), (3, 2), "get: fingerprints, bitmap, and an entry if it is there");
+}
+
+/// Flushes per insert of random keys, and leaves replaced.
+fn flushes_per_insert<T: Design<M>>(count: u64) -> (f64, u64) {
+    let counting = Counting::new(CountingConfig::default(), POOL);
+    let solo = make::<T>(&counting);
+    let mut session = solo.heap().session().expect("a session");
+    let mut random = Random::new(1);
+    for _ in 0..count {
+        let key = random.below(u64::MAX - 1) + 1;
+        counting.operation("insert", || solo.tree().insert(&mut session, key, 1).expect("room"));
+    }
+    let splits = solo.tree().shape(&mut session).expect("shape").splits;
+    let tally = counting.tally("insert");
+    (tally.per_operation(tally.flushes), splits)
+}
+
+#[test]
+fn a_split_flushes_two_blocks_a_link_and_the_words_of_the_allocator() {
+    let count = 30_000;
+    let (flushes, splits) = flushes_per_insert::<NbTreePublished<Production, M>>(count);
+    // Two blocks of 16 lines, the link, the log twice, the ring twice, and a bit for every leaf that
+    // is not from the ring: one in two, as a split takes two leaves and frees one.
+    let split = 2.0 * 16.0 + 1.0 + 2.0 + 2.0 + 1.0;
+    let expected = 1.0 + split * splits as f64 / count as f64;
+    println!("{flushes:.3} flushes per insert, {expected:.3} expected, {splits} splits");
+    assert!((flushes - expected).abs() < 0.02, "{flushes} instead of {expected}");
+}

@@ -1,0 +1,107 @@
+//! What the protocol of NBTree's paper loses when several threads use a tree
+//! (`docs/trees/nbtree-published.md`, A1 to A10): each defect has a program, a search that meets it
+//! within a bounded number of schedules, and a record of a schedule that repeats it (`records`). Where leaves
+//! are locked, the same programs are right.
+
+use std::path::PathBuf;
+
+use everleaf_index::{Design, NbTreeW, NbTreeWr, Tiny};
+use everleaf_machine::Simulated;
+use everleaf_machine::simulated::{Failure, FailureKind};
+use everleaf_prove::Of;
+use everleaf_prove::case::{Case, explore};
+use everleaf_prove::configure::exhaustive;
+use everleaf_prove::published::{Anomaly, anomalies};
+use everleaf_prove::record::Record;
+use everleaf_prove::structure::find;
+
+/// The trees that have them.
+const TREES: [&str; 2] = ["nbtree-published", "nbtree-coupled"];
+
+fn case_of(structure: &str, anomaly: &Anomaly) -> Box<dyn Case> {
+    (find(structure).expect("in the list").case)(&anomaly.program()).expect("its program")
+}
+
+/// Where the record of an anomaly is.
+fn path_of(anomaly: &Anomaly) -> PathBuf {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/regressions/records");
+    let words = anomaly.scenario.name.replace(' ', "_");
+    PathBuf::from(folder).join(format!("nbtree-published.{}.{words}.json", anomaly.number))
+}
+
+/// Either an answer is wrong, or the tree is: a lost key is counted still.
+fn is_loss(failure: &Failure) -> bool {
+    matches!(
+        failure.kind,
+        FailureKind::NotLinearizable | FailureKind::NotDurable | FailureKind::Recovery
+    )
+}
+
+#[test]
+fn every_anomaly_of_nbtree_is_met_in_time_and_its_schedule_repeats_it() {
+    for structure in TREES {
+        for anomaly in anomalies() {
+            let (program, config) = (anomaly.program(), anomaly.config());
+            let case = case_of(structure, &anomaly);
+            let (report, failure) = case.explore(&config, anomaly.schedules);
+            let failure = failure.unwrap_or_else(|| panic!("{structure}, {program}: not met"));
+            let met = report.counts.schedules;
+            let (number, bound) = (anomaly.number, anomaly.schedules);
+            println!("{structure} {number}: {program}: {} in {met} of {bound}", failure.kind);
+            assert!(is_loss(&failure), "{failure}");
+            let replay = case.replay(&config, failure.seed, &failure.choices).expect("it opens");
+            assert!(!replay.diverged);
+            let again = replay.failure.expect("it fails again");
+            assert_eq!((again.kind, again.message), (failure.kind, failure.message));
+        }
+    }
+}
+
+#[test]
+fn every_record_repeats_what_the_protocol_of_nbtree_loses() {
+    for anomaly in anomalies() {
+        let path = path_of(&anomaly);
+        let text = std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let record = Record::from_text(&text).expect("a record");
+        assert_eq!((&*record.structure, &*record.program), (TREES[0], &*anomaly.program()));
+        let failure = record.replay().expect("the program is there").failure;
+        let failure = failure.unwrap_or_else(|| {
+            panic!(
+                "{}: the code has changed and the schedule is another one now: run \
+                 `cargo test -p everleaf-prove --test regressions write_the_records -- --ignored` \
+                 and read what it writes",
+                path.display()
+            )
+        });
+        assert!(is_loss(&failure), "{failure}");
+    }
+}
+
+#[test]
+#[ignore = "writes the records anew; to be run when the code they repeat has changed"]
+fn write_the_records_of_nbtree() {
+    for anomaly in anomalies() {
+        let (config, program) = (anomaly.config(), anomaly.program());
+        let (_, failure) = case_of(TREES[0], &anomaly).explore(&config, anomaly.schedules);
+        let failure = failure.unwrap_or_else(|| panic!("{program}: not met"));
+        let record = Record::new(TREES[0], &program, &config, &failure);
+        std::fs::write(path_of(&anomaly), record.to_text()).expect("a file beside this one");
+    }
+}
+
+fn survives<T: Design<Simulated>>() {
+    for anomaly in anomalies() {
+        let (program, plan) = anomaly.scenario.numbers::<Of<T>>();
+        let config = exhaustive(&anomaly.config(), 1);
+        let (report, failure) = explore(program, plan, &config, 1_000_000);
+        assert!(failure.is_none(), "{}, {}: {failure:?}", T::INFO.name, anomaly.scenario.name);
+        assert!(report.exhausted);
+    }
+}
+
+#[test]
+fn with_locks_the_same_programs_are_right_in_every_order_with_one_preemption() {
+    survives::<NbTreeW<Tiny<2, 3>, Simulated>>();
+    survives::<NbTreeWr<Tiny<2, 3>, Simulated>>();
+}
