@@ -1,7 +1,8 @@
 //! The command line as clap sees it. The arguments of a command are in the file of the command.
 
 use crate::command::{
-    bench, check, completions, create, del, export, get, load, maps, prove, put, scan, serve, stat,
+    bench, check, completions, create, del, export, get, lab, load, maps, prove, put, scan, serve,
+    stat,
 };
 use crate::exit_code;
 use crate::failure::Failure;
@@ -71,6 +72,7 @@ pub enum Command {
     Maps(maps::MapsArgs),
     Serve(serve::ServeArgs),
     Bench(bench::BenchArgs),
+    Lab(lab::LabArgs),
     Prove(prove::ProveArgs),
     Completions(completions::CompletionsArgs),
 }

@@ -9,15 +9,14 @@ use std::sync::Arc;
 use everleaf::Domain;
 use everleaf_index::catalogue::{self, DesignVisitor};
 use everleaf_index::{Design, Hardware, IndexError, U64Tree};
-use everleaf_machine::topology;
 
 use crate::arrivals::Arrivals;
-use crate::calibrate::{self, REGION_SIZE_BYTES};
+use crate::calibrate::REGION_SIZE_BYTES;
 use crate::distribution::Distribution;
 use crate::error::LabError;
 use crate::keys::KEY_SIZE_MIN;
 use crate::medium::{Medium, new_pool, new_store};
-use crate::report::{Machine, Report, Setup};
+use crate::report::{Report, Setup};
 use crate::target::{IndexKind, Integers, Strings};
 use crate::trace::Trace;
 use crate::workload::Workload;
@@ -249,17 +248,6 @@ fn pool_size_max(settings: &Settings) -> u64 {
     let traced = settings.trace.as_ref().map_or(0, |trace| trace.written_bytes());
     let bytes = keys.saturating_mul(pair).saturating_add(traced);
     bytes.saturating_mul(4).clamp(4 << 30, 8 << 40)
-}
-
-fn machine() -> Machine {
-    Machine {
-        cpu: topology::cpu_model(),
-        cpu_count: topology::cpu_count(),
-        memory_bytes: topology::memory_total_bytes(),
-        huge_page_bytes: topology::huge_page_size_bytes(),
-        clock_ns: calibrate::clock_ns(),
-        is_optimized: !cfg!(debug_assertions),
-    }
 }
 
 fn setup(index: &'static str, settings: &Settings, domain: String) -> Setup {

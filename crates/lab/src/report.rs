@@ -1,8 +1,20 @@
 //! What a run of the bench found, as plain data: for tables, for JSON, for verdicts.
 
+pub mod compare;
+mod html;
+mod machine;
+mod markdown;
+mod page;
+mod saved;
+mod svg;
+
 use serde::Serialize;
 
 pub use crate::latency::Latency;
+pub use html::render as render_html;
+pub use machine::Machine;
+pub use markdown::render as render_markdown;
+pub use page::Page;
 
 /// A figure that was measured several times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -127,23 +139,6 @@ pub struct Memory {
     pub leaves: u64,
     /// Levels, leaves included.
     pub height: u64,
-}
-
-/// The machine and the build that were measured.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Machine {
-    /// The name of the CPU.
-    pub cpu: String,
-    /// CPUs that the process may use.
-    pub cpu_count: usize,
-    /// Bytes of memory.
-    pub memory_bytes: u64,
-    /// Bytes of the huge pages that the kernel uses by itself or on demand, if it does.
-    pub huge_page_bytes: Option<usize>,
-    /// Nanoseconds that one reading of the clock takes; a latency contains about one.
-    pub clock_ns: f64,
-    /// Whether the program was built with optimisation; without, its figures mean nothing.
-    pub is_optimized: bool,
 }
 
 /// What was measured how.

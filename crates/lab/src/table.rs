@@ -59,9 +59,16 @@ const COLUMNS: [(&str, bool); 12] = [
 
 fn heading(report: &Report) -> String {
     let (setup, machine) = (&report.setup, &report.machine);
+    let arrivals = setup.offered_per_second.map_or_else(String::new, |rate| {
+        let (rate, burst) = (grouped(rate as u64), setup.burst.unwrap_or(1));
+        format!(
+            "open loop: {rate} operations a second are due, {burst} at a time; latencies count from \
+             then on\n"
+        )
+    });
     format!(
         "everleaf bench: index {}, {} keys of {} B + values of {} B, pool in {}, domain {}\n\
-         {}, {} CPUs; {} rounds, seed {}\n\n",
+         {}, {} CPUs; {} rounds, seed {}\n{arrivals}\n",
         setup.index,
         grouped(setup.keys),
         setup.key_size_bytes,
@@ -178,6 +185,13 @@ pub(crate) fn grouped(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// A number of any sign, rounded to a whole one, in groups of three digits from 10,000 on.
+pub(crate) fn grouped_signed(number: f64) -> String {
+    let sign = if number < 0.0 { "-" } else { "" };
+    let whole = number.abs().round() as u64;
+    if whole < 10_000 { format!("{sign}{whole}") } else { format!("{sign}{}", grouped(whole)) }
 }
 
 #[cfg(test)]

@@ -232,3 +232,16 @@ fn threads_on_one_pool_count_what_they_do_themselves() {
     assert_eq!(other, TURNS);
     assert_eq!(word(&counting, 0).load(Ordering::Relaxed), 2 * TURNS);
 }
+
+#[test]
+fn neighbours_that_miss_in_a_row_are_one_chain() {
+    let counting = Counting::new(small(), 8192);
+    counting.operation("read", || {
+        // Lines 0 1 2, then 10, then 12: three places to wait for.
+        for line in [0, 1, 2, 10, 12] {
+            word(&counting, line * 8).load(Ordering::Acquire);
+        }
+    });
+    let tally = counting.tally("read");
+    assert_eq!((tally.pool_misses, tally.pool_chains), (5, 3));
+}

@@ -7,6 +7,7 @@ pub mod create;
 pub mod del;
 pub mod export;
 pub mod get;
+pub mod lab;
 pub mod load;
 pub mod maps;
 pub mod prove;
@@ -36,6 +37,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Maps(args) => maps::run(args, global, out),
         Command::Serve(args) => serve::run(args, global, out),
         Command::Bench(args) => bench::run(args, global, out),
+        Command::Lab(args) => lab::run(args, global, out),
         Command::Prove(args) => prove::run(args, global, out),
         Command::Completions(args) => completions::run(args, out),
     };

@@ -9,6 +9,7 @@ use super::{Progress, Settings, check};
 use crate::error::LabError;
 use crate::random::Random;
 use crate::report::Report;
+use crate::statistics::shuffle;
 use crate::target::{IndexKind, Target};
 
 /// What takes part in a contest. Made by [`entrant`] and [`ours`].
@@ -82,7 +83,9 @@ pub fn run(
     let mut instruments = Instruments::new(miss_region);
     let mut random = Random::new(seed ^ 0xc047_e571);
     for _ in 0..rounds {
-        for index in shuffled(entrants.len(), &mut random) {
+        let mut order: Vec<usize> = (0..entrants.len()).collect();
+        shuffle(&mut order, &mut random);
+        for index in order {
             let entrant = &mut entrants[index];
             let name = entrant.name();
             let mut tell = |step: Progress<'_>| progress(name, step);
@@ -92,29 +95,4 @@ pub fn run(
         }
     }
     Ok(entrants.into_iter().map(|entrant| entrant.report()).collect())
-}
-
-/// The numbers below `count` in random order (Fisher and Yates).
-fn shuffled(count: usize, random: &mut Random) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..count).collect();
-    for last in (1..count).rev() {
-        order.swap(last, random.below(last as u64 + 1) as usize);
-    }
-    order
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_order_is_as_likely_as_any_other() {
-        let mut random = Random::new(4);
-        let mut counts = std::collections::BTreeMap::new();
-        for _ in 0..6000 {
-            *counts.entry(shuffled(3, &mut random)).or_insert(0) += 1;
-        }
-        assert_eq!(counts.len(), 6);
-        assert!(counts.values().all(|count| (850..1150).contains(count)), "{counts:?}");
-    }
 }

@@ -6,7 +6,7 @@ use everleaf_machine::topology;
 
 use super::contest::Entrant;
 use super::tally::Tally;
-use super::{Case, Length, Progress, Settings, machine, setup};
+use super::{Case, Length, Progress, Settings, setup};
 use crate::calibrate::Chase;
 use crate::driver::{self, Manner, Outcome};
 use crate::error::LabError;
@@ -282,7 +282,7 @@ where
             self.tallies.iter().map(|tally| (tally.case, tally.rounds.clone())).collect();
         let rows = self.tallies.into_iter().map(|tally| tally.into_row(&rounds)).collect();
         let setup = setup(self.name, &self.settings, self.domain);
-        Report { machine: machine(), setup, memory, rows }
+        Report { machine: crate::report::Machine::here(), setup, memory, rows }
     }
 }
 

@@ -76,6 +76,9 @@ pub struct Tally {
     pub dram_misses: u64,
     /// Accesses that missed all caches, to the pool.
     pub pool_misses: u64,
+    /// The same, but of neighbouring lines that missed one right after the other only the first: a
+    /// machine fetches the others ahead or at the same time.
+    pub pool_chains: u64,
     /// Bytes read from the persistent medium.
     pub media_read_bytes: u64,
     /// Bytes written to the persistent medium.
@@ -111,6 +114,8 @@ pub struct Counter {
     read: HashSet<u64>,
     written: HashSet<u64>,
     marks: Vec<(&'static str, u64)>,
+    /// The line of the pool that missed last.
+    last_miss: u64,
 }
 
 impl Counter {
@@ -130,6 +135,7 @@ impl Counter {
             read: HashSet::new(),
             written: HashSet::new(),
             marks: Vec::new(),
+            last_miss: 0,
         }
     }
 
@@ -143,6 +149,7 @@ impl Counter {
             })
         }));
         self.tally = Tally::default();
+        self.last_miss = 0;
         self.media_before = (self.media.read_bytes, self.media.written_bytes);
         self.read.clear();
         self.written.clear();
@@ -160,7 +167,7 @@ impl Counter {
         self.tally.other_lines_written = self.written.len() as u64 - written;
         self.tally.media_read_bytes = self.media.read_bytes - self.media_before.0;
         self.tally.media_written_bytes = self.media.written_bytes - self.media_before.1;
-        add(&mut self.tallies[index].1, &self.tally);
+        self.tallies[index].1 += self.tally;
     }
 
     pub fn tally(&self, kind: &str) -> Tally {
@@ -253,6 +260,8 @@ impl Counter {
                 self.tally.dram_misses += 1;
             } else {
                 self.tally.pool_misses += 1;
+                self.tally.pool_chains += u64::from(line.abs_diff(self.last_miss) != 1);
+                self.last_miss = line;
                 self.media.read(line & !POOL);
             }
             Resident { line, dirty: false }
@@ -292,27 +301,30 @@ impl Counter {
     }
 }
 
-fn add(sum: &mut Tally, more: &Tally) {
-    sum.operations += more.operations;
-    sum.loads += more.loads;
-    sum.stores += more.stores;
-    sum.locked += more.locked;
-    sum.flushes += more.flushes;
-    sum.drains += more.drains;
-    sum.fences += more.fences;
-    sum.prefetches += more.prefetches;
-    sum.refused += more.refused;
-    sum.spins += more.spins;
-    sum.nodes += more.nodes;
-    sum.pieces += more.pieces;
-    sum.pool_lines_read += more.pool_lines_read;
-    sum.pool_lines_written += more.pool_lines_written;
-    sum.other_lines_read += more.other_lines_read;
-    sum.other_lines_written += more.other_lines_written;
-    sum.l1_misses += more.l1_misses;
-    sum.l2_misses += more.l2_misses;
-    sum.dram_misses += more.dram_misses;
-    sum.pool_misses += more.pool_misses;
-    sum.media_read_bytes += more.media_read_bytes;
-    sum.media_written_bytes += more.media_written_bytes;
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, more: Tally) {
+        self.operations += more.operations;
+        self.loads += more.loads;
+        self.stores += more.stores;
+        self.locked += more.locked;
+        self.flushes += more.flushes;
+        self.drains += more.drains;
+        self.fences += more.fences;
+        self.prefetches += more.prefetches;
+        self.refused += more.refused;
+        self.spins += more.spins;
+        self.nodes += more.nodes;
+        self.pieces += more.pieces;
+        self.pool_lines_read += more.pool_lines_read;
+        self.pool_lines_written += more.pool_lines_written;
+        self.other_lines_read += more.other_lines_read;
+        self.other_lines_written += more.other_lines_written;
+        self.l1_misses += more.l1_misses;
+        self.l2_misses += more.l2_misses;
+        self.dram_misses += more.dram_misses;
+        self.pool_misses += more.pool_misses;
+        self.pool_chains += more.pool_chains;
+        self.media_read_bytes += more.media_read_bytes;
+        self.media_written_bytes += more.media_written_bytes;
+    }
 }

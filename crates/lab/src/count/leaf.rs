@@ -1,0 +1,145 @@
+//! What single operations cost on leaves that have room: no split, no compaction.
+//!
+//! A trial is a tree of its own with one leaf, filled with some random keys: as many as leave room
+//! for the operations of the trial, each number equally likely. A trial in which the tree grew does
+//! not count.
+
+use everleaf_machine::simulated::Domain;
+use everleaf_machine::simulated::counting::{CacheShape, CountingConfig, Tally};
+
+use super::{Counted, Operation, pool_bytes};
+use crate::error::LabError;
+use crate::random::Random;
+
+/// Entries that a trial may use up besides those it starts with: an append for each write.
+const ROOM: u64 = 3;
+
+/// The sums over the trials, by operation.
+pub(crate) struct LeafCosts {
+    /// Random keys that fill the first leaf of the first trial.
+    pub capacity: u64,
+    sums: Vec<(Operation, Tally)>,
+}
+
+impl LeafCosts {
+    /// The sums of an operation.
+    pub fn of(&self, operation: Operation) -> Tally {
+        let found = self.sums.iter().find(|(other, _)| *other == operation);
+        found.map_or_else(Tally::default, |(_, tally)| *tally)
+    }
+
+    /// A figure of one operation, on average.
+    pub fn each(&self, operation: Operation, sum: fn(&Tally) -> u64) -> f64 {
+        let tally = self.of(operation);
+        tally.per_operation(sum(&tally))
+    }
+}
+
+/// Caches of no account: only lines and calls are looked at.
+fn config(domain: Domain) -> CountingConfig {
+    CountingConfig {
+        l1: CacheShape { bytes: 4096, ways: 4 },
+        l2: CacheShape { bytes: 8192, ways: 4 },
+        l3: CacheShape { bytes: 16384, ways: 4 },
+        domain,
+        ..CountingConfig::default()
+    }
+}
+
+/// Measures a design in `trials` trials.
+///
+/// # Errors
+/// The design's, or that no trial counted.
+pub(crate) fn costs(
+    design: &str,
+    domain: Domain,
+    trials: u64,
+    seed: u64,
+) -> Result<LeafCosts, LabError> {
+    let mut random = Random::new(seed);
+    let capacity = capacity(design, domain, &mut random)?;
+    let mut sums: Vec<(Operation, Tally)> =
+        Operation::SINGLE.iter().map(|operation| (*operation, Tally::default())).collect();
+    let mut counted = 0;
+    for _ in 0..trials {
+        let Some(tree) = trial(design, domain, capacity, &mut random)? else { continue };
+        counted += 1;
+        for (operation, sum) in &mut sums {
+            *sum += tree.tally(*operation);
+        }
+    }
+    if counted == 0 {
+        let text = format!("in {trials} trials every tree of {design} with one leaf grew");
+        return Err(LabError::Wrong(text));
+    }
+    Ok(LeafCosts { capacity, sums })
+}
+
+/// Random keys that the first leaf takes.
+fn capacity(design: &str, domain: Domain, random: &mut Random) -> Result<u64, LabError> {
+    let mut tree = Counted::new(design, config(domain), pool_bytes(1000))?;
+    let first = tree.leaves()?;
+    let mut count = 0;
+    while tree.leaves()? == first {
+        tree.fill(random.next())?;
+        count += 1;
+    }
+    Ok(count - 1)
+}
+
+/// One trial; `None` if the tree grew.
+fn trial(
+    design: &str,
+    domain: Domain,
+    capacity: u64,
+    random: &mut Random,
+) -> Result<Option<Counted>, LabError> {
+    let mut tree = Counted::new(design, config(domain), pool_bytes(1000))?;
+    let first = tree.leaves()?;
+    let most = capacity.saturating_sub(ROOM).max(2);
+    let keys: Vec<u64> = (0..1 + random.below(most)).map(|_| random.next()).collect();
+    for key in &keys {
+        tree.fill(*key)?;
+    }
+    let mut chosen = || keys[random.below(keys.len() as u64) as usize];
+    let (updated, read, removed) = (chosen(), chosen(), chosen());
+    tree.count(Operation::Insert, random.next())?;
+    tree.count(Operation::Update, updated)?;
+    tree.count(Operation::Get, read)?;
+    tree.count(Operation::GetAbsent, random.next())?;
+    tree.count(Operation::Remove, removed)?;
+    Ok((tree.leaves()? == first).then_some(tree))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flushes(costs: &LeafCosts) -> [f64; 3] {
+        [Operation::Insert, Operation::Remove, Operation::Update]
+            .map(|operation| costs.each(operation, |tally| tally.flushes))
+    }
+
+    #[test]
+    fn the_flagship_flushes_one_line_for_each_write_and_reads_one_for_a_hit() {
+        let costs = costs("nbtree", Domain::Line, 20, 1).unwrap();
+        assert_eq!(costs.capacity, 62);
+        assert_eq!(flushes(&costs), [1.0; 3]);
+        let read = |operation| costs.each(operation, |tally| tally.pool_lines_read);
+        // An absent key that shares a fingerprint costs a look at an entry.
+        assert!((1.0..1.5).contains(&read(Operation::Get)) && read(Operation::GetAbsent) < 0.5);
+    }
+
+    #[test]
+    fn where_caches_are_persistent_nothing_is_flushed() {
+        let costs = costs("fptree", Domain::Visible, 5, 1).unwrap();
+        assert_eq!(flushes(&costs), [0.0; 3]);
+    }
+
+    #[test]
+    fn slots_of_one_word_leave_room_for_seven() {
+        let costs = costs("wbtree-so", Domain::Line, 20, 1).unwrap();
+        assert_eq!(costs.capacity, 7);
+        assert_eq!(flushes(&costs), [2.0, 1.0, 2.0]);
+    }
+}

@@ -1,0 +1,283 @@
+//! Trees on the counting machine: what operations cost in lines, flushes and bytes, exactly.
+//!
+//! Nothing here looks at a clock. The trees are the ones that are measured elsewhere, generic over
+//! the machine; on [`Simulated`] outside of a run their operations are the plain ones and are noted
+//! on the way, so what is built for hardware pays nothing.
+//!
+//! ```text
+//!   design by name --> Counted { tree, session, counting machine } --> count(operation, key) -> Tally
+//!                        leaf::costs      single operations on leaves with room
+//!                        load::random     random inserts with all splits
+//!                        threads::contend  updates of the same keys by several threads
+//! ```
+
+pub(crate) mod leaf;
+pub(crate) mod load;
+pub(crate) mod threads;
+
+use std::sync::Arc;
+
+use everleaf_index::catalogue::{self, DesignVisitor};
+use everleaf_index::{
+    Design, DesignInfo, Heap, IndexError, Intent, OrderedIndex, Pool, Session, Solo, Writes,
+};
+use everleaf_machine::Simulated;
+use everleaf_machine::simulated::counting::{CacheShape, Counting, CountingConfig, Tally};
+
+use crate::error::LabError;
+
+type M = Simulated;
+
+/// An operation that is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// Adds a key that is absent.
+    Insert,
+    /// Replaces the value of a key that is there.
+    Update,
+    /// Removes a key that is there.
+    Remove,
+    /// Reads a key that is there.
+    Get,
+    /// Looks for a key that is absent.
+    GetAbsent,
+    /// Reads so many pairs from the key on.
+    Scan(usize),
+}
+
+impl Operation {
+    /// The five of single keys, in the order of tables.
+    pub const SINGLE: [Operation; 5] = [
+        Operation::Insert,
+        Operation::Remove,
+        Operation::Update,
+        Operation::Get,
+        Operation::GetAbsent,
+    ];
+
+    /// The name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Insert => "insert",
+            Operation::Update => "update",
+            Operation::Remove => "remove",
+            Operation::Get => "get",
+            Operation::GetAbsent => "get absent",
+            Operation::Scan(_) => "scan",
+        }
+    }
+}
+
+/// A tree of any design in a pool of its own.
+trait Opened: Sync {
+    fn tree(&self) -> &dyn OrderedIndex<M>;
+    fn heap(&self) -> &Arc<Heap<M>>;
+}
+
+impl<T: Design<M>> Opened for Solo<T, M> {
+    fn tree(&self) -> &dyn OrderedIndex<M> {
+        self.tree()
+    }
+
+    fn heap(&self) -> &Arc<Heap<M>> {
+        self.heap()
+    }
+}
+
+/// Opens or makes a tree whose design is known by name.
+struct Open {
+    pool: Pool<M>,
+    is_new: bool,
+}
+
+impl DesignVisitor<M> for Open {
+    type Output = Result<Box<dyn Opened>, IndexError>;
+    fn visit<T: Design<M>>(self) -> Self::Output {
+        let Open { pool, is_new } = self;
+        let solo = if is_new { Solo::<T, M>::create(pool)? } else { Solo::open(pool, 1)? };
+        Ok(Box::new(solo))
+    }
+}
+
+/// A tree on a counting machine.
+pub(crate) struct Counted {
+    // The session before the tree, the tree before its memory.
+    session: Session<M>,
+    opened: Box<dyn Opened>,
+    counting: Counting,
+    pairs: Vec<(u64, u64)>,
+}
+
+impl Counted {
+    /// An empty tree of the design `name`.
+    pub fn new(name: &str, config: CountingConfig, pool_bytes: usize) -> Result<Self, LabError> {
+        let counting = Counting::new(config, pool_bytes);
+        let pool = Pool::new_simulated(counting.owned_memory())?;
+        let opened = catalogue::visit(name, Open { pool, is_new: true });
+        Self::assemble(counting, opened.ok_or_else(|| unknown(name))??)
+    }
+
+    /// An empty tree of a design that need not be in the catalogue.
+    pub fn of<T: Design<M>>(config: CountingConfig, pool_bytes: usize) -> Result<Self, LabError> {
+        let counting = Counting::new(config, pool_bytes);
+        let pool = Pool::new_simulated(counting.owned_memory())?;
+        let opened = Open { pool, is_new: true }.visit::<T>()?;
+        Self::assemble(counting, opened)
+    }
+
+    fn assemble(counting: Counting, opened: Box<dyn Opened>) -> Result<Self, LabError> {
+        let session = opened.heap().session().map_err(IndexError::from)?;
+        Ok(Counted { session, opened, counting, pairs: Vec::new() })
+    }
+
+    /// Drops the tree as a crash does and recovers it, counted as the kind `recover`.
+    pub fn crash_and_recover(self) -> Result<Self, LabError> {
+        let name = self.info().name;
+        let Counted { session, opened, counting, .. } = self;
+        drop((session, opened));
+        let pool = Pool::open_simulated(counting.owned_memory())?;
+        let recover = || catalogue::visit(name, Open { pool, is_new: false });
+        let opened = counting.operation("recover", recover).ok_or_else(|| unknown(name))??;
+        Self::assemble(counting, opened)
+    }
+
+    /// What is known about the design.
+    pub fn info(&self) -> DesignInfo {
+        self.opened.tree().info()
+    }
+
+    /// Leaves there are.
+    pub fn leaves(&mut self) -> Result<u64, LabError> {
+        Ok(self.opened.tree().shape(&mut self.session)?.leaves)
+    }
+
+    /// Levels there are, leaves included.
+    pub fn height(&mut self) -> Result<u64, LabError> {
+        Ok(self.opened.tree().shape(&mut self.session)?.height)
+    }
+
+    /// Inserts a key without counting it, but seen by the caches.
+    pub fn fill(&mut self, key: u64) -> Result<(), LabError> {
+        let Counted { session, opened, counting, .. } = self;
+        let (key, value) = fitting(&opened.tree().info(), key);
+        counting.warm_up(|| opened.tree().insert(session, key, value))?;
+        Ok(())
+    }
+
+    /// Carries out an operation and counts it as one of its kind.
+    ///
+    /// # Errors
+    /// The tree's, and that the operation did not do what its kind says.
+    pub fn count(&mut self, operation: Operation, key: u64) -> Result<(), LabError> {
+        let Counted { session, opened, counting, pairs } = self;
+        let tree = opened.tree();
+        let (key, value) = fitting(&tree.info(), key);
+        pairs.clear();
+        let is_done = counting.operation(operation.name(), || {
+            Ok::<bool, IndexError>(match operation {
+                Operation::Insert => tree.change(session, key, Intent::Insert, value)?.changed,
+                Operation::Update => tree.change(session, key, Intent::Update, value ^ 1)?.changed,
+                Operation::Remove => tree.change(session, key, Intent::Remove, 0)?.changed,
+                Operation::Get => tree.get(session, key)?.is_some(),
+                Operation::GetAbsent => tree.get(session, key)?.is_none(),
+                Operation::Scan(length) => {
+                    tree.scan(session, key, length, pairs)?;
+                    true
+                }
+            })
+        })?;
+        let (what, name) = (operation.name(), tree.info().name);
+        let wrong =
+            || format!("{name}: {what} of key {key:#x} found the opposite of what is there");
+        if is_done { Ok(()) } else { Err(LabError::Wrong(wrong())) }
+    }
+
+    /// The sums of a kind of operation so far.
+    pub fn tally(&self, operation: Operation) -> Tally {
+        self.counting.tally(operation.name())
+    }
+
+    /// The sums of recoveries.
+    pub fn recovery(&self) -> Tally {
+        self.counting.tally("recover")
+    }
+
+    /// The coverage marks met, with counts.
+    pub fn marks(&self) -> Vec<(&'static str, u64)> {
+        self.counting.marks()
+    }
+}
+
+/// The designs whose writes look at what is there: those that are measured alike.
+pub(crate) fn conditional_designs() -> Vec<&'static str> {
+    let all = catalogue::designs().into_iter();
+    all.filter(|info| info.writes == Writes::Conditional).map(|info| info.name).collect()
+}
+
+/// The key and a value for it, in the limits of the design.
+fn fitting(info: &DesignInfo, key: u64) -> (u64, u64) {
+    // Even, so that the value with its last bit turned is another one in the limits.
+    let value = 2 + (key >> 40 & 0xfffe);
+    (key.clamp(*info.keys.start(), *info.keys.end()), value)
+}
+
+fn unknown(name: &str) -> LabError {
+    IndexError::UnknownDesign(format!("'{name}'")).into()
+}
+
+/// Bytes of a pool that `keys` keys fit into, whatever the design.
+pub(crate) fn pool_bytes(keys: u64) -> usize {
+    ((32 << 20) + keys as usize * 160).next_multiple_of(2 << 20)
+}
+
+/// The caches of a server as much smaller as a tree of `keys` keys is than one of `reference` keys,
+/// so that about as much of it stays in them.
+pub(crate) fn scaled_caches(keys: u64, reference: f64) -> CountingConfig {
+    let scale = |bytes: f64, granule: usize| {
+        ((bytes * keys as f64 / reference) as usize / granule).max(1) * granule
+    };
+    CountingConfig {
+        l1: CacheShape { bytes: 4096, ways: 8 },
+        l2: CacheShape { bytes: scale(1.25e6, 4096).max(8192), ways: 8 },
+        l3: CacheShape { bytes: scale(42e6, 12288).max(24576), ways: 12 },
+        ..CountingConfig::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_design_can_be_counted_and_finds_what_it_was_given() {
+        for name in catalogue::names() {
+            let mut tree = Counted::new(name, CountingConfig::default(), pool_bytes(10)).unwrap();
+            for key in 1..=3 {
+                tree.fill(key * 1000).unwrap();
+            }
+            tree.count(Operation::Insert, 1500).unwrap();
+            tree.count(Operation::Update, 2000).unwrap();
+            tree.count(Operation::Remove, 1000).unwrap();
+            tree.count(Operation::Get, 1500).unwrap();
+            tree.count(Operation::GetAbsent, 1000).unwrap();
+            for operation in Operation::SINGLE {
+                assert_eq!(tree.tally(operation).operations, 1, "{name} {operation:?}");
+            }
+            assert!(tree.tally(Operation::Insert).flushes >= 1, "{name}");
+            assert!(tree.count(Operation::Get, 1000).is_err(), "{name}");
+            let mut tree = tree.crash_and_recover().unwrap();
+            assert!(tree.recovery().pool_lines_read > 0, "{name}");
+            tree.count(Operation::Get, 3000).unwrap();
+        }
+    }
+
+    #[test]
+    fn caches_shrink_with_the_tree() {
+        let whole = scaled_caches(16_000_000, 16e6);
+        let small = scaled_caches(160_000, 16e6);
+        assert!(whole.l3.bytes > 41_000_000 && small.l3.bytes < 430_000, "{small:?}");
+        // A machine can be made of them.
+        Counting::new(small, 64);
+        Counting::new(scaled_caches(1, 16e6), 64);
+    }
+}

@@ -1,0 +1,108 @@
+//! What threads that want the same keys do to each other: refused exchanges, waiting, help, retries.
+//!
+//! The threads are real, and each counts what it does itself. Counting slows every access down by
+//! about the same, so that operations overlap as often as they would, but how often is up to the
+//! machine's scheduler: these are counts, and still no two runs are the same.
+
+use std::sync::Barrier;
+use std::thread;
+
+use everleaf_index::IndexError;
+use everleaf_machine::simulated::counting::{CacheShape, Counting, CountingConfig, Tally};
+
+use super::{Counted, fitting, pool_bytes};
+use crate::distribution::{Distribution, Sampler};
+use crate::error::LabError;
+use crate::random::{Random, mix};
+
+/// What the threads did, all together.
+#[derive(Default)]
+pub(crate) struct Contention {
+    /// The sums of their updates.
+    pub tally: Tally,
+    /// The coverage marks they met.
+    pub marks: Vec<(&'static str, u64)>,
+}
+
+/// Caches of no account.
+fn config() -> CountingConfig {
+    CountingConfig {
+        l1: CacheShape { bytes: 4096, ways: 4 },
+        l2: CacheShape { bytes: 8192, ways: 4 },
+        l3: CacheShape { bytes: 16384, ways: 4 },
+        ..CountingConfig::default()
+    }
+}
+
+/// Lets `threads` threads update keys of a tree of `keys` keys, `operations` each, chosen by the
+/// distribution.
+///
+/// # Errors
+/// The design's.
+pub(crate) fn contend(
+    design: &str,
+    threads: usize,
+    keys: u64,
+    operations: u64,
+    distribution: Distribution,
+    seed: u64,
+) -> Result<Contention, LabError> {
+    let mut tree = Counted::new(design, config(), pool_bytes(keys))?;
+    for number in 0..keys {
+        tree.fill(mix(number))?;
+    }
+    let Counted { opened, counting, .. } = &tree;
+    let (opened, memory) = (opened.as_ref(), counting.owned_memory());
+    let info = opened.tree().info();
+    let barrier = Barrier::new(threads);
+    let work = |thread: usize| {
+        let made = opened.heap().session().map_err(IndexError::from);
+        // Everybody must come to the barrier, also who has no session.
+        barrier.wait();
+        let mut session = made?;
+        let counting = Counting::sharing(config(), &memory);
+        let sampler = Sampler::new(distribution, keys);
+        let mut random = Random::new(seed ^ (thread as u64) << 32);
+        for operation in 0..operations {
+            let (key, value) = fitting(&info, mix(sampler.sample(&mut random)));
+            let value = value ^ (operation & 1);
+            let update = || opened.tree().update(&mut session, key, value);
+            counting.operation("update", update)?;
+        }
+        Ok::<_, LabError>((counting.tally("update"), counting.marks()))
+    };
+    let parts = thread::scope(|scope| {
+        let work = &work;
+        let all: Vec<_> = (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
+        let join = |part: thread::ScopedJoinHandle<'_, _>| {
+            part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        all.into_iter().map(join).collect::<Result<Vec<_>, LabError>>()
+    })?;
+    let mut contention = Contention::default();
+    for (tally, marks) in parts {
+        contention.tally += tally;
+        for (name, count) in marks {
+            match contention.marks.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, sum)) => *sum += count,
+                None => contention.marks.push((name, count)),
+            }
+        }
+    }
+    Ok(contention)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_thread_counts_its_own_updates_and_nothing_is_lost() {
+        for design in ["nbtree", "fast-fair", "rntree", "fptree"] {
+            let skewed = Distribution::Zipfian { theta: 0.99 };
+            let contention = contend(design, 2, 500, 400, skewed, 1).unwrap();
+            assert_eq!(contention.tally.operations, 800, "{design}");
+            assert!(contention.tally.flushes >= 800, "{design}");
+        }
+    }
+}

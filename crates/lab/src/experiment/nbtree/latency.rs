@@ -1,0 +1,99 @@
+//! Figure 6: by counts on a model of persistent memory, and by the clock on this machine.
+
+use everleaf_machine::simulated::Domain;
+
+use super::super::finding::{Figure, Grid, Series};
+use super::super::model::Latencies;
+use super::super::timed::{self, Contest};
+use super::super::{Context, Outcome};
+use super::rivals;
+use crate::count::{Operation, load, scaled_caches};
+use crate::error::LabError;
+use crate::statistics::median;
+use crate::workload::Workload;
+
+/// Every tree, every operation.
+pub(super) fn run(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+    let designs = rivals();
+    let workloads = [Workload::Insert, Workload::Update, Workload::Remove, Workload::Get];
+    let mut outcome = Outcome::default();
+    count(context, &designs, &workloads, &mut outcome)?;
+    let contest = Contest {
+        designs: &designs,
+        workloads: &workloads,
+        keys: context.scale.pick(500_000, 16_000_000),
+        operations: context.scale.pick(100_000, 1_000_000),
+        scan_length: 1,
+        rounds: context.scale.pick(3, 9),
+    };
+    let reports = timed::run(context, &contest)?;
+    timed::describe(&mut outcome, &reports, &workloads);
+    for workload in workloads {
+        let cost = |report| median(&timed::costs(report, workload)).unwrap_or(f64::INFINITY);
+        let least = reports.iter().min_by(|one, other| cost(one).total_cmp(&cost(other)));
+        let best = least.map_or("none", |report| report.setup.index);
+        outcome.figures.push(
+            Figure::statement(
+                format!("the cheapest {workload} on this machine"),
+                "nbtree",
+                best,
+                best == "nbtree",
+            )
+            .because(
+                "there is no persistent memory here: what NBTree saves, lines of the pool, costs as \
+                 little as the DRAM lines and locked instructions that it pays with",
+            ),
+        );
+    }
+    Ok(outcome)
+}
+
+/// Waiting by counts.
+fn count(
+    context: &mut Context<'_>,
+    designs: &[&'static str],
+    workloads: &[Workload; 4],
+    outcome: &mut Outcome,
+) -> Result<(), LabError> {
+    let keys = context.scale.pick(100_000, 2_000_000);
+    let mut modelled = Grid::new(
+        "waiting for memory by counts, ns: persistent caches, DRAM of 90 ns, persistent memory of \
+         300 ns",
+        &["tree", "insert", "update", "remove", "get"],
+    );
+    let operations = [Operation::Update, Operation::Remove, Operation::Get];
+    let mut waits: Vec<(&'static str, [f64; 4])> = Vec::new();
+    for name in designs {
+        (context.tell)(&format!("counting {name}"));
+        let mut config = scaled_caches(keys, 16e6);
+        config.domain = Domain::Visible;
+        let mut loaded = load::design(name, config, keys, context.seed)?;
+        for operation in operations {
+            loaded.perform(operation, keys / 5)?;
+        }
+        let latencies = Latencies { flush_ns: 0.0, ..Latencies::MODULES };
+        let waiting = |operation| latencies.waiting(&loaded.tree.tally(operation));
+        let [update, remove, get] = operations.map(waiting);
+        let row = [waiting(Operation::Insert), update, remove, get];
+        modelled.add(*name, row);
+        for (workload, wait) in workloads.iter().zip(row) {
+            outcome.series.push(Series::count(format!("{name} {workload}"), "ns modelled", wait));
+        }
+        waits.push((name, row));
+    }
+    for (at, workload) in workloads.iter().enumerate() {
+        let least = waits.iter().min_by(|one, other| one.1[at].total_cmp(&other.1[at]));
+        let (best, wait) = least.map_or(("none", f64::NAN), |(name, row)| (*name, row[at]));
+        let ours = format!("{best}, {wait:.0} ns; nbtree {:.0} ns", waits[0].1[at]);
+        outcome.figures.push(
+            Figure::statement(format!("least waiting of {workload}, by counts"), "nbtree", ours, {
+                best == "nbtree"
+            })
+            .because(
+                "trees that keep more in DRAM wait for it less often, or their leaves are larger",
+            ),
+        );
+    }
+    outcome.tables.push(modelled);
+    Ok(())
+}

@@ -1,0 +1,227 @@
+//! NBTree: Bowen Zhang and others, "Revisiting PM-Based B+-Tree With Persistent CPU Cache", IEEE
+//! Transactions on Parallel and Distributed Systems, 2024.
+
+mod counts;
+mod latency;
+mod space;
+
+use everleaf_index::catalogue;
+
+use super::{Entry, Family, Kind, Method};
+
+const PROOF: &str = "it is proven, not measured: `everleaf prove nbtree`";
+const CORES: &str = "it needs the paper's 56 threads on 28 cores";
+
+pub(super) const FAMILY: Family = Family {
+    name: "nbtree",
+    source: "Zhang, Zheng, Nie, Qi, Chen, Huang, Mei: Revisiting PM-Based B+-Tree With Persistent \
+             CPU Cache, IEEE TPDS 2024",
+    setting: "two Xeon 6348 with 28 cores, 4 TB of persistent memory with eADR; 16 M keys of 8 + 8 \
+              bytes, nodes of 1 KB",
+    entries: &[
+        Entry {
+            id: "nbtree.steps",
+            what: "Figures 1 to 3: layout, steps of an insert, allocator",
+            claim: "a crash after any step loses nothing",
+            kinds: &[Kind::Crashes],
+            seconds: (0, 0),
+            needs: &[],
+            method: Method::NotYet(PROOF),
+        },
+        Entry {
+            id: "nbtree.table1",
+            what: "Table I: flushes, lines written and read of single operations on a leaf",
+            claim: "one of each for NBTree; 2 to 15 for the others",
+            kinds: &[Kind::Counts],
+            seconds: (10, 120),
+            needs: &["nbtree", "fast-fair", "rntree", "fptree", "wbtree", "nvtree"],
+            method: Method::Run(counts::table1),
+        },
+        Entry {
+            id: "nbtree.smo",
+            what: "Tables II and III, Figures 4 and 5: every operation against every phase of a split",
+            claim: "no update is lost, nothing stale is read",
+            kinds: &[Kind::Crashes],
+            seconds: (0, 0),
+            needs: &[],
+            method: Method::NotYet(PROOF),
+        },
+        Entry {
+            id: "nbtree.table4",
+            what: "Table IV: memory by component, by the number of keys",
+            claim: "22.3 bytes a key in the pool, 2.26 of leaf metadata and 0.55 of inner nodes in \
+                    DRAM: one to eight",
+            kinds: &[Kind::Space],
+            seconds: (5, 120),
+            needs: &["nbtree"],
+            method: Method::Run(space::table4),
+        },
+        Entry {
+            id: "nbtree.fig6",
+            what: "Figure 6: mean latency of the four operations on one thread",
+            claim: "NBTree has the lowest of all in each",
+            kinds: &[Kind::Counts, Kind::Latency],
+            seconds: (80, 1500),
+            needs: &["nbtree", "fast-fair", "rntree", "fptree"],
+            method: Method::Run(latency::run),
+        },
+        Entry {
+            id: "nbtree.fig7",
+            what: "Figure 7: throughput of the four operations, uniform, 1 to 56 threads",
+            claim: "1.6 to 7.5 times the others' inserts, 1.5 to 5.0 updates, 2.0 to 4.9 deletes, 1.6 \
+                    to 5.1 searches",
+            kinds: &[Kind::ManyCores],
+            seconds: (0, 0),
+            needs: &[],
+            method: Method::NotYet(CORES),
+        },
+        Entry {
+            id: "nbtree.fig8",
+            what: "Figure 8: bytes in DRAM and in the pool of all trees",
+            claim: "more DRAM than the others but one, for the metadata of its leaves",
+            kinds: &[Kind::Space],
+            seconds: (20, 300),
+            needs: &["nbtree", "fast-fair", "rntree", "fptree"],
+            method: Method::Run(space::all),
+        },
+        Entry {
+            id: "nbtree.recovery",
+            what: "section VI.C: recovery of 16 M keys on one thread",
+            claim: "0.32 s; 0.16 s for FPTree, 0.34 s for RNTree",
+            kinds: &[Kind::Recovery, Kind::Counts],
+            seconds: (20, 200),
+            needs: &["nbtree", "fptree", "rntree"],
+            method: Method::Run(space::recovery),
+        },
+        Entry {
+            id: "nbtree.fig9",
+            what: "Figure 9: reads and writes half and half, zipfian .99, 1 to 56 threads",
+            claim: "6.0 times the throughput of the others, a 32nd of their 99th percentile",
+            kinds: &[Kind::ManyCores],
+            seconds: (0, 0),
+            needs: &[],
+            method: Method::NotYet(CORES),
+        },
+        Entry {
+            id: "nbtree.fig10",
+            what: "Figure 10: conflicts on hot leaves",
+            claim: "fewer in uTree than in FAST & FAIR than in FPTree and RNTree",
+            kinds: &[Kind::ManyCores],
+            seconds: (0, 0),
+            needs: &[],
+            method: Method::NotYet(CORES),
+        },
+        Entry {
+            id: "nbtree.fig11",
+            what: "Figure 11: skew 0 to .99, and writes 0 to 100 %",
+            claim: "the others fall beyond .8; 11 times their throughput with writes only",
+            kinds: &[Kind::ManyCores],
+            seconds: (0, 0),
+            needs: &[],
+            method: Method::NotYet(CORES),
+        },
+        Entry {
+            id: "nbtree.fig12",
+            what: "Figure 12: larger keys and values against BzTree",
+            claim: "the gap gets smaller",
+            kinds: &[Kind::ManyCores, Kind::Counts],
+            seconds: (0, 0),
+            needs: &["bztree"],
+            method: Method::NotYet(CORES),
+        },
+        Entry {
+            id: "nbtree.fig13",
+            what: "Figure 13: leaf metadata in DRAM or in the pool: lines of the pool an operation",
+            claim: "2.4 times the inserts with metadata in DRAM, up to 29 % more of the rest",
+            kinds: &[Kind::Counts],
+            seconds: (10, 60),
+            needs: &["nbtree-published", "nbtree-coupled"],
+            method: Method::Run(counts::decoupled),
+        },
+        Entry {
+            id: "nbtree.fig14",
+            what: "Figure 14: without lock-free writes, and without lock-free reads too",
+            claim: "5.5 times the throughput of locked writes; these 1.8 times that of locked reads",
+            kinds: &[Kind::ManyCores],
+            seconds: (0, 0),
+            needs: &[],
+            method: Method::NotYet(CORES),
+        },
+        Entry {
+            id: "nbtree.fig15",
+            what: "Figure 15: five allocators",
+            claim: "up to 6.5 times the inserts; a quarter of the structural changes after removals",
+            kinds: &[Kind::Counts, Kind::ManyCores],
+            seconds: (0, 0),
+            needs: &[],
+            method: Method::NotYet("only one allocator is built, and nothing lets a tree choose"),
+        },
+        Entry {
+            id: "nbtree.fig16",
+            what: "Figure 16: a pool for each of two nodes of memory",
+            claim: "1.7 times",
+            kinds: &[Kind::ManyCores],
+            seconds: (0, 0),
+            needs: &[],
+            method: Method::NotYet("it needs a machine with two sockets"),
+        },
+        Entry {
+            id: "nbtree.fig17",
+            what: "Figure 17: cost of the leaf with and without persistent caches, one thread",
+            claim: "every tree is cheaper with them; NBTree is the cheapest without",
+            kinds: &[Kind::Counts, Kind::Latency],
+            seconds: (20, 240),
+            needs: &["nbtree", "fast-fair", "rntree", "fptree"],
+            method: Method::Run(counts::domains),
+        },
+        Entry {
+            id: "nbtree.fig18",
+            what: "Figure 18: the same with half reads, half writes, zipfian .99, 56 threads",
+            claim: "NBTree gains most; RNTree, FPTree and BzTree gain nothing",
+            kinds: &[Kind::ManyCores, Kind::Counts],
+            seconds: (0, 0),
+            needs: &[],
+            method: Method::NotYet(CORES),
+        },
+        Entry {
+            id: "nbtree.fig19",
+            what: "Figure 19: against Masstree and Bw-tree in DRAM",
+            claim: "up to 7.6 times with skew and 24.2 times with writes only",
+            kinds: &[Kind::ManyCores],
+            seconds: (0, 0),
+            needs: &[],
+            method: Method::NotYet(CORES),
+        },
+        Entry {
+            id: "nbtree.redis",
+            what: "section VI.I: a Redis server with NBTree, 28 threads, YCSB A",
+            claim: "1.13 to 1.53 times the other trees",
+            kinds: &[Kind::ManyCores],
+            seconds: (0, 0),
+            needs: &[],
+            method: Method::NotYet(CORES),
+        },
+    ],
+};
+
+/// The trees of the paper that are in the catalogue, those of ours that come close included.
+fn rivals() -> Vec<&'static str> {
+    let wanted = [
+        "nbtree",
+        "fast-fair",
+        "rntree",
+        "rntree-dual",
+        "fptree",
+        "wbtree",
+        "wbtree-so",
+        "nvtree",
+        "cdds",
+        "blink",
+        "utree",
+        "bztree",
+        "nbtree-published",
+        "nbtree-coupled",
+    ];
+    let known = catalogue::names();
+    wanted.into_iter().filter(|name| known.contains(name)).collect()
+}

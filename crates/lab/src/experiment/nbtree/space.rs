@@ -1,0 +1,165 @@
+//! What the trees take, and how long it takes to have them again: Table IV, Figure 8, section VI.C.
+
+use everleaf_index::Hardware;
+use everleaf_index::nbtree::layout::Leaf;
+
+use super::super::finding::{Bar, Chart, Figure, Grid, Series};
+use super::super::recovery::openings;
+use super::super::{Context, Outcome};
+use super::rivals;
+use crate::bench::{self, Case, Settings};
+use crate::count::{load, scaled_caches};
+use crate::distribution::Distribution;
+use crate::error::LabError;
+use crate::report::Memory;
+use crate::statistics::median;
+use crate::target::IndexKind;
+use crate::workload::Workload;
+
+/// The memory of a tree of the design with so many keys.
+fn memory(design: &'static str, keys: u64) -> Result<Memory, LabError> {
+    let distribution = Distribution::Uniform;
+    let settings = Settings {
+        index: IndexKind::Design(design),
+        keys,
+        rounds: 1,
+        cases: vec![Case { workload: Workload::Load, distribution, threads: 1 }],
+        miss_region: 1 << 20,
+        ..Settings::default()
+    };
+    Ok(bench::run(&settings, &mut |_| {})?.memory)
+}
+
+/// Table IV.
+pub(super) fn table4(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+    let millions: &[f64] = context.scale.pick(&[0.25, 0.5, 1.0, 2.0], &[1.0, 2.0, 5.0, 10.0, 20.0]);
+    let columns = ["million keys", "entries MB (pool)", "metadata MB (DRAM)", "inner MB (DRAM)"];
+    let mut grid = Grid::new("memory of NBTree by component", &columns);
+    let mut last = [f64::NAN; 3];
+    for million in millions {
+        (context.tell)(&format!("loading {million} M keys"));
+        let keys = (million * 1e6) as u64;
+        let memory = memory("nbtree", keys)?;
+        let metadata = memory.leaves as f64 * size_of::<Leaf<Hardware>>() as f64;
+        let parts = [memory.pool_used_bytes as f64, metadata, memory.dram_bytes as f64 - metadata];
+        grid.add(million.to_string(), parts.map(|bytes| bytes / 1e6));
+        last = parts.map(|bytes| bytes / keys as f64);
+    }
+    let mut outcome = Outcome::default();
+    let [entries, metadata, inner] = last;
+    outcome.figures = vec![
+        Figure::near("entries in the pool", 2227.0 / 100.0, entries, "B a key", 0.1)
+            .because("the share of a leaf that is full differs with the point in the cycle of splits"),
+        Figure::near("metadata of leaves in DRAM", 226.0 / 100.0, metadata, "B a key", 0.1).because(
+            "128 bytes a leaf here: fences, the successor and the order of the slots are kept with \
+             the fingerprints",
+        ),
+        Figure::near("inner nodes in DRAM", 55.0 / 100.0, inner, "B a key", 0.25).because(
+            "nodes right above the leaves have 16 children here, so that one miss fetches them, and \
+             every node keeps 16-bit heads beside its fences",
+        ),
+        Figure::near("DRAM in parts of the pool", 1.0 / 8.0, (metadata + inner) / entries, "", 0.1)
+            .because("more metadata for a leaf, see above"),
+    ];
+    for (name, value) in [("entries", entries), ("metadata", metadata), ("inner", inner)] {
+        outcome.series.push(Series::count(format!("nbtree {name}"), "B a key", value));
+    }
+    outcome.tables.push(grid);
+    Ok(outcome)
+}
+
+/// Figure 8.
+pub(super) fn all(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+    let keys = context.scale.pick(500_000, 5_000_000);
+    let columns = ["tree", "pool B a key", "DRAM B a key", "keys of a leaf", "levels"];
+    let mut grid = Grid::new(format!("{keys} random keys of 8 + 8 bytes"), &columns);
+    let mut outcome = Outcome::default();
+    let mut dram: Vec<Bar> = Vec::new();
+    let mut pool: Vec<Bar> = Vec::new();
+    for name in rivals() {
+        (context.tell)(&format!("loading {name}"));
+        let memory = memory(name, keys)?;
+        let in_dram = memory.dram_bytes as f64 / keys as f64;
+        let of_leaf = keys as f64 / memory.leaves as f64;
+        grid.add(name, [memory.pool_bytes_per_key, in_dram, of_leaf, memory.height as f64]);
+        let bar = |value| Bar { name: name.to_owned(), value, spread: None };
+        dram.push(bar(in_dram));
+        pool.push(bar(memory.pool_bytes_per_key));
+        let space = |what: &str, value| Series::count(format!("{name} {what}"), "B a key", value);
+        outcome.series.push(space("pool", memory.pool_bytes_per_key));
+        outcome.series.push(space("DRAM", in_dram));
+    }
+    let ours = dram.first().map_or(0.0, |bar| bar.value);
+    let published = ["fast-fair", "rntree", "fptree"];
+    let most = dram
+        .iter()
+        .filter(|bar| published.contains(&bar.name.as_str()))
+        .map(|bar| bar.value)
+        .fold(0.0, f64::max);
+    outcome.figures.push(Figure::statement(
+        "DRAM of NBTree against FAST & FAIR, RNTree and FPTree",
+        "more",
+        format!("{ours:.2} B a key, at most {most:.2} of the others"),
+        ours > most,
+    ));
+    outcome.tables.push(grid);
+    let chart = |title: &str, bars| Chart::Bars {
+        title: title.to_owned(),
+        unit: "B a key".to_owned(),
+        bars,
+    };
+    outcome.charts = vec![chart("bytes in the pool", pool), chart("bytes in DRAM", dram)];
+    Ok(outcome)
+}
+
+/// Section VI.C.
+pub(super) fn recovery(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+    let designs = ["nbtree", "fptree", "rntree", "wbtree", "nvtree", "fast-fair"];
+    let designs: Vec<&str> = rivals().into_iter().filter(|name| designs.contains(name)).collect();
+    let keys: u64 = context.scale.pick(1_000_000, 16_000_000);
+    let counted: u64 = context.scale.pick(50_000, 500_000);
+    let columns =
+        ["tree", "after a crash, ms", "after a clean end, ms", "ns a key", "lines read a leaf"];
+    let mut grid = Grid::new(format!("opening {keys} keys on one thread"), &columns);
+    let mut outcome = Outcome::default();
+    let mut times: Vec<(&str, f64)> = Vec::new();
+    for name in designs {
+        (context.tell)(&format!("opening {name}"));
+        let openings = openings(name, keys, context.scale.pick(3, 5))?;
+        let middle = |values: &[f64]| median(values).unwrap_or(f64::NAN);
+        let (crashed, clean) = (middle(&openings.crashed), middle(&openings.clean));
+        let mut tree =
+            load::design(name, scaled_caches(counted, 16e6), counted, context.seed)?.tree;
+        let leaves = tree.leaves()?;
+        let tree = tree.crash_and_recover()?;
+        let read = tree.recovery().pool_lines_read as f64 / leaves as f64;
+        let each = crashed * 1e9 / keys as f64;
+        grid.add(name, [crashed * 1e3, clean * 1e3, each, read]);
+        outcome.series.push(Series {
+            name: format!("{name} recovery of {keys} keys"),
+            unit: "s".to_owned(),
+            more_is_better: false,
+            is_exact: false,
+            is_disturbed: false,
+            values: openings.crashed,
+        });
+        times.push((name, each));
+    }
+    let of =
+        |name: &str| times.iter().find(|(other, _)| *other == name).map_or(f64::NAN, |one| one.1);
+    let ours = of("nbtree") * 16e6 / 1e9;
+    outcome.figures.push(Figure::shown("NBTree, 16 M keys at this rate", ours, "s"));
+    let other_machine = "another processor and DRAM instead of persistent memory";
+    for (name, claim) in [("fptree", 0.16 / 0.32), ("rntree", 0.34 / 0.32)] {
+        let what = format!("{name} in multiples of NBTree");
+        let ratio = of(name) / of("nbtree");
+        outcome.figures.push(Figure::near(what, claim, ratio, "", 0.25).because(other_machine));
+    }
+    outcome.tables.push(grid);
+    outcome.notes.push(
+        "FPTree's published recovery does not come to its end; ours is compared. FAST & FAIR needs \
+         no recovery: its time is the walk that finds free space."
+            .to_owned(),
+    );
+    Ok(outcome)
+}

@@ -1,0 +1,110 @@
+//! How long it takes to have a tree again after a crash, and after a clean end.
+
+use std::path::Path;
+use std::time::Instant;
+
+use everleaf_index::catalogue::{self, DesignVisitor};
+use everleaf_index::{CreateMode, Design, Domain, Hardware, IndexError, Pool, PoolOptions, Solo};
+
+use crate::error::LabError;
+use crate::random::mix;
+
+/// The file system that is memory, on Linux.
+const MEMORY_FILES: &str = "/dev/shm";
+
+/// Seconds of the openings of one tree.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Openings {
+    /// After a process that just ended.
+    pub crashed: Vec<f64>,
+    /// After a clean end.
+    pub clean: Vec<f64>,
+}
+
+/// Fills a tree of the design with `keys` random keys, in a file in memory, and opens it `times`
+/// times after each kind of end, on one thread.
+///
+/// # Errors
+/// The design's; the file cannot be made; keys are missing afterwards.
+pub(super) fn openings(design: &str, keys: u64, times: usize) -> Result<Openings, LabError> {
+    let memory = Path::new(MEMORY_FILES);
+    let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    let folder = tempfile::Builder::new().prefix("everleaf-lab-").tempdir_in(&parent);
+    let folder = folder.map_err(|error| {
+        LabError::Io(format!("cannot make a folder for the pool in {}", parent.display()), error)
+    })?;
+    let path = folder.path().join("recovery.pool");
+    let visitor = Reopen { path: &path, keys, times };
+    let unknown = || IndexError::UnknownDesign(format!("'{design}'"));
+    catalogue::visit(design, visitor).ok_or_else(unknown)?
+}
+
+struct Reopen<'p> {
+    path: &'p Path,
+    keys: u64,
+    times: usize,
+}
+
+impl DesignVisitor<Hardware> for Reopen<'_> {
+    type Output = Result<Openings, LabError>;
+    fn visit<T: Design>(self) -> Self::Output {
+        let Reopen { path, keys, times } = self;
+        let options = PoolOptions {
+            create: CreateMode::New,
+            max_size_bytes: keys.saturating_mul(200).max(1 << 30),
+            domain: Some(Domain::Process),
+            ..PoolOptions::default()
+        };
+        let (first, last) = (*T::INFO.keys.start(), *T::INFO.keys.end());
+        {
+            let solo: Solo<T> = Solo::create(Pool::open(path, &options)?)?;
+            let mut session = solo.heap().session().map_err(IndexError::from)?;
+            for number in 0..keys {
+                solo.tree().insert(
+                    &mut session,
+                    mix(number).clamp(first, last),
+                    1 + number % 999,
+                )?;
+            }
+        }
+        let options = PoolOptions { create: CreateMode::Never, ..options };
+        let mut openings = Openings::default();
+        // The first opening brings the file's pages in and does not count.
+        for time in 0..=2 * times {
+            let started = Instant::now();
+            let solo: Solo<T> = Solo::open(Pool::open(path, &options)?, 1)?;
+            let seconds = started.elapsed().as_secs_f64();
+            let mut session = solo.heap().session().map_err(IndexError::from)?;
+            let found = solo.tree().len(&mut session)?;
+            if found != keys {
+                let text = format!("{} has {found} keys after recovery, not {keys}", T::INFO.name);
+                return Err(LabError::Wrong(text));
+            }
+            drop(session);
+            match time {
+                0 => {}
+                _ if time % 2 == 0 => openings.clean.push(seconds),
+                _ => openings.crashed.push(seconds),
+            }
+            // The next opening follows a clean end if this one is odd, else a crash.
+            if time % 2 == 1 {
+                solo.close()?;
+            }
+        }
+        Ok(openings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_of_opening_are_timed_and_nothing_is_lost() {
+        for design in ["nbtree", "fast-fair", "fptree"] {
+            let openings = openings(design, 3000, 2).unwrap();
+            assert_eq!((openings.crashed.len(), openings.clean.len()), (2, 2), "{design}");
+            assert!(openings.crashed.iter().chain(&openings.clean).all(|seconds| *seconds > 0.0));
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! RNTree: Mengxing Liu, Jiankai Xing, Kang Chen, Yongwei Wu, "Building Scalable NVM-based B+tree with
+//! HTM", ICPP 2019.
+
+use everleaf_machine::simulated::Domain;
+
+use super::finding::{Axis, Chart, Figure, Grid, Line, Series};
+use super::leaf_table::{self, Claim};
+use super::recovery::openings;
+use super::timed::{self, Contest};
+use super::{Context, Entry, Family, Kind, Method, Outcome};
+use crate::count::{Operation, load, scaled_caches};
+use crate::error::LabError;
+use crate::statistics::median;
+use crate::workload::Workload;
+
+const CORES: &str = "it needs the paper's 24 cores";
+
+pub(super) const FAMILY: Family = Family {
+    name: "rntree",
+    source: "Liu, Xing, Chen, Wu: Building Scalable NVM-based B+tree with HTM, ICPP 2019",
+    setting: "two Xeon 6126 with 24 cores and transactions, memory modules with a battery (84/140 ns); \
+              16 M keys, leaves of 64 entries",
+    entries: &[
+        Entry {
+            id: "rntree.table1",
+            what: "Table 1: persistent instructions of a modification",
+            claim: "2, as NVTree, but sorted; FPTree 3, wB+Tree 4, CDDS as many as a leaf has entries",
+            kinds: &[Kind::Counts],
+            seconds: (10, 100),
+            needs: &["rntree", "nvtree", "wbtree", "fptree"],
+            method: Method::Run(table1),
+        },
+        Entry {
+            id: "rntree.steps",
+            what: "Figures 1 to 3: layout, steps and where they take effect",
+            claim: "durably linearizable",
+            kinds: &[Kind::Crashes],
+            seconds: (0, 0),
+            needs: &[],
+            method: Method::NotYet("it is proven, not measured: `everleaf prove rntree`"),
+        },
+        Entry {
+            id: "rntree.fig4",
+            what: "Figure 4: find, insert, update, remove and a mix of a quarter each, one thread",
+            claim: "find 12 % faster than NVTree; FPTree best at removing; the mix 25 to 44 % faster \
+                    than the others",
+            kinds: &[Kind::Counts, Kind::Latency],
+            seconds: (60, 1200),
+            needs: &["rntree", "rntree-dual", "nvtree", "fptree", "wbtree", "wbtree-so"],
+            method: Method::Run(single),
+        },
+        Entry {
+            id: "rntree.fig5",
+            what: "Figure 5: NVTree with conditional writes and without",
+            claim: "19 % slower with them",
+            kinds: &[Kind::Counts, Kind::Latency],
+            seconds: (20, 400),
+            needs: &["nvtree", "nvtree-blind"],
+            method: Method::Run(conditional),
+        },
+        Entry {
+            id: "rntree.fig6",
+            what: "Figure 6: range queries by their length",
+            claim: "4.2 times NVTree and FPTree at every length",
+            kinds: &[Kind::Counts, Kind::Latency],
+            seconds: (50, 900),
+            needs: &["rntree", "nvtree", "fptree"],
+            method: Method::Run(ranges),
+        },
+        Entry {
+            id: "rntree.fig7",
+            what: "Figure 7: recovery by the number of keys",
+            claim: "linear; 1.6 times as long after a crash as after a clean end",
+            kinds: &[Kind::Recovery],
+            seconds: (15, 200),
+            needs: &["rntree"],
+            method: Method::Run(recovery),
+        },
+        Entry {
+            id: "rntree.fig8",
+            what: "Figure 8: YCSB A uniform and zipfian .8, nine reads in ten, 1 to 24 threads",
+            claim: "linear if uniform; with skew FPTree stops at 4 threads, RNTree has 1.8 times",
+            kinds: &[Kind::ManyCores],
+            seconds: (0, 0),
+            needs: &[],
+            method: Method::NotYet(CORES),
+        },
+        Entry {
+            id: "rntree.fig9",
+            what: "Figure 9: latency at a given rate of requests, 24 workers",
+            claim: "reads of 15 us with FPTree, 6 with RNTree, less than 1 with two slot arrays",
+            kinds: &[Kind::ManyCores],
+            seconds: (0, 0),
+            needs: &[],
+            method: Method::NotYet(CORES),
+        },
+        Entry {
+            id: "rntree.fig10",
+            what: "Figure 10: zipfian .5 to .99, 8 threads",
+            claim: "up to 2.3 times",
+            kinds: &[Kind::ManyCores],
+            seconds: (0, 0),
+            needs: &[],
+            method: Method::NotYet(CORES),
+        },
+        Entry {
+            id: "rntree.overlap",
+            what: "section 6.1: flushes inside the critical section and outside",
+            claim: "one of two is outside",
+            kinds: &[Kind::Counts],
+            seconds: (0, 0),
+            needs: &[],
+            method: Method::NotYet("what happens under a lock is not counted apart"),
+        },
+    ],
+};
+
+fn table1(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+    let known = everleaf_index::catalogue::names();
+    let mut designs = vec!["rntree", "rntree-dual", "nvtree", "wbtree", "wbtree-so", "fptree"];
+    designs.extend(["cdds"].into_iter().filter(|name| known.contains(name)));
+    let measured = leaf_table::measure(context, &designs, Domain::Line)?;
+    let mut outcome = Outcome::default();
+    leaf_table::judge(&mut outcome, &measured, &[] as &[Claim]);
+    for (design, claim) in [("rntree", 2.0), ("nvtree", 2.0), ("wbtree", 4.0), ("fptree", 3.0)] {
+        let found = measured.iter().find(|(name, _)| *name == design);
+        // A persistent instruction flushes and waits: what is counted is the waits.
+        let drains = found
+            .map_or(f64::NAN, |(_, costs)| costs.each(Operation::Insert, |tally| tally.drains));
+        let what = format!("{design}: persistent instructions of an insert");
+        outcome.figures.push(Figure::near(what, claim, drains, "", 0.0));
+    }
+    if let Some((_, costs)) = measured.iter().find(|(name, _)| *name == "cdds") {
+        let flushes = costs.each(Operation::Insert, |tally| tally.flushes);
+        let what = "cdds: lines flushed by an insert into a leaf with room";
+        outcome.figures.push(Figure::statement(
+            what,
+            "grows with the entries of the leaf",
+            super::finding::number(flushes),
+            flushes > 2.0,
+        ));
+    }
+    Ok(outcome)
+}
+
+fn single(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+    let designs = ["rntree", "rntree-dual", "nvtree", "fptree", "wbtree", "wbtree-so"];
+    let workloads = [
+        Workload::Get,
+        Workload::Insert,
+        Workload::Update,
+        Workload::Remove,
+        Workload::MixQuarters,
+    ];
+    let contest = Contest {
+        designs: &designs,
+        workloads: &workloads,
+        keys: context.scale.pick(500_000, 16_000_000),
+        operations: context.scale.pick(100_000, 1_000_000),
+        scan_length: 1,
+        rounds: context.scale.pick(3, 9),
+    };
+    let reports = timed::run(context, &contest)?;
+    let mut outcome = Outcome::default();
+    timed::describe(&mut outcome, &reports, &workloads);
+    let own = timed::of(&reports, "rntree");
+    let machine = "this memory has no cost of its own for a flush, and waits are what the trees \
+                   differ in least";
+    let find = timed::advantage(timed::of(&reports, "nvtree"), own, Workload::Get);
+    outcome.figures.push(
+        Figure::near("find of NVTree in multiples of RNTree", 1.12, find.ratio, "", 0.1).because(
+            "RNTree's bisection misses the cache once or twice a leaf; NVTree's log is read in one \
+             go, which hardware fetches ahead",
+        ),
+    );
+    let cost = |name: &str, workload| {
+        median(&timed::costs(timed::of(&reports, name), workload)).unwrap_or(f64::INFINITY)
+    };
+    let least = designs
+        .iter()
+        .min_by(|one, other| cost(one, Workload::Remove).total_cmp(&cost(other, Workload::Remove)));
+    let best = least.copied().unwrap_or("none");
+    outcome.figures.push(
+        Figure::statement("the cheapest removal", "fptree", best, best == "fptree")
+            .because(machine),
+    );
+    for other in ["nvtree", "fptree", "wbtree"] {
+        let ratio = timed::advantage(timed::of(&reports, other), own, Workload::MixQuarters);
+        outcome.figures.push(
+            Figure::within(
+                format!("the mix of {other} in multiples of RNTree"),
+                (1.25, 1.44),
+                ratio.ratio,
+                "",
+                0.05,
+            )
+            .because(machine),
+        );
+    }
+    Ok(outcome)
+}
+
+fn conditional(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+    let designs = ["nvtree-blind", "nvtree"];
+    let workloads = [Workload::Update, Workload::Put];
+    let contest = Contest {
+        designs: &designs,
+        workloads: &workloads,
+        keys: context.scale.pick(500_000, 16_000_000),
+        operations: context.scale.pick(100_000, 1_000_000),
+        scan_length: 1,
+        rounds: context.scale.pick(5, 9),
+    };
+    let reports = timed::run(context, &contest)?;
+    let mut outcome = Outcome::default();
+    timed::describe(&mut outcome, &reports, &workloads);
+    let (blind, checked) = (timed::of(&reports, designs[0]), timed::of(&reports, designs[1]));
+    let ratio = timed::advantage(checked, blind, Workload::Put);
+    let slower = (1.0 - 1.0 / ratio.ratio) * 100.0;
+    outcome.figures.push(
+        Figure::near("throughput lost by conditional writes", 19.0, slower, "%", 0.3)
+            .because("an append waits for the same lines that the search before it brings"),
+    );
+    let keys = context.scale.pick(50_000, 1_000_000);
+    let mut grid = Grid::new("lines of the pool read by an update", &["tree", "lines"]);
+    for design in designs {
+        let mut loaded = load::design(design, scaled_caches(keys, 16e6), keys, context.seed)?;
+        loaded.perform(Operation::Update, keys / 5)?;
+        let tally = loaded.tree.tally(Operation::Update);
+        let read = tally.per_operation(tally.pool_lines_read);
+        grid.add(design, [read]);
+        outcome.series.push(Series::count(format!("{design} update"), "pool lines read", read));
+    }
+    outcome.tables.push(grid);
+    Ok(outcome)
+}
+
+/// Pairs of a range query.
+const LENGTHS: [u32; 4] = [10, 100, 1_000, 10_000];
+
+fn ranges(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+    let designs = ["rntree", "nvtree", "fptree", "nbtree"];
+    let keys = context.scale.pick(300_000, 16_000_000);
+    let mut outcome = Outcome::default();
+    let mut lines: Vec<Line> =
+        designs.iter().map(|name| Line { name: (*name).to_owned(), points: vec![] }).collect();
+    let columns = ["pairs", "nvtree", "fptree", "nbtree"];
+    let title = "time of a query in multiples of RNTree's, with the interval";
+    let mut ratios = Grid::new(title, &columns);
+    let mut all = Vec::new();
+    for length in LENGTHS {
+        let contest = Contest {
+            designs: &designs,
+            workloads: &[Workload::Scan],
+            keys,
+            // A scan counts as ten operations.
+            operations: (context.scale.pick(200_000, 4_000_000) / u64::from(length)).max(500),
+            scan_length: length,
+            rounds: context.scale.pick(3, 9),
+        };
+        let reports = timed::run(context, &contest)?;
+        let base = timed::of(&reports, "rntree");
+        let mut row = vec![length.to_string()];
+        for (line, name) in lines.iter_mut().zip(designs) {
+            let report = timed::of(&reports, name);
+            let cost = median(&timed::costs(report, Workload::Scan)).unwrap_or(f64::NAN);
+            line.points.push((f64::from(length), cost));
+            if name != "rntree" {
+                let ratio = timed::advantage(report, base, Workload::Scan);
+                row.push(timed::shown(&ratio));
+                if name != "nbtree" {
+                    all.push(ratio.ratio);
+                }
+            }
+            outcome.series.extend(timed::series(report).into_iter().map(|series| Series {
+                name: format!("{}, {length} pairs", series.name),
+                ..series
+            }));
+        }
+        ratios.rows.push(row);
+    }
+    let ours = median(&all).unwrap_or(f64::NAN);
+    outcome.figures.push(
+        Figure::near("a range query of NVTree and FPTree in multiples", 4.2, ours, "", 0.2)
+            .because(
+                "leaves are sorted by counting with vector instructions here; the paper's by a \
+             comparing sort",
+            ),
+    );
+    outcome.tables.push(ratios);
+    outcome.charts.push(Chart::Lines {
+        title: "a pair of a range query".to_owned(),
+        across: Axis { name: "pairs of a query".to_owned(), is_logarithmic: true },
+        up: Axis { name: "ns of CPU time".to_owned(), is_logarithmic: true },
+        lines,
+    });
+    Ok(outcome)
+}
+
+fn recovery(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+    let millions: &[f64] = context.scale.pick(&[0.25, 0.5, 1.0, 2.0], &[1.0, 2.0, 4.0, 8.0, 16.0]);
+    let columns = ["million keys", "after a crash, ms", "after a clean end, ms", "ns a key"];
+    let mut grid = Grid::new("opening an RNTree on one thread", &columns);
+    let mut outcome = Outcome::default();
+    let mut crashed = Line { name: "after a crash".to_owned(), points: vec![] };
+    let mut clean = Line { name: "after a clean end".to_owned(), points: vec![] };
+    for million in millions {
+        (context.tell)(&format!("opening {million} M keys"));
+        let keys = (million * 1e6) as u64;
+        let openings = openings("rntree", keys, context.scale.pick(3, 7))?;
+        let middle = |values: &[f64]| median(values).unwrap_or(f64::NAN) * 1e3;
+        let pair = [middle(&openings.crashed), middle(&openings.clean)];
+        grid.add(million.to_string(), [pair[0], pair[1], pair[0] * 1e6 / keys as f64]);
+        crashed.points.push((*million, pair[0]));
+        clean.points.push((*million, pair[1]));
+        outcome.series.push(Series {
+            name: format!("rntree recovery of {keys} keys"),
+            unit: "s".to_owned(),
+            more_is_better: false,
+            is_exact: false,
+            is_disturbed: false,
+            values: openings.crashed,
+        });
+    }
+    let each = |line: &Line, at: usize| line.points[at].1 / line.points[at].0;
+    let last = millions.len() - 1;
+    let growth = each(&crashed, last) / each(&crashed, 1);
+    outcome.figures.push(
+        Figure::near("time a key, largest tree in multiples of the second", 1.0, growth, "", 0.3)
+            .because("the larger tree does not fit into the caches and the page tables' either"),
+    );
+    let ratio = crashed.points[last].1 / clean.points[last].1;
+    outcome.figures.push(
+        Figure::near("after a crash in multiples of a clean end", 1.6, ratio, "", 0.15).because(
+            "nothing is kept at a clean end that would spare work: both openings read the slot \
+             arrays and rebuild the same words",
+        ),
+    );
+    outcome.tables.push(grid);
+    outcome.charts.push(Chart::Lines {
+        title: "opening an RNTree on one thread".to_owned(),
+        across: Axis { name: "million keys".to_owned(), is_logarithmic: false },
+        up: Axis { name: "ms".to_owned(), is_logarithmic: false },
+        lines: vec![crashed, clean],
+    });
+    Ok(outcome)
+}

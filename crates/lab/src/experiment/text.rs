@@ -1,0 +1,113 @@
+//! Experiments as lines of text.
+
+use super::finding::{Finding, Grid, Judgement};
+use super::{Entry, FAMILIES};
+use crate::table::aligned;
+
+/// The list of all experiments: name, kinds, time, status and what.
+pub fn list() -> String {
+    let mut text = String::new();
+    for family in FAMILIES {
+        text.push_str(&format!("{}\n", family.source));
+        let mut rows = vec![["name", "kind", "quick", "full", "what"].map(str::to_owned).to_vec()];
+        for entry in family.entries {
+            let (quick, full) = match entry.method() {
+                Ok(_) => (time(entry.seconds.0), time(entry.seconds.1)),
+                Err(_) => ("not yet".to_owned(), String::new()),
+            };
+            let mut what = entry.what.to_owned();
+            if let Err(why) = entry.method() {
+                what.push_str(&format!(" [not yet: {why}]"));
+            }
+            rows.push(vec![entry.id.to_owned(), entry.letters(), quick, full, what]);
+        }
+        for line in aligned(&rows, &[true, true, false, false, true]).lines() {
+            text.push_str(&format!("  {line}\n"));
+        }
+        text.push('\n');
+    }
+    text.push_str(
+        "Kinds: C exact counts, L times of one thread, M many cores, R recovery, S space, X proofs.\n",
+    );
+    text
+}
+
+/// Seconds, short.
+pub(crate) fn time(seconds: u32) -> String {
+    match seconds {
+        0..100 => format!("{seconds} s"),
+        _ => format!("{} min", seconds.div_ceil(60)),
+    }
+}
+
+/// What an experiment found.
+pub fn finding(entry: &Entry, finding: &Finding) -> String {
+    let mut text = format!("{}: {}\n", entry.id, entry.what);
+    text.push_str(&format!("  the paper: {}\n", entry.claim));
+    let figures = &finding.outcome.figures;
+    if !figures.is_empty() {
+        let mut rows = vec![["figure", "paper", "ours", "verdict"].map(str::to_owned).to_vec()];
+        for figure in figures {
+            let verdict = match &figure.judgement {
+                Judgement::Agrees => "agrees".to_owned(),
+                Judgement::Differs(why) => format!("differs: {why}"),
+                Judgement::Shown => String::new(),
+            };
+            rows.push(vec![
+                figure.what.clone(),
+                figure.claim.clone(),
+                figure.ours.clone(),
+                verdict,
+            ]);
+        }
+        push_indented(&mut text, &aligned(&rows, &[true, true, true, true]));
+    }
+    for table in &finding.outcome.tables {
+        text.push_str(&format!("\n  {}\n", table.title));
+        push_indented(&mut text, &grid(table));
+    }
+    for note in &finding.outcome.notes {
+        text.push_str(&format!("  {note}\n"));
+    }
+    text.push_str(&format!(
+        "  {} ({}, seed {}, {:.0} s; a dependent miss took {:.0} ns before and {:.0} ns after{})\n",
+        finding.verdict(),
+        finding.scale.name(),
+        finding.seed,
+        finding.seconds,
+        finding.miss_before_ns,
+        finding.miss_after_ns,
+        if finding.is_unsteady() { ": the machine changed, distrust the times" } else { "" },
+    ));
+    text
+}
+
+fn push_indented(text: &mut String, lines: &str) {
+    for line in lines.lines() {
+        text.push_str(&format!("  {line}\n"));
+    }
+}
+
+/// A table in columns.
+fn grid(grid: &Grid) -> String {
+    let rows: Vec<Vec<String>> =
+        std::iter::once(&grid.columns).chain(&grid.rows).cloned().collect();
+    let is_left: Vec<bool> = (0..grid.columns.len()).map(|column| column == 0).collect();
+    aligned(&rows, &is_left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_has_a_line_for_each_experiment_and_reasons_for_those_that_wait() {
+        let text = list();
+        for entry in super::super::entries() {
+            let line = text.lines().find(|line| line.trim_start().starts_with(entry.id));
+            let line = line.unwrap_or_else(|| panic!("{} in\n{text}", entry.id));
+            assert_eq!(line.contains("not yet"), entry.method().is_err(), "{line}");
+        }
+        assert_eq!([time(5), time(99), time(100), time(1800)], ["5 s", "99 s", "2 min", "30 min"]);
+    }
+}

@@ -1,0 +1,162 @@
+//! Several indexes measured side by side, in rounds, each round in another random order.
+
+use super::finding::{Bar, Chart, Grid, Series};
+use super::{Context, Outcome};
+use crate::bench::{self, Case, Length, Settings, contest};
+use crate::distribution::Distribution;
+use crate::error::LabError;
+use crate::report::{Report, Row};
+use crate::statistics::Ratio;
+use crate::target::IndexKind;
+use crate::workload::{Unit, Workload};
+
+/// What is measured of each index.
+#[derive(Clone, Debug)]
+pub(super) struct Contest<'c> {
+    /// Names of designs of the catalogue.
+    pub designs: &'c [&'static str],
+    /// Workloads on one thread, with uniform keys; each round loads a new tree first.
+    pub workloads: &'c [Workload],
+    pub keys: u64,
+    pub operations: u64,
+    pub scan_length: u32,
+    pub rounds: usize,
+}
+
+/// Measures. The reports are in the order of the designs.
+///
+/// # Errors
+/// The bench's.
+pub(super) fn run(
+    context: &mut Context<'_>,
+    contest: &Contest<'_>,
+) -> Result<Vec<Report>, LabError> {
+    let case = |workload: &Workload| Case {
+        workload: *workload,
+        distribution: Distribution::Uniform,
+        threads: 1,
+    };
+    let settings = Settings {
+        keys: contest.keys,
+        length: Length::Operations(contest.operations),
+        scan_length: contest.scan_length,
+        cases: contest.workloads.iter().map(case).collect(),
+        seed: context.seed,
+        ..Settings::default()
+    };
+    let enter = |name: &&'static str| {
+        let index = IndexKind::of_name(name).ok_or_else(|| {
+            LabError::Settings(format!("there is no design {name} in the catalogue"))
+        })?;
+        contest::ours(&Settings { index, ..settings.clone() })
+    };
+    let entrants = contest.designs.iter().map(enter).collect::<Result<Vec<_>, LabError>>()?;
+    let (rounds, seed) = (contest.rounds, context.seed);
+    let mut show = |name: &str, progress: bench::Progress<'_>| {
+        (context.tell)(&format!("{name}: {}", progress.what));
+    };
+    contest::run(entrants, rounds, seed, settings.miss_region, &mut show)
+}
+
+/// The costs of a workload in nanoseconds of CPU time, round by round.
+pub(super) fn costs(report: &Report, workload: Workload) -> Vec<f64> {
+    rounds_of(report, workload, |row| row.rounds.iter().map(|round| round.unit_ns).collect())
+}
+
+fn rounds_of(report: &Report, workload: Workload, of: fn(&Row) -> Vec<f64>) -> Vec<f64> {
+    let row = report.rows.iter().find(|row| row.workload == workload.name());
+    row.map(of).unwrap_or_default()
+}
+
+/// How often as fast as `slow` the index `fast` is, with the interval.
+pub(super) fn advantage(slow: &Report, fast: &Report, workload: Workload) -> Ratio {
+    let ratio = Ratio::of(&costs(slow, workload), &costs(fast, workload));
+    ratio.unwrap_or(Ratio { ratio: f64::NAN, low: f64::NAN, high: f64::NAN })
+}
+
+/// The report of a design.
+pub(super) fn of<'r>(reports: &'r [Report], design: &str) -> &'r Report {
+    let found = reports.iter().find(|report| report.setup.index == design);
+    found.expect("every design of the contest has a report")
+}
+
+/// The ratio as text, with its interval.
+pub(super) fn shown(ratio: &Ratio) -> String {
+    format!("{:.2} ({:.2} to {:.2})", ratio.ratio, ratio.low, ratio.high)
+}
+
+/// Adds a table in dependent misses, one of ratios to the first report, a picture of each workload,
+/// and the series of all.
+pub(super) fn describe(outcome: &mut Outcome, reports: &[Report], workloads: &[Workload]) {
+    let names: Vec<&str> =
+        std::iter::once("tree").chain(workloads.iter().map(|one| one.name())).collect();
+    let mut misses = Grid::new("CPU time of a unit in dependent misses (dm), median", &names);
+    let base = &reports[0];
+    let title = format!(
+        "CPU time in multiples of {}'s, with the interval that holds the ratio in 95 of 100 cases",
+        base.setup.index
+    );
+    let mut ratios = Grid::new(title, &names);
+    for report in reports {
+        let row =
+            |workload: &Workload| report.rows.iter().find(|row| row.workload == workload.name());
+        let name = report.setup.index.to_owned();
+        misses.add(
+            name.clone(),
+            workloads.iter().map(|one| row(one).map_or(f64::NAN, |row| row.misses.median)),
+        );
+        let ratio = |one: &Workload| shown(&advantage(report, base, *one));
+        ratios.rows.push(std::iter::once(name).chain(workloads.iter().map(ratio)).collect());
+    }
+    outcome.tables.extend([misses, ratios]);
+    for workload in workloads {
+        outcome.charts.push(bars(reports, *workload));
+    }
+    outcome.series.extend(reports.iter().flat_map(series));
+    let disturbed = reports.iter().flat_map(|report| &report.rows);
+    let disturbed: usize = disturbed.map(|row| row.unsteady_rounds + row.hindered_rounds).sum();
+    if disturbed > 0 {
+        outcome.notes.push(format!(
+            "The machine disturbed {disturbed} of the measurements (other programs ran, or the \
+             memory changed its speed)."
+        ));
+    }
+}
+
+/// A bar for each index: the cost of a workload.
+pub(super) fn bars(reports: &[Report], workload: Workload) -> Chart {
+    let bar = |report: &Report| {
+        let row = report.rows.iter().find(|row| row.workload == workload.name())?;
+        let misses = row.misses;
+        let name = report.setup.index.to_owned();
+        Some(Bar { name, value: misses.median, spread: Some((misses.min, misses.max)) })
+    };
+    let per = if workload.unit() == Unit::Key { "a key" } else { "an operation" };
+    Chart::Bars {
+        title: format!("{workload}: CPU time of {per}"),
+        unit: "dm".to_owned(),
+        bars: reports.iter().filter_map(bar).collect(),
+    }
+}
+
+/// What runs are compared by: the costs of each row, in dependent misses.
+pub(crate) fn series(report: &Report) -> Vec<Series> {
+    let one = |row: &Row| Series {
+        name: format!(
+            "{} {} {} x{}, {} keys of {}+{} B",
+            report.setup.index,
+            row.workload,
+            row.distribution,
+            row.threads,
+            report.setup.keys,
+            report.setup.key_size_bytes,
+            report.setup.value_size_bytes
+        ),
+        unit: format!("dm/{}", row.unit),
+        more_is_better: false,
+        is_exact: false,
+        is_disturbed: row.unsteady_rounds > 0,
+        values: row.rounds.iter().map(|round| round.misses).collect(),
+    };
+    report.rows.iter().map(one).collect()
+}

@@ -1,0 +1,272 @@
+//! Two runs side by side: what got slower beyond noise.
+//!
+//! A count that is exact differs if it differs by more than a thousandth. A time is slower if the
+//! interval of its ratio, 95 of 100, lies above 1 by more than a tolerance; if the machine disturbed
+//! either run, that is said, and nothing is concluded.
+
+use std::path::Path;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::saved::{reports_in, series_of};
+use crate::error::LabError;
+use crate::experiment::{Folder, Series};
+use crate::statistics::{Ratio, median};
+use crate::table::aligned;
+
+/// What became of a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// It got worse beyond noise.
+    Slower,
+    /// It got better beyond noise.
+    Faster,
+    /// No difference was shown.
+    Even,
+    /// It got worse, but the machine disturbed one of the runs.
+    Doubtful,
+}
+
+/// A measurement of both runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Compared {
+    /// What was measured.
+    pub name: String,
+    /// The unit.
+    pub unit: String,
+    /// The median of the old run.
+    pub old: f64,
+    /// The median of the new run.
+    pub new: f64,
+    /// How much more it costs now; of what is better when larger, how much less there is.
+    pub cost: Ratio,
+    /// The conclusion.
+    pub change: Change,
+}
+
+/// Two runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Comparison {
+    /// What both have, the worst first.
+    pub compared: Vec<Compared>,
+    /// What only the old one has.
+    pub gone: Vec<String>,
+    /// What only the new one has.
+    pub added: Vec<String>,
+}
+
+impl Comparison {
+    /// Whether something got slower beyond noise.
+    pub fn has_slower(&self) -> bool {
+        self.compared.iter().any(|one| one.change == Change::Slower)
+    }
+}
+
+/// Everything in a file, or in the files of a folder, that runs can be compared by.
+///
+/// # Errors
+/// It cannot be read, or there is nothing.
+pub fn series(path: &Path) -> Result<Vec<Series>, LabError> {
+    let mut found = Vec::new();
+    if path.is_dir() {
+        for file in Folder::open(path)?.files()? {
+            found.extend(series_in(&file.1));
+        }
+    } else {
+        found = series_in(&crate::experiment::read_json(path)?);
+    }
+    if found.is_empty() {
+        let path = path.display();
+        return Err(LabError::Settings(format!(
+            "{path} holds nothing to compare: give findings of `everleaf lab run` or the output of \
+             `everleaf bench --json`"
+        )));
+    }
+    Ok(found)
+}
+
+/// The series in a JSON value: those of findings, and those of reports of the bench.
+fn series_in(value: &Value) -> Vec<Series> {
+    let mut found: Vec<Series> = reports_in(value).iter().flat_map(series_of).collect();
+    let findings = match value {
+        Value::Array(items) => items.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    for finding in findings {
+        let id = finding["id"].as_str().unwrap_or_default();
+        let series: Vec<Series> =
+            serde_json::from_value(finding["series"].clone()).unwrap_or_default();
+        let scale = finding["scale"].as_str().unwrap_or_default();
+        let named = |one: Series| Series { name: format!("{id} ({scale}): {}", one.name), ..one };
+        found.extend(series.into_iter().map(named));
+    }
+    found
+}
+
+/// Compares. `tolerance` is the share below which a difference does not matter, such as 0.02.
+pub fn compare(old: &[Series], new: &[Series], tolerance: f64) -> Comparison {
+    let mut comparison = Comparison::default();
+    for before in old {
+        match new.iter().find(|after| after.name == before.name && after.unit == before.unit) {
+            Some(after) => comparison.compared.extend(judge(before, after, tolerance)),
+            None => comparison.gone.push(before.name.clone()),
+        }
+    }
+    let is_new = |after: &&Series| old.iter().all(|before| before.name != after.name);
+    comparison.added = new.iter().filter(is_new).map(|after| after.name.clone()).collect();
+    comparison.compared.sort_by(|one, other| other.cost.ratio.total_cmp(&one.cost.ratio));
+    comparison
+}
+
+fn judge(before: &Series, after: &Series, tolerance: f64) -> Option<Compared> {
+    let (old, new) = (median(&before.values)?, median(&after.values)?);
+    let cost = match before.more_is_better {
+        true => Ratio::of(&before.values, &after.values),
+        false => Ratio::of(&after.values, &before.values),
+    };
+    let cost = match cost {
+        Some(cost) => cost,
+        // From nothing to nothing, or to something.
+        None if old == new => Ratio { ratio: 1.0, low: 1.0, high: 1.0 },
+        None => Ratio { ratio: f64::MAX, low: f64::MAX, high: f64::MAX },
+    };
+    let tolerance = if before.is_exact { 0.001 } else { tolerance };
+    let change = if cost.low > 1.0 + tolerance {
+        let is_disturbed = before.is_disturbed || after.is_disturbed;
+        if is_disturbed { Change::Doubtful } else { Change::Slower }
+    } else if cost.high < 1.0 - tolerance {
+        Change::Faster
+    } else {
+        Change::Even
+    };
+    let (name, unit) = (before.name.clone(), before.unit.clone());
+    Some(Compared { name, unit, old, new, cost, change })
+}
+
+/// The comparison as lines of text.
+pub fn render(comparison: &Comparison) -> String {
+    let heading = ["measurement", "old", "new", "unit", "cost", "interval", ""].map(str::to_owned);
+    let mut rows = vec![heading.to_vec()];
+    let shown = comparison.compared.iter().filter(|one| one.change != Change::Even);
+    for one in shown {
+        let word = match one.change {
+            Change::Slower => "SLOWER",
+            Change::Faster => "faster",
+            Change::Even => "",
+            Change::Doubtful => "slower, but disturbed",
+        };
+        let number = crate::experiment::number;
+        rows.push(vec![
+            one.name.clone(),
+            number(one.old),
+            number(one.new),
+            one.unit.clone(),
+            format!("{:.3}x", one.cost.ratio),
+            format!("{:.3}-{:.3}", one.cost.low, one.cost.high),
+            word.to_owned(),
+        ]);
+    }
+    let mut text = String::new();
+    if rows.len() > 1 {
+        text.push_str(&aligned(&rows, &[true, false, false, true, false, true, true]));
+        text.push('\n');
+    }
+    let count = |change| comparison.compared.iter().filter(|one| one.change == change).count();
+    text.push_str(&format!(
+        "{} compared: {} slower, {} faster, {} even, {} in doubt; {} gone, {} new\n",
+        comparison.compared.len(),
+        count(Change::Slower),
+        count(Change::Faster),
+        count(Change::Even),
+        count(Change::Doubtful),
+        comparison.gone.len(),
+        comparison.added.len(),
+    ));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(name: &str, values: &[f64]) -> Series {
+        Series {
+            is_exact: false,
+            unit: "dm".to_owned(),
+            ..Series { values: values.to_vec(), ..Series::count(name, "dm", 0.0) }
+        }
+    }
+
+    fn change(old: &Series, new: &Series) -> Change {
+        let comparison = compare(std::slice::from_ref(old), std::slice::from_ref(new), 0.02);
+        assert_eq!(comparison.has_slower(), comparison.compared[0].change == Change::Slower);
+        comparison.compared[0].change
+    }
+
+    const NOISY: [f64; 7] = [10.0, 10.4, 9.8, 10.1, 10.2, 9.9, 10.3];
+
+    #[test]
+    fn slower_means_beyond_noise_and_a_disturbed_run_proves_nothing() {
+        let old = series("get", &NOISY);
+        let times = |factor: f64| series("get", &NOISY.map(|value| value * factor));
+        assert_eq!(change(&old, &times(1.0)), Change::Even);
+        assert_eq!(change(&old, &times(1.02)), Change::Even);
+        assert_eq!(change(&old, &times(1.3)), Change::Slower);
+        assert_eq!(change(&old, &times(0.7)), Change::Faster);
+        let disturbed = Series { is_disturbed: true, ..times(1.3) };
+        assert_eq!(change(&old, &disturbed), Change::Doubtful);
+    }
+
+    #[test]
+    fn of_what_is_better_when_larger_less_is_slower() {
+        let speed = |factor: f64| {
+            let values = NOISY.map(|value| value * factor);
+            Series { more_is_better: true, ..series("get", &values) }
+        };
+        assert_eq!(change(&speed(1.0), &speed(0.7)), Change::Slower);
+        assert_eq!(change(&speed(1.0), &speed(1.4)), Change::Faster);
+    }
+
+    #[test]
+    fn exact_counts_have_no_noise() {
+        let count = |value| Series::count("flushes", "lines", value);
+        assert_eq!(change(&count(4.198), &count(4.198)), Change::Even);
+        assert_eq!(change(&count(4.198), &count(4.21)), Change::Slower);
+        assert_eq!(change(&count(0.0), &count(0.0)), Change::Even);
+        assert_eq!(change(&count(0.0), &count(1.0)), Change::Slower);
+    }
+
+    #[test]
+    fn what_is_in_one_run_only_is_named() {
+        let comparison = compare(
+            &[series("a", &NOISY), series("b", &NOISY)],
+            &[series("b", &NOISY), series("c", &NOISY)],
+            0.02,
+        );
+        assert_eq!(
+            (comparison.gone.as_slice(), comparison.added.as_slice()),
+            (&["a".to_owned()][..], &["c".to_owned()][..])
+        );
+        let text = render(&comparison);
+        assert!(text.contains("1 compared: 0 slower") && text.contains("1 gone, 1 new"), "{text}");
+    }
+
+    #[test]
+    fn findings_and_lists_of_them_hold_series_under_the_name_of_the_experiment() {
+        let one = Series::count("nbtree insert", "flushes", 1.0);
+        let finding = serde_json::json!({ "id": "a.b", "scale": "quick", "series": [one] });
+        for value in [finding.clone(), serde_json::json!([finding])] {
+            let found = series_in(&value);
+            assert_eq!(found.len(), 1);
+            assert_eq!(found[0].name, "a.b (quick): nbtree insert");
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.json");
+        std::fs::write(&path, "{}").unwrap();
+        assert!(super::series(&path).unwrap_err().to_string().contains("nothing to compare"));
+        std::fs::write(&path, finding.to_string()).unwrap();
+        assert_eq!(super::series(&path).unwrap(), super::series(directory.path()).unwrap());
+    }
+}

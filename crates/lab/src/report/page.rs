@@ -1,0 +1,231 @@
+//! Everything that is known, in the order in which it is shown: experiments by paper, then the
+//! indexes side by side.
+
+use super::Machine;
+use super::saved::{SavedReport, SavedRow, reports_in};
+use crate::error::LabError;
+use crate::experiment::{Bar, Chart, Entry, FAMILIES, Family, Finding, Folder, Grid, number};
+use crate::statistics::Ratio;
+
+/// Names under which Everleaf takes part.
+const OWN: [&str; 4] = ["everleaf", "u64", "bytes", "nbtree"];
+
+/// Whether a name is that of Everleaf's flagship.
+pub(crate) fn is_own(name: &str) -> bool {
+    OWN.contains(&name) || name.starts_with("everleaf")
+}
+
+/// An experiment, and what it found if it was made.
+pub(crate) type Made = (&'static Entry, Option<Finding>);
+
+/// What a report shows.
+pub struct Page {
+    pub(crate) families: Vec<(&'static Family, Vec<Made>)>,
+    pub(crate) contests: Vec<Contest>,
+}
+
+/// Indexes that were measured with the same keys, in the same file.
+pub(crate) struct Contest {
+    /// The file, without its folder.
+    pub file: String,
+    pub reports: Vec<SavedReport>,
+}
+
+/// A table with a picture, of one number of threads.
+pub(crate) struct Shown {
+    pub grid: Grid,
+    pub charts: Vec<Chart>,
+}
+
+impl Page {
+    /// What a folder of `everleaf lab run` holds, and any reports of the bench and of the rivals in
+    /// it.
+    ///
+    /// # Errors
+    /// A file cannot be read; the folder holds nothing to show.
+    pub fn read(folder: &Folder) -> Result<Self, LabError> {
+        let mut families = Vec::new();
+        let mut count = 0;
+        for family in FAMILIES {
+            let mut entries = Vec::new();
+            for entry in family.entries {
+                let finding = folder.finding(entry.id)?;
+                count += usize::from(finding.is_some());
+                entries.push((entry, finding));
+            }
+            families.push((family, entries));
+        }
+        let mut contests = Vec::new();
+        for (path, value) in folder.others()? {
+            let file = path.file_name().map(|name| name.to_string_lossy().into_owned());
+            let file = file.unwrap_or_default();
+            for report in reports_in(&value) {
+                let same = |contest: &&mut Contest| {
+                    contest.file == file && sizes(&contest.reports[0]) == sizes(&report)
+                };
+                match contests.iter_mut().find(same) {
+                    Some(contest) => contest.reports.push(report),
+                    None => contests.push(Contest { file: file.clone(), reports: vec![report] }),
+                }
+            }
+        }
+        if count == 0 && contests.is_empty() {
+            return Err(LabError::Settings(
+                "the folder holds no findings: run `everleaf lab run all --quick --out FOLDER` first"
+                    .to_owned(),
+            ));
+        }
+        Ok(Page { families, contests })
+    }
+
+    /// All findings.
+    pub(crate) fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.families
+            .iter()
+            .flat_map(|(_, entries)| entries)
+            .filter_map(|(_, found)| found.as_ref())
+    }
+
+    /// The machines that were measured, each once, by what does not change from minute to minute.
+    pub(crate) fn machines(&self) -> Vec<&Machine> {
+        let of_reports = self.contests.iter().flat_map(|contest| &contest.reports);
+        let all = self
+            .findings()
+            .map(|finding| &finding.machine)
+            .chain(of_reports.map(|report| &report.machine));
+        let mut machines: Vec<&Machine> = Vec::new();
+        for machine in all {
+            let is_same = |other: &&Machine| {
+                (&other.cpu, other.cpu_count, &other.system)
+                    == (&machine.cpu, machine.cpu_count, &machine.system)
+            };
+            if !machines.iter().any(is_same) {
+                machines.push(machine);
+            }
+        }
+        machines
+    }
+
+    /// How many experiments agree, differ, only show, and were not made; and of the last, how many
+    /// could not be.
+    pub(crate) fn tally(&self) -> Counts {
+        let mut counts = Counts::default();
+        for (entry, finding) in self.families.iter().flat_map(|(_, entries)| entries) {
+            match finding.as_ref().map(Finding::differences) {
+                Some((0, 0)) => counts.shown += 1,
+                Some((0, _)) => counts.agree += 1,
+                Some(_) => counts.differ += 1,
+                None if entry.method().is_err() => counts.not_yet += 1,
+                None => counts.not_run += 1,
+            }
+        }
+        counts
+    }
+}
+
+/// Numbers of experiments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub agree: usize,
+    pub differ: usize,
+    pub shown: usize,
+    pub not_run: usize,
+    pub not_yet: usize,
+}
+
+/// What makes reports comparable.
+fn sizes(report: &SavedReport) -> (u64, usize, usize) {
+    let setup = &report.setup;
+    (setup.keys, setup.key_size_bytes, setup.value_size_bytes)
+}
+
+impl Contest {
+    /// Keys and sizes in a few words.
+    pub fn title(&self) -> String {
+        let setup = &self.reports[0].setup;
+        format!(
+            "{} keys of {} B with values of {} B",
+            crate::table::grouped(setup.keys),
+            setup.key_size_bytes,
+            setup.value_size_bytes
+        )
+    }
+
+    /// The index that the others are compared with: Everleaf if it is there.
+    fn base(&self) -> &SavedReport {
+        let own = self.reports.iter().find(|report| is_own(&report.setup.index));
+        own.unwrap_or(&self.reports[0])
+    }
+
+    /// A table for each number of threads: million units a second, and the ratio to Everleaf.
+    pub fn tables(&self) -> Vec<Shown> {
+        let mut threads: Vec<usize> =
+            self.reports.iter().flat_map(|report| &report.rows).map(|row| row.threads).collect();
+        threads.sort_unstable();
+        threads.dedup();
+        threads.into_iter().map(|count| self.table(count)).collect()
+    }
+
+    fn table(&self, threads: usize) -> Shown {
+        let base = self.base();
+        let rows: Vec<&SavedRow> = base.rows.iter().filter(|row| row.threads == threads).collect();
+        let plural = if threads == 1 { "" } else { "s" };
+        let title = format!(
+            "million units a second, {threads} thread{plural}; in brackets the ratio to {}, with \
+             the interval that holds it in 95 of 100 cases; ~ if the machine was disturbed",
+            base.setup.index
+        );
+        let mut grid = Grid::new(title, &["index", "domain"]);
+        grid.columns.extend(rows.iter().map(|row| heading(row)));
+        grid.columns.extend(["pool MB".to_owned(), "DRAM MB".to_owned()]);
+        let mut charts: Vec<(String, Vec<Bar>)> =
+            rows.iter().map(|row| (row.name(), vec![])).collect();
+        for report in &self.reports {
+            let mut cells = vec![report.setup.index.clone(), report.setup.domain.clone()];
+            for (row, (_, bars)) in rows.iter().zip(&mut charts) {
+                let found = report.rows.iter().find(|other| other.name() == row.name());
+                cells.push(found.map_or_else(|| "-".to_owned(), |found| cell(found, row)));
+                if let Some(found) = found {
+                    let speed = found.per_second;
+                    bars.push(Bar {
+                        name: report.setup.index.clone(),
+                        value: speed.median / 1e6,
+                        spread: Some((speed.min / 1e6, speed.max / 1e6)),
+                    });
+                }
+            }
+            let bytes = [report.memory.pool_used_bytes, report.memory.dram_bytes];
+            cells.extend(bytes.map(|bytes| number(bytes as f64 / 1e6)));
+            grid.rows.push(cells);
+        }
+        let unit = "M/s".to_owned();
+        let chart = |(title, bars)| Chart::Bars { title, unit: unit.clone(), bars };
+        Shown { grid, charts: charts.into_iter().map(chart).collect() }
+    }
+}
+
+/// Workload and keys.
+fn heading(row: &SavedRow) -> String {
+    let skew = row.theta.map_or(String::new(), |theta| format!(" {theta}"));
+    let keys = if row.distribution.is_empty() { "" } else { " " };
+    format!("{}{keys}{}{skew}", row.workload, row.distribution)
+}
+
+fn cell(found: &SavedRow, base: &SavedRow) -> String {
+    let speeds =
+        |row: &SavedRow| row.rounds.iter().map(|round| round.per_second).collect::<Vec<_>>();
+    let mark = if found.is_disturbed() { "~" } else { "" };
+    let speed = number(found.per_second.median / 1e6);
+    match Ratio::of(&speeds(found), &speeds(base)) {
+        Some(ratio) => {
+            format!("{mark}{speed} ({:.2}, {:.2} to {:.2})", ratio.ratio, ratio.low, ratio.high)
+        }
+        None => format!("{mark}{speed}"),
+    }
+}
+
+/// How to make an experiment again.
+pub(crate) fn command(finding: &Finding) -> String {
+    let seed = if finding.seed == 1 { String::new() } else { format!(" --seed {}", finding.seed) };
+    format!("everleaf lab run {} --{}{seed}", finding.id, finding.scale.name())
+}
