@@ -7,12 +7,13 @@ use super::{Finding, Rule, Workspace, finding};
 pub const RULE: Rule = Rule { name: "arrows", may_be_debt: false, check };
 
 /// For each crate folder, the Everleaf crates it may depend on.
-const ALLOWED: [(&str, &[&str]); 9] = [
+const ALLOWED: [(&str, &[&str]); 10] = [
     ("machine", &[]),
     ("pool", &["everleaf-machine"]),
     ("alloc", &["everleaf-machine", "everleaf-pool"]),
     ("index", &["everleaf-machine", "everleaf-pool", "everleaf-alloc"]),
-    ("store", &["everleaf-index"]),
+    ("log", &[]),
+    ("store", &["everleaf-index", "everleaf-log"]),
     ("lab", &["everleaf-machine", "everleaf-index", "everleaf"]),
     ("prove", &["everleaf-machine", "everleaf-pool", "everleaf-alloc", "everleaf-index"]),
     ("server", &["everleaf"]),

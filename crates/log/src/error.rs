@@ -1,0 +1,92 @@
+//! What can go wrong with the log or a snapshot, in sentences.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// Why the log cannot be opened, written or read. It can be cloned, because a log that has failed
+/// tells everybody the same.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The log failed earlier and takes nothing more. The text has the first cause.
+    Failed(String),
+    /// The file system is full.
+    Full(String),
+    /// Another process has the folder open.
+    Locked(PathBuf),
+    /// Something that was durable is damaged or missing. The text says what and where.
+    Damaged(String),
+    /// The files belong to another store, or are of a newer version. The text says which.
+    Foreign(String),
+    /// A key, a value or an atomic group is larger than the log can hold. The text says which.
+    TooLarge(String),
+    /// The operating system refused something: what was tried, and its answer.
+    Io {
+        /// What was tried, and on which file.
+        what: String,
+        /// The kind of the answer.
+        kind: io::ErrorKind,
+        /// The answer.
+        answer: String,
+    },
+}
+
+impl Error {
+    /// Takes in the operating system's answer to `what`.
+    pub(crate) fn io(what: impl Into<String>, error: &io::Error) -> Error {
+        let (what, kind, answer) = (what.into(), error.kind(), error.to_string());
+        match kind {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Full(format!(
+                "{what}: {answer}: make room on the file system of the log, then open the store again"
+            )),
+            _ => Error::Io { what, kind, answer },
+        }
+    }
+
+    /// What everybody is told after `cause` stopped the log.
+    pub(crate) fn failed_by(cause: &Error) -> Error {
+        match cause {
+            Error::Failed(_) => cause.clone(),
+            _ => Error::Failed(format!(
+                "the log has failed and takes nothing more; what was acknowledged is safe, what was \
+                 not may be lost: {cause}; mend the cause, then open the store again"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Locked(path) => write!(
+                f,
+                "another process has the log at {} open: close it there first",
+                path.display()
+            ),
+            Error::Io { what, answer, .. } => write!(f, "{what}: {answer}"),
+            Error::Failed(text)
+            | Error::Full(text)
+            | Error::Damaged(text)
+            | Error::Foreign(text)
+            | Error::TooLarge(text) => f.write_str(text),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_told_from_other_answers() {
+        let full = Error::io("cannot write log-1", &io::ErrorKind::StorageFull.into());
+        assert!(matches!(&full, Error::Full(text) if text.contains("make room")));
+        let other = Error::io("cannot write log-1", &io::ErrorKind::TimedOut.into());
+        assert!(matches!(other, Error::Io { kind: io::ErrorKind::TimedOut, .. }));
+        let failed = Error::failed_by(&full);
+        assert_eq!(Error::failed_by(&failed).to_string(), failed.to_string());
+    }
+}

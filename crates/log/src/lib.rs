@@ -1,0 +1,46 @@
+//! The write-ahead log and the snapshots that make a store survive the loss of power on an
+//! ordinary disk.
+//!
+//! ```text
+//!   append ---> buffers ---> leader: one write, one sync ---> segments     log-0000000000000001 ..
+//!   (threads)   (no system call)                                  |
+//!   scan of the store ---> blocks ---> index, footer ---> snapshot-0000000000000001 ..
+//!                                                                 |
+//!   recovery:   newest good snapshot, then the log behind it, in the order of the LSNs
+//! ```
+//!
+//! A [`Log`] takes atomic groups of [`Record`]s and says when they are durable. A
+//! [`SnapshotWriter`] takes all pairs of the store while it is written to; with the log of that
+//! time they are consistent, and what the log has from before can go. [`Recovered`] gives both back.
+//! All of it reaches the disk through the trait [`Disk`], so that a simulated disk can lose,
+//! reorder, tear and refuse whatever a real one may. What is assumed of disks, and what is
+//! promised, is in `docs/log.md`.
+
+#![forbid(unsafe_code)]
+
+mod buffers;
+mod chunk;
+mod disk;
+mod error;
+pub mod layout;
+mod log;
+mod options;
+mod real_disk;
+mod record;
+mod recovery;
+mod scan;
+pub mod simulated;
+mod snapshot;
+mod writer;
+
+pub use disk::{Disk, DiskFile};
+pub use error::Error;
+pub use log::Log;
+pub use options::{LogOptions, SyncMode};
+pub use real_disk::RealDisk;
+pub use record::{KEY_SIZE_MAX, Lsn, Record};
+pub use recovery::{Base, Recovered, Report};
+pub use snapshot::{SnapshotBlock, SnapshotInfo, SnapshotReader, SnapshotWriter};
+
+/// The result of an operation of the log.
+pub type Result<T> = std::result::Result<T, Error>;

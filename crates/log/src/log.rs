@@ -1,0 +1,385 @@
+//! The log: append, wait, and who writes for whom.
+//!
+//! Threads leave their groups in the append buffers. The first that has to wait becomes the
+//! *leader*: it writes what waits in all buffers with one write and one sync; the others wait for
+//! it, and those it did not cover choose the next leader among themselves.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::buffers::{Buffers, thread_number};
+use crate::record::group_size;
+use crate::recovery::{self, Recovered};
+use crate::writer::Writer;
+use crate::{Disk, Error, LogOptions, Lsn, RealDisk, Record, Result, SyncMode};
+
+/// How many bytes may wait in one buffer before the background thread writes them.
+const EAGER_SIZE: usize = 256 << 10;
+/// How many bytes may wait in one buffer before [`Log::wait`] helps to write them.
+const PATIENT_SIZE: usize = 4 << 20;
+
+/// A write-ahead log. It may be used by any number of threads at once.
+///
+/// # Order
+/// [`Log::append`] gives each group the next LSN. Who appends while it holds the lock of the keys
+/// that the group changes has them logged in the order in which they change; replay follows the
+/// LSNs. A group is durable only when all groups with smaller LSNs are.
+///
+/// # Example
+/// ```
+/// # fn main() -> everleaf_log::Result<()> {
+/// # let folder = tempfile::tempdir().expect("a temporary folder");
+/// use everleaf_log::{Log, LogOptions, RealDisk, Record};
+///
+/// let options = LogOptions::new([7; 16]);
+/// let (log, _) = Log::open(RealDisk::open(folder.path())?, &options)?;
+/// let lsn = log.append(&[Record::put(1, b"oak", b"Quercus"), Record::delete(1, b"elm")])?;
+/// log.wait(lsn)?;
+/// drop(log);
+///
+/// let (_, recovered) = Log::open(RealDisk::open(folder.path())?, &options)?;
+/// let base = recovered.base()?;
+/// let mut count = 0;
+/// recovered.replay(base.from_lsn(), |_, records| -> everleaf_log::Result<()> {
+///     count += records.len();
+///     Ok(())
+/// })?;
+/// assert_eq!(count, 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Log<D: Disk = RealDisk> {
+    pub(crate) shared: Arc<Shared<D>>,
+    background: Option<JoinHandle<()>>,
+}
+
+/// What the threads of a log share.
+pub(crate) struct Shared<D: Disk> {
+    pub(crate) disk: Arc<D>,
+    pub(crate) uuid: [u8; 16],
+    mode: SyncMode,
+    buffers: Buffers,
+    durable: Arc<AtomicU64>,
+    writer: Mutex<Writer<D>>,
+    turn: Mutex<Turn>,
+    /// A leader is done, or the log has failed.
+    done: Condvar,
+    /// The background thread has something to do.
+    work: Condvar,
+    has_failed: AtomicBool,
+    is_work_due: AtomicBool,
+    /// Whether a snapshot is being written.
+    pub(crate) is_snapshotting: AtomicBool,
+}
+
+/// Whose turn it is.
+struct Turn {
+    is_led: bool,
+    failed: Option<Error>,
+    is_ending: bool,
+}
+
+impl<D: Disk> std::fmt::Debug for Shared<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("mode", &self.mode).finish_non_exhaustive()
+    }
+}
+
+impl<D: Disk> Log<D> {
+    /// Opens the log in this folder, or makes one if there is none. What was there before is told
+    /// by what comes with it.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if something that was durable is missing (see [`LogOptions::salvage`]),
+    /// [`Error::Foreign`] if the log is of another store or a newer version, [`Error::Full`] and
+    /// [`Error::Io`] as the disk answers.
+    pub fn open(disk: D, options: &LogOptions) -> Result<(Log<D>, Recovered<D>)> {
+        let disk = Arc::new(disk);
+        let (writer, recovered) = recovery::open(Arc::clone(&disk), options)?;
+        let shared = Arc::new(Shared {
+            disk,
+            uuid: options.uuid,
+            mode: options.mode,
+            buffers: Buffers::new(options.buffer_count, writer.written() + 1),
+            durable: writer.durable(),
+            writer: Mutex::new(writer),
+            turn: Mutex::new(Turn { is_led: false, failed: None, is_ending: false }),
+            done: Condvar::new(),
+            work: Condvar::new(),
+            has_failed: AtomicBool::new(false),
+            is_work_due: AtomicBool::new(false),
+            is_snapshotting: AtomicBool::new(false),
+        });
+        let background = match options.mode {
+            SyncMode::Interval(interval) if options.background => Some(start(&shared, interval)?),
+            _ => None,
+        };
+        Ok((Log { shared, background }, recovered))
+    }
+
+    /// Appends one atomic group: after a crash all of its records are there or none is. Makes no
+    /// system call. The group is not durable before [`Log::wait`] says so.
+    ///
+    /// Hold the lock of the keys that the group changes, and change the store before you append, so
+    /// that a snapshot that begins after the append has the change.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`]; [`Error::Failed`] if the log has failed.
+    pub fn append(&self, records: &[Record<'_>]) -> Result<Lsn> {
+        self.append_to(thread_number(), records)
+    }
+
+    /// [`Log::append`] for callers that number their threads themselves: threads with different
+    /// numbers get in each other's way less.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub fn append_to(&self, thread: usize, records: &[Record<'_>]) -> Result<Lsn> {
+        let size = group_size(records)?;
+        self.check()?;
+        let shared = &self.shared;
+        let (lsn, waiting) = shared.buffers.append(thread, size, records);
+        // Relaxed: a hint. Who misses it lets the bytes wait for the next round.
+        if waiting > EAGER_SIZE
+            && self.background.is_some()
+            && !shared.is_work_due.swap(true, Ordering::Relaxed)
+        {
+            // Under the lock, or the thread might be about to wait and miss it.
+            let turn = shared.turn();
+            shared.work.notify_one();
+            drop(turn);
+        }
+        Ok(lsn)
+    }
+
+    /// Waits until the commit counts: in [`SyncMode::Sync`] until it is durable, otherwise not at
+    /// all, unless the disk cannot keep up.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the log failed before the group was durable.
+    pub fn wait(&self, lsn: Lsn) -> Result<()> {
+        match self.shared.mode {
+            SyncMode::Sync => self.wait_durable(lsn),
+            SyncMode::Interval(_) => {
+                if self.shared.buffers.is_crowded(PATIENT_SIZE) {
+                    self.shared.take_turn(false)?;
+                }
+                self.check()
+            }
+        }
+    }
+
+    /// Waits until the group with this LSN, and all before it, are durable, whatever the mode.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the log failed before.
+    pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
+        self.shared.wait_durable(lsn)
+    }
+
+    /// Makes everything durable that was appended before the call; returns the last LSN of it.
+    ///
+    /// # Errors
+    /// As [`Log::wait_durable`].
+    pub fn sync(&self) -> Result<Lsn> {
+        let last = self.last_lsn();
+        self.shared.wait_durable(last)?;
+        Ok(last)
+    }
+
+    /// Writes what was appended to the file without making it durable.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the log fails or has failed.
+    pub fn write_out(&self) -> Result<()> {
+        self.shared.take_turn(false)
+    }
+
+    /// The LSN given last; 0 if there is none.
+    pub fn last_lsn(&self) -> Lsn {
+        self.shared.buffers.last_lsn()
+    }
+
+    /// Everything up to this LSN is durable.
+    pub fn durable_lsn(&self) -> Lsn {
+        self.shared.durable_lsn()
+    }
+
+    /// Why the log takes nothing more; `None` if it works.
+    pub fn failed(&self) -> Option<Error> {
+        self.check().err()
+    }
+
+    fn check(&self) -> Result<()> {
+        // Acquire: the reason is there when the flag is; pairs with the Release in `Shared::fail`.
+        if !self.shared.has_failed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.shared.turn().failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// Ends the log: makes everything durable and gives back the space that was taken ahead.
+    ///
+    /// # Errors
+    /// As [`Log::sync`].
+    pub fn close(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.shared.turn().is_ending = true;
+        self.shared.work.notify_all();
+        if let Some(thread) = self.background.take() {
+            // A panic in it has stopped the log, and is reported by `check`.
+            drop(thread.join());
+        }
+        self.check()?;
+        let result = self.shared.writer().close(&self.shared.buffers);
+        result.map_err(|error| self.shared.fail(&error))
+    }
+}
+
+impl<D: Disk> Drop for Log<D> {
+    fn drop(&mut self) {
+        if !self.shared.turn().is_ending {
+            // Nobody is left to be told. Who wants to know calls `close`.
+            drop(self.end());
+        }
+    }
+}
+
+impl<D: Disk> Shared<D> {
+    fn turn(&self) -> MutexGuard<'_, Turn> {
+        // The lock protects plain flags that are whole at every moment.
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The writing end. If its holder panicked, the log has failed, and nobody writes any more.
+    pub(crate) fn writer(&self) -> MutexGuard<'_, Writer<D>> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn durable_lsn(&self) -> Lsn {
+        // Acquire: pairs with the Release in `Writer::publish`.
+        self.durable.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn last_lsn(&self) -> Lsn {
+        self.buffers.last_lsn()
+    }
+
+    /// Stops the log; returns what everybody is told.
+    fn fail(&self, cause: &Error) -> Error {
+        let mut turn = self.turn();
+        let error = turn.failed.get_or_insert_with(|| Error::failed_by(cause)).clone();
+        if self.disk.mutant("log.goes_on_after_failure") {
+            turn.failed = None;
+            return error;
+        }
+        // Release: the reason is there when the flag is; pairs with the Acquire in `Log::check`.
+        self.has_failed.store(true, Ordering::Release);
+        self.done.notify_all();
+        error
+    }
+
+    pub(crate) fn wait_durable(&self, lsn: Lsn) -> Result<()> {
+        while self.durable_lsn() < lsn {
+            self.turn_or_wait(true, |shared| shared.durable_lsn() >= lsn)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what waits, as soon as no other thread does.
+    fn take_turn(&self, sync: bool) -> Result<()> {
+        while !self.turn_or_wait(sync, |_| false)? {}
+        Ok(())
+    }
+
+    /// Leads one round if nobody does, and says so; otherwise waits for whoever does. Neither if
+    /// `is_done`.
+    fn turn_or_wait(&self, sync: bool, is_done: impl Fn(&Self) -> bool) -> Result<bool> {
+        let mut turn = self.turn();
+        if is_done(self) {
+            return Ok(false);
+        }
+        if let Some(error) = &turn.failed {
+            return Err(error.clone());
+        }
+        if turn.is_led {
+            drop(self.done.wait(turn).unwrap_or_else(PoisonError::into_inner));
+            return Ok(false);
+        }
+        turn.is_led = true;
+        drop(turn);
+        let lead = Lead { shared: self, is_over: false };
+        let result = self.writer().round(&self.buffers, sync);
+        let result = result.map_err(|error| self.fail(&error));
+        lead.end();
+        result.map(|()| true)
+    }
+}
+
+/// A turn of leading. If it ends by a panic, the log fails.
+struct Lead<'a, D: Disk> {
+    shared: &'a Shared<D>,
+    is_over: bool,
+}
+
+impl<D: Disk> Lead<'_, D> {
+    fn end(mut self) {
+        self.is_over = true;
+    }
+}
+
+impl<D: Disk> Drop for Lead<'_, D> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.shared.fail(&Error::Failed("the thread that wrote the log panicked".into()));
+        }
+        self.shared.turn().is_led = false;
+        self.shared.done.notify_all();
+    }
+}
+
+/// Starts the thread that syncs every half interval: a group appended just after a sync began
+/// waits for one half, and the sync itself may take the other.
+fn start<D: Disk>(shared: &Arc<Shared<D>>, interval: Duration) -> Result<JoinHandle<()>> {
+    let shared = Arc::clone(shared);
+    let half = (interval / 2).max(Duration::from_millis(1));
+    std::thread::Builder::new()
+        .name("everleaf-log".into())
+        .spawn(move || run(&shared, half))
+        .map_err(|error| Error::io("cannot start the thread of the log", &error))
+}
+
+fn run<D: Disk>(shared: &Shared<D>, half: Duration) {
+    let mut due = Instant::now() + half;
+    loop {
+        let mut turn = shared.turn();
+        if turn.is_ending || turn.failed.is_some() {
+            return;
+        }
+        let left = due.saturating_duration_since(Instant::now());
+        // Relaxed: a hint, see `append_to`.
+        if !left.is_zero() && !shared.is_work_due.load(Ordering::Relaxed) {
+            let waited = shared.work.wait_timeout(turn, left);
+            turn = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if turn.is_ending {
+                return;
+            }
+        }
+        drop(turn);
+        // Relaxed: a hint; what is appended from here on sets it again.
+        let is_due = shared.is_work_due.swap(false, Ordering::Relaxed);
+        let sync = Instant::now() >= due;
+        if sync {
+            due = Instant::now() + half;
+        }
+        if (sync || is_due) && shared.take_turn(sync).is_err() {
+            return;
+        }
+    }
+}

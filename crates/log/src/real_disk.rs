@@ -1,0 +1,155 @@
+//! The disk of this machine.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FallocateFlags, fallocate};
+
+use crate::{Disk, DiskFile, Error, Result};
+
+/// A folder of the file system, held exclusively: a second opener is refused as long as it lives.
+#[derive(Debug)]
+pub struct RealDisk {
+    folder: PathBuf,
+    /// The folder itself: locked, and synced to make names durable.
+    handle: File,
+}
+
+impl RealDisk {
+    /// Opens the folder, and creates it if there is none (its parent must exist).
+    ///
+    /// # Errors
+    /// [`Error::Locked`] if another process has it open, and the operating system's answer if it
+    /// cannot be created or opened.
+    pub fn open(folder: impl AsRef<Path>) -> Result<RealDisk> {
+        let folder = folder.as_ref().to_path_buf();
+        let failed = |error: &io::Error| {
+            Error::io(format!("cannot open the folder {} of the log", folder.display()), error)
+        };
+        match std::fs::create_dir(&folder) {
+            Ok(()) => sync_parent(&folder).map_err(|error| failed(&error))?,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed(&error)),
+        }
+        let handle = File::open(&folder).map_err(|error| failed(&error))?;
+        match handle.try_lock() {
+            Ok(()) => Ok(RealDisk { folder, handle }),
+            Err(TryLockError::WouldBlock) => Err(Error::Locked(folder)),
+            Err(TryLockError::Error(error)) => Err(failed(&error)),
+        }
+    }
+}
+
+/// Makes the name of a new folder durable.
+fn sync_parent(folder: &Path) -> io::Result<()> {
+    let parent = match folder.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    File::open(parent)?.sync_all()
+}
+
+impl Disk for RealDisk {
+    type File = File;
+
+    fn create(&self, name: &str) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).create_new(true).open(self.folder.join(name))
+    }
+
+    fn open(&self, name: &str) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).open(self.folder.join(name))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        std::fs::rename(self.folder.join(from), self.folder.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.folder.join(name))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.folder)? {
+            // A name that is no UTF-8 is none of ours.
+            names.extend(entry?.file_name().into_string().ok());
+        }
+        Ok(names)
+    }
+
+    fn sync_folder(&self) -> io::Result<()> {
+        self.handle.sync_all()
+    }
+}
+
+impl DiskFile for File {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(self, buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        FileExt::write_at(self, bytes, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        File::sync_data(self)
+    }
+
+    fn preallocate(&self, size: u64) -> io::Result<()> {
+        match fallocate(self, FallocateFlags::empty(), 0, size) {
+            Ok(()) => Ok(()),
+            // A file system that cannot take space ahead: the size alone, and a full disk shows
+            // when it is written.
+            Err(rustix::io::Errno::OPNOTSUPP) => self.set_len(size),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn truncate(&self, size: u64) -> io::Result<()> {
+        self.set_len(size)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{read_up_to, write_whole};
+
+    #[test]
+    fn a_folder_is_created_held_and_released() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("log");
+        let disk = RealDisk::open(&folder).unwrap();
+        assert!(matches!(RealDisk::open(&folder), Err(Error::Locked(path)) if path == folder));
+        drop(disk);
+        RealDisk::open(&folder).unwrap();
+        assert!(RealDisk::open(parent.path().join("no/such/parent")).is_err());
+    }
+
+    #[test]
+    fn files_keep_what_is_written_through_all_operations() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = RealDisk::open(folder.path()).unwrap();
+        let file = disk.create("a").unwrap();
+        file.preallocate(8192).unwrap();
+        assert_eq!(file.size().unwrap(), 8192);
+        write_whole(&file, b"bytes", 5000).unwrap();
+        file.sync_data().unwrap();
+        disk.rename("a", "b").unwrap();
+        disk.sync_folder().unwrap();
+        assert_eq!(disk.list().unwrap(), ["b"]);
+        let mut buffer = [1; 10];
+        let file = disk.open("b").unwrap();
+        file.truncate(5007).unwrap();
+        assert_eq!(read_up_to(&file, &mut buffer, 5000).unwrap(), 7);
+        assert_eq!(&buffer[..8], b"bytes\0\0\x01");
+        disk.remove("b").unwrap();
+        assert_eq!(disk.open("b").unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,421 @@
+//! Opening: which files count, where the log ends, and what was lost behind its end.
+//!
+//! Reading tells what the page cache has, which after a failed sync need not be what the disk has.
+//! So whatever no later chunk proves durable is written again, into the segment that the new
+//! session begins; the old copy no longer counts.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::layout::{BLOCK_SIZE, SEGMENT, SNAPSHOT, UNFINISHED, file_name, parse_name};
+use crate::record::Records;
+use crate::scan::{Chunk, SegmentHeader, SegmentReader};
+use crate::snapshot::SnapshotReader;
+use crate::writer::{Start, Writer};
+use crate::{Disk, DiskFile, Error, LogOptions, Lsn, Record, Result};
+
+/// What was found when the log was opened.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Report {
+    /// The last LSN there is. What was appended behind it was not durable and is gone.
+    pub end: Lsn,
+    /// The first LSN the segments have; there is none if it is larger than `end`.
+    pub first: Lsn,
+    /// Groups that were read and not proven durable, and were written again.
+    pub rewritten: u64,
+    /// Bytes behind the end that were written and belong to no whole chunk, or to one behind a
+    /// missing one. They were not durable when the machine stopped.
+    pub torn_bytes: u64,
+    /// What was damaged though it had been durable; only with [`LogOptions::salvage`].
+    pub damages: Vec<String>,
+}
+
+/// What there is to recover: a snapshot, and the log behind it.
+///
+/// Read it before the log of the same opening makes a snapshot: that recycles segments.
+#[derive(Debug)]
+pub struct Recovered<D: Disk> {
+    disk: Arc<D>,
+    uuid: [u8; 16],
+    salvage: bool,
+    /// The segments, each with the last LSN that counts in it.
+    segments: Vec<(SegmentHeader, Lsn)>,
+    /// Numbers of the snapshots, the newest first.
+    snapshots: Vec<u64>,
+    report: Report,
+}
+
+/// From where the log is to be replayed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Base<D: Disk> {
+    /// The newest good snapshot; `None` if the log begins with an empty store.
+    pub snapshot: Option<SnapshotReader<D>>,
+    /// Why newer snapshots were passed over.
+    pub skipped: Vec<String>,
+}
+
+impl<D: Disk> Base<D> {
+    /// The LSN behind which the log is to be replayed.
+    pub fn from_lsn(&self) -> Lsn {
+        self.snapshot.as_ref().map_or(0, SnapshotReader::from_lsn)
+    }
+}
+
+impl<D: Disk> Recovered<D> {
+    /// What was found when the log was opened.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Chooses the newest snapshot that is whole and that the log reaches back to. All of it is
+    /// read and checked.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if there is none and the log does not begin with an empty store.
+    pub fn base(&self) -> Result<Base<D>> {
+        let mut skipped = Vec::new();
+        for &sequence in &self.snapshots {
+            match self.good_snapshot(sequence) {
+                Ok(snapshot) => return Ok(Base { snapshot: Some(snapshot), skipped }),
+                Err(error) => skipped.push(error.to_string()),
+            }
+        }
+        if self.report.first == 1 {
+            return Ok(Base { snapshot: None, skipped });
+        }
+        let found = if skipped.is_empty() { "there is none".into() } else { skipped.join("; ") };
+        Err(Error::Damaged(format!(
+            "there is no good snapshot and the log begins at LSN {}, not with an empty store \
+             ({found}): restore a backup",
+            self.report.first
+        )))
+    }
+
+    fn good_snapshot(&self, sequence: u64) -> Result<SnapshotReader<D>> {
+        let snapshot = SnapshotReader::open(Arc::clone(&self.disk), self.uuid, sequence)?;
+        let reaches = snapshot.from_lsn() + 1 >= self.report.first;
+        if !reaches && !self.disk.mutant("snapshot.no_reach_check") {
+            return Err(Error::Damaged(format!(
+                "{} needs the log from LSN {} on and the log begins at LSN {}",
+                file_name(SNAPSHOT, sequence),
+                snapshot.from_lsn() + 1,
+                self.report.first
+            )));
+        }
+        if !self.disk.mutant("snapshot.trusts_unread") {
+            snapshot.verify()?;
+        }
+        Ok(snapshot)
+    }
+
+    /// Gives `visit` every atomic group behind LSN `after`, in the order of the LSNs. Returns the
+    /// LSN of the last: the end of the log, unless a salvaged log is damaged before its end.
+    ///
+    /// # Errors
+    /// What `visit` answers; what the disk answers; [`Error::Damaged`] if a group is missing that
+    /// was durable, unless the log is salvaged: then the groups before it were all.
+    pub fn replay<E: From<Error>>(
+        &self,
+        after: Lsn,
+        mut visit: impl FnMut(Lsn, &[Record<'_>]) -> std::result::Result<(), E>,
+    ) -> std::result::Result<Lsn, E> {
+        let mut end = after;
+        for &(header, limit) in self.segments.iter().filter(|(_, limit)| *limit > after) {
+            let mut reader = SegmentReader::open(&*self.disk, &self.uuid, header.sequence)?;
+            let limit = if self.disk.mutant("log.no_limit") { Lsn::MAX } else { limit };
+            let walk = walk(&*self.disk, &mut reader, &header, limit, &mut |chunk| {
+                for entry in &chunk.entries {
+                    if entry.lsn <= after || entry.lsn > limit {
+                        continue;
+                    }
+                    let records: Vec<Record<'_>> = Records::new(entry.records).collect();
+                    if records.len() != entry.record_count
+                        && !self.disk.mutant("log.takes_torn_chunk")
+                    {
+                        return Err(E::from(Error::Damaged(format!(
+                            "the group with LSN {} has {} records and should have {}: the log was \
+                             written by a faulty program",
+                            entry.lsn,
+                            records.len(),
+                            entry.record_count
+                        ))));
+                    }
+                    visit(entry.lsn, &records)?;
+                }
+                Ok(())
+            })?;
+            end = end.max(walk.end);
+            if walk.end < limit && limit != Lsn::MAX {
+                if self.salvage {
+                    break;
+                }
+                return Err(E::from(missing(reader.name(), walk.end + 1, walk.position)));
+            }
+        }
+        Ok(end)
+    }
+}
+
+fn missing(name: &str, lsn: Lsn, position: u64) -> Error {
+    Error::Damaged(format!(
+        "{name} is damaged at byte {position}: LSN {lsn} was durable and cannot be read; restore a \
+         backup, or open with salvage to go on with what was before it"
+    ))
+}
+
+/// How far a walk came.
+struct Walk {
+    /// LSN of the last entry that was read.
+    end: Lsn,
+    /// Where the next chunk would begin.
+    position: u64,
+}
+
+/// Calls `visit` with the chunks of a segment in order, up to the first that is not whole, or that
+/// has only LSNs above `limit`.
+fn walk<D: Disk, E: From<Error>>(
+    disk: &D,
+    reader: &mut SegmentReader<'_, D>,
+    header: &SegmentHeader,
+    limit: Lsn,
+    visit: &mut dyn FnMut(&Chunk<'_>) -> std::result::Result<(), E>,
+) -> std::result::Result<Walk, E> {
+    let mut walk = Walk { end: header.first - 1, position: BLOCK_SIZE };
+    while walk.end < limit {
+        let expected = Some(walk.end + 1);
+        if let Some(chunk) = reader.chunk(header.sequence, walk.position, expected)? {
+            visit(&chunk)?;
+            walk.end = chunk.header.last();
+            walk.position += chunk.header.stored_size().expect("the chunk was read");
+        } else if let Some(found) = next_whole(disk, reader, header, &walk)? {
+            walk = found;
+        } else {
+            break;
+        }
+    }
+    Ok(walk)
+}
+
+/// The chunk behind a gap: only a planted bug goes on there.
+fn next_whole<D: Disk>(
+    disk: &D,
+    reader: &mut SegmentReader<'_, D>,
+    header: &SegmentHeader,
+    walk: &Walk,
+) -> Result<Option<Walk>> {
+    let mut position = walk.position;
+    while disk.mutant("log.skips_gap") && position < reader.size() {
+        position += BLOCK_SIZE;
+        if let Some(chunk) = reader.chunk(header.sequence, position, None)?
+            && chunk.header.first > walk.end
+        {
+            return Ok(Some(Walk { end: chunk.header.first - 1, position }));
+        }
+    }
+    Ok(None)
+}
+
+/// What the last segment has.
+struct Tail {
+    walk: Walk,
+    /// The last LSN that a later chunk, or the segment's header, says was durable.
+    durable: Lsn,
+    /// The chunks behind it.
+    unproven: Vec<(Lsn, u32, Vec<u8>)>,
+}
+
+fn read_tail<D: Disk>(
+    disk: &D,
+    reader: &mut SegmentReader<'_, D>,
+    header: &SegmentHeader,
+) -> Result<Tail> {
+    let mut durable = header.first - 1;
+    let mut unproven: VecDeque<(Lsn, u32, Vec<u8>)> = VecDeque::new();
+    let walk = walk::<D, Error>(disk, reader, header, Lsn::MAX, &mut |chunk| {
+        durable = durable.max(chunk.header.durable);
+        unproven.retain(|(first, _, _)| *first > durable);
+        unproven.push_back((chunk.header.first, chunk.header.count, chunk.body.to_vec()));
+        Ok(())
+    })?;
+    Ok(Tail { walk, durable, unproven: unproven.into() })
+}
+
+/// Opens the log: finds its end and begins a new segment there.
+pub(crate) fn open<D: Disk>(
+    disk: Arc<D>,
+    options: &LogOptions,
+) -> Result<(Writer<D>, Recovered<D>)> {
+    let names = disk.list().map_err(|error| Error::io("cannot list the log's folder", &error))?;
+    let numbers = |kind: &str| {
+        let mut numbers: Vec<u64> =
+            names.iter().filter_map(|name| parse_name(kind, name)).collect();
+        numbers.sort_unstable_by(|a, b| b.cmp(a));
+        numbers
+    };
+    let mut opening = Opening { disk: &disk, options, report: Report::default() };
+    // The names that were read may be younger than the last sync of the folder, and one that is
+    // made now might outlive them.
+    if !disk.mutant("log.no_sync_at_opening") {
+        disk.sync_folder().map_err(|error| Error::io("cannot sync the log's folder", &error))?;
+    }
+    for sequence in numbers(UNFINISHED) {
+        let name = file_name(UNFINISHED, sequence);
+        disk.remove(&name).map_err(|error| Error::io(format!("cannot remove {name}"), &error))?;
+    }
+    let sequences = numbers(SEGMENT);
+    let mut headers = opening.headers(&sequences)?;
+    let tail = opening.tail(headers.back())?;
+    let (end, durable) = match &tail {
+        Some(tail) => (tail.walk.end, tail.durable.min(tail.walk.end)),
+        None => {
+            let end = if options.starts_empty { 0 } else { 1 };
+            (end, end)
+        }
+    };
+    let snapshots = opening.snapshots(numbers(SNAPSHOT), headers.is_empty(), end)?;
+    let mut report = opening.report;
+    report.end = end;
+    report.first = headers.front().map_or(durable + 1, |header| header.first);
+    report.rewritten = end - durable;
+    let mut first = durable + 1;
+    let mut chunks = Vec::new();
+    match &tail {
+        Some(_) if disk.mutant("log.no_rewrite") => first = end + 1,
+        Some(tail) => chunks.clone_from(&tail.unproven),
+        None => {}
+    }
+    let last = headers.back().copied();
+    let writer = Writer::start(
+        Arc::clone(&disk),
+        Start {
+            uuid: options.uuid,
+            segment_size: options.segment_size,
+            segments: headers.clone(),
+            sequence: sequences.first().map_or(1, |newest| newest + 1),
+            first,
+            chunks,
+        },
+    )?;
+    if let (Some(last), Some(tail)) = (last, &tail) {
+        give_back(&*disk, &last, tail.walk.position);
+    }
+    headers.push_back(writer.current());
+    let limits: Vec<Lsn> =
+        headers.iter().skip(1).map(|header| header.first - 1).chain([end]).collect();
+    let recovered = Recovered {
+        disk,
+        uuid: options.uuid,
+        salvage: options.salvage,
+        segments: headers.into_iter().zip(limits).collect(),
+        snapshots,
+        report,
+    };
+    Ok((writer, recovered))
+}
+
+/// Gives back the space behind the end of a segment that is no longer written. Best effort: it is
+/// only space.
+fn give_back<D: Disk>(disk: &D, last: &SegmentHeader, position: u64) {
+    if let Ok(file) = disk.open(&file_name(SEGMENT, last.sequence))
+        && file.size().is_ok_and(|size| size > position)
+    {
+        drop(file.truncate(position));
+    }
+}
+
+struct Opening<'a, D: Disk> {
+    disk: &'a Arc<D>,
+    options: &'a LogOptions,
+    report: Report,
+}
+
+impl<D: Disk> Opening<'_, D> {
+    /// Takes note of damage.
+    ///
+    /// # Errors
+    /// The damage, unless the log is to be salvaged.
+    fn damage(&mut self, error: Error) -> Result<()> {
+        if !self.options.salvage {
+            return Err(error);
+        }
+        self.report.damages.push(error.to_string());
+        Ok(())
+    }
+
+    /// The headers of the segments that belong together, the oldest first. `sequences` has the
+    /// newest first.
+    fn headers(&mut self, sequences: &[u64]) -> Result<VecDeque<SegmentHeader>> {
+        let mut headers: VecDeque<SegmentHeader> = VecDeque::new();
+        for &sequence in sequences {
+            let follows = headers.front().is_none_or(|next| next.sequence == sequence + 1);
+            if !follows {
+                break;
+            }
+            let mut reader = SegmentReader::open(&**self.disk, &self.options.uuid, sequence)?;
+            match reader.header(sequence)? {
+                Some(header) => headers.push_front(header),
+                // Recycled, and the new name was not durable.
+                None if !headers.is_empty() => break,
+                None => self.damage(Error::Damaged(format!(
+                    "the header of {} is damaged: restore a backup, or open with salvage to go on \
+                     with what was before it",
+                    reader.name()
+                )))?,
+            }
+        }
+        if headers.is_empty() && !sequences.is_empty() {
+            return Err(Error::Damaged("no segment of the log has a sound header".into()));
+        }
+        Ok(headers)
+    }
+
+    /// Reads the last segment, and looks whether something durable is missing at its end.
+    fn tail(&mut self, last: Option<&SegmentHeader>) -> Result<Option<Tail>> {
+        let Some(last) = last else { return Ok(None) };
+        let mut reader = SegmentReader::open(&**self.disk, &self.options.uuid, last.sequence)?;
+        let tail = read_tail(&**self.disk, &mut reader, last)?;
+        let behind = reader.look_behind(last.sequence, tail.walk.position)?;
+        if let Some((durable, _)) = behind
+            && durable > tail.walk.end
+        {
+            self.damage(missing(reader.name(), tail.walk.end + 1, tail.walk.position))?;
+        }
+        self.report.torn_bytes = reader.written_behind(last.sequence, tail.walk.position)?;
+        Ok(Some(tail))
+    }
+
+    /// The numbers of the snapshots that can be chosen, the newest first.
+    fn snapshots(&mut self, numbers: Vec<u64>, has_no_log: bool, end: Lsn) -> Result<Vec<u64>> {
+        let mut usable = Vec::new();
+        for sequence in numbers {
+            let name = file_name(SNAPSHOT, sequence);
+            if has_no_log {
+                self.damage(Error::Damaged(format!(
+                    "there is {name} and no log beside it: restore a backup"
+                )))?;
+            }
+            let opened = SnapshotReader::open(Arc::clone(self.disk), self.options.uuid, sequence);
+            let to = match opened {
+                Ok(snapshot) => snapshot.to_lsn(),
+                Err(error @ Error::Foreign(_)) => return Err(error),
+                // It says so when it is chosen.
+                Err(_) => 0,
+            };
+            if to <= end || self.disk.mutant("snapshot.trusts_stale") {
+                usable.push(sequence);
+                continue;
+            }
+            self.damage(Error::Damaged(format!(
+                "{name} belongs to the log up to LSN {to}, and the log ends at LSN {end}: the disk \
+                 has lost what it said was durable; restore a backup, or open with salvage"
+            )))?;
+            // The LSNs behind the end are given again, and must not be taken for the old ones.
+            self.disk
+                .rename(&name, &file_name("stale", sequence))
+                .map_err(|error| Error::io(format!("cannot put {name} aside"), &error))?;
+        }
+        Ok(usable)
+    }
+}

@@ -1,0 +1,230 @@
+//! Reading segments: their headers, and their chunks in order.
+
+use crate::chunk::{ChunkHeader, checksum};
+use crate::disk::read_up_to;
+use crate::layout::{
+    BLOCK_SIZE, CHUNK_HEADER_SIZE, FORMAT_VERSION, HEADER_SIZE, SEGMENT, SEGMENT_MAGIC, file_name,
+    read_u32, read_u64, write_u32, write_u64,
+};
+use crate::record::{Entry, decode_entries};
+use crate::{Disk, DiskFile, Error, Lsn, Result};
+
+/// Bytes that are read at once.
+const WINDOW_SIZE: usize = 256 << 10;
+
+/// What the header of a segment says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SegmentHeader {
+    pub(crate) sequence: u64,
+    pub(crate) first: Lsn,
+    pub(crate) size: u64,
+}
+
+/// The header's bytes.
+pub(crate) fn encode_header(uuid: &[u8; 16], header: &SegmentHeader) -> [u8; HEADER_SIZE] {
+    let mut bytes = [0; HEADER_SIZE];
+    bytes[..8].copy_from_slice(&SEGMENT_MAGIC);
+    write_u32(&mut bytes, 8, FORMAT_VERSION);
+    write_u32(&mut bytes, 12, BLOCK_SIZE as u32);
+    bytes[16..32].copy_from_slice(uuid);
+    write_u64(&mut bytes, 32, header.sequence);
+    write_u64(&mut bytes, 40, header.first);
+    write_u64(&mut bytes, 48, header.size);
+    let sum = crc32c::crc32c(&bytes[..60]);
+    write_u32(&mut bytes, 60, sum);
+    bytes
+}
+
+/// Checks magic, version, checksum and identity of the first 64 bytes of a segment or snapshot;
+/// false if they are damaged.
+///
+/// # Errors
+/// [`Error::Foreign`] if the file is whole, but of a newer version or another store.
+pub(crate) fn check_start(
+    name: &str,
+    magic: [u8; 8],
+    uuid: &[u8; 16],
+    bytes: &[u8],
+) -> Result<bool> {
+    let is_whole = bytes.len() >= HEADER_SIZE
+        && bytes[..8] == magic
+        && read_u32(bytes, 60) == crc32c::crc32c(&bytes[..60]);
+    if !is_whole {
+        return Ok(false);
+    }
+    let version = read_u32(bytes, 8);
+    if version > FORMAT_VERSION {
+        return Err(Error::Foreign(format!(
+            "{name} has format version {version} and this program reads up to {FORMAT_VERSION}: \
+             use a newer Everleaf"
+        )));
+    }
+    if bytes[16..32] != *uuid {
+        return Err(Error::Foreign(format!(
+            "{name} belongs to another store: give each store a folder of its own for its log"
+        )));
+    }
+    Ok(true)
+}
+
+/// A segment that is open for reading, with a window over its bytes.
+pub(crate) struct SegmentReader<'a, D: Disk> {
+    disk: &'a D,
+    uuid: &'a [u8; 16],
+    name: String,
+    file: D::File,
+    size: u64,
+    window: Vec<u8>,
+    window_start: u64,
+}
+
+/// A chunk whose checksum is right.
+pub(crate) struct Chunk<'a> {
+    pub(crate) header: ChunkHeader,
+    /// The entries, sorted by LSN.
+    pub(crate) entries: Vec<Entry<'a>>,
+    /// The entries' bytes as they are in the file.
+    pub(crate) body: &'a [u8],
+}
+
+impl<'a, D: Disk> SegmentReader<'a, D> {
+    /// Opens the segment with this number.
+    ///
+    /// # Errors
+    /// What the disk answers.
+    pub(crate) fn open(disk: &'a D, uuid: &'a [u8; 16], sequence: u64) -> Result<Self> {
+        let name = file_name(SEGMENT, sequence);
+        let failed = |error: &std::io::Error| Error::io(format!("cannot open {name}"), error);
+        let file = disk.open(&name).map_err(|error| failed(&error))?;
+        let size = file.size().map_err(|error| failed(&error))?;
+        Ok(SegmentReader { disk, uuid, name, file, size, window: Vec::new(), window_start: 0 })
+    }
+
+    /// The header; `None` if it is damaged, or of another use of the file.
+    ///
+    /// # Errors
+    /// As [`check_start`], and what the disk answers.
+    pub(crate) fn header(&mut self, sequence: u64) -> Result<Option<SegmentHeader>> {
+        let (uuid, name) = (self.uuid, self.name.clone());
+        let Some(bytes) = self.bytes(0, HEADER_SIZE)? else { return Ok(None) };
+        if !check_start(&name, SEGMENT_MAGIC, uuid, bytes)? {
+            return Ok(None);
+        }
+        let header = SegmentHeader {
+            sequence: read_u64(bytes, 32),
+            first: read_u64(bytes, 40),
+            size: read_u64(bytes, 48),
+        };
+        let is_sound = header.sequence == sequence && header.first > 0;
+        Ok(is_sound.then_some(header))
+    }
+
+    /// Bytes in the file.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The name of the file.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// `size` bytes at `offset`; `None` if the file ends before.
+    fn bytes(&mut self, offset: u64, size: usize) -> Result<Option<&[u8]>> {
+        let end = offset.checked_add(size as u64);
+        if end.is_none_or(|end| end > self.size) {
+            return Ok(None);
+        }
+        let window_end = self.window_start + self.window.len() as u64;
+        if offset < self.window_start || offset + size as u64 > window_end {
+            let wanted = (self.size - offset).min(WINDOW_SIZE.max(size) as u64) as usize;
+            self.window.resize(wanted, 0);
+            self.window_start = offset;
+            let done = read_up_to(&self.file, &mut self.window, offset)
+                .map_err(|error| Error::io(format!("cannot read {}", self.name), &error))?;
+            self.window.truncate(done);
+        }
+        let start = (offset - self.window_start) as usize;
+        Ok(self.window.get(start..start + size))
+    }
+
+    /// The chunk of segment `sequence` at `offset`; `None` if there is none whose checksum is
+    /// right. `expected` is the LSN it must begin with, if that is known.
+    ///
+    /// # Errors
+    /// What the disk answers.
+    pub(crate) fn chunk(
+        &mut self,
+        sequence: u64,
+        offset: u64,
+        expected: Option<Lsn>,
+    ) -> Result<Option<Chunk<'_>>> {
+        let (disk, uuid) = (self.disk, self.uuid);
+        let Some(bytes) = self.bytes(offset, CHUNK_HEADER_SIZE)? else { return Ok(None) };
+        let Some(header) = ChunkHeader::parse(bytes) else { return Ok(None) };
+        let is_old = header.sequence != sequence && !disk.mutant("log.takes_old_chunks");
+        if is_old || expected.is_some_and(|expected| header.first != expected) {
+            return Ok(None);
+        }
+        let Some(size) = usize::try_from(header.body_size)
+            .ok()
+            .and_then(|size| size.checked_add(CHUNK_HEADER_SIZE))
+        else {
+            return Ok(None);
+        };
+        let Some(bytes) = self.bytes(offset, size)? else { return Ok(None) };
+        let body = &bytes[CHUNK_HEADER_SIZE..];
+        let is_whole = checksum(disk, uuid, bytes) == read_u32(bytes, 4);
+        if !is_whole && !disk.mutant("log.takes_torn_chunk") {
+            return Ok(None);
+        }
+        let Some(mut entries) = decode_entries(body) else { return Ok(None) };
+        entries.sort_unstable_by_key(|entry| entry.lsn);
+        let is_dense = entries.len() == header.count as usize
+            && (header.first..).zip(&entries).all(|(lsn, entry)| entry.lsn == lsn);
+        if !is_dense {
+            return Ok(None);
+        }
+        Ok(Some(Chunk { header, entries, body }))
+    }
+
+    /// Looks behind `offset` for chunks of segment `sequence` whose checksum is right; returns the
+    /// highest LSN that one of them says was durable, and the last LSN of the last.
+    ///
+    /// # Errors
+    /// What the disk answers.
+    pub(crate) fn look_behind(
+        &mut self,
+        sequence: u64,
+        mut offset: u64,
+    ) -> Result<Option<(Lsn, Lsn)>> {
+        let mut found: Option<(Lsn, Lsn)> = None;
+        while offset < self.size {
+            let mut step = BLOCK_SIZE;
+            if let Some(chunk) = self.chunk(sequence, offset, None)? {
+                let (durable, last) = found.unwrap_or_default();
+                found = Some((durable.max(chunk.header.durable), last.max(chunk.header.last())));
+                step = chunk.header.stored_size().unwrap_or(BLOCK_SIZE);
+            }
+            offset += step;
+        }
+        Ok(found)
+    }
+
+    /// Bytes in the blocks behind `offset` in which a chunk of segment `sequence` begins, whole or
+    /// not: what was written and did not count.
+    ///
+    /// # Errors
+    /// What the disk answers.
+    pub(crate) fn written_behind(&mut self, sequence: u64, mut offset: u64) -> Result<u64> {
+        let mut written = 0;
+        while let Some(bytes) = self.bytes(offset, CHUNK_HEADER_SIZE)? {
+            let header = ChunkHeader::parse(bytes).filter(|header| header.sequence == sequence);
+            let left = self.size - offset;
+            let size = header.and_then(|header| header.stored_size()).map(|size| size.min(left));
+            written += size.unwrap_or(0);
+            offset += size.unwrap_or(BLOCK_SIZE);
+        }
+        Ok(written)
+    }
+}

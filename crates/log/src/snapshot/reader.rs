@@ -1,0 +1,131 @@
+//! Reading a snapshot, block by block and by several threads if the reader likes.
+
+use std::sync::Arc;
+
+use super::{BlockInfo, Footer};
+use crate::disk::read_up_to;
+use crate::layout::{HEADER_SIZE, INDEX_ENTRY_SIZE, SNAPSHOT, SNAPSHOT_MAGIC, file_name, read_u64};
+use crate::record::Records;
+use crate::scan::check_start;
+use crate::{Disk, DiskFile, Error, Lsn, RealDisk, Record, Result};
+
+/// A snapshot that is open for reading. Threads may share it.
+#[derive(Debug)]
+pub struct SnapshotReader<D: Disk = RealDisk> {
+    name: String,
+    file: D::File,
+    footer: Footer,
+    index: Vec<BlockInfo>,
+}
+
+/// A block of a snapshot: some hundred kilobytes of pairs.
+#[derive(Clone, Debug)]
+pub struct SnapshotBlock {
+    records: Vec<u8>,
+}
+
+impl SnapshotBlock {
+    /// The pairs, sorted by map and key. All of them are larger than those of the blocks before.
+    pub fn pairs(&self) -> impl Iterator<Item = Record<'_>> {
+        Records::new(&self.records)
+    }
+}
+
+impl<D: Disk> SnapshotReader<D> {
+    /// Opens a snapshot: its header, footer and index are sound, the blocks are not looked at.
+    pub(crate) fn open(disk: Arc<D>, uuid: [u8; 16], sequence: u64) -> Result<Self> {
+        let name = file_name(SNAPSHOT, sequence);
+        let failed = |error: &std::io::Error| Error::io(format!("cannot read {name}"), error);
+        let file = disk.open(&name).map_err(|error| failed(&error))?;
+        let size = file.size().map_err(|error| failed(&error))?;
+        let mut start = [0; HEADER_SIZE];
+        let read = read_up_to(&file, &mut start, 0).map_err(|error| failed(&error))?;
+        let is_whole = check_start(&name, SNAPSHOT_MAGIC, &uuid, &start[..read])?;
+        if !is_whole || size < 2 * HEADER_SIZE as u64 || read_u64(&start, 32) != sequence {
+            return Err(damaged(&name, "its header"));
+        }
+        let mut end = [0; HEADER_SIZE];
+        let footer_at = size - HEADER_SIZE as u64;
+        read_up_to(&file, &mut end, footer_at).map_err(|error| failed(&error))?;
+        let footer = Footer::decode(&uuid, &end)
+            .filter(|footer| footer.sequence == sequence)
+            .ok_or_else(|| damaged(&name, "its end"))?;
+        let index_size = footer
+            .index_offset
+            .checked_add(footer.block_count.saturating_mul(INDEX_ENTRY_SIZE as u64))
+            .filter(|end| *end == footer_at)
+            .map(|end| (end - footer.index_offset) as usize)
+            .ok_or_else(|| damaged(&name, "its end"))?;
+        let mut index = vec![0; index_size];
+        read_up_to(&file, &mut index, footer.index_offset).map_err(|error| failed(&error))?;
+        if crc32c::crc32c(&index) != footer.index_checksum {
+            return Err(damaged(&name, "its index"));
+        }
+        let index = index.chunks_exact(INDEX_ENTRY_SIZE).map(BlockInfo::decode).collect();
+        Ok(SnapshotReader { name, file, footer, index })
+    }
+
+    /// Everything that was logged up to this LSN is part of the snapshot.
+    pub fn from_lsn(&self) -> Lsn {
+        self.footer.from
+    }
+
+    /// The snapshot is consistent together with the log up to this LSN.
+    pub fn to_lsn(&self) -> Lsn {
+        self.footer.to
+    }
+
+    /// Number of pairs.
+    pub fn pair_count(&self) -> u64 {
+        self.footer.pair_count
+    }
+
+    /// Number of blocks.
+    pub fn block_count(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Reads a block.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if its checksum is wrong; the disk's answers.
+    ///
+    /// # Panics
+    /// If `index` is not below [`SnapshotReader::block_count`].
+    pub fn block(&self, index: usize) -> Result<SnapshotBlock> {
+        let info = &self.index[index];
+        let stored = self.stored(info)?;
+        let records = match info.stored_size == info.raw_size {
+            true => stored,
+            false => lz4_flex::block::decompress(&stored, info.raw_size as usize)
+                .map_err(|_| damaged(&self.name, "a compressed block"))?,
+        };
+        Ok(SnapshotBlock { records })
+    }
+
+    /// Reads every block and compares its checksum.
+    ///
+    /// # Errors
+    /// As [`SnapshotReader::block`].
+    pub fn verify(&self) -> Result<()> {
+        self.index.iter().try_for_each(|info| self.stored(info).map(drop))
+    }
+
+    /// The bytes of a block as they are in the file.
+    fn stored(&self, info: &BlockInfo) -> Result<Vec<u8>> {
+        let mut stored = vec![0; info.stored_size as usize];
+        let read = read_up_to(&self.file, &mut stored, info.offset)
+            .map_err(|error| Error::io(format!("cannot read {}", self.name), &error))?;
+        if read < stored.len() || crc32c::crc32c(&stored) != info.checksum {
+            return Err(damaged(&self.name, &format!("the block at byte {}", info.offset)));
+        }
+        Ok(stored)
+    }
+}
+
+fn damaged(name: &str, what: &str) -> Error {
+    Error::Damaged(format!(
+        "{name} is damaged: {what} does not have the right checksum; an older snapshot and the log \
+         may do, or a backup"
+    ))
+}

@@ -1,0 +1,306 @@
+//! Writing a snapshot while the store is in use.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{BlockInfo, Footer, SnapshotReader, encode_start};
+use crate::disk::write_whole;
+use crate::layout::{SNAPSHOT, UNFINISHED, file_name, parse_name};
+use crate::log::Shared;
+use crate::record::group_size;
+use crate::{Disk, DiskFile, Error, Log, Lsn, RealDisk, Record, Result};
+
+/// Bytes of records in a block before it is compressed.
+const BLOCK_TARGET: usize = 256 << 10;
+/// Bytes that are written at once.
+const WRITE_TARGET: usize = 1 << 20;
+
+/// A snapshot that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SnapshotInfo {
+    /// Its number: one more than that of the snapshot before.
+    pub sequence: u64,
+    /// It has everything that was logged up to this LSN.
+    pub from: Lsn,
+    /// It is consistent with the log up to this LSN.
+    pub to: Lsn,
+    /// Number of pairs.
+    pub pair_count: u64,
+    /// Bytes of the file.
+    pub size: u64,
+    /// Bytes of the pairs before compression.
+    pub raw_size: u64,
+}
+
+/// A snapshot that is being written.
+///
+/// 1. [`SnapshotWriter::begin`];
+/// 2. read the store in the order of map and key, while it is written to, and [`SnapshotWriter::add`]
+///    every pair;
+/// 3. wait until every change that the reading may have seen is appended to the log (in a store that
+///    changes first and appends then: until each lock of keys was free once);
+/// 4. [`SnapshotWriter::finish`].
+///
+/// Dropped before that, it leaves nothing behind. Not for several threads at once; other threads may
+/// use the log.
+///
+/// # Example
+/// ```
+/// # fn main() -> everleaf_log::Result<()> {
+/// # let folder = tempfile::tempdir().expect("a temporary folder");
+/// use everleaf_log::{Log, LogOptions, RealDisk, Record, SnapshotWriter};
+///
+/// let (log, _) = Log::open(RealDisk::open(folder.path())?, &LogOptions::new([7; 16]))?;
+/// let mut snapshot = SnapshotWriter::begin(&log)?;
+/// snapshot.add(&Record::put(1, b"elm", b"Ulmus"))?;
+/// snapshot.add(&Record::put(1, b"oak", b"Quercus"))?;
+/// assert_eq!(snapshot.finish()?.pair_count, 2);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct SnapshotWriter<D: Disk = RealDisk> {
+    log: Arc<Shared<D>>,
+    file: D::File,
+    sequence: u64,
+    from: Lsn,
+    /// Records of the block that is being filled.
+    block: Vec<u8>,
+    block_pairs: u32,
+    /// Stored bytes that are not written yet, and where they go.
+    pending: Vec<u8>,
+    position: u64,
+    index: Vec<u8>,
+    block_count: u64,
+    pair_count: u64,
+    raw_size: u64,
+    /// Map and key of the last pair.
+    last: Option<(u32, Vec<u8>)>,
+    is_finished: bool,
+}
+
+impl<D: Disk> SnapshotWriter<D> {
+    /// Begins a snapshot. Whatever was appended to the log before is part of it.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if another snapshot is being written or the log has failed, and the disk's
+    /// answers.
+    pub fn begin(log: &Log<D>) -> Result<SnapshotWriter<D>> {
+        if let Some(error) = log.failed() {
+            return Err(error);
+        }
+        let shared = Arc::clone(&log.shared);
+        // AcqRel: what the writer before did is done; pairs with the Release in `drop`.
+        if shared.is_snapshotting.swap(true, Ordering::AcqRel) {
+            return Err(Error::Failed(
+                "another snapshot of this log is being written: wait until it is done".into(),
+            ));
+        }
+        let from = log.last_lsn();
+        let made = create(&*shared.disk);
+        let (sequence, file) = made.inspect_err(|_| {
+            // Release: as in `drop`.
+            shared.is_snapshotting.store(false, Ordering::Release);
+        })?;
+        Ok(SnapshotWriter {
+            log: shared,
+            file,
+            sequence,
+            from,
+            block: Vec::with_capacity(BLOCK_TARGET),
+            block_pairs: 0,
+            pending: encode_start(&log.shared.uuid, sequence, from).to_vec(),
+            position: 0,
+            index: Vec::new(),
+            block_count: 0,
+            pair_count: 0,
+            raw_size: 0,
+            last: None,
+            is_finished: false,
+        })
+    }
+
+    /// The LSN up to which everything logged is part of the snapshot.
+    pub fn from_lsn(&self) -> Lsn {
+        self.from
+    }
+
+    /// Number of pairs so far.
+    pub fn pair_count(&self) -> u64 {
+        self.pair_count
+    }
+
+    /// Adds a pair.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], and the disk's answers.
+    ///
+    /// # Panics
+    /// If the record is a deletion, or its map and key do not follow those of the record before.
+    pub fn add(&mut self, pair: &Record<'_>) -> Result<()> {
+        assert!(pair.value.is_some(), "a snapshot has pairs only, and no deletions");
+        group_size(std::slice::from_ref(pair))?;
+        match &mut self.last {
+            Some((map, key)) => {
+                assert!(
+                    (*map, &key[..]) < (pair.map, pair.key),
+                    "the pairs of a snapshot are sorted by map and key, and none is there twice"
+                );
+                *map = pair.map;
+                key.clear();
+                key.extend_from_slice(pair.key);
+            }
+            last => *last = Some((pair.map, pair.key.to_vec())),
+        }
+        pair.encode(&mut self.block);
+        self.block_pairs += 1;
+        self.pair_count += 1;
+        if self.block.len() >= BLOCK_TARGET { self.end_block() } else { Ok(()) }
+    }
+
+    /// Ends the snapshot and makes it durable; then lets go of snapshots and segments that are no
+    /// longer needed.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the log fails before it is durable so far, and the disk's answers. There
+    /// is a new snapshot then, or there is none, and nothing else has changed.
+    pub fn finish(mut self) -> Result<SnapshotInfo> {
+        self.end_block()?;
+        let disk = Arc::clone(&self.log.disk);
+        if disk.mutant("snapshot.frees_log_early") {
+            self.log.writer().release(self.from)?;
+        }
+        let to = self.log.last_lsn();
+        // The snapshot may have a part of an atomic group whose other part only the log has.
+        if !disk.mutant("snapshot.footer_early") {
+            self.log.wait_durable(to)?;
+        }
+        let size = self.write_end(to)?;
+        let name = file_name(SNAPSHOT, self.sequence);
+        let failed = |error: &std::io::Error| Error::io(format!("cannot complete {name}"), error);
+        if !disk.mutant("snapshot.no_sync") {
+            self.file.sync_data().map_err(|error| failed(&error))?;
+        }
+        disk.rename(&file_name(UNFINISHED, self.sequence), &name)
+            .map_err(|error| failed(&error))?;
+        self.is_finished = true;
+        if !disk.mutant("snapshot.no_folder_sync") {
+            disk.sync_folder().map_err(|error| failed(&error))?;
+        }
+        self.let_go()?;
+        Ok(SnapshotInfo {
+            sequence: self.sequence,
+            from: self.from,
+            to,
+            pair_count: self.pair_count,
+            size,
+            raw_size: self.raw_size,
+        })
+    }
+
+    /// Completes the block that is being filled.
+    fn end_block(&mut self) -> Result<()> {
+        if self.block.is_empty() {
+            return Ok(());
+        }
+        let packed = lz4_flex::block::compress(&self.block);
+        // Compression that saves less than an eighth costs more to undo than to read.
+        let pays = packed.len() <= self.block.len() - self.block.len() / 8;
+        let stored = if pays { &packed } else { &self.block };
+        BlockInfo {
+            offset: self.position + self.pending.len() as u64,
+            stored_size: stored.len() as u32,
+            raw_size: self.block.len() as u32,
+            pair_count: self.block_pairs,
+            checksum: crc32c::crc32c(stored),
+        }
+        .encode(&mut self.index);
+        self.pending.extend_from_slice(stored);
+        self.raw_size += self.block.len() as u64;
+        self.block_count += 1;
+        self.block.clear();
+        self.block_pairs = 0;
+        if self.pending.len() >= WRITE_TARGET { self.write_pending() } else { Ok(()) }
+    }
+
+    fn write_pending(&mut self) -> Result<()> {
+        write_whole(&self.file, &self.pending, self.position).map_err(|error| {
+            Error::io(format!("cannot write {}", file_name(UNFINISHED, self.sequence)), &error)
+        })?;
+        self.position += self.pending.len() as u64;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// Writes index and footer; returns the size of the file.
+    fn write_end(&mut self, to: Lsn) -> Result<u64> {
+        let footer = Footer {
+            from: if self.log.disk.mutant("snapshot.late_from") { to } else { self.from },
+            to,
+            pair_count: self.pair_count,
+            block_count: self.block_count,
+            index_offset: self.position + self.pending.len() as u64,
+            sequence: self.sequence,
+            index_checksum: crc32c::crc32c(&self.index),
+        };
+        self.pending.append(&mut self.index);
+        self.pending.extend_from_slice(&footer.encode(&self.log.uuid));
+        self.write_pending()?;
+        Ok(self.position)
+    }
+
+    /// Keeps this snapshot and the newest good one before it, and the log back to that one.
+    fn let_go(&self) -> Result<()> {
+        let disk = &self.log.disk;
+        let names =
+            disk.list().map_err(|error| Error::io("cannot list the log's folder", &error))?;
+        let mut older: Vec<u64> = names
+            .iter()
+            .filter_map(|name| parse_name(SNAPSHOT, name))
+            .filter(|sequence| *sequence < self.sequence)
+            .collect();
+        older.sort_unstable_by(|a, b| b.cmp(a));
+        let mut kept = None;
+        for sequence in older {
+            if kept.is_some() {
+                let name = file_name(SNAPSHOT, sequence);
+                disk.remove(&name)
+                    .map_err(|error| Error::io(format!("cannot remove {name}"), &error))?;
+            } else if let Ok(snapshot) =
+                SnapshotReader::open(Arc::clone(disk), self.log.uuid, sequence)
+            {
+                kept = Some(snapshot.from_lsn());
+            }
+        }
+        if disk.mutant("snapshot.keeps_no_older_log") {
+            kept = kept.map(|_| self.from);
+        }
+        kept.map_or(Ok(()), |from| self.log.writer().release(from))
+    }
+}
+
+/// Creates the file of a new snapshot; returns its number too.
+fn create<D: Disk>(disk: &D) -> Result<(u64, D::File)> {
+    let failed = |error: &std::io::Error| Error::io("cannot begin a snapshot", error);
+    let names = disk.list().map_err(|error| failed(&error))?;
+    let newest = names.iter().filter_map(|name| parse_name(SNAPSHOT, name)).max().unwrap_or(0);
+    let sequence = newest + 1;
+    let name = file_name(UNFINISHED, sequence);
+    if names.contains(&name) {
+        disk.remove(&name).map_err(|error| failed(&error))?;
+    }
+    let file = disk.create(&name).map_err(|error| failed(&error))?;
+    Ok((sequence, file))
+}
+
+impl<D: Disk> Drop for SnapshotWriter<D> {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // Best effort: the next opening removes it otherwise.
+            drop(self.log.disk.remove(&file_name(UNFINISHED, self.sequence)));
+        }
+        // Release: the file is gone before the next is made; pairs with the AcqRel in `begin`.
+        self.log.is_snapshotting.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,339 @@
+//! The writing end: rounds of collected groups become chunks in the current segment.
+//!
+//! One thread at a time has the writer. A segment is synced before the next one is made, so only the
+//! last segment can have chunks that are not durable. A file gets its name as a segment when its
+//! header is durable, so a segment without a sound header is damage and never an accident of a
+//! crash.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::buffers::Buffers;
+use crate::chunk::{ChunkHeader, seal};
+use crate::disk::write_whole;
+use crate::layout::{
+    BLOCK_SIZE, CHUNK_HEADER_SIZE, SEGMENT, SPARE, file_name, parse_name, whole_blocks,
+};
+use crate::scan::{SegmentHeader, encode_header};
+use crate::{Disk, DiskFile, Error, Lsn, Result};
+
+/// How many files wait to become segments again, at most.
+const SPARES_MAX: usize = 4;
+/// The space that an emptied chunk buffer keeps.
+const CHUNK_CAPACITY: usize = 4 << 20;
+
+/// A segment that is written.
+struct Current<F> {
+    file: F,
+    header: SegmentHeader,
+    /// Where the next chunk goes.
+    position: u64,
+}
+
+/// The writing end of a log.
+pub(crate) struct Writer<D: Disk> {
+    disk: Arc<D>,
+    uuid: [u8; 16],
+    segment_size: u64,
+    current: Current<D::File>,
+    /// All segments there are, the current one last.
+    segments: VecDeque<SegmentHeader>,
+    /// Names of files that may become segments.
+    spares: Vec<String>,
+    /// The last LSN that is in the file.
+    written: Lsn,
+    /// Everything up to here is durable. Others read it.
+    durable: Arc<AtomicU64>,
+    lent: Vec<Vec<u8>>,
+    chunk: Vec<u8>,
+}
+
+/// What a new writer starts from.
+pub(crate) struct Start {
+    pub(crate) uuid: [u8; 16],
+    pub(crate) segment_size: u64,
+    /// The segments there are.
+    pub(crate) segments: VecDeque<SegmentHeader>,
+    /// Number of the segment to be made.
+    pub(crate) sequence: u64,
+    /// Everything before this LSN is durable in those segments; the new one begins with it.
+    pub(crate) first: Lsn,
+    /// Chunks to begin with: first LSN, number of entries, and the entries' bytes.
+    pub(crate) chunks: Vec<(Lsn, u32, Vec<u8>)>,
+}
+
+impl<D: Disk> Writer<D> {
+    /// Makes a segment and begins to write it. When this returns, the segment and the chunks in it
+    /// are durable; when it fails, or the machine does, there is no new segment.
+    ///
+    /// # Errors
+    /// What the disk answers.
+    pub(crate) fn start(disk: Arc<D>, start: Start) -> Result<Writer<D>> {
+        let spares = leftovers(&*disk)?;
+        let written = start
+            .chunks
+            .last()
+            .map_or(start.first - 1, |(first, count, _)| first + u64::from(*count) - 1);
+        let mut sealed = Vec::new();
+        for (first, count, body) in start.chunks {
+            let header = ChunkHeader {
+                body_size: body.len() as u64,
+                sequence: start.sequence,
+                first,
+                durable: start.first - 1,
+                count,
+            };
+            let mut chunk = vec![0; CHUNK_HEADER_SIZE];
+            chunk.extend_from_slice(&body);
+            seal(&*disk, &start.uuid, header, &mut chunk);
+            sealed.append(&mut chunk);
+        }
+        let mut maker = Maker { disk: &*disk, uuid: &start.uuid, spares };
+        let size = start.segment_size.max(BLOCK_SIZE + sealed.len() as u64);
+        let header = SegmentHeader { sequence: start.sequence, first: start.first, size };
+        let current = maker.make(header, &sealed)?;
+        let spares = maker.spares;
+        let mut segments = start.segments;
+        segments.push_back(current.header);
+        Ok(Writer {
+            disk,
+            uuid: start.uuid,
+            segment_size: start.segment_size,
+            current,
+            segments,
+            spares,
+            written,
+            durable: Arc::new(AtomicU64::new(written)),
+            lent: Vec::new(),
+            chunk: Vec::new(),
+        })
+    }
+
+    /// The last LSN that is in the file.
+    pub(crate) fn written(&self) -> Lsn {
+        self.written
+    }
+
+    /// The segment that is written.
+    pub(crate) fn current(&self) -> SegmentHeader {
+        self.current.header
+    }
+
+    /// The word that says what is durable.
+    pub(crate) fn durable(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.durable)
+    }
+
+    /// Writes everything that waits in `buffers`, and makes it durable if asked to.
+    ///
+    /// # Errors
+    /// What the disk answers. The writer must then not be used again: what is in the file is not
+    /// known, and neither a second write nor a second sync would tell.
+    pub(crate) fn round(&mut self, buffers: &Buffers, sync: bool) -> Result<()> {
+        self.chunk.resize(CHUNK_HEADER_SIZE, 0);
+        let found = buffers.collect(self.written, &mut self.lent, &mut self.chunk);
+        if found.count > 0 {
+            self.write_chunk(found.first, found.count)?;
+        }
+        self.chunk.clear();
+        self.chunk.shrink_to(CHUNK_CAPACITY);
+        if sync { self.sync() } else { Ok(()) }
+    }
+
+    /// Writes the entries in `self.chunk`.
+    fn write_chunk(&mut self, first: Lsn, count: u64) -> Result<()> {
+        let stored = whole_blocks(self.chunk.len() as u64);
+        if self.current.position + stored > self.current.header.size {
+            self.next_segment(first, stored)?;
+        }
+        let header = ChunkHeader {
+            body_size: (self.chunk.len() - CHUNK_HEADER_SIZE) as u64,
+            sequence: self.current.header.sequence,
+            first,
+            // Relaxed: only the holder of the writer stores it.
+            durable: self.durable.load(Ordering::Relaxed),
+            count: u32::try_from(count).map_err(|_| {
+                Error::TooLarge(format!("{count} groups wait for one write of the log"))
+            })?,
+        };
+        seal(&*self.disk, &self.uuid, header, &mut self.chunk);
+        let result = if self.disk.mutant("log.ignores_short_write") {
+            self.current.file.write_at(&self.chunk, self.current.position).map(|_| ())
+        } else {
+            write_whole(&self.current.file, &self.chunk, self.current.position)
+        };
+        result.map_err(|error| Error::io(self.cannot("write"), &error))?;
+        self.current.position += stored;
+        self.written = first + count - 1;
+        if self.disk.mutant("log.durable_before_sync") {
+            self.publish();
+        }
+        Ok(())
+    }
+
+    /// Makes durable what is written.
+    fn sync(&mut self) -> Result<()> {
+        // Relaxed: only the holder of the writer stores it.
+        if self.durable.load(Ordering::Relaxed) == self.written {
+            return Ok(());
+        }
+        let mut result = self.current.file.sync_data();
+        if result.is_err() && self.disk.mutant("log.retries_sync") {
+            result = self.current.file.sync_data();
+        }
+        // A sync that failed may have dropped the pages it could not write, and the next would
+        // succeed without them: the log ends here.
+        result.map_err(|error| Error::io(self.cannot("sync"), &error))?;
+        self.publish();
+        Ok(())
+    }
+
+    fn publish(&self) {
+        // Release: who sees that an LSN is durable sees what was done for it; pairs with the
+        // Acquire in `Log::durable_lsn`.
+        self.durable.store(self.written, Ordering::Release);
+    }
+
+    fn cannot(&self, verb: &str) -> String {
+        let name = file_name(SEGMENT, self.current.header.sequence);
+        format!("cannot {verb} {name} at byte {}", self.current.position)
+    }
+
+    /// Ends the current segment and makes the next, which begins with LSN `first` and has room for
+    /// `stored` bytes.
+    fn next_segment(&mut self, first: Lsn, stored: u64) -> Result<()> {
+        // The next segment says by its first LSN that everything before is durable.
+        if !self.disk.mutant("log.no_sync_at_switch") {
+            self.sync()?;
+        }
+        let header = SegmentHeader {
+            sequence: self.current.header.sequence + 1,
+            first,
+            size: self.segment_size.max(BLOCK_SIZE + stored),
+        };
+        let spares = std::mem::take(&mut self.spares);
+        let mut maker = Maker { disk: &*self.disk, uuid: &self.uuid, spares };
+        self.current = maker.make(header, &[])?;
+        self.spares = maker.spares;
+        self.segments.push_back(self.current.header);
+        Ok(())
+    }
+
+    /// Gives back the segments that have nothing behind LSN `kept`: the first that are no longer
+    /// needed become spares or are removed.
+    ///
+    /// # Errors
+    /// What the disk answers. The log itself is whole.
+    pub(crate) fn release(&mut self, kept: Lsn) -> Result<()> {
+        while let [first, second, ..] = self.segments.make_contiguous() {
+            if second.first > kept + 1 {
+                break;
+            }
+            let name = file_name(SEGMENT, first.sequence);
+            let spare = file_name(SPARE, first.sequence);
+            let is_spare = first.size == self.segment_size && self.spares.len() < SPARES_MAX;
+            let result = match is_spare {
+                true => self.disk.rename(&name, &spare),
+                false => self.disk.remove(&name),
+            };
+            result.map_err(|error| Error::io(format!("cannot recycle {name}"), &error))?;
+            if is_spare {
+                self.spares.push(spare);
+            }
+            self.segments.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Ends the log: makes everything durable and gives back the space behind it.
+    ///
+    /// # Errors
+    /// What the disk answers.
+    pub(crate) fn close(&mut self, buffers: &Buffers) -> Result<()> {
+        self.round(buffers, true)?;
+        self.current
+            .file
+            .truncate(self.current.position)
+            .map_err(|error| Error::io(self.cannot("cut off"), &error))
+    }
+}
+
+/// Removes the files that wait in the folder, and so may have chunks of a segment that was begun and
+/// never got its name: its number is given again, and they would pass for chunks of the new one.
+fn leftovers<D: Disk>(disk: &D) -> Result<Vec<String>> {
+    let mut names =
+        disk.list().map_err(|error| Error::io("cannot list the log's folder", &error))?;
+    names.retain(|name| parse_name(SPARE, name).is_some());
+    if disk.mutant("log.keeps_leftovers") {
+        return Ok(names);
+    }
+    for name in names {
+        disk.remove(&name).map_err(|error| Error::io(format!("cannot remove {name}"), &error))?;
+    }
+    Ok(Vec::new())
+}
+
+/// Makes segments.
+struct Maker<'a, D> {
+    disk: &'a D,
+    uuid: &'a [u8; 16],
+    spares: Vec<String>,
+}
+
+impl<D: Disk> Maker<'_, D> {
+    /// Makes a segment that has `chunks` in it, from a spare file if there is one.
+    fn make(&mut self, header: SegmentHeader, chunks: &[u8]) -> Result<Current<D::File>> {
+        let name = file_name(SEGMENT, header.sequence);
+        let failed = |verb: &str, error: &std::io::Error| {
+            Error::io(format!("cannot {verb} the segment {name} of the log"), error)
+        };
+        let (spare, file) = self.take_file(&header).map_err(|error| failed("make", &error))?;
+        let prepared = self.prepare(&file, &header, chunks);
+        if let Err(error) = prepared {
+            // Best effort: the space of a file that did not become a segment is of use to others.
+            drop(self.disk.remove(&spare));
+            return Err(failed("prepare", &error));
+        }
+        self.disk.rename(&spare, &name).map_err(|error| failed("name", &error))?;
+        if !self.disk.mutant("log.no_folder_sync") {
+            self.disk.sync_folder().map_err(|error| failed("name", &error))?;
+        }
+        Ok(Current { file, header, position: BLOCK_SIZE + chunks.len() as u64 })
+    }
+
+    /// A file that is not a segment yet: its name, and the file.
+    fn take_file(&mut self, header: &SegmentHeader) -> std::io::Result<(String, D::File)> {
+        while let Some(spare) = self.spares.pop() {
+            let file = self.disk.open(&spare)?;
+            if file.size()? == header.size {
+                return Ok((spare, file));
+            }
+            drop(file);
+            self.disk.remove(&spare)?;
+        }
+        let spare = file_name(SPARE, header.sequence);
+        let file = self.disk.create(&spare)?;
+        Ok((spare, file))
+    }
+
+    fn prepare(
+        &self,
+        file: &D::File,
+        header: &SegmentHeader,
+        chunks: &[u8],
+    ) -> std::io::Result<()> {
+        if file.size()? != header.size {
+            file.preallocate(header.size)?;
+        }
+        let mut block = vec![0; BLOCK_SIZE as usize];
+        let bytes = encode_header(self.uuid, header);
+        block[..bytes.len()].copy_from_slice(&bytes);
+        write_whole(file, &block, 0)?;
+        write_whole(file, chunks, BLOCK_SIZE)?;
+        if self.disk.mutant("log.no_header_sync") {
+            return Ok(());
+        }
+        file.sync_data()
+    }
+}

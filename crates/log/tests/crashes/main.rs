@@ -1,0 +1,174 @@
+//! The log, the snapshots and recovery on a disk that does what disks may, with the power cut before
+//! every operation.
+//!
+//! The model is exact: what recovery gives must be the store after the groups up to the LSN that it
+//! says, no group more and none less, and everything acknowledged must be among them. That covers lost
+//! writes, deleted keys that come back, broken batches, and snapshots that do not fit their log.
+//!
+//! Each run follows from its number; a failure names it, and `LOG_RUN=<number>` repeats it.
+
+mod arranged;
+mod truth;
+mod world;
+
+use everleaf_log::simulated::{Faults, Random, SimulatedDisk};
+
+use world::{World, live, lock};
+
+/// What a run found.
+struct Outcome {
+    crashes: u64,
+    failure: Option<String>,
+}
+
+/// The kind of disk of a run: nine in ten are honest, and one in three has accidents.
+fn faults_of(number: u64, mutants: &[&'static str]) -> Faults {
+    let mut random = Random::new(number ^ 0x5EED);
+    let mut faults = Faults {
+        block_size: if random.one_in(2) { 512 } else { 4096 },
+        tears: random.one_in(2),
+        mutants: mutants.to_vec(),
+        ..Faults::default()
+    };
+    match number % 10 {
+        1 => faults.short_write_one_in = 3,
+        2 => faults.error_one_in = 40,
+        3 | 4 => faults.sync_error_one_in = 6,
+        5 => faults.capacity = 60_000 + random.below(200_000),
+        6 => faults.lies = true,
+        _ => {}
+    }
+    faults
+}
+
+/// Runs some lives of a store on one disk.
+fn run(number: u64, mutants: &[&'static str], examine_one_in: u32) -> Outcome {
+    let faults = faults_of(number, mutants);
+    let world = World::new(number, faults.lies, examine_one_in);
+    // A disk that forgets what one life wrote can show the next what the one before it wrote.
+    let lives = if faults.lies { 1 } else { 4 };
+    let mut disk = SimulatedDisk::new(faults, number);
+    let mut failure = None;
+    for _ in 0..lives {
+        let steps = 20 + lock(&world).random.below(60);
+        match live(&world, disk, steps) {
+            Ok(next) => disk = next,
+            Err(text) => {
+                failure = Some(text);
+                break;
+            }
+        }
+        if lock(&world).failure.is_some() {
+            break;
+        }
+    }
+    let world = lock(&world);
+    Outcome { crashes: world.crashes, failure: world.failure.clone().or(failure) }
+}
+
+fn run_whole(number: u64, examine_one_in: u32) -> u64 {
+    let outcome = run(number, &[], examine_one_in);
+    if let Some(failure) = outcome.failure {
+        panic!("run {number}: {failure}\nrepeat it with LOG_RUN={number}");
+    }
+    outcome.crashes
+}
+
+#[test]
+fn no_crash_loses_what_was_acknowledged() {
+    if let Some(number) = std::env::var("LOG_RUN").ok().and_then(|text| text.parse().ok()) {
+        run_whole(number, 1);
+        return;
+    }
+    let crashes: u64 = (0..60).map(|number| run_whole(number, 3)).sum();
+    println!("{crashes} crashes");
+    assert!(crashes > 1500, "only {crashes} crashes were examined");
+}
+
+/// `cargo test -p everleaf-log --release --test crashes -- --ignored --nocapture`
+#[test]
+#[ignore = "a long run"]
+fn no_crash_of_very_many_loses_what_was_acknowledged() {
+    let wanted: u64 =
+        std::env::var("LOG_CRASHES").ok().and_then(|text| text.parse().ok()).unwrap_or(200_000);
+    let (mut crashes, mut number) = (0, 1000);
+    while crashes < wanted {
+        crashes += run_whole(number, 1);
+        number += 1;
+    }
+    println!("{crashes} crashes in {} runs", number - 1000);
+}
+
+#[test]
+fn a_run_repeats_exactly() {
+    for number in 0..10 {
+        let (first, second) = (run(number, &[], 2), run(number, &[], 2));
+        assert_eq!((first.crashes, first.failure), (second.crashes, second.failure));
+    }
+}
+
+/// Every safeguard that can be switched off, and what its absence does; `docs/log.md` has them too.
+const MUTANTS: [&str; 24] = [
+    "log.checks_first_block",
+    "log.durable_before_sync",
+    "log.goes_on_after_failure",
+    "log.ignores_short_write",
+    "log.keeps_leftovers",
+    "log.no_folder_sync",
+    "log.no_header_sync",
+    "log.no_limit",
+    "log.no_rewrite",
+    "log.no_sync_at_opening",
+    "log.no_sync_at_switch",
+    "log.retries_sync",
+    "log.skips_gap",
+    "log.takes_old_chunks",
+    "log.takes_torn_chunk",
+    "snapshot.footer_early",
+    "snapshot.frees_log_early",
+    "snapshot.keeps_no_older_log",
+    "snapshot.late_from",
+    "snapshot.no_folder_sync",
+    "snapshot.no_reach_check",
+    "snapshot.no_sync",
+    "snapshot.trusts_stale",
+    "snapshot.trusts_unread",
+];
+
+/// Runs until a planted bug is found: number of the run, crashes until then, and what was seen.
+fn hunt(mutant: &'static str, runs: u64) -> Option<(u64, u64, String)> {
+    let mut crashes = 0;
+    // What needs several rare accidents one after the other is arranged.
+    if let Err(failure) = arranged::run(&[mutant]) {
+        return Some((0, 1, failure));
+    }
+    for number in 0..runs {
+        let caught = std::panic::catch_unwind(|| run(number, &[mutant], 2));
+        match caught {
+            Ok(outcome) => {
+                crashes += outcome.crashes;
+                if let Some(failure) = outcome.failure {
+                    assert_eq!(run(number, &[], 2).failure, None, "it fails without {mutant}, too");
+                    return Some((number, crashes, failure));
+                }
+            }
+            Err(_) => return Some((number, crashes, "a panic".into())),
+        }
+    }
+    None
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    let mut missed = Vec::new();
+    for mutant in MUTANTS {
+        match hunt(mutant, 2000) {
+            Some((number, crashes, failure)) => {
+                let failure: String = failure.chars().take(100).collect();
+                println!("{mutant}: run {number}, {crashes} crashes: {failure}");
+            }
+            None => missed.push(mutant),
+        }
+    }
+    assert!(missed.is_empty(), "not found: {missed:?}");
+}

@@ -1,0 +1,229 @@
+//! What must be there: the model, and the examination of a disk against it.
+
+use std::collections::BTreeMap;
+
+use everleaf_log::simulated::{Faults, Random, SimulatedDisk};
+use everleaf_log::{Error, Log, LogOptions, Lsn, Record, Recovered, Result, SyncMode};
+
+/// One change, with its own bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub map: u32,
+    pub key: Vec<u8>,
+    pub value: Option<Vec<u8>>,
+    pub expiry: Option<u64>,
+}
+
+impl Change {
+    pub fn record(&self) -> Record<'_> {
+        Record { map: self.map, key: &self.key, value: self.value.as_deref(), expiry: self.expiry }
+    }
+}
+
+/// The records of a group.
+pub fn records(group: &[Change]) -> Vec<Record<'_>> {
+    group.iter().map(Change::record).collect()
+}
+
+/// A store: map and key to value and expiry.
+pub type Pairs = BTreeMap<(u32, Vec<u8>), (Vec<u8>, Option<u64>)>;
+
+/// Makes a change in the store.
+pub fn apply(pairs: &mut Pairs, record: &Record<'_>) {
+    let key = (record.map, record.key.to_vec());
+    match record.value {
+        Some(value) => pairs.insert(key, (value.to_vec(), record.expiry)),
+        None => pairs.remove(&key),
+    };
+}
+
+/// What was appended, and how much of it was acknowledged.
+#[derive(Clone, Debug, Default)]
+pub struct Truth {
+    /// The group with LSN n is number n - 1.
+    pub history: Vec<Vec<Change>>,
+    /// Everything up to this LSN was acknowledged.
+    pub floor: Lsn,
+    /// Whether the disk lies about syncs, so that nothing was really acknowledged.
+    pub is_lied_to: bool,
+}
+
+impl Truth {
+    /// The store after the groups up to LSN `end`.
+    pub fn pairs(&self, end: Lsn) -> Pairs {
+        let mut pairs = Pairs::new();
+        for change in self.history.iter().take(end as usize).flatten() {
+            apply(&mut pairs, &change.record());
+        }
+        pairs
+    }
+
+    /// Opens the log on a disk and compares everything in it with the model.
+    /// `None` if it cannot be recovered, because the disk has lied.
+    pub fn examine(&self, disk: &SimulatedDisk) -> std::result::Result<Option<Examined>, String> {
+        let mut is_salvaged = false;
+        let (log, recovered) = match Log::open(disk.clone(), &options(disk)) {
+            Ok(opened) => opened,
+            Err(Error::Damaged(_)) if self.is_lied_to => {
+                let salvage = options(disk).salvage(true);
+                match Log::open(disk.clone(), &salvage) {
+                    Ok(opened) => {
+                        is_salvaged = true;
+                        opened
+                    }
+                    Err(_) => return Ok(None),
+                }
+            }
+            Err(error) => return Err(format!("the log cannot be opened: {error}")),
+        };
+        let end = recovered.report().end;
+        if end < self.floor && !self.is_lied_to {
+            return Err(format!("LSN {} was acknowledged and the log ends at {end}", self.floor));
+        }
+        if end > self.history.len() as Lsn {
+            return Err(format!("LSN {end} was never given"));
+        }
+        let (pairs, replayed) = match rebuilt(&recovered, is_salvaged) {
+            Ok(found) => found,
+            // A disk that lies may lose what recovery needs; it must only not pass for whole.
+            Err(Trouble::Error(_)) if self.is_lied_to => return Ok(None),
+            Err(trouble) => return Err(trouble.to_string()),
+        };
+        if replayed != end && !is_salvaged {
+            return Err(format!("replay ends at LSN {replayed} and the log at {end}"));
+        }
+        let expected = self.pairs(replayed);
+        if pairs != expected {
+            return Err(format!("the store at LSN {end} is {pairs:?} and should be {expected:?}"));
+        }
+        // Going on after a salvage is no use on a disk that forgets the salvage, too.
+        Ok((!is_salvaged).then_some(Examined { log, end }))
+    }
+
+    /// The truth after a recovery that ended at `end`.
+    pub fn recovered(&self, end: Lsn) -> Truth {
+        let history = self.history[..end as usize].to_vec();
+        Truth { history, floor: end, is_lied_to: self.is_lied_to }
+    }
+}
+
+/// A disk that was examined.
+pub struct Examined {
+    pub log: Log<SimulatedDisk>,
+    /// Where the log ends.
+    pub end: Lsn,
+}
+
+/// Why a store was not rebuilt.
+enum Trouble {
+    Error(Error),
+    Wrong(String),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Trouble::Error(error)
+    }
+}
+
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Trouble::Error(error) => write!(f, "recovery fails: {error}"),
+            Trouble::Wrong(text) => f.write_str(text),
+        }
+    }
+}
+
+/// The store as recovery gives it, and the LSN it is at; every LSN must be replayed once and in
+/// order.
+fn rebuilt(
+    recovered: &Recovered<SimulatedDisk>,
+    is_salvaged: bool,
+) -> std::result::Result<(Pairs, Lsn), Trouble> {
+    let mut pairs = Pairs::new();
+    let base = recovered.base()?;
+    if let Some(snapshot) = &base.snapshot {
+        for index in 0..snapshot.block_count() {
+            snapshot.block(index)?.pairs().for_each(|pair| apply(&mut pairs, &pair));
+        }
+    }
+    let mut last = base.from_lsn();
+    let end = recovered.replay(last, |lsn, records| {
+        if lsn != last + 1 {
+            return Err(Trouble::Wrong(format!("LSN {lsn} is replayed behind {last}")));
+        }
+        last = lsn;
+        records.iter().for_each(|record| apply(&mut pairs, record));
+        Ok(())
+    })?;
+    let to = base.snapshot.as_ref().map_or(0, |snapshot| snapshot.to_lsn());
+    match last == end {
+        false => Err(Trouble::Wrong(format!("replay says {end} and ends at {last}"))),
+        // A salvaged log can end before the snapshot is consistent.
+        true if is_salvaged && end < to => {
+            Err(Trouble::Error(Error::Damaged("ends too early".into())))
+        }
+        true => Ok((pairs, end)),
+    }
+}
+
+/// How logs are opened here: the caller syncs, and segments are small.
+pub fn options(disk: &SimulatedDisk) -> LogOptions {
+    let blocks = if disk.faults().block_size == 512 { 4 } else { 8 };
+    LogOptions::new([9; 16])
+        .sync_mode(SyncMode::Sync)
+        .segment_size_bytes(4096 * blocks)
+        .buffer_count(3)
+        .background_thread(false)
+}
+
+/// The same disk, without accidents from now on.
+pub fn calmed(disk: &SimulatedDisk) -> Faults {
+    let Faults { block_size, tears, lies, mutants, .. } = disk.faults();
+    Faults { block_size, tears, lies, mutants, ..Faults::default() }
+}
+
+/// A change of one of a few keys, rarely a large one.
+pub fn some_change(random: &mut Random, number: u64) -> Change {
+    let map = random.below(2) as u32;
+    let key = vec![b'a' + random.below(6) as u8; 1 + random.below(3)];
+    if random.one_in(4) {
+        return Change { map, key, value: None, expiry: None };
+    }
+    let size = match random.below(12) {
+        0 => random.below(9000),
+        1 | 2 => random.below(600),
+        _ => random.below(20),
+    };
+    let mut value = number.to_le_bytes().to_vec();
+    value.extend((0..size).map(|_| random.bits() as u8));
+    let expiry = random.one_in(5).then(|| random.bits());
+    Change { map, key, value: Some(value), expiry }
+}
+
+/// A group of one change, or of some with different keys.
+pub fn some_group(random: &mut Random, number: u64) -> Vec<Change> {
+    let count = if random.one_in(3) { 2 + random.below(4) } else { 1 };
+    let mut group: Vec<Change> = Vec::new();
+    for _ in 0..count {
+        let change = some_change(random, number);
+        if !group.iter().any(|other| (other.map, &other.key) == (change.map, &change.key)) {
+            group.push(change);
+        }
+    }
+    group
+}
+
+/// Appends to a log on its own and keeps the truth.
+pub fn append(
+    log: &Log<SimulatedDisk>,
+    truth: &mut Truth,
+    thread: usize,
+    group: Vec<Change>,
+) -> Result<()> {
+    let lsn = log.append_to(thread, &records(&group))?;
+    assert_eq!(lsn, truth.history.len() as Lsn + 1, "LSNs are dense");
+    truth.history.push(group);
+    Ok(())
+}

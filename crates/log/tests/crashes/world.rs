@@ -1,0 +1,327 @@
+//! A store that is written to, with the power cut before every operation of the disk.
+//!
+//! One thread does everything. While the log or a snapshot is in the middle of an operation of the
+//! disk, the hook lets the other writers go on, and examines what a crash at this moment leaves.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use everleaf_log::simulated::{Random, SimulatedDisk};
+use everleaf_log::{Log, SnapshotWriter};
+
+use super::truth::{
+    Change, Examined, Pairs, Truth, append, apply, calmed, options, records, some_group,
+};
+
+const WRITERS: usize = 3;
+
+/// What the run and the hook share.
+pub struct World {
+    pub random: Random,
+    pub truth: Truth,
+    /// The store as its readers see it.
+    tree: Pairs,
+    /// For each writer, the group it has put into the tree and not appended yet.
+    begun: [Option<Vec<Change>>; WRITERS],
+    log: Option<Arc<Log<SimulatedDisk>>>,
+    /// Crashes that were examined.
+    pub crashes: u64,
+    /// One in so many operations is a crash point that is examined.
+    examine_one_in: u32,
+    pub failure: Option<String>,
+}
+
+pub type SharedWorld = Arc<Mutex<World>>;
+
+pub fn lock(world: &SharedWorld) -> MutexGuard<'_, World> {
+    world.lock().expect("checks return what they find and do not panic")
+}
+
+impl World {
+    pub fn new(seed: u64, is_lied_to: bool, examine_one_in: u32) -> SharedWorld {
+        Arc::new(Mutex::new(World {
+            random: Random::new(seed),
+            truth: Truth { is_lied_to, ..Truth::default() },
+            tree: Pairs::new(),
+            begun: [const { None }; WRITERS],
+            log: None,
+            crashes: 0,
+            examine_one_in,
+            failure: None,
+        }))
+    }
+
+    fn fail(&mut self, text: String) {
+        self.failure.get_or_insert(text);
+    }
+
+    /// One step of a random writer: the first half of a write changes the tree, the second appends.
+    /// Writers hold the locks of their keys in between.
+    fn step_writer(&mut self) {
+        let Some(log) = self.log.clone() else { return };
+        let writer = self.random.below(WRITERS);
+        if let Some(group) = self.begun[writer].take() {
+            // A log that has failed takes nothing; the write was never acknowledged.
+            drop(append(&log, &mut self.truth, writer, group));
+            return;
+        }
+        let number = self.truth.history.len() as u64;
+        let group = some_group(&mut self.random, number);
+        let is_free = |change: &Change| {
+            let held = self.begun.iter().flatten().flatten();
+            held.into_iter().all(|other| (other.map, &other.key) != (change.map, &change.key))
+        };
+        if log.failed().is_none() && group.iter().all(is_free) {
+            records(&group).iter().for_each(|record| apply(&mut self.tree, record));
+            self.begun[writer] = Some(group);
+        }
+    }
+
+    /// Lets every writer append what it has begun.
+    fn finish_writers(&mut self) {
+        let Some(log) = self.log.clone() else { return };
+        for writer in 0..WRITERS {
+            if let Some(group) = self.begun[writer].take() {
+                drop(append(&log, &mut self.truth, writer, group));
+            }
+        }
+    }
+
+    fn note_durable(&mut self) {
+        if let Some(log) = &self.log {
+            self.truth.floor = self.truth.floor.max(log.durable_lsn());
+        }
+    }
+
+    /// Examines what is left if the power fails now, or the process dies, and perhaps what is left
+    /// after a short life that follows.
+    fn crash(&mut self, disk: &SimulatedDisk) {
+        self.note_durable();
+        let seed = self.random.bits();
+        let is_killed = self.random.one_in(4);
+        let image = if is_killed { disk.copied(seed) } else { disk.crashed(seed) };
+        image.set_faults(calmed(disk));
+        self.crashes += 1;
+        let outcome = match seed % 8 {
+            _ if self.truth.is_lied_to => self.truth.examine(&image).map(drop),
+            0 | 1 => {
+                short_life(&image, &self.truth, &mut self.random).map(|more| self.crashes += more)
+            }
+            2 => crashes_in_recovery(&image, &self.truth, seed).map(|more| self.crashes += more),
+            3 => {
+                rot_newest_snapshot(&image, &mut self.random);
+                self.truth.examine(&image).map(drop)
+            }
+            _ => self.truth.examine(&image).map(drop),
+        };
+        if let Err(text) = outcome {
+            self.fail(text);
+        }
+    }
+}
+
+/// The hook of a run.
+pub fn on_operation(world: &SharedWorld, disk: &SimulatedDisk) {
+    let mut world = lock(world);
+    if world.failure.is_some() {
+        return;
+    }
+    while world.random.one_in(3) {
+        world.step_writer();
+    }
+    let one_in = world.examine_one_in;
+    if world.random.one_in(one_in) {
+        world.crash(disk);
+    }
+}
+
+fn rot_newest_snapshot(disk: &SimulatedDisk, random: &mut Random) {
+    let names = disk.names();
+    if let Some(name) = names.iter().rfind(|name| name.starts_with("snapshot-")) {
+        disk.rot(name, random);
+    }
+}
+
+/// Examines, appends a little, syncs perhaps, loses power or the process, and examines again.
+/// Returns the number of crashes.
+fn short_life(disk: &SimulatedDisk, truth: &Truth, random: &mut Random) -> Result<u64, String> {
+    let mut disk = disk.clone();
+    let mut truth = truth.clone();
+    let lives = 1 + random.below(3);
+    for _ in 0..lives {
+        let Some(Examined { log, end }) = truth.examine(&disk)? else { return Ok(1) };
+        truth = truth.recovered(end);
+        for _ in 0..random.below(4) {
+            let number = random.bits();
+            let group = some_group(random, number);
+            append(&log, &mut truth, random.below(3), group).map_err(|error| error.to_string())?;
+            match random.below(4) {
+                0 => log.sync().map(drop),
+                1 => log.write_out(),
+                _ => Ok(()),
+            }
+            .map_err(|error| error.to_string())?;
+        }
+        if random.one_in(4) {
+            let mut snapshot = SnapshotWriter::begin(&log).map_err(|error| error.to_string())?;
+            for ((map, key), (value, expiry)) in &truth.pairs(log.last_lsn()) {
+                let record = Change {
+                    map: *map,
+                    key: key.clone(),
+                    value: Some(value.clone()),
+                    expiry: *expiry,
+                };
+                snapshot.add(&record.record()).map_err(|error| error.to_string())?;
+            }
+            snapshot.finish().map_err(|error| error.to_string())?;
+        }
+        truth.floor = truth.floor.max(log.durable_lsn());
+        disk = next_disk(&disk, random);
+    }
+    truth.examine(&disk).map(|_| lives as u64)
+}
+
+/// The disk after the process died, or the power failed.
+fn next_disk(disk: &SimulatedDisk, random: &mut Random) -> SimulatedDisk {
+    let next = match random.below(3) {
+        0 => disk.copied(random.bits()),
+        _ => disk.crashed(random.bits()),
+    };
+    if random.one_in(2) {
+        next.evict();
+    }
+    next
+}
+
+/// Cuts the power before every operation of the recovery, too. Returns the number of crashes.
+fn crashes_in_recovery(disk: &SimulatedDisk, truth: &Truth, seed: u64) -> Result<u64, String> {
+    let found: Arc<Mutex<(u64, Option<String>)>> = Arc::default();
+    let (inner, nested) = (Arc::clone(&found), truth.clone());
+    let mut random = Random::new(seed);
+    disk.set_hook(move |disk| {
+        let image = disk.crashed(random.bits());
+        let outcome = nested.examine(&image);
+        let mut found = inner.lock().expect("nobody panics with it");
+        found.0 += 1;
+        if let Err(text) = outcome {
+            found.1.get_or_insert(format!("after a crash in recovery: {text}"));
+        }
+    });
+    let outcome = truth.examine(disk).map(drop);
+    disk.clear_hook();
+    let found = found.lock().expect("nobody panics with it");
+    match &found.1 {
+        Some(text) => Err(text.clone()),
+        None => outcome.map(|()| found.0),
+    }
+}
+
+/// A snapshot under way: the writer, and the last pair it got.
+type Scan = (SnapshotWriter<SimulatedDisk>, Option<(u32, Vec<u8>)>);
+
+/// One life of the store: from its opening to its death. Returns the disk it leaves.
+pub fn live(
+    world: &SharedWorld,
+    disk: SimulatedDisk,
+    steps: usize,
+) -> Result<SimulatedDisk, String> {
+    let hook_world = Arc::clone(world);
+    disk.set_hook(move |disk| on_operation(&hook_world, disk));
+    let opened = Log::open(disk.clone(), &options(&disk));
+    disk.clear_hook();
+    // The first attempt was for the crashes in it, and for accidents; this one must succeed.
+    drop(opened);
+    let faults = disk.faults();
+    disk.set_faults(calmed(&disk));
+    let truth = lock(world).truth.clone();
+    let examined = truth.examine(&disk)?;
+    disk.set_faults(faults);
+    let Some(Examined { log, end }) = examined else { return Ok(disk) };
+    let log = Arc::new(log);
+    {
+        let mut world = lock(world);
+        world.truth = truth.recovered(end);
+        world.tree = world.truth.pairs(end);
+        world.begun = [const { None }; WRITERS];
+        world.log = Some(Arc::clone(&log));
+    }
+    let hook_world = Arc::clone(world);
+    disk.set_hook(move |disk| on_operation(&hook_world, disk));
+    let mut scan: Option<Scan> = None;
+    for _ in 0..steps {
+        step(world, &log, &mut scan);
+        if log.failed().is_some() || lock(world).failure.is_some() {
+            break;
+        }
+    }
+    Ok(die(world, log, scan, &disk))
+}
+
+fn step(world: &SharedWorld, log: &Log<SimulatedDisk>, scan: &mut Option<Scan>) {
+    let choice = lock(world).random.below(24);
+    // What the disk refuses is an accident; the next examination tells whether it was handled.
+    match choice {
+        0..12 => lock(world).step_writer(),
+        12..16 => drop(log.sync()),
+        16 | 17 => drop(log.write_out()),
+        18 if scan.is_none() => {
+            *scan = SnapshotWriter::begin(log).ok().map(|writer| (writer, None))
+        }
+        _ => step_scan(world, scan),
+    }
+    lock(world).note_durable();
+}
+
+/// Gives the snapshot some more pairs of the tree as it is now, or ends it.
+fn step_scan(world: &SharedWorld, scan: &mut Option<Scan>) {
+    let Some((mut writer, mut last)) = scan.take() else { return };
+    let count = 1 + lock(world).random.below(6);
+    for _ in 0..count {
+        let next = lock(world).tree.iter().find(|(key, _)| Some(*key) > last.as_ref()).map(
+            |((map, key), (value, expiry))| Change {
+                map: *map,
+                key: key.clone(),
+                value: Some(value.clone()),
+                expiry: *expiry,
+            },
+        );
+        let Some(pair) = next else {
+            lock(world).finish_writers();
+            drop(writer.finish());
+            return;
+        };
+        if writer.add(&pair.record()).is_err() {
+            return;
+        }
+        last = Some((pair.map, pair.key));
+    }
+    *scan = Some((writer, last));
+}
+
+/// Ends the life: cleanly, by the death of the process, or by a power failure.
+fn die(
+    world: &SharedWorld,
+    log: Arc<Log<SimulatedDisk>>,
+    scan: Option<Scan>,
+    disk: &SimulatedDisk,
+) -> SimulatedDisk {
+    let is_clean = lock(world).random.one_in(4);
+    if is_clean {
+        drop(scan);
+        lock(world).finish_writers();
+        lock(world).log = None;
+        let end = log.last_lsn();
+        let log = Arc::into_inner(log).expect("the world has let go of it");
+        if log.close().is_ok() {
+            lock(world).truth.floor = end;
+        }
+        disk.clear_hook();
+        return disk.clone();
+    }
+    let mut shared = lock(world);
+    shared.note_durable();
+    shared.log = None;
+    let next = next_disk(disk, &mut shared.random);
+    drop(shared);
+    disk.clear_hook();
+    next
+}
