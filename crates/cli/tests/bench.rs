@@ -2,6 +2,8 @@
 
 mod common;
 use common::Place;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
 /// Arguments that keep a run short.
 const SHORT: [&str; 6] = ["--keys", "3k", "--ops", "500", "--rounds", "1"];
@@ -66,6 +68,81 @@ fn designs_are_measured_by_name_and_side_by_side() {
     assert!(text.lines().any(|line| line.starts_with("index") && line.contains("insert")));
     let refused = bench(&["get", "--index", "slow-fair"]).failed(2);
     assert!(refused.contains("fast-fair"), "{refused}");
+}
+
+#[test]
+fn a_list_of_sizes_gives_a_report_for_each() {
+    let sweep = ["scan", "--index", "bytes", "--value-size", "8,100", "--scan-length", "1,10"];
+    let reports = bench(&[&sweep[..], &["--json"]].concat()).json();
+    let reports = reports.as_array().expect("a list");
+    let sizes = |report: &serde_json::Value| {
+        let setup = &report["setup"];
+        (setup["value_size_bytes"].as_u64(), setup["scan_length"].as_u64())
+    };
+    let found: Vec<_> = reports.iter().map(sizes).collect();
+    let expected = [(8, 1), (8, 10), (100, 1), (100, 10)];
+    assert_eq!(found, expected.map(|(value, length)| (Some(value), Some(length))));
+    let text = bench(&sweep).succeeded();
+    assert_eq!(text.lines().filter(|line| line.starts_with("scan ")).count(), 4, "{text}");
+}
+
+#[test]
+fn a_trace_is_replayed_from_a_file() {
+    let place = Place::empty();
+    place.write(
+        "trace",
+        "put user:1 30\nget user:1\nget user:2\nscan user:1 5\n\
+         1339518083.107412 [0 127.0.0.1:60866] \"set\" \"user:3\" \"value\"\n\
+         1339518083.107413 [0 127.0.0.1:60866] \"zadd\" \"z\" \"1\" \"m\"\n",
+    );
+    let arguments = ["bench", "--trace", "trace", "--index", "bytes", "--rounds", "1"];
+    let ended = place.run(arguments);
+    assert!(ended.err.contains("1 command of the trace left out"), "{}", ended.err);
+    let text = ended.succeeded();
+    assert!(text.lines().any(|line| line.starts_with("trace ")), "{text}");
+    place.write("trace", "get a\nfetch b\n");
+    assert!(place.run(arguments).failed(2).contains("trace, line 2"));
+}
+
+#[test]
+fn mixes_of_papers_run_in_a_closed_and_in_an_open_loop() {
+    let names = ["mix-4-16-1", "mix-quarters", "write-50", "tpcc-w1"];
+    let text = bench(&names).succeeded();
+    for name in names {
+        assert!(text.lines().any(|line| line.starts_with(name)), "{name} in {text}");
+    }
+    let report = bench(&["get", "--rate", "100k", "--burst", "10", "--json"]).json();
+    assert_eq!(report["setup"]["offered_per_second"], 100_000.0);
+    assert_eq!(report["rows"][0]["latency"]["samples"], 500, "every operation is timed");
+    assert!(bench(&["write-101"]).failed(2).contains("write-0 to write-100"));
+}
+
+#[test]
+fn a_server_is_measured_over_the_network_and_one_that_is_not_there_is_named() {
+    let place = Place::empty();
+    let mut child = place
+        .command(["serve", "--port", "0"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut ready = String::new();
+    let stderr = child.stderr.as_mut().expect("it is piped");
+    BufReader::with_capacity(1, stderr).read_line(&mut ready).expect("stderr can be read");
+    let address = ready.strip_prefix("everleaf: ready on ").and_then(|rest| rest.split(',').next());
+    let address = address.unwrap_or_default().to_owned();
+    let ask = |more: &[&str]| bench(&[&["--redis", &address, "--connections", "4"], more].concat());
+    let report = ask(&["get", "update", "scan", "e", "--pipeline", "8", "--json"]);
+    let text = ask(&["get", "--no-load", "--rate", "5k"]);
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    let report = report.json();
+    assert_eq!(report["rows"][0]["latency"]["samples"], 500);
+    assert_eq!(report["rows"][2]["unit"], "key");
+    let name = report["setup"]["domain"].as_str().expect("a name");
+    assert!(name.starts_with("everleaf "), "{name}");
+    assert!(text.succeeded().contains("open loop: 5,000 requests a second"));
+    assert!(ask(&["get"]).failed(7).contains("cannot reach the server"));
+    assert!(bench(&["get", "--pipeline", "8"]).failed(2).contains("--redis"));
 }
 
 #[test]

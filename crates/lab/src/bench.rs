@@ -1,6 +1,7 @@
 //! The bench: fills an index and measures workloads on it, round by round.
 
 pub mod contest;
+pub mod redis;
 mod session;
 mod tally;
 

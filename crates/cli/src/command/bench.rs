@@ -7,7 +7,8 @@ use crate::exit_code::ExitCode;
 use crate::failure::{Failure, code_of_store};
 use crate::output::{Output, counted, remark};
 pub use arguments::BenchArgs;
-use arguments::{IndexArg, Preset, settings_of};
+use arguments::{IndexArg, Preset, server_of, settings_of};
+use everleaf_lab::bench::redis::{self, Server};
 use everleaf_lab::bench::{self, Progress, Settings};
 use everleaf_lab::{IndexKind, LabError, presets, table};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -21,14 +22,16 @@ pub fn run(args: BenchArgs, global: Global, out: &mut Output) -> Result<(), Fail
         let commands = counted(skipped, "command");
         remark(&format!("{commands} of the trace left out: not about strings by key"));
     }
+    let server = server_of(&args);
     let mut objects = Vec::new();
     for (number, settings) in settings.iter().enumerate() {
         if number > 0 && !global.json {
             out.line("")?;
         }
-        match args.index {
-            IndexArg::All => run_all(settings, global, &mut objects, out)?,
-            IndexArg::One(_) => run_one(settings, args.preset, global, &mut objects, out)?,
+        match (args.index, &server) {
+            (_, Some(server)) => run_server(server, settings, global, &mut objects, out)?,
+            (IndexArg::All, _) => run_all(settings, global, &mut objects, out)?,
+            (IndexArg::One(_), _) => run_one(settings, args.preset, global, &mut objects, out)?,
         }
     }
     match objects.len() {
@@ -47,12 +50,7 @@ fn run_one(
     out: &mut Output,
 ) -> Result<(), Failure> {
     let bar = progress_bar(global.wants_progress());
-    let mut show = |progress: Progress<'_>| {
-        bar.set_length(progress.total);
-        bar.set_position(progress.done);
-        bar.set_message(progress.what.to_owned());
-    };
-    let report = bench::run(settings, &mut show);
+    let report = bench::run(settings, &mut |step| show(&bar, step));
     bar.finish_and_clear();
     let report = report.map_err(failure_of)?;
     let verdicts = preset.map(|Preset::Targets| presets::judge(&report));
@@ -70,6 +68,31 @@ fn run_one(
         out.bytes(presets::render(&verdicts).as_bytes())?;
     }
     Ok(())
+}
+
+/// Measures a server. Prints the report, or adds it to the objects if JSON is wanted.
+fn run_server(
+    server: &Server,
+    settings: &Settings,
+    global: Global,
+    objects: &mut Vec<Value>,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let bar = progress_bar(global.wants_progress());
+    let report = redis::run(server, settings, &mut |step| show(&bar, step));
+    bar.finish_and_clear();
+    let report = report.map_err(failure_of)?;
+    if global.json {
+        objects.push(json!(report));
+        return Ok(());
+    }
+    out.bytes(redis::render(&report).as_bytes())
+}
+
+fn show(bar: &ProgressBar, progress: Progress<'_>) {
+    bar.set_length(progress.total);
+    bar.set_position(progress.done);
+    bar.set_message(progress.what.to_owned());
 }
 
 /// Measures every design and prints them side by side.

@@ -40,8 +40,13 @@ impl Instruments {
         Instruments { cpus: topology::allowed_cpus(), chase: Chase::new(miss_region) }
     }
 
+    /// The CPU of a thread.
+    pub fn cpu(&self, thread: usize) -> usize {
+        self.cpus[thread % self.cpus.len()]
+    }
+
     /// Nanoseconds of a dependent miss, on the first CPU.
-    fn miss_ns(&mut self) -> f64 {
+    pub fn miss_ns(&mut self) -> f64 {
         let (cpu, chase) = (self.cpus[0], &mut self.chase);
         let walk = || {
             // Where the system refuses, the walk is where the system puts it.
@@ -127,7 +132,7 @@ where
         if case.workload.is_load() {
             return self.load(case.workload, case.threads, instruments);
         }
-        let mut plan = self.plan(case, count);
+        let mut plan = plan_of(case, count, &self.settings, self.done);
         if case.workload.has_own_keys() {
             return self.measure_own(&plan, instruments);
         }
@@ -135,30 +140,6 @@ where
         plan.population = filled.population;
         limit_removals(&mut plan);
         filled.measure(&plan, &self.settings, instruments)
-    }
-
-    /// The plan of a case, but for the population.
-    fn plan(&self, case: &Case, count: u64) -> Plan {
-        let settings = &self.settings;
-        let mut each = count.div_ceil(case.threads as u64);
-        let mut warm_up = (each / WARM_UP_SHARE).min(WARM_UP_MAX);
-        if case.workload == Workload::GetMany {
-            each = each.next_multiple_of(settings.batch as u64);
-            warm_up = (each / WARM_UP_SHARE).min(WARM_UP_MAX);
-            warm_up = warm_up.next_multiple_of(settings.batch as u64);
-        }
-        Plan {
-            workload: case.workload,
-            distribution: case.distribution,
-            threads: case.threads,
-            population: 0,
-            warm_up: warm_up as usize,
-            timed: each as usize,
-            scan_length: settings.scan_length,
-            arrivals: settings.arrivals,
-            // Other operations in each round; the same ones in each run.
-            seed: settings.seed ^ self.done.wrapping_mul(0x9e37_79b9_7f4a_7c15),
-        }
     }
 
     /// Makes a new index and loads all keys.
@@ -286,8 +267,31 @@ where
     }
 }
 
+/// The plan of a case, but for the population; `done`: measurements before it.
+pub(super) fn plan_of(case: &Case, count: u64, settings: &Settings, done: u64) -> Plan {
+    let mut each = count.div_ceil(case.threads as u64);
+    let mut warm_up = (each / WARM_UP_SHARE).min(WARM_UP_MAX);
+    if case.workload == Workload::GetMany {
+        each = each.next_multiple_of(settings.batch as u64);
+        warm_up = (each / WARM_UP_SHARE).min(WARM_UP_MAX);
+        warm_up = warm_up.next_multiple_of(settings.batch as u64);
+    }
+    Plan {
+        workload: case.workload,
+        distribution: case.distribution,
+        threads: case.threads,
+        population: 0,
+        warm_up: warm_up as usize,
+        timed: each as usize,
+        scan_length: settings.scan_length,
+        arrivals: settings.arrivals,
+        // Other operations in each round; the same ones in each run.
+        seed: settings.seed ^ done.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+    }
+}
+
 /// Half of the keys stay, whatever was asked for.
-fn limit_removals(plan: &mut Plan) {
+pub(super) fn limit_removals(plan: &mut Plan) {
     let share = plan.workload.removal_share();
     if share > 0.0 {
         let removable = plan.population / 2 / plan.threads as u64;
@@ -362,7 +366,7 @@ fn miscounted(count: u64, expected: u64) -> LabError {
     ))
 }
 
-fn name_of(case: &Case, round: usize, rounds: usize) -> String {
+pub(super) fn name_of(case: &Case, round: usize, rounds: usize) -> String {
     let Case { workload, distribution, threads } = case;
     let plural = if *threads == 1 { "" } else { "s" };
     let keys = match workload.has_distribution() {

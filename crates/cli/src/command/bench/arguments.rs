@@ -4,6 +4,7 @@ use crate::arguments::{DomainArg, parse_size};
 use crate::command::bench::failure_of;
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
+use everleaf_lab::bench::redis::Server;
 use everleaf_lab::bench::{Case, Length, Settings};
 use everleaf_lab::{Arrivals, Distribution, IndexKind, Medium, Trace, Workload, presets};
 use std::path::PathBuf;
@@ -20,6 +21,8 @@ Examples:
   everleaf bench mix-4-16-1 tpcc-w1 tpcc-w4 --index fast-fair
   everleaf bench get a --rate 500k --burst 100      latencies when 500,000 a second arrive
   everleaf bench --trace monitor.txt --index bytes
+  everleaf bench --redis localhost:6379 get update a --pipeline 16
+  everleaf bench --redis localhost:6379 get --rate 50k --connections 10 --json
   everleaf bench get insert scan --index fast-fair
   everleaf bench get insert update remove scan --index all
   everleaf bench get --pool /mnt/pmem/bench.pool --domain line
@@ -52,6 +55,12 @@ each. --threads, --distribution and --theta make more lines of one report.
 
 With --rate, operations arrive by a schedule that is drawn beforehand (an open loop), whatever the
 index does, and each latency counts from the moment when the operation was due.
+
+With --redis, the same workloads are asked of a server that speaks the protocol of Redis: get by
+GET and MGET, writes by SET, removals by DEL; scans need the RANGE of Everleaf's own server. The
+keys are 16 hexadecimal digits (longer ones begin with \"user\"); they are loaded first and stay
+there. Every request is timed, every reply checked; --threads are those of the client, and the index
+and its pool are the server's affair.
 
 A trace is a file of lines `get KEY`, `put KEY SIZE`, `del KEY`, `scan KEY COUNT`, or what the
 command MONITOR of Redis prints; # begins a comment, \\xHH in a key is any byte. Keys that it reads
@@ -130,6 +139,21 @@ pub struct BenchArgs {
     /// Time one operation in this many by itself, for the latencies
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub sample_every: usize,
+    /// Measure the server at this address instead of an index
+    #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["index", "preset", "trace", "pool"])]
+    pub redis: Option<String>,
+    /// Connections to the server
+    #[arg(long, value_name = "N", default_value_t = 50, requires = "redis")]
+    pub connections: usize,
+    /// Requests in flight on each connection, unless a rate is given
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "redis")]
+    pub pipeline: usize,
+    /// The password of the server
+    #[arg(long, requires = "redis")]
+    pub password: Option<String>,
+    /// Do not load the keys: they are there from an earlier run
+    #[arg(long, requires = "redis")]
+    pub no_load: bool,
     /// The seed of the operations: the same seed, the same operations
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -173,6 +197,17 @@ pub enum DistributionArg {
     Latest,
 }
 
+/// The server to measure, if one is to be.
+pub fn server_of(args: &BenchArgs) -> Option<Server> {
+    args.redis.as_ref().map(|address| Server {
+        address: address.clone(),
+        password: args.password.clone(),
+        connections: args.connections,
+        depth: args.pipeline,
+        is_loading: !args.no_load,
+    })
+}
+
 /// The settings of every run that is asked for: one, or those of a sweep.
 pub fn settings_of(args: &BenchArgs) -> Result<Vec<Settings>, Failure> {
     let base = base_of(args)?;
@@ -207,6 +242,7 @@ fn base_of(args: &BenchArgs) -> Result<Settings, Failure> {
         None => Settings { cases: cases_of(args), ..Settings::default() },
     };
     let (index, key_size, value_size) = match args.index {
+        _ if args.redis.is_some() => (IndexKind::Bytes, 16, 100),
         IndexArg::One(IndexKind::Bytes) => (IndexKind::Bytes, 16, 100),
         IndexArg::One(index) => (index, 8, 8),
         IndexArg::All => (IndexKind::U64, 8, 8),
@@ -251,6 +287,7 @@ fn length_of(args: &BenchArgs, keys: u64) -> Length {
 fn cases_of(args: &BenchArgs) -> Vec<Case> {
     let workloads = match (args.workloads.as_slice(), &args.trace) {
         ([], Some(_)) => vec![Workload::Trace],
+        ([], None) if args.redis.is_some() => vec![Workload::Update, Workload::Get],
         ([], None) => SINGLE.to_vec(),
         (list, _) => list.to_vec(),
     };
