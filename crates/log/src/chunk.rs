@@ -17,7 +17,7 @@ pub(crate) struct ChunkHeader {
     pub(crate) first: Lsn,
     /// Everything up to here was durable when the chunk was written.
     pub(crate) durable: Lsn,
-    /// Number of entries.
+    /// Number of entries; 0 for the mark of a clean end.
     pub(crate) count: u32,
 }
 
@@ -33,14 +33,14 @@ impl ChunkHeader {
             count: read_u32(bytes, 40),
         };
         let is_sound = bytes[..4] == CHUNK_MARK
-            && header.count > 0
+            && header.first > 0
             && header.first.checked_add(u64::from(header.count)).is_some();
         is_sound.then_some(header)
     }
 
-    /// LSN of the last entry.
+    /// LSN of the last entry; of the one before the chunk if it has none.
     pub(crate) fn last(&self) -> Lsn {
-        self.first + u64::from(self.count) - 1
+        self.first - 1 + u64::from(self.count)
     }
 
     /// Bytes of the chunk in the file; `None` if the header is not sound.
@@ -61,7 +61,7 @@ pub(crate) fn checksum<D: Disk>(disk: &D, uuid: &[u8; 16], bytes: &[u8]) -> u32 
 }
 
 /// Completes a chunk: `bytes` has room for the header and then the entries, and gets the header
-/// and the zeros behind. Returns nothing that could fail: the caller has bounded the sizes.
+/// and the zeros behind.
 pub(crate) fn seal<D: Disk>(disk: &D, uuid: &[u8; 16], header: ChunkHeader, bytes: &mut Vec<u8>) {
     debug_assert_eq!(bytes.len() as u64, CHUNK_HEADER_SIZE as u64 + header.body_size);
     bytes[..4].copy_from_slice(&CHUNK_MARK);

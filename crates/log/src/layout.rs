@@ -28,7 +28,7 @@
 //!   sequence            16     8    of the segment
 //!   first LSN           24     8    the entries have this LSN and the following ones, in any order
 //!   durable LSN         32     8    everything up to it was durable when the chunk was written
-//!   entry count         40     4    at least 1
+//!   entry count         40     4    0 for the mark of a clean end: all before it is durable
 //!   zero                44     4
 //!   entries             48
 //!   zero                            up to a multiple of 4096

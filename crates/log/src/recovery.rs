@@ -236,7 +236,9 @@ fn read_tail<D: Disk>(
     let walk = walk::<D, Error>(disk, reader, header, Lsn::MAX, &mut |chunk| {
         durable = durable.max(chunk.header.durable);
         unproven.retain(|(first, _, _)| *first > durable);
-        unproven.push_back((chunk.header.first, chunk.header.count, chunk.body.to_vec()));
+        if chunk.header.count > 0 {
+            unproven.push_back((chunk.header.first, chunk.header.count, chunk.body.to_vec()));
+        }
         Ok(())
     })?;
     Ok(Tail { walk, durable, unproven: unproven.into() })

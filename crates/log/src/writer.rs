@@ -246,16 +246,26 @@ impl<D: Disk> Writer<D> {
         Ok(())
     }
 
-    /// Ends the log: makes everything durable and gives back the space behind it.
+    /// Ends the log: makes everything durable, writes that it is, and gives back the space behind.
     ///
     /// # Errors
     /// What the disk answers.
     pub(crate) fn close(&mut self, buffers: &Buffers) -> Result<()> {
         self.round(buffers, true)?;
-        self.current
-            .file
-            .truncate(self.current.position)
-            .map_err(|error| Error::io(self.cannot("cut off"), &error))
+        let header = ChunkHeader {
+            body_size: 0,
+            sequence: self.current.header.sequence,
+            first: self.written + 1,
+            durable: self.written,
+            count: 0,
+        };
+        let mut mark = vec![0; CHUNK_HEADER_SIZE];
+        seal(&*self.disk, &self.uuid, header, &mut mark);
+        let end = self.current.position + mark.len() as u64;
+        write_whole(&self.current.file, &mark, self.current.position)
+            .and_then(|()| self.current.file.truncate(end))
+            .and_then(|()| self.current.file.sync_data())
+            .map_err(|error| Error::io(self.cannot("end"), &error))
     }
 }
 

@@ -1,0 +1,202 @@
+//! What a log says and does when the disk refuses, and when its files are not what they should be.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+use std::collections::BTreeMap;
+
+use everleaf_log::simulated::{Faults, Random, SimulatedDisk};
+use everleaf_log::{
+    Disk, DiskFile, Error, Log, LogOptions, Lsn, Record, Recovered, Result, SnapshotWriter,
+};
+
+fn options() -> LogOptions {
+    LogOptions::new([5; 16]).segment_size_bytes(64 << 10)
+}
+
+fn put(log: &Log<SimulatedDisk>, number: u64) -> Result<Lsn> {
+    log.append(&[Record::put(1, &number.to_be_bytes(), &[number as u8; 40])])
+}
+
+/// The keys that are there, as numbers.
+fn keys(recovered: &Recovered<SimulatedDisk>) -> Result<Vec<u64>> {
+    let mut pairs = BTreeMap::new();
+    let base = recovered.base()?;
+    let mut take = |record: &Record<'_>| {
+        let number = u64::from_be_bytes(record.key.try_into().unwrap());
+        assert_eq!(record.value, Some(&[number as u8; 40][..]), "the value is the key's");
+        pairs.insert(number, ());
+    };
+    if let Some(snapshot) = &base.snapshot {
+        for index in 0..snapshot.block_count() {
+            snapshot.block(index)?.pairs().for_each(|pair| take(&pair));
+        }
+    }
+    recovered.replay(base.from_lsn(), |_, records| -> Result<()> {
+        records.iter().for_each(&mut take);
+        Ok(())
+    })?;
+    Ok(pairs.into_keys().collect())
+}
+
+/// Threads write until the log fails; returns what was acknowledged.
+fn write_until_failure(log: &Log<SimulatedDisk>) -> Vec<u64> {
+    let mut acknowledged = Vec::new();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let mut done = Vec::new();
+                    for number in (thread..).step_by(4) {
+                        match put(log, number).and_then(|lsn| log.wait(lsn)) {
+                            Ok(()) => done.push(number),
+                            Err(error) => {
+                                assert!(matches!(error, Error::Failed(_)), "{error}");
+                                return done;
+                            }
+                        }
+                    }
+                    done
+                })
+            })
+            .collect();
+        for thread in threads {
+            acknowledged.extend(thread.join().unwrap());
+        }
+    });
+    acknowledged
+}
+
+fn after_failure(faults: Faults, seed: u64) -> (String, SimulatedDisk, Vec<u64>) {
+    let disk = SimulatedDisk::new(Faults::default(), seed);
+    let (log, _) = Log::open(disk.clone(), &options()).unwrap();
+    disk.set_faults(faults);
+    let acknowledged = write_until_failure(&log);
+    let error = log.failed().unwrap().to_string();
+    assert!(put(&log, 0).is_err() && SnapshotWriter::begin(&log).is_err());
+    disk.set_faults(Faults::default());
+    (error, disk.crashed(seed), acknowledged)
+}
+
+fn assert_all_there(disk: &SimulatedDisk, acknowledged: &[u64]) {
+    let (_log, recovered) = Log::open(disk.clone(), &options()).unwrap();
+    let keys = keys(&recovered).unwrap();
+    for number in acknowledged {
+        assert!(keys.binary_search(number).is_ok(), "{number} was acknowledged and is gone");
+    }
+}
+
+#[test]
+fn a_failed_sync_stops_the_log_for_everybody_and_loses_nothing_acknowledged() {
+    for seed in 0..20 {
+        let faults = Faults { sync_error_one_in: 20, ..Faults::default() };
+        let (error, disk, acknowledged) = after_failure(faults, seed);
+        assert!(error.contains("Input/output error"), "{error}");
+        assert_all_there(&disk, &acknowledged);
+    }
+}
+
+#[test]
+fn a_full_disk_is_named_and_loses_nothing_acknowledged() {
+    let faults = Faults { capacity: 300 << 10, ..Faults::default() };
+    let (error, disk, acknowledged) = after_failure(faults, 7);
+    assert!(error.contains("make room on the file system of the log"), "{error}");
+    assert!(acknowledged.len() > 40, "{}", acknowledged.len());
+    assert_all_there(&disk, &acknowledged);
+}
+
+/// A log of some segments and two snapshots that was ended cleanly; the groups are 0 .. 120.
+fn ended() -> SimulatedDisk {
+    let disk = SimulatedDisk::new(Faults::default(), 1);
+    let (log, _) = Log::open(disk.clone(), &options()).unwrap();
+    for number in 0..120 {
+        put(&log, number).unwrap();
+        log.sync().unwrap();
+        if number == 20 || number == 80 {
+            let mut snapshot = SnapshotWriter::begin(&log).unwrap();
+            for number in 0..=number {
+                let key = number.to_be_bytes();
+                snapshot.add(&Record::put(1, &key, &[number as u8; 40])).unwrap();
+            }
+            snapshot.finish().unwrap();
+        }
+    }
+    log.close().unwrap();
+    disk
+}
+
+#[test]
+fn after_a_clean_end_no_flipped_bit_passes_for_a_shorter_log() {
+    let disk = ended();
+    let names = disk.names();
+    let mut random = Random::new(3);
+    let (mut refused, mut whole) = (0, 0);
+    for _ in 0..3000 {
+        let disk = disk.copied(1);
+        disk.rot(&names[random.below(names.len())], &mut random);
+        let opened = Log::open(disk.clone(), &options());
+        match opened.and_then(|(_log, recovered)| keys(&recovered)) {
+            Ok(keys) => {
+                assert_eq!(keys, (0..120).collect::<Vec<u64>>());
+                whole += 1;
+            }
+            Err(Error::Damaged(_) | Error::Foreign(_)) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(refused > 20 && whole > 500, "{refused} refused, {whole} whole");
+}
+
+#[test]
+fn a_file_cut_off_anywhere_is_refused_or_was_not_needed() {
+    let disk = ended();
+    for name in disk.names() {
+        let size = disk.open(&name).unwrap().size().unwrap();
+        for cut in (0..size).step_by(512) {
+            let disk = disk.copied(1);
+            disk.open(&name).unwrap().truncate(cut).unwrap();
+            let opened = Log::open(disk.clone(), &options());
+            match opened.and_then(|(_log, recovered)| keys(&recovered)) {
+                // Without the mark of the clean end, a cut cannot be told from what a crash does.
+                Ok(keys) => assert_eq!(keys, (0..keys.len() as u64).collect::<Vec<_>>()),
+                Err(Error::Damaged(_)) => {}
+                Err(error) => panic!("{name} cut at {cut}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_newer_format_is_refused_as_such() {
+    let disk = ended();
+    let name = disk.names().into_iter().rfind(|name| name.starts_with("log-")).unwrap();
+    let file = disk.open(&name).unwrap();
+    let mut header = [0; 64];
+    file.read_at(&mut header, 0).unwrap();
+    header[8] = 2;
+    let sum = crc32c::crc32c(&header[..60]);
+    header[60..].copy_from_slice(&sum.to_le_bytes());
+    file.write_at(&header, 0).unwrap();
+    let error = Log::open(disk.clone(), &options()).unwrap_err();
+    assert!(error.to_string().contains("has format version 2"), "{error}");
+}
+
+#[test]
+fn a_snapshot_that_is_dropped_leaves_nothing() {
+    let disk = ended();
+    let (log, _) = Log::open(disk.clone(), &options()).unwrap();
+    let names = disk.names();
+    let mut snapshot = SnapshotWriter::begin(&log).unwrap();
+    snapshot.add(&Record::put(1, b"key", b"value")).unwrap();
+    assert_ne!(disk.names(), names);
+    drop(snapshot);
+    assert_eq!(disk.names(), names);
+}
+
+#[test]
+#[should_panic(expected = "sorted by map and key")]
+fn pairs_out_of_order_are_refused() {
+    let (log, _) = Log::open(SimulatedDisk::new(Faults::default(), 1), &options()).unwrap();
+    let mut snapshot = SnapshotWriter::begin(&log).unwrap();
+    snapshot.add(&Record::put(1, b"b", b"")).unwrap();
+    snapshot.add(&Record::put(1, b"a", b"")).unwrap();
+}
