@@ -172,12 +172,13 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Waits until the group with this LSN, and all before it, are durable, whatever the mode.
+    /// Waits until the group with this LSN, and all before it, are durable, whatever the mode. For an
+    /// LSN that was not given yet: until the last that was.
     ///
     /// # Errors
     /// [`Error::Failed`] if the log failed before.
     pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
-        self.shared.wait_durable(lsn)
+        self.shared.wait_durable(lsn.min(self.last_lsn()))
     }
 
     /// Makes everything durable that was appended before the call; returns the last LSN of it.

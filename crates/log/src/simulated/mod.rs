@@ -156,6 +156,10 @@ impl SimulatedDisk {
             hook(self);
             lock(&self.inner.hook).get_or_insert(hook);
         }
+        self.perhaps_refuse()
+    }
+
+    fn perhaps_refuse(&self) -> io::Result<()> {
         let (faults, random) = &mut *lock(&self.inner.faults);
         match random.one_in(faults.error_one_in) {
             true => Err(io::Error::from_raw_os_error(5)),
@@ -236,6 +240,7 @@ pub struct SimulatedFile {
 
 impl DiskFile for SimulatedFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.disk.perhaps_refuse()?;
         let state = lock(&self.disk.inner.state);
         let content = &state.inodes[self.inode].content;
         let start = content.len().min(usize::try_from(offset).unwrap_or(usize::MAX));

@@ -45,6 +45,7 @@ fn faults_of(number: u64, mutants: &[&'static str]) -> Faults {
 fn run(number: u64, mutants: &[&'static str], examine_one_in: u32) -> Outcome {
     let faults = faults_of(number, mutants);
     let world = World::new(number, faults.lies, examine_one_in);
+    lock(&world).is_hasty = mutants.contains(&"caller.is_hasty");
     // A disk that forgets what one life wrote can show the next what the one before it wrote.
     let lives = if faults.lies { 1 } else { 4 };
     let mut disk = SimulatedDisk::new(faults, number);
@@ -108,7 +109,8 @@ fn a_run_repeats_exactly() {
 }
 
 /// Every safeguard that can be switched off, and what its absence does; `docs/log.md` has them too.
-const MUTANTS: [&str; 24] = [
+const MUTANTS: [&str; 25] = [
+    "caller.is_hasty",
     "log.checks_first_block",
     "log.durable_before_sync",
     "log.goes_on_after_failure",

@@ -27,6 +27,9 @@ pub struct World {
     pub crashes: u64,
     /// One in so many operations is a crash point that is examined.
     examine_one_in: u32,
+    /// Whether a snapshot is finished without waiting for writes that it may have read: the one
+    /// planted bug that is the caller's.
+    pub is_hasty: bool,
     pub failure: Option<String>,
 }
 
@@ -46,6 +49,7 @@ impl World {
             log: None,
             crashes: 0,
             examine_one_in,
+            is_hasty: false,
             failure: None,
         }))
     }
@@ -285,7 +289,11 @@ fn step_scan(world: &SharedWorld, scan: &mut Option<Scan>) {
             },
         );
         let Some(pair) = next else {
-            lock(world).finish_writers();
+            let mut shared = lock(world);
+            if !shared.is_hasty {
+                shared.finish_writers();
+            }
+            drop(shared);
             drop(writer.finish());
             return;
         };
