@@ -70,7 +70,7 @@ impl<D: Disk> Recovered<D> {
     }
 
     /// Chooses the newest snapshot that is whole and that the log reaches back to. All of it is
-    /// read and checked.
+    /// read and checked. One that is damaged gets another name (`damaged-..`) and is kept.
     ///
     /// # Errors
     /// [`Error::Damaged`] if there is none and the log does not begin with an empty store.
@@ -94,7 +94,8 @@ impl<D: Disk> Recovered<D> {
     }
 
     fn good_snapshot(&self, sequence: u64) -> Result<SnapshotReader<D>> {
-        let snapshot = SnapshotReader::open(Arc::clone(&self.disk), self.uuid, sequence)?;
+        let snapshot = self
+            .aside(sequence, SnapshotReader::open(Arc::clone(&self.disk), self.uuid, sequence))?;
         let reaches = snapshot.from_lsn() + 1 >= self.report.first;
         if !reaches && !self.disk.mutant("snapshot.no_reach_check") {
             return Err(Error::Damaged(format!(
@@ -105,9 +106,19 @@ impl<D: Disk> Recovered<D> {
             )));
         }
         if !self.disk.mutant("snapshot.trusts_unread") {
-            snapshot.verify()?;
+            self.aside(sequence, snapshot.verify())?;
         }
         Ok(snapshot)
+    }
+
+    /// Puts a snapshot aside that was found damaged, so that it is not one of the two that are kept.
+    fn aside<T>(&self, sequence: u64, result: Result<T>) -> Result<T> {
+        if let Err(Error::Damaged(_)) = result {
+            let (name, aside) = (file_name(SNAPSHOT, sequence), file_name("damaged", sequence));
+            // Best effort: it is found damaged again.
+            drop(self.disk.rename(&name, &aside));
+        }
+        result
     }
 
     /// Gives `visit` every atomic group behind LSN `after`, in the order of the LSNs. Returns the
