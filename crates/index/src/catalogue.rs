@@ -20,7 +20,7 @@ use crate::geometry::Production;
 use crate::nbtree_published::{NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr};
 use crate::nvtree::{NvTree, NvTreeBlind};
 use crate::ordered::{Design, DesignInfo, OrderedIndex};
-use crate::rntree::{RnTree, RnTreeDual};
+use crate::rntree::{RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide};
 use crate::u64_tree::U64Tree;
 use crate::wbtree::{WbTree, WbTreeSo};
 
@@ -86,6 +86,9 @@ designs! {
     BLinkTree<M>,
     RnTree<Production, M>,
     RnTreeDual<Production, M>,
+    RnTreeWide<Production, M>,
+    RnTreeDirect<Production, M>,
+    RnTreeRtm<Production, M>,
     FpTree<Production, M>,
     WbTree<Production, M>,
     WbTreeSo<Production, M>,

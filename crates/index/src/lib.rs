@@ -53,7 +53,7 @@ pub use nvtree::{NvTree, NvTreeBlind};
 pub use order::Order;
 pub use ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Writes};
 pub use record::{EXPIRING_VALUE_SIZE_MAX, KEY_SIZE_MAX, Record, VALUE_SIZE_MAX};
-pub use rntree::{RnTree, RnTreeDual};
+pub use rntree::{RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide};
 pub use solo::Solo;
 pub use trees::{CheckReport, Trees};
 pub use u64_tree::{Exchange, U64Tree};

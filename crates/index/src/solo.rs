@@ -79,8 +79,8 @@ impl<T: Design<M>, M: Machine> Solo<T, M> {
     }
 
     /// As [`Self::open`], without a walk through the tree if its design can do without
-    /// ([`Design::MARKS_LATER`]): in the same time for every number of keys. Space that was free is
-    /// not used before [`Self::sweep`]; until then a check calls it leaked.
+    /// ([`Design::MARKS_LATER`]): only the header of each chunk of the pool is read. Space that was
+    /// free is not used before [`Self::sweep`]; until then a check calls it leaked.
     ///
     /// # Errors
     /// As [`Self::open`].

@@ -9,7 +9,8 @@ use std::path::Path;
 use everleaf_index::{
     CddsTree, CreateMode, Design, Domain, Exchange, FpTree, Hardware, Intent, NbTreeCoupled,
     NbTreePublished, NbTreeW, NbTreeWr, NvTree, NvTreeBlind, Outcome, Pool, PoolOptions,
-    Production, RnTree, RnTreeDual, Session, Solo, Tiny, WbTree, WbTreeSo,
+    Production, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, Session, Solo, Tiny,
+    WbTree, WbTreeSo,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -247,6 +248,9 @@ macro_rules! trees_of_one_thread {
 trees! {
     rntree: RnTree,
     rntree_dual: RnTreeDual,
+    rntree_wide: RnTreeWide,
+    rntree_direct: RnTreeDirect,
+    rntree_rtm: RnTreeRtm,
     fptree: FpTree,
     wbtree: WbTree,
     wbtree_so: WbTreeSo,

@@ -12,6 +12,7 @@
 //! | `subject` | what a tree of numbers must offer to be proven: implement it, add one line to the list |
 //! | `numbers`, `words`, `shelf` | programs: trees of numbers, of byte strings, the allocator |
 //! | `scenarios`, `plans`, `trouble` | what the threads of a program do: by name, by chance, with too little space |
+//! | `anomalies` | what the published protocols of the other trees lose, each in a program |
 //! | `published` | NBTree as published: programs of one thread, and those that show what it loses |
 //! | `case` | a program with its plan, behind one trait |
 //! | `trees`, `structure` | all programs by name, all structures by name |
@@ -22,6 +23,7 @@
 //! program, the same configuration the same schedules.
 
 pub mod ablation;
+pub mod anomalies;
 pub mod backing;
 pub mod batches;
 pub mod campaign;

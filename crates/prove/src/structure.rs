@@ -3,7 +3,7 @@
 use everleaf_index::fast_fair::variant::Small;
 use everleaf_index::{
     CddsTree, Design, FastFair, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr, NvTree,
-    NvTreeBlind, RnTree, RnTreeDual, Tiny, WbTree, WbTreeSo,
+    NvTreeBlind, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, Tiny, WbTree, WbTreeSo,
 };
 use everleaf_machine::Simulated as M;
 use everleaf_machine::simulated::Config;
@@ -73,6 +73,9 @@ pub static STRUCTURES: &[Structure] = &[
     design::<FastFair<Small<3, 2>, M>>("blink", "B-link tree"),
     design::<RnTree<Tiny<3, 3>, M>>("rntree", "RNTree"),
     design::<RnTreeDual<Tiny<3, 3>, M>>("rntree-dual", "RNTree with two slot arrays"),
+    design::<RnTreeWide<Tiny<9, 3>, M>>("rntree-wide", "RNTree with stores of 64 bytes"),
+    design::<RnTreeDirect<Tiny<9, 3>, M>>("rntree-direct", "RNTree with direct stores"),
+    design::<RnTreeRtm<Tiny<9, 3>, M>>("rntree-rtm", "RNTree with transactions"),
     design::<FpTree<Tiny<3, 3>, M>>("fptree", "FPTree"),
     design::<WbTree<Tiny<3, 3>, M>>("wbtree", "wB+Tree"),
     design::<WbTreeSo<Tiny<3, 3>, M>>("wbtree-so", "wB+Tree with slots only"),

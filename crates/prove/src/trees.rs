@@ -8,6 +8,7 @@
 //!   scenario/NAME         a named scenario, with the slots it asks for
 //!   roomy/NAME            the same with so much space at hand that nobody asks the allocator
 //!   small/NAME            a program for exhaustive search
+//!   anomaly/NAME          a program for what a published protocol loses
 //! ```
 
 use everleaf_index::Tiny;
@@ -20,7 +21,7 @@ use crate::scenarios::{self, Scenario};
 use crate::structure::Step;
 use crate::subject::{Nodes, Subject};
 use crate::words::Words;
-use crate::{plans, trouble};
+use crate::{anomalies, plans, trouble};
 
 /// The number at the end of a name.
 fn number_after(name: &str, prefix: &str) -> Option<u64> {
@@ -46,6 +47,7 @@ fn scenario_of(name: &str) -> Option<(Scenario, Space)> {
         "scenario" => (scenarios::named(), Space::default()),
         "roomy" => (scenarios::named(), SPACE_AT_HAND),
         "small" => (scenarios::small(), Space::default()),
+        "anomaly" => (anomalies::scenarios(), Space::default()),
         _ => return None,
     };
     Some((list.into_iter().find(|scenario| scenario.name == wanted)?, space))

@@ -119,7 +119,7 @@ fn the_fenced_variant_fences_every_store_of_a_shift() {
 
 /// Media traffic of random inserts, on caches as much smaller than the tree as they were when it was
 /// measured on persistent memory (121 million keys on one thread): bytes a line of the caches wrote
-/// to the module, and bytes that the medium wrote.
+/// to the module, and bytes that the medium read and wrote, within 15 % of what was measured.
 #[test]
 #[ignore = "takes a minute; see docs/trees/fast-fair.md"]
 fn media_bytes_against_persistent_memory() {
@@ -153,6 +153,10 @@ fn media_bytes_against_persistent_memory() {
         per(tally.flushes),
         per(tally.pool_lines_written),
     );
+    let near = |counted: f64, measured: f64| (counted / measured - 1.0).abs() < 0.15;
+    assert!(
+        near(per(tally.media_written_bytes), 852.6) && near(per(tally.media_read_bytes), 1574.7)
+    );
     let mut random = Random::new(1);
     for _ in 0..200_000 {
         let key = random.next();
@@ -164,4 +168,6 @@ fn media_bytes_against_persistent_memory() {
         tally.per_operation(tally.media_read_bytes),
         tally.per_operation(tally.pool_misses),
     );
+    assert!(near(tally.per_operation(tally.media_read_bytes), 1684.5));
+    assert!(near(tally.per_operation(tally.pool_misses), 16.6));
 }

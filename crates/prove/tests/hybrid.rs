@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use common::{is_long, share, tell, tell_marks};
 use everleaf_index::{
-    CddsTree, Design, FpTree, NvTree, NvTreeBlind, RnTree, RnTreeDual, Tiny, WbTree, WbTreeSo,
+    CddsTree, Design, FpTree, NvTree, NvTreeBlind, RnTree, RnTreeDual, RnTreeWide, Tiny, WbTree,
+    WbTreeSo,
 };
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::{Config, CrashConfig, Domain, Plan, Report};
@@ -256,6 +257,7 @@ mutants! {
         "hybrid.replay_again",
         "inner.no_validation",
         "lock.no_generation",
+        "micro_log.kind_first",
         "rntree.early_split",
         "rntree.in_place",
         "rntree.max_slot",
@@ -263,12 +265,17 @@ mutants! {
         "rntree.no_recheck",
         "rntree.no_revalidation",
         "rntree.no_slot_flush",
+        "rntree.removes_twice",
     ],
     planted_bugs_of_rntree_dual_are_found: RnTreeDual, [
         "hybrid.no_token",
         "rntree.early_switch",
         "rntree.in_place",
         "rntree.no_revalidation",
+    ],
+    planted_bugs_of_rntree_wide_are_found: RnTreeWide, [
+        "line_store.torn",
+        "rntree.no_slot_flush",
     ],
     planted_bugs_of_fptree_are_found: FpTree, [
         "fptree.free_at_once",
@@ -316,6 +323,7 @@ mutants! {
 trees! {
     rntree_survives: RnTree,
     rntree_dual_survives: RnTreeDual,
+    rntree_wide_survives: RnTreeWide,
     fptree_survives: FpTree,
     wbtree_survives: WbTree,
     wbtree_so_survives: WbTreeSo,

@@ -4,8 +4,8 @@
 #![allow(clippy::print_stdout, reason = "what was counted is the result")]
 
 use everleaf_index::{
-    CddsTree, Design, FpTree, NvTree, NvTreeBlind, OrderedIndex, Production, RnTree, RnTreeDual,
-    Solo, WbTree, WbTreeSo,
+    CddsTree, Design, FpTree, NvTree, NvTreeBlind, OrderedIndex, Production, RnTree, RnTreeDirect,
+    RnTreeDual, RnTreeRtm, RnTreeWide, Solo, WbTree, WbTreeSo,
 };
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::Random;
@@ -67,6 +67,10 @@ fn an_operation_on_a_leaf_with_room_costs_what_the_papers_say() {
     let rntree = assert_costs::<RnTree<Production, M>>((2, 2, 3), (2, 2, 3), (1, 1, 2));
     assert_eq!(rntree.0, 4, "header, slot array, and two lines of entries");
     assert_costs::<RnTreeDual<Production, M>>((2, 2, 3), (2, 2, 3), (1, 1, 2));
+    assert_costs::<RnTreeWide<Production, M>>((2, 2, 3), (2, 2, 3), (1, 1, 2));
+    // A direct store is a line on its way, as a flushed one.
+    assert_costs::<RnTreeDirect<Production, M>>((2, 2, 3), (2, 2, 3), (1, 1, 2));
+    assert_costs::<RnTreeRtm<Production, M>>((2, 2, 3), (2, 2, 3), (1, 1, 2));
     let fptree = assert_costs::<FpTree<Production, M>>((3, 3, 3), (3, 3, 3), (1, 1, 1));
     assert_eq!(fptree, (3, 2), "bitmap, fingerprints, and an entry if it is there");
     assert_costs::<WbTree<Production, M>>((4, 4, 3), (4, 4, 3), (3, 3, 2));

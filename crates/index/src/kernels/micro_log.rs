@@ -147,6 +147,10 @@ impl<M: Machine> Log<'_, M> {
     /// Writes the record, durably.
     pub fn write(&self, record: Record) {
         let [kind, leaf, other] = record.encode();
+        if M::mutant("micro_log.kind_first") {
+            // Relaxed: a planted bug.
+            self.logs.word(self.index, 0).store(kind, Ordering::Relaxed);
+        }
         // Relaxed: published by the kind.
         self.logs.word(self.index, 1).store(leaf, Ordering::Relaxed);
         // Relaxed: as above.

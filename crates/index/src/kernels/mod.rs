@@ -5,7 +5,7 @@
 //! | `inner` | the DRAM inner tree with optimistic lock coupling | all trees whose leaves alone are persistent |
 //! | `version_lock` | lock, version and boot generation in one word | the same, in DRAM and in the pool |
 //! | `entry`, `slots`, `slot_pair` | entries and their sorted order | RNTree, wB+Tree |
-//! | `fast_node` | sorted records shifted by 8-byte stores that readers tolerate | FAST & FAIR |
+//! | `fast_node` | sorted records shifted by 8-byte stores that readers tolerate | FAST & FAIR, B-link |
 //! | `micro_log` | a line of the pool that says which structure change is under way | RNTree, FPTree, wB+Tree |
 //! | `hybrid` | everything of such a tree but its leaf | all of them |
 

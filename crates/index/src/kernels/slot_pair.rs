@@ -14,9 +14,10 @@
 //! - P1 the two sequence numbers differ by exactly 1 (modulo 256); the one ahead is current;
 //! - P2 stores to one line reach the medium in their order, so a line whose new sequence number is
 //!   durable is durable as a whole, and a torn one still carries its old, smaller number;
-//! - P3 the current line is not written to while it is current.
+//! - P3 the current line is not written to while it is current, but by a store that the machine makes
+//!   at once ([`SlotPair::overwrite_at_once`]).
 
-use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
+use everleaf_machine::{AtomicLine, LINE_SIZE, LineStore, Machine, Ordering};
 
 use super::slots::{SLOT_COUNT_MAX, Slots};
 
@@ -26,9 +27,9 @@ const WORDS: usize = LINE_SIZE / 8;
 pub const PAIR_SLOT_COUNT_MAX: usize = LINE_SIZE - 2;
 
 /// One line of a slot array, eight words.
-#[repr(C, align(64))]
+#[repr(transparent)]
 pub struct SlotLine<M: Machine> {
-    words: [Atomic<u64, M>; WORDS],
+    line: AtomicLine<M>,
 }
 
 impl<M: Machine> SlotLine<M> {
@@ -39,11 +40,11 @@ impl<M: Machine> SlotLine<M> {
     fn bytes(&self, count_at: usize) -> [u8; LINE_SIZE] {
         let mut words = [0; WORDS];
         // Relaxed: the caller validates what was read, by a version or by the counter.
-        words[0] = self.words[0].load(Ordering::Relaxed);
+        words[0] = self.line.words[0].load(Ordering::Relaxed);
         let count = usize::from(words[0].to_le_bytes()[count_at]);
         // On hardware all words are read, without a branch; a simulated machine saves steps.
         let needed = if M::SIMULATED { words_of(count_at, count) } else { WORDS };
-        for (copy, word) in words[..needed].iter_mut().zip(&self.words).skip(1) {
+        for (copy, word) in words[..needed].iter_mut().zip(&self.line.words).skip(1) {
             // Relaxed: as above.
             *copy = word.load(Ordering::Relaxed);
         }
@@ -60,12 +61,12 @@ impl<M: Machine> SlotLine<M> {
     fn write(&self, bytes: &[u8; LINE_SIZE], count_at: usize) {
         let needed = words_of(count_at, usize::from(bytes[count_at]));
         let words = bytes.as_chunks::<8>().0;
-        for (word, bytes) in self.words[..needed].iter().zip(words).skip(1) {
+        for (word, bytes) in self.line.words[..needed].iter().zip(words).skip(1) {
             // Relaxed: published by the first word.
             word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
         }
         // Release: the first word after all others, also on the medium (P2).
-        self.words[0].store(u64::from_le_bytes(words[0]), Ordering::Release);
+        self.line.words[0].store(u64::from_le_bytes(words[0]), Ordering::Release);
     }
 
     /// The slots.
@@ -91,7 +92,7 @@ impl<M: Machine> SlotLine<M> {
     /// The address of the line, for flushing.
     #[inline(always)]
     pub fn as_ptr(&self) -> *const u8 {
-        self.words[0].as_ptr()
+        self.line.as_ptr()
     }
 }
 
@@ -127,7 +128,7 @@ impl<M: Machine> SlotPair<M> {
     #[inline(always)]
     fn sequence(&self, index: usize) -> u8 {
         // Acquire: the line's other words; pairs with the release in `SlotLine::write`.
-        self.lines[index].words[0].load(Ordering::Acquire) as u8
+        self.lines[index].line.words[0].load(Ordering::Acquire) as u8
     }
 
     /// The line that is ahead (P1).
@@ -152,9 +153,21 @@ impl<M: Machine> SlotPair<M> {
         next
     }
 
-    /// The planted bug of changing the current line in place.
+    /// The planted bug of changing the current line in place, word by word.
     pub fn overwrite(&self, current: usize, slots: &Slots) {
         self.fill(current, self.sequence(current), slots);
+    }
+
+    /// Changes the current line in place, at once; false if the machine cannot, and then nothing has
+    /// changed. The caller holds the leaf's lock, and readers wait for it. A crash keeps all of it or
+    /// nothing, as far as the machine promises that of such a store.
+    #[inline(always)]
+    #[track_caller]
+    pub fn overwrite_at_once(&self, current: usize, slots: &Slots, how: LineStore) -> bool {
+        let bytes = pair_bytes(self.sequence(current), slots);
+        let words = bytes.as_chunks::<8>().0;
+        let words = std::array::from_fn(|index| u64::from_le_bytes(words[index]));
+        self.lines[current].line.store_at_once(&words, how)
     }
 
     /// A new pair whose line 0 holds `slots`, private to the caller.
@@ -166,12 +179,18 @@ impl<M: Machine> SlotPair<M> {
 
     #[inline(always)]
     fn fill(&self, index: usize, sequence: u8, slots: &Slots) {
-        let mut bytes = [0; LINE_SIZE];
-        bytes[0] = sequence;
-        bytes[1] = slots.count() as u8;
-        bytes[2..].copy_from_slice(&slots.bytes()[..PAIR_SLOT_COUNT_MAX]);
-        self.lines[index].write(&bytes, 1);
+        self.lines[index].write(&pair_bytes(sequence, slots), 1);
     }
+}
+
+/// A line of a pair.
+#[inline(always)]
+fn pair_bytes(sequence: u8, slots: &Slots) -> [u8; LINE_SIZE] {
+    let mut bytes = [0; LINE_SIZE];
+    bytes[0] = sequence;
+    bytes[1] = slots.count() as u8;
+    bytes[2..].copy_from_slice(&slots.bytes()[..PAIR_SLOT_COUNT_MAX]);
+    bytes
 }
 
 const _: () = assert!(size_of::<SlotPair<everleaf_machine::Hardware>>() == 2 * LINE_SIZE);
@@ -182,7 +201,7 @@ mod tests {
     use everleaf_machine::Hardware;
 
     fn line() -> SlotLine<Hardware> {
-        SlotLine { words: std::array::from_fn(|_| Atomic::new(0)) }
+        SlotLine { line: AtomicLine::new() }
     }
 
     #[test]
@@ -218,8 +237,8 @@ mod tests {
         other.initialize(&Slots::identity(20));
         other.publish(0, &Slots::identity(40));
         for index in 1..WORDS {
-            let word = other.lines[1].words[index].load(Ordering::Relaxed);
-            pair.lines[1].words[index].store(word, Ordering::Relaxed);
+            let word = other.lines[1].line.words[index].load(Ordering::Relaxed);
+            pair.lines[1].line.words[index].store(word, Ordering::Relaxed);
             assert_eq!(pair.current(), 0);
         }
         assert_eq!(pair.read(0).as_slice(), Slots::identity(20).as_slice());

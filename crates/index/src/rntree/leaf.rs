@@ -1,8 +1,11 @@
 //! The leaf: its bytes, reading it, rewriting it, repairing it.
 
+use std::marker::PhantomData;
+
 use everleaf_alloc::Session;
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 
+use super::variant::Variant;
 use crate::change::{Change, Outcome};
 use crate::error::IndexError;
 use crate::geometry::Geometry;
@@ -17,9 +20,9 @@ use crate::ordered::{DesignInfo, Progress, Reads, Writes};
 /// Log entries of a leaf.
 pub(super) const ENTRY_COUNT: usize = PAIR_SLOT_COUNT_MAX;
 
-/// The leaf of RNTree, with or without the dual slot array.
+/// The leaf of RNTree, in variant `V`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct RnLeaf<const DUAL: bool>;
+pub struct RnLeaf<V>(PhantomData<V>);
 
 /// See the module above.
 #[repr(C, align(64))]
@@ -136,12 +139,12 @@ impl<M: Machine> Leaf<M> {
     }
 }
 
-impl<const DUAL: bool> RnLeaf<DUAL> {
+impl<V: Variant> RnLeaf<V> {
     /// The slot array under a view.
     #[inline(always)]
     fn snapshot<M: Machine>(frame: Frame<M>, leaf: &Leaf<M>, view: View) -> Result<Slots, Retry> {
         let slots = leaf.slots.read(leaf.line_of(frame, view.active));
-        if DUAL {
+        if V::DUAL {
             // Acquire: the line was read before; pairs with the release in `publish`, which follows
             // the switch away from the line by the same holder or an earlier one.
             M::fence(Ordering::Acquire);
@@ -155,10 +158,10 @@ impl<const DUAL: bool> RnLeaf<DUAL> {
     }
 }
 
-impl<const DUAL: bool, M: Machine> LeafDesign<M> for RnLeaf<DUAL> {
+impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
     const INFO: DesignInfo = DesignInfo {
-        name: if DUAL { "rntree-dual" } else { "rntree" },
-        kind: if DUAL { 0x21 } else { 0x20 },
+        name: V::NAME,
+        kind: V::KIND,
         keys: 0..=u64::MAX,
         values: 0..=u64::MAX,
         progress: Progress::Blocking,
@@ -166,7 +169,7 @@ impl<const DUAL: bool, M: Machine> LeafDesign<M> for RnLeaf<DUAL> {
         writes: Writes::Conditional,
         scans_back: true,
     };
-    const TAG: u64 = u64::from_le_bytes(if DUAL { *b"EVLRNDS1" } else { *b"EVLRNTR1" });
+    const TAG: u64 = u64::from_le_bytes(if V::DUAL { *b"EVLRNDS1" } else { *b"EVLRNTR1" });
     const CAPACITY: usize = ENTRY_COUNT;
     const NEEDS_IMAGES: bool = true;
     type Leaf = Leaf<M>;
@@ -180,7 +183,7 @@ impl<const DUAL: bool, M: Machine> LeafDesign<M> for RnLeaf<DUAL> {
     #[inline(always)]
     fn view(frame: Frame<M>, leaf: &Leaf<M>) -> Result<View, Retry> {
         let lock = &leaf.header.lock;
-        let version = if DUAL { None } else { Some(lock.stable_or_wait(frame.generation)?) };
+        let version = if V::DUAL { None } else { Some(lock.stable_or_wait(frame.generation)?) };
         let (rewrites, _) = leaf.reserved();
         // Nobody rewrites in a pool that is open read-only: the number is what a crash left.
         if rewrites & 1 != 0 && frame.is_writable {

@@ -19,7 +19,8 @@
 //! *Departures.* Without hardware transactions: (a) the slot array has two lines that take turns, of
 //! which the one with the sequence number ahead counts, so that no crash and no eviction can show a
 //! torn one; the two lines are at the same time the dual slot array, whose switch is the word
-//! `active`; (b) the inner nodes are read optimistically; (c) a reservation carries the number of
+//! `active` (where a line can be stored at once, variants change it in place instead: `variant.rs`);
+//! (b) the inner nodes are read optimistically; (c) a reservation carries the number of
 //! splits that the traversal saw (`reserved`), so it cannot be made in a leaf that was split in
 //! between: the published algorithm does not look again and loses the key; (d) a leaf is split by
 //! whoever finds no entry left, and only when all entries that were reserved are completed: the
@@ -49,6 +50,7 @@
 //!   `completed` hold is not used after a crash.
 
 mod leaf;
+pub mod variant;
 mod write;
 
 use everleaf_machine::Hardware;
@@ -57,7 +59,17 @@ use crate::geometry::Production;
 use crate::kernels::hybrid::Hybrid;
 
 /// RNTree: readers validate the leaf's version, which every write changes.
-pub type RnTree<G = Production, M = Hardware> = Hybrid<leaf::RnLeaf<false>, G, M>;
+pub type RnTree<G = Production, M = Hardware> = Hybrid<leaf::RnLeaf<variant::Turns>, G, M>;
 
 /// RNTree with the dual slot array: readers are disturbed by splits only.
-pub type RnTreeDual<G = Production, M = Hardware> = Hybrid<leaf::RnLeaf<true>, G, M>;
+pub type RnTreeDual<G = Production, M = Hardware> = Hybrid<leaf::RnLeaf<variant::Dual>, G, M>;
+
+/// RNTree whose slot array is changed by one store of 64 bytes: to be measured, see
+/// [`Wide`](variant::Wide).
+pub type RnTreeWide<G = Production, M = Hardware> = Hybrid<leaf::RnLeaf<variant::Wide>, G, M>;
+
+/// RNTree whose slot array is changed by one direct store, where the CPU has it.
+pub type RnTreeDirect<G = Production, M = Hardware> = Hybrid<leaf::RnLeaf<variant::Direct>, G, M>;
+
+/// RNTree whose slot array is changed in a hardware transaction, where the CPU has it.
+pub type RnTreeRtm<G = Production, M = Hardware> = Hybrid<leaf::RnLeaf<variant::Transaction>, G, M>;

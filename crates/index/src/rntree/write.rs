@@ -1,9 +1,10 @@
 //! Writes: reserve an entry, make it durable, then lock and make it count.
 
 use everleaf_alloc::Session;
-use everleaf_machine::{Machine, Ordering};
+use everleaf_machine::{LINE_SIZE, LineStore, Machine, Ordering};
 
 use super::leaf::{ENTRY_COUNT, Leaf, RnLeaf, View};
+use super::variant::Variant;
 use crate::change::{Change, Effect, Outcome};
 use crate::error::IndexError;
 use crate::geometry::Geometry;
@@ -12,7 +13,6 @@ use crate::kernels::hybrid::Hybrid;
 use crate::kernels::hybrid::leaf::Target;
 use crate::kernels::slots::Slots;
 use crate::kernels::version_lock::Retry;
-use everleaf_machine::LINE_SIZE;
 
 /// Why a try did not succeed.
 enum Failed {
@@ -24,7 +24,7 @@ enum Failed {
 
 type Tried<T> = Result<T, Failed>;
 
-impl<const DUAL: bool, G: Geometry, M: Machine> Hybrid<RnLeaf<DUAL>, G, M> {
+impl<V: Variant, G: Geometry, M: Machine> Hybrid<RnLeaf<V>, G, M> {
     /// One write.
     #[inline(always)]
     pub(super) fn write_log(
@@ -48,14 +48,14 @@ impl<const DUAL: bool, G: Geometry, M: Machine> Hybrid<RnLeaf<DUAL>, G, M> {
     }
 
     #[inline(always)]
-    fn try_write(&self, target: &Target<'_, RnLeaf<DUAL>, M>, change: &Change) -> Tried<Outcome> {
+    fn try_write(&self, target: &Target<'_, RnLeaf<V>, M>, change: &Change) -> Tried<Outcome> {
         // What the write would do, by a reader's eyes: a write without effect takes no entry, and
         // the lines that the lock's holder will read are near.
         let (old, view) = self.try_read(target, change.key).map_err(Failed::Again)?;
         match change.decide(old) {
             (outcome, Effect::None) => Ok(outcome),
             (_, Effect::Put) => self.put(target.leaf, view, change),
-            (_, Effect::Delete) => self.delete(target.leaf, view, change),
+            (_, Effect::Delete) => self.delete(target.leaf, view, change, old),
         }
     }
 
@@ -94,7 +94,13 @@ impl<const DUAL: bool, G: Geometry, M: Machine> Hybrid<RnLeaf<DUAL>, G, M> {
     }
 
     /// Remove (section 5.2.3).
-    fn delete(&self, leaf: &Leaf<M>, view: View, change: &Change) -> Tried<Outcome> {
+    fn delete(
+        &self,
+        leaf: &Leaf<M>,
+        view: View,
+        change: &Change,
+        seen: Option<u64>,
+    ) -> Tried<Outcome> {
         self.lock(leaf);
         if leaf.reserved().0 != view.rewrites {
             leaf.header.lock.unlock_unchanged();
@@ -104,6 +110,9 @@ impl<const DUAL: bool, G: Geometry, M: Machine> Hybrid<RnLeaf<DUAL>, G, M> {
         let mut slots = leaf.slots.read(line);
         let Ok((place, slot)) = slots.find(change.key, |slot| leaf.key(slot)) else {
             leaf.header.lock.unlock_unchanged();
+            if M::mutant("rntree.removes_twice") {
+                return Ok(change.decide(seen).0);
+            }
             return Ok(Outcome { changed: false, old: None });
         };
         // The value may have changed since it was read.
@@ -167,16 +176,34 @@ impl<const DUAL: bool, G: Geometry, M: Machine> Hybrid<RnLeaf<DUAL>, G, M> {
             self.frame.medium.persist(leaf.slots.line(line), LINE_SIZE);
             return;
         }
+        if V::LINE_STORE.is_some_and(|how| leaf.slots.overwrite_at_once(line, slots, how)) {
+            if !M::mutant("rntree.no_slot_flush") {
+                self.persist_stored(leaf, line);
+            }
+            return;
+        }
         let next = leaf.slots.publish(line, slots);
         if M::mutant("rntree.early_switch") {
-            leaf.switch(self.frame, next, DUAL);
+            leaf.switch(self.frame, next, V::DUAL);
         }
         if !M::mutant("rntree.no_slot_flush") {
             // Persist: the slot line before readers are sent to it, by the switch or by the opening
             // of the lock (R5).
             self.frame.medium.persist(leaf.slots.line(next), LINE_SIZE);
         }
-        leaf.switch(self.frame, next, DUAL);
+        leaf.switch(self.frame, next, V::DUAL);
+    }
+
+    /// Makes a slot line durable that was stored at once.
+    #[inline(always)]
+    fn persist_stored(&self, leaf: &Leaf<M>, line: usize) {
+        if V::LINE_STORE == Some(LineStore::Direct) {
+            // Persist: the line before the lock is opened; it is on its way already.
+            self.frame.medium.drain();
+        } else {
+            // Persist: the line before the lock is opened.
+            self.frame.medium.persist(leaf.slots.line(line), LINE_SIZE);
+        }
     }
 
     /// Splits or compacts a leaf without free entries, once the owners of all are done.

@@ -116,6 +116,9 @@ impl<S: NodeShape, M: Machine> Nodes<S, M> {
     /// Whether a key belongs to this right sibling or beyond.
     #[inline(always)]
     pub fn is_right(&self, next: Node<S, M>, key: u64) -> bool {
+        if M::mutant("fast_fair.stays_left") {
+            return false;
+        }
         if S::LOW_FENCE && !M::mutant("fast_fair.first_key") {
             return self.low(next) <= key;
         }
