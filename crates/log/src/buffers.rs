@@ -4,12 +4,14 @@
 //! locks of all buffers at once, and so finds every LSN that was taken and not collected before, and
 //! no other: what one collection finds is dense.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::record::encode_entry;
 use crate::{Lsn, Record};
 
+/// How many bytes may wait in one buffer before those who wait help to write them.
+const PATIENT_SIZE: usize = 4 << 20;
 /// The space that an emptied buffer keeps.
 const SPARE_CAPACITY: usize = 1 << 20;
 
@@ -30,6 +32,8 @@ impl Buffer {
 pub(crate) struct Buffers {
     buffers: Box<[Buffer]>,
     next: AtomicU64,
+    /// A buffer has more than [`PATIENT_SIZE`] bytes.
+    is_crowded: AtomicBool,
 }
 
 /// What a collection found.
@@ -46,6 +50,7 @@ impl Buffers {
         Buffers {
             buffers: (0..count).map(|_| Buffer::default()).collect(),
             next: AtomicU64::new(next),
+            is_crowded: AtomicBool::new(false),
         }
     }
 
@@ -64,12 +69,17 @@ impl Buffers {
         // it; pairs with itself and with the Acquire in `last_lsn`.
         let lsn = self.next.fetch_add(1, Ordering::AcqRel);
         encode_entry(&mut buffer, lsn, size, records);
+        if buffer.len() > PATIENT_SIZE {
+            // Relaxed: a hint, see `is_crowded`.
+            self.is_crowded.store(true, Ordering::Relaxed);
+        }
         (lsn, buffer.len())
     }
 
-    /// Whether more than `size` bytes wait in the buffer of the calling thread.
-    pub(crate) fn is_crowded(&self, size: usize) -> bool {
-        self.buffers[thread_number() % self.buffers.len()].lock().len() > size
+    /// Whether more bytes wait than memory should be spent on.
+    pub(crate) fn is_crowded(&self) -> bool {
+        // Relaxed: a hint. Who misses it helps with the next commit.
+        self.is_crowded.load(Ordering::Relaxed)
     }
 
     /// Takes everything that waits and appends it to `bytes`. One thread at a time may do so;
@@ -86,6 +96,8 @@ impl Buffers {
         let mut held: Vec<_> = self.buffers.iter().map(Buffer::lock).collect();
         // Relaxed: LSNs are taken under the locks that are held here.
         let next = self.next.load(Ordering::Relaxed);
+        // Relaxed: a hint, and what was crowded is empty as soon as the locks are free.
+        self.is_crowded.store(false, Ordering::Relaxed);
         for (buffer, spare) in held.iter_mut().zip(spares.iter_mut()) {
             std::mem::swap(&mut **buffer, spare);
         }

@@ -17,8 +17,6 @@ use crate::{Disk, Error, LogOptions, Lsn, RealDisk, Record, Result, SyncMode};
 
 /// How many bytes may wait in one buffer before the background thread writes them.
 const EAGER_SIZE: usize = 256 << 10;
-/// How many bytes may wait in one buffer before [`Log::wait`] helps to write them.
-const PATIENT_SIZE: usize = 4 << 20;
 
 /// A write-ahead log. It may be used by any number of threads at once.
 ///
@@ -164,7 +162,7 @@ impl<D: Disk> Log<D> {
         match self.shared.mode {
             SyncMode::Sync => self.wait_durable(lsn),
             SyncMode::Interval(_) => {
-                if self.shared.buffers.is_crowded(PATIENT_SIZE) {
+                if self.shared.buffers.is_crowded() {
                     self.shared.take_turn(false)?;
                 }
                 self.check()

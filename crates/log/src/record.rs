@@ -51,12 +51,16 @@ impl<'a> Record<'a> {
         let kind = kind | if self.expiry.is_some() { HAS_EXPIRY } else { 0 };
         let key_and_kind = self.key.len() as u32 | u32::from(kind) << 24;
         let value = self.value.unwrap_or_default();
-        bytes.extend_from_slice(&self.map.to_le_bytes());
-        bytes.extend_from_slice(&key_and_kind.to_le_bytes());
-        bytes.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        let mut header = [0; RECORD_HEADER_SIZE + 8];
+        write_u32(&mut header, 0, self.map);
+        write_u32(&mut header, 4, key_and_kind);
+        write_u32(&mut header, 8, value.len() as u32);
+        let mut size = RECORD_HEADER_SIZE;
         if let Some(expiry) = self.expiry {
-            bytes.extend_from_slice(&expiry.to_le_bytes());
+            write_u64(&mut header, RECORD_HEADER_SIZE, expiry);
+            size += 8;
         }
+        bytes.extend_from_slice(&header[..size]);
         bytes.extend_from_slice(self.key);
         bytes.extend_from_slice(value);
     }
