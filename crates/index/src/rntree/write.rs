@@ -178,6 +178,8 @@ impl<V: Variant, G: Geometry, M: Machine> Hybrid<RnLeaf<V>, G, M> {
         }
         if V::LINE_STORE.is_some_and(|how| leaf.slots.overwrite_at_once(line, slots, how)) {
             if !M::mutant("rntree.no_slot_flush") {
+                // Persist: the slot line before the lock is opened, or a reader could see what a
+                // crash takes back.
                 self.persist_stored(leaf, line);
             }
             return;

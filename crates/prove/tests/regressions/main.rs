@@ -4,4 +4,5 @@
 
 mod failed_allocation_leaked_blocks;
 mod published_nbtree;
+mod published_trees;
 mod scan_forgot_removals;
