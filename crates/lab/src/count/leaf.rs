@@ -1,8 +1,7 @@
 //! What single operations cost on leaves that have room: no split, no compaction.
 //!
-//! A trial is a tree of its own with one leaf, filled with some random keys: as many as leave room
-//! for the operations of the trial, each number equally likely. A trial in which the tree grew does
-//! not count.
+//! A trial is a new tree, filled with some random keys: as many as leave room for the operations of the
+//! trial before the tree grows, each number equally likely. A trial in which it grew does not count.
 
 use everleaf_machine::simulated::Domain;
 use everleaf_machine::simulated::counting::{CacheShape, CountingConfig, Tally};
@@ -16,7 +15,7 @@ const ROOM: u64 = 3;
 
 /// The sums over the trials, by operation.
 pub(crate) struct LeafCosts {
-    /// Random keys that fill the first leaf of the first trial.
+    /// Random keys that a new tree takes before its leaves become more. A tree may start with several.
     pub capacity: u64,
     sums: Vec<(Operation, Tally)>,
 }
@@ -75,7 +74,7 @@ pub(crate) fn costs(
     Ok(LeafCosts { capacity, sums })
 }
 
-/// Random keys that the first leaf takes.
+/// Random keys that a new tree takes before it grows.
 fn capacity(design: &str, domain: Domain, random: &mut Random) -> Result<u64, LabError> {
     let mut tree = Counted::new(design, config(domain), pool_bytes(1000))?;
     let first = tree.leaves()?;
@@ -123,7 +122,7 @@ mod tests {
     #[test]
     fn the_flagship_flushes_one_line_for_each_write_and_reads_one_for_a_hit() {
         let costs = costs("nbtree", Domain::Line, 20, 1).unwrap();
-        assert_eq!(costs.capacity, 62);
+        assert!(costs.capacity >= 62);
         assert_eq!(flushes(&costs), [1.0; 3]);
         let read = |operation| costs.each(operation, |tally| tally.pool_lines_read);
         // An absent key that shares a fingerprint costs a look at an entry.

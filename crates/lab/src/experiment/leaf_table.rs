@@ -63,7 +63,7 @@ pub(super) fn judge(
         "lines read, insert",
         "lines read, get",
         "lines read, absent",
-        "keys of a leaf",
+        "keys before it grows",
     ];
     let title = "an operation on a leaf with room: insert/delete/update, in lines of the pool";
     let mut grid = Grid::new(title, &columns);

@@ -1,18 +1,18 @@
 //! How long it takes to have a tree again after a crash, and after a clean end.
 
 use std::path::Path;
-use std::time::Instant;
 
 use everleaf_index::catalogue::{self, DesignVisitor};
 use everleaf_index::{CreateMode, Design, Domain, Hardware, IndexError, Pool, PoolOptions, Solo};
 
+use crate::clock::thread_time;
 use crate::error::LabError;
 use crate::random::mix;
 
 /// The file system that is memory, on Linux.
 const MEMORY_FILES: &str = "/dev/shm";
 
-/// Seconds of the openings of one tree.
+/// Seconds of the openings of one tree, on a CPU: what else runs does not count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Openings {
     /// After a process that just ended.
@@ -71,9 +71,9 @@ impl DesignVisitor<Hardware> for Reopen<'_> {
         let mut openings = Openings::default();
         // The first opening brings the file's pages in and does not count.
         for time in 0..=2 * times {
-            let started = Instant::now();
+            let started = thread_time();
             let solo: Solo<T> = Solo::open(Pool::open(path, &options)?, 1)?;
-            let seconds = started.elapsed().as_secs_f64();
+            let seconds = (thread_time() - started).as_secs_f64();
             let mut session = solo.heap().session().map_err(IndexError::from)?;
             let found = solo.tree().len(&mut session)?;
             if found != keys {

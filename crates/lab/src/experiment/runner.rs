@@ -78,11 +78,17 @@ impl Folder {
     /// Keeps a finding: whole or not at all.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// The file cannot be written; a figure is no number.
     pub fn keep(&self, finding: &Finding) -> Result<(), LabError> {
         let path = self.file(&finding.id);
         let partial = path.with_extension("partial");
         let text = serde_json::to_string_pretty(finding).expect("plain data becomes text");
+        // What is no number becomes null, and could not be read again.
+        if serde_json::from_str::<Finding>(&text).is_err() {
+            let id = &finding.id;
+            let text = format!("{id} has a figure that is no number; please report this");
+            return Err(LabError::Wrong(text));
+        }
         let write = || {
             let mut file = fs::File::create(&partial)?;
             file.write_all(text.as_bytes())?;
@@ -217,6 +223,21 @@ mod tests {
         assert_eq!(folder.finding("test.two").unwrap(), None);
         fs::write(folder.file("test.one"), "{").unwrap();
         assert!(run(&entry, plan, Some(&folder), &mut |_| ()).is_err());
+    }
+
+    #[test]
+    fn a_figure_that_is_no_number_is_not_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = Folder::create(directory.path()).unwrap();
+        let made: Make = |_| {
+            let series = vec![super::super::Series::count("a", "b", f64::NAN)];
+            Ok(Outcome { series, ..Outcome::default() })
+        };
+        let entry = entry("test.nan", Method::Run(made));
+        let plan = Plan { scale: Scale::Quick, seed: 1, again: false };
+        let error = run(&entry, plan, Some(&folder), &mut |_| ()).unwrap_err().to_string();
+        assert!(error.contains("no number"), "{error}");
+        assert_eq!(folder.finding("test.nan").unwrap(), None);
     }
 
     #[test]

@@ -43,7 +43,8 @@ pub(crate) fn time(seconds: u32) -> String {
 /// What an experiment found.
 pub fn finding(entry: &Entry, finding: &Finding) -> String {
     let mut text = format!("{}: {}\n", entry.id, entry.what);
-    text.push_str(&format!("  the paper: {}\n", entry.claim));
+    let who = if entry.family() == "everleaf" { "shows" } else { "the paper" };
+    text.push_str(&format!("  {who}: {}\n", entry.claim));
     let figures = &finding.outcome.figures;
     if !figures.is_empty() {
         let mut rows = vec![["figure", "paper", "ours", "verdict"].map(str::to_owned).to_vec()];

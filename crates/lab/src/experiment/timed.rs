@@ -38,6 +38,7 @@ pub(super) fn run(
     };
     let settings = Settings {
         keys: contest.keys,
+        rounds: contest.rounds,
         length: Length::Operations(contest.operations),
         scan_length: contest.scan_length,
         cases: contest.workloads.iter().map(case).collect(),

@@ -41,9 +41,10 @@ pub fn render(page: &Page) -> String {
     }
     for (family, entries) in &page.families {
         text.push_str(&format!(
-            "<h2 id=\"{}\">{}</h2>\n<p class=\"setting\">Their setting: {}.</p>\n",
+            "<h2 id=\"{}\">{}</h2>\n<p class=\"setting\">{}: {}.</p>\n",
             family.name,
             escape(family.source),
+            if family.name == "everleaf" { "Setting" } else { "Their setting" },
             escape(family.setting)
         ));
         for (entry, finding) in entries {

@@ -38,8 +38,9 @@ pub fn render(page: &Page) -> String {
     }
     for (family, entries) in &page.families {
         text.push_str(&format!(
-            "## {}\n\nTheir setting: {}.\n\n",
+            "## {}\n\n{}: {}.\n\n",
             cell(family.source),
+            if family.name == "everleaf" { "Setting" } else { "Their setting" },
             cell(family.setting)
         ));
         for (entry, finding) in entries {
