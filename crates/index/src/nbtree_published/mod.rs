@@ -17,9 +17,9 @@
 //! phases, by however many threads come along: its entries are copied, what was written to it
 //! meanwhile is written to the copies, the copies are linked.
 //!
-//! *Source*: Bowen Zhang, Shengan Zheng, Zhenlin Qi, Linpeng Huang, "NBTree: a Lock-free PM-friendly
-//! Persistent B+-Tree for eADR-enabled PM Systems", IEEE TPDS 2024: algorithms 1 to 5 and sections
-//! III and IV, and its variants NBTree-W, NBTree-WR and the coupled leaf (`variant.rs`). *Departures*,
+//! *Source*: Bowen Zhang, Shengan Zheng, Liangxu Nie, Zhenlin Qi, Hongyi Chen, Linpeng Huang, Hong Mei,
+//! "Revisiting PM-Based B+-Tree With Persistent CPU Cache", IEEE TPDS 2024: algorithms 1 to 5 and
+//! sections III and IV, and its variants NBTree-W, NBTree-WR and the coupled leaf (`variant.rs`). *Departures*,
 //! each for a reason:
 //! - read charitably: a search looks at committed slots only; a commit fails once `smo_bit` is set;
 //!   the upper copy is reached through a pointer that never changes; a split key has keys on both

@@ -60,7 +60,8 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
                     return false;
                 }
                 // Acquire: as above.
-                if slot.value.load(Ordering::Acquire) & COPIED != 0 {
+                let untouched = slot.value.load(Ordering::Acquire) & COPIED != 0;
+                if untouched && !M::mutant("nbtree_published.no_tail") {
                     self.erase(slot);
                 }
                 cursor.slot += 1;

@@ -67,6 +67,10 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
             return Ok(None);
         }
         let entry = &self.block(leaf).slots[slot];
+        if M::mutant("nbtree_published.key_first") {
+            // Release: as below.
+            entry.key.store(change.key, Ordering::Release);
+        }
         // Relaxed: ordered by the key.
         entry.value.store(change.value, Ordering::Relaxed);
         // Release: the value before the key, for a crash as for readers (P3).
@@ -129,7 +133,9 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
             // Persist: the value before we say that it is there.
             self.medium.persist(slot.as_ptr(), 16);
         }
-        if let Some(left) = self.copy_of(leaf) {
+        if let Some(left) = self.copy_of(leaf)
+            && !M::mutant("nbtree_published.no_sync_on_write")
+        {
             self.sync_update(slot, self.side(left, change.key), change.key);
         }
         Outcome { changed: true, old: Some(plain(old)) }
@@ -140,7 +146,8 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
     fn remove(&self, leaf: &Leaf<M>, entry: Entry, key: u64) -> Outcome {
         let slot = &self.block(leaf).slots[entry.slot];
         // AcqRel: of several removers one gets the key; pairs with the load in `find`.
-        if slot.key.swap(0, Ordering::AcqRel) == 0 {
+        let is_gone = slot.key.swap(0, Ordering::AcqRel) == 0;
+        if is_gone && !M::mutant("nbtree_published.removes_twice") {
             M::mark("nbtree_published.removed_already");
             return Outcome { changed: false, old: None };
         }
@@ -150,7 +157,9 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
             // Persist: the removal before we say that it happened.
             self.medium.persist(slot.as_ptr(), 16);
         }
-        if let Some(left) = self.copy_of(leaf) {
+        if let Some(left) = self.copy_of(leaf)
+            && !M::mutant("nbtree_published.no_sync_on_write")
+        {
             self.sync_remove(self.side(left, key), key);
         }
         Outcome { changed: true, old: Some(plain(old)) }

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Child `i` is the subtree of the keys from key `i` on, up to the next one; key 0 of a node stands
-//! for "from here on". Unused keys are [`UNUSED`], and there is always one at the end.
+//! for "from here on". Unused keys are the largest number, and there is always one at the end.
 //!
 //! One writer at a time, under a lock that nobody waits for (`install.rs`). It adds a separator by
 //! shifting the entries behind it to the right, from the last one on, each child before its key; so
@@ -24,37 +24,16 @@
 //! - N2 an entry moves to the right within its node, or to the sibling before `high` excludes it;
 //! - N3 a node, once reachable, stays a node of its level until the tree is freed.
 
+mod node;
+
 use std::marker::PhantomData;
 
 use everleaf_alloc::{AllocError, Session};
-use everleaf_machine::{Atomic, AtomicPointer, LINE_SIZE, Machine, Ordering, SpinGuard, SpinLock};
+use everleaf_machine::{AtomicPointer, Machine, Ordering, SpinGuard, SpinLock};
 
 use super::layout::Leaf;
 use crate::geometry::Geometry;
-
-/// Children that a node has room for.
-pub const CHILD_COUNT_MAX: usize = 31;
-/// The key of an unused place: no key of the tree is as large.
-const UNUSED: u64 = u64::MAX;
-
-#[repr(C, align(64))]
-struct Node<M: Machine> {
-    /// Keys from here on are the sibling's; 0 means none.
-    high: Atomic<u64, M>,
-    /// The right neighbour; null if there is none.
-    sibling: AtomicPointer<Node<M>, M>,
-    /// 1 above leaves. Never changes.
-    level: u32,
-    /// Children. Only the writer reads it.
-    count: Atomic<u32, M>,
-    keys: [Atomic<u64, M>; CHILD_COUNT_MAX + 1],
-    children: [AtomicPointer<(), M>; CHILD_COUNT_MAX + 1],
-}
-
-const _: () = assert!(size_of::<Node<everleaf_machine::Hardware>>() == 9 * LINE_SIZE);
-
-/// A low fence and what is below it: a node or a leaf.
-type Child = (u64, *mut ());
+use node::{CHILD_COUNT_MAX, Child, Node, Step};
 
 /// The inner nodes of one tree.
 pub struct InnerNodes<G, M: Machine> {
@@ -71,115 +50,6 @@ unsafe impl<G: Geometry, M: Machine> Sync for InnerNodes<G, M> {}
 /// Children that a node may have.
 fn child_count<G: Geometry>() -> usize {
     G::CHILD_COUNT.min(CHILD_COUNT_MAX)
-}
-
-impl<M: Machine> Node<M> {
-    fn build(
-        session: &mut Session<M>,
-        level: u32,
-        (high, sibling): (u64, *mut Node<M>),
-        children: &[Child],
-    ) -> Result<*mut Self, AllocError> {
-        let place: *mut Self = session.allocate_node(size_of::<Self>())?.cast();
-        let child = |index: usize| children.get(index).copied();
-        let node = Node {
-            high: Atomic::new(high),
-            sibling: AtomicPointer::new(sibling),
-            level,
-            count: Atomic::new(children.len() as u32),
-            keys: std::array::from_fn(|index| Atomic::new(child(index).map_or(UNUSED, |it| it.0))),
-            children: std::array::from_fn(|index| {
-                AtomicPointer::new(child(index).map_or(std::ptr::null_mut(), |it| it.1))
-            }),
-        };
-        // SAFETY: the memory is ours, large enough and aligned.
-        unsafe { place.write(node) };
-        Ok(place)
-    }
-
-    fn count(&self) -> usize {
-        self.count.read_private() as usize
-    }
-
-    /// Asks for the lines that a search reads first.
-    #[inline(always)]
-    fn prefetch(node: *const Self) {
-        for line in 0..size_of::<Self>() / LINE_SIZE {
-            M::prefetch(node.cast::<u8>().wrapping_add(line * LINE_SIZE));
-        }
-    }
-
-    /// One step down, or to the sibling: the paper's shift-aware search.
-    #[inline(always)]
-    fn step(&self, key: u64) -> Step<M> {
-        let mut index = 0;
-        let child = loop {
-            // Acquire: what the writer did before it put this key here is seen; pairs with the
-            // releases in `insert`.
-            let mut next = self.keys[index + 1].load(Ordering::Acquire);
-            while next <= key {
-                index += 1;
-                // Acquire: as above.
-                next = self.keys[index + 1].load(Ordering::Acquire);
-            }
-            // Acquire: the child is complete, and whoever shifted it here shifted its neighbour
-            // before; pairs with the releases in `insert` and `replace`.
-            let child = self.children[index].load(Ordering::Acquire);
-            // Acquire: as above.
-            let again = self.keys[index + 1].load(Ordering::Acquire);
-            if again == next || M::mutant("nbtree_published.no_key_check") {
-                break child;
-            }
-            M::mark("nbtree_published.shifted");
-        };
-        // Acquire: if the entries that were given away are missing, this says so; pairs with the
-        // release in `split`.
-        let high = self.high.load(Ordering::Acquire);
-        if high != 0 && key >= high && !M::mutant("nbtree_published.no_high_key") {
-            M::mark("nbtree_published.sibling");
-            // Acquire: the sibling is complete; pairs with the release in `split`.
-            return Step::Right(self.sibling.load(Ordering::Acquire));
-        }
-        Step::Down(child)
-    }
-
-    /// The place of the last child whose fence is at most `key`. Only the writer asks.
-    fn place(&self, key: u64) -> usize {
-        let mut index = 0;
-        while self.keys[index + 1].read_private() <= key {
-            index += 1;
-        }
-        index
-    }
-
-    /// Puts a child at a place. Child before key, or readers of the key would take the child that
-    /// was there before.
-    fn set(&self, index: usize, (key, child): Child) {
-        // Release: the child is complete, and what was here before is one place further; pairs with
-        // the loads in `step`.
-        self.children[index].store(child, Ordering::Release);
-        // Release: as above.
-        self.keys[index].store(key, Ordering::Release);
-    }
-
-    fn entry(&self, index: usize) -> Child {
-        (self.keys[index].read_private(), self.children[index].read_private())
-    }
-
-    /// Adds a child; there is room. Only the writer.
-    fn insert(&self, child: Child) {
-        let (place, count) = (self.place(child.0) + 1, self.count());
-        for index in (place..count).rev() {
-            self.set(index + 1, self.entry(index));
-        }
-        self.set(place, child);
-        self.count.write_private(count as u32 + 1);
-    }
-}
-
-enum Step<M: Machine> {
-    Down(*mut ()),
-    Right(*mut Node<M>),
 }
 
 impl<G: Geometry, M: Machine> InnerNodes<G, M> {
@@ -302,15 +172,13 @@ impl<G: Geometry, M: Machine> InnerNodes<G, M> {
         let count = node.count();
         let half = count / 2;
         let upper: Vec<Child> = (half..count).map(|index| node.entry(index)).collect();
-        let beyond = (node.high.read_private(), node.sibling.read_private());
-        let right = Node::build(session, node.level, beyond, &upper)?;
+        let right = Node::build(session, node.level, node.beyond(), &upper)?;
         let split = upper[0].0;
         let root = match parent {
             Some(_) => None,
             None => {
                 let this: *const Node<M> = node;
-                let both =
-                    [(node.keys[0].read_private(), this.cast_mut().cast()), (split, right.cast())];
+                let both = [(node.entry(0).0, this.cast_mut().cast()), (split, right.cast())];
                 match Node::build(session, node.level + 1, (0, std::ptr::null_mut()), &both) {
                     Ok(root) => Some(root),
                     Err(error) => {
@@ -321,15 +189,7 @@ impl<G: Geometry, M: Machine> InnerNodes<G, M> {
                 }
             }
         };
-        // Release: the sibling is complete; pairs with the load in `step`.
-        node.sibling.store(right, Ordering::Release);
-        // Release: the sibling is there; pairs with the load in `step`. Before anything goes (N2).
-        node.high.store(split, Ordering::Release);
-        for index in half..count {
-            // Release: `high` excludes the entry; pairs with the loads of keys in `step`.
-            node.keys[index].store(UNUSED, Ordering::Release);
-        }
-        node.count.write_private(half as u32);
+        node.give_away(half, right);
         match (parent, root) {
             (Some(parent), _) => parent.insert((split, right.cast())),
             // Release: both children are complete; pairs with the acquire in `root`.
@@ -353,8 +213,7 @@ impl<G: Geometry, M: Machine> InnerNodes<G, M> {
         }
         let index = node.place(low);
         debug_assert!(node.entry(index) == (low, old.cast()));
-        // Release: the leaf is complete; pairs with the load in `step`.
-        node.children[index].store(new.cast(), Ordering::Release);
+        node.replace(index, new.cast());
     }
 
     /// Levels of nodes.
@@ -387,11 +246,11 @@ impl<G: Geometry, M: Machine> InnerNodes<G, M> {
         if count == 0 || count > child_count::<G>() {
             return problems.push(format!("an inner node has {count} children"));
         }
-        if node.high.read_private() != high {
-            let found = node.high.read_private();
+        let found = node.beyond().0;
+        if found != high {
             problems.push(format!("an inner node ends at {found}, the next one begins at {high}"));
         }
-        if node.keys[count].read_private() != UNUSED {
+        if !node.ends_clean() {
             problems.push(format!("an inner node with {count} children has more keys (N1)"));
         }
         for index in 0..count {

@@ -20,9 +20,11 @@
 //! is all that our allocator needs, sets the bitmap to that, and empties rings and logs. A leaf in a
 //! ring is taken out again only after its grace period, of which the paper says nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod recover;
 
-use everleaf_alloc::{AllocError, Heap, Recovery, Session};
+use std::collections::BTreeMap;
+
+use everleaf_alloc::{AllocError, Heap, Session};
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering, SpinLock};
 use everleaf_pool::Medium;
 
@@ -51,8 +53,8 @@ const LOG_COUNT: usize = 2;
 const RING: usize = 16;
 /// Places of a ring.
 const RING_COUNT: usize = 16;
-/// Sessions that can exist at a time.
-const THREAD_COUNT: usize = 512;
+/// Sessions that have an area of their own.
+const THREAD_COUNT: usize = 128;
 
 /// What a session keeps of its area.
 struct Thread {
@@ -62,6 +64,8 @@ struct Thread {
     first: usize,
     /// Places that are filled.
     count: usize,
+    /// The span whose segment was used last, and the segment; 0 if there is none.
+    last: (u64, u64),
     /// Under which epoch each place was filled; 0: nobody else has seen the leaf.
     epochs: [u64; RING_COUNT],
 }
@@ -96,7 +100,8 @@ pub(super) struct Calloc<M: Machine> {
 impl<M: Machine> Calloc<M> {
     /// The allocator of a new tree.
     pub fn new(heap: &Heap<M>, anchor: Anchor<M>, record_size: usize) -> Self {
-        let thread = || Thread { area: 0, first: 0, count: 0, epochs: [0; RING_COUNT] };
+        let epochs = [0; RING_COUNT];
+        let thread = || Thread { area: 0, first: 0, count: 0, last: (0, 0), epochs };
         Calloc {
             base: Base::of(heap),
             medium: heap.medium(),
@@ -106,6 +111,12 @@ impl<M: Machine> Calloc<M> {
             spare: SpinLock::new(vec![]),
             threads: (0..THREAD_COUNT).map(|_| SpinLock::new(thread())).collect(),
         }
+    }
+
+    /// What the session keeps. Nobody else uses it, unless there are more sessions than these: then
+    /// some share.
+    fn thread(&self, session: &Session<M>) -> &SpinLock<Thread, M> {
+        &self.threads[session.stripe() % THREAD_COUNT]
     }
 
     /// The words of a record of ours.
@@ -142,8 +153,10 @@ impl<M: Machine> Calloc<M> {
         match set {
             Ok(logged) => Ok(New { blocks, logged }),
             Err(error) => {
+                // Not to the ring, where only leaves are whose bits are set.
                 for block in blocks {
-                    self.give_back(session, block);
+                    self.clear_bit(session, block);
+                    session.free_record(block, self.record_size);
                 }
                 Err(error)
             }
@@ -152,7 +165,7 @@ impl<M: Machine> Calloc<M> {
 
     /// A leaf from the session's ring, or a new one.
     fn take(&self, session: &mut Session<M>) -> Result<u64, AllocError> {
-        let mut thread = self.threads[session.stripe()].lock();
+        let mut thread = self.thread(session).lock();
         let heap = session.heap();
         let epoch = thread.epochs[thread.first];
         let is_free = || epoch == 0 || heap.is_expired(epoch);
@@ -177,7 +190,7 @@ impl<M: Machine> Calloc<M> {
 
     /// Says durably which leaf is to be replaced by which.
     fn log(&self, session: &mut Session<M>, old: u64, new: &[u64]) -> Result<Logged, AllocError> {
-        let mut thread = self.threads[session.stripe()].lock();
+        let mut thread = self.thread(session).lock();
         let area = self.area(session, &mut thread)?;
         let words = self.words(area, AREA_WORDS);
         let places = (0..LOG_COUNT).map(|entry| LOG + entry * LOG_ENTRY);
@@ -212,7 +225,7 @@ impl<M: Machine> Calloc<M> {
     /// Takes a leaf back that nobody else has seen.
     pub fn give_back(&self, session: &mut Session<M>, block: u64) {
         if !self.put_in_ring(session, block, 0) {
-            self.clear_bit(block);
+            self.clear_bit(session, block);
             session.free_record(block, self.record_size);
         }
     }
@@ -222,14 +235,14 @@ impl<M: Machine> Calloc<M> {
         let epoch = session.heap().retire_epoch();
         if !self.put_in_ring(session, block, epoch) {
             M::mark("nbtree_published.ring_full");
-            self.clear_bit(block);
+            self.clear_bit(session, block);
             session.retire_record(block, self.record_size);
         }
     }
 
     /// Whether there was a place in the session's ring.
     fn put_in_ring(&self, session: &mut Session<M>, block: u64, epoch: u64) -> bool {
-        let mut thread = self.threads[session.stripe()].lock();
+        let mut thread = self.thread(session).lock();
         if thread.area == 0 || thread.count == RING_COUNT {
             return false;
         }
@@ -285,6 +298,10 @@ impl<M: Machine> Calloc<M> {
         block: u64,
     ) -> Result<(&Atomic<u64, M>, u64), AllocError> {
         let span = block >> SPAN_SHIFT;
+        let last = self.thread(session).lock().last;
+        if last.0 == span && last.1 != 0 {
+            return Ok(self.bit_in(last.1, block));
+        }
         let mut segments = self.segments.lock();
         let segment = match segments.get(&span) {
             Some(segment) => *segment,
@@ -295,6 +312,8 @@ impl<M: Machine> Calloc<M> {
                 segment
             }
         };
+        drop(segments);
+        self.thread(session).lock().last = (span, segment);
         Ok(self.bit_in(segment, block))
     }
 
@@ -328,149 +347,14 @@ impl<M: Machine> Calloc<M> {
         Ok(())
     }
 
-    /// Clears a leaf's bit, durably.
-    fn clear_bit(&self, block: u64) {
-        let segments = self.segments.lock();
-        if let Some(segment) = segments.get(&(block >> SPAN_SHIFT)) {
-            let (word, bit) = self.bit_in(*segment, block);
-            // Relaxed: as in `set_bits`.
-            word.fetch_and(!bit, Ordering::Relaxed);
+    /// Clears a leaf's bit, durably, if it is set.
+    fn clear_bit(&self, session: &mut Session<M>, block: u64) {
+        // Where there is no room for a segment, there is none, and the bit was never set.
+        let Ok((word, bit)) = self.bit(session, block) else { return };
+        // Relaxed: as in `set_bits`.
+        if word.fetch_and(!bit, Ordering::Relaxed) & bit != 0 {
             // Persist: as the paper has it.
             self.medium.persist(word.as_ptr(), 8);
-        }
-    }
-
-    /// The records of a chain.
-    fn follow(&self, head: usize) -> Vec<u64> {
-        let next = |record: &u64| Some(self.words(*record, 1)[0].read_private());
-        let first = Some(self.anchor.word(head).read_private());
-        let end = |record: &Option<u64>| record.filter(|record| *record != 0);
-        std::iter::successors(end(&first), |record| end(&next(record))).collect()
-    }
-
-    /// The allocator after a crash or a clean end, for a tree with these leaves.
-    ///
-    /// # Errors
-    /// Damage.
-    pub fn open(
-        heap: &Heap<M>,
-        anchor: Anchor<M>,
-        record_size: usize,
-        recovery: &Recovery<M>,
-        blocks: impl Iterator<Item = u64>,
-    ) -> Result<Self, AllocError> {
-        let this = Self::new(heap, anchor, record_size);
-        let mut segments = BTreeMap::new();
-        this.find(recovery, SEGMENTS, SEGMENT_WORDS, |record| {
-            segments.insert(this.words(record, 2)[1].read_private(), (record, [0; BIT_WORDS]));
-        })?;
-        let mut areas = vec![];
-        this.find(recovery, AREAS, AREA_WORDS, |record| areas.push(record))?;
-        for block in blocks {
-            let (word, bit) = this.position(block);
-            // A leaf's segment was durable before the leaf was linked.
-            if let Some((_, bits)) = segments.get_mut(&(block >> SPAN_SHIFT)) {
-                bits[word] |= bit;
-            }
-        }
-        if !heap.pool().is_read_only() {
-            for (segment, bits) in segments.values() {
-                this.write_back(&this.words(*segment, SEGMENT_WORDS)[2..], bits);
-            }
-            for area in &areas {
-                this.write_back(&this.words(*area, AREA_WORDS)[LOG..], &[0; AREA_WORDS - LOG]);
-            }
-        }
-        let found = segments.into_iter().map(|(span, (segment, _))| (span, segment));
-        *this.segments.lock() = found.collect();
-        *this.spare.lock() = areas;
-        Ok(this)
-    }
-
-    /// Visits the records of a chain, each checked and marked before it is read.
-    fn find(
-        &self,
-        recovery: &Recovery<M>,
-        head: usize,
-        count: usize,
-        mut visit: impl FnMut(u64),
-    ) -> Result<(), AllocError> {
-        let mut record = self.anchor.word(head).read_private();
-        while record != 0 {
-            if recovery.record_room(record).is_none_or(|room| room < count * 8) {
-                let what = "a part of a tree's allocator was expected here".into();
-                return Err(AllocError::Corrupt { offset: record, what });
-            }
-            recovery.mark_record(record, count * 8)?;
-            visit(record);
-            record = self.words(record, 1)[0].read_private();
-        }
-        Ok(())
-    }
-
-    /// Makes words what they should be.
-    fn write_back(&self, words: &[Atomic<u64, M>], wanted: &[u64]) {
-        let mut differ = false;
-        for (word, wanted) in words.iter().zip(wanted) {
-            if word.read_private() != *wanted {
-                word.write_private(*wanted);
-                differ = true;
-            }
-        }
-        if differ {
-            M::mark("nbtree_published.calloc_mended");
-            // Persist: before they are changed again.
-            self.medium.persist(words[0].as_ptr(), 8 * wanted.len());
-        }
-    }
-
-    /// The leaves in rings. Nobody else is active.
-    fn in_rings(&self) -> Vec<u64> {
-        let areas = self.follow(AREAS).into_iter();
-        let ring = |area| self.words(area, AREA_WORDS)[RING..RING + RING_COUNT].iter();
-        let places = areas.flat_map(|area| ring(area).map(Atomic::read_private));
-        places.filter(|block| *block != 0).collect()
-    }
-
-    /// Marks what the allocator uses, and holds the bits against `leaves`, the records that the tree
-    /// uses. Nobody else is active.
-    pub fn check(&self, used: &Recovery<M>, leaves: &BTreeSet<u64>, problems: &mut Vec<String>) {
-        let mut marked = |record: u64, size: usize| {
-            if let Err(error) = used.mark_record(record, size) {
-                problems.push(error.to_string());
-            }
-        };
-        self.follow(SEGMENTS).into_iter().for_each(|record| marked(record, SEGMENT_WORDS * 8));
-        self.follow(AREAS).into_iter().for_each(|record| marked(record, AREA_WORDS * 8));
-        let rings = self.in_rings();
-        rings.iter().for_each(|block| marked(*block, self.record_size));
-        let segments = self.segments.lock();
-        let mut set = 0;
-        for segment in segments.values() {
-            let bits = &self.words(*segment, SEGMENT_WORDS)[2..];
-            set += bits.iter().map(|word| u64::from(word.read_private().count_ones())).sum::<u64>();
-        }
-        for block in leaves.iter().chain(&rings) {
-            let bit = segments.get(&(block >> SPAN_SHIFT)).map(|it| self.bit_in(*it, *block));
-            if bit.is_none_or(|(word, bit)| word.read_private() & bit == 0) {
-                problems.push(format!("the leaf at {block} is in use and its bit is not set"));
-            }
-        }
-        let used = (leaves.len() + rings.len()) as u64;
-        if set != used {
-            problems.push(format!("{set} leaves are allocated, {used} are in use or in rings"));
-        }
-    }
-
-    /// Gives everything back. Nobody uses the tree any more.
-    pub fn free_all(&self, session: &mut Session<M>) {
-        for block in self.in_rings() {
-            session.free_record(block, self.record_size);
-        }
-        for (head, count) in [(SEGMENTS, SEGMENT_WORDS), (AREAS, AREA_WORDS)] {
-            for record in self.follow(head) {
-                session.free_record(record, count * 8);
-            }
         }
     }
 }
