@@ -40,7 +40,7 @@ use crate::record::VALUE_SIZE_MAX;
 use crate::trees::Trees;
 
 /// The name of the journal in the pool's directory.
-const NAME: &str = "\u{1}batches";
+pub const NAME: &str = "\u{1}batches";
 const HEADER_SIZE: usize = 8;
 const CHANGE_HEADER_SIZE: usize = 20;
 /// The value length of a removal.
@@ -101,25 +101,18 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
         Ok(Journal { tree })
     }
 
-    /// Batches that were cut short, or are being applied now; and keys of the journal, which a check
-    /// counts.
+    /// How many batches were cut short, or are being applied now.
     ///
     /// # Errors
     /// The tree cannot be read.
-    pub fn pending(&self, session: &mut Session<M>) -> Result<(usize, u64), IndexError> {
-        let (mut pending, mut keys) = (0, 0);
-        self.tree.scan(
-            session,
-            std::ops::Bound::Unbounded,
-            std::ops::Bound::Unbounded,
-            false,
-            |_, batch| {
-                pending += usize::from(!batch.is_empty());
-                keys += 1;
-                true
-            },
-        )?;
-        Ok((pending, keys))
+    pub fn pending(&self, session: &mut Session<M>) -> Result<usize, IndexError> {
+        let (from, to) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+        let mut pending = 0;
+        self.tree.scan(session, from, to, false, |_, batch| {
+            pending += usize::from(!batch.is_empty());
+            true
+        })?;
+        Ok(pending)
     }
 
     /// Does again what was cut short. Nobody else is active. Returns how many batches.
@@ -329,15 +322,19 @@ fn encode<G: Geometry, M: Machine>(
 }
 
 /// One change as it is written down.
-struct Written<'b> {
-    tree: u32,
-    key: &'b [u8],
-    value: Option<&'b [u8]>,
-    expiry_ms: u64,
+pub struct Written<'b> {
+    /// The id of the tree.
+    pub tree: u32,
+    /// The key.
+    pub key: &'b [u8],
+    /// The new value; `None`: the key is removed.
+    pub value: Option<&'b [u8]>,
+    /// When it expires, in milliseconds since 1970-01-01 UTC; 0 for never.
+    pub expiry_ms: u64,
 }
 
-/// The changes of a batch; `None` if these are not the bytes of one.
-fn decode(batch: &[u8]) -> Option<Vec<Written<'_>>> {
+/// The changes of a batch in the journal; `None` if these are not the bytes of one.
+pub fn decode(batch: &[u8]) -> Option<Vec<Written<'_>>> {
     let (sum, rest) = batch.split_first_chunk::<4>()?;
     if u32::from_le_bytes(*sum) != crc32c::crc32c(rest) {
         return None;
@@ -435,7 +432,7 @@ mod tests {
             .tree
             .change(&mut session, b"\0\x07", Change::Upsert(&batch), |_, _| ())
             .expect("room");
-        assert_eq!(journal.pending(&mut session).expect("readable").0, 1);
+        assert_eq!(journal.pending(&mut session).expect("readable"), 1);
         assert_eq!(journal.recover(&trees, &mut session).expect("room"), 1);
         let get = |session: &mut Session<Hardware>, key: &[u8]| {
             tree.get_with(session, key, <[u8]>::to_vec).expect("there")

@@ -224,6 +224,39 @@ pub fn read_checked<'a, M: Machine>(
     Ok(record)
 }
 
+/// Key, value and expiry of a record.
+pub type Owned = (Vec<u8>, Vec<u8>, u64);
+
+/// The record at an offset of a file of `size` bytes, if all of it can be proven.
+pub fn read_from(
+    read: &dyn Fn(u64, &mut [u8]) -> bool,
+    size: u64,
+    offset: u64,
+) -> Result<Owned, String> {
+    let mut header = [0; HEADER_SIZE];
+    if offset == 0 || !read(offset, &mut header) {
+        return Err(format!("it refers to {offset}, where no record can be"));
+    }
+    let header = u64::from_le_bytes(header);
+    let shape = Shape::of(header);
+    let length = shape.size() - HEADER_SIZE;
+    let start = offset + HEADER_SIZE as u64;
+    if size.saturating_sub(start) < length as u64 {
+        return Err(format!("the record at {offset} claims {length} bytes, which are not there"));
+    }
+    let mut key = vec![0; length];
+    if !read(start, &mut key) {
+        return Err(format!("the record at {offset} cannot be read"));
+    }
+    let mut value = key.split_off(shape.key_length);
+    let tail = value.split_off(shape.value_length);
+    let expiry_ms = tail.try_into().map_or(0, u64::from_le_bytes);
+    if check_sum(&key, &value, expiry_ms) != header >> (VALUE_BITS + KEY_BITS) {
+        return Err(format!("the check sum of the record at {offset} is wrong"));
+    }
+    Ok((key, value, expiry_ms))
+}
+
 /// Sixty-four bits of hash of a key: the source of tags and fingerprints in entries, so part of the
 /// format. Folded 64 x 64 -> 128 bit products of eight bytes at a time.
 #[inline]

@@ -358,6 +358,19 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         name: &str,
         pairs: impl IntoIterator<Item = (Key, Value)>,
     ) -> Result<Arc<BytesTree<G, M>>, IndexError> {
+        self.load_expiring(name, pairs.into_iter().map(|(key, value)| (key, value, 0)))
+    }
+
+    /// As [`Self::load_bytes_tree`], with the time at which each key expires, in milliseconds since
+    /// 1970-01-01 UTC; 0 for never.
+    ///
+    /// # Errors
+    /// As [`Self::load_u64_tree`].
+    pub fn load_expiring<Key: AsRef<[u8]>, Value: AsRef<[u8]>>(
+        &self,
+        name: &str,
+        pairs: impl IntoIterator<Item = (Key, Value, u64)>,
+    ) -> Result<Arc<BytesTree<G, M>>, IndexError> {
         let mut session = self.heap.session()?;
         let id = self.heap.pool().next_id()?;
         let tree = BytesTree::load(&mut session, id, pairs)?;

@@ -6,7 +6,7 @@ use everleaf_index::{Edit, Hardware, Session};
 
 use crate::map::Map;
 use crate::store::Shared;
-use crate::{Error, Result, Store};
+use crate::{Error, Expiry, Result, Store};
 
 /// What became of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +36,18 @@ struct Change {
 }
 
 /// One condition, laid out like a change; without a value the key must be absent.
-struct Condition(Change);
+struct Condition {
+    what: Change,
+    /// Whether the time at which the key expires must be the same, too.
+    exact: bool,
+}
 
 /// Changes, and conditions on which they depend, to be done as one by [`Store::write`]: all or
 /// nothing, for everybody who reads one key after another, and whenever the process dies.
 ///
 /// A batch may hold changes of several maps of one store. Of several changes of one key the last
-/// counts. A batch can be written several times, and [cleared](Self::clear) to be filled again.
+/// counts. A batch can be written several times, and [cleared](Self::clear) to be filled again. What
+/// it holds keeps the store open.
 ///
 /// # Example
 /// ```
@@ -103,8 +108,21 @@ impl WriteBatch {
 
     /// Makes the whole batch depend on the value a key has just before it; `None`: on its absence.
     pub fn expect(&mut self, map: &Map, key: &[u8], value: Option<&[u8]>) -> &mut Self {
-        let condition = self.note(map, key, value, 0);
-        self.conditions.push(Condition(condition));
+        let what = self.note(map, key, value, 0);
+        self.conditions.push(Condition { what, exact: false });
+        self
+    }
+
+    /// Makes the whole batch depend on the value a key has just before it and on when it expires.
+    pub fn expect_with_expiry(
+        &mut self,
+        map: &Map,
+        key: &[u8],
+        value: &[u8],
+        expiry: Expiry,
+    ) -> &mut Self {
+        let what = self.note(map, key, Some(value), expiry.as_ms());
+        self.conditions.push(Condition { what, exact: true });
         self
     }
 
@@ -166,14 +184,14 @@ impl WriteBatch {
     }
 
     /// The changes that count, as the journal wants them: each key once.
-    fn edits(&self, stripes: &[u64]) -> Vec<Edit<'_>> {
+    fn edits(&self, hashes: &[u64]) -> Vec<Edit<'_>> {
         let edit = |change: &Change| Edit {
             tree: self.map(change).tree(),
             key: self.key(change),
             value: self.value(change),
             expiry_ms: change.expiry_ms,
         };
-        let mut hashes = stripes[..self.changes.len()].to_vec();
+        let mut hashes = hashes[..self.changes.len()].to_vec();
         hashes.sort_unstable();
         if hashes.is_sorted_by(|a, b| a < b) {
             return self.changes.iter().map(edit).collect();
@@ -186,12 +204,22 @@ impl WriteBatch {
         last.into_iter().map(|index| edit(&self.changes[index])).collect()
     }
 
+    /// The changes as the log wants them, all in their order. Behind their stripes.
+    fn logged(&self) -> impl Iterator<Item = (u32, &[u8], Option<&[u8]>, u64)> {
+        self.changes.iter().map(|change| {
+            let number = self.map(change).number();
+            (number, self.key(change), self.value(change), change.expiry_ms)
+        })
+    }
+
     /// The condition that does not hold, if there is one. The caller has the stripes.
     fn refused(&self, session: &mut Session<Hardware>) -> Result<Option<usize>> {
-        for (number, Condition(condition)) in self.conditions.iter().enumerate() {
-            let (map, key) = (self.map(condition), self.key(condition));
-            let expected = self.value(condition);
-            let found = map.tree().get_with(session, key, |value| Some(value) == expected)?;
+        for (number, Condition { what, exact }) in self.conditions.iter().enumerate() {
+            let (map, key) = (self.map(what), self.key(what));
+            let expected = self.value(what);
+            let found = map.tree().get_record(session, key, |record| {
+                Some(record.value) == expected && (!exact || record.expiry_ms == what.expiry_ms)
+            })?;
             if !found.unwrap_or(expected.is_none()) {
                 return Ok(Some(number));
             }
@@ -230,7 +258,7 @@ impl Shared {
                 "the batch holds a key of another store: write a batch per store".to_string(),
             ));
         }
-        let everything = batch.changes.iter().chain(batch.conditions.iter().map(|c| &c.0));
+        let everything = batch.changes.iter().chain(batch.conditions.iter().map(|c| &c.what));
         let hashes: Vec<u64> =
             everything.map(|change| self.order.hash_of(batch.key(change))).collect();
         let edits = batch.edits(&hashes);
@@ -247,17 +275,26 @@ impl Shared {
         let mut session = self.session()?;
         let journal = self.journal(&mut session)?;
         self.order.raise(self.trees.heap());
-        let _raised = Raised(self);
+        let raised = Raised(self);
         let stripes = hashes.iter().map(|hash| self.order.stripe_of_hash(*hash)).collect();
-        let _stripes = self.order.lock_many(stripes);
+        let stripes = self.order.lock_many(stripes);
+        if let Some(power) = &self.power {
+            power.check()?;
+        }
         if let Some(number) = batch.refused(&mut session)? {
             return Ok(Written::Refused(number));
+        }
+        if edits.is_empty() {
+            return Ok(Written::All);
         }
         for (change, hash) in batch.changes.iter().zip(hashes) {
             let tree = batch.map(change).tree_arc();
             self.views.save(tree, &mut session, batch.key(change), *hash)?;
         }
         journal.apply(&mut session, edits)?;
+        let lsn = self.power.as_ref().map(|power| power.note_batch(batch.logged())).transpose()?;
+        drop((stripes, raised, session));
+        self.wait(lsn)?;
         Ok(Written::All)
     }
 }

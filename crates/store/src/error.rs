@@ -22,6 +22,9 @@ pub enum Error {
     NotAPool(String),
     /// The machine stopped while the pool was open and the medium is not persistent memory.
     MachineCrashed(String),
+    /// The log of the store has failed, and nothing can be written any more. Nothing acknowledged is
+    /// lost; reads go on. The text has the cause.
+    LogFailed(String),
     /// Something inside the pool is damaged. The text says what and where.
     Corrupt(String),
     /// The file system is full. Nothing acknowledged is lost; reads and removals go on.
@@ -89,6 +92,7 @@ impl fmt::Display for Error {
             | Error::NotAPool(text)
             | Error::MachineCrashed(text)
             | Error::Corrupt(text)
+            | Error::LogFailed(text)
             | Error::DiskFull(text)
             | Error::PoolFull(text)
             | Error::BadName(text)

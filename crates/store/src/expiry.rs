@@ -22,6 +22,14 @@ impl Expiry {
     fn of(expiry_ms: u64) -> Self {
         if expiry_ms == 0 { Expiry::Never } else { Expiry::At(expiry_ms) }
     }
+
+    /// In milliseconds since 1970-01-01 UTC; 0 for never.
+    pub fn as_ms(self) -> u64 {
+        match self {
+            Expiry::At(expiry_ms) => expiry_ms,
+            Expiry::Never => 0,
+        }
+    }
 }
 
 impl Map {

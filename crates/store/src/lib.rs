@@ -43,24 +43,30 @@
 
 mod batch;
 mod change;
+mod copy;
 mod error;
 mod expiry;
 mod life;
 mod map;
 mod options;
+mod power;
 mod range;
+mod repair;
 mod statistics;
 mod store;
 mod view;
 
 pub use batch::{WriteBatch, Written};
 pub use change::{Action, Exchange};
+pub use copy::Copied;
 pub use error::{Error, KEY_SIZE_MAX, VALUE_SIZE_MAX};
 pub use everleaf_index::{CheckReport, Domain};
 pub use expiry::Expiry;
 pub use map::Map;
 pub use options::Options;
+pub use power::{Durability, Rebuilt};
 pub use range::Range;
+pub use repair::Repaired;
 pub use statistics::Statistics;
 pub use store::{DEFAULT_MAP, Store};
 pub use view::{MapView, View};

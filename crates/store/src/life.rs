@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use everleaf_index::{BytesTree, FEATURE_EXPIRY, Hardware, Machine};
 
 use crate::store::Shared;
-use crate::{Error, Result};
+use crate::{Error, Options, Result};
 
 /// Keys that the sweep looks at in one go.
 const SLICE_KEYS: usize = 2048;
@@ -53,13 +53,15 @@ impl Bell {
 
 impl Life {
     /// Begins the life of a store.
-    pub fn begin(shared: Arc<Shared>, sweep: bool) -> Result<Arc<Life>> {
+    pub fn begin(shared: Arc<Shared>, options: &Options) -> Result<Arc<Life>> {
         let bell = Arc::new(Bell::default());
         let mut life =
             Life { shared: shared.clone(), bell: bell.clone(), sweep: None, ended: false };
-        if sweep && !shared.trees.heap().pool().is_read_only() {
+        let sweep = options.sweep;
+        if (sweep || shared.power.is_some()) && !shared.trees.heap().pool().is_read_only() {
+            let limit = options.snapshot_after_bytes;
             let thread = std::thread::Builder::new().name("everleaf-sweep".to_string());
-            let sweep = thread.spawn(move || run(&shared, &bell));
+            let sweep = thread.spawn(move || run(&shared, &bell, sweep, limit));
             let what = "cannot start the thread that removes expired keys: lower the number of \
                         threads, or open the store without the sweep";
             life.sweep = Some(sweep.map_err(|error| Error::Io(what.to_string(), error))?);
@@ -81,6 +83,10 @@ impl Life {
             // If it panicked, the panic was reported, and nothing depends on it.
             let _ = sweep.join();
         }
+        if let Some(power) = &self.shared.power {
+            // The pool may count as clean only if the log has everything, too.
+            power.sync()?;
+        }
         Ok(self.shared.trees.close()?)
     }
 }
@@ -93,9 +99,20 @@ impl Drop for Life {
     }
 }
 
-/// The sweep: round after round over all maps, slice by slice.
-fn run(shared: &Shared, bell: &Bell) {
+/// Snapshots when they are due, and the sweep: round after round over all maps, slice by slice.
+fn run(shared: &Shared, bell: &Bell, sweep: bool, snapshot_after_bytes: u64) {
     while !bell.wait(ROUND_REST) {
+        if let Some(power) = &shared.power {
+            // Relaxed: a request, which carries nothing.
+            let due = power.snapshot_due.swap(false, Ordering::Relaxed);
+            if due || power.lag().0 > snapshot_after_bytes {
+                // A failure stops the log or is tried again when more was written; writes tell.
+                let _ = shared.snapshot();
+            }
+        }
+        if !sweep {
+            continue;
+        }
         if shared.trees.heap().pool().features() & FEATURE_EXPIRY == 0 {
             continue;
         }

@@ -2,12 +2,16 @@
 
 use std::ops::{Bound, ControlFlow, RangeBounds};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use everleaf_index::{
     BytesTree, Change, Decision, Hardware, IndexError, Record, Session, SessionGuard,
 };
 
+use everleaf_log::Lsn;
+
 use crate::life::Life;
+use crate::power::PowerLog;
 use crate::range::{Piece, Range, is_beyond, prefix_bounds};
 use crate::store::Shared;
 use crate::{Action, Error, Exchange, Result};
@@ -48,16 +52,20 @@ pub struct Map {
     life: Arc<Life>,
     shared: Arc<Shared>,
     tree: Arc<BytesTree>,
+    /// The number of the map in the log; 0 without one.
+    number: Arc<AtomicU32>,
 }
 
 impl Map {
     pub(crate) fn new(life: Arc<Life>, shared: Arc<Shared>, tree: Arc<BytesTree>) -> Self {
-        Map { life, shared, tree }
+        let number = number_of(&shared, &tree);
+        Map { life, shared, tree, number }
     }
 
     /// A handle on another map of the same store.
     pub(crate) fn another(&self, tree: Arc<BytesTree>) -> Self {
-        Map { tree, ..self.clone() }
+        let number = number_of(&self.shared, &tree);
+        Map { tree, number, ..self.clone() }
     }
 
     /// What keeps the store open.
@@ -94,7 +102,10 @@ impl Map {
             return Ok(write(&self.tree, &mut pinned)?);
         }
         drop(pinned);
-        self.write_in_order(key, &mut session, write)
+        let (result, lsn) = self.write_in_order(key, &mut session, write)?;
+        drop(session);
+        self.shared.wait(lsn)?;
+        Ok(result)
     }
 
     /// A write while somebody needs order among writers.
@@ -105,11 +116,17 @@ impl Map {
         key: &[u8],
         session: &mut Session<Hardware>,
         write: &mut impl FnMut(&BytesTree, &mut Session<Hardware>) -> std::result::Result<R, IndexError>,
-    ) -> Result<R> {
+    ) -> Result<(R, Option<Lsn>)> {
         let order = &self.shared.order;
         let _stripe = order.lock(key);
+        if let Some(power) = &self.shared.power {
+            power.check()?;
+        }
         self.shared.views.save(&self.tree, session, key, order.hash_of(key))?;
-        Ok(write(&self.tree, session)?)
+        let result = write(&self.tree, session)?;
+        let note = |power: &PowerLog| power.note(&self.number, &self.tree, session, key);
+        let lsn = self.shared.power.as_ref().map(note).transpose()?;
+        Ok((result, lsn))
     }
 
     #[inline]
@@ -418,8 +435,13 @@ impl Map {
         limit: usize,
     ) -> Result<Piece> {
         let (mut piece, mut bytes) = (Piece::default(), 0);
-        self.scan_piece(from, to, reverse, |key, value| {
-            piece.pairs.push_back((key.to_vec(), value.to_vec()));
+        let mut session = self.shared.session()?;
+        self.tree.scan_records(&mut session, from, to, reverse, |record| {
+            let Record { key, value, expiry_ms } = record;
+            if record.has_expired::<Hardware>() {
+                return true;
+            }
+            piece.pairs.push_back(((key.to_vec(), value.to_vec()), expiry_ms));
             bytes += key.len() + value.len();
             piece.next = piece.pairs.len() >= limit || bytes >= PIECE_BYTES;
             !piece.next
@@ -493,12 +515,21 @@ impl Map {
     }
 
     fn try_clear(&self) -> Result<()> {
-        self.shared.alone(|in_order| {
+        let lsn = self.shared.alone(|in_order| {
             if in_order {
                 self.shared.save_all(&self.tree)?;
             }
-            Ok(self.tree.clear(&mut *self.shared.session()?)?)
-        })
+            let mut session = self.shared.session()?;
+            self.tree.clear(&mut session)?;
+            let Some(power) = &self.shared.power else { return Ok(None) };
+            let name = self.shared.trees.names().into_iter().find(|name| {
+                let found = self.shared.trees.find_bytes_tree(name);
+                matches!(found, Ok(Some(tree)) if Arc::ptr_eq(&tree, &self.tree))
+            });
+            // Without a name it was dropped, and the log says so.
+            name.map(|name| power.give_number(&self.tree, &name, &mut session)).transpose()
+        })?;
+        self.shared.wait(lsn)
     }
 
     /// Whether two handles are of one map.
@@ -514,9 +545,20 @@ impl Map {
         &self.tree
     }
 
+    /// The number of the map in the log. Behind a stripe.
+    pub(crate) fn number(&self) -> u32 {
+        // Relaxed: changed only by one who has all stripes.
+        self.number.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn tree_arc(&self) -> &Arc<BytesTree> {
         &self.tree
     }
+}
+
+/// The number of a map in the log.
+fn number_of(shared: &Shared, tree: &Arc<BytesTree>) -> Arc<AtomicU32> {
+    shared.power.as_ref().map(|power| power.number_of(tree)).unwrap_or_default()
 }
 
 fn bound_ref(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use everleaf_index::{CreateMode, PoolOptions};
 
-use crate::{Domain, Result, Store};
+use crate::{Domain, Durability, Result, Store};
 
 /// How to open a store. Each setting says what it does and what it is by default.
 ///
@@ -23,6 +23,8 @@ pub struct Options {
     pub(crate) pool: PoolOptions,
     pub(crate) recovery_threads: usize,
     pub(crate) sweep: bool,
+    pub(crate) durability: Option<Durability>,
+    pub(crate) snapshot_after_bytes: u64,
 }
 
 impl Default for Options {
@@ -34,7 +36,13 @@ impl Default for Options {
 impl Options {
     /// The defaults: an existing pool, for writing, in the domain that is detected.
     pub fn new() -> Self {
-        Options { pool: PoolOptions::default(), recovery_threads: 0, sweep: true }
+        Options {
+            pool: PoolOptions::default(),
+            recovery_threads: 0,
+            sweep: true,
+            durability: None,
+            snapshot_after_bytes: 1 << 30,
+        }
     }
 
     /// Create the pool if there is none. Default: no.
@@ -92,6 +100,22 @@ impl Options {
     /// are absent all the same, but keep their space until they are written again. Default: yes.
     pub fn sweep(mut self, yes: bool) -> Self {
         self.sweep = yes;
+        self
+    }
+
+    /// What is to survive. With anything but [`Durability::Process`] there is a log beside the pool, in
+    /// a folder with its name and `.log` behind it, and a pool whose machine crashed is made again
+    /// from there when it is opened. A pool that had a log and is opened with `Process` has none any
+    /// more. Default: as the pool was opened last; `Process` for a new one.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = Some(durability);
+        self
+    }
+
+    /// Bytes of keys and values in the log after which a snapshot is written in the background, which
+    /// lets the log before it go. Default: 1 GiB.
+    pub fn snapshot_after_bytes(mut self, bytes: u64) -> Self {
+        self.snapshot_after_bytes = bytes;
         self
     }
 

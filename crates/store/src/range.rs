@@ -12,11 +12,13 @@ const FETCH_FIRST: usize = 16;
 const FETCH_MAX: usize = 256;
 
 type Pair = (Vec<u8>, Vec<u8>);
+/// A pair, and when it expires (0: never).
+pub(crate) type Entry = (Pair, u64);
 
 /// Some pairs of a range, in the order of the end they were taken from.
 #[derive(Default)]
 pub(crate) struct Piece {
-    pub pairs: VecDeque<Pair>,
+    pub pairs: VecDeque<Entry>,
     /// Whether more may follow.
     pub next: bool,
     /// How far it goes, if not to its last pair.
@@ -63,9 +65,9 @@ pub struct Range {
     to: Bound<Vec<u8>>,
     /// Whether anything may be left between the bounds.
     open: bool,
-    front: VecDeque<Pair>,
+    front: VecDeque<Entry>,
     /// In descending order.
-    back: VecDeque<Pair>,
+    back: VecDeque<Entry>,
     fetch: usize,
 }
 
@@ -93,7 +95,7 @@ impl Range {
     }
 
     /// The next pairs from one end, in the order of that end.
-    fn fetch(&mut self, reverse: bool) -> VecDeque<Pair> {
+    fn fetch(&mut self, reverse: bool) -> VecDeque<Entry> {
         while self.open && !are_crossed(as_slice(&self.from), as_slice(&self.to)) {
             let limit = self.fetch;
             self.fetch = (limit * 4).min(FETCH_MAX);
@@ -102,7 +104,7 @@ impl Range {
                 break;
             };
             self.open = next;
-            let reached = reached.or_else(|| pairs.back().map(|(key, _)| key.clone()));
+            let reached = reached.or_else(|| pairs.back().map(|((key, _), _)| key.clone()));
             if let Some(reached) = reached {
                 let bound = if reverse { &mut self.to } else { &mut self.from };
                 self.open &= is_beyond(&reached, as_slice(bound), reverse);
@@ -128,15 +130,16 @@ impl Range {
         if self.front.is_empty() {
             self.front = self.fetch(false);
         }
-        self.front.front().or_else(|| self.back.back())
+        self.front.front().or_else(|| self.back.back()).map(|(pair, _)| pair)
     }
 
     /// Moves the front: `next` goes on with the first key of the range that is not less than `key`,
     /// also if it was returned before; but not behind what the other end has returned.
     pub fn seek(&mut self, key: &[u8]) {
-        let within = self.front.front().is_some_and(|(first, _)| key >= first.as_slice())
-            && self.front.back().is_some_and(|(last, _)| key <= last.as_slice());
-        let is_before = |pair: Option<&Pair>| pair.is_some_and(|(other, _)| other.as_slice() < key);
+        let within = self.front.front().is_some_and(|((first, _), _)| key >= first.as_slice())
+            && self.front.back().is_some_and(|((last, _), _)| key <= last.as_slice());
+        let is_before =
+            |entry: Option<&Entry>| entry.is_some_and(|((other, _), _)| other.as_slice() < key);
         if within {
             while is_before(self.front.front()) {
                 self.front.pop_front();
@@ -145,7 +148,7 @@ impl Range {
         }
         self.front.clear();
         while is_before(self.back.back())
-            && let Some((dropped, _)) = self.back.pop_back()
+            && let Some(((dropped, _), _)) = self.back.pop_back()
         {
             // To be fetched again, should the front come back.
             self.to = Bound::Included(dropped);
@@ -162,10 +165,11 @@ impl Range {
     /// Moves the back: `next_back` goes on with the last key of the range that is not greater than
     /// `key`, also if it was returned before; but not before what the other end has returned.
     pub fn seek_back(&mut self, key: &[u8]) {
-        let is_behind = |pair: Option<&Pair>| pair.is_some_and(|(other, _)| other.as_slice() > key);
+        let is_behind =
+            |entry: Option<&Entry>| entry.is_some_and(|((other, _), _)| other.as_slice() > key);
         self.back.clear();
         while is_behind(self.front.back())
-            && let Some((dropped, _)) = self.front.pop_back()
+            && let Some(((dropped, _), _)) = self.front.pop_back()
         {
             // To be fetched again, should the back come back.
             self.from = Bound::Included(dropped);
@@ -180,19 +184,28 @@ impl Range {
     }
 }
 
-impl Iterator for Range {
-    type Item = Pair;
-
-    fn next(&mut self) -> Option<Pair> {
+impl Range {
+    /// As [`Iterator::next`], with the time at which the key expires.
+    pub(crate) fn next_entry(&mut self) -> Option<Entry> {
         if self.front.is_empty() {
             self.front = self.fetch(false);
         }
         self.front.pop_front().or_else(|| {
-            let pair = self.back.pop_back()?;
-            // Not to be fetched again, should the back move.
-            self.from = Bound::Excluded(pair.0.clone());
-            Some(pair)
+            let entry = self.back.pop_back()?;
+            // Not to be fetched again, should the back move; but should the front move back.
+            let key = &entry.0.0;
+            self.from = Bound::Excluded(key.clone());
+            self.to = Bound::Included(key.clone());
+            Some(entry)
         })
+    }
+}
+
+impl Iterator for Range {
+    type Item = Pair;
+
+    fn next(&mut self) -> Option<Pair> {
+        self.next_entry().map(|(pair, _)| pair)
     }
 }
 
@@ -201,12 +214,15 @@ impl DoubleEndedIterator for Range {
         if self.back.is_empty() {
             self.back = self.fetch(true);
         }
-        self.back.pop_front().or_else(|| {
-            let pair = self.front.pop_back()?;
-            // Not to be fetched again, should the front move.
-            self.to = Bound::Excluded(pair.0.clone());
-            Some(pair)
-        })
+        let entry = self.back.pop_front().or_else(|| {
+            let entry = self.front.pop_back()?;
+            // Not to be fetched again, should the front move; but should the back move back.
+            let key = &entry.0.0;
+            self.to = Bound::Excluded(key.clone());
+            self.from = Bound::Included(key.clone());
+            Some(entry)
+        });
+        entry.map(|(pair, _)| pair)
     }
 }
 

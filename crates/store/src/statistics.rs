@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use crate::map::Map;
+use crate::power::PowerLog;
 use crate::store::Shared;
 
 /// Numbers about a store, as of one moment. Counts are exact when no writer is active.
@@ -31,6 +32,12 @@ pub struct Statistics {
     pub merges: u64,
     /// How long opening took, recovery included, in nanoseconds.
     pub recovery_ns: u64,
+    /// What survives: `process`, `interval` or `power`.
+    pub durability: String,
+    /// Bytes of keys and values in the log since the last snapshot; 0 without a log.
+    pub log_bytes: u64,
+    /// Commits in the log that are not on the disk yet.
+    pub log_lag: u64,
     /// Views that are open.
     pub views: u64,
     /// Keys of which an old value is kept for these views.
@@ -56,6 +63,7 @@ impl Statistics {
             .and_then(|mut session| default.tree().shape(&mut session).ok())
             .unwrap_or_default();
         let (views, view_keys) = shared.views.count();
+        let (log_bytes, log_lag) = shared.power.as_ref().map_or((0, 0), PowerLog::lag);
         Statistics {
             keys: shape.keys,
             maps: shared.map_names().len() as u64,
@@ -68,6 +76,9 @@ impl Statistics {
             splits: shape.splits,
             merges: shape.merges,
             recovery_ns: shared.recovery_ns,
+            durability: shared.durability_name().to_string(),
+            log_bytes,
+            log_lag,
             views,
             view_keys,
             // Relaxed: a statistic.

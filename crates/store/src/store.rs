@@ -8,15 +8,18 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use everleaf_index::{
-    AllocError, BytesTree, Hardware, IndexError, Journal, Order, Pool, PoolError, Session,
-    SessionGuard, Trees,
+    AllocError, BytesTree, CreateMode, Hardware, IndexError, Journal, Order, Pool, PoolError,
+    PoolOptions, Session, SessionGuard, Trees,
 };
+
+use everleaf_log::Lsn;
 
 use crate::life::Life;
 use crate::map::Map;
+use crate::power::{self, PowerLog};
 use crate::statistics::Statistics;
 use crate::view::Views;
-use crate::{Error, Options, Result};
+use crate::{Durability, Error, Options, Rebuilt, Result};
 
 /// The name of the map that a store is itself.
 pub const DEFAULT_MAP: &str = "default";
@@ -49,6 +52,10 @@ pub(crate) struct Shared {
     /// Order among writers, while somebody needs it.
     pub order: Order<Hardware>,
     pub views: Views,
+    /// The log, unless the store is to survive its process only.
+    pub power: Option<PowerLog>,
+    /// Held while a map is made.
+    map_making: Mutex<()>,
     journal: OnceLock<Journal>,
     /// Held while the journal is made.
     journal_making: Mutex<()>,
@@ -57,6 +64,8 @@ pub(crate) struct Shared {
     pub recovery_ns: u64,
     /// Batches that opening has brought to an end.
     pub recovered_batches: u64,
+    /// What opening made the pool from, if the machine had crashed.
+    pub rebuilt: Option<Rebuilt>,
 }
 
 impl Shared {
@@ -148,13 +157,13 @@ impl Store {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             count => count,
         };
-        let pool = Pool::open(path.as_ref(), &options.pool)
-            .map_err(|error| from_pool(error, path.as_ref()))?;
+        let (pool, rebuilt) = open_pool(path.as_ref(), &options)?;
         let trees = Trees::open(pool, threads)?;
         let recovered_batches = finish_batches(&trees)?;
         if !trees.heap().pool().is_read_only() {
             trees.bytes_tree(DEFAULT_MAP)?;
         }
+        let power = open_power(&trees, path.as_ref(), &options)?;
         let recovery_ns = started.elapsed().as_nanos() as u64;
         let tree = trees.find_bytes_tree(DEFAULT_MAP)?.ok_or_else(|| {
             Error::NotAPool(format!(
@@ -166,13 +175,20 @@ impl Store {
             trees,
             order: Order::default(),
             views: Views::default(),
+            power,
+            map_making: Mutex::new(()),
             journal: OnceLock::new(),
             journal_making: Mutex::new(()),
             swept: AtomicU64::new(0),
             recovery_ns,
             recovered_batches,
+            rebuilt,
         });
-        let life = Life::begin(shared.clone(), options.sweep)?;
+        if shared.power.is_some() {
+            // For good: every write keeps the order.
+            shared.order.raise(shared.trees.heap());
+        }
+        let life = Life::begin(shared.clone(), &options)?;
         Ok(Store { default: Map::new(life, shared.clone(), tree), shared })
     }
 
@@ -188,6 +204,7 @@ impl Store {
         if self.is_read_only() {
             return Err(Error::ReadOnly);
         }
+        let _alone = self.shared.map_making.lock().unwrap_or_else(PoisonError::into_inner);
         let tree = match self.shared.trees.bytes_tree(name) {
             Err(error) if error.is_full() => {
                 self.shared.reclaim();
@@ -195,6 +212,13 @@ impl Store {
             }
             result => result,
         }?;
+        if let Some(power) = &self.shared.power
+            // Relaxed: whoever made it had the lock.
+            && power.number_of(&tree).load(Ordering::Relaxed) == 0
+        {
+            let lsn = power.give_number(&tree, name, &mut *self.shared.session()?)?;
+            power.wait(lsn)?;
+        }
         Ok(self.default.another(tree))
     }
 
@@ -229,12 +253,25 @@ impl Store {
             return Ok(true);
         }
         refuse_reserved(name)?;
-        self.shared.alone(|in_order| {
-            if in_order && let Some(tree) = self.shared.trees.find_bytes_tree(name)? {
-                self.shared.save_all(&tree)?;
+        let (removed, lsn) = self.shared.alone(|in_order| {
+            let tree = match in_order {
+                true => self.shared.trees.find_bytes_tree(name)?,
+                false => None,
+            };
+            if let Some(tree) = &tree {
+                self.shared.save_all(tree)?;
             }
-            Ok(self.shared.trees.remove(name)?)
-        })
+            let removed = self.shared.trees.remove(name)?;
+            let lsn = match (&self.shared.power, &tree) {
+                (Some(power), Some(tree)) if removed => {
+                    Some(power.forget_map(tree, name, &mut *self.shared.session()?)?)
+                }
+                _ => None,
+            };
+            Ok((removed, lsn))
+        })?;
+        self.shared.wait(lsn)?;
+        Ok(removed)
     }
 
     pub(crate) fn shared(&self) -> &Shared {
@@ -244,6 +281,67 @@ impl Store {
     /// Whether the store was opened read-only.
     pub fn is_read_only(&self) -> bool {
         self.shared.trees.heap().pool().is_read_only()
+    }
+
+    /// Writes a snapshot, while the store goes on being read and written; the log from before it is
+    /// let go. Returns the number of pairs in it. Happens by itself, too
+    /// ([`Options::snapshot_after_bytes`]).
+    ///
+    /// # Errors
+    /// The store has no log; another snapshot is being written; the disk refuses.
+    pub fn snapshot(&self) -> Result<u64> {
+        self.shared.snapshot()
+    }
+
+    /// Saves what there is: a [snapshot](Self::snapshot) if the store has a log, otherwise a backup
+    /// beside the pool, with its name and `.backup` behind it, in place of the last one. Returns the
+    /// number of pairs.
+    ///
+    /// # Errors
+    /// As [`Self::snapshot`] and [`Self::backup`]; the store has no file.
+    pub fn save(&self) -> Result<u64> {
+        if self.shared.power.is_some() {
+            return self.snapshot();
+        }
+        let path = self.shared.trees.heap().pool().path().map(Path::to_path_buf);
+        let Some(mut name) = path.map(|path| path.into_os_string()) else {
+            return Err(Error::Unsupported("the store has no file to save beside".to_string()));
+        };
+        name.push(".backup");
+        Ok(self.copy_to(Path::new(&name), |_| {})?.keys)
+    }
+
+    /// Makes everything durable that was written, whatever the [`Durability`] of the store: with a log
+    /// it returns when all is in it and on the disk. Without one it does nothing.
+    ///
+    /// # Errors
+    /// The log has failed.
+    pub fn sync(&self) -> Result<()> {
+        self.shared.power.as_ref().map_or(Ok(()), PowerLog::sync)
+    }
+
+    /// Lets writes of the calling thread return before they are durable, from now on and for good:
+    /// nobody may be told of them before [`Self::settle`] has returned. So that many writes share one
+    /// wait, as a server does for all requests of a moment. Called again, it forgets writes that
+    /// could not be settled. For one store per thread; without a log it does nothing.
+    pub fn hold_writes(&self) {
+        if let Some(power) = &self.shared.power {
+            power.hold();
+        }
+    }
+
+    /// Waits until the writes of the calling thread count as done, after [`Self::hold_writes`].
+    ///
+    /// # Errors
+    /// The log has failed: of the writes since the last call, any may be lost in a crash.
+    #[inline]
+    pub fn settle(&self) -> Result<()> {
+        self.shared.power.as_ref().map_or(Ok(()), PowerLog::settle)
+    }
+
+    /// What the pool was made from when it was opened, if the machine had crashed.
+    pub fn rebuilt(&self) -> Option<&Rebuilt> {
+        self.shared.rebuilt.as_ref()
     }
 
     /// Numbers about the store. Costs some microseconds, and nothing when not asked for.
@@ -259,9 +357,11 @@ impl Store {
     pub fn check(&self) -> Result<crate::CheckReport> {
         let mut report = self.shared.trees.check()?;
         let mut session = self.shared.session()?;
-        if let Some(journal) = Journal::find(&self.shared.trees)? {
-            // The keys of its own are nobody's business.
-            report.keys -= journal.pending(&mut session)?.1.min(report.keys);
+        for name in self.shared.trees.names().iter().filter(|name| is_reserved(name)) {
+            if let Some(tree) = self.shared.trees.find_bytes_tree(name)? {
+                // The keys of its own are nobody's business.
+                report.keys -= tree.len(&mut session)?.min(report.keys);
+            }
         }
         Ok(report)
     }
@@ -283,6 +383,31 @@ impl Store {
 }
 
 impl Shared {
+    /// Waits until a write counts as done.
+    #[inline]
+    pub fn wait(&self, lsn: Option<Lsn>) -> Result<()> {
+        match (&self.power, lsn) {
+            (Some(power), Some(lsn)) if !power.holds(lsn) => power.wait(lsn),
+            _ => Ok(()),
+        }
+    }
+
+    /// What survives, in a word.
+    pub fn durability_name(&self) -> &'static str {
+        self.power.as_ref().map_or("process", PowerLog::mode_name)
+    }
+
+    /// Writes a snapshot for the log.
+    pub fn snapshot(&self) -> Result<u64> {
+        let Some(power) = &self.power else {
+            let text = "the store has no log that a snapshot could shorten: make a backup instead";
+            return Err(Error::Unsupported(text.to_string()));
+        };
+        // A session of its own: it is held for long, and a check waits for those of the pool.
+        let mut session = self.trees.heap().session().map_err(IndexError::from)?;
+        power.snapshot(&self.trees, &mut session, || drop(self.order.lock_all()))
+    }
+
     /// Saves all keys of a map for the views that are open. The caller has all stripes.
     pub fn save_all(&self, tree: &Arc<BytesTree>) -> Result<()> {
         let mut session = self.session()?;
@@ -306,12 +431,69 @@ impl Shared {
     }
 }
 
+/// Opens the pool; if the machine crashed and there is a log, makes it again from there.
+fn open_pool(path: &Path, options: &Options) -> Result<(Pool<Hardware>, Option<Rebuilt>)> {
+    let folder = power::folder_of(path);
+    let has_log = power::identity_in(&folder).is_some();
+    let error = if has_log && !path.exists() && options.pool.create != CreateMode::New {
+        // Not to be made as if there had been nothing.
+        PoolError::Missing { path: path.into() }
+    } else {
+        match Pool::open(path, &options.pool) {
+            Ok(pool) => return Ok((pool, None)),
+            Err(error) => error,
+        }
+    };
+    let lost = matches!(
+        error,
+        PoolError::MachineCrashed { .. }
+            | PoolError::Missing { .. }
+            | PoolError::Damaged { .. }
+            | PoolError::Truncated { .. }
+    );
+    if !lost || options.pool.read_only || !has_log {
+        return Err(from_pool(error, path));
+    }
+    if options.durability == Some(Durability::Process) {
+        return Err(Error::MachineCrashed(format!(
+            "{error}; the log in {} has everything: open the store with durability power or \
+             interval to make the pool again from there",
+            folder.display()
+        )));
+    }
+    let rebuilt =
+        power::rebuild(path, &options.pool, options.durability.unwrap_or(Durability::Power))?;
+    let pool = PoolOptions { create: CreateMode::Never, ..options.pool.clone() };
+    let pool = Pool::open(path, &pool).map_err(|error| from_pool(error, path))?;
+    Ok((pool, Some(rebuilt)))
+}
+
+/// Opens the log, if there is to be one; a log that there was and is not to be is forgotten.
+fn open_power(trees: &Trees, path: &Path, options: &Options) -> Result<Option<PowerLog>> {
+    if options.pool.read_only {
+        return Ok(None);
+    }
+    let durability = match options.durability {
+        Some(durability) => durability,
+        None => power::last_durability(trees)?,
+    };
+    if durability != Durability::Process {
+        return Ok(Some(PowerLog::open(trees, path, durability)?));
+    }
+    if trees.find_bytes_tree(power::NAME)?.is_some() {
+        // What is written from now on is not in it.
+        power::forget(&power::folder_of(path))?;
+        trees.remove(power::NAME)?;
+    }
+    Ok(None)
+}
+
 /// Brings batches that were cut short to their end. Returns how many.
 fn finish_batches(trees: &Trees) -> Result<u64> {
     let Some(journal) = Journal::find(trees)? else { return Ok(0) };
     let mut session = trees.heap().session().map_err(IndexError::from)?;
     if trees.heap().pool().is_read_only() {
-        return match journal.pending(&mut session)?.0 {
+        return match journal.pending(&mut session)? {
             0 => Ok(0),
             _ => Err(Error::Unfinished),
         };
@@ -320,7 +502,7 @@ fn finish_batches(trees: &Trees) -> Result<u64> {
 }
 
 /// Whether a name is one of ours.
-fn is_reserved(name: &str) -> bool {
+pub(crate) fn is_reserved(name: &str) -> bool {
     name.starts_with(RESERVED)
 }
 
@@ -333,7 +515,7 @@ fn refuse_reserved(name: &str) -> Result<()> {
     Ok(())
 }
 
-fn from_pool(error: PoolError, path: &Path) -> Error {
+pub(crate) fn from_pool(error: PoolError, path: &Path) -> Error {
     match error {
         PoolError::Missing { .. } => Error::NotFound(path.into()),
         PoolError::Exists { .. } => Error::AlreadyExists(path.into()),

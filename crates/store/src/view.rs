@@ -159,7 +159,7 @@ impl Views {
         tree: &Arc<BytesTree>,
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
         version: u64,
-        pairs: &mut BTreeMap<Vec<u8>, Vec<u8>>,
+        pairs: &mut BTreeMap<Vec<u8>, Value>,
     ) {
         for part in &self.parts {
             let part = lock(part);
@@ -168,7 +168,7 @@ impl Views {
                 let Some(old) = at_version(olds, version) else { continue };
                 match &old.value {
                     Some(value) if is_live(value) => {
-                        pairs.insert(key.clone(), value.0.clone());
+                        pairs.insert(key.clone(), value.clone());
                     }
                     _ => drop(pairs.remove(key)),
                 }
@@ -306,18 +306,20 @@ impl MapView {
             Err(crate::Error::BadName(_)) => Piece::default(),
             piece => piece?,
         };
-        let last = piece.next.then(|| piece.pairs.back().map(|(key, _)| key.clone())).flatten();
+        let last = piece.pairs.back().map(|((key, _), _)| key.clone()).filter(|_| piece.next);
         let bounds = match &last {
             Some(last) if reverse => (Bound::Included(last.as_slice()), to),
             Some(last) => (from, Bound::Included(last.as_slice())),
             None => (from, to),
         };
-        let mut pairs: BTreeMap<Vec<u8>, Vec<u8>> = piece.pairs.drain(..).collect();
+        let apart = |((key, value), expiry_ms)| (key, (value, expiry_ms));
+        let mut pairs: BTreeMap<Vec<u8>, Value> = piece.pairs.drain(..).map(apart).collect();
         let tree = self.map.tree_arc();
         self.inner.views().lay_over(tree, bounds, self.inner.version, &mut pairs);
+        let together = |(key, (value, expiry_ms))| ((key, value), expiry_ms);
         piece.pairs = match reverse {
-            true => pairs.into_iter().rev().collect(),
-            false => pairs.into_iter().collect(),
+            true => pairs.into_iter().rev().map(together).collect(),
+            false => pairs.into_iter().map(together).collect(),
         };
         piece.reached = last;
         Ok(piece)

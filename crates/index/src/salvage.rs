@@ -1,0 +1,205 @@
+//! What can be proven of a damaged pool, from its bytes alone.
+//!
+//! Nothing is mapped, recovered or believed unseen: leaf blocks are found chunk by chunk, and a pair
+//! counts only if its record has the right check sum and the entry that refers to it fits its key.
+//! Whatever else was damaged (headers, fences, the directory) does not matter for that.
+
+use everleaf_alloc::BLOCK_SIZE;
+use everleaf_alloc::layout::{
+    CHUNK_SHIFT, CHUNK_SHIFT_MAX, CHUNK_SHIFT_MIN, ChunkHeader, ChunkKind,
+};
+use everleaf_machine::{Hardware, Pair};
+use everleaf_pool::DATA_START;
+use everleaf_pool::layout::{ROOT_COUNT, ROOT_LIVE, ROOT_NAME_MAX, ROOT_OFFSET, ROOT_SIZE};
+
+use crate::kind::{BytesKey, BytesKind, Kind, record_offset};
+use crate::nbtree::layout::{BLOCK_HEADER_SIZE, SLOT_COUNT_MAX, owner_parts};
+use crate::nbtree::state::{BlockState, NO_BLOCK, holds};
+use crate::record;
+
+type BytesKindM = BytesKind<true>;
+
+/// Reads bytes of the file at an offset; false if they are not there.
+pub type ReadAt<'f> = dyn Fn(u64, &mut [u8]) -> bool + 'f;
+
+/// A root of the pool's directory that is whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SalvagedRoot {
+    /// The name of the tree.
+    pub name: String,
+    /// The id of the tree.
+    pub id: u32,
+    /// Whether it has byte strings.
+    pub has_bytes: bool,
+}
+
+/// A pair that was proven.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SalvagedPair {
+    /// The id of its tree.
+    pub tree: u32,
+    /// The key.
+    pub key: Vec<u8>,
+    /// The value.
+    pub value: Vec<u8>,
+    /// When it expires, in milliseconds since 1970-01-01 UTC; 0 for never.
+    pub expiry_ms: u64,
+    /// Whether the block it is in is in use for certain. If not, it may be an old state of its key.
+    pub is_certain: bool,
+}
+
+/// The bytes of a pool that may be damaged.
+pub struct Salvage<'f> {
+    read: &'f ReadAt<'f>,
+    size: u64,
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    let bytes = bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
+    bytes.map_or(0, u64::from_le_bytes)
+}
+
+impl<'f> Salvage<'f> {
+    /// A file of `size` bytes.
+    pub fn new(size: u64, read: &'f ReadAt<'f>) -> Self {
+        Salvage { read, size }
+    }
+
+    fn word(&self, offset: u64) -> u64 {
+        let mut bytes = [0; 8];
+        if (self.read)(offset, &mut bytes) { u64::from_le_bytes(bytes) } else { 0 }
+    }
+
+    /// The roots that are whole.
+    pub fn roots(&self) -> Vec<SalvagedRoot> {
+        let root = |slot: u16| {
+            let mut bytes = [0; ROOT_SIZE as usize];
+            let offset = ROOT_OFFSET + u64::from(slot) * ROOT_SIZE;
+            if !(self.read)(offset, &mut bytes) || bytes[0] != ROOT_LIVE {
+                return None;
+            }
+            let sum = crc32c::crc32c_append(crc32c::crc32c(&bytes[8..48]), &bytes[52..64]);
+            let length = word(&bytes, 48) >> 32;
+            if u64::from(sum) != word(&bytes, 48) & 0xFFFF_FFFF || length > ROOT_NAME_MAX as u64 {
+                return None;
+            }
+            let name = String::from_utf8(bytes[8..8 + length as usize].to_vec()).ok()?;
+            let commit = word(&bytes, 0);
+            let has_bytes = (commit >> 16) as u16 == <BytesKindM as Kind<Hardware>>::CODE;
+            Some(SalvagedRoot { name, id: (commit >> 32) as u32, has_bytes })
+        };
+        (0..ROOT_COUNT).filter_map(root).collect()
+    }
+
+    /// Calls `found` with every pair that can be proven, and `dropped` with a sentence for each thing
+    /// that should be one and cannot.
+    pub fn pairs(&self, found: &mut dyn FnMut(SalvagedPair), dropped: &mut dyn FnMut(String)) {
+        let shift = self.word(DATA_START + 8);
+        let shift = match u32::try_from(shift) {
+            Ok(shift) if (CHUNK_SHIFT_MIN..=CHUNK_SHIFT_MAX).contains(&shift) => shift,
+            _ => {
+                dropped(format!("the size of chunks, {shift}, cannot be: took the usual one"));
+                CHUNK_SHIFT
+            }
+        };
+        let mut chunk = (DATA_START + BLOCK_SIZE as u64).div_ceil(1 << shift);
+        while chunk < self.size >> shift {
+            let start = chunk << shift;
+            match ChunkHeader::decode(self.word(start)) {
+                Some(header) if header.kind == ChunkKind::Leaves => {
+                    self.blocks(start, 1 << shift, true, found, dropped);
+                    chunk += 1;
+                }
+                Some(header) => chunk += u64::from(header.run),
+                None => {
+                    dropped(format!(
+                        "the header of the chunk at {start} is damaged: its blocks, if it has any, \
+                         were looked at one by one"
+                    ));
+                    self.blocks(start, 1 << shift, false, found, dropped);
+                    chunk += 1;
+                }
+            }
+        }
+    }
+
+    fn blocks(
+        &self,
+        start: u64,
+        length: usize,
+        is_certain: bool,
+        found: &mut dyn FnMut(SalvagedPair),
+        dropped: &mut dyn FnMut(String),
+    ) {
+        let mut bytes = vec![0; length];
+        if !(self.read)(start, &mut bytes) {
+            dropped(format!("the chunk at {start} cannot be read"));
+            return;
+        }
+        for (index, block) in bytes.chunks_exact(BLOCK_SIZE).enumerate().skip(1) {
+            let number = (start / BLOCK_SIZE as u64) as u32 + index as u32;
+            match self.is_live(number, word(block, 0)) {
+                Some(false) => {}
+                Some(true) => self.entries(number, block, is_certain, found, dropped),
+                // What was no leaf looks like anything.
+                None if !is_certain => self.entries(number, block, false, found, &mut |_| ()),
+                None => {
+                    dropped(format!("the state of the leaf block {number} is damaged"));
+                    self.entries(number, block, false, found, dropped);
+                }
+            }
+        }
+    }
+
+    /// Whether a block with this state word is in use; `None` if the word is damaged.
+    fn is_live(&self, number: u32, state: u64) -> Option<bool> {
+        let other = |other: u32| BlockState::decode(self.word(u64::from(other) * BLOCK_SIZE as u64));
+        Some(match BlockState::decode(state)? {
+            BlockState::Live => true,
+            BlockState::New { origin } => match other(origin) {
+                Some(BlockState::Replaced { left, right }) => left == number || right == number,
+                _ => false,
+            },
+            BlockState::Merging { partner, target } => {
+                other(partner) != Some(BlockState::Replaced { left: target, right: NO_BLOCK })
+            }
+            BlockState::Free | BlockState::Replaced { .. } => false,
+        })
+    }
+
+    fn entries(
+        &self,
+        number: u32,
+        block: &[u8],
+        is_certain: bool,
+        found: &mut dyn FnMut(SalvagedPair),
+        dropped: &mut dyn FnMut(String),
+    ) {
+        let (tree, skip) = owner_parts(word(block, 16));
+        for slot in 0..SLOT_COUNT_MAX {
+            let at = BLOCK_HEADER_SIZE + 16 * slot;
+            let entry = Pair { first: word(block, at), second: word(block, at + 8) };
+            if !holds(<BytesKindM as Kind<Hardware>>::state(entry)) {
+                continue;
+            }
+            match self.pair(entry, skip) {
+                Ok((key, value, expiry_ms)) => {
+                    found(SalvagedPair { tree, key, value, expiry_ms, is_certain });
+                }
+                Err(what) => dropped(format!("slot {slot} of the leaf block {number}: {what}")),
+            }
+        }
+    }
+
+    fn pair(&self, entry: Pair, skip: usize) -> Result<record::Owned, String> {
+        let offset = record_offset(<BytesKindM as Kind<Hardware>>::payload(entry));
+        let (key, value, expiry_ms) = record::read_from(self.read, self.size, offset)?;
+        let known = BytesKey::new(&key);
+        let payload = known.payload(offset);
+        let expected = <BytesKindM as Kind<Hardware>>::entry(known, skip, payload, 0);
+        if <BytesKindM as Kind<Hardware>>::with_state(entry, 0) != expected {
+            return Err(format!("the entry does not fit the key of the record at {offset}"));
+        }
+        Ok((key, value, expiry_ms))
+    }
+}

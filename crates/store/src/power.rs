@@ -1,0 +1,588 @@
+//! Durability against the loss of power on an ordinary disk: the log beside the pool.
+//!
+//! With a log, the gate is raised for good: every write takes the stripe of its key, changes the
+//! tree, and appends what the key is now to the log, so that the log has the changes of a key in
+//! their order. It returns when the log says that this is durable. The pool's pages reach the disk
+//! whenever the kernel likes; after a crash of the machine they are not looked at. The pool is then
+//! made again from the newest snapshot and the log behind it.
+//!
+//! ```text
+//!   POOL.log/           the folder of the log (docs/log.md)
+//!   map "\u{1}log"      in the pool: "identity" -> 16 bytes, the same as in the log;
+//!                       "mode" -> 8 bytes: milliseconds of the interval, 0 for none;
+//!                       "map:NAME" -> number of the map in the log, 4 bytes, little-endian
+//!   map 0 of the log    NAME -> number, as above: replay learns from it which map is which
+//! ```
+//!
+//! Invariants:
+//! - W1 what is in the log is in the pool: a change is appended after it was made;
+//! - W2 a number is given to a map before anything of the map is in the log, and never again: an
+//!   emptied map gets a new one. So replay drops what belongs to a number that no name has.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use everleaf_index::{
+    BytesTree, Change, CreateMode, Hardware, IndexError, Pool, PoolOptions, Session, Trees,
+};
+use everleaf_log::{Log, LogOptions, Lsn, RealDisk, Record, Recovered, SnapshotWriter, SyncMode};
+
+use crate::store::from_pool;
+use crate::{Error, Result};
+
+/// The map of the pool that says which log is its own.
+pub(crate) const NAME: &str = "\u{1}log";
+const IDENTITY: &[u8] = b"identity";
+const MODE: &[u8] = b"mode";
+/// The map of the log that has the names.
+const NAMES: u32 = 0;
+
+/// What is to survive, and when a write returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Durability {
+    /// Everything acknowledged survives the death of the process; on persistent memory also the loss
+    /// of power.
+    #[default]
+    Process,
+    /// As `Process`, and with a log that is synced so often that a crash of the machine loses no more
+    /// than this time. Never torn.
+    Interval(Duration),
+    /// Everything acknowledged survives the loss of power, on any disk that keeps what was synced. A
+    /// write returns when it is on the disk; writes at the same time share a sync.
+    Power,
+}
+
+thread_local! {
+    /// The log whose writes this thread waits for later, and the last of these writes.
+    static HELD: Cell<Option<(usize, Lsn)>> = const { Cell::new(None) };
+}
+
+/// The log of an open store.
+pub(crate) struct PowerLog {
+    log: Log,
+    is_interval: bool,
+    /// The number of each map in the log, by the address of its tree.
+    numbers: Mutex<HashMap<usize, Arc<AtomicU32>>>,
+    /// Numbers given so far.
+    last_number: AtomicU32,
+    /// The map [`NAME`] of the pool.
+    own: Arc<BytesTree>,
+    /// Bytes appended since the last snapshot began.
+    bytes: AtomicU64,
+    /// Whether what the pool has and the log may lack must get into a snapshot.
+    pub snapshot_due: AtomicBool,
+}
+
+impl From<everleaf_log::Error> for Error {
+    fn from(error: everleaf_log::Error) -> Self {
+        let text = error.to_string();
+        match error {
+            everleaf_log::Error::Full(_) => Error::DiskFull(text),
+            everleaf_log::Error::Locked(_) => Error::Locked(text),
+            everleaf_log::Error::Damaged(_) | everleaf_log::Error::Foreign(_) => {
+                Error::Corrupt(text)
+            }
+            everleaf_log::Error::Failed(_) => Error::LogFailed(text),
+            everleaf_log::Error::TooLarge(_) => Error::Unsupported(text),
+            everleaf_log::Error::Io { kind, .. } => Error::Io(text, kind.into()),
+            _ => Error::LogFailed(text),
+        }
+    }
+}
+
+/// How a pool was opened last.
+pub(crate) fn last_durability(trees: &Trees) -> Result<Durability> {
+    let Some(own) = trees.find_bytes_tree(NAME)? else { return Ok(Durability::Process) };
+    let mut session = trees.heap().session().map_err(IndexError::from)?;
+    let mode = own.get_with(&mut session, MODE, |mode| {
+        <[u8; 8]>::try_from(mode).map_or(0, u64::from_le_bytes)
+    })?;
+    Ok(match mode.unwrap_or(0) {
+        0 => Durability::Power,
+        interval_ms => Durability::Interval(Duration::from_millis(interval_ms)),
+    })
+}
+
+/// Where the log of a pool is.
+pub(crate) fn folder_of(pool: &Path) -> PathBuf {
+    let mut name = pool.as_os_str().to_owned();
+    name.push(".log");
+    PathBuf::from(name)
+}
+
+/// Sixteen bytes that no other store has.
+fn new_identity(trees: &Trees) -> [u8; 16] {
+    // The pool's own number is as good as any, and is not used again: a pool that is made anew has
+    // another, and keeps the identity.
+    trees.heap().pool().uuid()
+}
+
+/// The file in the folder of a log that says whose it is.
+fn identity_file(folder: &Path) -> PathBuf {
+    folder.join("identity")
+}
+
+fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
+    let what = what.into();
+    move |error| Error::Io(what, error)
+}
+
+/// The identity in the folder, if there is a whole one.
+pub(crate) fn identity_in(folder: &Path) -> Option<[u8; 16]> {
+    let text = std::fs::read_to_string(identity_file(folder)).ok()?;
+    let digits = text.trim();
+    let number = u128::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 32)?;
+    Some(number.to_be_bytes())
+}
+
+/// Writes the identity, durably.
+fn write_identity(folder: &Path, identity: [u8; 16]) -> Result<()> {
+    let (file, new) = (identity_file(folder), folder.join("identity.new"));
+    let what = format!("cannot write {}", file.display());
+    let write = || {
+        std::fs::write(&new, format!("{:032x}\n", u128::from_be_bytes(identity)))?;
+        std::fs::File::open(&new)?.sync_all()?;
+        std::fs::rename(&new, &file)?;
+        std::fs::File::open(folder)?.sync_all()
+    };
+    write().map_err(io(what))
+}
+
+fn log_options(identity: [u8; 16], durability: Durability) -> LogOptions {
+    let mode = match durability {
+        Durability::Interval(interval) => SyncMode::Interval(interval),
+        _ => SyncMode::Sync,
+    };
+    LogOptions::new(identity).sync_mode(mode)
+}
+
+impl PowerLog {
+    /// Opens the log of a pool that can be trusted, or makes one.
+    pub fn open(trees: &Trees, pool: &Path, durability: Durability) -> Result<PowerLog> {
+        let folder = folder_of(pool);
+        let mut session = trees.heap().session().map_err(IndexError::from)?;
+        let own = trees.bytes_tree(NAME)?;
+        let identity = own.get_with(&mut session, IDENTITY, |bytes| {
+            <[u8; 16]>::try_from(bytes).unwrap_or_default()
+        })?;
+        let is_known = identity.is_some() && identity == identity_in(&folder);
+        if !is_known && identity_in(&folder).is_some() {
+            return Err(Error::Corrupt(format!(
+                "the log in {} is not the one of this pool: move it away to begin a new one, or \
+                 move the pool away to make it again from that log",
+                folder.display()
+            )));
+        }
+        if !is_known {
+            // One that was being made or removed.
+            forget(&folder)?;
+        }
+        let identity = identity.filter(|_| is_known).unwrap_or_else(|| new_identity(trees));
+        let options = log_options(identity, durability).starts_empty(false);
+        let (log, recovered) = Log::open(RealDisk::open(&folder)?, &options)?;
+        drop(recovered);
+        let power = PowerLog {
+            log,
+            is_interval: matches!(durability, Durability::Interval(_)),
+            numbers: Mutex::default(),
+            last_number: AtomicU32::new(0),
+            own,
+            bytes: AtomicU64::new(0),
+            snapshot_due: (!is_known || !trees.heap().pool().was_clean()).into(),
+        };
+        power.number_all(trees, &mut session)?;
+        let mode = match durability {
+            Durability::Interval(interval) => interval.as_millis().max(1) as u64,
+            _ => 0,
+        };
+        power.own.change(&mut session, MODE, Change::Upsert(&mode.to_le_bytes()), |_, _| ())?;
+        if !is_known {
+            power.snapshot(trees, &mut session, || {})?;
+            power.own.change(&mut session, IDENTITY, Change::Upsert(&identity), |_, _| ())?;
+            // Last: without it a crashed machine does not look at the log.
+            write_identity(&folder, identity)?;
+        }
+        Ok(power)
+    }
+
+    /// Gives every map its number.
+    fn number_all(&self, trees: &Trees, session: &mut Session<Hardware>) -> Result<()> {
+        let mut last = 0;
+        self.own.scan(
+            session,
+            std::ops::Bound::Unbounded,
+            std::ops::Bound::Unbounded,
+            false,
+            |_, value| {
+                if let Ok(number) = <[u8; 4]>::try_from(value) {
+                    last = last.max(u32::from_le_bytes(number));
+                }
+                true
+            },
+        )?;
+        // Relaxed: nobody else is here yet.
+        self.last_number.store(last, Ordering::Relaxed);
+        for name in trees.names().iter().filter(|name| !crate::store::is_reserved(name)) {
+            if let Ok(Some(tree)) = trees.find_bytes_tree(name) {
+                let own = self.own.get_with(session, &own_key(name), |value| {
+                    <[u8; 4]>::try_from(value).map_or(0, u32::from_le_bytes)
+                })?;
+                match own {
+                    Some(number) => self.enter(&tree, number),
+                    None => drop(self.give_number(&tree, name, session)?),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<usize, Arc<AtomicU32>>> {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, tree: &Arc<BytesTree>, number: u32) {
+        let mut numbers = self.lock();
+        let cell = numbers.entry(Arc::as_ptr(tree) as usize).or_default();
+        // Relaxed: read by those who take a stripe after us.
+        cell.store(number, Ordering::Relaxed);
+    }
+
+    /// The number of a map, which may change while nobody has a stripe.
+    pub fn number_of(&self, tree: &Arc<BytesTree>) -> Arc<AtomicU32> {
+        self.lock().entry(Arc::as_ptr(tree) as usize).or_default().clone()
+    }
+
+    /// Gives a map that is new, or was just emptied, a number of its own, durably (W2). The caller has
+    /// all stripes, or the map is not known to anybody yet.
+    pub fn give_number(
+        &self,
+        tree: &Arc<BytesTree>,
+        name: &str,
+        session: &mut Session<Hardware>,
+    ) -> Result<Lsn> {
+        // Relaxed: only distinct numbers are wanted.
+        let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
+        let bytes = number.to_le_bytes();
+        self.own.change(session, &own_key(name), Change::Upsert(&bytes), |_, _| ())?;
+        let lsn = self.log.append(&[Record::put(NAMES, name.as_bytes(), &bytes)])?;
+        self.enter(tree, number);
+        Ok(lsn)
+    }
+
+    /// Notes that a map is no more. The caller has all stripes.
+    pub fn forget_map(
+        &self,
+        tree: &Arc<BytesTree>,
+        name: &str,
+        session: &mut Session<Hardware>,
+    ) -> Result<Lsn> {
+        // Another tree may come to lie at its address, and must not be taken for it (W2).
+        self.lock().remove(&(Arc::as_ptr(tree) as usize));
+        self.own.change(session, &own_key(name), Change::Remove, |_, _| ())?;
+        Ok(self.log.append(&[Record::delete(NAMES, name.as_bytes())])?)
+    }
+
+    /// Refuses a write if it could not be logged.
+    pub fn check(&self) -> Result<()> {
+        self.log.failed().map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Appends what a key is now. The caller has its stripe.
+    pub fn note(
+        &self,
+        number: &AtomicU32,
+        tree: &BytesTree,
+        session: &mut Session<Hardware>,
+        key: &[u8],
+    ) -> Result<Lsn> {
+        // Relaxed: changed only by one who has all stripes.
+        let map = number.load(Ordering::Relaxed);
+        let put = tree.get_record(session, key, |record| {
+            self.count(key.len() + record.value.len());
+            self.log.append(&[log_record(map, key, Some(record.value), record.expiry_ms)])
+        })?;
+        match put {
+            Some(lsn) => Ok(lsn?),
+            None => {
+                self.count(key.len());
+                Ok(self.log.append(&[Record::delete(map, key)])?)
+            }
+        }
+    }
+
+    /// Appends a batch as one group. The caller has the stripes of all its keys.
+    pub fn note_batch<'a>(
+        &self,
+        changes: impl Iterator<Item = (u32, &'a [u8], Option<&'a [u8]>, u64)>,
+    ) -> Result<Lsn> {
+        let records: Vec<Record<'_>> = changes
+            .map(|(map, key, value, expiry_ms)| {
+                self.count(key.len() + value.map_or(0, <[u8]>::len));
+                log_record(map, key, value, expiry_ms)
+            })
+            .collect();
+        Ok(self.log.append(&records)?)
+    }
+
+    fn count(&self, bytes: usize) {
+        // Relaxed: a statistic, and a reason to make a snapshot.
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// How it is synced, in a word.
+    pub fn mode_name(&self) -> &'static str {
+        if self.is_interval { "interval" } else { "power" }
+    }
+
+    /// Lets writes of this thread return at once, to be waited for together.
+    pub fn hold(&self) {
+        HELD.set(Some((std::ptr::from_ref(self) as usize, 0)));
+    }
+
+    /// Whether a write of this thread is to be waited for later; takes note of it.
+    #[inline]
+    pub fn holds(&self, lsn: Lsn) -> bool {
+        match HELD.get() {
+            Some((log, last)) if log == std::ptr::from_ref(self) as usize => {
+                HELD.set(Some((log, last.max(lsn))));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Waits for the writes of this thread that are held.
+    #[inline]
+    pub fn settle(&self) -> Result<()> {
+        match HELD.get() {
+            Some((log, last)) if last != 0 && log == std::ptr::from_ref(self) as usize => {
+                self.wait(last)?;
+                HELD.set(Some((log, 0)));
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until a write counts as done.
+    pub fn wait(&self, lsn: Lsn) -> Result<()> {
+        Ok(self.log.wait(lsn)?)
+    }
+
+    /// Bytes of keys and values logged since the last snapshot, and commits not yet on the disk.
+    pub fn lag(&self) -> (u64, u64) {
+        // Relaxed: a statistic.
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        (bytes, self.log.last_lsn().saturating_sub(self.log.durable_lsn()))
+    }
+
+    /// Writes a snapshot while the store goes on; the log from before it is then let go.
+    /// `await_writers` returns when every write that was under way has been appended.
+    pub fn snapshot(
+        &self,
+        trees: &Trees,
+        session: &mut Session<Hardware>,
+        await_writers: impl FnOnce(),
+    ) -> Result<u64> {
+        // Relaxed: a reason to make snapshots; what is logged from here on counts for the next.
+        self.bytes.store(0, Ordering::Relaxed);
+        let mut writer = SnapshotWriter::begin(&self.log)?;
+        let mut maps = BTreeMap::new();
+        for name in trees.names().into_iter().filter(|name| !crate::store::is_reserved(name)) {
+            if let Ok(Some(tree)) = trees.find_bytes_tree(&name) {
+                // Relaxed: a map that is emptied meanwhile is in the log with its new number.
+                let number = self.number_of(&tree).load(Ordering::Relaxed);
+                if number != 0 {
+                    maps.insert(number, (name, tree));
+                }
+            }
+        }
+        let mut names: Vec<(&str, u32)> =
+            maps.iter().map(|(number, (name, _))| (name.as_str(), *number)).collect();
+        names.sort_unstable();
+        for (name, number) in names {
+            writer.add(&Record::put(NAMES, name.as_bytes(), &number.to_le_bytes()))?;
+        }
+        for (number, (_, tree)) in &maps {
+            write_map(&mut writer, *number, tree, session)?;
+        }
+        // What we have read of a batch or a write may not be in the log yet: without it the snapshot
+        // would hold half a batch.
+        await_writers();
+        Ok(writer.finish()?.pair_count)
+    }
+
+    /// Makes everything durable that was appended.
+    pub fn sync(&self) -> Result<()> {
+        self.log.sync()?;
+        Ok(())
+    }
+}
+
+fn own_key(name: &str) -> Vec<u8> {
+    [b"map:", name.as_bytes()].concat()
+}
+
+fn log_record<'a>(map: u32, key: &'a [u8], value: Option<&'a [u8]>, expiry_ms: u64) -> Record<'a> {
+    Record { map, key, value, expiry: (expiry_ms != 0).then_some(expiry_ms) }
+}
+
+/// Pairs of a map that are read at a time: the epoch is let go of in between.
+const PIECE: usize = 1024;
+
+fn write_map(
+    writer: &mut SnapshotWriter,
+    number: u32,
+    tree: &BytesTree,
+    session: &mut Session<Hardware>,
+) -> Result<()> {
+    use std::ops::Bound;
+    let mut from = Bound::Unbounded;
+    loop {
+        let (mut pairs, start) = (vec![], from.as_ref().map(Vec::as_slice));
+        let scanned = tree.scan_records(session, start, Bound::Unbounded, false, |record| {
+            pairs.push((record.key.to_vec(), record.value.to_vec(), record.expiry_ms));
+            pairs.len() < PIECE
+        });
+        match scanned {
+            // Dropped meanwhile: the log says so.
+            Err(IndexError::Removed) => return Ok(()),
+            done => done?,
+        }
+        for (key, value, expiry_ms) in &pairs {
+            writer.add(&log_record(number, key, Some(value), *expiry_ms))?;
+        }
+        match pairs.pop() {
+            Some((last, ..)) if pairs.len() + 1 == PIECE => from = Bound::Excluded(last),
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// Removes a log that is of no use any more.
+pub(crate) fn forget(folder: &Path) -> Result<()> {
+    let what = format!("cannot remove the old log {}", folder.display());
+    // First the identity: what is left of the log is then nobody's.
+    match std::fs::remove_file(identity_file(folder)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io(what)(error)),
+        _ => {}
+    }
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io(what)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// What a rebuilding did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Rebuilt {
+    /// Pairs from the snapshot.
+    pub snapshot_pairs: u64,
+    /// Commits that were replayed from the log.
+    pub replayed: u64,
+    /// Why newer snapshots were passed over.
+    pub skipped: Vec<String>,
+}
+
+/// Makes the pool at `path` again from its log, beside it, and puts it in its place.
+pub(crate) fn rebuild(
+    path: &Path,
+    options: &PoolOptions,
+    durability: Durability,
+) -> Result<Rebuilt> {
+    let folder = folder_of(path);
+    let identity = identity_in(&folder).ok_or_else(|| {
+        Error::Corrupt(format!("there is no whole log in {}: restore a backup", folder.display()))
+    })?;
+    let log_options = log_options(identity, durability).starts_empty(false);
+    let (log, recovered) = Log::open(RealDisk::open(&folder)?, &log_options)?;
+    let mut new = path.as_os_str().to_owned();
+    new.push(".unfinished");
+    let new = PathBuf::from(new);
+    let _ = std::fs::remove_file(&new);
+    let pool_options = PoolOptions { create: CreateMode::New, read_only: false, ..options.clone() };
+    let pool = Pool::open(&new, &pool_options).map_err(|error| from_pool(error, &new))?;
+    let trees = Trees::create(pool)?;
+    let rebuilt = fill(&trees, &recovered, identity)?;
+    trees.close()?;
+    drop(trees);
+    log.close()?;
+    std::fs::rename(&new, path).map_err(io(format!("cannot replace {}", path.display())))?;
+    crate::copy::sync_folder_of(path)?;
+    Ok(rebuilt)
+}
+
+fn fill(trees: &Trees, recovered: &Recovered<RealDisk>, identity: [u8; 16]) -> Result<Rebuilt> {
+    let mut session = trees.heap().session().map_err(IndexError::from)?;
+    let base = recovered.base()?;
+    let mut rebuilt = Rebuilt { skipped: base.skipped.clone(), ..Rebuilt::default() };
+    let mut names = Names::default();
+    if let Some(snapshot) = &base.snapshot {
+        for index in 0..snapshot.block_count() {
+            for pair in snapshot.block(index)?.pairs() {
+                names.apply(trees, &mut session, &pair)?;
+                rebuilt.snapshot_pairs += 1;
+            }
+        }
+    }
+    recovered.replay(base.from_lsn(), |_, records| -> Result<()> {
+        rebuilt.replayed += 1;
+        records.iter().try_for_each(|record| names.apply(trees, &mut session, record))
+    })?;
+    let own = trees.bytes_tree(NAME)?;
+    for (name, number) in &names.numbers {
+        let bytes = number.to_le_bytes();
+        own.change(&mut session, &own_key(name), Change::Upsert(&bytes), |_, _| ())?;
+    }
+    own.change(&mut session, IDENTITY, Change::Upsert(&identity), |_, _| ())?;
+    Ok(rebuilt)
+}
+
+/// The maps of a log while it is replayed.
+#[derive(Default)]
+struct Names {
+    numbers: BTreeMap<String, u32>,
+    trees: HashMap<u32, Arc<BytesTree>>,
+}
+
+impl Names {
+    fn apply(
+        &mut self,
+        trees: &Trees,
+        session: &mut Session<Hardware>,
+        record: &Record<'_>,
+    ) -> Result<()> {
+        if record.map == NAMES {
+            return self.name(trees, record);
+        }
+        // Of a map that was emptied or dropped later (W2).
+        let Some(tree) = self.trees.get(&record.map) else { return Ok(()) };
+        let change = record.value.map_or(Change::Remove, Change::Upsert);
+        let expiry_ms = record.expiry.unwrap_or(0);
+        Ok(tree.change_expiring(session, record.key, change, expiry_ms, |_, _| ())?)
+    }
+
+    fn name(&mut self, trees: &Trees, record: &Record<'_>) -> Result<()> {
+        let name = String::from_utf8_lossy(record.key).into_owned();
+        let number = record.value.and_then(|value| <[u8; 4]>::try_from(value).ok());
+        let number = number.map(u32::from_le_bytes);
+        if number.is_some() && self.numbers.get(&name) == number.as_ref() {
+            return Ok(());
+        }
+        if let Some(old) = self.numbers.remove(&name) {
+            self.trees.remove(&old);
+            trees.remove(&name)?;
+        }
+        if let Some(number) = number {
+            self.trees.insert(number, trees.bytes_tree(&name)?);
+            self.numbers.insert(name, number);
+        }
+        Ok(())
+    }
+}

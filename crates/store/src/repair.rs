@@ -1,0 +1,173 @@
+//! Repair: everything in a damaged pool that can be proven, in a new pool.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use everleaf_index::journal;
+use everleaf_index::salvage::{Salvage, SalvagedPair};
+
+use crate::map::Map;
+use crate::store::is_reserved;
+use crate::{DEFAULT_MAP, Error, Options, Result, Store, WriteBatch};
+
+/// What a repair kept and what it had to drop.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Repaired {
+    /// Pairs that were kept.
+    pub kept: u64,
+    /// Of these, pairs from places whose state is not certain: they may be old states of their keys.
+    pub doubtful: u64,
+    /// Names of maps that were kept; one whose name was lost is called `lost-` and a number.
+    pub maps: Vec<String>,
+    /// What should have been a pair and could not be proven, and what else was damaged: a sentence
+    /// each.
+    pub dropped: Vec<String>,
+}
+
+/// The new pool while it is filled.
+struct Target<'s> {
+    store: &'s Store,
+    /// Names by id, as far as the old directory has them.
+    names: HashMap<u32, String>,
+    maps: HashMap<u32, Map>,
+    /// Batches that were being written.
+    batches: Vec<Vec<u8>>,
+    repaired: Repaired,
+}
+
+impl Store {
+    /// Reads the damaged pool at `from`, which stays as it is, and writes all that can be proven of
+    /// it to a new pool at `to`: every pair whose check sum is right and to which an entry of a leaf
+    /// refers that fits it. Batches that were cut short are brought to their end.
+    ///
+    /// Nobody has the pool open. A pool that only was not closed needs no repair: open it.
+    ///
+    /// # Errors
+    /// `from` cannot be read, another process has it, `to` exists, or there is no room.
+    pub fn repair(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Repaired> {
+        let from = from.as_ref();
+        let cannot = |error| Error::Io(format!("cannot read {}", from.display()), error);
+        let file = File::open(from).map_err(cannot)?;
+        if file.try_lock_shared().is_err() {
+            return Err(Error::Locked(format!(
+                "another process has {} open: end it first",
+                from.display()
+            )));
+        }
+        let size = file.metadata().map_err(cannot)?.len();
+        let read = |offset: u64, bytes: &mut [u8]| file.read_exact_at(bytes, offset).is_ok();
+        let salvage = Salvage::new(size, &read);
+        let store =
+            Options::new().create_new(true).sweep(false).max_size_bytes(64 << 30).open(to)?;
+        let mut repaired = Repaired::default();
+        let mut names = HashMap::new();
+        for root in salvage.roots() {
+            if root.has_bytes {
+                names.insert(root.id, root.name);
+            } else {
+                let name = root.name;
+                repaired.dropped.push(format!("the map '{name}' of integers was not looked at"));
+            }
+        }
+        let mut target =
+            Target { store: &store, names, maps: HashMap::new(), batches: vec![], repaired };
+        target.make_maps()?;
+        target.fill(&salvage)?;
+        target.finish_batches()?;
+        let mut repaired = target.repaired;
+        repaired.maps = store.map_names();
+        store.close()?;
+        Ok(repaired)
+    }
+}
+
+impl Target<'_> {
+    /// All maps there were, also those that are empty.
+    fn make_maps(&mut self) -> Result<()> {
+        let mut known: Vec<u32> = self.names.keys().copied().collect();
+        known.retain(|id| !self.is_own(*id));
+        known.into_iter().try_for_each(|id| self.map(id).map(drop))
+    }
+
+    /// Whether a map is one of the store itself.
+    fn is_own(&self, id: u32) -> bool {
+        self.names.get(&id).is_some_and(|name| is_reserved(name))
+    }
+
+    fn map(&mut self, id: u32) -> Result<Map> {
+        if let Some(map) = self.maps.get(&id) {
+            return Ok(map.clone());
+        }
+        let map = match self.names.get(&id) {
+            Some(name) if name == DEFAULT_MAP => Map::clone(self.store),
+            Some(name) => self.store.map(name)?,
+            None => self.store.map(&format!("lost-{id}"))?,
+        };
+        self.maps.insert(id, map.clone());
+        Ok(map)
+    }
+
+    fn fill(&mut self, salvage: &Salvage<'_>) -> Result<()> {
+        let (mut doubtful, mut failed) = (vec![], None);
+        let mut dropped = std::mem::take(&mut self.repaired.dropped);
+        let mut found = |pair: SalvagedPair| match pair.is_certain {
+            true if failed.is_none() => failed = self.take(&pair).err(),
+            true => {}
+            // After all that is certain.
+            false => doubtful.push(pair),
+        };
+        salvage.pairs(&mut found, &mut |what| dropped.push(what));
+        self.repaired.dropped = dropped;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        doubtful.iter().try_for_each(|pair| self.take(pair))
+    }
+
+    /// Keeps a pair. An uncertain one only if its key is not there.
+    fn take(&mut self, pair: &SalvagedPair) -> Result<()> {
+        if self.names.get(&pair.tree).is_some_and(|name| name == journal::NAME) {
+            self.batches.push(pair.value.clone());
+            return Ok(());
+        }
+        if self.is_own(pair.tree) {
+            return Ok(());
+        }
+        let map = self.map(pair.tree)?;
+        if !pair.is_certain {
+            if map.contains(&pair.key)? {
+                return Ok(());
+            }
+            self.repaired.doubtful += 1;
+        }
+        map.put_with_expiry(&pair.key, &pair.value, pair.expiry_ms)?;
+        self.repaired.kept += 1;
+        Ok(())
+    }
+
+    fn finish_batches(&mut self) -> Result<()> {
+        for bytes in std::mem::take(&mut self.batches) {
+            if bytes.is_empty() {
+                continue;
+            }
+            let Some(changes) = journal::decode(&bytes) else {
+                let what = "a batch that was being written is damaged: it may be there in part";
+                self.repaired.dropped.push(what.to_string());
+                continue;
+            };
+            let mut batch = WriteBatch::new();
+            for change in changes {
+                let map = self.map(change.tree)?;
+                match change.value {
+                    Some(value) => batch.put_with_expiry(&map, change.key, value, change.expiry_ms),
+                    None => batch.remove(&map, change.key),
+                };
+            }
+            self.store.write(&batch)?;
+        }
+        Ok(())
+    }
+}

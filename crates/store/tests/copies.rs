@@ -1,0 +1,192 @@
+//! Backup, restore, compaction, upgrade: a whole store as a new file.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use everleaf::{Error, Expiry, Options, Store, WriteBatch};
+
+const LATER: u64 = 4_000_000_000_000;
+
+fn open(path: &Path) -> Store {
+    Options::new().create(true).max_size_bytes(1 << 30).open(path).expect("the pool opens")
+}
+
+fn assert_sound(store: &Store) {
+    assert_eq!(store.check().expect("the check runs").problems, Vec::<String>::new());
+}
+
+#[test]
+fn a_backup_has_everything_of_one_moment_and_can_be_restored() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, copy) = (folder.path().join("pool"), folder.path().join("copy"));
+    let store = open(&path);
+    let other = store.map("other").expect("room");
+    other.put_with_expiry(b"k", b"v", LATER).expect("room");
+    other.put_with_expiry(b"past", b"v", 1).expect("room");
+    store.map("empty").expect("room");
+    let done = AtomicBool::new(false);
+    let key = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+    for number in 0..20_000u64 {
+        store.put(&key(number), &0u64.to_le_bytes()).expect("room");
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut batch = WriteBatch::new();
+            for round in 1u64.. {
+                if done.load(Ordering::Acquire) {
+                    return;
+                }
+                batch.clear();
+                for number in (0..20_000).step_by(500) {
+                    batch.put(&store, &key(number), &round.to_le_bytes());
+                }
+                batch.put(&store, &key(1 << 40 | round), b"new");
+                store.write(&batch).expect("room");
+            }
+        });
+        let mut told = 0;
+        let copied = store.backup(&copy, |keys| told = keys).expect("room");
+        done.store(true, Ordering::Release);
+        assert_eq!(copied.maps, 3);
+        assert!(copied.keys > 20_000 && told >= 1 << 14 && copied.size_bytes > 0);
+    });
+    assert!(matches!(store.backup(&copy, |_| {}), Err(Error::AlreadyExists(_))));
+    drop(other);
+    drop(store);
+    std::fs::remove_file(&path).expect("it was there");
+    Store::restore(&copy, &path, |_| {}).expect("room");
+    let store = open(&path);
+    assert_sound(&store);
+    assert_eq!(store.map_names(), ["default", "empty", "other"]);
+    let other = store.map("other").expect("there");
+    assert_eq!(other.expiry(b"k").expect("get"), Some(Expiry::At(LATER)));
+    assert_eq!(other.iter().count(), 1);
+    let value = |number| store.get(&key(number)).expect("get").expect("there");
+    assert!((0..20_000).step_by(500).all(|number| value(number) == value(0)), "half a batch");
+    let leftovers = std::fs::read_dir(folder.path()).expect("readable").count();
+    assert_eq!(leftovers, 2, "the pool and the backup");
+}
+
+#[test]
+fn compaction_gives_space_back_and_changes_nothing_else() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let store = open(&path);
+    for number in 0..20_000u32 {
+        store.put(&number.to_be_bytes(), &[7; 300]).expect("room");
+    }
+    for number in (0..20_000u32).filter(|number| number % 10 != 0) {
+        store.remove(&number.to_be_bytes()).expect("room");
+    }
+    assert!(matches!(Store::compact(&path, |_| {}), Err(Error::Locked(_))));
+    store.close().expect("closed");
+    let size = |path: &Path| std::fs::metadata(path).expect("there").len();
+    let before = size(&path);
+    let copied = Store::compact(&path, |_| {}).expect("room");
+    assert_eq!(copied.keys, 2000);
+    assert!(size(&path) * 3 < before, "{} of {before} bytes", size(&path));
+    let store = open(&path);
+    assert_sound(&store);
+    assert_eq!(store.len(), 2000);
+    assert_eq!(store.get(&10u32.to_be_bytes()).expect("get"), Some(vec![7; 300]));
+}
+
+#[test]
+fn a_damaged_backup_is_not_restored() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, copy) = (folder.path().join("pool"), folder.path().join("copy"));
+    let store = open(&path);
+    for number in 0..500u32 {
+        store.put(&number.to_be_bytes(), b"recognizable contents").expect("room");
+    }
+    store.backup(&copy, |_| {}).expect("room");
+    let mut bytes = std::fs::read(&copy).expect("readable");
+    let wanted = b"recognizable contents";
+    let at = bytes.windows(wanted.len()).position(|window| window == wanted).expect("there");
+    bytes[at] ^= 1;
+    std::fs::write(&copy, &bytes).expect("writable");
+    let target = folder.path().join("target");
+    let error = Store::restore(&copy, &target, |_| {}).expect_err("one bit is wrong");
+    assert!(matches!(error, Error::Corrupt(_)), "{error}");
+    assert!(!target.exists());
+}
+
+#[test]
+fn an_upgrade_says_what_is_new_to_a_pool_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let store = open(&path);
+    store.put_with_expiry(b"k", b"v", LATER).expect("room");
+    store.close().expect("closed");
+    assert_eq!(Store::upgrade(&path).expect("upgraded"), ["batches"]);
+    assert!(Store::upgrade(&path).expect("upgraded").is_empty());
+    assert_eq!(open(&path).len(), 1);
+}
+
+#[test]
+fn a_repair_keeps_what_can_be_proven_lists_the_rest_and_touches_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, fixed) = (folder.path().join("pool"), folder.path().join("fixed"));
+    let store = open(&path);
+    let other = store.map("other").expect("room");
+    store.map("empty").expect("room");
+    for number in 0..3000u32 {
+        store.put(&number.to_be_bytes(), format!("value of {number}").as_bytes()).expect("room");
+    }
+    other.put_with_expiry(b"k", b"v", LATER).expect("room");
+    for number in 0..1000u32 {
+        store.remove(&number.to_be_bytes()).expect("room");
+    }
+    drop(other);
+    store.close().expect("closed");
+    let repaired = Store::repair(&path, &fixed).expect("room");
+    assert_eq!((repaired.kept, repaired.doubtful, repaired.dropped.len()), (2001, 0, 0));
+    assert_eq!(repaired.maps, ["default", "empty", "other"]);
+    let whole = std::fs::read(&path).expect("readable");
+
+    // One value, both headers, the name of a map, and a byte in every leaf's low fence.
+    let mut bytes = whole.clone();
+    let wanted = b"value of 2345";
+    let at = bytes.windows(wanted.len()).position(|window| window == wanted).expect("there");
+    bytes[at] ^= 1;
+    bytes[100] ^= 1;
+    bytes[4096 + 100] ^= 1;
+    let at = bytes.windows(5).position(|window| window == b"other").expect("there");
+    bytes[at] ^= 1;
+    std::fs::write(&path, &bytes).expect("writable");
+    assert!(Options::new().open(&path).is_err(), "the pool is too damaged to be opened");
+    std::fs::remove_file(&fixed).expect("there");
+    let repaired = Store::repair(&path, &fixed).expect("room");
+    assert_eq!((repaired.kept, repaired.doubtful), (2000, 0), "{:?}", repaired.dropped);
+    assert_eq!(repaired.dropped.len(), 1, "{:?}", repaired.dropped);
+    assert_eq!(std::fs::read(&path).expect("readable"), bytes, "the original was touched");
+    let store = open(&fixed);
+    assert_sound(&store);
+    assert_eq!(store.len(), 1999);
+    assert_eq!(store.get(&2345u32.to_be_bytes()).expect("get"), None);
+    let value = store.get(&2346u32.to_be_bytes()).expect("get");
+    assert_eq!(value.as_deref(), Some(&b"value of 2346"[..]));
+    let lost = store.map_names().into_iter().find(|name| name.starts_with("lost-"));
+    let lost = store.map(&lost.expect("its name was lost")).expect("there");
+    assert_eq!(lost.expiry(b"k").expect("get"), Some(Expiry::At(LATER)));
+    drop(store);
+
+    // Whatever bit is wrong, a repair ends, and every pair it keeps is one that was there.
+    for seed in 0..40u64 {
+        let mut bytes = whole.clone();
+        for flip in 0..30u64 {
+            let dice = (seed << 8 | flip).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            let at = dice as usize % bytes.len();
+            bytes[at] ^= 1 << (dice >> 61);
+        }
+        std::fs::write(&path, &bytes).expect("writable");
+        std::fs::remove_file(&fixed).expect("there");
+        let repaired = Store::repair(&path, &fixed).expect("room");
+        let store = open(&fixed);
+        for (key, value) in store.iter() {
+            let number = u32::from_be_bytes(key.try_into().expect("four bytes"));
+            assert_eq!(value, format!("value of {number}").as_bytes());
+        }
+        assert!(store.len() >= 1900, "seed {seed}: {} kept: {:?}", store.len(), repaired.dropped);
+    }
+}
