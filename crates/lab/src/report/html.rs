@@ -228,7 +228,7 @@ fn charts(charts: &[Chart]) -> String {
     let mut text = "<div class=\"charts\">\n".to_owned();
     for chart in charts {
         let caption = match chart {
-            Chart::Bars { title, unit, .. } => format!("{title}, {unit}"),
+            Chart::Bars { title, unit, .. } => format!("{title} ({unit})"),
             Chart::Lines { title, .. } => title.clone(),
         };
         text.push_str(&format!(

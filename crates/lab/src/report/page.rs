@@ -229,3 +229,68 @@ pub(crate) fn command(finding: &Finding) -> String {
     let seed = if finding.seed == 1 { String::new() } else { format!(" --seed {}", finding.seed) };
     format!("everleaf lab run {} --{}{seed}", finding.id, finding.scale.name())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{render_html, render_markdown};
+    use super::*;
+    use crate::experiment::{Figure, Outcome, Scale};
+
+    fn finding(id: &str, figures: Vec<Figure>) -> Finding {
+        Finding {
+            id: id.to_owned(),
+            version: "0".to_owned(),
+            scale: Scale::Quick,
+            seed: 7,
+            seconds: 1.0,
+            miss_before_ns: 100.0,
+            miss_after_ns: 130.0,
+            machine: Machine { cpu: "a <cpu>".to_owned(), ..Machine::default() },
+            outcome: Outcome { figures, ..Outcome::default() },
+        }
+    }
+
+    /// A report of one workload with these speeds of its rounds.
+    fn report(index: &str, speeds: [f64; 3]) -> serde_json::Value {
+        let rounds: Vec<_> =
+            speeds.iter().map(|speed| serde_json::json!({ "per_second": speed })).collect();
+        serde_json::json!({
+            "setup": { "index": index, "keys": 1000, "key_size_bytes": 8, "value_size_bytes": 8 },
+            "rows": [{
+                "workload": "get", "distribution": "uniform", "threads": 1, "unit": "op",
+                "per_second": { "median": speeds[1], "min": speeds[0], "max": speeds[2] },
+                "rounds": rounds,
+            }],
+        })
+    }
+
+    #[test]
+    fn a_page_has_what_was_made_what_was_not_and_the_rivals_beside_us() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = Folder::create(directory.path()).unwrap();
+        assert!(Page::read(&folder).is_err(), "nothing to show");
+        let near = |ours| Figure::near("flushes", 1.0, ours, "lines", 0.0).because("of <that>");
+        folder.keep(&finding("nbtree.table1", vec![near(1.0), near(2.0)])).unwrap();
+        folder.keep(&finding("rntree.table1", vec![near(1.0)])).unwrap();
+        let slow = report("slow", [1e6, 2e6, 3e6]);
+        let rivals = serde_json::json!([slow, report("everleaf", [4e6, 4e6, 4e6])]);
+        std::fs::write(directory.path().join("rivals.json"), rivals.to_string()).unwrap();
+        let page = Page::read(&folder).unwrap();
+        let counts = page.tally();
+        assert_eq!((counts.agree, counts.differ), (1, 1));
+        assert!(counts.not_run > 5 && counts.not_yet > 10);
+        assert_eq!(page.contests.len(), 1);
+        let shown = &page.contests[0].tables()[0];
+        assert_eq!(shown.grid.rows[0][2], "2 (0.50, 0.25 to 0.75)");
+        assert_eq!(shown.grid.rows[1][2], "4 (1.00, 1.00 to 1.00)");
+        let html = render_html(&page);
+        for text in ["a &lt;cpu&gt;", "of &lt;that&gt;", "--quick --seed 7", "distrust the times"] {
+            assert!(html.contains(text), "{text}");
+        }
+        assert!(!html.contains("<that>"));
+        assert_eq!(html.matches("<section").count(), html.matches("</section>").count());
+        let markdown = render_markdown(&page);
+        assert!(markdown.contains("| flushes | 1 lines | 2 lines | **differs**: of &lt;that> |"));
+        assert!(markdown.contains("| slow |"));
+    }
+}

@@ -32,7 +32,7 @@ pub(super) const FAMILY: Family = Family {
             claim: "inserts get dearer with larger nodes; linear search wins below 4 KB; 512 bytes \
                     and 1 KB are best",
             kinds: &[Kind::Latency, Kind::Counts],
-            seconds: (35, 400),
+            seconds: (45, 400),
             needs: &["fast-fair", "fast-fair-256", "fast-fair-4096", "fast-fair-binary"],
             method: Method::Run(times::node_sizes),
         },
@@ -42,7 +42,7 @@ pub(super) const FAMILY: Family = Family {
             claim: "6 to 27 % faster than FPTree, 25 to 33 % faster than wB+Tree (and up to 20 times \
                     a skip list, which is not built)",
             kinds: &[Kind::Counts, Kind::Latency],
-            seconds: (25, 900),
+            seconds: (12, 900),
             needs: &["fast-fair-1024", "fptree", "wbtree"],
             method: Method::Run(times::ranges),
         },
