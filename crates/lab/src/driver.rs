@@ -254,8 +254,9 @@ fn perform_call<W: Worker>(
     Ok(u64::from(is_done && (!is_trace || action == Action::Get)))
 }
 
-/// Carries out one step of a mix. Returns whether it did what it had to.
-#[inline(always)]
+/// Carries out one step of a mix. Returns whether it did what it had to. Not inlined: a program has
+/// this for everything that can be measured, and the call is nothing beside an operation.
+#[inline(never)]
 fn perform<W: Worker>(
     worker: &mut W,
     manner: Manner,
@@ -263,17 +264,19 @@ fn perform<W: Worker>(
     key: <W::Keys as KeyList>::Key<'_>,
     version: u64,
 ) -> Result<bool, LabError> {
+    if matches!(step.action, Action::Get | Action::ReadModifyWrite) {
+        let is_found = worker.get(key)?;
+        if step.action == Action::Get || !is_found {
+            return Ok(is_found);
+        }
+    }
+    let is_update = matches!(step.action, Action::Update | Action::ReadModifyWrite);
     match step.action {
-        Action::Get => worker.get(key),
-        Action::Update if !manner.upsert => worker.update(key, version),
-        Action::Update | Action::Put => worker.put(key, version).map(|()| true),
         Action::Insert => worker.insert(key, version),
         Action::Remove => worker.remove(key),
         Action::Scan => Ok(worker.scan(key, step.length)? > 0),
-        Action::ReadModifyWrite if manner.upsert => {
-            Ok(worker.get(key)? && worker.put(key, version).map(|()| true)?)
-        }
-        Action::ReadModifyWrite => Ok(worker.get(key)? && worker.update(key, version)?),
+        _ if is_update && !manner.upsert => worker.update(key, version),
+        _ => worker.put(key, version).map(|()| true),
     }
 }
 

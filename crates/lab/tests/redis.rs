@@ -26,21 +26,21 @@ enum Mood {
 }
 
 fn serve(mood: Mood) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound").to_string();
     let pairs = Pairs::default();
     thread::spawn(move || {
         for stream in listener.incoming() {
             let pairs = pairs.clone();
-            thread::spawn(move || answer_all(stream.unwrap(), &pairs, mood));
+            thread::spawn(move || answer_all(stream.expect("a client comes"), &pairs, mood));
         }
     });
     address
 }
 
 fn answer_all(stream: TcpStream, pairs: &Pairs, mood: Mood) -> Option<()> {
-    stream.set_nodelay(true).unwrap();
-    let mut output = stream.try_clone().unwrap();
+    stream.set_nodelay(true).expect("a socket");
+    let mut output = stream.try_clone().expect("a socket");
     let mut input = BufReader::new(stream);
     let mut is_open = mood != Mood::Closed;
     loop {
@@ -52,7 +52,7 @@ fn answer_all(stream: TcpStream, pairs: &Pairs, mood: Mood) -> Option<()> {
                 if is_open { b"+OK\r\n".to_vec() } else { b"-WRONGPASS no\r\n".to_vec() }
             }
             _ if !is_open => b"-NOAUTH Authentication required.\r\n".to_vec(),
-            words => answer(words, &mut pairs.lock().unwrap(), mood),
+            words => answer(words, &mut pairs.lock().expect("no panic"), mood),
         };
         output.write_all(&reply).ok()?;
     }
@@ -195,7 +195,7 @@ fn a_server_that_is_not_there_or_errs_or_forgets_is_named_with_its_fault() {
     let nobody = Server { address: "127.0.0.1:1".to_owned(), ..server(Mood::Honest) };
     assert!(fault(&nobody, &good).contains("cannot reach the server at 127.0.0.1:1"));
     let text = fault(&server(Mood::ReadOnly), &good);
-    assert!(text.contains("answers SET by \"READONLY You can"), "{text}");
+    assert!(text.contains("answers SET by \"READONLY You can't write\""), "{text}");
     let text = fault(&server(Mood::Forgetful), &good);
     assert!(text.contains("does not have the key \""), "{text}");
     let text = fault(&server(Mood::Honest), &settings(&[Workload::Scan], 1));

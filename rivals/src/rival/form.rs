@@ -59,7 +59,7 @@ impl Form for Words {
         IntegerKeys(Vec::with_capacity(capacity))
     }
 
-    fn look<'k>(key: &'k u64) -> &'k u64 {
+    fn look(key: &u64) -> &u64 {
         key
     }
 

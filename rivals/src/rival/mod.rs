@@ -39,8 +39,11 @@ pub struct Rival {
     /// Whether it takes only keys and values of 8 bytes.
     pub is_integers_only: bool,
     /// Makes it an entrant; its files are in new folders within this one.
-    pub enter: fn(&'static str, &Settings, &Path) -> Result<Box<dyn Entrant>, LabError>,
+    pub enter: Enter,
 }
+
+/// Makes an entrant of this name.
+pub type Enter = fn(&'static str, &Settings, &Path) -> Result<Box<dyn Entrant>, LabError>;
 
 /// All rivals that this program was built with.
 pub fn all() -> Vec<Rival> {

@@ -68,7 +68,8 @@ impl Server {
     }
 
     fn refuses(&self, command: &str, text: &[u8]) -> LabError {
-        let text = text.escape_ascii();
+        let shown = |letter: char| if letter.is_control() { ' ' } else { letter };
+        let text: String = String::from_utf8_lossy(text).chars().map(shown).collect();
         LabError::Target(format!("the server at {} answers {command} by \"{text}\"", self.address))
     }
 
@@ -379,7 +380,7 @@ fn report(
     };
     let mut setup = setup("server", settings, description.name);
     let Server { address, connections, depth, .. } = server;
-    setup.medium = format!("{address}, {connections} connections, {depth} requests in flight each");
+    setup.medium = format!("{address}, {connections} connections, depth {depth}");
     setup.sample_every = 1;
     Ok(Report { machine: Machine::here(), setup, memory, rows })
 }

@@ -139,6 +139,17 @@ pub struct BenchArgs {
     /// Time one operation in this many by itself, for the latencies
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub sample_every: usize,
+    /// The server to measure instead.
+    #[command(flatten)]
+    pub server: Box<ServerArgs>,
+    /// The seed of the operations: the same seed, the same operations
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// A server, and how to talk to it.
+#[derive(Args, Debug)]
+pub struct ServerArgs {
     /// Measure the server at this address instead of an index
     #[arg(long, value_name = "HOST:PORT", conflicts_with_all = ["index", "preset", "trace", "pool"])]
     pub redis: Option<String>,
@@ -154,9 +165,6 @@ pub struct BenchArgs {
     /// Do not load the keys: they are there from an earlier run
     #[arg(long, requires = "redis")]
     pub no_load: bool,
-    /// The seed of the operations: the same seed, the same operations
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
 }
 
 /// A run that answers a question.
@@ -199,6 +207,7 @@ pub enum DistributionArg {
 
 /// The server to measure, if one is to be.
 pub fn server_of(args: &BenchArgs) -> Option<Server> {
+    let args = &args.server;
     args.redis.as_ref().map(|address| Server {
         address: address.clone(),
         password: args.password.clone(),
@@ -242,7 +251,7 @@ fn base_of(args: &BenchArgs) -> Result<Settings, Failure> {
         None => Settings { cases: cases_of(args), ..Settings::default() },
     };
     let (index, key_size, value_size) = match args.index {
-        _ if args.redis.is_some() => (IndexKind::Bytes, 16, 100),
+        _ if args.server.redis.is_some() => (IndexKind::Bytes, 16, 100),
         IndexArg::One(IndexKind::Bytes) => (IndexKind::Bytes, 16, 100),
         IndexArg::One(index) => (index, 8, 8),
         IndexArg::All => (IndexKind::U64, 8, 8),
@@ -287,7 +296,7 @@ fn length_of(args: &BenchArgs, keys: u64) -> Length {
 fn cases_of(args: &BenchArgs) -> Vec<Case> {
     let workloads = match (args.workloads.as_slice(), &args.trace) {
         ([], Some(_)) => vec![Workload::Trace],
-        ([], None) if args.redis.is_some() => vec![Workload::Update, Workload::Get],
+        ([], None) if args.server.redis.is_some() => vec![Workload::Update, Workload::Get],
         ([], None) => SINGLE.to_vec(),
         (list, _) => list.to_vec(),
     };

@@ -45,12 +45,16 @@ pub fn render(report: &Report) -> String {
     cells.extend(report.rows.iter().map(row_cells));
     text.push_str(&aligned(&cells, &COLUMNS.map(|(_, is_left)| is_left)));
     text.push_str(
-        "\nthousand/s: all connections, median of the rounds; spread: from the lowest to the highest. \
+        "\ndepth: requests in flight on each connection, at most, in a closed loop.\n\
+         thousand/s: all connections, median of the rounds; spread: from the lowest to the highest. \
          Every\nrequest is timed, from when it was written to the connection, or due, to its reply.\n",
     );
     if report.rows.iter().any(|row| row.hindered_rounds == 0) && setup.offered_per_second.is_none()
     {
         text.push_str("The client was busy all the time in some rounds: give it more CPU.\n");
+    }
+    if !machine.is_optimized {
+        text.push_str("This program was built without optimisation: its times mean nothing.\n");
     }
     text
 }
