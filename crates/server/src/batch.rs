@@ -7,6 +7,7 @@
 
 use std::ops::ControlFlow;
 
+use crate::command::keys::Keys;
 use crate::command::{self, Context, Failure, table};
 use crate::resp::{Limits, Parser, ProtocolError, Reply};
 use crate::session::Session;
@@ -175,8 +176,9 @@ impl Batch<'_> {
         self.tally.commands += 1;
         let limit = self.out.len().saturating_add(self.shared.config.reply_size_max);
         let reply = Reply::new(self.out, self.session.protocol, limit);
+        let keys = Keys::Store(&self.shared.store);
         let mut context =
-            Context { shared: self.shared, session: self.session, tally: self.tally, reply };
+            Context { shared: self.shared, session: self.session, tally: self.tally, reply, keys };
         command::dispatch(&mut context, &request);
     }
 

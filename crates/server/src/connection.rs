@@ -368,6 +368,11 @@ impl Connection {
 
     /// Sends replies; keeps what the socket does not take.
     fn send_part(&mut self, part: &[u8], shared: &Shared, tally: &mut Tally) -> Result<(), Broken> {
+        if let Err(error) = shared.store.settle() {
+            // Nobody can be told what became of these writes.
+            shared.log_store_error(&error);
+            return Err(Broken);
+        }
         let sent = write_all(&mut self.socket, part).map_err(|error| self.lost(&error))?;
         tally.bytes_out += sent as u64;
         if sent == part.len() {

@@ -80,6 +80,8 @@ impl<'a> EventLoop<'a> {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
             result => result?,
         }
+        // Writes of this turn become durable together, before any reply of it is sent.
+        self.shared.store.hold_writes();
         let now_ms = self.shared.now_ms();
         let mut woken = false;
         let unfinished = std::mem::take(&mut self.unfinished);
@@ -261,6 +263,7 @@ impl<'a> EventLoop<'a> {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
             result => result?,
         }
+        self.shared.store.hold_writes();
         let now_ms = self.shared.now_ms();
         for index in std::mem::take(&mut self.unfinished) {
             self.serve(index, now_ms);

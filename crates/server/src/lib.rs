@@ -63,6 +63,7 @@ mod password;
 mod process_memory;
 mod registry;
 pub mod resp;
+mod saver;
 mod scan_table;
 mod seldom;
 mod server;

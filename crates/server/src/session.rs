@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::command::transaction::Transaction;
 use crate::registry::Client;
 use crate::resp::Protocol;
 
@@ -30,6 +31,8 @@ pub struct Session {
     pub closing: bool,
     /// The last command, as its index in the table.
     pub last_command: usize,
+    /// What is kept for the next `EXEC`.
+    pub transaction: Transaction,
 }
 
 impl Session {
@@ -41,12 +44,13 @@ impl Session {
             reply_mode: ReplyMode::default(),
             closing: false,
             last_command: usize::MAX,
+            transaction: Transaction::default(),
         }
     }
 
     /// True if a request needs none of the checks that depend on the connection's state.
     pub fn is_plain(&self) -> bool {
-        self.authenticated && self.reply_mode == ReplyMode::On
+        self.authenticated && self.reply_mode == ReplyMode::On && !self.transaction.is_open()
     }
 
     /// Back to the state of a new connection (`RESET`).

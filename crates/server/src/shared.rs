@@ -10,6 +10,7 @@ use mio::Waker;
 
 use crate::Config;
 use crate::registry::{Client, Registry};
+use crate::saver::Saver;
 use crate::scan_table::ScanTable;
 use crate::seldom::Seldom;
 use crate::settings::Settings;
@@ -105,6 +106,7 @@ pub struct Shared {
     pub control: Arc<Control>,
     pub registry: Registry,
     pub scans: ScanTable,
+    pub saver: Saver,
     pub loops: Vec<LoopState>,
     /// Connections accepted so far.
     pub accepted_count: AtomicU64,
@@ -131,6 +133,7 @@ impl Shared {
             control,
             registry: Registry::new(),
             scans: ScanTable::new(),
+            saver: Saver::new(),
             loops,
             accepted_count: AtomicU64::new(0),
             rejected_count: AtomicU64::new(0),

@@ -32,8 +32,8 @@ pub fn decrby(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 fn add(context: &mut Context<'_>, key: &[u8], amount: i64) -> Outcome {
     // The function below may run several times; the last run is the one that counts.
     let mut outcome = Err(Failure::NotInteger);
-    context.shared.store.update_with(key, |old| {
-        outcome = sum(old, amount);
+    context.keys.update_with(key, |old| {
+        outcome = sum(old.map(|(old, _)| old), amount);
         match &outcome {
             Ok(value) => Action::Put(value.to_string().into_bytes()),
             Err(_) => Action::Keep,

@@ -94,9 +94,16 @@ fn memory(_: &Shared, store: &Statistics, lines: &mut Lines) {
     lines.add("maxmemory_policy", "noeviction");
 }
 
-fn persistence(_: &Shared, store: &Statistics, lines: &mut Lines) {
+fn persistence(shared: &Shared, store: &Statistics, lines: &mut Lines) {
     lines.add("loading", 0);
-    lines.add("aof_enabled", 0);
+    let saver = &shared.saver;
+    lines.add("rdb_bgsave_in_progress", u8::from(saver.is_busy()));
+    lines.add("rdb_last_save_time", saver.last_s());
+    lines.add("rdb_last_bgsave_status", if saver.has_failed() { "err" } else { "ok" });
+    lines.add("aof_enabled", u8::from(store.durability != "process"));
+    lines.add("durability", &store.durability);
+    lines.add("log_bytes_since_snapshot", store.log_bytes);
+    lines.add("log_commits_not_on_disk", store.log_lag);
     lines.add("pool_domain", &store.domain);
     lines.add("pool_size_bytes", store.pool_size_bytes);
     lines.add("pool_used_bytes", store.pool_used_bytes);
@@ -104,7 +111,7 @@ fn persistence(_: &Shared, store: &Statistics, lines: &mut Lines) {
     lines.add("recovery_microseconds", store.recovery_ns / 1000);
 }
 
-fn stats(shared: &Shared, _: &Statistics, lines: &mut Lines) {
+fn stats(shared: &Shared, store: &Statistics, lines: &mut Lines) {
     let tally = shared.statistics();
     // Relaxed: statistics.
     lines.add("total_connections_received", shared.accepted_count.load(Ordering::Relaxed));
@@ -116,7 +123,7 @@ fn stats(shared: &Shared, _: &Statistics, lines: &mut Lines) {
     lines.add("keyspace_hits", tally.hits);
     lines.add("keyspace_misses", tally.misses);
     lines.add("total_error_replies", tally.errors);
-    lines.add("expired_keys", 0);
+    lines.add("expired_keys", store.swept_keys);
     lines.add("evicted_keys", 0);
 }
 

@@ -11,7 +11,7 @@ use crate::resp::Request;
 pub fn del(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let mut count = 0;
     for key in request.args_from(1) {
-        count += i64::from(context.shared.store.remove(key)?);
+        count += i64::from(context.keys.remove(key)?);
     }
     context.reply.integer(count);
     Ok(())
@@ -21,7 +21,7 @@ pub fn del(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 pub fn exists(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let mut count = 0;
     for key in request.args_from(1) {
-        count += i64::from(context.shared.store.contains(key)?);
+        count += i64::from(context.keys.contains(key)?);
     }
     context.reply.integer(count);
     Ok(())
@@ -29,15 +29,8 @@ pub fn exists(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 
 /// `TYPE key`: a string or nothing.
 pub fn type_of(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let present = context.shared.store.contains(request.arg(1))?;
+    let present = context.keys.contains(request.arg(1))?;
     context.reply.status(if present { "string" } else { "none" });
-    Ok(())
-}
-
-/// `TTL key` and its like: no key ever expires, so -1 for a key and -2 for none.
-pub fn ttl(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let present = context.shared.store.contains(request.arg(1))?;
-    context.reply.integer(if present { -1 } else { -2 });
     Ok(())
 }
 

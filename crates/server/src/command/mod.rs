@@ -6,19 +6,24 @@ mod configuration;
 mod connection;
 mod counter;
 mod description;
+pub mod expiry;
 mod info;
+pub mod keys;
 mod keyspace;
 mod range;
+mod save;
 mod scan;
 mod set;
 mod string;
 pub mod table;
+pub mod transaction;
 mod walk;
 
 use std::borrow::Cow;
 
 use everleaf::Error;
 
+use self::keys::Keys;
 use crate::resp::{Reply, Request};
 use crate::session::{ReplyMode, Session};
 use crate::shared::Shared;
@@ -30,6 +35,8 @@ pub struct Context<'a> {
     pub session: &'a mut Session,
     pub tally: &'a mut Tally,
     pub reply: Reply<'a>,
+    /// What it reads and writes.
+    pub keys: Keys<'a>,
 }
 
 /// Why a command answers with an error.
@@ -124,12 +131,17 @@ fn execute(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         return Err(Failure::text("NOAUTH Authentication required."));
     }
     let (Some(index), Some(command)) = (index, command) else {
+        transaction::refuse(context);
         return unknown(context, request);
     };
     if !command.accepts(request.len()) {
+        transaction::refuse(context);
         return Err(Failure::WrongArity(command.name));
     }
     context.session.last_command = index;
+    if transaction::keep(context, request, index, command)? {
+        return Ok(());
+    }
     (command.run)(context, request)
 }
 

@@ -2,6 +2,7 @@
 
 use everleaf::Action;
 
+use super::expiry::Unit;
 use super::{Context, Failure, Outcome};
 use crate::resp::Request;
 
@@ -14,36 +15,42 @@ enum Condition {
     IfPresent,
 }
 
+/// What becomes of the time at which the key expires.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Time {
+    #[default]
+    Never,
+    Keep,
+    At(u64),
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct SetOptions {
     condition: Condition,
+    time: Time,
     return_old: bool,
 }
 
-/// `SET key value [NX | XX] [GET]`
+/// `SET key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT time | PXAT time | KEEPTTL]`
 pub fn set(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let options = parse_options(request)?;
     let (key, value) = (request.arg(1), request.arg(2));
-    let store = &context.shared.store;
-    let reply = &mut context.reply;
+    let Context { keys, reply, .. } = context;
+    if options.time != Time::Never {
+        return set_with_time(context, key, value, options);
+    }
     if options.return_old {
         let old = match options.condition {
-            Condition::Always => store.replace(key, value)?,
-            condition => store.update_with(key, |old| {
-                if old.is_none() == (condition == Condition::IfAbsent) {
-                    Action::Put(value.to_vec())
-                } else {
-                    Action::Keep
-                }
-            })?,
+            Condition::Always => keys.replace(key, value)?,
+            _ => return set_with_time(context, key, value, options),
         };
         reply.bulk_or_null(old.as_deref());
         return Ok(());
     }
     let done = match options.condition {
-        Condition::Always => store.put(key, value).map(|_| true)?,
-        Condition::IfAbsent => store.insert(key, value)?,
-        Condition::IfPresent => store.update(key, value)?,
+        Condition::Always => keys.put(key, value).map(|()| true)?,
+        Condition::IfAbsent => keys.insert(key, value)?,
+        Condition::IfPresent => keys.update(key, value)?,
     };
     if done {
         reply.ok()
@@ -53,18 +60,40 @@ pub fn set(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     Ok(())
 }
 
-/// `SETEX`, `EXPIRE` and their like.
-pub fn no_expiry(_: &mut Context<'_>, _: &Request<'_>) -> Outcome {
-    Err(expiry_failure())
-}
-
-fn expiry_failure() -> Failure {
-    Failure::text("ERR expiry is not supported yet")
+/// All of it as one decision.
+fn set_with_time(
+    context: &mut Context<'_>,
+    key: &[u8],
+    value: &[u8],
+    options: SetOptions,
+) -> Outcome {
+    let (mut old, mut done) = (None, false);
+    context.keys.update_with(key, |found| {
+        old = found.map(|(old, _)| old.to_vec());
+        done = match options.condition {
+            Condition::Always => true,
+            Condition::IfAbsent => found.is_none(),
+            Condition::IfPresent => found.is_some(),
+        };
+        match options.time {
+            _ if !done => Action::Keep,
+            Time::Never => Action::PutWithExpiry(value.to_vec(), 0),
+            Time::Keep => Action::Put(value.to_vec()),
+            Time::At(moment) => Action::PutWithExpiry(value.to_vec(), moment),
+        }
+    })?;
+    if options.return_old {
+        context.reply.bulk_or_null(old.as_deref());
+    } else if done {
+        context.reply.ok();
+    } else {
+        context.reply.null();
+    }
+    Ok(())
 }
 
 fn parse_options(request: &Request<'_>) -> Result<SetOptions, Failure> {
     let mut options = SetOptions::default();
-    let mut expiry = false;
     let mut args = request.args_from(3);
     while let Some(arg) = args.next() {
         let condition = |options: SetOptions, condition| match options.condition {
@@ -76,16 +105,14 @@ fn parse_options(request: &Request<'_>) -> Result<SetOptions, Failure> {
             b"nx" => options = condition(options, Condition::IfAbsent)?,
             b"xx" => options = condition(options, Condition::IfPresent)?,
             b"get" => options.return_old = true,
-            b"keepttl" if !expiry => expiry = true,
-            b"ex" | b"px" | b"exat" | b"pxat" if !expiry => {
-                let time = super::integer_arg(args.next().ok_or(Failure::Syntax)?)?;
-                if time <= 0 {
-                    return Err(Failure::text("ERR invalid expire time in 'set' command"));
-                }
-                expiry = true;
+            b"keepttl" if options.time == Time::Never => options.time = Time::Keep,
+            _ if options.time == Time::Never => {
+                let unit = Unit::of_option(arg).ok_or(Failure::Syntax)?;
+                let time = args.next().ok_or(Failure::Syntax)?;
+                options.time = Time::At(unit.positive(time, "set")?);
             }
             _ => return Err(Failure::Syntax),
         }
     }
-    if expiry { Err(expiry_failure()) } else { Ok(options) }
+    Ok(options)
 }

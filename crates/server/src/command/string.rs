@@ -1,8 +1,6 @@
 //! Values as byte strings: `GET`, `MGET`, `MSET`, `APPEND` and their like.
 
-use std::collections::HashMap;
-
-use everleaf::{Action, Exchange};
+use everleaf::Action;
 
 use super::{Context, Failure, Outcome};
 use crate::resp::Request;
@@ -12,8 +10,8 @@ const GROUP_SIZE: usize = 64;
 
 /// `GET key`
 pub fn get(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let Context { shared, reply, tally, .. } = context;
-    match shared.store.get_with(request.arg(1), |value| reply.bulk(value))? {
+    let Context { keys, reply, tally, .. } = context;
+    match keys.get_with(request.arg(1), |value| reply.bulk(value))? {
         Some(()) => tally.hits += 1,
         None => {
             tally.misses += 1;
@@ -25,14 +23,14 @@ pub fn get(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 
 /// `MGET key [key ...]`
 pub fn mget(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let Context { shared, reply, tally, .. } = context;
+    let Context { keys, reply, tally, .. } = context;
     let mut args = request.args_from(1);
     reply.array(args.len());
     while args.len() > 0 {
-        let mut keys: [&[u8]; GROUP_SIZE] = [b""; GROUP_SIZE];
+        let mut group: [&[u8]; GROUP_SIZE] = [b""; GROUP_SIZE];
         let len = args.len().min(GROUP_SIZE);
-        keys.iter_mut().zip(args.by_ref().take(len)).for_each(|(place, key)| *place = key);
-        shared.store.get_many(&keys[..len], |_, value| {
+        group.iter_mut().zip(args.by_ref().take(len)).for_each(|(place, key)| *place = key);
+        keys.get_many(&group[..len], |_, value| {
             match value {
                 Some(_) => tally.hits += 1,
                 None => tally.misses += 1,
@@ -50,78 +48,54 @@ pub fn mget(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 
 /// `SETNX key value`
 pub fn setnx(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let inserted = context.shared.store.insert(request.arg(1), request.arg(2))?;
+    let inserted = context.keys.insert(request.arg(1), request.arg(2))?;
     context.reply.integer(i64::from(inserted));
     Ok(())
 }
 
 /// `GETSET key value`
 pub fn getset(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let old = context.shared.store.replace(request.arg(1), request.arg(2))?;
+    let old = context.keys.replace(request.arg(1), request.arg(2))?;
     context.reply.bulk_or_null(old.as_deref());
     Ok(())
 }
 
 /// `GETDEL key`
 pub fn getdel(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let old = context.shared.store.take(request.arg(1))?;
+    let old = context.keys.take(request.arg(1))?;
     context.reply.bulk_or_null(old.as_deref());
     Ok(())
 }
 
-/// `MSET key value [key value ...]`: one `SET` after the other; a failure leaves the first ones
-/// done.
+/// `MSET key value [key value ...]`: all keys as one change.
 pub fn mset(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    if request.len().is_multiple_of(2) {
-        return Err(Failure::WrongArity("mset"));
-    }
-    for index in (1..request.len()).step_by(2) {
-        context.shared.store.put(request.arg(index), request.arg(index + 1))?;
+    let pairs = pairs(request, "mset")?;
+    match pairs.as_slice() {
+        [(key, value)] => context.keys.put(key, value)?,
+        pairs => drop(context.keys.put_all(pairs, false)?),
     }
     context.reply.ok();
     Ok(())
 }
 
-/// `MSETNX key value [key value ...]`: nothing if any key exists.
-///
-/// The keys are inserted one after the other. Should another client create one of them meanwhile,
-/// those inserted so far are removed again (unless changed by then), so the promise holds in the
-/// end, but others may see the state in between.
+/// `MSETNX key value [key value ...]`: all keys as one change, or nothing if any of them exists.
 pub fn msetnx(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    if request.len().is_multiple_of(2) {
-        return Err(Failure::WrongArity("msetnx"));
-    }
-    let store = &context.shared.store;
-    // Of a key that is given twice, the last value counts.
-    let mut pairs: HashMap<&[u8], &[u8]> = HashMap::new();
-    for index in (1..request.len()).step_by(2) {
-        pairs.insert(request.arg(index), request.arg(index + 1));
-    }
-    for key in pairs.keys() {
-        if store.contains(key)? {
-            context.reply.integer(0);
-            return Ok(());
-        }
-    }
-    let mut done: Vec<(&[u8], &[u8])> = Vec::new();
-    for (&key, &value) in &pairs {
-        let inserted = store.insert(key, value);
-        if let Ok(true) = inserted {
-            done.push((key, value));
-            continue;
-        }
-        for (key, value) in done {
-            let undone = store.compare_exchange(key, Some(value), None)?;
-            if undone != Exchange::Done {
-                tracing::debug!("a key of MSETNX was changed by another client: left as it is");
-            }
-        }
-        inserted?;
-        context.reply.integer(0);
-        return Ok(());
-    }
-    context.reply.integer(1);
+    let pairs = pairs(request, "msetnx")?;
+    let done = context.keys.put_all(&pairs, true)?;
+    context.reply.integer(i64::from(done));
     Ok(())
+}
+
+/// A key and its value.
+type KeyValue<'a> = (&'a [u8], &'a [u8]);
+
+/// Keys and values. Of a key that is given twice, the last value counts.
+fn pairs<'a>(request: &Request<'a>, command: &'static str) -> Result<Vec<KeyValue<'a>>, Failure> {
+    if request.len().is_multiple_of(2) {
+        return Err(Failure::WrongArity(command));
+    }
+    let pair = |index| (request.arg(index), request.arg(index + 1));
+    Ok((1..request.len()).step_by(2).map(pair).collect())
 }
 
 /// `APPEND key value`
@@ -129,8 +103,8 @@ pub fn append(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let suffix = request.arg(2);
     let size_max = context.shared.settings.bulk_size_max();
     let mut size = 0;
-    context.shared.store.update_with(request.arg(1), |old| {
-        let old = old.unwrap_or(b"");
+    context.keys.update_with(request.arg(1), |old| {
+        let old = old.map_or(&b""[..], |(old, _)| old);
         size = old.len() + suffix.len();
         if size > size_max { Action::Keep } else { Action::Put([old, suffix].concat()) }
     })?;
@@ -143,7 +117,7 @@ pub fn append(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 
 /// `STRLEN key`
 pub fn strlen(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let size = context.shared.store.get_with(request.arg(1), |value| value.len())?;
+    let size = context.keys.get_with(request.arg(1), |value| value.len())?;
     context.reply.count(size.unwrap_or(0) as u64);
     Ok(())
 }
@@ -151,8 +125,8 @@ pub fn strlen(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 /// `GETRANGE key start end`: bytes by position, both ends included, negative from the end.
 pub fn getrange(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let (start, end) = (super::integer_arg(request.arg(2))?, super::integer_arg(request.arg(3))?);
-    let Context { shared, reply, .. } = context;
-    let found = shared.store.get_with(request.arg(1), |value| {
+    let Context { keys, reply, .. } = context;
+    let found = keys.get_with(request.arg(1), |value| {
         reply.bulk(part(value, start, end));
     })?;
     if found.is_none() {

@@ -5,8 +5,8 @@
 
 use super::{Context, Outcome};
 use super::{
-    admin, client, configuration, connection, counter, description, info, keyspace, range, scan,
-    set, string,
+    admin, client, configuration, connection, counter, description, expiry, info, keyspace, range,
+    save, scan, set, string, transaction,
 };
 use crate::resp::Request;
 
@@ -85,7 +85,7 @@ macro_rules! commands {
 }
 
 /// The number of commands.
-const COUNT: usize = 45;
+const COUNT: usize = 59;
 
 /// All commands.
 #[rustfmt::skip]
@@ -93,52 +93,66 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "del" -2 [WRITE] (1 -1 1) "generic" keyspace::del, "Removes keys.";
     "get" 2 [READ | FAST] (1 1 1) "string" string::get, "Returns the value of a key.";
     "set" -3 [WRITE | GROWS] (1 1 1) "string" set::set, "Sets the value of a key.";
-    "ttl" 2 [READ | FAST] (1 1 1) "generic" keyspace::ttl, "Returns -1 for a key, -2 for none: keys do not expire.";
+    "ttl" 2 [READ | FAST] (1 1 1) "generic" expiry::ttl, "Returns the seconds until a key expires; -1 if it does not, -2 if there is none.";
     "auth" -2 [FAST | BEFORE_AUTH] (0 0 0) "connection" connection::auth, "Gives the password.";
     "decr" 2 [WRITE | GROWS | FAST] (1 1 1) "string" counter::decr, "Subtracts one from an integer.";
     "echo" 2 [FAST] (0 0 0) "connection" connection::echo, "Returns its argument.";
+    "exec" 1 [WRITE] (0 0 0) "transactions" transaction::exec, "Runs the commands since MULTI as one.";
     "incr" 2 [WRITE | GROWS | FAST] (1 1 1) "string" counter::incr, "Adds one to an integer.";
     "info" -1 [READ] (0 0 0) "server" info::info, "Returns the state of the server in numbers.";
     "keys" 2 [READ] (0 0 0) "generic" keyspace::keys, "Returns all keys that match a pattern.";
     "mget" -2 [READ | FAST] (1 -1 1) "string" string::mget, "Returns the values of keys.";
-    "mset" -3 [WRITE | GROWS] (1 -1 2) "string" string::mset, "Sets the values of keys, one after the other.";
+    "mset" -3 [WRITE | GROWS] (1 -1 2) "string" string::mset, "Sets the values of keys as one change.";
     "ping" -1 [FAST] (0 0 0) "connection" connection::ping, "Returns PONG or its argument.";
-    "pttl" 2 [READ | FAST] (1 1 1) "generic" keyspace::ttl, "Returns -1 for a key, -2 for none: keys do not expire.";
+    "pttl" 2 [READ | FAST] (1 1 1) "generic" expiry::pttl, "Returns the milliseconds until a key expires; -1 if it does not, -2 if there is none.";
     "quit" -1 [FAST | BEFORE_AUTH] (0 0 0) "connection" connection::quit, "Closes the connection.";
     "scan" -2 [READ] (0 0 0) "generic" scan::scan, "Goes through the keys in steps.";
     "type" 2 [READ | FAST] (1 1 1) "generic" keyspace::type_of, "Returns string for a key, none for no key.";
+    "save" 1 [ADMIN] (0 0 0) "server" save::save, "Writes a snapshot, or without a log a backup, and waits for it.";
+    "getex" -2 [WRITE | FAST] (1 1 1) "string" expiry::getex, "Returns the value of a key and sets when it expires.";
     "hello" -1 [FAST | BEFORE_AUTH] (0 0 0) "connection" connection::hello, "Chooses the version of the protocol.";
+    "multi" 1 [FAST] (0 0 0) "transactions" transaction::multi, "Begins a transaction.";
     "range" -3 [READ] (0 0 0) "range" range::range, "Returns the keys between two bounds, in order.";
     "reset" 1 [FAST | BEFORE_AUTH] (0 0 0) "connection" connection::reset, "Makes the connection as new.";
-    "setex" 4 [WRITE | GROWS] (1 1 1) "string" set::no_expiry, "Not supported yet: keys do not expire.";
+    "setex" 4 [WRITE | GROWS] (1 1 1) "string" expiry::setex, "Sets a value that expires after so many seconds.";
     "setnx" 3 [WRITE | GROWS | FAST] (1 1 1) "string" string::setnx, "Sets the value of a key that does not exist.";
+    "watch" -2 [FAST] (1 -1 1) "transactions" transaction::watch, "Makes the next EXEC depend on keys staying as they are.";
     "append" 3 [WRITE | GROWS | FAST] (1 1 1) "string" string::append, "Appends to a value.";
     "client" -2 [ADMIN] (0 0 0) "connection" client::client, "Tells about the connections and closes them.";
     "config" -2 [ADMIN] (0 0 0) "server" configuration::config, "Returns and changes settings.";
     "dbsize" 1 [READ | FAST] (0 0 0) "server" keyspace::dbsize, "Returns the number of keys.";
     "decrby" 3 [WRITE | GROWS | FAST] (1 1 1) "string" counter::decrby, "Subtracts from an integer.";
     "exists" -2 [READ | FAST] (1 -1 1) "generic" keyspace::exists, "Returns how many of the keys exist.";
-    "expire" -3 [WRITE | FAST] (1 1 1) "generic" set::no_expiry, "Not supported yet: keys do not expire.";
+    "expire" -3 [WRITE | FAST] (1 1 1) "generic" expiry::expire, "Lets a key expire after so many seconds.";
     "getdel" 2 [WRITE | FAST] (1 1 1) "string" string::getdel, "Returns the value of a key and removes it.";
     "getset" 3 [WRITE | GROWS | FAST] (1 1 1) "string" string::getset, "Sets the value of a key and returns the old one.";
     "incrby" 3 [WRITE | GROWS | FAST] (1 1 1) "string" counter::incrby, "Adds to an integer.";
     "msetnx" -3 [WRITE | GROWS] (1 -1 2) "string" string::msetnx, "Sets the values of keys if none of them exists.";
     "prefix" -2 [READ] (0 0 0) "range" range::prefix, "Returns the keys with a prefix, in order.";
-    "psetex" 4 [WRITE | GROWS] (1 1 1) "string" set::no_expiry, "Not supported yet: keys do not expire.";
+    "psetex" 4 [WRITE | GROWS] (1 1 1) "string" expiry::psetex, "Sets a value that expires after so many milliseconds.";
     "select" 2 [FAST] (0 0 0) "connection" connection::select, "Chooses the database; there is only number 0.";
     "strlen" 2 [READ | FAST] (1 1 1) "string" string::strlen, "Returns the length of a value.";
     "substr" 4 [READ] (1 1 1) "string" string::getrange, "Returns a part of a value.";
     "unlink" -2 [WRITE | FAST] (1 -1 1) "generic" keyspace::del, "Removes keys.";
+    "bgsave" -1 [ADMIN] (0 0 0) "server" save::bgsave, "Writes a snapshot, or without a log a backup, in the background.";
     "command" -1 [READ] (0 0 0) "server" description::command, "Describes the commands.";
+    "discard" 1 [FAST] (0 0 0) "transactions" transaction::discard, "Ends a transaction without running it.";
     "flushdb" -1 [WRITE] (0 0 0) "server" keyspace::flush, "Removes all keys.";
-    "pexpire" -3 [WRITE | FAST] (1 1 1) "generic" set::no_expiry, "Not supported yet: keys do not expire.";
+    "persist" 2 [WRITE | FAST] (1 1 1) "generic" expiry::persist, "Lets a key never expire.";
+    "pexpire" -3 [WRITE | FAST] (1 1 1) "generic" expiry::pexpire, "Lets a key expire after so many milliseconds.";
+    "unwatch" 1 [FAST] (0 0 0) "transactions" transaction::unwatch, "Forgets the keys of WATCH.";
+    "expireat" -3 [WRITE | FAST] (1 1 1) "generic" expiry::expireat, "Lets a key expire at a time in seconds since 1970.";
     "flushall" -1 [WRITE] (0 0 0) "server" keyspace::flush, "Removes all keys.";
     "getrange" 4 [READ] (1 1 1) "string" string::getrange, "Returns a part of a value.";
     "shutdown" -1 [ADMIN] (0 0 0) "server" admin::shutdown, "Stops the server.";
+    "lastsave" 1 [FAST] (0 0 0) "server" save::lastsave, "Returns when the last save ended, in seconds since 1970.";
+    "pexpireat" -3 [WRITE | FAST] (1 1 1) "generic" expiry::pexpireat, "Lets a key expire at a time in milliseconds since 1970.";
+    "expiretime" 2 [READ | FAST] (1 1 1) "generic" expiry::expiretime, "Returns when a key expires, in seconds since 1970.";
+    "pexpiretime" 2 [READ | FAST] (1 1 1) "generic" expiry::pexpiretime, "Returns when a key expires, in milliseconds since 1970.";
 };
 
 /// The longest name, in bytes.
-const NAME_SIZE_MAX: usize = 8;
+const NAME_SIZE_MAX: usize = 11;
 
 /// Where the names of each length start in the table.
 const STARTS: [u8; NAME_SIZE_MAX + 2] = starts();

@@ -338,6 +338,39 @@ impl<'a> Request<'a> {
     }
 }
 
+impl Request<'_> {
+    /// A copy that can be kept.
+    pub fn keep(&self) -> OwnedRequest {
+        let mut kept = OwnedRequest { bytes: Vec::new(), spans: Vec::with_capacity(self.len()) };
+        for arg in self.args_from(0) {
+            let start = kept.bytes.len() as u32;
+            kept.bytes.extend_from_slice(arg);
+            // A request has at most `u32::MAX` bytes.
+            kept.spans.push(Span { start, end: kept.bytes.len() as u32 });
+        }
+        kept
+    }
+}
+
+/// A request that was copied, to be run later.
+#[derive(Clone, Debug)]
+pub struct OwnedRequest {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+}
+
+impl OwnedRequest {
+    /// The request itself.
+    pub fn as_request(&self) -> Request<'_> {
+        Request { bytes: &self.bytes, spans: &self.spans }
+    }
+
+    /// Bytes it takes, about.
+    pub fn size(&self) -> usize {
+        self.bytes.len() + self.spans.len() * size_of::<Span>() + size_of::<Self>()
+    }
+}
+
 /// Not a number.
 struct BadNumber;
 

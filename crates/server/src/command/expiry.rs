@@ -1,0 +1,286 @@
+//! Times: `EXPIRE`, `TTL`, `PERSIST`, `GETEX` and their like.
+//!
+//! A time in the past removes the key at once.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use everleaf::{Action, Expiry};
+
+use super::{Context, Failure, Outcome, integer_arg};
+use crate::resp::Request;
+
+/// Milliseconds since 1970-01-01 UTC.
+pub fn now_ms() -> u64 {
+    // A clock before 1970 has not been set yet.
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+/// How a time is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Seconds,
+    Milliseconds,
+    /// Since 1970-01-01 UTC.
+    AtSeconds,
+    AtMilliseconds,
+}
+
+impl Unit {
+    /// The unit an option of `SET` and `GETEX` stands for.
+    pub fn of_option(name: &[u8]) -> Option<Unit> {
+        Some(match name.to_ascii_lowercase().as_slice() {
+            b"ex" => Unit::Seconds,
+            b"px" => Unit::Milliseconds,
+            b"exat" => Unit::AtSeconds,
+            b"pxat" => Unit::AtMilliseconds,
+            _ => return None,
+        })
+    }
+
+    /// The moment, in milliseconds since 1970-01-01 UTC; `None` if there is no such number.
+    fn moment(self, amount: i64) -> Option<i64> {
+        let amount = match self {
+            Unit::Seconds | Unit::AtSeconds => amount.checked_mul(1000)?,
+            Unit::Milliseconds | Unit::AtMilliseconds => amount,
+        };
+        match self {
+            Unit::Seconds | Unit::Milliseconds => amount.checked_add(now_ms() as i64),
+            Unit::AtSeconds | Unit::AtMilliseconds => Some(amount),
+        }
+    }
+
+    /// The moment that an argument stands for, which must be in the future of 1970.
+    pub fn positive(self, arg: &[u8], command: &str) -> Result<u64, Failure> {
+        let amount = integer_arg(arg)?;
+        let moment = if amount <= 0 { None } else { self.moment(amount) };
+        moment
+            .and_then(|moment| u64::try_from(moment).ok())
+            .filter(|moment| *moment > 0)
+            .ok_or_else(|| Failure::text(format!("ERR invalid expire time in '{command}' command")))
+    }
+}
+
+/// `EXPIRE key seconds [NX | XX | GT | LT]`
+pub fn expire(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    set_time(context, request, Unit::Seconds, "expire")
+}
+
+/// `PEXPIRE key milliseconds [NX | XX | GT | LT]`
+pub fn pexpire(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    set_time(context, request, Unit::Milliseconds, "pexpire")
+}
+
+/// `EXPIREAT key unix-seconds [NX | XX | GT | LT]`
+pub fn expireat(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    set_time(context, request, Unit::AtSeconds, "expireat")
+}
+
+/// `PEXPIREAT key unix-milliseconds [NX | XX | GT | LT]`
+pub fn pexpireat(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    set_time(context, request, Unit::AtMilliseconds, "pexpireat")
+}
+
+/// When a time is set: only if there is none, only if there is one, only if it is later or earlier.
+#[derive(Clone, Copy, Debug, Default)]
+struct Conditions {
+    none: bool,
+    some: bool,
+    later: bool,
+    earlier: bool,
+}
+
+impl Conditions {
+    fn parse(request: &Request<'_>) -> Result<Self, Failure> {
+        let mut conditions = Conditions::default();
+        for arg in request.args_from(3) {
+            match arg.to_ascii_lowercase().as_slice() {
+                b"nx" => conditions.none = true,
+                b"xx" => conditions.some = true,
+                b"gt" => conditions.later = true,
+                b"lt" => conditions.earlier = true,
+                _ => {
+                    let option = super::shown(arg);
+                    return Err(Failure::text(format!("ERR Unsupported option {option}")));
+                }
+            }
+        }
+        let Conditions { none, some, later, earlier } = conditions;
+        if none && (some || later || earlier) {
+            return Err(Failure::text(
+                "ERR NX and XX, GT or LT options at the same time are not compatible",
+            ));
+        }
+        if later && earlier {
+            let text = "ERR GT and LT options at the same time are not compatible";
+            return Err(Failure::text(text));
+        }
+        Ok(conditions)
+    }
+
+    /// Whether a key that expires then may expire at `moment`. Never is later than any time.
+    fn allow(self, expiry: Expiry, moment: i64) -> bool {
+        let old = match expiry {
+            Expiry::Never => None,
+            Expiry::At(time_ms) => Some(i64::try_from(time_ms).unwrap_or(i64::MAX)),
+        };
+        !(self.none && old.is_some()
+            || self.some && old.is_none()
+            || self.later && old.is_none_or(|old| moment <= old)
+            || self.earlier && old.is_some_and(|old| moment >= old))
+    }
+}
+
+fn set_time(
+    context: &mut Context<'_>,
+    request: &Request<'_>,
+    unit: Unit,
+    command: &'static str,
+) -> Outcome {
+    let conditions = Conditions::parse(request)?;
+    let moment = unit
+        .moment(integer_arg(request.arg(2))?)
+        .ok_or_else(|| Failure::text(format!("ERR invalid expire time in '{command}' command")))?;
+    let mut done = false;
+    context.keys.update_with(request.arg(1), |found| {
+        done = found.is_some_and(|(_, expiry)| conditions.allow(expiry, moment));
+        match u64::try_from(moment) {
+            _ if !done => Action::Keep,
+            Ok(moment) if moment > now_ms() => Action::Expire(moment),
+            _ => Action::Remove,
+        }
+    })?;
+    context.reply.integer(i64::from(done));
+    Ok(())
+}
+
+/// `TTL key`: seconds, rounded; -1 if the key does not expire, -2 if there is none.
+pub fn ttl(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    tell(context, request, |time_ms, now_ms| {
+        time_ms.saturating_sub(now_ms).saturating_add(500) / 1000
+    })
+}
+
+/// `PTTL key`: milliseconds.
+pub fn pttl(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    tell(context, request, u64::saturating_sub)
+}
+
+/// `EXPIRETIME key`: seconds since 1970-01-01 UTC.
+pub fn expiretime(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    tell(context, request, |time_ms, _| time_ms / 1000)
+}
+
+/// `PEXPIRETIME key`: milliseconds since 1970-01-01 UTC.
+pub fn pexpiretime(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    tell(context, request, |time_ms, _| time_ms)
+}
+
+fn tell(
+    context: &mut Context<'_>,
+    request: &Request<'_>,
+    say: impl FnOnce(u64, u64) -> u64,
+) -> Outcome {
+    let answer = match context.keys.expiry(request.arg(1))? {
+        None => -2,
+        Some(Expiry::Never) => -1,
+        Some(Expiry::At(time_ms)) => i64::try_from(say(time_ms, now_ms())).unwrap_or(i64::MAX),
+    };
+    context.reply.integer(answer);
+    Ok(())
+}
+
+/// `PERSIST key`
+pub fn persist(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let mut done = false;
+    context.keys.update_with(request.arg(1), |found| {
+        done = found.is_some_and(|(_, expiry)| expiry != Expiry::Never);
+        if done { Action::Expire(0) } else { Action::Keep }
+    })?;
+    context.reply.integer(i64::from(done));
+    Ok(())
+}
+
+/// `GETEX key [EX seconds | PX milliseconds | EXAT time | PXAT time | PERSIST]`
+pub fn getex(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let change = match (request.get(2), request.get(3), request.len()) {
+        (None, ..) => None,
+        (Some(option), None, 3) if option.eq_ignore_ascii_case(b"persist") => Some(0),
+        (Some(option), Some(time), 4) => {
+            let unit = Unit::of_option(option).ok_or(Failure::Syntax)?;
+            Some(unit.positive(time, "getex")?)
+        }
+        _ => return Err(Failure::Syntax),
+    };
+    let mut value = None;
+    context.keys.update_with(request.arg(1), |found| {
+        value = found.map(|(value, _)| value.to_vec());
+        match change {
+            Some(moment) if moment != 0 && moment <= now_ms() => Action::Remove,
+            Some(moment) => Action::Expire(moment),
+            None => Action::Keep,
+        }
+    })?;
+    match value {
+        Some(_) => context.tally.hits += 1,
+        None => context.tally.misses += 1,
+    }
+    context.reply.bulk_or_null(value.as_deref());
+    Ok(())
+}
+
+/// `SETEX key seconds value`
+pub fn setex(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    set_with_time(context, request, Unit::Seconds, "setex")
+}
+
+/// `PSETEX key milliseconds value`
+pub fn psetex(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    set_with_time(context, request, Unit::Milliseconds, "psetex")
+}
+
+fn set_with_time(
+    context: &mut Context<'_>,
+    request: &Request<'_>,
+    unit: Unit,
+    command: &'static str,
+) -> Outcome {
+    let moment = unit.positive(request.arg(2), command)?;
+    let value = request.arg(3);
+    context.keys.update_with(request.arg(1), |_| Action::PutWithExpiry(value.to_vec(), moment))?;
+    context.reply.ok();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_are_told_apart_and_overflow_is_no_moment() {
+        assert_eq!(Unit::AtSeconds.moment(7), Some(7000));
+        assert_eq!(Unit::AtMilliseconds.moment(-7), Some(-7));
+        assert_eq!(Unit::Seconds.moment(i64::MAX), None);
+        assert_eq!(Unit::Milliseconds.moment(i64::MAX), None);
+        assert!(Unit::Seconds.moment(1).is_some_and(|moment| moment > 1_600_000_000_000));
+    }
+
+    #[test]
+    fn conditions_compare_with_never_as_the_latest_time() {
+        let all = Conditions::default();
+        let later = Conditions { later: true, ..all };
+        let earlier = Conditions { earlier: true, ..all };
+        let (none, some) = (Conditions { none: true, ..all }, Conditions { some: true, ..all });
+        let cases = [
+            (all, true, true),
+            (later, false, true),
+            (earlier, true, false),
+            (none, true, false),
+            (some, false, true),
+        ];
+        for (conditions, never, at_5) in cases {
+            assert_eq!(conditions.allow(Expiry::Never, 10), never, "{conditions:?}");
+            assert_eq!(conditions.allow(Expiry::At(5), 10), at_5, "{conditions:?}");
+        }
+        assert!(earlier.allow(Expiry::At(50), 10) && !later.allow(Expiry::At(10), 10));
+    }
+}

@@ -1,0 +1,35 @@
+//! `SAVE`, `BGSAVE`, `LASTSAVE`: a snapshot for the log, or without one a backup beside the pool.
+//!
+//! Neither is needed for what was acknowledged to survive the death of the process.
+
+use super::{Context, Failure, Outcome};
+use crate::resp::Request;
+use crate::saver::Busy;
+
+fn busy(_: Busy) -> Failure {
+    Failure::text("ERR Background save already in progress")
+}
+
+/// `SAVE`
+pub fn save(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+    context.shared.saver.save(&context.shared.store).map_err(busy)??;
+    context.reply.ok();
+    Ok(())
+}
+
+/// `BGSAVE [SCHEDULE]`
+pub fn bgsave(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    match request.get(1) {
+        Some(option) if !option.eq_ignore_ascii_case(b"schedule") => return Err(Failure::Syntax),
+        _ => {}
+    }
+    context.shared.saver.begin(&context.shared.store).map_err(busy)?;
+    context.reply.status("Background saving started");
+    Ok(())
+}
+
+/// `LASTSAVE`
+pub fn lastsave(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+    context.reply.count(context.shared.saver.last_s());
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! `SAVE` and `BGSAVE`: one at a time, in a thread of its own or not.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use everleaf::Store;
+
+use crate::command::expiry::now_ms;
+
+/// What became of saves.
+#[derive(Debug)]
+pub struct State {
+    busy: AtomicBool,
+    failed: AtomicBool,
+    /// When the last one that succeeded ended, in seconds since 1970; at first when the server
+    /// began.
+    last_s: AtomicU64,
+}
+
+/// Makes snapshots or backups, one at a time. Waits for one that is running when it goes.
+#[derive(Debug)]
+pub struct Saver {
+    state: Arc<State>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Another save is running.
+pub struct Busy;
+
+impl Saver {
+    pub fn new() -> Self {
+        let state = State {
+            busy: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            last_s: AtomicU64::new(now_ms() / 1000),
+        };
+        Saver { state: Arc::new(state), thread: Mutex::new(None) }
+    }
+
+    /// Saves, and returns when it is done.
+    ///
+    /// # Errors
+    /// [`Busy`]; inside of it the store's own answer.
+    pub fn save(&self, store: &Store) -> Result<everleaf::Result<u64>, Busy> {
+        self.state.begin()?;
+        Ok(self.state.run(store))
+    }
+
+    /// Begins to save.
+    ///
+    /// # Errors
+    /// [`Busy`].
+    pub fn begin(&self, store: &Arc<Store>) -> Result<(), Busy> {
+        self.state.begin()?;
+        let (state, store) = (Arc::clone(&self.state), Arc::clone(store));
+        let thread = std::thread::Builder::new().name("everleaf-save".into());
+        let started = thread.spawn(move || {
+            if let Err(error) = state.run(&store) {
+                tracing::error!("saving in the background failed: {error}");
+            }
+        });
+        match started {
+            Ok(thread) => {
+                // The one before has ended: only one can be busy.
+                *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+            }
+            Err(error) => {
+                tracing::error!("no thread to save in the background: {error}");
+                self.state.end(false);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a save is running.
+    pub fn is_busy(&self) -> bool {
+        // Relaxed: a statistic.
+        self.state.busy.load(Ordering::Relaxed)
+    }
+
+    /// Whether the last save failed.
+    pub fn has_failed(&self) -> bool {
+        // Relaxed: a statistic.
+        self.state.failed.load(Ordering::Relaxed)
+    }
+
+    /// When the last save that succeeded ended, in seconds since 1970.
+    pub fn last_s(&self) -> u64 {
+        // Relaxed: a statistic.
+        self.state.last_s.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Saver {
+    fn drop(&mut self) {
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that saved in the background panicked");
+        }
+    }
+}
+
+impl State {
+    fn begin(&self) -> Result<(), Busy> {
+        // AcqRel: what the save before did is over; pairs with the store in `end`.
+        if self.busy.swap(true, Ordering::AcqRel) { Err(Busy) } else { Ok(()) }
+    }
+
+    fn run(&self, store: &Store) -> everleaf::Result<u64> {
+        let result = store.save();
+        self.end(result.is_ok());
+        result
+    }
+
+    fn end(&self, is_ok: bool) {
+        // Relaxed: statistics.
+        self.failed.store(!is_ok, Ordering::Relaxed);
+        if is_ok {
+            // Relaxed: as above.
+            self.last_s.store(now_ms() / 1000, Ordering::Relaxed);
+        }
+        // Release: pairs with the swap in `begin`.
+        self.busy.store(false, Ordering::Release);
+    }
+}

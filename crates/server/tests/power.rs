@@ -1,0 +1,75 @@
+//! A server on a store with a log: what was answered is in the log, many writes share a wait, and
+//! saving works while it serves.
+
+#![allow(clippy::unwrap_used, reason = "tests may fail")]
+
+mod support;
+
+use std::time::Duration;
+
+use everleaf::{Durability, Options, Store};
+use support::{TestServer, encode, eventually};
+
+fn open(path: &std::path::Path, durability: Durability) -> Store {
+    Options::new().create(true).max_size_bytes(1 << 30).durability(durability).open(path).unwrap()
+}
+
+#[test]
+fn what_was_answered_is_made_again_from_the_log_when_the_pool_is_lost() {
+    for durability in [Durability::Power, Durability::Interval(Duration::from_millis(10))] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pool");
+        let mut server = TestServer::on(folder, open(&path, durability), |_| {});
+        let mut client = server.connect();
+        let mut requests = Vec::new();
+        for number in 0..500 {
+            requests.extend(encode(&["SET", &format!("key:{number}"), &number.to_string()]));
+        }
+        client.send(&requests);
+        for _ in 0..500 {
+            assert_eq!(client.reply(), "+OK");
+        }
+        for line in ["MULTI", "INCR key:7", "DEL key:8", "EXPIREAT key:9 4000000000"] {
+            client.line(line);
+        }
+        assert_eq!(client.line("EXEC"), "[:8 :1 :1]");
+        assert_eq!(client.line("SAVE"), "+OK");
+        assert_eq!(client.line("SET after 1"), "+OK");
+        let info = client.line("INFO persistence");
+        assert!(info.contains("aof_enabled:1") && info.contains("rdb_last_bgsave_status:ok"));
+        server.stop().unwrap();
+        let TestServer { store, folder, .. } = &server;
+        store.sync().unwrap();
+        // As a crash of the machine: the log is copied, and the pool is not.
+        let copy = folder.path().join("copy.log");
+        std::fs::create_dir(&copy).unwrap();
+        for file in std::fs::read_dir(folder.path().join("pool.log")).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+        }
+        let again = open(&folder.path().join("copy"), durability);
+        assert!(again.rebuilt().is_some());
+        assert_eq!(again.len(), 500);
+        assert_eq!(again.get(b"key:7").unwrap(), Some(b"8".to_vec()));
+        assert_eq!(again.get(b"key:8").unwrap(), None);
+        assert_eq!(again.get(b"key:499").unwrap(), Some(b"499".to_vec()));
+    }
+}
+
+#[test]
+fn saving_without_a_log_writes_a_backup_beside_the_pool() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    assert_eq!(client.line("SET k v"), "+OK");
+    assert_eq!(client.line("BGSAVE"), "+Background saving started");
+    let backup = server.folder.path().join("test.pool.backup");
+    eventually("the backup is there", || {
+        client.line("INFO persistence").contains("rdb_bgsave_in_progress:0") && backup.exists()
+    });
+    assert_eq!(client.line("SET k w"), "+OK");
+    assert_eq!(client.line("SAVE"), "+OK");
+    let saved: u64 = client.line("LASTSAVE")[1..].parse().unwrap();
+    assert!(saved > 1_600_000_000);
+    let copy = Options::new().read_only(true).open(&backup).unwrap();
+    assert_eq!(copy.get(b"k").unwrap(), Some(b"w".to_vec()));
+}
