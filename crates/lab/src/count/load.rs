@@ -10,6 +10,8 @@ use crate::random::{Random, mix};
 pub(crate) struct Loaded {
     /// The tree; its inserts are counted.
     pub tree: Counted,
+    /// Leaves that the empty tree had.
+    pub leaves_first: u64,
     keys: u64,
     seed: u64,
 }
@@ -24,10 +26,11 @@ pub(crate) fn random(
     seed: u64,
 ) -> Result<Loaded, LabError> {
     let mut tree = tree(pool_bytes(keys))?;
+    let leaves_first = tree.leaves()?;
     for number in 0..keys {
         tree.count(Operation::Insert, key(number, seed))?;
     }
-    Ok(Loaded { tree, keys, seed })
+    Ok(Loaded { tree, leaves_first, keys, seed })
 }
 
 /// The same for a design of the catalogue.
@@ -84,6 +87,8 @@ mod tests {
         }
         loaded.perform(Operation::Scan(10), 10).unwrap();
         assert_eq!(loaded.tree.tally(Operation::Insert).operations, 2000);
-        assert!(loaded.tree.marks().iter().any(|(name, _)| name.contains("split")));
+        // Leaves of 62 entries split about every 43 inserts.
+        let splits = loaded.tree.leaves().unwrap() - loaded.leaves_first;
+        assert!((35..60).contains(&splits), "{splits}");
     }
 }
