@@ -100,13 +100,6 @@ pub static STRUCTURES: &[Structure] = &[
         "the same with metadata in the pool, one thread at a time",
     ),
     Structure {
-        name: "batch",
-        about: "batches of byte strings: the gate, the stripes, the journal",
-        case: batches::case,
-        step: batches::step,
-        small: batches::small,
-    },
-    Structure {
         name: "alloc",
         about: "the allocator: records, blocks, volatile nodes, recovery of space",
         case: shelf::case,
