@@ -1,6 +1,8 @@
 //! The two forms of pairs in maps of Rust: words if keys and values have 8 bytes, else boxed bytes.
 
 use std::borrow::Borrow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
 
 use everleaf_lab::bench::Settings;
 use everleaf_lab::target::{BytesKeys, IntegerKeys, KeyList, Values};
@@ -36,6 +38,18 @@ pub trait Form: Clone + Send + Sync + 'static {
 
     /// A key, to name in an error.
     fn name(key: &Self::Look) -> Vec<u8>;
+
+    /// A value that can be replaced where it is, while others read it.
+    type Cell: Send + Sync + 'static;
+
+    /// A cell with this value.
+    fn cell(value: Self::Value) -> Self::Cell;
+
+    /// Replaces the value of a cell.
+    fn replace(cell: &Self::Cell, value: Self::Value);
+
+    /// Whether the value of a cell was written for this key.
+    fn is_cell_right(&self, key: &Self::Look, cell: &Self::Cell) -> bool;
 }
 
 /// Keys and values are 64-bit integers.
@@ -78,6 +92,22 @@ impl Form for Words {
     fn name(key: &u64) -> Vec<u8> {
         key.to_string().into_bytes()
     }
+
+    type Cell = AtomicU64;
+
+    fn cell(value: u64) -> AtomicU64 {
+        AtomicU64::new(value)
+    }
+
+    fn replace(cell: &AtomicU64, value: u64) {
+        // Relaxed: nothing else is published with the value.
+        cell.store(value, Ordering::Relaxed);
+    }
+
+    fn is_cell_right(&self, key: &u64, cell: &AtomicU64) -> bool {
+        // Relaxed: as above.
+        self.is_right(key, &cell.load(Ordering::Relaxed))
+    }
 }
 
 /// Keys and values are boxed byte strings.
@@ -119,5 +149,25 @@ impl Form for Strings {
 
     fn name(key: &[u8]) -> Vec<u8> {
         key.to_vec()
+    }
+
+    type Cell = RwLock<Box<[u8]>>;
+
+    fn cell(value: Box<[u8]>) -> RwLock<Box<[u8]>> {
+        RwLock::new(value)
+    }
+
+    fn replace(cell: &RwLock<Box<[u8]>>, value: Box<[u8]>) {
+        // A panic of another thread ends the run anyway. The old value is freed after the lock.
+        let old = {
+            let mut place = cell.write().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *place, value)
+        };
+        drop(old);
+    }
+
+    fn is_cell_right(&self, key: &[u8], cell: &RwLock<Box<[u8]>>) -> bool {
+        let value = cell.read().unwrap_or_else(PoisonError::into_inner);
+        self.is_right(key, &value)
     }
 }
