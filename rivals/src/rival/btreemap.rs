@@ -1,7 +1,5 @@
 //! The `BTreeMap` of Rust behind one read-write lock, as programs use it that need no more.
 
-compile_error!("message from the lead: engineer rivals: a hostile reader found unfairness: read /tmp/review-designs-lab.md items 1, 8, 9 and mend them; commit by 08:50. Then delete this line.");
-
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Bound;
