@@ -1,8 +1,8 @@
 //! Chunks: what one round of the log writes at once, whole or not at all.
 
 use crate::layout::{
-    BLOCK_SIZE, CHUNK_HEADER_SIZE, CHUNK_MARK, read_u32, read_u64, whole_blocks, write_u32,
-    write_u64,
+    BLOCK_SIZE, CHUNK_HEADER_SIZE, CHUNK_MARK, NUMBER_MAX, read_u32, read_u64, whole_blocks,
+    write_u32, write_u64,
 };
 use crate::{Disk, Lsn};
 
@@ -33,8 +33,8 @@ impl ChunkHeader {
             count: read_u32(bytes, 40),
         };
         let is_sound = bytes[..4] == CHUNK_MARK
-            && header.first > 0
-            && header.first.checked_add(u64::from(header.count)).is_some();
+            && (1..=NUMBER_MAX).contains(&header.first)
+            && header.durable < header.first;
         is_sound.then_some(header)
     }
 

@@ -91,6 +91,8 @@
 //! The first 64 bytes of both files keep the meaning of magic, version and checksum in every
 //! version, so that a newer file is told from a damaged one.
 
+use crate::{Error, Result};
+
 /// The first eight bytes of a segment.
 pub const SEGMENT_MAGIC: [u8; 8] = *b"EVERLOGS";
 /// The first eight bytes of a snapshot.
@@ -115,6 +117,9 @@ pub const RECORD_HEADER_SIZE: usize = 12;
 pub const INDEX_ENTRY_SIZE: usize = 32;
 /// The most bytes of records in one atomic group.
 pub const ENTRY_SIZE_MAX: usize = 1 << 30;
+/// The highest number of a file, and the highest LSN. A file that says more is damaged, and one whose
+/// name does is not of the log.
+pub const NUMBER_MAX: u64 = 1 << 62;
 
 /// The four bytes at `offset`, as a number.
 ///
@@ -156,7 +161,21 @@ pub(crate) fn file_name(kind: &str, sequence: u64) -> String {
 pub(crate) fn parse_name(kind: &str, name: &str) -> Option<u64> {
     let digits = name.strip_prefix(kind)?.strip_prefix('-')?;
     let sequence = u64::from_str_radix(digits, 16).ok()?;
-    (file_name(kind, sequence) == name).then_some(sequence)
+    (sequence <= NUMBER_MAX && file_name(kind, sequence) == name).then_some(sequence)
+}
+
+/// The number of the file after number `newest`.
+///
+/// # Errors
+/// [`Error::Damaged`] if no number is left: only a file that was made up has such a name.
+pub(crate) fn next_number(kind: &str, newest: u64) -> Result<u64> {
+    match newest < NUMBER_MAX {
+        true => Ok(newest + 1),
+        false => Err(Error::Damaged(format!(
+            "{} has the highest number there is, and the log did not make it: move it away",
+            file_name(kind, newest)
+        ))),
+    }
 }
 
 /// The kind of a segment's name.
@@ -183,6 +202,11 @@ mod tests {
         for stranger in ["log-1f", "log-000000000000001F", "log-+00000000000001f", "spare-1", ""] {
             assert_eq!(parse_name(SEGMENT, stranger), None, "{stranger}");
         }
+        let highest = file_name(SEGMENT, NUMBER_MAX);
+        assert_eq!(parse_name(SEGMENT, &highest), Some(NUMBER_MAX));
+        assert_eq!(parse_name(SEGMENT, &file_name(SEGMENT, NUMBER_MAX + 1)), None);
+        assert_eq!(next_number(SEGMENT, NUMBER_MAX - 1).unwrap(), NUMBER_MAX);
+        assert!(next_number(SEGMENT, NUMBER_MAX).unwrap_err().to_string().contains(&highest));
     }
 
     #[test]

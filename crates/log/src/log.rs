@@ -7,9 +7,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::buffers::{Buffers, thread_number};
+use crate::interval::{self, Clock};
 use crate::record::group_size;
 use crate::recovery::{self, Recovered};
 use crate::writer::Writer;
@@ -66,18 +67,21 @@ pub(crate) struct Shared<D: Disk> {
     /// A leader is done, or the log has failed.
     done: Condvar,
     /// The background thread has something to do.
-    work: Condvar,
+    pub(crate) work: Condvar,
     has_failed: AtomicBool,
-    is_work_due: AtomicBool,
+    pub(crate) is_work_due: AtomicBool,
     /// Whether a snapshot is being written.
     pub(crate) is_snapshotting: AtomicBool,
 }
 
 /// Whose turn it is.
-struct Turn {
+pub(crate) struct Turn {
     is_led: bool,
-    failed: Option<Error>,
-    is_ending: bool,
+    pub(crate) failed: Option<Error>,
+    pub(crate) is_ending: bool,
+    /// Whoever leads next is to sync.
+    pub(crate) is_sync_due: bool,
+    pub(crate) clock: Clock,
 }
 
 impl<D: Disk> std::fmt::Debug for Shared<D> {
@@ -104,7 +108,13 @@ impl<D: Disk> Log<D> {
             buffers: Buffers::new(options.buffer_count, writer.written() + 1),
             durable: writer.durable(),
             writer: Mutex::new(writer),
-            turn: Mutex::new(Turn { is_led: false, failed: None, is_ending: false }),
+            turn: Mutex::new(Turn {
+                is_led: false,
+                failed: None,
+                is_ending: false,
+                is_sync_due: false,
+                clock: Clock::new(options.mode),
+            }),
             done: Condvar::new(),
             work: Condvar::new(),
             has_failed: AtomicBool::new(false),
@@ -112,7 +122,7 @@ impl<D: Disk> Log<D> {
             is_snapshotting: AtomicBool::new(false),
         });
         let background = match options.mode {
-            SyncMode::Interval(interval) if options.background => Some(start(&shared, interval)?),
+            SyncMode::Interval(_) if options.background => Some(interval::start(&shared)?),
             _ => None,
         };
         Ok((Log { shared, background }, recovered))
@@ -189,7 +199,30 @@ impl<D: Disk> Log<D> {
         Ok(last)
     }
 
-    /// Writes what was appended to the file without making it durable.
+    /// What the log's own thread does in [`SyncMode::Interval`], for who has it do without
+    /// ([`LogOptions::background_thread`]): syncs if half of the interval is over. `now` is the time
+    /// since any fixed moment; call it often. Does not wait for a thread that is writing: the next that
+    /// writes, or the next call, syncs then. In [`SyncMode::Sync`], and in a log that has the thread,
+    /// it does nothing.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the log fails or has failed.
+    pub fn tick(&self, now: Duration) -> Result<()> {
+        if self.background.is_some() {
+            return self.check();
+        }
+        let mut turn = self.shared.turn();
+        turn.is_sync_due |= turn.clock.is_due(now);
+        if let Some(error) = &turn.failed {
+            return Err(error.clone());
+        }
+        match turn.is_sync_due && !turn.is_led {
+            true => self.shared.lead(turn, false),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes what was appended to the file without making it durable, unless a sync is due.
     ///
     /// # Errors
     /// [`Error::Failed`] if the log fails or has failed.
@@ -251,7 +284,7 @@ impl<D: Disk> Drop for Log<D> {
 }
 
 impl<D: Disk> Shared<D> {
-    fn turn(&self) -> MutexGuard<'_, Turn> {
+    pub(crate) fn turn(&self) -> MutexGuard<'_, Turn> {
         // The lock protects plain flags that are whole at every moment.
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -286,22 +319,30 @@ impl<D: Disk> Shared<D> {
 
     pub(crate) fn wait_durable(&self, lsn: Lsn) -> Result<()> {
         while self.durable_lsn() < lsn {
-            self.turn_or_wait(true, |shared| shared.durable_lsn() >= lsn)?;
+            self.turn_or_wait(true, |_| self.durable_lsn() >= lsn)?;
         }
         Ok(())
     }
 
     /// Writes what waits, as soon as no other thread does.
-    fn take_turn(&self, sync: bool) -> Result<()> {
+    pub(crate) fn take_turn(&self, sync: bool) -> Result<()> {
         while !self.turn_or_wait(sync, |_| false)? {}
+        Ok(())
+    }
+
+    /// Waits until somebody has begun the sync that is due, or does it.
+    pub(crate) fn take_due_turn(&self) -> Result<()> {
+        while self.turn().is_sync_due {
+            self.turn_or_wait(false, |turn| !turn.is_sync_due)?;
+        }
         Ok(())
     }
 
     /// Leads one round if nobody does, and says so; otherwise waits for whoever does. Neither if
     /// `is_done`.
-    fn turn_or_wait(&self, sync: bool, is_done: impl Fn(&Self) -> bool) -> Result<bool> {
-        let mut turn = self.turn();
-        if is_done(self) {
+    fn turn_or_wait(&self, sync: bool, is_done: impl Fn(&Turn) -> bool) -> Result<bool> {
+        let turn = self.turn();
+        if is_done(&turn) {
             return Ok(false);
         }
         if let Some(error) = &turn.failed {
@@ -311,13 +352,21 @@ impl<D: Disk> Shared<D> {
             drop(self.done.wait(turn).unwrap_or_else(PoisonError::into_inner));
             return Ok(false);
         }
+        self.lead(turn, sync).map(|()| true)
+    }
+
+    /// Leads one round; nobody else does. Syncs if that is asked for, or due: else the threads that
+    /// write without a sync could take every turn from the one that waits for one.
+    fn lead(&self, mut turn: MutexGuard<'_, Turn>, sync: bool) -> Result<()> {
         turn.is_led = true;
+        let is_due = std::mem::take(&mut turn.is_sync_due);
         drop(turn);
+        let sync = sync || is_due && !self.disk.mutant("log.misses_interval");
         let lead = Lead { shared: self, is_over: false };
         let result = self.writer().round(&self.buffers, sync);
         let result = result.map_err(|error| self.fail(&error));
         lead.end();
-        result.map(|()| true)
+        result
     }
 }
 
@@ -340,45 +389,5 @@ impl<D: Disk> Drop for Lead<'_, D> {
         }
         self.shared.turn().is_led = false;
         self.shared.done.notify_all();
-    }
-}
-
-/// Starts the thread that syncs every half interval: a group appended just after a sync began
-/// waits for one half, and the sync itself may take the other.
-fn start<D: Disk>(shared: &Arc<Shared<D>>, interval: Duration) -> Result<JoinHandle<()>> {
-    let shared = Arc::clone(shared);
-    let half = (interval / 2).max(Duration::from_millis(1));
-    std::thread::Builder::new()
-        .name("everleaf-log".into())
-        .spawn(move || run(&shared, half))
-        .map_err(|error| Error::io("cannot start the thread of the log", &error))
-}
-
-fn run<D: Disk>(shared: &Shared<D>, half: Duration) {
-    let mut due = Instant::now() + half;
-    loop {
-        let mut turn = shared.turn();
-        if turn.is_ending || turn.failed.is_some() {
-            return;
-        }
-        let left = due.saturating_duration_since(Instant::now());
-        // Relaxed: a hint, see `append_to`.
-        if !left.is_zero() && !shared.is_work_due.load(Ordering::Relaxed) {
-            let waited = shared.work.wait_timeout(turn, left);
-            turn = waited.unwrap_or_else(PoisonError::into_inner).0;
-            if turn.is_ending {
-                return;
-            }
-        }
-        drop(turn);
-        // Relaxed: a hint; what is appended from here on sets it again.
-        let is_due = shared.is_work_due.swap(false, Ordering::Relaxed);
-        let sync = Instant::now() >= due;
-        if sync {
-            due = Instant::now() + half;
-        }
-        if (sync || is_due) && shared.take_turn(sync).is_err() {
-            return;
-        }
     }
 }

@@ -78,14 +78,16 @@ impl LogOptions {
     }
 
     /// Go on although something that was durable is damaged or missing, with what can be proven
-    /// from before it. [`crate::Report::damages`] then lists what was found. Default: no.
+    /// from before it. [`crate::Report::damages`] then lists what was found. The log goes on behind
+    /// what was proven and is whole from then on; files from behind the damage are kept under the
+    /// names `damaged-log-..` and `stale-..`, and nothing reads them again. Default: no.
     pub fn salvage(mut self, yes: bool) -> Self {
         self.salvage = yes;
         self
     }
 
     /// Whether the log has a thread of its own that syncs in [`SyncMode::Interval`]. Without it,
-    /// whoever owns the log calls [`crate::Log::sync`]; simulated runs do. Default: yes.
+    /// whoever owns the log calls [`crate::Log::tick`]; simulated runs do. Default: yes.
     pub fn background_thread(mut self, yes: bool) -> Self {
         self.background = yes;
         self

@@ -7,10 +7,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::layout::{BLOCK_SIZE, SEGMENT, SNAPSHOT, UNFINISHED, file_name, parse_name};
+use crate::layout::{
+    BLOCK_SIZE, SEGMENT, SNAPSHOT, UNFINISHED, file_name, next_number, parse_name,
+};
 use crate::record::Records;
+use crate::salvage;
 use crate::scan::{Chunk, SegmentHeader, SegmentReader};
-use crate::snapshot::SnapshotReader;
+use crate::snapshot::{SnapshotReader, put_aside};
 use crate::writer::{Start, Writer};
 use crate::{Disk, DiskFile, Error, LogOptions, Lsn, Record, Result};
 
@@ -38,7 +41,6 @@ pub struct Report {
 pub struct Recovered<D: Disk> {
     disk: Arc<D>,
     uuid: [u8; 16],
-    salvage: bool,
     /// The segments, each with the last LSN that counts in it.
     segments: Vec<(SegmentHeader, Lsn)>,
     /// Numbers of the snapshots, the newest first.
@@ -111,22 +113,20 @@ impl<D: Disk> Recovered<D> {
         Ok(snapshot)
     }
 
-    /// Puts a snapshot aside that was found damaged, so that it is not one of the two that are kept.
+    /// Puts a snapshot aside that was found damaged.
     fn aside<T>(&self, sequence: u64, result: Result<T>) -> Result<T> {
         if let Err(Error::Damaged(_)) = result {
-            let (name, aside) = (file_name(SNAPSHOT, sequence), file_name("damaged", sequence));
-            // Best effort: it is found damaged again.
-            drop(self.disk.rename(&name, &aside));
+            put_aside(&*self.disk, sequence);
         }
         result
     }
 
     /// Gives `visit` every atomic group behind LSN `after`, in the order of the LSNs. Returns the
-    /// LSN of the last: the end of the log, unless a salvaged log is damaged before its end.
+    /// LSN of the last: the end of the log.
     ///
     /// # Errors
     /// What `visit` answers; what the disk answers; [`Error::Damaged`] if a group is missing that
-    /// was durable, unless the log is salvaged: then the groups before it were all.
+    /// was durable.
     pub fn replay<E: From<Error>>(
         &self,
         after: Lsn,
@@ -159,9 +159,6 @@ impl<D: Disk> Recovered<D> {
             })?;
             end = end.max(walk.end);
             if walk.end < limit && limit != Lsn::MAX {
-                if self.salvage {
-                    break;
-                }
                 return Err(E::from(missing(reader.name(), walk.end + 1, walk.position)));
             }
         }
@@ -169,7 +166,14 @@ impl<D: Disk> Recovered<D> {
     }
 }
 
-fn missing(name: &str, lsn: Lsn, position: u64) -> Error {
+pub(crate) fn no_header(name: &str) -> Error {
+    Error::Damaged(format!(
+        "the header of {name} is damaged: restore a backup, or open with salvage to go on with what \
+         was before it"
+    ))
+}
+
+pub(crate) fn missing(name: &str, lsn: Lsn, position: u64) -> Error {
     Error::Damaged(format!(
         "{name} is damaged at byte {position}: LSN {lsn} was durable and cannot be read; restore a \
          backup, or open with salvage to go on with what was before it"
@@ -177,16 +181,16 @@ fn missing(name: &str, lsn: Lsn, position: u64) -> Error {
 }
 
 /// How far a walk came.
-struct Walk {
+pub(crate) struct Walk {
     /// LSN of the last entry that was read.
-    end: Lsn,
+    pub(crate) end: Lsn,
     /// Where the next chunk would begin.
-    position: u64,
+    pub(crate) position: u64,
 }
 
 /// Calls `visit` with the chunks of a segment in order, up to the first that is not whole, or that
 /// has only LSNs above `limit`.
-fn walk<D: Disk, E: From<Error>>(
+pub(crate) fn walk<D: Disk, E: From<Error>>(
     disk: &D,
     reader: &mut SegmentReader<'_, D>,
     header: &SegmentHeader,
@@ -255,19 +259,24 @@ fn read_tail<D: Disk>(
     Ok(Tail { walk, durable, unproven: unproven.into() })
 }
 
+/// The numbers of the files of a kind, the newest first.
+pub(crate) fn numbers(names: &[String], kind: &str) -> Vec<u64> {
+    let mut numbers: Vec<u64> = names.iter().filter_map(|name| parse_name(kind, name)).collect();
+    numbers.sort_unstable_by(|a, b| b.cmp(a));
+    numbers
+}
+
 /// Opens the log: finds its end and begins a new segment there.
 pub(crate) fn open<D: Disk>(
     disk: Arc<D>,
     options: &LogOptions,
 ) -> Result<(Writer<D>, Recovered<D>)> {
-    let names = disk.list().map_err(|error| Error::io("cannot list the log's folder", &error))?;
-    let numbers = |kind: &str| {
-        let mut numbers: Vec<u64> =
-            names.iter().filter_map(|name| parse_name(kind, name)).collect();
-        numbers.sort_unstable_by(|a, b| b.cmp(a));
-        numbers
-    };
     let mut opening = Opening { disk: &disk, options, report: Report::default() };
+    if options.salvage {
+        opening.report.damages = salvage::leave_what_follows(&disk, options)?;
+    }
+    let names = disk.list().map_err(|error| Error::io("cannot list the log's folder", &error))?;
+    let numbers = |kind: &str| numbers(&names, kind);
     // The names that were read may be younger than the last sync of the folder, and one that is
     // made now might outlive them.
     if !disk.mutant("log.no_sync_at_opening") {
@@ -288,6 +297,7 @@ pub(crate) fn open<D: Disk>(
         }
     };
     let snapshots = opening.snapshots(numbers(SNAPSHOT), headers.is_empty(), end)?;
+    let sequence = sequences.first().map_or(Ok(1), |newest| next_number(SEGMENT, *newest))?;
     let mut report = opening.report;
     report.end = end;
     report.first = headers.front().map_or(durable + 1, |header| header.first);
@@ -306,12 +316,13 @@ pub(crate) fn open<D: Disk>(
             uuid: options.uuid,
             segment_size: options.segment_size,
             segments: headers.clone(),
-            sequence: sequences.first().map_or(1, |newest| newest + 1),
+            sequence,
             first,
             chunks,
         },
     )?;
-    if let (Some(last), Some(tail)) = (last, &tail) {
+    // What is behind damage stays, for who wants to look at it.
+    if let (Some(last), Some(tail), true) = (last, &tail, report.damages.is_empty()) {
         give_back(&*disk, &last, tail.walk.position);
     }
     headers.push_back(writer.current());
@@ -320,7 +331,6 @@ pub(crate) fn open<D: Disk>(
     let recovered = Recovered {
         disk,
         uuid: options.uuid,
-        salvage: options.salvage,
         segments: headers.into_iter().zip(limits).collect(),
         snapshots,
         report,
@@ -353,7 +363,10 @@ impl<D: Disk> Opening<'_, D> {
         if !self.options.salvage {
             return Err(error);
         }
-        self.report.damages.push(error.to_string());
+        let text = error.to_string();
+        if !self.report.damages.iter().any(|known| known.starts_with(&text)) {
+            self.report.damages.push(text);
+        }
         Ok(())
     }
 
@@ -371,11 +384,7 @@ impl<D: Disk> Opening<'_, D> {
                 Some(header) => headers.push_front(header),
                 // Recycled, and the new name was not durable.
                 None if !headers.is_empty() => break,
-                None => self.damage(Error::Damaged(format!(
-                    "the header of {} is damaged: restore a backup, or open with salvage to go on \
-                     with what was before it",
-                    reader.name()
-                )))?,
+                None => self.damage(no_header(reader.name()))?,
             }
         }
         if headers.is_empty() && !sequences.is_empty() {

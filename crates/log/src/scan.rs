@@ -3,8 +3,8 @@
 use crate::chunk::{ChunkHeader, checksum};
 use crate::disk::read_up_to;
 use crate::layout::{
-    BLOCK_SIZE, CHUNK_HEADER_SIZE, FORMAT_VERSION, HEADER_SIZE, SEGMENT, SEGMENT_MAGIC, file_name,
-    read_u32, read_u64, write_u32, write_u64,
+    BLOCK_SIZE, CHUNK_HEADER_SIZE, FORMAT_VERSION, HEADER_SIZE, NUMBER_MAX, SEGMENT, SEGMENT_MAGIC,
+    file_name, read_u32, read_u64, write_u32, write_u64,
 };
 use crate::record::{Entry, decode_entries};
 use crate::{Disk, DiskFile, Error, Lsn, Result};
@@ -115,7 +115,7 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
             first: read_u64(bytes, 40),
             size: read_u64(bytes, 48),
         };
-        let is_sound = header.sequence == sequence && header.first > 0;
+        let is_sound = header.sequence == sequence && (1..=NUMBER_MAX).contains(&header.first);
         Ok(is_sound.then_some(header))
     }
 

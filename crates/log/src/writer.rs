@@ -13,7 +13,7 @@ use crate::buffers::Buffers;
 use crate::chunk::{ChunkHeader, seal};
 use crate::disk::write_whole;
 use crate::layout::{
-    BLOCK_SIZE, CHUNK_HEADER_SIZE, SEGMENT, SPARE, file_name, parse_name, whole_blocks,
+    BLOCK_SIZE, CHUNK_HEADER_SIZE, SEGMENT, SPARE, file_name, next_number, parse_name, whole_blocks,
 };
 use crate::scan::{SegmentHeader, encode_header};
 use crate::{Disk, DiskFile, Error, Lsn, Result};
@@ -208,7 +208,7 @@ impl<D: Disk> Writer<D> {
             self.sync()?;
         }
         let header = SegmentHeader {
-            sequence: self.current.header.sequence + 1,
+            sequence: next_number(SEGMENT, self.current.header.sequence)?,
             first,
             size: self.segment_size.max(BLOCK_SIZE + stored),
         };
@@ -262,10 +262,14 @@ impl<D: Disk> Writer<D> {
         let mut mark = vec![0; CHUNK_HEADER_SIZE];
         seal(&*self.disk, &self.uuid, header, &mut mark);
         let end = self.current.position + mark.len() as u64;
-        write_whole(&self.current.file, &mark, self.current.position)
-            .and_then(|()| self.current.file.truncate(end))
-            .and_then(|()| self.current.file.sync_data())
-            .map_err(|error| Error::io(self.cannot("end"), &error))
+        let written = write_whole(&self.current.file, &mark, self.current.position);
+        match written.map_err(|error| Error::io(self.cannot("end"), &error)) {
+            // Behind the space that was taken ahead. Everything is durable without the mark.
+            Err(Error::Full(_)) => return Ok(()),
+            result => result?,
+        }
+        let ended = self.current.file.truncate(end).and_then(|()| self.current.file.sync_data());
+        ended.map_err(|error| Error::io(self.cannot("end"), &error))
     }
 }
 

@@ -104,6 +104,24 @@ fn a_full_disk_is_named_and_loses_nothing_acknowledged() {
     assert_all_there(&disk, &acknowledged);
 }
 
+#[test]
+fn a_log_that_is_full_to_the_last_block_ends_on_a_full_disk() {
+    let disk = SimulatedDisk::new(Faults::default(), 1);
+    let (log, _) = Log::open(disk.clone(), &options()).unwrap();
+    // One block for the header, and one for each.
+    for number in 0..15 {
+        put(&log, number).unwrap();
+        log.sync().unwrap();
+    }
+    disk.set_faults(Faults { capacity: 64 << 10, ..Faults::default() });
+    log.close().unwrap();
+    disk.set_faults(Faults::default());
+    let disk = disk.crashed(1);
+    let (_log, recovered) = Log::open(disk.clone(), &options()).unwrap();
+    assert_eq!(disk.names(), ["log-0000000000000001", "log-0000000000000002"]);
+    assert_eq!(keys(&recovered).unwrap(), (0..15).collect::<Vec<u64>>());
+}
+
 /// A log of some segments and two snapshots that was ended cleanly; the groups are 0 .. 120.
 fn ended() -> SimulatedDisk {
     let disk = SimulatedDisk::new(Faults::default(), 1);

@@ -11,11 +11,20 @@ mod writer;
 pub use reader::{SnapshotBlock, SnapshotReader};
 pub use writer::{SnapshotInfo, SnapshotWriter};
 
-use crate::Lsn;
 use crate::layout::{
-    FOOTER_MAGIC, FORMAT_VERSION, HEADER_SIZE, INDEX_ENTRY_SIZE, SNAPSHOT_MAGIC, read_u32,
-    read_u64, write_u32, write_u64,
+    FOOTER_MAGIC, FORMAT_VERSION, HEADER_SIZE, INDEX_ENTRY_SIZE, SNAPSHOT, SNAPSHOT_MAGIC,
+    file_name, read_u32, read_u64, write_u32, write_u64,
 };
+use crate::{Disk, Lsn};
+
+/// Bytes of records in a block before it is compressed; the last of them may be a large one.
+const BLOCK_TARGET: usize = 256 << 10;
+
+/// Puts a snapshot aside that was found damaged, so that it is not one of the two that are kept.
+pub(crate) fn put_aside<D: Disk>(disk: &D, sequence: u64) {
+    // Best effort: it is found damaged again.
+    drop(disk.rename(&file_name(SNAPSHOT, sequence), &file_name("damaged", sequence)));
+}
 
 /// What the index says of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

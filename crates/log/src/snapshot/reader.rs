@@ -2,12 +2,18 @@
 
 use std::sync::Arc;
 
-use super::{BlockInfo, Footer};
+use super::{BLOCK_TARGET, BlockInfo, Footer};
 use crate::disk::read_up_to;
-use crate::layout::{HEADER_SIZE, INDEX_ENTRY_SIZE, SNAPSHOT, SNAPSHOT_MAGIC, file_name, read_u64};
+use crate::layout::{
+    ENTRY_SIZE_MAX, HEADER_SIZE, INDEX_ENTRY_SIZE, NUMBER_MAX, SNAPSHOT, SNAPSHOT_MAGIC, file_name,
+    read_u64,
+};
 use crate::record::Records;
 use crate::scan::check_start;
 use crate::{Disk, DiskFile, Error, Lsn, RealDisk, Record, Result};
+
+/// The most bytes that one byte of a compressed block can stand for (a length in LZ4).
+const UNPACKED_MAX: u64 = 255;
 
 /// A snapshot that is open for reading. Threads may share it.
 #[derive(Debug)]
@@ -49,6 +55,7 @@ impl<D: Disk> SnapshotReader<D> {
         read_up_to(&file, &mut end, footer_at).map_err(|error| failed(&error))?;
         let footer = Footer::decode(&uuid, &end)
             .filter(|footer| footer.sequence == sequence)
+            .filter(|footer| footer.from <= footer.to && footer.to <= NUMBER_MAX)
             .ok_or_else(|| damaged(&name, "its end"))?;
         let index_size = footer
             .index_offset
@@ -61,7 +68,10 @@ impl<D: Disk> SnapshotReader<D> {
         if crc32c::crc32c(&index) != footer.index_checksum {
             return Err(damaged(&name, "its index"));
         }
-        let index = index.chunks_exact(INDEX_ENTRY_SIZE).map(BlockInfo::decode).collect();
+        let index: Vec<_> = index.chunks_exact(INDEX_ENTRY_SIZE).map(BlockInfo::decode).collect();
+        if !fits(&index, &footer) {
+            return Err(wrong(&name, "its index"));
+        }
         Ok(SnapshotReader { name, file, footer, index })
     }
 
@@ -88,7 +98,8 @@ impl<D: Disk> SnapshotReader<D> {
     /// Reads a block.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if its checksum is wrong; the disk's answers.
+    /// [`Error::Damaged`] if its checksum is wrong, or if it does not have the bytes and the pairs
+    /// that the index says; the disk's answers.
     ///
     /// # Panics
     /// If `index` is not below [`SnapshotReader::block_count`].
@@ -100,7 +111,15 @@ impl<D: Disk> SnapshotReader<D> {
             false => lz4_flex::block::decompress(&stored, info.raw_size as usize)
                 .map_err(|_| damaged(&self.name, "a compressed block"))?,
         };
-        Ok(SnapshotBlock { records })
+        let pairs = Records::new(&records).filter(|record| record.value.is_some());
+        let size: usize = Records::new(&records).map(|record| record.size()).sum();
+        let is_whole = records.len() == info.raw_size as usize
+            && size == records.len()
+            && pairs.count() == info.pair_count as usize;
+        match is_whole {
+            true => Ok(SnapshotBlock { records }),
+            false => Err(wrong(&self.name, &format!("the block at byte {}", info.offset))),
+        }
     }
 
     /// Reads every block and compares its checksum.
@@ -121,6 +140,30 @@ impl<D: Disk> SnapshotReader<D> {
         }
         Ok(stored)
     }
+}
+
+/// Whether an index is of blocks that follow each other up to it, and of as many pairs as the footer
+/// says; so no block is larger than the file, and none is said to have more than a block can have.
+fn fits(index: &[BlockInfo], footer: &Footer) -> bool {
+    let mut end = HEADER_SIZE as u64;
+    let mut pairs = 0;
+    for info in index {
+        let (stored, raw) = (u64::from(info.stored_size), u64::from(info.raw_size));
+        let raw_max = (stored * UNPACKED_MAX).min((BLOCK_TARGET + ENTRY_SIZE_MAX) as u64);
+        if info.offset != end || !(stored..=raw_max).contains(&raw) {
+            return false;
+        }
+        end += stored;
+        pairs += u64::from(info.pair_count);
+    }
+    end == footer.index_offset && pairs == footer.pair_count
+}
+
+fn wrong(name: &str, what: &str) -> Error {
+    Error::Damaged(format!(
+        "{name} is damaged: {what} is not what it says it is, though its checksum is right; an older \
+         snapshot and the log may do, or a backup"
+    ))
 }
 
 fn damaged(name: &str, what: &str) -> Error {

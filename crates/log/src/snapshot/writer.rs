@@ -3,15 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{BlockInfo, Footer, SnapshotReader, encode_start};
+use super::{BLOCK_TARGET, BlockInfo, Footer, SnapshotReader, encode_start, put_aside};
 use crate::disk::write_whole;
-use crate::layout::{SNAPSHOT, UNFINISHED, file_name, parse_name};
+use crate::layout::{SNAPSHOT, UNFINISHED, file_name, next_number, parse_name};
 use crate::log::Shared;
 use crate::record::group_size;
 use crate::{Disk, DiskFile, Error, Log, Lsn, RealDisk, Record, Result};
 
-/// Bytes of records in a block before it is compressed.
-const BLOCK_TARGET: usize = 256 << 10;
 /// Bytes that are written at once.
 const WRITE_TARGET: usize = 1 << 20;
 
@@ -250,7 +248,8 @@ impl<D: Disk> SnapshotWriter<D> {
         Ok(self.position)
     }
 
-    /// Keeps this snapshot and the newest good one before it, and the log back to that one.
+    /// Keeps this snapshot and the newest good one before it, and the log back to that one. Good is
+    /// one of which every block was read: the one before it goes.
     fn let_go(&self) -> Result<()> {
         let disk = &self.log.disk;
         let names =
@@ -267,10 +266,18 @@ impl<D: Disk> SnapshotWriter<D> {
                 let name = file_name(SNAPSHOT, sequence);
                 disk.remove(&name)
                     .map_err(|error| Error::io(format!("cannot remove {name}"), &error))?;
-            } else if let Ok(snapshot) =
-                SnapshotReader::open(Arc::clone(disk), self.log.uuid, sequence)
-            {
-                kept = Some(snapshot.from_lsn());
+                continue;
+            }
+            let opened = SnapshotReader::open(Arc::clone(disk), self.log.uuid, sequence);
+            let checked = opened.and_then(|snapshot| match disk.mutant("snapshot.keeps_unread") {
+                true => Ok(snapshot),
+                false => snapshot.verify().map(|()| snapshot),
+            });
+            match checked {
+                Ok(snapshot) => kept = Some(snapshot.from_lsn()),
+                Err(Error::Damaged(_)) => put_aside(&**disk, sequence),
+                // Perhaps it can be read later; it does not count, and it stays.
+                Err(_) => {}
             }
         }
         if disk.mutant("snapshot.keeps_no_older_log") {
@@ -285,7 +292,7 @@ fn create<D: Disk>(disk: &D) -> Result<(u64, D::File)> {
     let failed = |error: &std::io::Error| Error::io("cannot begin a snapshot", error);
     let names = disk.list().map_err(|error| failed(&error))?;
     let newest = names.iter().filter_map(|name| parse_name(SNAPSHOT, name)).max().unwrap_or(0);
-    let sequence = newest + 1;
+    let sequence = next_number(SNAPSHOT, newest)?;
     let name = file_name(UNFINISHED, sequence);
     if names.contains(&name) {
         disk.remove(&name).map_err(|error| failed(&error))?;

@@ -31,7 +31,8 @@ fn size(disk: &SimulatedDisk, name: &str) -> u64 {
 /// Runs all of it; what was seen is the error.
 pub fn run(mutants: &[&'static str]) -> std::result::Result<(), String> {
     recycled_segment(mutants)?;
-    left_over_file(mutants)
+    left_over_file(mutants)?;
+    rotten_older_snapshot(mutants)
 }
 
 /// A segment whose file was a segment before, with a chunk that would fit: a crash leaves the chunk
@@ -124,7 +125,51 @@ fn left_over_file(mutants: &[&'static str]) -> std::result::Result<(), String> {
     Ok(())
 }
 
+/// Of three snapshots the second rots before the third is made, and nobody has looked at it: the first
+/// must stay. Then the third rots, too.
+fn rotten_older_snapshot(mutants: &[&'static str]) -> std::result::Result<(), String> {
+    let disk = SimulatedDisk::new(Faults::default(), 1);
+    let (log, _) = Log::open(disk.clone(), &options(&disk)).map_err(|error| error.to_string())?;
+    // Others are for the crashes to find.
+    let mutants = mutants.iter().copied().filter(|name| *name == "snapshot.keeps_unread");
+    disk.set_faults(Faults { mutants: mutants.collect(), ..Faults::default() });
+    let rot = |name: &str| -> std::result::Result<(), String> {
+        let file = disk.open(name).map_err(|error| error.to_string())?;
+        let mut byte = [0];
+        // Behind the header: in the first block.
+        file.read_at(&mut byte, 70).map_err(|error| error.to_string())?;
+        file.write_at(&[!byte[0]], 70).map_err(|error| error.to_string())?;
+        Ok(())
+    };
+    for number in 1..=3 {
+        // Each in a segment of its own.
+        put(&log, &[7; 30_000]).map_err(|error| error.to_string())?;
+        log.sync().map_err(|error| error.to_string())?;
+        let mut snapshot = SnapshotWriter::begin(&log).map_err(|error| error.to_string())?;
+        let pair = Record::put(1, b"key", b"incompressible");
+        snapshot.add(&pair).map_err(|error| error.to_string())?;
+        snapshot.finish().map_err(|error| error.to_string())?;
+        if number > 1 {
+            rot(&format!("snapshot-{number:016x}"))?;
+        }
+    }
+    log.close().map_err(|error| error.to_string())?;
+    let (_, recovered) =
+        Log::open(disk.clone(), &options(&disk)).map_err(|error| error.to_string())?;
+    let base = recovered.base().map_err(|error| error.to_string())?;
+    match recovered.replay(base.from_lsn(), |_, _| Result::Ok(())) {
+        Ok(3) => Ok(()),
+        Ok(end) => Err(format!("replay ends at LSN {end} and the log at 3")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 #[test]
 fn a_segment_shows_nothing_of_the_past_of_its_file() {
     run(&[]).expect("nothing is planted");
+}
+
+#[test]
+fn a_snapshot_stays_as_long_as_the_newer_ones_are_not_known_to_be_good() {
+    rotten_older_snapshot(&[]).expect("nothing is planted");
 }

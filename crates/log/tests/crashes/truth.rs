@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use std::time::Duration;
+
 use everleaf_log::simulated::{Faults, Random, SimulatedDisk};
 use everleaf_log::{Error, Log, LogOptions, Lsn, Record, Recovered, Result, SyncMode};
 
@@ -46,6 +48,11 @@ pub struct Truth {
     pub floor: Lsn,
     /// Whether the disk lies about syncs, so that nothing was really acknowledged.
     pub is_lied_to: bool,
+    /// The mode is `Interval`, and this is the interval, in milliseconds.
+    pub interval: Option<u64>,
+    /// The time, in milliseconds, and when each group was appended.
+    pub now: u64,
+    pub times: Vec<u64>,
 }
 
 impl Truth {
@@ -58,14 +65,32 @@ impl Truth {
         pairs
     }
 
+    /// What is older than the interval is not lost (R4).
+    pub fn note_time(&mut self) {
+        if let Some(interval) = self.interval {
+            let kept = self.times.partition_point(|time| time + interval < self.now);
+            self.floor = self.floor.max(kept as Lsn);
+        }
+    }
+
+    /// How the log of this store is opened.
+    fn options(&self, disk: &SimulatedDisk) -> LogOptions {
+        match self.interval {
+            Some(interval) => {
+                options(disk).sync_mode(SyncMode::Interval(Duration::from_millis(interval)))
+            }
+            None => options(disk),
+        }
+    }
+
     /// Opens the log on a disk and compares everything in it with the model.
     /// `None` if it cannot be recovered, because the disk has lied.
     pub fn examine(&self, disk: &SimulatedDisk) -> std::result::Result<Option<Examined>, String> {
         let mut is_salvaged = false;
-        let (log, recovered) = match Log::open(disk.clone(), &options(disk)) {
+        let (log, recovered) = match Log::open(disk.clone(), &self.options(disk)) {
             Ok(opened) => opened,
             Err(Error::Damaged(_)) if self.is_lied_to => {
-                let salvage = options(disk).salvage(true);
+                let salvage = self.options(disk).salvage(true);
                 match Log::open(disk.clone(), &salvage) {
                     Ok(opened) => {
                         is_salvaged = true;
@@ -103,7 +128,8 @@ impl Truth {
     /// The truth after a recovery that ended at `end`.
     pub fn recovered(&self, end: Lsn) -> Truth {
         let history = self.history[..end as usize].to_vec();
-        Truth { history, floor: end, is_lied_to: self.is_lied_to }
+        let times = self.times[..end as usize].to_vec();
+        Truth { history, floor: end, times, ..*self }
     }
 }
 
@@ -225,5 +251,6 @@ pub fn append(
     let lsn = log.append_to(thread, &records(&group))?;
     assert_eq!(lsn, truth.history.len() as Lsn + 1, "LSNs are dense");
     truth.history.push(group);
+    truth.times.push(truth.now);
     Ok(())
 }

@@ -4,8 +4,9 @@
 //! disk, the hook lets the other writers go on, and examines what a crash at this moment leaves.
 
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
-use everleaf_log::simulated::{Random, SimulatedDisk};
+use everleaf_log::simulated::{Faults, Random, SimulatedDisk};
 use everleaf_log::{Log, SnapshotWriter};
 
 use super::truth::{
@@ -20,16 +21,16 @@ pub struct World {
     pub truth: Truth,
     /// The store as its readers see it.
     tree: Pairs,
-    /// For each writer, the group it has put into the tree and not appended yet.
+    /// For each writer, the group it has put into the tree and not appended yet (or the other way
+    /// round, if that is planted).
     begun: [Option<Vec<Change>>; WRITERS],
     log: Option<Arc<Log<SimulatedDisk>>>,
     /// Crashes that were examined.
     pub crashes: u64,
     /// One in so many operations is a crash point that is examined.
     examine_one_in: u32,
-    /// Whether a snapshot is finished without waiting for writes that it may have read: the one
-    /// planted bug that is the caller's.
-    pub is_hasty: bool,
+    /// The planted bugs; those that are the caller's begin with `caller`.
+    mutants: Vec<&'static str>,
     pub failure: Option<String>,
 }
 
@@ -40,16 +41,21 @@ pub fn lock(world: &SharedWorld) -> MutexGuard<'_, World> {
 }
 
 impl World {
-    pub fn new(seed: u64, is_lied_to: bool, examine_one_in: u32) -> SharedWorld {
+    pub fn new(
+        seed: u64,
+        faults: &Faults,
+        interval: Option<u64>,
+        examine_one_in: u32,
+    ) -> SharedWorld {
         Arc::new(Mutex::new(World {
             random: Random::new(seed),
-            truth: Truth { is_lied_to, ..Truth::default() },
+            truth: Truth { is_lied_to: faults.lies, interval, ..Truth::default() },
             tree: Pairs::new(),
             begun: [const { None }; WRITERS],
             log: None,
             crashes: 0,
             examine_one_in,
-            is_hasty: false,
+            mutants: faults.mutants.clone(),
             failure: None,
         }))
     }
@@ -58,14 +64,36 @@ impl World {
         self.failure.get_or_insert(text);
     }
 
+    /// A planted bug of the caller's: append first, and change the tree then.
+    fn appends_first(&self) -> bool {
+        self.mutants.contains(&"caller.appends_first")
+    }
+
+    fn change(&mut self, group: &[Change]) {
+        records(group).iter().for_each(|record| apply(&mut self.tree, record));
+    }
+
+    fn append(&mut self, log: &Log<SimulatedDisk>, writer: usize, group: Vec<Change>) {
+        // A log that has failed takes nothing; the write was never acknowledged.
+        drop(append(log, &mut self.truth, writer, group));
+    }
+
+    /// The second half of a write.
+    fn finish_writer(&mut self, log: &Log<SimulatedDisk>, writer: usize) {
+        match self.begun[writer].take() {
+            Some(group) if self.appends_first() => self.change(&group),
+            Some(group) => self.append(log, writer, group),
+            None => {}
+        }
+    }
+
     /// One step of a random writer: the first half of a write changes the tree, the second appends.
     /// Writers hold the locks of their keys in between.
     fn step_writer(&mut self) {
         let Some(log) = self.log.clone() else { return };
         let writer = self.random.below(WRITERS);
-        if let Some(group) = self.begun[writer].take() {
-            // A log that has failed takes nothing; the write was never acknowledged.
-            drop(append(&log, &mut self.truth, writer, group));
+        if self.begun[writer].is_some() {
+            self.finish_writer(&log, writer);
             return;
         }
         let number = self.truth.history.len() as u64;
@@ -75,7 +103,10 @@ impl World {
             held.into_iter().all(|other| (other.map, &other.key) != (change.map, &change.key))
         };
         if log.failed().is_none() && group.iter().all(is_free) {
-            records(&group).iter().for_each(|record| apply(&mut self.tree, record));
+            match self.appends_first() {
+                true => self.append(&log, writer, group.clone()),
+                false => self.change(&group),
+            }
             self.begun[writer] = Some(group);
         }
     }
@@ -84,16 +115,23 @@ impl World {
     fn finish_writers(&mut self) {
         let Some(log) = self.log.clone() else { return };
         for writer in 0..WRITERS {
-            if let Some(group) = self.begun[writer].take() {
-                drop(append(&log, &mut self.truth, writer, group));
-            }
+            self.finish_writer(&log, writer);
         }
     }
 
     fn note_durable(&mut self) {
         if let Some(log) = &self.log {
             self.truth.floor = self.truth.floor.max(log.durable_lsn());
+            if log.failed().is_none() {
+                self.truth.note_time();
+            }
         }
+    }
+
+    /// A millisecond goes by.
+    fn pass_time(&mut self) -> Duration {
+        self.truth.now += 1;
+        Duration::from_millis(self.truth.now)
     }
 
     /// Examines what is left if the power fails now, or the process dies, and perhaps what is left
@@ -261,17 +299,22 @@ pub fn live(
 }
 
 fn step(world: &SharedWorld, log: &Log<SimulatedDisk>, scan: &mut Option<Scan>) {
-    let choice = lock(world).random.below(24);
+    let (choice, is_interval) = {
+        let mut world = lock(world);
+        (world.random.below(24), world.truth.interval.is_some())
+    };
     // What the disk refuses is an accident; the next examination tells whether it was handled.
     match choice {
         0..12 => lock(world).step_writer(),
-        12..16 => drop(log.sync()),
-        16 | 17 => drop(log.write_out()),
+        12..16 if !is_interval => drop(log.sync()),
+        12..18 => drop(log.write_out()),
         18 if scan.is_none() => {
             *scan = SnapshotWriter::begin(log).ok().map(|writer| (writer, None))
         }
         _ => step_scan(world, scan),
     }
+    let now = lock(world).pass_time();
+    drop(log.tick(now));
     lock(world).note_durable();
 }
 
@@ -290,7 +333,7 @@ fn step_scan(world: &SharedWorld, scan: &mut Option<Scan>) {
         );
         let Some(pair) = next else {
             let mut shared = lock(world);
-            if !shared.is_hasty {
+            if !shared.mutants.contains(&"caller.is_hasty") {
                 shared.finish_writers();
             }
             drop(shared);

@@ -1,0 +1,161 @@
+//! Salvage: before a damaged log is opened, the files from behind the damage get other names.
+//!
+//! ```text
+//!   log-1   log-2   log-3 (damaged)   log-4   log-5      what is found
+//!   log-1   log-2   log-3 | log-4 (new)                  what is left: the log ends at the damage
+//!                     damaged-log-4   damaged-log-5
+//! ```
+//!
+//! What is left is an ordinary log that ends where the damage begins, and goes on from there: nothing
+//! written later has the damage before it, so nothing has to be salvaged twice. Damage that no
+//! recovery reads, because a good snapshot is behind it, is left alone.
+
+use std::sync::Arc;
+
+use crate::layout::{SEGMENT, SNAPSHOT, file_name};
+use crate::recovery::{missing, no_header, numbers, walk};
+use crate::scan::{SegmentHeader, SegmentReader};
+use crate::snapshot::SnapshotReader;
+use crate::{Disk, Error, LogOptions, Lsn, Result};
+
+/// Segments with sound headers whose numbers follow each other, the oldest first.
+type Run = Vec<SegmentHeader>;
+
+/// Where what can be recovered ends.
+struct End {
+    /// Number of the last segment that is read.
+    sequence: u64,
+    /// What is damaged there; `None` if the segment is read up to its end.
+    damage: Option<Error>,
+    /// The last LSN.
+    lsn: Lsn,
+}
+
+/// Finds how far the log can be recovered, and puts aside the segments behind. Returns what was found
+/// damaged: nothing if no segment is behind it. The end of the last segment is the opening's business.
+///
+/// # Errors
+/// [`Error::Damaged`] if nothing can be recovered; [`Error::Foreign`]; what the disk answers.
+pub(crate) fn leave_what_follows<D: Disk>(
+    disk: &Arc<D>,
+    options: &LogOptions,
+) -> Result<Vec<String>> {
+    let names = disk.list().map_err(|error| Error::io("cannot list the log's folder", &error))?;
+    let segments = numbers(&names, SEGMENT);
+    let runs = runs(disk, options, &segments)?;
+    let mut snapshots = Vec::new();
+    for sequence in numbers(&names, SNAPSHOT) {
+        let opened = SnapshotReader::open(Arc::clone(disk), options.uuid, sequence);
+        match opened.and_then(|snapshot| snapshot.verify().map(|()| snapshot)) {
+            Ok(snapshot) => snapshots.push((snapshot.from_lsn(), snapshot.to_lsn())),
+            Err(Error::Damaged(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let mut end = None;
+    for run in runs.iter().rev() {
+        end = end_of(&**disk, options, run, &snapshots)?;
+        if end.is_some() {
+            break;
+        }
+    }
+    let Some(end) = end else {
+        // Where there are no snapshots nothing can be made worse, and recovery says what is wrong.
+        return match segments.is_empty() || numbers(&names, SNAPSHOT).is_empty() {
+            true => Ok(Vec::new()),
+            false => Err(Error::Damaged(
+                "nothing can be salvaged: there is no good snapshot with a whole log behind it, and \
+                 the log does not begin with an empty store; nothing was changed: restore a backup"
+                    .into(),
+            )),
+        };
+    };
+    let behind: Vec<u64> =
+        segments.iter().copied().filter(|sequence| *sequence > end.sequence).collect();
+    if behind.is_empty() {
+        return Ok(Vec::new());
+    }
+    let next = file_name(SEGMENT, end.sequence + 1);
+    let cause = match end.damage {
+        Some(error) => error,
+        None if behind.contains(&(end.sequence + 1)) => no_header(&next),
+        None => Error::Damaged(format!("{next} is missing")),
+    };
+    let mut list = Vec::new();
+    // The newest first: what a crash leaves is the beginning of the log, or has a gap, and can be
+    // salvaged again.
+    for sequence in behind {
+        let (name, aside) = (file_name(SEGMENT, sequence), free_name(&names, sequence));
+        disk.rename(&name, &aside)
+            .map_err(|error| Error::io(format!("cannot put {name} aside"), &error))?;
+        list.push(format!("{name} as {aside}"));
+    }
+    // Before their numbers are given again.
+    disk.sync_folder().map_err(|error| Error::io("cannot sync the log's folder", &error))?;
+    Ok(vec![format!("{cause}; put aside: {}", list.join(", "))])
+}
+
+/// A name for a segment that is put aside, which no earlier one has.
+fn free_name(names: &[String], sequence: u64) -> String {
+    let name = file_name("damaged-log", sequence);
+    let numbered = (2..).map(|number: u64| format!("{name}.{number}"));
+    let mut candidates = std::iter::once(name.clone()).chain(numbered);
+    candidates.find(|name| !names.contains(name)).expect("there are more names than files")
+}
+
+/// The runs of segments, the oldest first. `segments` has the newest first.
+fn runs<D: Disk>(disk: &Arc<D>, options: &LogOptions, segments: &[u64]) -> Result<Vec<Run>> {
+    let mut runs: Vec<Run> = Vec::new();
+    for &sequence in segments.iter().rev() {
+        let mut reader = SegmentReader::open(&**disk, &options.uuid, sequence)?;
+        let Some(header) = reader.header(sequence)? else { continue };
+        match runs.last_mut() {
+            Some(run) if run.last().is_some_and(|last| last.sequence + 1 == sequence) => {
+                run.push(header);
+            }
+            _ => runs.push(vec![header]),
+        }
+    }
+    Ok(runs)
+}
+
+/// How far a run of segments can be recovered, from the newest snapshot (from-LSN and to-LSN) that
+/// is consistent by then, or from an empty store.
+fn end_of<D: Disk>(
+    disk: &D,
+    options: &LogOptions,
+    run: &Run,
+    snapshots: &[(Lsn, Lsn)],
+) -> Result<Option<End>> {
+    let Some(oldest) = run.first() else { return Ok(None) };
+    for &(from, to) in snapshots.iter().chain([&(0, 0)]) {
+        if from + 1 < oldest.first {
+            continue;
+        }
+        let end = reach(disk, options, run, from)?;
+        if end.as_ref().is_some_and(|end| end.lsn >= to) {
+            return Ok(end);
+        }
+    }
+    Ok(None)
+}
+
+/// How far the log in a run can be read from behind LSN `from` on.
+fn reach<D: Disk>(disk: &D, options: &LogOptions, run: &Run, from: Lsn) -> Result<Option<End>> {
+    let limits = run.iter().skip(1).map(|next| next.first - 1).chain([Lsn::MAX]);
+    let mut end = None;
+    for (header, limit) in run.iter().zip(limits).filter(|(_, limit)| *limit > from) {
+        let mut reader = SegmentReader::open(disk, &options.uuid, header.sequence)?;
+        let walk = walk::<D, Error>(disk, &mut reader, header, limit, &mut |_| Ok(()))?;
+        let is_damaged = walk.end < limit && limit != Lsn::MAX;
+        end = Some(End {
+            sequence: header.sequence,
+            damage: is_damaged.then(|| missing(reader.name(), walk.end + 1, walk.position)),
+            lsn: walk.end,
+        });
+        if is_damaged {
+            break;
+        }
+    }
+    Ok(end)
+}

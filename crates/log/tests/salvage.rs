@@ -1,0 +1,217 @@
+//! A salvaged log goes on: what is written to it later is there when it is opened again, and needs no
+//! salvage. Segments rot, lose their headers and vanish; the power fails before every operation of a
+//! salvage.
+//!
+//! The group with LSN n puts key n, and its value tells the life in which it was written.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use everleaf_log::simulated::{Faults, Random, SimulatedDisk};
+use everleaf_log::{Disk, DiskFile, Error, Log, LogOptions, Lsn, Record, Result, SnapshotWriter};
+
+fn options() -> LogOptions {
+    LogOptions::new([5; 16]).segment_size_bytes(16 << 10)
+}
+
+/// An open log, and the life of each LSN.
+struct Opened {
+    log: Log<SimulatedDisk>,
+    lives: Vec<u8>,
+    damages: Vec<String>,
+}
+
+fn open(disk: &SimulatedDisk, salvage: bool) -> Result<Opened> {
+    let (log, recovered) = Log::open(disk.clone(), &options().salvage(salvage))?;
+    let mut pairs = BTreeMap::new();
+    let mut take = |record: &Record<'_>| {
+        pairs.insert(Lsn::from_be_bytes(record.key.try_into().unwrap()), record.value.unwrap()[0]);
+    };
+    let base = recovered.base()?;
+    if let Some(snapshot) = &base.snapshot {
+        for index in 0..snapshot.block_count() {
+            snapshot.block(index)?.pairs().for_each(|pair| take(&pair));
+        }
+    }
+    let end = recovered.replay(base.from_lsn(), |_, records| -> Result<()> {
+        records.iter().for_each(&mut take);
+        Ok(())
+    })?;
+    assert_eq!(end, recovered.report().end);
+    let (lsns, lives): (Vec<Lsn>, Vec<u8>) = pairs.into_iter().unzip();
+    assert!(lsns.into_iter().eq(1..=end), "every group up to the end is there, and no other");
+    Ok(Opened { log, lives, damages: recovered.report().damages.clone() })
+}
+
+/// Appends groups of a life, durably, and sometimes makes a snapshot.
+fn write(opened: &mut Opened, life: u8, count: usize, random: &mut Random) {
+    for _ in 0..count {
+        let key = (opened.lives.len() as Lsn + 1).to_be_bytes();
+        opened.log.append(&[Record::put(1, &key, &vec![life; 1 + random.below(5000)])]).unwrap();
+        opened.lives.push(life);
+        if random.one_in(2) {
+            opened.log.sync().unwrap();
+        }
+        if random.one_in(25) {
+            let mut snapshot = SnapshotWriter::begin(&opened.log).unwrap();
+            for (lsn, life) in (1..).zip(&opened.lives) {
+                let lsn: Lsn = lsn;
+                snapshot.add(&Record::put(1, &lsn.to_be_bytes(), &[*life])).unwrap();
+            }
+            snapshot.finish().unwrap();
+        }
+    }
+    opened.log.sync().unwrap();
+}
+
+/// A log of some segments and perhaps snapshots.
+fn written(random: &mut Random) -> SimulatedDisk {
+    let disk = SimulatedDisk::new(Faults::default(), 1);
+    let mut opened = open(&disk, false).unwrap();
+    write(&mut opened, 1, 20 + random.below(30), random);
+    if random.one_in(2) {
+        opened.log.close().unwrap();
+    }
+    disk.copied(random.bits())
+}
+
+/// Damages a segment.
+fn damage(disk: &SimulatedDisk, random: &mut Random) {
+    let mut segments = disk.names();
+    segments.retain(|name| name.starts_with("log-"));
+    let name = &segments[random.below(segments.len())];
+    let file = disk.open(name).unwrap();
+    match random.below(3) {
+        0 => file.write_at(&[0xEE], random.below(64) as u64).map(drop).unwrap(),
+        1 => (0..4).for_each(|_| disk.rot(name, random)),
+        _ => disk.remove(name).unwrap(),
+    }
+    // Damage is on the medium.
+    file.sync_data().unwrap();
+    disk.sync_folder().unwrap();
+}
+
+#[test]
+fn what_is_written_after_a_salvage_is_there_without_another() {
+    let (mut salvaged, mut hopeless, mut put_aside) = (0, 0, 0);
+    for seed in 0..400 {
+        let mut random = Random::new(seed);
+        let disk = written(&mut random);
+        damage(&disk, &mut random);
+        if open(&disk.copied(seed), false).is_ok() {
+            continue;
+        }
+        let names = disk.names();
+        let mut opened = match open(&disk, true) {
+            Ok(opened) => opened,
+            Err(error) => {
+                assert!(matches!(error, Error::Damaged(_)), "seed {seed}: {error}");
+                let has_snapshots = names.iter().any(|name| name.starts_with("snapshot-"));
+                assert!(!has_snapshots || disk.names() == names, "seed {seed}: {error}");
+                hopeless += 1;
+                continue;
+            }
+        };
+        assert!(!opened.damages.is_empty(), "seed {seed}");
+        assert!(opened.lives.iter().all(|life| *life == 1), "seed {seed}");
+        salvaged += 1;
+        put_aside += usize::from(disk.names().iter().any(|name| name.starts_with("damaged-log-")));
+        let mut disk = disk.clone();
+        for life in 2..4 {
+            let count = 1 + random.below(15);
+            write(&mut opened, life, count, &mut random);
+            let expected = std::mem::take(&mut opened.lives);
+            disk = disk.crashed(random.bits());
+            opened = open(&disk, false).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert_eq!(opened.lives, expected, "seed {seed}");
+        }
+    }
+    println!("{salvaged} salvaged, {put_aside} put aside, {hopeless} hopeless");
+    assert!(salvaged > 100 && put_aside > 50 && hopeless < salvaged / 2);
+}
+
+#[test]
+fn a_salvage_that_is_cut_off_can_be_done_again() {
+    let mut crashes = 0;
+    for seed in 0..100 {
+        let mut random = Random::new(seed);
+        let disk = written(&mut random);
+        damage(&disk, &mut random);
+        let alone = open(&disk.copied(seed), true);
+        let (Err(_), Ok(alone)) = (open(&disk.copied(seed), false), alone) else { continue };
+        let images: Arc<Mutex<Vec<SimulatedDisk>>> = Arc::default();
+        let inner = Arc::clone(&images);
+        disk.set_hook(move |disk| inner.lock().unwrap().push(disk.crashed(random.bits())));
+        drop(open(&disk, true));
+        disk.clear_hook();
+        for image in images.lock().unwrap().iter() {
+            let again = open(image, true).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert_eq!(again.lives, alone.lives, "seed {seed}");
+            crashes += 1;
+        }
+    }
+    assert!(crashes > 300, "{crashes}");
+}
+
+#[test]
+fn files_from_behind_the_damage_are_kept_as_they_were() {
+    let mut random = Random::new(1);
+    let disk = SimulatedDisk::new(Faults::default(), 1);
+    let mut opened = open(&disk, false).unwrap();
+    for _ in 0..12 {
+        let key = (opened.lives.len() as Lsn + 1).to_be_bytes();
+        opened.log.append(&[Record::put(1, &key, &[1; 5000])]).unwrap();
+        opened.log.sync().unwrap();
+        opened.lives.push(1);
+    }
+    let disk = disk.copied(1);
+    let name = |number: u64| format!("log-{number:016x}");
+    let bytes = |disk: &SimulatedDisk, name: &str| {
+        let file = disk.open(name).unwrap();
+        let mut bytes = vec![0; file.size().unwrap() as usize];
+        assert_eq!(file.read_at(&mut bytes, 0).unwrap(), bytes.len());
+        bytes
+    };
+    // One group per segment: the second loses its only one.
+    let before: Vec<_> = disk.names().iter().map(|name| bytes(&disk, name)).collect();
+    disk.open(&name(2)).unwrap().write_at(&[0xEE; 8], 4096 + 100).unwrap();
+    for round in 0..2 {
+        let mut opened = open(&disk, true).unwrap();
+        let damages = opened.damages.join("; ");
+        if round == 0 {
+            assert!(damages.contains("log-0000000000000002 is damaged at byte 4096: LSN 2"));
+            assert!(damages.contains("log-0000000000000003 as damaged-log-0000000000000003"));
+        } else {
+            assert!(damages.is_empty(), "{damages}");
+        }
+        write(&mut opened, 2, 1, &mut random);
+        assert_eq!(opened.lives.len(), 2 + round);
+    }
+    for (number, before) in (1..).zip(&before).skip(2) {
+        assert_eq!(&bytes(&disk, &format!("damaged-{}", name(number))), before);
+    }
+    let damaged = bytes(&disk, &name(2));
+    assert_eq!(damaged.len(), before[1].len(), "it is not cut off behind the damage");
+}
+
+#[test]
+fn where_nothing_can_be_salvaged_nothing_is_changed() {
+    let disk = SimulatedDisk::new(Faults::default(), 1);
+    let (log, _) = Log::open(disk.clone(), &options().starts_empty(false)).unwrap();
+    for _ in 0..3 {
+        log.append(&[Record::put(1, b"key", b"value")]).unwrap();
+        log.sync().unwrap();
+    }
+    SnapshotWriter::begin(&log).unwrap().finish().unwrap();
+    let disk = disk.copied(1);
+    // The log has the store's beginning neither in it nor in a snapshot before the damage.
+    disk.open("log-0000000000000001").unwrap().write_at(&[0xEE], 4096 + 60).unwrap();
+    let names = disk.names();
+    for salvage in [false, true] {
+        let error = Log::open(disk.clone(), &options().salvage(salvage)).unwrap_err();
+        assert_eq!(error.to_string().contains("nothing can be salvaged"), salvage, "{error}");
+        assert_eq!(disk.names(), names);
+    }
+}
