@@ -165,6 +165,11 @@ fn hunt(mutant: &'static str, runs: u64) -> Option<(u64, u64, String)> {
 }
 
 #[test]
+fn a_run_that_ends_by_a_panic_finds_no_planted_bug() {
+    assert_eq!(hunt("caller.panics", 3), None);
+}
+
+#[test]
 fn every_planted_bug_is_found() {
     let mut missed = Vec::new();
     for mutant in MUTANTS {

@@ -266,6 +266,7 @@ pub fn live(
     disk: SimulatedDisk,
     steps: usize,
 ) -> Result<SimulatedDisk, String> {
+    assert!(!lock(world).mutants.contains(&"caller.panics"), "a panic was asked for");
     let hook_world = Arc::clone(world);
     disk.set_hook(move |disk| on_operation(&hook_world, disk));
     let opened = Log::open(disk.clone(), &options(&disk));
