@@ -184,8 +184,8 @@ fn beside_a_replacement(mutant: &str) -> (Vec<Operation>, Plan<Operation>) {
     }
 }
 
-/// Runs the program of a planted bug in every order with one preemption, with or without the bug, in
-/// the domain that the protocol was made for.
+/// Runs the program of a planted bug in every order with one preemption, with or without the bug,
+/// in the domain that the protocol was made for.
 fn overtaken(mutant: &'static str, is_planted: bool) -> Outcome {
     let (history, plan) = beside_a_replacement(mutant);
     let program: Numbers<Of<NbTreePublished<Tiny<2, 3>, M>>> =
@@ -284,8 +284,8 @@ fn flushes_per_insert<T: Design<M>>(count: u64) -> (f64, u64) {
 fn a_split_flushes_two_blocks_a_link_and_the_words_of_the_allocator() {
     let count = 30_000;
     let (flushes, splits) = flushes_per_insert::<NbTreePublished<Production, M>>(count);
-    // Two blocks of 16 lines, the link, the log twice, the ring twice, and a bit for every leaf that
-    // is not from the ring: one in two, as a split takes two leaves and frees one.
+    // Two blocks of 16 lines, the link, the log twice, the ring twice, and a bit for every leaf
+    // that is not from the ring: one in two, as a split takes two leaves and frees one.
     let split = 2.0 * 16.0 + 1.0 + 2.0 + 2.0 + 1.0;
     let expected = 1.0 + split * splits as f64 / count as f64;
     println!("{flushes:.3} flushes per insert, {expected:.3} expected, {splits} splits");

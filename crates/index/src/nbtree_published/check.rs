@@ -106,8 +106,8 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         }
     }
 
-    /// Visits all leaves whose records are in use, some more than once: those in the inner nodes, and
-    /// the copies of those that are being replaced. Nobody else is active.
+    /// Visits all leaves whose records are in use, some more than once: those in the inner nodes,
+    /// and the copies of those that are being replaced. Nobody else is active.
     fn for_each_record(&self, visit: &mut impl FnMut(&Leaf<M>)) {
         self.inner.for_each_leaf(&mut |_, place| self.visit_copies(self.leaf(place), visit));
     }

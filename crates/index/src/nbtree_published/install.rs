@@ -1,7 +1,7 @@
 //! The parent follows: a leaf that was replaced leaves the inner nodes.
 //!
-//! Until then whoever meets the leaf goes on to its copies, so nobody has to wait for this, and nobody
-//! waits for its lock.
+//! Until then whoever meets the leaf goes on to its copies, so nobody has to wait for this, and
+//! nobody waits for its lock.
 
 use everleaf_alloc::Session;
 use everleaf_machine::Machine;
@@ -45,9 +45,9 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
     fn retire(&self, session: &mut Session<M>, leaf: &Leaf<M>, place: *mut Leaf<M>) {
         self.calloc.retire(session, leaf.block());
         if !in_pool::<V>(self.is_writable) {
-            // SAFETY: allocated with this size; out of the inner nodes, and the leaf that leads here
-            // by its copies was retired before, so only threads that are pinned now can hold it.
-            // Once, by the holder of the lock who took it out.
+            // SAFETY: allocated with this size; out of the inner nodes, and the leaf that leads
+            // here by its copies was retired before, so only threads that are pinned now can hold
+            // it. Once, by the holder of the lock who took it out.
             unsafe { session.retire_node(place.cast(), LEAF_SIZE) };
         }
     }

@@ -25,8 +25,8 @@ pub const LEAF_SIZE: usize = 128;
 
 /// A key and its value.
 ///
-/// A slot is filled once in the life of its leaf: value first, then key, which makes it durable as a
-/// whole, since both are on one line. From then on the value changes, and the key at most to 0.
+/// A slot is filled once in the life of its leaf: value first, then key, which makes it durable as
+/// a whole, since both are on one line. From then on the value changes, and the key at most to 0.
 #[repr(C, align(16))]
 pub struct Slot<M: Machine> {
     /// 0: empty, or removed.

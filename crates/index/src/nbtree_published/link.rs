@@ -31,12 +31,12 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
                 Ordering::Acquire,
             );
             if !M::mutant("nbtree_published.no_link_flush") {
-                // Persist: the link, ours or another thread's, before anybody writes to the copies as
-                // to leaves, or a crash would take such a write back (P5).
+                // Persist: the link, ours or another thread's, before anybody writes to the copies
+                // as to leaves, or a crash would take such a write back (P5).
                 self.medium.persist(word.as_ptr(), 8);
             }
-            // Acquire: if the predecessor is being replaced, its copies may have taken the link over
-            // before we changed it; pairs with the add of the bit in `write.rs`.
+            // Acquire: if the predecessor is being replaced, its copies may have taken the link
+            // over before we changed it; pairs with the add of the bit in `write.rs`.
             let is_moving = |leaf: &Leaf<M>| leaf.bitmap.load(Ordering::Acquire) & SMO != 0;
             if let Some(predecessor) = predecessor.filter(|leaf| is_moving(leaf)) {
                 M::mark("nbtree_published.help_predecessor");

@@ -1,6 +1,6 @@
-//! NBTree with the protocol of its paper: two copies of a key while its leaf is being replaced, kept
-//! equal by copying afterwards. **It loses writes when several threads use it**; it is here to be
-//! compared with. Use [`NbTree`](crate::NbTree) instead.
+//! NBTree with the protocol of its paper: two copies of a key while its leaf is being replaced,
+//! kept equal by copying afterwards. **It loses writes when several threads use it**; it is here to
+//! be compared with. Use [`NbTree`](crate::NbTree) instead.
 //!
 //! ```text
 //!            inner nodes (DRAM, sorted by shifting)
@@ -17,23 +17,23 @@
 //! phases, by however many threads come along: its entries are copied, what was written to it
 //! meanwhile is written to the copies, the copies are linked.
 //!
-//! *Source*: Bowen Zhang, Shengan Zheng, Liangxu Nie, Zhenlin Qi, Hongyi Chen, Linpeng Huang, Hong Mei,
-//! "Revisiting PM-Based B+-Tree With Persistent CPU Cache", IEEE TPDS 2024: algorithms 1 to 5 and
-//! sections III and IV, and its variants NBTree-W, NBTree-WR and the coupled leaf (`variant.rs`). *Departures*,
-//! each for a reason:
+//! *Source*: Bowen Zhang, Shengan Zheng, Liangxu Nie, Zhenlin Qi, Hongyi Chen, Linpeng Huang, Hong
+//! Mei, "Revisiting PM-Based B+-Tree With Persistent CPU Cache", IEEE TPDS 2024: algorithms 1 to 5
+//! and sections III and IV, and its variants NBTree-W, NBTree-WR and the coupled leaf
+//! (`variant.rs`). *Departures*, each for a reason:
 //! - read charitably: a search looks at committed slots only; a commit fails once `smo_bit` is set;
 //!   the upper copy is reached through a pointer that never changes; a split key has keys on both
 //!   sides, else there is one copy; what the last entries of a leaf lost is synchronised too;
 //! - an insert looks first, and updates and removals are exchanges, not stores: the calls of this
 //!   crate say what was there. They are no more atomic for that (`docs/trees/nbtree-published.md`);
 //! - the one hardware transaction that updates the parent and sets `flag.link` is the store of
-//!   `flag.link`: whoever meets a leaf that has it goes on to its copies, and the parent follows under
-//!   a lock that nobody waits for;
+//!   `flag.link`: whoever meets a leaf that has it goes on to its copies, and the parent follows
+//!   under a lock that nobody waits for;
 //! - the metadata are in no list: the inner nodes lead to a leaf's predecessor;
 //! - the allocator's bitmap, rings and logs are kept and not trusted (`calloc.rs`);
-//! - blocks have a low fence, new blocks are cleared and durable before they are linked, replaced ones
-//!   are reused after a grace period, and everything is flushed where the domain asks for it: of none
-//!   of these the paper speaks.
+//! - blocks have a low fence, new blocks are cleared and durable before they are linked, replaced
+//!   ones are reused after a grace period, and everything is flushed where the domain asks for it:
+//!   of none of these the paper speaks.
 //!
 //! | operation | paper | function | linearizes, if nobody interferes, at | durable (`Line`) when |
 //! |---|---|---|---|---|
@@ -50,7 +50,8 @@
 //! - P3 a slot whose key is not 0 has its value; a slot is filled once in the life of its leaf;
 //! - P4 the leaves that the inner nodes lead to, over `LINK` and `copy`, are those of the list;
 //! - P5 nobody writes to a copy as to a leaf before the list leads to it durably and `LINK` is set;
-//! - P6 a committed slot has its key's fingerprint.
+//! - P6 a committed slot has its key's fingerprint;
+//! - P7 at rest the bits that are set are those of the leaves in use and in rings.
 
 mod calloc;
 mod check;
@@ -230,8 +231,8 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         }
     }
 
-    /// The metadata behind a pointer that was read from the tree by the pinned operation, or are its
-    /// own.
+    /// The metadata behind a pointer that was read from the tree by the pinned operation, or are
+    /// its own.
     #[inline(always)]
     fn leaf(&self, leaf: *mut Leaf<M>) -> &Leaf<M> {
         // SAFETY: never null (callers check `copy` and `right`), and not reclaimed before the

@@ -1,12 +1,12 @@
 //! Recovery: from an anchor to a tree.
 //!
-//! The list of blocks is walked: every slot whose key is not 0 is an entry, and the metadata are made
-//! from that. Then the inner nodes are built over the low fences. Nothing of the pool is written that
-//! recovery reads, so it can be cut and repeated anywhere.
+//! The list of blocks is walked: every slot whose key is not 0 is an entry, and the metadata are
+//! made from that. Then the inner nodes are built over the low fences. Nothing of the pool is
+//! written that recovery reads, so it can be cut and repeated anywhere.
 //!
-//! That is all the paper asks for, and not enough: a slot that was filled and not committed when the
-//! power failed is an entry now, also if its key is there a second time, or the insert had turned to
-//! another leaf. With one writer at a time neither can be.
+//! That is all the paper asks for, and not enough: a slot that was filled and not committed when
+//! the power failed is an entry now, also if its key is there a second time, or the insert had
+//! turned to another leaf. With one writer at a time neither can be.
 
 use everleaf_alloc::{AllocError, Recovery, Session};
 use everleaf_machine::Machine;

@@ -1,7 +1,7 @@
 //! Range scans, leaf by leaf, both ways. The paper has none.
 //!
-//! A leaf that is not linked has everything that was written, so copies are never looked at. What is
-//! appended is in order and has no key twice; a key that was there all the time is not missed.
+//! A leaf that is not linked has everything that was written, so copies are never looked at. What
+//! is appended is in order and has no key twice; a key that was there all the time is not missed.
 
 use everleaf_alloc::Session;
 use everleaf_machine::{LINE_SIZE, Machine, Ordering};

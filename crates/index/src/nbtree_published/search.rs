@@ -98,7 +98,8 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
             let leaf = self.find_leaf(session, key);
             let Some(_held) = self.hold_for_read(leaf) else { continue };
             if V::WRITERS_LOCK {
-                // Nobody writes to a leaf and its copies at a time: there is nothing to synchronise.
+                // Nobody writes to a leaf and its copies at a time: there is nothing to
+                // synchronise.
                 return self.find(leaf, key).map(|entry| plain(entry.value));
             }
             return self.search(leaf, key);
@@ -122,7 +123,8 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         }
     }
 
-    /// Makes the copy's entry that of the old leaf, as it was found there, and answers from the copy.
+    /// Makes the copy's entry that of the old leaf, as it was found there, and answers from the
+    /// copy.
     #[cold]
     fn sync_on_read(&self, copy: &Leaf<M>, key: u64, found: Option<Entry>) -> Option<u64> {
         M::mark("nbtree_published.sync_on_read");

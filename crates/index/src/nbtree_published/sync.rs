@@ -122,8 +122,8 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         None
     }
 
-    /// Sync-on-write of an update of `old`: the copy's value becomes the latest one of the old leaf,
-    /// unless somebody has written to the copy as to a leaf.
+    /// Sync-on-write of an update of `old`: the copy's value becomes the latest one of the old
+    /// leaf, unless somebody has written to the copy as to a leaf.
     #[cold]
     pub(super) fn sync_update(&self, old: &Slot<M>, copy: &Leaf<M>, key: u64) {
         M::mark("nbtree_published.sync_on_write");

@@ -126,7 +126,8 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
                 }
             }
         } else {
-            // AcqRel: as above. Whatever is there, as published; the exchange only says what it was.
+            // AcqRel: as above. Whatever is there, as published; the exchange only says what it
+            // was.
             slot.value.swap(change.value, Ordering::AcqRel)
         };
         if !M::mutant("nbtree_published.no_update_flush") {

@@ -1,7 +1,7 @@
 //! What the protocol of NBTree's paper loses when several threads use a tree
 //! (`docs/trees/nbtree-published.md`, A1 to A10): each defect has a program, a search that meets it
-//! within a bounded number of schedules, and a record of a schedule that repeats it (`records`). Where leaves
-//! are locked, the same programs are right.
+//! within a bounded number of schedules, and a record of a schedule that repeats it (`records`).
+//! Where leaves are locked, the same programs are right.
 
 use std::path::PathBuf;
 

@@ -8,17 +8,18 @@
 //! ```
 //!
 //! *Bitmap*: a leaf's bit is set before the leaf is linked. Leaves that are allocated one after the
-//! other are neighbours, so their bits are on one line. *Reclaimed ring*: a thread puts the leaves that
-//! it frees in its ring and takes the next ones from there, while their bits stay set; only when the
-//! ring is full is a bit cleared. *Recyclable log*: before a replacement sets bits it says which leaf is
-//! to be replaced by which; when it is done, it clears that for the next one.
+//! other are neighbours, so their bits are on one line. *Reclaimed ring*: a thread puts the leaves
+//! that it frees in its ring and takes the next ones from there, while their bits stay set; only
+//! when the ring is full is a bit cleared. *Recyclable log*: before a replacement sets bits it says
+//! which leaf is to be replaced by which; when it is done, it clears that for the next one.
 //!
-//! *Source*: section III-C of the paper. What stands for its two layers of free space are the chunks
-//! and the sessions' free lists of our allocator, which bitmap, ring and log are kept in addition to: a
-//! session is a thread. *Departures*: recovery trusts none of the three. Crashes between their stores
-//! leak leaves or free them twice, as the paper has it; so recovery marks the leaves of the list, which
-//! is all that our allocator needs, sets the bitmap to that, and empties rings and logs. A leaf in a
-//! ring is taken out again only after its grace period, of which the paper says nothing.
+//! *Source*: section III-C of the paper. What stands for its two layers of free space are the
+//! chunks and the sessions' free lists of our allocator, which bitmap, ring and log are kept in
+//! addition to: a session is a thread. *Departures*: recovery trusts none of the three. Crashes
+//! between their stores leak leaves or free them twice, as the paper has it; so recovery marks the
+//! leaves of the list, which is all that our allocator needs, sets the bitmap to that, and empties
+//! rings and logs. A leaf in a ring is taken out again only after its grace period, of which the
+//! paper says nothing.
 
 mod recover;
 
@@ -122,8 +123,8 @@ impl<M: Machine> Calloc<M> {
     /// The words of a record of ours.
     fn words(&self, record: u64, count: usize) -> &[Atomic<u64, M>] {
         let start = self.base.start().wrapping_add(record as usize).cast();
-        // SAFETY: a segment or an area: a record of that size, aligned, inside the pool, which stays
-        // open; made of atomic words, valid whatever their bits.
+        // SAFETY: a segment or an area: a record of that size, aligned, inside the pool, which
+        // stays open; made of atomic words, valid whatever their bits.
         unsafe { std::slice::from_raw_parts(start, count) }
     }
 
@@ -230,7 +231,8 @@ impl<M: Machine> Calloc<M> {
         }
     }
 
-    /// Takes a leaf back that the list and the inner nodes have lost: reused when nobody can hold it.
+    /// Takes a leaf back that the list and the inner nodes have lost: reused when nobody can hold
+    /// it.
     pub fn retire(&self, session: &mut Session<M>, block: u64) {
         let epoch = session.heap().retire_epoch();
         if !self.put_in_ring(session, block, epoch) {

@@ -1,5 +1,5 @@
-//! What recovery and checks do with bitmap, rings and logs: they hold them against the leaves of the
-//! list, which alone are believed.
+//! What recovery and checks do with bitmap, rings and logs: they hold them against the leaves of
+//! the list, which alone are believed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -105,8 +105,8 @@ impl<M: Machine> Calloc<M> {
         places.filter(|block| *block != 0).collect()
     }
 
-    /// Marks what the allocator uses, and holds the bits against `leaves`, the records that the tree
-    /// uses. Nobody else is active.
+    /// Marks what the allocator uses, and holds the bits against `leaves`, the records that the
+    /// tree uses. Nobody else is active.
     pub fn check(&self, used: &Recovery<M>, leaves: &BTreeSet<u64>, problems: &mut Vec<String>) {
         let mut marked = |record: u64, size: usize| {
             if let Err(error) = used.mark_record(record, size) {

@@ -9,11 +9,11 @@
 //!
 //! One writer at a time, under a lock that nobody waits for (`install.rs`). It adds a separator by
 //! shifting the entries behind it to the right, from the last one on, each child before its key; so
-//! at every instant every entry is there, one of them perhaps twice. A reader goes from left to right,
-//! in the direction of the shift: it cannot be overtaken by an entry. Between the two loads that say
-//! where its child is and the load of the child the entries may have been shifted; so it looks again
-//! whether the key that ended its search is still where it was, and goes on from there if not. A node
-//! that is split gives its upper half to a new sibling; `high` turns readers there.
+//! at every instant every entry is there, one of them perhaps twice. A reader goes from left to
+//! right, in the direction of the shift: it cannot be overtaken by an entry. Between the two loads
+//! that say where its child is and the load of the child the entries may have been shifted; so it
+//! looks again whether the key that ended its search is still where it was, and goes on from there
+//! if not. A node that is split gives its upper half to a new sibling; `high` turns readers there.
 //!
 //! *Source*: section IV-C of the paper, with the B-link part of FAST & FAIR. Separators are never
 //! removed, so entries only ever move to the right, and the paper's `switch_counter`, which tells
