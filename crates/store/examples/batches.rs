@@ -26,8 +26,11 @@ fn key(number: u64, length: usize) -> Vec<u8> {
     key
 }
 
+/// What is measured.
+type Run<'a> = &'a dyn Fn(&Store, &[Vec<u8>], &[u8]);
+
 /// Seconds of one round.
-fn round(keys: &[Vec<u8>], value: &[u8], run: &dyn Fn(&Store, &[Vec<u8>], &[u8])) -> f64 {
+fn round(keys: &[Vec<u8>], value: &[u8], run: Run<'_>) -> f64 {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let options = Options::new().create(true).durability(Durability::Process);
     let store = options.open(folder.path().join("pool")).expect("the pool opens");
@@ -36,7 +39,7 @@ fn round(keys: &[Vec<u8>], value: &[u8], run: &dyn Fn(&Store, &[Vec<u8>], &[u8])
     started.elapsed().as_secs_f64()
 }
 
-fn report(what: &str, keys: &[Vec<u8>], value: &[u8], run: &dyn Fn(&Store, &[Vec<u8>], &[u8])) {
+fn report(what: &str, keys: &[Vec<u8>], value: &[u8], run: Run<'_>) {
     let mut rates: Vec<f64> =
         (0..ROUNDS).map(|_| keys.len() as f64 / round(keys, value, run) / 1e6).collect();
     rates.sort_by(f64::total_cmp);

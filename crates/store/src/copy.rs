@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use everleaf_index::{CreateMode, KNOWN_FEATURES, Pool, PoolOptions, Trees};
 
+use crate::power;
 use crate::range::Range;
 use crate::store::from_pool;
 use crate::{Error, Options, Result, Store, View};
@@ -106,7 +107,7 @@ impl Store {
         if path.exists() {
             return Err(Error::AlreadyExists(path.into()));
         }
-        self.copy_to(path, progress)
+        self.copy_to(path, false, progress)
     }
 
     /// Makes the pool at `to`, which must not exist, from the backup (or any pool) at `from`, which
@@ -142,7 +143,7 @@ impl Store {
         let path = path.as_ref();
         let store = Options::new().open(path)?;
         // Opened for writing, so that nobody else is; closed only when the new one has the name.
-        let copied = store.copy_to(path, progress)?;
+        let copied = store.copy_to(path, true, progress)?;
         drop(store);
         Ok(copied)
     }
@@ -168,8 +169,14 @@ impl Store {
         Ok(new)
     }
 
-    /// A new pool with the contents of this store under the name `path`, which may be taken.
-    pub(crate) fn copy_to(&self, path: &Path, mut progress: impl FnMut(u64)) -> Result<Copied> {
+    /// A new pool with the contents of this store under the name `path`, which may be taken. If it is
+    /// to be the `successor` of this pool, it has the same log.
+    pub(crate) fn copy_to(
+        &self,
+        path: &Path,
+        successor: bool,
+        mut progress: impl FnMut(u64),
+    ) -> Result<Copied> {
         let unfinished = Unfinished(beside(path, ".unfinished"));
         let _ = std::fs::remove_file(&unfinished.0);
         let pool = self.shared().trees.heap().pool();
@@ -185,6 +192,9 @@ impl Store {
         let mut copied = Copied::default();
         for name in self.map_names() {
             self.copy_map(&view, &name, &trees, &mut copied, &mut progress)?;
+        }
+        if successor {
+            power::copy_own(&self.shared().trees, &trees)?;
         }
         copied.size_bytes = trees.heap().pool().size();
         trees.close()?;

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use everleaf_index::{
     BytesTree, Change, CreateMode, Hardware, IndexError, Pool, PoolOptions, Session, Trees,
@@ -108,6 +108,36 @@ pub(crate) fn last_durability(trees: &Trees) -> Result<Durability> {
     })
 }
 
+/// Refuses a log that the pool beside it does not know of: one of the two is not what is wanted.
+pub(crate) fn refuse_foreign(trees: &Trees, folder: &Path) -> Result<()> {
+    let Some(identity) = identity_in(folder) else { return Ok(()) };
+    if let Some(own) = trees.find_bytes_tree(NAME)? {
+        let mut session = trees.heap().session().map_err(IndexError::from)?;
+        if own.get_with(&mut session, IDENTITY, |bytes| bytes == identity)? == Some(true) {
+            return Ok(());
+        }
+    }
+    Err(Error::Corrupt(format!(
+        "the log in {} is not the one of this pool: move it away to go on without it, or move the \
+         pool away to make it again from that log",
+        folder.display()
+    )))
+}
+
+/// What a pool that takes the place of this one has to know of its log.
+pub(crate) fn copy_own(from: &Trees, to: &Trees) -> Result<()> {
+    let Some(own) = from.find_bytes_tree(NAME)? else { return Ok(()) };
+    let mut session = from.heap().session().map_err(IndexError::from)?;
+    let (low, high) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+    let mut pairs = vec![];
+    own.scan(&mut session, low, high, false, |key, value| {
+        pairs.push((key.to_vec(), value.to_vec()));
+        true
+    })?;
+    to.load_bytes_tree(NAME, pairs)?;
+    Ok(())
+}
+
 /// Where the log of a pool is.
 pub(crate) fn folder_of(pool: &Path) -> PathBuf {
     let mut name = pool.as_os_str().to_owned();
@@ -115,11 +145,12 @@ pub(crate) fn folder_of(pool: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Sixteen bytes that no other store has.
+/// Sixteen bytes that no other log has: not even an older one of the same pool, which must not be
+/// taken for it if it turns up again.
 fn new_identity(trees: &Trees) -> [u8; 16] {
-    // The pool's own number is as good as any, and is not used again: a pool that is made anew has
-    // another, and keeps the identity.
-    trees.heap().pool().uuid()
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = since.map_or(0, |since| since.as_nanos());
+    (u128::from_be_bytes(trees.heap().pool().uuid()) ^ now).to_be_bytes()
 }
 
 /// The file in the folder of a log that says whose it is.
@@ -165,19 +196,14 @@ impl PowerLog {
     /// Opens the log of a pool that can be trusted, or makes one.
     pub fn open(trees: &Trees, pool: &Path, durability: Durability) -> Result<PowerLog> {
         let folder = folder_of(pool);
+        // Before anything is made that looks as if the log were its own.
+        refuse_foreign(trees, &folder)?;
         let mut session = trees.heap().session().map_err(IndexError::from)?;
         let own = trees.bytes_tree(NAME)?;
         let identity = own.get_with(&mut session, IDENTITY, |bytes| {
             <[u8; 16]>::try_from(bytes).unwrap_or_default()
         })?;
         let is_known = identity.is_some() && identity == identity_in(&folder);
-        if !is_known && identity_in(&folder).is_some() {
-            return Err(Error::Corrupt(format!(
-                "the log in {} is not the one of this pool: move it away to begin a new one, or \
-                 move the pool away to make it again from that log",
-                folder.display()
-            )));
-        }
         if !is_known {
             // One that was being made or removed.
             forget(&folder)?;

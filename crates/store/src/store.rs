@@ -308,7 +308,7 @@ impl Store {
             return Err(Error::Unsupported("the store has no file to save beside".to_string()));
         };
         name.push(".backup");
-        Ok(self.copy_to(Path::new(&name), |_| {})?.keys)
+        Ok(self.copy_to(Path::new(&name), false, |_| {})?.keys)
     }
 
     /// Makes everything durable that was written, whatever the [`Durability`] of the store: with a log
@@ -480,6 +480,7 @@ fn open_power(trees: &Trees, path: &Path, options: &Options) -> Result<Option<Po
     if durability != Durability::Process {
         return Ok(Some(PowerLog::open(trees, path, durability)?));
     }
+    power::refuse_foreign(trees, &power::folder_of(path))?;
     if trees.find_bytes_tree(power::NAME)?.is_some() {
         // What is written from now on is not in it.
         power::forget(&power::folder_of(path))?;

@@ -138,6 +138,32 @@ fn a_pool_gets_a_log_and_loses_it_again() {
     assert_eq!(contents(&open(folder.path(), Durability::Power)).len(), 3);
 }
 
+#[test]
+fn a_compacted_pool_keeps_its_log_and_another_pool_does_not_take_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let store = open(folder.path(), Durability::Power);
+    change_everything(&store, 1);
+    store.close().expect("closed");
+    Store::compact(&path, |_| {}).expect("room");
+    // Opened as it was opened last: with its log.
+    let store = Options::new().open(&path).expect("it opens");
+    assert_eq!(store.statistics().durability, "power");
+    change_everything(&store, 2);
+    let expected = all(&store);
+    store.backup(folder.path().join("copy"), |_| {}).expect("room");
+    store.close().expect("closed");
+    lose_pool(folder.path());
+    let store = open(folder.path(), Durability::Power);
+    assert_eq!(all(&store), expected);
+    store.close().expect("closed");
+    std::fs::rename(folder.path().join("copy"), &path).expect("both are files");
+    for durability in [Durability::Power, Durability::Process] {
+        let error = options(durability).open(&path).err().expect("that log is not its own");
+        assert!(matches!(error, Error::Corrupt(_)), "{error}");
+    }
+}
+
 const WRITERS: u64 = 3;
 
 #[test]
