@@ -1,8 +1,8 @@
 //! The command line as clap sees it. The arguments of a command are in the file of the command.
 
 use crate::command::{
-    bench, check, completions, create, del, export, get, lab, load, maps, prove, put, scan, serve,
-    stat,
+    backup, bench, check, compact, completions, create, del, export, get, lab, load, maps, prove,
+    put, repair, restore, scan, serve, snapshot, stat, upgrade,
 };
 use crate::exit_code;
 use crate::failure::Failure;
@@ -18,6 +18,7 @@ Examples:
   everleaf get cities.pool Paris
   everleaf scan cities.pool --prefix Pa --limit 10
   everleaf export cities.pool --output backup.jsonl
+  everleaf backup cities.pool cities.backup
   everleaf serve cities.pool --port 6399
 
 The pool is the first argument of every command but bench and prove, which make their own; it
@@ -70,8 +71,14 @@ pub enum Command {
     Stat(stat::StatArgs),
     Check(check::CheckArgs),
     Maps(maps::MapsArgs),
+    Backup(backup::BackupArgs),
+    Restore(restore::RestoreArgs),
+    Snapshot(snapshot::SnapshotArgs),
+    Compact(compact::CompactArgs),
+    Repair(repair::RepairArgs),
+    Upgrade(upgrade::UpgradeArgs),
     Serve(serve::ServeArgs),
-    Bench(bench::BenchArgs),
+    Bench(Box<bench::BenchArgs>),
     Lab(lab::LabArgs),
     Prove(prove::ProveArgs),
     Completions(completions::CompletionsArgs),

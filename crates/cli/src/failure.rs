@@ -72,10 +72,13 @@ pub fn code_of_store(error: &Error) -> ExitCode {
         | Error::AlreadyExists(_)
         | Error::NotAPool(_)
         | Error::MachineCrashed(_)
-        | Error::Corrupt(_) => ExitCode::Pool,
+        | Error::Corrupt(_)
+        | Error::Unfinished => ExitCode::Pool,
         Error::Locked(_) => ExitCode::Locked,
         Error::DiskFull(_) | Error::PoolFull(_) => ExitCode::Full,
-        Error::KeyTooLarge(_) | Error::ValueTooLarge(_) => ExitCode::BadInput,
+        Error::KeyTooLarge(_) | Error::ValueTooLarge(_) | Error::BatchTooLarge(_) => {
+            ExitCode::BadInput
+        }
         Error::BadName(_) => ExitCode::Usage,
         Error::Io(_, error) => code_of_io(error),
         _ => ExitCode::Io,

@@ -23,6 +23,11 @@ impl Progress {
         Self::with(enabled, what, Some(total), template)
     }
 
+    /// A count of pairs that runs. Off unless `enabled`.
+    pub fn count(enabled: bool, what: &'static str) -> Self {
+        Self::with(enabled, what, None, "{msg} {spinner} {human_pos} {per_sec}")
+    }
+
     fn with(enabled: bool, what: &'static str, total: Option<u64>, template: &str) -> Self {
         if !enabled {
             return Self { bar: None };

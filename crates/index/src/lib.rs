@@ -10,6 +10,7 @@
 mod anchor;
 mod base;
 pub mod blink;
+mod bytes_load;
 mod bytes_tree;
 pub mod catalogue;
 pub mod cdds;

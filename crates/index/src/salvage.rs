@@ -153,7 +153,8 @@ impl<'f> Salvage<'f> {
 
     /// Whether a block with this state word is in use; `None` if the word is damaged.
     fn is_live(&self, number: u32, state: u64) -> Option<bool> {
-        let other = |other: u32| BlockState::decode(self.word(u64::from(other) * BLOCK_SIZE as u64));
+        let other =
+            |other: u32| BlockState::decode(self.word(u64::from(other) * BLOCK_SIZE as u64));
         Some(match BlockState::decode(state)? {
             BlockState::Live => true,
             BlockState::New { origin } => match other(origin) {

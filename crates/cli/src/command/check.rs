@@ -51,8 +51,7 @@ pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Fail
     match report.problems.len() {
         0 => Ok(()),
         count => Err(Failure::not_found(format!(
-            "{} in {}: export what can be read with `everleaf export`, and load it \
-             into a new pool",
+            "{} in {}: `everleaf repair` makes a new pool with all that can be proven",
             counted(count as u64, "problem"),
             pool.display()
         ))),

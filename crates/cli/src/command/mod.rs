@@ -1,7 +1,9 @@
 //! The commands, one file each: its arguments, its help, and what it does.
 
+pub mod backup;
 pub mod bench;
 pub mod check;
+pub mod compact;
 pub mod completions;
 pub mod create;
 pub mod del;
@@ -12,9 +14,13 @@ pub mod load;
 pub mod maps;
 pub mod prove;
 pub mod put;
+pub mod repair;
+pub mod restore;
 pub mod scan;
 pub mod serve;
+pub mod snapshot;
 pub mod stat;
+pub mod upgrade;
 
 use crate::cli::{Cli, Command};
 use crate::failure::Failure;
@@ -35,8 +41,14 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Stat(args) => stat::run(args, global, out),
         Command::Check(args) => check::run(args, global, out),
         Command::Maps(args) => maps::run(args, global, out),
+        Command::Backup(args) => backup::run(args, global, out),
+        Command::Restore(args) => restore::run(args, global, out),
+        Command::Snapshot(args) => snapshot::run(args, global, out),
+        Command::Compact(args) => compact::run(args, global, out),
+        Command::Repair(args) => repair::run(args, global, out),
+        Command::Upgrade(args) => upgrade::run(args, global, out),
         Command::Serve(args) => serve::run(args, global, out),
-        Command::Bench(args) => bench::run(args, global, out),
+        Command::Bench(args) => bench::run(*args, global, out),
         Command::Lab(args) => lab::run(args, global, out),
         Command::Prove(args) => prove::run(args, global, out),
         Command::Completions(args) => completions::run(args, out),

@@ -7,7 +7,8 @@ use crate::failure::Failure;
 use crate::open::TrustArgs;
 use crate::output::{Output, counted, remark};
 use clap::builder::BoolishValueParser;
-use clap::{ArgAction, Args};
+use clap::{ArgAction, Args, ValueEnum};
+use everleaf::Durability;
 use everleaf_server::{Config, Handle, Server, ServerError};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -27,6 +28,7 @@ Examples:
   everleaf serve                                    everleaf.pool here, port 6399
   everleaf serve words.pool --port 7000
   everleaf serve words.pool --bind 0.0.0.0 --requirepass-file /etc/everleaf.password
+  everleaf serve words.pool --durability power
   everleaf serve words.pool --unixsocket /run/everleaf.sock --timeout 300
   redis-cli -p 6399 set apple 'a round fruit'
 
@@ -66,6 +68,15 @@ pub struct ServeArgs {
     /// Close connections that send nothing for this long; 0 means never
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub timeout: u64,
+    /// What survives: `process` (everything acknowledged survives `kill -9`), `power` (also the loss of
+    /// power: each write waits for the disk, many share a wait), or `interval` (a crash of the machine
+    /// loses --interval at most) [default: as the pool was served last]
+    #[arg(long, value_enum)]
+    pub durability: Option<DurabilityArg>,
+    /// How much a crash of the machine may lose with `--durability interval`
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub interval: u64,
     /// Create the pool if there is none
     #[arg(long, value_name = "yes|no", default_value = "yes", hide_possible_values = true)]
     #[arg(value_parser = BoolishValueParser::new(), action = ArgAction::Set)]
@@ -79,6 +90,27 @@ pub struct ServeArgs {
     /// Whether to trust the pool.
     #[command(flatten)]
     pub trust: TrustArgs,
+}
+
+/// What survives.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum DurabilityArg {
+    /// The death of the process
+    Process,
+    /// Also a crash of the machine, but for the last moment
+    Interval,
+    /// Also a crash of the machine
+    Power,
+}
+
+impl DurabilityArg {
+    fn with(self, interval_ms: u64) -> Durability {
+        match self {
+            Self::Process => Durability::Process,
+            Self::Interval => Durability::Interval(Duration::from_millis(interval_ms)),
+            Self::Power => Durability::Power,
+        }
+    }
 }
 
 /// Serves until a signal or a client's `SHUTDOWN`.
@@ -95,7 +127,18 @@ pub fn run(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Fail
 
     let started = Instant::now();
     let options = args.trust.options().create(args.create_if_missing);
+    let options = match args.durability {
+        Some(durability) => options.durability(durability.with(args.interval)),
+        None => options,
+    };
     let store = Arc::new(args.new_pool.apply(options)?.open(&pool)?);
+    if let Some(rebuilt) = store.rebuilt() {
+        remark(&format!(
+            "the machine had crashed: made the pool again from {} of a snapshot and {} of the log",
+            counted(rebuilt.snapshot_pairs, "key"),
+            counted(rebuilt.replayed, "commit")
+        ));
+    }
     let recovered = started.elapsed();
     let server = Server::bind(config, Arc::clone(&store)).map_err(failure_of)?;
     let handle = server.handle();

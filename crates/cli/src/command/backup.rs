@@ -1,0 +1,89 @@
+//! `everleaf backup`: a pool as a new file, everything of one moment.
+
+use crate::arguments::pool_and_rest;
+use crate::cli::Global;
+use crate::failure::Failure;
+use crate::open::{self, TrustArgs};
+use crate::output::{Output, counted};
+use crate::progress::Progress;
+use clap::Args;
+use everleaf::{Copied, Store};
+use serde_json::json;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  everleaf backup words.pool words.backup
+  everleaf backup words.pool - | gzip > words.backup.gz
+  redis-cli -p 6399 bgsave                          while a server has the pool
+
+The backup is a pool: look at it with every command that reads, or make it a pool to work with by
+`everleaf restore`. It appears under its name when it is complete and on the disk.";
+
+/// Write everything in a pool to a backup
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct BackupArgs {
+    /// The pool file (or EVERLEAF_POOL)
+    pub pool: Option<OsString>,
+    /// The file to write, which must not exist; `-` is the standard output
+    pub file: Option<OsString>,
+    /// Whether to trust the pool.
+    #[command(flatten)]
+    pub trust: TrustArgs,
+}
+
+/// Writes the backup.
+pub fn run(args: BackupArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
+    let (pool, rest) = pool_and_rest(args.pool, args.file.into_iter().collect(), &["FILE"])?;
+    let file = PathBuf::from(&rest[0]);
+    let store = open::for_reading(&pool, &args.trust)?;
+    if file == Path::new("-") {
+        return to_stream(&store, &pool, out);
+    }
+    let progress = Progress::pairs(global.wants_progress(), "backing up", store.len());
+    let copied = store.backup(&file, |keys| progress.set(keys))?;
+    drop(progress);
+    tell(copied, "backed up", &file, global, out)
+}
+
+/// Writes the backup to a file beside the pool, and from there to the standard output.
+fn to_stream(store: &Store, pool: &Path, out: &mut Output) -> Result<(), Failure> {
+    let mut name = pool.as_os_str().to_owned();
+    name.push(format!(".stream-{}", std::process::id()));
+    let file = PathBuf::from(name);
+    store.backup(&file, |_| {})?;
+    let opened = std::fs::File::open(&file);
+    // Removed at once: it lives on while it is open.
+    let removed = std::fs::remove_file(&file);
+    let cannot = |error| Failure::io(&format!("cannot read {}", file.display()), &error);
+    let mut opened = opened.map_err(cannot)?;
+    removed.map_err(cannot)?;
+    io::copy(&mut opened, out.writer()).map_err(|error| Failure::output(&error))?;
+    Ok(())
+}
+
+/// Says what was copied.
+pub fn tell(
+    copied: Copied,
+    what: &str,
+    file: &Path,
+    global: Global,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    if global.json {
+        return out.json(&json!({
+            "file": file.to_string_lossy(),
+            "keys": copied.keys,
+            "maps": copied.maps,
+            "size_bytes": copied.size_bytes,
+        }));
+    }
+    if global.quiet {
+        return Ok(());
+    }
+    let (keys, maps) = (counted(copied.keys, "key"), counted(copied.maps, "map"));
+    out.line(&format!("{what} {keys} of {maps} to {}, {} bytes", file.display(), copied.size_bytes))
+}

@@ -1,0 +1,35 @@
+//! `everleaf compact`: the pool as small as it can be.
+
+use crate::arguments::pool_and_rest;
+use crate::cli::Global;
+use crate::command::backup::tell;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::progress::Progress;
+use clap::Args;
+use everleaf::Store;
+use std::ffi::OsString;
+
+const EXAMPLES: &str = "\
+Examples:
+  everleaf compact words.pool
+
+Writes the pool anew beside it and then puts it in its place, so there must be room for both. Nobody
+may have it open. If it is cut short, the old pool is still there.";
+
+/// Give the unused space of a pool back to the file system
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct CompactArgs {
+    /// The pool file (or EVERLEAF_POOL)
+    pub pool: Option<OsString>,
+}
+
+/// Compacts the pool.
+pub fn run(args: CompactArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
+    let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
+    let progress = Progress::count(global.wants_progress(), "compacting");
+    let copied = Store::compact(&pool, |keys| progress.set(keys))?;
+    drop(progress);
+    tell(copied, "compacted", &pool, global, out)
+}

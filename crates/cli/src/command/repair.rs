@@ -1,0 +1,61 @@
+//! `everleaf repair`: what can be proven of a damaged pool, in a new pool.
+
+use crate::cli::Global;
+use crate::failure::Failure;
+use crate::output::{Output, counted};
+use clap::Args;
+use everleaf::Store;
+use serde_json::json;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  everleaf repair damaged.pool words.pool
+  everleaf repair damaged.pool words.pool --json | jq -r '.dropped[]'
+
+The damaged pool is only read. What could not be kept is listed. Ends with code 0 if nothing was
+dropped, 1 if something was. A pool that only was not closed needs no repair: open it.";
+
+/// Keep what can be proven of a damaged pool, in a new one
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct RepairArgs {
+    /// The damaged pool
+    pub damaged: PathBuf,
+    /// The pool file to create
+    pub pool: PathBuf,
+}
+
+/// Repairs the pool.
+pub fn run(args: RepairArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
+    let repaired = Store::repair(&args.damaged, &args.pool)?;
+    if global.json {
+        out.json(&json!({
+            "kept": repaired.kept,
+            "doubtful": repaired.doubtful,
+            "maps": repaired.maps,
+            "dropped": repaired.dropped,
+        }))?;
+    } else {
+        for what in &repaired.dropped {
+            out.line(what)?;
+        }
+        if !global.quiet {
+            let (kept, maps) = (counted(repaired.kept, "key"), repaired.maps.len() as u64);
+            out.line(&format!(
+                "kept {kept} of {} in {}, {} of them doubtful",
+                counted(maps, "map"),
+                args.pool.display(),
+                repaired.doubtful
+            ))?;
+        }
+    }
+    match repaired.dropped.len() as u64 {
+        0 => Ok(()),
+        count => Err(Failure::not_found(format!(
+            "{} of {} could not be kept",
+            counted(count, "thing"),
+            args.damaged.display()
+        ))),
+    }
+}

@@ -1,0 +1,34 @@
+//! `everleaf restore`: a pool from a backup.
+
+use crate::cli::Global;
+use crate::command::backup::tell;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::progress::Progress;
+use clap::Args;
+use everleaf::Store;
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  everleaf restore words.backup words.pool
+
+The backup is checked first, and only read. The pool must not exist.";
+
+/// Make a pool from a backup
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct RestoreArgs {
+    /// The backup
+    pub backup: PathBuf,
+    /// The pool file to create
+    pub pool: PathBuf,
+}
+
+/// Restores the backup.
+pub fn run(args: RestoreArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
+    let progress = Progress::count(global.wants_progress(), "restoring");
+    let copied = Store::restore(&args.backup, &args.pool, |keys| progress.set(keys))?;
+    drop(progress);
+    tell(copied, "restored", &args.pool, global, out)
+}

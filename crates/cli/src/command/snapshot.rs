@@ -1,0 +1,44 @@
+//! `everleaf snapshot`: a short log.
+
+use crate::arguments::pool_and_rest;
+use crate::cli::Global;
+use crate::failure::Failure;
+use crate::open::TrustArgs;
+use crate::output::{Output, counted};
+use clap::Args;
+use serde_json::json;
+use std::ffi::OsString;
+
+const EXAMPLES: &str = "\
+Examples:
+  everleaf snapshot words.pool
+  redis-cli -p 6399 bgsave                          while a server has the pool
+
+Only for a pool with a log (`everleaf serve --durability power`). Snapshots are also written by
+themselves as the log grows.";
+
+/// Write a snapshot of a pool that has a log, and let the log before it go
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct SnapshotArgs {
+    /// The pool file (or EVERLEAF_POOL)
+    pub pool: Option<OsString>,
+    /// Whether to trust the pool.
+    #[command(flatten)]
+    pub trust: TrustArgs,
+}
+
+/// Writes the snapshot.
+pub fn run(args: SnapshotArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
+    let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
+    let store = args.trust.options().open(&pool)?;
+    let pairs = store.snapshot()?;
+    store.close()?;
+    if global.json {
+        return out.json(&json!({ "keys": pairs }));
+    }
+    if global.quiet {
+        return Ok(());
+    }
+    out.line(&format!("wrote a snapshot of {}", counted(pairs, "key")))
+}

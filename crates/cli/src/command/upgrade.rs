@@ -1,0 +1,39 @@
+//! `everleaf upgrade`: a pool of an older version gets what this one can do.
+
+use crate::arguments::pool_and_rest;
+use crate::cli::Global;
+use crate::failure::Failure;
+use crate::output::Output;
+use clap::Args;
+use everleaf::Store;
+use serde_json::json;
+use std::ffi::OsString;
+
+const EXAMPLES: &str = "\
+Examples:
+  everleaf upgrade words.pool
+
+A pool of an older version can be used without: what is new is noted in it when it is first used.
+From then on, or from the upgrade on, older versions refuse the pool.";
+
+/// Let a pool of an older version have everything that this one can do
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct UpgradeArgs {
+    /// The pool file (or EVERLEAF_POOL)
+    pub pool: Option<OsString>,
+}
+
+/// Upgrades the pool.
+pub fn run(args: UpgradeArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
+    let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
+    let new = Store::upgrade(&pool)?;
+    if global.json {
+        return out.json(&json!({ "new": new }));
+    }
+    match new.as_slice() {
+        _ if global.quiet => Ok(()),
+        [] => out.line(&format!("{} is up to date", pool.display())),
+        new => out.line(&format!("{} now has {}", pool.display(), new.join(" and "))),
+    }
+}
