@@ -43,7 +43,7 @@ pub(super) fn table1(context: &mut Context<'_>) -> Result<Outcome, LabError> {
     };
     let hit = read("nbtree");
     outcome.figures.push(
-        Figure::near("nbtree: lines read by a search", 1.0, hit, "lines", 0.15)
+        Figure::near("nbtree: lines read by a search", 1.0, hit, "lines", 0.05)
             .because("keys whose fingerprints are equal by accident cost a look at an entry each"),
     );
     outcome.figures.push(
