@@ -245,7 +245,7 @@ fn what_a_killed_process_reported_is_in_its_log() {
             assert!((reported..=reported + 1).contains(&n), "{n}, but {reported} were reported");
             let next = stamps.iter().any(|stamp| *stamp == n + 1);
             assert!(stamps.is_sorted() && stamps[3] <= n + 1, "{stamps:?}");
-            assert!(!next || n == reported && n % 2 == 0, "half a batch: {stamps:?}");
+            assert!(!next || n == reported && n.is_multiple_of(2), "half a batch: {stamps:?}");
             for number in 0..4 {
                 store.put(&key(writer, number), &n.to_le_bytes()).expect("room");
             }
