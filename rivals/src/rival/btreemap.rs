@@ -1,5 +1,6 @@
 //! The `BTreeMap` of Rust behind one read-write lock, as programs use it that need no more.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Bound;
@@ -7,7 +8,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use everleaf_lab::bench::Settings;
 use everleaf_lab::bench::contest::entrant;
-use everleaf_lab::target::{KeyOf, Target, Values, Worker};
+use everleaf_lab::target::{KeyOf, Target, Worker};
 use everleaf_lab::{Footprint, LabError};
 
 use super::Rival;
@@ -80,7 +81,7 @@ impl<F: Form> Worker for LockedWorker<'_, F> {
     fn get(&mut self, key: KeyOf<'_, Self>) -> Result<bool, LabError> {
         let key = F::look(&key);
         match read::<F>(self.pairs).get(key) {
-            Some(value) => Values::verdict(self.form.is_right(key, value), &F::name(key), true),
+            Some(value) => F::verdict(self.form.is_right(key, value), key, true),
             None => Ok(false),
         }
     }
@@ -126,9 +127,10 @@ impl<F: Form> Worker for LockedWorker<'_, F> {
         let (mut count, mut is_right) = (0, true);
         let range = (Bound::Included(from), Bound::Unbounded);
         for (key, value) in pairs.range::<F::Look, _>(range).take(length as usize) {
-            is_right &= self.form.is_right(std::borrow::Borrow::borrow(key), value);
+            let key = key.borrow();
+            is_right &= key >= from && self.form.is_right(key, value);
             count += 1;
         }
-        Values::verdict(is_right, &F::name(from), count)
+        F::verdict(is_right, from, count)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use congee::{Congee, DefaultAllocator};
 use everleaf_lab::bench::contest::entrant;
-use everleaf_lab::target::{IntegerKeys, Target, Values, Worker};
+use everleaf_lab::target::{IntegerKeys, Target, Worker};
 use everleaf_lab::{Footprint, LabError};
 
 use super::form::{Form, Words};
@@ -89,9 +89,7 @@ impl Worker for RadixWorker<'_> {
     fn get(&mut self, key: u64) -> Result<bool, LabError> {
         let guard = self.radix.pairs.pin();
         match self.radix.pairs.get(&(key as usize), &guard) {
-            Some(value) => {
-                Values::verdict(Words.is_right(&key, &(value as u64)), &Words::name(&key), true)
-            }
+            Some(value) => Words::verdict(Words.is_right(&key, &(value as u64)), &key, true),
             None => Ok(false),
         }
     }
@@ -125,6 +123,6 @@ impl Worker for RadixWorker<'_> {
             let (key, value) = (*key as u64, *value as u64);
             is_right &= key >= from && Words.is_right(&key, &value);
         }
-        Values::verdict(is_right, &Words::name(&from), count as u64)
+        Words::verdict(is_right, &from, count as u64)
     }
 }

@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
+use everleaf_lab::LabError;
 use everleaf_lab::bench::Settings;
 use everleaf_lab::target::{BytesKeys, IntegerKeys, KeyList, Values};
 
@@ -36,8 +37,17 @@ pub trait Form: Clone + Send + Sync + 'static {
     /// Whether a value was written for this key.
     fn is_right(&self, key: &Self::Look, value: &Self::Value) -> bool;
 
-    /// A key, to name in an error.
+    /// A key, to name in an error. It allocates, so that only a wrong answer may ask for it.
     fn name(key: &Self::Look) -> Vec<u8>;
+
+    /// `found` if what was read for `key` is right.
+    ///
+    /// # Errors
+    /// [`LabError::Wrong`], which names the key, if it is not.
+    #[inline(always)]
+    fn verdict<R>(is_right: bool, key: &Self::Look, found: R) -> Result<R, LabError> {
+        if is_right { Ok(found) } else { wrong::<Self, R>(key, found) }
+    }
 
     /// A value that can be replaced where it is, while others read it.
     type Cell: Send + Sync + 'static;
@@ -50,6 +60,13 @@ pub trait Form: Clone + Send + Sync + 'static {
 
     /// Whether the value of a cell was written for this key.
     fn is_cell_right(&self, key: &Self::Look, cell: &Self::Cell) -> bool;
+}
+
+/// Out of line, so that the name of the key is made only here.
+#[cold]
+#[inline(never)]
+fn wrong<F: Form, R>(key: &F::Look, found: R) -> Result<R, LabError> {
+    Values::verdict(false, &F::name(key), found)
 }
 
 /// Keys and values are 64-bit integers.
@@ -169,5 +186,20 @@ impl Form for Strings {
     fn is_cell_right(&self, key: &[u8], cell: &RwLock<Box<[u8]>>) -> bool {
         let value = cell.read().unwrap_or_else(PoisonError::into_inner);
         self.is_right(key, &value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_answer_names_its_key_in_both_forms() {
+        assert_eq!(Words::verdict(true, &12, 5).unwrap(), 5);
+        assert_eq!(Strings::verdict(true, b"user12", 5).unwrap(), 5);
+        let wrong = Words::verdict(false, &12, 5).unwrap_err().to_string();
+        assert!(wrong.contains("\"12\""), "{wrong}");
+        let wrong = Strings::verdict(false, b"user12", 5).unwrap_err().to_string();
+        assert!(wrong.contains("\"user12\""), "{wrong}");
     }
 }

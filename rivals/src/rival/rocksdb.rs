@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use everleaf_lab::bench::Settings;
 use everleaf_lab::target::{BytesKeys, Target, Values, Worker};
 use everleaf_lab::{Footprint, LabError};
-use rocksdb::{BlockBasedOptions, Cache, DB, Direction, IteratorMode, Options};
+use rocksdb::{BlockBasedOptions, Cache, DB, IteratorMode, Options};
 
 use super::{Rival, enter_in_folders, footprint_of_files, refused};
 
@@ -109,13 +109,20 @@ impl Worker for RocksWorker<'_> {
     }
 
     fn scan(&mut self, from: &[u8], length: u32) -> Result<u64, LabError> {
-        let start = IteratorMode::From(from, Direction::Forward);
+        // The raw iterator lends its slices; the other one copies every pair into two boxes.
+        let mut pairs = self.pairs.raw_iterator();
+        pairs.seek(from);
         let (mut count, mut is_right) = (0, true);
-        for pair in self.pairs.iterator(start).take(length as usize) {
-            let (key, value) = pair.map_err(refused)?;
-            is_right &= *key >= *from && self.values.is_right(&key, &value);
+        while let Some((key, value)) = pairs.item() {
+            is_right &= key >= from && self.values.is_right(key, value);
             count += 1;
+            if count == u64::from(length) {
+                break;
+            }
+            pairs.next();
         }
+        // An iterator that met an error ends as if there were no more pairs.
+        pairs.status().map_err(refused)?;
         Values::verdict(is_right, from, count)
     }
 

@@ -4,12 +4,13 @@
 //! nothing (seen with 0.1.3). So values are replaced in place: in an atomic word, or behind a lock of
 //! their own. An insert does not tell whether the key was there, and always counts as done.
 
+use std::borrow::Borrow;
 use std::ops::Bound;
 
 use crossbeam_skiplist::SkipMap;
 use everleaf_lab::bench::Settings;
 use everleaf_lab::bench::contest::entrant;
-use everleaf_lab::target::{KeyOf, Target, Values, Worker};
+use everleaf_lab::target::{KeyOf, Target, Worker};
 use everleaf_lab::{Footprint, LabError};
 
 use super::Rival;
@@ -70,9 +71,7 @@ impl<F: Form> Worker for SkipsWorker<'_, F> {
     fn get(&mut self, key: KeyOf<'_, Self>) -> Result<bool, LabError> {
         let key = F::look(&key);
         match self.pairs.get(key) {
-            Some(pair) => {
-                Values::verdict(self.form.is_cell_right(key, pair.value()), &F::name(key), true)
-            }
+            Some(pair) => F::verdict(self.form.is_cell_right(key, pair.value()), key, true),
             None => Ok(false),
         }
     }
@@ -107,10 +106,10 @@ impl<F: Form> Worker for SkipsWorker<'_, F> {
         let (mut count, mut is_right) = (0, true);
         let range = (Bound::Included(from), Bound::Unbounded);
         for pair in self.pairs.range::<F::Look, _>(range).take(length as usize) {
-            let key = std::borrow::Borrow::borrow(pair.key());
-            is_right &= self.form.is_cell_right(key, pair.value());
+            let key = pair.key().borrow();
+            is_right &= key >= from && self.form.is_cell_right(key, pair.value());
             count += 1;
         }
-        Values::verdict(is_right, &F::name(from), count)
+        F::verdict(is_right, from, count)
     }
 }

@@ -39,12 +39,35 @@ fn key_of<T: Design>(key: u64) -> u64 {
     key.clamp(*T::INFO.keys.start(), *T::INFO.keys.end())
 }
 
+/// Whether a value was written for this key.
+#[inline(always)]
+fn is_right<T: Design>(key: u64, value: u64) -> bool {
+    (key ^ value) & !VERSION_MASK & value_mask::<T>() == 0
+}
+
 #[inline(always)]
 fn check<T: Design>(key: u64, value: u64) -> Result<(), LabError> {
-    if (key ^ value) & !VERSION_MASK & value_mask::<T>() == 0 {
-        Ok(())
-    } else {
-        Err(wrong(key, value))
+    if is_right::<T>(key, value) { Ok(()) } else { Err(wrong(key, value)) }
+}
+
+/// Checks every pair of a scan, as all targets do.
+#[inline(always)]
+fn check_scan<T: Design>(from: u64, pairs: &[(u64, u64)]) -> Result<(), LabError> {
+    let mut are_right = true;
+    for &(key, value) in pairs {
+        are_right &= key >= from && is_right::<T>(key, value);
+    }
+    if are_right { Ok(()) } else { Err(wrong_scan::<T>(from, pairs)) }
+}
+
+#[cold]
+fn wrong_scan<T: Design>(from: u64, pairs: &[(u64, u64)]) -> LabError {
+    let bad = pairs.iter().find(|&&(key, value)| key < from || !is_right::<T>(key, value));
+    match *bad.expect("a pair was wrong") {
+        (key, _) if key < from => {
+            LabError::Wrong(format!("a scan from key {from:#018x} gave key {key:#018x}"))
+        }
+        (key, value) => wrong(key, value),
     }
 }
 
@@ -157,14 +180,32 @@ impl<T: Design> Worker for IntegerWorker<'_, T> {
     fn scan(&mut self, from: u64, length: u32) -> Result<u64, LabError> {
         self.pairs.clear();
         self.tree.scan(&mut self.session, from, length as usize, &mut self.pairs)?;
-        if let (Some(first), Some(last)) = (self.pairs.first(), self.pairs.last()) {
-            check::<T>(first.0, first.1)?;
-            check::<T>(last.0, last.1)?;
-            if first.0 < from || last.0 < first.0 {
-                let text = format!("a scan from {from:#x} gave keys {:#x}..{:#x}", first.0, last.0);
-                return Err(LabError::Wrong(text));
-            }
-        }
+        check_scan::<T>(from, &self.pairs)?;
         Ok(self.pairs.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everleaf_index::U64Tree;
+
+    #[test]
+    fn a_wrong_pair_anywhere_in_a_scan_is_found_and_named() {
+        type Tree = U64Tree;
+        let keys = [0x10_0000, 0x20_0000, 0x30_0000];
+        let right = keys.map(|key| (key, value_of::<Tree>(key, 7)));
+        check_scan::<Tree>(keys[0], &right).unwrap();
+        check_scan::<Tree>(keys[0], &[]).unwrap();
+        for at in 0..right.len() {
+            let mut pairs = right;
+            pairs[at].1 ^= 0x40_0000;
+            let error = check_scan::<Tree>(keys[0], &pairs).unwrap_err().to_string();
+            assert!(error.contains(&format!("value of key {:#018x}", keys[at])), "{error}");
+            pairs = right;
+            pairs[at] = (0xf_0000, value_of::<Tree>(0xf_0000, 7));
+            let error = check_scan::<Tree>(keys[0], &pairs).unwrap_err().to_string();
+            assert!(error.contains("gave key 0x00000000000f0000"), "{error}");
+        }
     }
 }

@@ -170,7 +170,8 @@ pub trait Worker {
     /// As all operations.
     fn remove(&mut self, key: KeyOf<'_, Self>) -> Result<bool, LabError>;
 
-    /// How many pairs, up to `length`, there are from the key on.
+    /// How many pairs, up to `length`, there are from the key on. All targets check every pair: that
+    /// its key is not below the first, and that its value was written for its key.
     ///
     /// # Errors
     /// As all operations.
