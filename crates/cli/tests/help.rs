@@ -3,7 +3,7 @@
 mod common;
 use common::Place;
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 21] = [
     "create",
     "load",
     "get",
@@ -14,8 +14,15 @@ const COMMANDS: [&str; 14] = [
     "stat",
     "check",
     "maps",
+    "backup",
+    "restore",
+    "snapshot",
+    "compact",
+    "repair",
+    "upgrade",
     "serve",
     "bench",
+    "lab",
     "prove",
     "completions",
 ];
