@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::report::Machine;
+use crate::statistics::Ratio;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +42,19 @@ pub enum Judgement {
     Shown,
 }
 
+/// On which side of the paper's a figure lies that differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Side {
+    /// Ours is more.
+    Above,
+    /// Ours is less.
+    Below,
+}
+
+/// Why a figure differs, as long as nobody knows.
+const NOT_EXPLAINED: &str = "not explained";
+
 /// A figure beside the paper's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
@@ -53,15 +67,24 @@ pub struct Figure {
     /// The comparison.
     #[serde(flatten)]
     pub judgement: Judgement,
+    /// Where ours lies, if it is a number that differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub side: Option<Side>,
 }
 
 impl Figure {
     fn new(what: impl Into<String>, claim: String, ours: String, agrees: bool) -> Self {
         let judgement = match agrees {
             true => Judgement::Agrees,
-            false => Judgement::Differs("not explained".to_owned()),
+            false => Judgement::Differs(NOT_EXPLAINED.to_owned()),
         };
-        Figure { what: what.into(), claim, ours, judgement }
+        Figure { what: what.into(), claim, ours, judgement, side: None }
+    }
+
+    /// The same, with the side on which it lies if it differs.
+    pub(crate) fn on_side(self, is_above: bool) -> Self {
+        let side = if is_above { Side::Above } else { Side::Below };
+        Figure { side: self.differs().then_some(side), ..self }
     }
 
     /// A number of which the paper gives `claim`; it agrees if it is at most `tolerance` away, as a
@@ -74,7 +97,7 @@ impl Figure {
         tolerance: f64,
     ) -> Self {
         let agrees = (ours - claim).abs() <= claim.abs() * tolerance + 1e-9;
-        Self::new(what, with_unit(claim, unit), with_unit(ours, unit), agrees)
+        Self::new(what, with_unit(claim, unit), with_unit(ours, unit), agrees).on_side(ours > claim)
     }
 
     /// A number that the paper puts between two ends, widened by `tolerance` as a share of them.
@@ -88,7 +111,18 @@ impl Figure {
         let (low, high) = claim;
         let agrees = (low * (1.0 - tolerance)..=high * (1.0 + tolerance)).contains(&ours);
         let said = format!("{} to {}", number(low), with_unit(high, unit));
-        Self::new(what, said, with_unit(ours, unit), agrees)
+        Self::new(what, said, with_unit(ours, unit), agrees).on_side(ours > high)
+    }
+
+    /// A ratio that the paper puts above 1: it agrees if its whole interval lies there, and differs
+    /// without a side if the interval holds 1.
+    pub fn above_one(what: impl Into<String>, ours: &Ratio) -> Self {
+        let shown = format!("{:.2} ({:.2} to {:.2})", ours.ratio, ours.low, ours.high);
+        let figure = Self::new(what, "more than 1".to_owned(), shown, ours.low > 1.0);
+        match ours.is_even() {
+            true => figure.because("no difference was shown: the interval holds 1"),
+            false => figure.on_side(false),
+        }
     }
 
     /// A statement of the paper, and whether it holds here; `ours` has the numbers.
@@ -107,12 +141,40 @@ impl Figure {
         Figure { judgement: Judgement::Shown, ..figure }
     }
 
-    /// The reason, if the figure differs.
-    pub fn because(mut self, why: &str) -> Self {
-        if let Judgement::Differs(text) = &mut self.judgement {
+    /// The same without a verdict: ours and the paper's are not the same quantity, or nothing that
+    /// could be found would contradict it.
+    pub fn without_verdict(self) -> Self {
+        Figure { judgement: Judgement::Shown, side: None, ..self }
+    }
+
+    /// The reason, if a statement does not hold. It may fail in one way only: of a number that lies
+    /// on one side of the paper's the reason is that of the side, and this one is left out.
+    pub fn because(self, why: &str) -> Self {
+        self.explained(None, why)
+    }
+
+    /// The reason, if the figure differs by being more than the paper's.
+    pub fn if_above(self, why: &str) -> Self {
+        self.explained(Some(Side::Above), why)
+    }
+
+    /// The reason, if the figure differs by being less than the paper's.
+    pub fn if_below(self, why: &str) -> Self {
+        self.explained(Some(Side::Below), why)
+    }
+
+    fn explained(mut self, side: Option<Side>, why: &str) -> Self {
+        if let Judgement::Differs(text) = &mut self.judgement
+            && self.side == side
+        {
             why.clone_into(text);
         }
         self
+    }
+
+    /// Whether it differs, and no reason is known.
+    pub fn is_unexplained(&self) -> bool {
+        matches!(&self.judgement, Judgement::Differs(why) if why == NOT_EXPLAINED)
     }
 
     /// Whether it differs from the paper's.
@@ -296,12 +358,20 @@ impl Finding {
         (figures.iter().filter(|figure| figure.differs()).count(), compared)
     }
 
+    /// How many figures differ from the paper's and nobody knows why.
+    pub fn unexplained(&self) -> usize {
+        self.outcome.figures.iter().filter(|figure| figure.is_unexplained()).count()
+    }
+
     /// The verdict in a few words.
     pub fn verdict(&self) -> String {
-        match self.differences() {
-            (_, 0) => "shown".to_owned(),
-            (0, _) => "agrees".to_owned(),
-            (differ, compared) => format!("differs in {differ} of {compared}"),
+        match (self.differences(), self.unexplained()) {
+            ((_, 0), _) => "shown".to_owned(),
+            ((0, _), _) => "agrees".to_owned(),
+            ((differ, compared), 0) => format!("differs in {differ} of {compared}"),
+            ((differ, compared), unexplained) => {
+                format!("differs in {differ} of {compared}, {unexplained} not explained")
+            }
         }
     }
 
@@ -319,15 +389,39 @@ mod tests {
     #[test]
     fn a_figure_agrees_within_its_tolerance_only() {
         assert_eq!(Figure::near("a", 4.2, 4.25, "lines", 0.02).judgement, Judgement::Agrees);
-        let far = Figure::near("a", 4.2, 4.4, "lines", 0.02).because("other nodes");
+        let far = Figure::near("a", 4.2, 4.4, "lines", 0.02).if_above("other nodes");
         assert_eq!(far.judgement, Judgement::Differs("other nodes".to_owned()));
         assert_eq!((far.claim.as_str(), far.ours.as_str()), ("4.20 lines", "4.40 lines"));
         assert!(!Figure::within("a", (1.0, 2.0), 2.05, "", 0.05).differs());
         assert!(Figure::within("a", (1.0, 2.0), 2.2, "", 0.05).differs());
         assert!(!Figure::shown("a", 1.0, "").differs());
         // A reason given beforehand is no verdict.
-        let near = Figure::near("a", 1.0, 1.0, "", 0.0).because("never");
-        assert_eq!(near.judgement, Judgement::Agrees);
+        let near = Figure::near("a", 1.0, 1.0, "", 0.0).if_above("never").if_below("never");
+        assert_eq!((near.judgement, near.side), (Judgement::Agrees, None));
+    }
+
+    #[test]
+    fn a_reason_is_given_only_on_the_side_that_it_explains() {
+        let figure = |ours| Figure::within("a", (1.0, 2.0), ours, "", 0.0);
+        assert!(!figure(3.0).if_above("more").is_unexplained());
+        assert!(figure(3.0).if_below("less").because("either").is_unexplained());
+        assert!(!figure(0.5).if_above("more").if_below("less").is_unexplained());
+        assert!(figure(0.5).if_above("more").is_unexplained());
+        assert!(!figure(1.5).is_unexplained());
+        let failed = Figure::statement("a", "yes", "no", false);
+        assert!(failed.clone().if_above("more").if_below("less").is_unexplained());
+        assert!(!failed.clone().because("so").is_unexplained());
+        assert!(!failed.without_verdict().differs());
+    }
+
+    #[test]
+    fn a_ratio_that_is_claimed_above_one_is_even_or_contradicted_otherwise() {
+        let figure = |low, high| Figure::above_one("a", &Ratio { ratio: 1.0, low, high });
+        assert_eq!(figure(1.1, 1.2).judgement, Judgement::Agrees);
+        let even = figure(0.9, 1.1).if_below("less");
+        assert!(matches!(&even.judgement, Judgement::Differs(why) if why.contains("holds 1")));
+        assert!(figure(0.8, 0.9).is_unexplained());
+        assert_eq!(figure(0.8, 0.9).if_below("less").judgement, Judgement::Differs("less".into()));
     }
 
     #[test]

@@ -31,7 +31,7 @@ use crate::error::LabError;
 
 pub(crate) use finding::number;
 pub use finding::{
-    Axis, Bar, Chart, Figure, Finding, Grid, Judgement, Line, Outcome, Scale, Series,
+    Axis, Bar, Chart, Figure, Finding, Grid, Judgement, Line, Outcome, Scale, Series, Side,
 };
 pub(crate) use runner::read_json;
 pub use runner::{Folder, Plan, run};
@@ -98,7 +98,7 @@ pub enum Method {
 /// fn made(context: &mut Context<'_>) -> Result<Outcome, LabError> {
 ///     let keys = context.scale.pick(100_000_u64, 10_000_000);
 ///     let ours = keys as f64 / 1e6; // count or measure here
-///     let figure = Figure::near("what it is", 0.1, ours, "lines", 0.05).because("why it might not");
+///     let figure = Figure::near("what it is", 0.1, ours, "lines", 0.05).if_above("why more");
 ///     Ok(Outcome { figures: vec![figure], ..Outcome::default() })
 /// }
 /// let entry = Entry {

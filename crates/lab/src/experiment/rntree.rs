@@ -168,7 +168,7 @@ fn single(context: &mut Context<'_>) -> Result<Outcome, LabError> {
                    nothing here, and what it pays with, an appended entry and a copied slot array, does";
     let find = timed::advantage(timed::of(&reports, "nvtree"), own, Workload::Get);
     outcome.figures.push(
-        Figure::near("find of NVTree in multiples of RNTree", 1.12, find.ratio, "", 0.1).because(
+        Figure::near("find of NVTree in multiples of RNTree", 1.12, find.ratio, "", 0.1).if_below(
             "RNTree's bisection misses the cache once or twice a leaf; NVTree's log is read in one \
              go, which hardware fetches ahead",
         ),
@@ -194,7 +194,7 @@ fn single(context: &mut Context<'_>) -> Result<Outcome, LabError> {
                 "",
                 0.05,
             )
-            .because(machine),
+            .if_below(machine),
         );
     }
     Ok(outcome)
@@ -219,7 +219,7 @@ fn conditional(context: &mut Context<'_>) -> Result<Outcome, LabError> {
     let slower = (1.0 - 1.0 / ratio.ratio) * 100.0;
     outcome.figures.push(
         Figure::near("throughput lost by conditional writes", 19.0, slower, "%", 0.3)
-            .because("an append waits for the same lines that the search before it brings"),
+            .if_below("an append waits for the same lines that the search before it brings"),
     );
     let keys = context.scale.pick(50_000, 1_000_000);
     let mut grid = Grid::new("lines of the pool read by an update", &["tree", "lines"]);
@@ -282,7 +282,7 @@ fn ranges(context: &mut Context<'_>) -> Result<Outcome, LabError> {
     let ours = median(&all).unwrap_or(f64::NAN);
     outcome.figures.push(
         Figure::near("a range query of NVTree and FPTree in multiples", 4.2, ours, "", 0.2)
-            .because(
+            .if_below(
                 "leaves are sorted by counting with vector instructions here; the paper's by a \
              comparing sort",
             ),
@@ -327,11 +327,11 @@ fn recovery(context: &mut Context<'_>) -> Result<Outcome, LabError> {
     let growth = each(&crashed, last) / each(&crashed, 1);
     outcome.figures.push(
         Figure::near("time a key, largest tree in multiples of the second", 1.0, growth, "", 0.3)
-            .because("the larger tree does not fit into the caches and the page tables' either"),
+            .if_above("the larger tree does not fit into the caches and the page tables' either"),
     );
     let ratio = crashed.points[last].1 / clean.points[last].1;
     outcome.figures.push(
-        Figure::near("after a crash in multiples of a clean end", 1.6, ratio, "", 0.15).because(
+        Figure::near("after a crash in multiples of a clean end", 1.6, ratio, "", 0.15).if_below(
             "nothing is kept at a clean end that would spare work: both openings read the slot \
              arrays and rebuild the same words",
         ),

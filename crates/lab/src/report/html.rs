@@ -80,6 +80,7 @@ fn tiles(page: &Page) -> String {
     let mut text = "<div class=\"tiles\">\n".to_owned();
     text.push_str(&tile("agrees", counts.agree, "agree with the paper"));
     text.push_str(&tile("differs", counts.differ, "differ, and say why"));
+    text.push_str(&tile("differs", counts.unexplained, "differ, not all explained"));
     text.push_str(&tile("", counts.shown, "of our own"));
     if counts.not_run > 0 {
         text.push_str(&tile("", counts.not_run, "not run this time"));

@@ -8,8 +8,8 @@ pub fn render(page: &Page) -> String {
     let counts = page.tally();
     let mut text = format!(
         "# The laboratory's report\n\nOf the experiments, {} agree with the paper, {} differ and say \
-         why, {} are of our own; {} cannot be made yet.\n\n## The machine\n\n",
-        counts.agree, counts.differ, counts.shown, counts.not_yet
+         why, {} differ without a reason for all of it, {} are of our own; {} cannot be made yet.\n\n## The machine\n\n",
+        counts.agree, counts.differ, counts.unexplained, counts.shown, counts.not_yet
     );
     if counts.not_run > 0 {
         text = text.replace("; ", &format!(", {} were not run this time; ", counts.not_run));

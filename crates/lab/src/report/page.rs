@@ -106,7 +106,7 @@ impl Page {
         machines
     }
 
-    /// How many experiments agree, differ, only show, and were not made; and of the last, how many
+    /// How many experiments agree, differ with reasons and without, only show, and were not made; and of the last, how many
     /// could not be.
     pub(crate) fn tally(&self) -> Counts {
         let mut counts = Counts::default();
@@ -114,6 +114,9 @@ impl Page {
             match finding.as_ref().map(Finding::differences) {
                 Some((0, 0)) => counts.shown += 1,
                 Some((0, _)) => counts.agree += 1,
+                Some(_) if finding.as_ref().is_some_and(|one| one.unexplained() > 0) => {
+                    counts.unexplained += 1;
+                }
                 Some(_) => counts.differ += 1,
                 None if entry.method().is_err() => counts.not_yet += 1,
                 None => counts.not_run += 1,
@@ -127,7 +130,10 @@ impl Page {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub agree: usize,
+    /// With a reason for each difference.
     pub differ: usize,
+    /// With a difference that nobody can explain.
+    pub unexplained: usize,
     pub shown: usize,
     pub not_run: usize,
     pub not_yet: usize,
@@ -269,15 +275,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let folder = Folder::create(directory.path()).unwrap();
         assert!(Page::read(&folder).is_err(), "nothing to show");
-        let near = |ours| Figure::near("flushes", 1.0, ours, "lines", 0.0).because("of <that>");
+        let near = |ours| Figure::near("flushes", 1.0, ours, "lines", 0.0).if_above("of <that>");
         folder.keep(&finding("nbtree.table1", vec![near(1.0), near(2.0)])).unwrap();
         folder.keep(&finding("rntree.table1", vec![near(1.0)])).unwrap();
+        folder.keep(&finding("nbtree.fig6", vec![near(2.0), near(0.5)])).unwrap();
         let slow = report("slow", [1e6, 2e6, 3e6]);
         let rivals = serde_json::json!([slow, report("everleaf", [4e6, 4e6, 4e6])]);
         std::fs::write(directory.path().join("rivals.json"), rivals.to_string()).unwrap();
         let page = Page::read(&folder).unwrap();
         let counts = page.tally();
-        assert_eq!((counts.agree, counts.differ), (1, 1));
+        assert_eq!((counts.agree, counts.differ, counts.unexplained), (1, 1, 1));
         assert!(counts.not_run > 5 && counts.not_yet > 10);
         assert_eq!(page.contests.len(), 1);
         let shown = &page.contests[0].tables()[0];
@@ -292,5 +299,6 @@ mod tests {
         let markdown = render_markdown(&page);
         assert!(markdown.contains("| flushes | 1 lines | 2 lines | **differs**: of &lt;that> |"));
         assert!(markdown.contains("| slow |"));
+        assert!(markdown.contains("differs in 2 of 2, 1 not explained"));
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn breakdown(context: &mut Context<'_>) -> Result<Outcome, LabError> 
     let flushes = |at: usize| counts[at].1.per_operation(counts[at].1.flushes);
     outcome.figures.push(
         Figure::near("wB+Tree's flushes in multiples", 1.7, flushes(3) / flushes(0), "", 0.05)
-            .because(
+            .if_below(
                 "inner nodes are in DRAM here and a split logs one image of the leaf; the paper's \
                  wB+Tree keeps inner nodes in persistent memory and logs every node it changes",
             ),
@@ -72,7 +72,7 @@ pub(super) fn breakdown(context: &mut Context<'_>) -> Result<Outcome, LabError> 
         (latencies.waiting(&counts[1].1) / latencies.waiting(&counts[0].1) - 1.0) * 100.0
     });
     let ours = median(&slower).unwrap_or(f64::NAN);
-    outcome.figures.push(Figure::within("logging costs", (7.0, 18.0), ours, "%", 0.05).because(
+    outcome.figures.push(Figure::within("logging costs", (7.0, 18.0), ours, "%", 0.05).if_below(
         "only the image of the node that is split is logged here, without a commit record and \
              without truncation",
     ));
@@ -115,7 +115,7 @@ pub(super) fn flushes(context: &mut Context<'_>) -> Result<Outcome, LabError> {
     let figures = vec![
         Figure::near("flushes of an insert, published layout", 4.2, published, "lines", 0.01),
         Figure::shown("flushes of an insert, with low fences", fenced, "lines"),
-        Figure::near("flushes of an insert, FPTree", 4.8, fptree, "lines", 0.05).because(
+        Figure::near("flushes of an insert, FPTree", 4.8, fptree, "lines", 0.05).if_below(
             "a split makes a new leaf and shrinks the old one by two words here; 4.8 is what a \
              split that logs, rewrites and copies a leaf of 1 KB gives (3 + 50 / 28)",
         ),
@@ -166,7 +166,7 @@ pub(super) fn read_latency(context: &mut Context<'_>) -> Result<Outcome, LabErro
         |get: &Tally, ns| Latencies { dram_ns: 90.0, pool_ns: ns, flush_ns: 0.0 }.searching(get);
     let get = &counts[0].2;
     let misses = get.per_operation(get.dram_misses + get.pool_misses);
-    outcome.figures.push(Figure::near("cache misses of a search", 8.3, misses, "", 0.2).because(
+    outcome.figures.push(Figure::near("cache misses of a search", 8.3, misses, "", 0.2).if_below(
         "the paper's machine fetches lines that the search does not read, and shares its cache of \
          20 MB with nothing of the size of this model's",
     ));
@@ -175,7 +175,7 @@ pub(super) fn read_latency(context: &mut Context<'_>) -> Result<Outcome, LabErro
     let said = "FPTree slightly ahead at 900 ns";
     let agrees = (1.0..1.5).contains(&ratio);
     outcome.figures.push(
-        Figure::statement("FAST & FAIR against FPTree", said, ours, agrees).because(
+        Figure::statement("FAST & FAIR against FPTree", said, ours, agrees).on_side(ratio >= 1.0).if_below(
             "a node is asked for whole here, so that a search waits once for each node that is not \
              cached; FPTree waits for the head of its leaf, and then for the entry",
         ),

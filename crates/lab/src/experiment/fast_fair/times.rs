@@ -59,24 +59,11 @@ fn judge_sizes(reports: &[Report], cost: &dyn Fn(&str, Workload) -> f64) -> Vec<
         timed::advantage(timed::of(reports, slow), timed::of(reports, fast), workload)
     };
     let larger = advantage("fast-fair-4096", "fast-fair", Workload::Insert);
-    figures.push(
-        Figure::statement(
-            "insert with nodes of 4 KB in multiples of 512 bytes",
-            "more than 1",
-            timed::shown(&larger),
-            larger.low > 1.0,
-        )
-        .because("the interval reaches down to 1"),
-    );
+    figures.push(Figure::above_one("insert with nodes of 4 KB in multiples of 512 bytes", &larger));
     let halving = advantage("fast-fair-binary", "fast-fair", Workload::Get);
     figures.push(
-        Figure::statement(
-            "search by halving in multiples of linear search, 512 bytes",
-            "more than 1",
-            timed::shown(&halving),
-            halving.low > 1.0,
-        )
-        .because(
+        Figure::above_one("search by halving in multiples of linear search, 512 bytes", &halving)
+        .if_below(
             "all lines of a node are asked for at once here, so that both searches wait equally long",
         ),
     );
@@ -95,7 +82,8 @@ fn judge_sizes(reports: &[Report], cost: &dyn Fn(&str, Workload) -> f64) -> Vec<
                 format!("{size} bytes"),
                 size == 512.0 || size == 1024.0,
             )
-            .because(
+            .on_side(size > 1024.0)
+            .if_above(
                 "this machine fetches neighbouring lines ahead, and its memory is further away \
                  than the paper's: fewer levels weigh more than more lines",
             ),
@@ -154,11 +142,16 @@ pub(super) fn ranges(context: &mut Context<'_>) -> Result<Outcome, LabError> {
                    beside memory of 300 ns";
     let slots = "the slot array gives the order of a leaf of wB+Tree for nothing, and reading entries \
                  out of order costs little in DRAM";
-    let claims = [(0, "FPTree", (1.06, 1.27), sorting), (1, "wB+Tree", (1.25, 1.33), slots)];
-    for (at, name, claim, why) in claims {
+    let claims = [(0, "FPTree", (1.06, 1.27)), (1, "wB+Tree", (1.25, 1.33))];
+    for (at, name, claim) in claims {
         let ours = middle(at).unwrap_or(f64::NAN);
         let what = format!("a range query of {name} in multiples of FAST & FAIR's");
-        outcome.figures.push(Figure::within(what, claim, ours, "", 0.05).because(why));
+        let figure = Figure::within(what, claim, ours, "", 0.05);
+        outcome.figures.push(if at == 0 {
+            figure.if_above(sorting)
+        } else {
+            figure.if_below(slots)
+        });
     }
     outcome.tables.push(ratios);
     outcome.tables.push(lines_of_ranges(context, &designs)?);
