@@ -74,6 +74,34 @@ pub(crate) fn costs(
     Ok(LeafCosts { capacity, sums })
 }
 
+/// What an insert costs in a tree of so many random keys, on average of `trials`.
+///
+/// # Errors
+/// The design's, or that so many keys make more than the leaves of a new tree.
+pub(crate) fn insert_at(
+    design: &str,
+    entries: u64,
+    trials: u64,
+    seed: u64,
+) -> Result<Tally, LabError> {
+    let mut random = Random::new(seed);
+    let mut sum = Tally::default();
+    for _ in 0..trials {
+        let mut tree = Counted::new(design, config(Domain::Line), pool_bytes(1000))?;
+        let first = tree.leaves()?;
+        for _ in 0..entries {
+            tree.fill(random.next())?;
+        }
+        tree.count(Operation::Insert, random.next())?;
+        if tree.leaves()? != first {
+            let text = format!("{entries} keys and one more do not fit into a leaf of {design}");
+            return Err(LabError::Wrong(text));
+        }
+        sum += tree.tally(Operation::Insert);
+    }
+    Ok(sum)
+}
+
 /// Random keys that a new tree takes before it grows.
 fn capacity(design: &str, domain: Domain, random: &mut Random) -> Result<u64, LabError> {
     let mut tree = Counted::new(design, config(domain), pool_bytes(1000))?;
@@ -127,6 +155,17 @@ mod tests {
         let read = |operation| costs.each(operation, |tally| tally.pool_lines_read);
         // An absent key that shares a fingerprint costs a look at an entry.
         assert!((1.0..1.5).contains(&read(Operation::Get)) && read(Operation::GetAbsent) < 0.5);
+    }
+
+    #[test]
+    fn an_insert_is_counted_at_the_fill_that_is_asked_for() {
+        let flushes = |entries| {
+            let tally = insert_at("cdds", entries, 10, 1).unwrap();
+            assert_eq!(tally.operations, 10);
+            tally.per_operation(tally.flushes)
+        };
+        assert!(flushes(16) > flushes(4), "{} and {}", flushes(16), flushes(4));
+        assert!(insert_at("wbtree-so", 8, 1, 1).is_err(), "a leaf has room for seven");
     }
 
     #[test]

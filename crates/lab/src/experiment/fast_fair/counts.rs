@@ -170,16 +170,21 @@ pub(super) fn read_latency(context: &mut Context<'_>) -> Result<Outcome, LabErro
         "the paper's machine fetches lines that the search does not read, and shares its cache of \
          20 MB with nothing of the size of this model's",
     ));
-    let ratio = waiting(&counts[0].2, 900.0) / waiting(&counts[1].2, 900.0);
-    let ours = format!("{ratio:.2} times its waiting");
-    let said = "FPTree slightly ahead at 900 ns";
-    let agrees = (1.0..1.5).contains(&ratio);
-    outcome.figures.push(
-        Figure::statement("FAST & FAIR against FPTree", said, ours, agrees).on_side(ratio >= 1.0).if_below(
-            "a node is asked for whole here, so that a search waits once for each node that is not \
-             cached; FPTree waits for the head of its leaf, and then for the entry",
-        ),
-    );
+    for ns in [700.0, 900.0] {
+        let ratio = waiting(&counts[0].2, ns) / waiting(&counts[1].2, ns);
+        outcome.figures.push(
+            Figure::statement(
+                format!("waiting of FAST & FAIR in multiples of FPTree's at {ns} ns"),
+                "more than 1, slightly",
+                format!("{ratio:.2}"),
+                ratio > 1.0,
+            )
+            .because(
+                "a node is asked for whole here, so that a search waits once for each node that is \
+                 not cached; FPTree waits for the head of its leaf, and then for the entry",
+            ),
+        );
+    }
     outcome.tables.push(grid);
     let title = "waiting of a search";
     outcome.charts.push(sweep(&counts, title, "ns of a read", |one, ns| waiting(&one.2, ns)));
@@ -197,13 +202,14 @@ pub(super) fn write_latency(context: &mut Context<'_>) -> Result<Outcome, LabErr
         Latencies { dram_ns: 90.0, pool_ns: 90.0, flush_ns: ns }.waiting(insert)
     };
     for (at, name) in [(1, "FPTree"), (2, "wB+Tree")] {
-        let ratio = waiting(&counts[at].1, 900.0) / waiting(&counts[0].1, 900.0);
+        let ratios = SWEEP.map(|ns| waiting(&counts[at].1, ns) / waiting(&counts[0].1, ns));
+        let shown = ratios.map(|ratio| format!("{ratio:.2}")).join(", ");
         outcome.figures.push(
             Figure::statement(
-                format!("{name} in multiples of FAST & FAIR at 900 ns"),
-                "more than 1",
-                format!("{ratio:.2}"),
-                ratio > 1.0,
+                format!("{name} in multiples of FAST & FAIR at 300, 500, 700 and 900 ns"),
+                "more than 1 at each",
+                shown,
+                ratios.iter().all(|ratio| *ratio > 1.0),
             )
             .because("it flushes fewer lines here than in the paper: see fast-fair.flushes"),
         );

@@ -6,7 +6,7 @@ use super::super::finding::{Bar, Chart, Figure, Grid, Series};
 use super::super::leaf_table::{self, Claim, More};
 use super::super::model::Latencies;
 use super::super::{Context, Outcome};
-use super::rivals;
+use super::{PAPERS_TREE, is_published, rivals};
 use crate::count::{Operation, load, scaled_caches};
 use crate::error::LabError;
 
@@ -15,7 +15,7 @@ const APPENDED: &str = "an update appends an entry here, as in the code the pape
 
 /// The rows of Table I.
 const TABLE_1: [Claim; 5] = [
-    Claim { design: "nbtree", flushes: Some([1.0; 3]), writes: Some([1.0; 3]), more: &[] },
+    Claim { design: PAPERS_TREE, flushes: Some([1.0; 3]), writes: Some([1.0; 3]), more: &[] },
     Claim { design: "nvtree", flushes: Some([2.0; 3]), writes: Some([2.0; 3]), more: &[] },
     Claim {
         design: "wbtree",
@@ -57,12 +57,13 @@ pub(super) fn table1(context: &mut Context<'_>) -> Result<Outcome, LabError> {
             costs.each(Operation::Get, |tally| tally.pool_lines_read)
         })
     };
-    let hit = read("nbtree");
-    outcome
-        .figures
-        .push(Figure::near("nbtree: lines read by a search", 1.0, hit, "lines", 0.05).if_above(
-            "keys whose fingerprints are equal by accident cost a look at an entry each",
-        ));
+    let hit = read(PAPERS_TREE);
+    outcome.figures.push(
+        Figure::near(format!("{PAPERS_TREE}: lines read by a search"), 1.0, hit, "lines", 0.05)
+            .if_above("keys whose fingerprints are equal by accident cost a look at an entry each"),
+    );
+    let figure = Figure::shown("our nbtree: lines read by a search", read("nbtree"), "lines");
+    outcome.figures.push(figure);
     outcome.figures.push(
         Figure::near("fptree: lines read by a search", 3.0, read("fptree"), "lines", 0.1)
             .if_above("keys whose fingerprints are equal by accident cost a look at an entry each"),
@@ -95,18 +96,14 @@ pub(super) fn decoupled(context: &mut Context<'_>) -> Result<Outcome, LabError> 
     };
     let [insert, remove, update, get, _] = Operation::SINGLE.map(&mut more);
     outcome.figures = vec![
-        Figure::near("lines an insert writes with metadata in the pool, in multiples", 2.4, insert.0, "", 0.3)
-            .because(
-                "lines and throughput are not the same: the paper's 2.4 are inserts a second of 56 \
-                 threads; the slot, its fingerprint and the commit are on two lines beside the entry",
-            ),
-        Figure::statement(
-            "updates and removals write no metadata",
-            "yes",
-            format!("{:.2} and {:.2} times the lines", update.0, remove.0),
-            update.0 < 1.05,
-        )
-        .because("a removal clears the fingerprint, and every write counts itself in the leaf"),
+        // The paper's 2.4 are inserts a second of 56 threads: another quantity.
+        Figure::shown(
+            "lines an insert writes with metadata in the pool, in multiples",
+            insert.0,
+            "",
+        ),
+        Figure::near("lines an update writes, in multiples", 1.0, update.0, "", 0.05),
+        Figure::near("lines a removal writes, in multiples", 1.0, remove.0, "", 0.05),
         Figure::statement(
             "the others read lines more",
             "yes, hence up to 29 %",
@@ -172,26 +169,25 @@ pub(super) fn domains(context: &mut Context<'_>) -> Result<Outcome, LabError> {
 /// The paper's statements about persistent caches.
 fn judge_domains(rows: &[(&str, f64, f64, f64)]) -> Vec<Figure> {
     let mut figures = Vec::new();
-    let all_drop = rows.iter().all(|(_, _, flushed, kept)| kept < flushed);
     let gain: Vec<String> = rows
         .iter()
         .map(|(name, _, flushed, kept)| format!("{name} {:.2}", flushed / kept))
         .collect();
-    figures.push(Figure::statement(
-        "every tree waits less with persistent caches",
-        "yes",
-        gain.join(", "),
-        all_drop,
-    ));
-    let fewest = rows.iter().min_by(|one, other| one.2.total_cmp(&other.2));
+    // The model adds a wait for each flush, and there is none with persistent caches: no tree that
+    // flushes could contradict it.
+    let gains = "waiting with flushes in multiples of that with persistent caches";
+    figures.push(Figure::statement(gains, "more than 1", gain.join(", "), true).without_verdict());
+    let published = rows.iter().filter(|row| is_published(row.0));
+    let fewest = published.min_by(|one, other| one.2.total_cmp(&other.2));
     let (best, least) = fewest.map_or(("none", f64::NAN), |row| (row.0, row.2));
-    let ours = rows.first().map_or(f64::NAN, |row| row.2);
+    let of = |name| rows.iter().find(|row| row.0 == name).map_or(f64::NAN, |row| row.2);
+    let (theirs, ours) = (of(PAPERS_TREE), of("nbtree"));
     figures.push(
         Figure::statement(
-            "the least waiting with flushes",
-            "nbtree",
-            format!("{best}, {least:.0} ns; nbtree {ours:.0} ns"),
-            best == "nbtree",
+            "the least waiting with flushes, of the published trees",
+            PAPERS_TREE,
+            format!("{best}, {least:.0} ns; {PAPERS_TREE} {theirs:.0} ns, our nbtree {ours:.0} ns"),
+            best == PAPERS_TREE,
         )
         .because("the model counts misses to DRAM too, of which NBTree has more"),
     );
