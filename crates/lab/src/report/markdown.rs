@@ -20,9 +20,9 @@ pub fn render(page: &Page) -> String {
             cell(&machine.cpu),
             if machine.is_virtual { " (virtual)" } else { "" },
             machine.cpu_count,
-            machine.caches,
+            cell(&machine.caches),
             machine.memory_bytes / 1_000_000_000,
-            machine.system,
+            cell(&machine.system),
             if machine.is_optimized {
                 ""
             } else {
@@ -31,7 +31,7 @@ pub fn render(page: &Page) -> String {
         ));
     }
     for contest in &page.contests {
-        text.push_str(&format!("## Side by side: {}\n\n", contest.title()));
+        text.push_str(&format!("## Side by side: {}\n\n", cell(&contest.title())));
         for shown in contest.tables() {
             text.push_str(&table(&shown.grid));
         }
