@@ -333,6 +333,9 @@ pub struct Finding {
     pub id: String,
     /// The version of this program.
     pub version: String,
+    /// A checksum of the program's file; empty if an older program wrote this, or could not read it.
+    #[serde(default)]
+    pub program: String,
     /// How much was measured.
     pub scale: Scale,
     /// The seed of keys and operations.

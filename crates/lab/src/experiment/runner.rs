@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use super::finding::{Finding, Scale};
@@ -144,7 +145,37 @@ pub(crate) fn cannot(what: &str, path: &Path, error: io::Error) -> LabError {
     LabError::Io(format!("cannot {what} {}", path.display()), error)
 }
 
-/// Runs an experiment, unless the folder has it at this scale, seed and version. Returns what it
+/// Whether a finding was made by the program with this checksum on this machine. One that does not
+/// say by which is of no known program.
+fn is_of(finding: &Finding, program: &str, machine: &Machine) -> bool {
+    !program.is_empty() && finding.program == program && finding.machine.is_same(machine)
+}
+
+/// A checksum of the file that this program was started from; empty if it cannot be read.
+fn program() -> &'static str {
+    static PROGRAM: OnceLock<String> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let contents = std::env::current_exe().and_then(fs::read);
+        contents.map_or_else(|_| String::new(), |bytes| format!("{:016x}", checksum(&bytes)))
+    })
+}
+
+/// A checksum in the manner of FNV-1a, over words of eight bytes, the last filled with zeros, and the
+/// length. It tells builds apart; it is no protection against anybody.
+fn checksum(bytes: &[u8]) -> u64 {
+    let mut sum = 0xcbf2_9ce4_8422_2325_u64;
+    let mut add = |word: u64| sum = (sum ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
+    for chunk in bytes.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        add(u64::from_le_bytes(word));
+    }
+    add(bytes.len() as u64);
+    sum
+}
+
+/// Runs an experiment, unless the folder has it at this scale and seed, made by this very program on
+/// this machine. Returns what it
 /// found, and whether it was run now. `tell` hears what is being done.
 ///
 /// # Errors
@@ -162,7 +193,7 @@ pub fn run(
         && !plan.again
         && let Some(finding) = folder.finding(entry.id)?
         && (finding.scale, finding.seed) == (plan.scale, plan.seed)
-        && finding.version == VERSION
+        && is_of(&finding, program(), &Machine::here())
     {
         return Ok((finding, false));
     }
@@ -174,6 +205,7 @@ pub fn run(
     let finding = Finding {
         id: entry.id.to_owned(),
         version: VERSION.to_owned(),
+        program: program().to_owned(),
         scale: plan.scale,
         seed: plan.seed,
         seconds: started.elapsed().as_secs_f64(),
@@ -223,6 +255,36 @@ mod tests {
         assert_eq!(folder.finding("test.two").unwrap(), None);
         fs::write(folder.file("test.one"), "{").unwrap();
         assert!(run(&entry, plan, Some(&folder), &mut |_| ()).is_err());
+    }
+
+    #[test]
+    fn a_finding_of_another_program_or_machine_is_made_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = Folder::create(directory.path()).unwrap();
+        let made: Make = |_| Ok(Outcome::default());
+        let entry = entry("test.program", Method::Run(made));
+        let plan = Plan { scale: Scale::Quick, seed: 1, again: false };
+        let go = || run(&entry, plan, Some(&folder), &mut |_| ()).unwrap();
+        let (first, _) = go();
+        assert!(!first.program.is_empty() && !go().1);
+        let elsewhere = Machine { cpu: "another".to_owned(), ..first.machine.clone() };
+        for other in [
+            Finding { program: "0".to_owned(), ..first.clone() },
+            Finding { program: String::new(), ..first.clone() },
+            Finding { machine: elsewhere, ..first.clone() },
+        ] {
+            folder.keep(&other).unwrap();
+            let (again, is_new) = go();
+            assert!(is_new && again.program == first.program);
+        }
+        assert!(!is_of(&Finding { program: String::new(), ..first.clone() }, "", &first.machine));
+    }
+
+    #[test]
+    fn a_checksum_tells_contents_and_lengths_apart() {
+        let all = [&b""[..], b"a", b"a\0", b"b", b"12345678", b"123456780", b"0123456712345678"];
+        let sums: std::collections::BTreeSet<u64> = all.into_iter().map(checksum).collect();
+        assert_eq!(sums.len(), all.len());
     }
 
     #[test]

@@ -54,6 +54,15 @@ impl Machine {
     }
 }
 
+impl Machine {
+    /// Whether the other is the same machine with a program built in the same way; its load and its
+    /// clock may differ.
+    pub(crate) fn is_same(&self, other: &Machine) -> bool {
+        let moment = Machine { clock_ns: self.clock_ns, load: self.load, ..other.clone() };
+        *self == moment
+    }
+}
+
 /// The first number of a load average; 0 if there is none.
 fn load_of(text: &str) -> f64 {
     text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
@@ -99,6 +108,8 @@ mod tests {
         assert!(!here.system.trim().is_empty() && here.cpu_count > 0);
         let text = serde_json::to_string(&here).unwrap();
         assert_eq!(serde_json::from_str::<Machine>(&text).unwrap(), here);
+        assert!(here.is_same(&Machine { load: here.load + 1.0, clock_ns: 0.0, ..here.clone() }));
+        assert!(!here.is_same(&Machine { cpu: "another".to_owned(), ..here.clone() }));
         // What an older program wrote is still read.
         let old: Machine = serde_json::from_str(r#"{"cpu":"a","cpu_count":2}"#).unwrap();
         assert_eq!((old.cpu.as_str(), old.system.as_str()), ("a", ""));

@@ -246,6 +246,7 @@ mod tests {
         Finding {
             id: id.to_owned(),
             version: "0".to_owned(),
+            program: String::new(),
             scale: Scale::Quick,
             seed: 7,
             seconds: 1.0,
