@@ -5,6 +5,8 @@ use std::path::Path;
 use everleaf_index::catalogue::{self, DesignVisitor};
 use everleaf_index::{CreateMode, Design, Domain, Hardware, IndexError, Pool, PoolOptions, Solo};
 
+use super::finding::Series;
+use crate::calibrate::Chase;
 use crate::clock::thread_time;
 use crate::error::LabError;
 use crate::random::mix;
@@ -19,14 +21,44 @@ pub(super) struct Openings {
     pub crashed: Vec<f64>,
     /// After a clean end.
     pub clean: Vec<f64>,
+    /// Those after a crash, each in dependent misses measured just before and after it.
+    crashed_misses: Vec<f64>,
+    /// Whether the memory changed its speed by more than 15 % during one of them.
+    is_unsteady: bool,
+}
+
+impl Openings {
+    /// What two runs are compared by: the openings after a crash, in dependent misses.
+    pub fn series(&self, design: &str, keys: u64) -> Series {
+        Series {
+            name: format!("{design} recovery of {keys} keys"),
+            unit: "dm".to_owned(),
+            more_is_better: false,
+            is_exact: false,
+            is_disturbed: self.is_unsteady,
+            values: self.crashed_misses.clone(),
+        }
+    }
+
+    /// Adds an opening after a crash, with the nanoseconds of a miss before and after it.
+    fn add_crashed(&mut self, seconds: f64, before_ns: f64, after_ns: f64) {
+        self.crashed.push(seconds);
+        self.crashed_misses.push(seconds * 1e9 / ((before_ns + after_ns) / 2.0));
+        self.is_unsteady |= (before_ns - after_ns).abs() > 0.15 * before_ns.min(after_ns);
+    }
 }
 
 /// Fills a tree of the design with `keys` random keys, in a file in memory, and opens it `times`
-/// times after each kind of end, on one thread.
+/// times after each kind of end, on one thread. Misses are timed by `chase`.
 ///
 /// # Errors
 /// The design's; the file cannot be made; keys are missing afterwards.
-pub(super) fn openings(design: &str, keys: u64, times: usize) -> Result<Openings, LabError> {
+pub(super) fn openings(
+    design: &str,
+    keys: u64,
+    times: usize,
+    chase: &mut Chase,
+) -> Result<Openings, LabError> {
     let memory = Path::new(MEMORY_FILES);
     let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     let folder = tempfile::Builder::new().prefix("everleaf-lab-").tempdir_in(&parent);
@@ -34,7 +66,7 @@ pub(super) fn openings(design: &str, keys: u64, times: usize) -> Result<Openings
         LabError::Io(format!("cannot make a folder for the pool in {}", parent.display()), error)
     })?;
     let path = folder.path().join("recovery.pool");
-    let visitor = Reopen { path: &path, keys, times };
+    let visitor = Reopen { path: &path, keys, times, chase };
     let unknown = || IndexError::UnknownDesign(format!("'{design}'"));
     catalogue::visit(design, visitor).ok_or_else(unknown)?
 }
@@ -43,12 +75,13 @@ struct Reopen<'p> {
     path: &'p Path,
     keys: u64,
     times: usize,
+    chase: &'p mut Chase,
 }
 
 impl DesignVisitor<Hardware> for Reopen<'_> {
     type Output = Result<Openings, LabError>;
     fn visit<T: Design>(self) -> Self::Output {
-        let Reopen { path, keys, times } = self;
+        let Reopen { path, keys, times, chase } = self;
         let options = PoolOptions {
             create: CreateMode::New,
             max_size_bytes: keys.saturating_mul(200).max(1 << 30),
@@ -71,9 +104,11 @@ impl DesignVisitor<Hardware> for Reopen<'_> {
         let mut openings = Openings::default();
         // The first opening brings the file's pages in and does not count.
         for time in 0..=2 * times {
+            let before_ns = chase.measure();
             let started = thread_time();
             let solo: Solo<T> = Solo::open(Pool::open(path, &options)?, 1)?;
             let seconds = (thread_time() - started).as_secs_f64();
+            let after_ns = chase.measure();
             let mut session = solo.heap().session().map_err(IndexError::from)?;
             let found = solo.tree().len(&mut session)?;
             if found != keys {
@@ -84,7 +119,7 @@ impl DesignVisitor<Hardware> for Reopen<'_> {
             match time {
                 0 => {}
                 _ if time % 2 == 0 => openings.clean.push(seconds),
-                _ => openings.crashed.push(seconds),
+                _ => openings.add_crashed(seconds, before_ns, after_ns),
             }
             // The next opening follows a clean end if this one is odd, else a crash.
             if time % 2 == 1 {
@@ -101,10 +136,23 @@ mod tests {
 
     #[test]
     fn both_kinds_of_opening_are_timed_and_nothing_is_lost() {
+        let mut chase = Chase::new(1 << 16);
         for design in ["nbtree", "fast-fair", "fptree"] {
-            let openings = openings(design, 3000, 2).unwrap();
+            let openings = openings(design, 3000, 2, &mut chase).unwrap();
             assert_eq!((openings.crashed.len(), openings.clean.len()), (2, 2), "{design}");
             assert!(openings.crashed.iter().chain(&openings.clean).all(|seconds| *seconds > 0.0));
+            assert_eq!(openings.series(design, 3000).values.len(), 2, "{design}");
         }
+    }
+
+    #[test]
+    fn an_opening_is_compared_in_misses_and_disturbed_if_they_change() {
+        let mut openings = Openings::default();
+        openings.add_crashed(1e-6, 90.0, 100.0);
+        let series = openings.series("a", 5);
+        assert_eq!((series.unit.as_str(), series.is_disturbed), ("dm", false));
+        assert!((series.values[0] - 1000.0 / 95.0).abs() < 1e-9, "{series:?}");
+        openings.add_crashed(1e-6, 100.0, 130.0);
+        assert!(openings.series("a", 5).is_disturbed);
     }
 }

@@ -8,6 +8,7 @@ use super::leaf_table::{self, Claim};
 use super::recovery::openings;
 use super::timed::{self, Contest};
 use super::{Context, Entry, Family, Kind, Method, Outcome};
+use crate::calibrate::{Chase, REGION_SIZE_BYTES};
 use crate::count::{Operation, leaf, load, scaled_caches};
 use crate::error::LabError;
 use crate::statistics::median;
@@ -311,24 +312,18 @@ fn recovery(context: &mut Context<'_>) -> Result<Outcome, LabError> {
     let mut grid = Grid::new("opening an RNTree on one thread", &columns);
     let mut outcome = Outcome::default();
     let mut crashed = Line { name: "after a crash".to_owned(), points: vec![] };
+    let mut chase = Chase::new(REGION_SIZE_BYTES);
     let mut clean = Line { name: "after a clean end".to_owned(), points: vec![] };
     for million in millions {
         (context.tell)(&format!("opening {million} M keys"));
         let keys = (million * 1e6) as u64;
-        let openings = openings("rntree", keys, context.scale.pick(3, 7))?;
+        let openings = openings("rntree", keys, context.scale.pick(3, 7), &mut chase)?;
         let middle = |values: &[f64]| median(values).unwrap_or(f64::NAN) * 1e3;
         let pair = [middle(&openings.crashed), middle(&openings.clean)];
         grid.add(million.to_string(), [pair[0], pair[1], pair[0] * 1e6 / keys as f64]);
         crashed.points.push((*million, pair[0]));
         clean.points.push((*million, pair[1]));
-        outcome.series.push(Series {
-            name: format!("rntree recovery of {keys} keys"),
-            unit: "s".to_owned(),
-            more_is_better: false,
-            is_exact: false,
-            is_disturbed: false,
-            values: openings.crashed,
-        });
+        outcome.series.push(openings.series("rntree", keys));
     }
     let each = |line: &Line, at: usize| line.points[at].1 / line.points[at].0;
     let last = millions.len() - 1;

@@ -2,7 +2,8 @@
 //!
 //! A count that is exact differs if it differs by more than a thousandth. A time is slower if the
 //! interval of its ratio, 95 of 100, lies above 1 by more than a tolerance; if the machine disturbed
-//! either run, that is said, and nothing is concluded.
+//! either run, or one has fewer than five rounds, that is said, and nothing is concluded: of two equal
+//! samples of three, one lies wholly above the other in one of twenty cases.
 
 use std::path::Path;
 
@@ -15,6 +16,9 @@ use crate::experiment::{Folder, Series};
 use crate::statistics::{Ratio, median};
 use crate::table::aligned;
 
+/// Rounds from which on an interval can be relied on.
+const ROUNDS_MIN: usize = 5;
+
 /// What became of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -25,7 +29,7 @@ pub enum Change {
     Faster,
     /// No difference was shown.
     Even,
-    /// It got worse, but the machine disturbed one of the runs.
+    /// It got worse, but the machine disturbed one of the runs, or one has fewer than five rounds.
     Doubtful,
 }
 
@@ -134,8 +138,11 @@ fn judge(before: &Series, after: &Series, tolerance: f64) -> Option<Compared> {
     };
     let tolerance = if before.is_exact { 0.001 } else { tolerance };
     let change = if cost.low > 1.0 + tolerance {
-        let is_disturbed = before.is_disturbed || after.is_disturbed;
-        if is_disturbed { Change::Doubtful } else { Change::Slower }
+        let is_doubtful = |series: &Series| {
+            series.is_disturbed || (!series.is_exact && series.values.len() < ROUNDS_MIN)
+        };
+        let in_doubt = is_doubtful(before) || is_doubtful(after);
+        if in_doubt { Change::Doubtful } else { Change::Slower }
     } else if cost.high < 1.0 - tolerance {
         Change::Faster
     } else {
@@ -155,7 +162,7 @@ pub fn render(comparison: &Comparison) -> String {
             Change::Slower => "SLOWER",
             Change::Faster => "faster",
             Change::Even => "",
-            Change::Doubtful => "slower, but disturbed",
+            Change::Doubtful => "slower, in doubt",
         };
         let number = crate::experiment::number;
         rows.push(vec![
@@ -217,6 +224,13 @@ mod tests {
         assert_eq!(change(&old, &times(0.7)), Change::Faster);
         let disturbed = Series { is_disturbed: true, ..times(1.3) };
         assert_eq!(change(&old, &disturbed), Change::Doubtful);
+        let short = |series: &Series, rounds: usize| Series {
+            values: series.values[..rounds].to_vec(),
+            ..series.clone()
+        };
+        assert_eq!(change(&old, &short(&times(1.3), 5)), Change::Slower);
+        assert_eq!(change(&old, &short(&times(1.3), 4)), Change::Doubtful);
+        assert_eq!(change(&short(&old, 3), &times(1.3)), Change::Doubtful);
     }
 
     #[test]

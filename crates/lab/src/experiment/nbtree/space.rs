@@ -8,6 +8,7 @@ use super::super::recovery::openings;
 use super::super::{Context, Outcome};
 use super::{PAPERS_TREE, rivals};
 use crate::bench::{self, Case, Settings};
+use crate::calibrate::{Chase, REGION_SIZE_BYTES};
 use crate::count::{load, scaled_caches};
 use crate::distribution::Distribution;
 use crate::error::LabError;
@@ -131,9 +132,10 @@ pub(super) fn recovery(context: &mut Context<'_>) -> Result<Outcome, LabError> {
     let mut grid = Grid::new(format!("opening {keys} keys on one thread"), &columns);
     let mut outcome = Outcome::default();
     let mut times: Vec<(&str, f64)> = Vec::new();
+    let mut chase = Chase::new(REGION_SIZE_BYTES);
     for name in designs {
         (context.tell)(&format!("opening {name}"));
-        let openings = openings(name, keys, context.scale.pick(3, 5))?;
+        let openings = openings(name, keys, context.scale.pick(3, 5), &mut chase)?;
         let middle = |values: &[f64]| median(values).unwrap_or(f64::NAN);
         let (crashed, clean) = (middle(&openings.crashed), middle(&openings.clean));
         let mut tree =
@@ -143,14 +145,7 @@ pub(super) fn recovery(context: &mut Context<'_>) -> Result<Outcome, LabError> {
         let read = tree.recovery().pool_lines_read as f64 / leaves as f64;
         let each = crashed * 1e9 / keys as f64;
         grid.add(name, [crashed * 1e3, clean * 1e3, each, read]);
-        outcome.series.push(Series {
-            name: format!("{name} recovery of {keys} keys"),
-            unit: "s".to_owned(),
-            more_is_better: false,
-            is_exact: false,
-            is_disturbed: false,
-            values: openings.crashed,
-        });
+        outcome.series.push(openings.series(name, keys));
         times.push((name, each));
     }
     let of =
