@@ -115,8 +115,13 @@ impl<M: Machine> Recovery<M> {
             this.note(chunk, header);
             chunk += u64::from(header.run);
         }
-        // Trailing space that was never used is the frontier, not free runs.
-        this.free_runs.retain(|(start, _)| *start < this.frontier);
+        // Trailing space that was never used is the frontier's, also behind a free run: what both
+        // had would be given out twice.
+        let frontier = this.frontier;
+        this.free_runs.retain(|(start, _)| *start < frontier);
+        for (start, length) in &mut this.free_runs {
+            *length = (*length).min(frontier - *start);
+        }
         Ok(this)
     }
 
