@@ -368,12 +368,7 @@ impl Connection {
 
     /// Sends replies; keeps what the socket does not take.
     fn send_part(&mut self, part: &[u8], shared: &Shared, tally: &mut Tally) -> Result<(), Broken> {
-        if let Err(error) = shared.store.settle() {
-            // Nobody can be told what became of these writes.
-            shared.log_store_error(&error);
-            return Err(Broken);
-        }
-        let sent = write_all(&mut self.socket, part).map_err(|error| self.lost(&error))?;
+        let sent = write_all(&mut self.socket, part, shared).map_err(|error| self.lost(&error))?;
         tally.bytes_out += sent as u64;
         if sent == part.len() {
             return Ok(());
@@ -385,7 +380,7 @@ impl Connection {
 
     /// Sends what earlier writes left.
     fn send_output(&mut self, shared: &Shared, tally: &mut Tally) -> Result<(), Broken> {
-        let sent = write_all(&mut self.socket, &self.output[self.sent..])
+        let sent = write_all(&mut self.socket, &self.output[self.sent..], shared)
             .map_err(|error| self.lost(&error))?;
         tally.bytes_out += sent as u64;
         self.sent += sent;
@@ -448,8 +443,14 @@ impl Connection {
     }
 }
 
-/// Writes until everything is sent or the socket takes no more; returns how much was sent.
-fn write_all(socket: &mut Socket, bytes: &[u8]) -> io::Result<usize> {
+/// Writes until everything is sent or the socket takes no more; returns how much was sent. Replies
+/// leave only here, and only when the writes they tell of are durable.
+fn write_all(socket: &mut Socket, bytes: &[u8], shared: &Shared) -> io::Result<usize> {
+    if let Err(error) = shared.store.settle() {
+        // Nobody can be told what became of these writes.
+        shared.log_store_error(&error);
+        return Err(io::Error::other("its writes could not be made durable"));
+    }
     let mut sent = 0;
     while sent < bytes.len() {
         match socket.write(&bytes[sent..]) {
