@@ -85,7 +85,11 @@ impl Life {
         }
         if let Some(power) = &self.shared.power {
             // The pool may count as clean only if the log has everything, too.
-            power.sync()?;
+            // Relaxed: the thread that also looks at it has ended.
+            if power.snapshot_due.load(Ordering::Relaxed) {
+                self.shared.snapshot()?;
+            }
+            power.end(&mut *self.shared.session()?)?;
         }
         Ok(self.shared.trees.close()?)
     }
@@ -101,13 +105,22 @@ impl Drop for Life {
 
 /// Snapshots when they are due, and the sweep: round after round over all maps, slice by slice.
 fn run(shared: &Shared, bell: &Bell, sweep: bool, snapshot_after_bytes: u64) {
+    let mut next_snapshot = Instant::now();
     while !bell.wait(ROUND_REST) {
         if let Some(power) = &shared.power {
+            let started = Instant::now();
             // Relaxed: a request, which carries nothing.
-            let due = power.snapshot_due.swap(false, Ordering::Relaxed);
-            if due || power.lag().0 > snapshot_after_bytes {
-                // A failure stops the log or is tried again when more was written; writes tell.
-                let _ = shared.snapshot();
+            let due = power.snapshot_due.load(Ordering::Relaxed);
+            if (due || power.lag().0 > snapshot_after_bytes) && started >= next_snapshot {
+                // Before it begins: what becomes due meanwhile may not be in it.
+                // Relaxed: as above.
+                power.snapshot_due.store(false, Ordering::Relaxed);
+                if shared.snapshot().is_err() {
+                    // Tried again, but most of the time is left to others; writes tell, too.
+                    // Relaxed: as above.
+                    power.snapshot_due.fetch_or(due, Ordering::Relaxed);
+                    next_snapshot = Instant::now() + started.elapsed() * REST;
+                }
             }
         }
         if !sweep {

@@ -515,19 +515,23 @@ impl Map {
     }
 
     fn try_clear(&self) -> Result<()> {
-        let lsn = self.shared.alone(|in_order| {
+        let lsn = self.shared.alone(|in_order, session| {
             if in_order {
-                self.shared.save_all(&self.tree)?;
+                self.shared.save_all(&self.tree, session)?;
             }
-            let mut session = self.shared.session()?;
-            self.tree.clear(&mut session)?;
-            let Some(power) = &self.shared.power else { return Ok(None) };
+            let Some(power) = &self.shared.power else {
+                self.tree.clear(session)?;
+                return Ok(None);
+            };
             let name = self.shared.trees.names().into_iter().find(|name| {
                 let found = self.shared.trees.find_bytes_tree(name);
                 matches!(found, Ok(Some(tree)) if Arc::ptr_eq(&tree, &self.tree))
             });
-            // Without a name it was dropped, and the log says so.
-            name.map(|name| power.give_number(&self.tree, &name, &mut session)).transpose()
+            let Some(name) = name else {
+                // It was dropped, and the log says so.
+                return Err(IndexError::Removed.into());
+            };
+            power.clear_map(&self.tree, &name, session).map(Some)
         })?;
         self.shared.wait(lsn)
     }

@@ -10,16 +10,25 @@
 //!   POOL.log/           the folder of the log (docs/log.md)
 //!   map "\u{1}log"      in the pool: "identity" -> 16 bytes, the same as in the log;
 //!                       "mode" -> 8 bytes: milliseconds of the interval, 0 for none;
-//!                       "map:NAME" -> number of the map in the log, 4 bytes, little-endian
+//!                       "map:NAME" -> number of the map in the log, 4 bytes, little-endian;
+//!                       "last" -> the largest number ever given, 4 bytes;
+//!                       "logged" -> 8 bytes: what was logged since the last snapshot when the pool
+//!                       was closed
 //!   map 0 of the log    NAME -> number, as above: replay learns from it which map is which
 //! ```
 //!
 //! Invariants:
-//! - W1 what is in the log is in the pool: a change is appended after it was made;
+//! - W1 what is in the log is in the pool: a change is appended after it was made, also the number
+//!   of a map;
 //! - W2 a number is given to a map before anything of the map is in the log, and never again: an
-//!   emptied map gets a new one. So replay drops what belongs to a number that no name has.
+//!   emptied map gets a new one. So replay drops what belongs to a number that no name has;
+//! - W3 what the pool has and the log may lack (because the process died in between) gets into a
+//!   snapshot before anything new is acknowledged: before the store is open. While that is owed, the
+//!   pool does not count as cleanly closed.
 
 mod rebuild;
+#[cfg(test)]
+mod tests;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -39,6 +48,8 @@ use crate::{Error, Result};
 pub(crate) const NAME: &str = "\u{1}log";
 const IDENTITY: &[u8] = b"identity";
 const MODE: &[u8] = b"mode";
+const LAST: &[u8] = b"last";
+const LOGGED: &[u8] = b"logged";
 /// The map of the log that has the names.
 const NAMES: u32 = 0;
 
@@ -69,13 +80,13 @@ pub(crate) struct PowerLog {
     is_interval: bool,
     /// The number of each map in the log, by the address of its tree.
     numbers: Mutex<HashMap<usize, Arc<AtomicU32>>>,
-    /// Numbers given so far.
-    last_number: AtomicU32,
+    /// The largest number given so far; held while one is given.
+    last_number: Mutex<u32>,
     /// The map [`NAME`] of the pool.
     own: Arc<BytesTree>,
     /// Bytes appended since the last snapshot began.
     bytes: AtomicU64,
-    /// Whether what the pool has and the log may lack must get into a snapshot.
+    /// Whether what the pool has and the log may lack must get into a snapshot (W3).
     pub snapshot_due: AtomicBool,
 }
 
@@ -217,19 +228,26 @@ impl PowerLog {
             log,
             is_interval: matches!(durability, Durability::Interval(_)),
             numbers: Mutex::default(),
-            last_number: AtomicU32::new(0),
+            last_number: Mutex::new(0),
             own,
             bytes: AtomicU64::new(0),
-            snapshot_due: (!is_known || !trees.heap().pool().was_clean()).into(),
+            snapshot_due: false.into(),
         };
         power.number_all(trees, &mut session)?;
+        let logged = power.own.get_with(&mut session, LOGGED, |bytes| {
+            <[u8; 8]>::try_from(bytes).map_or(0, u64::from_le_bytes)
+        })?;
+        // Relaxed: nobody else is here yet.
+        power.bytes.store(logged.unwrap_or(0), Ordering::Relaxed);
         let mode = match durability {
             Durability::Interval(interval) => interval.as_millis().max(1) as u64,
             _ => 0,
         };
         power.own.change(&mut session, MODE, Change::Upsert(&mode.to_le_bytes()), |_, _| ())?;
-        if !is_known {
+        if !is_known || !trees.heap().pool().was_clean() {
             power.snapshot(trees, &mut session, || {})?;
+        }
+        if !is_known {
             power.own.change(&mut session, IDENTITY, Change::Upsert(&identity), |_, _| ())?;
             // Last: without it a crashed machine does not look at the log.
             write_identity(&folder, identity)?;
@@ -252,8 +270,7 @@ impl PowerLog {
                 true
             },
         )?;
-        // Relaxed: nobody else is here yet.
-        self.last_number.store(last, Ordering::Relaxed);
+        *self.last_number.lock().unwrap_or_else(PoisonError::into_inner) = last;
         for name in trees.names().iter().filter(|name| !crate::store::is_reserved(name)) {
             if let Ok(Some(tree)) = trees.find_bytes_tree(name) {
                 let own = self.own.get_with(session, &own_key(name), |value| {
@@ -279,6 +296,12 @@ impl PowerLog {
         cell.store(number, Ordering::Relaxed);
     }
 
+    /// Whether a map has its number: nobody may get a handle before.
+    pub fn is_numbered(&self, tree: &Arc<BytesTree>) -> bool {
+        // Relaxed: whoever sees 0 looks again behind the lock of the makers.
+        self.number_of(tree).load(Ordering::Relaxed) != 0
+    }
+
     /// The number of a map, which may change while nobody has a stripe.
     pub fn number_of(&self, tree: &Arc<BytesTree>) -> Arc<AtomicU32> {
         self.lock().entry(Arc::as_ptr(tree) as usize).or_default().clone()
@@ -292,13 +315,49 @@ impl PowerLog {
         name: &str,
         session: &mut Session<Hardware>,
     ) -> Result<Lsn> {
-        // Relaxed: only distinct numbers are wanted.
-        let number = self.last_number.fetch_add(1, Ordering::Relaxed) + 1;
-        let bytes = number.to_le_bytes();
+        let number = self.new_number(name, session)?;
+        self.use_number(tree, name, number)
+    }
+
+    /// A number that no map had, noted in the pool as that of `name`.
+    fn new_number(&self, name: &str, session: &mut Session<Hardware>) -> Result<u32> {
+        let mut last = self.last_number.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = (*last + 1).to_le_bytes();
+        // Before the map has it, so that it is not given again when the map is gone.
+        self.own.change(session, LAST, Change::Upsert(&bytes), |_, _| ())?;
+        *last += 1;
         self.own.change(session, &own_key(name), Change::Upsert(&bytes), |_, _| ())?;
-        let lsn = self.log.append(&[Record::put(NAMES, name.as_bytes(), &bytes)])?;
+        Ok(*last)
+    }
+
+    /// From now on a map has this number. As every change it is made before it is logged (W1): a
+    /// snapshot that begins behind the record has the number, too.
+    fn use_number(&self, tree: &Arc<BytesTree>, name: &str, number: u32) -> Result<Lsn> {
         self.enter(tree, number);
-        Ok(lsn)
+        Ok(self.log.append(&[Record::put(NAMES, name.as_bytes(), &number.to_le_bytes())])?)
+    }
+
+    /// Empties a map, which then has a new number. The caller has all stripes.
+    pub fn clear_map(
+        &self,
+        tree: &Arc<BytesTree>,
+        name: &str,
+        session: &mut Session<Hardware>,
+    ) -> Result<Lsn> {
+        self.check()?;
+        let number = self.new_number(name, session)?;
+        if let Err(error) = tree.clear(session) {
+            // Relaxed: we have all stripes.
+            let old = self.number_of(tree).load(Ordering::Relaxed).to_le_bytes();
+            let undone = self.own.change(session, &own_key(name), Change::Upsert(&old), |_, _| ());
+            if undone.is_err() {
+                // The pool has a number that the log does not know.
+                // Relaxed: a request, which carries nothing.
+                self.snapshot_due.store(true, Ordering::Relaxed);
+            }
+            return Err(error.into());
+        }
+        self.use_number(tree, name, number)
     }
 
     /// Notes that a map is no more. The caller has all stripes.
@@ -310,8 +369,10 @@ impl PowerLog {
     ) -> Result<Lsn> {
         // Another tree may come to lie at its address, and must not be taken for it (W2).
         self.lock().remove(&(Arc::as_ptr(tree) as usize));
+        let lsn = self.log.append(&[Record::delete(NAMES, name.as_bytes())])?;
+        // Last: that it is left behind harms nobody, because only names of maps are looked for.
         self.own.change(session, &own_key(name), Change::Remove, |_, _| ())?;
-        Ok(self.log.append(&[Record::delete(NAMES, name.as_bytes())])?)
+        Ok(lsn)
     }
 
     /// Refuses a write if it could not be logged.
@@ -328,7 +389,7 @@ impl PowerLog {
         key: &[u8],
     ) -> Result<Lsn> {
         // Relaxed: changed only by one who has all stripes.
-        let map = number.load(Ordering::Relaxed);
+        let map = numbered(number.load(Ordering::Relaxed))?;
         let put = tree.get_record(session, key, |record| {
             self.count(key.len() + record.value.len());
             self.log.append(&[log_record(map, key, Some(record.value), record.expiry_ms)])
@@ -349,10 +410,11 @@ impl PowerLog {
     ) -> Result<Lsn> {
         let records: Vec<Record<'_>> = changes
             .map(|(map, key, value, expiry_ms)| {
+                let map = numbered(map)?;
                 self.count(key.len() + value.map_or(0, <[u8]>::len));
-                log_record(map, key, value, expiry_ms)
+                Ok(log_record(map, key, value, expiry_ms))
             })
-            .collect();
+            .collect::<Result<_>>()?;
         Ok(self.log.append(&records)?)
     }
 
@@ -417,7 +479,7 @@ impl PowerLog {
         await_writers: impl FnOnce(),
     ) -> Result<u64> {
         // Relaxed: a reason to make snapshots; what is logged from here on counts for the next.
-        self.bytes.store(0, Ordering::Relaxed);
+        let bytes = self.bytes.load(Ordering::Relaxed);
         let mut writer = SnapshotWriter::begin(&self.log)?;
         let mut maps = BTreeMap::new();
         for name in trees.names().into_iter().filter(|name| !crate::store::is_reserved(name)) {
@@ -441,7 +503,20 @@ impl PowerLog {
         // What we have read of a batch or a write may not be in the log yet: without it the snapshot
         // would hold half a batch.
         await_writers();
-        Ok(writer.finish()?.pair_count)
+        let pair_count = writer.finish()?.pair_count;
+        // Relaxed: as above. Only now: one that fails is tried again.
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        Ok(pair_count)
+    }
+
+    /// Makes everything durable that was appended, and notes in the pool how much that is, so that
+    /// short lives add up to a snapshot, too.
+    pub fn end(&self, session: &mut Session<Hardware>) -> Result<()> {
+        self.sync()?;
+        let bytes = self.lag().0.to_le_bytes();
+        // A full pool must not be in the way of its closing: that much is counted anew.
+        let _ = self.own.change(session, LOGGED, Change::Upsert(&bytes), |_, _| ());
+        Ok(())
     }
 
     /// Makes everything durable that was appended.
@@ -449,6 +524,15 @@ impl PowerLog {
         self.log.sync()?;
         Ok(())
     }
+}
+
+/// Refuses what would be logged as a change of the list of names.
+fn numbered(map: u32) -> Result<u32> {
+    if map == NAMES {
+        let text = "the map has no number in the log, because its making failed: open it again";
+        return Err(Error::LogFailed(text.to_string()));
+    }
+    Ok(map)
 }
 
 fn own_key(name: &str) -> Vec<u8> {
@@ -459,8 +543,10 @@ fn log_record<'a>(map: u32, key: &'a [u8], value: Option<&'a [u8]>, expiry_ms: u
     Record { map, key, value, expiry: (expiry_ms != 0).then_some(expiry_ms) }
 }
 
-/// Pairs of a map that are read at a time: the epoch is let go of in between.
+/// Pairs of a map that are read at a time, and bytes after which a piece ends early: the epoch is
+/// let go of in between.
 const PIECE: usize = 1024;
+const PIECE_BYTES: usize = 256 << 10;
 
 fn write_map(
     writer: &mut SnapshotWriter,
@@ -471,10 +557,13 @@ fn write_map(
     use std::ops::Bound;
     let mut from = Bound::Unbounded;
     loop {
-        let (mut pairs, start) = (vec![], from.as_ref().map(Vec::as_slice));
+        let (mut pairs, mut bytes, mut more) = (vec![], 0, false);
+        let start = from.as_ref().map(Vec::as_slice);
         let scanned = tree.scan_records(session, start, Bound::Unbounded, false, |record| {
             pairs.push((record.key.to_vec(), record.value.to_vec(), record.expiry_ms));
-            pairs.len() < PIECE
+            bytes += record.key.len() + record.value.len();
+            more = pairs.len() >= PIECE || bytes >= PIECE_BYTES;
+            !more
         });
         match scanned {
             // Dropped meanwhile: the log says so.
@@ -485,7 +574,7 @@ fn write_map(
             writer.add(&log_record(number, key, Some(value), *expiry_ms))?;
         }
         match pairs.pop() {
-            Some((last, ..)) if pairs.len() + 1 == PIECE => from = Bound::Excluded(last),
+            Some((last, ..)) if more => from = Bound::Excluded(last),
             _ => return Ok(()),
         }
     }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use everleaf_index::{
@@ -142,7 +142,8 @@ impl Deref for Store {
 
 impl Store {
     /// Opens the pool file at `path`. Recovery, if the last process died, is part of it: it takes
-    /// tens of milliseconds per gigabyte and loses nothing that was acknowledged.
+    /// tens of milliseconds per gigabyte and loses nothing that was acknowledged. A store with a log
+    /// then writes a snapshot first, which takes as long as reading and writing all of it.
     ///
     /// # Errors
     /// There is no pool or there is one already, depending on `options`; another process has it; it
@@ -204,7 +205,8 @@ impl Store {
         if self.is_read_only() {
             return Err(Error::ReadOnly);
         }
-        let _alone = self.shared.map_making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.shared.making();
+        self.shared.check_log()?;
         let tree = match self.shared.trees.bytes_tree(name) {
             Err(error) if error.is_full() => {
                 self.shared.reclaim();
@@ -212,13 +214,7 @@ impl Store {
             }
             result => result,
         }?;
-        if let Some(power) = &self.shared.power
-            // Relaxed: whoever made it had the lock.
-            && power.number_of(&tree).load(Ordering::Relaxed) == 0
-        {
-            let lsn = power.give_number(&tree, name, &mut *self.shared.session()?)?;
-            power.wait(lsn)?;
-        }
+        self.shared.number(&tree, name)?;
         Ok(self.default.another(tree))
     }
 
@@ -230,8 +226,17 @@ impl Store {
         if is_reserved(name) {
             return Ok(None);
         }
-        let tree = self.shared.trees.find_bytes_tree(name)?;
-        Ok(tree.map(|tree| self.default.another(tree)))
+        let Some(mut tree) = self.shared.trees.find_bytes_tree(name)? else { return Ok(None) };
+        if let Some(power) = &self.shared.power
+            && !power.is_numbered(&tree)
+        {
+            // Its maker is about to give it its number, or could not.
+            let _alone = self.shared.making();
+            let Some(found) = self.shared.trees.find_bytes_tree(name)? else { return Ok(None) };
+            self.shared.number(&found, name)?;
+            tree = found;
+        }
+        Ok(Some(self.default.another(tree)))
     }
 
     /// The names of all maps, sorted; the default map is `default`.
@@ -253,18 +258,21 @@ impl Store {
             return Ok(true);
         }
         refuse_reserved(name)?;
-        let (removed, lsn) = self.shared.alone(|in_order| {
+        // Nobody gives a number to a map that goes.
+        let _alone = self.shared.making();
+        let (removed, lsn) = self.shared.alone(|in_order, session| {
+            self.shared.check_log()?;
             let tree = match in_order {
                 true => self.shared.trees.find_bytes_tree(name)?,
                 false => None,
             };
             if let Some(tree) = &tree {
-                self.shared.save_all(tree)?;
+                self.shared.save_all(tree, session)?;
             }
             let removed = self.shared.trees.remove(name)?;
             let lsn = match (&self.shared.power, &tree) {
                 (Some(power), Some(tree)) if removed => {
-                    Some(power.forget_map(tree, name, &mut *self.shared.session()?)?)
+                    Some(power.forget_map(tree, name, session)?)
                 }
                 _ => None,
             };
@@ -408,26 +416,51 @@ impl Shared {
         power.snapshot(&self.trees, &mut session, || drop(self.order.lock_all()))
     }
 
+    /// Held while a map is made, gets its number, or goes. Not by one who has a stripe.
+    fn making(&self) -> MutexGuard<'_, ()> {
+        self.map_making.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refuses a change that could not be logged.
+    fn check_log(&self) -> Result<()> {
+        self.power.as_ref().map_or(Ok(()), PowerLog::check)
+    }
+
+    /// Gives a map its number in the log, if it has none. The caller has [`Self::making`].
+    fn number(&self, tree: &Arc<BytesTree>, name: &str) -> Result<()> {
+        match &self.power {
+            Some(power) if !power.is_numbered(tree) => {
+                power.check()?;
+                let lsn = power.give_number(tree, name, &mut *self.session()?)?;
+                power.wait(lsn)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Saves all keys of a map for the views that are open. The caller has all stripes.
-    pub fn save_all(&self, tree: &Arc<BytesTree>) -> Result<()> {
-        let mut session = self.session()?;
-        self.views.save_all(tree, &mut session, |key| self.order.hash_of(key))
+    pub fn save_all(&self, tree: &Arc<BytesTree>, session: &mut Session<Hardware>) -> Result<()> {
+        self.views.save_all(tree, session, |key| self.order.hash_of(key))
     }
 
     /// Runs something that concerns all keys at once, and tells it whether order matters: then no
-    /// other writer is active meanwhile.
+    /// other writer is active meanwhile. It uses the session that it is given: writers that wait for
+    /// our stripes may have all others.
     ///
     /// May be called by a thread that is in an operation: it waits for nobody's pin.
-    pub fn alone<R>(&self, act: impl FnOnce(bool) -> Result<R>) -> Result<R> {
+    pub fn alone<R>(
+        &self,
+        act: impl FnOnce(bool, &mut Session<Hardware>) -> Result<R>,
+    ) -> Result<R> {
         let mut session = self.session()?;
-        let pinned = session.pinned();
+        let mut pinned = session.pinned();
         if self.order.is_free() {
             // Whoever raises the gate waits for our pin.
-            return act(false);
+            return act(false, &mut pinned);
         }
         drop(pinned);
         let _stripes = self.order.lock_all();
-        act(true)
+        act(true, &mut session)
     }
 }
 
@@ -478,7 +511,14 @@ fn open_power(trees: &Trees, path: &Path, options: &Options) -> Result<Option<Po
         None => power::last_durability(trees)?,
     };
     if durability != Durability::Process {
-        return Ok(Some(PowerLog::open(trees, path, durability)?));
+        let power = PowerLog::open(trees, path, durability)?;
+        if power.lag().0 > options.snapshot_after_bytes {
+            // Lives that are too short for the thread that does it otherwise add up to this. It may
+            // fail: then the log is longer than it should be.
+            let mut session = trees.heap().session().map_err(IndexError::from)?;
+            let _ = power.snapshot(trees, &mut session, || {});
+        }
+        return Ok(Some(power));
     }
     power::refuse_foreign(trees, &power::folder_of(path))?;
     if trees.find_bytes_tree(power::NAME)?.is_some() {

@@ -164,6 +164,149 @@ fn a_compacted_pool_keeps_its_log_and_another_pool_does_not_take_it() {
     }
 }
 
+/// Copies a file, or the files of a folder.
+fn copy(from: &Path, to: &Path) {
+    if from.is_file() {
+        std::fs::copy(from, to).expect("room");
+        return;
+    }
+    std::fs::create_dir_all(to).expect("room");
+    for entry in std::fs::read_dir(from).expect("the folder is there") {
+        let entry = entry.expect("the folder is readable");
+        copy(&entry.path(), &to.join(entry.file_name()));
+    }
+}
+
+#[test]
+fn what_the_pool_had_before_the_log_when_the_process_died_gets_into_the_log() {
+    let (folder, copied) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = open(folder.path(), Durability::Power);
+    store.put(b"before", b"1").expect("room");
+    let emptied = store.map("emptied").expect("room");
+    emptied.put(b"old", b"1").expect("room");
+    copy(&folder.path().join("pool.log"), &copied.path().join("pool.log"));
+    // As if the process had died between the change of the pool and the sync of the log.
+    store.map("new").expect("room").put(b"k", b"1").expect("room");
+    emptied.clear().expect("room");
+    store.put(b"behind", b"1").expect("room");
+    copy(&folder.path().join("pool"), &copied.path().join("pool"));
+    drop((store, emptied));
+
+    let store = open(copied.path(), Durability::Power);
+    assert_eq!(store.rebuilt(), None);
+    for name in ["new", "emptied"] {
+        let map = store.existing_map(name).expect("of strings").expect("there");
+        map.put(b"acknowledged", b"1").expect("room");
+    }
+    let expected = all(&store);
+    assert_eq!(expected["new"].len(), 2);
+    assert_eq!(expected["emptied"].len(), 1);
+    drop(store);
+    lose_pool(copied.path());
+    assert_eq!(all(&open(copied.path(), Durability::Power)), expected);
+}
+
+#[test]
+fn a_map_that_many_make_at_once_has_its_number_before_anybody_writes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path(), Durability::Interval(Duration::from_millis(20)));
+    for round in 0..40 {
+        let name = format!("map {round}");
+        let barrier = std::sync::Barrier::new(3);
+        std::thread::scope(|scope| {
+            for writer in 0..3u8 {
+                let (store, name, barrier) = (&store, &name, &barrier);
+                scope.spawn(move || {
+                    barrier.wait();
+                    // The key is the name of a map: it must not be taken for one in the log.
+                    let map = store.map(name).expect("room");
+                    map.put(b"default", b"four").expect("room");
+                    map.put(&[writer], b"x").expect("room");
+                });
+            }
+        });
+        if round % 3 == 1 {
+            assert!(store.drop_map(&name).expect("writable"));
+        }
+    }
+    let expected = all(&store);
+    assert_eq!(expected.values().map(Contents::len).sum::<usize>(), 27 * 4);
+    drop(store);
+    lose_pool(folder.path());
+    assert_eq!(all(&open(folder.path(), Durability::Power)), expected);
+}
+
+#[test]
+fn many_threads_write_while_a_map_is_emptied() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path(), Durability::Interval(Duration::from_millis(20)));
+    let barrier = std::sync::Barrier::new(150);
+    std::thread::scope(|scope| {
+        for writer in 0..150u32 {
+            let (store, barrier) = (&store, &barrier);
+            scope.spawn(move || {
+                barrier.wait();
+                for n in 0..4u32 {
+                    if writer % 50 == 0 {
+                        store.clear().expect("room");
+                    }
+                    store.put(&(writer * 4 + n).to_be_bytes(), b"x").expect("room");
+                }
+            });
+        }
+    });
+    let expected = all(&store);
+    drop(store);
+    lose_pool(folder.path());
+    assert_eq!(all(&open(folder.path(), Durability::Power)), expected);
+}
+
+#[test]
+fn a_log_that_failed_keeps_maps_from_being_emptied_dropped_and_made() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path(), Durability::Interval(Duration::from_millis(20)));
+    store.map("other").expect("room").put(b"k", b"1").expect("room");
+    store.put(b"k", b"1").expect("room");
+    // The log cannot make its next segment.
+    std::fs::remove_dir_all(folder.path().join("pool.log")).expect("it was there");
+    let value = vec![7; 1 << 20];
+    let error = (0..1000).find_map(|_| store.put(b"large", &value).err()).expect("no segment");
+    assert!(!matches!(error, Error::PoolFull(_)), "{error}");
+    let before = all(&store);
+    assert!(store.clear().is_err());
+    assert!(store.drop_map("other").is_err());
+    assert!(store.map("made").is_err());
+    assert_eq!(all(&store), before);
+    assert!(store.close().is_err());
+    assert_eq!(all(&open(folder.path(), Durability::Power)), before);
+}
+
+fn newest_snapshot(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder.join("pool.log")).expect("there");
+    let names = entries.map(|entry| entry.expect("readable").file_name().into_string());
+    let number = |name: String| u64::from_str_radix(name.strip_prefix("snapshot-")?, 16).ok();
+    names.filter_map(|name| number(name.expect("ascii"))).max().unwrap_or(0)
+}
+
+#[test]
+fn short_lives_add_up_to_a_snapshot_which_reads_large_values_in_pieces() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut snapshots = vec![];
+    for n in 0..12u8 {
+        let options = options(Durability::Power).snapshot_after_bytes(400_000);
+        let store = options.open(folder.path().join("pool")).expect("it opens");
+        store.put(&[n], &vec![n; 100_000]).expect("room");
+        store.close().expect("closed");
+        snapshots.push(newest_snapshot(folder.path()));
+    }
+    assert_eq!(snapshots, [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3], "one per four values");
+    lose_pool(folder.path());
+    let store = open(folder.path(), Durability::Power);
+    assert_eq!(store.len(), 12);
+    assert_eq!(store.rebuilt().map(|rebuilt| rebuilt.snapshot_pairs), Some(8 + 1));
+    assert_eq!(store.snapshot().expect("room"), 12 + 1);
+}
+
 const WRITERS: u64 = 3;
 
 #[test]

@@ -9,7 +9,10 @@ use everleaf_index::{
 };
 use everleaf_log::{Log, RealDisk, Record, Recovered};
 
-use super::{Durability, IDENTITY, NAME, NAMES, folder_of, identity_in, io, log_options, own_key};
+use super::{
+    Durability, IDENTITY, LAST, LOGGED, NAME, NAMES, folder_of, identity_in, io, log_options,
+    own_key,
+};
 use crate::store::from_pool;
 use crate::{Error, Result};
 
@@ -66,8 +69,10 @@ fn fill(trees: &Trees, recovered: &Recovered<RealDisk>, identity: [u8; 16]) -> R
             }
         }
     }
+    let mut logged = 0;
     recovered.replay(base.from_lsn(), |_, records| -> Result<()> {
         rebuilt.replayed += 1;
+        logged += records.iter().map(size_of).sum::<u64>();
         records.iter().try_for_each(|record| names.apply(trees, &mut session, record))
     })?;
     let own = trees.bytes_tree(NAME)?;
@@ -75,13 +80,22 @@ fn fill(trees: &Trees, recovered: &Recovered<RealDisk>, identity: [u8; 16]) -> R
         let bytes = number.to_le_bytes();
         own.change(&mut session, &own_key(name), Change::Upsert(&bytes), |_, _| ())?;
     }
+    own.change(&mut session, LAST, Change::Upsert(&names.last.to_le_bytes()), |_, _| ())?;
+    own.change(&mut session, LOGGED, Change::Upsert(&logged.to_le_bytes()), |_, _| ())?;
     own.change(&mut session, IDENTITY, Change::Upsert(&identity), |_, _| ())?;
     Ok(rebuilt)
+}
+
+/// Bytes of key and value.
+fn size_of(record: &Record<'_>) -> u64 {
+    (record.key.len() + record.value.map_or(0, <[u8]>::len)) as u64
 }
 
 /// The maps of a log while it is replayed.
 #[derive(Default)]
 struct Names {
+    /// The largest number that was seen.
+    last: u32,
     numbers: BTreeMap<String, u32>,
     trees: HashMap<u32, Arc<BytesTree>>,
 }
@@ -107,6 +121,7 @@ impl Names {
         let name = String::from_utf8_lossy(record.key).into_owned();
         let number = record.value.and_then(|value| <[u8; 4]>::try_from(value).ok());
         let number = number.map(u32::from_le_bytes);
+        self.last = self.last.max(number.unwrap_or(0));
         if number.is_some() && self.numbers.get(&name) == number.as_ref() {
             return Ok(());
         }
