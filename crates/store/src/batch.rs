@@ -5,6 +5,7 @@ use std::sync::Arc;
 use everleaf_index::{Edit, Hardware, Session};
 
 use crate::map::Map;
+use crate::power::PowerLog;
 use crate::store::Shared;
 use crate::{Error, Expiry, Result, Store};
 
@@ -183,30 +184,40 @@ impl WriteBatch {
         &self.maps[change.map as usize]
     }
 
-    /// The changes that count, as the journal wants them: each key once.
-    fn edits(&self, hashes: &[u64]) -> Vec<Edit<'_>> {
-        let edit = |change: &Change| Edit {
-            tree: self.map(change).tree(),
-            key: self.key(change),
-            value: self.value(change),
-            expiry_ms: change.expiry_ms,
-        };
+    /// The numbers of the changes that count: each key once.
+    fn last_changes(&self, hashes: &[u64]) -> Vec<usize> {
         let mut hashes = hashes[..self.changes.len()].to_vec();
         hashes.sort_unstable();
         if hashes.is_sorted_by(|a, b| a < b) {
-            return self.changes.iter().map(edit).collect();
+            return (0..self.changes.len()).collect();
         }
         // Two keys have one hash: most likely they are one key.
         let mut last: Vec<usize> = (0..self.changes.len()).collect();
         let place = |index: usize| (self.changes[index].map, self.key(&self.changes[index]));
         last.sort_by(|a, b| place(*a).cmp(&place(*b)).then(b.cmp(a)));
         last.dedup_by(|a, b| place(*a) == place(*b));
-        last.into_iter().map(|index| edit(&self.changes[index])).collect()
+        last
     }
 
-    /// The changes as the log wants them, all in their order. Behind their stripes.
-    fn logged(&self) -> impl Iterator<Item = (u32, &[u8], Option<&[u8]>, u64)> {
-        self.changes.iter().map(|change| {
+    /// The changes that count, as the journal wants them.
+    fn edits(&self, last: &[usize]) -> Vec<Edit<'_>> {
+        let edit = |change: &Change| Edit {
+            tree: self.map(change).tree(),
+            key: self.key(change),
+            value: self.value(change),
+            expiry_ms: change.expiry_ms,
+        };
+        last.iter().map(|index| edit(&self.changes[*index])).collect()
+    }
+
+    /// The changes that count, as the log wants them: never more than the journal takes. Behind
+    /// their stripes.
+    fn logged<'a>(
+        &'a self,
+        last: &'a [usize],
+    ) -> impl Iterator<Item = (u32, &'a [u8], Option<&'a [u8]>, u64)> {
+        last.iter().map(|index| {
+            let change = &self.changes[*index];
             let number = self.map(change).number();
             (number, self.key(change), self.value(change), change.expiry_ms)
         })
@@ -261,17 +272,17 @@ impl Shared {
         let everything = batch.changes.iter().chain(batch.conditions.iter().map(|c| &c.what));
         let hashes: Vec<u64> =
             everything.map(|change| self.order.hash_of(batch.key(change))).collect();
-        let edits = batch.edits(&hashes);
-        match self.try_batch(batch, &edits, &hashes) {
+        let last = batch.last_changes(&hashes);
+        match self.try_batch(batch, &last, &hashes) {
             Err(Error::PoolFull(_) | Error::DiskFull(_)) => {
                 self.reclaim();
-                self.try_batch(batch, &edits, &hashes)
+                self.try_batch(batch, &last, &hashes)
             }
             result => result,
         }
     }
 
-    fn try_batch(&self, batch: &WriteBatch, edits: &[Edit<'_>], hashes: &[u64]) -> Result<Written> {
+    fn try_batch(&self, batch: &WriteBatch, last: &[usize], hashes: &[u64]) -> Result<Written> {
         let mut session = self.session()?;
         let journal = self.journal(&mut session)?;
         self.order.raise(self.trees.heap());
@@ -284,15 +295,16 @@ impl Shared {
         if let Some(number) = batch.refused(&mut session)? {
             return Ok(Written::Refused(number));
         }
-        if edits.is_empty() {
+        if last.is_empty() {
             return Ok(Written::All);
         }
         for (change, hash) in batch.changes.iter().zip(hashes) {
             let tree = batch.map(change).tree_arc();
             self.views.save(tree, &mut session, batch.key(change), *hash)?;
         }
-        journal.apply(&mut session, edits)?;
-        let lsn = self.power.as_ref().map(|power| power.note_batch(batch.logged())).transpose()?;
+        journal.apply(&mut session, &batch.edits(last))?;
+        let note = |power: &PowerLog| power.note_batch(batch.logged(last));
+        let lsn = self.power.as_ref().map(note).transpose()?;
         drop((stripes, raised, session));
         self.wait(lsn)?;
         Ok(Written::All)
