@@ -52,6 +52,7 @@ mod options;
 mod power;
 mod range;
 mod repair;
+mod reserved;
 mod statistics;
 mod store;
 mod view;

@@ -271,7 +271,7 @@ impl PowerLog {
             },
         )?;
         *self.last_number.lock().unwrap_or_else(PoisonError::into_inner) = last;
-        for name in trees.names().iter().filter(|name| !crate::store::is_reserved(name)) {
+        for name in trees.names().iter().filter(|name| !crate::reserved::is_reserved(name)) {
             if let Ok(Some(tree)) = trees.find_bytes_tree(name) {
                 let own = self.own.get_with(session, &own_key(name), |value| {
                     <[u8; 4]>::try_from(value).map_or(0, u32::from_le_bytes)
@@ -482,7 +482,7 @@ impl PowerLog {
         let bytes = self.bytes.load(Ordering::Relaxed);
         let mut writer = SnapshotWriter::begin(&self.log)?;
         let mut maps = BTreeMap::new();
-        for name in trees.names().into_iter().filter(|name| !crate::store::is_reserved(name)) {
+        for name in trees.names().into_iter().filter(|name| !crate::reserved::is_reserved(name)) {
             if let Ok(Some(tree)) = trees.find_bytes_tree(&name) {
                 // Relaxed: a map that is emptied meanwhile is in the log with its new number.
                 let number = self.number_of(&tree).load(Ordering::Relaxed);

@@ -9,7 +9,7 @@ use everleaf_index::journal;
 use everleaf_index::salvage::{Salvage, SalvagedPair};
 
 use crate::map::Map;
-use crate::store::is_reserved;
+use crate::reserved::is_reserved;
 use crate::{DEFAULT_MAP, Error, Options, Result, Store, WriteBatch};
 
 /// What a repair kept and what it had to drop.

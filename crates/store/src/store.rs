@@ -17,15 +17,13 @@ use everleaf_log::Lsn;
 use crate::life::Life;
 use crate::map::Map;
 use crate::power::{self, PowerLog};
+use crate::reserved::{is_reserved, refuse_reserved};
 use crate::statistics::Statistics;
 use crate::view::Views;
 use crate::{Durability, Error, Options, Rebuilt, Result};
 
 /// The name of the map that a store is itself.
 pub const DEFAULT_MAP: &str = "default";
-
-/// How the names of maps begin that belong to the store itself.
-const RESERVED: char = '\u{1}';
 
 /// Threads that have used a store so far: each gets a number, which leads it to a session.
 static THREAD_COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -540,20 +538,6 @@ fn finish_batches(trees: &Trees) -> Result<u64> {
         };
     }
     Ok(journal.recover(trees, &mut session)? as u64)
-}
-
-/// Whether a name is one of ours.
-pub(crate) fn is_reserved(name: &str) -> bool {
-    name.starts_with(RESERVED)
-}
-
-fn refuse_reserved(name: &str) -> Result<()> {
-    if is_reserved(name) {
-        let text =
-            "names of maps that begin with the character U+0001 are reserved: choose another";
-        return Err(Error::BadName(text.to_string()));
-    }
-    Ok(())
 }
 
 pub(crate) fn from_pool(error: PoolError, path: &Path) -> Error {

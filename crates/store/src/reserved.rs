@@ -1,0 +1,21 @@
+//! Names of maps that the store keeps for itself.
+
+use crate::{Error, Result};
+
+/// How they begin.
+const RESERVED: char = '\u{1}';
+
+/// Whether a name is one of ours.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    name.starts_with(RESERVED)
+}
+
+/// Refuses a name of ours that a user wants.
+pub(crate) fn refuse_reserved(name: &str) -> Result<()> {
+    if is_reserved(name) {
+        let text =
+            "names of maps that begin with the character U+0001 are reserved: choose another";
+        return Err(Error::BadName(text.to_string()));
+    }
+    Ok(())
+}
