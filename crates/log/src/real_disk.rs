@@ -42,6 +42,16 @@ impl RealDisk {
     }
 }
 
+/// Given up by name, not only by closing: a process that another thread forks off this one has a
+/// copy of the descriptor until it runs its program, and closing ours alone would leave the folder
+/// locked that long.
+impl Drop for RealDisk {
+    fn drop(&mut self) {
+        // Cannot fail on an open folder; closing follows in any case.
+        let _ = self.handle.unlock();
+    }
+}
+
 /// Makes the name of a new folder durable.
 fn sync_parent(folder: &Path) -> io::Result<()> {
     let parent = match folder.parent() {
@@ -130,6 +140,17 @@ mod tests {
         drop(disk);
         RealDisk::open(&folder).unwrap();
         assert!(RealDisk::open(parent.path().join("no/such/parent")).is_err());
+    }
+
+    /// A copy of the descriptor is what a forked process has until it runs its program.
+    #[test]
+    fn a_folder_is_released_while_a_copy_of_its_descriptor_lives() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = RealDisk::open(folder.path()).unwrap();
+        let copy = disk.handle.try_clone().unwrap();
+        drop(disk);
+        RealDisk::open(folder.path()).unwrap();
+        drop(copy);
     }
 
     #[test]
