@@ -1,7 +1,9 @@
-//! Loading a tree of byte strings from sorted pairs.
+//! Loading a tree of byte strings from sorted pairs, by one thread or piece by piece by several.
 
-use everleaf_alloc::Session;
-use everleaf_machine::Machine;
+use std::sync::Arc;
+
+use everleaf_alloc::{Heap, Session};
+use everleaf_machine::{Machine, SpinLock};
 use everleaf_pool::FEATURE_EXPIRY;
 
 use crate::bytes_tree::BytesTree;
@@ -9,7 +11,7 @@ use crate::error::IndexError;
 use crate::geometry::Geometry;
 use crate::kind::{BytesKey, BytesKind, Kind};
 use crate::nbtree::state::LIVE;
-use crate::nbtree::{BulkLoader, NbTree};
+use crate::nbtree::{BulkLoader, NbTree, Part};
 use crate::record::{self, EXPIRING_VALUE_SIZE_MAX, KEY_SIZE_MAX, VALUE_SIZE_MAX};
 
 impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
@@ -34,28 +36,152 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         loader: &mut BulkLoader<'_, BytesKind<HEADS>, G, M>,
         pairs: impl IntoIterator<Item = (Key, Value, u64)>,
     ) -> Result<(), IndexError> {
-        let mut last: Option<Vec<u8>> = None;
+        let mut last = Last::default();
         for (position, (key, value, expiry_ms)) in pairs.into_iter().enumerate() {
-            let (key, value) = (key.as_ref(), value.as_ref());
-            if key.len() > KEY_SIZE_MAX {
-                return Err(IndexError::KeyTooLarge(key.len()));
-            }
-            let limit = if expiry_ms == 0 { VALUE_SIZE_MAX } else { EXPIRING_VALUE_SIZE_MAX };
-            if value.len() > limit {
-                return Err(IndexError::ValueTooLarge(value.len()));
-            }
-            if expiry_ms != 0 {
-                loader.session().heap().pool().enable_features(FEATURE_EXPIRY)?;
-            }
-            if last.as_deref().is_some_and(|last| last >= key) {
-                return Err(IndexError::NotSorted(position));
-            }
-            last = Some(key.to_vec());
-            let key = BytesKey::new(key);
-            let record = record::create_expiring(loader.session(), key.bytes, value, expiry_ms)?;
-            let payload = key.payload(record);
-            loader.push(key, <BytesKind<HEADS> as Kind<M>>::entry(key, 0, payload, LIVE))?;
+            last.follow(key.as_ref(), position)?;
+            Self::push(loader, key.as_ref(), value.as_ref(), expiry_ms)?;
         }
         Ok(())
+    }
+
+    /// Adds a pair, whose key is greater than all before.
+    #[inline]
+    fn push(
+        loader: &mut BulkLoader<'_, BytesKind<HEADS>, G, M>,
+        key: &[u8],
+        value: &[u8],
+        expiry_ms: u64,
+    ) -> Result<(), IndexError> {
+        if key.len() > KEY_SIZE_MAX {
+            return Err(IndexError::KeyTooLarge(key.len()));
+        }
+        let limit = if expiry_ms == 0 { VALUE_SIZE_MAX } else { EXPIRING_VALUE_SIZE_MAX };
+        if value.len() > limit {
+            return Err(IndexError::ValueTooLarge(value.len()));
+        }
+        if expiry_ms != 0 {
+            loader.session().heap().pool().enable_features(FEATURE_EXPIRY)?;
+        }
+        let key = BytesKey::new(key);
+        let record = record::create_expiring(loader.session(), key.bytes, value, expiry_ms)?;
+        let payload = key.payload(record);
+        Ok(loader.push(key, <BytesKind<HEADS> as Kind<M>>::entry(key, 0, payload, LIVE))?)
+    }
+
+    /// As [`Self::load`], by several threads: `feed(i, sink)` gives the pairs of piece `i`, whose keys
+    /// begin at `lows[i - 1]` and end before `lows[i]`.
+    pub(crate) fn load_pieces<E: From<IndexError> + Send>(
+        heap: &Arc<Heap<M>>,
+        id: u32,
+        lows: &[Vec<u8>],
+        threads: usize,
+        feed: &(impl Fn(usize, &mut Sink<'_>) -> Result<(), E> + Sync),
+    ) -> Result<NbTree<BytesKind<HEADS>, G, M>, E> {
+        let mut session = heap.session().map_err(IndexError::from)?;
+        let mut fences = vec![0];
+        for low in lows {
+            match record::create(&mut session, low, &[]) {
+                Ok(fence) => fences.push(fence),
+                Err(error) => {
+                    free_fences::<M, HEADS>(&mut session, &fences);
+                    return Err(IndexError::from(error).into());
+                }
+            }
+        }
+        let count = fences.len();
+        let parts = SpinLock::<_, M>::new((0..count).map(|_| None).collect::<Vec<_>>());
+        M::parallel(threads.min(count), count, &|index| {
+            let bounds = Bounds {
+                low: index.checked_sub(1).map(|below| lows[below].as_slice()),
+                high: lows.get(index).map(Vec::as_slice),
+            };
+            let high = fences.get(index + 1).copied().unwrap_or(0);
+            let part = Self::load_piece(heap, id, (fences[index], high), bounds, &|sink| {
+                feed(index, sink)
+            });
+            parts.lock()[index] = Some(part);
+        });
+        let parts = std::mem::take(&mut *parts.lock());
+        let (mut whole, mut failed) = (vec![], None);
+        for part in parts.into_iter().flatten() {
+            match part {
+                Ok(part) => whole.push(part),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        if let Some(error) = failed {
+            for part in &whole {
+                NbTree::<BytesKind<HEADS>, G, M>::give_back(&mut session, id, part);
+            }
+            return Err(error);
+        }
+        Ok(NbTree::join(&mut session, id, whole).map_err(IndexError::from)?)
+    }
+
+    /// One piece. It owns the first of the two fences, also if it fails.
+    fn load_piece<E: From<IndexError>>(
+        heap: &Arc<Heap<M>>,
+        id: u32,
+        (low, high): (u64, u64),
+        bounds: Bounds<'_>,
+        feed: &dyn Fn(&mut Sink<'_>) -> Result<(), E>,
+    ) -> Result<Part, E> {
+        // Without a session nothing can be freed either: the fence is found free at the next opening.
+        let mut session = heap.session().map_err(IndexError::from)?;
+        let mut loader = BulkLoader::<BytesKind<HEADS>, G, M>::piece(&mut session, id, low);
+        let (mut last, mut position) = (Last::default(), 0);
+        let fed = feed(&mut |key, value, expiry_ms| {
+            if bounds.low.is_some_and(|low| key < low)
+                || bounds.high.is_some_and(|high| key >= high)
+            {
+                return Err(IndexError::NotSorted(position));
+            }
+            last.follow(key, position)?;
+            position += 1;
+            Self::push(&mut loader, key, value, expiry_ms)
+        });
+        match fed {
+            Ok(()) => Ok(loader.finish_piece(high).map_err(IndexError::from)?),
+            Err(error) => {
+                loader.abandon();
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Takes the pairs of a load in the order of their keys: key, value, and when it expires.
+pub type Sink<'a> = dyn FnMut(&[u8], &[u8], u64) -> Result<(), IndexError> + 'a;
+
+/// Where the keys of a piece lie.
+#[derive(Clone, Copy)]
+struct Bounds<'a> {
+    low: Option<&'a [u8]>,
+    high: Option<&'a [u8]>,
+}
+
+/// The key that was added last.
+#[derive(Default)]
+struct Last {
+    key: Vec<u8>,
+    is_any: bool,
+}
+
+impl Last {
+    /// Refuses a key that does not come behind the last one.
+    #[inline]
+    fn follow(&mut self, key: &[u8], position: usize) -> Result<(), IndexError> {
+        if std::mem::replace(&mut self.is_any, true) && self.key.as_slice() >= key {
+            return Err(IndexError::NotSorted(position));
+        }
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        Ok(())
+    }
+}
+
+fn free_fences<M: Machine, const HEADS: bool>(session: &mut Session<M>, fences: &[u64]) {
+    for fence in fences {
+        <BytesKind<HEADS> as Kind<M>>::free_fence(session, *fence);
     }
 }

@@ -40,6 +40,7 @@ pub mod wbtree;
 pub use anchor::{ANCHOR_SIZE, ANCHOR_WORDS, Anchor};
 pub use base::Base;
 pub use blink::BLinkTree;
+pub use bytes_load::Sink;
 pub use bytes_tree::{BytesTree, Change, Decision};
 pub use cdds::CddsTree;
 pub use change::{Intent, Outcome};

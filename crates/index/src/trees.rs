@@ -10,6 +10,7 @@ use everleaf_alloc::{AllocError, Audit, Heap, Session, SessionPool};
 use everleaf_machine::{Hardware, Machine, Ordering, SpinLock};
 use everleaf_pool::{Pool, Root, RootIndex};
 
+use crate::bytes_load::Sink;
 use crate::bytes_tree::BytesTree;
 use crate::catalogue;
 use crate::error::IndexError;
@@ -374,6 +375,32 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         let mut session = self.heap.session()?;
         let id = self.heap.pool().next_id()?;
         let tree = BytesTree::load(&mut session, id, pairs)?;
+        let mut named = self.named.lock();
+        let root = self.publish(&mut session, name, &tree)?;
+        let tree = Arc::new(BytesTree::new(self.heap.clone(), root, tree));
+        named.push((name.to_string(), Named::Bytes(tree.clone())));
+        Ok(tree)
+    }
+
+    /// As [`Self::load_expiring`], by several threads at once: `feed(i, sink)` gives the sink the pairs
+    /// of piece `i`, each with the time at which it expires. Piece 0 has the keys below `lows[0]`,
+    /// piece `i` those from `lows[i - 1]` on and below `lows[i]`; `lows` ascend strictly.
+    ///
+    /// # Errors
+    /// As [`Self::load_u64_tree`], and what `feed` answers.
+    pub fn load_pieces<E: From<IndexError> + Send>(
+        &self,
+        name: &str,
+        lows: &[Vec<u8>],
+        threads: usize,
+        feed: impl Fn(usize, &mut Sink<'_>) -> Result<(), E> + Sync,
+    ) -> Result<Arc<BytesTree<G, M>>, E> {
+        if let Some(position) = lows.windows(2).position(|pair| pair[0] >= pair[1]) {
+            return Err(IndexError::NotSorted(position + 1).into());
+        }
+        let id = self.heap.pool().next_id().map_err(IndexError::from)?;
+        let tree = BytesTree::load_pieces(&self.heap, id, lows, threads, &feed)?;
+        let mut session = self.heap.session().map_err(IndexError::from)?;
         let mut named = self.named.lock();
         let root = self.publish(&mut session, name, &tree)?;
         let tree = Arc::new(BytesTree::new(self.heap.clone(), root, tree));

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use everleaf_index::{
-    BytesTree, Change, Decision, Domain, Exchange, Geometry, Pool, Production, Session, Tiny,
-    Trees, U64Tree,
+    BytesTree, Change, Decision, Domain, Exchange, Geometry, IndexError, Pool, Production, Session,
+    Tiny, Trees, U64Tree,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -298,6 +298,32 @@ fn a_bulk_load_is_a_tree_like_any_other() {
             .get_with(&mut session, format!("key:{i:09}").as_bytes(), <[u8]>::to_vec)
             .expect("get");
         assert_eq!(value, Some(format!("value {i}").into_bytes()));
+    }
+    // Pieces of different sizes, one of them empty.
+    let lows = ["000000017", "000000018", "000002999x", "000003000", "000040000"];
+    let lows = lows.map(|low| format!("key:{low}").into_bytes());
+    let bounds = [0, 17, 18, 3_000, 3_000, 40_000, 50_000];
+    let pieces = trees.load_pieces::<IndexError>("pieces", &lows, 3, |piece, sink| {
+        (bounds[piece]..bounds[piece + 1]).try_for_each(|i| {
+            sink(format!("key:{i:09}").as_bytes(), format!("value {i}").as_bytes(), 0)
+        })
+    });
+    let pieces = pieces.expect("sorted input");
+    assert_eq!(pieces.len(&mut session).expect("len"), 50_000);
+    let mut next = 0;
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    let count = pieces.scan(&mut session, all.0, all.1, false, |key, value| {
+        assert_eq!(key, format!("key:{next:09}").as_bytes());
+        assert_eq!(value, format!("value {next}").as_bytes());
+        next += 1;
+        true
+    });
+    count.expect("scan");
+    assert_eq!(next, 50_000);
+    for i in 0..50_000 {
+        let key = format!("key:{i:09}x");
+        let new = pieces.change(&mut session, key.as_bytes(), Change::Insert(b""), |new, _| new);
+        assert!(new.expect("room"));
     }
     drop(session);
     assert!(trees.load_u64_tree("bad", [(1, 1), (1, 2)]).is_err());

@@ -1,6 +1,6 @@
 //! Space at its limits: pools beyond 4 GiB, full pools, and what comes back after deletion.
 
-use everleaf_index::{Change, Domain, Hardware, Pool, Session, Trees};
+use everleaf_index::{Change, Domain, Hardware, IndexError, Pool, Session, Trees};
 
 const CHUNK: u64 = 256 << 10;
 
@@ -109,6 +109,18 @@ fn a_failed_bulk_load_leaves_nothing_behind() {
         let words = (0..5_000u32).map(|key| (format!("{key:08}"), "value"));
         let bad = words.chain([("0".to_string(), "again")]);
         assert!(trees.load_bytes_tree("w", bad).is_err(), "round {round}");
+        let lows = [b"2".to_vec(), b"3".to_vec(), b"4".to_vec()];
+        let failed = trees.load_pieces("p", &lows, 2, |piece, sink| {
+            for key in 0..3000 {
+                sink(format!("{}{key:05}", piece + 1).as_bytes(), b"value", 0)?;
+            }
+            match (round + piece as u32) % 4 {
+                0 => Err(IndexError::NotSorted(0)),
+                1 => sink(b"2", b"not in order", 0),
+                _ => Ok(()),
+            }
+        });
+        assert!(matches!(failed, Err(IndexError::NotSorted(_))), "round {round}");
     }
     assert!(used() < before + 16 * CHUNK, "{} bytes of failed loads", used() - before);
     assert_eq!(problems(&trees), Vec::<String>::new());

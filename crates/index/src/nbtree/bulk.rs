@@ -28,7 +28,23 @@ pub(crate) struct BulkLoader<'s, K, G: Geometry, M: Machine> {
     keys: u64,
 }
 
+/// The leaves of one piece of a tree that is being built, handed over whole.
+pub(crate) struct Part {
+    children: Vec<Child>,
+    keys: u64,
+}
+
+// SAFETY: the leaves are private to whoever has the part.
+unsafe impl Send for Part {}
+
 impl<'s, K: Kind<M>, G: Geometry, M: Machine> BulkLoader<'s, K, G, M> {
+    /// Starts the piece of a new tree whose keys begin at the fence `low`, which the piece owns from
+    /// now on. For kinds with one first leaf.
+    pub fn piece(session: &'s mut Session<M>, id: u32, low: u64) -> Self {
+        debug_assert_eq!(K::FIRST_LOWS.len(), 1, "the first lows would all be in the first piece");
+        BulkLoader { low, ..Self::new(session, id) }
+    }
+
     /// Starts a new tree with this id. It survives a crash once the pool's directory has the id.
     pub fn new(session: &'s mut Session<M>, id: u32) -> Self {
         let tree = NbTree::assemble(session.heap().clone(), id, std::ptr::null_mut(), 0);
@@ -73,20 +89,31 @@ impl<'s, K: Kind<M>, G: Geometry, M: Machine> BulkLoader<'s, K, G, M> {
 
     /// Makes a leaf of the entries, up to `high`, which is given up if that fails.
     fn finish_leaf(&mut self, high: u64) -> Result<(), AllocError> {
+        self.end_leaf(high).inspect_err(|_| K::free_fence(self.session, high))
+    }
+
+    /// Makes a leaf of the entries, up to `high`.
+    fn end_leaf(&mut self, high: u64) -> Result<(), AllocError> {
         // Entries come without a skipped prefix; the leaf has its own.
         let skip = K::shared_prefix(self.tree.base, self.low, high);
         let keyed: Vec<Pair> =
             self.entries.iter().map(|entry| K::rekey(self.tree.base, *entry, skip)).collect();
-        match self.tree.build_first_leaf(self.session, self.low, high, &keyed) {
-            Ok(leaf) => self.children.push((self.low, leaf.cast())),
-            Err(error) => {
-                K::free_fence(self.session, high);
-                return Err(error);
-            }
-        }
+        let leaf = self.tree.build_first_leaf(self.session, self.low, high, &keyed)?;
+        self.children.push((self.low, leaf.cast()));
         self.entries.clear();
         self.low = high;
         Ok(())
+    }
+
+    /// The finished piece, up to `high`, which belongs to the next one.
+    pub fn finish_piece(mut self, high: u64) -> Result<Part, AllocError> {
+        match self.end_leaf(high) {
+            Ok(()) => Ok(Part { children: self.children, keys: self.keys }),
+            Err(error) => {
+                self.abandon();
+                Err(error)
+            }
+        }
     }
 
     /// The finished tree.
@@ -126,6 +153,32 @@ impl<'s, K: Kind<M>, G: Geometry, M: Machine> BulkLoader<'s, K, G, M> {
 }
 
 impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
+    /// The tree of all its pieces, in the order of their keys.
+    pub(crate) fn join(
+        session: &mut Session<M>,
+        id: u32,
+        parts: Vec<Part>,
+    ) -> Result<Self, AllocError> {
+        let tree = Self::assemble(session.heap().clone(), id, std::ptr::null_mut(), 0);
+        let keys: u64 = parts.iter().map(|part| part.keys).sum();
+        let children: Vec<Child> = parts.into_iter().flat_map(|part| part.children).collect();
+        match tree.build_levels(session, children.clone()) {
+            Ok(root) => tree.set_root(root),
+            Err(error) => {
+                tree.free_leaves(session, &children);
+                return Err(error);
+            }
+        }
+        tree.keys.add(0, keys as i64);
+        Ok(tree)
+    }
+
+    /// Gives back a piece that is not to be part of a tree.
+    pub(crate) fn give_back(session: &mut Session<M>, id: u32, part: &Part) {
+        let tree = Self::assemble(session.heap().clone(), id, std::ptr::null_mut(), 0);
+        tree.free_leaves(session, &part.children);
+    }
+
     /// Inner nodes over leaves, level by level; the root.
     pub(super) fn build_levels(
         &self,

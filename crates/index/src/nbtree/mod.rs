@@ -84,7 +84,7 @@ use layout::Inner;
 use state::BlockState;
 use tally::Tally;
 
-pub(crate) use bulk::BulkLoader;
+pub(crate) use bulk::{BulkLoader, Part};
 pub(crate) use check::CheckState;
 pub(crate) use recover::{LiveBlocks, find_live_blocks};
 
