@@ -52,6 +52,7 @@ mod keys;
 mod latency;
 mod medium;
 pub mod presets;
+mod program;
 mod random;
 pub mod report;
 pub mod statistics;

@@ -5,6 +5,7 @@ mod html;
 mod machine;
 mod markdown;
 mod page;
+mod rivals;
 mod saved;
 mod svg;
 
@@ -15,6 +16,7 @@ pub use html::render as render_html;
 pub use machine::Machine;
 pub use markdown::render as render_markdown;
 pub use page::Page;
+pub use rivals::render as render_rivals;
 
 /// A figure that was measured several times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

@@ -22,6 +22,10 @@ pub(crate) struct Contention {
     pub tally: Tally,
     /// The coverage marks they met.
     pub marks: Vec<(&'static str, u64)>,
+    /// Updates that met another thread, by leaf, the most first; leaves without any are left out.
+    pub by_leaf: Vec<u64>,
+    /// Leaves of the tree.
+    pub leaves: u64,
 }
 
 /// Caches of no account.
@@ -51,6 +55,7 @@ pub(crate) fn contend(
     for number in 0..keys {
         tree.fill(mix(number))?;
     }
+    let leaves = tree.leaves()?.max(1);
     let Counted { opened, counting, .. } = &tree;
     let (opened, memory) = (opened.as_ref(), counting.owned_memory());
     let info = opened.tree().info();
@@ -63,13 +68,19 @@ pub(crate) fn contend(
         let counting = Counting::sharing(config(), &memory);
         let sampler = Sampler::new(distribution, keys);
         let mut random = Random::new(seed ^ (thread as u64) << 32);
+        let (mut before, mut met) = (0, Vec::new());
         for operation in 0..operations {
             let (key, value) = fitting(&info, mix(sampler.sample(&mut random)));
             let value = value ^ (operation & 1);
             let update = || opened.tree().update(&mut session, key, value);
             counting.operation("update", update)?;
+            let tally = counting.tally("update");
+            if tally.refused + tally.spins > before {
+                before = tally.refused + tally.spins;
+                met.push(key);
+            }
         }
-        Ok::<_, LabError>((counting.tally("update"), counting.marks()))
+        Ok::<_, LabError>((counting.tally("update"), counting.marks(), met))
     };
     let parts = thread::scope(|scope| {
         let work = &work;
@@ -79,9 +90,11 @@ pub(crate) fn contend(
         };
         all.into_iter().map(join).collect::<Result<Vec<_>, LabError>>()
     })?;
-    let mut contention = Contention::default();
-    for (tally, marks) in parts {
+    let mut contention = Contention { leaves, ..Contention::default() };
+    let mut met = Vec::new();
+    for (tally, marks, keys) in parts {
         contention.tally += tally;
+        met.extend(keys);
         for (name, count) in marks {
             match contention.marks.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, sum)) => *sum += count,
@@ -89,7 +102,23 @@ pub(crate) fn contend(
             }
         }
     }
+    let all = (0..keys).map(|number| fitting(&info, mix(number)).0);
+    contention.by_leaf = by_leaf(all.collect(), &met, leaves);
     Ok(contention)
+}
+
+/// How many of the keys in `met` each of so many leaves has, the most first, without those that have
+/// none. The keys of the tree are taken to be spread over its leaves evenly, in order.
+fn by_leaf(mut all: Vec<u64>, met: &[u64], leaves: u64) -> Vec<u64> {
+    all.sort_unstable();
+    let each = all.len().div_ceil(leaves as usize).max(1);
+    let mut counts = vec![0; all.len().div_ceil(each)];
+    for key in met {
+        counts[all.partition_point(|other| other < key) / each] += 1;
+    }
+    counts.retain(|count| *count > 0);
+    counts.sort_unstable_by(|one, other| other.cmp(one));
+    counts
 }
 
 #[cfg(test)]
@@ -103,6 +132,17 @@ mod tests {
             let contention = contend(design, 2, 500, 400, skewed, 1).unwrap();
             assert_eq!(contention.tally.operations, 800, "{design}");
             assert!(contention.tally.flushes >= 800, "{design}");
+            let met: u64 = contention.by_leaf.iter().sum();
+            assert!(met <= contention.tally.refused + contention.tally.spins, "{design}");
+            assert!(contention.by_leaf.len() as u64 <= contention.leaves, "{design}");
         }
+    }
+
+    #[test]
+    fn meetings_are_added_up_by_runs_of_keys_as_long_as_a_leaf() {
+        let all = vec![50, 10, 20, 30, 40, 60, 70];
+        assert_eq!(by_leaf(all.clone(), &[10, 30, 20, 50, 50, 40, 60], 2), [4, 3]);
+        assert_eq!(by_leaf(all.clone(), &[70, 70], 7), [2]);
+        assert_eq!(by_leaf(all, &[], 1), [0; 0]);
     }
 }

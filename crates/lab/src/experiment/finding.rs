@@ -333,9 +333,6 @@ pub struct Finding {
     pub id: String,
     /// The version of this program.
     pub version: String,
-    /// A checksum of the program's file; empty if an older program wrote this, or could not read it.
-    #[serde(default)]
-    pub program: String,
     /// How much was measured.
     pub scale: Scale,
     /// The seed of keys and operations.
@@ -346,7 +343,7 @@ pub struct Finding {
     pub miss_before_ns: f64,
     /// Nanoseconds of a dependent miss after it.
     pub miss_after_ns: f64,
-    /// The machine.
+    /// The machine and the program.
     pub machine: Machine,
     /// What it has to show.
     #[serde(flatten)]

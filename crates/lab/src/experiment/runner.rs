@@ -4,7 +4,6 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::time::Instant;
 
 use super::finding::{Finding, Scale};
@@ -145,38 +144,8 @@ pub(crate) fn cannot(what: &str, path: &Path, error: io::Error) -> LabError {
     LabError::Io(format!("cannot {what} {}", path.display()), error)
 }
 
-/// Whether a finding was made by the program with this checksum on this machine. One that does not
-/// say by which is of no known program.
-fn is_of(finding: &Finding, program: &str, machine: &Machine) -> bool {
-    !program.is_empty() && finding.program == program && finding.machine.is_same(machine)
-}
-
-/// A checksum of the file that this program was started from; empty if it cannot be read.
-fn program() -> &'static str {
-    static PROGRAM: OnceLock<String> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let contents = std::env::current_exe().and_then(fs::read);
-        contents.map_or_else(|_| String::new(), |bytes| format!("{:016x}", checksum(&bytes)))
-    })
-}
-
-/// A checksum in the manner of FNV-1a, over words of eight bytes, the last filled with zeros, and the
-/// length. It tells builds apart; it is no protection against anybody.
-fn checksum(bytes: &[u8]) -> u64 {
-    let mut sum = 0xcbf2_9ce4_8422_2325_u64;
-    let mut add = |word: u64| sum = (sum ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
-    for chunk in bytes.chunks(8) {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        add(u64::from_le_bytes(word));
-    }
-    add(bytes.len() as u64);
-    sum
-}
-
 /// Runs an experiment, unless the folder has it at this scale and seed, made by this very program on
-/// this machine. Returns what it
-/// found, and whether it was run now. `tell` hears what is being done.
+/// this machine. Returns what it found, and whether it was run now. `tell` hears what is being done.
 ///
 /// # Errors
 /// The experiment's, among them that it cannot be made yet; the folder's.
@@ -193,7 +162,7 @@ pub fn run(
         && !plan.again
         && let Some(finding) = folder.finding(entry.id)?
         && (finding.scale, finding.seed) == (plan.scale, plan.seed)
-        && is_of(&finding, program(), &Machine::here())
+        && finding.machine.is_same(&Machine::here())
     {
         return Ok((finding, false));
     }
@@ -205,7 +174,6 @@ pub fn run(
     let finding = Finding {
         id: entry.id.to_owned(),
         version: VERSION.to_owned(),
-        program: program().to_owned(),
         scale: plan.scale,
         seed: plan.seed,
         seconds: started.elapsed().as_secs_f64(),
@@ -266,25 +234,21 @@ mod tests {
         let plan = Plan { scale: Scale::Quick, seed: 1, again: false };
         let go = || run(&entry, plan, Some(&folder), &mut |_| ()).unwrap();
         let (first, _) = go();
-        assert!(!first.program.is_empty() && !go().1);
-        let elsewhere = Machine { cpu: "another".to_owned(), ..first.machine.clone() };
+        assert!(!first.machine.program.is_empty() && !go().1);
+        let but = |change: fn(&mut Machine)| {
+            let mut other = first.clone();
+            change(&mut other.machine);
+            other
+        };
         for other in [
-            Finding { program: "0".to_owned(), ..first.clone() },
-            Finding { program: String::new(), ..first.clone() },
-            Finding { machine: elsewhere, ..first.clone() },
+            but(|machine| machine.program = "0".to_owned()),
+            but(|machine| machine.program.clear()),
+            but(|machine| machine.cpu = "another".to_owned()),
         ] {
             folder.keep(&other).unwrap();
             let (again, is_new) = go();
-            assert!(is_new && again.program == first.program);
+            assert!(is_new && again.machine.is_same(&first.machine));
         }
-        assert!(!is_of(&Finding { program: String::new(), ..first.clone() }, "", &first.machine));
-    }
-
-    #[test]
-    fn a_checksum_tells_contents_and_lengths_apart() {
-        let all = [&b""[..], b"a", b"a\0", b"b", b"12345678", b"123456780", b"0123456712345678"];
-        let sums: std::collections::BTreeSet<u64> = all.into_iter().map(checksum).collect();
-        assert_eq!(sums.len(), all.len());
     }
 
     #[test]

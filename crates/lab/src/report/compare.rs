@@ -10,6 +10,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::Machine;
 use super::saved::{reports_in, series_of};
 use crate::error::LabError;
 use crate::experiment::{Folder, Series};
@@ -50,9 +51,20 @@ pub struct Compared {
     pub change: Change,
 }
 
+/// What a file or a folder holds that runs can be compared by.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Run {
+    /// The measurements.
+    pub series: Vec<Series>,
+    /// The machines and programs that made them, each once.
+    pub machines: Vec<Machine>,
+}
+
 /// Two runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Comparison {
+    /// What a reader must know before believing it: runs of several programs, or of two machines.
+    pub remarks: Vec<String>,
     /// What both have, the worst first.
     pub compared: Vec<Compared>,
     /// What only the old one has.
@@ -72,33 +84,51 @@ impl Comparison {
 ///
 /// # Errors
 /// It cannot be read, or there is nothing.
-pub fn series(path: &Path) -> Result<Vec<Series>, LabError> {
-    let mut found = Vec::new();
-    if path.is_dir() {
-        for file in Folder::open(path)?.files()? {
-            found.extend(series_in(&file.1));
-        }
-    } else {
-        found = series_in(&crate::experiment::read_json(path)?);
-    }
-    if found.is_empty() {
+pub fn read(path: &Path) -> Result<Run, LabError> {
+    let values = match path.is_dir() {
+        true => Folder::open(path)?.files()?.into_iter().map(|(_, value)| value).collect(),
+        false => vec![crate::experiment::read_json(path)?],
+    };
+    let series: Vec<Series> = values.iter().flat_map(series_in).collect();
+    if series.is_empty() {
         let path = path.display();
         return Err(LabError::Settings(format!(
             "{path} holds nothing to compare: give findings of `everleaf lab run` or the output of \
              `everleaf bench --json`"
         )));
     }
-    Ok(found)
+    let mut machines: Vec<Machine> = Vec::new();
+    for machine in values.iter().flat_map(machines_in) {
+        let is_known =
+            |known: &Machine| known.program == machine.program && known.is_same_machine(&machine);
+        if !machines.iter().any(is_known) {
+            machines.push(machine);
+        }
+    }
+    Ok(Run { series, machines })
+}
+
+/// The machines in a JSON value: those of findings, and those of reports of the bench.
+fn machines_in(value: &Value) -> Vec<Machine> {
+    let reports = reports_in(value).into_iter().map(|report| report.machine);
+    let of_finding = |finding: &Value| {
+        finding.get("series").and_then(|_| serde_json::from_value(finding["machine"].clone()).ok())
+    };
+    reports.chain(findings_in(value).iter().filter_map(of_finding)).collect()
+}
+
+/// A finding, or a list of them.
+fn findings_in(value: &Value) -> &[Value] {
+    match value {
+        Value::Array(items) => items.as_slice(),
+        one => std::slice::from_ref(one),
+    }
 }
 
 /// The series in a JSON value: those of findings, and those of reports of the bench.
 fn series_in(value: &Value) -> Vec<Series> {
     let mut found: Vec<Series> = reports_in(value).iter().flat_map(series_of).collect();
-    let findings = match value {
-        Value::Array(items) => items.as_slice(),
-        one => std::slice::from_ref(one),
-    };
-    for finding in findings {
+    for finding in findings_in(value) {
         let id = finding["id"].as_str().unwrap_or_default();
         let series: Vec<Series> =
             serde_json::from_value(finding["series"].clone()).unwrap_or_default();
@@ -110,7 +140,38 @@ fn series_in(value: &Value) -> Vec<Series> {
 }
 
 /// Compares. `tolerance` is the share below which a difference does not matter, such as 0.02.
-pub fn compare(old: &[Series], new: &[Series], tolerance: f64) -> Comparison {
+pub fn compare(old: &Run, new: &Run, tolerance: f64) -> Comparison {
+    let remarks = remarks(&old.machines, &new.machines);
+    Comparison { remarks, ..compare_series(&old.series, &new.series, tolerance) }
+}
+
+/// What is odd about where two runs come from.
+fn remarks(old: &[Machine], new: &[Machine]) -> Vec<String> {
+    let mut remarks = Vec::new();
+    for (name, machines) in [("old", old), ("new", new)] {
+        if machines.len() > 1 {
+            remarks.push(format!(
+                "the {name} run was put together from runs of {} programs or machines: what is \
+                 compared may be of different versions",
+                machines.len()
+            ));
+        }
+    }
+    let is_elsewhere = |one: &&Machine| old.iter().all(|other| !other.is_same_machine(one));
+    if let (Some(other), Some(one)) = (old.first(), new.iter().find(is_elsewhere)) {
+        let text = |machine: &Machine| {
+            format!("{}, {} CPUs, {}", machine.cpu, machine.cpu_count, machine.system)
+        };
+        remarks.push(format!(
+            "the runs were made on different machines ({}; {}): only exact counts mean something",
+            text(other),
+            text(one)
+        ));
+    }
+    remarks
+}
+
+fn compare_series(old: &[Series], new: &[Series], tolerance: f64) -> Comparison {
     let mut comparison = Comparison::default();
     for before in old {
         match new.iter().find(|after| after.name == before.name && after.unit == before.unit) {
@@ -207,7 +268,7 @@ mod tests {
     }
 
     fn change(old: &Series, new: &Series) -> Change {
-        let comparison = compare(std::slice::from_ref(old), std::slice::from_ref(new), 0.02);
+        let comparison = compare_series(std::slice::from_ref(old), std::slice::from_ref(new), 0.02);
         assert_eq!(comparison.has_slower(), comparison.compared[0].change == Change::Slower);
         comparison.compared[0].change
     }
@@ -254,7 +315,7 @@ mod tests {
 
     #[test]
     fn what_is_in_one_run_only_is_named() {
-        let comparison = compare(
+        let comparison = compare_series(
             &[series("a", &NOISY), series("b", &NOISY)],
             &[series("b", &NOISY), series("c", &NOISY)],
             0.02,
@@ -279,8 +340,35 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.json");
         std::fs::write(&path, "{}").unwrap();
-        assert!(super::series(&path).unwrap_err().to_string().contains("nothing to compare"));
+        assert!(super::read(&path).unwrap_err().to_string().contains("nothing to compare"));
         std::fs::write(&path, finding.to_string()).unwrap();
-        assert_eq!(super::series(&path).unwrap(), super::series(directory.path()).unwrap());
+        assert_eq!(super::read(&path).unwrap(), super::read(directory.path()).unwrap());
+    }
+
+    #[test]
+    fn runs_of_several_programs_or_of_two_machines_are_said_to_be() {
+        let machine = |cpu: &str, program: &str| Machine {
+            cpu: cpu.to_owned(),
+            program: program.to_owned(),
+            ..Machine::default()
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, machine: Machine| {
+            let one = Series::count("insert", "flushes", 1.0);
+            let finding = serde_json::json!({ "id": name, "series": [one], "machine": machine });
+            std::fs::write(directory.path().join(name), finding.to_string()).unwrap();
+        };
+        let read = |name: &str| super::read(&directory.path().join(name)).unwrap();
+        write("a.json", machine("here", "1"));
+        write("b.json", machine("here", "2"));
+        write("c.json", machine("there", "2"));
+        // Comparing two programs is what runs are compared for.
+        assert_eq!(compare(&read("a.json"), &read("b.json"), 0.02).remarks, [""; 0]);
+        let elsewhere = compare(&read("a.json"), &read("c.json"), 0.02).remarks;
+        assert!(elsewhere.len() == 1 && elsewhere[0].contains("different machines"));
+        let mixed = super::read(directory.path()).unwrap();
+        assert_eq!(mixed.machines.len(), 3);
+        let remarks = compare(&mixed, &read("a.json"), 0.02).remarks;
+        assert!(remarks.len() == 1 && remarks[0].starts_with("the old run"), "{remarks:?}");
     }
 }

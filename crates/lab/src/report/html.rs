@@ -34,6 +34,9 @@ pub fn render(page: &Page) -> String {
          here was counted or measured by the commands that stand beside it.</p>\n"
     );
     text.push_str(&tiles(page));
+    if let Some(warning) = page.warning() {
+        text.push_str(&format!("<p class=\"warning\"><b>{}</b></p>\n", escape(&warning)));
+    }
     text.push_str(&machines(page));
     text.push_str(&contents(page));
     for contest in &page.contests {

@@ -5,7 +5,7 @@ use std::fs;
 use everleaf_machine::topology;
 use serde::{Deserialize, Serialize};
 
-use crate::calibrate;
+use crate::{calibrate, program};
 
 /// The machine and the build that were measured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,8 @@ pub struct Machine {
     pub caches: String,
     /// Whether this is a virtual machine, as far as it can tell: its neighbours are not to be seen.
     pub is_virtual: bool,
+    /// A checksum of the program's file; empty if an older program wrote this, or it could not be read.
+    pub program: String,
     /// Tasks that wanted a CPU during the last minute, on average, when this was written down.
     pub load: f64,
 }
@@ -49,16 +51,28 @@ impl Machine {
             system: format!("{} {}", text(name.sysname()), text(name.release())),
             caches: caches(),
             is_virtual: read("/proc/cpuinfo").contains(" hypervisor"),
+            program: program::checksum().to_owned(),
             load: load_of(&read("/proc/loadavg")),
         }
     }
 }
 
 impl Machine {
-    /// Whether the other is the same machine with a program built in the same way; its load and its
-    /// clock may differ.
-    pub(crate) fn is_same(&self, other: &Machine) -> bool {
-        let moment = Machine { clock_ns: self.clock_ns, load: self.load, ..other.clone() };
+    /// Whether the other is the same machine with the same program; its load and its clock may differ.
+    /// A program that is not known is no program's same.
+    pub fn is_same(&self, other: &Machine) -> bool {
+        !self.program.is_empty() && self.program == other.program && self.is_same_machine(other)
+    }
+
+    /// The same, whatever the programs.
+    pub(crate) fn is_same_machine(&self, other: &Machine) -> bool {
+        let moment = Machine {
+            clock_ns: self.clock_ns,
+            load: self.load,
+            program: self.program.clone(),
+            is_optimized: self.is_optimized,
+            ..other.clone()
+        };
         *self == moment
     }
 }
@@ -110,6 +124,10 @@ mod tests {
         assert_eq!(serde_json::from_str::<Machine>(&text).unwrap(), here);
         assert!(here.is_same(&Machine { load: here.load + 1.0, clock_ns: 0.0, ..here.clone() }));
         assert!(!here.is_same(&Machine { cpu: "another".to_owned(), ..here.clone() }));
+        let other = Machine { program: "0".to_owned(), ..here.clone() };
+        assert!(!here.is_same(&other) && here.is_same_machine(&other));
+        let unknown = Machine { program: String::new(), ..here.clone() };
+        assert!(!unknown.is_same(&unknown));
         // What an older program wrote is still read.
         let old: Machine = serde_json::from_str(r#"{"cpu":"a","cpu_count":2}"#).unwrap();
         assert_eq!((old.cpu.as_str(), old.system.as_str()), ("a", ""));

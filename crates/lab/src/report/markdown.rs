@@ -1,5 +1,6 @@
 //! The report as Markdown, for a repository.
 
+use super::Machine;
 use super::page::{Page, command};
 use crate::experiment::{Entry, Finding, Grid, Judgement};
 
@@ -14,21 +15,12 @@ pub fn render(page: &Page) -> String {
     if counts.not_run > 0 {
         text = text.replace("; ", &format!(", {} were not run this time; ", counts.not_run));
     }
+    if let Some(warning) = page.warning() {
+        let place = text.find("## The machine").expect("the heading is above");
+        text.insert_str(place, &format!("**{}**\n\n", cell(&warning)));
+    }
     for machine in page.machines() {
-        text.push_str(&format!(
-            "{}{}, {} CPUs, caches {}, {} GB of memory, {}.{}\n\n",
-            cell(&machine.cpu),
-            if machine.is_virtual { " (virtual)" } else { "" },
-            machine.cpu_count,
-            cell(&machine.caches),
-            machine.memory_bytes / 1_000_000_000,
-            cell(&machine.system),
-            if machine.is_optimized {
-                ""
-            } else {
-                " Built without optimisation: its times mean nothing."
-            }
-        ));
+        text.push_str(&machine_line(machine));
     }
     for contest in &page.contests {
         text.push_str(&format!("## Side by side: {}\n\n", cell(&contest.title())));
@@ -94,12 +86,30 @@ fn experiment(entry: &Entry, finding: &Finding) -> String {
     text
 }
 
+/// A machine in a line.
+pub(super) fn machine_line(machine: &Machine) -> String {
+    format!(
+        "{}{}, {} CPUs, caches {}, {} GB of memory, {}.{}\n\n",
+        cell(&machine.cpu),
+        if machine.is_virtual { " (virtual)" } else { "" },
+        machine.cpu_count,
+        cell(&machine.caches),
+        machine.memory_bytes / 1_000_000_000,
+        cell(&machine.system),
+        if machine.is_optimized {
+            ""
+        } else {
+            " Built without optimisation: its times mean nothing."
+        }
+    )
+}
+
 /// Text that does not end a cell of a table, nor begin markup.
-fn cell(text: &str) -> String {
+pub(super) fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }
 
-fn table(grid: &Grid) -> String {
+pub(super) fn table(grid: &Grid) -> String {
     let mut text = String::new();
     if !grid.title.is_empty() {
         text.push_str(&format!("{}\n\n", cell(&grid.title)));

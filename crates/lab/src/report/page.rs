@@ -106,8 +106,35 @@ impl Page {
         machines
     }
 
-    /// How many experiments agree, differ with reasons and without, only show, and were not made; and of the last, how many
-    /// could not be.
+    /// What a reader must know if the findings are not those of one program: then they may be of
+    /// different versions.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let mut programs: Vec<(&str, Vec<&str>)> = Vec::new();
+        for finding in self.findings() {
+            let program = finding.machine.program.as_str();
+            match programs.iter_mut().find(|(known, _)| *known == program) {
+                Some((_, ids)) => ids.push(&finding.id),
+                None => programs.push((program, vec![&finding.id])),
+            }
+        }
+        if programs.len() < 2 {
+            return None;
+        }
+        // Those that are few are named.
+        programs.sort_by_key(|(_, ids)| std::cmp::Reverse(ids.len()));
+        let others: Vec<String> = programs[1..].iter().map(|(_, ids)| ids.join(", ")).collect();
+        Some(format!(
+            "These findings were made by {} programs, which may be different versions: {} by one, the \
+             others ({}) not. Run `everleaf lab run all` again with the same folder; what this very \
+             program made is not made again.",
+            programs.len(),
+            programs[0].1.len(),
+            others.join("; ")
+        ))
+    }
+
+    /// How many experiments agree, differ with reasons and without, only show, and were not made;
+    /// and of the last, how many could not be.
     pub(crate) fn tally(&self) -> Counts {
         let mut counts = Counts::default();
         for (entry, finding) in self.families.iter().flat_map(|(_, entries)| entries) {
@@ -246,7 +273,6 @@ mod tests {
         Finding {
             id: id.to_owned(),
             version: "0".to_owned(),
-            program: String::new(),
             scale: Scale::Quick,
             seed: 7,
             seconds: 1.0,
@@ -301,5 +327,13 @@ mod tests {
         assert!(markdown.contains("| flushes | 1 lines | 2 lines | **differs**: of &lt;that> |"));
         assert!(markdown.contains("| slow |"));
         assert!(markdown.contains("differs in 2 of 2, 1 not explained"));
+        assert!(!markdown.contains("different versions") && !html.contains("different versions"));
+        let mut other = finding("rntree.fig4", vec![near(1.0)]);
+        other.machine.program = "another".to_owned();
+        folder.keep(&other).unwrap();
+        let page = Page::read(&folder).unwrap();
+        for text in [render_html(&page), render_markdown(&page)] {
+            assert!(text.contains("the others (rntree.fig4) not"));
+        }
     }
 }

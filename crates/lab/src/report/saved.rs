@@ -57,6 +57,8 @@ pub(crate) struct SavedRow {
 #[serde(default)]
 pub(crate) struct SavedSetup {
     pub index: String,
+    /// Which library, where the rivals say so.
+    pub what: String,
     pub keys: u64,
     pub key_size_bytes: usize,
     pub value_size_bytes: usize,

@@ -67,20 +67,23 @@ fn judge_sizes(reports: &[Report], cost: &dyn Fn(&str, Workload) -> f64) -> Vec<
             "all lines of a node are asked for at once here, so that both searches wait equally long",
         ),
     );
-    let best = |workload| {
-        let least = SIZES
+    let best = |workload, among: &[(&'static str, f64)]| {
+        let least = among
             .iter()
             .min_by(|one, other| cost(one.0, workload).total_cmp(&cost(other.0, workload)));
-        least.map_or(f64::NAN, |(_, size)| *size)
+        *least.expect("there are sizes")
     };
     for workload in [Workload::Get, Workload::Insert] {
-        let size = best(workload);
+        let (cheapest, size) = best(workload, &SIZES);
+        // Another size contradicts the paper only if it is cheaper beyond noise.
+        let (claimed, of) = best(workload, &SIZES[1..3]);
+        let excess = advantage(claimed, cheapest, workload);
         figures.push(
             Figure::statement(
                 format!("size of a node with the cheapest {workload}"),
                 "512 or 1024 bytes",
-                format!("{size} bytes"),
-                size == 512.0 || size == 1024.0,
+                format!("{size} bytes; {of} bytes cost {} times that", timed::shown(&excess)),
+                size == of || excess.low <= 1.0,
             )
             .on_side(size > 1024.0)
             .if_above(
@@ -190,8 +193,8 @@ pub(super) fn transactions(context: &mut Context<'_>) -> Result<Outcome, LabErro
     let contest = Contest {
         designs: &designs,
         workloads: &mixes,
-        keys: context.scale.pick(300_000, 5_000_000),
-        operations: context.scale.pick(200_000, 5_000_000),
+        keys: context.scale.pick(200_000, 5_000_000),
+        operations: context.scale.pick(150_000, 5_000_000),
         scan_length: 1,
         rounds: context.scale.pick(3, 9),
     };

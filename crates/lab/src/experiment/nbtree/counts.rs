@@ -118,7 +118,7 @@ pub(super) fn decoupled(context: &mut Context<'_>) -> Result<Outcome, LabError> 
 /// Figure 17.
 pub(super) fn domains(context: &mut Context<'_>) -> Result<Outcome, LabError> {
     let rivals = rivals();
-    let keys = context.scale.pick(100_000, 2_000_000);
+    let keys = context.scale.pick(50_000, 2_000_000);
     let columns = [
         "tree",
         "flushes",

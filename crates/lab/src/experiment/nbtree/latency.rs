@@ -21,7 +21,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Outcome, LabError> {
     let contest = Contest {
         designs: &designs,
         workloads: &workloads,
-        keys: context.scale.pick(500_000, 16_000_000),
+        keys: context.scale.pick(250_000, 16_000_000),
         operations: context.scale.pick(100_000, 1_000_000),
         scan_length: 1,
         rounds: context.scale.pick(3, 9),
@@ -58,7 +58,7 @@ fn count(
     workloads: &[Workload; 4],
     outcome: &mut Outcome,
 ) -> Result<(), LabError> {
-    let keys = context.scale.pick(100_000, 2_000_000);
+    let keys = context.scale.pick(50_000, 2_000_000);
     let mut modelled = Grid::new(
         "waiting for memory by counts, ns: persistent caches, DRAM of 90 ns, persistent memory of \
          300 ns",
