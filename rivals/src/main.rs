@@ -6,50 +6,153 @@
 
 mod arguments;
 mod folder;
+mod kept;
 mod rival;
-mod table;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
 use arguments::{Arguments, Sizes};
 use clap::Parser;
-use everleaf_lab::bench::contest::{self, Entrant};
+use everleaf_lab::bench::contest;
 use everleaf_lab::bench::{Case, Length, Settings};
 use everleaf_lab::report::Report;
 use everleaf_lab::{Distribution, IndexKind, LabError, Medium};
 use folder::Folder;
+use kept::Kept;
 use rival::Rival;
 
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // A standard error that cannot be written leaves only the exit code to tell.
-            let _ = writeln!(std::io::stderr(), "everleaf-rivals: {error}");
+            say(&format!("everleaf-rivals: {error}"));
             ExitCode::FAILURE
         }
     }
 }
 
 fn run(arguments: &Arguments) -> Result<(), LabError> {
+    if !arguments.measure_nothing {
+        measure_all(arguments)?;
+    }
+    let (Some(page), Some(json)) = (&arguments.page, &arguments.json) else { return Ok(()) };
+    let text = everleaf_lab::report::render_rivals(&kept::read(json)?)?;
+    let refused = |error| LabError::Io(format!("cannot write {}", page.display()), error);
+    std::fs::write(page, text).map_err(refused)
+}
+
+fn measure_all(arguments: &Arguments) -> Result<(), LabError> {
     let rivals = choose(&arguments.rivals)?;
     let parent = arguments.folder.clone().unwrap_or_else(std::env::temp_dir);
-    let mut all = Vec::new();
-    for keys in &arguments.keys {
+    let mut kept = Kept::open(arguments)?;
+    for (place, keys) in arguments.keys.iter().enumerate() {
         for sizes in &arguments.sizes {
             let settings = settings_of(arguments, *keys, *sizes);
-            let reports = measure(&settings, &rivals, &parent, arguments.miss_region)?;
-            print(&table::render(&reports, &rivals))?;
-            all.extend(reports);
-            // After each part, so that a run that is stopped has not been for nothing.
-            if let Some(path) = &arguments.json {
-                write_json(path, &all)?;
+            let rounds = arguments.rounds_at(place);
+            let part = kept.part(&kept::way(arguments, *keys, *sizes, rounds));
+            for round in 0..rounds {
+                let folder = Folder::new_in(&parent, "everleaf-rivals")?;
+                let settings = Settings { seed: arguments.seed + round as u64, ..settings.clone() };
+                let turns = turns(&settings, &rivals, round);
+                for (number, turn) in turns.iter().enumerate() {
+                    if kept.rounds(part, turn.name()) > round {
+                        continue;
+                    }
+                    let what = format!(
+                        "{keys} keys of {}/{} B, round {} of {rounds}, turn {} of {}",
+                        sizes.key,
+                        sizes.value,
+                        round + 1,
+                        number + 1,
+                        turns.len()
+                    );
+                    let started = Instant::now();
+                    let report = measure(turn, &settings, folder.path(), &what, arguments)?;
+                    let seconds = started.elapsed().as_secs_f64();
+                    kept.add(part, turn.what(), seconds, &report)?;
+                }
             }
         }
     }
-    Ok(())
+    print(&everleaf_lab::report::render_rivals(kept.value())?)
+}
+
+/// Whose turn it is.
+enum Turn<'r> {
+    Ours(IndexKind),
+    Rival(&'r Rival),
+}
+
+impl Turn<'_> {
+    fn name(&self) -> &'static str {
+        match self {
+            Turn::Ours(index) => index.name(),
+            Turn::Rival(rival) => rival.name,
+        }
+    }
+
+    fn what(&self) -> &'static str {
+        match self {
+            Turn::Ours(IndexKind::Bytes) => "Everleaf's store",
+            Turn::Ours(_) => "Everleaf's tree of integers",
+            Turn::Rival(rival) => rival.what,
+        }
+    }
+}
+
+/// Everleaf, and the rivals that take pairs of these sizes, in an order that is drawn from seed and
+/// round.
+fn turns<'r>(settings: &Settings, rivals: &'r [Rival], round: usize) -> Vec<Turn<'r>> {
+    let is_integers = (settings.key_size, settings.value_size) == (8, 8);
+    let mut turns = vec![Turn::Ours(IndexKind::Bytes)];
+    turns.extend(is_integers.then_some(Turn::Ours(IndexKind::U64)));
+    let fits = |rival: &&Rival| is_integers || !rival.is_integers_only;
+    turns.extend(rivals.iter().filter(fits).map(Turn::Rival));
+    turns.sort_by_cached_key(|turn| {
+        let mut hasher = DefaultHasher::new();
+        (settings.seed, round, turn.name()).hash(&mut hasher);
+        hasher.finish()
+    });
+    turns
+}
+
+/// One round of one of them, on a new index.
+fn measure(
+    turn: &Turn<'_>,
+    settings: &Settings,
+    folder: &Path,
+    what: &str,
+    arguments: &Arguments,
+) -> Result<Report, LabError> {
+    let entrant = match turn {
+        Turn::Ours(index) => contest::ours(&Settings {
+            index: *index,
+            medium: Medium::File(folder.join(format!("{}.pool", index.name()))),
+            domain: Some(everleaf::Domain::Process),
+            ..settings.clone()
+        })?,
+        Turn::Rival(rival) => {
+            let place = if rival.is_durable { "file" } else { "memory" };
+            let settings =
+                Settings { medium: Medium::File(PathBuf::from(place)), ..settings.clone() };
+            (rival.enter)(rival.name, &settings, folder)?
+        }
+    };
+    let mut progress = |name: &str, step: everleaf_lab::bench::Progress<'_>| {
+        say(&format!("[{what}] {name}: {}", step.what));
+    };
+    let region = arguments.miss_region;
+    let reports = contest::run(vec![entrant], 1, settings.seed, region, &mut progress)?;
+    Ok(reports.into_iter().next().expect("one entrant has one report"))
+}
+
+/// A line on the standard error. One that cannot be written is no reason to stop.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// The rivals of these names, or all.
@@ -70,6 +173,7 @@ fn choose(names: &[String]) -> Result<Vec<Rival>, LabError> {
     Ok(all.into_iter().filter(is_chosen).collect())
 }
 
+/// Those of one turn.
 fn settings_of(arguments: &Arguments, keys: u64, sizes: Sizes) -> Settings {
     let mut cases = Vec::new();
     for workload in &arguments.workloads {
@@ -82,7 +186,7 @@ fn settings_of(arguments: &Arguments, keys: u64, sizes: Sizes) -> Settings {
         key_size: sizes.key,
         value_size: sizes.value,
         cases,
-        rounds: arguments.rounds,
+        rounds: 1,
         length: arguments.ops.map_or(Length::Seconds(arguments.seconds), Length::Operations),
         scan_length: arguments.scan_length,
         seed: arguments.seed,
@@ -90,52 +194,7 @@ fn settings_of(arguments: &Arguments, keys: u64, sizes: Sizes) -> Settings {
     }
 }
 
-/// Everleaf first, then the rivals that take pairs of these sizes.
-fn measure(
-    settings: &Settings,
-    rivals: &[Rival],
-    parent: &Path,
-    miss_region: usize,
-) -> Result<Vec<Report>, LabError> {
-    let folder = Folder::new_in(parent, "everleaf-rivals")?;
-    let is_integers = (settings.key_size, settings.value_size) == (8, 8);
-    let mut entrants: Vec<Box<dyn Entrant>> = Vec::new();
-    for index in [IndexKind::U64, IndexKind::Bytes] {
-        if is_integers || index == IndexKind::Bytes {
-            entrants.push(contest::ours(&Settings {
-                index,
-                medium: Medium::File(folder.path().join(format!("{}.pool", index.name()))),
-                domain: Some(everleaf::Domain::Process),
-                ..settings.clone()
-            })?);
-        }
-    }
-    for rival in rivals.iter().filter(|rival| is_integers || !rival.is_integers_only) {
-        let medium = Medium::File(PathBuf::from(if rival.is_durable { "file" } else { "memory" }));
-        let settings = Settings { medium, ..settings.clone() };
-        entrants.push((rival.enter)(rival.name, &settings, folder.path())?);
-    }
-    let steps = entrants.len() * settings.rounds * settings.cases.len();
-    let mut done = 0;
-    let mut progress = |name: &str, step: everleaf_lab::bench::Progress<'_>| {
-        // The loads that are not measured are not counted.
-        let text = format!("[{done}/{steps}] {name}: {}", step.what);
-        let _ = writeln!(std::io::stderr(), "{text}");
-        done += usize::from(step.what != "loading");
-    };
-    contest::run(entrants, settings.rounds, settings.seed, miss_region, &mut progress)
-}
-
 fn print(text: &str) -> Result<(), LabError> {
     let refused = |error| LabError::Io("cannot write the output".to_owned(), error);
     std::io::stdout().write_all(text.as_bytes()).map_err(refused)
-}
-
-/// Complete or not there: written beside, then renamed.
-fn write_json(path: &Path, reports: &[Report]) -> Result<(), LabError> {
-    let refused = |error| LabError::Io(format!("cannot write {}", path.display()), error);
-    let text = serde_json::to_vec_pretty(reports).map_err(|error| refused(error.into()))?;
-    let partial = path.with_extension("partial");
-    std::fs::write(&partial, text).map_err(refused)?;
-    std::fs::rename(&partial, path).map_err(refused)
 }
