@@ -19,9 +19,7 @@
 
 use everleaf_machine::{AtomicLine, LINE_SIZE, LineStore, Machine, Ordering};
 
-use super::slots::{SLOT_COUNT_MAX, Slots};
-
-const WORDS: usize = LINE_SIZE / 8;
+use super::slots::{LINE_WORDS, Slots};
 
 /// Slots that a line of a pair has room for.
 pub const PAIR_SLOT_COUNT_MAX: usize = LINE_SIZE - 2;
@@ -33,60 +31,52 @@ pub struct SlotLine<M: Machine> {
 }
 
 impl<M: Machine> SlotLine<M> {
-    /// The bytes of the line, as far as `count_at` says that they mean something. Not at one
+    /// The words of the line, as far as byte `count_at` says that they mean something. Not at one
     /// instant: the caller validates.
     #[inline(always)]
     #[track_caller]
-    fn bytes(&self, count_at: usize) -> [u8; LINE_SIZE] {
-        let mut words = [0; WORDS];
+    fn words(&self, count_at: usize) -> [u64; LINE_WORDS] {
+        let mut words = [0; LINE_WORDS];
         // Relaxed: the caller validates what was read, by a version or by the counter.
         words[0] = self.line.words[0].load(Ordering::Relaxed);
         let count = usize::from(words[0].to_le_bytes()[count_at]);
         // On hardware all words are read, without a branch; a simulated machine saves steps.
-        let needed = if M::SIMULATED { words_of(count_at, count) } else { WORDS };
+        let needed = if M::SIMULATED { words_of(count_at, count) } else { LINE_WORDS };
         for (copy, word) in words[..needed].iter_mut().zip(&self.line.words).skip(1) {
             // Relaxed: as above.
             *copy = word.load(Ordering::Relaxed);
         }
-        let mut bytes = [0; LINE_SIZE];
-        for (place, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
-            *place = word.to_le_bytes();
-        }
-        bytes
+        words
     }
 
     /// Fills the line, the first word last.
     #[inline(always)]
     #[track_caller]
-    fn write(&self, bytes: &[u8; LINE_SIZE], count_at: usize) {
-        let needed = words_of(count_at, usize::from(bytes[count_at]));
-        let words = bytes.as_chunks::<8>().0;
-        for (word, bytes) in self.line.words[..needed].iter().zip(words).skip(1) {
+    fn write(&self, words: &[u64; LINE_WORDS], count_at: usize) {
+        let needed = words_of(count_at, usize::from(words[0].to_le_bytes()[count_at]));
+        for (place, word) in self.line.words[..needed].iter().zip(words).skip(1) {
             // Relaxed: published by the first word.
-            word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+            place.store(*word, Ordering::Relaxed);
         }
         // Release: the first word after all others, also on the medium (P2).
-        self.line.words[0].store(u64::from_le_bytes(words[0]), Ordering::Release);
+        self.line.words[0].store(words[0], Ordering::Release);
     }
 
     /// The slots.
     #[inline(always)]
     #[track_caller]
     pub fn read(&self) -> Slots {
-        let bytes = self.bytes(0);
-        let mut slots = [0; SLOT_COUNT_MAX];
-        slots.copy_from_slice(&bytes[1..]);
-        Slots::from_parts(slots, bytes[0])
+        let words = self.words(0);
+        Slots::from_line(&words, 1, words[0] as u8)
     }
 
     /// Changes the slots in place.
     #[inline(always)]
     #[track_caller]
     pub fn store(&self, slots: &Slots) {
-        let mut bytes = [0; LINE_SIZE];
-        bytes[0] = slots.count() as u8;
-        bytes[1..].copy_from_slice(slots.bytes());
-        self.write(&bytes, 0);
+        let mut words = slots.to_line(1);
+        words[0] |= slots.count() as u64;
+        self.write(&words, 0);
     }
 
     /// The address of the line, for flushing.
@@ -99,7 +89,7 @@ impl<M: Machine> SlotLine<M> {
 /// Words that hold `count` slots behind a header that ends with the count at byte `count_at`.
 #[inline(always)]
 fn words_of(count_at: usize, count: usize) -> usize {
-    (count_at + 1 + count).div_ceil(8).clamp(1, WORDS)
+    (count_at + 1 + count).div_ceil(8).clamp(1, LINE_WORDS)
 }
 
 /// See the module.
@@ -119,10 +109,8 @@ impl<M: Machine> SlotPair<M> {
     #[inline(always)]
     #[track_caller]
     pub fn read(&self, index: usize) -> Slots {
-        let bytes = self.lines[index].bytes(1);
-        let mut slots = [0; SLOT_COUNT_MAX];
-        slots[..PAIR_SLOT_COUNT_MAX].copy_from_slice(&bytes[2..]);
-        Slots::from_parts(slots, bytes[1].min(PAIR_SLOT_COUNT_MAX as u8))
+        let words = self.lines[index].words(1);
+        Slots::from_line(&words, 2, (words[0] >> 8) as u8)
     }
 
     #[inline(always)]
@@ -164,9 +152,7 @@ impl<M: Machine> SlotPair<M> {
     #[inline(always)]
     #[track_caller]
     pub fn overwrite_at_once(&self, current: usize, slots: &Slots, how: LineStore) -> bool {
-        let bytes = pair_bytes(self.sequence(current), slots);
-        let words = bytes.as_chunks::<8>().0;
-        let words = std::array::from_fn(|index| u64::from_le_bytes(words[index]));
+        let words = pair_words(self.sequence(current), slots);
         self.lines[current].line.store_at_once(&words, how)
     }
 
@@ -179,18 +165,16 @@ impl<M: Machine> SlotPair<M> {
 
     #[inline(always)]
     fn fill(&self, index: usize, sequence: u8, slots: &Slots) {
-        self.lines[index].write(&pair_bytes(sequence, slots), 1);
+        self.lines[index].write(&pair_words(sequence, slots), 1);
     }
 }
 
 /// A line of a pair.
 #[inline(always)]
-fn pair_bytes(sequence: u8, slots: &Slots) -> [u8; LINE_SIZE] {
-    let mut bytes = [0; LINE_SIZE];
-    bytes[0] = sequence;
-    bytes[1] = slots.count() as u8;
-    bytes[2..].copy_from_slice(&slots.bytes()[..PAIR_SLOT_COUNT_MAX]);
-    bytes
+fn pair_words(sequence: u8, slots: &Slots) -> [u64; LINE_WORDS] {
+    let mut words = slots.to_line(2);
+    words[0] |= u64::from(sequence) | (slots.count() as u64) << 8;
+    words
 }
 
 const _: () = assert!(size_of::<SlotPair<everleaf_machine::Hardware>>() == 2 * LINE_SIZE);
@@ -236,7 +220,7 @@ mod tests {
         let other = SlotPair { lines: [line(), line()] };
         other.initialize(&Slots::identity(20));
         other.publish(0, &Slots::identity(40));
-        for index in 1..WORDS {
+        for index in 1..LINE_WORDS {
             let word = other.lines[1].line.words[index].load(Ordering::Relaxed);
             pair.lines[1].line.words[index].store(word, Ordering::Relaxed);
             assert_eq!(pair.current(), 0);

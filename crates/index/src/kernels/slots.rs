@@ -11,8 +11,15 @@
 //! | [`Slots`], one line ([`SlotLine`](super::slot_pair::SlotLine)) | 63 | a valid bit elsewhere | wB+Tree |
 //! | [`Slots`] as a word of bytes | 7 | one store | wB+Tree-SO |
 
+use std::hint::select_unpredictable;
+
+use everleaf_machine::LINE_SIZE;
+
 /// Entries that an array can name: a line without the byte for their number.
 pub const SLOT_COUNT_MAX: usize = 63;
+
+/// Words of a line.
+pub const LINE_WORDS: usize = LINE_SIZE / 8;
 
 /// Entries of the word form with a byte each.
 pub const BYTE_WORD_COUNT: usize = 7;
@@ -20,13 +27,14 @@ pub const BYTE_WORD_COUNT: usize = 7;
 /// The entries of a leaf in key order: numbers of slots, each at most once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slots {
-    bytes: [u8; SLOT_COUNT_MAX],
+    /// The last is never used: an index that is cut to a line needs no other check.
+    bytes: [u8; LINE_SIZE],
     count: u8,
 }
 
 impl Default for Slots {
     fn default() -> Self {
-        Slots { bytes: [0; SLOT_COUNT_MAX], count: 0 }
+        Slots { bytes: [0; LINE_SIZE], count: 0 }
     }
 }
 
@@ -40,10 +48,32 @@ impl Slots {
         slots
     }
 
-    /// An array of these bytes; a number of entries that cannot be is cut.
+    /// The array that lies in a line behind `header` bytes, 1 to 7; a number of entries that cannot
+    /// be is cut.
+    ///
+    /// Moved by words: bytes that were just stored, read again at another offset, wait for the cache.
     #[inline(always)]
-    pub fn from_parts(bytes: [u8; SLOT_COUNT_MAX], count: u8) -> Self {
-        Slots { bytes, count: count.min(SLOT_COUNT_MAX as u8) }
+    pub fn from_line(words: &[u64; LINE_WORDS], header: usize, count: u8) -> Self {
+        let shift = 8 * header as u32;
+        let mut bytes = [0; LINE_SIZE];
+        for (index, place) in bytes.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+            let above = words.get(index + 1).map_or(0, |word| word << (u64::BITS - shift));
+            *place = (words[index] >> shift | above).to_le_bytes();
+        }
+        Slots { bytes, count: count.min((LINE_SIZE - header) as u8) }
+    }
+
+    /// A line with the array behind `header` bytes, 1 to 7, which are 0. What has no room there is
+    /// left out.
+    #[inline(always)]
+    pub fn to_line(self, header: usize) -> [u64; LINE_WORDS] {
+        let shift = 8 * header as u32;
+        let words = self.bytes.as_chunks::<8>().0;
+        let word = |index: usize| u64::from_le_bytes(words[index]);
+        std::array::from_fn(|index| {
+            let below = if index == 0 { 0 } else { word(index - 1) >> (u64::BITS - shift) };
+            word(index) << shift | below
+        })
     }
 
     /// How many entries there are.
@@ -58,23 +88,19 @@ impl Slots {
         &self.bytes[..usize::from(self.count)]
     }
 
-    /// All bytes, those behind the entries included.
-    #[inline(always)]
-    pub fn bytes(&self) -> &[u8; SLOT_COUNT_MAX] {
-        &self.bytes
-    }
-
     /// How many entries come before `key`; `key_of` gives the key in a slot.
     #[inline(always)]
     pub fn rank(&self, key: u64, mut key_of: impl FnMut(usize) -> u64) -> usize {
-        let slice = self.as_slice();
-        let (mut first, mut rest) = (0, slice.len());
-        // Bisection whose only branch is the loop: which half is taken cannot be foretold.
+        let (mut first, mut rest) = (0, self.count());
+        // Bisection whose only branch is the loop: which half is taken cannot be foretold, and a
+        // compiler that is not told so branches.
         while rest > 0 {
             let half = rest / 2;
-            let below = key_of(usize::from(slice[first + half])) < key;
-            first = if below { first + half + 1 } else { first };
-            rest = if below { rest - half - 1 } else { half };
+            // Masked, so that no bound is checked: below the number of entries anyway.
+            let probe = (first + half) % LINE_SIZE;
+            let below = key_of(usize::from(self.bytes[probe])) < key;
+            first = select_unpredictable(below, probe + 1, first);
+            rest = select_unpredictable(below, rest - half - 1, half);
         }
         first
     }
@@ -96,8 +122,11 @@ impl Slots {
     /// Adds `slot` at `place`; those from there on move up.
     #[inline]
     pub fn insert(&mut self, place: usize, slot: usize) {
-        let count = self.count();
-        self.bytes.copy_within(place..count, place + 1);
+        let old = self.bytes;
+        // The whole line, in vectors: a move of just the bytes behind would be a call.
+        for index in 1..LINE_SIZE {
+            self.bytes[index] = if index > place { old[index - 1] } else { old[index] };
+        }
         self.bytes[place] = slot as u8;
         self.count += 1;
     }
@@ -111,10 +140,12 @@ impl Slots {
     /// Drops the entry at `place`; those behind it move down.
     #[inline]
     pub fn remove(&mut self, place: usize) {
-        let count = self.count();
-        self.bytes.copy_within(place + 1..count, place);
+        let old = self.bytes;
+        // The whole line, as in `insert`.
+        for index in 0..LINE_SIZE - 1 {
+            self.bytes[index] = if index >= place { old[index + 1] } else { old[index] };
+        }
         self.count -= 1;
-        self.bytes[count - 1] = 0;
     }
 
     /// The slots as a set of bits.

@@ -1,5 +1,7 @@
 //! One inner node: its bytes, and the search in it.
 
+use std::hint::select_unpredictable;
+
 use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Atomic, AtomicPointer, LINE_SIZE, Machine, Ordering};
 
@@ -98,11 +100,13 @@ impl<M: Machine> Node<M> {
     pub fn find(&self, key: u64) -> usize {
         let count = self.count().clamp(1, CHILD_COUNT_MAX);
         let (mut first, mut rest) = (0, count);
-        // Bisection whose only branch is the loop; the first fence counts as passed.
+        // Bisection whose only branch is the loop (which half is taken cannot be foretold, and a
+        // compiler that is not told so branches); the first fence counts as passed.
         while rest > 1 {
             let half = rest / 2;
-            let passes = self.key(first + half) <= key;
-            first = if passes { first + half } else { first };
+            // Masked, so that no bound is checked: below the capacity anyway.
+            let probe = (first + half) % CHILD_COUNT_MAX;
+            first = select_unpredictable(self.key(probe) <= key, probe, first);
             rest -= half;
         }
         first
