@@ -5,6 +5,7 @@ use everleaf_machine::simulated::{Config, CrashConfig, Domain, Failure, MemoryMo
 use crate::case::Outcome;
 use crate::configure::exhaustive;
 use crate::structure::{Step, Structure, find};
+use crate::{anomalies, published};
 
 /// A safeguard that can be switched off by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +71,9 @@ pub const MUTANTS: &[Mutant] = &[
     of("pool", "pool.whole_copy_first"),
 ];
 
-/// The planted bugs of the other trees, which their own tests hunt with programs made for them.
+/// The planted bugs of the other trees. Some take programs made for them: of
+/// [`anomalies`](crate::anomalies) and [`published`](crate::published), which [`hunt`] knows, and of
+/// the trees' own tests, which look longer.
 pub const OF_OTHER_TREES: &[Mutant] = &[
     of("cdds", "cdds.keep_ends"),
     of("cdds", "cdds.keep_later"),
@@ -91,7 +94,6 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("fast-fair", "fast_fair.no_recheck"),
     of("fast-fair", "fast_fair.no_shift_persist"),
     of("fast-fair", "fast_fair.no_turn"),
-    of("fast-fair", "fast_fair.no_uncut"),
     of("fast-fair", "fast_fair.old_lock"),
     of("fast-fair", "fast_fair.quiet_merge"),
     of("fast-fair", "fast_fair.quiet_update"),
@@ -129,6 +131,7 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("nbtree-published", "nbtree_published.no_tail"),
     of("nbtree-w", "nbtree_published.no_update_flush"),
     of("nbtree-published", "nbtree_published.removes_twice"),
+    of("nbtree-w", "nbtree_published.trusts_calloc"),
     of("nvtree", "nvtree.no_count_flush"),
     of("nvtree", "nvtree.no_entry_flush"),
     of("nvtree", "nvtree.read_uncommitted"),
@@ -149,11 +152,17 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
 ];
 
 /// Those that take nothing away but speed or the guarantee of progress (`docs/mutants.md`).
-pub const HARMLESS: &[Mutant] = &[of("nbtree", "nbtree.no_carry")];
+pub const HARMLESS: &[Mutant] =
+    &[of("fast-fair", "fast_fair.no_uncut"), of("nbtree", "nbtree.no_carry")];
+
+/// Every planted bug of all trees, without those that are harmless.
+pub fn all() -> impl Iterator<Item = Mutant> {
+    MUTANTS.iter().chain(OF_OTHER_TREES).copied()
+}
 
 /// The planted bug of this name.
 pub fn named(name: &str) -> Option<Mutant> {
-    MUTANTS.iter().chain(OF_OTHER_TREES).chain(HARMLESS).find(|mutant| mutant.name == name).copied()
+    all().chain(HARMLESS.iter().copied()).find(|mutant| mutant.name == name)
 }
 
 /// How a planted bug was found.
@@ -177,13 +186,31 @@ const NESTED_SCHEDULES: u64 = 2;
 /// Steps of the random search per round.
 const STEPS: u64 = 160;
 
-/// Looks for a planted bug with the programs of its structure: first in every order of the small
-/// ones with one preemption, then with crashes in their recovery, then round after round at random,
-/// with more schedules each time, and at last in every order of their store buffers too.
+/// Programs that were made for a planted bug, with the search through all orders that finds it and
+/// how many schedules that may take.
+fn made_for(mutant: Mutant) -> Vec<(String, Config, u64)> {
+    let is_meant = |structure, name| mutant == of(structure, name);
+    let lost = anomalies::anomalies().into_iter();
+    let lost = lost.filter(|one| is_meant(one.structure, one.mutant));
+    let lost = lost.map(|one| (one.program(), one.config(true), one.schedules));
+    let guarded = published::guarded().into_iter();
+    let guarded = guarded.filter(|one| is_meant(published::GUARDED, one.mutant));
+    lost.chain(guarded.map(|one| (one.program(), one.config(true), one.schedules))).collect()
+}
+
+/// Looks for a planted bug with the programs of its structure: first in those that were made for it,
+/// then in every order of the small ones with one preemption, then with crashes in their recovery,
+/// then round after round at random, with more schedules each time, and at last in every order of
+/// their store buffers too.
 pub fn hunt(mutant: Mutant, rounds: u64) -> Option<Kill> {
     let structure = find(mutant.structure).expect("the list names structures that exist");
     let base = Config { mutants: vec![mutant.name], ..Config::default() };
     let mut hunt = Hunt { structure, schedules: 0, kill: None };
+    for (program, config, schedules) in made_for(mutant) {
+        if hunt.run(program, config, schedules) {
+            return hunt.kill;
+        }
+    }
     for program in (structure.small)() {
         if hunt.run(program, exhaustive(&base, 1), SMALL_SCHEDULES) {
             return hunt.kill;

@@ -26,6 +26,9 @@ pub struct Numbers<S> {
     pub threads: usize,
     /// How much space there is.
     pub space: Space,
+    /// Whether reads are judged also where a crash may take back what was read: as
+    /// [`Subject::READS_COMMITTED`] says, unless the tree is to be held to more.
+    pub judges_reads: bool,
     /// What happened so far.
     pub seen: Rc<Seen>,
     /// Which tree.
@@ -44,6 +47,7 @@ impl<S: Subject> Numbers<S> {
             history: history.iter().map(fit::<S>).collect(),
             threads,
             space: Space::default(),
+            judges_reads: S::READS_COMMITTED,
             seen: Rc::default(),
             subject: PhantomData,
         }
@@ -231,7 +235,7 @@ impl<S: Subject> Program for Numbers<S> {
         match self.replies(&opened.tree, session, operation, replies) {
             Ok(()) => {
                 // What such a reader saw may be taken back by a crash: nothing can be said of it.
-                let uncommitted = !S::READS_COMMITTED && opened.forgets && operation.is_read();
+                let uncommitted = !self.judges_reads && opened.forgets && operation.is_read();
                 let compares = matches!(operation, Operation::Exchange(..));
                 let blind = S::WRITES_BLINDLY && !operation.is_read() && !compares;
                 if uncommitted || blind {

@@ -1,20 +1,24 @@
 //! NBTree as published. Its protocol keeps no promise when several threads use a tree, so it is
-//! proven with one thread; and there are programs that show what is lost with more.
+//! proven with one thread; and there are programs that show what is lost with more, and what each of
+//! its safeguards is good for.
 //!
 //! ```text
 //!   any name of `trees`   the program of that name, its threads' operations in turn in one thread
 //!   anomaly/NAME          one of [`anomalies`], with its threads
+//!   guarded/NAME          one of [`guarded`], with its threads
 //! ```
 
 use everleaf_index::Design;
 use everleaf_machine::Simulated;
-use everleaf_machine::simulated::{Config, CrashConfig, Domain};
+use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Failure, Plan};
 
 use crate::case::{Case, Prepared};
 use crate::configure::exhaustive;
 use crate::design::Of;
-use crate::operation::Operation::{self, Get, Insert, Remove, Update};
+use crate::numbers::Numbers;
+use crate::operation::Operation::{self, Exchange, Get, Insert, Remove, Update};
 use crate::scenarios::Scenario;
+use crate::subject::Subject;
 use crate::trees;
 
 /// A program on which the protocol fails, and where that is looked for.
@@ -29,7 +33,26 @@ pub struct Anomaly {
     pub crash: Option<Domain>,
     /// Schedules in which the search through all orders meets it, at most.
     pub schedules: u64,
+    /// Whether the first thread stops for ever on its way, which a lock-free tree has to bear.
+    pub stops: bool,
+    /// A safeguard of ours against it, if there is one, which is switched off for it.
+    pub mutant: Option<&'static str>,
+    /// The variants with locks that have it too.
+    pub remains_in: &'static [&'static str],
 }
+
+/// How an anomaly was met.
+pub struct Meeting {
+    /// The search that met it.
+    pub config: Config,
+    /// Schedules of all searches until then.
+    pub schedules: u64,
+    /// What was seen.
+    pub failure: Box<Failure>,
+}
+
+/// Where a thread may stop for ever: more places than the longest operation has.
+const STOPS: u64 = 400;
 
 impl Anomaly {
     /// The name of its program.
@@ -37,12 +60,35 @@ impl Anomaly {
         format!("anomaly/{}", self.scenario.name)
     }
 
-    /// The search that meets it.
+    /// Its program. Reads are held to more than the trees promise: what was read is there.
+    pub fn prepared<S: Subject>(&self) -> (Numbers<S>, Plan<Operation>) {
+        let (program, plan) = self.scenario.numbers::<S>();
+        (Numbers { judges_reads: true, ..program }, plan)
+    }
+
+    /// A search through all orders, in which nobody stops for ever.
     pub fn config(&self) -> Config {
         let enabled = self.crash.is_some();
         let crash = CrashConfig { enabled, ..CrashConfig::default() };
         let domain = self.crash.unwrap_or(Domain::Visible);
-        exhaustive(&Config { domain, crash, ..Config::default() }, self.preemptions)
+        let mutants = self.mutant.into_iter().collect();
+        exhaustive(&Config { domain, crash, mutants, ..Config::default() }, self.preemptions)
+    }
+
+    /// Looks for it in its case: in all orders, and, if the first thread is to stop for ever, in one
+    /// place after the other. `None`: not met in [`schedules`](Self::schedules).
+    pub fn meet(&self, case: &dyn Case) -> Option<Meeting> {
+        let mut schedules = 0;
+        for place in 0..if self.stops { STOPS } else { 1 } {
+            let abandon = self.stops.then_some(Abandon { thread: 0, after_points: place });
+            let config = Config { abandon, ..self.config() };
+            let (report, failure) = case.explore(&config, self.schedules - schedules);
+            schedules += report.counts.schedules;
+            if let Some(failure) = failure {
+                return Some(Meeting { config, schedules, failure });
+            }
+        }
+        None
     }
 }
 
@@ -59,14 +105,25 @@ fn anomaly(
     // Entries that a crash is to tell apart lie on different lines: the first two share one.
     let slots = if crash == Some(Domain::Line) { 3 } else { 2 };
     let scenario = Scenario { name, slots, history: history.to_vec(), plan };
-    Anomaly { scenario, number, preemptions, crash, schedules }
+    let (stops, mutant, remains_in) = (false, None, [].as_slice());
+    Anomaly { scenario, number, preemptions, crash, schedules, stops, mutant, remains_in }
 }
 
 /// What is left of the paper's protocol to go wrong: a program for each defect that its techniques
 /// bring with them.
 pub fn anomalies() -> Vec<Anomaly> {
-    let full = [Insert(1, 10), Insert(2, 20)];
-    let visible = Some(Domain::Visible);
+    let mut all = in_one_leaf();
+    all.extend(beside_a_replacement());
+    all.extend(after_a_replacement());
+    all.extend(after_a_crash());
+    all
+}
+
+/// A leaf with two slots, both filled.
+const FULL: [Operation; 2] = [Insert(1, 10), Insert(2, 20)];
+
+/// Two calls in one leaf.
+fn in_one_leaf() -> Vec<Anomaly> {
     vec![
         anomaly(
             "two inserts of one key",
@@ -77,13 +134,19 @@ pub fn anomalies() -> Vec<Anomaly> {
         anomaly(
             "a removal that says what an update has replaced",
             ("A2", None, 1, 2000),
-            &full,
+            &FULL,
             &[&[Update(1, 11)], &[Remove(1)]],
         ),
+    ]
+}
+
+/// Calls that meet a replacement which is under way.
+fn beside_a_replacement() -> Vec<Anomaly> {
+    vec![
         anomaly(
             "a search that writes an old value back",
             ("A3", None, 2, 40_000),
-            &full,
+            &FULL,
             &[&[Get(1)], &[Update(1, 11)], &[Insert(3, 30)]],
         ),
         anomaly(
@@ -101,27 +164,73 @@ pub fn anomalies() -> Vec<Anomaly> {
         anomaly(
             "a removal that takes the next insert with it",
             ("A6", None, 1, 2000),
-            &full,
+            &FULL,
             &[&[Remove(1)], &[Insert(1, 11)]],
         ),
         anomaly(
+            "an update that is told of a removal before its time",
+            ("A8", None, 2, 40_000),
+            &FULL,
+            &[&[Insert(3, 30)], &[Remove(1)], &[Update(1, 11), Get(1)]],
+        ),
+        // Whoever replaces the leaf stands still between the first phase and the second, so that
+        // nothing else can go wrong: a value that comes a second time is taken for the first.
+        Anomaly {
+            stops: true,
+            ..anomaly(
+                "an update that a late one takes back",
+                ("A12", None, 1, 40_000),
+                &FULL,
+                &[
+                    &[Insert(3, 30)],
+                    &[Update(1, 12), Update(1, 11), Get(1)],
+                    &[Update(1, 13), Update(1, 12)],
+                ],
+            )
+        },
+    ]
+}
+
+/// Calls that found their leaf before it was replaced.
+fn after_a_replacement() -> Vec<Anomaly> {
+    vec![
+        anomaly(
             "an update that is two replacements late",
             ("A7", None, 1, 2000),
-            &full,
+            &FULL,
             &[&[Update(2, 21)], &[Insert(3, 30), Insert(4, 40)]],
         ),
         anomaly(
             "a removal that is two replacements late",
             ("A7", None, 1, 2000),
-            &full,
+            &FULL,
             &[&[Remove(2)], &[Insert(3, 30), Insert(4, 40)]],
         ),
         anomaly(
-            "an update that is told of a removal before its time",
-            ("A8", None, 2, 40_000),
-            &full,
-            &[&[Insert(3, 30)], &[Remove(1)], &[Update(1, 11), Get(1)]],
+            "a removal that is one replacement late",
+            ("A11", None, 1, 2000),
+            &FULL,
+            &[&[Remove(1)], &[Insert(3, 30), Remove(1)]],
         ),
+        anomaly(
+            "an update that is one replacement late",
+            ("A11", None, 1, 2000),
+            &FULL,
+            &[&[Update(1, 11)], &[Insert(3, 30), Update(1, 12)]],
+        ),
+        anomaly(
+            "an exchange that is one replacement late",
+            ("A11", None, 1, 2000),
+            &FULL,
+            &[&[Exchange(1, 10, 11)], &[Insert(3, 30), Exchange(1, 10, 12)]],
+        ),
+    ]
+}
+
+/// What a power failure shows.
+fn after_a_crash() -> Vec<Anomaly> {
+    let (visible, line) = (Some(Domain::Visible), Some(Domain::Line));
+    vec![
         anomaly(
             "two entries of one key after a power failure",
             ("A9", visible, 1, 2000),
@@ -130,21 +239,111 @@ pub fn anomalies() -> Vec<Anomaly> {
         ),
         anomaly(
             "an insert that follows a removal not yet flushed",
-            ("A10", Some(Domain::Line), 1, 2000),
-            &full,
+            ("A10", line, 1, 2000),
+            &FULL,
             &[&[Remove(1)], &[Insert(1, 11)]],
+        ),
+        Anomaly {
+            remains_in: &["nbtree-w"],
+            ..anomaly(
+                "a get of an update not yet flushed",
+                ("A13", line, 1, 2000),
+                &[Insert(1, 10)],
+                &[&[Update(1, 11)], &[Get(1)]],
+            )
+        },
+        // One thread: the old leaf is in the ring, and the log still says that it is to be freed.
+        Anomaly {
+            mutant: Some("nbtree_published.trusts_calloc"),
+            remains_in: &["nbtree-w", "nbtree-wr"],
+            ..anomaly(
+                "a leaf that is in the ring and free",
+                ("A14", visible, 0, 10),
+                &FULL,
+                &[&[Insert(3, 30)]],
+            )
+        },
+    ]
+}
+
+/// The structure whose safeguards [`guarded`] is about.
+pub const GUARDED: &str = "nbtree-published";
+
+/// A safeguard of writes beside a replacement, and a program of two threads in which nothing goes wrong
+/// as long as it is there.
+pub struct Guarded {
+    /// The safeguard, as a planted bug.
+    pub mutant: &'static str,
+    /// The program.
+    pub scenario: Scenario,
+    /// Schedules of the search through all orders with one preemption, at most.
+    pub schedules: u64,
+}
+
+impl Guarded {
+    /// The name of its program.
+    pub fn program(&self) -> String {
+        format!("guarded/{}", self.scenario.name)
+    }
+
+    /// The search through all orders, in the domain that the protocol was made for.
+    pub fn config(&self, is_planted: bool) -> Config {
+        let mutants = if is_planted { vec![self.mutant] } else { vec![] };
+        exhaustive(&Config { mutants, domain: Domain::Visible, ..Config::default() }, 1)
+    }
+}
+
+/// The safeguards of the protocol that two threads miss.
+pub fn guarded() -> Vec<Guarded> {
+    let guarded = |mutant, name, history: &[Operation], plan: [&[Operation]; 2]| {
+        let plan = plan.iter().map(|operations| operations.to_vec()).collect();
+        let scenario = Scenario { name, slots: 2, history: history.to_vec(), plan };
+        Guarded { mutant, scenario, schedules: 20_000 }
+    };
+    vec![
+        guarded(
+            "nbtree_published.late_commit",
+            "an insert that has its slot when the leaf is replaced",
+            &[Insert(5, 50)],
+            [&[Insert(1, 11), Get(1)], &[Insert(2, 21)]],
+        ),
+        guarded(
+            "nbtree_published.no_sync",
+            "an update of what was copied",
+            &FULL,
+            [&[Insert(3, 30)], &[Update(1, 11), Get(1)]],
+        ),
+        guarded(
+            "nbtree_published.no_sync_on_write",
+            "an update of what was synchronised",
+            &FULL,
+            [&[Insert(3, 30)], &[Update(1, 11), Get(1)]],
+        ),
+        guarded(
+            "nbtree_published.no_tail",
+            "a removal of the last entry that was copied",
+            &FULL,
+            [&[Insert(3, 30)], &[Remove(2), Get(2)]],
+        ),
+        guarded(
+            "nbtree_published.removes_twice",
+            "two removals of one key",
+            &FULL,
+            [&[Remove(1)], &[Remove(1)]],
         ),
     ]
 }
 
 /// The case of a name for a tree, given with 2 and 3 slots in a leaf.
 pub fn case<T2: Design<Simulated>, T3: Design<Simulated>>(name: &str) -> Option<Box<dyn Case>> {
-    let mut all = anomalies().into_iter();
-    let Some(anomaly) = all.find(|anomaly| anomaly.program() == name) else {
-        return Some(trees::numbers::<Of<T2>, Of<T3>, Of<T3>>(name)?.alone());
-    };
-    Some(match anomaly.scenario.slots {
-        2 => Prepared::boxed(anomaly.scenario.numbers::<Of<T2>>()),
-        _ => Prepared::boxed(anomaly.scenario.numbers::<Of<T3>>()),
-    })
+    if let Some(anomaly) = anomalies().into_iter().find(|anomaly| anomaly.program() == name) {
+        return Some(match anomaly.scenario.slots {
+            2 => Prepared::boxed(anomaly.prepared::<Of<T2>>()),
+            _ => Prepared::boxed(anomaly.prepared::<Of<T3>>()),
+        });
+    }
+    if let Some(guarded) = guarded().into_iter().find(|guarded| guarded.program() == name) {
+        return Some(Prepared::boxed(guarded.scenario.numbers::<Of<T2>>()));
+    }
+    Some(trees::numbers::<Of<T2>, Of<T3>, Of<T3>>(name)?.alone())
 }

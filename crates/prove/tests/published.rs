@@ -13,13 +13,13 @@ use everleaf_index::{
 };
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::counting::{Counting, CountingConfig, Tally};
-use everleaf_machine::simulated::{Config, CrashConfig, Domain, Plan, Random, Report};
+use everleaf_machine::simulated::{Config, CrashConfig, Domain, Random, Report};
 use everleaf_prove::backing::new_pool_up_to;
-use everleaf_prove::case::{Case, Outcome, Prepared, explore};
+use everleaf_prove::case::{Case, Prepared, explore};
 use everleaf_prove::configure::exhaustive;
-use everleaf_prove::mutants::{OF_OTHER_TREES, hunt};
-use everleaf_prove::numbers::Numbers;
-use everleaf_prove::operation::Operation::{self, Get, Insert, Remove, Update};
+use everleaf_prove::mutants::{Kill, OF_OTHER_TREES, hunt};
+use everleaf_prove::published::{GUARDED, guarded};
+use everleaf_prove::structure::find;
 use everleaf_prove::{Of, plans, scenarios, trees};
 
 type M = Simulated;
@@ -146,14 +146,11 @@ fn planted_bugs_are_found() {
     let mut alive = vec![];
     for mutant in OF_OTHER_TREES.iter().filter(|mutant| ours(mutant.name)) {
         let started = Instant::now();
-        let found = if mutant.structure == "nbtree-published" {
-            overtaken(mutant.name, true).1.map(|failure| (failure.schedule, failure.kind))
-        } else {
-            hunt(*mutant, 3).map(|kill| (kill.schedules, kill.failure.kind))
-        };
+        let found = hunt(*mutant, 3);
         let seconds = started.elapsed().as_secs_f64();
         match found {
-            Some((schedules, kind)) => {
+            Some(Kill { schedules, failure, .. }) => {
+                let kind = failure.kind;
                 println!("{:<34} {schedules:>6} schedules {seconds:>6.2} s  {kind}", mutant.name);
             }
             None => {
@@ -165,41 +162,15 @@ fn planted_bugs_are_found() {
     assert!(alive.is_empty(), "not found: {alive:?}");
 }
 
-/// What writes beside a replacement are protected by, each in a program in which nothing else goes
-/// wrong: two threads, two slots in a leaf.
-fn beside_a_replacement(mutant: &str) -> (Vec<Operation>, Plan<Operation>) {
-    let full = vec![Insert(1, 10), Insert(2, 20)];
-    match mutant {
-        // An insert that has claimed its slot when the leaf is replaced.
-        "nbtree_published.late_commit" => {
-            (vec![Insert(5, 50)], vec![vec![Insert(1, 11), Get(1)], vec![Insert(2, 21)]])
-        }
-        // An update, and a removal of the last entry, of what was copied already.
-        "nbtree_published.no_sync" | "nbtree_published.no_sync_on_write" => {
-            (full, vec![vec![Insert(3, 30)], vec![Update(1, 11), Get(1)]])
-        }
-        "nbtree_published.no_tail" => (full, vec![vec![Insert(3, 30)], vec![Remove(2), Get(2)]]),
-        "nbtree_published.removes_twice" => (full, vec![vec![Remove(1)], vec![Remove(1)]]),
-        _ => panic!("{mutant} has no program"),
-    }
-}
-
-/// Runs the program of a planted bug in every order with one preemption, with or without the bug,
-/// in the domain that the protocol was made for.
-fn overtaken(mutant: &'static str, is_planted: bool) -> Outcome {
-    let (history, plan) = beside_a_replacement(mutant);
-    let program: Numbers<Of<NbTreePublished<Tiny<2, 3>, M>>> =
-        Numbers::new(vec![1, 2, 3, 5], history, 2);
-    let mutants = if is_planted { vec![mutant] } else { vec![] };
-    let base = Config { mutants, domain: Domain::Visible, ..Config::default() };
-    explore(program, plan, &exhaustive(&base, 1), 20_000)
-}
-
 #[test]
 fn what_the_protocol_does_beside_a_replacement_is_enough_for_two_threads() {
-    for mutant in OF_OTHER_TREES.iter().filter(|mutant| mutant.structure == "nbtree-published") {
-        let (report, failure) = overtaken(mutant.name, false);
-        assert!(failure.is_none(), "{}: {failure:?}", mutant.name);
+    let of_protocol = OF_OTHER_TREES.iter().filter(|mutant| mutant.structure == GUARDED);
+    assert_eq!(of_protocol.count(), guarded().len());
+    let structure = find(GUARDED).expect("in the list");
+    for guarded in guarded() {
+        let case = (structure.case)(&guarded.program()).expect("its program");
+        let (report, failure) = case.explore(&guarded.config(false), guarded.schedules);
+        assert!(failure.is_none(), "{}: {failure:?}", guarded.mutant);
         assert!(report.exhausted);
     }
 }

@@ -108,7 +108,7 @@ fn small_programs_survive_every_order_with_few_preemptions() {
 
 #[test]
 fn harmless_changes_are_harmless() {
-    for mutant in mutants::HARMLESS {
+    for mutant in mutants::HARMLESS.iter().filter(|mutant| mutant.structure == "nbtree") {
         let base = |_| Config { mutants: vec![mutant.name], ..Config::default() };
         survive(mutant.name, 0.02, 1, base, |_, config| {
             all_of(&scenarios::nasty(), |scenario| run_scenario(scenario, config, 10))

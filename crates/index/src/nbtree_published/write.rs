@@ -146,7 +146,9 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
     #[inline(always)]
     fn remove(&self, leaf: &Leaf<M>, entry: Entry, key: u64) -> Outcome {
         let slot = &self.block(leaf).slots[entry.slot];
-        // AcqRel: of several removers one gets the key; pairs with the load in `find`.
+        // AcqRel: of several removers in this leaf one gets the key; pairs with the load in `find`.
+        // Where the leaf has been replaced meanwhile, somebody may take the key from the copy too,
+        // and both say that they removed it: as published, nothing looks again.
         let is_gone = slot.key.swap(0, Ordering::AcqRel) == 0;
         if is_gone && !M::mutant("nbtree_published.removes_twice") {
             M::mark("nbtree_published.removed_already");

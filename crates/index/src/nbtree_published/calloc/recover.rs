@@ -1,5 +1,8 @@
 //! What recovery and checks do with bitmap, rings and logs: they hold them against the leaves of
 //! the list, which alone are believed.
+//!
+//! The planted bug `nbtree_published.trusts_calloc` is recovery as the paper has it: it goes by bits,
+//! rings and logs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +10,13 @@ use everleaf_alloc::{AllocError, Heap, Recovery, Session};
 use everleaf_machine::{Atomic, Machine};
 
 use super::{
-    AREA_WORDS, AREAS, BIT_WORDS, Calloc, LOG, RING, RING_COUNT, SEGMENT_WORDS, SEGMENTS,
-    SPAN_SHIFT,
+    AREA_WORDS, AREAS, BIT_WORDS, Calloc, LOG, LOG_COUNT, LOG_ENTRY, RING, RING_COUNT,
+    SEGMENT_WORDS, SEGMENTS, SPAN_SHIFT,
 };
 use crate::anchor::Anchor;
+
+/// The segment of each span, and its bits.
+type Segments = BTreeMap<u64, (u64, [u64; BIT_WORDS])>;
 
 impl<M: Machine> Calloc<M> {
     /// The records of a chain.
@@ -33,17 +39,21 @@ impl<M: Machine> Calloc<M> {
         blocks: impl Iterator<Item = u64>,
     ) -> Result<Self, AllocError> {
         let this = Self::new(heap, anchor, record_size);
-        let mut segments = BTreeMap::new();
+        let mut segments = Segments::new();
         this.find(recovery, SEGMENTS, SEGMENT_WORDS, |record| {
             segments.insert(this.words(record, 2)[1].read_private(), (record, [0; BIT_WORDS]));
         })?;
         let mut areas = vec![];
         this.find(recovery, AREAS, AREA_WORDS, |record| areas.push(record))?;
-        for block in blocks {
-            let (word, bit) = this.position(block);
-            // A leaf's segment was durable before the leaf was linked.
-            if let Some((_, bits)) = segments.get_mut(&(block >> SPAN_SHIFT)) {
-                bits[word] |= bit;
+        if M::mutant("nbtree_published.trusts_calloc") {
+            this.believe(&mut segments, &areas, &blocks.collect())?;
+        } else {
+            for block in blocks {
+                let (word, bit) = this.position(block);
+                // A leaf's segment was durable before the leaf was linked.
+                if let Some((_, bits)) = segments.get_mut(&(block >> SPAN_SHIFT)) {
+                    bits[word] |= bit;
+                }
             }
         }
         if !heap.pool().is_read_only() {
@@ -58,6 +68,47 @@ impl<M: Machine> Calloc<M> {
         *this.segments.lock() = found.collect();
         *this.spare.lock() = areas;
         Ok(this)
+    }
+
+    /// Takes the bits as they are stored, and corrects them by logs and rings: of each replacement
+    /// that was under way either the old leaf becomes free or the new ones do, and then what is in
+    /// rings.
+    fn believe(
+        &self,
+        segments: &mut Segments,
+        areas: &[u64],
+        listed: &BTreeSet<u64>,
+    ) -> Result<(), AllocError> {
+        for (segment, bits) in segments.values_mut() {
+            let words = &self.words(*segment, SEGMENT_WORDS)[2..];
+            bits.iter_mut().zip(words).for_each(|(bits, word)| *bits = word.read_private());
+        }
+        let mut free = |block: u64| {
+            let (word, bit) = self.position(block);
+            let Some((_, bits)) = segments.get_mut(&(block >> SPAN_SHIFT)) else { return false };
+            let was_set = bits[word] & bit != 0;
+            bits[word] &= !bit;
+            was_set
+        };
+        for area in areas {
+            let log = &self.words(*area, AREA_WORDS)[LOG..LOG + LOG_COUNT * LOG_ENTRY];
+            for entry in log.chunks(LOG_ENTRY) {
+                let [old, left, right] = [0, 1, 2].map(|index| entry[index].read_private());
+                if old != 0 && listed.contains(&left) {
+                    free(old);
+                } else if old != 0 {
+                    free(left);
+                    free(right);
+                }
+            }
+        }
+        for block in self.in_rings(areas) {
+            if !free(block) {
+                let what = "a leaf is in a ring and free: it would be used twice".into();
+                return Err(AllocError::Corrupt { offset: block, what });
+            }
+        }
+        Ok(())
     }
 
     /// Visits the records of a chain, each checked and marked before it is read.
@@ -97,11 +148,10 @@ impl<M: Machine> Calloc<M> {
         }
     }
 
-    /// The leaves in rings. Nobody else is active.
-    fn in_rings(&self) -> Vec<u64> {
-        let areas = self.follow(AREAS).into_iter();
+    /// The leaves in the rings of these areas. Nobody else is active.
+    fn in_rings(&self, areas: &[u64]) -> Vec<u64> {
         let ring = |area| self.words(area, AREA_WORDS)[RING..RING + RING_COUNT].iter();
-        let places = areas.flat_map(|area| ring(area).map(Atomic::read_private));
+        let places = areas.iter().flat_map(|area| ring(*area).map(Atomic::read_private));
         places.filter(|block| *block != 0).collect()
     }
 
@@ -114,8 +164,9 @@ impl<M: Machine> Calloc<M> {
             }
         };
         self.follow(SEGMENTS).into_iter().for_each(|record| marked(record, SEGMENT_WORDS * 8));
-        self.follow(AREAS).into_iter().for_each(|record| marked(record, AREA_WORDS * 8));
-        let rings = self.in_rings();
+        let areas = self.follow(AREAS);
+        areas.iter().for_each(|record| marked(*record, AREA_WORDS * 8));
+        let rings = self.in_rings(&areas);
         rings.iter().for_each(|block| marked(*block, self.record_size));
         let segments = self.segments.lock();
         let mut set = 0;
@@ -137,7 +188,7 @@ impl<M: Machine> Calloc<M> {
 
     /// Gives everything back. Nobody uses the tree any more.
     pub fn free_all(&self, session: &mut Session<M>) {
-        for block in self.in_rings() {
+        for block in self.in_rings(&self.follow(AREAS)) {
             session.free_record(block, self.record_size);
         }
         for (head, count) in [(SEGMENTS, SEGMENT_WORDS), (AREAS, AREA_WORDS)] {
