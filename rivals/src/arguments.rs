@@ -36,6 +36,9 @@ pub struct Arguments {
     /// Threads; each number of a list is measured
     #[arg(long, value_name = "N,..", default_value = "1,2", value_delimiter = ',')]
     pub threads: Vec<usize>,
+    /// Threads of the loads, if not the same
+    #[arg(long, value_name = "N,..", value_delimiter = ',')]
+    pub load_threads: Vec<usize>,
     /// Who is measured beside Everleaf [default: all]
     #[arg(long, value_name = "NAME,..", value_delimiter = ',')]
     pub rivals: Vec<String>,
@@ -47,7 +50,8 @@ pub struct Arguments {
         default_value = "load,get,get-absent,scan,update,insert,remove,a"
     )]
     pub workloads: Vec<Workload>,
-    /// Rounds; the median counts. Of a list, the first is for the first of --keys, and so on; the last
+    /// Rounds; the median counts. Each begins with a new index if a load is measured; otherwise all are
+    /// made on one. Of a list, the first is for the first of --keys, and so on; the last
     /// is for all that follow
     #[arg(long, value_name = "N,..", default_value = "3", value_delimiter = ',')]
     pub rounds: Vec<usize>,
@@ -112,6 +116,10 @@ impl Arguments {
         match self.ops {
             Some(ops) => text.push_str(&format!(" --ops {ops}")),
             None => text.push_str(&format!(" --seconds {}", self.seconds)),
+        }
+        if !self.load_threads.is_empty() {
+            let threads = list(&mut self.load_threads.iter().map(usize::to_string));
+            text.push_str(&format!(" --load-threads {threads}"));
         }
         if !self.rivals.is_empty() {
             text.push_str(&format!(" --rivals {}", self.rivals.join(",")));

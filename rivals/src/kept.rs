@@ -13,7 +13,9 @@ use crate::arguments::{Arguments, Sizes};
 /// The parts that a file holds.
 pub struct Kept {
     path: Option<PathBuf>,
-    /// `command`, and the `parts`: each its `way`, the `seconds` that it took, and its `reports`.
+    command: String,
+    /// The `parts`: each the `command` and the `way` that it was made by, the `seconds` that it took, and
+    /// its `reports`.
     value: Value,
 }
 
@@ -23,7 +25,7 @@ impl Kept {
     /// # Errors
     /// The file cannot be read, or is another's.
     pub fn open(arguments: &Arguments) -> Result<Self, LabError> {
-        let mut value = match &arguments.json {
+        let value = match &arguments.json {
             Some(path) if !arguments.again && path.exists() => read(path)?,
             _ => json!({ "parts": [] }),
         };
@@ -33,8 +35,7 @@ impl Kept {
                 format!("{path} is there and holds no parts of a run: remove it, or use --again");
             return Err(LabError::Settings(text));
         }
-        value["command"] = json!(arguments.shown());
-        Ok(Kept { path: arguments.json.clone(), value })
+        Ok(Kept { path: arguments.json.clone(), command: arguments.shown(), value })
     }
 
     /// The place of the part that is measured in this way by this very program on this machine. Takes
@@ -50,7 +51,8 @@ impl Kept {
             return place;
         }
         parts.retain(|part| ["keys", "sizes"].iter().any(|name| part["way"][name] != way[name]));
-        parts.push(json!({ "way": way, "machine": here, "seconds": 0.0, "reports": [] }));
+        let command = &self.command;
+        parts.push(json!({ "command": command, "way": way, "machine": here, "seconds": 0.0, "reports": [] }));
         parts.len() - 1
     }
 
@@ -142,6 +144,7 @@ pub fn way(arguments: &Arguments, keys: u64, sizes: Sizes, rounds: usize) -> Val
         "keys": keys,
         "sizes": [sizes.key, sizes.value],
         "threads": arguments.threads,
+        "load_threads": arguments.load_threads,
         "rivals": arguments.rivals,
         "workloads": workloads,
         "rounds": rounds,

@@ -51,10 +51,13 @@ fn measure_all(arguments: &Arguments) -> Result<(), LabError> {
     let mut kept = Kept::open(arguments)?;
     for (place, keys) in arguments.keys.iter().enumerate() {
         for sizes in &arguments.sizes {
-            let settings = settings_of(arguments, *keys, *sizes);
+            // Without a load all rounds are made on one index, in one turn.
             let rounds = arguments.rounds_at(place);
+            let has_load = arguments.workloads.iter().any(|workload| workload.is_load());
+            let (turns_each, of_turn) = if has_load { (rounds, 1) } else { (1, rounds) };
+            let settings = settings_of(arguments, *keys, *sizes, of_turn);
             let part = kept.part(&kept::way(arguments, *keys, *sizes, rounds));
-            for round in 0..rounds {
+            for round in 0..turns_each {
                 let folder = Folder::new_in(&parent, "everleaf-rivals")?;
                 let settings = Settings { seed: arguments.seed + round as u64, ..settings.clone() };
                 let turns = turns(&settings, &rivals, round);
@@ -63,12 +66,11 @@ fn measure_all(arguments: &Arguments) -> Result<(), LabError> {
                         continue;
                     }
                     let what = format!(
-                        "{keys} keys of {}/{} B, round {} of {rounds}, turn {} of {}",
+                        "{keys} keys of {}/{} B, turn {} of {}",
                         sizes.key,
                         sizes.value,
-                        round + 1,
-                        number + 1,
-                        turns.len()
+                        round * turns.len() + number + 1,
+                        turns_each * turns.len()
                     );
                     let started = Instant::now();
                     let report = measure(turn, &settings, folder.path(), &what, arguments)?;
@@ -120,7 +122,7 @@ fn turns<'r>(settings: &Settings, rivals: &'r [Rival], round: usize) -> Vec<Turn
     turns
 }
 
-/// One round of one of them, on a new index.
+/// One turn of one of them, on a new index.
 fn measure(
     turn: &Turn<'_>,
     settings: &Settings,
@@ -142,12 +144,10 @@ fn measure(
             (rival.enter)(rival.name, &settings, folder)?
         }
     };
-    let mut progress = |name: &str, step: everleaf_lab::bench::Progress<'_>| {
-        say(&format!("[{what}] {name}: {}", step.what));
+    let mut progress = |step: everleaf_lab::bench::Progress<'_>| {
+        say(&format!("[{what}] {}: {}", turn.name(), step.what));
     };
-    let region = arguments.miss_region;
-    let reports = contest::run(vec![entrant], 1, settings.seed, region, &mut progress)?;
-    Ok(reports.into_iter().next().expect("one entrant has one report"))
+    contest::alone(entrant, settings.rounds, arguments.miss_region, &mut progress)
 }
 
 /// A line on the standard error. One that cannot be written is no reason to stop.
@@ -174,19 +174,24 @@ fn choose(names: &[String]) -> Result<Vec<Rival>, LabError> {
 }
 
 /// Those of one turn.
-fn settings_of(arguments: &Arguments, keys: u64, sizes: Sizes) -> Settings {
+fn settings_of(arguments: &Arguments, keys: u64, sizes: Sizes, rounds: usize) -> Settings {
     let mut cases = Vec::new();
     for workload in &arguments.workloads {
         let distribution = workload.default_distribution(Distribution::THETA_DEFAULT);
         let case = |threads: &usize| Case { workload: *workload, distribution, threads: *threads };
-        cases.extend(arguments.threads.iter().map(case));
+        let threads = match arguments.load_threads.as_slice() {
+            [] => &arguments.threads,
+            _ if !workload.is_load() => &arguments.threads,
+            _ => &arguments.load_threads,
+        };
+        cases.extend(threads.iter().map(case));
     }
     Settings {
         keys,
         key_size: sizes.key,
         value_size: sizes.value,
         cases,
-        rounds: 1,
+        rounds,
         length: arguments.ops.map_or(Length::Seconds(arguments.seconds), Length::Operations),
         scan_length: arguments.scan_length,
         seed: arguments.seed,

@@ -68,6 +68,25 @@ pub fn ours(settings: &Settings) -> Result<Box<dyn Entrant>, LabError> {
     super::entrant_of(settings)
 }
 
+/// Measures one entrant in as many rounds as its settings say, on one index unless a load is among the
+/// cases. `progress` is told what comes next.
+///
+/// # Errors
+/// As soon as an operation fails; the text begins with the entrant's name.
+pub fn alone(
+    mut entrant: Box<dyn Entrant>,
+    rounds: usize,
+    miss_region: usize,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Report, LabError> {
+    let mut instruments = Instruments::new(miss_region);
+    for _ in 0..rounds {
+        let result = entrant.round(&mut instruments, progress);
+        result.map_err(|error| LabError::Target(format!("{}: {error}", entrant.name())))?;
+    }
+    Ok(entrant.report())
+}
+
 /// Measures all entrants, `rounds` times, in random order. `progress` is told who comes next and
 /// what it does.
 ///

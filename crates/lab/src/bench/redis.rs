@@ -152,7 +152,9 @@ fn check_server(server: &Server, settings: &Settings) -> Result<(), LabError> {
     }
     for case in &settings.cases {
         if case.workload.has_own_keys() || case.workload == Workload::LoadSequential {
-            return wrong(format!("{} cannot be measured over the network", case.workload));
+            let text =
+                "cannot be measured over the network: choose single operations, or mixes of them";
+            return wrong(format!("{} {text}", case.workload));
         }
         if case.threads > server.connections {
             return wrong("there must be a connection for each thread at least".into());

@@ -247,10 +247,12 @@ fn charts(charts: &[Chart]) -> String {
 
 /// A table; it scrolls by itself where it is too wide.
 fn table(grid: &Grid) -> String {
-    let mut text = "<div class=\"wide\"><table>\n".to_owned();
-    if !grid.title.is_empty() {
-        text.push_str(&format!("<caption>{}</caption>\n", escape(&grid.title)));
-    }
+    // Beside the part that scrolls: on a narrow screen a caption within it would be cut off.
+    let mut text = match grid.title.as_str() {
+        "" => String::new(),
+        title => format!("<p class=\"note\">{}</p>\n", escape(title)),
+    };
+    text.push_str("<div class=\"wide\"><table>\n");
     let head: String =
         grid.columns.iter().map(|name| format!("<th>{}</th>", escape(name))).collect();
     text.push_str(&format!("<thead><tr>{head}</tr></thead>\n<tbody>\n"));

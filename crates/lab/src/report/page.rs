@@ -184,10 +184,29 @@ impl Contest {
         )
     }
 
-    /// The index that the others are compared with: Everleaf if it is there.
-    fn base(&self) -> &SavedReport {
-        let own = self.reports.iter().find(|report| is_own(&report.setup.index));
-        own.unwrap_or(&self.reports[0])
+    /// The index that another is compared with: Everleaf if it is there; a store in files with the
+    /// store if that is there too.
+    fn base(&self, other: &SavedReport) -> &SavedReport {
+        let named = |name| self.reports.iter().find(|report| report.setup.index == name);
+        let store = named("bytes").filter(|_| other.setup.medium == "file");
+        let own = || self.reports.iter().find(|report| is_own(&report.setup.index));
+        store.or_else(|| named("u64")).or_else(own).unwrap_or(&self.reports[0])
+    }
+
+    /// The names of those that the others are compared with.
+    fn bases(&self) -> String {
+        let mut names: Vec<&str> = Vec::new();
+        for report in &self.reports {
+            let name = self.base(report).setup.index.as_str();
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        match names.as_slice() {
+            ["bytes", "u64"] => "bytes, of maps in memory to u64".to_owned(),
+            _ => names.join(", "),
+        }
     }
 
     /// A table for each number of threads: million units a second, and the ratio to Everleaf.
@@ -200,13 +219,13 @@ impl Contest {
     }
 
     fn table(&self, threads: usize) -> Shown {
-        let base = self.base();
+        let base = self.base(&self.reports[0]);
         let rows: Vec<&SavedRow> = base.rows.iter().filter(|row| row.threads == threads).collect();
         let plural = if threads == 1 { "" } else { "s" };
         let title = format!(
             "million units a second, {threads} thread{plural}; in brackets the ratio to {}, with \
              the interval that holds it in 95 of 100 cases; ~ if the machine was disturbed",
-            base.setup.index
+            self.bases()
         );
         let mut grid = Grid::new(title, &["index", "domain"]);
         grid.columns.extend(rows.iter().map(|row| heading(row)));
@@ -215,9 +234,10 @@ impl Contest {
             rows.iter().map(|row| (row.name(), vec![])).collect();
         for report in &self.reports {
             let mut cells = vec![report.setup.index.clone(), report.setup.domain.clone()];
+            let base = self.base(report);
             for (row, (_, bars)) in rows.iter().zip(&mut charts) {
                 let found = report.rows.iter().find(|other| other.name() == row.name());
-                cells.push(found.map_or_else(|| "-".to_owned(), |found| cell(found, row)));
+                cells.push(found.map_or_else(|| "-".to_owned(), |found| cell(found, base)));
                 if let Some(found) = found {
                     let speed = found.per_second;
                     bars.push(Bar {
@@ -244,12 +264,13 @@ fn heading(row: &SavedRow) -> String {
     format!("{}{keys}{}{skew}", row.workload, row.distribution)
 }
 
-fn cell(found: &SavedRow, base: &SavedRow) -> String {
+fn cell(found: &SavedRow, base: &SavedReport) -> String {
     let speeds =
         |row: &SavedRow| row.rounds.iter().map(|round| round.per_second).collect::<Vec<_>>();
     let mark = if found.is_disturbed() { "~" } else { "" };
     let speed = number(found.per_second.median / 1e6);
-    match Ratio::of(&speeds(found), &speeds(base)) {
+    let ours = base.rows.iter().find(|row| row.name() == found.name());
+    match ours.and_then(|ours| Ratio::of(&speeds(found), &speeds(ours))) {
         Some(ratio) => {
             format!("{mark}{speed} ({:.2}, {:.2} to {:.2})", ratio.ratio, ratio.low, ratio.high)
         }

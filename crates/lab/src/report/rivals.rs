@@ -123,14 +123,19 @@ pub fn render(value: &Value) -> Result<String, LabError> {
 
 /// How it was measured, and where.
 fn setting(value: &Value, reports: &[SavedReport]) -> String {
-    let mut text = "Who is faster at what, measured by one program in one run: every index is made \
-                    anew, loaded and asked in each round, in an order drawn for each round, and every \
-                    answer is checked. What each promises about a crash stands [below](#promises); how to \
+    let mut text = "Who is faster at what, measured by one program: everybody's index is made anew, \
+                    loaded and asked, one after the other in an order that is drawn, and every answer is \
+                    checked. Where loads are measured each round begins with a new index, elsewhere all \
+                    rounds are made on one. What each promises about a crash stands [below](#promises); how to \
                     read the workloads: [workloads](../workloads.md). This page is made by the program \
                     from what it measured.\n\n"
         .to_owned();
-    if let Some(command) = value["command"].as_str() {
-        text.push_str(&format!("```text\n{command}\n```\n\n"));
+    let mut commands: Vec<&str> = Vec::new();
+    for part in value["parts"].as_array().into_iter().flatten() {
+        commands.extend(part["command"].as_str().filter(|command| !commands.contains(command)));
+    }
+    if !commands.is_empty() {
+        text.push_str(&format!("```text\n{}\n```\n\n", commands.join("\n")));
     }
     let mut machines: Vec<&Machine> = Vec::new();
     for report in reports {
@@ -244,7 +249,7 @@ fn in_words(workload: &str) -> String {
         "put" => "writes values whether or not the key is there",
         "insert" => "adds keys to what is loaded",
         "remove" => "removes keys",
-        "a" => "does half reads, half updates (YCSB A)",
+        "ycsb-a" => "does half reads, half updates (YCSB A)",
         other => return format!("does `{}`", cell(other)),
     };
     words.to_owned()
@@ -382,14 +387,13 @@ mod tests {
     #[test]
     fn what_is_slower_is_said_in_words_and_each_is_compared_with_its_like() {
         let value = json!({
-            "command": "rivals --keys 2m",
-            "parts": [
+            "parts": [{ "command": "rivals --keys 2m", "reports": [
                 report("u64", "a.pool", &[9e6, 9e6, 9e6]),
                 report("bytes", "b.pool", &[2e6, 2e6, 2e6]),
                 report("fast", "file", &[3e6, 4e6, 5e6]),
                 report("slow", "file", &[1e6, 1e6, 1e6]),
                 report("map", "memory", &[8e6, 9e6, 10e6]),
-            ],
+            ] }],
         });
         let text = render(&value).unwrap();
         for part in [
