@@ -60,12 +60,18 @@ fn a_pool_at_a_path_must_be_new_and_is_removed() {
 fn designs_are_measured_by_name_and_side_by_side() {
     let text = bench(&["get", "scan", "--index", "fast-fair"]).succeeded();
     assert!(text.contains("index fast-fair"), "{text}");
-    let text = bench(&["get", "insert", "--index", "all"]).succeeded();
+    let ended = bench(&["get", "insert", "--index", "all"]);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    assert_eq!(ended.err.lines().count(), 2, "those that go wrong with threads: {}", ended.err);
+    let text = ended.text();
     for name in ["nbtree", "fast-fair", "fast-fair-4096"] {
         let lines = text.lines().filter(|line| line.split_whitespace().next() == Some(name));
         assert_eq!(lines.count(), 2, "one line for misses, one for speed: {text}");
     }
     assert!(text.lines().any(|line| line.starts_with("index") && line.contains("insert")));
+    let object = bench(&["get", "--index", "nbtree-coupled", "--json"]).json();
+    assert!(object["caveat"].as_str().is_some_and(|caveat| caveat.contains("loses writes")));
+    assert!(bench(&["get", "--index", "nbtree-wr", "--json"]).json()["caveat"].is_null());
     let refused = bench(&["get", "--index", "slow-fair"]).failed(2);
     assert!(refused.contains("fast-fair"), "{refused}");
 }
@@ -154,6 +160,16 @@ fn a_pool_is_created_with_an_index() {
     let maps = place.run(["maps", "pool"]).succeeded();
     assert!(maps.contains("index\tintegers"), "{maps}");
     place.run(["put", "pool", "a", "b"]).succeeded();
+    let published = |name, flag: &[&str]| {
+        let arguments = ["create", name, "--index", "nbtree-published"];
+        place.run(arguments.iter().chain(flag))
+    };
+    let ended = published("told", &[]);
+    assert_eq!(ended.code, 0);
+    assert!(ended.err.starts_with("everleaf: nbtree-published: as published"), "{}", ended.err);
+    let object = published("json", &["--json"]).json();
+    assert!(object["caveat"].as_str().is_some_and(|caveat| caveat.contains("loses writes")));
+    published("quiet", &["--quiet"]).succeeded();
     assert!(place.run(["create", "other", "--index", "fair"]).failed(2).contains("fast-fair"));
     assert!(!place.path("other").exists());
 }

@@ -137,7 +137,7 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("nvtree", "nvtree.read_uncommitted"),
     of("rntree", "micro_log.kind_first"),
     of("rntree", "rntree.early_split"),
-    of("rntree", "rntree.early_switch"),
+    of("rntree-dual", "rntree.early_switch"),
     of("rntree", "rntree.in_place"),
     of("rntree", "rntree.max_slot"),
     of("rntree", "rntree.no_entry_flush"),
@@ -158,6 +158,16 @@ pub const HARMLESS: &[Mutant] =
 /// Every planted bug of all trees, without those that are harmless.
 pub fn all() -> impl Iterator<Item = Mutant> {
     MUTANTS.iter().chain(OF_OTHER_TREES).copied()
+}
+
+/// The tests with the hunt for a bug of another tree, which have more sizes of leaves and more
+/// programs than [`hunt`] has for it; `None` if the bug is not of those.
+pub fn tests_of(mutant: Mutant) -> Option<&'static str> {
+    OF_OTHER_TREES.contains(&mutant).then_some(match mutant.structure {
+        "fast-fair" => "crates/prove/tests/fast_fair.rs",
+        "nbtree-published" | "nbtree-w" => "crates/prove/tests/published.rs",
+        _ => "crates/prove/tests/hybrid.rs",
+    })
 }
 
 /// The planted bug of this name.

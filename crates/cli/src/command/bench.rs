@@ -23,6 +23,11 @@ pub fn run(args: BenchArgs, global: Global, out: &mut Output) -> Result<(), Fail
         remark(&format!("{commands} of the trace left out: not about strings by key"));
     }
     let server = server_of(&args);
+    match (args.index, &server) {
+        (_, Some(_)) => {}
+        (IndexArg::All, None) => warn_of(IndexKind::designs(), global),
+        (IndexArg::One(index), None) => warn_of([index], global),
+    }
     let mut objects = Vec::new();
     for (number, settings) in settings.iter().enumerate() {
         if number > 0 && !global.json {
@@ -55,7 +60,7 @@ fn run_one(
     let report = report.map_err(failure_of)?;
     let verdicts = preset.map(|Preset::Targets| presets::judge(&report));
     if global.json {
-        let mut object = json!(report);
+        let mut object = with_caveat(settings.index, json!(report));
         if let Some(verdicts) = verdicts {
             object["verdicts"] = json!(verdicts);
         }
@@ -111,14 +116,32 @@ fn run_all(
             bar.set_message(format!("{}: {}", index.name(), progress.what));
         };
         let settings = Settings { index, ..settings.clone() };
-        reports.push(bench::run(&settings, &mut show).map_err(failure_of)?);
+        reports.push((index, bench::run(&settings, &mut show).map_err(failure_of)?));
     }
     bar.finish_and_clear();
     if global.json {
-        objects.extend(reports.iter().map(|report| json!(report)));
+        let object = |(index, report): &(IndexKind, _)| with_caveat(*index, json!(report));
+        objects.extend(reports.iter().map(object));
         return Ok(());
     }
+    let reports: Vec<_> = reports.into_iter().map(|(_, report)| report).collect();
     out.bytes(table::compare(&reports).as_bytes())
+}
+
+/// Says on the standard error which of the indexes go wrong when several threads use them; in JSON
+/// a field says it.
+pub fn warn_of(indexes: impl IntoIterator<Item = IndexKind>, global: Global) {
+    for index in indexes {
+        if let Some(caveat) = index.caveat().filter(|_| !global.quiet && !global.json) {
+            remark(&format!("{}: {caveat}", index.name()));
+        }
+    }
+}
+
+/// A report as JSON, with what goes wrong when several threads use the index.
+fn with_caveat(index: IndexKind, mut report: Value) -> Value {
+    report["caveat"] = json!(index.caveat());
+    report
 }
 
 /// A bar over the measurements; hidden unless `enabled`.

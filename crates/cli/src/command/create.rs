@@ -2,7 +2,7 @@
 
 use crate::arguments::{NewPoolArgs, pool_and_rest};
 use crate::cli::Global;
-use crate::command::bench::failure_of;
+use crate::command::bench::{failure_of, warn_of};
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::Args;
@@ -55,6 +55,8 @@ pub fn run(args: CreateArgs, global: Global, out: &mut Output) -> Result<(), Fai
     if let Some(design) = args.index {
         everleaf_lab::add_index(&pool, INDEX_MAP, design).map_err(failure_of)?;
     }
+    let caveat = args.index.and_then(IndexKind::caveat);
+    warn_of(args.index.iter().copied(), global);
     if global.json {
         out.json(&json!({
             "pool": pool.to_string_lossy(),
@@ -62,6 +64,7 @@ pub fn run(args: CreateArgs, global: Global, out: &mut Output) -> Result<(), Fai
             "pool_max_bytes": statistics.pool_max_bytes,
             "domain": statistics.domain,
             "index": args.index.map(IndexKind::name),
+            "caveat": caveat,
         }))
     } else if global.quiet {
         Ok(())

@@ -52,6 +52,14 @@ impl IndexKind {
         catalogue::names().into_iter().map(IndexKind::Design).collect()
     }
 
+    /// What goes wrong when several threads use the index, in a sentence; `None` if nothing does.
+    pub fn caveat(self) -> Option<&'static str> {
+        match self {
+            IndexKind::U64 | IndexKind::Bytes => None,
+            IndexKind::Design(name) => catalogue::caveat(name),
+        }
+    }
+
     /// Whether keys and values are integers.
     pub fn is_integers(self) -> bool {
         self != IndexKind::Bytes

@@ -4,7 +4,7 @@ use crate::cli::Global;
 use crate::failure::Failure;
 use crate::output::Output;
 use everleaf_prove::campaign::Verdict;
-use everleaf_prove::mutants::{HARMLESS, MUTANTS};
+use everleaf_prove::mutants::{self, HARMLESS};
 use everleaf_prove::record::{Record, domain_name, memory_name};
 use everleaf_prove::structure::STRUCTURES;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -147,7 +147,7 @@ pub fn record_as_json(record: &Record) -> Value {
 pub fn list(global: Global, out: &mut Output) -> Result<(), Failure> {
     if global.json {
         let structures = STRUCTURES.iter().map(|one| json!({"name": one.name, "about": one.about}));
-        let bugs = MUTANTS.iter().map(|one| json!({"name": one.name, "structure": one.structure}));
+        let bugs = mutants::all().map(|one| json!({"name": one.name, "structure": one.structure}));
         let harmless = HARMLESS.iter().map(|one| one.name);
         return out.json(&json!({
             "structures": structures.collect::<Vec<_>>(),
@@ -160,7 +160,7 @@ pub fn list(global: Global, out: &mut Output) -> Result<(), Failure> {
         out.line(&format!("  {:<14} {}", structure.name, structure.about))?;
     }
     out.line("\nPlanted bugs, and the structure that misses what they take away:")?;
-    for mutant in MUTANTS {
+    for mutant in mutants::all() {
         out.line(&format!("  {:<30} {}", mutant.name, mutant.structure))?;
     }
     out.line("\nPlanted changes that harm nothing:")?;
