@@ -52,6 +52,10 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     fn mutant(&self, _name: &'static str) -> bool {
         false
     }
+
+    /// Says that a point of the program was reached at which a run on a simulated disk may want to
+    /// do something else first. Nothing, except on such a disk.
+    fn reached(&self, _point: &'static str) {}
 }
 
 /// An open file. All methods may be called by several threads at once.

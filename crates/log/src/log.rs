@@ -240,6 +240,12 @@ impl<D: Disk> Log<D> {
         self.shared.durable_lsn()
     }
 
+    /// The disk that the log is on. Its owner may keep small files beside the log, under names that
+    /// are not of the log.
+    pub fn disk(&self) -> &D {
+        &self.shared.disk
+    }
+
     /// Why the log takes nothing more; `None` if it works.
     pub fn failed(&self) -> Option<Error> {
         self.check().err()

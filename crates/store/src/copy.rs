@@ -27,7 +27,7 @@ pub struct Copied {
 
 /// The entries of a range, counted.
 struct Counted<'a, F> {
-    range: Range,
+    range: &'a mut Range,
     copied: &'a mut Copied,
     progress: &'a mut F,
 }
@@ -224,8 +224,9 @@ impl Store {
             }
         };
         copied.maps += 1;
-        let range = view.map(&map).iter();
-        trees.load_expiring(name, Counted { range, copied, progress })?;
-        Ok(())
+        let mut range = view.map(&map).iter();
+        trees.load_expiring(name, Counted { range: &mut range, copied, progress })?;
+        // A copy that ended early must not pass for one of everything.
+        range.take_error().map_or(Ok(()), Err)
     }
 }

@@ -58,7 +58,8 @@ impl Map {
     pub fn put_with_expiry(&self, key: &[u8], value: &[u8], expiry_ms: u64) -> Result<bool> {
         self.write(key, |tree, session| {
             let change = Change::Upsert(value);
-            tree.change_expiring(session, key, change, expiry_ms, |_, old| old.is_some())
+            let see = |changed, old: Option<&[u8]>| (old.is_some(), changed);
+            tree.change_expiring(session, key, change, expiry_ms, see)
         })
     }
 
@@ -96,6 +97,20 @@ impl Map {
     pub fn expiry(&self, key: &[u8]) -> Result<Option<Expiry>> {
         self.read(key, |tree, session| {
             tree.get_record(session, key, |record| Expiry::of(record.expiry_ms))
+        })
+    }
+
+    /// As [`Self::get_with`], and `see` is told when the key expires.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn get_with_expiry<R>(
+        &self,
+        key: &[u8],
+        see: impl FnOnce(&[u8], Expiry) -> R,
+    ) -> Result<Option<R>> {
+        self.read(key, |tree, session| {
+            tree.get_record(session, key, |record| see(record.value, Expiry::of(record.expiry_ms)))
         })
     }
 

@@ -58,7 +58,9 @@ impl Life {
         let mut life =
             Life { shared: shared.clone(), bell: bell.clone(), sweep: None, ended: false };
         let sweep = options.sweep;
-        if (sweep || shared.power.is_some()) && !shared.trees.heap().pool().is_read_only() {
+        let has_work = sweep || shared.power.is_some();
+        let is_fixed = shared.trees.heap().pool().is_read_only() || options.is_simulated();
+        if has_work && !is_fixed {
             let limit = options.snapshot_after_bytes;
             let thread = std::thread::Builder::new().name("everleaf-sweep".to_string());
             let sweep = thread.spawn(move || run(&shared, &bell, sweep, limit));

@@ -21,6 +21,9 @@ const PIN_LENGTH: usize = 256;
 /// A piece of a range ends early when it holds this many bytes.
 const PIECE_BYTES: usize = 256 << 10;
 
+/// What a write answers, and whether it changed anything.
+type Attempt<R> = std::result::Result<(R, bool), IndexError>;
+
 /// An ordered map from byte strings (keys up to 64 KiB) to byte strings (values up to 512 MiB).
 ///
 /// Cheap to clone; clones are handles on the same map. All operations may run at once from any
@@ -73,13 +76,13 @@ impl Map {
         self.life
     }
 
-    /// Runs a write of `key`; if there is no space, reclaims what idle threads hold back and tries
-    /// again.
+    /// Runs a write of `key`, which also says whether it changed anything; if there is no space,
+    /// reclaims what idle threads hold back and tries again.
     #[inline]
     pub(crate) fn write<R>(
         &self,
         key: &[u8],
-        mut write: impl FnMut(&BytesTree, &mut Session<Hardware>) -> std::result::Result<R, IndexError>,
+        mut write: impl FnMut(&BytesTree, &mut Session<Hardware>) -> Attempt<R>,
     ) -> Result<R> {
         match self.try_write(key, &mut write) {
             Err(Error::PoolFull(_) | Error::DiskFull(_)) => {
@@ -94,12 +97,12 @@ impl Map {
     fn try_write<R>(
         &self,
         key: &[u8],
-        write: &mut impl FnMut(&BytesTree, &mut Session<Hardware>) -> std::result::Result<R, IndexError>,
+        write: &mut impl FnMut(&BytesTree, &mut Session<Hardware>) -> Attempt<R>,
     ) -> Result<R> {
         let mut session = self.shared.session()?;
         let mut pinned = session.pinned();
         if self.shared.order.is_free() {
-            return Ok(write(&self.tree, &mut pinned)?);
+            return Ok(write(&self.tree, &mut pinned)?.0);
         }
         drop(pinned);
         let (result, lsn) = self.write_in_order(key, &mut session, write)?;
@@ -115,7 +118,7 @@ impl Map {
         &self,
         key: &[u8],
         session: &mut Session<Hardware>,
-        write: &mut impl FnMut(&BytesTree, &mut Session<Hardware>) -> std::result::Result<R, IndexError>,
+        write: &mut impl FnMut(&BytesTree, &mut Session<Hardware>) -> Attempt<R>,
     ) -> Result<(R, Option<Lsn>)> {
         let order = &self.shared.order;
         let _stripe = order.lock(key);
@@ -123,7 +126,10 @@ impl Map {
             power.check()?;
         }
         self.shared.views.save(&self.tree, session, key, order.hash_of(key))?;
-        let result = write(&self.tree, session)?;
+        let (result, changed) = write(&self.tree, session)?;
+        if !changed {
+            return Ok((result, None));
+        }
         let note = |power: &PowerLog| power.note(&self.number, &self.tree, session, key);
         let lsn = self.shared.power.as_ref().map(note).transpose()?;
         Ok((result, lsn))
@@ -136,7 +142,9 @@ impl Map {
         change: Change<'_>,
         see: impl Fn(bool, Option<&[u8]>) -> R,
     ) -> Result<R> {
-        self.write(key, |tree, session| tree.change(session, key, change, &see))
+        self.write(key, |tree, session| {
+            tree.change(session, key, change, |changed, old| (see(changed, old), changed))
+        })
     }
 
     /// Runs a read of `key`, when no batch is changing it.
@@ -273,8 +281,9 @@ impl Map {
         new: Option<&[u8]>,
     ) -> Result<Exchange> {
         self.write(key, |tree, session| {
-            tree.exchange(session, key, expected, new, |changed, found| {
-                if changed { Exchange::Done } else { Exchange::Mismatch(found.map(<[u8]>::to_vec)) }
+            tree.exchange(session, key, expected, new, |changed, found| match changed {
+                true => (Exchange::Done, true),
+                false => (Exchange::Mismatch(found.map(<[u8]>::to_vec)), false),
             })
         })
     }
@@ -345,13 +354,17 @@ impl Map {
             expiry_ms: *expiry_ms,
         });
         let decision = decide(record);
+        if matches!(decision, Decision::Keep) {
+            return Ok(Some(false));
+        }
         let mut same = true;
         let changed = self.write(key, |tree, session| {
-            tree.decide_record(session, key, |found| {
+            let changed = tree.decide_record(session, key, |found| {
                 let found = found.map(|record| (record.value, record.expiry_ms));
                 same = found == record.map(|record| (record.value, record.expiry_ms));
                 if same { decision.clone() } else { Decision::Keep }
-            })
+            })?;
+            Ok((changed, changed))
         })?;
         Ok(same.then_some(changed))
     }

@@ -1,6 +1,7 @@
 //! How to open a store.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use everleaf_index::{CreateMode, PoolOptions};
 
@@ -25,6 +26,22 @@ pub struct Options {
     pub(crate) sweep: bool,
     pub(crate) durability: Option<Durability>,
     pub(crate) snapshot_after_bytes: u64,
+    pub(crate) rebuild_progress: Option<Tell>,
+    /// Of the files of the log; 0 for what is usual.
+    pub(crate) segment_size_bytes: u64,
+    /// A disk for the log that is none.
+    #[cfg(test)]
+    pub(crate) simulated: Option<everleaf_log::simulated::SimulatedDisk>,
+}
+
+/// Who is told how far something is.
+#[derive(Clone)]
+pub(crate) struct Tell(pub Arc<dyn Fn(u64) + Send + Sync>);
+
+impl std::fmt::Debug for Tell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Tell")
+    }
 }
 
 impl Default for Options {
@@ -42,6 +59,10 @@ impl Options {
             sweep: true,
             durability: None,
             snapshot_after_bytes: 1 << 30,
+            rebuild_progress: None,
+            segment_size_bytes: 0,
+            #[cfg(test)]
+            simulated: None,
         }
     }
 
@@ -83,8 +104,8 @@ impl Options {
     }
 
     /// Open a pool although the machine stopped while it was open on an ordinary disk, so that some
-    /// of its last writes may be lost and some of its bytes torn. Run [`Store::check`] afterwards.
-    /// Default: no.
+    /// of its last writes may be lost and some of its bytes torn. Run [`Store::check`] afterwards. A
+    /// pool with a log is made again from there all the same. Default: no.
     pub fn trust_after_machine_crash(mut self, yes: bool) -> Self {
         self.pool.trust_after_machine_crash = yes;
         self
@@ -105,8 +126,9 @@ impl Options {
 
     /// What is to survive. With anything but [`Durability::Process`] there is a log beside the pool, in
     /// a folder with its name and `.log` behind it, and a pool whose machine crashed is made again
-    /// from there when it is opened. A pool that had a log and is opened with `Process` has none any
-    /// more. Default: as the pool was opened last; `Process` for a new one.
+    /// from there when it is opened; it has the maximum size and the durability of the one that was
+    /// lost. A pool that had a log and is opened with `Process` has none any more. Default: as the
+    /// pool was opened last; `Process` for a new one.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
         self
@@ -117,6 +139,23 @@ impl Options {
     pub fn snapshot_after_bytes(mut self, bytes: u64) -> Self {
         self.snapshot_after_bytes = bytes;
         self
+    }
+
+    /// While opening makes the pool again from its log, `tell` is called from time to time with the
+    /// number of pairs and changes done so far, by any of the threads that do it. Default: nobody is
+    /// told.
+    pub fn rebuild_progress(mut self, tell: impl Fn(u64) + Send + Sync + 'static) -> Self {
+        self.rebuild_progress = Some(Tell(Arc::new(tell)));
+        self
+    }
+
+    /// Whether the log is on a simulated disk: then nothing happens but what the run does.
+    pub(crate) fn is_simulated(&self) -> bool {
+        #[cfg(test)]
+        let is_simulated = self.simulated.is_some();
+        #[cfg(not(test))]
+        let is_simulated = false;
+        is_simulated
     }
 
     /// Opens the store.

@@ -7,7 +7,7 @@
 //! made again from the newest snapshot and the log behind it.
 //!
 //! ```text
-//!   POOL.log/           the folder of the log (docs/log.md)
+//!   POOL.log/           the folder of the log (docs/log.md), also with two small files (`place.rs`)
 //!   map "\u{1}log"      in the pool: "identity" -> 16 bytes, the same as in the log;
 //!                       "mode" -> 8 bytes: milliseconds of the interval, 0 for none;
 //!                       "map:NAME" -> number of the map in the log, 4 bytes, little-endian;
@@ -26,23 +26,31 @@
 //!   snapshot before anything new is acknowledged: before the store is open. While that is owed, the
 //!   pool does not count as cleanly closed.
 
+#[cfg(test)]
+mod crashes;
+mod load;
+mod place;
 mod rebuild;
+mod replay;
+#[cfg(test)]
+mod simulated;
 #[cfg(test)]
 mod tests;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use everleaf_index::{BytesTree, Change, Hardware, IndexError, Session, Trees};
-use everleaf_log::{Log, LogOptions, Lsn, RealDisk, Record, SnapshotWriter, SyncMode};
+use everleaf_log::{Disk, Log, LogOptions, Lsn, Record, SnapshotWriter, SyncMode};
 
+pub(crate) use self::place::Place;
+use self::place::{LogDisk, Settings};
 pub use self::rebuild::Rebuilt;
 pub(crate) use self::rebuild::rebuild;
-use crate::{Error, Result};
+use crate::{Error, Options, Result};
 
 /// The map of the pool that says which log is its own.
 pub(crate) const NAME: &str = "\u{1}log";
@@ -66,17 +74,27 @@ pub enum Durability {
     Interval(Duration),
     /// Everything acknowledged survives the loss of power, on any disk that keeps what was synced. A
     /// write returns when it is on the disk; writes at the same time share a sync.
+    ///
+    /// A write can be read as soon as it is made, before it is on the disk: what a read says, or a write
+    /// that changed nothing (an insertion of a key that is there, an exchange that found another
+    /// value), may be lost with the write it saw. Who acts on what was read, outside of the store,
+    /// calls [`Store::sync`](crate::Store::sync) first.
     Power,
 }
 
+/// Logs opened so far: each has a number, which no other log of this process ever has.
+static OPENED: AtomicU64 = AtomicU64::new(0);
+
 thread_local! {
-    /// The log whose writes this thread waits for later, and the last of these writes.
-    static HELD: Cell<Option<(usize, Lsn)>> = const { Cell::new(None) };
+    /// The log whose writes this thread waits for later, by its number, and the last of these writes.
+    static HELD: Cell<Option<(u64, Lsn)>> = const { Cell::new(None) };
 }
 
 /// The log of an open store.
 pub(crate) struct PowerLog {
-    log: Log,
+    log: Log<LogDisk>,
+    /// Which log of this process it is.
+    id: u64,
     is_interval: bool,
     /// The number of each map in the log, by the address of its tree.
     numbers: Mutex<HashMap<usize, Arc<AtomicU32>>>,
@@ -121,8 +139,8 @@ pub(crate) fn last_durability(trees: &Trees) -> Result<Durability> {
 }
 
 /// Refuses a log that the pool beside it does not know of: one of the two is not what is wanted.
-pub(crate) fn refuse_foreign(trees: &Trees, folder: &Path) -> Result<()> {
-    let Some(identity) = identity_in(folder) else { return Ok(()) };
+pub(crate) fn refuse_foreign(trees: &Trees, place: &Place) -> Result<()> {
+    let Some(identity) = place.identity() else { return Ok(()) };
     if let Some(own) = trees.find_bytes_tree(NAME)? {
         let mut session = trees.heap().session().map_err(IndexError::from)?;
         if own.get_with(&mut session, IDENTITY, |bytes| bytes == identity)? == Some(true) {
@@ -132,7 +150,7 @@ pub(crate) fn refuse_foreign(trees: &Trees, folder: &Path) -> Result<()> {
     Err(Error::Corrupt(format!(
         "the log in {} is not the one of this pool: move it away to go on without it, or move the \
          pool away to make it again from that log",
-        folder.display()
+        place.display()
     )))
 }
 
@@ -150,13 +168,6 @@ pub(crate) fn copy_own(from: &Trees, to: &Trees) -> Result<()> {
     Ok(())
 }
 
-/// Where the log of a pool is.
-pub(crate) fn folder_of(pool: &Path) -> PathBuf {
-    let mut name = pool.as_os_str().to_owned();
-    name.push(".log");
-    PathBuf::from(name)
-}
-
 /// Sixteen bytes that no other log has: not even an older one of the same pool, which must not be
 /// taken for it if it turns up again.
 fn new_identity(trees: &Trees) -> [u8; 16] {
@@ -165,67 +176,51 @@ fn new_identity(trees: &Trees) -> [u8; 16] {
     (u128::from_be_bytes(trees.heap().pool().uuid()) ^ now).to_be_bytes()
 }
 
-/// The file in the folder of a log that says whose it is.
-fn identity_file(folder: &Path) -> PathBuf {
-    folder.join("identity")
-}
-
 fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
     let what = what.into();
     move |error| Error::Io(what, error)
 }
 
-/// The identity in the folder, if there is a whole one.
-pub(crate) fn identity_in(folder: &Path) -> Option<[u8; 16]> {
-    let text = std::fs::read_to_string(identity_file(folder)).ok()?;
-    let digits = text.trim();
-    let number = u128::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 32)?;
-    Some(number.to_be_bytes())
-}
-
-/// Writes the identity, durably.
-fn write_identity(folder: &Path, identity: [u8; 16]) -> Result<()> {
-    let (file, new) = (identity_file(folder), folder.join("identity.new"));
-    let what = format!("cannot write {}", file.display());
-    let write = || {
-        std::fs::write(&new, format!("{:032x}\n", u128::from_be_bytes(identity)))?;
-        std::fs::File::open(&new)?.sync_all()?;
-        std::fs::rename(&new, &file)?;
-        std::fs::File::open(folder)?.sync_all()
-    };
-    write().map_err(io(what))
-}
-
-fn log_options(identity: [u8; 16], durability: Durability) -> LogOptions {
+fn log_options(identity: [u8; 16], durability: Durability, options: &Options) -> LogOptions {
     let mode = match durability {
         Durability::Interval(interval) => SyncMode::Interval(interval),
         _ => SyncMode::Sync,
     };
-    LogOptions::new(identity).sync_mode(mode)
+    let log_options = LogOptions::new(identity).sync_mode(mode);
+    match options.segment_size_bytes {
+        0 => log_options,
+        size => log_options.segment_size_bytes(size),
+    }
 }
 
 impl PowerLog {
     /// Opens the log of a pool that can be trusted, or makes one.
-    pub fn open(trees: &Trees, pool: &Path, durability: Durability) -> Result<PowerLog> {
-        let folder = folder_of(pool);
+    pub fn open(
+        trees: &Trees,
+        place: &Place,
+        durability: Durability,
+        options: &Options,
+    ) -> Result<PowerLog> {
         // Before anything is made that looks as if the log were its own.
-        refuse_foreign(trees, &folder)?;
+        refuse_foreign(trees, place)?;
         let mut session = trees.heap().session().map_err(IndexError::from)?;
         let own = trees.bytes_tree(NAME)?;
         let identity = own.get_with(&mut session, IDENTITY, |bytes| {
             <[u8; 16]>::try_from(bytes).unwrap_or_default()
         })?;
-        let is_known = identity.is_some() && identity == identity_in(&folder);
+        let is_known = identity.is_some() && identity == place.identity();
         if !is_known {
             // One that was being made or removed.
-            forget(&folder)?;
+            place.forget()?;
         }
         let identity = identity.filter(|_| is_known).unwrap_or_else(|| new_identity(trees));
-        let options = log_options(identity, durability).starts_empty(false);
-        let (log, recovered) = Log::open(RealDisk::open(&folder)?, &options)?;
+        let log_options = log_options(identity, durability, options).starts_empty(false);
+        let (log, recovered) = Log::open(place.open()?, &log_options)?;
         drop(recovered);
         let power = PowerLog {
             log,
+            // Relaxed: only distinct numbers are wanted.
+            id: OPENED.fetch_add(1, Ordering::Relaxed),
             is_interval: matches!(durability, Durability::Interval(_)),
             numbers: Mutex::default(),
             last_number: Mutex::new(0),
@@ -239,18 +234,18 @@ impl PowerLog {
         })?;
         // Relaxed: nobody else is here yet.
         power.bytes.store(logged.unwrap_or(0), Ordering::Relaxed);
-        let mode = match durability {
-            Durability::Interval(interval) => interval.as_millis().max(1) as u64,
-            _ => 0,
-        };
-        power.own.change(&mut session, MODE, Change::Upsert(&mode.to_le_bytes()), |_, _| ())?;
-        if !is_known || !trees.heap().pool().was_clean() {
+        let mode = durability.interval_ms().to_le_bytes();
+        power.own.change(&mut session, MODE, Change::Upsert(&mode), |_, _| ())?;
+        let settings = Settings { max_size_bytes: trees.heap().pool().max_size(), durability };
+        place.write_settings(power.log.disk(), settings)?;
+        let owes = !trees.heap().pool().was_clean() && !power.mutant("store.owes_no_snapshot");
+        if !is_known || owes {
             power.snapshot(trees, &mut session, || {})?;
         }
         if !is_known {
             power.own.change(&mut session, IDENTITY, Change::Upsert(&identity), |_, _| ())?;
             // Last: without it a crashed machine does not look at the log.
-            write_identity(&folder, identity)?;
+            place.write_identity(power.log.disk(), identity)?;
         }
         Ok(power)
     }
@@ -333,8 +328,22 @@ impl PowerLog {
     /// From now on a map has this number. As every change it is made before it is logged (W1): a
     /// snapshot that begins behind the record has the number, too.
     fn use_number(&self, tree: &Arc<BytesTree>, name: &str, number: u32) -> Result<Lsn> {
-        self.enter(tree, number);
-        Ok(self.log.append(&[Record::put(NAMES, name.as_bytes(), &number.to_le_bytes())])?)
+        let appends_first = self.mutant("store.appends_number_first");
+        if !appends_first {
+            self.enter(tree, number);
+            self.log.disk().reached("store.number_entered");
+        }
+        let lsn = self.log.append(&[Record::put(NAMES, name.as_bytes(), &number.to_le_bytes())])?;
+        if appends_first {
+            self.log.disk().reached("store.number_entered");
+            self.enter(tree, number);
+        }
+        Ok(lsn)
+    }
+
+    /// Whether the planted bug of this name is to be shown: never, except on a simulated disk.
+    fn mutant(&self, name: &'static str) -> bool {
+        self.log.disk().mutant(name)
     }
 
     /// Empties a map, which then has a new number. The caller has all stripes.
@@ -415,6 +424,7 @@ impl PowerLog {
                 Ok(log_record(map, key, value, expiry_ms))
             })
             .collect::<Result<_>>()?;
+        self.log.disk().reached("store.batch_made");
         Ok(self.log.append(&records)?)
     }
 
@@ -430,14 +440,14 @@ impl PowerLog {
 
     /// Lets writes of this thread return at once, to be waited for together.
     pub fn hold(&self) {
-        HELD.set(Some((std::ptr::from_ref(self) as usize, 0)));
+        HELD.set(Some((self.id, 0)));
     }
 
     /// Whether a write of this thread is to be waited for later; takes note of it.
     #[inline]
     pub fn holds(&self, lsn: Lsn) -> bool {
         match HELD.get() {
-            Some((log, last)) if log == std::ptr::from_ref(self) as usize => {
+            Some((log, last)) if log == self.id => {
                 HELD.set(Some((log, last.max(lsn))));
                 true
             }
@@ -449,9 +459,11 @@ impl PowerLog {
     #[inline]
     pub fn settle(&self) -> Result<()> {
         match HELD.get() {
-            Some((log, last)) if last != 0 && log == std::ptr::from_ref(self) as usize => {
+            Some((log, last)) if last != 0 && log == self.id => {
                 self.wait(last)?;
-                HELD.set(Some((log, 0)));
+                if HELD.get() == Some((log, last)) {
+                    HELD.set(Some((log, 0)));
+                }
                 Ok(())
             }
             _ => Ok(()),
@@ -498,11 +510,15 @@ impl PowerLog {
             writer.add(&Record::put(NAMES, name.as_bytes(), &number.to_le_bytes()))?;
         }
         for (number, (_, tree)) in &maps {
+            self.log.disk().reached("store.snapshot_map");
             write_map(&mut writer, *number, tree, session)?;
         }
         // What we have read of a batch or a write may not be in the log yet: without it the snapshot
         // would hold half a batch.
-        await_writers();
+        if !self.mutant("store.snapshot_does_not_wait") {
+            self.log.disk().reached("store.snapshot_waits");
+            await_writers();
+        }
         let pair_count = writer.finish()?.pair_count;
         // Relaxed: as above. Only now: one that fails is tried again.
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -549,7 +565,7 @@ const PIECE: usize = 1024;
 const PIECE_BYTES: usize = 256 << 10;
 
 fn write_map(
-    writer: &mut SnapshotWriter,
+    writer: &mut SnapshotWriter<LogDisk>,
     number: u32,
     tree: &BytesTree,
     session: &mut Session<Hardware>,
@@ -577,19 +593,5 @@ fn write_map(
             Some((last, ..)) if more => from = Bound::Excluded(last),
             _ => return Ok(()),
         }
-    }
-}
-
-/// Removes a log that is of no use any more.
-pub(crate) fn forget(folder: &Path) -> Result<()> {
-    let what = format!("cannot remove the old log {}", folder.display());
-    // First the identity: what is left of the log is then nobody's.
-    match std::fs::remove_file(identity_file(folder)) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io(what)(error)),
-        _ => {}
-    }
-    match std::fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io(what)(error)),
-        _ => Ok(()),
     }
 }

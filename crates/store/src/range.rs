@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::ops::Bound;
 
-use crate::Result;
 use crate::map::Map;
 use crate::view::MapView;
+use crate::{Error, Result};
 
 /// Pairs fetched at first, and at most.
 const FETCH_FIRST: usize = 16;
@@ -35,7 +35,8 @@ enum Source {
 /// [`Map::range`] for what it promises.
 ///
 /// Fetches pairs in growing batches and holds nothing else, so it may be kept for as long as one
-/// likes. If the map is dropped meanwhile, it ends.
+/// likes. If the map is dropped meanwhile, or cannot be read any more, it ends, and
+/// [`Range::take_error`] says why.
 ///
 /// # Example
 /// ```
@@ -69,6 +70,8 @@ pub struct Range {
     /// In descending order.
     back: VecDeque<Entry>,
     fetch: usize,
+    /// Why it ended early.
+    error: Option<Error>,
 }
 
 impl Range {
@@ -91,7 +94,29 @@ impl Range {
             front: VecDeque::new(),
             back: VecDeque::new(),
             fetch: FETCH_FIRST,
+            error: None,
         }
+    }
+
+    /// Why the iteration ended before its end; `None` if it has not. Who must not miss a pair asks
+    /// when there are no more.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a temporary folder");
+    /// # let store = everleaf::Options::new().create(true).open(folder.path().join("p"))?;
+    /// let mut range = store.iter();
+    /// let count = range.by_ref().count();
+    /// match range.take_error() {
+    ///     Some(error) => return Err(error),
+    ///     None => assert_eq!(count, 0),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn take_error(&mut self) -> Option<Error> {
+        self.error.take()
     }
 
     /// The next pairs from one end, in the order of that end.
@@ -99,9 +124,13 @@ impl Range {
         while self.open && !are_crossed(as_slice(&self.from), as_slice(&self.to)) {
             let limit = self.fetch;
             self.fetch = (limit * 4).min(FETCH_MAX);
-            let Ok(Piece { pairs, next, reached }) = self.piece(reverse, limit) else {
-                self.open = false;
-                break;
+            let Piece { pairs, next, reached } = match self.piece(reverse, limit) {
+                Ok(piece) => piece,
+                Err(error) => {
+                    self.open = false;
+                    self.error = Some(error);
+                    break;
+                }
             };
             self.open = next;
             let reached = reached.or_else(|| pairs.back().map(|((key, _), _)| key.clone()));

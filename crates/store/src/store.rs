@@ -16,7 +16,7 @@ use everleaf_log::Lsn;
 
 use crate::life::Life;
 use crate::map::Map;
-use crate::power::{self, PowerLog};
+use crate::power::{self, Place, PowerLog};
 use crate::reserved::{is_reserved, refuse_reserved};
 use crate::statistics::Statistics;
 use crate::view::Views;
@@ -156,13 +156,14 @@ impl Store {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             count => count,
         };
-        let (pool, rebuilt) = open_pool(path.as_ref(), &options)?;
+        let place = Place::of(path.as_ref(), &options);
+        let (pool, rebuilt) = open_pool(path.as_ref(), &place, &options, threads)?;
         let trees = Trees::open(pool, threads)?;
         let recovered_batches = finish_batches(&trees)?;
         if !trees.heap().pool().is_read_only() {
             trees.bytes_tree(DEFAULT_MAP)?;
         }
-        let power = open_power(&trees, path.as_ref(), &options)?;
+        let power = open_power(&trees, &place, &options)?;
         let recovery_ns = started.elapsed().as_nanos() as u64;
         let tree = trees.find_bytes_tree(DEFAULT_MAP)?.ok_or_else(|| {
             Error::NotAPool(format!(
@@ -463,14 +464,21 @@ impl Shared {
 }
 
 /// Opens the pool; if the machine crashed and there is a log, makes it again from there.
-fn open_pool(path: &Path, options: &Options) -> Result<(Pool<Hardware>, Option<Rebuilt>)> {
-    let folder = power::folder_of(path);
-    let has_log = power::identity_in(&folder).is_some();
+fn open_pool(
+    path: &Path,
+    place: &Place,
+    options: &Options,
+    threads: usize,
+) -> Result<(Pool<Hardware>, Option<Rebuilt>)> {
+    let has_log = place.identity().is_some();
+    // What is torn need not be trusted if there is a log.
+    let trust_after_machine_crash = options.pool.trust_after_machine_crash && !has_log;
+    let pool_options = PoolOptions { trust_after_machine_crash, ..options.pool.clone() };
     let error = if has_log && !path.exists() && options.pool.create != CreateMode::New {
         // Not to be made as if there had been nothing.
         PoolError::Missing { path: path.into() }
     } else {
-        match Pool::open(path, &options.pool) {
+        match Pool::open(path, &pool_options) {
             Ok(pool) => return Ok((pool, None)),
             Err(error) => error,
         }
@@ -489,18 +497,17 @@ fn open_pool(path: &Path, options: &Options) -> Result<(Pool<Hardware>, Option<R
         return Err(Error::MachineCrashed(format!(
             "{error}; the log in {} has everything: open the store with durability power or \
              interval to make the pool again from there",
-            folder.display()
+            place.display()
         )));
     }
-    let rebuilt =
-        power::rebuild(path, &options.pool, options.durability.unwrap_or(Durability::Power))?;
-    let pool = PoolOptions { create: CreateMode::Never, ..options.pool.clone() };
+    let rebuilt = power::rebuild(path, place, options, threads)?;
+    let pool = PoolOptions { create: CreateMode::Never, ..pool_options };
     let pool = Pool::open(path, &pool).map_err(|error| from_pool(error, path))?;
     Ok((pool, Some(rebuilt)))
 }
 
 /// Opens the log, if there is to be one; a log that there was and is not to be is forgotten.
-fn open_power(trees: &Trees, path: &Path, options: &Options) -> Result<Option<PowerLog>> {
+fn open_power(trees: &Trees, place: &Place, options: &Options) -> Result<Option<PowerLog>> {
     if options.pool.read_only {
         return Ok(None);
     }
@@ -509,7 +516,7 @@ fn open_power(trees: &Trees, path: &Path, options: &Options) -> Result<Option<Po
         None => power::last_durability(trees)?,
     };
     if durability != Durability::Process {
-        let power = PowerLog::open(trees, path, durability)?;
+        let power = PowerLog::open(trees, place, durability, options)?;
         if power.lag().0 > options.snapshot_after_bytes {
             // Lives that are too short for the thread that does it otherwise add up to this. It may
             // fail: then the log is longer than it should be.
@@ -518,10 +525,10 @@ fn open_power(trees: &Trees, path: &Path, options: &Options) -> Result<Option<Po
         }
         return Ok(Some(power));
     }
-    power::refuse_foreign(trees, &power::folder_of(path))?;
+    power::refuse_foreign(trees, place)?;
     if trees.find_bytes_tree(power::NAME)?.is_some() {
         // What is written from now on is not in it.
-        power::forget(&power::folder_of(path))?;
+        place.forget()?;
         trees.remove(power::NAME)?;
     }
     Ok(None)

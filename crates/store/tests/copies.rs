@@ -190,3 +190,21 @@ fn a_repair_keeps_what_can_be_proven_lists_the_rest_and_touches_nothing() {
         assert!(store.len() >= 1900, "seed {seed}: {} kept: {:?}", store.len(), repaired.dropped);
     }
 }
+
+#[test]
+fn an_iteration_that_cannot_go_on_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = Options::new().create(true).open(folder.path().join("pool")).expect("it opens");
+    let map = store.map("dropped").expect("room");
+    for number in 0..1000u32 {
+        map.put(&number.to_be_bytes(), b"").expect("room");
+    }
+    let mut range = map.iter();
+    assert!(range.next().is_some());
+    assert!(store.drop_map("dropped").expect("writable"));
+    assert!(range.by_ref().count() < 999);
+    assert!(matches!(range.take_error(), Some(Error::BadName(_))));
+    let mut whole = store.iter();
+    assert_eq!(whole.by_ref().count(), 0);
+    assert!(whole.take_error().is_none());
+}

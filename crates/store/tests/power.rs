@@ -400,3 +400,39 @@ fn what_a_killed_process_reported_is_in_its_log() {
     println!("rounds reported: {last:?}");
     assert!(last.iter().sum::<u64>() > 8, "the children hardly wrote: {last:?}");
 }
+
+#[test]
+fn a_pool_that_is_made_again_is_as_large_and_as_durable_as_the_one_that_was_lost() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let interval = Durability::Interval(Duration::from_millis(70));
+    let large = options(interval).max_size_bytes(1 << 31);
+    let store = large.open(&path).expect("it opens");
+    for number in 0..20_000u32 {
+        store.put(&number.to_be_bytes(), &[7; 100]).expect("room");
+    }
+    assert_eq!(store.snapshot().expect("room"), 20_001);
+    for number in 10_000..30_000u32 {
+        store.put(&number.to_be_bytes(), &number.to_be_bytes()).expect("room");
+    }
+    for number in 0..1_000u32 {
+        store.remove(&number.to_be_bytes()).expect("writable");
+    }
+    let expected = all(&store);
+    store.close().expect("closed");
+    lose_pool(folder.path());
+    let told = std::sync::Arc::new(std::sync::Mutex::new(vec![]));
+    let tells = told.clone();
+    let progress = move |count| tells.lock().expect("nobody panicked").push(count);
+    let options = Options::new().rebuild_progress(progress).recovery_threads(3);
+    let store = options.open(&path).expect("it opens");
+    assert_eq!(all(&store), expected);
+    assert_eq!(store.statistics().durability, "interval");
+    assert_eq!(store.statistics().pool_max_bytes, 1 << 31);
+    let rebuilt = store.rebuilt().expect("it was lost");
+    assert_eq!((rebuilt.snapshot_pairs, rebuilt.replayed), (20_001, 21_000));
+    let told = told.lock().expect("nobody panicked").clone();
+    assert!(told.len() > 3 && told.is_sorted(), "{told:?}");
+    assert_eq!(told.last(), Some(&41_000));
+    assert!(store.check().expect("a check").is_clean());
+}

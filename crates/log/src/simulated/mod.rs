@@ -54,6 +54,7 @@ impl Default for Faults {
 }
 
 type Hook = Box<dyn FnMut(&SimulatedDisk) + Send>;
+type PointHook = Arc<dyn Fn(&'static str) + Send + Sync>;
 
 /// A simulated disk. Clones are the same disk.
 #[derive(Clone)]
@@ -65,6 +66,7 @@ struct Inner {
     state: Mutex<State>,
     faults: Mutex<(Faults, Random)>,
     hook: Mutex<Option<Hook>>,
+    point_hook: Mutex<Option<PointHook>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -89,6 +91,7 @@ impl SimulatedDisk {
             state: Mutex::new(state),
             faults: Mutex::new((faults, Random::new(seed))),
             hook: Mutex::new(None),
+            point_hook: Mutex::new(None),
         };
         SimulatedDisk { inner: Arc::new(inner) }
     }
@@ -102,6 +105,13 @@ impl SimulatedDisk {
     /// Calls no hook any more.
     pub fn clear_hook(&self) {
         *lock(&self.inner.hook) = None;
+        *lock(&self.inner.point_hook) = None;
+    }
+
+    /// Has `hook` called at the points of the program that are told to [`Disk::reached`], by whatever
+    /// thread is there, which it may hold up.
+    pub fn set_point_hook(&self, hook: impl Fn(&'static str) + Send + Sync + 'static) {
+        *lock(&self.inner.point_hook) = Some(Arc::new(hook));
     }
 
     /// What the disk does wrong from now on.
@@ -228,6 +238,13 @@ impl Disk for SimulatedDisk {
 
     fn mutant(&self, name: &'static str) -> bool {
         lock(&self.inner.faults).0.mutants.contains(&name)
+    }
+
+    fn reached(&self, point: &'static str) {
+        let hook = lock(&self.inner.point_hook).clone();
+        if let Some(hook) = hook {
+            hook(point);
+        }
     }
 }
 

@@ -71,12 +71,7 @@ impl Stage {
 
 /// A key as it is, with its time.
 pub fn read(map: &Map, key: &[u8]) -> Result<Option<Value>> {
-    let mut found = None;
-    map.update_with_expiry(key, |value| {
-        found = value.map(|(value, expiry)| (value.to_vec(), expiry));
-        Action::Keep
-    })?;
-    Ok(found)
+    map.get_with_expiry(key, |value, expiry| (value.to_vec(), expiry))
 }
 
 /// Makes a batch depend on what a key is, time included.

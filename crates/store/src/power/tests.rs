@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Durability;
-use crate::{Error, Options, Store};
+use crate::{Action, Error, Exchange, Expiry, Options, Store};
 
 fn open(path: &std::path::Path) -> Store {
     let options = Options::new().create(true).max_size_bytes(1 << 28);
@@ -49,4 +49,48 @@ fn nothing_is_logged_under_the_number_of_the_names() {
     assert_eq!(power.lag(), last);
     number.store(store.number(), Ordering::Relaxed);
     assert!(power.note(&number, store.tree(), &mut session, b"key").is_ok());
+}
+
+#[test]
+fn what_changes_nothing_is_not_logged() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder.path().join("pool"));
+    assert!(store.insert(b"key", b"value").expect("room"));
+    let last = || store.shared().power.as_ref().expect("it has a log").log.last_lsn();
+    let before = last();
+    assert!(!store.insert(b"key", b"other").expect("room"));
+    assert!(!store.update(b"none", b"value").expect("room"));
+    assert!(!store.remove(b"none").expect("writable"));
+    assert_eq!(store.take(b"none").expect("writable"), None);
+    let found = store.compare_exchange(b"key", None, Some(b"other")).expect("room");
+    assert_eq!(found, Exchange::Mismatch(Some(b"value".to_vec())));
+    let kept = store.update_with(b"key", |_| Action::Keep).expect("room");
+    assert_eq!(kept, Some(b"value".to_vec()));
+    assert!(!store.expire_at(b"none", 1 << 45).expect("room"));
+    assert_eq!(
+        store.get_with_expiry(b"key", |_, expiry| expiry).expect("get"),
+        Some(Expiry::Never)
+    );
+    assert_eq!(last(), before);
+    assert!(store.update(b"key", b"other").expect("room"));
+    assert!(store.remove(b"key").expect("writable"));
+    assert_eq!(last(), before + 2);
+}
+
+#[test]
+fn writes_that_are_held_of_one_store_do_not_hold_those_of_the_next() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    for round in 0..8u8 {
+        let store = open(&path);
+        let lag = || store.shared().power.as_ref().expect("it has a log").lag().1;
+        // Most likely it lies where the one before was.
+        store.put(&[round], b"waited for").expect("room");
+        assert_eq!(lag(), 0, "round {round}");
+        store.hold_writes();
+        store.put(&[round], b"held").expect("room");
+        assert_eq!(lag(), 1, "round {round}");
+        store.settle().expect("the disk works");
+        assert_eq!(lag(), 0, "round {round}");
+    }
 }
