@@ -24,7 +24,11 @@
 //! - J3 what a change replaces is neither freed nor reused before all changes are made. So a batch
 //!   for which there is no space is taken back;
 //! - J4 every session's key is in the journal from the start and stays: entering and erasing a batch
-//!   replace a value in place, for which there is always space.
+//!   replace a value in place, for which there is always space;
+//! - J5 while batches are applied, a session's record in the journal is read by nobody else: no two
+//!   keys of the journal have the same head, so that a search for one never reads the record of
+//!   another; no leaf of it is split or merged (J4); and it is scanned only while nobody is active. So
+//!   the record that was replaced is free at once, and the next batch finds it in the cache.
 
 use std::sync::Arc;
 
@@ -36,6 +40,7 @@ use everleaf_pool::FEATURE_BATCHES;
 use crate::bytes_tree::{BytesTree, Change};
 use crate::error::IndexError;
 use crate::geometry::{Geometry, Production};
+use crate::prepared::{Prepared, free_payload};
 use crate::record::VALUE_SIZE_MAX;
 use crate::trees::Trees;
 
@@ -69,11 +74,13 @@ pub struct Journal<G: Geometry = Production, M: Machine = Hardware> {
     tree: Arc<BytesTree<G, M>>,
 }
 
-/// A change that was made: the payload that came and the one that went.
-struct Made {
-    edit: usize,
-    payload: u64,
-    old: Option<u64>,
+/// The changes of a batch, those that need space first.
+pub(crate) struct Changes<'a, G: Geometry, M: Machine> {
+    all: Vec<Prepared<'a, G, M>>,
+    /// How many of them are puts.
+    puts: usize,
+    /// What those that were made replaced.
+    olds: Vec<Option<u64>>,
 }
 
 impl<G: Geometry, M: Machine> Journal<G, M> {
@@ -155,135 +162,160 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
     ) -> Result<(), IndexError> {
         let batch = encode(session, edits)?;
         let slot = (session.stripe() as u16).to_be_bytes();
-        let mut prepared = vec![];
-        let erased = self.prepare(session, edits, &slot, &mut prepared).and_then(|erased| {
-            if M::mutant("journal.no_entry") {
-                return Ok(erased);
-            }
-            // Persist: the batch before its first change (J1).
-            match self.tree.change(session, &slot, Change::Upsert(&batch), |_, _| ()) {
-                Ok(()) => Ok(erased),
-                Err(error) => {
-                    self.tree.free_prepared(session, erased);
-                    Err(error)
-                }
-            }
-        });
-        let erased = match erased {
-            Ok(erased) => erased,
-            Err(error) => {
-                for (edit, payload) in prepared {
-                    edits[edit].tree.free_prepared(session, payload);
-                }
-                return Err(error);
-            }
-        };
-        let result = self.change_all(session, edits, &prepared);
+        let mut changes = Changes::with_capacity(edits.len());
+        let entered = changes
+            .prepare(session, edits)
+            .and_then(|()| self.enter(session, &slot, &batch))
+            .inspect_err(|_| changes.free_rest(session));
+        let erasure = entered?;
+        let result = changes.make(session);
         if M::mutant("journal.no_erasure") {
             return result;
         }
         // Persist: the changes before the batch is erased (J1); each was durable when it returned.
         // There is space for it (J4).
-        if let Some(batch) = self.tree.put_prepared(session, &slot, erased)? {
-            self.tree.retire_payload(session, batch);
-        }
+        self.replace(session, &erasure)?;
         result
     }
 
-    /// Everything that needs space: the records of all values, the record that erases the batch, and
-    /// some blocks. Whatever was prepared when it fails is in `prepared`.
-    fn prepare(
-        &self,
+    /// Enters a batch. Returns the record that will erase it.
+    fn enter<'a>(
+        &'a self,
         session: &mut Session<M>,
-        edits: &[Edit<'_, G, M>],
-        slot: &[u8],
-        prepared: &mut Vec<(usize, u64)>,
-    ) -> Result<u64, IndexError> {
-        for (number, edit) in edits.iter().enumerate() {
-            match edit.value {
-                Some(value) => {
-                    let payload = edit.tree.prepare(session, edit.key, value, edit.expiry_ms)?;
-                    prepared.push((number, payload));
-                }
-                None => edit.tree.admit(edit.key, None, 0)?,
-            }
+        slot: &'a [u8],
+        batch: &[u8],
+    ) -> Result<Prepared<'a, G, M>, IndexError> {
+        let erasure = self.tree.prepare(session, slot, &[], 0)?;
+        if M::mutant("journal.no_entry") {
+            return Ok(erasure);
         }
-        session.reserve_blocks((2 * prepared.len() + 2).min(RESERVE_MAX))?;
-        self.tree.prepare(session, slot, &[], 0)
+        let entry = self.tree.prepare(session, slot, batch, 0);
+        // Persist: the batch before its first change (J1).
+        let entered = entry.and_then(|entry| self.replace(session, &entry));
+        entered.inspect_err(|_| free_payload(session, erasure.write.payload))?;
+        Ok(erasure)
     }
 
-    /// Makes the changes, or takes back those that were made when one fails. Removals come last:
-    /// they need no space, so nothing that was removed ever has to be taken back.
-    fn change_all(
+    /// Puts a record in the place of the one its key has, which is free from then on (J5); if that
+    /// fails, the new one is.
+    fn replace(
         &self,
         session: &mut Session<M>,
-        edits: &[Edit<'_, G, M>],
-        prepared: &[(usize, u64)],
+        record: &Prepared<'_, G, M>,
     ) -> Result<(), IndexError> {
-        warm(session, edits)?;
-        let mut made = Vec::with_capacity(edits.len());
-        for (position, (edit, payload)) in prepared.iter().enumerate() {
-            let Edit { tree, key, .. } = edits[*edit];
-            match tree.put_prepared(session, key, *payload) {
-                Ok(old) => made.push(Made { edit: *edit, payload: *payload, old }),
-                Err(error) => {
-                    for (edit, payload) in &prepared[position..] {
-                        edits[*edit].tree.free_prepared(session, *payload);
-                    }
-                    take_back(session, edits, made)?;
-                    return Err(error);
+        let mut old = None;
+        let result =
+            self.tree.make(session, std::slice::from_ref(record), |replaced| old = replaced);
+        let free = if result.is_ok() { old } else { Some(record.write.payload) };
+        if let Some(free) = free {
+            free_payload(session, free);
+        }
+        result
+    }
+}
+
+impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
+    pub(crate) fn with_capacity(count: usize) -> Self {
+        Changes { all: Vec::with_capacity(count), puts: 0, olds: Vec::with_capacity(count) }
+    }
+
+    /// Everything that needs space: the records of all values, and some blocks. Whatever was prepared
+    /// when it fails stays here.
+    fn prepare(
+        &mut self,
+        session: &mut Session<M>,
+        edits: &[Edit<'a, G, M>],
+    ) -> Result<(), IndexError> {
+        self.prepare_without_blocks(session, edits)?;
+        session.reserve_blocks((2 * self.puts + 2).min(RESERVE_MAX))?;
+        Ok(())
+    }
+
+    /// The records of all values. Removals come last: they need no space, so nothing that was removed
+    /// ever has to be taken back.
+    pub(crate) fn prepare_without_blocks(
+        &mut self,
+        session: &mut Session<M>,
+        edits: &[Edit<'a, G, M>],
+    ) -> Result<(), IndexError> {
+        for edit in edits {
+            if let Some(value) = edit.value {
+                self.all.push(edit.tree.prepare(session, edit.key, value, edit.expiry_ms)?);
+            }
+        }
+        self.puts = self.all.len();
+        if self.puts < edits.len() {
+            for edit in edits.iter().filter(|edit| edit.value.is_none()) {
+                self.all.push(edit.tree.prepare_removal(session, edit.key)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Frees the records that are in no tree.
+    fn free_rest(&mut self, session: &mut Session<M>) {
+        for Prepared { write, .. } in self.all.drain(self.olds.len()..) {
+            if !write.intent.removes() {
+                free_payload(session, write.payload);
+            }
+        }
+    }
+
+    /// Makes all changes, or none if there is no space for a put.
+    pub(crate) fn make(&mut self, session: &mut Session<M>) -> Result<(), IndexError> {
+        let mut refusals = 0;
+        while self.olds.len() < self.all.len() {
+            let rest = &self.all[self.olds.len()..];
+            let length =
+                rest.iter().take_while(|next| std::ptr::eq(next.tree, rest[0].tree)).count();
+            let olds = &mut self.olds;
+            let result = rest[0].tree.make(session, &rest[..length], |old| olds.push(old));
+            let Err(error) = result else { continue };
+            if self.olds.len() < self.puts {
+                self.free_rest(session);
+                self.take_back(session)?;
+                return Err(error);
+            }
+            match error {
+                // A tree that is gone has no keys.
+                IndexError::Removed => self.olds.push(None),
+                error => await_space::<M>(error, &mut refusals)?,
+            }
+        }
+        for (change, old) in self.all.iter().zip(&self.olds) {
+            if let Some(old) = *old {
+                change.tree.retire_payload(session, old);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts back what the changes replaced, the last one first (J3).
+    fn take_back(&mut self, session: &mut Session<M>) -> Result<(), IndexError> {
+        M::mark("journal.taken_back");
+        let mut refusals = 0;
+        for (change, old) in self.all.iter().zip(self.olds.drain(..)).rev() {
+            while let Err(error) = change.tree.take_back(session, change, old) {
+                if matches!(error, IndexError::Removed) {
+                    // It took its records along.
+                    break;
                 }
-            }
-        }
-        for Edit { tree, key, value, .. } in edits {
-            if value.is_none()
-                && let Some(old) = tree.remove_keeping(session, key)?
-            {
-                tree.retire_payload(session, old);
-            }
-        }
-        for Made { edit, old, .. } in made {
-            if let Some(old) = old {
-                edits[edit].tree.retire_payload(session, old);
+                await_space::<M>(error, &mut refusals)?;
             }
         }
         Ok(())
     }
 }
 
-/// Puts back what the changes replaced, the last one first (J3).
-fn take_back<G: Geometry, M: Machine>(
-    session: &mut Session<M>,
-    edits: &[Edit<'_, G, M>],
-    made: Vec<Made>,
-) -> Result<(), IndexError> {
-    M::mark("journal.taken_back");
-    for Made { edit, payload, old } in made.into_iter().rev() {
-        let Edit { tree, key, .. } = edits[edit];
-        let mut attempt = 0;
-        // Refused only while another thread, which has the space for it, replaces the leaf.
-        while let Err(error) = tree.take_back(session, key, payload, old) {
-            if !error.is_full() {
-                return Err(error);
-            }
-            M::spin(attempt);
-            attempt += 1;
-        }
+/// Waits a little if a removal, or what needs no more space than one, was refused for lack of space:
+/// that is so only while another thread, which has the space for it, replaces the leaf.
+fn await_space<M: Machine>(error: IndexError, refusals: &mut u32) -> Result<(), IndexError> {
+    if !error.is_full() {
+        return Err(error);
     }
-    Ok(())
-}
-
-/// Brings what the changes will touch into the cache, the misses of one key under those of another.
-fn warm<G: Geometry, M: Machine>(
-    session: &mut Session<M>,
-    edits: &[Edit<'_, G, M>],
-) -> Result<(), IndexError> {
-    if M::SIMULATED || edits.len() < 2 {
-        return Ok(());
-    }
-    for run in edits.chunk_by(|a, b| std::ptr::eq(a.tree, b.tree)) {
-        run[0].tree.get_many(session, run.iter().map(|edit| edit.key), |_, _| {})?;
-    }
+    M::mark("journal.refused_without_space");
+    M::spin(*refusals);
+    *refusals = refusals.wrapping_add(1);
     Ok(())
 }
 

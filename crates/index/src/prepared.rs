@@ -10,65 +10,99 @@ use crate::bytes_tree::{BytesTree, record_of};
 use crate::change::{Intent, Outcome};
 use crate::error::IndexError;
 use crate::geometry::Geometry;
-use crate::kind::{BytesKey, record_offset};
+use crate::kind::{BytesKey, BytesKind, record_offset};
 use crate::nbtree::write::Write;
 use crate::record;
 
-impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
-    /// Makes the record of a pair, durably; in no tree yet. Returns its payload.
-    pub(crate) fn prepare(
-        &self,
+/// A change that is ready to be made.
+pub(crate) struct Prepared<'a, G: Geometry, M: Machine> {
+    pub tree: &'a BytesTree<G, M>,
+    pub write: Write<'a, BytesKind, M>,
+}
+
+impl<G: Geometry, M: Machine> BytesTree<G, M> {
+    /// Makes the record of a pair, durably; in no tree yet. With expiry 0 it never expires.
+    pub(crate) fn prepare<'a>(
+        &'a self,
         session: &mut Session<M>,
-        key: &[u8],
+        key: &'a [u8],
         value: &[u8],
         expiry_ms: u64,
-    ) -> Result<u64, IndexError> {
+    ) -> Result<Prepared<'a, G, M>, IndexError> {
         self.admit(key, Some(value), expiry_ms)?;
         // A tree that was removed is found out here, before anything is done.
         self.slot().with(session, |_, session| {
             let offset = record::create_expiring(session, key, value, expiry_ms)?;
-            Ok(BytesKey::new(key).payload(offset))
+            let key = BytesKey::new(key);
+            let write = Write { key, intent: Intent::Upsert, payload: key.payload(offset) };
+            Ok(Prepared { tree: self, write })
         })?
     }
 
-    /// Frees a record that was prepared and never put in a tree.
-    pub(crate) fn free_prepared(&self, session: &mut Session<M>, payload: u64) {
-        let size = record_of(session.heap(), payload).size();
-        session.free_record(record_offset(payload), size);
+    /// The removal of a key, ready to be made. It needs no space.
+    pub(crate) fn prepare_removal<'a>(
+        &'a self,
+        session: &mut Session<M>,
+        key: &'a [u8],
+    ) -> Result<Prepared<'a, G, M>, IndexError> {
+        self.admit(key, None, 0)?;
+        // As above.
+        self.slot().with(session, |_, _| ())?;
+        let write = Write { key: BytesKey::new(key), intent: Intent::Remove, payload: 0 };
+        Ok(Prepared { tree: self, write })
     }
 
-    /// Puts a prepared record in the tree. Returns the payload it replaced, which is still there.
-    pub(crate) fn put_prepared(
+    /// Makes changes that were prepared for this tree, in order, and calls `done` for each with the
+    /// payload it replaced or took out, which is still there.
+    ///
+    /// # Errors
+    /// As any write: then `done` was called for all changes before the one that could not be made.
+    pub(crate) fn make(
         &self,
         session: &mut Session<M>,
-        key: &[u8],
-        payload: u64,
-    ) -> Result<Option<u64>, IndexError> {
-        self.step(session, key, Intent::Upsert, payload).map(|outcome| outcome.old)
+        changes: &[Prepared<'_, G, M>],
+        mut done: impl FnMut(Option<u64>),
+    ) -> Result<(), IndexError> {
+        self.slot().with(session, |tree, session| {
+            let mut added = 0;
+            let result = tree.write_many(
+                session,
+                changes,
+                |change| &change.write,
+                |change, Outcome { changed, old }| {
+                    added += match (change.write.intent.removes(), old) {
+                        (false, None) => 1,
+                        (true, Some(_)) if changed => -1,
+                        _ => 0,
+                    };
+                    done(old);
+                },
+            );
+            tree.count(session, added);
+            Ok(result?)
+        })?
     }
 
-    /// Takes a key out of the tree. Returns its payload, which is still there.
-    pub(crate) fn remove_keeping(
-        &self,
-        session: &mut Session<M>,
-        key: &[u8],
-    ) -> Result<Option<u64>, IndexError> {
-        self.step(session, key, Intent::Remove, 0).map(|outcome| outcome.old)
-    }
-
-    /// Undoes [`Self::put_prepared`], when nobody else has changed the key. Needs no more space than
-    /// a removal.
+    /// Undoes a change that was prepared and made, when nobody else has changed the key: it had this
+    /// payload before. Needs no more space than a removal.
     pub(crate) fn take_back(
         &self,
         session: &mut Session<M>,
-        key: &[u8],
-        payload: u64,
+        change: &Prepared<'_, G, M>,
         old: Option<u64>,
     ) -> Result<(), IndexError> {
-        match old {
-            Some(old) => self.step(session, key, Intent::Exchange(payload), old)?,
-            None => self.step(session, key, Intent::RemoveExact(payload), 0)?,
-        };
+        let Write { key, payload, .. } = change.write;
+        self.slot().with(session, |tree, session| {
+            let write = match old {
+                Some(old) => Write { key, intent: Intent::Exchange(payload), payload: old },
+                None => Write { key, intent: Intent::RemoveExact(payload), payload: 0 },
+            };
+            let outcome = tree.write(session, &write)?;
+            if outcome.changed && old.is_none() {
+                tree.count(session, -1);
+            }
+            Ok::<_, IndexError>(())
+        })??;
         self.retire_payload(session, payload);
         Ok(())
     }
@@ -78,23 +112,11 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         let size = record_of(session.heap(), payload).size();
         session.retire_record(record_offset(payload), size);
     }
+}
 
-    fn step(
-        &self,
-        session: &mut Session<M>,
-        key: &[u8],
-        intent: Intent,
-        payload: u64,
-    ) -> Result<Outcome, IndexError> {
-        self.slot().with(session, |tree, session| {
-            let write = Write { key: BytesKey::new(key), intent, payload };
-            let outcome = tree.write(session, &write)?;
-            match (outcome.changed, outcome.old) {
-                (true, None) => tree.count(session, 1),
-                (true, Some(_)) if payload == 0 => tree.count(session, -1),
-                _ => {}
-            }
-            Ok(outcome)
-        })?
-    }
+/// Frees a record that nobody else can reach: it was never put in a tree, or nobody but its owner
+/// looked for it there.
+pub(crate) fn free_payload<M: Machine>(session: &mut Session<M>, payload: u64) {
+    let size = record_of(session.heap(), payload).size();
+    session.free_record(record_offset(payload), size);
 }

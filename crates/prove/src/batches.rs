@@ -4,7 +4,9 @@
 //! Two keys are *twins*: only batches change them, and every batch sets both to one more than it
 //! found. So a reader that reads one and then the other must not find the second older, and after a
 //! crash both must be alike. A third key is written by batches and alone, and judged like every key
-//! of a tree: so a batch that is done again too late is found.
+//! of a tree: so a batch that is done again too late is found. With *fillers* every batch adds two
+//! keys of its own and removes those of another, so that leaves are replaced between the keys of a
+//! batch; of two fillers either both are there or none.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -25,6 +27,8 @@ type G = Tiny<3, 3>;
 const NAME: &str = "words";
 const TWINS: [&[u8]; 2] = [b"twin one", b"twin two"];
 const SINGLE: &[u8] = b"single";
+/// The highest value of a batch: as many operations as a plan has.
+const VALUE_MAX: u64 = 9;
 /// The number of the single key to the judge.
 const SINGLE_NUMBER: u64 = 2;
 
@@ -50,6 +54,8 @@ pub struct Batches {
     pub threads: usize,
     /// Stripes: one makes all keys wait for each other.
     pub stripes: usize,
+    /// Whether batches have fillers.
+    pub fills: bool,
 }
 
 /// The opened tree with its journal.
@@ -58,12 +64,18 @@ pub struct Opened {
     tree: Arc<BytesTree<G, M>>,
     journal: Journal<G, M>,
     order: Order<M>,
+    fills: bool,
     /// Borrowed by its own thread only.
     sessions: Vec<RefCell<Option<Session<M>>>>,
 }
 
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
+}
+
+/// The fillers of the batch with this value: one before and one behind all other keys.
+fn fillers(value: u64) -> [Vec<u8>; 2] {
+    ["a filler", "z filler"].map(|name| format!("{name} {value}").into_bytes())
 }
 
 fn number(bytes: &[u8]) -> u64 {
@@ -100,14 +112,23 @@ impl Opened {
     /// Returns what the single key was.
     fn batch(&self, session: &mut Session<M>, value: u64) -> Result<Option<u64>, IndexError> {
         self.order.raise(self.trees.heap());
+        let (added, removed) = (fillers(value), fillers(value ^ 1));
         let keys = TWINS.iter().copied().chain([SINGLE]);
-        let stripes = self.order.lock_many(keys.map(|key| self.order.stripe_of(key)).collect());
+        let more = added.iter().chain(&removed).map(Vec::as_slice).filter(|_| self.fills);
+        let stripes = self.order.lock_many(keys.chain(more).map(|key| self.order.stripe_of(key)));
         let next = self.tree.get_with(session, TWINS[0], number)?.unwrap_or(0) + 1;
         let before = self.tree.get_with(session, SINGLE, number)?;
         let (next, value) = (next.to_le_bytes(), value.to_le_bytes());
-        let edit = |key, value| Edit { tree: &*self.tree, key, value: Some(value), expiry_ms: 0 };
-        let edits =
-            [edit(TWINS[0], &next[..]), edit(SINGLE, &value[..]), edit(TWINS[1], &next[..])];
+        let edit = |key, value| Edit { tree: &*self.tree, key, value, expiry_ms: 0 };
+        let mut edits = vec![
+            edit(TWINS[0], Some(&next[..])),
+            edit(SINGLE, Some(&value[..])),
+            edit(TWINS[1], Some(&next[..])),
+        ];
+        if self.fills {
+            edits.extend(added.iter().map(|key| edit(key, Some(&next[..]))));
+            edits.extend(removed.iter().map(|key| edit(key, None)));
+        }
         let done = self.journal.apply(session, &edits);
         drop(stripes);
         self.order.lower_after_batch();
@@ -172,17 +193,26 @@ impl Program for Batches {
         let sessions: Result<Vec<_>, everleaf_index::AllocError> =
             (0..self.threads).map(session).collect();
         let order = Order::new(self.stripes);
-        Ok(Opened { sessions: sessions.map_err(text)?, trees, tree, journal, order })
+        let (sessions, fills) = (sessions.map_err(text)?, self.fills);
+        Ok(Opened { trees, tree, journal, order, fills, sessions })
     }
 
     fn contents(&self, opened: &Opened) -> Result<Vec<(u64, u64)>, String> {
         opened.sessions.iter().for_each(|session| drop(session.borrow_mut().take()));
         let single = {
             let mut session = opened.trees.heap().session().map_err(text)?;
-            let mut get = |key| opened.tree.get_with(&mut session, key, number).map_err(text);
+            let mut get =
+                |key: &[u8]| opened.tree.get_with(&mut session, key, number).map_err(text);
             let twins = [get(TWINS[0])?, get(TWINS[1])?];
             if twins[0] != twins[1] {
                 return Err(format!("half a batch is left: {twins:?}"));
+            }
+            for value in 0..=VALUE_MAX {
+                let [first, second] = fillers(value);
+                let (first, second) = (get(&first)?, get(&second)?);
+                if first != second {
+                    return Err(format!("fillers of half a batch: {first:?} and {second:?}"));
+                }
             }
             get(SINGLE)?
         };
@@ -228,18 +258,21 @@ pub fn plan(seed: u64) -> (Batches, Plan<Operation>) {
         }
     };
     let plan = (0..threads).map(|_| (0..length).map(|_| operation()).collect()).collect();
-    (Batches { threads, stripes }, plan)
+    // Leaves that are replaced have so many crash states that only short plans are to have them.
+    let fills = seed % 4 == 2 && threads as u64 * length <= 4;
+    (Batches { threads, stripes, fills }, plan)
 }
 
 use Operation::{Batch, Put, Settle, Twins};
 
 /// Programs small enough for every order.
-const SMALL: [(&str, usize, &[&[Operation]]); 5] = [
+const SMALL: [(&str, usize, &[&[Operation]]); 6] = [
     ("batch, read", 4, &[&[Batch(1)], &[Twins]]),
     ("batch, put", 4, &[&[Batch(1)], &[Put(2), Put(3)]]),
     ("batch, batch", 2, &[&[Batch(1)], &[Batch(2)]]),
     ("batch alone, put", 1, &[&[Batch(1), Put(2), Batch(3)]]),
     ("batch, settle, put", 1, &[&[Batch(1), Settle], &[Put(2)]]),
+    ("fillers, put", 4, &[&[Batch(2), Batch(3)], &[Put(4)]]),
 ];
 
 /// The case of a name: `random/NUMBER` or `small/NAME`.
@@ -250,7 +283,8 @@ pub fn case(name: &str) -> Option<Box<dyn Case>> {
     let wanted = name.strip_prefix("small/")?;
     let (_, stripes, plan) = SMALL.iter().find(|(known, ..)| *known == wanted)?;
     let plan: Plan<Operation> = plan.iter().map(|thread| thread.to_vec()).collect();
-    Some(Prepared::boxed((Batches { threads: plan.len(), stripes: *stripes }, plan)))
+    let fills = wanted.starts_with("fillers");
+    Some(Prepared::boxed((Batches { threads: plan.len(), stripes: *stripes, fills }, plan)))
 }
 
 /// What a search of batches does at its step of this number: every fourth cuts recovery, too.

@@ -30,6 +30,8 @@ impl Written {
 struct Change {
     map: u32,
     key_size: u32,
+    /// The hash of the key.
+    hash: u64,
     at: usize,
     /// `None` for a removal.
     value_size: Option<u32>,
@@ -158,8 +160,9 @@ impl WriteBatch {
         if let Some(value) = value {
             self.bytes.extend_from_slice(&value[..size(value) as usize]);
         }
+        let hash = map.shared().order.hash_of(key);
         let map = self.map_number(map);
-        Change { map, key_size: size(key), at, value_size: value.map(size), expiry_ms }
+        Change { map, key_size: size(key), hash, at, value_size: value.map(size), expiry_ms }
     }
 
     fn map_number(&mut self, map: &Map) -> u32 {
@@ -185,18 +188,31 @@ impl WriteBatch {
     }
 
     /// The numbers of the changes that count: each key once.
-    fn last_changes(&self, hashes: &[u64]) -> Vec<usize> {
-        let mut hashes = hashes[..self.changes.len()].to_vec();
-        hashes.sort_unstable();
-        if hashes.is_sorted_by(|a, b| a < b) {
-            return (0..self.changes.len()).collect();
+    fn last_changes(&self) -> Vec<usize> {
+        let mut last: Vec<usize> = (0..self.changes.len()).collect();
+        if !self.has_equal_hashes() {
+            return last;
         }
         // Two keys have one hash: most likely they are one key.
-        let mut last: Vec<usize> = (0..self.changes.len()).collect();
         let place = |index: usize| (self.changes[index].map, self.key(&self.changes[index]));
         last.sort_by(|a, b| place(*a).cmp(&place(*b)).then(b.cmp(a)));
         last.dedup_by(|a, b| place(*a) == place(*b));
         last
+    }
+
+    /// Whether the keys of two changes have one hash, but for its lowest bit.
+    fn has_equal_hashes(&self) -> bool {
+        // Open addressing, at most half full. Zero: free.
+        let mut table = vec![0; (2 * self.changes.len()).next_power_of_two()];
+        let mask = table.len() - 1;
+        self.changes.iter().any(|change| {
+            let hash = change.hash | 1;
+            let mut place = (hash >> 1) as usize & mask;
+            while table[place] != 0 && table[place] != hash {
+                place = (place + 1) & mask;
+            }
+            std::mem::replace(&mut table[place], hash) == hash
+        })
     }
 
     /// The changes that count, as the journal wants them.
@@ -269,25 +285,23 @@ impl Shared {
                 "the batch holds a key of another store: write a batch per store".to_string(),
             ));
         }
-        let everything = batch.changes.iter().chain(batch.conditions.iter().map(|c| &c.what));
-        let hashes: Vec<u64> =
-            everything.map(|change| self.order.hash_of(batch.key(change))).collect();
-        let last = batch.last_changes(&hashes);
-        match self.try_batch(batch, &last, &hashes) {
+        let last = batch.last_changes();
+        match self.try_batch(batch, &last) {
             Err(Error::PoolFull(_) | Error::DiskFull(_)) => {
                 self.reclaim();
-                self.try_batch(batch, &last, &hashes)
+                self.try_batch(batch, &last)
             }
             result => result,
         }
     }
 
-    fn try_batch(&self, batch: &WriteBatch, last: &[usize], hashes: &[u64]) -> Result<Written> {
+    fn try_batch(&self, batch: &WriteBatch, last: &[usize]) -> Result<Written> {
         let mut session = self.session()?;
         let journal = self.journal(&mut session)?;
         self.order.raise(self.trees.heap());
         let raised = Raised(self);
-        let stripes = hashes.iter().map(|hash| self.order.stripe_of_hash(*hash)).collect();
+        let everything = batch.changes.iter().chain(batch.conditions.iter().map(|c| &c.what));
+        let stripes = everything.map(|change| self.order.stripe_of_hash(change.hash));
         let stripes = self.order.lock_many(stripes);
         if let Some(power) = &self.power {
             power.check()?;
@@ -298,9 +312,9 @@ impl Shared {
         if last.is_empty() {
             return Ok(Written::All);
         }
-        for (change, hash) in batch.changes.iter().zip(hashes) {
+        for change in &batch.changes {
             let tree = batch.map(change).tree_arc();
-            self.views.save(tree, &mut session, batch.key(change), *hash)?;
+            self.views.save(tree, &mut session, batch.key(change), change.hash)?;
         }
         journal.apply(&mut session, &batch.edits(last))?;
         let note = |power: &PowerLog| power.note_batch(batch.logged(last));

@@ -1,15 +1,18 @@
-//! Looking up many keys at once, so that their cache misses overlap.
+//! Looking up or writing many keys at once, so that their cache misses overlap.
 //!
 //! All keys go down the tree together, one level at a time: while the line of one is on its way, the
-//! next one's is asked for. The answers are those of separate gets.
+//! next one's is asked for. The answers are those of separate gets, and the writes are separate
+//! writes, in order.
 
-use everleaf_alloc::Session;
+use everleaf_alloc::{AllocError, BLOCK_SIZE, Session};
 use everleaf_machine::{LINE_SIZE, Machine, Ordering};
 
 use super::NbTree;
 use super::layout::{BLOCK_HEADER_SIZE, Inner, Leaf};
 use super::shared::Shared;
 use super::state::{COMMITTED, REPLACED};
+use super::write::Write;
+use crate::change::Outcome;
 use crate::geometry::Geometry;
 use crate::kind::Kind;
 
@@ -39,7 +42,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         keys: &[K::Key<'_>],
         payloads: &mut [Option<u64>; GROUP],
     ) {
-        let leaves = self.descend_group(keys);
+        let leaves = self.descend_group(keys.len(), |index| keys[index]);
         let mut places = [(leaves[0], 0); GROUP];
         for (index, key) in keys.iter().enumerate() {
             // Acquire: as in `resolve`.
@@ -63,22 +66,90 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         }
     }
 
-    /// The leaves that the inner nodes give for the keys, their lines asked for.
-    fn descend_group(&self, keys: &[K::Key<'_>]) -> [Shared<Leaf<M>>; GROUP] {
+    /// Performs the writes of some items one after the other, and calls `done` for each with its
+    /// outcome. The session is pinned.
+    ///
+    /// # Errors
+    /// As `write`; then `done` was called for all items before the one whose write failed, and none
+    /// behind it was looked at.
+    pub(crate) fn write_many<'w, 'k, T>(
+        &self,
+        session: &mut Session<M>,
+        items: &'w [T],
+        write_of: impl Fn(&'w T) -> &'w Write<'k, K, M>,
+        mut done: impl FnMut(&'w T, Outcome),
+    ) -> Result<(), AllocError>
+    where
+        'k: 'w,
+        K: 'w,
+    {
+        for items in items.chunks(GROUP) {
+            let leaves = self.descend_group(items.len(), |index| write_of(&items[index]).key);
+            for (item, leaf) in items.iter().zip(&leaves) {
+                self.prefetch_for_write(*leaf, write_of(item).key);
+            }
+            for (item, leaf) in items.iter().zip(leaves) {
+                let write = write_of(item);
+                // Acquire: as in `resolve`. The leaf may have been replaced since, also by us.
+                let meta = leaf.meta.load(Ordering::Acquire);
+                let (leaf, meta) = if meta & REPLACED == 0 {
+                    (leaf, meta)
+                } else {
+                    M::mark("nbtree.many.replaced");
+                    self.resolve(session, write.key)
+                };
+                done(item, self.write_from(session, leaf, meta, write)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for the lines of a leaf's block that a write of `key` will touch.
+    #[inline(always)]
+    fn prefetch_for_write(&self, leaf: Shared<Leaf<M>>, key: K::Key<'_>) {
+        if M::SIMULATED {
+            return;
+        }
+        // Relaxed: hints.
+        let committed = leaf.meta.load(Ordering::Relaxed) & COMMITTED;
+        let claimed = leaf.claimed.load(Ordering::Relaxed) as usize;
+        let block = self.block(leaf).as_ptr().cast::<u8>();
+        let hits = leaf.fingerprints.matches(K::fingerprint(key)) & committed;
+        if hits != 0 {
+            let slot = hits.trailing_zeros() as usize;
+            M::prefetch(block.wrapping_add(BLOCK_HEADER_SIZE + slot * 16));
+        }
+        if claimed < G::SLOT_COUNT {
+            M::prefetch(block.wrapping_add(BLOCK_HEADER_SIZE + claimed * 16));
+        } else {
+            // It will be split, most likely.
+            for line in (0..BLOCK_SIZE).step_by(LINE_SIZE) {
+                M::prefetch(block.wrapping_add(line));
+            }
+        }
+    }
+
+    /// The leaves that the inner nodes give for so many keys, their lines asked for.
+    #[inline(always)]
+    fn descend_group<'k>(
+        &self,
+        count: usize,
+        key: impl Fn(usize) -> K::Key<'k>,
+    ) -> [Shared<Leaf<M>>; GROUP] {
         let root = self.root();
         let mut nodes: [*mut (); GROUP] = [root.as_ptr().cast(); GROUP];
         // Levels may differ between keys only while a new root is being installed, and then all
         // start from the root read above: they are on one level at all times.
         for level in (1..=root.level).rev() {
-            for (index, key) in keys.iter().enumerate() {
+            for (index, place) in nodes[..count].iter_mut().enumerate() {
                 // SAFETY: nodes on levels above 0 are inner nodes, read while pinned.
-                let node: Shared<Inner<M>> = unsafe { Shared::new(nodes[index].cast()) };
+                let node: Shared<Inner<M>> = unsafe { Shared::new(place.cast()) };
                 debug_assert_eq!(node.level, level);
-                nodes[index] = node.child_at(level, node.find::<K>(level, self.base, *key, false));
+                *place = node.child_at(level, node.find::<K>(level, self.base, key(index), false));
                 if level > 1 {
-                    Shared::<Inner<M>>::prefetch::<K>(nodes[index], level - 1);
+                    Shared::<Inner<M>>::prefetch::<K>(*place, level - 1);
                 } else {
-                    let leaf = nodes[index].cast::<u8>().cast_const();
+                    let leaf = place.cast::<u8>().cast_const();
                     M::prefetch(leaf);
                     M::prefetch(leaf.wrapping_add(LINE_SIZE));
                 }
@@ -87,7 +158,113 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         // SAFETY: children of level 1 are leaves, read while pinned; unused places are given the
         // first key's leaf.
         std::array::from_fn(|index| unsafe {
-            Shared::new(nodes[if index < keys.len() { index } else { 0 }].cast())
+            Shared::new(nodes[if index < count { index } else { 0 }].cast())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use everleaf_machine::Hardware;
+    use everleaf_pool::{Domain, Pool};
+
+    use super::*;
+    use crate::change::Intent;
+    use crate::geometry::Tiny;
+    use crate::journal::Changes;
+    use crate::kind::{BytesKey, U64Kind};
+    use crate::{Change, Edit, Trees};
+
+    fn trees(size_max: u64) -> Trees {
+        let pool = Pool::in_memory(1 << 20, size_max, Domain::Process).expect("memory");
+        Trees::create(pool).expect("room")
+    }
+
+    #[test]
+    fn many_writes_at_once_do_what_they_do_one_by_one() {
+        let trees = trees(1 << 30);
+        let mut session = trees.heap().session().expect("a session");
+        let tree = NbTree::<U64Kind, Tiny<4, 3>, Hardware>::create(&mut session, 77).expect("room");
+        let mut expected = BTreeMap::new();
+        let mut number = 1_u64;
+        for round in 0..200 {
+            let writes: Vec<Write<'_, U64Kind, Hardware>> = (0..70)
+                .map(|payload| {
+                    number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let intents = [Intent::Upsert, Intent::Upsert, Intent::Insert, Intent::Remove];
+                    let intent = intents[(number >> 60) as usize % 4];
+                    Write { key: number >> 40 & 0x1ff, intent, payload: round * 100 + payload }
+                })
+                .collect();
+            let mut outcomes = vec![];
+            let mut pinned = session.pinned();
+            tree.write_many(
+                &mut pinned,
+                &writes,
+                |write| write,
+                |_, outcome| {
+                    outcomes.push(outcome);
+                },
+            )
+            .expect("room");
+            for (write, outcome) in writes.iter().zip(&outcomes) {
+                let before = expected.get(&write.key).copied();
+                assert_eq!(outcome.old, before);
+                assert_eq!((*outcome, before), (write.intent.decide(before).0, before));
+                match write.intent {
+                    Intent::Remove => drop(expected.remove(&write.key)),
+                    Intent::Insert if before.is_some() => {}
+                    _ => drop(expected.insert(write.key, write.payload)),
+                }
+            }
+            assert_eq!(outcomes.len(), writes.len());
+        }
+        for key in 0..0x200 {
+            let found = tree.get_payload(&mut session.pinned(), key);
+            assert_eq!(found, expected.get(&key).copied(), "{key}");
+        }
+        tree.free_all(&mut session);
+    }
+
+    #[test]
+    fn a_batch_waits_to_remove_a_key_while_another_thread_has_the_space_for_its_leaf() {
+        let trees = trees(4 << 20);
+        let tree = trees.bytes_tree("t").expect("room");
+        let heap = trees.heap();
+        let mut owner = heap.session().expect("a session");
+        tree.change(&mut owner, b"key", Change::Insert(b"value"), |_, _| ()).expect("room");
+        owner.reserve_blocks(4).expect("room");
+        let mut waster = heap.session().expect("a session");
+        while waster.allocate_block().is_ok() {}
+        let edit = Edit { tree: &*tree, key: b"key", value: None, expiry_ms: 0 };
+        let leaf_of = |nodes: &NbTree<_, _, _>, session: &mut Session<Hardware>| {
+            nodes.resolve(session, BytesKey::new(b"key")).0
+        };
+        let frozen = tree.slot().with(&mut owner, |nodes, owner| {
+            nodes.freeze(leaf_of(nodes, owner));
+        });
+        frozen.expect("there");
+        std::thread::scope(|scope| {
+            let batch = scope.spawn(|| {
+                let mut session = heap.session().expect("a session");
+                let mut changes = Changes::with_capacity(1);
+                changes.prepare_without_blocks(&mut session, &[edit])?;
+                changes.make(&mut session)
+            });
+            for _ in 0..1000 {
+                std::thread::yield_now();
+            }
+            assert!(!batch.is_finished(), "its leaf is frozen, and there is no space to help");
+            let replaced = tree.slot().with(&mut owner, |nodes, owner| {
+                let leaf = leaf_of(nodes, owner);
+                nodes.replace_leaf(owner, leaf, None).map(|_| ())
+            });
+            replaced.expect("there").expect("the space that was put by");
+            batch.join().expect("no panic").expect("it was only late");
+        });
+        let found = tree.get_with(&mut owner, b"key", <[u8]>::to_vec).expect("there");
+        assert_eq!(found, None);
     }
 }

@@ -69,43 +69,56 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         session: &mut Session<M>,
         write: &Write<'_, K, M>,
     ) -> Result<Outcome, AllocError> {
+        let (leaf, meta) = self.resolve(session, write.key);
+        self.write_from(session, leaf, meta, write)
+    }
+
+    /// [`Self::write`], begun in a leaf that was the authority for the key when `meta` was read, at
+    /// or after the pin.
+    #[inline(always)]
+    pub(super) fn write_from(
+        &self,
+        session: &mut Session<M>,
+        mut leaf: Shared<Leaf<M>>,
+        mut meta: u64,
+        write: &Write<'_, K, M>,
+    ) -> Result<Outcome, AllocError> {
         loop {
-            let (leaf, meta) = self.resolve(session, write.key);
-            if meta & FREEZING != 0 {
-                // Polite: help the freezer instead of fighting it.
-                if let Some(outcome) = self.replace_leaf(session, leaf, Some(write))? {
-                    return Ok(outcome);
-                }
-                continue;
+            if let Some(outcome) = self.attempt(session, leaf, meta, write)? {
+                return Ok(outcome);
             }
-            let bits = meta & COMMITTED;
-            match self.find_live(leaf, bits, write.key, write.intent.inserts()) {
-                Some((slot, entry)) => match self.modify(leaf, slot, entry, write) {
-                    Attempt::Done(outcome) => {
-                        if outcome.changed && write.intent.removes() {
-                            self.after_remove(session, leaf, write.key);
-                        }
-                        return Ok(outcome);
+            (leaf, meta) = self.resolve(session, write.key);
+        }
+    }
+
+    /// One attempt of a write. `None`: start over.
+    #[inline(always)]
+    fn attempt(
+        &self,
+        session: &mut Session<M>,
+        leaf: Shared<Leaf<M>>,
+        meta: u64,
+        write: &Write<'_, K, M>,
+    ) -> Result<Option<Outcome>, AllocError> {
+        if meta & FREEZING != 0 {
+            // Polite: help the freezer instead of fighting it.
+            return self.replace_leaf(session, leaf, Some(write));
+        }
+        let bits = meta & COMMITTED;
+        match self.find_live(leaf, bits, write.key, write.intent.inserts()) {
+            Some((slot, entry)) => match self.modify(leaf, slot, entry, write) {
+                Attempt::Done(outcome) => {
+                    if outcome.changed && write.intent.removes() {
+                        self.after_remove(session, leaf, write.key);
                     }
-                    Attempt::Gone if !write.intent.inserts() => {
-                        return Ok(Outcome { changed: false, old: None });
-                    }
-                    Attempt::Gone => {}
-                    Attempt::Frozen => {
-                        if let Some(outcome) = self.replace_leaf(session, leaf, Some(write))? {
-                            return Ok(outcome);
-                        }
-                    }
-                },
-                None if !write.intent.inserts() => {
-                    return Ok(Outcome { changed: false, old: None });
+                    Ok(Some(outcome))
                 }
-                None => {
-                    if let Some(outcome) = self.append(session, leaf, bits, write)? {
-                        return Ok(outcome);
-                    }
-                }
-            }
+                Attempt::Gone if write.intent.inserts() => Ok(None),
+                Attempt::Gone => Ok(Some(Outcome { changed: false, old: None })),
+                Attempt::Frozen => self.replace_leaf(session, leaf, Some(write)),
+            },
+            None if !write.intent.inserts() => Ok(Some(Outcome { changed: false, old: None })),
+            None => self.append(session, leaf, bits, write),
         }
     }
 

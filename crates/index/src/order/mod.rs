@@ -122,7 +122,7 @@ impl<M: Machine> Order<M> {
     }
 
     /// Takes the stripes of a batch. The caller has raised the gate and is not pinned.
-    pub fn lock_many(&self, stripes: Vec<u32>) -> StripesGuard<'_, M> {
+    pub fn lock_many(&self, stripes: impl IntoIterator<Item = u32>) -> StripesGuard<'_, M> {
         self.stripes.lock_many(stripes)
     }
 

@@ -8,6 +8,8 @@ use everleaf_machine::{Atomic, Machine, Ordering};
 const FREE: u32 = 0;
 const WRITE: u32 = 1;
 const BATCH: u32 = 2;
+/// Bits of a word of a set of stripes.
+const WORD_BITS: usize = u64::BITS as usize;
 
 /// One lock, on a line of its own.
 #[repr(align(128))]
@@ -30,8 +32,8 @@ pub struct StripeGuard<'a, M: Machine> {
 /// Several stripes, taken until dropped.
 pub struct StripesGuard<'a, M: Machine> {
     stripes: &'a Stripes<M>,
-    /// Ascending, none twice.
-    taken: Vec<u32>,
+    /// A bit for each stripe.
+    taken: Vec<u64>,
 }
 
 impl<M: Machine> Stripes<M> {
@@ -70,21 +72,28 @@ impl<M: Machine> Stripes<M> {
         StripeGuard { stripe: self.take(number, WRITE) }
     }
 
-    /// Takes stripes for a batch. Sorted, so that two batches cannot wait for each other.
-    pub fn lock_many(&self, mut numbers: Vec<u32>) -> StripesGuard<'_, M> {
-        numbers.sort_unstable();
-        numbers.dedup();
-        let mut guard = StripesGuard { stripes: self, taken: Vec::with_capacity(numbers.len()) };
+    /// Takes stripes for a batch; one that is named twice is taken once. In ascending order, so that
+    /// two batches cannot wait for each other.
+    pub fn lock_many(&self, numbers: impl IntoIterator<Item = u32>) -> StripesGuard<'_, M> {
+        let words = self.stripes.len().div_ceil(WORD_BITS);
+        let mut wanted = vec![0_u64; words];
         for number in numbers {
-            self.take(number, BATCH);
-            guard.taken.push(number);
+            M::prefetch((&raw const self.stripes[number as usize]).cast());
+            wanted[number as usize / WORD_BITS] |= 1 << (number as usize % WORD_BITS);
+        }
+        let mut guard = StripesGuard { stripes: self, taken: vec![0; words] };
+        for (index, word) in wanted.into_iter().enumerate() {
+            for bit in ones(word) {
+                self.take((index * WORD_BITS) as u32 + bit, BATCH);
+                guard.taken[index] |= 1 << bit;
+            }
         }
         guard
     }
 
     /// Takes all stripes: nobody writes until the guard goes.
     pub fn lock_all(&self) -> StripesGuard<'_, M> {
-        self.lock_many((0..self.stripes.len() as u32).collect())
+        self.lock_many(0..self.stripes.len() as u32)
     }
 
     /// Whether a batch is changing keys of this stripe.
@@ -121,10 +130,21 @@ impl<M: Machine> Drop for StripeGuard<'_, M> {
 
 impl<M: Machine> Drop for StripesGuard<'_, M> {
     fn drop(&mut self) {
-        for number in self.taken.drain(..).rev() {
-            self.stripes.stripes[number as usize].free();
+        for (index, word) in self.taken.iter().enumerate() {
+            for bit in ones(*word) {
+                self.stripes.stripes[index * WORD_BITS + bit as usize].free();
+            }
         }
     }
+}
+
+/// The numbers of the bits that are set, ascending.
+fn ones(mut word: u64) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let bit = word.trailing_zeros();
+        word &= word.wrapping_sub(1);
+        (bit < u64::BITS).then_some(bit)
+    })
 }
 
 #[cfg(test)]
@@ -138,7 +158,7 @@ mod tests {
         let write = stripes.lock(3);
         assert!(!stripes.is_in_batch(3));
         drop(write);
-        let batch = stripes.lock_many(vec![5, 3, 5]);
+        let batch = stripes.lock_many([5, 3, 5]);
         let seen: Vec<u32> = (0..8).filter(|number| stripes.is_in_batch(*number)).collect();
         assert_eq!(seen, [3, 5]);
         drop(batch);
