@@ -1,7 +1,5 @@
 //! One inner node: its bytes, and the search in it.
 
-use std::hint::select_unpredictable;
-
 use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Atomic, AtomicPointer, LINE_SIZE, Machine, Ordering};
 
@@ -13,6 +11,9 @@ use super::GENERATION;
 /// Children that a node has room for: so few that a node right above the leaves, which is seldom in
 /// the cache, can be asked for whole.
 pub(super) const CHILD_COUNT_MAX: usize = 32;
+
+/// Keys of a line.
+const LINE_KEYS: usize = LINE_SIZE / 8;
 
 /// A low fence and what is below it: a node, or the number of a leaf.
 pub type Child = (u64, *mut ());
@@ -99,17 +100,19 @@ impl<M: Machine> Node<M> {
     #[inline(always)]
     pub fn find(&self, key: u64) -> usize {
         let count = self.count().clamp(1, CHILD_COUNT_MAX);
-        let (mut first, mut rest) = (0, count);
-        // Bisection whose only branch is the loop (which half is taken cannot be foretold, and a
-        // compiler that is not told so branches); the first fence counts as passed.
-        while rest > 1 {
-            let half = rest / 2;
-            // Masked, so that no bound is checked: below the capacity anyway.
-            let probe = (first + half) % CHILD_COUNT_MAX;
-            first = select_unpredictable(self.key(probe) <= key, probe, first);
-            rest -= half;
+        // What lies behind the last child is left over, in no order.
+        let passed = |index: usize| usize::from((index < count) & (self.key(index) <= key));
+        if M::SIMULATED {
+            // The same by fewer loads: each is a step of the schedule.
+            return (1..count).map(passed).sum();
         }
-        first
+        // First which line, then which key of it: no load waits for the comparison before it, as in
+        // a bisection, and nothing is branched on.
+        let line: usize =
+            (1..CHILD_COUNT_MAX / LINE_KEYS).map(|line| passed(line * LINE_KEYS)).sum();
+        let start = line * LINE_KEYS;
+        let rank = start + (0..LINE_KEYS).map(|place| passed(start + place)).sum::<usize>();
+        rank.max(1) - 1
     }
 
     /// Asks for all lines.

@@ -87,3 +87,18 @@ fn removed_and_replaced_leaves_are_not_found_again() {
     assert_eq!(tree.find_le(25).leaf, 77);
     assert_sound(&tree);
 }
+
+#[test]
+fn what_is_left_over_behind_the_last_child_is_not_looked_at() {
+    let heap = heap();
+    let mut session = heap.session().expect("a session");
+    let all: Vec<(u64, u64)> = (0..6).map(|low| (low * 10, low + 1)).collect();
+    let tree: InnerTree<Production, Hardware> =
+        InnerTree::load(&mut session, &all).expect("memory");
+    assert!(tree.remove_separator(50, 6, 5));
+    assert!(tree.remove_separator(40, 5, 4));
+    // The fence 50 is still in its place, behind a greater one now.
+    tree.insert_separator(&mut session, 60, 7).expect("memory");
+    assert_eq!([39, 45, 55, 59, 60, 99].map(|key| tree.find_le(key).leaf), [4, 4, 4, 4, 7, 7]);
+    assert_sound(&tree);
+}
