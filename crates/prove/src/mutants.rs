@@ -72,7 +72,7 @@ pub const MUTANTS: &[Mutant] = &[
 ];
 
 /// The planted bugs of the other trees. Some take programs made for them: of
-/// [`anomalies`](crate::anomalies) and [`published`](crate::published), which [`hunt`] knows, and of
+/// [`anomalies`] and [`published`], which [`hunt`] knows, and of
 /// the trees' own tests, which look longer.
 pub const OF_OTHER_TREES: &[Mutant] = &[
     of("cdds", "cdds.keep_ends"),
