@@ -26,8 +26,6 @@
 //!   snapshot before anything new is acknowledged: before the store is open. While that is owed, the
 //!   pool does not count as cleanly closed.
 
-#[cfg(test)]
-mod crashes;
 mod load;
 mod place;
 mod rebuild;

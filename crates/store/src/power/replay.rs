@@ -22,8 +22,6 @@ use crate::{Error, Result};
 const SHARE_BYTES: usize = 4 << 20;
 /// Shares that may wait for a thread.
 const WAITING: usize = 2;
-/// Keys that are looked for at once, so that what has to be fetched for them is on its way together.
-const GROUP: usize = 32;
 
 /// What was replayed.
 #[derive(Default)]
@@ -253,14 +251,10 @@ impl Worker<'_, '_> {
         for changes in share.sorted().chunk_by(|a, b| a.map == b.map) {
             // `None`: of a map that was emptied or dropped later (W2).
             let Some(tree) = names.tree(changes[0].map) else { continue };
-            for group in changes.chunks(GROUP) {
-                // What it finds is of no interest; it is in the caches then.
-                tree.get_many(&mut session, group.iter().map(|one| share.key(one)), |_, _| ())?;
-                for change in group {
-                    let (key, rest) = share.bytes[change.at..].split_at(change.key_size);
-                    let value = change.value_size.map(|size| &rest[..size]);
-                    apply(&tree, &mut session, key, value, change.expiry_ms)?;
-                }
+            for change in changes {
+                let (key, rest) = share.bytes[change.at..].split_at(change.key_size);
+                let value = change.value_size.map(|size| &rest[..size]);
+                apply(&tree, &mut session, key, value, change.expiry_ms)?;
             }
         }
         self.filling.progress.add(share.changes.len() as u64);

@@ -1,4 +1,6 @@
-//! The numbers of maps in the log.
+//! The log of the store: what is logged, and under which numbers; and its crashes.
+
+mod crashes;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
