@@ -19,7 +19,7 @@ use crate::failure::{Failure, code_of_store};
 use crate::format::{Pair, PairReader, ReadError};
 use crate::{exit_code::ExitCode, progress::Progress};
 use batch::Dispatcher;
-use everleaf::{KEY_SIZE_MAX, Map, VALUE_SIZE_MAX};
+use everleaf::{KEY_SIZE_MAX, Map, Store, VALUE_SIZE_MAX};
 use std::thread;
 pub use writer::Counts;
 use writer::WriterEnd;
@@ -61,8 +61,10 @@ pub struct Outcome {
     pub failure: Option<Failure>,
 }
 
-/// Loads `inputs` in order. `position` tells how many bytes were read so far, for `progress`.
+/// Loads `inputs` in order into a map of the store. `position` tells how many bytes were read so far, for
+/// `progress`.
 pub fn run(
+    store: &Store,
     map: &Map,
     settings: Settings,
     inputs: &mut [Input<'_>],
@@ -75,7 +77,7 @@ pub fn run(
         let (mut dispatcher, receivers) = Dispatcher::new(settings.threads, BATCHES_WAITING);
         let writers: Vec<_> = receivers
             .into_iter()
-            .map(|batches| scope.spawn(move || writer::run(map, settings.if_absent, batches)))
+            .map(|batches| scope.spawn(move || writer::run(store, map, settings.if_absent, batches)))
             .collect();
         let mut session = Session { settings, outcome: &mut outcome, position, progress };
         for (index, input) in inputs.iter_mut().enumerate() {

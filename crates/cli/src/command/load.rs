@@ -118,7 +118,7 @@ pub fn run(args: LoadArgs, global: Global, out: &mut Output) -> Result<(), Failu
     };
     let started = Instant::now();
     let progress = Progress::bytes(global.wants_progress(), "loading", total);
-    let outcome = ingest::run(&map, settings, &mut inputs, &|| read.get(), &progress);
+    let outcome = ingest::run(&store, &map, settings, &mut inputs, &|| read.get(), &progress);
     drop(progress);
     drop(map);
     let seconds = started.elapsed().as_secs_f64();

@@ -6,6 +6,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::open::TrustArgs;
 use crate::output::{Output, counted, remark};
+use crate::progress::Progress;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 use everleaf::Durability;
@@ -131,7 +132,13 @@ pub fn run(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Fail
         Some(durability) => options.durability(durability.with(args.interval)),
         None => options,
     };
+    let progress = Progress::count(global.wants_progress(), "making the pool again from its log");
+    // It shows something only once a pool is made again.
+    let progress = Arc::new(progress);
+    let shown = Arc::clone(&progress);
+    let options = options.rebuild_progress(move |pairs| shown.set(pairs));
     let store = Arc::new(args.new_pool.apply(options)?.open(&pool)?);
+    drop(progress);
     if let Some(rebuilt) = store.rebuilt() {
         remark(&format!(
             "the machine had crashed: made the pool again from {} of a snapshot and {} of the log",

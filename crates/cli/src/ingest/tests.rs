@@ -22,7 +22,7 @@ fn load(store: &Store, settings: Settings, texts: &[&str]) -> Outcome {
         })
         .collect();
     let progress = Progress::pairs(false, "", 0);
-    run(store, settings, &mut inputs, &|| 0, &progress)
+    run(store, store, settings, &mut inputs, &|| 0, &progress)
 }
 
 const SETTINGS: Settings = Settings { threads: 3, if_absent: false, skip_bad: false };

@@ -1,7 +1,7 @@
 //! A writer: puts batches until there are no more, or the store refuses.
 
 use super::batch::{Batch, Place};
-use everleaf::{Error, Map};
+use everleaf::{Error, Map, Store};
 use std::sync::mpsc::Receiver;
 
 /// What was put.
@@ -48,14 +48,28 @@ pub struct WriterEnd {
     pub error: Option<WriterError>,
 }
 
-/// Puts every batch. When the store refuses a pair, the channel is closed, which stops the reader.
-pub fn run(map: &Map, if_absent: bool, batches: Receiver<Batch>) -> WriterEnd {
+/// Puts every batch. When the store refuses a pair, the channel is closed, which stops the reader. What
+/// is counted is as durable as the store is to be: the pairs of a batch wait for the log together.
+pub fn run(store: &Store, map: &Map, if_absent: bool, batches: Receiver<Batch>) -> WriterEnd {
+    store.hold_writes();
     let mut counts = Counts::default();
     for batch in batches {
+        let mut put_now = Counts::default();
+        let (mut refused, mut last) = (None, None);
         for (key, value, place) in batch.iter() {
-            if let Err(error) = put(map, if_absent, key, value, &mut counts) {
-                return WriterEnd { counts, error: Some(WriterError { place, error }) };
+            last = Some(place);
+            if let Err(error) = put(map, if_absent, key, value, &mut put_now) {
+                refused = Some(WriterError { place, error });
+                break;
             }
+        }
+        match (store.settle(), last) {
+            (Ok(()), _) => counts.add(&put_now),
+            (Err(error), Some(place)) => refused = refused.or(Some(WriterError { place, error })),
+            (Err(_), None) => {}
+        }
+        if refused.is_some() {
+            return WriterEnd { counts, error: refused };
         }
     }
     WriterEnd { counts, error: None }
