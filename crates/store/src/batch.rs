@@ -314,7 +314,7 @@ impl Shared {
         }
         for change in &batch.changes {
             let tree = batch.map(change).tree_arc();
-            self.views.save(tree, &mut session, batch.key(change), change.hash)?;
+            self.views.save(tree, &mut session, batch.key(change), |_| change.hash)?;
         }
         journal.apply(&mut session, &batch.edits(last))?;
         let note = |power: &PowerLog| power.note_batch(batch.logged(last));

@@ -7,6 +7,7 @@
 use everleaf_index::{Change, Decision};
 
 use crate::map::Map;
+use crate::power::Left;
 use crate::{Action, Result};
 
 /// When a key expires.
@@ -58,7 +59,7 @@ impl Map {
     pub fn put_with_expiry(&self, key: &[u8], value: &[u8], expiry_ms: u64) -> Result<bool> {
         self.write(key, |tree, session| {
             let change = Change::Upsert(value);
-            let see = |changed, old: Option<&[u8]>| (old.is_some(), changed);
+            let see = |changed, old: Option<&[u8]>| (old.is_some(), Left::if_changed(changed));
             tree.change_expiring(session, key, change, expiry_ms, see)
         })
     }

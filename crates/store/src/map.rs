@@ -11,7 +11,7 @@ use everleaf_index::{
 use everleaf_log::Lsn;
 
 use crate::life::Life;
-use crate::power::PowerLog;
+use crate::power::{Left, PowerLog};
 use crate::range::{Piece, Range, is_beyond, prefix_bounds};
 use crate::store::Shared;
 use crate::{Action, Error, Exchange, Result};
@@ -21,8 +21,8 @@ const PIN_LENGTH: usize = 256;
 /// A piece of a range ends early when it holds this many bytes.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// What a write answers, and whether it changed anything.
-type Attempt<R> = std::result::Result<(R, bool), IndexError>;
+/// What a write answers, and what it left.
+type Attempt<'v, R> = std::result::Result<(R, Left<'v>), IndexError>;
 
 /// An ordered map from byte strings (keys up to 64 KiB) to byte strings (values up to 512 MiB).
 ///
@@ -79,10 +79,10 @@ impl Map {
     /// Runs a write of `key`, which also says whether it changed anything; if there is no space,
     /// reclaims what idle threads hold back and tries again.
     #[inline]
-    pub(crate) fn write<R>(
+    pub(crate) fn write<'v, R>(
         &self,
         key: &[u8],
-        mut write: impl FnMut(&BytesTree, &mut Session<Hardware>) -> Attempt<R>,
+        mut write: impl FnMut(&BytesTree, &mut Session<Hardware>) -> Attempt<'v, R>,
     ) -> Result<R> {
         match self.try_write(key, &mut write) {
             Err(Error::PoolFull(_) | Error::DiskFull(_)) => {
@@ -94,10 +94,10 @@ impl Map {
     }
 
     #[inline]
-    fn try_write<R>(
+    fn try_write<'v, R>(
         &self,
         key: &[u8],
-        write: &mut impl FnMut(&BytesTree, &mut Session<Hardware>) -> Attempt<R>,
+        write: &mut impl FnMut(&BytesTree, &mut Session<Hardware>) -> Attempt<'v, R>,
     ) -> Result<R> {
         let mut session = self.shared.session()?;
         let mut pinned = session.pinned();
@@ -114,25 +114,22 @@ impl Map {
     /// A write while somebody needs order among writers.
     #[cold]
     #[inline(never)]
-    fn write_in_order<R>(
+    fn write_in_order<'v, R>(
         &self,
         key: &[u8],
         session: &mut Session<Hardware>,
-        write: &mut impl FnMut(&BytesTree, &mut Session<Hardware>) -> Attempt<R>,
+        write: &mut impl FnMut(&BytesTree, &mut Session<Hardware>) -> Attempt<'v, R>,
     ) -> Result<(R, Option<Lsn>)> {
         let order = &self.shared.order;
         let _stripe = order.lock(key);
         if let Some(power) = &self.shared.power {
             power.check()?;
         }
-        self.shared.views.save(&self.tree, session, key, order.hash_of(key))?;
-        let (result, changed) = write(&self.tree, session)?;
-        if !changed {
-            return Ok((result, None));
-        }
-        let note = |power: &PowerLog| power.note(&self.number, &self.tree, session, key);
+        self.shared.views.save(&self.tree, session, key, |key| order.hash_of(key))?;
+        let (result, left) = write(&self.tree, session)?;
+        let note = |power: &PowerLog| power.note(&self.number, &self.tree, session, key, left);
         let lsn = self.shared.power.as_ref().map(note).transpose()?;
-        Ok((result, lsn))
+        Ok((result, lsn.flatten()))
     }
 
     #[inline]
@@ -142,8 +139,16 @@ impl Map {
         change: Change<'_>,
         see: impl Fn(bool, Option<&[u8]>) -> R,
     ) -> Result<R> {
+        let left = match change {
+            Change::Insert(value) | Change::Update(value) | Change::Upsert(value) => {
+                Left::Value(value)
+            }
+            Change::Remove => Left::Nothing,
+        };
         self.write(key, |tree, session| {
-            tree.change(session, key, change, |changed, old| (see(changed, old), changed))
+            tree.change(session, key, change, |changed, old| {
+                (see(changed, old), if changed { left } else { Left::AsItWas })
+            })
         })
     }
 
@@ -282,8 +287,8 @@ impl Map {
     ) -> Result<Exchange> {
         self.write(key, |tree, session| {
             tree.exchange(session, key, expected, new, |changed, found| match changed {
-                true => (Exchange::Done, true),
-                false => (Exchange::Mismatch(found.map(<[u8]>::to_vec)), false),
+                true => (Exchange::Done, Left::ToBeRead),
+                false => (Exchange::Mismatch(found.map(<[u8]>::to_vec)), Left::AsItWas),
             })
         })
     }
@@ -364,7 +369,7 @@ impl Map {
                 same = found == record.map(|record| (record.value, record.expiry_ms));
                 if same { decision.clone() } else { Decision::Keep }
             })?;
-            Ok((changed, changed))
+            Ok((changed, Left::if_changed(changed)))
         })?;
         Ok(same.then_some(changed))
     }

@@ -26,7 +26,9 @@
 //!   snapshot before anything new is acknowledged: before the store is open. While that is owed, the
 //!   pool does not count as cleanly closed.
 
+mod left;
 mod load;
+mod pieces;
 mod place;
 mod rebuild;
 mod replay;
@@ -44,6 +46,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use everleaf_index::{BytesTree, Change, Hardware, IndexError, Session, Trees};
 use everleaf_log::{Disk, Log, LogOptions, Lsn, Record, SnapshotWriter, SyncMode};
 
+pub use self::left::Left;
 pub(crate) use self::place::Place;
 use self::place::{LogDisk, Settings};
 pub use self::rebuild::Rebuilt;
@@ -387,27 +390,40 @@ impl PowerLog {
         self.log.failed().map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Appends what a key is now. The caller has its stripe.
+    /// Appends what a write has left of a key; nothing if it changed nothing. The caller has the
+    /// key's stripe.
     pub fn note(
         &self,
         number: &AtomicU32,
         tree: &BytesTree,
         session: &mut Session<Hardware>,
         key: &[u8],
-    ) -> Result<Lsn> {
+        left: Left<'_>,
+    ) -> Result<Option<Lsn>> {
+        if matches!(left, Left::AsItWas) {
+            return Ok(None);
+        }
         // Relaxed: changed only by one who has all stripes.
         let map = numbered(number.load(Ordering::Relaxed))?;
-        let put = tree.get_record(session, key, |record| {
-            self.count(key.len() + record.value.len());
-            self.log.append(&[log_record(map, key, Some(record.value), record.expiry_ms)])
-        })?;
-        match put {
-            Some(lsn) => Ok(lsn?),
+        let put = |value: &[u8], expiry_ms| {
+            self.count(key.len() + value.len());
+            self.log.append(&[log_record(map, key, Some(value), expiry_ms)])
+        };
+        let noted = match left {
+            Left::AsItWas | Left::Nothing => None,
+            Left::Value(value) => Some(put(value, 0)),
+            Left::ToBeRead => {
+                tree.get_record(session, key, |record| put(record.value, record.expiry_ms))?
+            }
+        };
+        let lsn = match noted {
+            Some(lsn) => lsn?,
             None => {
                 self.count(key.len());
-                Ok(self.log.append(&[Record::delete(map, key)])?)
+                self.log.append(&[Record::delete(map, key)])?
             }
-        }
+        };
+        Ok(Some(lsn))
     }
 
     /// Appends a batch as one group. The caller has the stripes of all its keys.
@@ -509,7 +525,7 @@ impl PowerLog {
         }
         for (number, (_, tree)) in &maps {
             self.log.disk().reached("store.snapshot_map");
-            write_map(&mut writer, *number, tree, session)?;
+            pieces::write_map(&self.log, &mut writer, *number, tree, session)?;
         }
         // What we have read of a batch or a write may not be in the log yet: without it the snapshot
         // would hold half a batch.
@@ -555,41 +571,4 @@ fn own_key(name: &str) -> Vec<u8> {
 
 fn log_record<'a>(map: u32, key: &'a [u8], value: Option<&'a [u8]>, expiry_ms: u64) -> Record<'a> {
     Record { map, key, value, expiry: (expiry_ms != 0).then_some(expiry_ms) }
-}
-
-/// Pairs of a map that are read at a time, and bytes after which a piece ends early: the epoch is
-/// let go of in between.
-const PIECE: usize = 1024;
-const PIECE_BYTES: usize = 256 << 10;
-
-fn write_map(
-    writer: &mut SnapshotWriter<LogDisk>,
-    number: u32,
-    tree: &BytesTree,
-    session: &mut Session<Hardware>,
-) -> Result<()> {
-    use std::ops::Bound;
-    let mut from = Bound::Unbounded;
-    loop {
-        let (mut pairs, mut bytes, mut more) = (vec![], 0, false);
-        let start = from.as_ref().map(Vec::as_slice);
-        let scanned = tree.scan_records(session, start, Bound::Unbounded, false, |record| {
-            pairs.push((record.key.to_vec(), record.value.to_vec(), record.expiry_ms));
-            bytes += record.key.len() + record.value.len();
-            more = pairs.len() >= PIECE || bytes >= PIECE_BYTES;
-            !more
-        });
-        match scanned {
-            // Dropped meanwhile: the log says so.
-            Err(IndexError::Removed) => return Ok(()),
-            done => done?,
-        }
-        for (key, value, expiry_ms) in &pairs {
-            writer.add(&log_record(number, key, Some(value), *expiry_ms))?;
-        }
-        match pairs.pop() {
-            Some((last, ..)) if more => from = Bound::Excluded(last),
-            _ => return Ok(()),
-        }
-    }
 }

@@ -100,14 +100,14 @@ impl Views {
         tree: &Arc<BytesTree>,
         session: &mut Session<Hardware>,
         key: &[u8],
-        hash: u64,
+        hash_of: impl Fn(&[u8]) -> u64,
     ) -> Result<()> {
         // Relaxed: stored by one who had all stripes, so ordered by ours.
         let newest = self.newest.load(Ordering::Relaxed);
         if newest == 0 {
             return Ok(());
         }
-        let mut part = self.part(hash);
+        let mut part = self.part(hash_of(key));
         let saved = part
             .entry(address(tree))
             .or_insert_with(|| SavedMap { _tree: tree.clone(), keys: BTreeMap::new() });
@@ -137,7 +137,7 @@ impl Views {
             keys.push(key.to_vec());
             true
         })?;
-        keys.iter().try_for_each(|key| self.save(tree, session, key, hash_of(key)))
+        keys.iter().try_for_each(|key| self.save(tree, session, key, &hash_of))
     }
 
     /// What a key was, if it was saved since the view of this version: absent or a value.

@@ -5,7 +5,7 @@ mod crashes;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::Durability;
+use super::{Durability, Left};
 use crate::{Action, Error, Exchange, Expiry, Options, Store};
 
 fn open(path: &std::path::Path) -> Store {
@@ -44,13 +44,13 @@ fn nothing_is_logged_under_the_number_of_the_names() {
     let _ = store.put(b"key", b"value").expect("room");
     let number = AtomicU32::new(0);
     let last = power.lag();
-    let noted = power.note(&number, store.tree(), &mut session, b"key");
+    let noted = power.note(&number, store.tree(), &mut session, b"key", Left::ToBeRead);
     assert!(matches!(noted, Err(Error::LogFailed(_))));
     let change: (u32, &[u8], Option<&[u8]>, u64) = (0, b"key", None, 0);
     assert!(matches!(power.note_batch([change].into_iter()), Err(Error::LogFailed(_))));
     assert_eq!(power.lag(), last);
     number.store(store.number(), Ordering::Relaxed);
-    assert!(power.note(&number, store.tree(), &mut session, b"key").is_ok());
+    assert!(power.note(&number, store.tree(), &mut session, b"key", Left::ToBeRead).is_ok());
 }
 
 #[test]
