@@ -77,7 +77,9 @@ pub fn run(
         let (mut dispatcher, receivers) = Dispatcher::new(settings.threads, BATCHES_WAITING);
         let writers: Vec<_> = receivers
             .into_iter()
-            .map(|batches| scope.spawn(move || writer::run(store, map, settings.if_absent, batches)))
+            .map(|batches| {
+                scope.spawn(move || writer::run(store, map, settings.if_absent, batches))
+            })
             .collect();
         let mut session = Session { settings, outcome: &mut outcome, position, progress };
         for (index, input) in inputs.iter_mut().enumerate() {
