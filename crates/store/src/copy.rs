@@ -1,12 +1,17 @@
 //! A whole store as a new file: backup, restore, compaction, upgrade.
 //!
 //! All of them write a new pool beside its place, in key order and without gaps, and give it its
-//! name when it is complete and on the disk. The pool that is read is never changed.
+//! name when it is complete and on the disk. The pool that is read is never changed. A copy of a pool
+//! that nobody writes to must have as many keys as the pool says; one that is made beside writers
+//! cannot be compared, since nobody counts the keys of one moment.
 
 use std::fs::File;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-use everleaf_index::{CreateMode, KNOWN_FEATURES, Pool, PoolOptions, Trees};
+use everleaf_index::{
+    BytesTree, CreateMode, Hardware, IndexError, KNOWN_FEATURES, Machine, Pool, PoolOptions, Trees,
+};
 
 use crate::power;
 use crate::range::Range;
@@ -140,12 +145,7 @@ impl Store {
     /// # Errors
     /// As [`Self::open`] and [`Self::backup`]. There must be room for both files.
     pub fn compact(path: impl AsRef<Path>, progress: impl FnMut(u64)) -> Result<Copied> {
-        let path = path.as_ref();
-        let store = Options::new().open(path)?;
-        // Opened for writing, so that nobody else is; closed only when the new one has the name.
-        let copied = store.copy_to(path, true, progress)?;
-        drop(store);
-        Ok(copied)
+        Options::new().compact(path, progress)
     }
 
     /// Lets the pool at `path` have everything that this version can do, after which older versions
@@ -155,18 +155,7 @@ impl Store {
     /// # Errors
     /// As [`Self::open`].
     pub fn upgrade(path: impl AsRef<Path>) -> Result<Vec<&'static str>> {
-        let store = Options::new().open(path)?;
-        let pool = store.shared().trees.heap().pool();
-        let missing = KNOWN_FEATURES & !pool.features();
-        let names = [
-            (everleaf_index::FEATURE_EXPIRY, "keys that expire"),
-            (everleaf_index::FEATURE_BATCHES, "batches"),
-        ];
-        let new = names.into_iter().filter(|(bit, _)| missing & bit != 0).map(|(_, name)| name);
-        let new = new.collect();
-        pool.enable_features(KNOWN_FEATURES).map_err(everleaf_index::IndexError::from)?;
-        store.close()?;
-        Ok(new)
+        Options::new().upgrade(path)
     }
 
     /// A new pool with the contents of this store under the name `path`, which may be taken. If it is
@@ -189,9 +178,15 @@ impl Store {
             Pool::open(&unfinished.0, &options).map_err(|error| from_pool(error, &unfinished.0))?;
         let trees = Trees::create(new)?;
         let view = self.view()?;
+        // With a successor nobody else has the pool, and of one for reading nobody is a writer.
+        let is_alone = successor || self.is_read_only();
         let mut copied = Copied::default();
         for name in self.map_names() {
+            let (started_ms, before) = (Hardware::wall_clock_ms(), copied.keys);
             self.copy_map(&view, &name, &trees, &mut copied, &mut progress)?;
+            if is_alone {
+                self.compare_counts(&name, copied.keys - before, started_ms)?;
+            }
         }
         if successor {
             power::copy_own(&self.shared().trees, &trees)?;
@@ -228,5 +223,108 @@ impl Store {
         trees.load_expiring(name, Counted { range: &mut range, copied, progress })?;
         // A copy that ended early must not pass for one of everything.
         range.take_error().map_or(Ok(()), Err)
+    }
+
+    /// Compares how many keys of a map were copied since `started_ms` with what the pool says. Nobody
+    /// writes meanwhile.
+    fn compare_counts(&self, name: &str, copied: u64, started_ms: u64) -> Result<()> {
+        let Some(tree) = self.shared().trees.find_bytes_tree(name)? else { return Ok(()) };
+        let ended_ms = Hardware::wall_clock_ms();
+        // The clock may have been set back.
+        let times_ms = [started_ms.min(ended_ms), started_ms.max(ended_ms)];
+        let [at_most, at_least] = self.counts(&tree, times_ms)?;
+        if (at_least..=at_most).contains(&copied) {
+            return Ok(());
+        }
+        Err(Error::Corrupt(format!(
+            "{copied} keys of the map '{name}' were read, and the pool says that it has {}: check it \
+             with `everleaf check`, and keep what can be proven with `everleaf repair`",
+            if copied > at_most { at_most } else { at_least }
+        )))
+    }
+
+    /// How many keys of a map have not expired at each of these times, as the pool counts them.
+    fn counts(&self, tree: &BytesTree, times_ms: [u64; 2]) -> Result<[u64; 2]> {
+        let mut session = self.shared().trees.heap().session().map_err(IndexError::from)?;
+        let mut counts = [tree.len(&mut session)?; 2];
+        if tree.may_expire() {
+            let (low, high) = (Bound::Unbounded, Bound::Unbounded);
+            tree.scan_records(&mut session, low, high, false, |record| {
+                for (count, time_ms) in counts.iter_mut().zip(times_ms) {
+                    let is_over = record.expiry_ms != 0 && record.expiry_ms <= time_ms;
+                    *count = count.saturating_sub(u64::from(is_over));
+                }
+                true
+            })?;
+        }
+        Ok(counts)
+    }
+}
+
+impl Options {
+    /// [`Store::compact`], with the pool opened in this way: also if it has to be made again from its
+    /// log first, of which [`Self::rebuild_progress`] tells.
+    ///
+    /// # Errors
+    /// As [`Store::compact`].
+    pub fn compact(self, path: impl AsRef<Path>, progress: impl FnMut(u64)) -> Result<Copied> {
+        let path = path.as_ref();
+        // Nobody removes what expires meanwhile.
+        let store = self.sweep(false).open(path)?;
+        // Opened for writing, so that nobody else is; closed only when the new one has the name.
+        let copied = store.copy_to(path, true, progress)?;
+        drop(store);
+        Ok(copied)
+    }
+
+    /// [`Store::upgrade`], with the pool opened in this way.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn upgrade(self, path: impl AsRef<Path>) -> Result<Vec<&'static str>> {
+        let store = self.open(path)?;
+        let pool = store.shared().trees.heap().pool();
+        let missing = KNOWN_FEATURES & !pool.features();
+        let names = [
+            (everleaf_index::FEATURE_EXPIRY, "keys that expire"),
+            (everleaf_index::FEATURE_BATCHES, "batches"),
+        ];
+        let new = names.into_iter().filter(|(bit, _)| missing & bit != 0).map(|(_, name)| name);
+        let new = new.collect();
+        pool.enable_features(KNOWN_FEATURES).map_err(IndexError::from)?;
+        store.close()?;
+        Ok(new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_with_another_number_of_keys_than_the_pool_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = Options::new().create(true).sweep(false).max_size_bytes(1 << 26);
+        let store = options.open(folder.path().join("pool")).expect("it opens");
+        let now = Hardware::wall_clock_ms();
+        for number in 0..10u8 {
+            let _ = store.put(&[number], b"stays").expect("room");
+        }
+        let compare = |copied| store.compare_counts("default", copied, now);
+        assert!(compare(10).is_ok());
+        for wrong in [9, 11] {
+            let error = compare(wrong).expect_err("that is another number").to_string();
+            assert!(error.contains("says that it has 10"), "{error}");
+        }
+        for (key, expiry_ms) in [(b"past", 1), (b"soon", now), (b"late", 1 << 45)] {
+            let _ = store.put_with_expiry(key, b"goes", expiry_ms).expect("room");
+        }
+        assert_eq!(store.len(), 13, "what has expired is counted until it is removed");
+        assert!(compare(11).is_ok(), "one of three has not expired");
+        assert!(compare(10).is_err() && compare(13).is_err());
+        let since = now - 1;
+        let counts = store.counts(store.tree(), [since, now]).expect("readable");
+        assert_eq!(counts, [12, 11], "one expires in between");
+        assert!(store.compare_counts("default", 12, since).is_ok());
     }
 }

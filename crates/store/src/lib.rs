@@ -48,6 +48,7 @@ mod error;
 mod expiry;
 mod life;
 mod map;
+mod opening;
 mod options;
 mod power;
 mod range;

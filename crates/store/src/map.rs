@@ -11,7 +11,7 @@ use everleaf_index::{
 use everleaf_log::Lsn;
 
 use crate::life::Life;
-use crate::power::{Left, PowerLog};
+use crate::power::Left;
 use crate::range::{Piece, Range, is_beyond, prefix_bounds};
 use crate::store::Shared;
 use crate::{Action, Error, Exchange, Result};
@@ -100,11 +100,13 @@ impl Map {
         write: &mut impl FnMut(&BytesTree, &mut Session<Hardware>) -> Attempt<'v, R>,
     ) -> Result<R> {
         let mut session = self.shared.session()?;
-        let mut pinned = session.pinned();
-        if self.shared.order.is_free() {
-            return Ok(write(&self.tree, &mut pinned)?.0);
+        // With a log, order matters for good: there is no need to look.
+        if self.shared.power.is_none() {
+            let mut pinned = session.pinned();
+            if self.shared.order.is_free() {
+                return Ok(write(&self.tree, &mut pinned)?.0);
+            }
         }
-        drop(pinned);
         let (result, lsn) = self.write_in_order(key, &mut session, write)?;
         drop(session);
         self.shared.wait(lsn)?;
@@ -127,9 +129,11 @@ impl Map {
         }
         self.shared.views.save(&self.tree, session, key, |key| order.hash_of(key))?;
         let (result, left) = write(&self.tree, session)?;
-        let note = |power: &PowerLog| power.note(&self.number, &self.tree, session, key, left);
-        let lsn = self.shared.power.as_ref().map(note).transpose()?;
-        Ok((result, lsn.flatten()))
+        let lsn = match &self.shared.power {
+            Some(power) => power.note(&self.number, &self.tree, session, key, left)?,
+            None => None,
+        };
+        Ok((result, lsn))
     }
 
     #[inline]

@@ -76,6 +76,7 @@ impl Store {
             Target { store: &store, names, maps: HashMap::new(), batches: vec![], repaired };
         target.make_maps()?;
         target.fill(&salvage)?;
+        target.compare_counts();
         target.finish_batches()?;
         let mut repaired = target.repaired;
         repaired.maps = store.map_names();
@@ -143,9 +144,19 @@ impl Target<'_> {
             }
             self.repaired.doubtful += 1;
         }
-        map.put_with_expiry(&pair.key, &pair.value, pair.expiry_ms)?;
-        self.repaired.kept += 1;
+        let is_known = map.put_with_expiry(&pair.key, &pair.value, pair.expiry_ms)?;
+        self.repaired.kept += u64::from(!is_known);
         Ok(())
+    }
+
+    /// Compares what was kept with what the new pool says it has.
+    fn compare_counts(&mut self) {
+        let has: u64 = self.maps.values().map(|map| map.len()).sum();
+        let kept = self.repaired.kept;
+        if has != kept {
+            let what = format!("{kept} keys were kept, and the new pool says that it has {has}");
+            self.repaired.dropped.push(what);
+        }
     }
 
     fn finish_batches(&mut self) -> Result<()> {

@@ -8,19 +8,20 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use everleaf_index::{
-    AllocError, BytesTree, CreateMode, Hardware, IndexError, Journal, Order, Pool, PoolError,
-    PoolOptions, Session, SessionGuard, Trees,
+    AllocError, BytesTree, Hardware, IndexError, Journal, Order, PoolError, Session, SessionGuard,
+    Trees,
 };
 
 use everleaf_log::Lsn;
 
 use crate::life::Life;
 use crate::map::Map;
-use crate::power::{self, Place, PowerLog};
+use crate::opening::{finish_batches, open_pool, open_power};
+use crate::power::{Place, PowerLog};
 use crate::reserved::{is_reserved, refuse_reserved};
 use crate::statistics::Statistics;
 use crate::view::Views;
-use crate::{Durability, Error, Options, Rebuilt, Result};
+use crate::{Error, Options, Rebuilt, Result};
 
 /// The name of the map that a store is itself.
 pub const DEFAULT_MAP: &str = "default";
@@ -461,90 +462,6 @@ impl Shared {
         let _stripes = self.order.lock_all();
         act(true, &mut session)
     }
-}
-
-/// Opens the pool; if the machine crashed and there is a log, makes it again from there.
-fn open_pool(
-    path: &Path,
-    place: &Place,
-    options: &Options,
-    threads: usize,
-) -> Result<(Pool<Hardware>, Option<Rebuilt>)> {
-    let has_log = place.identity().is_some();
-    // What is torn need not be trusted if there is a log.
-    let trust_after_machine_crash = options.pool.trust_after_machine_crash && !has_log;
-    let pool_options = PoolOptions { trust_after_machine_crash, ..options.pool.clone() };
-    let error = if has_log && !path.exists() && options.pool.create != CreateMode::New {
-        // Not to be made as if there had been nothing.
-        PoolError::Missing { path: path.into() }
-    } else {
-        match Pool::open(path, &pool_options) {
-            Ok(pool) => return Ok((pool, None)),
-            Err(error) => error,
-        }
-    };
-    let lost = matches!(
-        error,
-        PoolError::MachineCrashed { .. }
-            | PoolError::Missing { .. }
-            | PoolError::Damaged { .. }
-            | PoolError::Truncated { .. }
-    );
-    if !lost || options.pool.read_only || !has_log {
-        return Err(from_pool(error, path));
-    }
-    if options.durability == Some(Durability::Process) {
-        return Err(Error::MachineCrashed(format!(
-            "{error}; the log in {} has everything: open the store with durability power or \
-             interval to make the pool again from there",
-            place.display()
-        )));
-    }
-    let rebuilt = power::rebuild(path, place, options, threads)?;
-    let pool = PoolOptions { create: CreateMode::Never, ..pool_options };
-    let pool = Pool::open(path, &pool).map_err(|error| from_pool(error, path))?;
-    Ok((pool, Some(rebuilt)))
-}
-
-/// Opens the log, if there is to be one; a log that there was and is not to be is forgotten.
-fn open_power(trees: &Trees, place: &Place, options: &Options) -> Result<Option<PowerLog>> {
-    if options.pool.read_only {
-        return Ok(None);
-    }
-    let durability = match options.durability {
-        Some(durability) => durability,
-        None => power::last_durability(trees)?,
-    };
-    if durability != Durability::Process {
-        let power = PowerLog::open(trees, place, durability, options)?;
-        if power.lag().0 > options.snapshot_after_bytes {
-            // Lives that are too short for the thread that does it otherwise add up to this. It may
-            // fail: then the log is longer than it should be.
-            let mut session = trees.heap().session().map_err(IndexError::from)?;
-            let _ = power.snapshot(trees, &mut session, || {});
-        }
-        return Ok(Some(power));
-    }
-    power::refuse_foreign(trees, place)?;
-    if trees.find_bytes_tree(power::NAME)?.is_some() {
-        // What is written from now on is not in it.
-        place.forget()?;
-        trees.remove(power::NAME)?;
-    }
-    Ok(None)
-}
-
-/// Brings batches that were cut short to their end. Returns how many.
-fn finish_batches(trees: &Trees) -> Result<u64> {
-    let Some(journal) = Journal::find(trees)? else { return Ok(0) };
-    let mut session = trees.heap().session().map_err(IndexError::from)?;
-    if trees.heap().pool().is_read_only() {
-        return match journal.pending(&mut session)? {
-            0 => Ok(0),
-            _ => Err(Error::Unfinished),
-        };
-    }
-    Ok(journal.recover(trees, &mut session)? as u64)
 }
 
 pub(crate) fn from_pool(error: PoolError, path: &Path) -> Error {

@@ -171,7 +171,7 @@ fn cut(cuts: u64, durability: Durability) -> Outcome {
         // This kernel has not been started anew, so that the pool would be trusted.
         let _ = std::fs::remove_file(disk.at.join("pool"));
         let store = open(&disk.at, durability);
-        let from_snapshot = store.rebuilt().is_some_and(|rebuilt| rebuilt.snapshot_pairs > 1);
+        let from_snapshot = store.rebuilt().is_some_and(|rebuilt| rebuilt.snapshot_pairs > 0);
         outcome.from_snapshots += u64::from(from_snapshot);
         for writer in 0..WRITERS {
             let report = std::fs::metadata(folder.path().join(format!("report.{writer}")));

@@ -2,6 +2,7 @@
 //! pieces of its key range, by several threads.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use everleaf_log::SnapshotReader;
 
@@ -15,13 +16,19 @@ const PIECES_PER_THREAD: usize = 8;
 /// A piece has this many blocks at least.
 const PIECE_BLOCKS: usize = 4;
 
-/// Loads all maps of a snapshot.
+/// Loads all maps of a snapshot. Returns the number of their keys.
+///
+/// # Errors
+/// [`Error::Corrupt`] also if a pair belongs to no map in the list of names, or comes twice: then
+/// not as many were loaded as the snapshot says it has.
 pub(super) fn load(
     filling: Filling<'_>,
     snapshot: &SnapshotReader<LogDisk>,
     names: &mut Names,
-) -> Result<()> {
+) -> Result<u64> {
     let listed = listed(snapshot)?;
+    let name_count = listed.len() as u64;
+    let loaded = AtomicU64::new(0);
     let mut starts = Starts { snapshot, known: HashMap::new() };
     for (number, name) in listed {
         let pieces = starts.pieces(number, filling.threads)?;
@@ -37,12 +44,21 @@ pub(super) fn load(
                         count += 1;
                     }
                     filling.progress.add(count);
+                    // Relaxed: read when the threads that load have ended.
+                    loaded.fetch_add(count, Ordering::Relaxed);
                 }
                 Ok::<(), Error>(())
             })?;
         names.enter(name, number, tree);
     }
-    Ok(())
+    let (loaded, pair_count) = (loaded.into_inner(), snapshot.pair_count());
+    if name_count + loaded != pair_count {
+        return Err(Error::Corrupt(format!(
+            "the snapshot has {pair_count} pairs, and {name_count} of them are names of maps to which \
+             {loaded} belong: a faulty program wrote it; restore a backup"
+        )));
+    }
+    Ok(loaded)
 }
 
 /// The maps in the list of names, which comes first, by number.

@@ -125,8 +125,7 @@ impl Filling<'_> {
         let mut rebuilt = Rebuilt { skipped: base.skipped.clone(), ..Rebuilt::default() };
         let mut names = Names::default();
         if let Some(snapshot) = &base.snapshot {
-            load::load(self, snapshot, &mut names)?;
-            rebuilt.snapshot_pairs = snapshot.pair_count();
+            rebuilt.snapshot_pairs = load::load(self, snapshot, &mut names)?;
         }
         let replayed = replay::replay(self, recovered, base.from_lsn(), &mut names)?;
         rebuilt.replayed = replayed.groups;

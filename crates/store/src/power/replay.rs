@@ -2,14 +2,17 @@
 //!
 //! One thread reads the groups in order and deals their records out by key; the others change the
 //! maps. The changes of a key go to one thread, in order. A change of the list of names waits until
-//! everything before it is done. Groups need not be done as a whole: nobody reads the pool before
-//! all of them are, and after a crash it is made from the start.
+//! everything before it is done. Groups of the log need not be done as a whole: nobody reads the
+//! pool before all of them are, and after a crash it is made from the start.
+//!
+//! Changes that a thread has of one map go down its tree together, as those of a batch do, so that
+//! the misses of one lie under those of the others.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use everleaf_index::IndexError;
+use everleaf_index::{BytesTree, Edit, Hardware, IndexError, Journal, Session};
 use everleaf_log::{Lsn, Record, Recovered};
 
 use super::NAMES;
@@ -19,9 +22,15 @@ use crate::{Error, Result};
 
 /// Bytes of keys and values after which a share is handed over: the more changes it has, the closer
 /// together they are when they are sorted.
-const SHARE_BYTES: usize = 4 << 20;
+const SHARE_BYTES: usize = if cfg!(test) { 8 << 10 } else { 4 << 20 };
 /// Shares that may wait for a thread.
 const WAITING: usize = 2;
+/// Changes of a map that are made together.
+const GROUP: usize = if cfg!(test) { 16 } else { 256 };
+/// With fewer of a map in a share, they are made one by one: a journal costs more than it saves.
+const GROUPED_MIN: usize = if cfg!(test) { 8 } else { 512 };
+/// A larger value is written on its own, and not to the journal before.
+const GROUPED_VALUE_SIZE_MAX: usize = 2 << 10;
 
 /// What was replayed.
 #[derive(Default)]
@@ -69,6 +78,10 @@ impl Share {
         heads.then_with(|| self.key(a).cmp(self.key(b)))
     }
 
+    fn value(&self, change: &Change) -> Option<&[u8]> {
+        change.value_size.map(|size| &self.bytes[change.at + change.key_size..][..size])
+    }
+
     /// The last change of each key, in the order of maps and keys.
     fn sorted(&self) -> Vec<&Change> {
         // The newest of a key comes first, and sorting leaves it there.
@@ -112,6 +125,7 @@ pub(super) fn replay(
     names: &mut Names,
 ) -> Result<Replayed> {
     let failure = Failure::default();
+    let journal = Mutex::new(None);
     // Names are changed only while all threads wait: see `Dealer::change_names`.
     let shared = std::sync::RwLock::new(names);
     let dealt = std::thread::scope(|scope| {
@@ -121,7 +135,7 @@ pub(super) fn replay(
             let (sender, work) = sync_channel(WAITING);
             dealer.workers.push(sender);
             dealer.shares.push(Share::default());
-            let worker = Worker { filling, names: &shared, failure: &failure };
+            let worker = Worker { filling, names: &shared, journal: &journal, failure: &failure };
             scope.spawn(move || worker.run(&work));
         }
         let mut replayed = Replayed::default();
@@ -226,6 +240,8 @@ fn stopped() -> Error {
 struct Worker<'a, 'n> {
     filling: Filling<'a>,
     names: &'a SharedNames<'a, 'n>,
+    /// Made by the first who needs it, while the others wait.
+    journal: &'a Mutex<Option<Arc<Journal>>>,
     failure: &'a Failure,
 }
 
@@ -251,13 +267,64 @@ impl Worker<'_, '_> {
         for changes in share.sorted().chunk_by(|a, b| a.map == b.map) {
             // `None`: of a map that was emptied or dropped later (W2).
             let Some(tree) = names.tree(changes[0].map) else { continue };
-            for change in changes {
-                let (key, rest) = share.bytes[change.at..].split_at(change.key_size);
-                let value = change.value_size.map(|size| &rest[..size]);
-                apply(&tree, &mut session, key, value, change.expiry_ms)?;
+            if changes.len() < GROUPED_MIN {
+                share.make(&tree, &mut session, changes)?;
+                continue;
+            }
+            let journal = self.journal(&mut session)?;
+            for group in changes.chunks(GROUP) {
+                share.make_together(&journal, &tree, &mut session, group)?;
             }
         }
         self.filling.progress.add(share.changes.len() as u64);
         Ok(())
+    }
+
+    fn journal(&self, session: &mut Session<Hardware>) -> Result<Arc<Journal>> {
+        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(journal) = &*journal {
+            return Ok(journal.clone());
+        }
+        Ok(journal.insert(Arc::new(Journal::open(self.filling.trees, session)?)).clone())
+    }
+}
+
+impl Share {
+    /// Makes changes of a map, one after the other.
+    fn make(
+        &self,
+        tree: &BytesTree,
+        session: &mut Session<Hardware>,
+        changes: &[&Change],
+    ) -> Result<()> {
+        changes.iter().try_for_each(|change| {
+            apply(tree, session, self.key(change), self.value(change), change.expiry_ms)
+        })
+    }
+
+    /// Makes changes of different keys of a map, the small ones all at once.
+    fn make_together(
+        &self,
+        journal: &Journal,
+        tree: &BytesTree,
+        session: &mut Session<Hardware>,
+        changes: &[&Change],
+    ) -> Result<()> {
+        let is_small = |change: &&Change| change.value_size.unwrap_or(0) <= GROUPED_VALUE_SIZE_MAX;
+        let (small, large): (Vec<&Change>, Vec<&Change>) =
+            changes.iter().copied().partition(is_small);
+        let edit = |change: &&Change| Edit {
+            tree,
+            key: self.key(change),
+            value: self.value(change),
+            expiry_ms: change.expiry_ms,
+        };
+        let edits: Vec<Edit<'_>> = small.iter().map(edit).collect();
+        match journal.apply(session, &edits) {
+            // One by one they need less space at a time; nothing was changed.
+            Err(error) if error.is_full() => self.make(tree, session, &small)?,
+            done => done?,
+        }
+        self.make(tree, session, &large)
     }
 }

@@ -6,16 +6,20 @@
 //! without its pool; a killed process leaves the pool, too. What is found is compared with what the
 //! store was after each change ([`world::Model`]), and some of what is left lives on, to be cut again.
 //!
+//! One run in three is in the mode `Interval`, on a clock of its own: nobody waits, and what is older
+//! than the interval must be there all the same.
+//!
 //! A failure names its run: `STORE_RUN=<number>` repeats it.
 
 mod arranged;
-mod world;
+mod explore;
+pub(super) mod world;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::{Duration, Instant};
+use std::panic::catch_unwind;
 
 use everleaf_log::simulated::{Faults, Random};
 
+use self::explore::Explore;
 use self::world::{Counts, Run};
 
 /// Faults that follow from the number of a run.
@@ -33,37 +37,40 @@ fn run(number: u64, mutant: Option<&'static str>) -> Counts {
     Run::new(number, faults_of(number, mutant)).go()
 }
 
-/// Runs until the time is over; at least `count`.
-fn explore(count: u64, time: Duration) -> Counts {
-    let (mut counts, end) = (Counts::default(), Instant::now() + time);
-    let only = std::env::var("STORE_RUN").ok().and_then(|number| number.parse::<u64>().ok());
-    let first = only.unwrap_or(0);
-    for number in first.. {
-        if only.is_some_and(|only| number > only) || number >= count && Instant::now() > end {
-            break;
-        }
-        match catch_unwind(AssertUnwindSafe(|| run(number, None))) {
-            Ok(found) => counts.add(found),
-            Err(_) => panic!("run {number} failed: STORE_RUN={number} repeats it"),
-        }
-    }
-    println!("{counts:?}");
-    counts
+/// A number that the environment gives.
+fn given(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
 }
 
 #[test]
 fn a_store_with_a_log_loses_nothing_at_any_crash() {
-    let counts = explore(3, Duration::from_secs(5));
-    assert!(counts.crashes > 60 && counts.kills > 30 && counts.lived_on > 5, "{counts:?}");
-    assert!(counts.from_snapshots > 20 && counts.maps_made > 5, "{counts:?}");
+    if let Some(number) = given("STORE_RUN") {
+        println!("{:?}", run(number, None));
+        return;
+    }
+    let counts = Explore { first: 0, wanted: 500, threads: 1, tells: false }.go();
+    println!("{counts:?}");
+    assert!(counts.crashes > 200 && counts.kills > 100 && counts.lived_on > 20, "{counts:?}");
+    assert!(counts.from_snapshots > 60 && counts.maps_made > 10, "{counts:?}");
+    assert!(counts.lost_in_interval > 20, "{counts:?}");
 }
 
+/// `STORE_CRASHES` says how many crashes, `STORE_FIRST` the number of the first run, `STORE_THREADS`
+/// how many go on at the same time.
 #[test]
-#[ignore = "takes minutes: STORE_SECONDS says how many seconds"]
-fn a_store_with_a_log_loses_nothing_at_any_of_many_crashes() {
-    let seconds = std::env::var("STORE_SECONDS").ok().and_then(|text| text.parse().ok());
-    let counts = explore(1, Duration::from_secs(seconds.unwrap_or(300)));
-    assert!(counts.crashes > 0);
+#[ignore = "a long run"]
+fn a_store_with_a_log_loses_nothing_at_any_of_very_many_crashes() {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let explore = Explore {
+        first: given("STORE_FIRST").unwrap_or(1000),
+        wanted: given("STORE_CRASHES").unwrap_or(100_000),
+        threads: given("STORE_THREADS").unwrap_or(cpus),
+        tells: true,
+    };
+    let wanted = explore.wanted;
+    let counts = explore.go();
+    println!("{counts:?}");
+    assert!(counts.seen() >= wanted && counts.lost_in_interval > 0, "{counts:?}");
 }
 
 /// Whether a run finds the bug, and passes without it.
@@ -91,4 +98,19 @@ fn a_write_that_is_told_of_before_its_sync_is_found() {
 #[test]
 fn a_name_that_is_not_synced_is_found() {
     assert!(is_found("snapshot.no_folder_sync", 300));
+}
+
+#[test]
+fn a_sync_that_is_due_and_not_done_is_found() {
+    assert!(is_found("log.misses_interval", 60));
+}
+
+#[test]
+fn a_sync_that_was_asked_for_and_not_done_is_found() {
+    assert!(is_found("store.sync_is_a_wait", 300));
+}
+
+#[test]
+fn half_a_batch_of_what_was_written_and_not_synced_is_found() {
+    assert!(is_found("log.takes_torn_chunk", 600));
 }

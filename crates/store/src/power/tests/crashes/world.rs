@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use everleaf_log::simulated::{Faults, Random, SimulatedDisk};
 use tempfile::TempDir;
@@ -25,6 +26,8 @@ pub struct Counts {
     pub crashes: u64,
     /// Of these, with a snapshot.
     pub from_snapshots: u64,
+    /// Of these, in the mode `Interval` and with a loss, as they may have.
+    pub lost_in_interval: u64,
     /// Deaths of the process.
     pub kills: u64,
     /// What was left of a crash or a death and lived on.
@@ -33,9 +36,15 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// What was looked at after a crash or a death.
+    pub fn seen(&self) -> u64 {
+        self.crashes + self.kills
+    }
+
     pub fn add(&mut self, other: Counts) {
         self.crashes += other.crashes;
         self.from_snapshots += other.from_snapshots;
+        self.lost_in_interval += other.lost_in_interval;
         self.kills += other.kills;
         self.lived_on += other.lived_on;
         self.maps_made += other.maps_made;
@@ -46,12 +55,42 @@ impl Counts {
 pub struct Model {
     states: Vec<Contents>,
     acknowledged: usize,
+    clock: Clock,
     random: Random,
     counts: Counts,
     next_value: u64,
 }
 
+/// The time of a run in the mode `Interval`, in milliseconds. It passes when the run says so.
+#[derive(Default)]
+struct Clock {
+    /// `None` in the mode `Power`: no time passes.
+    interval: Option<u64>,
+    now: u64,
+    /// When each state of the model came to be.
+    times: Vec<u64>,
+}
+
+impl Clock {
+    /// The last state that is older than the interval, which is not lost any more.
+    fn kept(&self) -> usize {
+        let Some(interval) = self.interval else { return 0 };
+        self.times.partition_point(|time| time + interval < self.now).saturating_sub(1)
+    }
+}
+
 impl Model {
+    fn new(first: Contents, interval: Option<u64>, seed: u64, next_value: u64) -> Model {
+        Model {
+            states: vec![first],
+            acknowledged: 0,
+            clock: Clock { interval, now: 0, times: vec![0] },
+            random: Random::new(seed),
+            counts: Counts::default(),
+            next_value,
+        }
+    }
+
     fn now(&self) -> &Contents {
         self.states.last().expect("there is one from the start")
     }
@@ -59,7 +98,21 @@ impl Model {
     fn change(&mut self, change: impl FnOnce(&mut Contents)) {
         let mut state = self.now().clone();
         change(&mut state);
+        self.push(state);
+    }
+
+    fn push(&mut self, state: Contents) {
         self.states.push(state);
+        self.clock.times.push(self.clock.now);
+    }
+
+    /// Everything up to a state must survive every crash from now on.
+    fn acknowledge(&mut self, state: usize) {
+        self.acknowledged = self.acknowledged.max(state);
+    }
+
+    fn last(&self) -> usize {
+        self.states.len() - 1
     }
 
     fn value(&mut self) -> Vec<u8> {
@@ -94,6 +147,12 @@ pub fn folder() -> TempDir {
     made.expect("a folder")
 }
 
+/// How a store is opened in the mode `Interval` of so many milliseconds, or in the mode `Power`.
+fn options_of(disk: &SimulatedDisk, interval: Option<u64>) -> Options {
+    let interval = interval.map(|ms| Durability::Interval(Duration::from_millis(ms)));
+    options(disk).durability(interval.unwrap_or(Durability::Power))
+}
+
 pub fn options(disk: &SimulatedDisk) -> Options {
     let mut options = Options::new().create(true).max_size_bytes(1 << 26).recovery_threads(2);
     options.simulated = Some(disk.clone());
@@ -125,23 +184,23 @@ pub struct Run {
     is_held: bool,
 }
 
+/// The interval of a run, in milliseconds of its clock; one run in three is in the mode `Interval`.
+fn interval_of(number: u64) -> Option<u64> {
+    (number % 3 == 1).then_some(2 + number % 11)
+}
+
 impl Run {
     pub fn new(number: u64, faults: Faults) -> Run {
         let folder = Arc::new(folder());
-        let model = Model {
-            states: vec![Contents::from([(DEFAULT_MAP.to_string(), BTreeMap::new())])],
-            acknowledged: 0,
-            random: Random::new(number),
-            counts: Counts::default(),
-            next_value: 0,
-        };
+        let first = Contents::from([(DEFAULT_MAP.to_string(), BTreeMap::new())]);
+        let model = Model::new(first, interval_of(number), number, 0);
         Run {
             pool: folder.path().join("pool"),
             folder,
             disk: SimulatedDisk::new(faults, number),
             model: Arc::new(Mutex::new(model)),
             depth: 0,
-            is_held: !number.is_multiple_of(3),
+            is_held: !number.is_multiple_of(4),
         }
     }
 
@@ -182,12 +241,14 @@ impl Run {
     /// Opens the store, does so many things, and ends it.
     fn live(&self, count: usize) {
         self.watch(Weak::new());
-        let store = Arc::new(options(&self.disk).open(&self.pool).expect("it opens"));
+        let interval = lock(&self.model).clock.interval;
+        let opened = options_of(&self.disk, interval).open(&self.pool);
+        let store = Arc::new(opened.expect("it opens"));
         let before = contents(&store);
         {
             let mut model = lock(&self.model);
             assert_eq!(&before, model.now(), "nothing happened meanwhile");
-            model.acknowledged = model.states.len() - 1;
+            model.acknowledged = model.last();
         }
         if self.is_held {
             store.hold_writes();
@@ -195,6 +256,7 @@ impl Run {
         self.watch(Arc::downgrade(&store));
         for _ in 0..count {
             self.act(&store);
+            self.pass_time(&store);
         }
         self.watch(Weak::new());
         if lock(&self.model).random.one_in(2) {
@@ -205,7 +267,25 @@ impl Run {
         }
         self.disk.clear_hook();
         let mut model = lock(&self.model);
-        model.acknowledged = model.states.len() - 1;
+        model.acknowledged = model.last();
+    }
+
+    /// In the mode `Interval` a millisecond goes by, in which the log may write what waits without
+    /// syncing it, and does the sync that is due.
+    fn pass_time(&self, store: &Store) {
+        let (now, writes_out) = {
+            let mut model = lock(&self.model);
+            if model.clock.interval.is_none() {
+                return;
+            }
+            model.clock.now += 1;
+            (Duration::from_millis(model.clock.now), model.random.one_in(3))
+        };
+        let log = &store.shared().power.as_ref().expect("it has a log").log;
+        if writes_out {
+            log.write_out().expect("the disk works");
+        }
+        log.tick(now).expect("the disk works");
     }
 
     fn act(&self, store: &Store) {
@@ -213,13 +293,12 @@ impl Run {
         match what {
             0..12 => {
                 write(store, &self.model);
-                if self.is_held && what < 6 {
-                    let last = lock(&self.model).states.len() - 1;
+                let last = lock(&self.model).last();
+                if !self.is_held {
+                    self.waited_for(last);
+                } else if what < 6 {
                     store.settle().expect("the disk works");
-                    self.acknowledge(last);
-                } else if !self.is_held {
-                    let last = lock(&self.model).states.len() - 1;
-                    self.acknowledge(last);
+                    self.waited_for(last);
                 }
             }
             12..15 => {
@@ -230,11 +309,11 @@ impl Run {
                         model.counts.maps_made += 1;
                         model.change(|state| drop(state.insert(name.to_string(), BTreeMap::new())));
                     }
-                    model.states.len() - 1
+                    model.last()
                 };
                 store.map(name).expect("room");
                 if !self.is_held {
-                    self.acknowledge(last);
+                    self.waited_for(last);
                 }
             }
             15 => {
@@ -254,18 +333,26 @@ impl Run {
                 }
                 let _ = store.drop_map(name).expect("writable");
             }
+            17 => {
+                let last = lock(&self.model).last();
+                store.sync().expect("the disk works");
+                lock(&self.model).acknowledge(last);
+            }
             _ => {
-                let last = lock(&self.model).states.len() - 1;
+                let last = lock(&self.model).last();
                 let _ = store.snapshot().expect("the disk works");
                 // It waits for the log so far.
-                self.acknowledge(last);
+                lock(&self.model).acknowledge(last);
             }
         }
     }
 
-    fn acknowledge(&self, last: usize) {
+    /// A write was waited for, which in the mode `Interval` says nothing: there only time does.
+    fn waited_for(&self, last: usize) {
         let mut model = lock(&self.model);
-        model.acknowledged = model.acknowledged.max(last);
+        if model.clock.interval.is_none() {
+            model.acknowledge(last);
+        }
     }
 }
 
@@ -325,7 +412,7 @@ fn write_batch(store: &Store, model: &Shared) {
             }
         }
     }
-    lock(model).states.push(state);
+    lock(model).push(state);
     assert!(store.write(&batch).expect("room").is_done());
 }
 
@@ -343,6 +430,8 @@ impl Image<'_> {
         let (seed, low) = {
             let mut model = lock(self.model);
             model.counts.crashes += 1;
+            let kept = model.clock.kept();
+            model.acknowledge(kept);
             (model.random.bits(), model.acknowledged)
         };
         let pool = self.folder.path().join(format!("crashed-{seed:x}"));
@@ -357,7 +446,7 @@ impl Image<'_> {
         let (seed, last) = {
             let mut model = lock(self.model);
             model.counts.kills += 1;
-            (model.random.bits(), model.states.len() - 1)
+            (model.random.bits(), model.last())
         };
         let copy = self.folder.path().join(format!("killed-{seed:x}"));
         std::fs::copy(pool, &copy).expect("room");
@@ -374,13 +463,16 @@ impl Image<'_> {
 
     /// Opens what was left: it must be one of the states from `low` on. Some lives on.
     fn check(&self, disk: SimulatedDisk, pool: PathBuf, low: usize) {
-        let store = options(&disk).open(&pool).expect("what is left can be opened");
+        let interval = lock(self.model).clock.interval;
+        let store = options_of(&disk, interval).open(&pool).expect("what is left can be opened");
         let found = contents(&store);
         let mut model = lock(self.model);
         if store.rebuilt().is_some_and(|rebuilt| rebuilt.snapshot_pairs > 0) {
             model.counts.from_snapshots += 1;
         }
-        let high = model.states.len() - 1;
+        let high = model.last();
+        model.counts.lost_in_interval +=
+            u64::from(interval.is_some() && found != model.states[high]);
         assert!(
             model.states[low..].contains(&found),
             "it is none of the states {low} to {high}, but {:?} of all; it has\n{found:?}\nand not\n{:?}",
@@ -393,17 +485,14 @@ impl Image<'_> {
             model.counts.lived_on += 1;
         }
         drop(model);
-        let check = store.check().expect("it can be checked");
-        assert!(check.is_clean(), "{:?}", check.problems);
+        // It takes longer than all of the rest.
+        if seed.is_multiple_of(4) {
+            let check = store.check().expect("it can be checked");
+            assert!(check.is_clean(), "{:?}", check.problems);
+        }
         drop(store);
         if lives_on {
-            let model = Model {
-                states: vec![found],
-                acknowledged: 0,
-                random: Random::new(seed),
-                counts: Counts::default(),
-                next_value: seed >> 16,
-            };
+            let model = Model::new(found, interval, seed, seed >> 16);
             let next = Run {
                 folder: self.folder.clone(),
                 pool: pool.clone(),
