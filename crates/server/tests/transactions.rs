@@ -154,6 +154,82 @@ fn a_watched_key_that_changes_stops_the_transaction() {
     run(&mut client, &[("SET k 5", "+QUEUED"), ("EXEC", "[+OK]"), ("GET k", "\"5\"")]);
 }
 
+/// `WATCH` notes what a key is then: whatever comes between it and `EXEC` counts, also before `MULTI`,
+/// and also if it is watched again.
+#[test]
+fn what_a_key_was_when_it_was_watched_counts_and_nothing_later() {
+    let server = TestServer::start();
+    let (mut client, mut other) = (server.connect(), server.connect());
+    let long = "x".repeat(100_000);
+    let other_long = format!("{}y", &long[1..]);
+    let changes = [
+        ("SET k 2".to_string(), "+OK"),
+        ("EXPIREAT k 4000000000".to_string(), ":1"),
+        ("DEL k".to_string(), ":1"),
+        (format!("SET k {other_long}"), "+OK"),
+    ];
+    for (change, answer) in &changes {
+        client.line(&format!("SET k {long}"));
+        assert_eq!(client.line("WATCH none k k"), "+OK");
+        assert_eq!(other.line(change), *answer);
+        // What it is now is of no interest to what was noted.
+        assert_eq!(client.line("WATCH k"), "+OK");
+        run(&mut client, &[("MULTI", "+OK"), ("SET done 1", "+QUEUED"), ("EXEC", "nil[]")]);
+        assert_eq!(client.line("EXISTS done"), ":0", "after {change:.20}");
+        // With EXEC nothing is watched any more.
+        run(&mut client, &[("MULTI", "+OK"), ("SET k 1", "+QUEUED"), ("EXEC", "[+OK]")]);
+    }
+    // A key that was not there; one's own change, in one piece with the watching; and time.
+    run(&mut client, &[("WATCH new", "+OK"), ("SET new 1", "+OK"), ("MULTI", "+OK")]);
+    run(&mut client, &[("SET done 1", "+QUEUED"), ("EXEC", "nil[]")]);
+    let requests = [
+        &["SET", "k", "1"][..],
+        &["WATCH", "k"],
+        &["SET", "k", "2"],
+        &["MULTI"],
+        &["SET", "done", "1"],
+        &["EXEC"],
+    ];
+    let bytes: Vec<u8> = requests.iter().flat_map(|request| support::encode(request)).collect();
+    client.send(&bytes);
+    let replies: Vec<String> = (0..6).map(|_| client.reply()).collect();
+    assert_eq!(replies, ["+OK", "+OK", "+OK", "+OK", "+QUEUED", "nil[]"]);
+    run(&mut client, &[("SET k v PX 30", "+OK"), ("WATCH k", "+OK"), ("MULTI", "+OK")]);
+    eventually("the key expires", || other.line("EXISTS k") == ":0");
+    run(&mut client, &[("SET done 1", "+QUEUED"), ("EXEC", "nil[]"), ("EXISTS done", ":0")]);
+    // Changed and changed back: nobody could tell.
+    run(&mut client, &[("SET k 1", "+OK"), ("WATCH k", "+OK"), ("MULTI", "+OK")]);
+    run(&mut other, &[("SET k 2", "+OK"), ("SET k 1", "+OK")]);
+    run(&mut client, &[("SET done 1", "+QUEUED"), ("EXEC", "[+OK]")]);
+}
+
+#[test]
+fn a_connection_cannot_watch_without_end() {
+    let server = TestServer::start();
+    let (mut client, mut other) = (server.connect(), server.connect());
+    let watch = |client: &mut Client, numbers: std::ops::Range<usize>| {
+        let keys = numbers.map(|number| format!("{number:060000}"));
+        client.ask(&std::iter::once("WATCH".to_string()).chain(keys).collect::<Vec<_>>())
+    };
+    // 16 MiB are 279 keys of this length.
+    assert_eq!(watch(&mut client, 0..200), "+OK");
+    assert_eq!(watch(&mut client, 0..200), "+OK", "they are watched already");
+    let refused = watch(&mut client, 200..280);
+    assert!(refused.starts_with("-ERR watched keys may take 16777216 bytes"), "{refused}");
+    assert_eq!(watch(&mut client, 200..279), "+OK", "nothing of what was refused is watched");
+    assert!(watch(&mut client, 279..280).starts_with("-ERR"));
+    // What is watched is watched, however much was refused.
+    other.ask(&["SET", &format!("{:060000}", 278), "1"]);
+    run(&mut client, &[("MULTI", "+OK"), ("SET k 1", "+QUEUED"), ("EXEC", "nil[]")]);
+    assert_eq!(watch(&mut client, 0..279), "+OK", "EXEC has made room");
+    assert_eq!(client.line("UNWATCH"), "+OK");
+    assert_eq!(watch(&mut client, 1..280), "+OK", "so has UNWATCH");
+    // A long value takes no more than a short one.
+    assert_eq!(other.ask(&["SET".as_bytes(), b"long", &vec![b'v'; 20 << 20]]), "+OK");
+    run(&mut client, &[("UNWATCH", "+OK"), ("WATCH long", "+OK"), ("MULTI", "+OK")]);
+    run(&mut client, &[("STRLEN long", "+QUEUED"), ("EXEC", "[:20971520]")]);
+}
+
 #[test]
 fn transfers_of_many_clients_keep_the_sum() {
     let server = TestServer::start();

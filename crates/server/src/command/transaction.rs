@@ -4,12 +4,14 @@
 //! writes what they changed as one batch: all or nothing, for every reader and across a crash. If
 //! another client changed a key that one of them read meanwhile, they are run again; if it changed a
 //! *watched* key, nothing is done. A key counts as changed when its value or its time is another
-//! than before: a key that was changed and changed back does not.
+//! than before: a key that was changed and changed back does not. Of the value a digest is kept, 16
+//! bytes however long it is; what a connection watches may take 16 MiB.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
-use everleaf::{Expiry, WriteBatch, Written};
+use everleaf::{Expiry, Store, WriteBatch, Written};
 
 use super::keys::{Keys, Stage, expect, read};
 use super::table::{self, Command};
@@ -19,6 +21,10 @@ use crate::resp::{OwnedRequest, Reply, Request};
 /// Commands a transaction may hold, and bytes of them.
 const COMMAND_COUNT_MAX: usize = 1 << 20;
 const SIZE_MAX: usize = 256 << 20;
+/// Bytes that the watched keys of a connection may take, each with what it was.
+const WATCHED_SIZE_MAX: usize = 16 << 20;
+/// Bytes that a watched key takes besides itself: what it was, and its place in the map.
+const WATCHED_OVERHEAD: usize = 96;
 /// How often a transaction is run again before the client has to do that.
 const ATTEMPT_COUNT_MAX: usize = 1000;
 
@@ -27,8 +33,77 @@ const ATTEMPT_COUNT_MAX: usize = 1000;
 pub struct Transaction {
     /// The commands since `MULTI`; `None` outside of a transaction.
     queue: Option<Queue>,
-    /// Watched keys and what they were.
-    watched: BTreeMap<Vec<u8>, Option<(Vec<u8>, Expiry)>>,
+    watched: Watched,
+}
+
+/// Watched keys, and what they were when they began to be watched.
+#[derive(Debug, Default)]
+struct Watched {
+    keys: BTreeMap<Vec<u8>, Option<Seen>>,
+    size: usize,
+    digest: Digest,
+}
+
+/// What a key was.
+#[derive(Debug, PartialEq, Eq)]
+struct Seen {
+    value: [u64; 2],
+    value_size: usize,
+    expiry: Expiry,
+}
+
+/// Digests of values, with two keys that nobody else knows: nobody can make two values of one digest,
+/// and that it happens by chance is less likely than any failure of the machine.
+#[derive(Debug, Default)]
+struct Digest([RandomState; 2]);
+
+impl Digest {
+    fn see(&self, value: &[u8], expiry: Expiry) -> Seen {
+        let digest = |state: &RandomState| {
+            let mut hasher = state.build_hasher();
+            hasher.write(value);
+            hasher.finish()
+        };
+        Seen { value: [digest(&self.0[0]), digest(&self.0[1])], value_size: value.len(), expiry }
+    }
+}
+
+impl Watched {
+    /// Watches keys, all or none of them, as they are now; those that are watched already go on as they
+    /// are.
+    fn add<'k>(&mut self, store: &Store, keys: impl Iterator<Item = &'k [u8]>) -> Outcome {
+        let (mut new, mut size) = (BTreeMap::new(), self.size);
+        for key in keys.filter(|key| !self.keys.contains_key(*key)) {
+            if new.contains_key(key) {
+                continue;
+            }
+            size += key.len() + WATCHED_OVERHEAD;
+            if size > WATCHED_SIZE_MAX {
+                return Err(Failure::text(format!(
+                    "ERR watched keys may take {WATCHED_SIZE_MAX} bytes per connection: none of these \
+                     was added; use EXEC, DISCARD or UNWATCH, or watch fewer keys"
+                )));
+            }
+            let see = |value: &[u8], expiry| self.digest.see(value, expiry);
+            new.insert(key.to_vec(), store.get_with_expiry(key, see)?);
+        }
+        self.size = size;
+        self.keys.append(&mut new);
+        Ok(())
+    }
+
+    /// Makes a batch depend on what the keys are now. Returns whether that is what they were.
+    fn expect(&self, store: &Store, batch: &mut WriteBatch) -> Result<bool, Failure> {
+        for (key, seen) in &self.keys {
+            let now = read(store, key)?;
+            let seen_now = now.as_ref().map(|(value, expiry)| self.digest.see(value, *expiry));
+            if seen_now != *seen {
+                return Ok(false);
+            }
+            expect(batch, store, key, now.as_ref());
+        }
+        Ok(true)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -114,19 +189,14 @@ pub fn watch(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     if transaction.is_open() {
         return Err(Failure::text("ERR WATCH inside MULTI is not allowed"));
     }
-    for key in request.args_from(1) {
-        if !transaction.watched.contains_key(key) {
-            let value = read(&context.shared.store, key)?;
-            transaction.watched.insert(key.to_vec(), value);
-        }
-    }
+    transaction.watched.add(&context.shared.store, request.args_from(1))?;
     context.reply.ok();
     Ok(())
 }
 
 /// `UNWATCH`
 pub fn unwatch(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
-    context.session.transaction.watched.clear();
+    context.session.transaction.watched = Watched::default();
     context.reply.ok();
     Ok(())
 }
@@ -143,8 +213,9 @@ pub fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
     let mut answers = Vec::new();
     for _ in 0..ATTEMPT_COUNT_MAX {
         batch.clear();
-        for (key, value) in &watched {
-            expect(&mut batch, &store, key, value.as_ref());
+        if !watched.expect(&store, &mut batch)? {
+            context.reply.null_array();
+            return Ok(());
         }
         let mut stage = Stage::new(Arc::clone(&store));
         answers.clear();
@@ -156,7 +227,7 @@ pub fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
                 context.reply.encoded(&answers);
                 return Ok(());
             }
-            Written::Refused(number) if number < watched.len() => {
+            Written::Refused(number) if number < watched.keys.len() => {
                 context.reply.null_array();
                 return Ok(());
             }
