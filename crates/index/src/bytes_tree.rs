@@ -325,8 +325,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             if !record_of(session.heap(), found).has_expired::<M>() {
                 return Ok(false);
             }
-            let write = Write { key, intent: Intent::RemoveExact(found), payload: 0 };
-            let outcome = tree.write(session, &write);
+            let outcome = tree.write(session, key, Intent::RemoveExact(found), 0);
             let changed = matches!(outcome, Ok(Outcome { changed: true, .. }));
             self.settle(tree, session, 0, outcome, |_, _| changed)
         })?
@@ -377,7 +376,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     ) -> Result<R, IndexError> {
         let inserts = write.intent == Intent::Insert;
         loop {
-            let outcome = tree.write(session, &write);
+            let outcome = tree.write(session, write.key, write.intent, write.payload);
             if inserts && let Ok(Outcome { changed: false, old }) = outcome {
                 match old {
                     Some(old) if record_of(session.heap(), old).has_expired::<M>() => {
@@ -517,15 +516,14 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
 fn update_unless_expired<const HEADS: bool, G: Geometry, M: Machine>(
     tree: &NbTree<BytesKind<HEADS>, G, M>,
     session: &mut Session<M>,
-    mut write: Write<'_, BytesKind<HEADS>, M>,
+    write: Write<'_, BytesKind<HEADS>, M>,
 ) -> Result<Outcome, AllocError> {
     loop {
         let found = tree.get_payload(session, write.key);
         let live = found.filter(|found| !record_of(session.heap(), *found).has_expired::<M>());
         let Some(old) = live else { return Ok(Outcome { changed: false, old: None }) };
-        write.intent = Intent::Exchange(old);
         // Refused if the value changed meanwhile: then we look again.
-        match tree.write(session, &write)? {
+        match tree.write(session, write.key, Intent::Exchange(old), write.payload)? {
             Outcome { changed: false, .. } => {}
             done => return Ok(done),
         }

@@ -93,11 +93,11 @@ impl<G: Geometry, M: Machine> BytesTree<G, M> {
     ) -> Result<(), IndexError> {
         let Write { key, payload, .. } = change.write;
         self.slot().with(session, |tree, session| {
-            let write = match old {
-                Some(old) => Write { key, intent: Intent::Exchange(payload), payload: old },
-                None => Write { key, intent: Intent::RemoveExact(payload), payload: 0 },
+            let (intent, restored) = match old {
+                Some(old) => (Intent::Exchange(payload), old),
+                None => (Intent::RemoveExact(payload), 0),
             };
-            let outcome = tree.write(session, &write)?;
+            let outcome = tree.write(session, key, intent, restored)?;
             if outcome.changed && old.is_none() {
                 tree.count(session, -1);
             }

@@ -11,7 +11,6 @@ use crate::error::IndexError;
 use crate::geometry::{Geometry, Production};
 use crate::kind::{Kind, U64Kind, u64_key};
 use crate::nbtree::state::LIVE;
-use crate::nbtree::write::Write;
 use crate::nbtree::{BulkLoader, CheckState, NbTree, TreeShape, find_live_blocks};
 use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Writes};
 use crate::slot::Slot;
@@ -170,7 +169,7 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
             return Err(IndexError::ReadOnly);
         }
         let outcome = self.slot.with(session, |tree, session| {
-            let outcome = tree.write(session, &Write { key, intent, payload });
+            let outcome = tree.write(session, key, intent, payload);
             match outcome {
                 Ok(Outcome { changed: true, old: None }) => tree.count(session, 1),
                 Ok(Outcome { changed: true, .. }) if intent.removes() => tree.count(session, -1),

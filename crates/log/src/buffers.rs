@@ -7,6 +7,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use everleaf_machine::{LINE_SIZE, prefetch_write};
+
 use crate::record::encode_entry;
 use crate::{Lsn, Record};
 
@@ -14,6 +16,9 @@ use crate::{Lsn, Record};
 const PATIENT_SIZE: usize = 4 << 20;
 /// The space that an emptied buffer keeps.
 const SPARE_CAPACITY: usize = 1 << 20;
+
+/// How far ahead lines are asked for, at most.
+const AHEAD_SIZE_MAX: usize = 8 * LINE_SIZE;
 
 /// Two cache lines, because the prefetcher fetches them in pairs.
 #[repr(align(128))]
@@ -68,7 +73,9 @@ impl Buffers {
         // AcqRel: what was done before an LSN was taken is seen by who takes a later one or reads
         // it; pairs with itself and with the Acquire in `last_lsn`.
         let lsn = self.next.fetch_add(1, Ordering::AcqRel);
+        let start = buffer.len();
         encode_entry(&mut buffer, lsn, size, records);
+        ask_ahead(&mut buffer, start);
         if buffer.len() > PATIENT_SIZE {
             // Relaxed: a hint, see `is_crowded`.
             self.is_crowded.store(true, Ordering::Relaxed);
@@ -108,6 +115,16 @@ impl Buffers {
             spare.shrink_to(SPARE_CAPACITY);
         }
         Collected { first: collected + 1, count: next - 1 - collected }
+    }
+}
+
+/// Asks for the lines behind the group that begins at `start`: the next will be written there, and
+/// if they are still where the collector read them, its unlocking waits for all of them.
+#[inline(always)]
+fn ask_ahead(buffer: &mut Vec<u8>, start: usize) {
+    let size = (buffer.len() - start).min(AHEAD_SIZE_MAX) + LINE_SIZE;
+    for byte in buffer.spare_capacity_mut().iter().take(size).step_by(LINE_SIZE) {
+        prefetch_write(byte.as_ptr().cast());
     }
 }
 

@@ -9,7 +9,7 @@ use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Machine, Ordering, Pair};
 
 use super::NbTree;
-use super::layout::Leaf;
+use super::layout::{BLOCK_HEADER_SIZE, Leaf};
 use super::shared::Shared;
 use super::state::{COMMITTED, FREEZING, FROZEN, LIVE, PENDING, TOMB};
 use crate::change::{Intent, Outcome};
@@ -63,14 +63,37 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     ///
     /// *Linearizes*: at the exchange of the entry; for a carried write at the leaf's switch.
     /// *Durable* (`Line`): when it returns; otherwise when it linearizes.
-    #[inline]
+    ///
+    /// The parts of the write come one by one, so that the way down starts with a key in registers:
+    /// from memory it would be one load of what two stores have just left, which a CPU cannot
+    /// forward, and would wait until every store before, such as those of a new record, is in the
+    /// cache.
+    #[inline(always)]
     pub(crate) fn write(
         &self,
         session: &mut Session<M>,
-        write: &Write<'_, K, M>,
+        key: K::Key<'_>,
+        intent: Intent,
+        payload: u64,
     ) -> Result<Outcome, AllocError> {
-        let (leaf, meta) = self.resolve(session, write.key);
-        self.write_from(session, leaf, meta, write)
+        let (leaf, meta) = self.resolve(session, key);
+        if intent.inserts() {
+            self.prefetch_claim(leaf);
+        }
+        self.write_from(session, leaf, meta, &Write { key, intent, payload })
+    }
+
+    /// Asks for the line of the block that an insertion will write to.
+    #[inline(always)]
+    fn prefetch_claim(&self, leaf: Shared<Leaf<M>>) {
+        if M::SIMULATED {
+            // It would only be one more step of the schedule.
+            return;
+        }
+        // Relaxed: a hint.
+        let claimed = leaf.claimed.load(Ordering::Relaxed) as usize;
+        let block = self.block(leaf).as_ptr().cast::<u8>();
+        M::prefetch(block.wrapping_add(BLOCK_HEADER_SIZE + claimed.min(G::SLOT_COUNT - 1) * 16));
     }
 
     /// [`Self::write`], begun in a leaf that was the authority for the key when `meta` was read, at

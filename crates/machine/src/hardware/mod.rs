@@ -13,6 +13,8 @@ use crate::fingerprint::{FingerprintLine, match_line};
 use crate::line::{AtomicLine, LineStore};
 use crate::seam::{Integer, Machine, Pair, PairCell, Word};
 
+pub use memory::prefetch_write;
+
 /// The machine this process runs on.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hardware;

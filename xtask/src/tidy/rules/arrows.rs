@@ -12,7 +12,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
     ("pool", &["everleaf-machine"]),
     ("alloc", &["everleaf-machine", "everleaf-pool"]),
     ("index", &["everleaf-machine", "everleaf-pool", "everleaf-alloc"]),
-    ("log", &[]),
+    ("log", &["everleaf-machine"]),
     ("store", &["everleaf-index", "everleaf-log"]),
     ("lab", &["everleaf-machine", "everleaf-index", "everleaf"]),
     ("prove", &["everleaf-machine", "everleaf-pool", "everleaf-alloc", "everleaf-index"]),
