@@ -149,6 +149,23 @@ fn run_thread<T: Target>(
     Ok(Part { started, ended, busy, service, operations, effects, samples })
 }
 
+/// Inserts the keys of the streams, without a clock.
+///
+/// # Errors
+/// An insertion failed, or a key was there already.
+pub(crate) fn fill<T: Target>(target: &T, streams: &[Stream<T::Keys>]) -> Result<(), LabError> {
+    let mut worker = target.worker()?;
+    for stream in streams {
+        let (added, expected) = (worker.fill(&stream.keys, stream.len())?, stream.len() as u64);
+        if added != expected {
+            return Err(LabError::Wrong(format!(
+                "{added} of {expected} new keys were inserted; please report this"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Puts back the keys that the streams of a workload with removals took.
 ///
 /// # Errors

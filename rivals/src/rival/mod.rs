@@ -26,6 +26,10 @@ use everleaf_lab::{Footprint, LabError};
 
 use crate::folder::Folder;
 
+/// Insertions that share a transaction while an index is filled for what is measured next, where each
+/// would otherwise be a transaction of its own.
+const FILL_COUNT: usize = 10_000;
+
 /// What is known of a rival before it is measured.
 pub struct Rival {
     /// The name on the command line and in tables.

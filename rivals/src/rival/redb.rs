@@ -5,12 +5,12 @@
 use std::path::Path;
 
 use everleaf_lab::bench::Settings;
-use everleaf_lab::target::{BytesKeys, Target, Values, Worker};
+use everleaf_lab::target::{BytesKeys, KeyList, Target, Values, Worker};
 use everleaf_lab::{Footprint, LabError};
 use redb::{Database, Durability, ReadableDatabase, ReadableTableMetadata};
 use redb::{TableDefinition, WriteTransaction};
 
-use super::{Rival, enter_in_folders, refused};
+use super::{FILL_COUNT, Rival, enter_in_folders, refused};
 
 /// What is known of it.
 pub const RIVAL: Rival = Rival {
@@ -153,6 +153,23 @@ impl Worker for RedbWorker<'_> {
             count += 1;
         }
         Values::verdict(is_right, from, count)
+    }
+
+    fn fill(&mut self, keys: &BytesKeys, count: usize) -> Result<u64, LabError> {
+        let mut added = 0;
+        for start in (0..count).step_by(FILL_COUNT) {
+            let transaction = self.begin()?;
+            {
+                let mut table = transaction.open_table(PAIRS).map_err(refused)?;
+                for index in start..count.min(start + FILL_COUNT) {
+                    let key = keys.key(index);
+                    let old = table.insert(key, self.values.fill(key, index as u64));
+                    added += u64::from(old.map_err(refused)?.is_none());
+                }
+            }
+            transaction.commit().map_err(refused)?;
+        }
+        Ok(added)
     }
 
     fn set_value_size(&mut self, size: usize) {

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use everleaf_lab::bench::Settings;
-use everleaf_lab::target::{BytesKeys, Target, Values, Worker};
+use everleaf_lab::target::{BytesKeys, KeyList, Target, Values, Worker};
 use everleaf_lab::{Footprint, LabError};
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
-use super::{Rival, enter_in_folders, footprint_of_files, refused};
+use super::{FILL_COUNT, Rival, enter_in_folders, footprint_of_files, refused};
 
 /// What is known of it.
 pub const RIVAL: Rival = Rival {
@@ -146,6 +146,18 @@ impl Worker for SqliteWorker {
             count += 1;
         }
         Values::verdict(is_right, from, count)
+    }
+
+    fn fill(&mut self, keys: &BytesKeys, count: usize) -> Result<u64, LabError> {
+        let mut added = 0;
+        for start in (0..count).step_by(FILL_COUNT) {
+            self.connection.execute_batch("BEGIN IMMEDIATE").map_err(refused)?;
+            for index in start..count.min(start + FILL_COUNT) {
+                added += u64::from(self.insert(keys.key(index), index as u64)?);
+            }
+            self.connection.execute_batch("COMMIT").map_err(refused)?;
+        }
+        Ok(added)
     }
 
     fn set_value_size(&mut self, size: usize) {

@@ -150,7 +150,28 @@ where
         instruments: &mut Instruments,
     ) -> Result<Measured, LabError> {
         let mut filled = self.make_empty()?;
-        let plan = Plan {
+        let plan = self.load_plan(workload, threads);
+        let measured = filled.measure(&plan, &self.settings, instruments)?;
+        self.note(&filled)?;
+        self.filled = Some(filled);
+        Ok(measured)
+    }
+
+    /// Fills an empty index for what is measured next.
+    fn fill(&mut self) -> Result<(), LabError> {
+        let mut filled = self.make_empty()?;
+        let plan = self.load_plan(Workload::Load, 1);
+        let (streams, population) = draw(&plan, |capacity| filled.target.new_keys(capacity));
+        driver::fill(&filled.target, &streams)?;
+        drop(streams);
+        filled.population = population;
+        self.note(&filled)?;
+        self.filled = Some(filled);
+        Ok(())
+    }
+
+    fn load_plan(&self, workload: Workload, threads: usize) -> Plan {
+        Plan {
             workload,
             distribution: crate::Distribution::Uniform,
             threads,
@@ -160,11 +181,7 @@ where
             scan_length: 1,
             arrivals: None,
             seed: self.settings.seed,
-        };
-        let measured = filled.measure(&plan, &self.settings, instruments)?;
-        self.note(&filled)?;
-        self.filled = Some(filled);
-        Ok(measured)
+        }
     }
 
     /// A new, empty index. The old one goes first: there may be no room for two, and the path is
@@ -238,7 +255,7 @@ where
             let is_filled = case.workload.is_load() || case.workload.has_own_keys();
             if self.filled.is_none() && !is_filled {
                 progress(Progress { what: "loading", done: self.done, total });
-                self.load(Workload::Load, 1, instruments)?;
+                self.fill()?;
             }
             if round == 0 {
                 let length = self.length(case, instruments)?;
