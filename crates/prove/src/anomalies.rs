@@ -4,60 +4,18 @@
 //! `tests/regressions` holds a record of a failing schedule of each. (What NBTree's own protocol loses
 //! is in [`published`](crate::published), since there the defects cannot be switched off.)
 
-use everleaf_machine::simulated::{Config, CrashConfig, Domain};
+use everleaf_machine::simulated::Domain;
 
-use crate::configure::exhaustive;
+use crate::guarded::{Guarded, Met};
 use crate::operation::Operation::{self, Get, Insert, Remove, Scan, Update};
 use crate::scenarios::Scenario;
 
-/// A defect of a published protocol.
-pub struct Anomaly {
-    /// The structure that has the safeguard.
-    pub structure: &'static str,
-    /// The safeguard, as a planted bug.
-    pub mutant: &'static str,
-    /// The program.
-    pub scenario: Scenario,
-    /// Preemptions that it takes.
-    pub preemptions: u32,
-    /// The domain it needs, if it takes a crash.
-    pub crash: Option<Domain>,
-    /// Schedules in which the search through all orders meets it, at most.
-    pub schedules: u64,
-}
-
-impl Anomaly {
-    /// The name of its program.
-    pub fn program(&self) -> String {
-        format!("anomaly/{}", self.scenario.name)
-    }
-
-    /// The search that meets it, and without the planted bug goes through all orders.
-    pub fn config(&self, is_planted: bool) -> Config {
-        let crash = CrashConfig { enabled: self.crash.is_some(), ..CrashConfig::default() };
-        let domain = self.crash.unwrap_or(Domain::Visible);
-        let mutants = if is_planted { vec![self.mutant] } else { vec![] };
-        let base = Config { domain, crash, mutants, ..Config::default() };
-        exhaustive(&base, self.preemptions)
-    }
-}
-
-/// How an anomaly is met: the structure, the safeguard, the crash, preemptions and schedules.
-type Met = (&'static str, &'static str, Option<Domain>, u32, u64);
-
-fn anomaly(
-    name: &'static str,
-    (structure, mutant, crash, preemptions, schedules): Met,
-    history: &[Operation],
-    plan: &[&[Operation]],
-) -> Anomaly {
-    let plan = plan.iter().map(|operations| operations.to_vec()).collect();
-    let scenario = Scenario { name, slots: 3, history: history.to_vec(), plan };
-    Anomaly { structure, mutant, scenario, preemptions, crash, schedules }
+fn anomaly(name: &'static str, met: Met, history: &[Operation], plan: &[&[Operation]]) -> Guarded {
+    Guarded::new(("anomaly", name), met, history, plan)
 }
 
 /// All of them.
-pub fn anomalies() -> Vec<Anomaly> {
+pub fn anomalies() -> Vec<Guarded> {
     let three = [Insert(1, 10), Insert(5, 50), Insert(9, 90)];
     let line = Some(Domain::Line);
     vec![

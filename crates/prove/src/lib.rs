@@ -13,7 +13,9 @@
 //! | `numbers`, `words`, `shelf` | programs: trees of numbers, of byte strings, the allocator |
 //! | `scenarios`, `plans`, `trouble` | what the threads of a program do: by name, by chance, with too little space |
 //! | `anomalies` | what the published protocols of the other trees lose, each in a program |
+//! | `safeguards` | programs made for planted bugs that few others miss |
 //! | `published` | NBTree as published: programs of one thread, and those that show what it loses |
+//! | `guarded` | a safeguard with a program that misses it |
 //! | `case` | a program with its plan, behind one trait |
 //! | `trees`, `structure` | all programs by name, all structures by name |
 //! | `configure` | which machine a number stands for |
@@ -32,6 +34,7 @@ pub mod configure;
 mod design;
 pub mod directory;
 pub mod epochs;
+pub mod guarded;
 pub mod mutants;
 mod nbtree;
 pub mod numbers;
@@ -39,6 +42,7 @@ pub mod operation;
 pub mod plans;
 pub mod published;
 pub mod record;
+pub mod safeguards;
 pub mod scenarios;
 pub mod shelf;
 pub mod structure;

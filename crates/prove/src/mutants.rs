@@ -4,8 +4,9 @@ use everleaf_machine::simulated::{Config, CrashConfig, Domain, Failure, MemoryMo
 
 use crate::case::Outcome;
 use crate::configure::exhaustive;
+use crate::published::{self, GUARDED};
 use crate::structure::{Step, Structure, find};
-use crate::{anomalies, published};
+use crate::{anomalies, safeguards};
 
 /// A safeguard that can be switched off by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,9 +72,8 @@ pub const MUTANTS: &[Mutant] = &[
     of("pool", "pool.whole_copy_first"),
 ];
 
-/// The planted bugs of the other trees. Some take programs made for them: of
-/// [`anomalies`] and [`published`], which [`hunt`] knows, and of
-/// the trees' own tests, which look longer.
+/// The planted bugs of the other trees. Some take programs made for them: those of [`anomalies`],
+/// [`safeguards`] and [`published`].
 pub const OF_OTHER_TREES: &[Mutant] = &[
     of("cdds", "cdds.keep_ends"),
     of("cdds", "cdds.keep_later"),
@@ -101,22 +101,23 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("fast-fair", "fast_fair.stays_left"),
     of("fast-fair", "fast_fair.word_first"),
     of("fast-fair", "fast_fair.wrong_line_end"),
-    of("fptree", "fptree.free_at_once"),
     of("fptree", "fptree.no_bitmap_flush"),
     of("fptree", "fptree.no_entry_flush"),
     of("fptree", "fptree.no_fingerprint_flush"),
     of("fptree", "fptree.no_link_flush"),
     of("fptree", "fptree.no_new_flush"),
+    of("fptree", "hybrid.free_at_once"),
     of("rntree", "hybrid.no_image_flush"),
     of("nvtree", "hybrid.no_link_flush"),
     of("rntree", "hybrid.no_new_flush"),
-    of("rntree", "hybrid.no_revalidation"),
+    of("wbtree", "hybrid.no_revalidation"),
     of("rntree", "hybrid.no_rewrite_flush"),
     of("rntree", "hybrid.no_token"),
     of("rntree", "hybrid.replay_again"),
     of("rntree", "inner.no_validation"),
     of("rntree-wide", "line_store.torn"),
     of("rntree", "lock.no_generation"),
+    of("nbtree-published", "nbtree_published.frees_once"),
     of("nbtree-w", "nbtree_published.key_first"),
     of("nbtree-published", "nbtree_published.late_commit"),
     of("nbtree-w", "nbtree_published.no_clear"),
@@ -131,14 +132,14 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("nbtree-published", "nbtree_published.no_tail"),
     of("nbtree-w", "nbtree_published.no_update_flush"),
     of("nbtree-published", "nbtree_published.removes_twice"),
-    of("nbtree-w", "nbtree_published.trusts_calloc"),
+    of("nbtree-published", "nbtree_published.trusts_calloc"),
     of("nvtree", "nvtree.no_count_flush"),
     of("nvtree", "nvtree.no_entry_flush"),
     of("nvtree", "nvtree.read_uncommitted"),
     of("rntree", "micro_log.kind_first"),
     of("rntree", "rntree.early_split"),
     of("rntree-dual", "rntree.early_switch"),
-    of("rntree", "rntree.in_place"),
+    of("rntree-wide", "rntree.in_place"),
     of("rntree", "rntree.max_slot"),
     of("rntree", "rntree.no_entry_flush"),
     of("rntree", "rntree.no_recheck"),
@@ -148,7 +149,7 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("wbtree", "wbtree.keep_valid"),
     of("wbtree", "wbtree.no_entry_flush"),
     of("wbtree", "wbtree.no_slot_flush"),
-    of("wbtree", "wbtree.no_word_flush"),
+    of("wbtree-so", "wbtree.no_word_flush"),
 ];
 
 /// Those that take nothing away but speed or the guarantee of progress (`docs/mutants.md`).
@@ -158,16 +159,6 @@ pub const HARMLESS: &[Mutant] =
 /// Every planted bug of all trees, without those that are harmless.
 pub fn all() -> impl Iterator<Item = Mutant> {
     MUTANTS.iter().chain(OF_OTHER_TREES).copied()
-}
-
-/// The tests with the hunt for a bug of another tree, which have more sizes of leaves and more
-/// programs than [`hunt`] has for it; `None` if the bug is not of those.
-pub fn tests_of(mutant: Mutant) -> Option<&'static str> {
-    OF_OTHER_TREES.contains(&mutant).then_some(match mutant.structure {
-        "fast-fair" => "crates/prove/tests/fast_fair.rs",
-        "nbtree-published" | "nbtree-w" => "crates/prove/tests/published.rs",
-        _ => "crates/prove/tests/hybrid.rs",
-    })
 }
 
 /// The planted bug of this name.
@@ -199,13 +190,13 @@ const STEPS: u64 = 160;
 /// Programs that were made for a planted bug, with the search through all orders that finds it and
 /// how many schedules that may take.
 fn made_for(mutant: Mutant) -> Vec<(String, Config, u64)> {
-    let is_meant = |structure, name| mutant == of(structure, name);
-    let lost = anomalies::anomalies().into_iter();
-    let lost = lost.filter(|one| is_meant(one.structure, one.mutant));
-    let lost = lost.map(|one| (one.program(), one.config(true), one.schedules));
-    let guarded = published::guarded().into_iter();
-    let guarded = guarded.filter(|one| is_meant(published::GUARDED, one.mutant));
-    lost.chain(guarded.map(|one| (one.program(), one.config(true), one.schedules))).collect()
+    let guarded = [anomalies::anomalies(), safeguards::safeguards(), published::guarded()];
+    let guarded = guarded.into_iter().flatten();
+    let guarded = guarded.filter(|one| mutant == of(one.structure, one.mutant));
+    let guarded = guarded.map(|one| (one.program(), one.config(true), one.schedules));
+    let lost = published::anomalies().into_iter();
+    let lost = lost.filter(|one| one.mutant.is_some_and(|name| mutant == of(GUARDED, name)));
+    guarded.chain(lost.map(|one| (one.program(), one.config(), one.schedules))).collect()
 }
 
 /// Looks for a planted bug with the programs of its structure: first in those that were made for it,

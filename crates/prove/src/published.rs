@@ -15,6 +15,7 @@ use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Failure,
 use crate::case::{Case, Prepared};
 use crate::configure::exhaustive;
 use crate::design::Of;
+use crate::guarded::Guarded;
 use crate::numbers::Numbers;
 use crate::operation::Operation::{self, Exchange, Get, Insert, Remove, Update};
 use crate::scenarios::Scenario;
@@ -263,42 +264,43 @@ fn after_a_crash() -> Vec<Anomaly> {
                 &[&[Insert(3, 30)]],
             )
         },
+        // One thread. A leaf leaves the ring when its grace period is over: where metadata are
+        // reclaimed too, after two replacements, and else after a ring full of them.
+        Anomaly {
+            mutant: Some("nbtree_published.frees_once"),
+            remains_in: &["nbtree-w", "nbtree-wr"],
+            ..anomaly(
+                "a leaf that is taken from the ring and not logged yet",
+                ("A15", visible, 0, 10),
+                &FULL,
+                &[&[3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22]
+                    .map(|key| Insert(key, key * 10))],
+            )
+        },
+        // The first thread has logged which two leaves replace which, and stands still. They are
+        // linked, and the other thread replaces the left one.
+        Anomaly {
+            mutant: Some("nbtree_published.frees_once"),
+            remains_in: &["nbtree-w", "nbtree-wr"],
+            ..anomaly(
+                "a log that was overtaken",
+                ("A16", visible, 1, 2000),
+                &[Insert(10, 100), Insert(20, 200)],
+                &[&[Insert(30, 300)], &[Insert(5, 50), Insert(7, 70)]],
+            )
+        },
     ]
 }
 
 /// The structure whose safeguards [`guarded`] is about.
 pub const GUARDED: &str = "nbtree-published";
 
-/// A safeguard of writes beside a replacement, and a program of two threads in which nothing goes wrong
-/// as long as it is there.
-pub struct Guarded {
-    /// The safeguard, as a planted bug.
-    pub mutant: &'static str,
-    /// The program.
-    pub scenario: Scenario,
-    /// Schedules of the search through all orders with one preemption, at most.
-    pub schedules: u64,
-}
-
-impl Guarded {
-    /// The name of its program.
-    pub fn program(&self) -> String {
-        format!("guarded/{}", self.scenario.name)
-    }
-
-    /// The search through all orders, in the domain that the protocol was made for.
-    pub fn config(&self, is_planted: bool) -> Config {
-        let mutants = if is_planted { vec![self.mutant] } else { vec![] };
-        exhaustive(&Config { mutants, domain: Domain::Visible, ..Config::default() }, 1)
-    }
-}
-
-/// The safeguards of the protocol that two threads miss.
+/// The safeguards of the protocol that two threads miss, in the domain that it was made for. Nothing
+/// goes wrong in these programs as long as they are there.
 pub fn guarded() -> Vec<Guarded> {
     let guarded = |mutant, name, history: &[Operation], plan: [&[Operation]; 2]| {
-        let plan = plan.iter().map(|operations| operations.to_vec()).collect();
-        let scenario = Scenario { name, slots: 2, history: history.to_vec(), plan };
-        Guarded { mutant, scenario, schedules: 20_000 }
+        let met = (GUARDED, mutant, Some(Domain::Visible), 1, 20_000);
+        Guarded::new(("guarded", name), met, history, &plan).in_leaves_of(2)
     };
     vec![
         guarded(

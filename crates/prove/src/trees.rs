@@ -9,6 +9,7 @@
 //!   roomy/NAME            the same with so much space at hand that nobody asks the allocator
 //!   small/NAME            a program for exhaustive search
 //!   anomaly/NAME          a program for what a published protocol loses
+//!   guarded/NAME          a program made for a planted bug
 //! ```
 
 use everleaf_index::Tiny;
@@ -21,7 +22,7 @@ use crate::scenarios::{self, Scenario};
 use crate::structure::Step;
 use crate::subject::{Nodes, Subject};
 use crate::words::Words;
-use crate::{anomalies, plans, trouble};
+use crate::{anomalies, plans, safeguards, trouble};
 
 /// The number at the end of a name.
 fn number_after(name: &str, prefix: &str) -> Option<u64> {
@@ -48,6 +49,7 @@ fn scenario_of(name: &str) -> Option<(Scenario, Space)> {
         "roomy" => (scenarios::named(), SPACE_AT_HAND),
         "small" => (scenarios::small(), Space::default()),
         "anomaly" => (anomalies::scenarios(), Space::default()),
+        "guarded" => (safeguards::scenarios(), Space::default()),
         _ => return None,
     };
     Some((list.into_iter().find(|scenario| scenario.name == wanted)?, space))

@@ -1,5 +1,5 @@
 //! FAST & FAIR on the simulated machine: every order of small programs, random plans, crashes in the
-//! repair of crashes, readers beside a writer that stops for ever, and the planted bugs.
+//! repair of crashes, and readers beside a writer that stops for ever.
 
 #![allow(clippy::print_stdout, reason = "what was explored is the result")]
 
@@ -11,15 +11,14 @@ use common::{is_long, plain, survive, tell};
 use everleaf_index::FastFair;
 use everleaf_index::fast_fair::variant::Small;
 use everleaf_machine::Simulated;
-use everleaf_machine::simulated::{
-    Abandon, Config, CrashConfig, Domain, Failure, MemoryModel, Report,
-};
+use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Report};
 use everleaf_prove::case::{Outcome, explore};
 use everleaf_prove::configure::exhaustive;
+use everleaf_prove::mutants::HARMLESS;
 use everleaf_prove::numbers::Numbers;
 use everleaf_prove::operation::Operation::{self, Get, Insert, Remove, Scan, ScanBack, Update};
 use everleaf_prove::scenarios::{self, Scenario};
-use everleaf_prove::{Of, anomalies, plans, trees};
+use everleaf_prove::{Of, anomalies, plans, safeguards, trees};
 
 type Tree<const RECORDS: usize> = Of<FastFair<Small<RECORDS>, Simulated>>;
 type Locked<const RECORDS: usize> = Of<FastFair<Small<RECORDS, 1>, Simulated>>;
@@ -52,7 +51,7 @@ fn run_scenario(scenario: &Scenario, locked: bool, config: &Config, schedules: u
 
 fn all_scenarios() -> Vec<Scenario> {
     let all = scenarios::nasty().into_iter().chain(scenarios::others()).chain(ours());
-    all.chain(anomalies::scenarios()).collect()
+    all.chain(anomalies::scenarios()).chain(safeguards::scenarios()).collect()
 }
 
 fn scenario(
@@ -194,127 +193,20 @@ fn small_programs_survive_every_order_with_few_preemptions() {
     tell("small programs", started, &total);
 }
 
-/// Planted bugs, by the numbers of the list of mutants where they have one.
-const MUTANTS: &[&str] = &[
-    "fast_fair.wrong_line_end",   // M34
-    "fast_fair.key_first",        // M35
-    "fast_fair.no_recheck",       // M35
-    "fast_fair.cut_before_link",  // M36
-    "fast_fair.middle_key_stays", // M37
-    "fast_fair.no_mend",          // M38
-    "fast_fair.word_first",       // M39
-    "fast_fair.stays_left",       // M40
-    "fast_fair.root_before_node", // M53
-    "fast_fair.old_lock",         // M54
-    "fast_fair.first_key",        // the published comparison
-    "fast_fair.equal_words",      // the published values
-    "fast_fair.no_shift_persist",
-    "fast_fair.no_turn",
-    "fast_fair.quiet_update",
-    "fast_fair.quiet_merge",
-    "fast_fair.merge_keeps_sibling",
-    "fast_fair.blind_separator",
-    "fast_fair.blind_growth",
-];
-
-/// Those that take nothing away: no writer reaches the right half of a split before the left one is
-/// cut, so the copies that the mark keeps readers from are equal.
-const HARMLESS: &[&str] = &["fast_fair.no_uncut"];
-
-/// Those that the programs of [`narrow`] are for.
-const NARROW: &[&str] = &["fast_fair.quiet_update", "fast_fair.quiet_merge"];
-
 /// Programs for races that need certain preemptions and little else; searched in every order.
 fn narrow() -> Vec<Scenario> {
-    let of_update = anomalies::anomalies();
-    let of_update = of_update.into_iter().find(|one| one.mutant == "fast_fair.quiet_update");
-    vec![
-        of_update.expect("in the list").scenario,
-        scenario(
-            "a merge between a reader's records and its sibling",
-            3,
-            &[Insert(1, 10), Insert(2, 20), Insert(3, 30), Insert(4, 40), Remove(4)],
-            &[&[Update(1, 11), Remove(3)], &[Get(2)]],
-        ),
-    ]
-}
-
-/// How a planted bug was found.
-struct Kill {
-    schedules: u64,
-    name: String,
-    failure: Box<Failure>,
-}
-
-fn hunt(mutant: &'static str, rounds: u64) -> Option<Kill> {
-    let mutants = if mutant.is_empty() { vec![] } else { vec![mutant] };
-    let base = Config { mutants, ..Config::default() };
-    let mut schedules = 0;
-    let mut judge = |name: String, (report, failure): Outcome| {
-        schedules += report.counts.schedules;
-        failure.map(|failure| Kill { schedules, name, failure })
-    };
-    for scenario in if NARROW.contains(&mutant) { narrow() } else { vec![] } {
-        let base = Config { domain: Domain::Visible, crash: no_crash(), ..base.clone() };
-        let config = exhaustive(&base, 3);
-        let name = format!("{}, Visible, every order", scenario.name);
-        let kill = judge(name, run_scenario(&scenario, false, &config, 300_000));
-        if kill.is_some() {
-            return kill;
-        }
-    }
-    for number in 0..rounds {
-        let domain = [Domain::Line, Domain::Visible][(number % 2) as usize];
-        let memory = if number % 3 == 2 { MemoryModel::Tso } else { MemoryModel::Sc };
-        let crash = CrashConfig { nested_one_in: 50, ..CrashConfig::default() };
-        let crash = if number % 4 == 3 { crash } else { base.crash };
-        let config = Config { domain, memory, crash, seed: number + 1, ..base.clone() };
-        for locked in [false, true] {
-            for scenario in ours().iter().chain(&all_scenarios()[number as usize % 7..]) {
-                let name = format!("{}, {domain:?}, {memory:?}", scenario.name);
-                let kill = judge(name, run_scenario(scenario, locked, &config, 30));
-                if kill.is_some() {
-                    return kill;
-                }
-            }
-            for plan in number * 20..(number + 1) * 20 {
-                let name = format!("random plan {plan}, {domain:?}, {memory:?}");
-                let kill = judge(name, random(plan, locked, &config));
-                if kill.is_some() {
-                    return kill;
-                }
-            }
-        }
-    }
-    None
+    let all = anomalies::anomalies().into_iter().chain(safeguards::safeguards());
+    let narrow = ["fast_fair.quiet_update", "fast_fair.quiet_merge"];
+    all.filter(|one| narrow.contains(&one.mutant)).map(|one| one.scenario).collect()
 }
 
 #[test]
-fn without_a_planted_bug_the_hunt_finds_nothing() {
-    for mutant in HARMLESS.iter().copied().chain([""]) {
-        if let Some(Kill { name, failure, .. }) = hunt(mutant, 1) {
-            panic!("{mutant}, {name}: {failure}");
-        }
+fn harmless_changes_are_harmless() {
+    // No writer reaches the right half of a split before the left one is cut, so the copies that
+    // the mark keeps readers from are equal.
+    for mutant in HARMLESS.iter().filter(|mutant| mutant.structure == "fast-fair") {
+        let base = |_| Config { mutants: vec![mutant.name], ..Config::default() };
+        all(mutant.name, false, 0.03, base, 10);
+        survive(mutant.name, 0.03, 30, base, |number, config| random(number, false, config));
     }
-}
-
-#[test]
-fn every_planted_bug_is_found() {
-    let mut alive = vec![];
-    for mutant in MUTANTS {
-        let started = Instant::now();
-        match hunt(mutant, 6) {
-            Some(Kill { schedules, name, failure }) => println!(
-                "{mutant:<28} {schedules:>6} schedules {:>6.2} s  {}, seed {:#x}: {name}",
-                started.elapsed().as_secs_f64(),
-                failure.kind,
-                failure.seed,
-            ),
-            None => {
-                println!("{mutant:<32} ALIVE {:>6.2} s", started.elapsed().as_secs_f64());
-                alive.push(mutant);
-            }
-        }
-    }
-    assert!(alive.is_empty(), "not found: {alive:?}");
 }

@@ -278,12 +278,12 @@ mutants! {
         "rntree.no_slot_flush",
     ],
     planted_bugs_of_fptree_are_found: FpTree, [
-        "fptree.free_at_once",
         "fptree.no_bitmap_flush",
         "fptree.no_entry_flush",
         "fptree.no_fingerprint_flush",
         "fptree.no_link_flush",
         "fptree.no_new_flush",
+        "hybrid.free_at_once",
         "hybrid.no_revalidation",
         "hybrid.no_token",
         "hybrid.replay_again",

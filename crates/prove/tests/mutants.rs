@@ -1,23 +1,27 @@
-//! Every planted bug is found, and in how long.
+//! Every planted bug is found, and in how long; what was made for one is right without it.
 
 #![allow(clippy::print_stdout, reason = "what was explored is the result")]
 
 use std::time::Instant;
 
-use everleaf_prove::mutants::{MUTANTS, hunt};
+use everleaf_prove::mutants::{MUTANTS, Mutant, OF_OTHER_TREES, hunt};
+use everleaf_prove::safeguards::safeguards;
+use everleaf_prove::structure::find;
 
 /// The environment variable that picks the planted bugs whose names contain it.
 const VARIABLE: &str = "EVERLEAF_PROVE_MUTANT";
 
-#[test]
-fn every_planted_bug_is_found() {
+/// Schedules of a search through every order, at most.
+const ALL: u64 = 1_000_000;
+
+fn find_all(mutants: &[Mutant]) {
     let only = std::env::var(VARIABLE).unwrap_or_default();
     let mut alive = vec![];
-    for mutant in MUTANTS.iter().filter(|mutant| mutant.name.contains(&only)) {
+    for mutant in mutants.iter().filter(|mutant| mutant.name.contains(&only)) {
         let started = Instant::now();
         match hunt(*mutant, 2) {
             Some(kill) => println!(
-                "{:<32} {:>6} schedules {:>6.2} s  {} ({})",
+                "{:<34} {:>6} schedules {:>6.2} s  {} ({})",
                 mutant.name,
                 kill.schedules,
                 started.elapsed().as_secs_f64(),
@@ -25,10 +29,38 @@ fn every_planted_bug_is_found() {
                 kill.program
             ),
             None => {
-                println!("{:<32} ALIVE {:>6.2} s", mutant.name, started.elapsed().as_secs_f64());
+                println!("{:<34} ALIVE {:>6.2} s", mutant.name, started.elapsed().as_secs_f64());
                 alive.push(mutant.name);
             }
         }
     }
     assert!(alive.is_empty(), "not found: {alive:?}");
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    find_all(MUTANTS);
+}
+
+#[test]
+fn every_planted_bug_of_the_other_trees_is_found() {
+    find_all(OF_OTHER_TREES);
+}
+
+#[test]
+fn programs_made_for_planted_bugs_meet_them_in_time_and_are_right_without() {
+    for guarded in safeguards() {
+        let (mutant, name) = (guarded.mutant, guarded.scenario.name);
+        let structure = find(guarded.structure).expect("in the list");
+        let case = (structure.case)(&guarded.program()).expect("its program");
+        let (met, failure) = case.explore(&guarded.config(true), guarded.schedules);
+        let failure = failure.unwrap_or_else(|| panic!("{mutant}, {name}: not met"));
+        let (report, none) = case.explore(&guarded.config(false), ALL);
+        println!(
+            "{mutant}, {name}: {} in schedule {} of {}; none in {}",
+            failure.kind, met.counts.schedules, guarded.schedules, report.counts.schedules
+        );
+        assert!(none.is_none(), "{}, {name}: {none:?}", guarded.structure);
+        assert!(report.exhausted, "{name}: more than {ALL} schedules");
+    }
 }

@@ -83,10 +83,6 @@ pub(super) fn unlink<G: Geometry, M: Machine>(
     log.end();
     header.lock.unlock_dead();
     before.lock.unlock();
-    if M::mutant("fptree.free_at_once") {
-        tree.discard_leaf(session, offset);
-        return true;
-    }
     tree.retire_leaf(session, offset);
     true
 }

@@ -1,5 +1,5 @@
 //! What the protocol of NBTree's paper loses when several threads use a tree
-//! (`docs/trees/nbtree-published.md`, A1 to A14): each defect has a program, a search that meets it
+//! (`docs/trees/nbtree-published.md`, A1 to A16): each defect has a program, a search that meets it
 //! within a bounded number of schedules, and a record of a schedule that repeats it (`records`).
 //! Where leaves are locked, the same programs are right in all the orders of that search.
 

@@ -220,6 +220,9 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
     /// Notes that a leaf was taken out of the list, and gives it back when nobody can hold it.
     pub fn retire_leaf(&self, session: &mut Session<M>, offset: u64) {
         self.leaves.add(session.stripe(), -1);
+        if M::mutant("hybrid.free_at_once") {
+            return session.free_record(offset, Self::LEAF_SIZE);
+        }
         session.retire_record(offset, Self::LEAF_SIZE);
     }
 

@@ -1,0 +1,126 @@
+//! Programs made for one planted bug each: for safeguards that are missed in few programs, or in few
+//! of their orders.
+
+use everleaf_machine::simulated::Domain;
+
+use crate::guarded::{Guarded, Met};
+use crate::operation::Operation::{self, Get, Insert, Remove, Update};
+use crate::scenarios::Scenario;
+
+fn guarded(name: &'static str, met: Met, history: &[Operation], plan: &[&[Operation]]) -> Guarded {
+    Guarded::new(("guarded", name), met, history, plan)
+}
+
+/// All of them.
+pub fn safeguards() -> Vec<Guarded> {
+    let mut all = of_searches();
+    all.extend(of_merges());
+    all.extend(of_hybrids());
+    all
+}
+
+/// Their programs.
+pub fn scenarios() -> Vec<Scenario> {
+    safeguards().into_iter().map(|guarded| guarded.scenario).collect()
+}
+
+/// Searches in FAST nodes whose records move. A node that nobody has locked since the pool was opened
+/// is read with more care, so somebody locks it first.
+fn of_searches() -> Vec<Guarded> {
+    let three = [Insert(1, 10), Insert(2, 20), Insert(3, 30)];
+    // The records move to the left, and the search from left to right misses the last one.
+    let met_by_a_removal = |mutant| {
+        guarded(
+            "a removal in front of the key that a search has not reached",
+            ("fast-fair", mutant, None, 1, 2000),
+            &three,
+            &[&[Update(2, 21), Get(3)], &[Remove(1)]],
+        )
+    };
+    vec![
+        met_by_a_removal("fast_fair.no_recheck"),
+        met_by_a_removal("fast_fair.no_turn"),
+        // The search has read the word of the first record, which is the child from 20 on, and then
+        // reads the key of what was put in there: 12.
+        guarded(
+            "a separator between a search's word and its key",
+            ("fast-fair", "fast_fair.word_first", None, 1, 2000),
+            &[Insert(10, 100), Insert(20, 200), Insert(30, 300)],
+            &[&[Insert(40, 400), Insert(12, 120), Insert(14, 140), Get(14)], &[Insert(16, 160)]],
+        ),
+        guarded(
+            "a merge between a reader's records and its sibling",
+            ("fast-fair", "fast_fair.quiet_merge", None, 2, 10_000),
+            &[Insert(1, 10), Insert(2, 20), Insert(3, 30), Insert(4, 40), Remove(4)],
+            &[&[Update(1, 11), Remove(3)], &[Get(2)]],
+        ),
+    ]
+}
+
+/// Nodes of FAST & FAIR that leave the tree.
+fn of_merges() -> Vec<Guarded> {
+    let three = [Insert(1, 10), Insert(2, 20), Insert(3, 30)];
+    let four = [Insert(1, 10), Insert(2, 20), Insert(3, 30), Insert(4, 40)];
+    vec![
+        guarded(
+            "a get behind a node that was merged away",
+            ("fast-fair", "fast_fair.merge_keeps_sibling", None, 0, 10),
+            &four,
+            &[&[Remove(4), Remove(3), Get(9)]],
+        ),
+        // Between the split and its separator another thread puts the separator in, and merges the
+        // new node away.
+        guarded(
+            "a separator for a node that was merged away",
+            ("fast-fair", "fast_fair.blind_separator", None, 1, 2000),
+            &four,
+            &[&[Insert(5, 50), Get(3)], &[Remove(5), Remove(4)]],
+        ),
+        guarded(
+            "a root for a node that was merged away",
+            ("fast-fair", "fast_fair.blind_growth", None, 1, 2000),
+            &three,
+            &[&[Insert(4, 40), Get(2)], &[Remove(4), Remove(3)]],
+        ),
+    ]
+}
+
+/// Trees with inner nodes in DRAM.
+fn of_hybrids() -> Vec<Guarded> {
+    let line = Some(Domain::Line);
+    vec![
+        guarded(
+            "two removals of one key",
+            ("rntree", "rntree.removes_twice", None, 1, 2000),
+            &[Insert(1, 10)],
+            &[&[Remove(1)], &[Remove(1)]],
+        ),
+        // The inner nodes have two levels. The second insert splits the lower node that the search
+        // is on its way to.
+        guarded(
+            "a get on its way to an inner node that is split",
+            ("rntree", "inner.no_validation", None, 1, 2000),
+            &[1, 2, 3, 4, 5, 6].map(|key| Insert(key, key * 10)),
+            &[&[Get(6)], &[Insert(7, 70), Insert(8, 80)]],
+        ),
+        // With 9 slots the array takes two words, and the insert changes both.
+        guarded(
+            "an insert in front of a long slot array",
+            ("rntree-wide", "rntree.in_place", line, 0, 10),
+            &[2, 3, 4, 5, 6, 7, 8, 9].map(|key| Insert(key, key * 10)),
+            &[&[Insert(1, 10)]],
+        ),
+        guarded(
+            "an insert into a leaf that is split before it is locked",
+            ("wbtree", "hybrid.no_revalidation", None, 1, 2000),
+            &[Insert(1, 10), Insert(2, 20)],
+            &[&[Insert(9, 90), Get(9)], &[Insert(5, 50), Insert(6, 60)]],
+        ),
+        guarded(
+            "a get in a leaf that is emptied and unlinked",
+            ("fptree", "hybrid.free_at_once", None, 1, 2000),
+            &[Insert(1, 10), Insert(2, 20), Insert(3, 30), Insert(4, 40), Remove(2), Remove(3)],
+            &[&[Get(4)], &[Remove(4)]],
+        ),
+    ]
+}
