@@ -6,7 +6,9 @@ mod replayed;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{Durability, Left};
+use everleaf_log::{Record, SnapshotWriter};
+
+use super::{Durability, Left, NAMES};
 use crate::{Action, Error, Exchange, Expiry, Options, Store};
 
 fn open(path: &std::path::Path) -> Store {
@@ -52,6 +54,31 @@ fn nothing_is_logged_under_the_number_of_the_names() {
     assert_eq!(power.lag(), last);
     number.store(store.number(), Ordering::Relaxed);
     assert!(power.note(&number, store.tree(), &mut session, b"key", Left::ToBeRead).is_ok());
+}
+
+#[test]
+fn a_snapshot_with_a_pair_of_no_map_that_it_names_is_not_taken_for_the_whole() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let store = open(&path);
+    let number = store.number();
+    {
+        let power = store.shared().power.as_ref().expect("it has a log");
+        let mut writer = SnapshotWriter::begin(&power.log).expect("room");
+        for record in [
+            Record::put(NAMES, b"default", &number.to_le_bytes()),
+            Record::put(number, b"key", b"value"),
+            Record::put(number + 1, b"key", b"value"),
+        ] {
+            writer.add(&record).expect("room");
+        }
+        let _ = writer.finish().expect("room");
+    }
+    store.close().expect("closed");
+    std::fs::remove_file(&path).expect("it was there");
+    let opened = Options::new().durability(Durability::Power).open(&path);
+    let Err(Error::Corrupt(text)) = opened else { panic!("it passed for whole") };
+    assert!(text.contains("has 3 pairs, and 1 of them are names"), "{text}");
 }
 
 #[test]
