@@ -56,6 +56,9 @@ const fn slots<M: Machine>() -> u16 {
 }
 /// Leaf blocks that are put by before a batch begins, at most.
 const RESERVE_MAX: usize = 256;
+/// Changes that are made under one pin: what a batch replaces can be used again by the same batch, so
+/// that it needs no more space than its changes one by one.
+const PIN_LENGTH: usize = 256;
 
 /// One change of a batch.
 pub struct Edit<'a, G: Geometry = Production, M: Machine = Hardware> {
@@ -266,8 +269,8 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
         let mut refusals = 0;
         while self.olds.len() < self.all.len() {
             let rest = &self.all[self.olds.len()..];
-            let length =
-                rest.iter().take_while(|next| std::ptr::eq(next.tree, rest[0].tree)).count();
+            let near = rest.iter().take(PIN_LENGTH);
+            let length = near.take_while(|next| std::ptr::eq(next.tree, rest[0].tree)).count();
             let olds = &mut self.olds;
             let result = rest[0].tree.make(session, &rest[..length], |old| olds.push(old));
             let Err(error) = result else { continue };
@@ -305,6 +308,37 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
         }
         Ok(())
     }
+}
+
+/// Makes changes as a batch makes them, but not as one: a crash may leave some of them. All of them, or
+/// none if there is no space; each key is there once, and nobody else writes to it. So it needs no
+/// journal, and writes nothing twice. Changes of one tree that follow each other go down it together.
+///
+/// *Durable* when it returns.
+///
+/// # Errors
+/// As [`Journal::apply`], but for the size of a batch.
+///
+/// # Example
+/// ```
+/// use everleaf_index::{Domain, Edit, Pool, Trees, make_together};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let trees: Trees = Trees::create(Pool::in_memory(1 << 20, 1 << 30, Domain::Process)?)?;
+/// let tree = trees.bytes_tree("words")?;
+/// let mut session = trees.heap().session()?;
+/// let edit = |key| Edit { tree: &*tree, key, value: Some(&b"1"[..]), expiry_ms: 0 };
+/// make_together(&mut session, &[edit(&b"ash"[..]), edit(&b"oak"[..])])?;
+/// assert_eq!(tree.len(&mut session)?, 2);
+/// # Ok(())
+/// # }
+/// ```
+pub fn make_together<G: Geometry, M: Machine>(
+    session: &mut Session<M>,
+    edits: &[Edit<'_, G, M>],
+) -> Result<(), IndexError> {
+    let mut changes = Changes::with_capacity(edits.len());
+    changes.prepare(session, edits).inspect_err(|_| changes.free_rest(session))?;
+    changes.make(session)
 }
 
 /// Waits a little if a removal, or what needs no more space than one, was refused for lack of space:

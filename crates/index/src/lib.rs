@@ -48,7 +48,7 @@ pub use error::IndexError;
 pub use fast_fair::FastFair;
 pub use fptree::FpTree;
 pub use geometry::{Geometry, Production, Tiny};
-pub use journal::{Edit, Journal};
+pub use journal::{Edit, Journal, make_together};
 pub use kind::{BytesKind, Kind, U64Kind};
 pub use nbtree::{NbTree, TreeShape};
 pub use nbtree_published::{NbPublished, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr};

@@ -1,6 +1,6 @@
 //! Space at its limits: pools beyond 4 GiB, full pools, and what comes back after deletion.
 
-use everleaf_index::{Change, Domain, Hardware, IndexError, Pool, Session, Trees};
+use everleaf_index::{Change, Domain, Edit, Hardware, IndexError, Journal, Pool, Session, Trees};
 
 const CHUNK: u64 = 256 << 10;
 
@@ -95,6 +95,33 @@ fn a_full_pool_of_strings_can_be_emptied_and_filled_again() {
     assert!(counts[1] * 10 > counts[0] * 8, "keys that fit: {counts:?}");
     drop(session);
     assert_eq!(problems(&trees), Vec::<String>::new());
+}
+
+/// A batch needs room for itself in the journal, and for nothing else that its changes one by one would
+/// not need: the leaves it replaces on the way are used again by the batch itself.
+#[test]
+fn a_large_batch_fits_where_its_changes_fit_one_by_one() {
+    const SIZE: u64 = 24 << 20;
+    let key = |number: u32| number.wrapping_mul(0x9E37_79B9).to_be_bytes();
+    let single = trees(SIZE);
+    let tree = single.bytes_tree("t").expect("room");
+    let mut session = single.heap().session().expect("a free session");
+    let fits = (0..).find(|number| {
+        tree.change(&mut session, &key(*number), Change::Insert(&[]), |_, _| ()).is_err()
+    });
+    let count = fits.expect("the pool ends") * 6 / 10;
+
+    let batched = trees(SIZE);
+    let tree = batched.bytes_tree("t").expect("room");
+    let mut session = batched.heap().session().expect("a free session");
+    let journal = Journal::open(&batched, &mut session).expect("room");
+    let keys: Vec<[u8; 4]> = (0..count).map(key).collect();
+    let edits: Vec<Edit<'_>> =
+        keys.iter().map(|key| Edit { tree: &*tree, key, value: Some(&[]), expiry_ms: 0 }).collect();
+    journal.apply(&mut session, &edits).expect("there is room");
+    assert_eq!(tree.len(&mut session).expect("len"), u64::from(count));
+    drop(session);
+    assert_eq!(problems(&batched), Vec::<String>::new());
 }
 
 #[test]

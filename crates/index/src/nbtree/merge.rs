@@ -269,7 +269,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         }
         // Only the left leaf can still hold an aborted descriptor.
         debug_assert!(descriptor.merge_left == leaf.as_ptr());
-        self.reserve(session, false)?;
+        // The merge has used a block of those that were reserved for it.
+        self.reserve_for_frozen(session, false)?;
         let (committed, _) = self.freeze(leaf);
         let candidate = self.build_candidate(session, leaf, committed, carry)?;
         // AcqRel: as in `freeze_and_propose`.
@@ -487,4 +488,82 @@ enum Progress {
     /// The leaf is the only one under its parent.
     NoNeighbour,
     None,
+}
+
+#[cfg(test)]
+mod tests {
+    use everleaf_machine::Hardware;
+    use everleaf_pool::{Domain, Pool};
+
+    use super::*;
+    use crate::Trees;
+    use crate::change::Intent;
+    use crate::geometry::Production;
+    use crate::kind::U64Kind;
+
+    type Tree = NbTree<U64Kind, Production, Hardware>;
+
+    fn write(
+        tree: &Tree,
+        session: &mut Session<Hardware>,
+        key: u64,
+        intent: Intent,
+    ) -> Result<bool, AllocError> {
+        let mut pinned = session.pinned();
+        let (leaf, meta) = tree.resolve(&mut pinned, key);
+        let write = Write { key, intent, payload: key };
+        tree.write_from(&mut pinned, leaf, meta, &write).map(|outcome| outcome.changed)
+    }
+
+    /// Between the first look at the right leaf and its freezing somebody has replaced it, and the pool
+    /// has no blocks but the two that were reserved, of which the merge has used one by then.
+    #[test]
+    fn a_merge_that_is_aborted_in_a_full_pool_leaves_no_frozen_leaf() {
+        let pool = Pool::in_memory(1 << 20, 4 << 20, Domain::Process).expect("memory");
+        let trees: Trees = Trees::create(pool).expect("room");
+        let session = || trees.heap().session().expect("a session");
+        let (mut owner, mut other, mut waster) = (session(), session(), session());
+        let tree = Tree::create(&mut owner, 77).expect("room");
+        for key in 0..400 {
+            assert!(write(&tree, &mut owner, key, Intent::Insert).expect("room"));
+        }
+        for key in (0..400).filter(|key| key % 3 != 0) {
+            assert!(write(&tree, &mut owner, key, Intent::Remove).expect("no space is needed"));
+        }
+        owner.collect_hard();
+        owner.give_back();
+        other.reserve_blocks(2).expect("room");
+        let taken: Vec<u32> = std::iter::from_fn(|| waster.allocate_block().ok()).collect();
+        taken[..2].iter().for_each(|block| waster.free_block(*block));
+        waster.give_back();
+        owner.reserve_blocks(2).expect("they were just given back");
+
+        let mut pinned = owner.pinned();
+        let (path, leaf) = tree.descend_path(0, false);
+        let (parent, index) = path.step(path.len() - 1);
+        // SAFETY: children of level 1 are leaves, read while pinned.
+        let neighbour: Shared<Leaf<Hardware>> =
+            unsafe { Shared::new(parent.child(index + 1).cast()) };
+        let (committed, _) = tree.freeze(neighbour);
+        let candidate = tree
+            .build_candidate(&mut other.pinned(), neighbour, committed, None)
+            .expect("it has the space");
+        // AcqRel: as in `freeze_and_propose`.
+        let offered = neighbour.successor.compare_exchange(
+            std::ptr::null_mut(),
+            candidate.successor,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        assert!(offered.is_ok());
+        let merged = tree.merge_locked(&mut pinned, parent, index + 1, leaf, neighbour);
+        assert!(matches!(merged, Ok(None)), "{:?}", merged.err());
+        // Relaxed: nobody else is here.
+        assert_ne!(leaf.meta.load(Ordering::Relaxed) & REPLACED, 0, "it was left frozen");
+        drop(pinned);
+        for key in (0..400).step_by(3) {
+            assert!(write(&tree, &mut owner, key, Intent::Remove).expect("no space is needed"));
+        }
+        tree.free_all(&mut owner);
+    }
 }

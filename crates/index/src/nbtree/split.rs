@@ -58,7 +58,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let mut waits = 0;
         loop {
             // Acquire: with REPLACED, the successor's contents; pairs with the switch below.
-            if leaf.meta.load(Ordering::Acquire) & REPLACED != 0 {
+            let meta = leaf.meta.load(Ordering::Acquire);
+            if meta & REPLACED != 0 {
                 let Some(write) = carry else { return Ok(None) };
                 self.try_install(session, write.key);
                 // A write that needs no room goes on in the compacted leaf.
@@ -73,7 +74,11 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 // A first look: what the leaf holds by the time it is frozen decides.
                 let full = live_count(leaf) * 2 >= G::SLOT_COUNT;
                 let grows = full && carry.is_some_and(|write| write.intent.inserts());
-                if let Err(error) = self.reserve(session, grows) {
+                let reserved = match meta & FREEZING {
+                    0 => self.reserve(session, grows),
+                    _ => self.reserve_for_frozen(session, grows),
+                };
+                if let Err(error) = reserved {
                     waits += 1;
                     if !error.is_full() || waits > Self::FULL_PATIENCE || !self.await_leader(leaf) {
                         return Err(error);
@@ -114,6 +119,19 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     /// frozen leaves behind. A tree that `grows` leaves some for those that make room.
     pub(super) fn reserve(&self, session: &mut Session<M>, grows: bool) -> Result<(), AllocError> {
         session.reserve_blocks(if grows { 2 + SPARE_BLOCKS } else { 2 })
+    }
+
+    /// As [`Self::reserve`] for a leaf that is frozen and must not stay so: one block is enough to
+    /// compact it.
+    pub(super) fn reserve_for_frozen(
+        &self,
+        session: &mut Session<M>,
+        grows: bool,
+    ) -> Result<(), AllocError> {
+        match self.reserve(session, grows) {
+            Err(error) if error.is_full() => session.reserve_blocks(1).map_err(|_| error),
+            result => result,
+        }
     }
 
     /// Steps 1 and 2: freezes, builds a candidate, offers it.
@@ -232,7 +250,11 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             .copied()
             .max_by(|a, b| K::compare(self.base, *a, *b))
             .expect("a split leaves entries on both sides");
-        match K::make_fence(session, leaf.low, below, entries[at]) {
+        // Who helps may have had space for one block only.
+        let fence = session
+            .reserve_blocks(2)
+            .and_then(|()| K::make_fence(session, leaf.low, below, entries[at]));
+        match fence {
             Ok(fence) => match self.build_successor(session, leaf, &entries, at, fence) {
                 Ok(successor) => Ok(Candidate { successor, carried, no_space: None }),
                 Err(error) => {
@@ -241,8 +263,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 }
             },
             Err(error) if error.is_full() => {
-                // No room for the fence: only compact the leaf, so that it is not left frozen.
-                M::mark("nbtree.split.no_fence");
+                // No room to split: only compact the leaf, so that it is not left frozen.
+                M::mark("nbtree.split.no_room");
                 let kept = self.frozen_entries(leaf, committed);
                 let successor =
                     self.build_successor(session, leaf, &kept, kept.len(), leaf.high)?;
