@@ -163,6 +163,10 @@ impl<M: Machine> LeafDesign<M> for FpLeaf {
         M::prefetch(leaf.fingerprints.as_ptr());
     }
 
+    fn key_count(_frame: Frame<M>, leaf: &Leaf<M>) -> usize {
+        leaf.bitmap().count_ones() as usize
+    }
+
     fn initialize(_frame: Frame<M>, leaf: &Leaf<M>) {
         leaf.bitmap.write_private(0);
         for word in &leaf.unused {

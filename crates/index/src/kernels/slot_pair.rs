@@ -113,6 +113,13 @@ impl<M: Machine> SlotPair<M> {
         Slots::from_line(&words, 2, (words[0] >> 8) as u8)
     }
 
+    /// How many slots a line has, without reading them.
+    pub fn count(&self, index: usize) -> usize {
+        // Relaxed: as in `SlotLine::words`.
+        let word = self.lines[index].line.words[0].load(Ordering::Relaxed);
+        usize::from(word.to_le_bytes()[1]).min(PAIR_SLOT_COUNT_MAX)
+    }
+
     #[inline(always)]
     fn sequence(&self, index: usize) -> u8 {
         // Acquire: the line's other words; pairs with the release in `SlotLine::write`.

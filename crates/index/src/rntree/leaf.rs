@@ -236,6 +236,10 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
         slots.as_slice().iter().map(pair).collect()
     }
 
+    fn key_count(frame: Frame<M>, leaf: &Leaf<M>) -> usize {
+        leaf.slots.count(leaf.current(frame))
+    }
+
     fn initialize(frame: Frame<M>, leaf: &Leaf<M>) {
         leaf.slots.initialize(&Slots::default());
         // Relaxed: private until the leaf is linked; odd, so nobody reserves before `thaw`.

@@ -155,6 +155,10 @@ impl<M: Machine> LeafDesign<M> for WbLeaf {
 
     read_by_version!();
 
+    fn key_count(_frame: Frame<M>, leaf: &Leaf<M>) -> usize {
+        (leaf.bitmap() & !VALID).count_ones() as usize
+    }
+
     fn initialize(_frame: Frame<M>, leaf: &Leaf<M>) {
         leaf.bitmap.write_private(0);
         for word in &leaf.unused {

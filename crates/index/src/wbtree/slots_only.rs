@@ -84,6 +84,10 @@ impl<M: Machine> LeafDesign<M> for SoLeaf {
 
     read_by_version!();
 
+    fn key_count(_frame: Frame<M>, leaf: &Leaf<M>) -> usize {
+        leaf.slots().count()
+    }
+
     fn initialize(_frame: Frame<M>, leaf: &Leaf<M>) {
         leaf.slots.write_private(0);
         for word in &leaf.unused {

@@ -150,6 +150,12 @@ pub trait LeafDesign<M: Machine>: Copy + Send + Sync + Sized + 'static {
     /// All pairs, ascending.
     fn pairs(frame: Frame<M>, leaf: &Self::Leaf) -> Pairs;
 
+    /// How many pairs there are, without reading them if the leaf keeps a number or a bitmap. As
+    /// recovery sees it: after [`Self::repair`].
+    fn key_count(frame: Frame<M>, leaf: &Self::Leaf) -> usize {
+        Self::pairs(frame, leaf).len()
+    }
+
     /// Makes these pairs, ascending, the contents of a leaf that nobody reads; not durable yet.
     fn fill(frame: Frame<M>, leaf: &Self::Leaf, pairs: &[(u64, u64)]);
 

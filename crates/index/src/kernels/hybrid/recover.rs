@@ -122,7 +122,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
                 );
             }
             D::repair(self.frame, leaf).map_err(|what| self.corrupt(offset, what))?;
-            keys += D::pairs(self.frame, leaf).len();
+            keys += D::key_count(self.frame, leaf);
             leaves.push((low, offset));
             if next == 0 {
                 break;
