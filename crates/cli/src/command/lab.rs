@@ -70,8 +70,9 @@ pub struct RunArgs {
 /// Say what got slower between two runs, beyond noise; exit code 1 if something did
 ///
 /// A run is a file or a folder: findings of `lab run`, the output of `bench --json`, or of the rivals.
-/// Exact counts must be equal. Times are slower if the interval that holds the ratio of the medians in
-/// 95 of 100 cases lies above 1 by more than the tolerance.
+/// Exact counts must be equal. A time is slower if the interval of the ratio of the medians lies above 1
+/// by more than the tolerance; the intervals of all times that are compared hold together in 95 of 100
+/// cases.
 #[derive(Args, Debug)]
 pub struct CompareArgs {
     /// The run before

@@ -1,8 +1,9 @@
 //! What operations cost on a tree of many keys, with all splits.
 
-use everleaf_machine::simulated::counting::CountingConfig;
+use everleaf_machine::simulated::counting::{CountingConfig, Tally};
 
 use super::{Counted, Operation, pool_bytes};
+use crate::distribution::{Distribution, Sampler};
 use crate::error::LabError;
 use crate::random::{Random, mix};
 
@@ -74,9 +75,52 @@ impl Loaded {
     }
 }
 
+impl Loaded {
+    /// Reads and updates, in turn, `count` in all, keys that are drawn from the distribution; each is
+    /// counted. The caches are written back before and after. Gives the sums, and the bytes that the
+    /// medium took, those of the end included.
+    ///
+    /// # Errors
+    /// The design's.
+    pub fn read_and_update(
+        &mut self,
+        distribution: Distribution,
+        count: u64,
+    ) -> Result<(Tally, u64), LabError> {
+        let sampler = Sampler::new(distribution, self.keys);
+        let mut random = Random::new(self.seed ^ 0x0a1f);
+        self.tree.write_back_all();
+        for turn in 0..count {
+            let key = key(sampler.sample(&mut random), self.seed);
+            let operation = if turn % 2 == 0 { Operation::Get } else { Operation::Update };
+            self.tree.count(operation, key)?;
+        }
+        let mut tally = self.tree.tally(Operation::Get);
+        tally += self.tree.tally(Operation::Update);
+        Ok((tally, tally.media_written_bytes + self.tree.write_back_all()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use everleaf_machine::simulated::Domain;
+
     use super::*;
+
+    /// Hot lines are flushed again and again, or written to the medium once.
+    #[test]
+    fn persistent_caches_gather_the_writes_of_hot_keys() {
+        let written = |domain| {
+            let config = CountingConfig { domain, ..CountingConfig::default() };
+            let mut loaded = design("fptree", config, 5000, 1).unwrap();
+            let skewed = Distribution::Zipfian { theta: 0.99 };
+            let (tally, written) = loaded.read_and_update(skewed, 8000).unwrap();
+            assert_eq!(tally.operations, 8000);
+            written
+        };
+        let (flushed, kept) = (written(Domain::Line), written(Domain::Visible));
+        assert!(kept > 0 && flushed > 3 * kept, "{flushed} and {kept}");
+    }
 
     #[test]
     fn operations_on_a_loaded_tree_are_counted_apart_from_its_inserts() {

@@ -197,6 +197,11 @@ impl Counted {
         self.counting.tally(operation.name())
     }
 
+    /// Writes the caches back to the medium; gives the bytes that it took.
+    pub fn write_back_all(&self) -> u64 {
+        self.counting.write_back_all().1
+    }
+
     /// The sums of recoveries.
     pub fn recovery(&self) -> Tally {
         self.counting.tally("recover")

@@ -117,8 +117,7 @@ impl Figure {
     /// A ratio that the paper puts above 1: it agrees if its whole interval lies there, and differs
     /// without a side if the interval holds 1.
     pub fn above_one(what: impl Into<String>, ours: &Ratio) -> Self {
-        let shown = format!("{:.2} ({:.2} to {:.2})", ours.ratio, ours.low, ours.high);
-        let figure = Self::new(what, "more than 1".to_owned(), shown, ours.low > 1.0);
+        let figure = Self::new(what, "more than 1".to_owned(), ours.to_string(), ours.low > 1.0);
         match ours.is_even() {
             true => figure.because("no difference was shown: the interval holds 1"),
             false => figure.on_side(false),

@@ -11,6 +11,7 @@
 //! A figure of a paper is written down in the claim it belongs to and nowhere else; everything else
 //! that is shown was counted or measured in the run that shows it.
 
+mod cores;
 mod f3;
 mod fast_fair;
 pub(crate) mod finding;
@@ -18,12 +19,15 @@ mod leaf_table;
 mod model;
 mod nbtree;
 mod ours;
+mod pace;
+mod proof;
 mod recovery;
 mod rntree;
 mod runner;
 mod sptree;
 pub mod text;
 mod timed;
+mod waiting;
 
 use everleaf_index::catalogue;
 
@@ -33,6 +37,8 @@ pub(crate) use finding::number;
 pub use finding::{
     Axis, Bar, Chart, Figure, Finding, Grid, Judgement, Line, Outcome, Scale, Series, Side,
 };
+pub use pace::Pace;
+pub use proof::{Proof, Prover, no_prover};
 pub(crate) use runner::read_json;
 pub use runner::{Folder, Plan, run};
 
@@ -73,6 +79,8 @@ pub struct Context<'c> {
     pub scale: Scale,
     /// The seed of keys and operations.
     pub seed: u64,
+    /// Searches for failures.
+    pub(crate) prove: Prover,
     /// Told what is being done.
     pub(crate) tell: &'c mut dyn FnMut(&str),
 }
@@ -188,6 +196,11 @@ pub fn named(name: &str) -> Vec<&'static Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a quick experiment of a test is given.
+    pub(super) fn quick(tell: &mut dyn FnMut(&str)) -> Context<'_> {
+        Context { scale: Scale::Quick, seed: 1, prove: no_prover, tell }
+    }
 
     #[test]
     fn every_experiment_is_named_once_after_its_family_and_says_what_and_why() {

@@ -23,7 +23,7 @@ pub(super) const FAMILY: Family = Family {
             claim: "exact counts of one thread on the model of caches and media; the same in every \
                     run",
             kinds: &[Kind::Counts],
-            seconds: (50, 400),
+            seconds: (50, 900),
             needs: &[],
             method: Method::Run(counts),
         },
@@ -32,7 +32,7 @@ pub(super) const FAMILY: Family = Family {
             what: "CPU time of single operations, every design in the same run",
             claim: "times of one thread, in dependent misses and relative to NBTree",
             kinds: &[Kind::Latency],
-            seconds: (60, 1800),
+            seconds: (60, 3200),
             needs: &[],
             method: Method::Run(side_by_side),
         },

@@ -1,5 +1,6 @@
 //! How long it takes to have a tree again after a crash, and after a clean end.
 
+use std::fs;
 use std::path::Path;
 
 use everleaf_index::catalogue::{self, DesignVisitor};
@@ -13,6 +14,9 @@ use crate::random::mix;
 
 /// The file system that is memory, on Linux.
 const MEMORY_FILES: &str = "/dev/shm";
+
+/// What the names of our folders there begin with; then comes the number of the process.
+const PREFIX: &str = "everleaf-lab-";
 
 /// Seconds of the openings of one tree, on a CPU: what else runs does not count.
 #[derive(Clone, Debug, Default)]
@@ -61,7 +65,9 @@ pub(super) fn openings(
 ) -> Result<Openings, LabError> {
     let memory = Path::new(MEMORY_FILES);
     let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    let folder = tempfile::Builder::new().prefix("everleaf-lab-").tempdir_in(&parent);
+    remove_left_over(&parent);
+    let prefix = format!("{PREFIX}{}-", std::process::id());
+    let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent);
     let folder = folder.map_err(|error| {
         LabError::Io(format!("cannot make a folder for the pool in {}", parent.display()), error)
     })?;
@@ -69,6 +75,26 @@ pub(super) fn openings(
     let visitor = Reopen { path: &path, keys, times, chase };
     let unknown = || IndexError::UnknownDesign(format!("'{design}'"));
     catalogue::visit(design, visitor).ok_or_else(unknown)?
+}
+
+/// Removes the folders of runs that were killed: they are memory. The number in the name is that of the
+/// process; where the system does not say which processes there are, nothing is removed.
+fn remove_left_over(parent: &Path) {
+    let processes = Path::new("/proc");
+    if !processes.join("self").exists() {
+        return;
+    }
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'))
+            .and_then(|(number, _)| number.parse::<u32>().ok());
+        if process.is_some_and(|number| !processes.join(number.to_string()).exists()) {
+            // Another run may be faster.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 struct Reopen<'p> {
@@ -142,6 +168,24 @@ mod tests {
             assert_eq!((openings.crashed.len(), openings.clean.len()), (2, 2), "{design}");
             assert!(openings.crashed.iter().chain(&openings.clean).all(|seconds| *seconds > 0.0));
             assert_eq!(openings.series(design, 3000).values.len(), 2, "{design}");
+        }
+    }
+
+    #[test]
+    fn folders_of_runs_that_are_gone_are_removed_and_no_others() {
+        let parent = tempfile::tempdir().unwrap();
+        // No process has a number as large as this.
+        let gone = format!("{PREFIX}4294967295-abc");
+        let own = format!("{PREFIX}{}-abc", std::process::id());
+        let names = [gone.as_str(), own.as_str(), "everleaf-lab-abc", "other-4294967295-abc"];
+        for name in names {
+            fs::create_dir(parent.path().join(name)).unwrap();
+        }
+        fs::write(parent.path().join(&gone).join("recovery.pool"), "data").unwrap();
+        remove_left_over(parent.path());
+        for name in names {
+            let is_kept = name != gone || !Path::new("/proc/self").exists();
+            assert_eq!(parent.path().join(name).exists(), is_kept, "{name}");
         }
     }
 

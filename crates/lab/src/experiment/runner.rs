@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::finding::{Finding, Scale};
-use super::{Context, Entry};
+use super::{Context, Entry, Prover};
 use crate::calibrate::{Chase, REGION_SIZE_BYTES};
 use crate::error::LabError;
 use crate::report::Machine;
@@ -24,6 +24,8 @@ pub struct Plan {
     pub seed: u64,
     /// Whether what is finished is run again.
     pub again: bool,
+    /// What searches for failures where an experiment is a proof.
+    pub prove: Prover,
 }
 
 /// Findings in files.
@@ -169,7 +171,7 @@ pub fn run(
     let mut chase = Chase::new(REGION_SIZE_BYTES);
     let miss_before_ns = chase.measure();
     let started = Instant::now();
-    let mut context = Context { scale: plan.scale, seed: plan.seed, tell };
+    let mut context = Context { scale: plan.scale, seed: plan.seed, prove: plan.prove, tell };
     let outcome = method(&mut context)?;
     let finding = Finding {
         id: entry.id.to_owned(),
@@ -191,7 +193,7 @@ pub fn run(
 #[cfg(test)]
 mod tests {
     use super::super::finding::Outcome;
-    use super::super::{Figure, Kind, Make, Method};
+    use super::super::{Figure, Kind, Make, Method, no_prover};
     use super::*;
 
     fn entry(id: &'static str, method: Method) -> Entry {
@@ -211,7 +213,7 @@ mod tests {
         let entry = entry("test.one", Method::Run(made));
         let mut heard = 0;
         let mut go = |plan| run(&entry, plan, Some(&folder), &mut |_| heard += 1).unwrap();
-        let plan = Plan { scale: Scale::Quick, seed: 1, again: false };
+        let plan = Plan { scale: Scale::Quick, seed: 1, again: false, prove: no_prover };
         let (first, is_new) = go(plan);
         assert!(is_new && first.verdict() == "agrees");
         assert_eq!(go(plan), (first.clone(), false));
@@ -231,7 +233,7 @@ mod tests {
         let folder = Folder::create(directory.path()).unwrap();
         let made: Make = |_| Ok(Outcome::default());
         let entry = entry("test.program", Method::Run(made));
-        let plan = Plan { scale: Scale::Quick, seed: 1, again: false };
+        let plan = Plan { scale: Scale::Quick, seed: 1, again: false, prove: no_prover };
         let go = || run(&entry, plan, Some(&folder), &mut |_| ()).unwrap();
         let (first, _) = go();
         assert!(!first.machine.program.is_empty() && !go().1);
@@ -260,7 +262,7 @@ mod tests {
             Ok(Outcome { series, ..Outcome::default() })
         };
         let entry = entry("test.nan", Method::Run(made));
-        let plan = Plan { scale: Scale::Quick, seed: 1, again: false };
+        let plan = Plan { scale: Scale::Quick, seed: 1, again: false, prove: no_prover };
         let error = run(&entry, plan, Some(&folder), &mut |_| ()).unwrap_err().to_string();
         assert!(error.contains("no number"), "{error}");
         assert_eq!(folder.finding("test.nan").unwrap(), None);
@@ -269,7 +271,7 @@ mod tests {
     #[test]
     fn an_experiment_that_cannot_be_made_says_why() {
         let entry = entry("test.later", Method::NotYet("it needs sixty cores"));
-        let plan = Plan { scale: Scale::Quick, seed: 1, again: false };
+        let plan = Plan { scale: Scale::Quick, seed: 1, again: false, prove: no_prover };
         let error = run(&entry, plan, None, &mut |_| ()).unwrap_err().to_string();
         assert!(error.contains("sixty cores"), "{error}");
     }

@@ -45,14 +45,26 @@ pub(super) fn run(
         seed: context.seed,
         ..Settings::default()
     };
+    compete(context, contest.designs, &settings)
+}
+
+/// Measures the designs with these settings, the index aside. The reports are in their order.
+///
+/// # Errors
+/// The bench's.
+pub(super) fn compete(
+    context: &mut Context<'_>,
+    designs: &[&'static str],
+    settings: &Settings,
+) -> Result<Vec<Report>, LabError> {
     let enter = |name: &&'static str| {
         let index = IndexKind::of_name(name).ok_or_else(|| {
             LabError::Settings(format!("there is no design {name} in the catalogue"))
         })?;
         contest::ours(&Settings { index, ..settings.clone() })
     };
-    let entrants = contest.designs.iter().map(enter).collect::<Result<Vec<_>, LabError>>()?;
-    let (rounds, seed) = (contest.rounds, context.seed);
+    let entrants = designs.iter().map(enter).collect::<Result<Vec<_>, LabError>>()?;
+    let (rounds, seed) = (settings.rounds, context.seed);
     let mut show = |name: &str, progress: bench::Progress<'_>| {
         (context.tell)(&format!("{name}: {}", progress.what));
     };
@@ -81,11 +93,6 @@ pub(super) fn of<'r>(reports: &'r [Report], design: &str) -> &'r Report {
     found.expect("every design of the contest has a report")
 }
 
-/// The ratio as text, with its interval.
-pub(super) fn shown(ratio: &Ratio) -> String {
-    format!("{:.2} ({:.2} to {:.2})", ratio.ratio, ratio.low, ratio.high)
-}
-
 /// Adds a table in dependent misses, one of ratios to the first report, a picture of each workload,
 /// and the series of all.
 pub(super) fn describe(outcome: &mut Outcome, reports: &[Report], workloads: &[Workload]) {
@@ -106,7 +113,7 @@ pub(super) fn describe(outcome: &mut Outcome, reports: &[Report], workloads: &[W
             name.clone(),
             workloads.iter().map(|one| row(one).map_or(f64::NAN, |row| row.misses.median)),
         );
-        let ratio = |one: &Workload| shown(&advantage(report, base, *one));
+        let ratio = |one: &Workload| advantage(report, base, *one).to_string();
         ratios.rows.push(std::iter::once(name).chain(workloads.iter().map(ratio)).collect());
     }
     outcome.tables.extend([misses, ratios]);

@@ -68,8 +68,8 @@ const GLOSSARY: &str = "\
 the one before, measured before and after every measurement. A cost in dm can be compared between \
 machines and between hours of a busy one. <b>Counts</b> come from running the same code on a machine \
 that counts: they are exact and the same in every run. <b>Waiting</b> is counts times the latency of a \
-model, no measurement. <b>Intervals</b> hold the ratio of two medians in 95 of 100 cases (bootstrap \
-over the rounds; with three rounds they are too narrow). Rounds are made in random order, each with a \
+model, no measurement. <b>Intervals</b> hold the ratio of two medians in 95 of 100 cases, by \
+the noise between the rounds; fewer rounds make them wider. Rounds are made in random order, each with a \
 new tree; threads are pinned and warmed up. A figure <b>differs</b> if it is outside of the tolerance \
 that the experiment states in its source; the reason is our reading, not a measurement, unless it says \
 so.</p>
@@ -84,7 +84,7 @@ fn tiles(page: &Page) -> String {
     text.push_str(&tile("agrees", counts.agree, "agree with the paper"));
     text.push_str(&tile("differs", counts.differ, "differ, and say why"));
     text.push_str(&tile("differs", counts.unexplained, "differ, not all explained"));
-    text.push_str(&tile("", counts.shown, "of our own"));
+    text.push_str(&tile("", counts.shown, "shown without verdict"));
     if counts.not_run > 0 {
         text.push_str(&tile("", counts.not_run, "not run this time"));
     }
@@ -259,11 +259,22 @@ fn table(grid: &Grid) -> String {
     for row in &grid.rows {
         let class =
             if row.first().is_some_and(|name| is_own(name)) { " class=\"own\"" } else { "" };
-        let cells: String = row.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
+        let cells: String = row.iter().map(|text| format!("<td>{}</td>", cell(text))).collect();
         text.push_str(&format!("<tr{class}>{cells}</tr>\n"));
     }
     text.push_str("</tbody></table></div>\n");
     text
+}
+
+/// The text of a cell; what stands in brackets behind a number is an interval, and gets a line of its
+/// own.
+fn cell(text: &str) -> String {
+    match text.split_once(" (") {
+        Some((number, interval)) if interval.ends_with(')') && !number.contains(' ') => {
+            format!("{} <span class=\"interval\">({}</span>", escape(number), escape(interval))
+        }
+        _ => escape(text),
+    }
 }
 
 /// What was not made: what waits, and why.

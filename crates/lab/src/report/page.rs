@@ -272,7 +272,7 @@ fn cell(found: &SavedRow, base: &SavedReport) -> String {
     let ours = base.rows.iter().find(|row| row.name() == found.name());
     match ours.and_then(|ours| Ratio::of(&speeds(found), &speeds(ours))) {
         Some(ratio) => {
-            format!("{mark}{speed} ({:.2}, {:.2} to {:.2})", ratio.ratio, ratio.low, ratio.high)
+            format!("{mark}{speed} ({:.2}, {})", ratio.ratio, ratio.interval())
         }
         None => format!("{mark}{speed}"),
     }
@@ -336,7 +336,7 @@ mod tests {
         assert!(counts.not_run > 5 && counts.not_yet > 10);
         assert_eq!(page.contests.len(), 1);
         let shown = &page.contests[0].tables()[0];
-        assert_eq!(shown.grid.rows[0][2], "2 (0.50, 0.25 to 0.75)");
+        assert_eq!(shown.grid.rows[0][2], "2 (0.50, 0.08 to 3.18)");
         assert_eq!(shown.grid.rows[1][2], "4 (1.00, 1.00 to 1.00)");
         let html = render_html(&page);
         for text in ["a &lt;cpu&gt;", "of &lt;that&gt;", "--quick --seed 7", "distrust the times"] {

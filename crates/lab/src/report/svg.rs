@@ -7,7 +7,7 @@ use super::html::escape;
 use crate::experiment::{Axis, Bar, Chart, Line, number};
 
 /// The width of every chart in its own units; the page scales it.
-const WIDTH: f64 = 640.0;
+const WIDTH: f64 = 460.0;
 /// The height of a bar with the gap below it.
 const STEP: f64 = 26.0;
 /// The thickness of a bar.

@@ -8,6 +8,7 @@ use everleaf_machine::simulated::counting::{CountingConfig, Tally};
 use super::super::finding::{Axis, Bar, Chart, Figure, Grid, Line, Series};
 use super::super::model::Latencies;
 use super::super::{Context, Outcome};
+use super::times::SIZE_COUNT;
 use crate::count::{Counted, Operation, load, scaled_caches};
 use crate::error::LabError;
 use crate::statistics::median;
@@ -83,6 +84,61 @@ pub(super) fn breakdown(context: &mut Context<'_>) -> Result<Outcome, LabError> 
         bars,
     });
     Ok(outcome)
+}
+
+/// Figure 3 by counts: what an insert and a search wait for by the size of a node, both kinds of search.
+pub(super) fn node_sizes(
+    context: &mut Context<'_>,
+    sizes: &[(&'static str, f64); SIZE_COUNT],
+    outcome: &mut Outcome,
+) -> Result<(), LabError> {
+    let designs: Vec<&str> =
+        sizes.iter().map(|(name, _)| *name).chain(["fast-fair-binary"]).collect();
+    let counts = counted(context, &designs)?;
+    let latencies = Latencies { dram_ns: 90.0, pool_ns: 300.0, flush_ns: 300.0 };
+    let columns = [
+        "tree",
+        "flushes, insert",
+        "stores, insert",
+        "lines read, insert",
+        "lines read, search",
+        "insert, ns",
+        "search, ns",
+    ];
+    let title = "by counts; waiting with persistent memory of 300 ns";
+    let mut grid = Grid::new(title, &columns);
+    for (name, insert, get) in &counts {
+        let waits = [latencies.waiting(insert), latencies.waiting(get)];
+        let each = |sum| insert.per_operation(sum);
+        let calls = [insert.flushes, insert.stores, insert.pool_lines_read].map(each);
+        let read = get.per_operation(get.pool_lines_read);
+        grid.add(*name, [calls[0], calls[1], calls[2], read, waits[0], waits[1]]);
+        for (what, wait) in ["insert", "get"].into_iter().zip(waits) {
+            outcome.series.push(Series::count(format!("{name} {what}"), "ns modelled", wait));
+        }
+    }
+    outcome.tables.push(grid);
+    let wait = |at: usize| [latencies.waiting(&counts[at].1), latencies.waiting(&counts[at].2)];
+    let inserts: Vec<f64> = (0..SIZE_COUNT).map(|at| wait(at)[0]).collect();
+    // Of 512 bytes and more: the smallest nodes have more levels to split.
+    let grows = inserts[1..].windows(2).all(|pair| pair[0] < pair[1]);
+    let shown: Vec<String> = inserts.iter().map(|ns| format!("{ns:.0}")).collect();
+    let what = "waiting of an insert with nodes of 256 to 4096 bytes, by counts, ns";
+    let statement = "grows with the node from 512 bytes on";
+    outcome.figures.push(Figure::statement(what, statement, shown.join(", "), grows));
+    let best = inserts.iter().zip(sizes).min_by(|one, other| one.0.total_cmp(other.0));
+    let best = best.map_or(f64::NAN, |(_, (_, size))| *size);
+    outcome.figures.push(
+        Figure::within("size of a node with the least, bytes", (512.0, 1024.0), best, "", 0.0)
+            .if_below(
+                "shifts flush fewer lines of a small node, and its more levels are near the root, where \
+                 they stay in the caches",
+            ),
+    );
+    let halving = wait(SIZE_COUNT)[1] / wait(1)[1];
+    let what = "waiting of a search by halving in multiples of linear, 512 bytes, by counts";
+    outcome.figures.push(Figure::shown(what, halving, ""));
+    Ok(())
 }
 
 /// Section 6.4.

@@ -2,16 +2,20 @@
 
 use super::super::finding::{Axis, Chart, Figure, Grid, Line, Series};
 use super::super::timed::{self, Contest};
+use super::super::waiting;
 use super::super::{Context, Outcome};
-use crate::count::{Operation, load, scaled_caches};
+use super::counts;
 use crate::error::LabError;
 use crate::report::Report;
 use crate::statistics::median;
 use crate::tpcc::TpccMix;
 use crate::workload::Workload;
 
+/// Sizes of nodes that are looked at.
+pub(super) const SIZE_COUNT: usize = 5;
+
 /// The designs by size of node, with the size.
-const SIZES: [(&str, f64); 5] = [
+const SIZES: [(&str, f64); SIZE_COUNT] = [
     ("fast-fair-256", 256.0),
     ("fast-fair", 512.0),
     ("fast-fair-1024", 1024.0),
@@ -49,6 +53,7 @@ pub(super) fn node_sizes(context: &mut Context<'_>) -> Result<Outcome, LabError>
         lines: workloads.map(line).into(),
     }];
     outcome.figures = judge_sizes(&reports, &cost);
+    counts::node_sizes(context, &SIZES, &mut outcome)?;
     Ok(outcome)
 }
 
@@ -82,7 +87,7 @@ fn judge_sizes(reports: &[Report], cost: &dyn Fn(&str, Workload) -> f64) -> Vec<
             Figure::statement(
                 format!("size of a node with the cheapest {workload}"),
                 "512 or 1024 bytes",
-                format!("{size} bytes; {of} bytes cost {} times that", timed::shown(&excess)),
+                format!("{size} bytes; {of} bytes cost {excess} times that"),
                 size == of || excess.low <= 1.0,
             )
             .on_side(size > 1024.0)
@@ -129,8 +134,8 @@ pub(super) fn ranges(context: &mut Context<'_>) -> Result<Outcome, LabError> {
         let pair = [ratio("fptree"), ratio("wbtree")];
         ratios.rows.push(vec![
             format!("{} %", selection * 100.0),
-            timed::shown(&pair[0]),
-            timed::shown(&pair[1]),
+            pair[0].to_string(),
+            pair[1].to_string(),
         ]);
         all.push(pair.map(|ratio| ratio.ratio));
         for report in &reports {
@@ -157,33 +162,17 @@ pub(super) fn ranges(context: &mut Context<'_>) -> Result<Outcome, LabError> {
         });
     }
     outcome.tables.push(ratios);
-    outcome.tables.push(lines_of_ranges(context, &designs)?);
     outcome.charts.push(Chart::Lines {
         title: "a pair of a range query".to_owned(),
         across: Axis { name: "% of the keys selected".to_owned(), is_logarithmic: true },
         up: Axis { name: "ns of CPU time".to_owned(), is_logarithmic: false },
         lines,
     });
+    let counted = context.scale.pick(50_000, 1_000_000);
+    let half_a_percent = counted as usize / 200;
+    waiting::ranges(context, &designs, (counted, 10e6, half_a_percent), &mut outcome)?;
     outcome.notes.push("The pool is in ordinary memory, not in memory of 300 ns.".to_owned());
     Ok(outcome)
-}
-
-/// What a range query reads, by count.
-fn lines_of_ranges(context: &mut Context<'_>, designs: &[&'static str]) -> Result<Grid, LabError> {
-    let keys = context.scale.pick(50_000, 1_000_000);
-    let scan = Operation::Scan(keys as usize / 200);
-    let columns = ["tree", "lines read a pair", "misses to wait for a pair"];
-    let mut grid = Grid::new(format!("a query of 0.5 % of {keys} keys, counted"), &columns);
-    for name in designs {
-        (context.tell)(&format!("counting {name}"));
-        let mut loaded = load::design(name, scaled_caches(keys, 10e6), keys, context.seed)?;
-        loaded.perform(scan, 100)?;
-        let tally = loaded.tree.tally(scan);
-        let pairs = keys as f64 / 200.0;
-        let each = |sum| tally.per_operation(sum) / pairs;
-        grid.add(*name, [each(tally.pool_lines_read), each(tally.pool_chains)]);
-    }
-    Ok(grid)
 }
 
 /// Figure 7.

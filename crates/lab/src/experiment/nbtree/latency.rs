@@ -2,12 +2,12 @@
 
 use everleaf_machine::simulated::Domain;
 
-use super::super::finding::{Figure, Grid, Series};
+use super::super::finding::Figure;
 use super::super::model::Latencies;
 use super::super::timed::{self, Contest};
+use super::super::waiting::{self, FOUR, Setting};
 use super::super::{Context, Outcome};
 use super::{PAPERS_TREE, is_published, rivals};
-use crate::count::{Operation, load, scaled_caches};
 use crate::error::LabError;
 use crate::statistics::median;
 use crate::workload::Workload;
@@ -17,7 +17,7 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Outcome, LabError> {
     let designs = rivals();
     let workloads = [Workload::Insert, Workload::Update, Workload::Remove, Workload::Get];
     let mut outcome = Outcome::default();
-    count(context, &designs, &workloads, &mut outcome)?;
+    count(context, &designs, &mut outcome)?;
     let contest = Contest {
         designs: &designs,
         workloads: &workloads,
@@ -55,49 +55,31 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Outcome, LabError> {
 fn count(
     context: &mut Context<'_>,
     designs: &[&'static str],
-    workloads: &[Workload; 4],
     outcome: &mut Outcome,
 ) -> Result<(), LabError> {
-    let keys = context.scale.pick(50_000, 2_000_000);
-    let mut modelled = Grid::new(
+    let setting = Setting {
+        keys: context.scale.pick(50_000, 2_000_000),
+        reference: 16e6,
+        domain: Domain::Visible,
+        latencies: Latencies { flush_ns: 0.0, ..Latencies::MODULES },
+    };
+    let waits = waiting::count(context, designs, setting)?;
+    waiting::describe(
+        outcome,
+        &waits,
         "waiting for memory by counts, ns: persistent caches, DRAM of 90 ns, persistent memory of \
          300 ns",
-        &["tree", "insert", "update", "remove", "get"],
     );
-    let operations = [Operation::Update, Operation::Remove, Operation::Get];
-    let mut waits: Vec<(&'static str, [f64; 4])> = Vec::new();
-    for name in designs {
-        (context.tell)(&format!("counting {name}"));
-        let mut config = scaled_caches(keys, 16e6);
-        config.domain = Domain::Visible;
-        let mut loaded = load::design(name, config, keys, context.seed)?;
-        for operation in operations {
-            loaded.perform(operation, keys / 5)?;
-        }
-        let latencies = Latencies { flush_ns: 0.0, ..Latencies::MODULES };
-        let waiting = |operation| latencies.waiting(&loaded.tree.tally(operation));
-        let [update, remove, get] = operations.map(waiting);
-        let row = [waiting(Operation::Insert), update, remove, get];
-        modelled.add(*name, row);
-        for (workload, wait) in workloads.iter().zip(row) {
-            outcome.series.push(Series::count(format!("{name} {workload}"), "ns modelled", wait));
-        }
-        waits.push((name, row));
-    }
-    for (at, workload) in workloads.iter().enumerate() {
-        let published = waits.iter().filter(|(name, _)| is_published(name));
-        let least = published.min_by(|one, other| one.1[at].total_cmp(&other.1[at]));
-        let of = |tree| {
-            waits.iter().find(|(name, _)| *name == tree).map_or(f64::NAN, |(_, row)| row[at])
-        };
-        let (best, wait) = least.map_or(("none", f64::NAN), |(name, row)| (*name, row[at]));
-        let (theirs, beside) = (of(PAPERS_TREE), of("nbtree"));
+    for (at, operation) in FOUR.into_iter().enumerate() {
+        let (best, wait) = waiting::least(&waits, operation, is_published);
+        let (theirs, beside) =
+            (waiting::find(&waits, PAPERS_TREE)[at], waiting::find(&waits, "nbtree")[at]);
         let ours = format!(
             "{best}, {wait:.0} ns; {PAPERS_TREE} {theirs:.0} ns, our nbtree {beside:.0} ns"
         );
         outcome.figures.push(
             Figure::statement(
-                format!("least waiting of {workload} of the published trees, by counts"),
+                format!("least waiting of {} of the published trees, by counts", operation.name()),
                 PAPERS_TREE,
                 ours,
                 best == PAPERS_TREE,
@@ -108,6 +90,5 @@ fn count(
             ),
         );
     }
-    outcome.tables.push(modelled);
     Ok(())
 }

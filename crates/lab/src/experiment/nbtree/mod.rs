@@ -3,13 +3,14 @@
 
 mod counts;
 mod latency;
+mod many;
+mod skewed;
 mod space;
 
 use everleaf_index::catalogue;
 
-use super::{Entry, Family, Kind, Method};
+use super::{Entry, Family, Kind, Method, cores, proof};
 
-const PROOF: &str = "it is proven, not measured: `everleaf prove nbtree`";
 const CORES: &str = "it needs the paper's 56 threads on 28 cores";
 
 pub(super) const FAMILY: Family = Family {
@@ -24,9 +25,9 @@ pub(super) const FAMILY: Family = Family {
             what: "Figures 1 to 3: layout, steps of an insert, allocator",
             claim: "a crash after any step loses nothing",
             kinds: &[Kind::Crashes],
-            seconds: (0, 0),
+            seconds: proof::SECONDS_OF_TWO,
             needs: &[],
-            method: Method::NotYet(PROOF),
+            method: Method::Run(|context| proof::search(context, &[PAPERS_TREE, "nbtree"])),
         },
         Entry {
             id: "nbtree.table1",
@@ -42,9 +43,9 @@ pub(super) const FAMILY: Family = Family {
             what: "Tables II and III, Figures 4 and 5: every operation against every phase of a split",
             claim: "no update is lost, nothing stale is read",
             kinds: &[Kind::Crashes],
-            seconds: (0, 0),
+            seconds: proof::SECONDS_OF_ONE,
             needs: &[],
-            method: Method::NotYet(PROOF),
+            method: Method::Run(|context| proof::search(context, &["nbtree"])),
         },
         Entry {
             id: "nbtree.table4",
@@ -61,7 +62,7 @@ pub(super) const FAMILY: Family = Family {
             what: "Figure 6: mean latency of the four operations on one thread",
             claim: "NBTree has the lowest of all in each",
             kinds: &[Kind::Counts, Kind::Latency],
-            seconds: (35, 1500),
+            seconds: (45, 2700),
             needs: &[PAPERS_TREE, "nbtree", "fast-fair", "rntree", "fptree"],
             method: Method::Run(latency::run),
         },
@@ -71,9 +72,9 @@ pub(super) const FAMILY: Family = Family {
             claim: "1.6 to 7.5 times the others' inserts, 1.5 to 5.0 updates, 2.0 to 4.9 deletes, 1.6 \
                     to 5.1 searches",
             kinds: &[Kind::ManyCores],
-            seconds: (0, 0),
+            seconds: (12, 900),
             needs: &[],
-            method: Method::NotYet(CORES),
+            method: Method::Run(|context| cores::run(context, &many::FIGURE_7)),
         },
         Entry {
             id: "nbtree.fig8",
@@ -89,7 +90,7 @@ pub(super) const FAMILY: Family = Family {
             what: "section VI.C: recovery of 16 M keys on one thread",
             claim: "0.32 s; 0.16 s for FPTree, 0.34 s for RNTree",
             kinds: &[Kind::Recovery, Kind::Counts],
-            seconds: (13, 200),
+            seconds: (13, 300),
             needs: &["nbtree", "fptree", "rntree"],
             method: Method::Run(space::recovery),
         },
@@ -98,27 +99,27 @@ pub(super) const FAMILY: Family = Family {
             what: "Figure 9: reads and writes half and half, zipfian .99, 1 to 56 threads",
             claim: "6.0 times the throughput of the others, a 32nd of their 99th percentile",
             kinds: &[Kind::ManyCores],
-            seconds: (0, 0),
+            seconds: (8, 600),
             needs: &[],
-            method: Method::NotYet(CORES),
+            method: Method::Run(|context| cores::run(context, &many::FIGURE_9)),
         },
         Entry {
             id: "nbtree.fig10",
             what: "Figure 10: conflicts on hot leaves",
-            claim: "fewer in uTree than in FAST & FAIR than in FPTree and RNTree",
-            kinds: &[Kind::ManyCores],
-            seconds: (0, 0),
-            needs: &[],
-            method: Method::NotYet(CORES),
+            claim: "fewer in uTree (which is not built) than in FAST & FAIR than in FPTree and RNTree",
+            kinds: &[Kind::Counts, Kind::ManyCores],
+            seconds: (20, 600),
+            needs: &["fast-fair", "fptree", "rntree"],
+            method: Method::Run(skewed::conflicts),
         },
         Entry {
             id: "nbtree.fig11",
             what: "Figure 11: skew 0 to .99, and writes 0 to 100 %",
             claim: "the others fall beyond .8; 11 times their throughput with writes only",
             kinds: &[Kind::ManyCores],
-            seconds: (0, 0),
+            seconds: (18, 1200),
             needs: &[],
-            method: Method::NotYet(CORES),
+            method: Method::Run(|context| cores::run(context, &many::FIGURE_11)),
         },
         Entry {
             id: "nbtree.fig12",
@@ -143,9 +144,9 @@ pub(super) const FAMILY: Family = Family {
             what: "Figure 14: without lock-free writes, and without lock-free reads too",
             claim: "5.5 times the throughput of locked writes; these 1.8 times that of locked reads",
             kinds: &[Kind::ManyCores],
-            seconds: (0, 0),
+            seconds: (8, 500),
             needs: &[],
-            method: Method::NotYet(CORES),
+            method: Method::Run(|context| cores::run(context, &many::FIGURE_14)),
         },
         Entry {
             id: "nbtree.fig15",
@@ -154,7 +155,9 @@ pub(super) const FAMILY: Family = Family {
             kinds: &[Kind::Counts, Kind::ManyCores],
             seconds: (0, 0),
             needs: &[],
-            method: Method::NotYet("only one allocator is built, and nothing lets a tree choose"),
+            method: Method::NotYet(
+                "of the five allocators only Calloc (in nbtree-published) and ours are built",
+            ),
         },
         Entry {
             id: "nbtree.fig16",
@@ -170,7 +173,7 @@ pub(super) const FAMILY: Family = Family {
             what: "Figure 17: cost of the leaf with and without persistent caches, one thread",
             claim: "every tree is cheaper with them; NBTree is the cheapest without",
             kinds: &[Kind::Counts, Kind::Latency],
-            seconds: (17, 240),
+            seconds: (25, 800),
             needs: &[PAPERS_TREE, "nbtree", "fast-fair", "rntree", "fptree"],
             method: Method::Run(counts::domains),
         },
@@ -178,10 +181,10 @@ pub(super) const FAMILY: Family = Family {
             id: "nbtree.fig18",
             what: "Figure 18: the same with half reads, half writes, zipfian .99, 56 threads",
             claim: "NBTree gains most; RNTree, FPTree and BzTree gain nothing",
-            kinds: &[Kind::ManyCores, Kind::Counts],
-            seconds: (0, 0),
-            needs: &[],
-            method: Method::NotYet(CORES),
+            kinds: &[Kind::Counts, Kind::ManyCores],
+            seconds: (25, 1200),
+            needs: &[PAPERS_TREE, "fast-fair", "rntree", "fptree"],
+            method: Method::Run(skewed::domains),
         },
         Entry {
             id: "nbtree.fig19",

@@ -1,0 +1,143 @@
+//! What the papers measure on many cores, as far as those of this machine go: throughput and tails of
+//! one thread and of all together. There is no verdict: two cores say nothing about fifty-six.
+
+use everleaf_machine::topology;
+
+use super::finding::{Bar, Chart, Figure, Grid};
+use super::timed;
+use super::{Context, Outcome};
+use crate::bench::{Case, Length, Settings};
+use crate::distribution::Distribution;
+use crate::error::LabError;
+use crate::report::{Report, Row};
+use crate::statistics::Ratio;
+use crate::workload::Workload;
+
+/// What is measured, and what the paper says of it.
+pub(super) struct Field {
+    /// The first is what the others are compared with.
+    pub designs: &'static [&'static str],
+    pub cases: &'static [(Workload, Distribution)],
+    /// How many times as fast as a design the first is in a case, in the paper's words.
+    pub claims: &'static [(&'static str, usize, &'static str)],
+}
+
+/// Zipfian keys.
+pub(super) const fn skewed(theta: f64) -> Distribution {
+    Distribution::Zipfian { theta }
+}
+
+/// Cases of which each gets a picture.
+const PICTURES_MAX: usize = 4;
+
+/// Measures, on one thread and on as many as there are CPUs.
+pub(super) fn run(context: &mut Context<'_>, field: &Field) -> Result<Outcome, LabError> {
+    let cpus = topology::allowed_cpus().len().max(1);
+    let threads: Vec<usize> = if cpus > 1 { vec![1, cpus] } else { vec![1] };
+    let each = |&(workload, distribution): &(Workload, Distribution)| {
+        threads.iter().map(move |&threads| Case { workload, distribution, threads })
+    };
+    let settings = Settings {
+        keys: context.scale.pick(100_000, 16_000_000),
+        rounds: context.scale.pick(3, 7),
+        length: Length::Operations(context.scale.pick(60_000, 2_000_000)),
+        cases: field.cases.iter().flat_map(each).collect(),
+        seed: context.seed,
+        ..Settings::default()
+    };
+    let reports = timed::compete(context, field.designs, &settings)?;
+    let mut outcome = Outcome::default();
+    for (index, case) in field.cases.iter().enumerate() {
+        let rows = |report: &'_ Report| -> Vec<Row> {
+            report.rows[index * threads.len()..][..threads.len()].to_vec()
+        };
+        let of_case: Vec<(&str, Vec<Row>)> =
+            reports.iter().map(|report| (report.setup.index, rows(report))).collect();
+        describe(&mut outcome, case, &of_case, field.cases.len() <= PICTURES_MAX);
+        for (design, _, claim) in field.claims.iter().filter(|claim| claim.1 == index) {
+            outcome.figures.push(beside(case, &of_case, design, claim));
+        }
+    }
+    outcome.series = reports.iter().flat_map(timed::series).collect();
+    outcome.notes.push(format!(
+        "{cpus} CPUs, not the paper's machine: figures are shown beside the paper's without a verdict."
+    ));
+    Ok(outcome)
+}
+
+/// Workload and keys.
+fn name(&(workload, distribution): &(Workload, Distribution)) -> String {
+    if workload.has_distribution() {
+        format!("{workload} {distribution}")
+    } else {
+        workload.to_string()
+    }
+}
+
+/// The table of a case, and a picture of all threads.
+fn describe(
+    outcome: &mut Outcome,
+    case: &(Workload, Distribution),
+    of_case: &[(&str, Vec<Row>)],
+    has_picture: bool,
+) {
+    let count = of_case.first().and_then(|(_, rows)| rows.last()).map_or(1, |row| row.threads);
+    let all = format!("{count} threads, M/s");
+    let tail = format!("{count} threads, 99th percentile us");
+    let columns = ["tree", "1 thread, M/s", "99th percentile us", &all, &tail, "all by one"];
+    let mut grid = Grid::new(name(case), &columns);
+    let mut bars = Vec::new();
+    for (design, rows) in of_case {
+        let (Some(one), Some(many)) = (rows.first(), rows.last()) else { continue };
+        let speed = |row: &Row| row.per_second.median / 1e6;
+        let slow = |row: &Row| row.latency.p99_ns as f64 / 1e3;
+        let scaling = many.scaling.map_or(1.0, |scaling| scaling.median);
+        grid.add(*design, [speed(one), slow(one), speed(many), slow(many), scaling]);
+        let spread = Some((many.per_second.min / 1e6, many.per_second.max / 1e6));
+        bars.push(Bar { name: (*design).to_owned(), value: speed(many), spread });
+    }
+    outcome.tables.push(grid);
+    if has_picture {
+        let title = format!("{}, {count} threads", name(case));
+        outcome.charts.push(Chart::Bars { title, unit: "M/s".to_owned(), bars });
+    }
+}
+
+/// The first design in multiples of another, with all threads.
+fn beside(
+    case: &(Workload, Distribution),
+    of_case: &[(&str, Vec<Row>)],
+    other: &str,
+    claim: &str,
+) -> Figure {
+    let speeds = |design: &str| -> Vec<f64> {
+        let found = of_case.iter().find(|(name, _)| *name == design);
+        let row = found.and_then(|(_, rows)| rows.last());
+        row.map_or(vec![], |row| row.rounds.iter().map(|round| round.per_second).collect())
+    };
+    let first = of_case.first().map_or("", |(design, _)| design);
+    let ratio = Ratio::of(&speeds(first), &speeds(other));
+    let ours = ratio.map_or_else(|| "-".to_owned(), |ratio| ratio.to_string());
+    let what = format!("{}: throughput of {first} in multiples of {other}'s", name(case));
+    Figure::statement(what, claim, ours, true).without_verdict()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::quick;
+    use super::*;
+
+    #[test]
+    fn every_case_has_a_table_for_one_thread_and_all_and_no_verdict() {
+        static FIELD: Field = Field {
+            designs: &["nbtree", "fptree"],
+            cases: &[(Workload::Get, Distribution::Uniform), (Workload::YcsbA, skewed(0.99))],
+            claims: &[("fptree", 1, "1.5 to 5.0 with 56 threads")],
+        };
+        let outcome = run(&mut quick(&mut |_| ()), &FIELD).unwrap();
+        assert_eq!((outcome.tables.len(), outcome.charts.len()), (2, 2));
+        assert_eq!(outcome.tables[0].rows.len(), 2);
+        assert!(outcome.figures.len() == 1 && !outcome.figures[0].differs());
+        assert!(outcome.figures[0].ours.contains(" to "), "{:?}", outcome.figures);
+    }
+}

@@ -1,0 +1,192 @@
+//! What skew does: conflicts on hot leaves (Figure 10), and persistent caches under half reads, half
+//! writes (Figure 18), as far as counts and two threads can show it.
+
+use everleaf_machine::simulated::Domain;
+
+use super::super::finding::{Bar, Chart, Figure, Grid, Series, number};
+use super::super::model::Latencies;
+use super::super::{Context, Outcome};
+use super::{PAPERS_TREE, is_published, rivals};
+use crate::count::{load, scaled_caches, threads};
+use crate::distribution::Distribution;
+use crate::error::LabError;
+use crate::report::Spread;
+use crate::statistics::Ratio;
+
+/// As in the paper.
+const SKEWED: Distribution = Distribution::Zipfian { theta: Distribution::THETA_DEFAULT };
+
+/// What two threads that update a tree did to each other, in thousandths of the updates, round by round.
+struct Meetings {
+    design: &'static str,
+    /// Updates that met another thread.
+    met: Vec<f64>,
+    /// The same, on the leaf that has most of them.
+    hottest: Vec<f64>,
+}
+
+/// Figure 10.
+pub(super) fn conflicts(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+    let rounds = context.scale.pick(5, 15);
+    let keys = context.scale.pick(10_000, 100_000);
+    let operations = context.scale.pick(20_000, 200_000);
+    let mut all = Vec::new();
+    for design in rivals() {
+        let mut meetings = Meetings { design, met: vec![], hottest: vec![] };
+        for round in 0..rounds {
+            (context.tell)(&format!("{design}, round {} of {rounds}", round + 1));
+            let seed = context.seed ^ (round + 1) << 48;
+            let found = threads::contend(design, 2, keys, operations, SKEWED, seed)?;
+            let of_thousand = |count: u64| found.tally.per_operation(count) * 1000.0;
+            meetings.met.push(of_thousand(found.by_leaf.iter().sum()));
+            meetings.hottest.push(of_thousand(found.by_leaf.first().copied().unwrap_or(0)));
+        }
+        all.push(meetings);
+    }
+    let mut outcome = Outcome::default();
+    let title = format!(
+        "of 1000 updates of {keys} keys by two threads, {operations} each: those that met the other"
+    );
+    let mut grid = Grid::new(title, &["tree", "median", "least", "most", "on the hottest leaf"]);
+    let mut bars = Vec::new();
+    for one in &all {
+        let spread = |values: &[f64]| Spread::of(values.iter().copied()).unwrap_or_default();
+        let (met, hottest) = (spread(&one.met), spread(&one.hottest));
+        grid.add(one.design, [met.median, met.min, met.max, hottest.median]);
+        let name = one.design.to_owned();
+        bars.push(Bar { name, value: met.median, spread: Some((met.min, met.max)) });
+        outcome.series.push(Series {
+            name: format!("{} updates that met another", one.design),
+            unit: "of 1000".to_owned(),
+            more_is_better: false,
+            is_exact: false,
+            is_disturbed: false,
+            values: one.met.clone(),
+        });
+    }
+    outcome.figures = ["fptree", "rntree"].map(|other| judge_conflicts(&all, other)).into();
+    outcome.tables.push(grid);
+    let title = "updates that met another thread".to_owned();
+    outcome.charts.push(Chart::Bars { title, unit: "of 1000".to_owned(), bars });
+    outcome.notes.push(
+        "The paper counts 56 threads on 28 cores; here are two. An update that met another is one whose \
+         exchange was refused or that waited; how often that happens is up to the scheduler, so the \
+         spread of the rounds is shown."
+            .to_owned(),
+    );
+    Ok(outcome)
+}
+
+/// Whether a tree's updates meet more often than those of FAST & FAIR.
+fn judge_conflicts(all: &[Meetings], other: &str) -> Figure {
+    let met = |name: &str| {
+        let found = all.iter().find(|one| one.design == name);
+        found.map_or(&[] as &[f64], |one| one.met.as_slice())
+    };
+    let what = format!("updates of {other} that met another, in multiples of FAST & FAIR's");
+    match Ratio::of(met(other), met("fast-fair")) {
+        Some(ratio) => Figure::above_one(what, &ratio),
+        None => Figure::statement(what, "more than 1", "FAST & FAIR's never met", false),
+    }
+}
+
+/// What an operation of half reads, half updates costs by whether caches lose their contents.
+struct Costs {
+    design: &'static str,
+    flushes: f64,
+    /// Nanoseconds of waiting: lines flushed, persistent caches.
+    waits: [f64; 2],
+    /// Bytes of the medium written: the same.
+    media: [f64; 2],
+}
+
+/// Figure 18.
+pub(super) fn domains(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+    let keys = context.scale.pick(40_000, 2_000_000);
+    let mut all = Vec::new();
+    for design in rivals() {
+        (context.tell)(&format!("counting {design}"));
+        let mut costs = Costs { design, flushes: 0.0, waits: [0.0; 2], media: [0.0; 2] };
+        for (at, domain) in [Domain::Line, Domain::Visible].into_iter().enumerate() {
+            let mut config = scaled_caches(keys, 16e6);
+            config.domain = domain;
+            let mut loaded = load::design(design, config, keys, context.seed)?;
+            let (tally, written) = loaded.read_and_update(SKEWED, keys)?;
+            costs.waits[at] = Latencies::MODULES.waiting(&tally);
+            costs.media[at] = tally.per_operation(written);
+            if domain == Domain::Line {
+                costs.flushes = tally.per_operation(tally.flushes);
+            }
+        }
+        all.push(costs);
+    }
+    Ok(judge_domains(&all, keys))
+}
+
+/// The table, the pictures, and the paper's statement.
+fn judge_domains(all: &[Costs], keys: u64) -> Outcome {
+    let mut outcome = Outcome::default();
+    let columns = [
+        "tree",
+        "flushes",
+        "media B, flushed",
+        "media B, persistent caches",
+        "waiting ns, flushed",
+        "waiting ns, persistent caches",
+    ];
+    let title = format!("an operation of half reads, half updates, zipfian .99, on {keys} keys");
+    let mut grid = Grid::new(title, &columns);
+    for one in all {
+        let numbers = [one.flushes, one.media[0], one.media[1], one.waits[0], one.waits[1]];
+        grid.add(one.design, numbers);
+        for (what, bytes) in ["flushed", "persistent caches"].into_iter().zip(one.media) {
+            let name = format!("{}, {what}", one.design);
+            outcome.series.push(Series::count(name, "media B written", bytes));
+        }
+    }
+    outcome.tables.push(grid);
+    let chart = |title: &str, unit: &str, value: fn(&Costs) -> f64| Chart::Bars {
+        title: title.to_owned(),
+        unit: unit.to_owned(),
+        bars: all
+            .iter()
+            .map(|one| Bar { name: one.design.to_owned(), value: value(one), spread: None })
+            .collect(),
+    };
+    outcome.charts = vec![
+        chart("media bytes of an operation, lines flushed", "B", |one| one.media[0]),
+        chart("media bytes of an operation, persistent caches", "B", |one| one.media[1]),
+    ];
+    let gain = |one: &Costs| one.waits[0] / one.waits[1];
+    let published = all.iter().filter(|one| is_published(one.design));
+    let most = published.max_by(|one, other| gain(one).total_cmp(&gain(other)));
+    let best = most.map_or("none", |one| one.design);
+    let of = |name: &str| {
+        let found = all.iter().find(|one| one.design == name);
+        found.map_or_else(|| "-".to_owned(), |one| number(gain(one)))
+    };
+    outcome.figures.push(
+        Figure::statement(
+            "the published tree that gains most from persistent caches, by counts",
+            PAPERS_TREE,
+            format!("{best} ({}); {PAPERS_TREE} {}", of(best), of(PAPERS_TREE)),
+            best == PAPERS_TREE,
+        )
+        .because(
+            "by counts of one thread what flushes most has most to gain; the paper's gain is that of 56 \
+             threads, which wait for each other where a leaf is locked",
+        ),
+    );
+    for name in ["rntree", "fptree"] {
+        let found = all.iter().find(|one| one.design == name);
+        let gain = found.map_or(f64::NAN, gain);
+        let what = format!("{name}: waiting with flushes in multiples of that without");
+        outcome.figures.push(Figure::shown(what, gain, ""));
+    }
+    outcome.notes.push(
+        "What is left in the caches at the end is written back and counted with the operations. The \
+         throughput of the figure needs the paper's 28 cores."
+            .to_owned(),
+    );
+    outcome
+}

@@ -1,0 +1,115 @@
+//! Claims about crashes and orders of execution: proven on the simulated machine, not measured.
+//!
+//! Proofs are another part of the program, beside the laboratory: whoever runs experiments hands in a
+//! [`Prover`].
+
+use std::time::Duration;
+
+use super::finding::{Figure, Grid};
+use super::{Context, Outcome};
+use crate::error::LabError;
+use crate::table::grouped;
+
+/// What came of a search for orders of execution and crashes that break a promise.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Proof {
+    /// Programs that were run.
+    pub programs: u64,
+    /// Schedules of these, all together.
+    pub schedules: u64,
+    /// States after a crash that were recovered and judged.
+    pub crashes: u64,
+    /// What went wrong, if something did.
+    pub failure: Option<String>,
+}
+
+/// Searches the structure of a name for failures, for about so long, with a seed: the same seed, the
+/// same search.
+///
+/// # Errors
+/// There is no such structure, or nothing that could search.
+pub type Prover =
+    fn(structure: &'static str, budget: Duration, seed: u64) -> Result<Proof, LabError>;
+
+/// The prover of a program that has none.
+///
+/// # Errors
+/// Always.
+pub fn no_prover(structure: &'static str, _: Duration, _: u64) -> Result<Proof, LabError> {
+    let text = format!("this program cannot prove {structure}: use `everleaf lab run`");
+    Err(LabError::Settings(text))
+}
+
+/// Seconds for which a structure is searched: quick, full.
+const SECONDS: (u32, u32) = (4, 300);
+/// What an experiment takes that looks at one structure.
+pub(super) const SECONDS_OF_ONE: (u32, u32) = SECONDS;
+/// What an experiment takes that looks at two.
+pub(super) const SECONDS_OF_TWO: (u32, u32) = (2 * SECONDS.0, 2 * SECONDS.1);
+
+/// Searches structures for failures, one after the other.
+pub(super) fn search(
+    context: &mut Context<'_>,
+    structures: &[&'static str],
+) -> Result<Outcome, LabError> {
+    let budget = Duration::from_secs(context.scale.pick(SECONDS.0, SECONDS.1).into());
+    let mut outcome = Outcome::default();
+    let columns = ["structure", "programs", "schedules", "crashes recovered"];
+    let mut grid = Grid::new("what was searched", &columns);
+    for structure in structures {
+        (context.tell)(&format!("searching {structure} for failures"));
+        let proof = (context.prove)(structure, budget, context.seed)?;
+        let numbers = [proof.programs, proof.schedules, proof.crashes].map(grouped);
+        grid.rows.push(std::iter::once((*structure).to_owned()).chain(numbers).collect());
+        let schedules = grouped(proof.schedules);
+        let ours = match &proof.failure {
+            None if proof.schedules == 0 => "nothing was searched".to_owned(),
+            None => format!("none in {schedules} schedules, {} crashes", grouped(proof.crashes)),
+            Some(failure) => failure.clone(),
+        };
+        let is_clean = proof.failure.is_none() && proof.schedules > 0;
+        let what = format!("{structure}: orders and crashes that break its promise");
+        outcome.figures.push(Figure::statement(what, "none", ours, is_clean));
+    }
+    outcome.tables.push(grid);
+    outcome.notes.push(
+        "A search for a given time through random programs, their schedules, and the crashes in them; \
+         `everleaf prove` searches as long as wanted, and shows what fails. What promises something to \
+         one thread at a time only is searched with one."
+            .to_owned(),
+    );
+    Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::quick;
+    use super::*;
+
+    /// Fails for one name, is empty for another, and clean otherwise.
+    #[expect(clippy::unnecessary_wraps, reason = "it is a prover")]
+    fn prover(structure: &'static str, _: Duration, seed: u64) -> Result<Proof, LabError> {
+        let failure = (structure == "wrong").then(|| "a key is lost".to_owned());
+        let schedules = if structure == "empty" { 0 } else { 1000 * seed };
+        Ok(Proof { programs: 1, schedules, crashes: 2, failure })
+    }
+
+    #[test]
+    fn a_search_agrees_only_if_something_was_searched_and_nothing_failed() {
+        let mut tell = |_: &str| ();
+        let mut context = Context { prove: prover, ..quick(&mut tell) };
+        let outcome = search(&mut context, &["right", "wrong", "empty"]).unwrap();
+        let ours: Vec<(&str, bool)> =
+            outcome.figures.iter().map(|figure| (figure.ours.as_str(), figure.differs())).collect();
+        assert_eq!(
+            ours,
+            [
+                ("none in 1,000 schedules, 2 crashes", false),
+                ("a key is lost", true),
+                ("nothing was searched", true),
+            ]
+        );
+        assert_eq!(outcome.tables[0].rows.len(), 3);
+        assert!(search(&mut quick(&mut |_| ()), &["right"]).is_err(), "nothing can search");
+    }
+}
