@@ -1,9 +1,16 @@
 //! Opening the pool and choosing the map, for reading and for writing.
+//!
+//! Who opens a pool for writing whose machine crashed, and which has a log, waits until it is made
+//! again from there: [`Rebuilding`] shows how far that is.
 
+use crate::cli::Global;
 use crate::failure::Failure;
+use crate::output::{counted, remark};
+use crate::progress::Progress;
 use clap::Args;
-use everleaf::{Map, Options, Store};
+use everleaf::{Map, Options, Rebuilt, Store};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Which map, and whether to trust the pool.
 #[derive(Args, Clone, Debug)]
@@ -37,8 +44,54 @@ pub fn for_reading(pool: &Path, trust: &TrustArgs) -> Result<Store, Failure> {
 }
 
 /// Opens a pool that must exist, to change it.
-pub fn for_writing(pool: &Path, trust: &TrustArgs) -> Result<Store, Failure> {
-    Ok(trust.options().open(pool)?)
+pub fn for_writing(pool: &Path, trust: &TrustArgs, global: Global) -> Result<Store, Failure> {
+    with_progress(trust.options(), pool, global)
+}
+
+/// Opens a pool in this way, and shows how far it is made again, should the machine have crashed.
+pub fn with_progress(options: Options, pool: &Path, global: Global) -> Result<Store, Failure> {
+    let rebuilding = Rebuilding::new(global);
+    let store = rebuilding.shown_by(options).open(pool)?;
+    rebuilding.clear();
+    match store.rebuilt() {
+        Some(rebuilt) if !global.quiet && !global.json => remark(&told(rebuilt)),
+        _ => {}
+    }
+    Ok(store)
+}
+
+/// Shows how far a pool is made again from its log; nothing if it is not.
+pub struct Rebuilding {
+    progress: Arc<Progress>,
+}
+
+impl Rebuilding {
+    /// Shows nothing yet.
+    pub fn new(global: Global) -> Self {
+        let what = "making the pool again from its log";
+        // It shows something only once a pool is made again.
+        Self { progress: Arc::new(Progress::count(global.wants_progress(), what)) }
+    }
+
+    /// Options with which opening says how far it is.
+    pub fn shown_by(&self, options: Options) -> Options {
+        let progress = Arc::clone(&self.progress);
+        options.rebuild_progress(move |pairs| progress.set(pairs))
+    }
+
+    /// Takes the bar away: it is made.
+    pub fn clear(&self) {
+        self.progress.clear();
+    }
+}
+
+/// What was done, in a line.
+fn told(rebuilt: &Rebuilt) -> String {
+    format!(
+        "the machine had crashed: made the pool again from {} of a snapshot and {} of the log",
+        counted(rebuilt.snapshot_pairs, "key"),
+        counted(rebuilt.replayed, "commit")
+    )
 }
 
 /// The chosen map, which must exist.

@@ -80,9 +80,43 @@ fn a_load_into_a_pool_with_a_log_is_in_the_log_and_a_snapshot_shortens_it() {
     let out = place.run(["load", "pool", "new.tsv"]).succeeded();
     assert!(out.starts_with("loaded 3000 lines: 3000 new keys"), "{out}");
     std::fs::remove_file(place.path("pool")).expect("it was there");
-    assert_eq!(place.run(["put", "pool", "one more", "1", "--quiet"]).code, 0);
+    let refused = place.run(["get", "pool", "new:2999"]).failed(4);
+    assert!(refused.contains("open it for writing"), "{refused}");
+    assert_eq!(place.run(["put", "pool", "one more", "1", "--quiet"]).succeeded(), "");
     assert_eq!(place.run(["get", "pool", "new:2999"]).succeeded(), "2999");
     assert_eq!(place.run(["get", "pool", "key:123"]).succeeded(), "value 123");
     let out = place.run(["snapshot", "pool"]).succeeded();
-    assert!(out.starts_with("wrote a snapshot of 3502 keys"), "{out}");
+    assert!(out.starts_with("wrote a snapshot of 3501 keys"), "{out}");
+}
+
+#[test]
+fn every_command_that_makes_a_pool_again_from_its_log_says_so_unless_told_to_be_quiet() {
+    let place = filled();
+    with_log(&place);
+    place.write("more.tsv", "more\t1\n");
+    let commands = [
+        &["put", "pool", "key:001", "new"][..],
+        &["del", "pool", "key:002"],
+        &["load", "pool", "more.tsv"],
+        &["snapshot", "pool"],
+    ];
+    for command in commands {
+        for flag in ["", "--quiet", "--json"] {
+            std::fs::remove_file(place.path("pool")).expect("it was there");
+            let flags = (!flag.is_empty()).then_some(flag);
+            let ended = place.run(command.iter().copied().chain(flags));
+            // The second time the key is not there any more.
+            let is_gone = command[0] == "del" && !flag.is_empty();
+            assert_eq!(ended.code, i32::from(is_gone), "{command:?} {flag}: {}", ended.err);
+            let says = ended.err.contains("made the pool again from 500 keys of a snapshot");
+            assert_eq!(says, flag.is_empty(), "{command:?} {flag}: {}", ended.err);
+            assert!(!ended.err.contains('\r'), "a bar though nobody sees it: {}", ended.err);
+        }
+    }
+    for command in [["compact", "pool"], ["upgrade", "pool"]] {
+        std::fs::remove_file(place.path("pool")).expect("it was there");
+        place.run(command).succeeded();
+    }
+    assert_eq!(place.run(["get", "pool", "key:001"]).succeeded(), "new");
+    assert_eq!(place.run(["get", "pool", "more"]).succeeded(), "1");
 }

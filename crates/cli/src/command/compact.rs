@@ -4,10 +4,11 @@ use crate::arguments::pool_and_rest;
 use crate::cli::Global;
 use crate::command::backup::tell;
 use crate::failure::Failure;
+use crate::open::Rebuilding;
 use crate::output::Output;
 use crate::progress::Progress;
 use clap::Args;
-use everleaf::Store;
+use everleaf::Options;
 use std::ffi::OsString;
 
 const EXAMPLES: &str = "\
@@ -28,8 +29,13 @@ pub struct CompactArgs {
 /// Compacts the pool.
 pub fn run(args: CompactArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
+    let rebuilding = Rebuilding::new(global);
     let progress = Progress::count(global.wants_progress(), "compacting");
-    let copied = Store::compact(&pool, |keys| progress.set(keys))?;
-    drop(progress);
+    let options = rebuilding.shown_by(Options::new());
+    let copied = options.compact(&pool, |keys| {
+        rebuilding.clear();
+        progress.set(keys);
+    })?;
+    drop((rebuilding, progress));
     tell(copied, "compacted", &pool, global, out)
 }

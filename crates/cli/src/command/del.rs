@@ -41,7 +41,7 @@ pub fn run(args: DelArgs, global: Global, out: &mut Output) -> Result<(), Failur
     let (pool, words) = pool_and_rest(args.pool, args.keys, &["KEY"])?;
     let decode = |word| args.encoding.decode("KEY", word);
     let keys = words.iter().map(|word| decode(word)).collect::<Result<Vec<_>, _>>()?;
-    let store = open::for_writing(&pool, &args.map.trust)?;
+    let store = open::for_writing(&pool, &args.map.trust, global)?;
     let map = open::existing_map(&store, &pool, args.map.map.as_deref())?;
     let mut absent = None;
     let mut removed = 0;

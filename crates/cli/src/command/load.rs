@@ -108,7 +108,7 @@ pub fn run(args: LoadArgs, global: Global, out: &mut Output) -> Result<(), Failu
         });
     }
     let options = args.map.trust.options().create(args.create);
-    let store = args.new_pool.apply(options)?.open(&pool)?;
+    let store = open::with_progress(args.new_pool.apply(options)?, &pool, global)?;
     let map = open::map_or_new(&store, args.map.map.as_deref())?;
     let cpus = || thread::available_parallelism().map_or(1, NonZero::get);
     let settings = Settings {

@@ -65,7 +65,7 @@ pub fn run(args: PutArgs, global: Global, out: &mut Output) -> Result<(), Failur
         Some(file) => read_value(file)?,
         None => args.encoding.decode("VALUE", &words[1])?,
     };
-    let store = open::for_writing(&pool, &args.map.trust)?;
+    let store = open::for_writing(&pool, &args.map.trust, global)?;
     let map = open::map_or_new(&store, args.map.map.as_deref())?;
     let condition = Condition::of(args.if_absent, args.if_present);
     let written = put(&map, condition, &key, &value)?;

@@ -4,9 +4,8 @@ use crate::arguments::{NewPoolArgs, pool_from_environment};
 use crate::cli::Global;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::open::TrustArgs;
+use crate::open::{self, TrustArgs};
 use crate::output::{Output, counted, remark};
-use crate::progress::Progress;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 use everleaf::Durability;
@@ -132,20 +131,8 @@ pub fn run(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Fail
         Some(durability) => options.durability(durability.with(args.interval)),
         None => options,
     };
-    let progress = Progress::count(global.wants_progress(), "making the pool again from its log");
-    // It shows something only once a pool is made again.
-    let progress = Arc::new(progress);
-    let shown = Arc::clone(&progress);
-    let options = options.rebuild_progress(move |pairs| shown.set(pairs));
-    let store = Arc::new(args.new_pool.apply(options)?.open(&pool)?);
-    drop(progress);
-    if let Some(rebuilt) = store.rebuilt() {
-        remark(&format!(
-            "the machine had crashed: made the pool again from {} of a snapshot and {} of the log",
-            counted(rebuilt.snapshot_pairs, "key"),
-            counted(rebuilt.replayed, "commit")
-        ));
-    }
+    let options = args.new_pool.apply(options)?;
+    let store = Arc::new(open::with_progress(options, &pool, global)?);
     let recovered = started.elapsed();
     let server = Server::bind(config, Arc::clone(&store)).map_err(failure_of)?;
     let handle = server.handle();

@@ -3,7 +3,7 @@
 use crate::arguments::pool_and_rest;
 use crate::cli::Global;
 use crate::failure::Failure;
-use crate::open::TrustArgs;
+use crate::open::{self, TrustArgs};
 use crate::output::{Output, counted};
 use clap::Args;
 use serde_json::json;
@@ -31,7 +31,7 @@ pub struct SnapshotArgs {
 /// Writes the snapshot.
 pub fn run(args: SnapshotArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
-    let store = args.trust.options().open(&pool)?;
+    let store = open::for_writing(&pool, &args.trust, global)?;
     let pairs = store.snapshot()?;
     store.close()?;
     if global.json {

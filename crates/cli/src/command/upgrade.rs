@@ -3,9 +3,10 @@
 use crate::arguments::pool_and_rest;
 use crate::cli::Global;
 use crate::failure::Failure;
+use crate::open::Rebuilding;
 use crate::output::Output;
 use clap::Args;
-use everleaf::Store;
+use everleaf::Options;
 use serde_json::json;
 use std::ffi::OsString;
 
@@ -27,7 +28,9 @@ pub struct UpgradeArgs {
 /// Upgrades the pool.
 pub fn run(args: UpgradeArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
-    let new = Store::upgrade(&pool)?;
+    let rebuilding = Rebuilding::new(global);
+    let new = rebuilding.shown_by(Options::new()).upgrade(&pool)?;
+    drop(rebuilding);
     if global.json {
         return out.json(&json!({ "new": new }));
     }
