@@ -231,6 +231,24 @@ fn a_connection_cannot_watch_without_end() {
 }
 
 #[test]
+fn watched_values_may_together_be_as_large_as_a_request() {
+    let server = TestServer::with(|config| {
+        config.bulk_size_max = 1 << 20;
+        config.request_size_max = 2 << 20;
+    });
+    let mut client = server.connect();
+    for key in ["a", "b", "c"] {
+        assert_eq!(client.ask(&["SET".as_bytes(), key.as_bytes(), &vec![b'v'; 900_000]]), "+OK");
+    }
+    run(&mut client, &[("WATCH a b", "+OK"), ("MULTI", "+OK"), ("SET k 1", "+QUEUED")]);
+    assert_eq!(client.line("EXEC"), "[+OK]");
+    run(&mut client, &[("WATCH a b c", "+OK"), ("MULTI", "+OK"), ("SET k 2", "+QUEUED")]);
+    let refused = client.line("EXEC");
+    assert!(refused.starts_with("-ERR the watched keys and their values take more"), "{refused}");
+    run(&mut client, &[("GET k", "\"1\""), ("MULTI", "+OK"), ("EXEC", "[]")]);
+}
+
+#[test]
 fn transfers_of_many_clients_keep_the_sum() {
     let server = TestServer::start();
     let mut client = server.connect();

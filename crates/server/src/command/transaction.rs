@@ -5,7 +5,8 @@
 //! another client changed a key that one of them read meanwhile, they are run again; if it changed a
 //! *watched* key, nothing is done. A key counts as changed when its value or its time is another
 //! than before: a key that was changed and changed back does not. Of the value a digest is kept, 16
-//! bytes however long it is; what a connection watches may take 16 MiB.
+//! bytes however long it is; what a connection watches may take 16 MiB, and all that is watched
+//! together, at `EXEC`, as much as a request may have.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -92,10 +93,22 @@ impl Watched {
         Ok(())
     }
 
-    /// Makes a batch depend on what the keys are now. Returns whether that is what they were.
-    fn expect(&self, store: &Store, batch: &mut WriteBatch) -> Result<bool, Failure> {
+    /// Makes a batch, which is empty, depend on what the keys are now. Returns whether that is what
+    /// they were. The batch has a copy of all values, so together they may be as large as a request.
+    fn expect(
+        &self,
+        store: &Store,
+        batch: &mut WriteBatch,
+        size_max: usize,
+    ) -> Result<bool, Failure> {
         for (key, seen) in &self.keys {
             let now = read(store, key)?;
+            let size = key.len() + now.as_ref().map_or(0, |(value, _)| value.len());
+            if batch.size_bytes() + size > size_max {
+                return Err(Failure::text(format!(
+                    "ERR the watched keys and their values take more than {size_max} bytes: watch fewer"
+                )));
+            }
             let seen_now = now.as_ref().map(|(value, expiry)| self.digest.see(value, *expiry));
             if seen_now != *seen {
                 return Ok(false);
@@ -213,7 +226,7 @@ pub fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
     let mut answers = Vec::new();
     for _ in 0..ATTEMPT_COUNT_MAX {
         batch.clear();
-        if !watched.expect(&store, &mut batch)? {
+        if !watched.expect(&store, &mut batch, context.shared.config.request_size_max)? {
             context.reply.null_array();
             return Ok(());
         }
