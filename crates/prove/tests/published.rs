@@ -32,7 +32,7 @@ fn random<T: Design<M>>(number: u64, slots: usize, alone: bool) -> Box<dyn Case>
 
 /// Random programs with crashes, also in recovery, and with opening inside the simulation.
 fn survives<T2: Design<M>, T3: Design<M>, T9: Design<M>>(part: f64, alone: bool) -> Report {
-    let nested = CrashConfig { nested_one_in: 100, ..CrashConfig::default() };
+    let nested = CrashConfig { nested_one_in: 20, ..CrashConfig::default() };
     let base = |number| match number % 8 {
         3 => Config { crash: nested, ..Config::default() },
         5 => Config { simulate_open: true, ..Config::default() },
