@@ -274,8 +274,8 @@ fn count_single(
         let what = format!("waiting of the mix of {other} in multiples of RNTree's, by counts");
         let figure = Figure::within(what, (1.25, 1.44), mean(other) / mean("rntree"), "", 0.05);
         outcome.figures.push(figure.if_below(
-            "RNTree flushes fewer lines but reads more of the leaf: the lines that a bisection of its \
-             slot array touches",
+            "what RNTree saves in flushes, from NVTree nothing, it pays in lines read: those that the \
+             bisection of its slot array touches",
         ));
     }
     Ok(())
