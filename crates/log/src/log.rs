@@ -62,6 +62,7 @@ pub(crate) struct Shared<D: Disk> {
     mode: SyncMode,
     buffers: Buffers,
     durable: Arc<AtomicU64>,
+    stored: Arc<AtomicU64>,
     writer: Mutex<Writer<D>>,
     turn: Mutex<Turn>,
     /// A leader is done, or the log has failed.
@@ -107,6 +108,7 @@ impl<D: Disk> Log<D> {
             mode: options.mode,
             buffers: Buffers::new(options.buffer_count, writer.written() + 1),
             durable: writer.durable(),
+            stored: writer.stored(),
             writer: Mutex::new(writer),
             turn: Mutex::new(Turn {
                 is_led: false,
@@ -238,6 +240,13 @@ impl<D: Disk> Log<D> {
     /// Everything up to this LSN is durable.
     pub fn durable_lsn(&self) -> Lsn {
         self.shared.durable_lsn()
+    }
+
+    /// Bytes that were written to segments since the log was opened. A write that is waited for alone
+    /// takes a block of 4096 bytes, however small it is.
+    pub fn stored_bytes(&self) -> u64 {
+        // Relaxed: a statistic.
+        self.shared.stored.load(Ordering::Relaxed)
     }
 
     /// The disk that the log is on. Its owner may keep small files beside the log, under names that

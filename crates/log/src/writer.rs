@@ -45,6 +45,8 @@ pub(crate) struct Writer<D: Disk> {
     written: Lsn,
     /// Everything up to here is durable. Others read it.
     durable: Arc<AtomicU64>,
+    /// Bytes of segments that were written, padding included. Others read it.
+    stored: Arc<AtomicU64>,
     lent: Vec<Vec<u8>>,
     chunk: Vec<u8>,
 }
@@ -94,6 +96,7 @@ impl<D: Disk> Writer<D> {
         let header = SegmentHeader { sequence: start.sequence, first: start.first, size };
         let current = maker.make(header, &sealed)?;
         let spares = maker.spares;
+        let stored = current.position;
         let mut segments = start.segments;
         segments.push_back(current.header);
         Ok(Writer {
@@ -105,6 +108,7 @@ impl<D: Disk> Writer<D> {
             spares,
             written,
             durable: Arc::new(AtomicU64::new(written)),
+            stored: Arc::new(AtomicU64::new(stored)),
             lent: Vec::new(),
             chunk: Vec::new(),
         })
@@ -123,6 +127,16 @@ impl<D: Disk> Writer<D> {
     /// The word that says what is durable.
     pub(crate) fn durable(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.durable)
+    }
+
+    /// The word that counts what is written.
+    pub(crate) fn stored(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.stored)
+    }
+
+    fn count_stored(&self, bytes: u64) {
+        // Relaxed: a statistic.
+        self.stored.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Writes everything that waits in `buffers`, and makes it durable if asked to.
@@ -165,6 +179,7 @@ impl<D: Disk> Writer<D> {
         };
         result.map_err(|error| Error::io(self.cannot("write"), &error))?;
         self.current.position += stored;
+        self.count_stored(stored);
         self.written = first + count - 1;
         if self.disk.mutant("log.durable_before_sync") {
             self.publish();
@@ -216,6 +231,7 @@ impl<D: Disk> Writer<D> {
         let mut maker = Maker { disk: &*self.disk, uuid: &self.uuid, spares };
         self.current = maker.make(header, &[])?;
         self.spares = maker.spares;
+        self.count_stored(BLOCK_SIZE);
         self.segments.push_back(self.current.header);
         Ok(())
     }

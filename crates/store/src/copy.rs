@@ -13,6 +13,7 @@ use everleaf_index::{
     BytesTree, CreateMode, Hardware, IndexError, KNOWN_FEATURES, Machine, Pool, PoolOptions, Trees,
 };
 
+use crate::map::Map;
 use crate::power;
 use crate::range::Range;
 use crate::store::from_pool;
@@ -177,15 +178,20 @@ impl Store {
         let new =
             Pool::open(&unfinished.0, &options).map_err(|error| from_pool(error, &unfinished.0))?;
         let trees = Trees::create(new)?;
-        let view = self.view()?;
+        let (view, maps) = self.view_of_all()?;
         // With a successor nobody else has the pool, and of one for reading nobody is a writer.
         let is_alone = successor || self.is_read_only();
         let mut copied = Copied::default();
-        for name in self.map_names() {
+        for (name, map) in &maps {
             let (started_ms, before) = (Hardware::wall_clock_ms(), copied.keys);
-            self.copy_map(&view, &name, &trees, &mut copied, &mut progress)?;
+            copied.maps += 1;
+            let mut range = view.map(map).iter();
+            let pairs = Counted { range: &mut range, copied: &mut copied, progress: &mut progress };
+            trees.load_expiring(name, pairs)?;
+            // A copy that ended early must not pass for one of everything.
+            range.take_error().map_or(Ok(()), Err)?;
             if is_alone {
-                self.compare_counts(&name, copied.keys - before, started_ms)?;
+                self.compare_counts(name, copied.keys - before, started_ms)?;
             }
         }
         if successor {
@@ -200,29 +206,26 @@ impl Store {
         Ok(copied)
     }
 
-    fn copy_map(
-        &self,
-        view: &View,
-        name: &str,
-        trees: &Trees,
-        copied: &mut Copied,
-        progress: &mut impl FnMut(u64),
-    ) -> Result<()> {
-        let map = match self.existing_map(name) {
-            Ok(Some(map)) => map,
-            // It was dropped since the names were listed.
-            Ok(None) => return Ok(()),
-            Err(_) => {
-                return Err(Error::Unsupported(format!(
-                    "the map '{name}' is not one of byte strings and cannot be copied"
-                )));
-            }
-        };
-        copied.maps += 1;
-        let mut range = view.map(&map).iter();
-        trees.load_expiring(name, Counted { range: &mut range, copied, progress })?;
-        // A copy that ended early must not pass for one of everything.
-        range.take_error().map_or(Ok(()), Err)
+    /// A view, and the maps there are at its moment.
+    fn view_of_all(&self) -> Result<(View, Vec<(String, Map)>)> {
+        let shared = self.shared();
+        // Before nobody can make a map: this waits for operations, and one of them may be about to.
+        shared.order.raise(shared.trees.heap());
+        let still = shared.making();
+        let all = self.view().and_then(|view| {
+            let maps = shared.map_names().into_iter().map(|name| {
+                match shared.trees.find_bytes_tree(&name) {
+                    Ok(Some(tree)) => Ok((name, self.another(tree))),
+                    _ => Err(Error::Unsupported(format!(
+                        "the map '{name}' is not one of byte strings and cannot be copied"
+                    ))),
+                }
+            });
+            Ok((view, maps.collect::<Result<_>>()?))
+        });
+        drop(still);
+        shared.order.lower();
+        all
     }
 
     /// Compares how many keys of a map were copied since `started_ms` with what the pool says. Nobody

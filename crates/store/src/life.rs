@@ -113,10 +113,11 @@ fn run(shared: &Shared, bell: &Bell, sweep: bool, snapshot_after_bytes: u64) {
             let started = Instant::now();
             // Relaxed: a request, which carries nothing.
             let due = power.snapshot_due.load(Ordering::Relaxed);
-            if (due || power.lag().0 > snapshot_after_bytes) && started >= next_snapshot {
-                // Before it begins: what becomes due meanwhile may not be in it.
+            if (due || power.is_long(snapshot_after_bytes)) && started >= next_snapshot {
+                // Before it begins: what becomes due meanwhile may not be in it. Taken, and not only
+                // cleared: it may have become due since the look above.
                 // Relaxed: as above.
-                power.snapshot_due.store(false, Ordering::Relaxed);
+                let due = power.snapshot_due.swap(false, Ordering::Relaxed);
                 if shared.snapshot().is_err() {
                     // Tried again, but most of the time is left to others; writes tell, too.
                     // Relaxed: as above.

@@ -71,7 +71,7 @@ pub fn open_power(trees: &Trees, place: &Place, options: &Options) -> Result<Opt
     };
     if durability != Durability::Process {
         let power = PowerLog::open(trees, place, durability, options)?;
-        if power.lag().0 > options.snapshot_after_bytes {
+        if power.is_long(options.snapshot_after_bytes) {
             // Lives that are too short for the thread that does it otherwise add up to this. It may
             // fail: then the log is longer than it should be.
             let mut session = trees.heap().session().map_err(IndexError::from)?;

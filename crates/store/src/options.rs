@@ -135,7 +135,8 @@ impl Options {
     }
 
     /// Bytes of keys and values in the log after which a snapshot is written in the background, which
-    /// lets the log before it go. Default: 1 GiB.
+    /// lets the log before it go; also when its files have grown by four times as much, as they do by
+    /// small writes that are waited for one by one. Default: 1 GiB.
     pub fn snapshot_after_bytes(mut self, bytes: u64) -> Self {
         self.snapshot_after_bytes = bytes;
         self

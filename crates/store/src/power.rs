@@ -12,8 +12,9 @@
 //!                       "mode" -> 8 bytes: milliseconds of the interval, 0 for none;
 //!                       "map:NAME" -> number of the map in the log, 4 bytes, little-endian;
 //!                       "last" -> the largest number ever given, 4 bytes;
-//!                       "logged" -> 8 bytes: what was logged since the last snapshot when the pool
-//!                       was closed
+//!                       "logged" -> three times 8 bytes, as of the last closing: bytes of keys and
+//!                       values that were logged since the last snapshot, bytes that the files of the
+//!                       log have grown by, and how often the pool was opened
 //!   map 0 of the log    NAME -> number, as above: replay learns from it which map is which
 //! ```
 //!
@@ -28,6 +29,7 @@
 
 mod left;
 mod load;
+mod own;
 mod pieces;
 mod place;
 mod rebuild;
@@ -41,12 +43,14 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use everleaf_index::{BytesTree, Change, Hardware, IndexError, Session, Trees};
 use everleaf_log::{Disk, Log, LogOptions, Lsn, Record, SnapshotWriter, SyncMode};
 
 pub use self::left::Left;
+pub(crate) use self::own::{copy_own, last_durability, refuse_foreign};
+use self::own::{new_identity, refuse_integers};
 pub(crate) use self::place::Place;
 use self::place::{LogDisk, Settings};
 pub use self::rebuild::Rebuilt;
@@ -59,6 +63,11 @@ const IDENTITY: &[u8] = b"identity";
 const MODE: &[u8] = b"mode";
 const LAST: &[u8] = b"last";
 const LOGGED: &[u8] = b"logged";
+/// A snapshot is due, too, when the files of the log have grown by so many times what keys and values may
+/// grow by: small writes that are waited for one by one take a block each.
+const FILES_FACTOR: u64 = 4;
+/// And when the store was opened so often: each opening begins a file, at which all later ones look.
+const OPENINGS_MAX: u64 = 1000;
 /// The map of the log that has the names.
 const NAMES: u32 = 0;
 
@@ -105,6 +114,10 @@ pub(crate) struct PowerLog {
     own: Arc<BytesTree>,
     /// Bytes appended since the last snapshot began.
     bytes: AtomicU64,
+    /// What the log had stored then; less by what earlier lives of the store had since.
+    stored_before: AtomicU64,
+    /// Openings since then.
+    openings: AtomicU64,
     /// Whether what the pool has and the log may lack must get into a snapshot (W3).
     pub snapshot_due: AtomicBool,
 }
@@ -124,57 +137,6 @@ impl From<everleaf_log::Error> for Error {
             _ => Error::LogFailed(text),
         }
     }
-}
-
-/// How a pool was opened last.
-pub(crate) fn last_durability(trees: &Trees) -> Result<Durability> {
-    let Some(own) = trees.find_bytes_tree(NAME)? else { return Ok(Durability::Process) };
-    let mut session = trees.heap().session().map_err(IndexError::from)?;
-    let mode = own.get_with(&mut session, MODE, |mode| {
-        <[u8; 8]>::try_from(mode).map_or(0, u64::from_le_bytes)
-    })?;
-    Ok(match mode.unwrap_or(0) {
-        0 => Durability::Power,
-        interval_ms => Durability::Interval(Duration::from_millis(interval_ms)),
-    })
-}
-
-/// Refuses a log that the pool beside it does not know of: one of the two is not what is wanted.
-pub(crate) fn refuse_foreign(trees: &Trees, place: &Place) -> Result<()> {
-    let Some(identity) = place.identity() else { return Ok(()) };
-    if let Some(own) = trees.find_bytes_tree(NAME)? {
-        let mut session = trees.heap().session().map_err(IndexError::from)?;
-        if own.get_with(&mut session, IDENTITY, |bytes| bytes == identity)? == Some(true) {
-            return Ok(());
-        }
-    }
-    Err(Error::Corrupt(format!(
-        "the log in {} is not the one of this pool: move it away to go on without it, or move the \
-         pool away to make it again from that log",
-        place.display()
-    )))
-}
-
-/// What a pool that takes the place of this one has to know of its log.
-pub(crate) fn copy_own(from: &Trees, to: &Trees) -> Result<()> {
-    let Some(own) = from.find_bytes_tree(NAME)? else { return Ok(()) };
-    let mut session = from.heap().session().map_err(IndexError::from)?;
-    let (low, high) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-    let mut pairs = vec![];
-    own.scan(&mut session, low, high, false, |key, value| {
-        pairs.push((key.to_vec(), value.to_vec()));
-        true
-    })?;
-    to.load_bytes_tree(NAME, pairs)?;
-    Ok(())
-}
-
-/// Sixteen bytes that no other log has: not even an older one of the same pool, which must not be
-/// taken for it if it turns up again.
-fn new_identity(trees: &Trees) -> [u8; 16] {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = since.map_or(0, |since| since.as_nanos());
-    (u128::from_be_bytes(trees.heap().pool().uuid()) ^ now).to_be_bytes()
 }
 
 fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
@@ -206,6 +168,7 @@ impl PowerLog {
     ) -> Result<PowerLog> {
         // Before anything is made that looks as if the log were its own.
         refuse_foreign(trees, place)?;
+        refuse_integers(trees)?;
         let mut session = trees.heap().session().map_err(IndexError::from)?;
         let own = trees.bytes_tree(NAME)?;
         let identity = own.get_with(&mut session, IDENTITY, |bytes| {
@@ -229,14 +192,22 @@ impl PowerLog {
             last_number: Mutex::new(0),
             own,
             bytes: AtomicU64::new(0),
+            stored_before: AtomicU64::new(0),
+            openings: AtomicU64::new(0),
             snapshot_due: false.into(),
         };
         power.number_all(trees, &mut session)?;
         let logged = power.own.get_with(&mut session, LOGGED, |bytes| {
-            <[u8; 8]>::try_from(bytes).map_or(0, u64::from_le_bytes)
+            let (words, _) = bytes.as_chunks::<8>();
+            [0, 1, 2].map(|index| words.get(index).map_or(0, |word| u64::from_le_bytes(*word)))
         })?;
+        let [bytes, files, openings] = logged.unwrap_or_default();
         // Relaxed: nobody else is here yet.
-        power.bytes.store(logged.unwrap_or(0), Ordering::Relaxed);
+        power.bytes.store(bytes, Ordering::Relaxed);
+        // Relaxed: as above. It may be less than nothing.
+        power.stored_before.store(0_u64.wrapping_sub(files), Ordering::Relaxed);
+        // Relaxed: as above.
+        power.openings.store(openings.saturating_add(1), Ordering::Relaxed);
         let mode = durability.interval_ms().to_le_bytes();
         power.own.change(&mut session, MODE, Change::Upsert(&mode), |_, _| ())?;
         let settings = Settings { max_size_bytes: trees.heap().pool().max_size(), durability };
@@ -270,7 +241,7 @@ impl PowerLog {
         )?;
         *self.last_number.lock().unwrap_or_else(PoisonError::into_inner) = last;
         for name in trees.names().iter().filter(|name| !crate::reserved::is_reserved(name)) {
-            if let Ok(Some(tree)) = trees.find_bytes_tree(name) {
+            if let Some(tree) = trees.find_bytes_tree(name)? {
                 let own = self.own.get_with(session, &own_key(name), |value| {
                     <[u8; 4]>::try_from(value).map_or(0, u32::from_le_bytes)
                 })?;
@@ -320,12 +291,16 @@ impl PowerLog {
     /// A number that no map had, noted in the pool as that of `name`.
     fn new_number(&self, name: &str, session: &mut Session<Hardware>) -> Result<u32> {
         let mut last = self.last_number.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = (*last + 1).to_le_bytes();
+        let number = last.checked_add(1).ok_or_else(|| {
+            let text = "all numbers of maps were given: write what is there to a new store";
+            Error::Unsupported(text.to_string())
+        })?;
+        let bytes = number.to_le_bytes();
         // Before the map has it, so that it is not given again when the map is gone.
         self.own.change(session, LAST, Change::Upsert(&bytes), |_, _| ())?;
-        *last += 1;
+        *last = number;
         self.own.change(session, &own_key(name), Change::Upsert(&bytes), |_, _| ())?;
-        Ok(*last)
+        Ok(number)
     }
 
     /// From now on a map has this number. As every change it is made before it is logged (W1): a
@@ -498,6 +473,20 @@ impl PowerLog {
         (bytes, self.log.last_lsn().saturating_sub(self.log.durable_lsn()))
     }
 
+    /// Bytes that the files of the log have grown by since the last snapshot.
+    fn file_growth(&self) -> u64 {
+        // Relaxed: a statistic.
+        self.log.stored_bytes().wrapping_sub(self.stored_before.load(Ordering::Relaxed))
+    }
+
+    /// Whether so much was logged that a snapshot should let the log go.
+    pub fn is_long(&self, snapshot_after_bytes: u64) -> bool {
+        let files = snapshot_after_bytes.saturating_mul(FILES_FACTOR);
+        // Relaxed: a statistic.
+        let openings = self.openings.load(Ordering::Relaxed);
+        self.lag().0 > snapshot_after_bytes || self.file_growth() > files || openings > OPENINGS_MAX
+    }
+
     /// Writes a snapshot while the store goes on; the log from before it is then let go. Returns the
     /// number of keys in it.
     /// `await_writers` returns when every write that was under way has been appended.
@@ -509,6 +498,7 @@ impl PowerLog {
     ) -> Result<u64> {
         // Relaxed: a reason to make snapshots; what is logged from here on counts for the next.
         let bytes = self.bytes.load(Ordering::Relaxed);
+        let stored = self.log.stored_bytes();
         let mut writer = SnapshotWriter::begin(&self.log)?;
         let mut maps = BTreeMap::new();
         for name in trees.names().into_iter().filter(|name| !crate::reserved::is_reserved(name)) {
@@ -539,6 +529,10 @@ impl PowerLog {
         let pair_count = writer.finish()?.pair_count - maps.len() as u64;
         // Relaxed: as above. Only now: one that fails is tried again.
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        // Relaxed: as above.
+        self.stored_before.store(stored, Ordering::Relaxed);
+        // Relaxed: as above.
+        self.openings.store(0, Ordering::Relaxed);
         Ok(pair_count)
     }
 
@@ -546,9 +540,11 @@ impl PowerLog {
     /// short lives add up to a snapshot, too.
     pub fn end(&self, session: &mut Session<Hardware>) -> Result<()> {
         self.sync()?;
-        let bytes = self.lag().0.to_le_bytes();
+        // Relaxed: a statistic.
+        let openings = self.openings.load(Ordering::Relaxed);
+        let logged = [self.lag().0, self.file_growth(), openings].map(u64::to_le_bytes);
         // A full pool must not be in the way of its closing: that much is counted anew.
-        let _ = self.own.change(session, LOGGED, Change::Upsert(&bytes), |_, _| ());
+        let _ = self.own.change(session, LOGGED, Change::Upsert(logged.as_flattened()), |_, _| ());
         Ok(())
     }
 

@@ -67,6 +67,37 @@ fn a_backup_has_everything_of_one_moment_and_can_be_restored() {
     assert_eq!(leftovers, 2, "the pool and the backup");
 }
 
+/// A map is dropped while the backup is being written, and another gets its name.
+#[test]
+fn a_backup_has_the_maps_of_its_moment_also_when_they_are_dropped_meanwhile() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, copy) = (folder.path().join("pool"), folder.path().join("copy"));
+    let store = open(&path);
+    for number in 0..20_000u32 {
+        store.put(&number.to_be_bytes(), b"").expect("room");
+    }
+    for name in ["gone", "replaced"] {
+        store.map(name).expect("room").put(b"key", b"old").expect("room");
+    }
+    let mut done = false;
+    let copied = store.backup(&copy, |_| {
+        if !std::mem::replace(&mut done, true) {
+            assert!(store.drop_map("gone").expect("writable"));
+            assert!(store.drop_map("replaced").expect("writable"));
+            store.map("replaced").expect("room").put(b"key", b"new").expect("room");
+            store.map("made").expect("room").put(b"key", b"new").expect("room");
+        }
+    });
+    assert!(done, "it was told nothing");
+    assert_eq!(copied.expect("room").keys, 20_002);
+    let copy = Options::new().read_only(true).open(&copy).expect("it opens");
+    assert_eq!(copy.map_names(), ["default", "gone", "replaced"]);
+    for name in ["gone", "replaced"] {
+        let map = copy.existing_map(name).expect("of strings").expect("there");
+        assert_eq!(map.get(b"key").expect("get").as_deref(), Some(&b"old"[..]), "{name}");
+    }
+}
+
 #[test]
 fn compaction_gives_space_back_and_changes_nothing_else() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -307,6 +307,63 @@ fn short_lives_add_up_to_a_snapshot_which_reads_large_values_in_pieces() {
     assert_eq!(store.snapshot().expect("room"), 12);
 }
 
+/// What a folder of a log takes, in bytes.
+fn log_size(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder.join("pool.log")).expect("there");
+    let size = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.metadata().ok();
+    entries.filter_map(size).map(|file| file.len()).sum()
+}
+
+#[test]
+fn small_writes_that_are_waited_for_one_by_one_add_up_to_a_snapshot() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = || options(Durability::Power).snapshot_after_bytes(64 << 10);
+    // Lives of 50 writes, each of 100 bytes of keys and values, and of 200 KiB of files: a snapshot is due
+    // when 256 KiB are exceeded.
+    for _ in 0..3 {
+        let store = options().open(folder.path().join("pool")).expect("it opens");
+        for n in 0..50u8 {
+            store.put(&[n], b"v").expect("room");
+        }
+        store.close().expect("closed");
+    }
+    assert_eq!(newest_snapshot(folder.path()), 2, "{} bytes", log_size(folder.path()));
+}
+
+#[test]
+fn a_pool_with_a_map_of_integers_gets_no_log_that_would_not_have_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    open(folder.path(), Durability::Process).close().expect("closed");
+    let pool = everleaf_index::Pool::open(&folder.path().join("pool"), &Default::default());
+    let trees: everleaf_index::Trees =
+        everleaf_index::Trees::open(pool.expect("it opens"), 1).expect("it opens");
+    trees.u64_tree("numbers").expect("room");
+    trees.close().expect("closed");
+    drop(trees);
+    let error = options(Durability::Power).open(folder.path().join("pool")).err();
+    assert!(matches!(error, Some(Error::Unsupported(_))), "{error:?}");
+    let store = options(Durability::Process).open(folder.path().join("pool")).expect("as before");
+    assert_eq!(store.map_names(), ["default", "numbers"]);
+}
+
+/// A pool has 1000 names: here 999 maps and that of the log. The one that is made in its place must not
+/// need more, such as a journal of batches.
+#[test]
+fn a_pool_with_as_many_maps_as_there_can_be_is_made_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path(), Durability::Interval(Duration::from_secs(60)));
+    let names = (0..).map(|number| format!("map {number}"));
+    let made = names.take_while(|name| store.map(name).is_ok()).count();
+    assert_eq!(made, 998, "and the default one");
+    for number in 0..5000u32 {
+        store.put(&number.to_be_bytes(), b"value").expect("room");
+    }
+    store.close().expect("closed");
+    lose_pool(folder.path());
+    let store = open(folder.path(), Durability::Power);
+    assert_eq!((store.map_names().len(), store.len()), (999, 5000));
+}
+
 const WRITERS: u64 = 3;
 
 #[test]

@@ -10,9 +10,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use everleaf_index::{BytesTree, Edit, Hardware, IndexError, Journal, Session};
+use everleaf_index::{BytesTree, Edit, Hardware, IndexError, Session, make_together};
 use everleaf_log::{Lsn, Record, Recovered};
 
 use super::NAMES;
@@ -20,17 +20,13 @@ use super::place::LogDisk;
 use super::rebuild::{Filling, Names, apply};
 use crate::{Error, Result};
 
-/// Bytes of keys and values after which a share is handed over: the more changes it has, the closer
-/// together they are when they are sorted.
-const SHARE_BYTES: usize = if cfg!(test) { 8 << 10 } else { 4 << 20 };
+/// Bytes in memory after which a share is handed over: the more changes it has, the closer together
+/// they are when they are sorted.
+const SHARE_BYTES: usize = if cfg!(test) { 8 << 10 } else { 6 << 20 };
 /// Shares that may wait for a thread.
 const WAITING: usize = 2;
 /// Changes of a map that are made together.
 const GROUP: usize = if cfg!(test) { 16 } else { 256 };
-/// With fewer of a map in a share, they are made one by one: a journal costs more than it saves.
-const GROUPED_MIN: usize = if cfg!(test) { 8 } else { 512 };
-/// A larger value is written on its own, and not to the journal before.
-const GROUPED_VALUE_SIZE_MAX: usize = 2 << 10;
 
 /// What was replayed.
 #[derive(Default)]
@@ -125,7 +121,6 @@ pub(super) fn replay(
     names: &mut Names,
 ) -> Result<Replayed> {
     let failure = Failure::default();
-    let journal = Mutex::new(None);
     // Names are changed only while all threads wait: see `Dealer::change_names`.
     let shared = std::sync::RwLock::new(names);
     let dealt = std::thread::scope(|scope| {
@@ -135,7 +130,7 @@ pub(super) fn replay(
             let (sender, work) = sync_channel(WAITING);
             dealer.workers.push(sender);
             dealer.shares.push(Share::default());
-            let worker = Worker { filling, names: &shared, journal: &journal, failure: &failure };
+            let worker = Worker { filling, names: &shared, failure: &failure };
             scope.spawn(move || worker.run(&work));
         }
         let mut replayed = Replayed::default();
@@ -184,7 +179,9 @@ impl Dealer<'_, '_> {
             value_size: record.value.map(<[u8]>::len),
             expiry_ms: record.expiry.unwrap_or(0),
         });
-        if at + size >= SHARE_BYTES { self.hand_over(to) } else { Ok(()) }
+        // Small keys and values take less than what is noted of them.
+        let bytes = at + size + share.changes.len() * size_of::<Change>();
+        if bytes >= SHARE_BYTES { self.hand_over(to) } else { Ok(()) }
     }
 
     fn hand_over(&mut self, to: usize) -> Result<()> {
@@ -240,8 +237,6 @@ fn stopped() -> Error {
 struct Worker<'a, 'n> {
     filling: Filling<'a>,
     names: &'a SharedNames<'a, 'n>,
-    /// Made by the first who needs it, while the others wait.
-    journal: &'a Mutex<Option<Arc<Journal>>>,
     failure: &'a Failure,
 }
 
@@ -267,25 +262,12 @@ impl Worker<'_, '_> {
         for changes in share.sorted().chunk_by(|a, b| a.map == b.map) {
             // `None`: of a map that was emptied or dropped later (W2).
             let Some(tree) = names.tree(changes[0].map) else { continue };
-            if changes.len() < GROUPED_MIN {
-                share.make(&tree, &mut session, changes)?;
-                continue;
-            }
-            let journal = self.journal(&mut session)?;
             for group in changes.chunks(GROUP) {
-                share.make_together(&journal, &tree, &mut session, group)?;
+                share.make_together(&tree, &mut session, group)?;
             }
         }
         self.filling.progress.add(share.changes.len() as u64);
         Ok(())
-    }
-
-    fn journal(&self, session: &mut Session<Hardware>) -> Result<Arc<Journal>> {
-        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(journal) = &*journal {
-            return Ok(journal.clone());
-        }
-        Ok(journal.insert(Arc::new(Journal::open(self.filling.trees, session)?)).clone())
     }
 }
 
@@ -302,29 +284,24 @@ impl Share {
         })
     }
 
-    /// Makes changes of different keys of a map, the small ones all at once.
+    /// Makes changes of different keys of a map together.
     fn make_together(
         &self,
-        journal: &Journal,
         tree: &BytesTree,
         session: &mut Session<Hardware>,
         changes: &[&Change],
     ) -> Result<()> {
-        let is_small = |change: &&Change| change.value_size.unwrap_or(0) <= GROUPED_VALUE_SIZE_MAX;
-        let (small, large): (Vec<&Change>, Vec<&Change>) =
-            changes.iter().copied().partition(is_small);
         let edit = |change: &&Change| Edit {
             tree,
             key: self.key(change),
             value: self.value(change),
             expiry_ms: change.expiry_ms,
         };
-        let edits: Vec<Edit<'_>> = small.iter().map(edit).collect();
-        match journal.apply(session, &edits) {
+        let edits: Vec<Edit<'_>> = changes.iter().map(edit).collect();
+        match make_together(session, &edits) {
             // One by one they need less space at a time; nothing was changed.
-            Err(error) if error.is_full() => self.make(tree, session, &small)?,
-            done => done?,
+            Err(error) if error.is_full() => self.make(tree, session, changes),
+            done => Ok(done?),
         }
-        self.make(tree, session, &large)
     }
 }

@@ -1,0 +1,72 @@
+//! What the pool knows of its log: whose it is, and how it is kept.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use everleaf_index::{IndexError, Trees};
+
+use super::{Durability, IDENTITY, MODE, NAME, Place};
+use crate::{Error, Result};
+
+/// How a pool was opened last.
+pub fn last_durability(trees: &Trees) -> Result<Durability> {
+    let Some(own) = trees.find_bytes_tree(NAME)? else { return Ok(Durability::Process) };
+    let mut session = trees.heap().session().map_err(IndexError::from)?;
+    let mode = own.get_with(&mut session, MODE, |mode| {
+        <[u8; 8]>::try_from(mode).map_or(0, u64::from_le_bytes)
+    })?;
+    Ok(match mode.unwrap_or(0) {
+        0 => Durability::Power,
+        interval_ms => Durability::Interval(Duration::from_millis(interval_ms)),
+    })
+}
+
+/// Refuses a log that the pool beside it does not know of: one of the two is not what is wanted.
+pub fn refuse_foreign(trees: &Trees, place: &Place) -> Result<()> {
+    let Some(identity) = place.identity() else { return Ok(()) };
+    if let Some(own) = trees.find_bytes_tree(NAME)? {
+        let mut session = trees.heap().session().map_err(IndexError::from)?;
+        if own.get_with(&mut session, IDENTITY, |bytes| bytes == identity)? == Some(true) {
+            return Ok(());
+        }
+    }
+    Err(Error::Corrupt(format!(
+        "the log in {} is not the one of this pool: move it away to go on without it, or move the \
+         pool away to make it again from that log",
+        place.display()
+    )))
+}
+
+/// Refuses a pool that has what the log cannot have, and that would be gone when it is made again.
+pub fn refuse_integers(trees: &Trees) -> Result<()> {
+    let names = trees.names();
+    match names.iter().find(|name| trees.find_bytes_tree(name).is_err()) {
+        None => Ok(()),
+        Some(name) => Err(Error::Unsupported(format!(
+            "the map '{name}' is one of integers, which the log cannot have, so that it would be lost \
+             with the pool: keep such maps in a pool of their own, or open the store with durability \
+             process"
+        ))),
+    }
+}
+
+/// What a pool that takes the place of this one has to know of its log.
+pub fn copy_own(from: &Trees, to: &Trees) -> Result<()> {
+    let Some(own) = from.find_bytes_tree(NAME)? else { return Ok(()) };
+    let mut session = from.heap().session().map_err(IndexError::from)?;
+    let (low, high) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+    let mut pairs = vec![];
+    own.scan(&mut session, low, high, false, |key, value| {
+        pairs.push((key.to_vec(), value.to_vec()));
+        true
+    })?;
+    to.load_bytes_tree(NAME, pairs)?;
+    Ok(())
+}
+
+/// Sixteen bytes that no other log has: not even an older one of the same pool, which must not be
+/// taken for it if it turns up again.
+pub fn new_identity(trees: &Trees) -> [u8; 16] {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = since.map_or(0, |since| since.as_nanos());
+    (u128::from_be_bytes(trees.heap().pool().uuid()) ^ now).to_be_bytes()
+}
