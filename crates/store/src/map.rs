@@ -27,8 +27,9 @@ type Attempt<'v, R> = std::result::Result<(R, Left<'v>), IndexError>;
 /// An ordered map from byte strings (keys up to 64 KiB) to byte strings (values up to 512 MiB).
 ///
 /// Cheap to clone; clones are handles on the same map. All operations may run at once from any
-/// threads. Every operation on one key is linearizable, and durable when it returns. Operations fail
-/// with [`Error::BadName`] once the map was dropped.
+/// threads. Every operation on one key is linearizable, and when it returns it survives what the
+/// [`Durability`](crate::Durability) of the store says. Operations fail with [`Error::BadName`] once
+/// the map was dropped.
 ///
 /// # Example
 /// ```

@@ -105,8 +105,9 @@ impl Shared {
 ///
 /// *Thread safety*: share it by reference or `Arc`; all operations may run at once. *Durability*:
 /// an operation that returned survives the death of the process at any instruction, and on
-/// persistent memory also a power cut. On an ordinary disk a power cut or a crash of the kernel can
-/// lose writes of the last seconds and is detected at the next open.
+/// persistent memory also a power cut. On an ordinary disk the [`Durability`] of the store decides
+/// what a power cut or a crash of the kernel costs: with `Power` nothing, with `Interval` the last
+/// moment; with `Process` such a crash is detected at the next open, and the pool refused.
 ///
 /// # Example
 /// ```
