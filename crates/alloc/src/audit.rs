@@ -127,12 +127,14 @@ impl<M: Machine> Audit<M> {
                 _ => (0, 1, 0),
             };
             for slot in first..count {
-                let place = format!("slot {slot} ({size} bytes) of chunk {}", used.chunk);
-                match (used.is_set(slot), free.is_set(slot)) {
-                    (false, false) => self.problems.push(format!("leaked: {place}")),
-                    (true, true) => self.problems.push(format!("in use and free: {place}")),
-                    _ => {}
-                }
+                let problem = match (used.is_set(slot), free.is_set(slot)) {
+                    (false, false) => "leaked",
+                    (true, true) => "in use and free",
+                    _ => continue,
+                };
+                let chunk = used.chunk;
+                self.problems
+                    .push(format!("{problem}: slot {slot} ({size} bytes) of chunk {chunk}"));
             }
         }
         self.problems

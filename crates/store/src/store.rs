@@ -105,9 +105,10 @@ impl Shared {
 ///
 /// *Thread safety*: share it by reference or `Arc`; all operations may run at once. *Durability*:
 /// an operation that returned survives the death of the process at any instruction, and on
-/// persistent memory also a power cut. On an ordinary disk the [`Durability`] of the store decides
-/// what a power cut or a crash of the kernel costs: with `Power` nothing, with `Interval` the last
-/// moment; with `Process` such a crash is detected at the next open, and the pool refused.
+/// persistent memory also a power cut. On an ordinary disk the [`Durability`](crate::Durability) of
+/// the store decides what a power cut or a crash of the kernel costs: with `Power` nothing, with
+/// `Interval` the last moment; with `Process` such a crash is detected at the next open, and the pool
+/// refused.
 ///
 /// # Example
 /// ```
@@ -321,8 +322,9 @@ impl Store {
         Ok(self.copy_to(Path::new(&name), false, |_| {})?.keys)
     }
 
-    /// Makes everything durable that was written, whatever the [`Durability`] of the store: with a log
-    /// it returns when all is in it and on the disk. Without one it does nothing.
+    /// Makes everything durable that was written, whatever the [`Durability`](crate::Durability) of
+    /// the store: with a log it returns when all is in it and on the disk. Without one it does
+    /// nothing.
     ///
     /// # Errors
     /// The log has failed.
