@@ -157,7 +157,9 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
     /// *Durable* when it returns.
     ///
     /// # Errors
-    /// No space, a key or value or the batch is too large, a tree was removed: nothing was changed.
+    /// No space, a key or value or the batch is too large, a tree was removed: nothing was changed. Any
+    /// other error, when the kernel refuses to let the pool grow although there is room, can end a
+    /// batch of more than 127 puts in the middle: then it is done in part.
     pub fn apply(
         &self,
         session: &mut Session<M>,

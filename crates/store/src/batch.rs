@@ -269,7 +269,9 @@ impl Store {
     /// other writes cost a few dozen nanoseconds more.
     ///
     /// # Errors
-    /// As [`Map::put`], and [`Error::BatchTooLarge`] beyond 512 MiB; then nothing was changed.
+    /// As [`Map::put`], and [`Error::BatchTooLarge`] beyond 512 MiB; then nothing was changed. The one
+    /// exception is [`Error::Io`]: if the kernel refuses to let the pool grow although the disk has
+    /// room, a batch of more than 127 puts may be done in part.
     pub fn write(&self, batch: &WriteBatch) -> Result<Written> {
         self.shared().write_batch(batch)
     }
