@@ -266,12 +266,14 @@ mutants! {
         "rntree.no_revalidation",
         "rntree.no_slot_flush",
         "rntree.removes_twice",
+        "rntree.trusts_seen",
     ],
     planted_bugs_of_rntree_dual_are_found: RnTreeDual, [
         "hybrid.no_token",
         "rntree.early_switch",
         "rntree.in_place",
         "rntree.no_revalidation",
+        "rntree.trusts_seen",
     ],
     planted_bugs_of_rntree_wide_are_found: RnTreeWide, [
         "line_store.torn",

@@ -24,6 +24,9 @@ use super::slots::{LINE_WORDS, Slots};
 /// Slots that a line of a pair has room for.
 pub const PAIR_SLOT_COUNT_MAX: usize = LINE_SIZE - 2;
 
+/// The slots that a line of a pair holds.
+pub type PairSlots = Slots<2>;
+
 /// One line of a slot array, eight words.
 #[repr(transparent)]
 pub struct SlotLine<M: Machine> {
@@ -36,12 +39,16 @@ impl<M: Machine> SlotLine<M> {
     #[inline(always)]
     #[track_caller]
     fn words(&self, count_at: usize) -> [u64; LINE_WORDS] {
+        // Relaxed, all of them: the caller validates what was read, by a version or by the counter.
+        if !M::SIMULATED {
+            return std::array::from_fn(|index| self.line.words[index].load(Ordering::Relaxed));
+        }
+        // Each load is a step of the schedule: no more than are needed.
         let mut words = [0; LINE_WORDS];
-        // Relaxed: the caller validates what was read, by a version or by the counter.
+        // Relaxed: as above.
         words[0] = self.line.words[0].load(Ordering::Relaxed);
         let count = usize::from(words[0].to_le_bytes()[count_at]);
-        // On hardware all words are read, without a branch; a simulated machine saves steps.
-        let needed = if M::SIMULATED { words_of(count_at, count) } else { LINE_WORDS };
+        let needed = words_of(count_at, count);
         for (copy, word) in words[..needed].iter_mut().zip(&self.line.words).skip(1) {
             // Relaxed: as above.
             *copy = word.load(Ordering::Relaxed);
@@ -65,16 +72,16 @@ impl<M: Machine> SlotLine<M> {
     /// The slots.
     #[inline(always)]
     #[track_caller]
-    pub fn read(&self) -> Slots {
+    pub fn read(&self) -> Slots<1> {
         let words = self.words(0);
-        Slots::from_line(&words, 1, words[0] as u8)
+        Slots::from_line(words, words[0] as u8)
     }
 
     /// Changes the slots in place.
     #[inline(always)]
     #[track_caller]
-    pub fn store(&self, slots: &Slots) {
-        let mut words = slots.to_line(1);
+    pub fn store(&self, slots: &Slots<1>) {
+        let mut words = slots.to_line();
         words[0] |= slots.count() as u64;
         self.write(&words, 0);
     }
@@ -108,9 +115,9 @@ impl<M: Machine> SlotPair<M> {
     /// The slots of a line. To be validated by the caller unless it holds the lock.
     #[inline(always)]
     #[track_caller]
-    pub fn read(&self, index: usize) -> Slots {
+    pub fn read(&self, index: usize) -> PairSlots {
         let words = self.lines[index].words(1);
-        Slots::from_line(&words, 2, (words[0] >> 8) as u8)
+        Slots::from_line(words, (words[0] >> 8) as u8)
     }
 
     /// How many slots a line has, without reading them.
@@ -142,14 +149,14 @@ impl<M: Machine> SlotPair<M> {
     /// leaf's lock and makes the line durable before any reader is sent to it.
     #[inline(always)]
     #[track_caller]
-    pub fn publish(&self, current: usize, slots: &Slots) -> usize {
+    pub fn publish(&self, current: usize, slots: &PairSlots) -> usize {
         let next = current ^ 1;
         self.fill(next, self.sequence(current).wrapping_add(1), slots);
         next
     }
 
     /// The planted bug of changing the current line in place, word by word.
-    pub fn overwrite(&self, current: usize, slots: &Slots) {
+    pub fn overwrite(&self, current: usize, slots: &PairSlots) {
         self.fill(current, self.sequence(current), slots);
     }
 
@@ -158,28 +165,28 @@ impl<M: Machine> SlotPair<M> {
     /// nothing, as far as the machine promises that of such a store.
     #[inline(always)]
     #[track_caller]
-    pub fn overwrite_at_once(&self, current: usize, slots: &Slots, how: LineStore) -> bool {
+    pub fn overwrite_at_once(&self, current: usize, slots: &PairSlots, how: LineStore) -> bool {
         let words = pair_words(self.sequence(current), slots);
         self.lines[current].line.store_at_once(&words, how)
     }
 
     /// A new pair whose line 0 holds `slots`, private to the caller.
-    pub fn initialize(&self, slots: &Slots) {
+    pub fn initialize(&self, slots: &PairSlots) {
         // A line of an earlier life may have any number: set this one first.
         self.fill(1, 0, &Slots::default());
         self.fill(0, 1, slots);
     }
 
     #[inline(always)]
-    fn fill(&self, index: usize, sequence: u8, slots: &Slots) {
+    fn fill(&self, index: usize, sequence: u8, slots: &PairSlots) {
         self.lines[index].write(&pair_words(sequence, slots), 1);
     }
 }
 
 /// A line of a pair.
 #[inline(always)]
-fn pair_words(sequence: u8, slots: &Slots) -> [u64; LINE_WORDS] {
-    let mut words = slots.to_line(2);
+fn pair_words(sequence: u8, slots: &PairSlots) -> [u64; LINE_WORDS] {
+    let mut words = slots.to_line();
     words[0] |= u64::from(sequence) | (slots.count() as u64) << 8;
     words
 }
@@ -200,7 +207,7 @@ mod tests {
         for count in [0, 1, 7, 8, 62, 63] {
             let line = line();
             line.store(&Slots::identity(count));
-            assert_eq!(line.read().as_slice(), Slots::identity(count).as_slice());
+            assert_eq!(line.read().as_slice(), Slots::<1>::identity(count).as_slice());
         }
     }
 
@@ -232,6 +239,6 @@ mod tests {
             pair.lines[1].line.words[index].store(word, Ordering::Relaxed);
             assert_eq!(pair.current(), 0);
         }
-        assert_eq!(pair.read(0).as_slice(), Slots::identity(20).as_slice());
+        assert_eq!(pair.read(0).as_slice(), PairSlots::identity(20).as_slice());
     }
 }

@@ -120,6 +120,13 @@ impl<M: Machine> VersionLock<M> {
         open & (HELD | DEAD) == 0 && self.take(word, open)
     }
 
+    /// Whether the lock, which the caller holds, was taken at this version: nothing has changed since.
+    #[inline(always)]
+    #[track_caller]
+    pub fn is_held_from(&self, version: Version) -> bool {
+        self.holders_word() == version.0 | HELD
+    }
+
     /// Takes the lock if its version is still `version`.
     #[inline(always)]
     #[track_caller]

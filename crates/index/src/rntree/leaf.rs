@@ -12,8 +12,8 @@ use crate::geometry::Geometry;
 use crate::kernels::entry::Entry;
 use crate::kernels::hybrid::Hybrid;
 use crate::kernels::hybrid::leaf::{Applied, Frame, LeafDesign, LeafHeader, Pairs};
-use crate::kernels::slot_pair::{PAIR_SLOT_COUNT_MAX, SlotPair};
-use crate::kernels::slots::Slots;
+use crate::kernels::slot_pair::{PAIR_SLOT_COUNT_MAX, PairSlots, SlotPair};
+use crate::kernels::slots::LINE_STEPS;
 use crate::kernels::version_lock::{Retry, Version};
 use crate::ordered::{DesignInfo, Progress, Reads, Writes};
 
@@ -59,6 +59,25 @@ pub struct View {
     pub(super) rewrites: u64,
     /// The word `active`.
     active: u64,
+}
+
+/// What a leaf says of a key.
+pub(super) struct Seen {
+    pub slots: PairSlots,
+    /// The key's place and slot; the place that it would have.
+    pub found: Result<(usize, usize), usize>,
+    /// Its value.
+    pub old: Option<u64>,
+}
+
+impl Seen {
+    /// Searches an array; what comes out counts if the array and the leaf are valid.
+    #[inline(always)]
+    pub fn new<M: Machine>(leaf: &Leaf<M>, slots: PairSlots, key: u64) -> Self {
+        let found = slots.find::<M, LINE_STEPS>(key, |slot| leaf.key(slot));
+        let old = found.ok().map(|(_, slot)| leaf.entries[slot.min(ENTRY_COUNT - 1)].value());
+        Seen { slots, found, old }
+    }
 }
 
 impl<M: Machine> Leaf<M> {
@@ -140,9 +159,37 @@ impl<M: Machine> Leaf<M> {
 }
 
 impl<V: Variant> RnLeaf<V> {
+    /// Key and entry under a view.
+    #[inline(always)]
+    pub(super) fn locate<M: Machine>(
+        frame: Frame<M>,
+        leaf: &Leaf<M>,
+        view: View,
+        key: u64,
+    ) -> Result<Seen, Retry> {
+        let slots = Self::snapshot(frame, leaf, view)?;
+        Ok(Seen::new(leaf, slots, key))
+    }
+
+    /// Whether the leaf, whose lock the caller holds, is as it was in a view.
+    #[inline(always)]
+    pub(super) fn is_as_in<M: Machine>(leaf: &Leaf<M>, view: View) -> bool {
+        // Stores in place leave the word `active` as it is.
+        const { assert!(!V::DUAL || V::LINE_STORE.is_none()) };
+        match view.version {
+            Some(version) => leaf.header.lock.is_held_from(version),
+            // Relaxed: only the lock's holder writes it, and each change leaves another word.
+            None => leaf.active.load(Ordering::Relaxed) == view.active,
+        }
+    }
+
     /// The slot array under a view.
     #[inline(always)]
-    fn snapshot<M: Machine>(frame: Frame<M>, leaf: &Leaf<M>, view: View) -> Result<Slots, Retry> {
+    fn snapshot<M: Machine>(
+        frame: Frame<M>,
+        leaf: &Leaf<M>,
+        view: View,
+    ) -> Result<PairSlots, Retry> {
         let slots = leaf.slots.read(leaf.line_of(frame, view.active));
         if V::DUAL {
             // Acquire: the line was read before; pairs with the release in `publish`, which follows
@@ -195,6 +242,8 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
 
     #[inline(always)]
     fn is_current(frame: Frame<M>, leaf: &Leaf<M>, view: View) -> bool {
+        // Stores in place leave the word `active` as it is.
+        const { assert!(!V::DUAL || V::LINE_STORE.is_none()) };
         match view.version {
             Some(version) => leaf.header.lock.validate(frame.generation, version),
             None => {
@@ -208,9 +257,7 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
 
     #[inline(always)]
     fn search(frame: Frame<M>, leaf: &Leaf<M>, view: View, key: u64) -> Result<Option<u64>, Retry> {
-        let slots = Self::snapshot(frame, leaf, view)?;
-        let found = slots.find(key, |slot| leaf.key(slot));
-        Ok(found.ok().map(|(_, slot)| leaf.entries[slot.min(ENTRY_COUNT - 1)].value()))
+        Ok(Self::locate(frame, leaf, view, key)?.old)
     }
 
     #[inline(always)]
@@ -223,7 +270,8 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
         pairs: &mut Pairs,
     ) -> Result<(), Retry> {
         let slots = Self::snapshot(frame, leaf, view)?;
-        let start = if from == 0 { 0 } else { slots.rank(from, |slot| leaf.key(slot)) };
+        let start =
+            if from == 0 { 0 } else { slots.rank::<M, LINE_STEPS>(from, |slot| leaf.key(slot)) };
         let named = slots.as_slice()[start..].iter().take(limit);
         pairs
             .extend(named.map(|slot| leaf.entries[usize::from(*slot).min(ENTRY_COUNT - 1)].pair()));
@@ -241,7 +289,7 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
     }
 
     fn initialize(frame: Frame<M>, leaf: &Leaf<M>) {
-        leaf.slots.initialize(&Slots::default());
+        leaf.slots.initialize(&PairSlots::default());
         // Relaxed: private until the leaf is linked; odd, so nobody reserves before `thaw`.
         leaf.set_reserved(1, 0, Ordering::Relaxed);
         leaf.switch(frame, 0, false);
@@ -254,7 +302,7 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
         for (entry, (key, value)) in leaf.entries.iter().zip(pairs) {
             entry.set(*key, *value);
         }
-        let line = leaf.slots.publish(leaf.current(frame), &Slots::identity(pairs.len()));
+        let line = leaf.slots.publish(leaf.current(frame), &PairSlots::identity(pairs.len()));
         leaf.switch(frame, line, false);
         // Relaxed: the caller holds the lock.
         leaf.completed.store(pairs.len() as u64, Ordering::Relaxed);
@@ -322,7 +370,10 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
         let line = leaf.current(frame);
         let slots = leaf.slots.read(line);
         if !leaf.slots.is_valid() || line != leaf.slots.current() || !slots.is_valid(reserved) {
-            problems.push(format!("slot line {line} is not current, or not one: {slots:?}"));
+            problems.push(format!(
+                "slot line {line} is not current, or not one: {:?}",
+                slots.as_slice()
+            ));
         }
     }
 }

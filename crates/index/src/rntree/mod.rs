@@ -47,7 +47,10 @@
 //! - R4 the number of rewrites in `reserved` is odd exactly while the leaf is rewritten; whoever
 //!   reserves an entry has seen the leaf as the right one under that number;
 //! - R5 `active` leads readers to a slot line that is durable; what `reserved`, `active` and
-//!   `completed` hold is not used after a crash.
+//!   `completed` hold is not used after a crash;
+//! - R6 every change of the slot array leaves another version of the lock and, but for changes in place,
+//!   another word `active`: a writer that finds what it saw before it took the lock need not search
+//!   again.
 
 mod leaf;
 pub mod variant;

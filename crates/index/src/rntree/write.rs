@@ -3,7 +3,7 @@
 use everleaf_alloc::Session;
 use everleaf_machine::{LINE_SIZE, LineStore, Machine, Ordering};
 
-use super::leaf::{ENTRY_COUNT, Leaf, RnLeaf, View};
+use super::leaf::{ENTRY_COUNT, Leaf, RnLeaf, Seen, View};
 use super::variant::Variant;
 use crate::change::{Change, Effect, Outcome};
 use crate::error::IndexError;
@@ -11,7 +11,7 @@ use crate::geometry::Geometry;
 use crate::kernels::entry::ENTRY_SIZE;
 use crate::kernels::hybrid::Hybrid;
 use crate::kernels::hybrid::leaf::Target;
-use crate::kernels::slots::Slots;
+use crate::kernels::slot_pair::PairSlots;
 use crate::kernels::version_lock::Retry;
 
 /// Why a try did not succeed.
@@ -50,18 +50,20 @@ impl<V: Variant, G: Geometry, M: Machine> Hybrid<RnLeaf<V>, G, M> {
     #[inline(always)]
     fn try_write(&self, target: &Target<'_, RnLeaf<V>, M>, change: &Change) -> Tried<Outcome> {
         // What the write would do, by a reader's eyes: a write without effect takes no entry, and
-        // the lines that the lock's holder will read are near.
-        let (old, view) = self.try_read(target, change.key).map_err(Failed::Again)?;
-        match change.decide(old) {
+        // what was seen need not be searched for again under the lock if it still holds.
+        let leaf = target.leaf;
+        let look = |view| RnLeaf::<V>::locate(self.frame, leaf, view, change.key);
+        let (mut seen, view) = self.try_view(target, look).map_err(Failed::Again)?;
+        match change.decide(seen.old) {
             (outcome, Effect::None) => Ok(outcome),
-            (_, Effect::Put) => self.put(target.leaf, view, change),
-            (_, Effect::Delete) => self.delete(target.leaf, view, change, old),
+            (_, Effect::Put) => self.put(leaf, view, &mut seen, change),
+            (_, Effect::Delete) => self.delete(leaf, view, &mut seen, change),
         }
     }
 
     /// Insert or update (Algorithm 1).
     #[inline(always)]
-    fn put(&self, leaf: &Leaf<M>, view: View, change: &Change) -> Tried<Outcome> {
+    fn put(&self, leaf: &Leaf<M>, view: View, seen: &mut Seen, change: &Change) -> Tried<Outcome> {
         let slot = self.reserve(leaf, view)?;
         let entry = &leaf.entries[slot];
         entry.set(change.key, change.value);
@@ -72,25 +74,33 @@ impl<V: Variant, G: Geometry, M: Machine> Hybrid<RnLeaf<V>, G, M> {
         }
         self.lock(leaf);
         let line = leaf.current(self.frame);
-        let mut slots = leaf.slots.read(line);
-        let found = slots.find(change.key, |slot| leaf.key(slot));
-        let old = found.ok().map(|(_, slot)| leaf.entries[slot].value());
+        self.see_again(leaf, line, view, seen, change.key);
         // Somebody may have written the key since it was read.
-        let (outcome, effect) = change.decide(old);
+        let (outcome, effect) = change.decide(seen.old);
         if effect == Effect::None && !M::mutant("rntree.no_recheck") {
             M::mark("rntree.overtaken");
             leaf.complete();
             leaf.header.lock.unlock_unchanged();
             return Ok(outcome);
         }
-        match found {
-            Ok((place, _)) if !M::mutant("rntree.no_recheck") => slots.replace(place, slot),
-            Ok((place, _)) | Err(place) => slots.insert(place, slot),
+        match seen.found {
+            Ok((place, _)) if !M::mutant("rntree.no_recheck") => seen.slots.replace(place, slot),
+            Ok((place, _)) | Err(place) => seen.slots.insert(place, slot),
         }
-        self.publish(leaf, line, &slots);
+        self.publish(leaf, line, &seen.slots);
         leaf.complete();
         leaf.header.lock.unlock();
         Ok(outcome)
+    }
+
+    /// Makes `seen` what the leaf says of the key now that its lock is held: it is that already, if
+    /// nobody has changed the leaf since (R6).
+    #[inline(always)]
+    fn see_again(&self, leaf: &Leaf<M>, line: usize, view: View, seen: &mut Seen, key: u64) {
+        if !RnLeaf::<V>::is_as_in(leaf, view) && !M::mutant("rntree.trusts_seen") {
+            M::mark("rntree.searched_under_lock");
+            *seen = Seen::new(leaf, leaf.slots.read(line), key);
+        }
     }
 
     /// Remove (section 5.2.3).
@@ -98,8 +108,8 @@ impl<V: Variant, G: Geometry, M: Machine> Hybrid<RnLeaf<V>, G, M> {
         &self,
         leaf: &Leaf<M>,
         view: View,
+        seen: &mut Seen,
         change: &Change,
-        seen: Option<u64>,
     ) -> Tried<Outcome> {
         self.lock(leaf);
         if leaf.reserved().0 != view.rewrites {
@@ -107,22 +117,23 @@ impl<V: Variant, G: Geometry, M: Machine> Hybrid<RnLeaf<V>, G, M> {
             return Err(Failed::Again(Retry::Now));
         }
         let line = leaf.current(self.frame);
-        let mut slots = leaf.slots.read(line);
-        let Ok((place, slot)) = slots.find(change.key, |slot| leaf.key(slot)) else {
+        let before = seen.old;
+        self.see_again(leaf, line, view, seen, change.key);
+        let Ok((place, _)) = seen.found else {
             leaf.header.lock.unlock_unchanged();
             if M::mutant("rntree.removes_twice") {
-                return Ok(change.decide(seen).0);
+                return Ok(change.decide(before).0);
             }
             return Ok(Outcome { changed: false, old: None });
         };
         // The value may have changed since it was read.
-        let (outcome, effect) = change.decide(Some(leaf.entries[slot].value()));
+        let (outcome, effect) = change.decide(seen.old);
         if effect == Effect::None {
             leaf.header.lock.unlock_unchanged();
             return Ok(outcome);
         }
-        slots.remove(place);
-        self.publish(leaf, line, &slots);
+        seen.slots.remove(place);
+        self.publish(leaf, line, &seen.slots);
         leaf.header.lock.unlock();
         Ok(outcome)
     }
@@ -168,12 +179,13 @@ impl<V: Variant, G: Geometry, M: Machine> Hybrid<RnLeaf<V>, G, M> {
 
     /// Makes a new version of the slot array durable and visible. The caller holds the lock.
     #[inline(always)]
-    fn publish(&self, leaf: &Leaf<M>, line: usize, slots: &Slots) {
+    fn publish(&self, leaf: &Leaf<M>, line: usize, slots: &PairSlots) {
         debug_assert!(slots.is_valid(ENTRY_COUNT) || M::SIMULATED);
         if M::mutant("rntree.in_place") {
             leaf.slots.overwrite(line, slots);
             // Persist: the line before the lock is opened; a crash before may tear it.
             self.frame.medium.persist(leaf.slots.line(line), LINE_SIZE);
+            leaf.switch(self.frame, line, V::DUAL);
             return;
         }
         if V::LINE_STORE.is_some_and(|how| leaf.slots.overwrite_at_once(line, slots, how)) {

@@ -8,7 +8,7 @@ use crate::kernels::hybrid::leaf::{
     Applied, Frame, LeafDesign, LeafHeader, Pairs, read_by_version,
 };
 use crate::kernels::slot_pair::SlotLine;
-use crate::kernels::slots::{SLOT_COUNT_MAX, Slots};
+use crate::kernels::slots::{LINE_STEPS, SLOT_COUNT_MAX, Slots};
 use crate::kernels::version_lock::Retry;
 use crate::ordered::{DesignInfo, Progress, Reads, Writes};
 
@@ -56,7 +56,7 @@ impl<M: Machine> Leaf<M> {
 
     /// The sorted entries: the slot array, or, if it may not be believed, the bitmap's in order.
     #[inline(always)]
-    fn sorted(&self) -> Slots {
+    fn sorted(&self) -> Slots<1> {
         let bitmap = self.bitmap();
         if bitmap & VALID != 0 { self.slots.read() } else { self.sort(bitmap) }
     }
@@ -64,7 +64,7 @@ impl<M: Machine> Leaf<M> {
     /// The value of a key.
     #[inline(always)]
     fn get(&self, _frame: Frame<M>, key: u64) -> Option<u64> {
-        let found = self.sorted().find(key, |slot| self.entry(slot).key());
+        let found = self.sorted().find::<M, LINE_STEPS>(key, |slot| self.entry(slot).key());
         found.ok().map(|(_, slot)| self.entry(slot).value())
     }
 
@@ -72,16 +72,21 @@ impl<M: Machine> Leaf<M> {
     #[inline(always)]
     fn append(&self, _frame: Frame<M>, from: u64, limit: usize, pairs: &mut Pairs) {
         let slots = self.sorted();
-        let start = if from == 0 { 0 } else { slots.rank(from, |slot| self.entry(slot).key()) };
+        let start = if from == 0 {
+            0
+        } else {
+            slots.rank::<M, LINE_STEPS>(from, |slot| self.entry(slot).key())
+        };
         let named = slots.as_slice()[start..].iter().take(limit);
         pairs.extend(named.map(|slot| self.entry(usize::from(*slot)).pair()));
     }
 
     #[cold]
-    fn sort(&self, bitmap: u64) -> Slots {
-        let mut slots = Slots::default();
+    fn sort(&self, bitmap: u64) -> Slots<1> {
+        let mut slots = Slots::<1>::default();
         for slot in (0..SLOT_COUNT_MAX).filter(|slot| bitmap >> slot & 1 == 1) {
-            let place = slots.rank(self.entry(slot).key(), |slot| self.entry(slot).key());
+            let place =
+                slots.rank::<M, LINE_STEPS>(self.entry(slot).key(), |slot| self.entry(slot).key());
             slots.insert(place, slot);
         }
         slots
@@ -89,7 +94,7 @@ impl<M: Machine> Leaf<M> {
 
     /// Steps 2 to 4 of a write: the slot array, and the entries it names, become these.
     #[inline(always)]
-    fn replace_slots(&self, frame: Frame<M>, slots: &Slots, bitmap: u64) {
+    fn replace_slots(&self, frame: Frame<M>, slots: &Slots<1>, bitmap: u64) {
         if !M::mutant("wbtree.keep_valid") {
             // Persist: the array is not to be believed, before it changes, or recovery would take a
             // torn one for whole (W1).
@@ -110,7 +115,7 @@ impl<M: Machine> Leaf<M> {
 fn put<M: Machine>(
     frame: Frame<M>,
     leaf: &Leaf<M>,
-    mut slots: Slots,
+    mut slots: Slots<1>,
     change: &Change,
     found: Result<(usize, usize), usize>,
 ) -> bool {
@@ -178,7 +183,7 @@ impl<M: Machine> LeafDesign<M> for WbLeaf {
     #[inline(always)]
     fn apply(frame: Frame<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
         let mut slots = leaf.sorted();
-        let found = slots.find(change.key, |slot| leaf.entry(slot).key());
+        let found = slots.find::<M, LINE_STEPS>(change.key, |slot| leaf.entry(slot).key());
         let old = found.ok().map(|(_, slot)| leaf.entry(slot).value());
         let (outcome, effect) = change.decide(old);
         match (effect, found) {
@@ -220,7 +225,10 @@ impl<M: Machine> LeafDesign<M> for WbLeaf {
             return;
         }
         if bitmap != slots.used() | VALID || !slots.is_valid(SLOT_COUNT_MAX) {
-            problems.push(format!("bitmap {bitmap:#x} and slots {slots:?} differ (W1, W3)"));
+            problems.push(format!(
+                "bitmap {bitmap:#x} and slots {:?} differ (W1, W3)",
+                slots.as_slice()
+            ));
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::kernels::entry::{ENTRY_SIZE, Entry};
 use crate::kernels::hybrid::leaf::{
     Applied, Frame, LeafDesign, LeafHeader, Pairs, read_by_version,
 };
-use crate::kernels::slots::{BYTE_WORD_COUNT, Slots};
+use crate::kernels::slots::{BYTE_WORD_COUNT, BYTE_WORD_STEPS, Slots};
 use crate::kernels::version_lock::Retry;
 use crate::ordered::{DesignInfo, Progress, Reads, Writes};
 
@@ -29,14 +29,14 @@ const _: () = assert!(size_of::<Leaf<everleaf_machine::Hardware>>() == 192);
 
 impl<M: Machine> Leaf<M> {
     #[inline(always)]
-    fn slots(&self) -> Slots {
+    fn slots(&self) -> Slots<1> {
         // Acquire: the entries it names; pairs with the release in `commit`.
         Slots::from_byte_word(self.slots.load(Ordering::Acquire))
     }
 
     /// Makes another slot array count, durably.
     #[inline(always)]
-    fn commit(&self, frame: Frame<M>, slots: Slots) {
+    fn commit(&self, frame: Frame<M>, slots: Slots<1>) {
         // Release: the entries it names; pairs with the acquire in `slots` and with recovery.
         self.slots.store(slots.to_byte_word(), Ordering::Release);
         if !M::mutant("wbtree.no_word_flush") {
@@ -48,7 +48,7 @@ impl<M: Machine> Leaf<M> {
     /// The value of a key.
     #[inline(always)]
     fn get(&self, _frame: Frame<M>, key: u64) -> Option<u64> {
-        let found = self.slots().find(key, |slot| self.entry(slot).key());
+        let found = self.slots().find::<M, BYTE_WORD_STEPS>(key, |slot| self.entry(slot).key());
         found.ok().map(|(_, slot)| self.entry(slot).value())
     }
 
@@ -106,7 +106,7 @@ impl<M: Machine> LeafDesign<M> for SoLeaf {
     #[inline(always)]
     fn apply(frame: Frame<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
         let mut slots = leaf.slots();
-        let found = slots.find(change.key, |slot| leaf.entry(slot).key());
+        let found = slots.find::<M, BYTE_WORD_STEPS>(change.key, |slot| leaf.entry(slot).key());
         let old = found.ok().map(|(_, slot)| leaf.entry(slot).value());
         let (outcome, effect) = change.decide(old);
         match (effect, found) {

@@ -108,19 +108,16 @@ pub trait LeafDesign<M: Machine>: Copy + Send + Sync + Sized + 'static {
     /// The header of a leaf.
     fn header(leaf: &Self::Leaf) -> &LeafHeader<M>;
 
-    /// Asks for the lines that a search reads: all, if nothing else is said.
+    /// Asks for the lines that a search reads: the first ones, if nothing else is said.
     #[inline(always)]
     fn prefetch(leaf: &Self::Leaf) {
-        Self::prefetch_all(leaf);
+        prefetch_lines::<Self, M>(leaf, LINES_AT_ONCE);
     }
 
     /// Asks for the lines that a scan reads.
     #[inline(always)]
     fn prefetch_all(leaf: &Self::Leaf) {
-        let start = Self::header(leaf).lock.as_ptr();
-        for line in 0..size_of::<Self::Leaf>() / LINE_SIZE {
-            M::prefetch(start.wrapping_add(line * LINE_SIZE));
-        }
+        prefetch_lines::<Self, M>(leaf, usize::MAX);
     }
 
     /// Starts a read, unless the leaf is being changed or is dead.
@@ -215,6 +212,18 @@ pub trait LeafDesign<M: Machine>: Copy + Send + Sync + Sized + 'static {
 
     /// Reports what contradicts the design's invariants. Nobody else is active.
     fn check(frame: Frame<M>, leaf: &Self::Leaf, problems: &mut Vec<String>);
+}
+
+/// Lines that a search asks for in advance. A core has so many on their way to its first cache, and
+/// waits before it asks for more; the last entries of a leaf, which is seldom full, are not worth that.
+const LINES_AT_ONCE: usize = 15;
+
+#[inline(always)]
+fn prefetch_lines<D: LeafDesign<M>, M: Machine>(leaf: &D::Leaf, most: usize) {
+    let start = D::header(leaf).lock.as_ptr();
+    for line in 0..(size_of::<D::Leaf>() / LINE_SIZE).min(most) {
+        M::prefetch(start.wrapping_add(line * LINE_SIZE));
+    }
 }
 
 /// The part of a [`LeafDesign`] that is the same for all leaves whose readers validate the version of

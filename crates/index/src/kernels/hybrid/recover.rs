@@ -9,7 +9,7 @@
 //! step 2 writes nobody relies on after a crash.
 
 use everleaf_alloc::{AllocError, Recovery, Session};
-use everleaf_machine::Machine;
+use everleaf_machine::{LINE_SIZE, Machine};
 
 use super::leaf::LeafDesign;
 use super::{FIRST_IMAGE, HEAD, Hybrid};
@@ -53,6 +53,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
     fn mark_images(&self, recovery: &Recovery<M>) -> Result<(), AllocError> {
         if D::NEEDS_IMAGES {
             for index in 0..LOG_COUNT {
+                self.check_place(recovery, self.image(index))?;
                 recovery.mark_record(self.image(index), Self::LEAF_SIZE)?;
             }
         }
@@ -65,8 +66,12 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
 
     /// Refuses a place where no leaf can be.
     fn check_place(&self, recovery: &Recovery<M>, offset: u64) -> Result<(), AllocError> {
-        let fits = recovery.record_room(offset).is_some_and(|room| room >= Self::LEAF_SIZE);
-        if fits { Ok(()) } else { Err(self.corrupt(offset, "a leaf was expected here")) }
+        let room = recovery.record_room(offset).filter(|_| offset.is_multiple_of(LINE_SIZE as u64));
+        if room.is_some_and(|room| room >= Self::LEAF_SIZE) {
+            Ok(())
+        } else {
+            Err(self.corrupt(offset, "a leaf was expected here"))
+        }
     }
 
     /// Step 1.

@@ -109,14 +109,16 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
 
     /// All pairs of the leaf for a key, and its low fence.
     fn read_leaf(&self, key: u64, pairs: &mut Pairs) -> Result<u64, Retry> {
-        let target = self.descend(key);
-        let view = D::view(self.frame, target.leaf)?;
-        if !self.inner.revalidate(target.found.token) {
+        let found = self.inner.find_le(key);
+        let leaf = self.leaf(found.leaf);
+        D::prefetch_all(leaf);
+        let view = D::view(self.frame, leaf)?;
+        if !self.inner.revalidate(found.token) {
             return Err(Retry::Now);
         }
-        D::collect(self.frame, target.leaf, view, 0, usize::MAX, pairs)?;
-        let low = D::header(target.leaf).low();
-        if !D::is_current(self.frame, target.leaf, view) {
+        D::collect(self.frame, leaf, view, 0, usize::MAX, pairs)?;
+        let low = D::header(leaf).low();
+        if !D::is_current(self.frame, leaf, view) {
             return Err(Retry::Now);
         }
         assert!(low <= key, "the inner nodes lead from key {key} to the leaf from {low} on");

@@ -44,15 +44,26 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
         target: &Target<'_, D, M>,
         key: u64,
     ) -> Result<(Option<u64>, D::View), Retry> {
+        self.try_view(target, |view| D::search(self.frame, target.leaf, view, key))
+    }
+
+    /// What `look` finds in the leaf that a descent found, and the view it was seen in, unless the
+    /// leaf changed meanwhile or is not the right one.
+    #[inline(always)]
+    pub fn try_view<T>(
+        &self,
+        target: &Target<'_, D, M>,
+        look: impl FnOnce(D::View) -> Result<T, Retry>,
+    ) -> Result<(T, D::View), Retry> {
         let view = D::view(self.frame, target.leaf)?;
         // The leaf may have been split between the descent and the view: then its version says
         // nothing about the keys that have left it.
         if !M::mutant("hybrid.no_token") && !self.inner.revalidate(target.found.token) {
             return Err(Retry::Now);
         }
-        let value = D::search(self.frame, target.leaf, view, key)?;
+        let seen = look(view)?;
         let is_current = D::is_current(self.frame, target.leaf, view);
-        if is_current { Ok((value, view)) } else { Err(Retry::Now) }
+        if is_current { Ok((seen, view)) } else { Err(Retry::Now) }
     }
 
     /// One write with the leaf locked from beginning to end.

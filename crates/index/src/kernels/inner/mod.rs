@@ -1,7 +1,9 @@
 //! The inner tree in DRAM, shared by all trees whose leaves alone lie in the pool.
 //!
 //! ```text
-//!   node   | lock 8 | count 4 | level 4 | pad | keys 32 x 8 | children 32 x 8 |
+//!   node         | lock 8 | count 4 | level 2 | wide 1 | pad 1 | keys 30 x 8 | children 31 x 8 | pad 8 |
+//!   of level 1   | as above                                   | keys 30 x 8 | low halves of 31 leaves
+//!                                              x 4 | pad 4 | high halves 31 x 4 | pad 4 |
 //! ```
 //!
 //! A B+-tree from low fences to leaves, with optimistic lock coupling: a descent takes no lock, it
@@ -15,7 +17,8 @@
 //! never removed, only emptied down to one child, and are freed with the tree.
 //!
 //! Invariants:
-//! - T1 a node's keys ascend; key `i` is the low fence of child `i`; key 0 stands for "from here on";
+//! - T1 a node's keys ascend; key `i` is the low fence of child `i`; the first child has none, for it is
+//!   for all smaller keys;
 //! - T2 a node, once reachable, stays a node of its level until the tree is freed, so that a pointer
 //!   read under no lock can be followed;
 //! - T3 contents change only under the node's lock, and every change leaves a new version;
@@ -36,9 +39,11 @@ use node::{Node, child_count};
 /// Locks of nodes are in DRAM: they have one generation.
 const GENERATION: u32 = 0;
 
-/// The inner nodes of one tree. A leaf is a number that means something to the tree.
+/// The inner nodes of one tree. A leaf is its offset in the pool, a multiple of 64.
 pub struct InnerTree<G, M: Machine> {
     root: AtomicPointer<Node<M>, M>,
+    /// Whether the pool can be so large that offsets of leaves need their upper halves.
+    is_wide: bool,
     geometry: PhantomData<G>,
 }
 
@@ -71,8 +76,9 @@ impl<G: Geometry, M: Machine> InnerTree<G, M> {
     /// # Errors
     /// No memory for the nodes.
     pub fn load(session: &mut Session<M>, leaves: &[(u64, u64)]) -> Result<Self, AllocError> {
-        let root = write::build_levels::<G, M>(session, leaves)?;
-        Ok(InnerTree { root: AtomicPointer::new(root), geometry: PhantomData })
+        let is_wide = node::is_wide(session.heap().pool().max_size());
+        let root = write::build_levels::<G, M>(session, is_wide, leaves)?;
+        Ok(InnerTree { root: AtomicPointer::new(root), is_wide, geometry: PhantomData })
     }
 
     /// A reference to a node of this tree.
@@ -85,7 +91,7 @@ impl<G: Geometry, M: Machine> InnerTree<G, M> {
 
     #[inline(always)]
     fn root(&self) -> &Node<M> {
-        // Acquire: the node is complete; pairs with the release in `grow`.
+        // Acquire: the node is complete; pairs with the release in `split_locked`.
         self.node(self.root.load(Ordering::Acquire))
     }
 
@@ -118,20 +124,22 @@ impl<G: Geometry, M: Machine> InnerTree<G, M> {
             return Err(Retry::Now);
         }
         loop {
-            let child = node.child(node.find(key));
+            let index = node.find(key);
             if node.level == 1 {
+                let leaf = node.leaf(index);
                 if !M::mutant("inner.no_validation") && !node.lock.validate(GENERATION, version) {
                     return Err(Retry::Now);
                 }
                 let token = Token { node, version };
-                return Ok(Found { leaf: child.addr() as u64, token });
+                return Ok(Found { leaf, token });
             }
+            let child = node.child(index);
             if child.is_null() {
                 // A place that a torn read of the node led to.
                 return Err(Retry::Now);
             }
-            let next = self.node(child.cast());
-            next.prefetch();
+            Node::prefetch(child, node.level - 1, self.is_wide);
+            let next = self.node(child);
             let next_version = next.lock.stable_or_wait(GENERATION)?;
             // The child was split, and its part for the key is elsewhere, unless the parent is as it
             // was when the child's version was taken.
@@ -154,8 +162,8 @@ impl<G: Geometry, M: Machine> InnerTree<G, M> {
         let found = self.find_le(low);
         let node = self.node(found.token.node);
         let index = node.find(low);
-        let is_it = node.child(index).addr() as u64 == leaf;
-        let left = index.checked_sub(1).map(|index| node.child(index).addr() as u64);
+        let is_it = node.leaf(index) == leaf;
+        let left = index.checked_sub(1).map(|index| node.leaf(index));
         (is_it && self.revalidate(found.token)).then_some(left).flatten()
     }
 
@@ -166,25 +174,26 @@ impl<G: Geometry, M: Machine> InnerTree<G, M> {
 
     /// Visits all leaves in order with their fences. Nobody changes the tree meanwhile.
     pub fn for_each_leaf(&self, visit: &mut impl FnMut(u64, u64)) {
-        self.visit_leaves(self.root(), visit);
+        self.visit_leaves(self.root(), 0, visit);
     }
 
-    fn visit_leaves(&self, node: &Node<M>, visit: &mut impl FnMut(u64, u64)) {
+    fn visit_leaves(&self, node: &Node<M>, low: u64, visit: &mut impl FnMut(u64, u64)) {
         for index in 0..node.count() {
+            let low = if index == 0 { low } else { node.key(index) };
             if node.level == 1 {
-                visit(node.key(index), node.child(index).addr() as u64);
+                visit(low, node.leaf(index));
             } else {
-                self.visit_leaves(self.node(node.child(index).cast()), visit);
+                self.visit_leaves(self.node(node.child(index)), low, visit);
             }
         }
     }
 
     /// Reports what contradicts the invariants. Nobody changes the tree meanwhile.
     pub fn check(&self, problems: &mut Vec<String>) {
-        self.check_node(self.root(), None, problems);
+        self.check_node(self.root(), (0, u64::MAX), problems);
     }
 
-    fn check_node(&self, node: &Node<M>, bounds: Option<(u64, u64)>, problems: &mut Vec<String>) {
+    fn check_node(&self, node: &Node<M>, (first, last): (u64, u64), problems: &mut Vec<String>) {
         let count = node.count();
         if count == 0 || count > child_count::<G>() {
             problems.push(format!("an inner node has {count} children"));
@@ -193,21 +202,22 @@ impl<G: Geometry, M: Machine> InnerTree<G, M> {
         if node.lock.stable(GENERATION).is_none() {
             problems.push("an inner node is left locked".into());
         }
+        let mut low = first;
         for index in 0..count {
-            let key = node.key(index);
-            if index > 0 && key <= node.key(index - 1) {
-                problems.push(format!("fences {} and {key} do not ascend", node.key(index - 1)));
-            }
-            if bounds.is_some_and(|(low, last)| index > 0 && (key < low || key > last)) {
-                problems.push(format!("fence {key} is outside its node's range"));
+            if index > 0 {
+                let key = node.key(index);
+                if key <= low {
+                    problems.push(format!("fences {low} and {key} do not ascend"));
+                }
+                if key > last {
+                    problems.push(format!("fence {key} is outside its node's range"));
+                }
+                low = key;
             }
             if node.level > 1 {
-                let last = match index + 1 < count {
-                    true => node.key(index + 1).saturating_sub(1),
-                    false => bounds.map_or(u64::MAX, |(_, last)| last),
-                };
-                let child = self.node(node.child(index).cast());
-                self.check_node(child, Some((key, last)), problems);
+                let next = if index + 1 < count { node.key(index + 1) } else { 0 };
+                let last = if index + 1 < count { next.saturating_sub(1) } else { last };
+                self.check_node(self.node(node.child(index)), (low, last), problems);
             }
         }
     }
@@ -221,7 +231,7 @@ impl<G: Geometry, M: Machine> InnerTree<G, M> {
         let contents = self.node(node);
         if contents.level > 1 {
             for index in 0..contents.count() {
-                self.free_below(session, contents.child(index).cast());
+                self.free_below(session, contents.child(index));
             }
         }
         // SAFETY: allocated with this size; by the caller's promise nobody can reach it.

@@ -3,36 +3,32 @@
 use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Machine, Ordering};
 
-use super::node::{Child, Node, child_count};
+use super::node::{Below, Child, Node, child_count};
 use super::{GENERATION, InnerTree};
 use crate::geometry::Geometry;
 use crate::kernels::version_lock::{Retry, Version};
 
-/// A leaf as a child.
-fn leaf_child(leaf: u64) -> *mut () {
-    std::ptr::without_provenance_mut(leaf as usize)
-}
-
 /// All levels over `leaves`; the root.
 pub(super) fn build_levels<G: Geometry, M: Machine>(
     session: &mut Session<M>,
+    is_wide: bool,
     leaves: &[(u64, u64)],
 ) -> Result<*mut Node<M>, AllocError> {
-    let mut below: Vec<Child> =
-        leaves.iter().map(|(low, leaf)| (*low, leaf_child(*leaf))).collect();
+    let mut below: Vec<Child<M>> =
+        leaves.iter().map(|(low, leaf)| (*low, Below::Leaf(*leaf))).collect();
     let mut built: Vec<*mut Node<M>> = vec![];
     let mut level = 1;
     loop {
         let count = below.len().div_ceil(full::<G>());
-        let mut above: Vec<Child> = Vec::with_capacity(count);
+        let mut above: Vec<Child<M>> = Vec::with_capacity(count);
         let mut rest = &below[..];
         for part in (1..=count).rev() {
             let (these, others) = rest.split_at(rest.len().div_ceil(part));
             rest = others;
-            match Node::build(session, level, these) {
+            match Node::build(session, level, is_wide, these) {
                 Ok(node) => {
                     built.push(node);
-                    above.push((these[0].0, node.cast()));
+                    above.push((these[0].0, Below::Node(node)));
                 }
                 Err(error) => {
                     for node in built {
@@ -43,8 +39,8 @@ pub(super) fn build_levels<G: Geometry, M: Machine>(
                 }
             }
         }
-        if let [(_, root)] = above[..] {
-            return Ok(root.cast());
+        if let [(_, Below::Node(root))] = above[..] {
+            return Ok(root);
         }
         below = above;
         level += 1;
@@ -102,7 +98,7 @@ impl<G: Geometry, M: Machine> InnerTree<G, M> {
                 if !node.lock.upgrade(version) {
                     return Ok(Err(Retry::Now));
                 }
-                node.insert(index + 1, (low, leaf_child(leaf)));
+                node.insert(index + 1, (low, Below::Leaf(leaf)));
                 node.lock.unlock();
                 return Ok(Ok(()));
             }
@@ -110,7 +106,7 @@ impl<G: Geometry, M: Machine> InnerTree<G, M> {
             if child.is_null() {
                 return Ok(Err(Retry::Now));
             }
-            let next = self.node(child.cast());
+            let next = self.node(child);
             let Some(next_version) = next.lock.stable(GENERATION) else {
                 return Ok(Err(Retry::Wait));
             };
@@ -168,13 +164,14 @@ impl<G: Geometry, M: Machine> InnerTree<G, M> {
         let entries = node.entries();
         let half = entries.len() / 2;
         let low = entries[half].0;
-        let right = Node::build(session, node.level, &entries[half..])?;
+        let right = Node::build(session, node.level, self.is_wide, &entries[half..])?;
         match parent {
-            Some(parent) => parent.insert(parent.find(low) + 1, (low, right.cast())),
+            Some(parent) => parent.insert(parent.find(low) + 1, (low, Below::Node(right))),
             None => {
-                let both =
-                    [(entries[0].0, (&raw const *node).cast_mut().cast()), (low, right.cast())];
-                match Node::build(session, node.level + 1, &both) {
+                // Relaxed: only the holder of the root's lock, the caller, changes it (T4).
+                let left = self.root.load(Ordering::Relaxed);
+                let both = [(0, Below::Node(left)), (low, Below::Node(right))];
+                match Node::build(session, node.level + 1, self.is_wide, &both) {
                     // Release: the nodes are complete; pairs with the acquire in `root` (T4).
                     Ok(root) => self.root.store(root, Ordering::Release),
                     Err(error) => {
@@ -200,9 +197,7 @@ impl<G: Geometry, M: Machine> InnerTree<G, M> {
                 continue;
             }
             let index = node.find(low);
-            let fits = index > 0
-                && node.child(index) == leaf_child(leaf)
-                && node.child(index - 1) == leaf_child(left);
+            let fits = index > 0 && node.leaf(index) == leaf && node.leaf(index - 1) == left;
             if !fits {
                 node.lock.unlock_unchanged();
                 return false;
@@ -227,7 +222,7 @@ impl<G: Geometry, M: Machine> InnerTree<G, M> {
                 continue;
             }
             let index = node.find(low);
-            node.replace(index, (low, leaf_child(new)));
+            node.replace(index, (low, Below::Leaf(new)));
             node.lock.unlock();
             return;
         }
