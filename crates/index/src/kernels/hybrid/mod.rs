@@ -30,6 +30,8 @@ mod recover;
 mod replace;
 mod rewrite;
 mod scan;
+#[cfg(test)]
+mod tests;
 mod write;
 
 use std::marker::PhantomData;
