@@ -50,6 +50,7 @@ pub struct Session<M: Machine> {
     pub(crate) records: Vec<Vec<u64>>,
     pub(crate) open_bag: Vec<Retired>,
     pub(crate) sealed: VecDeque<Bag>,
+    turns: u32,
 }
 
 /// A pinned session; see [`Session::pinned`].
@@ -98,6 +99,7 @@ impl<M: Machine> Session<M> {
             records: vec![vec![]; CLASS_COUNT],
             open_bag: vec![],
             sealed: VecDeque::new(),
+            turns: 0,
         })
     }
 
@@ -117,6 +119,13 @@ impl<M: Machine> Session<M> {
     #[inline(always)]
     pub fn stripe(&self) -> usize {
         self.participant
+    }
+
+    /// How often this was asked for, modulo 2^32: for what is to be done now and then.
+    #[inline(always)]
+    pub fn turn(&mut self) -> u32 {
+        self.turns = self.turns.wrapping_add(1);
+        self.turns
     }
 
     /// Until the matching [`Self::unpin`], nothing this thread can reach is reclaimed. Nests.

@@ -19,6 +19,7 @@ mod atomic;
 pub mod cpu;
 pub mod fingerprint;
 pub mod hardware;
+pub mod keys;
 mod line;
 pub mod mapping;
 mod seam;

@@ -54,6 +54,13 @@ impl<M: Machine> AtomicLine<M> {
         M::store_line(self, words, how)
     }
 
+    /// The bytes of the line that equal `byte`, as a bit mask (bit i = byte i). Each word is read once,
+    /// relaxed.
+    #[inline(always)]
+    pub fn matches(&self, byte: u8) -> u64 {
+        M::match_words(self, byte)
+    }
+
     /// The address of the line, for flushing and prefetching.
     #[inline(always)]
     pub fn as_ptr(&self) -> *const u8 {

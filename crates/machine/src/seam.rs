@@ -9,7 +9,7 @@ use std::sync::atomic::{
     AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 
-use crate::fingerprint::FingerprintLine;
+use crate::fingerprint::{FingerprintLine, match_words};
 use crate::line::{AtomicLine, LineStore};
 
 /// Bytes in a cache line: the unit of write-back and of persistence.
@@ -224,6 +224,31 @@ pub trait Machine: Copy + Default + Send + Sync + 'static {
     /// The slots of `line` whose byte equals `byte`, as a bit mask (bit i = byte i).
     fn match_bytes(line: &FingerprintLine<Self>, byte: u8) -> u64;
 
+    /// The same of a line of words.
+    fn match_words(line: &AtomicLine<Self>, byte: u8) -> u64 {
+        // Relaxed: see `AtomicLine::matches`.
+        match_words(std::array::from_fn(|index| line.words[index].load(Ordering::Relaxed)), byte)
+    }
+
+    /// Which of 64 entries of 16 bytes begin with the word `key`, as a bit mask; `None` if this machine
+    /// has no fast way. Each word is read once, in any order.
+    ///
+    /// # Safety
+    /// 1024 readable bytes at a multiple of 64, in which other threads store aligned words only.
+    unsafe fn match_entries(entries: *const u8, key: u64) -> Option<u64> {
+        let _ = (entries, key);
+        None
+    }
+    /// Which of 32 words are at most `key`, as a bit mask; `None` if this machine has no fast way. Each
+    /// word is read once, in any order.
+    ///
+    /// # Safety
+    /// 256 readable bytes at a multiple of 64, in which other threads store aligned words only.
+    unsafe fn match_at_most(words: *const u8, key: u64) -> Option<u32> {
+        let _ = (words, key);
+        None
+    }
+
     /// Starts the write-back of the line that holds `address`.
     #[track_caller]
     fn flush(address: *const u8);
@@ -262,6 +287,11 @@ pub trait Machine: Copy + Default + Send + Sync + 'static {
 
     /// Asks for the line at `address` to be brought near; no effect on meaning.
     fn prefetch(address: *const u8);
+    /// The same for a line that is likely to be used only once: it does not displace others where the
+    /// machine can tell.
+    fn prefetch_once(address: *const u8) {
+        Self::prefetch(address);
+    }
     /// One turn of a waiting loop; `attempt` counts from 0. Hardware pauses and yields in the end;
     /// a simulated machine runs somebody else until memory changes.
     fn spin(attempt: u32);

@@ -57,3 +57,34 @@ impl<M: Machine> Entry<M> {
 pub const ENTRY_SIZE: usize = 16;
 
 const _: () = assert!(size_of::<Entry<everleaf_machine::Hardware>>() == ENTRY_SIZE);
+
+/// Entries of a table.
+pub const TABLE_LENGTH: usize = 64;
+
+/// The entries of a leaf that names them by numbers of less than a byte: whole lines of them. How many
+/// a leaf uses is its own business.
+#[repr(C, align(64))]
+pub struct Entries<M: Machine>([Entry<M>; TABLE_LENGTH]);
+
+impl<M: Machine> Entries<M> {
+    /// An entry; a number that a torn read gave is cut to the table.
+    #[inline(always)]
+    pub fn at(&self, slot: usize) -> &Entry<M> {
+        &self.0[slot % TABLE_LENGTH]
+    }
+
+    /// The first entries.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry<M>> {
+        self.0.iter()
+    }
+
+    /// The slots with this key, used or not, as a bit mask; `None` if the machine has no fast way to
+    /// find them.
+    #[inline(always)]
+    pub fn with_key(&self, key: u64) -> Option<u64> {
+        // SAFETY: a table is 1024 bytes, aligned to a line, all of it atomic words.
+        unsafe { M::match_entries(self.0.as_ptr().cast(), key) }
+    }
+}
+
+const _: () = assert!(size_of::<Entries<everleaf_machine::Hardware>>() == 1024);

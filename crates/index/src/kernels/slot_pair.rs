@@ -24,8 +24,11 @@ use super::slots::{LINE_WORDS, Slots};
 /// Slots that a line of a pair has room for.
 pub const PAIR_SLOT_COUNT_MAX: usize = LINE_SIZE - 2;
 
+/// Bytes before the slots of a line of a pair.
+const PAIR_HEADER: usize = 2;
+
 /// The slots that a line of a pair holds.
-pub type PairSlots = Slots<2>;
+pub type PairSlots = Slots<PAIR_HEADER>;
 
 /// One line of a slot array, eight words.
 #[repr(transparent)]
@@ -60,7 +63,12 @@ impl<M: Machine> SlotLine<M> {
     #[inline(always)]
     #[track_caller]
     fn write(&self, words: &[u64; LINE_WORDS], count_at: usize) {
-        let needed = words_of(count_at, usize::from(words[0].to_le_bytes()[count_at]));
+        // All of them on hardware, where the end of a loop of changing length is foretold wrongly.
+        let needed = if M::SIMULATED {
+            words_of(count_at, usize::from(words[0].to_le_bytes()[count_at]))
+        } else {
+            LINE_WORDS
+        };
         for (place, word) in self.line.words[..needed].iter().zip(words).skip(1) {
             // Relaxed: published by the first word.
             place.store(*word, Ordering::Relaxed);
@@ -118,6 +126,13 @@ impl<M: Machine> SlotPair<M> {
     pub fn read(&self, index: usize) -> PairSlots {
         let words = self.lines[index].words(1);
         Slots::from_line(words, (words[0] >> 8) as u8)
+    }
+
+    /// Whether a line names a slot. To be validated by the caller unless it holds the lock.
+    #[inline(always)]
+    pub fn names(&self, index: usize, slot: usize) -> bool {
+        let named = self.lines[index].line.matches(slot as u8) >> PAIR_HEADER;
+        (named.trailing_zeros() as usize) < self.count(index)
     }
 
     /// How many slots a line has, without reading them.

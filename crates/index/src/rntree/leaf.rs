@@ -9,7 +9,7 @@ use super::variant::Variant;
 use crate::change::{Change, Outcome};
 use crate::error::IndexError;
 use crate::geometry::Geometry;
-use crate::kernels::entry::Entry;
+use crate::kernels::entry::Entries;
 use crate::kernels::hybrid::Hybrid;
 use crate::kernels::hybrid::leaf::{Applied, Frame, LeafDesign, LeafHeader, Pairs};
 use crate::kernels::slot_pair::{PAIR_SLOT_COUNT_MAX, PairSlots, SlotPair};
@@ -36,7 +36,7 @@ pub struct Leaf<M: Machine> {
     completed: Atomic<u64, M>,
     unused: [Atomic<u64, M>; 2],
     pub(super) slots: SlotPair<M>,
-    pub(super) entries: [Entry<M>; ENTRY_COUNT],
+    pub(super) entries: Entries<M>,
 }
 
 const _: () = {
@@ -75,7 +75,7 @@ impl Seen {
     #[inline(always)]
     pub fn new<M: Machine>(leaf: &Leaf<M>, slots: PairSlots, key: u64) -> Self {
         let found = slots.find::<M, LINE_STEPS>(key, |slot| leaf.key(slot));
-        let old = found.ok().map(|(_, slot)| leaf.entries[slot.min(ENTRY_COUNT - 1)].value());
+        let old = found.ok().map(|(_, slot)| leaf.entries.at(slot).value());
         Seen { slots, found, old }
     }
 }
@@ -150,7 +150,7 @@ impl<M: Machine> Leaf<M> {
     /// The key in a slot; a slot of a torn array is cut to the leaf.
     #[inline(always)]
     pub(super) fn key(&self, slot: usize) -> u64 {
-        self.entries[slot.min(ENTRY_COUNT - 1)].key()
+        self.entries.at(slot).key()
     }
 
     fn set_reserved(&self, rewrites: u64, count: usize, order: Ordering) {
@@ -191,6 +191,14 @@ impl<V: Variant> RnLeaf<V> {
         view: View,
     ) -> Result<PairSlots, Retry> {
         let slots = leaf.slots.read(leaf.line_of(frame, view.active));
+        Self::still_active(leaf, view)?;
+        Ok(slots)
+    }
+
+    /// Whether the slot line of a view, which was read since, was current all the time, in the variant
+    /// whose readers do without a version.
+    #[inline(always)]
+    fn still_active<M: Machine>(leaf: &Leaf<M>, view: View) -> Result<(), Retry> {
         if V::DUAL {
             // Acquire: the line was read before; pairs with the release in `publish`, which follows
             // the switch away from the line by the same holder or an earlier one.
@@ -201,7 +209,7 @@ impl<V: Variant> RnLeaf<V> {
                 return Err(Retry::Now);
             }
         }
-        Ok(slots)
+        Ok(())
     }
 }
 
@@ -257,7 +265,26 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
 
     #[inline(always)]
     fn search(frame: Frame<M>, leaf: &Leaf<M>, view: View, key: u64) -> Result<Option<u64>, Retry> {
-        Ok(Self::locate(frame, leaf, view, key)?.old)
+        let line = leaf.line_of(frame, view.active);
+        let Some(same) = leaf.entries.with_key(key) else {
+            return Ok(Self::locate(frame, leaf, view, key)?.old);
+        };
+        // Entries of an earlier life of the leaf are passed over. In a pool that is open read-only the
+        // count is what a crash left.
+        let handed_out = if frame.is_writable { (1 << leaf.reserved().1) - 1 } else { u64::MAX };
+        let mut same = same & handed_out;
+        let mut value = None;
+        // One of the entries with the key counts, at most: usually the last.
+        while same != 0 {
+            let slot = same.ilog2() as usize;
+            if leaf.slots.names(line, slot) {
+                value = Some(leaf.entries.at(slot).value());
+                break;
+            }
+            same ^= 1 << slot;
+        }
+        Self::still_active(leaf, view)?;
+        Ok(value)
     }
 
     #[inline(always)]
@@ -273,14 +300,13 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
         let start =
             if from == 0 { 0 } else { slots.rank::<M, LINE_STEPS>(from, |slot| leaf.key(slot)) };
         let named = slots.as_slice()[start..].iter().take(limit);
-        pairs
-            .extend(named.map(|slot| leaf.entries[usize::from(*slot).min(ENTRY_COUNT - 1)].pair()));
+        pairs.extend(named.map(|slot| leaf.entries.at(usize::from(*slot)).pair()));
         Ok(())
     }
 
     fn pairs(frame: Frame<M>, leaf: &Leaf<M>) -> Pairs {
         let slots = leaf.slots.read(leaf.current(frame));
-        let pair = |slot: &u8| leaf.entries[usize::from(*slot).min(ENTRY_COUNT - 1)].pair();
+        let pair = |slot: &u8| leaf.entries.at(usize::from(*slot)).pair();
         slots.as_slice().iter().map(pair).collect()
     }
 

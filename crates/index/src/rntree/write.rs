@@ -34,7 +34,7 @@ impl<V: Variant, G: Geometry, M: Machine> Hybrid<RnLeaf<V>, G, M> {
     ) -> Result<Outcome, IndexError> {
         let mut attempt = 0;
         loop {
-            let target = self.descend(change.key);
+            let target = self.descend_to_write(session, change.key);
             match self.try_write(&target, change) {
                 Ok(outcome) => return Ok(outcome),
                 Err(Failed::Again(retry)) => retry.pause::<M>(&mut attempt),
@@ -65,7 +65,7 @@ impl<V: Variant, G: Geometry, M: Machine> Hybrid<RnLeaf<V>, G, M> {
     #[inline(always)]
     fn put(&self, leaf: &Leaf<M>, view: View, seen: &mut Seen, change: &Change) -> Tried<Outcome> {
         let slot = self.reserve(leaf, view)?;
-        let entry = &leaf.entries[slot];
+        let entry = leaf.entries.at(slot);
         entry.set(change.key, change.value);
         if !M::mutant("rntree.no_entry_flush") {
             // Persist: the entry before the slot array names it, and before the lock is taken, so

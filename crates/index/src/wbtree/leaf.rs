@@ -3,7 +3,7 @@
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 
 use crate::change::{Change, Effect};
-use crate::kernels::entry::{ENTRY_SIZE, Entry};
+use crate::kernels::entry::{ENTRY_SIZE, Entries, Entry};
 use crate::kernels::hybrid::leaf::{
     Applied, Frame, LeafDesign, LeafHeader, Pairs, read_by_version,
 };
@@ -27,7 +27,7 @@ pub struct Leaf<M: Machine> {
     bitmap: Atomic<u64, M>,
     unused: [Atomic<u64, M>; 4],
     slots: SlotLine<M>,
-    entries: [Entry<M>; SLOT_COUNT_MAX],
+    entries: Entries<M>,
 }
 
 const _: () = assert!(size_of::<Leaf<everleaf_machine::Hardware>>() == 1152);
@@ -50,8 +50,7 @@ impl<M: Machine> Leaf<M> {
 
     #[inline(always)]
     fn entry(&self, slot: usize) -> &Entry<M> {
-        // The slot of a torn array is cut to the leaf; what is read then does not count.
-        &self.entries[slot.min(SLOT_COUNT_MAX - 1)]
+        self.entries.at(slot)
     }
 
     /// The sorted entries: the slot array, or, if it may not be believed, the bitmap's in order.
@@ -64,6 +63,11 @@ impl<M: Machine> Leaf<M> {
     /// The value of a key.
     #[inline(always)]
     fn get(&self, _frame: Frame<M>, key: u64) -> Option<u64> {
+        if let Some(same) = self.entries.with_key(key) {
+            // The bitmap says what counts, also while the slot array may not be believed.
+            let live = same & self.bitmap() & !VALID;
+            return (live != 0).then(|| self.entry(live.trailing_zeros() as usize).value());
+        }
         let found = self.sorted().find::<M, LINE_STEPS>(key, |slot| self.entry(slot).key());
         found.ok().map(|(_, slot)| self.entry(slot).value())
     }
@@ -124,10 +128,10 @@ fn put<M: Machine>(
     if slot >= frame.capacity {
         return false;
     }
-    leaf.entries[slot].set(change.key, change.value);
+    leaf.entry(slot).set(change.key, change.value);
     if !M::mutant("wbtree.no_entry_flush") {
         // Persist: the entry before the bitmap names it (W2).
-        frame.medium.persist(leaf.entries[slot].as_ptr(), ENTRY_SIZE);
+        frame.medium.persist(leaf.entry(slot).as_ptr(), ENTRY_SIZE);
     }
     let gone = match found {
         Ok((place, old)) => {

@@ -42,6 +42,21 @@ pub fn prefetch(address: *const u8) {
     }
 }
 
+/// Asks for the line at `address`, past the larger caches.
+#[inline(always)]
+pub fn prefetch_once(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch never faults and changes no value.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_NTA }>(address.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a prefetch never faults and changes no value.
+    unsafe {
+        std::arch::asm!("prfm pldl1strm, [{}]", in(reg) address, options(nostack, readonly, preserves_flags));
+    }
+}
+
 /// Asks for the line at `address`, to store to it soon.
 #[inline(always)]
 pub fn prefetch_write(address: *const u8) {

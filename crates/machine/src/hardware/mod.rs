@@ -10,6 +10,7 @@ use std::alloc::Layout;
 use std::sync::atomic::Ordering;
 
 use crate::fingerprint::{FingerprintLine, match_line};
+use crate::keys;
 use crate::line::{AtomicLine, LineStore};
 use crate::seam::{Integer, Machine, Pair, PairCell, Word};
 
@@ -114,6 +115,24 @@ impl Machine for Hardware {
     }
 
     #[inline(always)]
+    fn match_words(line: &AtomicLine<Self>, byte: u8) -> u64 {
+        // SAFETY: an `AtomicLine` is a readable, 64-byte aligned line, whose words are stored whole.
+        unsafe { match_line(line.as_ptr(), byte) }
+    }
+
+    #[inline(always)]
+    unsafe fn match_entries(entries: *const u8, key: u64) -> Option<u64> {
+        // SAFETY: the caller's promise.
+        unsafe { keys::match_entries(entries, key) }
+    }
+
+    #[inline(always)]
+    unsafe fn match_at_most(words: *const u8, key: u64) -> Option<u32> {
+        // SAFETY: the caller's promise.
+        unsafe { keys::match_at_most(words, key) }
+    }
+
+    #[inline(always)]
     fn flush(address: *const u8) {
         write_back::flush(address)
     }
@@ -145,6 +164,11 @@ impl Machine for Hardware {
     #[inline(always)]
     fn prefetch(address: *const u8) {
         memory::prefetch(address)
+    }
+
+    #[inline(always)]
+    fn prefetch_once(address: *const u8) {
+        memory::prefetch_once(address)
     }
 
     #[inline]

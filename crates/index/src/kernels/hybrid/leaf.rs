@@ -114,6 +114,16 @@ pub trait LeafDesign<M: Machine>: Copy + Send + Sync + Sized + 'static {
         prefetch_lines::<Self, M>(leaf, LINES_AT_ONCE);
     }
 
+    /// Asks for the lines that a write reads, past the larger caches: these are better used for inner
+    /// nodes, which are met more often.
+    #[inline(always)]
+    fn prefetch_once(leaf: &Self::Leaf) {
+        let start = Self::header(leaf).lock.as_ptr();
+        for line in 0..(size_of::<Self::Leaf>() / LINE_SIZE).min(LINES_AT_ONCE) {
+            M::prefetch_once(start.wrapping_add(line * LINE_SIZE));
+        }
+    }
+
     /// Asks for the lines that a scan reads.
     #[inline(always)]
     fn prefetch_all(leaf: &Self::Leaf) {

@@ -10,6 +10,9 @@ use crate::error::IndexError;
 use crate::geometry::Geometry;
 use crate::kernels::version_lock::Retry;
 
+/// How many writes there are for each whose leaf is let into the larger caches.
+const KEPT_ONE_IN: u32 = 8;
+
 impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
     /// Descends to the leaf for `key` and asks for its lines.
     #[inline(always)]
@@ -17,6 +20,20 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
         let found = self.inner.find_le(key);
         let leaf = self.leaf(found.leaf);
         D::prefetch(leaf);
+        Target { leaf, found }
+    }
+
+    /// [`Self::descend`] for a write. One leaf in so many is let into the larger caches, so that those
+    /// which are met again and again get there.
+    #[inline(always)]
+    pub fn descend_to_write(&self, session: &mut Session<M>, key: u64) -> Target<'_, D, M> {
+        let found = self.inner.find_le(key);
+        let leaf = self.leaf(found.leaf);
+        if session.turn().is_multiple_of(KEPT_ONE_IN) {
+            D::prefetch(leaf);
+        } else {
+            D::prefetch_once(leaf);
+        }
         Target { leaf, found }
     }
 
@@ -77,7 +94,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
     ) -> Result<Outcome, IndexError> {
         let mut attempt = 0;
         loop {
-            let target = self.descend(change.key);
+            let target = self.descend_to_write(session, change.key);
             let lock = &D::header(target.leaf).lock;
             // A leaf that is locked may be about to be split: back to the root.
             if !lock.try_lock(self.frame.generation) {

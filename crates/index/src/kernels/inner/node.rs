@@ -3,6 +3,7 @@
 use std::mem::ManuallyDrop;
 
 use everleaf_alloc::{AllocError, Session};
+use everleaf_machine::keys::WORD_TABLE_SIZE;
 use everleaf_machine::{Atomic, AtomicPointer, LINE_SIZE, Machine, Ordering};
 
 use crate::geometry::Geometry;
@@ -81,6 +82,8 @@ const _: () = {
     assert!(size_of::<Plain>() == LINE_SIZE * 8);
     let low_end = std::mem::offset_of!(Plain, children) + 4 * (CHILD_COUNT_MAX + 1);
     assert!(low_end == LINE_SIZE * NARROW_LINES);
+    assert!(std::mem::offset_of!(Plain, keys) == 8 * HEADER_KEYS);
+    assert!(std::mem::offset_of!(Plain, children) == WORD_TABLE_SIZE);
 };
 
 /// Bytes of a pool from which on offsets in units of a line do not fit 32 bits.
@@ -223,6 +226,13 @@ impl<M: Machine> Node<M> {
             // The same by fewer loads: each is a step of the schedule.
             return (1..count).map(passed).sum();
         }
+        // SAFETY: a node is aligned to a line, and begins with 256 bytes of atomic words and of what
+        // never changes (asserted above).
+        if let Some(passed) = unsafe { M::match_at_most(self.lock.as_ptr(), key) } {
+            let passed = passed >> HEADER_KEYS & ((1 << (count - 1)) - 1);
+            // They ascend: those that are passed are the first ones.
+            return passed.trailing_ones() as usize;
+        }
         // First which line, then which key of it: no load waits for the comparison before it, as in
         // a bisection, and nothing is branched on.
         let lines = CHILD_COUNT_MAX.div_ceil(LINE_KEYS);
@@ -235,11 +245,15 @@ impl<M: Machine> Node<M> {
     /// Asks for the lines that a search in a node of this level reads.
     #[inline(always)]
     pub fn prefetch(node: *const Self, level: u16, is_wide: bool) {
-        let all = size_of::<Self>() / LINE_SIZE;
-        let lines = if level == 1 && !is_wide { NARROW_LINES } else { all };
         let start: *const u8 = node.cast();
-        for line in 0..lines {
+        for line in 0..NARROW_LINES {
             M::prefetch(start.wrapping_add(line * LINE_SIZE));
+        }
+        // Two loops, each of a fixed length: the end of one whose length varies is foretold wrongly.
+        if level > 1 || is_wide {
+            for line in NARROW_LINES..size_of::<Self>() / LINE_SIZE {
+                M::prefetch(start.wrapping_add(line * LINE_SIZE));
+            }
         }
     }
 
