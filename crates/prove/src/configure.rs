@@ -20,7 +20,7 @@ impl Fixed {
 }
 
 /// The configuration of the given number: all domains and memory models take turns, as do the
-/// meaning of locked operations for flushes, torn matches, and the check of orderings.
+/// meaning of locked operations for flushes, torn matches, wide comparisons, and the check of orderings.
 pub fn vary(number: u64, base: &Config) -> Config {
     vary_but(number, base, Fixed::default())
 }
@@ -36,6 +36,7 @@ pub fn vary_but(number: u64, base: &Config, fixed: Fixed) -> Config {
         memory,
         rmw_drains: number % 8 == 2,
         torn_matches: number % 5 == 3,
+        wide_compares: number % 7 >= 5,
         races: memory == MemoryModel::Sc && number.is_multiple_of(2),
         seed: base.seed.wrapping_mul(0x1_0000_0001).wrapping_add(number),
         ..base.clone()

@@ -22,6 +22,8 @@ pub struct Guarded {
     pub crash: Option<Domain>,
     /// Schedules in which the search through all orders meets it, at most.
     pub schedules: u64,
+    /// Whether the machine compares a key with many words at once.
+    pub wide_compares: bool,
 }
 
 /// How it is met: the structure, the safeguard, the crash, preemptions and schedules.
@@ -37,7 +39,14 @@ impl Guarded {
     ) -> Self {
         let plan = plan.iter().map(|operations| operations.to_vec()).collect();
         let scenario = Scenario { name, slots: 3, history: history.to_vec(), plan };
-        Guarded { structure, mutant, kind, scenario, preemptions, crash, schedules }
+        let wide_compares = false;
+        Guarded { structure, mutant, kind, scenario, preemptions, crash, schedules, wide_compares }
+    }
+
+    /// The same on a machine that compares a key with many words at once.
+    pub(crate) fn with_wide_compares(mut self) -> Self {
+        self.wide_compares = true;
+        self
     }
 
     /// The same in leaves of `slots` slots.
@@ -56,7 +65,8 @@ impl Guarded {
         let crash = CrashConfig { enabled: self.crash.is_some(), ..CrashConfig::default() };
         let domain = self.crash.unwrap_or(Domain::Visible);
         let mutants = if is_planted { vec![self.mutant] } else { vec![] };
-        let base = Config { domain, crash, mutants, ..Config::default() };
+        let wide_compares = self.wide_compares;
+        let base = Config { domain, crash, mutants, wide_compares, ..Config::default() };
         exhaustive(&base, self.preemptions)
     }
 }

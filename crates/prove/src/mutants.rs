@@ -146,10 +146,12 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("rntree", "rntree.no_revalidation"),
     of("rntree", "rntree.no_slot_flush"),
     of("rntree", "rntree.removes_twice"),
+    of("rntree", "rntree.trusts_entries"),
     of("rntree", "rntree.trusts_seen"),
     of("wbtree", "wbtree.keep_valid"),
     of("wbtree", "wbtree.no_entry_flush"),
     of("wbtree", "wbtree.no_slot_flush"),
+    of("wbtree", "wbtree.trusts_entries"),
     of("wbtree-so", "wbtree.no_word_flush"),
 ];
 

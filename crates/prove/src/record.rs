@@ -153,6 +153,7 @@ impl Record {
                 "memory": memory_name(config.memory),
                 "rmw_drains": config.rmw_drains,
                 "torn_matches": config.torn_matches,
+                "wide_compares": config.wide_compares,
                 "races": config.races,
                 "simulate_open": config.simulate_open,
                 "mutants": config.mutants,
@@ -296,6 +297,8 @@ fn config_of(fields: &Fields<'_>) -> Result<Config, RecordError> {
         mutants: switched_on,
         ablate: None,
         torn_matches: fields.flag("torn_matches")?,
+        // The first records were made before it existed.
+        wide_compares: fields.flag("wide_compares").unwrap_or(false),
         races: fields.flag("races")?,
         simulate_open: fields.flag("simulate_open")?,
         recovery_limit: fields.number("recovery_limit")?,

@@ -88,7 +88,13 @@ fn of_merges() -> Vec<Guarded> {
 /// Trees with inner nodes in DRAM.
 fn of_hybrids() -> Vec<Guarded> {
     let line = Some(Domain::Line);
+    let removed = |name, structure, mutant| {
+        let met = (structure, mutant, None, 0, 10);
+        guarded(name, met, &[Insert(1, 10)], &[&[Remove(1), Get(1)]]).with_wide_compares()
+    };
     vec![
+        removed("a get of an entry that no slot names", "rntree", "rntree.trusts_entries"),
+        removed("a get of an entry that no bit names", "wbtree", "wbtree.trusts_entries"),
         guarded(
             "two removals of one key",
             ("rntree", "rntree.removes_twice", None, 1, 2000),

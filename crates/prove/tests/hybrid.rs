@@ -116,6 +116,7 @@ fn hunting_config(mutant: &'static str, number: u64, crashes: bool) -> Config {
         seed: number + 1,
         domain,
         crash,
+        wide_compares: number % 3 == 1,
         // A planted bug may make recovery go round for ever.
         recovery_limit: 200_000,
         ..Config::default()
@@ -266,6 +267,7 @@ mutants! {
         "rntree.no_revalidation",
         "rntree.no_slot_flush",
         "rntree.removes_twice",
+        "rntree.trusts_entries",
         "rntree.trusts_seen",
     ],
     planted_bugs_of_rntree_dual_are_found: RnTreeDual, [
@@ -273,6 +275,7 @@ mutants! {
         "rntree.early_switch",
         "rntree.in_place",
         "rntree.no_revalidation",
+        "rntree.trusts_entries",
         "rntree.trusts_seen",
     ],
     planted_bugs_of_rntree_wide_are_found: RnTreeWide, [
@@ -298,6 +301,7 @@ mutants! {
         "wbtree.keep_valid",
         "wbtree.no_entry_flush",
         "wbtree.no_slot_flush",
+        "wbtree.trusts_entries",
     ],
     planted_bugs_of_wbtree_so_are_found: WbTreeSo, [
         "wbtree.no_entry_flush",

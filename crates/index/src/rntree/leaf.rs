@@ -277,7 +277,7 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
         // One of the entries with the key counts, at most: usually the last.
         while same != 0 {
             let slot = same.ilog2() as usize;
-            if leaf.slots.names(line, slot) {
+            if leaf.slots.names(line, slot) || M::mutant("rntree.trusts_entries") {
                 value = Some(leaf.entries.at(slot).value());
                 break;
             }

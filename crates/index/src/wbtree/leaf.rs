@@ -65,7 +65,8 @@ impl<M: Machine> Leaf<M> {
     fn get(&self, _frame: Frame<M>, key: u64) -> Option<u64> {
         if let Some(same) = self.entries.with_key(key) {
             // The bitmap says what counts, also while the slot array may not be believed.
-            let live = same & self.bitmap() & !VALID;
+            let named = self.bitmap() & !VALID;
+            let live = if M::mutant("wbtree.trusts_entries") { same } else { same & named };
             return (live != 0).then(|| self.entry(live.trailing_zeros() as usize).value());
         }
         let found = self.sorted().find::<M, LINE_STEPS>(key, |slot| self.entry(slot).key());

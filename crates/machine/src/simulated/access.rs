@@ -253,6 +253,11 @@ impl Core {
         }
     }
 
+    /// Whether the machine has the comparisons of many words at once.
+    pub fn compares_widely(&self) -> bool {
+        self.state.borrow().config.wide_compares
+    }
+
     /// The eight words of a line at one instant, or one by one with others running in between.
     pub fn load_line(&self, address: usize, at: At) -> [u64; 8] {
         let torn = self.state.borrow().config.torn_matches;

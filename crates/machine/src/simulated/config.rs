@@ -101,6 +101,10 @@ pub struct Config {
     pub ablate: Option<Site>,
     /// Whether a byte match reads its line word by word, with others running in between.
     pub torn_matches: bool,
+    /// Whether the machine compares a key with many words at once
+    /// ([`match_entries`](crate::Machine::match_entries), [`match_at_most`](crate::Machine::match_at_most)):
+    /// as a byte match, line by line.
+    pub wide_compares: bool,
     /// Whether the orderings named in the source are followed, so that a private access that nothing
     /// orders after another thread's write is a failure. Under [`MemoryModel::Sc`] only.
     pub races: bool,
@@ -130,6 +134,7 @@ impl Default for Config {
             mutants: Vec::new(),
             ablate: None,
             torn_matches: false,
+            wide_compares: false,
             races: false,
             simulate_open: false,
             recovery_limit: 50_000_000,

@@ -13,7 +13,7 @@ use super::raw::Place;
 use crate::fingerprint::{FingerprintLine, match_words};
 use crate::line::{AtomicLine, LineStore};
 use crate::seam::{Integer, Machine, Pair, PairCell, Word};
-use crate::{Hardware, LINE_SIZE};
+use crate::{Hardware, LINE_SIZE, keys};
 
 /// The simulated machine: a deterministic scheduler, store buffers, cache lines that lose what was
 /// not flushed, and memory that knows when it was freed.
@@ -28,6 +28,20 @@ pub struct Simulated;
 #[inline(always)]
 fn running<'a>() -> Option<&'a Core> {
     current::core().filter(|core| core.is_running())
+}
+
+/// The words of so many lines, a step for each, in any order as on hardware: from the last one, which
+/// is not how they would be read one by one.
+fn load_lines<const LINES: usize>(
+    core: &Core,
+    start: *const u8,
+    at: &'static Location<'static>,
+) -> [[u64; 8]; LINES] {
+    let mut lines = [[0; 8]; LINES];
+    for (index, line) in lines.iter_mut().enumerate().rev() {
+        *line = core.load_line(start.expose_provenance() + index * LINE_SIZE, at);
+    }
+    lines
 }
 
 /// Notes a plain access for whoever wants to know: a counting machine all of them, a simulated one
@@ -270,6 +284,22 @@ impl Machine for Simulated {
             }
         };
         match_words(words, byte)
+    }
+
+    #[track_caller]
+    unsafe fn match_entries(entries: *const u8, key: u64) -> Option<u64> {
+        let core = running().filter(|core| core.compares_widely())?;
+        let words = load_lines::<16>(core, entries, Location::caller());
+        let bit = |index: usize| u64::from(words[index / 4][index % 4 * 2] == key) << index;
+        Some((0..keys::ENTRY_TABLE_LENGTH).map(bit).sum())
+    }
+
+    #[track_caller]
+    unsafe fn match_at_most(words: *const u8, key: u64) -> Option<u32> {
+        let core = running().filter(|core| core.compares_widely())?;
+        let words = load_lines::<4>(core, words, Location::caller());
+        let bit = |index: usize| u32::from(words[index / 8][index % 8] <= key) << index;
+        Some((0..keys::WORD_TABLE_SIZE / 8).map(bit).sum())
     }
 
     #[inline]

@@ -222,16 +222,16 @@ impl<M: Machine> Node<M> {
         let count = self.count().clamp(1, CHILD_COUNT_MAX);
         // What lies behind the last child is left over, in no order.
         let passed = |index: usize| usize::from((index < count) & (self.key(index) <= key));
-        if M::SIMULATED {
-            // The same by fewer loads: each is a step of the schedule.
-            return (1..count).map(passed).sum();
-        }
         // SAFETY: a node is aligned to a line, and begins with 256 bytes of atomic words and of what
         // never changes (asserted above).
         if let Some(passed) = unsafe { M::match_at_most(self.lock.as_ptr(), key) } {
             let passed = passed >> HEADER_KEYS & ((1 << (count - 1)) - 1);
             // They ascend: those that are passed are the first ones.
             return passed.trailing_ones() as usize;
+        }
+        if M::SIMULATED {
+            // The same by fewer loads: each is a step of the schedule.
+            return (1..count).map(passed).sum();
         }
         // First which line, then which key of it: no load waits for the comparison before it, as in
         // a bisection, and nothing is branched on.
