@@ -20,7 +20,7 @@ pub enum FlushKind {
     Clean = 5,
 }
 
-/// The widest fingerprint compare this CPU has.
+/// The widest comparison of bytes and words this CPU has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum SimdKind {
@@ -55,7 +55,7 @@ pub fn flush_kind() -> FlushKind {
     }
 }
 
-/// The fingerprint compare in use.
+/// The comparison in use.
 #[inline(always)]
 pub fn simd_kind() -> SimdKind {
     match SIMD.load(Ordering::Relaxed) {
@@ -161,7 +161,7 @@ fn detect_simd() -> SimdKind {
     kind
 }
 
-/// All fingerprint compares this CPU can run, narrowest first.
+/// All comparisons this CPU can run, narrowest first.
 pub fn simd_kinds() -> Vec<SimdKind> {
     #[cfg(target_arch = "x86_64")]
     let (sse2, avx2, avx512) = (

@@ -101,6 +101,9 @@ unsafe fn match_line_by(kind: SimdKind, line: *const u8, byte: u8) -> u64 {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) use x86::match_avx512;
+
 /// Portable compare, eight bytes at a time.
 ///
 /// # Safety

@@ -2,11 +2,18 @@
 //! inner node whose readers validate afterwards.
 //!
 //! One instruction compares eight words, and none waits for the one before it, as the loads of a
-//! bisection do. The loads race with stores of other threads: in an `asm!` block that is an ordinary
-//! machine load, which x86-64 performs whole for each aligned word; an intrinsic load would be a data
-//! race. Only with AVX-512: on other CPUs the callers search in their own way.
+//! bisection do. The loads race with stores of other threads: in an `asm!` block they are ordinary
+//! loads of the machine; an intrinsic load would be a data race. The manuals promise whole words only
+//! for narrower loads. That is enough: a word that is stored to while it is compared changes a result
+//! that the caller's validation throws away, or a bit that the caller does not look at. Only with
+//! AVX-512: on other CPUs the callers search in their own way.
 
-use crate::cpu::{self, SimdKind};
+#[cfg(target_arch = "x86_64")]
+use crate::{
+    AtomicLine, Hardware,
+    cpu::{self, SimdKind},
+    fingerprint::match_avx512,
+};
 
 /// Entries that [`Machine::match_entries`](crate::Machine::match_entries) compares.
 pub const ENTRY_TABLE_LENGTH: usize = 64;
@@ -14,12 +21,24 @@ pub const ENTRY_TABLE_LENGTH: usize = 64;
 /// Bytes in which [`Machine::match_at_most`](crate::Machine::match_at_most) compares the words.
 pub const WORD_TABLE_SIZE: usize = 256;
 
+/// The bytes of a line of words that equal `byte`, if the CPU can load the line at once.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub fn match_words(line: &AtomicLine<Hardware>, byte: u8) -> Option<u64> {
+    match cpu::simd_kind() {
+        // SAFETY: a line is readable and aligned, and CPUID vouches for the instructions. Other threads
+        // store whole words, of which the block reads each at some time during the call.
+        SimdKind::Avx512 => Some(unsafe { match_avx512(line.as_ptr(), byte) }),
+        _ => None,
+    }
+}
+
 /// # Safety
 /// As [`Machine::match_entries`](crate::Machine::match_entries).
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub unsafe fn match_entries(entries: *const u8, key: u64) -> Option<u64> {
     match cpu::simd_kind() {
-        #[cfg(target_arch = "x86_64")]
         // SAFETY: the caller vouches for the memory, CPUID for the instructions.
         SimdKind::Avx512 => Some(unsafe { x86::match_entries(entries, key) }),
         _ => None,
@@ -28,10 +47,10 @@ pub unsafe fn match_entries(entries: *const u8, key: u64) -> Option<u64> {
 
 /// # Safety
 /// As [`Machine::match_at_most`](crate::Machine::match_at_most).
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub unsafe fn match_at_most(words: *const u8, key: u64) -> Option<u32> {
     match cpu::simd_kind() {
-        #[cfg(target_arch = "x86_64")]
         // SAFETY: the caller vouches for the memory, CPUID for the instructions.
         SimdKind::Avx512 => Some(unsafe { x86::match_at_most(words, key) }),
         _ => None,
@@ -132,7 +151,7 @@ mod x86 {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
 

@@ -1,6 +1,8 @@
 //! A line of 64 bytes that can be stored at once, where the machine can.
 
+use crate::Ordering;
 use crate::atomic::Atomic;
+use crate::fingerprint::match_words;
 use crate::seam::{LINE_SIZE, Machine};
 
 /// Words of a line.
@@ -61,10 +63,17 @@ impl<M: Machine> AtomicLine<M> {
         M::match_words(self, byte)
     }
 
+    /// The same without an instruction that compares a line at once.
+    #[inline(always)]
+    pub(crate) fn matches_by_words(&self, byte: u8) -> u64 {
+        // Relaxed: see `matches`.
+        match_words(std::array::from_fn(|index| self.words[index].load(Ordering::Relaxed)), byte)
+    }
+
     /// The address of the line, for flushing and prefetching.
     #[inline(always)]
     pub fn as_ptr(&self) -> *const u8 {
-        self.words[0].as_ptr()
+        self.words.as_ptr().cast()
     }
 }
 
@@ -77,7 +86,7 @@ impl<M: Machine> Default for AtomicLine<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Hardware, Ordering};
+    use crate::Hardware;
 
     #[test]
     fn a_store_that_the_machine_has_stores_all_and_another_nothing() {

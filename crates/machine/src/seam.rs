@@ -9,7 +9,7 @@ use std::sync::atomic::{
     AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 
-use crate::fingerprint::{FingerprintLine, match_words};
+use crate::fingerprint::FingerprintLine;
 use crate::line::{AtomicLine, LineStore};
 
 /// Bytes in a cache line: the unit of write-back and of persistence.
@@ -226,24 +226,26 @@ pub trait Machine: Copy + Default + Send + Sync + 'static {
 
     /// The same of a line of words.
     fn match_words(line: &AtomicLine<Self>, byte: u8) -> u64 {
-        // Relaxed: see `AtomicLine::matches`.
-        match_words(std::array::from_fn(|index| line.words[index].load(Ordering::Relaxed)), byte)
+        line.matches_by_words(byte)
     }
 
     /// Which of 64 entries of 16 bytes begin with the word `key`, as a bit mask; `None` if this machine
-    /// has no fast way. Each word is read once, in any order.
+    /// has no fast way. Each word is read once, relaxed, in any order; a word that is stored to
+    /// meanwhile may be read as anything, so the caller validates.
     ///
     /// # Safety
-    /// 1024 readable bytes at a multiple of 64, in which other threads store aligned words only.
+    /// 1024 readable bytes at a multiple of 64, all of them atomic words or parts of such.
     unsafe fn match_entries(entries: *const u8, key: u64) -> Option<u64> {
         let _ = (entries, key);
         None
     }
-    /// Which of 32 words are at most `key`, as a bit mask; `None` if this machine has no fast way. Each
-    /// word is read once, in any order.
+
+    /// Which of 32 words are at most `key`, as a bit mask; `None` if this machine has no fast way. Read
+    /// as in [`Self::match_entries`].
     ///
     /// # Safety
-    /// 256 readable bytes at a multiple of 64, in which other threads store aligned words only.
+    /// 256 readable bytes at a multiple of 64, all of them atomic words, or parts of such, or what
+    /// never changes.
     unsafe fn match_at_most(words: *const u8, key: u64) -> Option<u32> {
         let _ = (words, key);
         None

@@ -298,7 +298,7 @@ fn config_of(fields: &Fields<'_>) -> Result<Config, RecordError> {
         ablate: None,
         torn_matches: fields.flag("torn_matches")?,
         // The first records were made before it existed.
-        wide_compares: fields.flag("wide_compares").unwrap_or(false),
+        wide_compares: fields.0.contains_key("wide_compares") && fields.flag("wide_compares")?,
         races: fields.flag("races")?,
         simulate_open: fields.flag("simulate_open")?,
         recovery_limit: fields.number("recovery_limit")?,
@@ -333,6 +333,7 @@ mod tests {
                 abandon: Some(Abandon { thread: 1, after_points: 7 }),
                 fail_allocation: Some(3),
                 seed: u64::MAX,
+                wide_compares: true,
                 ..Config::default()
             },
             kind: "panic".to_owned(),
@@ -372,6 +373,11 @@ mod tests {
             changed["config"][name] = json!({});
             check(changed.clone(), name);
             changed["config"].as_object_mut().expect("an object").remove(name);
+            if name == "wide_compares" {
+                let read = Record::from_text(&changed.to_string()).expect("as the first records");
+                assert!(!read.config.wide_compares);
+                continue;
+            }
             check(changed, name);
         }
     }

@@ -154,14 +154,10 @@ impl<M: Machine> LeafDesign<M> for FpLeaf {
     const TAG: u64 = u64::from_le_bytes(*b"EVLFPTR1");
     const CAPACITY: usize = ENTRY_COUNT;
     const NEEDS_IMAGES: bool = false;
+    /// Header and fingerprints, which say where the entry is.
+    const LINES_AHEAD: usize = 2;
 
     read_by_version!();
-
-    #[inline(always)]
-    fn prefetch(leaf: &Leaf<M>) {
-        M::prefetch(leaf.header.lock.as_ptr());
-        M::prefetch(leaf.fingerprints.as_ptr());
-    }
 
     fn key_count(_frame: Frame<M>, leaf: &Leaf<M>) -> usize {
         leaf.bitmap().count_ones() as usize

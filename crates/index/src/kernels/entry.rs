@@ -61,8 +61,8 @@ const _: () = assert!(size_of::<Entry<everleaf_machine::Hardware>>() == ENTRY_SI
 /// Entries of a table.
 pub const TABLE_LENGTH: usize = 64;
 
-/// The entries of a leaf that names them by numbers of less than a byte: whole lines of them. How many
-/// a leaf uses is its own business.
+/// The entries of a leaf with a slot array: whole lines of them, so that a key can be compared with all.
+/// A leaf may have fewer slots, and then never names the last ones.
 #[repr(C, align(64))]
 pub struct Entries<M: Machine>([Entry<M>; TABLE_LENGTH]);
 
@@ -73,7 +73,7 @@ impl<M: Machine> Entries<M> {
         &self.0[slot % TABLE_LENGTH]
     }
 
-    /// The first entries.
+    /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Entry<M>> {
         self.0.iter()
     }

@@ -237,6 +237,10 @@ mod tests {
             let next = pair.publish(current, &slots);
             assert_eq!(next, current ^ 1);
             assert_eq!(pair.read(next).as_slice(), slots.as_slice());
+            for slot in 0..=u8::MAX {
+                let is_named = slots.as_slice().contains(&slot);
+                assert_eq!(pair.names(next, slot.into()), is_named, "{slot} of {turn}");
+            }
             current = next;
         }
     }

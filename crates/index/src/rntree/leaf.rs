@@ -271,8 +271,8 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
         };
         // Entries of an earlier life of the leaf are passed over. In a pool that is open read-only the
         // count is what a crash left.
-        let handed_out = if frame.is_writable { (1 << leaf.reserved().1) - 1 } else { u64::MAX };
-        let mut same = same & handed_out;
+        let count = if frame.is_writable { leaf.reserved().1 } else { ENTRY_COUNT };
+        let mut same = same & 1_u64.checked_shl(count as u32).map_or(u64::MAX, |bit| bit - 1);
         let mut value = None;
         // One of the entries with the key counts, at most: usually the last.
         while same != 0 {

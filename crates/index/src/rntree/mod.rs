@@ -4,13 +4,13 @@
 //!   leaf, 1216 bytes
 //!   line 0      | lock 8 | next 8 | low 8 | reserved, allocated 8 | active 8 | completed 8 | 0 |
 //!   line 1, 2   | the slot array, two versions in turn (kernels/slot_pair.rs)                 |
-//!   line 3 ..   | 62 log entries of key and value                                             |
+//!   line 3 ..   | 64 log entries of key and value, 62 of them used                            |
 //! ```
 //!
 //! A write appends a log entry and then makes a new version of the slot array, the sorted order of
 //! the live entries. An entry is reserved by a compare-and-exchange and made durable before the leaf
-//! is locked, so that only the slot array is flushed under the lock. Readers bisect the slot array;
-//! scans read in its order and never sort.
+//! is locked, so that only the slot array is flushed under the lock. Readers bisect the slot array, or
+//! compare all entries at once where the CPU can; scans read in its order and never sort.
 //!
 //! *Source*: Mengxing Liu, Jiankai Xing, Kang Chen, Yongwei Wu, "Building Scalable NVM-based B+tree
 //! with HTM", ICPP 2019. [`RnTree`] is the published tree without, [`RnTreeDual`] with the dual slot

@@ -4,7 +4,7 @@
 //!   WbTree, 1152 bytes                               WbTreeSo, 192 bytes
 //!   line 0      | lock | next | low | bitmap | 0 |   line 0     | lock | next | low | slot word | 0 |
 //!   line 1      | count 1 | slots 63 |               line 1, 2  | 7 entries                        |
-//!   line 2 ..   | 63 entries of key and value |
+//!   line 2 ..   | 64 entries of key and value, 63 used |
 //! ```
 //!
 //! The slot array of a line cannot be changed at once, so a write first declares it invalid, changes

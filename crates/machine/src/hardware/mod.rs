@@ -10,6 +10,7 @@ use std::alloc::Layout;
 use std::sync::atomic::Ordering;
 
 use crate::fingerprint::{FingerprintLine, match_line};
+#[cfg(target_arch = "x86_64")]
 use crate::keys;
 use crate::line::{AtomicLine, LineStore};
 use crate::seam::{Integer, Machine, Pair, PairCell, Word};
@@ -114,18 +115,20 @@ impl Machine for Hardware {
         unsafe { match_line(line.as_ptr(), byte) }
     }
 
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     fn match_words(line: &AtomicLine<Self>, byte: u8) -> u64 {
-        // SAFETY: an `AtomicLine` is a readable, 64-byte aligned line, whose words are stored whole.
-        unsafe { match_line(line.as_ptr(), byte) }
+        keys::match_words(line, byte).unwrap_or_else(|| line.matches_by_words(byte))
     }
 
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn match_entries(entries: *const u8, key: u64) -> Option<u64> {
         // SAFETY: the caller's promise.
         unsafe { keys::match_entries(entries, key) }
     }
 
+    #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     unsafe fn match_at_most(words: *const u8, key: u64) -> Option<u32> {
         // SAFETY: the caller's promise.

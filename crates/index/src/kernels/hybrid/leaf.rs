@@ -100,6 +100,8 @@ pub trait LeafDesign<M: Machine>: Copy + Send + Sync + Sized + 'static {
     const CAPACITY: usize;
     /// Whether a leaf is rewritten in place when it is full, so that logs need images.
     const NEEDS_IMAGES: bool;
+    /// Lines of a leaf that a search or a write asks for in advance, from the first on.
+    const LINES_AHEAD: usize = LINES_AT_ONCE;
     /// The leaf's bytes: a multiple of 64, [`LeafHeader`] first, only atomic words.
     type Leaf: 'static;
     /// What readers validate.
@@ -108,26 +110,23 @@ pub trait LeafDesign<M: Machine>: Copy + Send + Sync + Sized + 'static {
     /// The header of a leaf.
     fn header(leaf: &Self::Leaf) -> &LeafHeader<M>;
 
-    /// Asks for the lines that a search reads: the first ones, if nothing else is said.
+    /// Asks for the lines that a search reads.
     #[inline(always)]
     fn prefetch(leaf: &Self::Leaf) {
-        prefetch_lines::<Self, M>(leaf, LINES_AT_ONCE);
+        for_lines::<Self, M>(leaf, Self::LINES_AHEAD, M::prefetch);
     }
 
-    /// Asks for the lines that a write reads, past the larger caches: these are better used for inner
-    /// nodes, which are met more often.
+    /// The same for a write, past the larger caches: these are better used for inner nodes, which are
+    /// met more often.
     #[inline(always)]
     fn prefetch_once(leaf: &Self::Leaf) {
-        let start = Self::header(leaf).lock.as_ptr();
-        for line in 0..(size_of::<Self::Leaf>() / LINE_SIZE).min(LINES_AT_ONCE) {
-            M::prefetch_once(start.wrapping_add(line * LINE_SIZE));
-        }
+        for_lines::<Self, M>(leaf, Self::LINES_AHEAD, M::prefetch_once);
     }
 
     /// Asks for the lines that a scan reads.
     #[inline(always)]
     fn prefetch_all(leaf: &Self::Leaf) {
-        prefetch_lines::<Self, M>(leaf, usize::MAX);
+        for_lines::<Self, M>(leaf, usize::MAX, M::prefetch);
     }
 
     /// Starts a read, unless the leaf is being changed or is dead.
@@ -224,15 +223,15 @@ pub trait LeafDesign<M: Machine>: Copy + Send + Sync + Sized + 'static {
     fn check(frame: Frame<M>, leaf: &Self::Leaf, problems: &mut Vec<String>);
 }
 
-/// Lines that a search asks for in advance. A core has so many on their way to its first cache, and
-/// waits before it asks for more; the last entries of a leaf, which is seldom full, are not worth that.
+/// A core has so many lines on their way to its first cache, and waits before it asks for more; the
+/// last entries of a leaf, which is seldom full, are not worth that.
 const LINES_AT_ONCE: usize = 15;
 
 #[inline(always)]
-fn prefetch_lines<D: LeafDesign<M>, M: Machine>(leaf: &D::Leaf, most: usize) {
+fn for_lines<D: LeafDesign<M>, M: Machine>(leaf: &D::Leaf, most: usize, ask: fn(*const u8)) {
     let start = D::header(leaf).lock.as_ptr();
     for line in 0..(size_of::<D::Leaf>() / LINE_SIZE).min(most) {
-        M::prefetch(start.wrapping_add(line * LINE_SIZE));
+        ask(start.wrapping_add(line * LINE_SIZE));
     }
 }
 

@@ -10,7 +10,7 @@ use crate::error::IndexError;
 use crate::geometry::Geometry;
 use crate::kernels::version_lock::Retry;
 
-/// How many writes there are for each whose leaf is let into the larger caches.
+/// How many descents of writes there are for each that lets its leaf into the larger caches.
 const KEPT_ONE_IN: u32 = 8;
 
 impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {

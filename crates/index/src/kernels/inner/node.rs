@@ -224,7 +224,7 @@ impl<M: Machine> Node<M> {
         let passed = |index: usize| usize::from((index < count) & (self.key(index) <= key));
         // SAFETY: a node is aligned to a line, and begins with 256 bytes of atomic words and of what
         // never changes (asserted above).
-        if let Some(passed) = unsafe { M::match_at_most(self.lock.as_ptr(), key) } {
+        if let Some(passed) = unsafe { M::match_at_most(std::ptr::from_ref(self).cast(), key) } {
             let passed = passed >> HEADER_KEYS & ((1 << (count - 1)) - 1);
             // They ascend: those that are passed are the first ones.
             return passed.trailing_ones() as usize;
