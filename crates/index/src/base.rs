@@ -36,7 +36,7 @@ impl<M: Machine> Base<M> {
     /// Whether `size` bytes from `offset` on lie in the pool. Lengths read from a damaged pool may
     /// say otherwise. (A simulated machine checks every access itself.)
     #[inline(always)]
-    pub(crate) fn holds(self, offset: u64, size: usize) -> bool {
+    pub fn holds(self, offset: u64, size: usize) -> bool {
         // SAFETY: the heap, and with it the pool, is open as long as the value is used.
         M::SIMULATED || offset + size as u64 <= unsafe { &*self.pool }.size()
     }

@@ -31,8 +31,15 @@ pub enum IndexError {
     ValueOutOfRange(u64),
     /// The tree's design cannot do this. Holds what, as a noun.
     Unsupported(&'static str),
-    /// There is no design of that name or number.
+    /// The program knows no design of that name.
     UnknownDesign(String),
+    /// The pool holds a tree of a design that the program does not know.
+    ForeignDesign {
+        /// The name of the tree.
+        map: String,
+        /// The design's number in the pool's directory.
+        kind: u16,
+    },
 }
 
 impl fmt::Display for IndexError {
@@ -74,8 +81,13 @@ impl fmt::Display for IndexError {
             }
             IndexError::UnknownDesign(name) => write!(
                 f,
-                "there is no index design {name}; there are: {}",
-                crate::catalogue::names().join(", ")
+                "there is no index design '{name}': `everleaf-lab bench --help` names the designs"
+            ),
+            IndexError::ForeignDesign { map, kind } => write!(
+                f,
+                "the map '{map}' is kept in an index design (number {kind}) that this program \
+                 does not have: use `everleaf-lab check`, which has the published designs, or a \
+                 newer version"
             ),
             IndexError::ReadOnly => f.write_str("the pool is open read-only"),
         }

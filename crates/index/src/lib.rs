@@ -1,66 +1,52 @@
 //! Persistent ordered indexes.
 //!
-//! One folder per tree. The flagship is [`NbTree`]: lock-free leaves whose entries live in the
-//! pool, everything else in DRAM. See the table in `nbtree/mod.rs` for which function is which step
-//! of the paper and where operations take effect and become durable.
+//! The flagship is [`NbTree`]: lock-free leaves whose entries live in the pool, everything else in
+//! DRAM. See the table in `nbtree/mod.rs` for which function is which step of the paper and where
+//! operations take effect and become durable. Other designs are in the crate `everleaf_designs`:
+//! they implement [`Design`], and a program that knows some passes them on in a [`Registry`].
 //!
 //! A tree never calls the operating system and never names a concrete machine: the same code runs
 //! on hardware and on a simulated machine.
 
 mod anchor;
 mod base;
-pub mod blink;
+pub mod build;
 mod bytes_load;
 mod bytes_tree;
-pub mod catalogue;
-pub mod cdds;
 mod change;
 mod error;
-pub mod fast_fair;
-pub mod fptree;
 pub mod geometry;
 pub mod journal;
-mod kernels;
 pub mod kind;
 pub mod nbtree;
-pub mod nbtree_published;
-pub mod nvtree;
 pub mod order;
 mod ordered;
 mod prepared;
 mod record;
-pub mod rntree;
+mod registry;
 pub mod salvage;
 mod slot;
 mod solo;
 mod trees;
 mod u64_tree;
-pub mod wbtree;
 
 pub use anchor::{ANCHOR_SIZE, ANCHOR_WORDS, Anchor};
 pub use base::Base;
-pub use blink::BLinkTree;
 pub use bytes_load::Sink;
 pub use bytes_tree::{BytesTree, Change, Decision};
-pub use cdds::CddsTree;
 pub use change::{Intent, Outcome};
 pub use error::IndexError;
-pub use fast_fair::FastFair;
-pub use fptree::FpTree;
 pub use geometry::{Geometry, Production, Tiny};
 pub use journal::{Edit, Journal, make_together};
 pub use kind::{BytesKind, Kind, U64Kind};
 pub use nbtree::{NbTree, TreeShape};
-pub use nbtree_published::{NbPublished, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr};
-pub use nvtree::{NvTree, NvTreeBlind};
 pub use order::Order;
 pub use ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Writes};
 pub use record::{EXPIRING_VALUE_SIZE_MAX, KEY_SIZE_MAX, Record, VALUE_SIZE_MAX};
-pub use rntree::{RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide};
+pub use registry::{Registered, Registry};
 pub use solo::Solo;
 pub use trees::{CheckReport, Trees};
 pub use u64_tree::{Exchange, U64Tree};
-pub use wbtree::{WbTree, WbTreeSo};
 
 pub use everleaf_alloc::{AllocError, Heap, Session, SessionGuard, SessionPool};
 pub use everleaf_machine::cpu::missing_feature as missing_cpu_feature;

@@ -2,8 +2,8 @@
 //!
 //! [`OrderedIndex`] has the operations and can be used as `dyn OrderedIndex<M>`; [`Design`] adds
 //! what is known without an instance: name, limits, promise, and how an instance is made or found
-//! again. A design that is listed in `catalogue.rs` is known to [`Trees`](crate::Trees), the
-//! command line, the benchmarks and the prover.
+//! again. A design that is listed in a [`Registry`](crate::Registry) is known to the
+//! [`Trees`](crate::Trees) that are opened with it.
 //!
 //! # How a tree keeps its nodes
 //! A node in the pool is a record ([`Session::allocate_record`]) of 256, 512, 1024, 2048 or 4096

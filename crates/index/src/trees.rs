@@ -12,12 +12,12 @@ use everleaf_pool::{Pool, Root, RootIndex};
 
 use crate::bytes_load::Sink;
 use crate::bytes_tree::BytesTree;
-use crate::catalogue;
 use crate::error::IndexError;
 use crate::geometry::{Geometry, Production};
 use crate::kind::{BytesKind, Kind, U64Kind};
 use crate::nbtree::{CheckState, LiveBlocks, NbTree, find_live_blocks};
 use crate::ordered::{Design, OrderedIndex};
+use crate::registry::Registry;
 use crate::u64_tree::U64Tree;
 
 /// Sessions that threads share by hints.
@@ -71,6 +71,8 @@ impl CheckReport {
 pub struct Trees<G: Geometry = Production, M: Machine = Hardware> {
     heap: Arc<Heap<M>>,
     sessions: SessionPool<M>,
+    /// The other designs there may be trees of.
+    designs: Registry<M>,
     named: Directory<G, M>,
     /// Removed trees whose space some pinned operation still kept from being reused.
     removed: SpinLock<Vec<Named<G, M>>, M>,
@@ -114,7 +116,15 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     /// # Errors
     /// The pool has no room, or holds trees already.
     pub fn create(pool: Pool<M>) -> Result<Self, IndexError> {
-        Ok(Self::on_heap(Heap::create(pool)?))
+        Self::create_with(pool, Registry::NONE)
+    }
+
+    /// As [`Self::create`], for trees of further designs.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn create_with(pool: Pool<M>, designs: Registry<M>) -> Result<Self, IndexError> {
+        Ok(Self::on_heap(Heap::create(pool)?, designs))
     }
 
     /// As [`Self::create`] with chunks of `1 << shift` bytes: for small simulated pools.
@@ -122,21 +132,33 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     /// # Errors
     /// As [`Self::create`].
     pub fn create_with_chunks(pool: Pool<M>, shift: u32) -> Result<Self, IndexError> {
-        Ok(Self::on_heap(Heap::create_with_chunks(pool, shift)?))
+        Ok(Self::on_heap(Heap::create_with_chunks(pool, shift)?, Registry::NONE))
     }
 
-    fn on_heap(heap: Arc<Heap<M>>) -> Self {
+    fn on_heap(heap: Arc<Heap<M>>, designs: Registry<M>) -> Self {
         let sessions = SessionPool::new(heap.clone(), SESSION_COUNT);
         let (named, removed) = (SpinLock::new(vec![]), SpinLock::new(vec![]));
-        Trees { heap, sessions, named, removed, maintenance: SpinLock::new(()) }
+        Trees { heap, sessions, designs, named, removed, maintenance: SpinLock::new(()) }
     }
 
     /// Opens a pool with all its trees, recovering them on up to `threads` threads. A pool whose
     /// making was cut short is made again.
     ///
     /// # Errors
-    /// Damage that makes a tree unreadable.
+    /// Damage that makes a tree unreadable; a tree of a design that is not this crate's.
     pub fn open(pool: Pool<M>, threads: usize) -> Result<Self, IndexError> {
+        Self::open_with(pool, threads, Registry::NONE)
+    }
+
+    /// As [`Self::open`], with trees of further designs.
+    ///
+    /// # Errors
+    /// Damage that makes a tree unreadable; a tree of a design that is unknown.
+    pub fn open_with(
+        pool: Pool<M>,
+        threads: usize,
+        designs: Registry<M>,
+    ) -> Result<Self, IndexError> {
         if !Heap::exists(&pool) {
             if let Some(root) = pool.roots().first() {
                 // Never made again over what is there: a flipped bit would cost everything.
@@ -147,7 +169,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             return if pool.is_read_only() {
                 Err(IndexError::ReadOnly)
             } else {
-                Self::create(pool)
+                Self::create_with(pool, designs)
             };
         }
         let (heap, recovery) = Heap::open(pool)?;
@@ -157,7 +179,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         let id = |root: &Root| if codes.contains(&root.kind) { root.value } else { 0 };
         let ids: Vec<u32> = roots.iter().map(id).collect();
         let live = find_live_blocks(&heap, &recovery, &ids, threads)?;
-        let trees = Self::on_heap(heap.clone());
+        let trees = Self::on_heap(heap.clone(), designs);
         let mut session = heap.session()?;
         for (root, live) in roots.into_iter().zip(live) {
             let named = if root.kind == <U64Kind as Kind<M>>::CODE {
@@ -167,14 +189,10 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
                 let tree = recover(&mut session, &recovery, root.value, live, threads)?;
                 Named::Bytes(Arc::new(BytesTree::new(heap.clone(), root.index, tree)))
             } else {
-                let visitor = catalogue::Recover {
-                    session: &mut session,
-                    recovery: &recovery,
-                    root: root.value,
-                    threads,
+                let Some(design) = designs.of_kind(root.kind) else {
+                    return Err(IndexError::ForeignDesign { map: root.name, kind: root.kind });
                 };
-                let tree = catalogue::visit_kind(root.kind, visitor)
-                    .ok_or_else(|| IndexError::UnknownDesign(root.kind.to_string()))??;
+                let tree = (design.recover)(&mut session, &recovery, root.value, threads)?;
                 Named::Other(tree, root.index)
             };
             trees.named.lock().push((root.name, named));
@@ -294,7 +312,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         }
     }
 
-    /// Makes an integer tree of a design of the catalogue.
+    /// Makes an integer tree of a design by its name.
     ///
     /// # Errors
     /// No such design, a name that is bad or taken, or no space.
@@ -310,14 +328,12 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             return Ok(self.u64_tree(name)?);
         }
         let mut session = self.heap.session()?;
-        let unknown = || IndexError::UnknownDesign(format!("'{design}'"));
-        let kind = catalogue::designs().into_iter().find(|info| info.name == design);
-        let kind = kind.ok_or_else(unknown)?.kind;
+        let unknown = || IndexError::UnknownDesign(design.to_string());
+        let design = self.designs.of_name(design).ok_or_else(unknown)?;
         let _busy = self.maintenance.lock();
-        let made =
-            catalogue::visit(design, catalogue::Create(&mut session)).ok_or_else(unknown)??;
+        let made = (design.create)(&mut session)?;
         let mut named = self.named.lock();
-        match self.heap.pool().create_root(name, kind, made.root) {
+        match self.heap.pool().create_root(name, design.info.kind, made.root) {
             Ok(root) => {
                 named.push((name.to_string(), Named::Other(made.tree.clone(), root.index)));
                 Ok(made.tree)

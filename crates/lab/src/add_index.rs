@@ -32,7 +32,8 @@ pub fn add_index(path: &Path, name: &str, design: IndexKind) -> Result<(), LabEr
         return Err(LabError::Settings(text));
     };
     let options = PoolOptions { create: CreateMode::Never, ..PoolOptions::default() };
-    let trees: Trees = Trees::open(Pool::open(path, &options)?, 1)?;
+    let trees: Trees =
+        Trees::open_with(Pool::open(path, &options)?, 1, everleaf_designs::registry())?;
     trees.create_index(name, design)?;
     Ok(trees.close()?)
 }

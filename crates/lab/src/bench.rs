@@ -8,7 +8,7 @@ mod tally;
 use std::sync::Arc;
 
 use everleaf::Domain;
-use everleaf_index::catalogue::{self, DesignVisitor};
+use everleaf_designs::catalogue::{self, DesignVisitor};
 use everleaf_index::{Design, Hardware, IndexError, U64Tree};
 
 use crate::arrivals::Arrivals;
@@ -144,7 +144,7 @@ fn entrant_of(settings: &Settings) -> Result<Box<dyn Entrant>, LabError> {
     Ok(match settings.index {
         IndexKind::U64 => Enter(settings).visit::<U64Tree>(),
         IndexKind::Design(name) => catalogue::visit(name, Enter(settings))
-            .ok_or_else(|| LabError::Index(IndexError::UnknownDesign(format!("'{name}'"))))?,
+            .ok_or_else(|| LabError::Index(IndexError::UnknownDesign(name.to_string())))?,
         IndexKind::Bytes => {
             let (own, max_size) = (settings.clone(), pool_size_max(settings));
             let make = move || {

@@ -1,10 +1,11 @@
 //! Everything that can be proven, by name.
 
-use everleaf_index::fast_fair::variant::Small;
-use everleaf_index::{
-    CddsTree, Design, FastFair, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr, NvTree,
-    NvTreeBlind, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, Tiny, WbTree, WbTreeSo,
+use everleaf_designs::fast_fair::variant::Small;
+use everleaf_designs::{
+    CddsTree, FastFair, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr, NvTree,
+    NvTreeBlind, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, WbTree, WbTreeSo,
 };
+use everleaf_index::{Design, Tiny};
 use everleaf_machine::Simulated as M;
 use everleaf_machine::simulated::Config;
 

@@ -8,8 +8,8 @@ mod common;
 use std::time::Instant;
 
 use common::{is_long, plain, survive, tell};
-use everleaf_index::FastFair;
-use everleaf_index::fast_fair::variant::Small;
+use everleaf_designs::FastFair;
+use everleaf_designs::fast_fair::variant::Small;
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Report};
 use everleaf_prove::case::{Outcome, explore};

@@ -3,10 +3,11 @@
 
 #![allow(clippy::print_stdout, reason = "what was counted is the result")]
 
-use everleaf_index::fast_fair::variant::{
+use everleaf_designs::FastFair;
+use everleaf_designs::fast_fair::variant::{
     BLink, Fenced, LeafLocks, Logging, Nodes1024, Nodes4096, Standard, Unfenced, Variant,
 };
-use everleaf_index::{FastFair, OrderedIndex, Solo};
+use everleaf_index::{OrderedIndex, Solo};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::Random;
 use everleaf_machine::simulated::counting::{

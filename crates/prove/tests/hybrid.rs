@@ -8,10 +8,10 @@ mod common;
 use std::time::Instant;
 
 use common::{is_long, share, tell, tell_marks};
-use everleaf_index::{
-    CddsTree, Design, FpTree, NvTree, NvTreeBlind, RnTree, RnTreeDual, RnTreeWide, Tiny, WbTree,
-    WbTreeSo,
+use everleaf_designs::{
+    CddsTree, FpTree, NvTree, NvTreeBlind, RnTree, RnTreeDual, RnTreeWide, WbTree, WbTreeSo,
 };
+use everleaf_index::{Design, Tiny};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::{Config, CrashConfig, Domain, Plan, Report};
 use everleaf_prove::case::{Outcome, explore};

@@ -3,10 +3,12 @@
 
 #![allow(clippy::print_stdout, reason = "what was counted is the result")]
 
-use everleaf_index::{
-    CddsTree, Design, FpTree, NvTree, NvTreeBlind, OrderedIndex, Production, RnTree, RnTreeDirect,
-    RnTreeDual, RnTreeRtm, RnTreeWide, Solo, WbTree, WbTreeSo,
+use everleaf_designs::{
+    CddsTree, FpTree, NvTree, NvTreeBlind, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide,
+    WbTree, WbTreeSo,
 };
+
+use everleaf_index::{Design, OrderedIndex, Production, Solo};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::Random;
 use everleaf_machine::simulated::counting::{Counting, CountingConfig, Tally};

@@ -8,9 +8,8 @@ mod common;
 use std::time::Instant;
 
 use common::{plain, survive, tell};
-use everleaf_index::{
-    Design, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr, Production, Solo, Tiny,
-};
+use everleaf_designs::{NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr};
+use everleaf_index::{Design, Production, Solo, Tiny};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::counting::{Counting, CountingConfig, Tally};
 use everleaf_machine::simulated::{Config, CrashConfig, Domain, Random, Report};

@@ -11,7 +11,7 @@ struct Stripe<M: Machine>(Atomic<u64, M>);
 /// A sum kept in stripes, one per session, so that adding touches no shared line.
 ///
 /// Statistics: all accesses are Relaxed. Exact when nobody adds.
-pub(crate) struct Tally<M: Machine> {
+pub struct Tally<M: Machine> {
     stripes: Box<[Stripe<M>]>,
 }
 

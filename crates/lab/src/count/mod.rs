@@ -17,7 +17,7 @@ pub(crate) mod threads;
 
 use std::sync::Arc;
 
-use everleaf_index::catalogue::{self, DesignVisitor};
+use everleaf_designs::catalogue::{self, DesignVisitor};
 use everleaf_index::{
     Design, DesignInfo, Heap, IndexError, Intent, OrderedIndex, Pool, Session, Solo, Writes,
 };
@@ -227,7 +227,7 @@ fn fitting(info: &DesignInfo, key: u64) -> (u64, u64) {
 }
 
 fn unknown(name: &str) -> LabError {
-    IndexError::UnknownDesign(format!("'{name}'")).into()
+    IndexError::UnknownDesign(name.to_string()).into()
 }
 
 /// Bytes of a pool that `keys` keys fit into, whatever the design.

@@ -29,7 +29,7 @@ pub mod text;
 mod timed;
 mod waiting;
 
-use everleaf_index::catalogue;
+use everleaf_designs::catalogue;
 
 use crate::error::LabError;
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use everleaf_index::catalogue::{self, DesignVisitor};
+use everleaf_designs::catalogue::{self, DesignVisitor};
 use everleaf_index::{CreateMode, Design, Domain, Hardware, IndexError, Pool, PoolOptions, Solo};
 
 use super::finding::Series;
@@ -73,7 +73,7 @@ pub(super) fn openings(
     })?;
     let path = folder.path().join("recovery.pool");
     let visitor = Reopen { path: &path, keys, times, chase };
-    let unknown = || IndexError::UnknownDesign(format!("'{design}'"));
+    let unknown = || IndexError::UnknownDesign(design.to_string());
     catalogue::visit(design, visitor).ok_or_else(unknown)?
 }
 

@@ -148,7 +148,7 @@ pub(super) const FAMILY: Family = Family {
 };
 
 fn table1(context: &mut Context<'_>) -> Result<Outcome, LabError> {
-    let known = everleaf_index::catalogue::names();
+    let known = everleaf_designs::catalogue::names();
     let mut designs = vec!["rntree", "rntree-dual", "nvtree", "wbtree", "wbtree-so", "fptree"];
     designs.extend(["cdds"].into_iter().filter(|name| known.contains(name)));
     let measured = leaf_table::measure(context, &designs, Domain::Line)?;

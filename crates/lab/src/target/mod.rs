@@ -8,7 +8,7 @@ mod integers;
 mod strings;
 mod values;
 
-use everleaf_index::catalogue;
+use everleaf_designs::catalogue;
 
 use crate::error::LabError;
 pub use crate::keys::{BytesKeys, IntegerKeys, KeyList};

@@ -6,7 +6,9 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use everleaf_index::{Design, NbTreePublished, NbTreeW, NbTreeWr, Tiny};
+use everleaf_designs::{NbTreePublished, NbTreeW, NbTreeWr};
+
+use everleaf_index::{Design, Tiny};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::{Failure, FailureKind};
 use everleaf_prove::Of;

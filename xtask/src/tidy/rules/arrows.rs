@@ -7,15 +7,25 @@ use super::{Finding, Rule, Workspace, finding};
 pub const RULE: Rule = Rule { name: "arrows", may_be_debt: false, check };
 
 /// For each crate folder, the Everleaf crates it may depend on.
-const ALLOWED: [(&str, &[&str]); 10] = [
+const ALLOWED: [(&str, &[&str]); 11] = [
     ("machine", &[]),
     ("pool", &["everleaf-machine"]),
     ("alloc", &["everleaf-machine", "everleaf-pool"]),
     ("index", &["everleaf-machine", "everleaf-pool", "everleaf-alloc"]),
+    ("designs", &["everleaf-machine", "everleaf-pool", "everleaf-alloc", "everleaf-index"]),
     ("log", &["everleaf-machine"]),
     ("store", &["everleaf-index", "everleaf-log"]),
-    ("lab", &["everleaf-machine", "everleaf-index", "everleaf"]),
-    ("prove", &["everleaf-machine", "everleaf-pool", "everleaf-alloc", "everleaf-index"]),
+    ("lab", &["everleaf-machine", "everleaf-index", "everleaf-designs", "everleaf"]),
+    (
+        "prove",
+        &[
+            "everleaf-machine",
+            "everleaf-pool",
+            "everleaf-alloc",
+            "everleaf-index",
+            "everleaf-designs",
+        ],
+    ),
     ("server", &["everleaf"]),
     ("cli", &["everleaf", "everleaf-server", "everleaf-lab", "everleaf-prove"]),
 ];

@@ -20,7 +20,7 @@ const REACH: usize = 4;
 
 fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (file, rust) in sources_of(workspace, &["pool", "alloc", "index"]) {
+    for (file, rust) in sources_of(workspace, &["pool", "alloc", "index", "designs"]) {
         let mut calls = Calls::default();
         calls.visit_file(&rust.ast);
         let is_explained = |line: usize| {

@@ -39,7 +39,7 @@ const ALLOWED: [&str; 1] = ["std::alloc::Layout"];
 
 fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (file, rust) in sources_of(workspace, &["pool", "alloc", "index"]) {
+    for (file, rust) in sources_of(workspace, &["pool", "alloc", "index", "designs"]) {
         let mut banned = BANNED.to_vec();
         if file.crate_of_source() != Some("pool") {
             banned.extend(BANNED_IN_TREES);

@@ -1,7 +1,7 @@
 //! Every tree folder has the same file names, so that a reader of one tree knows them all.
 //!
-//! A folder of `crates/index/src` is a tree if it has at least two of the names; folders of shared
-//! parts have their own.
+//! A folder of `crates/index/src` or `crates/designs/src` is a tree if it has at least two of the
+//! names; folders of shared parts have their own.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,22 @@ use super::{Finding, Rule, Workspace, finding, rust_files};
 
 pub const RULE: Rule = Rule { name: "tree-files", may_be_debt: true, check };
 
+/// Where trees are.
+const ROOTS: [&str; 2] = ["crates/index/src/", "crates/designs/src/"];
+
 const NAMES: [&str; 8] =
     ["layout", "state", "search", "write", "split", "scan", "recover", "check"];
 
 fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut folders: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (file, _) in rust_files(workspace) {
-        let Some(rest) = file.path.strip_prefix("crates/index/src/") else { continue };
-        let mut parts = rest.split('/');
+        let Some(root) = ROOTS.into_iter().find(|root| file.path.starts_with(root)) else {
+            continue;
+        };
+        let mut parts = file.path[root.len()..].split('/');
         if let (Some(folder), Some(name)) = (parts.next(), parts.next()) {
             // `write/mod.rs` and `write.rs` are the same module.
+            let folder = &file.path[..root.len() + folder.len()];
             folders.entry(folder).or_default().push(name.strip_suffix(".rs").unwrap_or(name));
         }
     }
@@ -26,7 +32,7 @@ fn check(workspace: &Workspace) -> Vec<Finding> {
     for (folder, present) in folders {
         let missing: Vec<&str> = NAMES.into_iter().filter(|name| !present.contains(name)).collect();
         if missing.len() + 2 <= NAMES.len() && !missing.is_empty() {
-            let path = format!("crates/index/src/{folder}/mod.rs");
+            let path = format!("{folder}/mod.rs");
             let message = format!("the tree folder lacks {}", missing.join(", "));
             findings.push(Finding { amount: missing.len(), ..finding(&RULE, &path, 0, message) });
         }
@@ -52,6 +58,9 @@ mod tests {
         files[3].0 = "crates/index/src/tree/write/mod.rs".to_string();
         assert!(borrowed(&files).is_empty());
         files.remove(3);
-        assert_eq!(borrowed(&files), [("crates/index/src/tree/mod.rs".to_string(), 0)]);
+        files.push(("crates/designs/src/other/scan.rs".to_string(), ""));
+        files.push(("crates/designs/src/other/split.rs".to_string(), ""));
+        let expected = ["crates/designs/src/other/mod.rs", "crates/index/src/tree/mod.rs"];
+        assert_eq!(borrowed(&files), expected.map(|path| (path.to_string(), 0)));
     }
 }

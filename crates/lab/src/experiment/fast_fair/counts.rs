@@ -1,7 +1,7 @@
 //! What is counted: flushes, Figures 5 and 6.
 
-use everleaf_index::FastFair;
-use everleaf_index::fast_fair::variant::{Standard, Unfenced};
+use everleaf_designs::FastFair;
+use everleaf_designs::fast_fair::variant::{Standard, Unfenced};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::counting::{CountingConfig, Tally};
 

@@ -7,7 +7,7 @@ mod many;
 mod skewed;
 mod space;
 
-use everleaf_index::catalogue;
+use everleaf_designs::catalogue;
 
 use super::{Entry, Family, Kind, Method, cores, proof};
 

@@ -1,7 +1,8 @@
 //! What the trees take, and how long it takes to have them again: Table IV, Figure 8, section VI.C.
 
+use everleaf_designs::nbtree_published;
 use everleaf_index::Hardware;
-use everleaf_index::{nbtree, nbtree_published};
+use everleaf_index::nbtree;
 
 use super::super::finding::{Bar, Chart, Figure, Grid, Series};
 use super::super::recovery::openings;

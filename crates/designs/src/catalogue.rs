@@ -1,0 +1,141 @@
+//! The designs there are: one line each.
+//!
+//! What is listed here can be created by name, is recognised when a pool is opened with the
+//! [`registry`], and is measured and proven with the others.
+
+use everleaf_index::{Design, DesignInfo, Production, Registered, Registry, U64Tree};
+use everleaf_machine::Machine;
+
+use crate::blink::BLinkTree;
+use crate::cdds::CddsTree;
+use crate::fast_fair::FastFair;
+use crate::fast_fair::variant::{
+    Binary, Fenced, LeafLocks, Logging, Nodes256, Nodes1024, Nodes2048, Nodes4096, Standard,
+};
+use crate::fptree::FpTree;
+use crate::nbtree_published::{NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr};
+use crate::nvtree::{NvTree, NvTreeBlind};
+use crate::rntree::{RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide};
+use crate::wbtree::{WbTree, WbTreeSo};
+
+/// Something to be done with a design that is known by name only.
+pub trait DesignVisitor<M: Machine> {
+    /// What comes out.
+    type Output;
+    /// Does it with the design `T`.
+    fn visit<T: Design<M>>(self) -> Self::Output;
+}
+
+macro_rules! designs {
+    ($own:ty, $($design:ty,)*) => {
+        /// Name, limits and promise of all designs.
+        pub fn designs() -> Vec<DesignInfo> {
+            type M = everleaf_machine::Hardware;
+            vec![<$own as Design<M>>::INFO, $(<$design as Design<M>>::INFO),*]
+        }
+
+        /// What goes wrong when several threads use a tree of the design of that name, in a sentence;
+        /// `None` if nothing does, or there is no such design.
+        pub fn caveat(name: &str) -> Option<&'static str> {
+            type M = everleaf_machine::Hardware;
+            $(if <$design as Design<M>>::INFO.name == name {
+                return <$design as Design<M>>::CAVEAT;
+            })*
+            None
+        }
+
+        /// Calls the visitor with the design of that name; `None` if there is none.
+        pub fn visit<M: Machine, V: DesignVisitor<M>>(name: &str, visitor: V) -> Option<V::Output> {
+            if <$own as Design<M>>::INFO.name == name {
+                return Some(visitor.visit::<$own>());
+            }
+            $(if <$design as Design<M>>::INFO.name == name {
+                return Some(visitor.visit::<$design>());
+            })*
+            None
+        }
+
+        /// All designs but the flagship, which needs no entry.
+        struct Published<M: Machine>(std::marker::PhantomData<M>);
+
+        impl<M: Machine> Published<M> {
+            const ALL: &'static [Registered<M>] = &[$(Registered::of::<$design>()),*];
+        }
+    };
+}
+
+// One line per design: the tree in the configuration that `everleaf create --index` makes.
+// The first is the flagship, which `everleaf_index` knows by itself.
+designs! {
+    U64Tree<Production, M>,
+    FastFair<Standard, M>,
+    FastFair<Nodes256, M>,
+    FastFair<Nodes1024, M>,
+    FastFair<Nodes2048, M>,
+    FastFair<Nodes4096, M>,
+    FastFair<LeafLocks, M>,
+    FastFair<Logging, M>,
+    FastFair<Binary, M>,
+    FastFair<Fenced, M>,
+    BLinkTree<M>,
+    RnTree<Production, M>,
+    RnTreeDual<Production, M>,
+    RnTreeWide<Production, M>,
+    RnTreeDirect<Production, M>,
+    RnTreeRtm<Production, M>,
+    FpTree<Production, M>,
+    WbTree<Production, M>,
+    WbTreeSo<Production, M>,
+    NvTree<Production, M>,
+    NvTreeBlind<Production, M>,
+    NbTreePublished<Production, M>,
+    NbTreeW<Production, M>,
+    NbTreeWr<Production, M>,
+    NbTreeCoupled<Production, M>,
+    CddsTree<Production, M>,
+}
+
+/// The names of all designs.
+pub fn names() -> Vec<&'static str> {
+    designs().iter().map(|info| info.name).collect()
+}
+
+/// What opens pools with trees of these designs in them, and creates such trees by name.
+///
+/// # Example
+/// ```
+/// use everleaf_index::{Domain, Pool, Trees};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process)?;
+/// let trees: Trees = Trees::create_with(pool, everleaf_designs::registry())?;
+/// let tree = trees.create_index("numbers", "fast-fair")?;
+/// let mut session = trees.heap().session()?;
+/// assert_eq!(tree.insert(&mut session, 7, 70)?, None);
+/// # Ok(())
+/// # }
+/// ```
+pub fn registry<M: Machine>() -> Registry<M> {
+    Registry::new(Published::<M>::ALL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_published_protocol_needs_a_caveat() {
+        let with = names().into_iter().filter(|name| caveat(name).is_some());
+        assert_eq!(with.collect::<Vec<_>>(), ["nbtree-published", "nbtree-coupled"]);
+    }
+
+    #[test]
+    fn no_two_designs_share_a_name_or_a_number() {
+        let designs = designs();
+        for (index, one) in designs.iter().enumerate() {
+            for other in &designs[index + 1..] {
+                assert_ne!(one.name, other.name);
+                assert_ne!(one.kind, other.kind, "{} and {}", one.name, other.name);
+            }
+        }
+    }
+}

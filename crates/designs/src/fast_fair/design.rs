@@ -1,0 +1,142 @@
+//! The tree as one of the designs: limits, sessions, and what is common to all calls.
+
+use everleaf_alloc::{AllocError, Recovery, Session};
+use everleaf_index::build::{Change, Intent, Outcome};
+use everleaf_index::{
+    CheckReport, Design, DesignInfo, IndexError, OrderedIndex, Progress, Reads, TreeShape, Writes,
+};
+use everleaf_machine::Machine;
+
+use super::FastFair;
+use super::layout::VALUE_MAX;
+use super::variant::Variant;
+use crate::node::fast_node::NONCE_BITS;
+
+impl<V: Variant, M: Machine> OrderedIndex<M> for FastFair<V, M> {
+    fn info(&self) -> DesignInfo {
+        <Self as Design<M>>::INFO
+    }
+
+    #[inline]
+    fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
+        let _session = session.pinned();
+        Ok(self.get_word(key)?.map(|word| word >> NONCE_BITS))
+    }
+
+    #[inline]
+    fn change(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+        intent: Intent,
+        value: u64,
+    ) -> Result<Outcome, IndexError> {
+        if value > VALUE_MAX {
+            return Err(IndexError::ValueOutOfRange(value));
+        }
+        if self.heap.pool().is_read_only() {
+            return Err(IndexError::ReadOnly);
+        }
+        let mut session = session.pinned();
+        Ok(self.write(&mut session, &Change { key, intent, value })?)
+    }
+
+    #[inline]
+    fn scan(
+        &self,
+        session: &mut Session<M>,
+        from: u64,
+        limit: usize,
+        pairs: &mut Vec<(u64, u64)>,
+    ) -> Result<(), IndexError> {
+        let _session = session.pinned();
+        if limit == 0 {
+            return Ok(());
+        }
+        // A short scan allocates once; a long one grows as it goes.
+        pairs.reserve(limit.min(256) + V::NODE_SIZE / 16);
+        Ok(self.scan_forward(from, limit, pairs)?)
+    }
+
+    fn scan_back(
+        &self,
+        session: &mut Session<M>,
+        from: u64,
+        limit: usize,
+        pairs: &mut Vec<(u64, u64)>,
+    ) -> Result<(), IndexError> {
+        if !V::LOW_FENCE {
+            return Err(IndexError::Unsupported("way of scanning backwards"));
+        }
+        let _session = session.pinned();
+        if limit == 0 {
+            return Ok(());
+        }
+        Ok(self.scan_backward(from, limit, pairs)?)
+    }
+
+    /// Counts: the tree keeps no number of its keys, which a crash could make wrong.
+    fn len(&self, session: &mut Session<M>) -> Result<u64, IndexError> {
+        Ok(self.shape(session)?.keys)
+    }
+
+    /// Walks all leaves.
+    fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
+        let _session = session.pinned();
+        Ok(self.count_leaves()?)
+    }
+
+    fn check(
+        &self,
+        session: &mut Session<M>,
+        used: &Recovery<M>,
+        report: &mut CheckReport,
+    ) -> Result<(), IndexError> {
+        let _session = session.pinned();
+        Ok(self.check_nodes(used, report)?)
+    }
+
+    fn free_all(&self, session: &mut Session<M>) {
+        self.free_nodes(session);
+    }
+}
+
+impl<V: Variant, M: Machine> Design<M> for FastFair<V, M> {
+    const INFO: DesignInfo = DesignInfo {
+        name: V::NAME,
+        kind: V::KIND,
+        keys: 0..=u64::MAX,
+        values: 0..=VALUE_MAX,
+        progress: if V::LEAF_LOCKS || V::BINARY {
+            Progress::Blocking
+        } else {
+            Progress::LockFreeReads
+        },
+        reads: if V::LEAF_LOCKS { Reads::Committed } else { Reads::Uncommitted },
+        writes: Writes::Conditional,
+        scans_back: V::LOW_FENCE,
+    };
+
+    const MARKS_LATER: bool = true;
+
+    fn create(session: &mut Session<M>) -> Result<Self, IndexError> {
+        Self::create_in(session)
+    }
+
+    fn recover(
+        session: &mut Session<M>,
+        recovery: &Recovery<M>,
+        root: u32,
+        _threads: usize,
+    ) -> Result<Self, IndexError> {
+        Self::open_in(session, recovery, root)
+    }
+
+    fn root_value(&self) -> u32 {
+        self.anchor.root_value()
+    }
+
+    fn mark(&self, _session: &mut Session<M>, used: &Recovery<M>) -> Result<(), AllocError> {
+        self.mark_nodes(used)
+    }
+}

@@ -1,0 +1,80 @@
+//! Opening: nothing but the anchor is read. What a crash left is mended by those who come by.
+//!
+//! The allocator has to learn which records are nodes; that is a walk along the levels.
+
+use everleaf_alloc::{AllocError, Recovery, Session};
+use everleaf_index::{Anchor, IndexError};
+use everleaf_machine::Machine;
+
+use super::FastFair;
+use super::layout::{TAG, VARIANT_WORD};
+use super::variant::Variant;
+use crate::node::fast_node::Node;
+
+impl<V: Variant, M: Machine> FastFair<V, M> {
+    pub(super) fn open_in(
+        session: &mut Session<M>,
+        recovery: &Recovery<M>,
+        root: u32,
+    ) -> Result<Self, IndexError> {
+        let heap = session.heap().clone();
+        let anchor = Anchor::open(&heap, recovery, root, TAG)?;
+        let found = anchor.word(VARIANT_WORD).read_private();
+        if found != u64::from(V::KIND) {
+            let what =
+                format!("the nodes are of variant {found}, and this is {} ({})", V::NAME, V::KIND);
+            return Err(AllocError::Corrupt { offset: 0, what }.into());
+        }
+        Self::assemble(heap, anchor)
+    }
+
+    /// Calls `visit` with every node and its level, level by level from the root, each level from
+    /// left to right. `visit` is called before anything of the node but its place is relied on.
+    /// Nobody else is active.
+    pub(super) fn walk(
+        &self,
+        mut visit: impl FnMut(Node<V, M>, u64) -> Result<(), AllocError>,
+    ) -> Result<(), AllocError> {
+        let mut first = self.root()?;
+        let mut level = None;
+        loop {
+            let mut next = Some(first);
+            let expected = level;
+            while let Some(node) = next {
+                visit(node, self.nodes.offset(node))?;
+                if expected.is_some_and(|expected| node.level() != expected) {
+                    return Err(self.damage(node, "a node is on the wrong level"));
+                }
+                next = self.nodes.follow(node.sibling().read_private())?;
+            }
+            if first.level() == 0 {
+                return Ok(());
+            }
+            level = Some(first.level() - 1);
+            first = self.nodes.at(first.leftmost().read_private())?;
+        }
+    }
+
+    pub(super) fn damage(&self, node: Node<V, M>, what: &str) -> AllocError {
+        AllocError::Corrupt { offset: self.nodes.offset(node), what: what.to_string() }
+    }
+
+    /// Marks all nodes.
+    pub(super) fn mark_nodes(&self, used: &Recovery<M>) -> Result<(), AllocError> {
+        self.walk(|_, offset| used.mark_record(offset, V::NODE_SIZE))
+    }
+
+    /// Gives everything back; nobody can reach the tree any more.
+    pub(super) fn free_nodes(&self, session: &mut Session<M>) {
+        let mut found = vec![];
+        // What damage cuts off is found free at the next open.
+        let _ = self.walk(|_, offset| {
+            found.push(offset);
+            Ok(())
+        });
+        for offset in found {
+            session.free_record(offset, V::NODE_SIZE);
+        }
+        self.anchor.free(session);
+    }
+}

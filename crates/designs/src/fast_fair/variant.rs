@@ -1,0 +1,83 @@
+//! Node sizes and the paper's variants, as types.
+
+use crate::node::fast_node::NodeShape;
+
+/// A configuration of the tree.
+pub trait Variant: NodeShape {
+    /// Its name.
+    const NAME: &'static str;
+    /// Its number in the pool's directory.
+    const KIND: u16;
+    /// Whether readers lock their leaf, so that they see nothing that a crash takes back.
+    const LEAF_LOCKS: bool = false;
+    /// Whether readers and descending writers lock every node they read, one after the other.
+    const NODE_LOCKS: bool = false;
+    /// Whether a node with few records is merged with a neighbour.
+    const MERGES: bool = true;
+    /// Whether a node's image is made durable before it is split, as other trees need (the paper's
+    /// "FAST+Logging"). Nothing ever reads it.
+    const LOGGING: bool = false;
+}
+
+macro_rules! variants {
+    ($($(#[$doc:meta])* $type:ident $name:literal $kind:literal
+       { $($shape:item)* } { $($option:item)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default)]
+        pub struct $type;
+        impl NodeShape for $type { $($shape)* }
+        impl Variant for $type {
+            const NAME: &'static str = $name;
+            const KIND: u16 = $kind;
+            $($option)*
+        }
+    )*};
+}
+
+variants! {
+    /// Nodes of 512 bytes; readers without locks.
+    Standard "fast-fair" 16 {} {}
+    /// As [`Standard`], with nodes of 256 bytes.
+    Nodes256 "fast-fair-256" 17 { const NODE_SIZE: usize = 256; } {}
+    /// As [`Standard`], with nodes of 1 KiB.
+    Nodes1024 "fast-fair-1024" 18 { const NODE_SIZE: usize = 1024; } {}
+    /// As [`Standard`], with nodes of 2 KiB.
+    Nodes2048 "fast-fair-2048" 19 { const NODE_SIZE: usize = 2048; } {}
+    /// As [`Standard`], with nodes of 4 KiB.
+    Nodes4096 "fast-fair-4096" 20 { const NODE_SIZE: usize = 4096; } {}
+    /// As [`Standard`]; readers lock their leaf and see only what is durable.
+    LeafLocks "fast-fair-leaf-locks" 21 {} { const LEAF_LOCKS: bool = true; }
+    /// As [`Standard`], with an image of a node made durable before it is split.
+    Logging "fast-fair-logging" 22 {} { const LOGGING: bool = true; }
+    /// As [`Standard`]; nodes are searched by halving, and readers wait for writers.
+    Binary "fast-fair-binary" 23 { const BINARY: bool = true; } {}
+    /// As [`Standard`], with a fence after every store of a shift.
+    Fenced "fast-fair-fenced" 24 { const FENCED: bool = true; } {}
+    /// B-link: every node is locked to be read, none is merged (see [`blink`](crate::blink)).
+    BLink "blink" 26 {} {
+        const LEAF_LOCKS: bool = true;
+        const NODE_LOCKS: bool = true;
+        const MERGES: bool = false;
+    }
+    /// As published: without low fences. **Loses keys** when several threads write; it exists to be
+    /// compared with, and is not in the catalogue.
+    Unfenced "fast-fair-published" 25 { const LOW_FENCE: bool = false; } {}
+}
+
+/// Nodes of a few records, so that a handful of keys splits and merges them: for tests. The numbers
+/// are records per node, and whose locks: 1 for those of [`LeafLocks`], 2 for those of [`BLink`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Small<const RECORDS: usize = 3, const LOCKS: u8 = 0>;
+
+impl<const RECORDS: usize, const LOCKS: u8> NodeShape for Small<RECORDS, LOCKS> {
+    const NODE_SIZE: usize = 256;
+    const ENTRY_LIMIT: usize = RECORDS;
+}
+
+impl<const RECORDS: usize, const LOCKS: u8> Variant for Small<RECORDS, LOCKS> {
+    const NAME: &'static str = "fast-fair-small";
+    const KIND: u16 = 31;
+    const LEAF_LOCKS: bool = LOCKS > 0;
+    const NODE_LOCKS: bool = LOCKS == 2;
+    const MERGES: bool = LOCKS != 2;
+}

@@ -1,0 +1,31 @@
+//! The published designs of persistent trees, beside which the flagship of `everleaf_index` is
+//! measured and proven. The store knows none of them.
+//!
+//! One folder per tree, with the same file names; what several trees are made of is in `node`. All
+//! hold 64-bit integers. [`registry`] is what [`Trees::open_with`](everleaf_index::Trees::open_with)
+//! needs to create them and to find them again; [`catalogue`] calls code with a design that is known
+//! by its name only.
+//!
+//! A tree never calls the operating system and never names a concrete machine: the same code runs
+//! on hardware and on a simulated machine.
+
+pub mod blink;
+pub mod catalogue;
+pub mod cdds;
+pub mod fast_fair;
+pub mod fptree;
+pub mod nbtree_published;
+mod node;
+pub mod nvtree;
+pub mod rntree;
+pub mod wbtree;
+
+pub use blink::BLinkTree;
+pub use catalogue::registry;
+pub use cdds::CddsTree;
+pub use fast_fair::FastFair;
+pub use fptree::FpTree;
+pub use nbtree_published::{NbPublished, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr};
+pub use nvtree::{NvTree, NvTreeBlind};
+pub use rntree::{RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide};
+pub use wbtree::{WbTree, WbTreeSo};

@@ -1,0 +1,54 @@
+//! The parent follows: a leaf that was replaced leaves the inner nodes.
+//!
+//! Until then whoever meets the leaf goes on to its copies, so nobody has to wait for this, and
+//! nobody waits for its lock.
+
+use everleaf_alloc::Session;
+use everleaf_index::Geometry;
+use everleaf_machine::Machine;
+
+use super::NbPublished;
+use super::layout::{LEAF_SIZE, Leaf, in_pool};
+use super::variant::Variant;
+
+impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
+    /// Makes the inner nodes lead to the leaf that has `key`, unless somebody is at it, or there is
+    /// no memory for a node.
+    pub(super) fn try_install(&self, session: &mut Session<M>, key: u64) {
+        let Some(writer) = self.inner.try_lock() else {
+            M::mark("nbtree_published.install_busy");
+            return;
+        };
+        loop {
+            let place = self.inner.find(key);
+            let leaf = self.leaf(place);
+            if !self.is_linked(leaf) {
+                return;
+            }
+            let left = self.copy_of(leaf).expect("a leaf is linked when it has copies");
+            let right = left.right();
+            if !right.is_null() {
+                // First: whoever looks for its keys goes there, or over the old leaf.
+                let low = self.leaf(right).low();
+                if self.inner.insert(&writer, session, low, right).is_err() {
+                    M::mark("nbtree_published.install_failed");
+                    return;
+                }
+            }
+            let copy = leaf.copy.read_private();
+            self.inner.replace(&writer, leaf.low(), place, copy);
+            self.retire(session, leaf, place);
+        }
+    }
+
+    /// Gives a leaf back that the list and the inner nodes have lost, when nobody can hold it.
+    fn retire(&self, session: &mut Session<M>, leaf: &Leaf<M>, place: *mut Leaf<M>) {
+        self.calloc.retire(session, leaf.block());
+        if !in_pool::<V>(self.is_writable) {
+            // SAFETY: allocated with this size; out of the inner nodes, and the leaf that leads
+            // here by its copies was retired before, so only threads that are pinned now can hold
+            // it. Once, by the holder of the lock who took it out.
+            unsafe { session.retire_node(place.cast(), LEAF_SIZE) };
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Parts that several trees are made of, each written once.
+//!
+//! | part | what it is | used by |
+//! |---|---|---|
+//! | `inner` | the DRAM inner tree with optimistic lock coupling | all trees whose leaves alone are persistent |
+//! | `version_lock` | lock, version and boot generation in one word | the same, in DRAM and in the pool |
+//! | `entry`, `slots`, `slot_pair` | entries and their sorted order | RNTree, wB+Tree |
+//! | `fast_node` | sorted records shifted by 8-byte stores that readers tolerate | FAST & FAIR, B-link |
+//! | `micro_log` | a line of the pool that says which structure change is under way | RNTree, FPTree, wB+Tree |
+//! | `hybrid` | everything of such a tree but its leaf | all of them |
+
+pub(crate) mod entry;
+pub(crate) mod fast_node;
+pub(crate) mod hybrid;
+pub(crate) mod inner;
+pub(crate) mod micro_log;
+pub(crate) mod slot_pair;
+pub(crate) mod slots;
+pub(crate) mod version_lock;

@@ -1,0 +1,313 @@
+//! FAST & FAIR in all variants against `BTreeMap`: random operations of one thread, threads that
+//! share a tree, and pools that are closed, opened again and written.
+
+#![expect(clippy::print_stdout, reason = "a failing run must say its seed")]
+
+use std::collections::BTreeMap;
+
+use everleaf_designs::FastFair;
+use everleaf_designs::fast_fair::variant::{
+    BLink, Binary, Fenced, LeafLocks, Logging, Nodes256, Nodes1024, Nodes2048, Nodes4096, Small,
+    Standard, Unfenced, Variant,
+};
+use everleaf_index::{
+    CreateMode, Domain, Exchange, Hardware, IndexError, Intent, OrderedIndex, Outcome, Pool,
+    PoolOptions, Session, Solo,
+};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+type Model = BTreeMap<u64, u64>;
+const VALUE_MAX: u64 = (1 << 56) - 1;
+
+fn new_solo<V: Variant>(domain: Domain) -> Solo<FastFair<V>> {
+    let pool = Pool::in_memory(1 << 20, 1 << 30, domain).expect("memory");
+    Solo::create(pool).expect("a new pool has room")
+}
+
+/// A key near an end, or one of `keys` spread over all.
+fn pick(random: &mut StdRng, keys: u64) -> u64 {
+    let special = [0, 1, 2, u64::MAX - 1, u64::MAX];
+    match random.random_range(0..8) {
+        0 => special[random.random_range(0..special.len())],
+        _ => random.random_range(0..keys).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+    }
+}
+
+fn operate<V: Variant>(
+    tree: &FastFair<V>,
+    session: &mut Session<Hardware>,
+    model: &mut Model,
+    random: &mut StdRng,
+    keys: u64,
+) {
+    // Few values, so that neighbours are often equal.
+    let (key, value) = (pick(random, keys), [0, 1, VALUE_MAX][random.random_range(0..3)]);
+    let old = model.get(&key).copied();
+    match random.random_range(0..12) {
+        0..3 => {
+            assert_eq!(tree.insert(session, key, value).expect("room"), old);
+            model.entry(key).or_insert(value);
+        }
+        3 => {
+            assert_eq!(tree.update(session, key, value).expect("room"), old);
+            model.entry(key).and_modify(|v| *v = value);
+        }
+        4 => {
+            assert_eq!(tree.upsert(session, key, value).expect("room"), old);
+            model.insert(key, value);
+        }
+        5..7 => {
+            assert_eq!(tree.remove(session, key).expect("room"), old);
+            model.remove(&key);
+        }
+        7 => {
+            // Half of the time the value is the right one.
+            let expected = old.filter(|_| random.random()).unwrap_or(1);
+            let intent = Intent::RemoveExact(expected);
+            let outcome = tree.change(session, key, intent, 0).expect("room");
+            let changed = old == Some(expected);
+            assert_eq!(outcome, Outcome { changed, old });
+            if changed {
+                model.remove(&key);
+            }
+        }
+        8 => {
+            let exchange = tree.compare_exchange(session, key, 1, value).expect("room");
+            match old {
+                None => assert_eq!(exchange, Exchange::Absent),
+                Some(1) => {
+                    assert_eq!(exchange, Exchange::Done);
+                    model.insert(key, value);
+                }
+                Some(old) => assert_eq!(exchange, Exchange::Mismatch(old)),
+            }
+        }
+        9 => {
+            let (mut up, mut down) = (vec![], vec![]);
+            let pair = |(key, value): (&u64, &u64)| (*key, *value);
+            tree.scan(session, key, 37, &mut up).expect("scan");
+            assert_eq!(up, model.range(key..).take(37).map(pair).collect::<Vec<_>>());
+            if V::LOW_FENCE {
+                tree.scan_back(session, key, 37, &mut down).expect("scan");
+                assert_eq!(down, model.range(..=key).rev().take(37).map(pair).collect::<Vec<_>>());
+            }
+        }
+        _ => assert_eq!(tree.get(session, key).expect("get"), old),
+    }
+}
+
+fn same<V: Variant>(tree: &FastFair<V>, session: &mut Session<Hardware>, model: &Model) {
+    let mut all = vec![];
+    tree.scan(session, 0, usize::MAX, &mut all).expect("scan");
+    assert_eq!(all, model.iter().map(|(key, value)| (*key, *value)).collect::<Vec<_>>());
+    assert_eq!(tree.len(session).expect("len"), model.len() as u64);
+}
+
+fn clean<V: Variant>(solo: &Solo<FastFair<V>>) {
+    assert_eq!(solo.check().expect("check").problems, Vec::<String>::new());
+}
+
+fn differential<V: Variant>(operations: usize) {
+    for (seed, domain) in [(1, Domain::Line), (2, Domain::Visible), (3, Domain::Process)] {
+        for keys in [3, 60, 4000] {
+            println!("{}, seed {seed}, {keys} keys", V::NAME);
+            let solo = new_solo::<V>(domain);
+            let mut session = solo.heap().session().expect("a free session");
+            let mut model = Model::new();
+            let mut random = StdRng::seed_from_u64(seed);
+            for _ in 0..operations {
+                operate(solo.tree(), &mut session, &mut model, &mut random, keys);
+            }
+            same(solo.tree(), &mut session, &model);
+            // Down to nothing, in order: nodes merge up to the root.
+            for key in model.keys() {
+                assert!(solo.tree().remove(&mut session, *key).expect("remove").is_some());
+            }
+            same(solo.tree(), &mut session, &Model::new());
+            drop(session);
+            clean(&solo);
+        }
+    }
+}
+
+#[test]
+fn nodes_of_all_sizes_agree_with_a_map() {
+    differential::<Standard>(8000);
+    differential::<Nodes256>(8000);
+    differential::<Nodes1024>(8000);
+    differential::<Nodes2048>(8000);
+    differential::<Nodes4096>(8000);
+}
+
+#[test]
+fn nodes_of_a_few_records_agree_with_a_map() {
+    differential::<Small<2>>(8000);
+    differential::<Small<3>>(8000);
+    differential::<Small<4>>(8000);
+}
+
+#[test]
+fn all_options_agree_with_a_map() {
+    differential::<LeafLocks>(6000);
+    differential::<BLink>(6000);
+    differential::<Small<3, 2>>(6000);
+    differential::<Logging>(6000);
+    differential::<Binary>(6000);
+    differential::<Fenced>(6000);
+    differential::<Unfenced>(6000);
+}
+
+#[test]
+fn an_emptied_tree_has_given_its_nodes_back() {
+    let solo = new_solo::<Standard>(Domain::Process);
+    let mut session = solo.heap().session().expect("a free session");
+    let tree = solo.tree();
+    for key in 0..50_000 {
+        tree.insert(&mut session, key, key).expect("room");
+    }
+    let full = tree.shape(&mut session).expect("shape");
+    assert!(full.height >= 4 && full.leaves > 1700, "{full:?}");
+    for key in 0..50_000 {
+        tree.remove(&mut session, key).expect("remove");
+    }
+    let empty = tree.shape(&mut session).expect("shape");
+    assert!(empty.height == 1 && empty.leaves == 1, "{empty:?}");
+}
+
+#[test]
+fn a_value_of_more_than_56_bits_is_refused() {
+    let solo = new_solo::<Standard>(Domain::Process);
+    let mut session = solo.heap().session().expect("a free session");
+    let refused = solo.tree().insert(&mut session, 1, VALUE_MAX + 1);
+    assert!(matches!(refused, Err(IndexError::ValueOutOfRange(value)) if value == VALUE_MAX + 1));
+    assert_eq!(solo.tree().get(&mut session, 1).expect("get"), None);
+}
+
+#[test]
+fn a_pool_is_opened_again_and_again_and_written() {
+    fn run<V: Variant>() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pool");
+        let mut model = Model::new();
+        let mut random = StdRng::seed_from_u64(7);
+        for round in 0..5 {
+            let options = PoolOptions { create: CreateMode::IfMissing, ..PoolOptions::default() };
+            let pool = Pool::open(&path, &options).expect("the pool");
+            let solo: Solo<FastFair<V>> = Solo::open(pool, 1).expect("the tree");
+            let mut session = solo.heap().session().expect("a free session");
+            same(solo.tree(), &mut session, &model);
+            for _ in 0..3000 {
+                operate(solo.tree(), &mut session, &mut model, &mut random, 700);
+            }
+            drop(session);
+            clean(&solo);
+            if round % 2 == 0 {
+                solo.close().expect("closed");
+            }
+        }
+        let options = PoolOptions { read_only: true, ..PoolOptions::default() };
+        let pool = Pool::open(&path, &options).expect("the pool");
+        let solo: Solo<FastFair<V>> = Solo::open(pool, 1).expect("the tree");
+        let mut session = solo.heap().session().expect("a free session");
+        same(solo.tree(), &mut session, &model);
+        let refused = solo.tree().insert(&mut session, 1, 1);
+        assert!(matches!(refused, Err(IndexError::ReadOnly)), "{refused:?}");
+    }
+    run::<Standard>();
+    run::<Small<3>>();
+    run::<LeafLocks>();
+    run::<BLink>();
+}
+
+/// Each thread owns the keys that leave its number as remainder, and knows what they must be.
+fn threads_share<V: Variant>(rounds: u64) {
+    const THREADS: u64 = 4;
+    let solo = new_solo::<V>(Domain::Process);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let solo = &solo;
+            scope.spawn(move || {
+                let mut session = solo.heap().session().expect("a free session");
+                let tree = solo.tree();
+                let mut model = Model::new();
+                let mut random = StdRng::seed_from_u64(thread);
+                let mut pairs = vec![];
+                for round in 0..rounds {
+                    let key = random.random_range(0..600) * THREADS + thread;
+                    let old = model.get(&key).copied();
+                    match random.random_range(0..8) {
+                        0..3 => {
+                            let value = random.random_range(0..3);
+                            assert_eq!(tree.upsert(&mut session, key, value).expect("room"), old);
+                            model.insert(key, value);
+                        }
+                        3..6 => {
+                            assert_eq!(tree.remove(&mut session, key).expect("remove"), old);
+                            model.remove(&key);
+                        }
+                        6 if round % 8 == 0 => {
+                            pairs.clear();
+                            tree.scan(&mut session, key, 200, &mut pairs).expect("scan");
+                            assert!(pairs.is_sorted_by(|a, b| a.0 < b.0));
+                            let end = pairs.last().map_or(key, |(last, _)| *last);
+                            let mine = pairs.iter().filter(|(key, _)| key % THREADS == thread);
+                            let expected = model.range(key..=end).map(|(k, v)| (*k, *v));
+                            assert!(mine.copied().eq(expected));
+                        }
+                        _ => assert_eq!(tree.get(&mut session, key).expect("get"), old),
+                    }
+                }
+            });
+        }
+    });
+    clean(&solo);
+}
+
+#[test]
+fn threads_share_a_tree() {
+    threads_share::<Standard>(100_000);
+    threads_share::<Small<3>>(60_000);
+    threads_share::<LeafLocks>(60_000);
+    threads_share::<BLink>(40_000);
+    threads_share::<Small<3, 2>>(40_000);
+    threads_share::<Binary>(60_000);
+}
+
+#[test]
+fn a_pool_opened_at_once_uses_its_free_space_after_a_sweep() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let options = PoolOptions { create: CreateMode::IfMissing, ..PoolOptions::default() };
+    let open = || Pool::open(&path, &options).expect("the pool");
+    let solo: Solo<FastFair> = Solo::create(open()).expect("room");
+    let mut session = solo.heap().session().expect("a free session");
+    for key in 0..20_000 {
+        solo.tree().insert(&mut session, key, 1).expect("room");
+    }
+    for key in 0..20_000 {
+        if key % 64 != 0 {
+            solo.tree().remove(&mut session, key).expect("remove");
+        }
+    }
+    drop(session);
+    drop(solo);
+
+    let solo: Solo<FastFair> = Solo::open_at_once(open()).expect("the tree");
+    let mut session = solo.heap().session().expect("a free session");
+    let used = solo.heap().used_bytes();
+    for key in 0..2000 {
+        assert_eq!(
+            solo.tree().upsert(&mut session, key * 64, 2).expect("room").is_some(),
+            key < 313
+        );
+    }
+    assert!(solo.heap().used_bytes() > used, "old space was used before it was known to be free");
+    assert_eq!(solo.sweep().expect("no damage"), None, "the session may hold anything");
+    drop(session);
+    let found = solo.sweep().expect("no damage").expect("nobody has a session");
+    assert!(found > 500, "{found}");
+    clean(&solo);
+    assert_eq!(solo.check().expect("check").keys, 2000);
+    assert_eq!(solo.sweep().expect("no damage"), Some(0));
+}
