@@ -80,9 +80,12 @@ pub fn tidy(root: &Path, arguments: &[String]) -> bool {
 
 /// What tells the tests of the trees how long to search, in seconds for all of them together.
 const PROVE_SECONDS: &str = "EVERLEAF_PROVE_SECONDS";
+/// What tells the server's check of replies the same.
+const REPLIES_SECONDS: &str = "EVERLEAF_REPLIES_SECONDS";
 
-/// `cargo xtask sim [seconds]`: the tests that explore on the simulated machine, in a release build,
-/// for ten minutes unless told otherwise; they print what they covered.
+/// `cargo xtask sim [seconds]`: the tests that explore on the simulated machine, and the one that
+/// checks every reply of a server, in a release build, each for ten minutes unless told otherwise;
+/// they print what they covered.
 pub fn sim(root: &Path, arguments: &[String]) -> bool {
     let seconds: Option<u32> = match arguments {
         [] => Some(600),
@@ -98,7 +101,11 @@ pub fn sim(root: &Path, arguments: &[String]) -> bool {
     command.args(packages).args(["--", "--include-ignored", "--nocapture"]);
     command.env(PROVE_SECONDS, seconds.to_string());
     let mut totals = Totals::default();
-    let passed = run_counting(command, &mut totals);
+    let proven = run_counting(command, &mut totals);
+    let mut command = cargo(root, &["test", "--release", "-p", "everleaf-server"]);
+    command.args(["--test", "replies", "--", "--nocapture"]);
+    command.env(REPLIES_SECONDS, seconds.to_string());
+    let passed = run_counting(command, &mut totals) && proven;
     println!("{} passed, {} failed", totals.passed, totals.failed);
     passed
 }

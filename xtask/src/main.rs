@@ -24,7 +24,7 @@ usage: cargo xtask <command> [arguments]
   doc     the documentation, warnings are errors
   tidy    the style rules that clippy cannot check; `tidy --update` writes what is
           generated and lowers the ratchet
-  sim     long searches on the simulated machine, in a release build; `sim 3600` for an hour
+  sim     long searches on the simulated machine and of replies; `sim 3600` for an hour each
 ";
 
 fn main() -> ExitCode {

@@ -1,7 +1,7 @@
 //! One connection: bytes in, requests run, bytes out.
 //!
 //! ```text
-//!   socket -> scratch.input -> requests -> scratch.output -> socket
+//!   socket -> scratch.input -> requests -> scratch.replies -> socket
 //!                 |                              |
 //!             leftover (an unfinished            output (what the socket did not
 //!             request; usually empty)            take; usually empty)
@@ -21,7 +21,6 @@
 //! change (I2); `output_total` of the server counts exactly the bytes in `output` (I3).
 
 use std::io::{self, ErrorKind};
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use mio::event::Event;
@@ -29,13 +28,12 @@ use mio::event::Event;
 use crate::batch::Batch;
 use crate::registry::Client;
 use crate::resp::Parser;
+use crate::scratch::{Draft, INPUT_SIZE, OUTPUT_SIZE_KEPT, Scratch, Turn, TurnReplies};
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::statistics::Tally;
 
-/// Size of the read buffer of an event loop.
-const INPUT_SIZE: usize = 64 << 10;
 /// An unfinished request up to this size is copied back before the next read; a longer one grows
 /// in place.
 const LEFTOVER_COPY_SIZE_MAX: usize = 16 << 10;
@@ -43,44 +41,14 @@ const LEFTOVER_COPY_SIZE_MAX: usize = 16 << 10;
 const GROWTH_SIZE_MAX: usize = 256 << 10;
 /// Buffer capacity an idle connection may keep.
 const LEFTOVER_SIZE_KEPT: usize = 4 << 10;
-/// Buffer capacity an event loop keeps for replies.
-const OUTPUT_SIZE_KEPT: usize = 1 << 20;
 /// Reads of one connection before the others have their turn.
 const ROUND_COUNT_MAX: usize = 8;
-
-/// The buffers an event loop lends to the connection it serves.
-pub struct Scratch {
-    input: Vec<u8>,
-    /// Replies, each part belonging to a connection that was served in this turn.
-    output: Vec<u8>,
-}
-
-impl Scratch {
-    pub fn new() -> Self {
-        Scratch { input: vec![0; INPUT_SIZE], output: Vec::with_capacity(INPUT_SIZE) }
-    }
-
-    /// The bytes of replies that are still to be sent or kept.
-    pub fn output_size(&self) -> usize {
-        self.output.len()
-    }
-
-    /// Forgets the replies, which were all sent or kept.
-    pub fn clear_output(&mut self) {
-        self.output.clear();
-        if self.output.capacity() > OUTPUT_SIZE_KEPT {
-            self.output.shrink_to(INPUT_SIZE);
-        }
-    }
-}
 
 /// What a connection wants after it was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// To be served at its next event.
+    /// To be served at its next event. Replies that it deferred are sent at the end of the turn.
     Wait,
-    /// To have its replies sent at the end of the turn, then to be served at its next event.
-    Send,
     /// To be served again soon, without an event.
     More,
     /// To be closed.
@@ -101,9 +69,11 @@ pub struct Connection {
     output: Vec<u8>,
     /// How much of `output` is sent.
     sent: usize,
-    /// The part of the event loop's output that belongs to this connection and waits for the end
-    /// of the turn.
-    deferred: Option<Range<usize>>,
+    /// Its place in its event loop.
+    place: usize,
+    /// The last turn in which it left replies to the end of the turn: until then it is not served
+    /// again, because later replies would overtake them.
+    deferred: Option<Turn>,
     /// How much of `output` is counted in the server's total (I3).
     counted: usize,
     readable: bool,
@@ -114,7 +84,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub fn new(socket: Socket, session: Session) -> Self {
+    pub fn new(socket: Socket, session: Session, place: usize) -> Self {
         Connection {
             socket,
             session,
@@ -123,6 +93,7 @@ impl Connection {
             backlog: false,
             output: Vec::new(),
             sent: 0,
+            place,
             deferred: None,
             counted: 0,
             readable: true,
@@ -175,20 +146,19 @@ impl Connection {
         fate
     }
 
-    /// Sends the replies that waited for the end of the turn, if there are any.
-    pub fn send_deferred(
-        &mut self,
-        scratch: &mut Scratch,
-        shared: &Shared,
-        tally: &mut Tally,
-    ) -> Fate {
-        let Some(part) = self.deferred.take() else { return Fate::Wait };
-        match self.send_part(&scratch.output[part], shared, tally) {
+    /// Sends replies that it left to the end of a turn.
+    pub fn send_deferred(&mut self, replies: &[u8], shared: &Shared, tally: &mut Tally) -> Fate {
+        match self.send_part(replies, shared, tally) {
             // Something arrived while the replies waited.
-            Ok(()) if self.readable => Fate::More,
+            Ok(()) if self.has_work() => Fate::More,
             Ok(()) => Fate::Wait,
             Err(Broken) => Fate::Close,
         }
+    }
+
+    /// Whether it has to be served again, event or not.
+    fn has_work(&self) -> bool {
+        self.readable || self.backlog || self.session.closing || self.ended
     }
 
     fn rounds(
@@ -198,8 +168,8 @@ impl Connection {
         tally: &mut Tally,
     ) -> Result<Fate, Broken> {
         for _ in 0..ROUND_COUNT_MAX {
-            if self.deferred.is_some() {
-                return Ok(Fate::Send);
+            if self.deferred.is_some_and(|turn| scratch.replies.is_in(turn)) {
+                return Ok(Fate::Wait);
             }
             if self.unsent() > 0 {
                 self.send_output(shared, tally)?;
@@ -235,14 +205,14 @@ impl Connection {
             }
             return Ok(());
         }
-        let Scratch { input, output } = scratch;
+        let Scratch { input, replies } = scratch;
         input[..kept].copy_from_slice(&self.leftover);
         let size = self.read_into(&mut input[kept..], tally)?;
         if size == 0 {
             return Ok(());
         }
         let bytes = &input[..kept + size];
-        let consumed = self.run(bytes, output, shared, tally)?;
+        let consumed = self.run(bytes, replies, shared, tally)?;
         self.leftover.clear();
         self.leftover.extend_from_slice(&bytes[consumed..]);
         self.trim();
@@ -309,7 +279,7 @@ impl Connection {
         tally: &mut Tally,
     ) -> Result<(), Broken> {
         let mut bytes = std::mem::take(&mut self.leftover);
-        let consumed = self.run(&bytes, &mut scratch.output, shared, tally)?;
+        let consumed = self.run(&bytes, &mut scratch.replies, shared, tally)?;
         if consumed == bytes.len() {
             bytes.clear();
         } else {
@@ -326,17 +296,14 @@ impl Connection {
     fn run(
         &mut self,
         bytes: &[u8],
-        scratch_output: &mut Vec<u8>,
+        replies: &mut TurnReplies,
         shared: &Shared,
         tally: &mut Tally,
     ) -> Result<usize, Broken> {
-        let use_scratch = self.output.is_empty();
-        let (out, unsent_start) = if use_scratch {
-            let start = scratch_output.len();
-            (&mut *scratch_output, start)
-        } else {
-            (&mut self.output, self.sent)
-        };
+        let mut draft = replies.draft();
+        let use_draft = self.output.is_empty();
+        let (out, unsent_start) =
+            if use_draft { draft.buffer() } else { (&mut self.output, self.sent) };
         let batch = Batch {
             parser: &mut self.parser,
             session: &mut self.session,
@@ -347,23 +314,39 @@ impl Connection {
         };
         let end = batch.run(bytes);
         self.backlog = end.output_full;
-        let more = self.readable || self.backlog || self.session.closing;
-        if !use_scratch {
-            self.send_output(shared, tally)?;
-        } else if scratch_output.len() == unsent_start {
-            // Nothing to say.
-        } else if unsent_start == 0 && scratch_output.len() > OUTPUT_SIZE_KEPT {
-            // Moving a large buffer is cheaper than copying what the socket does not take.
-            self.output = std::mem::take(scratch_output);
-            self.send_output(shared, tally)?;
-        } else if more || scratch_output.len() > OUTPUT_SIZE_KEPT {
-            let result = self.send_part(&scratch_output[unsent_start..], shared, tally);
-            scratch_output.truncate(unsent_start);
-            result?;
+        if use_draft {
+            self.send_draft(draft, shared, tally)?;
         } else {
-            self.deferred = Some(unsent_start..scratch_output.len());
+            self.send_output(shared, tally)?;
         }
         Ok(end.consumed)
+    }
+
+    fn send_draft(
+        &mut self,
+        draft: Draft<'_>,
+        shared: &Shared,
+        tally: &mut Tally,
+    ) -> Result<(), Broken> {
+        let size = draft.bytes().len();
+        if size == 0 {
+            return Ok(());
+        }
+        if size <= OUTPUT_SIZE_KEPT {
+            if self.has_work() {
+                return self.send_part(draft.bytes(), shared, tally);
+            }
+            self.deferred = Some(draft.defer(self.place));
+            return Ok(());
+        }
+        match draft.take_buffer() {
+            // Moving a large buffer is cheaper than copying what the socket does not take.
+            Ok(buffer) => {
+                self.output = buffer;
+                self.send_output(shared, tally)
+            }
+            Err(draft) => self.send_part(draft.bytes(), shared, tally),
+        }
     }
 
     /// Sends replies; keeps what the socket does not take.

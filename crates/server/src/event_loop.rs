@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
 
-use crate::connection::{Connection, Fate, Scratch};
+use crate::connection::{Connection, Fate};
 use crate::registry::Client;
+use crate::scratch::Scratch;
 use crate::session::Session;
 use crate::shared::{LoopState, Shared};
 use crate::socket::Socket;
@@ -37,10 +38,11 @@ pub struct EventLoop<'a> {
     /// By token; `None` is a free place.
     connections: Vec<Option<Box<Connection>>>,
     free: Vec<usize>,
+    /// Places that become free at the end of the turn: until then replies may wait for those who
+    /// had them.
+    freed: Vec<usize>,
     /// Connections that have more to do.
     unfinished: Vec<usize>,
-    /// Connections whose replies wait for the end of the turn.
-    deferred: Vec<usize>,
     scratch: Scratch,
     /// What was done since the counters were last brought up to date.
     tally: Tally,
@@ -56,8 +58,8 @@ impl<'a> EventLoop<'a> {
             state: &shared.loops[index],
             connections: Vec::new(),
             free: Vec::new(),
+            freed: Vec::new(),
             unfinished: Vec::new(),
-            deferred: Vec::new(),
             scratch: Scratch::new(),
             tally: Tally::default(),
             idle_check_ms: None,
@@ -117,13 +119,11 @@ impl<'a> EventLoop<'a> {
         let fate = connection.serve(&mut self.scratch, self.shared, &mut self.tally, now_ms);
         match fate {
             Fate::Wait => {}
-            Fate::Send => self.deferred.push(index),
             Fate::More => self.unfinished.push(index),
             Fate::Close => self.close(index),
         }
-        if self.deferred.len() >= DEFERRED_COUNT_MAX
-            || self.scratch.output_size() > DEFERRED_SIZE_MAX
-        {
+        let replies = &self.scratch.replies;
+        if replies.count() >= DEFERRED_COUNT_MAX || replies.size() > DEFERRED_SIZE_MAX {
             self.end_turn();
         }
     }
@@ -132,18 +132,18 @@ impl<'a> EventLoop<'a> {
     fn end_turn(&mut self) {
         // First, so that who has a reply finds its request counted.
         self.count();
-        for position in 0..self.deferred.len() {
-            let index = self.deferred[position];
+        let turn = self.scratch.replies.finish_turn();
+        for (index, replies) in turn.parts() {
+            // The place is empty if the connection was closed since.
             let Some(Some(connection)) = self.connections.get_mut(index) else { continue };
-            let fate = connection.send_deferred(&mut self.scratch, self.shared, &mut self.tally);
-            match fate {
-                Fate::Wait | Fate::Send => {}
+            match connection.send_deferred(replies, self.shared, &mut self.tally) {
+                Fate::Wait => {}
                 Fate::More => self.unfinished.push(index),
                 Fate::Close => self.close(index),
             }
         }
-        self.deferred.clear();
-        self.scratch.clear_output();
+        self.scratch.replies.reuse(turn);
+        self.free.append(&mut self.freed);
         self.count();
     }
 
@@ -156,7 +156,7 @@ impl<'a> EventLoop<'a> {
         if let Some(connection) = self.connections[index].take() {
             connection.close(self.shared);
             self.state.connection_closed();
-            self.free.push(index);
+            self.freed.push(index);
         }
     }
 
@@ -181,7 +181,7 @@ impl<'a> EventLoop<'a> {
             return None;
         }
         let session = Session::new(client, self.shared.config.password.is_none());
-        let connection = Some(Box::new(Connection::new(socket, session)));
+        let connection = Some(Box::new(Connection::new(socket, session, index)));
         if index == self.connections.len() {
             self.connections.push(connection);
         } else {

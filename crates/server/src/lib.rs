@@ -65,6 +65,7 @@ mod registry;
 pub mod resp;
 mod saver;
 mod scan_table;
+mod scratch;
 mod seldom;
 mod server;
 mod session;
