@@ -56,6 +56,12 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Says that a point of the program was reached at which a run on a simulated disk may want to
     /// do something else first. Nothing, except on such a disk.
     fn reached(&self, _point: &'static str) {}
+
+    /// Says that the calling thread has to wait for others. True if they have gone on meanwhile, and
+    /// it has to look again; false if it has to wait itself, as always except on a simulated disk.
+    fn waits(&self, _point: &'static str) -> bool {
+        false
+    }
 }
 
 /// An open file. All methods may be called by several threads at once.

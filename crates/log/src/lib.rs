@@ -2,7 +2,7 @@
 //! ordinary disk.
 //!
 //! ```text
-//!   append ---> buffers ---> leader: one write, one sync ---> segments     log-0000000000000001 ..
+//!    place ---> buffers ---> leader: one write, one sync ---> segments     log-0000000000000001 ..
 //!   (threads)   (no system call)                                  |
 //!   scan of the store ---> blocks ---> index, footer ---> snapshot-0000000000000001 ..
 //!                                                                 |
@@ -26,6 +26,7 @@ mod interval;
 pub mod layout;
 mod log;
 mod options;
+mod place;
 mod real_disk;
 mod record;
 mod recovery;
@@ -39,6 +40,7 @@ pub use disk::{Disk, DiskFile};
 pub use error::Error;
 pub use log::Log;
 pub use options::{LogOptions, SyncMode};
+pub use place::Place;
 pub use real_disk::RealDisk;
 pub use record::{KEY_SIZE_MAX, Lsn, Record};
 pub use recovery::{Base, Recovered, Report};

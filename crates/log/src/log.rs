@@ -1,16 +1,17 @@
 //! The log: append, wait, and who writes for whom.
 //!
-//! Threads leave their groups in the append buffers. The first that has to wait becomes the
-//! *leader*: it writes what waits in all buffers with one write and one sync; the others wait for
-//! it, and those it did not cover choose the next leader among themselves.
+//! Threads take places and leave their groups in the append buffers. The first that has to wait
+//! becomes the *leader*: it writes everything for which a place was taken with one write and one sync;
+//! the others wait for it, and those it did not cover choose the next leader among themselves.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::buffers::{Buffers, thread_number};
+use crate::buffers::{Buffers, Taken, thread_number};
 use crate::interval::{self, Clock};
+use crate::place::{BROKEN_OFF, Place};
 use crate::record::group_size;
 use crate::recovery::{self, Recovered};
 use crate::writer::Writer;
@@ -22,9 +23,10 @@ const EAGER_SIZE: usize = 256 << 10;
 /// A write-ahead log. It may be used by any number of threads at once.
 ///
 /// # Order
-/// [`Log::append`] gives each group the next LSN. Who appends while it holds the lock of the keys
-/// that the group changes has them logged in the order in which they change; replay follows the
-/// LSNs. A group is durable only when all groups with smaller LSNs are.
+/// Each group has the next LSN, from when its [place](Log::place) is taken. Who takes it while it holds
+/// the lock of the keys that the group changes has them logged in the order in which they change;
+/// replay follows the LSNs. A group is durable only when all groups with smaller LSNs are. So who takes
+/// the place *before* the change can be seen has it logged before whatever comes of its being seen.
 ///
 /// # Example
 /// ```
@@ -130,11 +132,23 @@ impl<D: Disk> Log<D> {
         Ok((Log { shared, background }, recovered))
     }
 
+    /// Takes the next place in the log for a group that is to be appended. Nothing that takes a place
+    /// later is durable before it: who holds the lock of the keys that the group changes, takes the
+    /// place, then changes the store, and then [fills](Place::fill) the place, leaves no moment at which
+    /// somebody can see the change and have something durable that lacks it. Until then nobody who
+    /// commits gets on: do not wait for other threads in between.
+    ///
+    /// A log that has failed gives places too, and takes no group.
+    #[inline]
+    pub fn place(&self) -> Place<'_, D> {
+        Place::new(self, self.shared.buffers.take())
+    }
+
     /// Appends one atomic group: after a crash all of its records are there or none is. Makes no
     /// system call. The group is not durable before [`Log::wait`] says so.
     ///
-    /// Hold the lock of the keys that the group changes, and change the store before you append, so
-    /// that a snapshot that begins after the append has the change.
+    /// For a change that nobody can see before this call, nor after it without the group; others take
+    /// a [place](Self::place) first.
     ///
     /// # Errors
     /// [`Error::TooLarge`]; [`Error::Failed`] if the log has failed.
@@ -148,10 +162,15 @@ impl<D: Disk> Log<D> {
     /// # Errors
     /// As [`Log::append`].
     pub fn append_to(&self, thread: usize, records: &[Record<'_>]) -> Result<Lsn> {
-        let size = group_size(records)?;
+        group_size(records)?;
         self.check()?;
+        self.place().fill_from(thread, records)
+    }
+
+    /// Leaves a group at its place.
+    pub(crate) fn fill(&self, place: Taken, thread: usize, size: usize, records: &[Record<'_>]) {
         let shared = &self.shared;
-        let (lsn, waiting) = shared.buffers.append(thread, size, records);
+        let waiting = shared.buffers.fill(thread, place, size, records);
         // Relaxed: a hint. Who misses it lets the bytes wait for the next round.
         if waiting > EAGER_SIZE
             && self.background.is_some()
@@ -162,7 +181,6 @@ impl<D: Disk> Log<D> {
             shared.work.notify_one();
             drop(turn);
         }
-        Ok(lsn)
     }
 
     /// Waits until the commit counts: in [`SyncMode::Sync`] until it is durable, otherwise not at
@@ -188,17 +206,16 @@ impl<D: Disk> Log<D> {
     /// # Errors
     /// [`Error::Failed`] if the log failed before.
     pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
-        self.shared.wait_durable(lsn.min(self.last_lsn()))
+        self.shared.wait_durable(lsn.min(self.last_lsn())).map(drop)
     }
 
-    /// Makes everything durable that was appended before the call; returns the last LSN of it.
+    /// Makes everything durable that was appended before the call, and every change for which a place
+    /// was taken before, so all that the caller can have seen; returns the last LSN of it.
     ///
     /// # Errors
     /// As [`Log::wait_durable`].
     pub fn sync(&self) -> Result<Lsn> {
-        let last = self.last_lsn();
-        self.shared.wait_durable(last)?;
-        Ok(last)
+        self.shared.wait_durable(self.last_lsn())
     }
 
     /// What the log's own thread does in [`SyncMode::Interval`], for who has it do without
@@ -232,7 +249,8 @@ impl<D: Disk> Log<D> {
         self.shared.take_turn(false)
     }
 
-    /// The LSN given last; 0 if there is none.
+    /// The LSN given last, perhaps to a place that is not filled yet; 0 if there is none. A place that
+    /// is given up can have its LSN given again.
     pub fn last_lsn(&self) -> Lsn {
         self.shared.buffers.last_lsn()
     }
@@ -260,7 +278,7 @@ impl<D: Disk> Log<D> {
         self.check().err()
     }
 
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         // Acquire: the reason is there when the flag is; pairs with the Release in `Shared::fail`.
         if !self.shared.has_failed.load(Ordering::Acquire) {
             return Ok(());
@@ -318,6 +336,30 @@ impl<D: Disk> Shared<D> {
         self.buffers.last_lsn()
     }
 
+    /// Every change up to this LSN was made before this call.
+    pub(crate) fn made_lsn(&self) -> Lsn {
+        self.buffers.collected()
+    }
+
+    /// Takes a place back, or leaves nothing there.
+    pub(crate) fn give_up(&self, place: Taken, thread: usize) {
+        if self.buffers.give_back(place) {
+            return;
+        }
+        let waiting = self.buffers.fill(thread, place, 0, &[]);
+        if waiting > EAGER_SIZE {
+            // Nobody waits for writes that change nothing: without this they could fill the memory.
+            // An error is told to whoever writes next.
+            drop(self.take_turn(false));
+        }
+    }
+
+    /// Ends the log: the change of a place may have been made, and will not be logged.
+    pub(crate) fn break_off(&self, thread: usize) {
+        self.fail(&Error::Failed(BROKEN_OFF.into()));
+        self.buffers.break_off(thread);
+    }
+
     /// Stops the log; returns what everybody is told.
     fn fail(&self, cause: &Error) -> Error {
         let mut turn = self.turn();
@@ -332,11 +374,18 @@ impl<D: Disk> Shared<D> {
         error
     }
 
-    pub(crate) fn wait_durable(&self, lsn: Lsn) -> Result<()> {
+    /// Waits until everything up to this LSN is durable that was not given up; returns the last LSN of
+    /// it. One that was given up at the end may never be given again.
+    pub(crate) fn wait_durable(&self, lsn: Lsn) -> Result<Lsn> {
+        let wanted = || lsn.min(self.last_lsn());
         while self.durable_lsn() < lsn {
-            self.turn_or_wait(true, |_| self.durable_lsn() >= lsn)?;
+            let now = wanted();
+            if self.durable_lsn() >= now {
+                return Ok(now);
+            }
+            self.turn_or_wait(true, |_| self.durable_lsn() >= wanted())?;
         }
-        Ok(())
+        Ok(lsn)
     }
 
     /// Writes what waits, as soon as no other thread does.
@@ -364,7 +413,13 @@ impl<D: Disk> Shared<D> {
             return Err(error.clone());
         }
         if turn.is_led {
-            drop(self.done.wait(turn).unwrap_or_else(PoisonError::into_inner));
+            drop(turn);
+            if !self.disk.waits("log.awaits_leader") {
+                let turn = self.turn();
+                if turn.is_led {
+                    drop(self.done.wait(turn).unwrap_or_else(PoisonError::into_inner));
+                }
+            }
             return Ok(false);
         }
         self.lead(turn, sync).map(|()| true)

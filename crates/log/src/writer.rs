@@ -47,7 +47,8 @@ pub(crate) struct Writer<D: Disk> {
     durable: Arc<AtomicU64>,
     /// Bytes of segments that were written, padding included. Others read it.
     stored: Arc<AtomicU64>,
-    lent: Vec<Vec<u8>>,
+    /// An empty buffer for the collections.
+    lent: Vec<u8>,
     chunk: Vec<u8>,
 }
 
@@ -139,16 +140,20 @@ impl<D: Disk> Writer<D> {
         self.stored.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Writes everything that waits in `buffers`, and makes it durable if asked to.
+    /// Writes everything for which a place was taken in `buffers`, and makes it durable if asked to.
     ///
     /// # Errors
     /// What the disk answers. The writer must then not be used again: what is in the file is not
     /// known, and neither a second write nor a second sync would tell.
     pub(crate) fn round(&mut self, buffers: &Buffers, sync: bool) -> Result<()> {
         self.chunk.resize(CHUNK_HEADER_SIZE, 0);
-        let found = buffers.collect(self.written, &mut self.lent, &mut self.chunk);
+        let found = buffers.collect(&*self.disk, &mut self.lent, &mut self.chunk)?;
         if found.count > 0 {
-            self.write_chunk(found.first, found.count)?;
+            let written = self.write_chunk(found.first, found.count);
+            if written.is_err() && self.disk.mutant("log.goes_on_after_failure") {
+                self.written = found.first + found.count - 1;
+            }
+            written?;
         }
         self.chunk.clear();
         self.chunk.shrink_to(CHUNK_CAPACITY);

@@ -218,3 +218,47 @@ fn pairs_out_of_order_are_refused() {
     snapshot.add(&Record::put(1, b"b", b"")).unwrap();
     snapshot.add(&Record::put(1, b"a", b"")).unwrap();
 }
+
+/// Whoever panics between its change and its record may have shown others what is not logged.
+#[test]
+fn a_place_that_is_dropped_stops_the_log() {
+    let disk = SimulatedDisk::new(Faults::default(), 1);
+    let (log, _) = Log::open(disk, &LogOptions::new([5; 16])).unwrap();
+    let before = log.append(&[Record::put(1, b"before", b"")]).unwrap();
+    let dropped = log.place();
+    let after = log.place().fill(&[Record::put(1, b"after", b"")]).unwrap();
+    drop(dropped);
+    let told = log.wait(after).unwrap_err().to_string();
+    assert!(told.contains("ended between its change of the store and its record"), "{told}");
+    assert!(log.append(&[Record::put(1, b"later", b"")]).is_err());
+    assert!(log.durable_lsn() < before, "nothing was asked for before");
+    log.place().give_up();
+}
+
+#[test]
+fn a_group_too_large_for_its_place_stops_the_log() {
+    let disk = SimulatedDisk::new(Faults::default(), 1);
+    let (log, _) = Log::open(disk, &LogOptions::new([5; 16])).unwrap();
+    let key = vec![0; everleaf_log::KEY_SIZE_MAX + 1];
+    assert!(matches!(log.append(&[Record::delete(1, &key)]), Err(Error::TooLarge(_))));
+    assert!(log.failed().is_none(), "no place was taken");
+    assert!(matches!(log.place().fill(&[Record::delete(1, &key)]), Err(Error::TooLarge(_))));
+    assert!(log.failed().is_some());
+}
+
+#[test]
+fn places_that_are_given_up_do_not_pile_up_in_memory() {
+    let disk = SimulatedDisk::new(Faults::default(), 1);
+    let (log, _) = Log::open(disk, &LogOptions::new([5; 16])).unwrap();
+    let stored = log.stored_bytes();
+    for _ in 0..40_000 {
+        let (place, later) = (log.place(), log.place());
+        later.fill(&[]).unwrap();
+        place.give_up();
+    }
+    assert!(log.stored_bytes() > stored, "nobody waited, and what waits was written");
+    assert_eq!(log.sync().unwrap(), log.durable_lsn());
+    let last = log.last_lsn();
+    log.place().give_up();
+    assert_eq!(log.last_lsn(), last, "the last place is taken back");
+}

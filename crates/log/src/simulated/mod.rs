@@ -11,7 +11,8 @@ mod state;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::{Disk, DiskFile};
+use crate::buffers::Taken;
+use crate::{Disk, DiskFile, Log, Place};
 
 pub use random::Random;
 use state::State;
@@ -55,6 +56,7 @@ impl Default for Faults {
 
 type Hook = Box<dyn FnMut(&SimulatedDisk) + Send>;
 type PointHook = Arc<dyn Fn(&'static str) + Send + Sync>;
+type WaitHook = Arc<dyn Fn(&'static str) -> bool + Send + Sync>;
 
 /// A simulated disk. Clones are the same disk.
 #[derive(Clone)]
@@ -67,6 +69,7 @@ struct Inner {
     faults: Mutex<(Faults, Random)>,
     hook: Mutex<Option<Hook>>,
     point_hook: Mutex<Option<PointHook>>,
+    wait_hook: Mutex<Option<WaitHook>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -92,6 +95,7 @@ impl SimulatedDisk {
             faults: Mutex::new((faults, Random::new(seed))),
             hook: Mutex::new(None),
             point_hook: Mutex::new(None),
+            wait_hook: Mutex::new(None),
         };
         SimulatedDisk { inner: Arc::new(inner) }
     }
@@ -106,12 +110,19 @@ impl SimulatedDisk {
     pub fn clear_hook(&self) {
         *lock(&self.inner.hook) = None;
         *lock(&self.inner.point_hook) = None;
+        *lock(&self.inner.wait_hook) = None;
     }
 
     /// Has `hook` called at the points of the program that are told to [`Disk::reached`], by whatever
     /// thread is there, which it may hold up.
     pub fn set_point_hook(&self, hook: impl Fn(&'static str) + Send + Sync + 'static) {
         *lock(&self.inner.point_hook) = Some(Arc::new(hook));
+    }
+
+    /// Has `hook` called by a thread that has to wait for others ([`Disk::waits`]): it lets them go on
+    /// and answers true, or has the thread wait itself.
+    pub fn set_wait_hook(&self, hook: impl Fn(&'static str) -> bool + Send + Sync + 'static) {
+        *lock(&self.inner.wait_hook) = Some(Arc::new(hook));
     }
 
     /// What the disk does wrong from now on.
@@ -245,6 +256,27 @@ impl Disk for SimulatedDisk {
         if let Some(hook) = hook {
             hook(point);
         }
+    }
+
+    fn waits(&self, point: &'static str) -> bool {
+        let hook = lock(&self.inner.wait_hook).clone();
+        hook.is_some_and(|hook| hook(point))
+    }
+}
+
+/// A place in the log that a run keeps while it does something else: a [`Place`] borrows its log.
+#[derive(Debug)]
+pub struct KeptPlace(Taken);
+
+impl KeptPlace {
+    /// Keeps a place. It must come [back](Self::back) to the log, unless the run ends without.
+    pub fn keep(place: Place<'_, SimulatedDisk>) -> KeptPlace {
+        KeptPlace(place.into_taken())
+    }
+
+    /// The place again, of the log it was taken from.
+    pub fn back(self, log: &Log<SimulatedDisk>) -> Place<'_, SimulatedDisk> {
+        Place::new(log, self.0)
     }
 }
 

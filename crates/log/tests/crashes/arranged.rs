@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use everleaf_log::simulated::{Faults, SimulatedDisk};
+use everleaf_log::simulated::{Faults, KeptPlace, SimulatedDisk};
 use everleaf_log::{Disk, DiskFile, Log, Record, Result, SnapshotWriter};
 
 use super::truth::options;
@@ -32,7 +32,8 @@ fn size(disk: &SimulatedDisk, name: &str) -> u64 {
 pub fn run(mutants: &[&'static str]) -> std::result::Result<(), String> {
     recycled_segment(mutants)?;
     left_over_file(mutants)?;
-    rotten_older_snapshot(mutants)
+    rotten_older_snapshot(mutants)?;
+    snapshot_up_to_a_place_given_up(mutants)
 }
 
 /// A segment whose file was a segment before, with a chunk that would fit: a crash leaves the chunk
@@ -162,6 +163,38 @@ fn rotten_older_snapshot(mutants: &[&'static str]) -> std::result::Result<(), St
         Ok(end) => Err(format!("replay ends at LSN {end} and the log at 3")),
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// A snapshot ends while the last place in the log is taken; the place is given up, and the power fails
+/// before its LSN is given again. The snapshot must not need that LSN.
+fn snapshot_up_to_a_place_given_up(mutants: &[&'static str]) -> std::result::Result<(), String> {
+    // Others are for the crashes to find.
+    let mutants = mutants.iter().copied().filter(|name| *name == "snapshot.needs_given_up");
+    let faults = Faults { mutants: mutants.collect(), ..Faults::default() };
+    let disk = SimulatedDisk::new(faults, 1);
+    let (log, _) = Log::open(disk.clone(), &options(&disk)).map_err(|error| error.to_string())?;
+    put(&log, b"kept").map_err(|error| error.to_string())?;
+    let log = Arc::new(log);
+    let (kept, to_give_up) = (Mutex::new(Some(KeptPlace::keep(log.place()))), Arc::clone(&log));
+    disk.set_point_hook(move |_| {
+        if let Some(place) = kept.lock().expect("nobody panics with it").take() {
+            place.back(&to_give_up).give_up();
+        }
+    });
+    let snapshot = SnapshotWriter::begin(&log).map_err(|error| error.to_string())?;
+    let made = snapshot.finish().map_err(|error| error.to_string())?;
+    disk.clear_hook();
+    assert_eq!((log.last_lsn(), made.from), (1, 0), "the place was given up, and not before");
+    let left = disk.crashed(1);
+    match Log::open(left.clone(), &options(&left)) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[test]
+fn a_snapshot_needs_no_place_that_was_given_up() {
+    snapshot_up_to_a_place_given_up(&[]).expect("nothing is planted");
 }
 
 #[test]

@@ -113,9 +113,9 @@ fn a_run_repeats_exactly() {
 }
 
 /// Every safeguard that can be switched off, and what its absence does; `docs/log.md` has them too.
-const MUTANTS: [&str; 28] = [
-    "caller.appends_first",
-    "caller.is_hasty",
+const MUTANTS: [&str; 31] = [
+    "caller.fills_first",
+    "caller.takes_place_late",
     "log.checks_first_block",
     "log.durable_before_sync",
     "log.goes_on_after_failure",
@@ -132,11 +132,14 @@ const MUTANTS: [&str; 28] = [
     "log.skips_gap",
     "log.takes_old_chunks",
     "log.takes_torn_chunk",
+    "log.takes_what_is_there",
     "snapshot.footer_early",
     "snapshot.frees_log_early",
+    "snapshot.from_places",
     "snapshot.keeps_no_older_log",
     "snapshot.keeps_unread",
     "snapshot.late_from",
+    "snapshot.needs_given_up",
     "snapshot.no_folder_sync",
     "snapshot.no_reach_check",
     "snapshot.no_sync",

@@ -39,11 +39,22 @@ pub fn apply(pairs: &mut Pairs, record: &Record<'_>) {
     };
 }
 
+/// One group of the log, and what its writer had seen.
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    /// Distinct; 0 for those of which nobody sees anything.
+    pub id: u64,
+    /// Nothing if its place was given up.
+    pub changes: Vec<Change>,
+    /// The groups that were in the store, for its writer to see, and had no place in the log.
+    pub seen: Vec<u64>,
+}
+
 /// What was appended, and how much of it was acknowledged.
 #[derive(Clone, Debug, Default)]
 pub struct Truth {
     /// The group with LSN n is number n - 1.
-    pub history: Vec<Vec<Change>>,
+    pub history: Vec<Group>,
     /// Everything up to this LSN was acknowledged.
     pub floor: Lsn,
     /// Whether the disk lies about syncs, so that nothing was really acknowledged.
@@ -59,10 +70,36 @@ impl Truth {
     /// The store after the groups up to LSN `end`.
     pub fn pairs(&self, end: Lsn) -> Pairs {
         let mut pairs = Pairs::new();
-        for change in self.history.iter().take(end as usize).flatten() {
-            apply(&mut pairs, &change.record());
+        for group in self.history.iter().take(end as usize) {
+            group.changes.iter().for_each(|change| apply(&mut pairs, &change.record()));
         }
         pairs
+    }
+
+    /// The first group up to LSN `end` whose writer had seen another that is not there.
+    fn effect_without_cause(&self, end: Lsn) -> Option<(Lsn, u64)> {
+        let groups = || self.history.iter().take(end as usize);
+        let is_there = |id: &u64| groups().any(|group| group.id == *id);
+        (1..).zip(groups()).find_map(|(lsn, group)| {
+            group.seen.iter().find(|id| !is_there(id)).map(|id| (lsn, *id))
+        })
+    }
+
+    /// A place was taken for a group.
+    pub fn note_place(&mut self, lsn: Lsn, group: Group) {
+        assert_eq!(lsn, self.history.len() as Lsn + 1, "LSNs are dense");
+        self.history.push(group);
+        self.times.push(self.now);
+    }
+
+    /// The place with this LSN was given up; `is_taken_back` if its LSN is given again.
+    pub fn note_given_up(&mut self, lsn: Lsn, is_taken_back: bool) {
+        if is_taken_back {
+            self.history.truncate(lsn as usize - 1);
+            self.times.truncate(lsn as usize - 1);
+        } else {
+            self.history[lsn as usize - 1].changes.clear();
+        }
     }
 
     /// What is older than the interval is not lost (R4).
@@ -107,6 +144,12 @@ impl Truth {
         }
         if end > self.history.len() as Lsn {
             return Err(format!("LSN {end} was never given"));
+        }
+        if let Some((lsn, id)) = self.effect_without_cause(end) {
+            return Err(format!(
+                "LSN {lsn} came of what its writer saw of group {id}, which is lost: the log ends at \
+                 LSN {end}"
+            ));
         }
         let (pairs, replayed) = match rebuilt(&recovered, is_salvaged) {
             Ok(found) => found,
@@ -249,8 +292,6 @@ pub fn append(
     group: Vec<Change>,
 ) -> Result<()> {
     let lsn = log.append_to(thread, &records(&group))?;
-    assert_eq!(lsn, truth.history.len() as Lsn + 1, "LSNs are dense");
-    truth.history.push(group);
-    truth.times.push(truth.now);
+    truth.note_place(lsn, Group { changes: group, ..Group::default() });
     Ok(())
 }

@@ -1,19 +1,31 @@
 //! A store that is written to, with the power cut before every operation of the disk.
 //!
 //! One thread does everything. While the log or a snapshot is in the middle of an operation of the
-//! disk, the hook lets the other writers go on, and examines what a crash at this moment leaves.
+//! disk, or waits for the places of writers to be filled, a hook lets the other writers go on, and
+//! before operations it examines what a crash at this moment leaves. A writer stops between any two of
+//! its steps: it takes its place, changes the store, and fills the place; sometimes it changes nothing.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use everleaf_log::simulated::{Faults, Random, SimulatedDisk};
-use everleaf_log::{Log, SnapshotWriter};
+use everleaf_log::simulated::{Faults, KeptPlace, Random, SimulatedDisk};
+use everleaf_log::{Log, Lsn, SnapshotWriter};
 
 use super::truth::{
-    Change, Examined, Pairs, Truth, append, apply, calmed, options, records, some_group,
+    Change, Examined, Group, Pairs, Truth, append, apply, calmed, options, records, some_group,
 };
 
 const WRITERS: usize = 3;
+
+/// A write that is under way. Its writer has the locks of its keys.
+struct Begun {
+    id: u64,
+    group: Vec<Change>,
+    place: Option<KeptPlace>,
+    lsn: Lsn,
+    /// Whether the store has it.
+    is_made: bool,
+}
 
 /// What the run and the hook share.
 pub struct World {
@@ -21,9 +33,9 @@ pub struct World {
     pub truth: Truth,
     /// The store as its readers see it.
     tree: Pairs,
-    /// For each writer, the group it has put into the tree and not appended yet (or the other way
-    /// round, if that is planted).
-    begun: [Option<Vec<Change>>; WRITERS],
+    /// For each writer, what it has begun.
+    begun: [Option<Begun>; WRITERS],
+    next_id: u64,
     log: Option<Arc<Log<SimulatedDisk>>>,
     /// Crashes that were examined.
     pub crashes: u64,
@@ -52,6 +64,7 @@ impl World {
             truth: Truth { is_lied_to: faults.lies, interval, ..Truth::default() },
             tree: Pairs::new(),
             begun: [const { None }; WRITERS],
+            next_id: 0,
             log: None,
             crashes: 0,
             examine_one_in,
@@ -64,58 +77,134 @@ impl World {
         self.failure.get_or_insert(text);
     }
 
-    /// A planted bug of the caller's: append first, and change the tree then.
-    fn appends_first(&self) -> bool {
-        self.mutants.contains(&"caller.appends_first")
+    /// A planted bug of the caller's.
+    fn shows(&self, mutant: &'static str) -> bool {
+        self.mutants.contains(&mutant)
     }
 
-    fn change(&mut self, group: &[Change]) {
-        records(group).iter().for_each(|record| apply(&mut self.tree, record));
+    /// The writes that are in the store, for all to see, and have no place in the log yet.
+    fn seen(&self) -> Vec<u64> {
+        let begun = self.begun.iter().flatten();
+        begun.filter(|begun| begun.is_made && begun.place.is_none()).map(|begun| begun.id).collect()
     }
 
-    fn append(&mut self, log: &Log<SimulatedDisk>, writer: usize, group: Vec<Change>) {
+    fn take_place(&mut self, log: &Log<SimulatedDisk>, begun: &mut Begun) {
+        let (place, seen) = (log.place(), self.seen());
+        begun.lsn = place.lsn();
+        begun.place = Some(KeptPlace::keep(place));
+        let group = Group { id: begun.id, changes: begun.group.clone(), seen };
+        self.truth.note_place(begun.lsn, group);
+    }
+
+    fn make(&mut self, begun: &mut Begun) {
+        records(&begun.group).iter().for_each(|record| apply(&mut self.tree, record));
+        begun.is_made = true;
+    }
+
+    fn fill(log: &Log<SimulatedDisk>, writer: usize, begun: &mut Begun) {
+        let place = begun.place.take().expect("it was taken").back(log);
         // A log that has failed takes nothing; the write was never acknowledged.
-        drop(append(log, &mut self.truth, writer, group));
+        drop(place.fill_from(writer, &records(&begun.group)));
     }
 
-    /// The second half of a write.
-    fn finish_writer(&mut self, log: &Log<SimulatedDisk>, writer: usize) {
-        match self.begun[writer].take() {
-            Some(group) if self.appends_first() => self.change(&group),
-            Some(group) => self.append(log, writer, group),
-            None => {}
+    /// The next step of a write; whether it is the last.
+    fn go_on(&mut self, log: &Log<SimulatedDisk>, writer: usize, begun: &mut Begun) -> bool {
+        if self.shows("caller.takes_place_late") {
+            if !begun.is_made {
+                self.make(begun);
+                return false;
+            }
+            self.take_place(log, begun);
+            Self::fill(log, writer, begun);
+            return true;
         }
+        if begun.lsn == 0 {
+            self.take_place(log, begun);
+            return false;
+        }
+        if self.shows("caller.fills_first") && begun.place.is_some() {
+            Self::fill(log, writer, begun);
+            return false;
+        }
+        if !begun.is_made && begun.place.is_some() && self.random.one_in(8) {
+            begun.place.take().expect("just seen").back(log).give_up();
+            self.truth.note_given_up(begun.lsn, log.last_lsn() < begun.lsn);
+            return true;
+        }
+        if !begun.is_made {
+            self.make(begun);
+            return begun.place.is_none();
+        }
+        Self::fill(log, writer, begun);
+        true
     }
 
-    /// One step of a random writer: the first half of a write changes the tree, the second appends.
-    /// Writers hold the locks of their keys in between.
-    fn step_writer(&mut self) {
+    /// One step of a writer, which may begin a write.
+    fn step(&mut self, writer: usize) {
         let Some(log) = self.log.clone() else { return };
-        let writer = self.random.below(WRITERS);
-        if self.begun[writer].is_some() {
-            self.finish_writer(&log, writer);
+        if let Some(mut begun) = self.begun[writer].take() {
+            if !self.go_on(&log, writer, &mut begun) {
+                self.begun[writer] = Some(begun);
+            }
             return;
         }
         let number = self.truth.history.len() as u64;
         let group = some_group(&mut self.random, number);
         let is_free = |change: &Change| {
-            let held = self.begun.iter().flatten().flatten();
+            let held = self.begun.iter().flatten().flat_map(|begun| &begun.group);
             held.into_iter().all(|other| (other.map, &other.key) != (change.map, &change.key))
         };
         if log.failed().is_none() && group.iter().all(is_free) {
-            match self.appends_first() {
-                true => self.append(&log, writer, group.clone()),
-                false => self.change(&group),
-            }
-            self.begun[writer] = Some(group);
+            self.next_id += 1;
+            let id = self.next_id;
+            let mut begun = Begun { id, group, place: None, lsn: 0, is_made: false };
+            let is_over = self.go_on(&log, writer, &mut begun);
+            assert!(!is_over, "a write has several steps");
+            self.begun[writer] = Some(begun);
         }
     }
 
-    /// Lets every writer append what it has begun.
+    /// One step of a random writer.
+    fn step_writer(&mut self) {
+        let writer = self.random.below(WRITERS);
+        self.step(writer);
+    }
+
+    /// Lets one of the writers go on for whose places the log waits.
+    fn step_awaited(&mut self) {
+        let is_awaited =
+            |begun: &Option<Begun>| begun.as_ref().is_some_and(|begun| begun.place.is_some());
+        let awaited: Vec<usize> =
+            (0..WRITERS).filter(|writer| is_awaited(&self.begun[*writer])).collect();
+        assert!(!awaited.is_empty(), "the log waits for nobody");
+        let writer = awaited[self.random.below(awaited.len())];
+        self.step(writer);
+    }
+
+    /// Lets every writer end what it has begun.
     fn finish_writers(&mut self) {
-        let Some(log) = self.log.clone() else { return };
         for writer in 0..WRITERS {
-            self.finish_writer(&log, writer);
+            while self.begun[writer].is_some() {
+                self.step(writer);
+            }
+        }
+    }
+
+    /// The writers die with the log.
+    fn break_off(&mut self) {
+        let Some(log) = self.log.take() else { return };
+        for begun in self.begun.iter_mut().filter_map(Option::take) {
+            drop(begun.place.map(|place| place.back(&log)));
+        }
+    }
+
+    /// What is in the store when a sync begins must be durable when it ends.
+    fn check_sync(&mut self, seen: &[u64]) {
+        let Some(log) = self.log.clone() else { return };
+        let durable = self.truth.history.iter().take(log.durable_lsn() as usize);
+        let ids: Vec<u64> = durable.map(|group| group.id).collect();
+        if let Some(id) = seen.iter().find(|id| !ids.contains(id)) {
+            self.fail(format!("group {id} was in the store before a sync and is not durable"));
         }
     }
 
@@ -289,6 +378,11 @@ pub fn live(
     }
     let hook_world = Arc::clone(world);
     disk.set_hook(move |disk| on_operation(&hook_world, disk));
+    let hook_world = Arc::clone(world);
+    disk.set_wait_hook(move |_| {
+        lock(&hook_world).step_awaited();
+        true
+    });
     let mut scan: Option<Scan> = None;
     for _ in 0..steps {
         step(world, &log, &mut scan);
@@ -307,7 +401,7 @@ fn step(world: &SharedWorld, log: &Log<SimulatedDisk>, scan: &mut Option<Scan>) 
     // What the disk refuses is an accident; the next examination tells whether it was handled.
     match choice {
         0..12 => lock(world).step_writer(),
-        12..16 if !is_interval => drop(log.sync()),
+        12..16 if !is_interval => sync(world, log),
         12..18 => drop(log.write_out()),
         18 if scan.is_none() => {
             *scan = SnapshotWriter::begin(log).ok().map(|writer| (writer, None))
@@ -317,6 +411,18 @@ fn step(world: &SharedWorld, log: &Log<SimulatedDisk>, scan: &mut Option<Scan>) 
     let now = lock(world).pass_time();
     drop(log.tick(now));
     lock(world).note_durable();
+}
+
+/// Syncs, as somebody does who has read something and tells of it.
+fn sync(world: &SharedWorld, log: &Log<SimulatedDisk>) {
+    let seen = {
+        let world = lock(world);
+        let begun = world.begun.iter().flatten().filter(|begun| begun.is_made);
+        begun.map(|begun| begun.id).collect::<Vec<_>>()
+    };
+    if log.sync().is_ok() {
+        lock(world).check_sync(&seen);
+    }
 }
 
 /// Gives the snapshot some more pairs of the tree as it is now, or ends it.
@@ -333,11 +439,6 @@ fn step_scan(world: &SharedWorld, scan: &mut Option<Scan>) {
             },
         );
         let Some(pair) = next else {
-            let mut shared = lock(world);
-            if !shared.mutants.contains(&"caller.is_hasty") {
-                shared.finish_writers();
-            }
-            drop(shared);
             drop(writer.finish());
             return;
         };
@@ -371,8 +472,8 @@ fn die(
     }
     let mut shared = lock(world);
     shared.note_durable();
-    shared.log = None;
     let next = next_disk(disk, &mut shared.random);
+    shared.break_off();
     drop(shared);
     disk.clear_hook();
     next

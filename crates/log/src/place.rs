@@ -1,0 +1,89 @@
+//! A place in the log, taken before the change that its group tells of.
+
+use crate::buffers::{Taken, thread_number};
+use crate::record::group_size;
+use crate::{Disk, Log, Lsn, RealDisk, Record, Result};
+
+/// What everybody is told when a place was neither filled nor given up.
+pub(crate) const BROKEN_OFF: &str = "a write ended between its change of the store and its record in the log: the log takes nothing \
+     more, since it would lack that change; open the store again";
+
+/// A place in the log, from [`Log::place`]: to be [filled](Self::fill), or [given up](Self::give_up) if
+/// nothing was changed. One that is dropped instead, as by a panic, stops the log: whether its change
+/// was made is not known, and what depends on it must not be durable without it.
+///
+/// # Example
+/// ```
+/// # fn main() -> everleaf_log::Result<()> {
+/// # let folder = tempfile::tempdir().expect("a temporary folder");
+/// use everleaf_log::{Log, LogOptions, RealDisk, Record};
+///
+/// let (log, _) = Log::open(RealDisk::open(folder.path())?, &LogOptions::new([7; 16]))?;
+/// let place = log.place();
+/// // Here the store changes, for all to see.
+/// let lsn = place.fill(&[Record::put(1, b"oak", b"Quercus")])?;
+/// log.place().give_up();
+/// assert_eq!(log.sync()?, lsn);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "a place that is dropped stops the log"]
+pub struct Place<'a, D: Disk = RealDisk> {
+    log: &'a Log<D>,
+    taken: Taken,
+    /// Whether it is filled or given up.
+    is_settled: bool,
+}
+
+impl<'a, D: Disk> Place<'a, D> {
+    #[inline]
+    pub(crate) fn new(log: &'a Log<D>, taken: Taken) -> Self {
+        Place { log, taken, is_settled: false }
+    }
+
+    /// Its LSN.
+    pub fn lsn(&self) -> Lsn {
+        self.taken.lsn
+    }
+
+    pub(crate) fn into_taken(mut self) -> Taken {
+        self.is_settled = true;
+        self.taken
+    }
+
+    /// Leaves the group that the place was taken for: after a crash all of its records are there or none
+    /// is. Makes no system call. Returns its LSN.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`](crate::Error::TooLarge), which stops the log.
+    pub fn fill(self, records: &[Record<'_>]) -> Result<Lsn> {
+        self.fill_from(thread_number(), records)
+    }
+
+    /// [`Self::fill`] for callers that number their threads themselves.
+    ///
+    /// # Errors
+    /// As [`Self::fill`].
+    pub fn fill_from(mut self, thread: usize, records: &[Record<'_>]) -> Result<Lsn> {
+        let size = group_size(records)?;
+        self.is_settled = true;
+        self.log.fill(self.taken, thread, size, records);
+        Ok(self.taken.lsn)
+    }
+
+    /// Gives the place up: nothing was changed. Now and then it writes what waits, without a sync, so that
+    /// writes which change nothing do not fill the memory; the calling thread has no other place then.
+    pub fn give_up(mut self) {
+        self.is_settled = true;
+        self.log.shared.give_up(self.taken, thread_number());
+    }
+}
+
+impl<D: Disk> Drop for Place<'_, D> {
+    fn drop(&mut self) {
+        if !self.is_settled {
+            self.log.shared.break_off(thread_number());
+        }
+    }
+}
