@@ -165,6 +165,21 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
         session: &mut Session<M>,
         edits: &[Edit<'_, G, M>],
     ) -> Result<(), IndexError> {
+        self.apply_after(session, edits, || ())
+    }
+
+    /// As [`Self::apply`]; calls `before` when everything is prepared, just before the first change that
+    /// others can see. If it was not called, nothing was changed; nor if the error afterwards is a lack
+    /// of space.
+    ///
+    /// # Errors
+    /// As [`Self::apply`].
+    pub fn apply_after(
+        &self,
+        session: &mut Session<M>,
+        edits: &[Edit<'_, G, M>],
+        before: impl FnOnce(),
+    ) -> Result<(), IndexError> {
         let batch = encode(session, edits)?;
         let slot = (session.stripe() as u16).to_be_bytes();
         let mut changes = Changes::with_capacity(edits.len());
@@ -173,6 +188,7 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
             .and_then(|()| self.enter(session, &slot, &batch))
             .inspect_err(|_| changes.free_rest(session));
         let erasure = entered?;
+        before();
         let result = changes.make(session);
         if M::mutant("journal.no_erasure") {
             return result;

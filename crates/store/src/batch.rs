@@ -5,7 +5,6 @@ use std::sync::Arc;
 use everleaf_index::{Edit, Hardware, Session};
 
 use crate::map::Map;
-use crate::power::PowerLog;
 use crate::store::Shared;
 use crate::{Error, Expiry, Result, Store};
 
@@ -318,9 +317,18 @@ impl Shared {
             let tree = batch.map(change).tree_arc();
             self.views.save(tree, &mut session, batch.key(change), |_| change.hash)?;
         }
-        journal.apply(&mut session, &batch.edits(last))?;
-        let note = |power: &PowerLog| power.note_batch(batch.logged(last));
-        let lsn = self.power.as_ref().map(note).transpose()?;
+        let lsn = match &self.power {
+            None => journal.apply(&mut session, &batch.edits(last)).map(|()| None)?,
+            Some(power) => {
+                // Before the first change: a batch that cannot be logged is not made.
+                let records = power.records(batch.logged(last))?;
+                let mut place = None;
+                let edits = batch.edits(last);
+                let made =
+                    journal.apply_after(&mut session, &edits, || place = Some(power.place()));
+                power.note_batch(place, made, &records)?
+            }
+        };
         drop((stripes, raised, session));
         self.wait(lsn)?;
         Ok(Written::All)

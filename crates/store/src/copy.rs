@@ -179,6 +179,12 @@ impl Store {
             Pool::open(&unfinished.0, &options).map_err(|error| from_pool(error, &unfinished.0))?;
         let trees = Trees::create(new)?;
         let (view, maps) = self.view_of_all()?;
+        match self.sync() {
+            // Nothing can be made durable any more; the copy is what can be saved.
+            Err(Error::LogFailed(_)) => {}
+            // The copy must not outlive what it was made from.
+            synced => synced?,
+        }
         // With a successor nobody else has the pool, and of one for reading nobody is a writer.
         let is_alone = successor || self.is_read_only();
         let mut copied = Copied::default();

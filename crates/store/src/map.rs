@@ -22,7 +22,7 @@ const PIN_LENGTH: usize = 256;
 const PIECE_BYTES: usize = 256 << 10;
 
 /// What a write answers, and what it left.
-type Attempt<'v, R> = std::result::Result<(R, Left<'v>), IndexError>;
+pub(crate) type Attempt<'v, R> = std::result::Result<(R, Left<'v>), IndexError>;
 
 /// An ordered map from byte strings (keys up to 64 KiB) to byte strings (values up to 512 MiB).
 ///
@@ -129,12 +129,10 @@ impl Map {
             power.check()?;
         }
         self.shared.views.save(&self.tree, session, key, |key| order.hash_of(key))?;
-        let (result, left) = write(&self.tree, session)?;
-        let lsn = match &self.shared.power {
-            Some(power) => power.note(&self.number, &self.tree, session, key, left)?,
-            None => None,
+        let Some(power) = &self.shared.power else {
+            return Ok((write(&self.tree, session)?.0, None));
         };
-        Ok((result, lsn))
+        power.write(self.number(), &self.tree, session, key, write)
     }
 
     #[inline]

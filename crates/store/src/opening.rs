@@ -75,7 +75,7 @@ pub fn open_power(trees: &Trees, place: &Place, options: &Options) -> Result<Opt
             // Lives that are too short for the thread that does it otherwise add up to this. It may
             // fail: then the log is longer than it should be.
             let mut session = trees.heap().session().map_err(IndexError::from)?;
-            let _ = power.snapshot(trees, &mut session, || {});
+            let _ = power.snapshot(trees, &mut session);
         }
         return Ok(Some(power));
     }

@@ -1,8 +1,10 @@
 //! Durability against the loss of power on an ordinary disk: the log beside the pool.
 //!
-//! With a log, the gate is raised for good: every write takes the stripe of its key, changes the
-//! tree, and appends what the key is now to the log, so that the log has the changes of a key in
-//! their order. It returns when the log says that this is durable. The pool's pages reach the disk
+//! With a log, the gate is raised for good: every write takes the stripe of its key and a place in
+//! the log, changes the tree, and leaves what the key is now at that place, so that the log has the
+//! changes of a key in their order. It returns when the log says that this is durable. Since the place
+//! is taken before the change can be seen, whoever has seen it takes a later one: what is durable never
+//! comes of something that is not. The pool's pages reach the disk
 //! whenever the kernel likes; after a crash of the machine they are not looked at. The pool is then
 //! made again from the newest snapshot and the log behind it.
 //!
@@ -19,13 +21,16 @@
 //! ```
 //!
 //! Invariants:
-//! - W1 what is in the log is in the pool: a change is appended after it was made, also the number
-//!   of a map;
+//! - W1 what is in the log is in the pool: a place is filled after the change was made, also that of
+//!   the number of a map;
 //! - W2 a number is given to a map before anything of the map is in the log, and never again: an
 //!   emptied map gets a new one. So replay drops what belongs to a number that no name has;
 //! - W3 what the pool has and the log may lack (because the process died in between) gets into a
 //!   snapshot before anything new is acknowledged: before the store is open. While that is owed, the
-//!   pool does not count as cleanly closed.
+//!   pool does not count as cleanly closed;
+//! - W4 a place is taken before the first moment at which its change can be seen, and behind the
+//!   stripes of its keys. From then until it is filled or given up its thread waits for nothing that
+//!   may wait for the log.
 
 mod left;
 mod load;
@@ -36,6 +41,7 @@ mod rebuild;
 mod replay;
 #[cfg(test)]
 mod simulated;
+mod slot;
 #[cfg(test)]
 mod tests;
 
@@ -55,6 +61,7 @@ pub(crate) use self::place::Place;
 use self::place::{LogDisk, Settings};
 pub use self::rebuild::Rebuilt;
 pub(crate) use self::rebuild::rebuild;
+pub(crate) use self::slot::Slot;
 use crate::{Error, Options, Result};
 
 /// The map of the pool that says which log is its own.
@@ -80,15 +87,17 @@ pub enum Durability {
     #[default]
     Process,
     /// As `Process`, and with a log that is synced so often that a crash of the machine loses no more
-    /// than this time. Never torn.
+    /// than this time. Never torn, and always the end: what is left never comes of something lost.
     Interval(Duration),
     /// Everything acknowledged survives the loss of power, on any disk that keeps what was synced. A
     /// write returns when it is on the disk; writes at the same time share a sync.
     ///
     /// A write can be read as soon as it is made, before it is on the disk: what a read says, or a write
     /// that changed nothing (an insertion of a key that is there, an exchange that found another
-    /// value), may be lost with the write it saw. Who acts on what was read, outside of the store,
-    /// calls [`Store::sync`](crate::Store::sync) first.
+    /// value), may be lost with the write it saw. But nothing in the store outlives what it came of: a
+    /// write that returns, by whatever thread, makes everything durable that could be read when it
+    /// began. Who acts on what was read outside of the store calls
+    /// [`Store::sync`](crate::Store::sync) first, which does the same.
     Power,
 }
 
@@ -214,7 +223,7 @@ impl PowerLog {
         place.write_settings(power.log.disk(), settings)?;
         let owes = !trees.heap().pool().was_clean() && !power.mutant("store.owes_no_snapshot");
         if !is_known || owes {
-            power.snapshot(trees, &mut session, || {})?;
+            power.snapshot(trees, &mut session)?;
         }
         if !is_known {
             power.own.change(&mut session, IDENTITY, Change::Upsert(&identity), |_, _| ())?;
@@ -285,7 +294,7 @@ impl PowerLog {
         session: &mut Session<Hardware>,
     ) -> Result<Lsn> {
         let number = self.new_number(name, session)?;
-        self.use_number(tree, name, number)
+        self.use_number(self.place(), tree, name, number)
     }
 
     /// A number that no map had, noted in the pool as that of `name`.
@@ -303,20 +312,27 @@ impl PowerLog {
         Ok(number)
     }
 
-    /// From now on a map has this number. As every change it is made before it is logged (W1): a
-    /// snapshot that begins behind the record has the number, too.
-    fn use_number(&self, tree: &Arc<BytesTree>, name: &str, number: u32) -> Result<Lsn> {
-        let appends_first = self.mutant("store.appends_number_first");
-        if !appends_first {
-            self.enter(tree, number);
+    /// From now on a map has this number. As every change it is made before its place is filled (W1): a
+    /// snapshot that has the record has the number, too. And after its place was taken (W4): what is
+    /// logged under the number comes behind it.
+    fn use_number(
+        &self,
+        slot: Slot<'_>,
+        tree: &Arc<BytesTree>,
+        name: &str,
+        number: u32,
+    ) -> Result<Lsn> {
+        let bytes = number.to_le_bytes();
+        let record = [Record::put(NAMES, name.as_bytes(), &bytes)];
+        if self.mutant("store.fills_number_first") {
+            let lsn = slot.fill(&record)?;
             self.log.disk().reached("store.number_entered");
-        }
-        let lsn = self.log.append(&[Record::put(NAMES, name.as_bytes(), &number.to_le_bytes())])?;
-        if appends_first {
-            self.log.disk().reached("store.number_entered");
             self.enter(tree, number);
+            return Ok(lsn);
         }
-        Ok(lsn)
+        self.enter(tree, number);
+        self.log.disk().reached("store.number_entered");
+        slot.fill(&record)
     }
 
     /// Whether the planted bug of this name is to be shown: never, except on a simulated disk.
@@ -333,7 +349,10 @@ impl PowerLog {
     ) -> Result<Lsn> {
         self.check()?;
         let number = self.new_number(name, session)?;
+        let slot = self.place();
         if let Err(error) = tree.clear(session) {
+            // Nothing was changed.
+            slot.give_up();
             // Relaxed: we have all stripes.
             let old = self.number_of(tree).load(Ordering::Relaxed).to_le_bytes();
             let undone = self.own.change(session, &own_key(name), Change::Upsert(&old), |_, _| ());
@@ -344,19 +363,21 @@ impl PowerLog {
             }
             return Err(error.into());
         }
-        self.use_number(tree, name, number)
+        self.use_number(slot, tree, name, number)
     }
 
     /// Notes that a map is no more. The caller has all stripes.
     pub fn forget_map(
         &self,
+        slot: Slot<'_>,
         tree: &Arc<BytesTree>,
         name: &str,
         session: &mut Session<Hardware>,
     ) -> Result<Lsn> {
+        self.log.disk().reached("store.map_removed");
         // Another tree may come to lie at its address, and must not be taken for it (W2).
         self.lock().remove(&(Arc::as_ptr(tree) as usize));
-        let lsn = self.log.append(&[Record::delete(NAMES, name.as_bytes())])?;
+        let lsn = slot.fill(&[Record::delete(NAMES, name.as_bytes())])?;
         // Last: that it is left behind harms nobody, because only names of maps are looked for.
         self.own.change(session, &own_key(name), Change::Remove, |_, _| ())?;
         Ok(lsn)
@@ -367,56 +388,11 @@ impl PowerLog {
         self.log.failed().map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Appends what a write has left of a key; nothing if it changed nothing. The caller has the
-    /// key's stripe.
-    pub fn note(
-        &self,
-        number: &AtomicU32,
-        tree: &BytesTree,
-        session: &mut Session<Hardware>,
-        key: &[u8],
-        left: Left<'_>,
-    ) -> Result<Option<Lsn>> {
-        if matches!(left, Left::AsItWas) {
-            return Ok(None);
-        }
-        // Relaxed: changed only by one who has all stripes.
-        let map = numbered(number.load(Ordering::Relaxed))?;
-        let put = |value: &[u8], expiry_ms| {
-            self.count(key.len() + value.len());
-            self.log.append(&[log_record(map, key, Some(value), expiry_ms)])
-        };
-        let noted = match left {
-            Left::AsItWas | Left::Nothing => None,
-            Left::Value(value) => Some(put(value, 0)),
-            Left::ToBeRead => {
-                tree.get_record(session, key, |record| put(record.value, record.expiry_ms))?
-            }
-        };
-        let lsn = match noted {
-            Some(lsn) => lsn?,
-            None => {
-                self.count(key.len());
-                self.log.append(&[Record::delete(map, key)])?
-            }
-        };
-        Ok(Some(lsn))
-    }
-
-    /// Appends a batch as one group. The caller has the stripes of all its keys.
-    pub fn note_batch<'a>(
-        &self,
-        changes: impl Iterator<Item = (u32, &'a [u8], Option<&'a [u8]>, u64)>,
-    ) -> Result<Lsn> {
-        let records: Vec<Record<'_>> = changes
-            .map(|(map, key, value, expiry_ms)| {
-                let map = numbered(map)?;
-                self.count(key.len() + value.map_or(0, <[u8]>::len));
-                Ok(log_record(map, key, value, expiry_ms))
-            })
-            .collect::<Result<_>>()?;
-        self.log.disk().reached("store.batch_made");
-        Ok(self.log.append(&records)?)
+    /// Takes the place of a change in the log, before it can be seen (W4). The caller has the stripes of
+    /// its keys and has [checked](Self::check) that the log works.
+    #[inline]
+    pub fn place(&self) -> Slot<'_> {
+        Slot::take(&self.log)
     }
 
     fn count(&self, bytes: usize) {
@@ -489,13 +465,10 @@ impl PowerLog {
 
     /// Writes a snapshot while the store goes on; the log from before it is then let go. Returns the
     /// number of keys in it.
-    /// `await_writers` returns when every write that was under way has been appended.
-    pub fn snapshot(
-        &self,
-        trees: &Trees,
-        session: &mut Session<Hardware>,
-        await_writers: impl FnOnce(),
-    ) -> Result<u64> {
+    ///
+    /// What it has read of a batch or a write has a place in the log (W4), and it ends when the log up
+    /// to the last place is durable: so it never holds half a batch.
+    pub fn snapshot(&self, trees: &Trees, session: &mut Session<Hardware>) -> Result<u64> {
         // Relaxed: a reason to make snapshots; what is logged from here on counts for the next.
         let bytes = self.bytes.load(Ordering::Relaxed);
         let stored = self.log.stored_bytes();
@@ -520,12 +493,6 @@ impl PowerLog {
             self.log.disk().reached("store.snapshot_map");
             pieces::write_map(&self.log, &mut writer, *number, tree, session)?;
         }
-        // What we have read of a batch or a write may not be in the log yet: without it the snapshot
-        // would hold half a batch.
-        if !self.mutant("store.snapshot_does_not_wait") {
-            self.log.disk().reached("store.snapshot_waits");
-            await_writers();
-        }
         let pair_count = writer.finish()?.pair_count - maps.len() as u64;
         // Relaxed: as above. Only now: one that fails is tried again.
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -548,7 +515,7 @@ impl PowerLog {
         Ok(())
     }
 
-    /// Makes everything durable that was appended.
+    /// Makes everything durable that anybody can have seen.
     pub fn sync(&self) -> Result<()> {
         if self.mutant("store.sync_is_a_wait") {
             return self.wait(self.log.last_lsn());
@@ -556,15 +523,6 @@ impl PowerLog {
         self.log.sync()?;
         Ok(())
     }
-}
-
-/// Refuses what would be logged as a change of the list of names.
-fn numbered(map: u32) -> Result<u32> {
-    if map == NAMES {
-        let text = "the map has no number in the log, because its making failed: open it again";
-        return Err(Error::LogFailed(text.to_string()));
-    }
-    Ok(map)
 }
 
 fn own_key(name: &str) -> Vec<u8> {

@@ -272,12 +272,18 @@ impl Store {
             if let Some(tree) = &tree {
                 self.shared.save_all(tree, session)?;
             }
+            let (Some(power), Some(tree)) = (&self.shared.power, &tree) else {
+                return Ok((self.shared.trees.remove(name)?, None));
+            };
+            let slot = power.place();
+            // Should it fail, the slot goes, and the log ends: the map may be gone.
             let removed = self.shared.trees.remove(name)?;
-            let lsn = match (&self.shared.power, &tree) {
-                (Some(power), Some(tree)) if removed => {
-                    Some(power.forget_map(tree, name, session)?)
+            let lsn = match removed {
+                true => Some(power.forget_map(slot, tree, name, session)?),
+                false => {
+                    slot.give_up();
+                    None
                 }
-                _ => None,
             };
             Ok((removed, lsn))
         })?;
@@ -322,9 +328,9 @@ impl Store {
         Ok(self.copy_to(Path::new(&name), false, |_| {})?.keys)
     }
 
-    /// Makes everything durable that was written, whatever the [`Durability`](crate::Durability) of
-    /// the store: with a log it returns when all is in it and on the disk. Without one it does
-    /// nothing.
+    /// Makes everything durable that can be read when it is called, whatever the
+    /// [`Durability`](crate::Durability) of the store: with a log it returns when all is in it and on
+    /// the disk, also what other threads are still writing. Without one it does nothing.
     ///
     /// # Errors
     /// The log has failed.
@@ -417,7 +423,7 @@ impl Shared {
         };
         // A session of its own: it is held for long, and a check waits for those of the pool.
         let mut session = self.trees.heap().session().map_err(IndexError::from)?;
-        power.snapshot(&self.trees, &mut session, || drop(self.order.lock_all()))
+        power.snapshot(&self.trees, &mut session)
     }
 
     /// Held while a map is made, gets its number, or goes. Not by one who has a stripe.

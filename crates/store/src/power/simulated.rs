@@ -88,6 +88,10 @@ impl Disk for LogDisk {
     fn reached(&self, point: &'static str) {
         on_either!(LogDisk, self, disk => disk.reached(point));
     }
+
+    fn waits(&self, point: &'static str) -> bool {
+        on_either!(LogDisk, self, disk => disk.waits(point))
+    }
 }
 
 impl DiskFile for LogFile {

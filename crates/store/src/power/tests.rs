@@ -4,12 +4,12 @@ mod crashes;
 mod replayed;
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use everleaf_log::{Record, SnapshotWriter};
 
-use super::{Durability, Left, NAMES};
-use crate::{Action, Error, Exchange, Expiry, Options, Store};
+use super::{Durability, NAMES};
+use crate::{Action, Error, Exchange, Expiry, Options, Store, WriteBatch};
 
 fn open(path: &std::path::Path) -> Store {
     let options = Options::new().create(true).max_size_bytes(1 << 28);
@@ -41,19 +41,21 @@ fn no_number_is_given_twice_also_after_reopening_and_rebuilding() {
 fn nothing_is_logged_under_the_number_of_the_names() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder.path().join("pool"));
-    let shared = store.shared();
-    let power = shared.power.as_ref().expect("it has a log");
-    let mut session = shared.session().expect("there are enough");
+    let power = store.shared().power.as_ref().expect("it has a log");
     let _ = store.put(b"key", b"value").expect("room");
-    let number = AtomicU32::new(0);
-    let last = power.lag();
-    let noted = power.note(&number, store.tree(), &mut session, b"key", Left::ToBeRead);
-    assert!(matches!(noted, Err(Error::LogFailed(_))));
-    let change: (u32, &[u8], Option<&[u8]>, u64) = (0, b"key", None, 0);
-    assert!(matches!(power.note_batch([change].into_iter()), Err(Error::LogFailed(_))));
-    assert_eq!(power.lag(), last);
-    number.store(store.number(), Ordering::Relaxed);
-    assert!(power.note(&number, store.tree(), &mut session, b"key", Left::ToBeRead).is_ok());
+    let cell = power.number_of(store.tree_arc());
+    // Relaxed: one thread.
+    let number = cell.swap(0, Ordering::Relaxed);
+    let last = power.log.last_lsn();
+    assert!(matches!(store.put(b"key", b"other"), Err(Error::LogFailed(_))));
+    let mut batch = WriteBatch::new();
+    batch.put(&store, b"key", b"other");
+    assert!(matches!(store.write(&batch), Err(Error::LogFailed(_))));
+    assert_eq!(power.log.last_lsn(), last);
+    // Relaxed: as above.
+    cell.store(number, Ordering::Relaxed);
+    assert_eq!(store.get(b"key").expect("get"), Some(b"value".to_vec()), "nothing was changed");
+    assert!(store.write(&batch).expect("room").is_done());
 }
 
 #[test]

@@ -1,0 +1,152 @@
+//! The place of a change in the log, taken before the change can be seen, and what is left there.
+
+use everleaf_index::{BytesTree, Hardware, IndexError, Session};
+use everleaf_log::{Disk, Log, Lsn, Place, Record};
+
+use super::place::LogDisk;
+use super::{Left, NAMES, PowerLog, log_record};
+use crate::map::Attempt;
+use crate::{Error, Result};
+
+/// A place in the log. One that is dropped instead of filled or given up stops the log: its change may
+/// have been seen.
+#[must_use]
+pub(crate) struct Slot<'a> {
+    log: &'a Log<LogDisk>,
+    /// `None` only if the planted bug is shown: then it is taken when it is filled.
+    place: Option<Place<'a, LogDisk>>,
+}
+
+impl<'a> Slot<'a> {
+    #[inline]
+    pub fn take(log: &'a Log<LogDisk>) -> Self {
+        let is_late = log.disk().mutant("store.takes_place_late");
+        let place = (!is_late).then(|| log.place());
+        log.disk().reached("store.place_taken");
+        Slot { log, place }
+    }
+
+    /// Leaves the change there; returns its LSN.
+    pub fn fill(self, records: &[Record<'_>]) -> Result<Lsn> {
+        let place = self.place.unwrap_or_else(|| self.log.place());
+        let lsn = place.fill(records)?;
+        self.log.disk().reached("store.place_filled");
+        Ok(lsn)
+    }
+
+    /// Nothing was changed.
+    pub fn give_up(self) {
+        self.place.into_iter().for_each(Place::give_up);
+    }
+}
+
+impl PowerLog {
+    /// Makes a change of one key, behind its place in the log. The caller has the key's stripe and has
+    /// [checked](Self::check) that the log works.
+    pub fn write<'v, R>(
+        &self,
+        map: u32,
+        tree: &BytesTree,
+        session: &mut Session<Hardware>,
+        key: &[u8],
+        write: &mut impl FnMut(&BytesTree, &mut Session<Hardware>) -> Attempt<'v, R>,
+    ) -> Result<(R, Option<Lsn>)> {
+        let map = numbered(map)?;
+        // Before anybody can see the change.
+        let slot = self.place();
+        match write(tree, session) {
+            Ok((result, left)) => Ok((result, self.note(slot, map, tree, session, key, left)?)),
+            Err(error) => {
+                // Nothing was changed.
+                slot.give_up();
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Fills the place of a write with what it has left of its key; gives it up if nothing was changed.
+    /// The caller has the key's stripe.
+    fn note(
+        &self,
+        slot: Slot<'_>,
+        map: u32,
+        tree: &BytesTree,
+        session: &mut Session<Hardware>,
+        key: &[u8],
+        left: Left<'_>,
+    ) -> Result<Option<Lsn>> {
+        self.log.disk().reached("store.changed");
+        let put = |slot: Slot<'_>, value: &[u8], expiry_ms| {
+            self.count(key.len() + value.len());
+            slot.fill(&[log_record(map, key, Some(value), expiry_ms)])
+        };
+        let mut slot = Some(slot);
+        let noted = match left {
+            Left::AsItWas => {
+                slot.take().into_iter().for_each(Slot::give_up);
+                return Ok(None);
+            }
+            Left::Nothing => None,
+            Left::Value(value) => slot.take().map(|slot| put(slot, value, 0)),
+            // Should it fail, the slot goes, and the log ends before anything that comes of the change.
+            Left::ToBeRead => tree
+                .get_record(session, key, |record| {
+                    slot.take().map(|slot| put(slot, record.value, record.expiry_ms))
+                })?
+                .flatten(),
+        };
+        let delete = |slot: Slot<'_>| {
+            self.count(key.len());
+            slot.fill(&[Record::delete(map, key)])
+        };
+        noted.or_else(|| slot.take().map(delete)).transpose()
+    }
+
+    /// The changes of a batch as the log takes them. The caller has the stripes of all its keys.
+    pub fn records<'a>(
+        &self,
+        changes: impl Iterator<Item = (u32, &'a [u8], Option<&'a [u8]>, u64)>,
+    ) -> Result<Vec<Record<'a>>> {
+        changes
+            .map(|(map, key, value, expiry_ms)| {
+                Ok(log_record(numbered(map)?, key, value, expiry_ms))
+            })
+            .collect()
+    }
+
+    /// Fills the place of a batch, as one group, if it was made. The caller has the stripes of all its
+    /// keys.
+    pub fn note_batch(
+        &self,
+        slot: Option<Slot<'_>>,
+        made: std::result::Result<(), IndexError>,
+        records: &[Record<'_>],
+    ) -> Result<Option<Lsn>> {
+        // Without a place it was not begun.
+        let Some(slot) = slot else { return made.map(|()| None).map_err(Error::from) };
+        match made {
+            Ok(()) => {}
+            Err(error) if error.is_full() => {
+                // What was changed was taken back.
+                slot.give_up();
+                return Err(error.into());
+            }
+            // It may be there in part: the log ends before anything that comes of it.
+            Err(error) => return Err(error.into()),
+        }
+        for record in records {
+            self.count(record.key.len() + record.value.map_or(0, <[u8]>::len));
+        }
+        self.log.disk().reached("store.batch_made");
+        slot.fill(records).map(Some)
+    }
+}
+
+/// Refuses what would be logged as a change of the list of names.
+fn numbered(map: u32) -> Result<u32> {
+    if map == NAMES {
+        let text = "the map has no number in the log, because its making failed: open it again";
+        return Err(Error::LogFailed(text.to_string()));
+    }
+    Ok(map)
+}
