@@ -148,3 +148,17 @@ fn with_json_the_ready_line_is_an_object_on_the_standard_output() {
     assert!(ready["ready"].as_str().unwrap().starts_with("127.0.0.1:"));
     assert_eq!(ready["keys"], 0);
 }
+
+#[test]
+fn the_memory_of_clients_has_a_limit_in_human_units() {
+    let place = Place::with_pool();
+    for (size, shown) in [("64M", "67108864"), ("0", "0")] {
+        let serving = Serving::start(&place, &["pool", "--client-memory", size]);
+        let reply = format!("*2\r\n$17\r\nmaxmemory-clients\r\n${}\r\n{shown}\r\n", shown.len());
+        serving.ask("CONFIG GET maxmemory-clients\r\n", &reply);
+        serving.signal("TERM");
+        assert_eq!(serving.end().succeeded(), "");
+    }
+    let sentence = place.run(["serve", "pool", "--client-memory", "much"]).failed(2);
+    assert!(sentence.contains("64M"), "{sentence}");
+}

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::ServerError;
+use crate::{ServerError, process_memory};
 
 /// How a server is set up. Start from [`Config::default`] and change what differs.
 ///
@@ -47,9 +47,10 @@ pub struct Config {
     pub output_pause_size: usize,
     /// The longest reply to one request, in bytes; a longer one becomes an error. Default 1 GiB.
     pub reply_size_max: usize,
-    /// Unsent replies of all connections together, in bytes. The connection that would exceed it
-    /// is closed. Default 4 GiB.
-    pub output_total_max: usize,
+    /// What all clients together may make the server hold, in bytes: unfinished requests, unsent
+    /// replies, commands kept for `EXEC`, watched keys. When they hold more, those that hold most
+    /// are closed. `None`: no limit. Default: a quarter of the memory that this process may use.
+    pub client_memory_max: Option<usize>,
     /// How long a shutdown waits for clients to read their last replies. Default 2 s.
     pub shutdown_grace: Duration,
 }
@@ -71,7 +72,7 @@ impl Default for Config {
             request_size_max: 1 << 30,
             output_pause_size: 1 << 20,
             reply_size_max: 1 << 30,
-            output_total_max: 4 << 30,
+            client_memory_max: process_memory::available().map(|size| (size / 4) as usize),
             shutdown_grace: Duration::from_secs(2),
         }
     }
@@ -99,6 +100,9 @@ impl Config {
         }
         if self.client_count_max == 0 {
             return refuse("a limit of 0 clients would refuse everybody: give at least 1".into());
+        }
+        if self.client_memory_max == Some(0) {
+            return refuse("clients need some memory: give a limit above 0, or none at all".into());
         }
         if self.request_size_max > u32::MAX as usize {
             return refuse(format!("requests are limited to {} bytes at most", u32::MAX));
@@ -147,6 +151,7 @@ mod tests {
             Config { bind: vec![], ..base() },
             Config { threads: 5000, ..base() },
             Config { client_count_max: 0, ..base() },
+            Config { client_memory_max: Some(0), ..base() },
             Config { request_size_max: usize::MAX, ..base() },
             Config { bulk_size_max: 1 << 30, ..base() },
             Config { password: Some(String::new()), ..base() },

@@ -13,8 +13,10 @@
 //! until all of these connections are served; sending the first at once would wake its reader only
 //! to fight with us for the processor.
 //! What is left of an unfinished request waits in `leftover` and is put in front of the next read.
-//! A request that is too long for that is received into `leftover` itself, which grows by what
-//! arrives, ends exactly where the request ends, and is handed to the store as it is.
+//! A request that is too long for that is received into `leftover` itself, which at most doubles, so
+//! that it grows with what arrives and not with what is claimed; it ends exactly where the request
+//! ends, and is handed to the store as it is. What a connection holds is counted, and limited for all
+//! of them together (`client_memory.rs`).
 //!
 //! Invariants: a connection with more than `output_pause_size` unsent bytes runs no request (I1);
 //! `readable` is true unless the last read found the socket empty, because events come once per
@@ -28,7 +30,7 @@ use mio::event::Event;
 use crate::batch::Batch;
 use crate::registry::Client;
 use crate::resp::Parser;
-use crate::scratch::{Draft, INPUT_SIZE, OUTPUT_SIZE_KEPT, Scratch, Turn, TurnReplies};
+use crate::scratch::{Draft, OUTPUT_SIZE_KEPT, Scratch, Turn, TurnReplies};
 use crate::session::Session;
 use crate::shared::Shared;
 use crate::socket::Socket;
@@ -39,8 +41,10 @@ use crate::statistics::Tally;
 const LEFTOVER_COPY_SIZE_MAX: usize = 16 << 10;
 /// A request that is received in place grows by this much per read at most.
 const GROWTH_SIZE_MAX: usize = 256 << 10;
-/// Buffer capacity an idle connection may keep.
+/// Buffer capacity that a connection may keep for unfinished requests, needed or not.
 const LEFTOVER_SIZE_KEPT: usize = 4 << 10;
+/// Buffer capacity that a connection may keep for unsent replies while there are any.
+const OUTPUT_SLACK_SIZE: usize = 64 << 10;
 /// Reads of one connection before the others have their turn.
 const ROUND_COUNT_MAX: usize = 8;
 
@@ -126,6 +130,7 @@ impl Connection {
         self.count_output(shared);
         self.socket.finish();
         shared.registry.remove(self.client().id);
+        shared.client_memory.forget(self.client());
         tracing::debug!("client {} disconnected", self.client().id);
     }
 
@@ -138,7 +143,11 @@ impl Connection {
         now_ms: u64,
     ) -> Fate {
         let before = tally.bytes_in + tally.bytes_out;
-        let fate = self.rounds(scratch, shared, tally).unwrap_or(Fate::Close);
+        let mut fate = self.rounds(scratch, shared, tally).unwrap_or(Fate::Close);
+        self.count_memory(shared);
+        if self.client().is_killed() {
+            fate = Fate::Close;
+        }
         if tally.bytes_in + tally.bytes_out > before {
             self.client().set_last_active(now_ms);
             self.client().set_last_command(self.session.last_command);
@@ -148,7 +157,9 @@ impl Connection {
 
     /// Sends replies that it left to the end of a turn.
     pub fn send_deferred(&mut self, replies: &[u8], shared: &Shared, tally: &mut Tally) -> Fate {
-        match self.send_part(replies, shared, tally) {
+        let result = self.send_part(replies, shared, tally);
+        self.count_memory(shared);
+        match result {
             // Something arrived while the replies waited.
             Ok(()) if self.has_work() => Fate::More,
             Ok(()) => Fate::Wait,
@@ -170,6 +181,9 @@ impl Connection {
         for _ in 0..ROUND_COUNT_MAX {
             if self.deferred.is_some_and(|turn| scratch.replies.is_in(turn)) {
                 return Ok(Fate::Wait);
+            }
+            if self.client().is_killed() {
+                return Ok(Fate::Close);
             }
             if self.unsent() > 0 {
                 self.send_output(shared, tally)?;
@@ -199,7 +213,7 @@ impl Connection {
         tally: &mut Tally,
     ) -> Result<(), Broken> {
         let kept = self.leftover.len();
-        if kept > LEFTOVER_COPY_SIZE_MAX || self.parser.size_min() > INPUT_SIZE {
+        if kept > LEFTOVER_COPY_SIZE_MAX {
             if self.receive_in_place(tally)? {
                 self.run_backlog(scratch, shared, tally)?;
             }
@@ -227,7 +241,8 @@ impl Connection {
             0 => LEFTOVER_COPY_SIZE_MAX,
             missing => missing,
         };
-        let wanted = wanted.min(GROWTH_SIZE_MAX);
+        // A claim costs its author as many bytes as it costs us.
+        let wanted = wanted.min(GROWTH_SIZE_MAX).min(filled);
         let free = self.leftover.capacity() - filled;
         if free < wanted {
             // Doubling keeps the copying linear; the request's end keeps the buffer exact.
@@ -358,7 +373,7 @@ impl Connection {
         }
         self.output.extend_from_slice(&part[sent..]);
         self.count_output(shared);
-        self.check_total(shared)
+        Ok(())
     }
 
     /// Sends what earlier writes left.
@@ -373,9 +388,10 @@ impl Connection {
         } else if self.sent > self.output.len() / 2 {
             self.output.drain(..self.sent);
             self.sent = 0;
+            give_back(&mut self.output, OUTPUT_SLACK_SIZE);
         }
         self.count_output(shared);
-        self.check_total(shared)
+        Ok(())
     }
 
     fn unsent(&self) -> usize {
@@ -395,34 +411,43 @@ impl Connection {
         }
     }
 
-    /// Clients that do not read must not take all memory.
-    fn check_total(&self, shared: &Shared) -> Result<(), Broken> {
-        // Relaxed: see `count_output`.
-        let total = shared.output_total.load(Ordering::Relaxed);
-        if self.unsent() == 0 || total <= shared.config.output_total_max {
-            return Ok(());
+    /// What this connection makes the server hold, in bytes.
+    fn memory(&self) -> usize {
+        self.leftover.capacity()
+            + self.output.capacity()
+            + self.parser.memory()
+            + self.session.transaction.memory()
+            + self.client().details_size()
+    }
+
+    /// Counts what this connection holds, and closes those that hold most if it is too much.
+    fn count_memory(&self, shared: &Shared) {
+        let size = self.memory();
+        let before = self.client().memory();
+        if size != before {
+            shared.client_memory.set(self.client(), size);
+            if size > before {
+                shared.enforce_client_memory();
+            }
         }
-        if shared.defences.allows(shared.now_ms()) {
-            tracing::warn!(
-                "client {} from {} is closed: it does not read, and {total} bytes of replies wait",
-                self.client().id,
-                self.client().peer
-            );
-        }
-        Err(Broken)
     }
 
     /// Gives memory back that only an unusual request needed.
     fn trim(&mut self) {
-        if self.leftover.is_empty() && self.leftover.capacity() > LEFTOVER_SIZE_KEPT {
-            self.leftover = Vec::new();
-        }
+        give_back(&mut self.leftover, LEFTOVER_SIZE_KEPT);
         self.parser.trim();
     }
 
     fn lost(&self, error: &io::Error) -> Broken {
         tracing::debug!("client {} is gone: {error}", self.client().id);
         Broken
+    }
+}
+
+/// Gives back what a buffer does not need, above what it may keep.
+fn give_back(buffer: &mut Vec<u8>, kept: usize) {
+    if buffer.capacity() > kept && buffer.capacity() / 4 > buffer.len() {
+        buffer.shrink_to(kept);
     }
 }
 

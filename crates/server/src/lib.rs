@@ -53,6 +53,7 @@
 
 mod acceptor;
 mod batch;
+mod client_memory;
 mod command;
 mod config;
 mod connection;

@@ -1,4 +1,4 @@
-//! How much memory this process has, as the kernel counts it.
+//! How much memory this process has and may have, as the kernel counts it.
 
 /// Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +19,17 @@ pub fn read() -> ProcessMemory {
         resident_peak: field(&status, "VmHWM:"),
         resident_file: field(&status, "RssFile:") + field(&status, "RssShmem:"),
     }
+}
+
+/// Bytes that this process may use: what the machine has, or what its control group is allowed.
+/// `None` where the system does not tell.
+pub fn available() -> Option<u64> {
+    let machine = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let machine = Some(field(&machine, "MemTotal:")).filter(|&size| size > 0);
+    // In a container, the root of what it sees is its own group.
+    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").unwrap_or_default();
+    let group = group.trim().parse().ok();
+    machine.into_iter().chain(group).min()
 }
 
 /// The lines look like `VmRSS:     1234 kB`.
@@ -46,5 +57,6 @@ mod tests {
         let memory = read();
         assert!(memory.resident > 100 << 10);
         assert!(memory.resident_peak >= memory.resident / 2);
+        assert!(available().is_some_and(|size| size > memory.resident / 2));
     }
 }

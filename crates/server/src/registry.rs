@@ -22,6 +22,12 @@ pub struct Client {
     last_active_ms: AtomicU64,
     last_command: AtomicUsize,
     killed: AtomicBool,
+    /// Bytes it makes the server hold.
+    memory: AtomicUsize,
+    /// Of it, what it held when it was chosen to be closed for that.
+    condemned_size: AtomicUsize,
+    /// Bytes of `details`.
+    details_size: AtomicUsize,
     details: Mutex<Details>,
 }
 
@@ -71,6 +77,37 @@ impl Client {
         self.killed.load(Ordering::Relaxed)
     }
 
+    /// Bytes it makes the server hold, as counted last.
+    pub fn memory(&self) -> usize {
+        // Relaxed: a statistic, see `ClientMemory`.
+        self.memory.load(Ordering::Relaxed)
+    }
+
+    /// Notes what it holds; for `ClientMemory` alone.
+    pub fn set_memory(&self, size: usize) {
+        // Relaxed: as above.
+        self.memory.store(size, Ordering::Relaxed);
+    }
+
+    /// Kills it for what it holds; for `ClientMemory` alone, under the registry's lock.
+    pub fn condemn(&self, size: usize) {
+        // Relaxed: read after the client was removed, under the lock that the writer held.
+        self.condemned_size.store(size, Ordering::Relaxed);
+        self.kill();
+    }
+
+    /// What it held when it was killed for that.
+    pub fn condemned_size(&self) -> usize {
+        // Relaxed: see `condemn`.
+        self.condemned_size.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of what it told about itself.
+    pub fn details_size(&self) -> usize {
+        // Relaxed: a statistic, written by the event loop that reads it.
+        self.details_size.load(Ordering::Relaxed)
+    }
+
     /// A copy of what the client told about itself.
     pub fn details(&self) -> Details {
         self.lock().clone()
@@ -78,7 +115,12 @@ impl Client {
 
     /// Changes what is known about the client.
     pub fn change(&self, change: impl FnOnce(&mut Details)) {
-        change(&mut self.lock());
+        let mut details = self.lock();
+        change(&mut details);
+        let Details { name, library_name, library_version, .. } = &*details;
+        let size = name.capacity() + library_name.capacity() + library_version.capacity();
+        // Relaxed: see `details_size`.
+        self.details_size.store(size, Ordering::Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, Details> {
@@ -116,6 +158,9 @@ impl Registry {
             last_active_ms: AtomicU64::new(now_ms),
             last_command: AtomicUsize::new(usize::MAX),
             killed: AtomicBool::new(false),
+            memory: AtomicUsize::new(0),
+            condemned_size: AtomicUsize::new(0),
+            details_size: AtomicUsize::new(0),
             details: Mutex::default(),
         });
         state.next_id += 1;
@@ -131,6 +176,11 @@ impl Registry {
     /// The number of connections.
     pub fn count(&self) -> usize {
         self.lock().clients.len()
+    }
+
+    /// Shows all connections, by number. None comes or goes meanwhile.
+    pub fn with_all<R>(&self, see: impl FnOnce(&BTreeMap<u64, Arc<Client>>) -> R) -> R {
+        see(&self.lock().clients)
     }
 
     /// All connections, oldest first.

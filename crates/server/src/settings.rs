@@ -11,6 +11,8 @@ use crate::Config;
 pub struct Settings {
     client_count_max: AtomicUsize,
     bulk_size_max: AtomicUsize,
+    /// `usize::MAX` = none.
+    client_memory_max: AtomicUsize,
     /// 0 = none.
     idle_timeout_s: AtomicU64,
 }
@@ -20,6 +22,7 @@ impl Settings {
         Settings {
             client_count_max: AtomicUsize::new(config.client_count_max),
             bulk_size_max: AtomicUsize::new(config.bulk_size_max),
+            client_memory_max: AtomicUsize::new(config.client_memory_max.unwrap_or(usize::MAX)),
             // A fraction of a second must not become "never".
             idle_timeout_s: AtomicU64::new(
                 config.idle_timeout.map_or(0, |timeout| timeout.as_secs().max(1)),
@@ -47,6 +50,18 @@ impl Settings {
     pub fn set_bulk_size_max(&self, size: usize) {
         // Relaxed: see the type.
         self.bulk_size_max.store(size, Ordering::Relaxed);
+    }
+
+    /// What all clients together may make the server hold, in bytes.
+    pub fn client_memory_max(&self) -> Option<usize> {
+        // Relaxed: see the type.
+        Some(self.client_memory_max.load(Ordering::Relaxed)).filter(|&size| size != usize::MAX)
+    }
+
+    /// The limit is to be enforced after this.
+    pub fn set_client_memory_max(&self, size: Option<usize>) {
+        // Relaxed: see the type.
+        self.client_memory_max.store(size.unwrap_or(usize::MAX), Ordering::Relaxed);
     }
 
     /// How long a connection may be silent.

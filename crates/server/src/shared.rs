@@ -9,6 +9,7 @@ use everleaf::Store;
 use mio::Waker;
 
 use crate::Config;
+use crate::client_memory::ClientMemory;
 use crate::registry::{Client, Registry};
 use crate::saver::Saver;
 use crate::scan_table::ScanTable;
@@ -114,6 +115,7 @@ pub struct Shared {
     pub rejected_count: AtomicU64,
     /// Replies, in bytes, that wait for clients to read them.
     pub output_total: AtomicUsize,
+    pub client_memory: ClientMemory,
     started: Instant,
     /// The counters when `CONFIG RESETSTAT` was last used.
     statistics_base: Mutex<Tally>,
@@ -138,6 +140,7 @@ impl Shared {
             accepted_count: AtomicU64::new(0),
             rejected_count: AtomicU64::new(0),
             output_total: AtomicUsize::new(0),
+            client_memory: ClientMemory::default(),
             started: Instant::now(),
             statistics_base: Mutex::default(),
             store_errors: Seldom::default(),
@@ -169,10 +172,54 @@ impl Shared {
         self.statistics_base.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Closes the clients that hold most, if all of them together hold more than the limit.
+    pub fn enforce_client_memory(&self) {
+        let Some(limit) = self.settings.client_memory_max() else { return };
+        if !self.client_memory.exceeds(limit) {
+            return;
+        }
+        for client in self.client_memory.choose(&self.registry, limit) {
+            if self.defences.allows(self.now_ms()) {
+                tracing::warn!(
+                    "client {} from {} is closed: it holds {} of the {} that clients may hold \
+                     together; raise --client-memory, or let clients read their replies and send \
+                     less at a time",
+                    client.id,
+                    client.peer,
+                    human_size(client.memory()),
+                    human_size(limit),
+                );
+            }
+            self.control.wake(client.loop_index);
+        }
+    }
+
     /// Tells the operator, but not once per request, that the store fails.
     pub fn log_store_error(&self, error: &everleaf::Error) {
         if self.store_errors.allows(self.now_ms()) {
             tracing::error!("the store refused an operation: {error}");
         }
+    }
+}
+
+/// A size as people write it: the largest unit of which there are at least ten, or bytes.
+pub fn human_size(size: usize) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    match units.iter().find(|(shift, _)| size >> shift >= 10) {
+        Some((shift, unit)) => format!("{} {unit}", size >> shift),
+        None => format!("{size} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::human_size;
+
+    #[test]
+    fn sizes_are_shown_in_units_of_people() {
+        assert_eq!(human_size(9_999), "9999 bytes");
+        assert_eq!(human_size(64 << 10), "64 KiB");
+        assert_eq!(human_size(1 << 30), "1024 MiB");
+        assert_eq!(human_size(100 << 30), "100 GiB");
     }
 }

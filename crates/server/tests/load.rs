@@ -113,7 +113,7 @@ fn a_client_that_never_reads_holds_only_itself_up() {
 fn clients_that_do_not_read_cannot_exceed_the_total() {
     let server = TestServer::with(|config| {
         config.output_pause_size = 1 << 20;
-        config.output_total_max = 20 << 20;
+        config.client_memory_max = Some(20 << 20);
     });
     let mut observer = server.connect();
     assert_eq!(observer.ask(&[&b"SET"[..], b"big", &vec![b'x'; 8 << 20]]), "+OK");

@@ -1,6 +1,6 @@
 //! `everleaf serve`: the pool on the network, for Redis clients.
 
-use crate::arguments::{NewPoolArgs, pool_from_environment};
+use crate::arguments::{NewPoolArgs, parse_size, pool_from_environment};
 use crate::cli::Global;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
@@ -65,6 +65,11 @@ pub struct ServeArgs {
     /// The most connections at a time
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub maxclients: usize,
+    /// What clients together may make the server hold: unfinished requests, unsent replies, queued
+    /// commands, watched keys; above it those that hold most are closed; 0 means no limit
+    /// [default: a quarter of the memory]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub client_memory: Option<u64>,
     /// Close connections that send nothing for this long; 0 means never
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub timeout: u64,
@@ -198,9 +203,21 @@ fn config_of(args: &ServeArgs) -> Result<Config, Failure> {
         threads: args.threads,
         password: password_of(args)?,
         client_count_max: args.maxclients,
+        client_memory_max: client_memory_of(args)?,
         idle_timeout: (args.timeout > 0).then(|| Duration::from_secs(args.timeout)),
         ..Config::default()
     })
+}
+
+/// The limit of the memory of clients; `None` is none.
+fn client_memory_of(args: &ServeArgs) -> Result<Option<usize>, Failure> {
+    match args.client_memory {
+        None => Ok(Config::default().client_memory_max),
+        Some(0) => Ok(None),
+        Some(size) => usize::try_from(size).map(Some).map_err(|_| {
+            Failure::usage("--client-memory is more than this machine can address".to_string())
+        }),
+    }
 }
 
 fn password_of(args: &ServeArgs) -> Result<Option<String>, Failure> {

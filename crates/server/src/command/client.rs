@@ -30,7 +30,7 @@ pub fn client(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         }
         (b"setinfo", 4) => return setinfo(context, request),
         (b"reply", 3) => return reply(context, request),
-        // Neither eviction nor access times exist here, so both are always off.
+        // Nobody is exempt from the limit of memory, and there are no access times.
         (b"no-evict" | b"no-touch", 3) => on_or_off(request.arg(2)).map(|_| context.reply.ok())?,
         (
             b"id" | b"info" | b"kill" | b"getname" | b"setname" | b"setinfo" | b"reply"
@@ -134,13 +134,14 @@ fn describe(client: &Client, now_ms: u64) -> String {
     let command = COMMANDS.get(client.last_command()).map_or("NULL", |command| command.name);
     format!(
         "id={} addr={} laddr={} name={} age={} idle={} flags=N db=0 sub=0 psub=0 multi=-1 \
-         cmd={command} user=default resp={} lib-name={} lib-ver={} loop={}\n",
+         tot-mem={} cmd={command} user=default resp={} lib-name={} lib-ver={} loop={}\n",
         client.id,
         client.peer,
         client.local,
         details.name,
         now_ms.saturating_sub(client.created_ms) / 1000,
         now_ms.saturating_sub(client.last_active_ms()) / 1000,
+        client.memory(),
         details.protocol.number(),
         details.library_name,
         details.library_version,

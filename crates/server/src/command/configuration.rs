@@ -46,6 +46,7 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("io-threads", shared.loops.len().to_string()),
         ("maxclients", shared.settings.client_count_max().to_string()),
         ("maxmemory", "0".into()),
+        ("maxmemory-clients", shared.settings.client_memory_max().unwrap_or(0).to_string()),
         ("maxmemory-policy", "noeviction".into()),
         ("port", port.to_string()),
         ("proto-max-bulk-len", shared.settings.bulk_size_max().to_string()),
@@ -81,6 +82,10 @@ fn set(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
             Change::None => {}
             Change::ClientCountMax(count) => settings.set_client_count_max(count),
             Change::BulkSizeMax(size) => settings.set_bulk_size_max(size),
+            Change::ClientMemoryMax(size) => {
+                settings.set_client_memory_max(size);
+                context.shared.enforce_client_memory();
+            }
             Change::IdleTimeout(seconds) => {
                 settings.set_idle_timeout_s(seconds);
                 // The event loops wait for ever unless they know of a timeout.
@@ -97,6 +102,8 @@ enum Change {
     None,
     ClientCountMax(usize),
     BulkSizeMax(usize),
+    /// `None` = no limit.
+    ClientMemoryMax(Option<usize>),
     /// Seconds; 0 = never.
     IdleTimeout(u64),
 }
@@ -118,6 +125,11 @@ fn parse_change(shared: &Shared, name: &[u8], value: &[u8]) -> Result<Change, Fa
     let bulk_size_limit = shared.config.request_size_max as u64 - 1;
     match lower.as_str() {
         "maxclients" => Ok(Change::ClientCountMax(number(1, u64::from(u32::MAX))? as usize)),
+        "maxmemory-clients" => {
+            let size =
+                size_arg(value).ok_or_else(|| fail("argument must be a memory value".into()))?;
+            Ok(Change::ClientMemoryMax(Some(size).filter(|&size| size > 0)))
+        }
         "timeout" => Ok(Change::IdleTimeout(number(0, u64::from(u32::MAX))?)),
         "proto-max-bulk-len" => Ok(Change::BulkSizeMax(number(1024, bulk_size_limit)? as usize)),
         _ => {
@@ -130,6 +142,38 @@ fn parse_change(shared: &Shared, name: &[u8], value: &[u8]) -> Result<Change, Fa
                 Some((_, current)) if current.as_bytes() == value => Ok(Change::None),
                 Some(_) => Err(fail("can't set immutable config".into())),
             }
+        }
+    }
+}
+
+/// Bytes, as a number with a unit that the protocol's original server knows: `100mb`, `1g`.
+fn size_arg(value: &[u8]) -> Option<usize> {
+    let digits = value.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (number, unit) = value.split_at(digits);
+    let factor = match unit.to_ascii_lowercase().as_slice() {
+        b"" | b"b" => 1,
+        b"k" => 1_000,
+        b"kb" => 1 << 10,
+        b"m" => 1_000_000,
+        b"mb" => 1 << 20,
+        b"g" => 1_000_000_000,
+        b"gb" => 1 << 30,
+        _ => return None,
+    };
+    usize::try_from(parse_integer(number)?).ok()?.checked_mul(factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size_arg;
+
+    #[test]
+    fn sizes_have_the_units_that_clients_know() {
+        assert_eq!(size_arg(b"0"), Some(0));
+        assert_eq!(size_arg(b"100mb"), Some(100 << 20));
+        assert_eq!(size_arg(b"2G"), Some(2_000_000_000));
+        for bad in [&b""[..], b"mb", b"-1", b"1x", b"5%", b"99999999999gb"] {
+            assert_eq!(size_arg(bad), None);
         }
     }
 }

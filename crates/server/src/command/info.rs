@@ -82,7 +82,7 @@ fn clients(shared: &Shared, _: &Statistics, lines: &mut Lines) {
     }
 }
 
-fn memory(_: &Shared, store: &Statistics, lines: &mut Lines) {
+fn memory(shared: &Shared, store: &Statistics, lines: &mut Lines) {
     let process = process_memory::read();
     // The part that is not a view of the pool file.
     lines.add("used_memory", process.resident.saturating_sub(process.resident_file));
@@ -90,6 +90,8 @@ fn memory(_: &Shared, store: &Statistics, lines: &mut Lines) {
     lines.add("used_memory_peak", process.resident_peak);
     lines.add("used_memory_pool_mapped", process.resident_file);
     lines.add("used_memory_index", store.memory_bytes);
+    lines.add("mem_clients_normal", shared.client_memory.total());
+    lines.add("maxmemory_clients", shared.settings.client_memory_max().unwrap_or(0));
     lines.add("maxmemory", 0);
     lines.add("maxmemory_policy", "noeviction");
 }
@@ -125,6 +127,7 @@ fn stats(shared: &Shared, store: &Statistics, lines: &mut Lines) {
     lines.add("total_error_replies", tally.errors);
     lines.add("expired_keys", store.swept_keys);
     lines.add("evicted_keys", 0);
+    lines.add("evicted_clients", shared.client_memory.evicted_count());
 }
 
 fn keyspace(_: &Shared, store: &Statistics, lines: &mut Lines) {

@@ -17,7 +17,7 @@ use everleaf::{Expiry, Store, WriteBatch, Written};
 use super::keys::{Keys, Stage, expect, read};
 use super::table::{self, Command};
 use super::{Context, Failure, Outcome};
-use crate::resp::{OwnedRequest, Reply, Request};
+use crate::resp::{KeptRequests, Reply, Request};
 
 /// Commands a transaction may hold, and bytes of them.
 const COMMAND_COUNT_MAX: usize = 1 << 20;
@@ -122,16 +122,28 @@ impl Watched {
 #[derive(Debug, Default)]
 struct Queue {
     /// With the command's index in the table.
-    requests: Vec<(usize, OwnedRequest)>,
-    size: usize,
+    requests: KeptRequests,
     /// Whether one of them was refused: then `EXEC` does nothing.
     refused: bool,
+}
+
+impl Queue {
+    /// Makes `EXEC` do nothing.
+    fn refuse(&mut self) {
+        *self = Queue { refused: true, ..Queue::default() };
+    }
 }
 
 impl Transaction {
     /// Whether commands are being kept.
     pub fn is_open(&self) -> bool {
         self.queue.is_some()
+    }
+
+    /// Bytes that it makes the server hold.
+    pub fn memory(&self) -> usize {
+        let queue = self.queue.as_ref().map_or(0, |queue| queue.requests.memory());
+        queue + self.watched.size
     }
 }
 
@@ -152,18 +164,18 @@ pub fn keep(
         return Ok(false);
     }
     if command.first_key == 0 && !matches!(command.name, "ping" | "echo") {
-        queue.refused = true;
+        queue.refuse();
         let name = command.name;
         return Err(Failure::text(format!("ERR '{name}' is not allowed inside a transaction")));
     }
-    let kept = request.keep();
-    queue.size += kept.size();
-    if queue.size > SIZE_MAX || queue.requests.len() == COMMAND_COUNT_MAX {
-        queue.refused = true;
-        queue.requests = Vec::new();
+    // What will not be run is not kept.
+    if !queue.refused {
+        queue.requests.push(index, request);
+    }
+    if queue.requests.memory() > SIZE_MAX || queue.requests.len() > COMMAND_COUNT_MAX {
+        queue.refuse();
         return Err(Failure::text("ERR the transaction is too long: use several"));
     }
-    queue.requests.push((index, kept));
     context.reply.status("QUEUED");
     Ok(true)
 }
@@ -171,7 +183,7 @@ pub fn keep(
 /// Notes that a command was refused, if a transaction is open.
 pub fn refuse(context: &mut Context<'_>) {
     if let Some(queue) = &mut context.session.transaction.queue {
-        queue.refused = true;
+        queue.refuse();
     }
 }
 
@@ -260,7 +272,7 @@ fn run(
     answers: &mut Vec<u8>,
 ) -> Outcome {
     let protocol = context.session.protocol;
-    for (index, request) in &queue.requests {
+    for (index, request) in queue.requests.iter() {
         let start = answers.len();
         let limit = start.saturating_add(context.shared.config.reply_size_max);
         let mut inner = Context {
@@ -270,7 +282,7 @@ fn run(
             reply: Reply::new(answers, protocol, limit),
             keys: Keys::Stage(stage),
         };
-        if let Err(failure) = (table::COMMANDS[*index].run)(&mut inner, &request.as_request()) {
+        if let Err(failure) = (table::COMMANDS[index].run)(&mut inner, &request) {
             inner.tally.errors += 1;
             inner.reply.truncate(start);
             failure.write(&mut inner.reply, inner.shared);

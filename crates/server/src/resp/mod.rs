@@ -11,4 +11,4 @@ mod inline;
 mod parse;
 
 pub use encode::{OpenArray, Protocol, Reply};
-pub use parse::{Limits, OwnedRequest, Parser, ProtocolError, Request};
+pub use parse::{KeptRequests, Limits, Parser, ProtocolError, Request};

@@ -185,10 +185,18 @@ impl Parser {
         }
     }
 
+    /// Bytes that are allocated.
+    pub fn memory(&self) -> usize {
+        self.spans.capacity() * size_of::<Span>() + self.inline_text.capacity()
+    }
+
     /// Gives back what an unusually long request made the parser allocate.
     pub fn trim(&mut self) {
-        if self.at == 0 && self.spans.capacity() > SPAN_COUNT_KEPT {
-            self.spans = Vec::new();
+        if self.at == 0 {
+            self.spans.clear();
+        }
+        if self.spans.capacity() > SPAN_COUNT_KEPT && self.spans.capacity() / 4 > self.spans.len() {
+            self.spans.shrink_to(SPAN_COUNT_KEPT);
         }
         if self.inline_text.capacity() > SPAN_COUNT_KEPT {
             self.inline_text.clear();
@@ -338,36 +346,67 @@ impl<'a> Request<'a> {
     }
 }
 
-impl Request<'_> {
-    /// A copy that can be kept.
-    pub fn keep(&self) -> OwnedRequest {
-        let mut kept = OwnedRequest { bytes: Vec::new(), spans: Vec::with_capacity(self.len()) };
-        for arg in self.args_from(0) {
-            let start = kept.bytes.len() as u32;
-            kept.bytes.extend_from_slice(arg);
-            // A request has at most `u32::MAX` bytes.
-            kept.spans.push(Span { start, end: kept.bytes.len() as u32 });
-        }
-        kept
-    }
-}
-
-/// A request that was copied, to be run later.
-#[derive(Clone, Debug)]
-pub struct OwnedRequest {
+/// Requests that were copied, to be run later, each with the number of its command.
+///
+/// They stand one behind the other in three buffers, so that a million small ones take little more than
+/// their bytes, and all of them go at once.
+#[derive(Debug, Default)]
+pub struct KeptRequests {
     bytes: Vec<u8>,
+    /// Positions relative to the first byte of the request.
     spans: Vec<Span>,
+    ends: Vec<KeptEnd>,
 }
 
-impl OwnedRequest {
-    /// The request itself.
-    pub fn as_request(&self) -> Request<'_> {
-        Request { bytes: &self.bytes, spans: &self.spans }
+/// Where a request ends, and the next begins.
+#[derive(Clone, Copy, Debug, Default)]
+struct KeptEnd {
+    bytes: usize,
+    spans: usize,
+    command: usize,
+}
+
+impl KeptRequests {
+    /// Keeps a copy.
+    pub fn push(&mut self, command: usize, request: &Request<'_>) {
+        let first = self.bytes.len();
+        for arg in request.args_from(0) {
+            // A request has at most `u32::MAX` bytes.
+            let start = (self.bytes.len() - first) as u32;
+            self.bytes.extend_from_slice(arg);
+            self.spans.push(Span { start, end: (self.bytes.len() - first) as u32 });
+        }
+        self.ends.push(KeptEnd { bytes: self.bytes.len(), spans: self.spans.len(), command });
     }
 
-    /// Bytes it takes, about.
-    pub fn size(&self) -> usize {
-        self.bytes.len() + self.spans.len() * size_of::<Span>() + size_of::<Self>()
+    /// The number of requests.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// All of them, in order, each with the number of its command.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, Request<'_>)> {
+        let mut start = KeptEnd::default();
+        self.ends.iter().map(move |end| {
+            let request = Request {
+                bytes: &self.bytes[start.bytes..end.bytes],
+                spans: &self.spans[start.spans..end.spans],
+            };
+            start = *end;
+            (end.command, request)
+        })
+    }
+
+    /// Bytes that are allocated for them.
+    pub fn memory(&self) -> usize {
+        self.bytes.capacity()
+            + self.spans.capacity() * size_of::<Span>()
+            + self.ends.capacity() * size_of::<KeptEnd>()
     }
 }
 
