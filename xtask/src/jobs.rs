@@ -96,7 +96,7 @@ pub fn sim(root: &Path, arguments: &[String]) -> bool {
         eprintln!("xtask: usage: cargo xtask sim [seconds]");
         return false;
     };
-    let packages = ["-p", "everleaf-machine", "-p", "everleaf-pool", "-p", "everleaf-prove"];
+    let packages = ["machine", "models", "pool", "prove"].map(|name| format!("-peverleaf-{name}"));
     let mut command = cargo(root, &["test", "--release"]);
     command.args(packages).args(["--", "--include-ignored", "--nocapture"]);
     command.env(PROVE_SECONDS, seconds.to_string());
