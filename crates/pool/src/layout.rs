@@ -7,10 +7,12 @@
 //!   header A             0   128
 //!   session A          256    64
 //!   ids A              512     8
+//!   seal A             768    64
 //!   holder            1024    64
 //!   header B          4096   128
 //!   session B         4352    64
 //!   ids B             4608     8
+//!   seal B            4864    64
 //!   root directory    8192 64000    1000 entries of 64 bytes
 //!   data start       73728          the allocator's, up to the size in the session
 //!
@@ -52,6 +54,16 @@
 //!   last id              0     4    0 if none was handed out
 //!   checksum             4     4    CRC-32C of bytes 0 .. 4
 //!
+//!   seal            offset  size    what the pool held when it was closed cleanly
+//!   generation           0     8    of the session that it belongs to: else it is not in force
+//!   leaves               8     8    leaf blocks of all trees with keys as integers or byte strings
+//!   keys                16     8    entries in them that hold a key
+//!   sum                 24     8    of the sums of the leaf blocks
+//!   roots               32     8    CRC-32C over the root directory
+//!   zero                40    16
+//!   checksum            56     4    CRC-32C of bytes 0 .. 56
+//!   mark                60     4    "SEAL"
+//!
 //!   holder          offset  size    written when a process opens the pool for writing; advice only
 //!   process id           0     4
 //!   checksum             4     4    CRC-32C of bytes 8 .. 32, then 0 .. 4
@@ -84,8 +96,10 @@ pub const FORMAT_VERSION: u32 = 1;
 pub const FEATURE_EXPIRY: u64 = 1;
 /// Incompatible feature bit: the map of pending batches may hold what an opening has to finish.
 pub const FEATURE_BATCHES: u64 = 2;
+/// Incompatible feature bit: records may carry their expiry in a word of its own.
+pub const FEATURE_EXPIRY_WORD: u64 = 4;
 /// The incompatible feature bits this code knows. A pool has those that were ever used in it.
-pub const KNOWN_FEATURES: u64 = FEATURE_EXPIRY | FEATURE_BATCHES;
+pub const KNOWN_FEATURES: u64 = FEATURE_EXPIRY | FEATURE_BATCHES | FEATURE_EXPIRY_WORD;
 
 /// Offsets of the two copies of the header.
 pub const HEADER_OFFSETS: [u64; 2] = [0, 4096];
@@ -107,6 +121,15 @@ pub const SESSION_MARK: [u8; 4] = *b"SESS";
 pub const IDS_OFFSETS: [u64; 2] = [512, 4096 + 512];
 /// Bytes in an id counter.
 pub const IDS_SIZE: u64 = 8;
+
+/// Offsets of the two copies of the seal.
+pub const SEAL_OFFSETS: [u64; 2] = [768, 4096 + 768];
+/// Bytes in a seal.
+pub const SEAL_SIZE: u64 = 64;
+/// 8-byte words in a seal.
+pub(crate) const SEAL_WORDS: usize = 8;
+/// The last four bytes of a seal.
+pub const SEAL_MARK: [u8; 4] = *b"SEAL";
 
 /// Offset of the record of who holds the pool.
 pub const HOLDER_OFFSET: u64 = 1024;
@@ -136,6 +159,7 @@ pub const SIZE_MIN: u64 = 2 * SIZE_GRANULE;
 const _: () = {
     assert!(HEADER_SIZE as usize == HEADER_WORDS * 8);
     assert!(SESSION_SIZE as usize == SESSION_WORDS * 8);
+    assert!(SEAL_SIZE as usize == SEAL_WORDS * 8);
     assert!(ROOT_SIZE as usize == ROOT_WORDS * 8);
     assert!(ROOT_SIZE as usize == 8 + ROOT_NAME_MAX + 16);
     let mut copy = 0;
@@ -147,6 +171,9 @@ const _: () = {
         // A record within one line is written back as one.
         assert!(SESSION_OFFSETS[copy].is_multiple_of(SESSION_SIZE));
         assert!(IDS_OFFSETS[copy].is_multiple_of(IDS_SIZE));
+        assert!(SEAL_OFFSETS[copy] >= IDS_OFFSETS[copy] + IDS_SIZE);
+        assert!(SEAL_OFFSETS[copy].is_multiple_of(SEAL_SIZE));
+        assert!(SEAL_OFFSETS[copy] + SEAL_SIZE <= page + 1024);
         assert!(IDS_OFFSETS[copy] + IDS_SIZE <= page + PAGE_SIZE as u64);
         copy += 1;
     }

@@ -50,6 +50,7 @@ mod medium;
 mod offset;
 mod open;
 mod pool;
+mod seal;
 mod session;
 mod view;
 
@@ -57,8 +58,11 @@ pub use backing::{Backing, Environment, SimulatedBacking, domain_of};
 pub use directory::{Root, RootIndex};
 pub use domain::{Domain, UnknownDomain};
 pub use error::{Holder, PoolError};
-pub use layout::{DATA_START, FEATURE_BATCHES, FEATURE_EXPIRY, KNOWN_FEATURES};
+pub use layout::{
+    DATA_START, FEATURE_BATCHES, FEATURE_EXPIRY, FEATURE_EXPIRY_WORD, KNOWN_FEATURES,
+};
 pub use medium::Medium;
 pub use offset::Offset;
 pub use open::{CreateMode, PoolOptions};
 pub use pool::Pool;
+pub use seal::Seal;

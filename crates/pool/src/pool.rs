@@ -6,6 +6,7 @@ use everleaf_machine::{Atomic, Hardware, Machine, Ordering, SpinLock};
 
 use crate::backing::MemoryBacking;
 use crate::layout::{DATA_START, HEADER_OFFSETS, SESSION_OFFSETS, SIZE_GRANULE, SIZE_MIN};
+use crate::seal::{self, Seal};
 use crate::session::Session;
 use crate::view::View;
 use crate::{Backing, Domain, Medium, PoolError, directory, header, ids, session};
@@ -41,6 +42,8 @@ pub struct Pool<M: Machine> {
     medium: Medium<M>,
     read_only: bool,
     was_clean: bool,
+    /// The one in force when it was opened.
+    pub(crate) seal: Option<Seal>,
     uuid: [u8; 16],
     /// Incompatible features, as the header has them.
     features: Atomic<u64, M>,
@@ -135,6 +138,7 @@ impl<M: Machine> Pool<M> {
             medium: Medium::new(domain),
             read_only,
             was_clean: last.clean,
+            seal: seal::read(view, last.generation),
             uuid: header.uuid,
             features: Atomic::new(header.features),
             session: SpinLock::new(last),
