@@ -34,7 +34,8 @@ pub struct TrustArgs {
 impl TrustArgs {
     /// Options with this choice made.
     pub fn options(&self) -> Options {
-        Options::new().trust_after_machine_crash(self.trust_after_machine_crash)
+        let options = Options::new().verify_reads(true);
+        options.trust_after_machine_crash(self.trust_after_machine_crash)
     }
 }
 

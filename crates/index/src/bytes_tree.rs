@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Heap, Session};
 use everleaf_machine::{Hardware, Machine};
-use everleaf_pool::{FEATURE_EXPIRY, RootIndex};
+use everleaf_pool::{FEATURE_EXPIRY, FEATURE_EXPIRY_WORD, RootIndex};
 
 use crate::base::Base;
 use crate::change::{Intent, Outcome};
 use crate::error::IndexError;
+use crate::found::{Ordered, has_expired, is_above, is_below, record_of, record_size_of};
 use crate::geometry::{Geometry, Production};
 use crate::kind::{BytesKey, BytesKind, Kind, record_offset};
 use crate::nbtree::write::Write;
 use crate::nbtree::{NbTree, TreeShape};
-use crate::record::{self, EXPIRING_VALUE_SIZE_MAX, KEY_SIZE_MAX, Record, VALUE_SIZE_MAX};
+use crate::record::{self, EXPIRING_VALUE_SIZE_MAX, KEY_SIZE_MAX, Record, VALUE_SIZE_MAX, Verify};
 use crate::slot::Slot;
 
 /// What to do with a key.
@@ -73,14 +74,6 @@ pub struct BytesTree<G: Geometry = Production, M: Machine = Hardware, const HEAD
     slot: Slot<BytesKind<HEADS>, G, M>,
 }
 
-/// The record of a payload, while pinned.
-#[inline(always)]
-pub(crate) fn record_of<'a, M: Machine>(heap: &Heap<M>, payload: u64) -> Record<'a> {
-    // SAFETY: callers hold a pin since before they read the payload from the tree, or (for a record
-    // they wrote) are its only owner.
-    unsafe { record::read(Base::of(heap), record_offset(payload)) }
-}
-
 impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     pub(crate) fn new(
         heap: Arc<Heap<M>>,
@@ -113,10 +106,12 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         self.slot.with(session, |tree, _| tree.id())
     }
 
-    /// Runs `see` on the value of `key`, in place, if it is there.
+    /// Runs `see` on the value of `key`, in place, if it is there. Its check sum is not looked at:
+    /// see [`Self::get_verified`].
     ///
     /// # Errors
-    /// [`IndexError::Removed`]; as all operations.
+    /// [`IndexError::Removed`]; as all operations. The record has another key, or a length that
+    /// reaches out of the pool: it is damaged.
     #[inline]
     pub fn get_with<R>(
         &self,
@@ -124,7 +119,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         key: &[u8],
         see: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, IndexError> {
-        self.get_record(session, key, |record| see(record.value))
+        self.get_verified(session, key, Verify::Key, |record| see(record.value))
     }
 
     /// As [`Self::get_with`], with the time at which the key expires.
@@ -138,34 +133,60 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         key: &[u8],
         see: impl FnOnce(Record<'_>) -> R,
     ) -> Result<Option<R>, IndexError> {
-        self.slot.with(session, |tree, session| {
-            let payload = tree.get_payload(session, BytesKey::new(key))?;
-            let record = record_of(session.heap(), payload);
-            (!record.has_expired::<M>()).then(|| see(record))
-        })
+        self.get_verified(session, key, Verify::Key, see)
     }
 
-    /// Runs `see(i, value)` for each of `keys`, in order, with overlapping cache misses.
+    /// As [`Self::get_record`], of a record that is looked at as closely as `verify` says.
     ///
     /// # Errors
-    /// As [`Self::get_with`].
+    /// As [`Self::get_with`]; the record is damaged.
+    #[inline]
+    pub fn get_verified<R>(
+        &self,
+        session: &mut Session<M>,
+        key: &[u8],
+        verify: Verify,
+        see: impl FnOnce(Record<'_>) -> R,
+    ) -> Result<Option<R>, IndexError> {
+        self.slot.with(session, |tree, session| {
+            let Some(payload) = tree.get_payload(session, BytesKey::new(key)) else {
+                return Ok(None);
+            };
+            let record = record_of(session.heap(), payload, key, verify)?;
+            Ok((!record.has_expired::<M>()).then(|| see(record)))
+        })?
+    }
+
+    /// Runs `see(i, value)` for each of `keys`, in order, with overlapping cache misses. The records
+    /// are looked at as closely as `verify` says.
+    ///
+    /// # Errors
+    /// As [`Self::get_verified`]: the damaged ones were left out.
     pub fn get_many<'k>(
         &self,
         session: &mut Session<M>,
         keys: impl IntoIterator<Item = &'k [u8]>,
+        verify: Verify,
         mut see: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<(), IndexError> {
         let keys: Vec<BytesKey<'_>> = keys.into_iter().map(BytesKey::new).collect();
+        let mut result = Ok(());
         self.slot.with(session, |tree, session| {
             tree.get_many_payloads(session, &keys, |session, index, payload| {
-                let record = payload.map(|payload| record_of(session.heap(), payload));
-                let record = record.filter(|record| !record.has_expired::<M>());
-                see(index, record.map(|record| record.value));
+                let Some(payload) = payload else { return see(index, None) };
+                match record_of(session.heap(), payload, keys[index].bytes, verify) {
+                    Ok(record) if record.has_expired::<M>() => see(index, None),
+                    Ok(record) => see(index, Some(record.value)),
+                    Err(error) => result = Err(error),
+                }
             });
-        })
+        })?;
+        result
     }
 
-    /// Changes a key, and runs `see(changed, old value)`. A value that is stored never expires.
+    /// Changes a key, and runs `see(changed, old value)`. A value that is stored never expires. The
+    /// old value is not verified, so that a damaged one can be replaced: who hands it on uses
+    /// [`Self::decide`].
     ///
     /// # Errors
     /// The key or value is too large, or there is no space; then nothing was changed.
@@ -267,7 +288,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     /// As [`Self::decide`], with the time at which the key expires.
     ///
     /// # Errors
-    /// As [`Self::change`].
+    /// As [`Self::change`]; the record that is there is damaged. Then nothing was changed.
     pub fn decide_record(
         &self,
         session: &mut Session<M>,
@@ -279,7 +300,12 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             let key = BytesKey::new(key);
             loop {
                 let found = tree.get_payload(session, key);
-                let record = found.map(|payload| record_of(session.heap(), payload));
+                let record = match found {
+                    Some(payload) => {
+                        Some(record_of(session.heap(), payload, key.bytes, Verify::Sum)?)
+                    }
+                    None => None,
+                };
                 let record = record.filter(|record| !record.has_expired::<M>());
                 let kept = record.map_or(0, |record| record.expiry_ms);
                 let (value, expiry_ms) = match (decide(record), record) {
@@ -322,7 +348,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         self.slot.with(session, |tree, session| {
             let key = BytesKey::new(key);
             let Some(found) = tree.get_payload(session, key) else { return Ok(false) };
-            if !record_of(session.heap(), found).has_expired::<M>() {
+            if !has_expired(session.heap(), found) {
                 return Ok(false);
             }
             let outcome = tree.write(session, key, Intent::RemoveExact(found), 0);
@@ -358,8 +384,13 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         if self.slot.heap().pool().is_read_only() {
             return Err(IndexError::ReadOnly);
         }
-        if expiry_ms != 0 && !self.may_expire() {
-            self.slot.heap().pool().enable_features(FEATURE_EXPIRY)?;
+        if expiry_ms != 0 {
+            // Asked for at each write: both bits are in one word, and nearly always set.
+            let features = FEATURE_EXPIRY | FEATURE_EXPIRY_WORD;
+            let pool = self.slot.heap().pool();
+            if pool.features() & features != features {
+                pool.enable_features(features)?;
+            }
         }
         Ok(())
     }
@@ -379,7 +410,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             let outcome = tree.write(session, write.key, write.intent, write.payload);
             if inserts && let Ok(Outcome { changed: false, old }) = outcome {
                 match old {
-                    Some(old) if record_of(session.heap(), old).has_expired::<M>() => {
+                    Some(old) if has_expired(session.heap(), old) => {
                         write.intent = Intent::Exchange(old);
                         continue;
                     }
@@ -409,7 +440,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         let changed = matches!(outcome, Ok(Outcome { changed: true, .. }));
         if !changed && payload != 0 {
             // Never published: dead claims that mention it are never read.
-            let size = record_of(session.heap(), payload).size();
+            let size = record_size_of(session.heap(), payload);
             session.free_record(record_offset(payload), size);
         }
         let old = outcome?.old;
@@ -418,11 +449,14 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             (true, Some(_)) if payload == 0 => tree.count(session, -1),
             _ => {}
         }
-        let record = old.map(|old| record_of(session.heap(), old));
-        if let (true, Some(old), Some(record)) = (changed, old, record) {
+        if let (true, Some(old)) = (changed, old) {
             // Before `see`, which may panic: our pin keeps the record until it has been seen.
-            session.retire_record(record_offset(old), record.size());
+            let size = record_size_of(session.heap(), old);
+            session.retire_record(record_offset(old), size);
         }
+        // SAFETY: as in `record_of`.
+        let record =
+            old.map(|old| unsafe { record::read(Base::of(session.heap()), record_offset(old)) });
         let record = record.filter(|record| !record.has_expired::<M>());
         let changed = changed && (payload != 0 || record.is_some());
         Ok(see(changed, record.map(|record| record.value)))
@@ -448,10 +482,10 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     }
 
     /// As [`Self::scan`], with the time at which each key expires, and with those that have expired
-    /// and were not removed yet.
+    /// and were not removed yet. Every record is verified, and that the keys ascend (or descend).
     ///
     /// # Errors
-    /// As [`Self::get_with`].
+    /// As [`Self::get_verified`], behind all pairs that come before the damage.
     pub fn scan_records(
         &self,
         session: &mut Session<M>,
@@ -461,7 +495,9 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         mut visit: impl FnMut(Record<'_>) -> bool,
     ) -> Result<(), IndexError> {
         self.slot.with(session, |tree, session| {
-            let heap = session.heap().clone();
+            let base = Base::of(session.heap());
+            let bounds = (from, to);
+            let mut pairs = Ordered { last: None, bounds, reverse, damage: None };
             if reverse {
                 let bound = match to {
                     Bound::Included(key) => Some(successor(key)),
@@ -470,8 +506,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                 };
                 let bound = bound.as_deref().map(BytesKey::new);
                 tree.scan_backward(session, bound, |_, entry| {
-                    let record = record_of(&heap, <BytesKind<HEADS> as Kind<M>>::payload(entry));
-                    !is_below(record.key, from) && visit(record)
+                    let record = pairs.follow(base, <BytesKind<HEADS> as Kind<M>>::payload(entry));
+                    record.is_some_and(|record| !is_below(record.key, from) && visit(record))
                 });
             } else {
                 let start = match from {
@@ -480,11 +516,12 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                     Bound::Unbounded => vec![],
                 };
                 tree.scan_forward(session, BytesKey::new(&start), |_, entry| {
-                    let record = record_of(&heap, <BytesKind<HEADS> as Kind<M>>::payload(entry));
-                    !is_above(record.key, to) && visit(record)
+                    let record = pairs.follow(base, <BytesKind<HEADS> as Kind<M>>::payload(entry));
+                    record.is_some_and(|record| !is_above(record.key, to) && visit(record))
                 });
             }
-        })
+            pairs.damage.map_or(Ok(()), Err)
+        })?
     }
 
     /// Number of keys. O(1); exact when no writer is active.
@@ -520,7 +557,7 @@ fn update_unless_expired<const HEADS: bool, G: Geometry, M: Machine>(
 ) -> Result<Outcome, AllocError> {
     loop {
         let found = tree.get_payload(session, write.key);
-        let live = found.filter(|found| !record_of(session.heap(), *found).has_expired::<M>());
+        let live = found.filter(|found| !has_expired(session.heap(), *found));
         let Some(old) = live else { return Ok(Outcome { changed: false, old: None }) };
         // Refused if the value changed meanwhile: then we look again.
         match tree.write(session, write.key, Intent::Exchange(old), write.payload)? {
@@ -533,20 +570,4 @@ fn update_unless_expired<const HEADS: bool, G: Geometry, M: Machine>(
 /// The smallest key greater than `key`.
 fn successor(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
-}
-
-fn is_below(key: &[u8], from: Bound<&[u8]>) -> bool {
-    match from {
-        Bound::Included(from) => key < from,
-        Bound::Excluded(from) => key <= from,
-        Bound::Unbounded => false,
-    }
-}
-
-fn is_above(key: &[u8], to: Bound<&[u8]>) -> bool {
-    match to {
-        Bound::Included(to) => key > to,
-        Bound::Excluded(to) => key >= to,
-        Bound::Unbounded => false,
-    }
 }

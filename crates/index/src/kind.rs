@@ -30,7 +30,7 @@ use everleaf_machine::{Machine, Pair};
 
 use crate::base::Base;
 use crate::nbtree::state::State;
-use crate::record;
+use crate::record::{self, Damage, Record, Verify, WRONG_KEY};
 
 /// How keys and payloads are laid out in entries, fences and inner nodes.
 ///
@@ -62,7 +62,7 @@ pub trait Kind<M: Machine>: Copy + Default + Send + Sync + 'static {
     fn with_payload(entry: Pair, payload: u64) -> Pair;
     /// An entry without its state, for sorting: equal heads may still be different keys.
     fn head(entry: Pair) -> u64;
-    /// Whether the entry is one of `key`.
+    /// Whether the entry is one of `key`, or its record is damaged and it may be one.
     fn is_of(base: Base<M>, key: Self::Key<'_>, skip: usize, entry: Pair) -> bool;
     /// The order of two entries of a leaf.
     fn compare(base: Base<M>, a: Pair, b: Pair) -> Ordering;
@@ -346,6 +346,28 @@ fn entry_key<'a, M: Machine>(base: Base<M>, entry: Pair) -> &'a [u8] {
     unsafe { record::read::<M>(base, record_offset(entry.second)) }.key
 }
 
+/// Whether the record of an entry that seems to be one of some key, but whose record has another, is
+/// damaged: then the key must not pass for absent. It need not be: hashes collide.
+#[cold]
+#[inline(never)]
+fn is_damaged<M: Machine>(base: Base<M>, entry: Pair) -> bool {
+    verified(base, entry.second, Verify::Sum).is_err()
+}
+
+/// The record of a payload, if its key is one of the payload's. The caller is pinned since before it
+/// read the payload, or is the record's only owner.
+#[inline(always)]
+pub(crate) fn verified<'a, M: Machine>(
+    base: Base<M>,
+    payload: u64,
+    verify: Verify,
+) -> Result<Record<'a>, Damage> {
+    // SAFETY: the caller's promise, as in `entry_key`.
+    let record = unsafe { record::read_verified(base, record_offset(payload), verify)? };
+    let tag = payload >> REF_BITS & ((1 << TAG_BITS) - 1);
+    if BytesKey::new(record.key).tag == tag { Ok(record) } else { Err(WRONG_KEY) }
+}
+
 /// The key of a fence; empty for the lowest.
 #[inline(always)]
 fn fence_key<'a, M: Machine>(base: Base<M>, fence: u64) -> &'a [u8] {
@@ -406,7 +428,7 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
         // cleared the fingerprint that led here before retiring the record.
         entry.first == entry_head::<HEADS>(key.bytes, skip)
             && (entry.second >> REF_BITS) & ((1 << TAG_BITS) - 1) == key.tag
-            && entry_key::<M>(base, entry) == key.bytes
+            && (entry_key::<M>(base, entry) == key.bytes || is_damaged::<M>(base, entry))
     }
     fn compare(base: Base<M>, a: Pair, b: Pair) -> Ordering {
         a.first.cmp(&b.first).then_with(|| entry_key::<M>(base, a).cmp(entry_key::<M>(base, b)))
@@ -483,7 +505,7 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
         if fence == 0 {
             return Ok(());
         }
-        let size = record::read_checked(heap, recovery, fence, true)?.size();
+        let (_, size) = record::read_checked(heap, recovery, fence)?;
         recovery.mark_record(fence, size)
     }
     fn verify_entry(
@@ -493,7 +515,7 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
         skip: usize,
     ) -> Result<(), AllocError> {
         let offset = record_offset(entry.second);
-        let record = record::read_checked(heap, recovery, offset, true)?;
+        let (record, _) = record::read_checked(heap, recovery, offset)?;
         let key = BytesKey::new(record.key);
         let expected = <Self as Kind<M>>::entry(key, skip, key.payload(offset), 0);
         if <Self as Kind<M>>::with_state(entry, 0) != expected {
@@ -508,7 +530,7 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
     fn free_entry(session: &mut Session<M>, entry: Pair) {
         let offset = record_offset(entry.second);
         // SAFETY: the caller is the last one that can reach the entry.
-        let size = unsafe { record::read::<M>(Base::of(session.heap()), offset) }.size();
+        let size = unsafe { record::size_at::<M>(Base::of(session.heap()), offset) };
         session.free_record(offset, size);
     }
     #[inline(always)]

@@ -6,9 +6,10 @@
 use everleaf_alloc::Session;
 use everleaf_machine::Machine;
 
-use crate::bytes_tree::{BytesTree, record_of};
+use crate::bytes_tree::BytesTree;
 use crate::change::{Intent, Outcome};
 use crate::error::IndexError;
+use crate::found::record_size_of;
 use crate::geometry::Geometry;
 use crate::kind::{BytesKey, BytesKind, record_offset};
 use crate::nbtree::write::Write;
@@ -109,7 +110,7 @@ impl<G: Geometry, M: Machine> BytesTree<G, M> {
 
     /// Retires the record of a payload that is in no tree any more.
     pub(crate) fn retire_payload(&self, session: &mut Session<M>, payload: u64) {
-        let size = record_of(session.heap(), payload).size();
+        let size = record_size_of(session.heap(), payload);
         session.retire_record(record_offset(payload), size);
     }
 }
@@ -117,6 +118,6 @@ impl<G: Geometry, M: Machine> BytesTree<G, M> {
 /// Frees a record that nobody else can reach: it was never put in a tree, or nobody but its owner
 /// looked for it there.
 pub(crate) fn free_payload<M: Machine>(session: &mut Session<M>, payload: u64) {
-    let size = record_of(session.heap(), payload).size();
+    let size = record_size_of(session.heap(), payload);
     session.free_record(record_offset(payload), size);
 }

@@ -1,21 +1,36 @@
-//! Records: a byte-string key and its value in the pool, written once, never changed.
+//! Records: a byte-string key and its value in the pool, written once. Only the expiry may change.
 //!
 //! ```text
 //!   offset 0   header word   63        47 46         30 29 28            0
-//!                           |  check sum | key length  | e| value length   |
-//!   offset 8   key bytes, then value bytes, then (e) 8 bytes of expiry; no padding between
+//!                           |  check sum | key field  | t| value length   |
+//!   offset 8   key bytes, then value bytes, then (t) 8 bytes of expiry; no padding between
+//!
+//!   with an expiry word (key field above 2^16):
+//!   offset 8   expiry word   63        48 47                             0
+//!                           |  check     | milliseconds since 1970        |
+//!   offset 16  key bytes, then value bytes
 //! ```
 //!
-//! The value field holds the length of the value, up to 2^29; more than that says that the record
-//! expires, and the length is what exceeds 2^29 + 1. The expiry is in milliseconds since 1970-01-01
-//! UTC. A record that has expired stands for an absent key (`bytes_tree.rs`), until it is removed.
+//! The key field holds the length of the key, up to 2^16; more than that says that there is an
+//! expiry word, and the length is what exceeds 2^16 + 1. The expiry word is aligned and has a check
+//! of its own, so that it can be changed by one store and the rest stays as it is; 0 milliseconds
+//! say that the record does not expire. An expiry from 2^48 on, one of a key too long for the field,
+//! and one that an older version wrote, is behind the value instead (t): the value field, which
+//! otherwise holds the length of the value, up to 2^29, then exceeds the length by 2^29 + 1. Such an
+//! expiry is in milliseconds, too, and is a part of what the check sum covers.
 //!
-//! A record is private until an entry that refers to it is published, and is reclaimed by epochs
-//! after that entry was durably replaced or removed; so it is read as plain bytes. A fence is a
-//! record without a value: the lower bound of a leaf.
+//! The check sum folds the CRC-32C of all bytes behind the header but the expiry word into 17 bits.
+//! It is never 0 where both lengths are, so that no header is 0. A damaged length covers other bytes,
+//! so the sum finds it as it finds a damaged byte: but for one damage in 131,072. Whoever comes from
+//! an entry also compares the key, or 17 bits of its hash.
+//!
+//! A record that has expired stands for an absent key (`bytes_tree.rs`), until it is removed. A record
+//! is private until an entry that refers to it is published, and is reclaimed by epochs after that
+//! entry was durably replaced or removed; so it is read as plain bytes. A fence is a record without a
+//! value: the lower bound of a leaf.
 
 use everleaf_alloc::{AllocError, Heap, Recovery, Session};
-use everleaf_machine::{Atomic, Machine};
+use everleaf_machine::{Atomic, Machine, Ordering};
 
 use crate::base::Base;
 
@@ -26,57 +41,126 @@ pub const VALUE_SIZE_MAX: usize = 512 << 20;
 /// The longest value of a key that expires, in bytes.
 pub const EXPIRING_VALUE_SIZE_MAX: usize = VALUE_SIZE_MAX - EXPIRY_SIZE;
 
-/// Bytes in front of the key.
+/// Bytes in front of the key, or of the expiry word.
 const HEADER_SIZE: usize = 8;
 const VALUE_BITS: u32 = 30;
 const KEY_BITS: u32 = 17;
+const SUM_SHIFT: u32 = VALUE_BITS + KEY_BITS;
 
-/// Bytes of an expiry, behind the value.
+/// Bytes of an expiry.
 const EXPIRY_SIZE: usize = 8;
-/// Added to the value field of a record that expires.
-const EXPIRES: u64 = VALUE_SIZE_MAX as u64 + 1;
+/// Added to the value field of a record whose expiry is behind the value.
+const TAIL: u64 = VALUE_SIZE_MAX as u64 + 1;
+/// Added to the key field of a record with an expiry word.
+const WORD: u64 = KEY_SIZE_MAX as u64 + 1;
+/// The longest key of a record with an expiry word.
+const WORD_KEY_SIZE_MAX: usize = (1 << KEY_BITS) - 1 - WORD as usize;
+/// Bits of the time in an expiry word.
+const TIME_BITS: u32 = 48;
 
-const _: () = assert!(EXPIRES + (EXPIRING_VALUE_SIZE_MAX as u64) < 1 << VALUE_BITS);
+const _: () = assert!(TAIL + (EXPIRING_VALUE_SIZE_MAX as u64) < 1 << VALUE_BITS);
 
 /// Bytes of a record with a key and a value of these lengths that does not expire.
 pub fn record_size(key_length: usize, value_length: usize) -> usize {
     HEADER_SIZE + key_length + value_length
 }
 
+/// Where a record has its expiry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ExpiryPlace {
+    None,
+    Word,
+    Tail,
+}
+
 /// What a header word says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shape {
     key_length: usize,
     value_length: usize,
-    expires: bool,
+    expiry: ExpiryPlace,
 }
 
 impl Shape {
+    /// The shape of a record to be written.
+    fn new(key_length: usize, value_length: usize, expiry_ms: u64) -> Self {
+        let fits = expiry_ms >> TIME_BITS == 0 && key_length <= WORD_KEY_SIZE_MAX;
+        let expiry = match expiry_ms {
+            0 => ExpiryPlace::None,
+            _ if fits => ExpiryPlace::Word,
+            _ => ExpiryPlace::Tail,
+        };
+        Shape { key_length, value_length, expiry }
+    }
+
     #[inline(always)]
     fn of(header: u64) -> Self {
-        let field = header & ((1 << VALUE_BITS) - 1);
-        let expires = field >= EXPIRES;
-        Shape {
-            key_length: (header >> VALUE_BITS & ((1 << KEY_BITS) - 1)) as usize,
-            value_length: (if expires { field - EXPIRES } else { field }) as usize,
-            expires,
+        let value = header & ((1 << VALUE_BITS) - 1);
+        let key = header >> VALUE_BITS & ((1 << KEY_BITS) - 1);
+        if value < TAIL && key < WORD {
+            return Shape {
+                key_length: key as usize,
+                value_length: value as usize,
+                expiry: ExpiryPlace::None,
+            };
         }
+        if value >= TAIL {
+            // Both at once is none of ours: then the sum is wrong, or one of another length.
+            let key_length = (key.min(WORD - 1)) as usize;
+            let value_length = (value - TAIL) as usize;
+            return Shape { key_length, value_length, expiry: ExpiryPlace::Tail };
+        }
+        let key_length = (key - WORD) as usize;
+        Shape { key_length, value_length: value as usize, expiry: ExpiryPlace::Word }
+    }
+
+    /// The header word, without the sum.
+    fn encode(self) -> u64 {
+        let key = self.key_length as u64 + if self.expiry == ExpiryPlace::Word { WORD } else { 0 };
+        let value =
+            self.value_length as u64 + if self.expiry == ExpiryPlace::Tail { TAIL } else { 0 };
+        key << VALUE_BITS | value
+    }
+
+    /// Where the key begins.
+    #[inline(always)]
+    fn body(self) -> usize {
+        HEADER_SIZE + if self.expiry == ExpiryPlace::Word { EXPIRY_SIZE } else { 0 }
+    }
+
+    /// Bytes that the check sum covers.
+    #[inline(always)]
+    fn body_length(self) -> usize {
+        let tail = if self.expiry == ExpiryPlace::Tail { EXPIRY_SIZE } else { 0 };
+        self.key_length + self.value_length + tail
     }
 
     /// Bytes of the record.
     #[inline(always)]
-    fn size(&self) -> usize {
-        let expiry = if self.expires { EXPIRY_SIZE } else { 0 };
-        record_size(self.key_length, self.value_length) + expiry
+    fn size(self) -> usize {
+        self.body() + self.body_length()
     }
 }
 
-/// Seventeen bits over key, value and, if there is one, expiry.
-fn check_sum(key: &[u8], value: &[u8], expiry_ms: u64) -> u64 {
-    let mut sum = crc32c::crc32c_append(crc32c::crc32c(key), value);
-    if expiry_ms != 0 {
-        sum = crc32c::crc32c_append(sum, &expiry_ms.to_le_bytes());
-    }
-    u64::from(sum ^ sum >> 17) & 0x1_FFFF
+/// Seventeen bits of check sum from the CRC-32C of a record's body.
+#[inline(always)]
+fn fold_sum(crc: u32, shape: Shape) -> u64 {
+    let sum = u64::from(crc ^ crc >> 17) & 0x1_FFFF;
+    // An empty body has the CRC 0, and zeros must not pass for a record.
+    if shape.body_length() == 0 { 0x1_FFFF } else { sum }
+}
+
+/// The expiry word of a time below 2^48.
+fn expiry_word(expiry_ms: u64) -> u64 {
+    let crc = crc32c::crc32c(&expiry_ms.to_le_bytes());
+    u64::from(crc ^ crc >> 16) << TIME_BITS | expiry_ms
+}
+
+/// The time in an expiry word; `None` if the word is damaged.
+#[inline(always)]
+fn expiry_of_word(word: u64) -> Option<u64> {
+    let expiry_ms = word & ((1 << TIME_BITS) - 1);
+    (expiry_word(expiry_ms) == word).then_some(expiry_ms)
 }
 
 /// Writes a record that does not expire; see [`create_expiring`].
@@ -97,20 +181,27 @@ pub fn create_expiring<M: Machine>(
     value: &[u8],
     expiry_ms: u64,
 ) -> Result<u64, AllocError> {
-    let (tail, mark) = if expiry_ms == 0 { (0, 0) } else { (EXPIRY_SIZE, EXPIRES) };
-    let size = record_size(key.len(), value.len()) + tail;
+    let shape = Shape::new(key.len(), value.len(), expiry_ms);
+    let size = shape.size();
     let offset = session.allocate_record(size)?;
-    let header = check_sum(key, value, expiry_ms) << (VALUE_BITS + KEY_BITS)
-        | (key.len() as u64) << VALUE_BITS
-        | (value.len() as u64 + mark);
+    let tail = expiry_ms.to_le_bytes();
+    let mut crc = crc32c::crc32c_append(crc32c::crc32c(key), value);
+    if shape.expiry == ExpiryPlace::Tail {
+        crc = crc32c::crc32c_append(crc, &tail);
+    }
+    let header = fold_sum(crc, shape) << SUM_SHIFT | shape.encode();
     let heap = session.heap();
     let start = heap.base().wrapping_add(offset as usize);
     heap.pool().word(offset).write_private(header);
-    let body = start.wrapping_add(HEADER_SIZE);
-    if expiry_ms == 0 {
-        write_body::<M>(body, key, value);
+    if shape.expiry == ExpiryPlace::Word {
+        let word = heap.pool().word(offset + HEADER_SIZE as u64);
+        word.write_private(expiry_word(expiry_ms));
+    }
+    let body = start.wrapping_add(shape.body());
+    if shape.expiry == ExpiryPlace::Tail {
+        write_body::<M>(body, key, &[value, &tail].concat());
     } else {
-        write_body::<M>(body, key, &[value, &expiry_ms.to_le_bytes()].concat());
+        write_body::<M>(body, key, value);
     }
     if !M::mutant("record.no_persist") {
         // Persist: the record before the entry that refers to it, or recovery would find an entry
@@ -147,12 +238,6 @@ pub struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// Bytes of the record in the pool.
-    pub fn size(&self) -> usize {
-        let expiry = if self.expiry_ms == 0 { 0 } else { EXPIRY_SIZE };
-        record_size(self.key.len(), self.value.len()) + expiry
-    }
-
     /// Whether its time has come. Looks at the clock only if it expires at all.
     #[inline(always)]
     pub fn has_expired<M: Machine>(&self) -> bool {
@@ -160,68 +245,118 @@ impl Record<'_> {
     }
 }
 
-/// The record at `offset`.
+/// How closely a record is looked at when it is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verify {
+    /// Its lengths fit the pool, and its key is the one that was looked for.
+    #[default]
+    Key,
+    /// All of it: its check sum, too.
+    Sum,
+}
+
+/// What is wrong with a record.
+pub(crate) type Damage = &'static str;
+
+pub(crate) const WRONG_LENGTH: Damage = "its lengths reach out of the pool";
+pub(crate) const WRONG_EXPIRY: Damage = "the check of its expiry is wrong: the time has changed";
+pub(crate) const WRONG_SUM: Damage = "its check sum is wrong: its bytes have changed";
+pub(crate) const WRONG_KEY: Damage = "its key is not the one that its entry stands for";
+
+/// The header of the record at `offset`.
+///
+/// # Safety
+/// As for [`read`].
+#[inline(always)]
+unsafe fn header<M: Machine>(base: Base<M>, offset: u64) -> u64 {
+    let start = base.start().wrapping_add(offset as usize);
+    // SAFETY: a record starts with its header word, 16-byte aligned, inside the pool.
+    unsafe { &*start.cast::<Atomic<u64, M>>() }.read_private()
+}
+
+/// Key and value of the record at `offset`. If its header is damaged, both are empty.
 ///
 /// # Safety
 /// `offset` refers to a record that is published (or private to the caller) and that cannot be
 /// reclaimed during `'a`: the caller's session is pinned, or nobody else is active.
 #[inline(always)]
 pub unsafe fn read<'a, M: Machine>(base: Base<M>, offset: u64) -> Record<'a> {
-    let start = base.start().wrapping_add(offset as usize);
-    // SAFETY: a record starts with its header word, 16-byte aligned, inside the pool.
-    let header = unsafe { &*start.cast::<Atomic<u64, M>>() }.read_private();
-    let mut shape = Shape::of(header);
-    if !base.holds(offset, shape.size()) {
-        // The header is damaged, as a check will say. Whatever is returned is wrong; this is safe.
-        shape = Shape::of(0);
-    }
-    let (key_length, value_length) = (shape.key_length, shape.value_length);
-    // SAFETY: the range is inside the pool.
-    unsafe { M::read_bytes(start, shape.size()) };
-    let key = start.wrapping_add(HEADER_SIZE);
-    let value = key.wrapping_add(key_length);
-    Record {
-        // SAFETY: the lengths were written with the record; its bytes do not change while it is
-        // published, and the caller promises that it stays so for 'a.
-        key: unsafe { std::slice::from_raw_parts(key, key_length) },
-        // SAFETY: as above.
-        value: unsafe { std::slice::from_raw_parts(value, value_length) },
-        expiry_ms: if shape.expires {
-            // SAFETY: as above: the expiry is a part of the record.
-            unsafe { value.wrapping_add(value_length).cast::<u64>().read_unaligned() }
-        } else {
-            0
-        },
-    }
+    // SAFETY: the caller's promise.
+    let result = unsafe { read_verified(base, offset, Verify::Key) };
+    result.unwrap_or(Record { key: &[], value: &[], expiry_ms: 0 })
 }
 
-/// The record at an offset that may be damaged: checked against the chunk it is in before any
-/// byte is read. Marks it as in use.
+/// The record at `offset`, unless it is damaged.
+///
+/// # Safety
+/// As for [`read`].
+#[inline(always)]
+pub(crate) unsafe fn read_verified<'a, M: Machine>(
+    base: Base<M>,
+    offset: u64,
+    verify: Verify,
+) -> Result<Record<'a>, Damage> {
+    // SAFETY: the caller's promise.
+    let header = unsafe { header(base, offset) };
+    let shape = Shape::of(header);
+    if !base.holds(offset, shape.size()) {
+        return Err(WRONG_LENGTH);
+    }
+    let start = base.start().wrapping_add(offset as usize);
+    let body = start.wrapping_add(shape.body());
+    // SAFETY: the range is inside the pool.
+    unsafe { M::read_bytes(body, shape.body_length()) };
+    // SAFETY: the range is inside the pool; its bytes do not change while the record is published,
+    // and the caller promises that it stays so for 'a.
+    let bytes: &'a [u8] = unsafe { std::slice::from_raw_parts(body, shape.body_length()) };
+    let (key, rest) = bytes.split_at(shape.key_length);
+    let (value, tail) = rest.split_at(shape.value_length);
+    let expiry_ms = match shape.expiry {
+        ExpiryPlace::None => 0,
+        ExpiryPlace::Tail => tail.try_into().map_or(0, u64::from_le_bytes),
+        ExpiryPlace::Word => {
+            let word = start.wrapping_add(HEADER_SIZE).cast::<Atomic<u64, M>>();
+            // SAFETY: the word is inside the pool and aligned, as the record is.
+            // Relaxed: it stands for itself, whoever changes it.
+            let word = unsafe { &*word }.load(Ordering::Relaxed);
+            expiry_of_word(word).ok_or(WRONG_EXPIRY)?
+        }
+    };
+    if verify == Verify::Sum && fold_sum(crc32c::crc32c(bytes), shape) != header >> SUM_SHIFT {
+        return Err(WRONG_SUM);
+    }
+    Ok(Record { key, value, expiry_ms })
+}
+
+/// Bytes of the record at `offset` in the pool, as its header says.
+///
+/// # Safety
+/// As for [`read`].
+pub(crate) unsafe fn size_at<M: Machine>(base: Base<M>, offset: u64) -> usize {
+    // SAFETY: the caller's promise.
+    Shape::of(unsafe { header(base, offset) }).size()
+}
+
+/// The record at an offset that may be damaged, with its size: checked against the chunk it is in
+/// before any byte is read. Marks it as in use.
 pub fn read_checked<'a, M: Machine>(
     heap: &'a Heap<M>,
     recovery: &Recovery<M>,
     offset: u64,
-    verify_sum: bool,
-) -> Result<Record<'a>, AllocError> {
+) -> Result<(Record<'a>, usize), AllocError> {
     let corrupt = |what: String| AllocError::Corrupt { offset, what };
     let room = recovery
         .record_room(offset)
         .ok_or_else(|| corrupt("an entry refers to a place where no record can be".into()))?;
-    let header = heap.pool().word(offset).read_private();
-    let size = Shape::of(header).size();
+    let size = Shape::of(heap.pool().word(offset).read_private()).size();
     if size > room {
         return Err(corrupt(format!("a record claims {size} bytes where {room} fit")));
     }
     // SAFETY: the size was just checked against the chunk, which is inside the pool; nobody changes
     // published records.
-    let record = unsafe { read(Base::of(heap), offset) };
-    if verify_sum
-        && check_sum(record.key, record.value, record.expiry_ms)
-            != header >> (VALUE_BITS + KEY_BITS)
-    {
-        return Err(corrupt("a record's check sum is wrong: its bytes have changed".into()));
-    }
-    Ok(record)
+    let record = unsafe { read_verified(Base::of(heap), offset, Verify::Sum) };
+    let record = record.map_err(|damage| corrupt(format!("a record is damaged: {damage}")))?;
+    Ok((record, size))
 }
 
 /// Key, value and expiry of a record.
@@ -233,14 +368,14 @@ pub fn read_from(
     size: u64,
     offset: u64,
 ) -> Result<Owned, String> {
-    let mut header = [0; HEADER_SIZE];
-    if offset == 0 || !read(offset, &mut header) {
-        return Err(format!("it refers to {offset}, where no record can be"));
-    }
-    let header = u64::from_le_bytes(header);
+    let word = |offset: u64| {
+        let mut word = [0; 8];
+        read(offset, &mut word).then_some(u64::from_le_bytes(word))
+    };
+    let nowhere = || format!("it refers to {offset}, where no record can be");
+    let header = word(offset).filter(|_| offset != 0).ok_or_else(nowhere)?;
     let shape = Shape::of(header);
-    let length = shape.size() - HEADER_SIZE;
-    let start = offset + HEADER_SIZE as u64;
+    let (start, length) = (offset + shape.body() as u64, shape.body_length());
     if size.saturating_sub(start) < length as u64 {
         return Err(format!("the record at {offset} claims {length} bytes, which are not there"));
     }
@@ -248,12 +383,18 @@ pub fn read_from(
     if !read(start, &mut key) {
         return Err(format!("the record at {offset} cannot be read"));
     }
-    let mut value = key.split_off(shape.key_length);
-    let tail = value.split_off(shape.value_length);
-    let expiry_ms = tail.try_into().map_or(0, u64::from_le_bytes);
-    if check_sum(&key, &value, expiry_ms) != header >> (VALUE_BITS + KEY_BITS) {
+    if fold_sum(crc32c::crc32c(&key), shape) != header >> SUM_SHIFT {
         return Err(format!("the check sum of the record at {offset} is wrong"));
     }
+    let mut value = key.split_off(shape.key_length);
+    let tail = value.split_off(shape.value_length);
+    let expiry_ms = match shape.expiry {
+        ExpiryPlace::None => Some(0),
+        ExpiryPlace::Tail => tail.try_into().ok().map(u64::from_le_bytes),
+        ExpiryPlace::Word => word(offset + HEADER_SIZE as u64).and_then(expiry_of_word),
+    };
+    let expiry_ms =
+        expiry_ms.ok_or_else(|| format!("the expiry of the record at {offset} is damaged"))?;
     Ok((key, value, expiry_ms))
 }
 
@@ -289,36 +430,86 @@ mod tests {
     use everleaf_machine::Hardware;
     use everleaf_pool::{Domain, Pool};
 
+    fn heap() -> std::sync::Arc<Heap<Hardware>> {
+        let pool = Pool::in_memory(1 << 20, 1 << 24, Domain::Process).expect("memory");
+        Heap::<Hardware>::create(pool).expect("room")
+    }
+
     #[test]
     fn a_record_is_read_as_it_was_written_with_and_without_expiry() {
-        let pool = Pool::in_memory(1 << 20, 1 << 24, Domain::Process).expect("memory");
-        let heap = Heap::<Hardware>::create(pool).expect("room");
+        let heap = heap();
         let mut session = heap.session().expect("a session");
-        for key_length in [0, 1, 7, 8, KEY_SIZE_MAX] {
-            for (value_length, expiry_ms) in [(0, 0), (0, 1), (5, 0), (5, u64::MAX), (3000, 77)] {
+        for key_length in [0, 1, 7, 8, WORD_KEY_SIZE_MAX, KEY_SIZE_MAX] {
+            for (value_length, expiry_ms) in
+                [(0, 0), (0, 1), (5, 0), (5, u64::MAX), (5, (1 << 48) - 1), (3000, 77)]
+            {
                 let (key, value) = (vec![b'k'; key_length], vec![b'v'; value_length]);
                 let offset = create_expiring(&mut session, &key, &value, expiry_ms).expect("room");
                 // SAFETY: private to us.
-                let record = unsafe { read(Base::of(&heap), offset) };
+                let record = unsafe { read_verified(Base::of(&heap), offset, Verify::Sum) };
+                let record = record.expect("sound");
                 assert_eq!((record.key, record.value), (&key[..], &value[..]));
                 assert_eq!(record.expiry_ms, expiry_ms);
-                let size = record.size();
+                // SAFETY: private to us.
+                let size = unsafe { size_at(Base::of(&heap), offset) };
                 assert_eq!(size, 8 + key_length + value_length + 8 * usize::from(expiry_ms != 0));
                 session.free_record(offset, size);
             }
         }
     }
 
+    /// Reads were not verified, and a damaged length read as an empty key and value: a changed byte
+    /// was served, and a changed header made a key absent.
+    #[test]
+    fn a_changed_bit_of_a_record_is_told_wherever_it_is() {
+        let heap = heap();
+        let mut session = heap.session().expect("a session");
+        for expiry_ms in [0, 1_700_000_000_000, u64::MAX] {
+            let made = create_expiring(&mut session, b"a key", b"and its value", expiry_ms);
+            let offset = made.expect("room");
+            // SAFETY: private to us.
+            let size = unsafe { size_at(Base::of(&heap), offset) };
+            for bit in 0..size * 8 {
+                // SAFETY: within the record, which is private to us.
+                let byte = unsafe { &mut *heap.base().add(offset as usize + bit / 8) };
+                *byte ^= 1 << (bit % 8);
+                // SAFETY: private to us.
+                let found = unsafe { read_verified(Base::of(&heap), offset, Verify::Sum) };
+                assert!(found.is_err(), "bit {bit}, expiry {expiry_ms}");
+                // SAFETY: as above.
+                let byte = unsafe { &mut *heap.base().add(offset as usize + bit / 8) };
+                *byte ^= 1 << (bit % 8);
+            }
+        }
+    }
+
+    #[test]
+    fn zeros_are_no_record() {
+        let heap = heap();
+        let mut session = heap.session().expect("a session");
+        let offset = create(&mut session, b"", b"").expect("room");
+        // SAFETY: private to us.
+        let read = || unsafe { read_verified(Base::of(&heap), offset, Verify::Sum) };
+        assert!(read().is_ok());
+        heap.pool().word(offset).write_private(0);
+        assert!(read().is_err());
+    }
+
     #[test]
     fn every_length_has_a_header_of_its_own() {
-        let shape = |field: u64| {
-            let shape = Shape::of(field | 5 << VALUE_BITS);
-            (shape.key_length, shape.value_length, shape.expires)
-        };
-        assert_eq!(shape(0), (5, 0, false));
-        assert_eq!(shape(VALUE_SIZE_MAX as u64), (5, VALUE_SIZE_MAX, false));
-        assert_eq!(shape(EXPIRES), (5, 0, true));
         let longest = EXPIRING_VALUE_SIZE_MAX;
-        assert_eq!(shape(EXPIRES + longest as u64), (5, longest, true));
+        let lengths = [(5, 0), (0, 0), (5, VALUE_SIZE_MAX), (KEY_SIZE_MAX, longest)];
+        for (key_length, value_length) in lengths {
+            for expiry_ms in [0, 1, u64::MAX] {
+                if expiry_ms != 0 && value_length > longest {
+                    continue;
+                }
+                let shape = Shape::new(key_length, value_length, expiry_ms);
+                assert_eq!(Shape::of(shape.encode()), shape);
+            }
+        }
+        assert_eq!(Shape::new(5, 5, 1).expiry, ExpiryPlace::Word);
+        assert_eq!(Shape::new(5, 5, 1 << 48).expiry, ExpiryPlace::Tail);
+        assert_eq!(Shape::new(KEY_SIZE_MAX, 5, 1).expiry, ExpiryPlace::Tail);
     }
 }

@@ -219,8 +219,10 @@ fn bytes_operation<G: Geometry>(
             assert_eq!(tree.get_with(session, key, <[u8]>::to_vec).expect("get"), old);
             let keys = [key, b"none", key];
             let mut found = vec![];
-            tree.get_many(session, keys, |_, value| found.push(value.map(<[u8]>::to_vec)))
-                .expect("get");
+            tree.get_many(session, keys, everleaf_index::Verify::Sum, |_, value| {
+                found.push(value.map(<[u8]>::to_vec))
+            })
+            .expect("get");
             assert_eq!(found, [old.clone(), model.get(&b"none"[..]).cloned(), old]);
         }
     }

@@ -7,7 +7,7 @@ use std::ops::Bound;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use everleaf_index::{BytesTree, Change, Geometry, IndexError, Session, Trees};
+use everleaf_index::{BytesTree, Change, Geometry, IndexError, Session, Trees, Verify};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Program};
@@ -116,7 +116,7 @@ impl<G: Geometry> Words<G> {
             }
             Operation::GetMany => {
                 let keys = self.universe.iter().map(Vec::as_slice);
-                tree.get_many(session, keys, |_, value| {
+                tree.get_many(session, keys, Verify::Sum, |_, value| {
                     replies.push(Reply::Previous(value.map(decode)));
                 })?;
                 return Ok(());

@@ -225,7 +225,7 @@ impl Batch<'_> {
         self.tally.commands += keys.len() as u64;
         let store = &self.shared.store;
         // Only for what it brings into the cache; a key that makes it fail will fail below as well.
-        if keys.len() > 1 && store.get_many(keys, |_, _| {}).is_err() {
+        if keys.len() > 1 && store.prefetch(keys).is_err() {
             tracing::trace!("the keys of a group of SETs cannot be looked up together");
         }
         let mut reply = Reply::new(self.out, self.session.protocol, usize::MAX);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everleaf_index::{Edit, Hardware, Session};
+use everleaf_index::{Edit, Hardware, Session, Verify};
 
 use crate::map::Map;
 use crate::store::Shared;
@@ -243,7 +243,7 @@ impl WriteBatch {
         for (number, Condition { what, exact }) in self.conditions.iter().enumerate() {
             let (map, key) = (self.map(what), self.key(what));
             let expected = self.value(what);
-            let found = map.tree().get_record(session, key, |record| {
+            let found = map.tree().get_verified(session, key, Verify::Sum, |record| {
                 Some(record.value) == expected && (!exact || record.expiry_ms == what.expiry_ms)
             })?;
             if !found.unwrap_or(expected.is_none()) {

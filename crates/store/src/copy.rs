@@ -297,6 +297,7 @@ impl Options {
         let names = [
             (everleaf_index::FEATURE_EXPIRY, "keys that expire"),
             (everleaf_index::FEATURE_BATCHES, "batches"),
+            (everleaf_index::FEATURE_EXPIRY_WORD, "expiries in words of their own"),
         ];
         let new = names.into_iter().filter(|(bit, _)| missing & bit != 0).map(|(_, name)| name);
         let new = new.collect();

@@ -110,8 +110,11 @@ impl Map {
         key: &[u8],
         see: impl FnOnce(&[u8], Expiry) -> R,
     ) -> Result<Option<R>> {
+        let verify = self.shared().verify;
         self.read(key, |tree, session| {
-            tree.get_record(session, key, |record| see(record.value, Expiry::of(record.expiry_ms)))
+            tree.get_verified(session, key, verify, |record| {
+                see(record.value, Expiry::of(record.expiry_ms))
+            })
         })
     }
 

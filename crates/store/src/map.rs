@@ -1,11 +1,13 @@
 //! One ordered map of byte strings.
 
+mod conditional;
+
 use std::ops::{Bound, ControlFlow, RangeBounds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use everleaf_index::{
-    BytesTree, Change, Decision, Hardware, IndexError, Record, Session, SessionGuard,
+    BytesTree, Change, Decision, Hardware, IndexError, Record, Session, SessionGuard, Verify,
 };
 
 use everleaf_log::Lsn;
@@ -14,7 +16,7 @@ use crate::life::Life;
 use crate::power::Left;
 use crate::range::{Piece, Range, is_beyond, prefix_bounds};
 use crate::store::Shared;
-use crate::{Action, Error, Exchange, Result};
+use crate::{Error, Result};
 
 /// Pairs visited under one pin: a long scan lets go of the epoch this often.
 const PIN_LENGTH: usize = 256;
@@ -176,7 +178,9 @@ impl Map {
     /// The value of `key`. O(log n) in DRAM, one or two cache misses in the pool.
     ///
     /// # Errors
-    /// As all operations: the map was dropped. More than 128 threads in the store at once take turns.
+    /// As all operations: the map was dropped; [`Error::Corrupt`] if what is there is damaged, as far
+    /// as it is looked at ([`Options::verify_reads`](crate::Options::verify_reads)). More than 128
+    /// threads in the store at once take turns.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.get_with(key, <[u8]>::to_vec)
@@ -190,7 +194,10 @@ impl Map {
     /// As [`Self::get`].
     #[inline]
     pub fn get_with<R>(&self, key: &[u8], see: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        self.read(key, |tree, session| tree.get_with(session, key, see))
+        let verify = self.shared.verify;
+        self.read(key, |tree, session| {
+            tree.get_verified(session, key, verify, |record| see(record.value))
+        })
     }
 
     /// Runs `see(i, value)` for each of `keys`, in order, with overlapping cache misses: several
@@ -198,7 +205,8 @@ impl Map {
     /// written they are no more than that.
     ///
     /// # Errors
-    /// As [`Self::get`].
+    /// As [`Self::get`]; `see` was not called for the keys whose values are damaged, and perhaps not
+    /// for others.
     pub fn get_many(
         &self,
         keys: &[&[u8]],
@@ -207,7 +215,8 @@ impl Map {
         let mut session = self.shared.session()?;
         let mut pinned = session.pinned();
         if self.shared.order.is_free() {
-            return Ok(self.tree.get_many(&mut pinned, keys.iter().copied(), see)?);
+            let verify = self.shared.verify;
+            return Ok(self.tree.get_many(&mut pinned, keys.iter().copied(), verify, see)?);
         }
         drop(pinned);
         drop(session);
@@ -217,6 +226,20 @@ impl Map {
             }
         }
         Ok(())
+    }
+
+    /// Brings what is known of `keys` into the cache, with overlapping cache misses, for writes that
+    /// follow. Of what is damaged, they tell.
+    ///
+    /// # Errors
+    /// The map was dropped.
+    pub fn prefetch(&self, keys: &[&[u8]]) -> Result<()> {
+        let mut session = self.shared.session()?;
+        let keys = keys.iter().copied();
+        match self.tree.get_many(&mut session.pinned(), keys, Verify::Key, |_, _| {}) {
+            Err(IndexError::Removed) => Err(IndexError::Removed.into()),
+            _ => Ok(()),
+        }
     }
 
     /// Whether `key` is there.
@@ -235,14 +258,6 @@ impl Map {
     #[inline]
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         self.change(key, Change::Upsert(value), |_, old| old.is_some())
-    }
-
-    /// Sets the value of `key`. Returns the old value.
-    ///
-    /// # Errors
-    /// As [`Self::put`].
-    pub fn replace(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.change(key, Change::Upsert(value), |_, old| old.map(<[u8]>::to_vec))
     }
 
     /// Adds `key` unless it is there. Returns whether it was added.
@@ -267,58 +282,6 @@ impl Map {
     /// As [`Self::put`].
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
         self.change(key, Change::Remove, |changed, _| changed)
-    }
-
-    /// Removes `key`. Returns the value it had.
-    ///
-    /// # Errors
-    /// As [`Self::put`].
-    pub fn take(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.change(key, Change::Remove, |_, old| old.map(<[u8]>::to_vec))
-    }
-
-    /// Changes `key` to `new` if its value is `expected`, atomically; `None` stands for absent on
-    /// both sides.
-    ///
-    /// # Errors
-    /// As [`Self::put`].
-    pub fn compare_exchange(
-        &self,
-        key: &[u8],
-        expected: Option<&[u8]>,
-        new: Option<&[u8]>,
-    ) -> Result<Exchange> {
-        self.write(key, |tree, session| {
-            tree.exchange(session, key, expected, new, |changed, found| match changed {
-                true => (Exchange::Done, Left::ToBeRead),
-                false => (Exchange::Mismatch(found.map(<[u8]>::to_vec)), Left::AsItWas),
-            })
-        })
-    }
-
-    /// Reads, decides and writes one key as one atomic step. `decide` may run several times, when
-    /// other threads interfere; its last answer counts. Returns the value before. What
-    /// [`Action::Put`] stores expires when the value before would have.
-    ///
-    /// # Errors
-    /// As [`Self::put`].
-    pub fn update_with(
-        &self,
-        key: &[u8],
-        mut decide: impl FnMut(Option<&[u8]>) -> Action,
-    ) -> Result<Option<Vec<u8>>> {
-        let mut before = None;
-        self.decide(key, |found| {
-            before = found.map(|record| record.value.to_vec());
-            match decide(found.map(|record| record.value)) {
-                Action::Keep => Decision::Keep,
-                Action::Put(value) => Decision::Put(value),
-                Action::PutWithExpiry(value, expiry_ms) => Decision::PutExpiring(value, expiry_ms),
-                Action::Expire(expiry_ms) => Decision::Expire(expiry_ms),
-                Action::Remove => Decision::Remove,
-            }
-        })?;
-        Ok(before)
     }
 
     /// Reads, decides and writes one key as one atomic step. `decide` never runs behind a stripe: it
@@ -354,7 +317,8 @@ impl Map {
         decide: &mut impl FnMut(Option<Record<'_>>) -> Decision,
     ) -> Result<Option<bool>> {
         let seen = self.read(key, |tree, session| {
-            tree.get_record(session, key, |record| (record.value.to_vec(), record.expiry_ms))
+            let own = |record: Record<'_>| (record.value.to_vec(), record.expiry_ms);
+            tree.get_verified(session, key, Verify::Sum, own)
         })?;
         let record = seen.as_ref().map(|(value, expiry_ms)| Record {
             key,

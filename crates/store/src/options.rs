@@ -24,6 +24,7 @@ pub struct Options {
     pub(crate) pool: PoolOptions,
     pub(crate) recovery_threads: usize,
     pub(crate) sweep: bool,
+    pub(crate) verify_reads: bool,
     pub(crate) durability: Option<Durability>,
     pub(crate) snapshot_after_bytes: u64,
     pub(crate) rebuild_progress: Option<Tell>,
@@ -57,6 +58,7 @@ impl Options {
             pool: PoolOptions::default(),
             recovery_threads: 0,
             sweep: true,
+            verify_reads: false,
             durability: None,
             snapshot_after_bytes: 1 << 30,
             rebuild_progress: None,
@@ -121,6 +123,16 @@ impl Options {
     /// are absent all the same, but keep their space until they are written again. Default: yes.
     pub fn sweep(mut self, yes: bool) -> Self {
         self.sweep = yes;
+        self
+    }
+
+    /// Compare the check sum of what a get finds, at some nanoseconds per hundred bytes. Without it a
+    /// get only makes sure that the key is the right one and that the lengths fit the pool, and a
+    /// value whose bytes have changed on the disk is returned as it is. Ranges, scans, views' ranges,
+    /// exports, backups, compaction, snapshots, batches' conditions and the values that conditional
+    /// writes see are verified always. Default: no (the program and its server: yes).
+    pub fn verify_reads(mut self, yes: bool) -> Self {
+        self.verify_reads = yes;
         self
     }
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use everleaf_index::{
     AllocError, BytesTree, Hardware, IndexError, Journal, Order, PoolError, Session, SessionGuard,
-    Trees,
+    Trees, Verify,
 };
 
 use everleaf_log::Lsn;
@@ -61,6 +61,8 @@ pub(crate) struct Shared {
     /// Keys that had expired and were removed by the sweep.
     pub swept: AtomicU64,
     pub recovery_ns: u64,
+    /// How closely a get looks at what it returns.
+    pub verify: Verify,
     /// Batches that opening has brought to an end.
     pub recovered_batches: u64,
     /// What opening made the pool from, if the machine had crashed.
@@ -183,6 +185,7 @@ impl Store {
             journal: OnceLock::new(),
             journal_making: Mutex::new(()),
             swept: AtomicU64::new(0),
+            verify: if options.verify_reads { Verify::Sum } else { Verify::Key },
             recovery_ns,
             recovered_batches,
             rebuilt,

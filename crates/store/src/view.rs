@@ -15,7 +15,7 @@ use std::ops::{Bound, Deref, RangeBounds};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use everleaf_index::{BytesTree, Hardware, IndexError, Machine, Session};
+use everleaf_index::{BytesTree, Hardware, IndexError, Machine, Session, Verify};
 
 use crate::map::Map;
 use crate::range::{Piece, Range, prefix_bounds};
@@ -116,7 +116,7 @@ impl Views {
             return Ok(());
         }
         let see = |record: everleaf_index::Record<'_>| (record.value.to_vec(), record.expiry_ms);
-        let value = tree.get_record(session, key, see)?;
+        let value = tree.get_verified(session, key, Verify::Sum, see)?;
         saved.keys.entry(key.to_vec()).or_default().push(Old { version: newest, value });
         Ok(())
     }
@@ -257,7 +257,8 @@ impl MapView {
         if let Some(old) = find() {
             return Ok(old.map(|(value, _)| value));
         }
-        let found = tree.get_with(&mut *shared.session()?, key, <[u8]>::to_vec);
+        let own = |record: everleaf_index::Record<'_>| record.value.to_vec();
+        let found = tree.get_verified(&mut *shared.session()?, key, shared.verify, own);
         if let Some(old) = find() {
             return Ok(old.map(|(value, _)| value));
         }

@@ -55,8 +55,11 @@ fn a_pool_of_the_first_format_is_read_written_and_upgraded() {
     // The bytes that say which features are used: old versions can still open it.
     let features = |path: &Path| std::fs::read(path).expect("readable")[16];
     assert_eq!(features(&path), 0, "nothing new was used");
-    assert_eq!(Store::upgrade(&path).expect("upgraded"), ["keys that expire", "batches"]);
-    assert_eq!(features(&path), 3);
+    assert_eq!(
+        Store::upgrade(&path).expect("upgraded"),
+        ["keys that expire", "batches", "expiries in words of their own"]
+    );
+    assert_eq!(features(&path), 7);
 
     let store = Options::new().open(&path).expect("it opens");
     assert_contents(&store);

@@ -86,6 +86,10 @@ pub struct ServeArgs {
     #[arg(long, value_name = "yes|no", default_value = "yes", hide_possible_values = true)]
     #[arg(value_parser = BoolishValueParser::new(), action = ArgAction::Set)]
     pub create_if_missing: bool,
+    /// Compare the check sum of every value before it is sent
+    #[arg(long, value_name = "yes|no", default_value = "yes", hide_possible_values = true)]
+    #[arg(value_parser = BoolishValueParser::new(), action = ArgAction::Set)]
+    pub verify_reads: bool,
     /// What to log on stderr: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
     pub log: Level,
@@ -132,6 +136,7 @@ pub fn run(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Fail
 
     let started = Instant::now();
     let options = args.trust.options().create(args.create_if_missing);
+    let options = options.verify_reads(args.verify_reads);
     let options = match args.durability {
         Some(durability) => options.durability(durability.with(args.interval)),
         None => options,

@@ -137,19 +137,24 @@ impl<D: Disk> SnapshotWriter<D> {
     /// Adds a pair.
     ///
     /// # Errors
-    /// [`Error::TooLarge`], and the disk's answers.
+    /// [`Error::TooLarge`], and the disk's answers; [`Error::Damaged`] if map and key do not follow
+    /// those of the record before.
     ///
     /// # Panics
-    /// If the record is a deletion, or its map and key do not follow those of the record before.
+    /// If the record is a deletion.
     pub fn add(&mut self, pair: &Record<'_>) -> Result<()> {
         assert!(pair.value.is_some(), "a snapshot has pairs only, and no deletions");
         group_size(std::slice::from_ref(pair))?;
         match &mut self.last {
             Some((map, key)) => {
-                assert!(
-                    (*map, &key[..]) < (pair.map, pair.key),
-                    "the pairs of a snapshot are sorted by map and key, and none is there twice"
-                );
+                if (*map, &key[..]) >= (pair.map, pair.key) {
+                    return Err(Error::Damaged(format!(
+                        "what a snapshot is to be written of is damaged: the key '{}' does not follow \
+                         '{}'; check it with `everleaf check`",
+                        pair.key.escape_ascii(),
+                        key.escape_ascii()
+                    )));
+                }
                 *map = pair.map;
                 key.clear();
                 key.extend_from_slice(pair.key);

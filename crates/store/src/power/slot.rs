@@ -1,6 +1,6 @@
 //! The place of a change in the log, taken before the change can be seen, and what is left there.
 
-use everleaf_index::{BytesTree, Hardware, IndexError, Session};
+use everleaf_index::{BytesTree, Hardware, IndexError, Session, Verify};
 use everleaf_log::{Disk, Log, Lsn, Place, Record};
 
 use super::place::LogDisk;
@@ -90,7 +90,7 @@ impl PowerLog {
             Left::Value(value) => slot.take().map(|slot| put(slot, value, 0)),
             // Should it fail, the slot goes, and the log ends before anything that comes of the change.
             Left::ToBeRead => tree
-                .get_record(session, key, |record| {
+                .get_verified(session, key, Verify::Sum, |record| {
                     slot.take().map(|slot| put(slot, record.value, record.expiry_ms))
                 })?
                 .flatten(),
