@@ -470,15 +470,12 @@ mod tests {
             // SAFETY: private to us.
             let size = unsafe { size_at(Base::of(&heap), offset) };
             for bit in 0..size * 8 {
-                // SAFETY: within the record, which is private to us.
-                let byte = unsafe { &mut *heap.base().add(offset as usize + bit / 8) };
-                *byte ^= 1 << (bit % 8);
+                let word = heap.pool().word(offset + bit as u64 / 64 * 8);
+                word.write_private(word.read_private() ^ 1 << (bit % 64));
                 // SAFETY: private to us.
                 let found = unsafe { read_verified(Base::of(&heap), offset, Verify::Sum) };
                 assert!(found.is_err(), "bit {bit}, expiry {expiry_ms}");
-                // SAFETY: as above.
-                let byte = unsafe { &mut *heap.base().add(offset as usize + bit / 8) };
-                *byte ^= 1 << (bit % 8);
+                word.write_private(word.read_private() ^ 1 << (bit % 64));
             }
         }
     }

@@ -4,18 +4,33 @@
 //! counts only if its record has the right check sum and the entry that refers to it fits its key.
 //! Whatever else was damaged (headers, fences, the directory) does not matter for that.
 
+use std::cell::Cell;
+
 use everleaf_alloc::BLOCK_SIZE;
 use everleaf_alloc::layout::{
     CHUNK_SHIFT, CHUNK_SHIFT_MAX, CHUNK_SHIFT_MIN, ChunkHeader, ChunkKind,
 };
 use everleaf_machine::{Hardware, Pair};
-use everleaf_pool::DATA_START;
-use everleaf_pool::layout::{ROOT_COUNT, ROOT_LIVE, ROOT_NAME_MAX, ROOT_OFFSET, ROOT_SIZE};
+use everleaf_pool::layout::{
+    ROOT_COUNT, ROOT_LIVE, ROOT_NAME_MAX, ROOT_OFFSET, ROOT_SIZE, SEAL_OFFSETS, SESSION_MARK,
+    SESSION_OFFSETS,
+};
+use everleaf_pool::{DATA_START, Seal};
 
 use crate::kind::{BytesKey, BytesKind, Kind, record_offset};
 use crate::nbtree::layout::{BLOCK_HEADER_SIZE, SLOT_COUNT_MAX, owner_parts};
 use crate::nbtree::state::{BlockState, NO_BLOCK, holds};
+use crate::nbtree::sum_of;
 use crate::record;
+
+/// Whether a block of an ordinary tree has the sum of what it holds.
+fn is_as_sealed(number: u32, block: &[u8]) -> bool {
+    let mut bytes = block[..BLOCK_HEADER_SIZE + 16 * SLOT_COUNT_MAX].to_vec();
+    bytes[..8].copy_from_slice(&u64::from(number).to_le_bytes());
+    let sum = word(&bytes, 24);
+    bytes[24..32].fill(0);
+    sum_of(&bytes) == sum
+}
 
 type BytesKindM = BytesKind<true>;
 
@@ -52,6 +67,10 @@ pub struct SalvagedPair {
 pub struct Salvage<'f> {
     read: &'f ReadAt<'f>,
     size: u64,
+    /// What the pool held when it was closed, if nobody has written to it since.
+    seal: Option<Seal>,
+    /// Leaves and entries that were found.
+    found: Cell<(u64, u64)>,
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
@@ -62,7 +81,39 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 impl<'f> Salvage<'f> {
     /// A file of `size` bytes.
     pub fn new(size: u64, read: &'f ReadAt<'f>) -> Self {
-        Salvage { read, size }
+        let mut salvage = Salvage { read, size, seal: None, found: Cell::default() };
+        salvage.seal = salvage.read_seal();
+        salvage
+    }
+
+    /// Whether the pool says what it held, so that what is missing can be told.
+    pub fn is_sealed(&self) -> bool {
+        self.seal.is_some()
+    }
+
+    fn read_seal(&self) -> Option<Seal> {
+        let words = |offset: u64| std::array::from_fn(|index| self.word(offset + 8 * index as u64));
+        let generation = |words: &[u64; 8]| {
+            let bytes: Vec<u8> = words[..7].iter().flat_map(|word| word.to_le_bytes()).collect();
+            let mark = u64::from(u32::from_le_bytes(SESSION_MARK));
+            (words[7] == mark << 32 | u64::from(crc32c::crc32c(&bytes))).then_some(words[0])
+        };
+        let newest =
+            SESSION_OFFSETS.iter().filter_map(|offset| generation(&words(*offset))).max()?;
+        SEAL_OFFSETS.iter().find_map(|offset| Seal::decode(&words(*offset), newest))
+    }
+
+    /// What is missing, if that can be told. To be asked when all pairs were looked for.
+    pub fn missing(&self) -> Option<String> {
+        let Seal { leaves, keys, .. } = self.seal?;
+        let found = self.found.get();
+        (found != (leaves, keys)).then(|| {
+            format!(
+                "when the pool was closed it had {leaves} leaves with {keys} keys, and {} leaves with \
+                 {} keys were found, maps of integers and of the store itself included",
+                found.0, found.1
+            )
+        })
     }
 
     fn word(&self, offset: u64) -> u64 {
@@ -177,11 +228,24 @@ impl<'f> Salvage<'f> {
         dropped: &mut dyn FnMut(String),
     ) {
         let (tree, skip) = owner_parts(word(block, 16));
+        if is_certain {
+            self.count_leaf();
+            if self.seal.is_some() && !is_as_sealed(number, block) {
+                dropped(format!(
+                    "the leaf block {number} is not as it was when the pool was closed: keys of it may \
+                     be missing"
+                ));
+            }
+        }
         for slot in 0..SLOT_COUNT_MAX {
             let at = BLOCK_HEADER_SIZE + 16 * slot;
             let entry = Pair { first: word(block, at), second: word(block, at + 8) };
             if !holds(<BytesKindM as Kind<Hardware>>::state(entry)) {
                 continue;
+            }
+            if is_certain {
+                let (leaves, keys) = self.found.get();
+                self.found.set((leaves, keys + 1));
             }
             match self.pair(entry, skip) {
                 Ok((key, value, expiry_ms)) => {
@@ -190,6 +254,11 @@ impl<'f> Salvage<'f> {
                 Err(what) => dropped(format!("slot {slot} of the leaf block {number}: {what}")),
             }
         }
+    }
+
+    fn count_leaf(&self) {
+        let (leaves, keys) = self.found.get();
+        self.found.set((leaves + 1, keys));
     }
 
     fn pair(&self, entry: Pair, skip: usize) -> Result<record::Owned, String> {

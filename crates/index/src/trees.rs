@@ -4,9 +4,11 @@
 //! carries the id of its tree. Recovery runs once for the whole pool, because the free space is what
 //! no tree uses.
 
+mod seal;
+
 use std::sync::Arc;
 
-use everleaf_alloc::{AllocError, Audit, Heap, Session, SessionPool};
+use everleaf_alloc::{AllocError, Audit, Heap, Recovery, Session, SessionPool};
 use everleaf_machine::{Hardware, Machine, Ordering, SpinLock};
 use everleaf_pool::{Pool, Root, RootIndex};
 
@@ -15,10 +17,11 @@ use crate::bytes_tree::BytesTree;
 use crate::error::IndexError;
 use crate::geometry::{Geometry, Production};
 use crate::kind::{BytesKind, Kind, U64Kind};
-use crate::nbtree::{CheckState, LiveBlocks, NbTree, find_live_blocks};
+use crate::nbtree::{CheckState, Contents, NbTree, find_live_blocks};
 use crate::ordered::{Design, OrderedIndex};
 use crate::registry::Registry;
 use crate::u64_tree::U64Tree;
+use seal::{compare_contents, compare_roots};
 
 /// Sessions that threads share by hints.
 const SESSION_COUNT: usize = 128;
@@ -43,6 +46,13 @@ pub struct CheckReport {
     pub keys: u64,
     /// Leaves of all trees.
     pub leaves: u64,
+    /// Whether the pool was closed cleanly and nothing that it held then was missing when it was
+    /// opened. If not, and the pool is not new, entries or leaves may be missing that nothing tells
+    /// of.
+    pub is_complete: bool,
+    /// If it is not known to be complete: leaves that were written since the last clean close. The
+    /// others are as they were then.
+    pub unproven_leaves: u64,
     /// What is wrong, in sentences; empty if nothing is.
     pub problems: Vec<String>,
 }
@@ -76,6 +86,10 @@ pub struct Trees<G: Geometry = Production, M: Machine = Hardware> {
     named: Directory<G, M>,
     /// Removed trees whose space some pinned operation still kept from being reused.
     removed: SpinLock<Vec<Named<G, M>>, M>,
+    /// Threads that work on all of it may use.
+    threads: usize,
+    /// Whether nothing was missing when it was opened.
+    is_complete: bool,
     /// Held while space is in nobody's books: a check waits for it. Taken before `named`, and after
     /// all sessions of `sessions` if those are taken.
     maintenance: SpinLock<(), M>,
@@ -124,7 +138,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     /// # Errors
     /// As [`Self::create`].
     pub fn create_with(pool: Pool<M>, designs: Registry<M>) -> Result<Self, IndexError> {
-        Ok(Self::on_heap(Heap::create(pool)?, designs))
+        Ok(Self::on_heap(Heap::create(pool)?, designs, 1, true))
     }
 
     /// As [`Self::create`] with chunks of `1 << shift` bytes: for small simulated pools.
@@ -132,13 +146,20 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     /// # Errors
     /// As [`Self::create`].
     pub fn create_with_chunks(pool: Pool<M>, shift: u32) -> Result<Self, IndexError> {
-        Ok(Self::on_heap(Heap::create_with_chunks(pool, shift)?, Registry::NONE))
+        let heap = Heap::create_with_chunks(pool, shift)?;
+        Ok(Self::on_heap(heap, Registry::NONE, 1, true))
     }
 
-    fn on_heap(heap: Arc<Heap<M>>, designs: Registry<M>) -> Self {
+    fn on_heap(
+        heap: Arc<Heap<M>>,
+        designs: Registry<M>,
+        threads: usize,
+        is_complete: bool,
+    ) -> Self {
         let sessions = SessionPool::new(heap.clone(), SESSION_COUNT);
         let (named, removed) = (SpinLock::new(vec![]), SpinLock::new(vec![]));
-        Trees { heap, sessions, designs, named, removed, maintenance: SpinLock::new(()) }
+        let maintenance = SpinLock::new(());
+        Trees { heap, sessions, designs, named, removed, threads, is_complete, maintenance }
     }
 
     /// Opens a pool with all its trees, recovering them on up to `threads` threads. A pool whose
@@ -173,31 +194,56 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             };
         }
         let (heap, recovery) = Heap::open(pool)?;
+        let opened = Self::recover(&heap, &recovery, designs, threads);
+        match &opened {
+            // Before anything is changed.
+            Ok(_) => heap.pool().end_seal(),
+            Err(_) => heap.pool().keep_seal(),
+        }
+        let trees = opened?;
+        recovery.finish(&heap);
+        Ok(trees)
+    }
+
+    /// All trees, compared with the pool's seal if there is one in force.
+    fn recover(
+        heap: &Arc<Heap<M>>,
+        recovery: &Recovery<M>,
+        designs: Registry<M>,
+        threads: usize,
+    ) -> Result<Self, IndexError> {
         let roots = heap.pool().roots();
+        let seal = heap.pool().seal();
+        compare_roots(heap, &roots)?;
+        let mut sealed = Contents::default();
         // The values of other designs are places, which may equal an id: no block has owner 0.
         let codes = [<U64Kind as Kind<M>>::CODE, <BytesKind as Kind<M>>::CODE];
         let id = |root: &Root| if codes.contains(&root.kind) { root.value } else { 0 };
         let ids: Vec<u32> = roots.iter().map(id).collect();
-        let live = find_live_blocks(&heap, &recovery, &ids, threads)?;
-        let trees = Self::on_heap(heap.clone(), designs);
+        let live = find_live_blocks(heap, recovery, &ids, threads)?;
+        let trees = Self::on_heap(heap.clone(), designs, threads, seal.is_some());
         let mut session = heap.session()?;
         for (root, live) in roots.into_iter().zip(live) {
             let named = if root.kind == <U64Kind as Kind<M>>::CODE {
-                let tree = recover(&mut session, &recovery, root.value, live, threads)?;
+                let sealed = seal.is_some().then_some(&mut sealed);
+                let tree =
+                    NbTree::recover(&mut session, recovery, root.value, live, threads, sealed)?;
                 Named::U64(Arc::new(U64Tree::new(heap.clone(), root.index, tree)))
             } else if root.kind == <BytesKind as Kind<M>>::CODE {
-                let tree = recover(&mut session, &recovery, root.value, live, threads)?;
+                let sealed = seal.is_some().then_some(&mut sealed);
+                let tree =
+                    NbTree::recover(&mut session, recovery, root.value, live, threads, sealed)?;
                 Named::Bytes(Arc::new(BytesTree::new(heap.clone(), root.index, tree)))
             } else {
                 let Some(design) = designs.of_kind(root.kind) else {
                     return Err(IndexError::ForeignDesign { map: root.name, kind: root.kind });
                 };
-                let tree = (design.recover)(&mut session, &recovery, root.value, threads)?;
+                let tree = (design.recover)(&mut session, recovery, root.value, threads)?;
                 Named::Other(tree, root.index)
             };
             trees.named.lock().push((root.name, named));
         }
-        recovery.finish(&heap);
+        compare_contents(heap, sealed)?;
         Ok(trees)
     }
 
@@ -510,7 +556,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         self.tidy_removed_quietly(&mut session);
         session.collect_hard();
         let mut audit = Audit::new(&self.heap)?;
-        let mut report = CheckReport::default();
+        let mut report = CheckReport { is_complete: self.is_complete, ..Default::default() };
         for (name, tree) in named.iter() {
             let mut state = CheckState::default();
             match tree {
@@ -530,9 +576,14 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             }
             report.keys += state.keys;
             report.leaves += state.leaves;
+            report.unproven_leaves += state.unproven_leaves;
             report
                 .problems
                 .extend(state.problems.into_iter().map(|text| format!("{name}: {text}")));
+        }
+        if self.is_complete {
+            // What was written since was written by us.
+            report.unproven_leaves = 0;
         }
         for guard in &guards {
             if let Some(session) = guard.opened() {
@@ -543,25 +594,4 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         report.problems.extend(audit.finish(&self.heap));
         Ok(report)
     }
-
-    /// Marks the pool cleanly closed. The caller makes sure that nobody writes any more.
-    ///
-    /// # Errors
-    /// The mark cannot be written.
-    pub fn close(&self) -> Result<(), IndexError> {
-        if self.heap.pool().is_read_only() {
-            return Ok(());
-        }
-        Ok(self.heap.pool().set_clean()?)
-    }
-}
-
-fn recover<K: Kind<M>, G: Geometry, M: Machine>(
-    session: &mut Session<M>,
-    recovery: &everleaf_alloc::Recovery<M>,
-    id: u32,
-    live: LiveBlocks,
-    threads: usize,
-) -> Result<NbTree<K, G, M>, IndexError> {
-    Ok(NbTree::recover(session, recovery, id, live, threads)?)
 }

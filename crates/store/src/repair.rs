@@ -22,6 +22,9 @@ pub struct Repaired {
     pub doubtful: u64,
     /// Names of maps that were kept; one whose name was lost is called `lost-` and a number.
     pub maps: Vec<String>,
+    /// Whether the pool was closed cleanly and said what it held, so that what is missing is told in
+    /// [`Self::dropped`]. If not, pairs may be missing that nothing tells of.
+    pub is_complete: bool,
     /// What should have been a pair and could not be proven, and what else was damaged: a sentence
     /// each.
     pub dropped: Vec<String>,
@@ -77,6 +80,8 @@ impl Store {
         target.make_maps()?;
         target.fill(&salvage)?;
         target.compare_counts();
+        target.repaired.is_complete = salvage.is_sealed();
+        target.repaired.dropped.extend(salvage.missing());
         target.finish_batches()?;
         let mut repaired = target.repaired;
         repaired.maps = store.map_names();

@@ -38,6 +38,8 @@ pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Fail
             "sound": is_sound,
             "keys": report.keys,
             "leaves": report.leaves,
+            "complete": report.is_complete,
+            "unproven_leaves": report.unproven_leaves,
             "problems": report.problems,
         }))?;
     } else {
@@ -46,6 +48,13 @@ pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Fail
         }
         if is_sound && !global.quiet {
             out.line(&format!("sound: {}, {} leaves", counted(report.keys, "key"), report.leaves))?;
+        }
+        if !report.is_complete && !global.quiet {
+            out.line(&format!(
+                "the pool was not closed cleanly: that no key is missing cannot be proven; {} of {} \
+                 leaves were written since the last clean close",
+                report.unproven_leaves, report.leaves
+            ))?;
         }
     }
     match report.problems.len() {

@@ -35,6 +35,7 @@ pub fn run(args: RepairArgs, global: Global, out: &mut Output) -> Result<(), Fai
             "doubtful": repaired.doubtful,
             "maps": repaired.maps,
             "dropped": repaired.dropped,
+            "complete": repaired.is_complete,
         }))?;
     } else {
         for what in &repaired.dropped {
@@ -48,6 +49,12 @@ pub fn run(args: RepairArgs, global: Global, out: &mut Output) -> Result<(), Fai
                 args.pool.display(),
                 repaired.doubtful
             ))?;
+            if !repaired.is_complete {
+                out.line(
+                    "the pool does not say what it held, because it was not closed cleanly or its first \
+                     pages are damaged: keys may be missing that nothing tells of",
+                )?;
+            }
         }
     }
     match repaired.dropped.len() as u64 {

@@ -23,6 +23,8 @@ pub(crate) struct CheckState {
     pub keys: u64,
     pub leaves: u64,
     pub inner_nodes: u64,
+    /// Leaves that no clean close has sealed as they are.
+    pub unproven_leaves: u64,
     pub problems: Vec<String>,
     /// Fences met, each marked once.
     fences: BTreeSet<u64>,
@@ -132,6 +134,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
 
     fn check_leaf(&self, leaf: Shared<Leaf<M>>, used: &Recovery<M>, state: &mut CheckState) {
         state.leaves += 1;
+        state.unproven_leaves += u64::from(!self.is_proven(leaf));
         self.report(used.mark_block(leaf.block), state);
         if let Some(target) = self.unmade_target(leaf) {
             self.report(used.mark_block(target.block), state);

@@ -5,13 +5,14 @@
 //!   0   state word   8                0   fingerprints      64        header             64
 //!   8   low fence    8                64  meta               8        first heads        64  (level > 1)
 //!   16  owner        8                72  successor          8        heads       2 or 8 x 64
-//!   24  reserved     8                80  order              8        children    2 or 8 x 64
+//!   24  sum          8                80  order              8        children    2 or 8 x 64
 //!   32  62 entries of 16              88  low, high         16        fences      2 or 8 x 64 (if any)
 //!                                     104 block, skip, claimed, in flight
 //! ```
 //!
 //! The owner word holds the tree's id (bits 0..32) and the bytes of prefix that the block's key
-//! words skip (bits 32..64).
+//! words skip (bits 32..64). The sum is 0, or that of what the block held at some clean close: 2^32
+//! plus the CRC-32C of the block with its number as the first word and 0 as the fourth (`seal.rs`).
 
 use std::marker::PhantomData;
 
@@ -42,8 +43,8 @@ pub struct Block<M: Machine> {
     pub low: Atomic<u64, M>,
     /// Tree id and skipped prefix; immutable while the block is not free.
     pub owner: Atomic<u64, M>,
-    /// Zero.
-    pub reserved: Atomic<u64, M>,
+    /// Check sum of the contents at some clean close (`seal.rs`).
+    pub sum: Atomic<u64, M>,
     /// The slots.
     pub entries: [AtomicPair<M>; SLOT_COUNT_MAX],
 }

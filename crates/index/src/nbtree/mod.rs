@@ -63,6 +63,7 @@ mod many;
 mod merge;
 mod recover;
 mod scan;
+mod seal;
 mod search;
 mod shared;
 mod split;
@@ -86,7 +87,8 @@ use tally::Tally;
 
 pub(crate) use bulk::{BulkLoader, Part};
 pub(crate) use check::CheckState;
-pub(crate) use recover::{LiveBlocks, find_live_blocks};
+pub(crate) use recover::find_live_blocks;
+pub(crate) use seal::{Contents, sum_of};
 
 /// How a tree is built right now. Counts are exact when no writer is active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

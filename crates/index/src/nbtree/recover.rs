@@ -17,6 +17,7 @@ use everleaf_machine::{FingerprintLine, LINE_SIZE, Machine, SpinLock};
 use super::NbTree;
 use super::inner::Child;
 use super::layout::{Block, Leaf, owner_parts};
+use super::seal::Contents;
 use super::shared::Shared;
 use super::state::{BlockState, EMPTY, FREEZING, FROZEN, NO_BLOCK, PENDING, holds};
 use crate::geometry::Geometry;
@@ -129,13 +130,15 @@ struct Task {
 }
 
 impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
-    /// Steps 2 to 4: the tree with this id from its live blocks.
+    /// Steps 2 to 4: the tree with this id from its live blocks. If the pool is sealed, every leaf is
+    /// compared with its sum, and what they hold is added to `sealed`.
     pub(crate) fn recover(
         session: &mut Session<M>,
         recovery: &Recovery<M>,
         id: u32,
         live: LiveBlocks,
         threads: usize,
+        mut sealed: Option<&mut Contents>,
     ) -> Result<Self, AllocError> {
         let heap = session.heap().clone();
         let tree = Self::assemble(heap.clone(), id, std::ptr::null_mut(), 0);
@@ -144,12 +147,13 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let shares = threads.clamp(1, tasks.len()).min(SHARE_COUNT_MAX);
         let share = tasks.len().div_ceil(shares);
         let results = SpinLock::<_, M>::new(Vec::with_capacity(shares));
+        let verify = sealed.is_some();
         M::parallel(shares, shares, &|index| {
             let part =
                 &tasks[(index * share).min(tasks.len())..((index + 1) * share).min(tasks.len())];
             let result = heap
                 .session()
-                .and_then(|mut session| tree.rebuild_leaves(&mut session, recovery, part));
+                .and_then(|mut session| tree.rebuild_leaves(&mut session, recovery, part, verify));
             results.lock().push((index, result));
         });
         let mut results = results;
@@ -157,9 +161,12 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         parts.sort_by_key(|(index, _)| *index);
         let mut children: Vec<Child> = Vec::with_capacity(tasks.len());
         for (_, part) in parts {
-            let (part, keys) = part?;
+            let Rebuilt { children: part, keys, contents } = part?;
             children.extend(part.into_iter().map(|(low, leaf)| (low, leaf.0)));
             tree.keys.add(0, keys as i64);
+            if let Some(sealed) = &mut sealed {
+                sealed.add(contents);
+            }
         }
         tree.set_root(tree.build_levels(session, children)?);
         Ok(tree)
@@ -209,10 +216,11 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         session: &mut Session<M>,
         recovery: &Recovery<M>,
         tasks: &[Task],
-    ) -> Result<(Vec<(u64, SendPointer)>, u64), AllocError> {
+        verify: bool,
+    ) -> Result<Rebuilt, AllocError> {
         let mut children = Vec::with_capacity(tasks.len());
         let mut marks = Vec::with_capacity(G::SLOT_COUNT);
-        let mut keys = 0;
+        let (mut keys, mut contents) = (0, Contents::default());
         for (index, task) in tasks.iter().enumerate() {
             if let Some(next) = tasks.get(index + 1) {
                 // Blocks lie in the pool in another order than their keys.
@@ -221,11 +229,14 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                     M::prefetch(block.wrapping_add(line));
                 }
             }
+            if verify {
+                contents.add(Self::sealed_contents(&self.heap, task.block)?);
+            }
             let (leaf, count) = self.rebuild_leaf(session, recovery, task, &mut marks)?;
             children.push((task.low, SendPointer(leaf.cast())));
             keys += count;
         }
-        Ok((children, keys))
+        Ok(Rebuilt { children, keys, contents })
     }
 
     fn rebuild_leaf<'r>(
@@ -266,6 +277,13 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         shared.meta.write_private(committed | if frozen { FREEZING } else { 0 });
         Ok((leaf, u64::from(committed.count_ones())))
     }
+}
+
+/// Some leaves, with their low fences.
+struct Rebuilt {
+    children: Vec<(u64, SendPointer)>,
+    keys: u64,
+    contents: Contents,
 }
 
 /// A pointer on its way from the thread that built it to the one that assembles the tree.
