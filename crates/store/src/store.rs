@@ -92,8 +92,18 @@ impl Shared {
     /// The names of the user's maps, sorted.
     pub fn map_names(&self) -> Vec<String> {
         let mut names = self.trees.names();
-        names.retain(|name| !is_reserved(name));
+        names.retain(|name| !is_reserved(name) && self.is_for_all(name));
         names
+    }
+
+    /// Whether a map may be seen: one that is being made has its place in the log first.
+    fn is_for_all(&self, name: &str) -> bool {
+        let Some(power) = &self.power else { return true };
+        match self.trees.find_bytes_tree(name) {
+            Ok(Some(tree)) => power.is_numbered(&tree),
+            // Gone meanwhile, or one of integers.
+            found => found.is_err(),
+        }
     }
 
     /// Reclaims what can be reclaimed; for when space has run out.

@@ -265,3 +265,30 @@ fn a_place_taken_behind_its_change_is_found() {
         }
     }
 }
+
+/// Its name is in the pool before the log can have it: who saw it and wrote what comes of it could
+/// find that without the map.
+#[test]
+fn a_map_is_seen_only_when_it_has_its_place_in_the_log() {
+    let (folder, disk) = (folder(), SimulatedDisk::new(Faults::default(), 1));
+    let store = options(&disk).open(folder.path().join("pool")).expect("it opens");
+    let (stop, stopped) = sync_channel(1);
+    let (release, released) = sync_channel::<()>(1);
+    let released = Mutex::new(released);
+    disk.set_point_hook(move |point| {
+        if point == "store.place_taken" {
+            stop.send(()).expect("the other thread listens");
+            let _ = released.lock().expect("nobody panicked").recv();
+        }
+    });
+    let has_name = || store.map_names().contains(&"second".to_string());
+    std::thread::scope(|scope| {
+        let maker = scope.spawn(|| drop(store.map("second").expect("room")));
+        stopped.recv().expect("it comes there");
+        let is_seen = has_name();
+        release.send(()).expect("it listens");
+        assert!(!is_seen, "it has no number yet");
+        maker.join().expect("no panic");
+    });
+    assert!(has_name());
+}
