@@ -5,7 +5,7 @@
 //! the others wait for it, and those it did not cover choose the next leader among themselves.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -324,7 +324,16 @@ impl<D: Disk> Shared<D> {
 
     /// The writing end. If its holder panicked, the log has failed, and nobody writes any more.
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer<D>> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        loop {
+            match self.writer.try_lock() {
+                Ok(writer) => return writer,
+                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) if self.disk.waits("log.awaits_writer") => {}
+                Err(TryLockError::WouldBlock) => {
+                    return self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+                }
+            }
+        }
     }
 
     pub(crate) fn durable_lsn(&self) -> Lsn {

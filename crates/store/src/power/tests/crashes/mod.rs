@@ -13,7 +13,11 @@
 
 mod arranged;
 mod causes;
+mod clocks;
 mod explore;
+mod free;
+mod threads;
+mod turns;
 pub(super) mod world;
 
 use std::panic::catch_unwind;
