@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use everleaf_index::{Edit, Hardware, Session, Verify};
+use everleaf_index::{Edit, Hardware, Journal, Session, Verify};
+use everleaf_log::Lsn;
 
 use crate::map::Map;
 use crate::store::Shared;
+use crate::watch::Watch;
 use crate::{Error, Expiry, Result, Store};
 
 /// What became of a batch.
@@ -40,8 +42,17 @@ struct Change {
 /// One condition, laid out like a change; without a value the key must be absent.
 struct Condition {
     what: Change,
-    /// Whether the time at which the key expires must be the same, too.
-    exact: bool,
+    must: Must,
+}
+
+/// What must be so of the key of a condition.
+enum Must {
+    /// It has the value.
+    Value,
+    /// It has the value, and expires when the condition says.
+    ValueAndExpiry,
+    /// It was not written since this watch began.
+    Unwritten(Watch),
 }
 
 /// Changes, and conditions on which they depend, to be done as one by [`Store::write`]: all or
@@ -111,7 +122,7 @@ impl WriteBatch {
     /// Makes the whole batch depend on the value a key has just before it; `None`: on its absence.
     pub fn expect(&mut self, map: &Map, key: &[u8], value: Option<&[u8]>) -> &mut Self {
         let what = self.note(map, key, value, 0);
-        self.conditions.push(Condition { what, exact: false });
+        self.conditions.push(Condition { what, must: Must::Value });
         self
     }
 
@@ -124,7 +135,14 @@ impl WriteBatch {
         expiry: Expiry,
     ) -> &mut Self {
         let what = self.note(map, key, Some(value), expiry.as_ms());
-        self.conditions.push(Condition { what, exact: true });
+        self.conditions.push(Condition { what, must: Must::ValueAndExpiry });
+        self
+    }
+
+    /// Makes the whole batch depend on the key of a [watch](Map::watch) not having been written since.
+    pub fn expect_unwritten(&mut self, watch: &Watch) -> &mut Self {
+        let what = self.note(watch.map(), watch.key(), None, 0);
+        self.conditions.push(Condition { what, must: Must::Unwritten(watch.clone()) });
         self
     }
 
@@ -187,7 +205,7 @@ impl WriteBatch {
     }
 
     /// The numbers of the changes that count: each key once.
-    fn last_changes(&self) -> Vec<usize> {
+    pub(crate) fn last_changes(&self) -> Vec<usize> {
         let mut last: Vec<usize> = (0..self.changes.len()).collect();
         if !self.has_equal_hashes() {
             return last;
@@ -240,7 +258,13 @@ impl WriteBatch {
 
     /// The condition that does not hold, if there is one. The caller has the stripes.
     fn refused(&self, session: &mut Session<Hardware>) -> Result<Option<usize>> {
-        for (number, Condition { what, exact }) in self.conditions.iter().enumerate() {
+        for (number, Condition { what, must }) in self.conditions.iter().enumerate() {
+            let exact = match must {
+                Must::Value => false,
+                Must::ValueAndExpiry => true,
+                Must::Unwritten(watch) if watch.is_broken() => return Ok(Some(number)),
+                Must::Unwritten(_) => continue,
+            };
             let (map, key) = (self.map(what), self.key(what));
             let expected = self.value(what);
             let found = map.tree().get_verified(session, key, Verify::Sum, |record| {
@@ -278,14 +302,7 @@ impl Store {
 
 impl Shared {
     fn write_batch(&self, batch: &WriteBatch) -> Result<Written> {
-        if self.trees.heap().pool().is_read_only() {
-            return Err(Error::ReadOnly);
-        }
-        if batch.maps.iter().any(|map| !std::ptr::eq(Arc::as_ptr(map.shared()), self)) {
-            return Err(Error::Unsupported(
-                "the batch holds a key of another store: write a batch per store".to_string(),
-            ));
-        }
+        self.admit_batch(batch)?;
         let last = batch.last_changes();
         match self.try_batch(batch, &last) {
             Err(Error::PoolFull(_) | Error::DiskFull(_)) => {
@@ -296,6 +313,19 @@ impl Shared {
         }
     }
 
+    /// Refuses a batch that cannot be written here.
+    pub(crate) fn admit_batch(&self, batch: &WriteBatch) -> Result<()> {
+        if self.trees.heap().pool().is_read_only() {
+            return Err(Error::ReadOnly);
+        }
+        if batch.maps.iter().any(|map| !std::ptr::eq(Arc::as_ptr(map.shared()), self)) {
+            return Err(Error::Unsupported(
+                "the batch holds a key of another store: write a batch per store".to_string(),
+            ));
+        }
+        Ok(())
+    }
+
     fn try_batch(&self, batch: &WriteBatch, last: &[usize]) -> Result<Written> {
         let mut session = self.session()?;
         let journal = self.journal(&mut session)?;
@@ -304,39 +334,59 @@ impl Shared {
         let everything = batch.changes.iter().chain(batch.conditions.iter().map(|c| &c.what));
         let stripes = everything.map(|change| self.order.stripe_of_hash(change.hash));
         let stripes = self.order.lock_many(stripes);
+        let (written, lsn) = self.write_behind(batch, last, journal, &mut session)?;
+        drop((stripes, raised, session));
+        self.wait(lsn)?;
+        Ok(written)
+    }
+
+    /// Writes a batch whose stripes the caller has.
+    pub(crate) fn write_behind(
+        &self,
+        batch: &WriteBatch,
+        last: &[usize],
+        journal: &Journal,
+        session: &mut Session<Hardware>,
+    ) -> Result<(Written, Option<Lsn>)> {
         if let Some(power) = &self.power {
             power.check()?;
         }
-        if let Some(number) = batch.refused(&mut session)? {
-            return Ok(Written::Refused(number));
+        if let Some(number) = batch.refused(session)? {
+            return Ok((Written::Refused(number), None));
         }
         if last.is_empty() {
-            return Ok(Written::All);
+            return Ok((Written::All, None));
         }
         for change in &batch.changes {
             let tree = batch.map(change).tree_arc();
-            self.views.save(tree, &mut session, batch.key(change), |_| change.hash)?;
+            self.views.save(tree, session, batch.key(change), |_| change.hash)?;
         }
+        let mark = || {
+            for change in &batch.changes {
+                let tree = batch.map(change).tree_arc();
+                self.watches.mark(tree, batch.key(change), |_| change.hash);
+            }
+        };
         let lsn = match &self.power {
-            None => journal.apply(&mut session, &batch.edits(last)).map(|()| None)?,
+            None => journal.apply(session, &batch.edits(last)).map(|()| mark()).map(|()| None)?,
             Some(power) => {
                 // Before the first change: a batch that cannot be logged is not made.
                 let records = power.records(batch.logged(last))?;
                 let mut place = None;
                 let edits = batch.edits(last);
-                let made =
-                    journal.apply_after(&mut session, &edits, || place = Some(power.place()));
+                let made = journal.apply_after(session, &edits, || place = Some(power.place()));
+                if made.is_ok() {
+                    mark();
+                }
                 power.note_batch(place, made, &records)?
             }
         };
-        drop((stripes, raised, session));
-        self.wait(lsn)?;
-        Ok(Written::All)
+        Ok((Written::All, lsn))
     }
 }
 
 /// The gate, raised for a batch.
-struct Raised<'a>(&'a Shared);
+pub(crate) struct Raised<'a>(pub &'a Shared);
 
 impl Drop for Raised<'_> {
     fn drop(&mut self) {

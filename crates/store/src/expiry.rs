@@ -20,7 +20,7 @@ pub enum Expiry {
 }
 
 impl Expiry {
-    fn of(expiry_ms: u64) -> Self {
+    pub(crate) fn of(expiry_ms: u64) -> Self {
         if expiry_ms == 0 { Expiry::Never } else { Expiry::At(expiry_ms) }
     }
 

@@ -41,6 +41,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alone;
 mod batch;
 mod change;
 mod copy;
@@ -57,7 +58,9 @@ mod reserved;
 mod statistics;
 mod store;
 mod view;
+mod watch;
 
+pub use alone::Alone;
 pub use batch::{WriteBatch, Written};
 pub use change::{Action, Exchange};
 pub use copy::Copied;
@@ -72,6 +75,7 @@ pub use repair::Repaired;
 pub use statistics::Statistics;
 pub use store::{DEFAULT_MAP, Store};
 pub use view::{MapView, View};
+pub use watch::Watch;
 
 /// The result of a store operation.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -131,10 +131,17 @@ impl Map {
             power.check()?;
         }
         self.shared.views.save(&self.tree, session, key, |key| order.hash_of(key))?;
+        let mut write = |tree: &BytesTree, session: &mut Session<Hardware>| {
+            let (result, left) = write(tree, session)?;
+            if !matches!(left, Left::AsItWas) {
+                self.shared.watches.mark(&self.tree, key, |key| order.hash_of(key));
+            }
+            Ok((result, left))
+        };
         let Some(power) = &self.shared.power else {
             return Ok((write(&self.tree, session)?.0, None));
         };
-        power.write(self.number(), &self.tree, session, key, write)
+        power.write(self.number(), &self.tree, session, key, &mut write)
     }
 
     #[inline]
@@ -503,6 +510,7 @@ impl Map {
         let lsn = self.shared.alone(|in_order, session| {
             if in_order {
                 self.shared.save_all(&self.tree, session)?;
+                self.shared.watches.mark_present(&self.tree, session)?;
             }
             let Some(power) = &self.shared.power else {
                 self.tree.clear(session)?;

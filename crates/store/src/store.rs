@@ -21,6 +21,7 @@ use crate::power::{Place, PowerLog};
 use crate::reserved::{is_reserved, refuse_reserved};
 use crate::statistics::Statistics;
 use crate::view::Views;
+use crate::watch::Watches;
 use crate::{Error, Options, Rebuilt, Result};
 
 /// The name of the map that a store is itself.
@@ -51,6 +52,7 @@ pub(crate) struct Shared {
     /// Order among writers, while somebody needs it.
     pub order: Order<Hardware>,
     pub views: Views,
+    pub watches: Watches,
     /// The log, unless the store is to survive its process only.
     pub power: Option<PowerLog>,
     /// Held while a map is made.
@@ -190,6 +192,7 @@ impl Store {
             trees,
             order: Order::default(),
             views: Views::default(),
+            watches: Watches::default(),
             power,
             map_making: Mutex::new(()),
             journal: OnceLock::new(),
@@ -284,6 +287,7 @@ impl Store {
             };
             if let Some(tree) = &tree {
                 self.shared.save_all(tree, session)?;
+                self.shared.watches.mark_present(tree, session)?;
             }
             let (Some(power), Some(tree)) = (&self.shared.power, &tree) else {
                 return Ok((self.shared.trees.remove(name)?, None));

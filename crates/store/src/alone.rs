@@ -1,0 +1,117 @@
+//! Reading and writing while nobody else writes.
+//!
+//! A batch is made from what was read, and depends on it by conditions; if others are faster, all of
+//! it has to be tried again, and what was not there to be read (a range, the number of keys) cannot be
+//! a condition. So there is another way: take all stripes, read, and write the batch before anybody
+//! else goes on.
+
+use std::ops::{Bound, ControlFlow};
+
+use everleaf_index::{Hardware, Session};
+
+use crate::batch::Raised;
+use crate::map::Map;
+use crate::{Error, Expiry, Result, Store, WriteBatch, Written};
+
+/// The default map of a store while nobody else writes; see [`Store::write_alone`].
+pub struct Alone<'a> {
+    map: &'a Map,
+    session: &'a mut Session<Hardware>,
+}
+
+impl Alone<'_> {
+    /// Runs `see` on the value of a key and when it expires.
+    ///
+    /// # Errors
+    /// As [`Map::get`].
+    pub fn get_with_expiry<R>(
+        &mut self,
+        key: &[u8],
+        see: impl FnOnce(&[u8], Expiry) -> R,
+    ) -> Result<Option<R>> {
+        let see =
+            |record: everleaf_index::Record<'_>| see(record.value, Expiry::of(record.expiry_ms));
+        let verify = self.map.shared().verify;
+        Ok(self.map.tree().get_verified(self.session, key, verify, see)?)
+    }
+
+    /// Visits the pairs between two bounds in place, ascending or descending, until `visit` breaks.
+    ///
+    /// # Errors
+    /// As [`Map::get`].
+    pub fn scan(
+        &mut self,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let visit = |key: &[u8], value: &[u8]| visit(key, value).is_continue();
+        Ok(self.map.tree().scan(self.session, bounds.0, bounds.1, reverse, visit)?)
+    }
+
+    /// Number of keys, as [`Map::len`].
+    pub fn len(&mut self) -> u64 {
+        self.map.tree().len(self.session).unwrap_or(0)
+    }
+
+    /// Whether there are no keys.
+    pub fn is_empty(&mut self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Store {
+    /// Lets `fill` read what there is and fill a batch, and does that batch, while nobody else writes:
+    /// what `fill` has read is so until the batch is done. *Atomic* and *durable* as
+    /// [`Self::write`]. If `fill` fails, nothing is done.
+    ///
+    /// *Cost*: all other writes wait meanwhile, and so do reads of single keys. `fill` must not use the
+    /// store but by what it is given: it would wait for itself.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a temporary folder");
+    /// # let store = everleaf::Options::new().create(true).open(folder.path().join("p"))?;
+    /// store.put(b"oak", b"Quercus")?;
+    /// store.write_alone(|alone, batch| {
+    ///     let count = alone.len().to_string();
+    ///     batch.put(&store, b"count", count.as_bytes());
+    ///     Ok::<(), everleaf::Error>(())
+    /// })?;
+    /// assert_eq!(store.get(b"count")?, Some(b"1".to_vec()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::write`], and what `fill` fails with.
+    pub fn write_alone<E: From<Error>>(
+        &self,
+        fill: impl FnOnce(&mut Alone<'_>, &mut WriteBatch) -> std::result::Result<(), E>,
+    ) -> std::result::Result<Written, E> {
+        let shared = self.shared();
+        if self.is_read_only() {
+            return Err(Error::ReadOnly.into());
+        }
+        let mut session = shared.session()?;
+        let journal = shared.journal(&mut session)?;
+        shared.order.raise(shared.trees.heap());
+        let raised = Raised(shared);
+        let stripes = shared.order.lock_all();
+        let mut batch = WriteBatch::new();
+        fill(&mut Alone { map: self, session: &mut session }, &mut batch)?;
+        shared.admit_batch(&batch)?;
+        let last = batch.last_changes();
+        let (written, lsn) = match shared.write_behind(&batch, &last, journal, &mut session) {
+            Err(Error::PoolFull(_) | Error::DiskFull(_)) => {
+                shared.reclaim();
+                shared.write_behind(&batch, &last, journal, &mut session)
+            }
+            result => result,
+        }?;
+        drop((stripes, raised, session));
+        shared.wait(lsn)?;
+        Ok(written)
+    }
+}

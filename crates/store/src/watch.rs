@@ -1,0 +1,244 @@
+//! Watches: whether a key was written since somebody began to watch it.
+//!
+//! A condition on the value of a key cannot tell a write that changes nothing, or one that another
+//! takes back. A watch can: it raises the gate, so that every write takes the stripe of its key, and
+//! behind that stripe a write marks the watches of the key. A batch that depends on a watch looks at
+//! it behind the same stripe. So a write came before the watch, or its mark is seen, or it comes after
+//! the batch.
+//!
+//! While nobody watches, a write pays nothing: the gate is down. While somebody does, or the gate is
+//! raised for another reason, it pays a load, and a lookup if there are watches.
+//!
+//! Invariant: a watch is added, and a mark is made, by one who has the stripe of the key (T1).
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use everleaf_index::{BytesTree, Hardware, Machine, Session};
+
+use crate::Result;
+use crate::map::Map;
+
+/// Parts of the table, by hash of the key: writers of different parts do not meet.
+const PART_COUNT: usize = 64;
+
+/// A watched key of one map.
+struct Watched {
+    /// Kept, so that its address is not given to another.
+    tree: Arc<BytesTree>,
+    write_count: Arc<AtomicU64>,
+    watch_count: usize,
+}
+
+type Part = HashMap<Vec<u8>, Vec<Watched>>;
+
+/// The watches of a store.
+pub(crate) struct Watches {
+    /// How many there are.
+    count: AtomicUsize,
+    parts: Box<[Mutex<Part>]>,
+}
+
+impl Default for Watches {
+    fn default() -> Self {
+        let parts = (0..PART_COUNT).map(|_| Mutex::default()).collect();
+        Watches { count: AtomicUsize::new(0), parts }
+    }
+}
+
+impl Watches {
+    fn part(&self, hash: u64) -> MutexGuard<'_, Part> {
+        let part = &self.parts[(hash >> 20) as usize % PART_COUNT];
+        // Nothing below panics between two changes that belong together.
+        part.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a watch of a key (T1). Returns the count of its writes.
+    fn add(&self, tree: &Arc<BytesTree>, key: &[u8], hash: u64) -> Arc<AtomicU64> {
+        let mut part = self.part(hash);
+        let list = part.entry(key.to_vec()).or_default();
+        let known = list.iter().position(|watched| Arc::ptr_eq(&watched.tree, tree));
+        let index = known.unwrap_or_else(|| {
+            let write_count = Arc::default();
+            list.push(Watched { tree: tree.clone(), write_count, watch_count: 0 });
+            list.len() - 1
+        });
+        list[index].watch_count += 1;
+        // Relaxed: a writer of this key takes the stripe after us (T1).
+        self.count.fetch_add(1, Ordering::Relaxed);
+        list[index].write_count.clone()
+    }
+
+    fn remove(&self, tree: &Arc<BytesTree>, key: &[u8], hash: u64) {
+        let mut part = self.part(hash);
+        let Some(list) = part.get_mut(key) else { return };
+        if let Some(index) = list.iter().position(|watched| Arc::ptr_eq(&watched.tree, tree)) {
+            list[index].watch_count -= 1;
+            if list[index].watch_count == 0 {
+                list.swap_remove(index);
+            }
+        }
+        if list.is_empty() {
+            part.remove(key);
+        }
+        // Relaxed: a writer that sees it late looks in vain.
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn is_empty(&self) -> bool {
+        // Relaxed: stored by one who had the stripe that the caller has (T1).
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    /// Marks the watches of a key that was written (T1).
+    #[inline]
+    pub fn mark(&self, tree: &Arc<BytesTree>, key: &[u8], hash_of: impl FnOnce(&[u8]) -> u64) {
+        if !self.is_empty() {
+            self.mark_hashed(tree, key, hash_of(key));
+        }
+    }
+
+    #[cold]
+    fn mark_hashed(&self, tree: &Arc<BytesTree>, key: &[u8], hash: u64) {
+        let part = self.part(hash);
+        let list = part.get(key).map_or(&[][..], Vec::as_slice);
+        for watched in list.iter().filter(|watched| Arc::ptr_eq(&watched.tree, tree)) {
+            // Relaxed: read behind the stripe that the caller has (T1).
+            watched.write_count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Marks the watches of the keys of a map that are there, before it is emptied. The caller has
+    /// all stripes.
+    pub fn mark_present(
+        &self,
+        tree: &Arc<BytesTree>,
+        session: &mut Session<Hardware>,
+    ) -> Result<()> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        for part in &self.parts {
+            let part = part.lock().unwrap_or_else(PoisonError::into_inner);
+            for (key, list) in part.iter() {
+                let mut list = list.iter().filter(|watched| Arc::ptr_eq(&watched.tree, tree));
+                let Some(watched) = list.next() else { continue };
+                if tree.get_with(session, key, |_| ())?.is_some() {
+                    // Relaxed: as in `mark`.
+                    watched.write_count.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Watches one key of a map; see [`Map::watch`]. Cheap to clone: clones are the same watch.
+#[derive(Clone)]
+pub struct Watch {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    map: Map,
+    key: Vec<u8>,
+    hash: u64,
+    write_count: Arc<AtomicU64>,
+    /// As it was at the beginning.
+    write_count_before: u64,
+    /// When the key was to expire at the beginning; 0 for never, and if it was not there.
+    expiry_ms: u64,
+}
+
+impl Watch {
+    /// The map of the key.
+    pub fn map(&self) -> &Map {
+        &self.inner.map
+    }
+
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        &self.inner.key
+    }
+
+    /// Whether the key was written, or has expired, since the watch began. A write at the same time may
+    /// be missed: what must not miss it is a [batch](crate::WriteBatch::expect_unwritten).
+    pub fn is_broken(&self) -> bool {
+        let Inner { write_count, write_count_before, expiry_ms, .. } = &*self.inner;
+        // Relaxed: a batch has the stripe of the key (T1), and others are promised no order.
+        write_count.load(Ordering::Relaxed) != *write_count_before
+            || *expiry_ms != 0 && *expiry_ms <= Hardware::wall_clock_ms()
+    }
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch").field("is_broken", &self.is_broken()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let shared = self.map.shared();
+        shared.watches.remove(self.map.tree_arc(), &self.key, self.hash);
+        // Whoever watches once soon watches again: the gate stays raised for a while.
+        shared.order.lower_after_batch();
+    }
+}
+
+impl Map {
+    /// Watches a key: from now on [`Watch::is_broken`] tells of every write of it, also of one that
+    /// stores the value that was there or is taken back by the next, and of its expiry. A write that
+    /// has nothing to do, such as the removal of an absent key, is none.
+    ///
+    /// *Cost*: while a watch is held, writes take a lock and look the key up among what is watched.
+    /// The first after a pause waits until the operations that are running at that moment have ended:
+    /// do not ask for one from within a function that the store calls.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a temporary folder");
+    /// # let store = everleaf::Options::new().create(true).open(folder.path().join("p"))?;
+    /// use everleaf::{WriteBatch, Written};
+    /// store.put(b"stock", b"5")?;
+    /// let watch = store.watch(b"stock")?;
+    /// let mut batch = WriteBatch::new();
+    /// batch.expect_unwritten(&watch).put(&store, b"sold", b"1");
+    /// store.put(b"stock", b"5")?;
+    /// assert_eq!(store.write(&batch)?, Written::Refused(0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn watch(&self, key: &[u8]) -> Result<Watch> {
+        let shared = self.shared();
+        shared.order.raise(shared.trees.heap());
+        let raised = Raised(self);
+        let mut session = shared.session()?;
+        let stripe = shared.order.lock(key);
+        let expiry_ms = self.tree().get_record(&mut session, key, |record| record.expiry_ms)?;
+        let hash = shared.order.hash_of(key);
+        let write_count = shared.watches.add(self.tree_arc(), key, hash);
+        // Relaxed: we have the stripe (T1).
+        let write_count_before = write_count.load(Ordering::Relaxed);
+        drop((stripe, session));
+        // Lowered again by the watch.
+        std::mem::forget(raised);
+        let (map, key, expiry_ms) = (self.clone(), key.to_vec(), expiry_ms.unwrap_or(0));
+        let inner = Inner { map, key, hash, write_count, write_count_before, expiry_ms };
+        Ok(Watch { inner: Arc::new(inner) })
+    }
+}
+
+/// The gate, raised for a watch that is not made yet.
+struct Raised<'a>(&'a Map);
+
+impl Drop for Raised<'_> {
+    fn drop(&mut self) {
+        self.0.shared().order.lower();
+    }
+}
