@@ -4,14 +4,14 @@
 //! marks the pool clean. The sweep holds nothing that keeps the store open.
 
 use std::ops::Bound;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use everleaf_index::{BytesTree, FEATURE_EXPIRY, Hardware, Machine};
 
-use crate::store::Shared;
+use crate::store::{DEFAULT_MAP, Shared};
 use crate::{Error, Options, Result};
 
 /// Keys that the sweep looks at in one go.
@@ -28,6 +28,22 @@ pub(crate) struct Life {
     bell: Arc<Bell>,
     sweep: Option<JoinHandle<()>>,
     ended: bool,
+}
+
+/// Keys of the default map that expire, as the last round of the sweep has seen them. Statistics:
+/// relaxed throughout.
+#[derive(Default)]
+pub(crate) struct Expiring {
+    pub keys: AtomicU64,
+    /// How long they had to live, on average.
+    pub mean_ms: AtomicU64,
+}
+
+/// What a round of the sweep counts in one map.
+#[derive(Default)]
+pub(crate) struct Seen {
+    keys: u64,
+    rest_ms: u128,
 }
 
 /// Tells the sweep to end.
@@ -136,12 +152,20 @@ fn run(shared: &Shared, bell: &Bell, sweep: bool, snapshot_after_bytes: u64) {
             // Of another kind, or dropped meanwhile: nothing there expires.
             let Ok(Some(tree)) = shared.trees.find_bytes_tree(&name) else { continue };
             let mut from = Some(Bound::Unbounded);
+            let mut seen = Seen::default();
             while let Some(start) = from {
                 let started = Instant::now();
-                from = shared.sweep_slice(&tree, start).unwrap_or(None);
+                from = shared.sweep_slice(&tree, start, &mut seen).unwrap_or(None);
                 if bell.wait((started.elapsed() * REST).max(REST_MIN)) {
                     return;
                 }
+            }
+            if name == DEFAULT_MAP {
+                let mean_ms = seen.rest_ms / u128::from(seen.keys.max(1));
+                // Relaxed: statistics.
+                shared.expiring.keys.store(seen.keys, Ordering::Relaxed);
+                // Relaxed: as above.
+                shared.expiring.mean_ms.store(mean_ms as u64, Ordering::Relaxed);
             }
         }
     }
@@ -153,6 +177,7 @@ impl Shared {
         &self,
         tree: &BytesTree,
         from: Bound<Vec<u8>>,
+        counted: &mut Seen,
     ) -> Result<Option<Bound<Vec<u8>>>> {
         let now = Hardware::wall_clock_ms();
         let (mut expired, mut seen, mut last) = (vec![], 0, None);
@@ -161,6 +186,9 @@ impl Shared {
         tree.scan_records(&mut session, start, Bound::Unbounded, false, |record| {
             if record.expiry_ms != 0 && record.expiry_ms <= now {
                 expired.push(record.key.to_vec());
+            } else if record.expiry_ms != 0 {
+                counted.keys += 1;
+                counted.rest_ms += u128::from(record.expiry_ms - now);
             }
             seen += 1;
             if seen == SLICE_KEYS {

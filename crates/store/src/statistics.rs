@@ -12,6 +12,12 @@ use crate::store::Shared;
 pub struct Statistics {
     /// Keys in the default map.
     pub keys: u64,
+    /// Keys of the default map that expire some time, as of the last round of the
+    /// [sweep](crate::Options::sweep), which is a second ago or as long as a round takes; 0 before the
+    /// first.
+    pub expiring_keys: u64,
+    /// How long those keys had to live then, on average, in milliseconds.
+    pub expiring_mean_ms: u64,
     /// Maps, the default one included.
     pub maps: u64,
     /// Bytes of the pool file.
@@ -66,6 +72,10 @@ impl Statistics {
         let (log_bytes, log_lag) = shared.power.as_ref().map_or((0, 0), PowerLog::lag);
         Statistics {
             keys: shape.keys,
+            // Relaxed: statistics.
+            expiring_keys: shared.expiring.keys.load(Ordering::Relaxed),
+            // Relaxed: as above.
+            expiring_mean_ms: shared.expiring.mean_ms.load(Ordering::Relaxed),
             maps: shared.map_names().len() as u64,
             pool_size_bytes: pool.size(),
             pool_used_bytes: heap.used_bytes(),

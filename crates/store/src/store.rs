@@ -14,7 +14,7 @@ use everleaf_index::{
 
 use everleaf_log::Lsn;
 
-use crate::life::Life;
+use crate::life::{Expiring, Life};
 use crate::map::Map;
 use crate::opening::{finish_batches, open_pool, open_power};
 use crate::power::{Place, PowerLog};
@@ -62,6 +62,8 @@ pub(crate) struct Shared {
     journal_making: Mutex<()>,
     /// Keys that had expired and were removed by the sweep.
     pub swept: AtomicU64,
+    /// What the sweep has seen of keys that expire.
+    pub expiring: Expiring,
     pub recovery_ns: u64,
     /// How closely a get looks at what it returns.
     pub verify: Verify,
@@ -199,6 +201,7 @@ impl Store {
             journal_making: Mutex::new(()),
             swept: AtomicU64::new(0),
             verify: if options.verify_reads { Verify::Sum } else { Verify::Key },
+            expiring: Expiring::default(),
             recovery_ns,
             recovered_batches,
             rebuilt,
