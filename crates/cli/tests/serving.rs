@@ -63,6 +63,22 @@ impl Drop for Serving {
     }
 }
 
+/// The pool was made before the server found that it cannot listen, and stayed.
+#[test]
+fn a_server_that_cannot_listen_makes_no_pool() {
+    let place = Place::empty();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = taken.local_addr().expect("it has an address").port().to_string();
+    let log = ["serve", "new.pool", "--durability", "power", "--port", &port];
+    for arguments in [&log[..], &["serve", "new.pool", "--port", &port]] {
+        let ended = place.run(arguments);
+        assert_ne!(ended.code, 0);
+        assert!(ended.err.contains(&port), "{}", ended.err);
+        let left = std::fs::read_dir(place.path(".")).expect("the folder is there").count();
+        assert_eq!(left, 0, "nothing is made");
+    }
+}
+
 #[test]
 fn a_server_keeps_what_it_was_told_and_ends_cleanly_on_a_signal() {
     let place = Place::empty();

@@ -77,4 +77,4 @@ mod statistics;
 
 pub use config::Config;
 pub use error::ServerError;
-pub use server::{Handle, Server};
+pub use server::{Handle, Listening, Server};

@@ -51,14 +51,41 @@ impl Handle {
     }
 }
 
+/// The sockets of a server that has no store yet; from [`Server::listen`].
+pub struct Listening {
+    config: Config,
+    acceptor: Acceptor,
+    polls: Vec<Poll>,
+    control: Arc<Control>,
+}
+
+impl Listening {
+    /// A server of this store on these sockets.
+    pub fn serve(self, store: Arc<Store>) -> Server {
+        let Listening { config, acceptor, polls, control } = self;
+        let shared = Arc::new(Shared::new(config, store, control));
+        Server { shared, parts: Mutex::new(Some(Parts { acceptor, polls })) }
+    }
+}
+
 impl Server {
-    /// Starts to listen. Connections wait in the kernel until [`Server::run`] accepts them.
+    /// Starts to listen, and serves this store. Connections wait in the kernel until [`Server::run`]
+    /// accepts them.
+    ///
+    /// # Errors
+    /// As [`Self::listen`].
+    pub fn bind(config: Config, store: Arc<Store>) -> Result<Server, ServerError> {
+        Ok(Self::listen(config)?.serve(store))
+    }
+
+    /// Starts to listen, before there is a store: so that none is made, or recovered, for a server
+    /// that cannot listen. Connections wait in the kernel until [`Server::run`] accepts them.
     ///
     /// # Errors
     /// [`ServerError::Config`] if the configuration contradicts itself, [`ServerError::Bind`] if an
     /// address cannot be listened on (in use, not allowed, not of this machine), and
     /// [`ServerError::Io`] if the system refuses something else.
-    pub fn bind(config: Config, store: Arc<Store>) -> Result<Server, ServerError> {
+    pub fn listen(config: Config) -> Result<Listening, ServerError> {
         config.check()?;
         let listeners = socket::listen(&config)?;
         let addresses = listeners.iter().filter_map(|listener| listener.local_addr()).collect();
@@ -75,8 +102,7 @@ impl Server {
         let acceptor =
             Acceptor::new(accept_poll, listeners).map_err(io("cannot wait for connections"))?;
         let control = Arc::new(Control::new(wakers, addresses));
-        let shared = Arc::new(Shared::new(config, store, control));
-        Ok(Server { shared, parts: Mutex::new(Some(Parts { acceptor, polls })) })
+        Ok(Listening { config, acceptor, polls, control })
     }
 
     /// Serves on this thread and the configured number of others, until a shutdown is asked for

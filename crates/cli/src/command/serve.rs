@@ -134,6 +134,8 @@ pub fn run(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Fail
     let signals = Signals::new([SIGTERM, SIGINT])
         .map_err(|error| Failure::io("cannot watch for signals", &error))?;
 
+    // First, so that no pool is made or recovered for a server that cannot listen.
+    let listening = Server::listen(config).map_err(failure_of)?;
     let started = Instant::now();
     let options = args.trust.options().create(args.create_if_missing);
     let options = options.verify_reads(args.verify_reads);
@@ -144,7 +146,7 @@ pub fn run(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Fail
     let options = args.new_pool.apply(options)?;
     let store = Arc::new(open::with_progress(options, &pool, global)?);
     let recovered = started.elapsed();
-    let server = Server::bind(config, Arc::clone(&store)).map_err(failure_of)?;
+    let server = listening.serve(Arc::clone(&store));
     let handle = server.handle();
     let place = match (handle.local_addr(), &args.unixsocket) {
         (Some(address), _) => address.to_string(),
