@@ -1,5 +1,6 @@
 //! What the threads of a server share.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -116,6 +117,8 @@ pub struct Shared {
     /// Replies, in bytes, that wait for clients to read them.
     pub output_total: AtomicUsize,
     pub client_memory: ClientMemory,
+    /// Forty hexadecimal digits that no other run of a server has.
+    pub run_id: String,
     started: Instant,
     /// The counters when `CONFIG RESETSTAT` was last used.
     statistics_base: Mutex<Tally>,
@@ -141,6 +144,7 @@ impl Shared {
             rejected_count: AtomicU64::new(0),
             output_total: AtomicUsize::new(0),
             client_memory: ClientMemory::default(),
+            run_id: new_run_id(),
             started: Instant::now(),
             statistics_base: Mutex::default(),
             store_errors: Seldom::default(),
@@ -200,6 +204,12 @@ impl Shared {
             tracing::error!("the store refused an operation: {error}");
         }
     }
+}
+
+/// Random digits, from what seeds the hash maps of this process.
+fn new_run_id() -> String {
+    let word = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}{:08x}", word(), word(), word() as u32)
 }
 
 /// A size as people write it: the largest unit of which there are at least ten, or bytes.

@@ -34,6 +34,16 @@ fn info_tells_true_numbers() {
         let alone = client.line(&format!("INFO {section}"));
         assert_eq!(alone.matches("# ").count(), 1, "{alone}");
     }
+    let replication = client.line("INFO replication");
+    assert!(replication.contains("role:master\\r\\nconnected_slaves:0"), "{replication}");
+    // What the sweep has counted: keys that expire, and how long they have.
+    client.line("SET later 1 EX 1000");
+    client.line("SET much_later 1 EX 3000");
+    eventually("the keys that expire are counted", || {
+        client.line("INFO keyspace").contains("keys=4,expires=2,avg_ttl=19")
+    });
+    client.line("DEL later much_later");
+    eventually("none is left", || client.line("INFO keyspace").contains("expires=0,avg_ttl=0"));
     assert_eq!(client.line("INFO nothing"), "\"\"");
     assert_eq!(client.line("INFO server clients").matches("# ").count(), 2);
     assert_eq!(client.line("CONFIG RESETSTAT"), "+OK");

@@ -26,7 +26,13 @@ pub fn echo(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 
 /// `SELECT index`: there is one database, number 0.
 pub fn select(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    if integer_arg(request.arg(1))? != 0 {
+    let index = integer_arg(request.arg(1))?;
+    if i32::try_from(index).is_err() {
+        return Err(Failure::text(
+            "ERR value is out of range, value must between -2147483648 and 2147483647",
+        ));
+    }
+    if index != 0 {
         return Err(Failure::text("ERR DB index is out of range"));
     }
     context.reply.ok();

@@ -1,7 +1,7 @@
 //! `COMMAND`: the commands, described to clients.
 
 use super::table::{self, COMMANDS, Command};
-use super::{Context, Failure, Outcome, shown};
+use super::{Context, Failure, Outcome};
 use crate::glob;
 use crate::resp::{Reply, Request};
 
@@ -30,13 +30,8 @@ pub fn command(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         }
         (b"docs", _) => docs(reply, request),
         (b"list", _) => return list(reply, request),
-        _ => {
-            let name = shown(subcommand);
-            return Err(Failure::text(format!(
-                "ERR unknown subcommand '{name}' or wrong number of its arguments. COMMAND knows \
-                 COUNT, DOCS, INFO and LIST."
-            )));
-        }
+        // The table knows no others.
+        _ => return Err(Failure::Syntax),
     }
     Ok(())
 }

@@ -37,6 +37,21 @@ impl Unit {
         })
     }
 
+    /// The unit and the amount that an option of `SET` and `GETEX` and what follows it stand for,
+    /// behind such a pair `before`: the last counts, but units are not mixed.
+    pub fn of_pair<'a>(
+        option: &[u8],
+        amount: Option<&'a [u8]>,
+        before: Option<(Unit, &'a [u8])>,
+    ) -> Result<(Unit, &'a [u8]), Failure> {
+        let unit = Unit::of_option(option).ok_or(Failure::Syntax)?;
+        match (amount, before) {
+            (Some(amount), None) => Ok((unit, amount)),
+            (Some(amount), Some((same, _))) if same == unit => Ok((unit, amount)),
+            _ => Err(Failure::Syntax),
+        }
+    }
+
     /// The moment, in milliseconds since 1970-01-01 UTC; `None` if there is no such number.
     fn moment(self, amount: i64) -> Option<i64> {
         let amount = match self {
@@ -165,9 +180,9 @@ pub fn pttl(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     tell(context, request, u64::saturating_sub)
 }
 
-/// `EXPIRETIME key`: seconds since 1970-01-01 UTC.
+/// `EXPIRETIME key`: seconds since 1970-01-01 UTC, rounded.
 pub fn expiretime(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    tell(context, request, |time_ms, _| time_ms / 1000)
+    tell(context, request, |time_ms, _| time_ms.saturating_add(500) / 1000)
 }
 
 /// `PEXPIRETIME key`: milliseconds since 1970-01-01 UTC.
@@ -200,26 +215,57 @@ pub fn persist(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     Ok(())
 }
 
+/// What `GETEX` does to the time of a key.
+enum NewTime<'a> {
+    Keep,
+    Never,
+    At(Unit, &'a [u8]),
+}
+
+fn parse_getex<'a>(request: &Request<'a>) -> Result<NewTime<'a>, Failure> {
+    let (mut never, mut time) = (false, None);
+    let mut args = request.args_from(2);
+    while let Some(option) = args.next() {
+        if option.eq_ignore_ascii_case(b"persist") {
+            never = true;
+        } else {
+            time = Some(Unit::of_pair(option, args.next(), time)?);
+        }
+    }
+    match (never, time) {
+        (true, Some(_)) => Err(Failure::Syntax),
+        (true, None) => Ok(NewTime::Never),
+        (false, Some((unit, amount))) => Ok(NewTime::At(unit, amount)),
+        (false, None) => Ok(NewTime::Keep),
+    }
+}
+
 /// `GETEX key [EX seconds | PX milliseconds | EXAT time | PXAT time | PERSIST]`
 pub fn getex(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let change = match (request.get(2), request.get(3), request.len()) {
-        (None, ..) => None,
-        (Some(option), None, 3) if option.eq_ignore_ascii_case(b"persist") => Some(0),
-        (Some(option), Some(time), 4) => {
-            let unit = Unit::of_option(option).ok_or(Failure::Syntax)?;
-            Some(unit.positive(time, "getex")?)
-        }
-        _ => return Err(Failure::Syntax),
-    };
-    let mut value = None;
+    let time = parse_getex(request)?;
+    let (mut value, mut failure) = (None, None);
     context.keys.update_with(request.arg(1), |found| {
+        failure = None;
         value = found.map(|(value, _)| value.to_vec());
-        match change {
-            Some(moment) if moment != 0 && moment <= now_ms() => Action::Remove,
-            Some(moment) => Action::Expire(moment),
-            None => Action::Keep,
+        let Some((_, expiry)) = found else { return Action::Keep };
+        match &time {
+            NewTime::Keep => Action::Keep,
+            NewTime::Never if expiry == Expiry::Never => Action::Keep,
+            NewTime::Never => Action::Expire(0),
+            // Of a key that is not there, nobody looks at the time.
+            NewTime::At(unit, amount) => match unit.positive(amount, "getex") {
+                Ok(moment) if moment <= now_ms() => Action::Remove,
+                Ok(moment) => Action::Expire(moment),
+                Err(why) => {
+                    failure = Some(why);
+                    Action::Keep
+                }
+            },
         }
     })?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
     match value {
         Some(_) => context.tally.hits += 1,
         None => context.tally.misses += 1,

@@ -14,12 +14,13 @@ use crate::shared::Shared;
 /// A section's name and the function that writes its lines.
 type Section = (&'static str, fn(&Shared, &Statistics, &mut Lines));
 
-const SECTIONS: [Section; 6] = [
+const SECTIONS: [Section; 7] = [
     ("Server", server),
     ("Clients", clients),
     ("Memory", memory),
     ("Persistence", persistence),
     ("Stats", stats),
+    ("Replication", replication),
     ("Keyspace", keyspace),
 ];
 
@@ -29,7 +30,7 @@ pub fn info(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let all = wanted.is_empty()
         || wanted.iter().any(|name| matches!(&name[..], b"all" | b"default" | b"everything"));
     // Once, because collecting them takes a look at the whole tree.
-    let store = context.shared.store.statistics();
+    let store = context.keys.statistics();
     let mut lines = Lines(String::new());
     for (name, write) in SECTIONS {
         if all || wanted.contains(&name.to_ascii_lowercase().into_bytes()) {
@@ -60,6 +61,7 @@ fn server(shared: &Shared, _: &Statistics, lines: &mut Lines) {
     let port = shared.control.addresses.first().map_or(0, |address| address.port());
     lines.add("redis_version", COMPATIBLE_VERSION);
     lines.add("redis_mode", "standalone");
+    lines.add("run_id", &shared.run_id);
     lines.add("everleaf_version", env!("CARGO_PKG_VERSION"));
     lines.add("os", std::env::consts::OS);
     lines.add("arch_bits", usize::BITS);
@@ -130,10 +132,32 @@ fn stats(shared: &Shared, store: &Statistics, lines: &mut Lines) {
     lines.add("evicted_clients", shared.client_memory.evicted_count());
 }
 
+/// What clients look for; there are no replicas.
+fn replication(shared: &Shared, _: &Statistics, lines: &mut Lines) {
+    lines.add("role", "master");
+    lines.add("connected_slaves", 0);
+    lines.add("master_failover_state", "no-failover");
+    lines.add("master_replid", &shared.run_id);
+    lines.add("master_replid2", "0".repeat(40));
+    lines.add("master_repl_offset", 0);
+    lines.add("second_repl_offset", -1);
+    lines.add("repl_backlog_active", 0);
+    lines.add("repl_backlog_size", 0);
+    lines.add("repl_backlog_first_byte_offset", 0);
+    lines.add("repl_backlog_histlen", 0);
+}
+
 fn keyspace(_: &Shared, store: &Statistics, lines: &mut Lines) {
     let keys = store.keys;
     if keys > 0 {
-        lines.add("db0", format_args!("keys={keys},expires=0,avg_ttl=0"));
+        lines.add(
+            "db0",
+            format_args!(
+                "keys={keys},expires={},avg_ttl={}",
+                store.expiring_keys.min(keys),
+                store.expiring_mean_ms
+            ),
+        );
     }
     lines.add("maps", store.maps);
     lines.add("leaves", store.leaves);

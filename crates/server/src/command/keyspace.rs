@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::walk::{Bounds, walk};
+use super::walk::Bounds;
 use super::{Context, Failure, Outcome};
 use crate::glob;
 use crate::resp::Request;
@@ -38,10 +38,10 @@ pub fn type_of(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 pub fn keys(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let pattern = request.arg(1);
     let bounds = Bounds::of_prefix(&glob::literal_prefix(pattern));
-    let reply = &mut context.reply;
+    let Context { keys, reply, .. } = context;
     let array = reply.open_array();
     let mut count = 0;
-    walk(&context.shared.store, &bounds, false, |key, _| {
+    keys.walk(&bounds, false, |key, _| {
         if glob::matches(pattern, key) {
             reply.bulk(key);
             count += 1;
@@ -57,7 +57,7 @@ pub fn keys(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 
 /// `DBSIZE`
 pub fn dbsize(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
-    context.reply.count(context.shared.store.len());
+    context.reply.count(context.keys.len()?);
     Ok(())
 }
 
@@ -69,7 +69,7 @@ pub fn flush(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         Some(mode) if request.len() == 2 && mode.eq_ignore_ascii_case(b"sync") => {}
         Some(_) => return Err(Failure::Syntax),
     }
-    context.shared.store.clear()?;
+    context.keys.clear()?;
     context.reply.ok();
     Ok(())
 }

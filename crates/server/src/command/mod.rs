@@ -135,9 +135,9 @@ fn execute(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         return unknown(context, request);
     };
     if !command.accepts(request.len()) {
-        transaction::refuse(context);
-        return Err(Failure::WrongArity(command.name));
+        return Err(transaction::refuse_arity(context, command));
     }
+    command.check_subcommand(request).inspect_err(|_| transaction::refuse(context))?;
     context.session.last_command = index;
     if transaction::keep(context, request, index, command)? {
         return Ok(());

@@ -11,7 +11,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use super::walk::{Bounds, walk};
+use super::walk::Bounds;
 use super::{Context, Failure, Outcome, integer_arg};
 use crate::resp::{Protocol, Request};
 
@@ -40,7 +40,7 @@ pub fn prefix(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 fn answer(context: &mut Context<'_>, bounds: Bounds, options: &RangeOptions) -> Outcome {
-    let reply = &mut context.reply;
+    let Context { keys, reply, .. } = context;
     if options.limit == 0 {
         reply.array(0);
         return Ok(());
@@ -48,7 +48,7 @@ fn answer(context: &mut Context<'_>, bounds: Bounds, options: &RangeOptions) -> 
     let pairs = options.values && reply.protocol == Protocol::Resp3;
     let array = reply.open_array();
     let mut count = 0;
-    walk(&context.shared.store, &bounds, options.reverse, |key, value| {
+    keys.walk(&bounds, options.reverse, |key, value| {
         if pairs {
             reply.array(2);
         }

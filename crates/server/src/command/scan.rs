@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use super::walk::{Bounds, walk};
+use super::walk::Bounds;
 use super::{Context, Failure, Outcome, integer_arg};
 use crate::glob;
 use crate::resp::{Reply, Request};
@@ -14,6 +14,9 @@ use crate::resp::{Reply, Request};
 const COUNT_DEFAULT: u64 = 10;
 /// Keys looked at per step at most, so that other clients are not kept waiting.
 const COUNT_MAX: u64 = 1 << 20;
+
+/// Cursors that are given out are below: see [`crate::scan_table`].
+const CURSOR_MAX: u64 = i64::MAX as u64;
 
 struct ScanOptions<'a> {
     pattern: Option<&'a [u8]>,
@@ -29,6 +32,13 @@ pub fn scan(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let shared = context.shared;
     let prefix = options.pattern.map(glob::literal_prefix).unwrap_or_default();
     let mut bounds = Bounds::of_prefix(&prefix);
+    if cursor > CURSOR_MAX {
+        // Nobody was ever given such a cursor: there is nothing behind it.
+        context.reply.array(2);
+        context.reply.bulk(b"0");
+        context.reply.array(0);
+        return Ok(());
+    }
     if cursor != 0 {
         let position = shared.scans.position(cursor).ok_or_else(|| unknown_cursor(cursor))?;
         bounds.skip_to_after(position);
@@ -38,7 +48,7 @@ pub fn scan(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         Reply::new(&mut items, context.reply.protocol, shared.config.reply_size_max / 2);
     let (mut seen, mut returned) = (0, 0);
     let mut last = None;
-    walk(&shared.store, &bounds, false, |key, _| {
+    context.keys.walk(&bounds, false, |key, _| {
         seen += 1;
         if options.strings && options.pattern.is_none_or(|pattern| glob::matches(pattern, key)) {
             found.bulk(key);
@@ -59,9 +69,22 @@ pub fn scan(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     Ok(())
 }
 
+/// A cursor as C's `strtoul` reads it, as client libraries may rely on: nothing is 0, a sign is
+/// allowed, and the negative of a number is counted down from 2^64.
 fn parse_cursor(bytes: &[u8]) -> Result<u64, Failure> {
-    let text = std::str::from_utf8(bytes).ok().filter(|text| !text.starts_with('+'));
-    text.and_then(|text| text.parse().ok()).ok_or(Failure::text("ERR invalid cursor"))
+    let (negative, digits) = match bytes {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let all_digits = digits.iter().all(u8::is_ascii_digit);
+    let number = match std::str::from_utf8(digits) {
+        Ok("") if bytes.is_empty() => Some(0),
+        Ok(digits) if all_digits => digits.parse::<u64>().ok(),
+        _ => None,
+    };
+    let number = number.map(|number| if negative { number.wrapping_neg() } else { number });
+    number.ok_or(Failure::text("ERR invalid cursor"))
 }
 
 fn unknown_cursor(cursor: u64) -> Failure {

@@ -92,8 +92,10 @@ fn set_with_time(
     Ok(())
 }
 
+/// Of options that are repeated, the last counts; those that contradict each other are refused.
 fn parse_options(request: &Request<'_>) -> Result<SetOptions, Failure> {
     let mut options = SetOptions::default();
+    let mut time: Option<(Unit, &[u8])> = None;
     let mut args = request.args_from(3);
     while let Some(arg) = args.next() {
         let condition = |options: SetOptions, condition| match options.condition {
@@ -105,14 +107,13 @@ fn parse_options(request: &Request<'_>) -> Result<SetOptions, Failure> {
             b"nx" => options = condition(options, Condition::IfAbsent)?,
             b"xx" => options = condition(options, Condition::IfPresent)?,
             b"get" => options.return_old = true,
-            b"keepttl" if options.time == Time::Never => options.time = Time::Keep,
-            _ if options.time == Time::Never => {
-                let unit = Unit::of_option(arg).ok_or(Failure::Syntax)?;
-                let time = args.next().ok_or(Failure::Syntax)?;
-                options.time = Time::At(unit.positive(time, "set")?);
-            }
-            _ => return Err(Failure::Syntax),
+            b"keepttl" if time.is_none() => options.time = Time::Keep,
+            _ if options.time == Time::Keep => return Err(Failure::Syntax),
+            _ => time = Some(Unit::of_pair(arg, args.next(), time)?),
         }
+    }
+    if let Some((unit, amount)) = time {
+        options.time = Time::At(unit.positive(amount, "set")?);
     }
     Ok(options)
 }

@@ -137,9 +137,12 @@ pub fn getrange(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 
 fn part(value: &[u8], start: i64, end: i64) -> &[u8] {
     let len = value.len() as i64;
+    if start < 0 && end < 0 && start > end {
+        return b"";
+    }
     let place = |index: i64| if index < 0 { index.saturating_add(len) } else { index };
     let start = place(start).max(0);
-    let end = place(end).min(len - 1);
+    let end = place(end).max(0).min(len - 1);
     if start > end {
         return b"";
     }
@@ -153,7 +156,7 @@ mod tests {
 
     #[test]
     fn parts_are_cut_like_clients_expect() {
-        let cases: [(i64, i64, &[u8]); 9] = [
+        let cases: [(i64, i64, &[u8]); 12] = [
             (0, 3, b"This"),
             (-3, -1, b"ing"),
             (0, -1, b"This is a string"),
@@ -162,6 +165,10 @@ mod tests {
             (100, 200, b""),
             (-100, 1, b"Th"),
             (-5, -100, b""),
+            // In front of the first byte counts as the first byte, as clients know it.
+            (-100, -50, b"T"),
+            (0, -100, b"T"),
+            (1, -100, b""),
             (i64::MIN, i64::MAX, b"This is a string"),
         ];
         for (start, end, expected) in cases {

@@ -3,7 +3,7 @@
 //! A name is looked up among those of its length only: an index by length, computed when the
 //! server is compiled, leaves a handful to compare with.
 
-use super::{Context, Outcome};
+use super::{Context, Failure, Outcome, shown};
 use super::{
     admin, client, configuration, connection, counter, description, expiry, info, keyspace, range,
     save, scan, set, string, transaction,
@@ -38,20 +38,61 @@ const FAST: u8 = 8;
 const BEFORE_AUTH: u8 = 16;
 /// A write that needs room.
 const GROWS: u8 = 32;
-const FLAG_NAMES: [(u8, &str); 6] = [
+/// Refused between `MULTI` and `EXEC`.
+const NO_MULTI: u8 = 64;
+const FLAG_NAMES: [(u8, &str); 7] = [
     (WRITE, "write"),
     (READ, "readonly"),
     (GROWS, "denyoom"),
     (ADMIN, "admin"),
     (FAST, "fast"),
     (BEFORE_AUTH, "no_auth"),
+    (NO_MULTI, "no_multi"),
 ];
 
 impl Command {
     /// True if a request with so many arguments, the name included, can be run.
     pub fn accepts(&self, arg_count: usize) -> bool {
-        let needed = usize::from(self.arity.unsigned_abs());
-        if self.arity < 0 { arg_count >= needed } else { arg_count == needed }
+        has_arity(arg_count, self.arity)
+    }
+
+    /// Refuses a subcommand that is not known, or has the wrong number of arguments. The request has
+    /// as many arguments as the command wants.
+    pub fn check_subcommand(&self, request: &Request<'_>) -> Outcome {
+        let Some((_, known)) = SUBCOMMANDS.iter().find(|(name, _)| *name == self.name) else {
+            return Ok(());
+        };
+        // `COMMAND` may stand alone.
+        let Some(subcommand) = request.get(1) else { return Ok(()) };
+        let found = known.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(subcommand));
+        match found {
+            Some((_, arity)) if has_arity(request.len(), *arity) => Ok(()),
+            Some((name, _)) => Err(Failure::text(format!(
+                "ERR wrong number of arguments for '{}|{name}' command",
+                self.name
+            ))),
+            None => Err(Failure::text(format!(
+                "ERR unknown subcommand '{}'. {} knows {}.",
+                shown(subcommand),
+                self.name.to_ascii_uppercase(),
+                known
+                    .iter()
+                    .map(|(name, _)| name.to_ascii_uppercase())
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ))),
+        }
+    }
+
+    /// True if it is refused between `MULTI` and `EXEC`.
+    pub fn is_refused_in_multi(&self) -> bool {
+        self.flags & NO_MULTI != 0
+    }
+
+    /// True if it concerns single keys at most: a transaction of such commands can be run while
+    /// others write.
+    pub fn is_of_keys(&self) -> bool {
+        self.first_key != 0 || matches!(self.name, "ping" | "echo")
     }
 
     /// True if it may be used without the password.
@@ -65,6 +106,35 @@ impl Command {
         set.map(|(_, name)| *name).collect()
     }
 }
+
+fn has_arity(arg_count: usize, arity: i8) -> bool {
+    let needed = usize::from(arity.unsigned_abs());
+    if arity < 0 { arg_count >= needed } else { arg_count == needed }
+}
+
+/// The subcommands of a command, each with its arity.
+type Subcommands = &'static [(&'static str, i8)];
+
+/// The commands that have subcommands.
+const SUBCOMMANDS: [(&str, Subcommands); 3] = [
+    (
+        "client",
+        &[
+            ("getname", 2),
+            ("id", 2),
+            ("info", 2),
+            ("kill", -3),
+            ("list", -2),
+            ("no-evict", 3),
+            ("no-touch", 3),
+            ("reply", 3),
+            ("setinfo", 4),
+            ("setname", 3),
+        ],
+    ),
+    ("command", &[("count", 2), ("docs", -2), ("info", -2), ("list", -2)]),
+    ("config", &[("get", -3), ("resetstat", 2), ("set", -4)]),
+];
 
 /// One line of the table below.
 macro_rules! commands {
@@ -108,7 +178,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "quit" -1 [FAST | BEFORE_AUTH] (0 0 0) "connection" connection::quit, "Closes the connection.";
     "scan" -2 [READ] (0 0 0) "generic" scan::scan, "Goes through the keys in steps.";
     "type" 2 [READ | FAST] (1 1 1) "generic" keyspace::type_of, "Returns string for a key, none for no key.";
-    "save" 1 [ADMIN] (0 0 0) "server" save::save, "Writes a snapshot, or without a log a backup, and waits for it.";
+    "save" 1 [ADMIN | NO_MULTI] (0 0 0) "server" save::save, "Writes a snapshot, or without a log a backup, and waits for it.";
     "getex" -2 [WRITE | FAST] (1 1 1) "string" expiry::getex, "Returns the value of a key and sets when it expires.";
     "hello" -1 [FAST | BEFORE_AUTH] (0 0 0) "connection" connection::hello, "Chooses the version of the protocol.";
     "multi" 1 [FAST] (0 0 0) "transactions" transaction::multi, "Begins a transaction.";
@@ -144,7 +214,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "expireat" -3 [WRITE | FAST] (1 1 1) "generic" expiry::expireat, "Lets a key expire at a time in seconds since 1970.";
     "flushall" -1 [WRITE] (0 0 0) "server" keyspace::flush, "Removes all keys.";
     "getrange" 4 [READ] (1 1 1) "string" string::getrange, "Returns a part of a value.";
-    "shutdown" -1 [ADMIN] (0 0 0) "server" admin::shutdown, "Stops the server.";
+    "shutdown" -1 [ADMIN | NO_MULTI] (0 0 0) "server" admin::shutdown, "Stops the server.";
     "lastsave" 1 [FAST] (0 0 0) "server" save::lastsave, "Returns when the last save ended, in seconds since 1970.";
     "pexpireat" -3 [WRITE | FAST] (1 1 1) "generic" expiry::pexpireat, "Lets a key expire at a time in milliseconds since 1970.";
     "expiretime" 2 [READ | FAST] (1 1 1) "generic" expiry::expiretime, "Returns when a key expires, in seconds since 1970.";

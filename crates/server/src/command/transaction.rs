@@ -2,32 +2,33 @@
 //!
 //! Between `MULTI` and `EXEC` commands are only kept. `EXEC` runs them on a stage (`keys.rs`) and
 //! writes what they changed as one batch: all or nothing, for every reader and across a crash. If
-//! another client changed a key that one of them read meanwhile, they are run again; if it changed a
-//! *watched* key, nothing is done. A key counts as changed when its value or its time is another
-//! than before: a key that was changed and changed back does not. Of the value a digest is kept, 16
-//! bytes however long it is; what a connection watches may take 16 MiB, and all that is watched
-//! together, at `EXEC`, as much as a request may have.
+//! another client changed a key that one of them read meanwhile, they are run again, and after some
+//! times while nobody else may write. A transaction with a command that does more than read and
+//! write single keys (`KEYS`, `DBSIZE`, `FLUSHALL`, `CONFIG` ..) is run in that way at once: what it
+//! does must not be done twice, and what it reads cannot be a condition.
+//!
+//! If a *watched* key was written meanwhile, nothing is done, whatever it was written with; the store
+//! tells that ([`everleaf::Map::watch`]). What a connection watches may take 16 MiB.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 
-use everleaf::{Expiry, Store, WriteBatch, Written};
+use everleaf::{Store, Watch, WriteBatch, Written};
 
-use super::keys::{Keys, Stage, expect, read};
-use super::table::{self, Command};
+use super::keys::{Keys, Source, Stage, Staged};
+use super::table::{COMMANDS, Command};
 use super::{Context, Failure, Outcome};
 use crate::resp::{KeptRequests, Reply, Request};
 
 /// Commands a transaction may hold, and bytes of them.
 const COMMAND_COUNT_MAX: usize = 1 << 20;
 const SIZE_MAX: usize = 256 << 20;
-/// Bytes that the watched keys of a connection may take, each with what it was.
+/// Bytes that the watched keys of a connection may take.
 const WATCHED_SIZE_MAX: usize = 16 << 20;
-/// Bytes that a watched key takes besides itself: what it was, and its place in the map.
-const WATCHED_OVERHEAD: usize = 96;
-/// How often a transaction is run again before the client has to do that.
-const ATTEMPT_COUNT_MAX: usize = 1000;
+/// Bytes that a watched key takes besides itself, which it does three times.
+const WATCHED_OVERHEAD: usize = 300;
+/// How often a transaction is run while others write.
+const ATTEMPT_COUNT_MAX: usize = 8;
 
 /// What a connection keeps for its next `EXEC`.
 #[derive(Debug, Default)]
@@ -37,85 +38,44 @@ pub struct Transaction {
     watched: Watched,
 }
 
-/// Watched keys, and what they were when they began to be watched.
+/// Watched keys.
 #[derive(Debug, Default)]
 struct Watched {
-    keys: BTreeMap<Vec<u8>, Option<Seen>>,
+    keys: BTreeMap<Vec<u8>, Watch>,
     size: usize,
-    digest: Digest,
-}
-
-/// What a key was.
-#[derive(Debug, PartialEq, Eq)]
-struct Seen {
-    value: [u64; 2],
-    value_size: usize,
-    expiry: Expiry,
-}
-
-/// Digests of values, with two keys that nobody else knows: nobody can make two values of one digest,
-/// and that it happens by chance is less likely than any failure of the machine.
-#[derive(Debug, Default)]
-struct Digest([RandomState; 2]);
-
-impl Digest {
-    fn see(&self, value: &[u8], expiry: Expiry) -> Seen {
-        let digest = |state: &RandomState| {
-            let mut hasher = state.build_hasher();
-            hasher.write(value);
-            hasher.finish()
-        };
-        Seen { value: [digest(&self.0[0]), digest(&self.0[1])], value_size: value.len(), expiry }
-    }
 }
 
 impl Watched {
-    /// Watches keys, all or none of them, as they are now; those that are watched already go on as they
-    /// are.
+    /// Watches keys, all or none of them; those that are watched already go on as they are.
     fn add<'k>(&mut self, store: &Store, keys: impl Iterator<Item = &'k [u8]>) -> Outcome {
         let (mut new, mut size) = (BTreeMap::new(), self.size);
         for key in keys.filter(|key| !self.keys.contains_key(*key)) {
             if new.contains_key(key) {
                 continue;
             }
-            size += key.len() + WATCHED_OVERHEAD;
+            size += 3 * key.len() + WATCHED_OVERHEAD;
             if size > WATCHED_SIZE_MAX {
                 return Err(Failure::text(format!(
                     "ERR watched keys may take {WATCHED_SIZE_MAX} bytes per connection: none of these \
                      was added; use EXEC, DISCARD or UNWATCH, or watch fewer keys"
                 )));
             }
-            let see = |value: &[u8], expiry| self.digest.see(value, expiry);
-            new.insert(key.to_vec(), store.get_with_expiry(key, see)?);
+            new.insert(key.to_vec(), store.watch(key)?);
         }
         self.size = size;
         self.keys.append(&mut new);
         Ok(())
     }
 
-    /// Makes a batch, which is empty, depend on what the keys are now. Returns whether that is what
-    /// they were. The batch has a copy of all values, so together they may be as large as a request.
-    fn expect(
-        &self,
-        store: &Store,
-        batch: &mut WriteBatch,
-        size_max: usize,
-    ) -> Result<bool, Failure> {
-        for (key, seen) in &self.keys {
-            let now = read(store, key)?;
-            let size = key.len() + now.as_ref().map_or(0, |(value, _)| value.len());
-            if batch.size_bytes() + size > size_max {
-                return Err(Failure::text(format!(
-                    "ERR the watched keys and their values take more than {size_max} bytes: watch fewer"
-                )));
-            }
-            let seen_now = now.as_ref().map(|(value, expiry)| self.digest.see(value, *expiry));
-            if seen_now != *seen {
-                return Ok(false);
-            }
-            expect(batch, store, key, now.as_ref());
+    fn is_broken(&self) -> bool {
+        self.keys.values().any(Watch::is_broken)
+    }
+
+    /// Makes a batch, which is empty, depend on the keys.
+    fn expect(&self, batch: &mut WriteBatch) {
+        for watch in self.keys.values() {
+            batch.expect_unwritten(watch);
         }
-        Ok(true)
     }
 }
 
@@ -149,7 +109,7 @@ impl Transaction {
 
 /// Whether a command is run at once between `MULTI` and `EXEC`.
 fn is_immediate(name: &str) -> bool {
-    matches!(name, "multi" | "exec" | "discard" | "watch" | "unwatch" | "reset" | "quit")
+    matches!(name, "multi" | "exec" | "discard" | "watch" | "reset" | "quit")
 }
 
 /// Keeps a command for `EXEC`, if a transaction is open. Returns whether that was all.
@@ -163,10 +123,9 @@ pub fn keep(
     if is_immediate(command.name) {
         return Ok(false);
     }
-    if command.first_key == 0 && !matches!(command.name, "ping" | "echo") {
+    if command.is_refused_in_multi() {
         queue.refuse();
-        let name = command.name;
-        return Err(Failure::text(format!("ERR '{name}' is not allowed inside a transaction")));
+        return Err(Failure::text("ERR Command not allowed inside a transaction"));
     }
     // What will not be run is not kept.
     if !queue.refused {
@@ -185,6 +144,18 @@ pub fn refuse(context: &mut Context<'_>) {
     if let Some(queue) = &mut context.session.transaction.queue {
         queue.refuse();
     }
+}
+
+/// Notes that a command had the wrong number of arguments; with `EXEC` itself the transaction ends.
+pub fn refuse_arity(context: &mut Context<'_>, command: &Command) -> Failure {
+    if command.name != "exec" {
+        refuse(context);
+        return Failure::WrongArity(command.name);
+    }
+    context.session.transaction = Transaction::default();
+    Failure::text(
+        "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command",
+    )
 }
 
 /// `MULTI`
@@ -233,35 +204,77 @@ pub fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
     if queue.refused {
         return Err(Failure::text("EXECABORT Transaction discarded because of previous errors."));
     }
+    if watched.is_broken() {
+        context.reply.null_array();
+        return Ok(());
+    }
+    let mut answers = Vec::new();
+    let done = match run_among_others(context, &queue, &watched, &mut answers)? {
+        Some(done) => done,
+        None => run_alone(context, &queue, &watched, &mut answers)?,
+    };
+    // `HELLO` may have changed it.
+    context.reply.protocol = context.session.protocol;
+    if done {
+        context.reply.array(queue.requests.len());
+        context.reply.encoded(&answers);
+    } else {
+        context.reply.null_array();
+    }
+    Ok(())
+}
+
+/// Runs a transaction while others write. Returns whether it was done, or not because of a watched
+/// key; `None` if it must be run while nobody else writes.
+fn run_among_others(
+    context: &mut Context<'_>,
+    queue: &Queue,
+    watched: &Watched,
+    answers: &mut Vec<u8>,
+) -> Result<Option<bool>, Failure> {
+    if !queue.requests.iter().all(|(index, _)| COMMANDS[index].is_of_keys()) {
+        return Ok(None);
+    }
     let store = Arc::clone(&context.shared.store);
     let mut batch = WriteBatch::new();
-    let mut answers = Vec::new();
     for _ in 0..ATTEMPT_COUNT_MAX {
         batch.clear();
-        if !watched.expect(&store, &mut batch, context.shared.config.request_size_max)? {
-            context.reply.null_array();
-            return Ok(());
-        }
-        let mut stage = Stage::new(Arc::clone(&store));
-        answers.clear();
-        run(context, &queue, &mut stage, &mut answers)?;
-        stage.fill(&mut batch);
+        watched.expect(&mut batch);
+        let mut stage = Stage::default();
+        run(context, queue, &mut stage, &mut &*store, answers)?;
+        stage.expect_read(&mut batch, &store);
+        stage.fill(&mut batch, &store);
         match store.write(&batch)? {
-            Written::All => {
-                context.reply.array(queue.requests.len());
-                context.reply.encoded(&answers);
-                return Ok(());
-            }
-            Written::Refused(number) if number < watched.keys.len() => {
-                context.reply.null_array();
-                return Ok(());
-            }
+            Written::All => return Ok(Some(true)),
+            Written::Refused(number) if number < watched.keys.len() => return Ok(Some(false)),
             Written::Refused(_) => {}
         }
     }
-    Err(Failure::text(
-        "TRYAGAIN other clients changed the keys of the transaction again and again: send it again",
-    ))
+    Ok(None)
+}
+
+/// Runs a transaction while nobody else writes. Returns whether it was done.
+fn run_alone(
+    context: &mut Context<'_>,
+    queue: &Queue,
+    watched: &Watched,
+    answers: &mut Vec<u8>,
+) -> Result<bool, Failure> {
+    let store = Arc::clone(&context.shared.store);
+    let asks = queue.requests.iter().any(|(index, _)| COMMANDS[index].name == "info");
+    let mut stage = Stage::default();
+    stage.statistics = asks.then(|| store.statistics());
+    let written = store.write_alone(|alone, batch| {
+        watched.expect(batch);
+        if watched.is_broken() {
+            // The batch will be refused; nothing may be done that is not in it.
+            return Ok(());
+        }
+        run(context, queue, &mut stage, alone, answers)?;
+        stage.fill(batch, &store);
+        Ok::<(), Failure>(())
+    })?;
+    Ok(written.is_done())
 }
 
 /// Runs the commands on the stage, each with its answer.
@@ -269,20 +282,22 @@ fn run(
     context: &mut Context<'_>,
     queue: &Queue,
     stage: &mut Stage,
+    source: &mut dyn Source,
     answers: &mut Vec<u8>,
 ) -> Outcome {
-    let protocol = context.session.protocol;
+    answers.clear();
     for (index, request) in queue.requests.iter() {
         let start = answers.len();
+        let protocol = context.session.protocol;
         let limit = start.saturating_add(context.shared.config.reply_size_max);
         let mut inner = Context {
             shared: context.shared,
             session: context.session,
             tally: context.tally,
             reply: Reply::new(answers, protocol, limit),
-            keys: Keys::Stage(stage),
+            keys: Keys::Stage(Staged { stage, source }),
         };
-        if let Err(failure) = (table::COMMANDS[index].run)(&mut inner, &request) {
+        if let Err(failure) = (COMMANDS[index].run)(&mut inner, &request) {
             inner.tally.errors += 1;
             inner.reply.truncate(start);
             failure.write(&mut inner.reply, inner.shared);

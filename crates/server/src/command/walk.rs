@@ -47,7 +47,8 @@ impl Bounds {
         }
     }
 
-    fn as_slices(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+    /// As the store wants them.
+    pub fn as_slices(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
         (self.start.as_ref().map(Vec::as_slice), self.end.as_ref().map(Vec::as_slice))
     }
 }
