@@ -4,6 +4,8 @@
 //! with all free lists. A slot that is neither is leaked; one that is both, or free twice, would be
 //! handed out twice.
 
+use std::collections::BTreeSet;
+
 use everleaf_machine::Machine;
 
 use crate::error::AllocError;
@@ -17,6 +19,8 @@ use crate::size_class::{class_size, slots_per_chunk};
 pub struct Audit<M: Machine> {
     used: Recovery<M>,
     free: Recovery<M>,
+    /// Volatile nodes that wait to be freed.
+    nodes: BTreeSet<usize>,
     problems: Vec<String>,
 }
 
@@ -31,6 +35,7 @@ impl<M: Machine> Audit<M> {
         Ok(Audit {
             used: Recovery::walk(heap.pool(), heap.chunk_shift(), first)?,
             free: Recovery::walk(heap.pool(), heap.chunk_shift(), first)?,
+            nodes: BTreeSet::new(),
             problems: vec![],
         })
     }
@@ -158,7 +163,11 @@ impl<M: Machine> Audit<M> {
 
     fn add_retired(&mut self, heap: &Heap<M>, item: &Retired) {
         match item {
-            Retired::Node(..) => {}
+            Retired::Node(node, _) => {
+                if !self.nodes.insert(node.addr()) {
+                    self.problems.push("a volatile node is retired twice".to_string());
+                }
+            }
             Retired::Block(block) => self.add_free_blocks(&[*block]),
             Retired::Record(offset, size) => {
                 let size = heap.class_for(*size).map_or(*size, class_size);

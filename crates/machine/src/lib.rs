@@ -30,7 +30,7 @@ pub mod topology;
 
 pub use atomic::{Atomic, AtomicPair, AtomicPointer};
 pub use fingerprint::FingerprintLine;
-pub use hardware::{Hardware, prefetch_write};
+pub use hardware::{Hardware, prefetch_write, thread_time};
 pub use line::{AtomicLine, LineStore};
 pub use seam::{Integer, LINE_SIZE, Machine, Pair, PairCell, Word};
 pub use search::SortedLine;

@@ -104,6 +104,22 @@ fn freeing_twice_fails() {
     assert!(failure.message.starts_with("freed twice"), "{failure}");
 }
 
+/// Bags of a session that were emptied at its end, at full speed, could free twice and nobody saw it.
+#[test]
+fn freeing_twice_fails_also_where_nothing_is_simulated() {
+    let script = || -> Script { vec![thread(|_| 0)] };
+    fn free(words: &Words) {
+        Simulated::lifetime(words.at(8).as_ptr(), 64, false);
+    }
+    fn twice(words: &Words) {
+        free(words);
+        free(words);
+    }
+    assert!(run_with(script(), Config::default(), 1, free).is_ok());
+    let failure = run_with(script(), Config::default(), 1, twice).err().expect("freed twice");
+    assert!(failure.message.starts_with("freed twice"), "{failure}");
+}
+
 #[test]
 fn touching_a_pool_range_that_was_taken_back_fails() {
     let take_back = |words: &Words| Simulated::lifetime(words.at(8).as_ptr(), 64, false);

@@ -8,6 +8,7 @@ mod write_back;
 
 use std::alloc::Layout;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::fingerprint::{FingerprintLine, match_line};
 #[cfg(target_arch = "x86_64")]
@@ -16,6 +17,14 @@ use crate::line::{AtomicLine, LineStore};
 use crate::seam::{Integer, Machine, Pair, PairCell, Word};
 
 pub use memory::prefetch_write;
+
+/// How long the calling thread has had a processor: what other work leaves of the clock's time does not
+/// count.
+pub fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    // Never negative, and below 10^9 nanoseconds.
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
 
 /// The machine this process runs on.
 #[derive(Clone, Copy, Debug, Default)]

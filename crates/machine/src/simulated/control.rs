@@ -104,10 +104,11 @@ impl Core {
         let mut state = self.state.borrow_mut();
         let Some(start) = state.space.offset(address) else { return false };
         let twice = state.space.flags(start) & DEAD != 0;
-        if twice && self.is_running() {
+        if twice {
             let text = state.describe_dead(address, true);
             drop(state);
-            self.fail(FailureKind::UseAfterFree, format!("freed twice: {text}"));
+            self.note_double_free(&text);
+            return true;
         }
         let (thread, step) = (state.current, state.steps);
         state.space.kill(Freed { start, length: layout.size().max(1), thread, step });
@@ -122,6 +123,12 @@ impl Core {
             return;
         }
         let (thread, step) = (state.current, state.steps);
+        // A single word is the header of a chunk, whose place has been anything before.
+        if !live && length > 8 && state.space.flags(start) & DEAD != 0 {
+            let text = state.describe_dead(address, true);
+            drop(state);
+            return self.note_double_free(&text);
+        }
         if !live {
             return state.space.kill(Freed { start, length, thread, step });
         }
@@ -137,6 +144,16 @@ impl Core {
         if let Some(races) = &mut state.races {
             races.forget(address, length);
         }
+    }
+
+    /// Something was freed twice. While threads run that ends the schedule here; where a session ends
+    /// or the pool is closed, at full speed, it is kept for the end of the schedule.
+    fn note_double_free(&self, text: &str) {
+        let failure = (FailureKind::UseAfterFree, format!("freed twice: {text}"));
+        if self.is_running() {
+            self.fail(failure.0, failure.1);
+        }
+        self.state.borrow_mut().failure.get_or_insert(failure);
     }
 
     /// Nanoseconds of the virtual clock: a scheduling point takes 10.

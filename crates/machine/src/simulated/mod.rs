@@ -58,7 +58,7 @@ pub use machine::Simulated;
 pub use program::{Plan, Program};
 pub use random::Random;
 pub use region::{Memory, OwnedMemory};
-pub use report::{Counts, Report};
+pub use report::{Counts, NESTED_LEVELS, Report};
 pub use runner::{Replay, Runner};
 pub use search::{Ablation, Found, ablate, search};
 pub use shrink::{Shrunk, shrink};

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use super::config::Domain;
 use super::history::{Call, Reply};
 use super::region::Memory;
 
@@ -41,6 +42,13 @@ pub trait Program {
     /// What `operation` does, key by key, for the judge; no key twice. A scan is a `Get` of each
     /// key in its range.
     fn calls(&self, operation: &Self::Operation, calls: &mut Vec<(u64, Call)>);
+
+    /// Whether what `operation` answered must survive a crash in this domain. The answers of one that
+    /// does not are judged against what runs beside it, and not against what a crash leaves.
+    fn binds_crashes(&self, operation: &Self::Operation, domain: Domain) -> bool {
+        let _ = (operation, domain);
+        true
+    }
 
     /// Runs `operation` on `thread` inside the simulation and adds one reply per call, in order.
     fn run(

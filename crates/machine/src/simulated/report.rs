@@ -2,6 +2,9 @@
 
 use super::sites::SiteHits;
 
+/// Depths of lives after crashes that are counted apart; deeper ones count with the last.
+pub const NESTED_LEVELS: usize = 4;
+
 /// Totals over the schedules of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -9,6 +12,8 @@ pub struct Counts {
     pub schedules: u64,
     /// Runs that began with a recovery inside the simulation.
     pub nested_runs: u64,
+    /// The same by depth: after a crash of the schedule, after a crash of that life, ..
+    pub nested_at: [u64; NESTED_LEVELS],
     /// Simulated accesses.
     pub accesses: u64,
     /// Scheduling points.
@@ -32,6 +37,9 @@ impl Counts {
     pub fn add(&mut self, other: &Counts) {
         self.schedules += other.schedules;
         self.nested_runs += other.nested_runs;
+        for (mine, theirs) in self.nested_at.iter_mut().zip(other.nested_at) {
+            *mine += theirs;
+        }
         self.accesses += other.accesses;
         self.steps += other.steps;
         self.switches += other.switches;

@@ -10,12 +10,13 @@ use super::core::{Core, Mode, Request};
 use super::current;
 use super::failure::FailureKind;
 use super::fibers::Fibers;
-use super::history::Monitor;
+use super::history::{Monitor, Reply};
 use super::images::{Cut, Images};
 use super::memo::Contents;
 use super::panics;
 use super::program::Program;
 use super::random::mix;
+use super::report::NESTED_LEVELS;
 use super::runner::{Runner, Scenario};
 use super::scheduler::Scheduler;
 
@@ -41,6 +42,9 @@ struct Context<P: Program> {
     scenario: Rc<Scenario<P>>,
     core: Rc<Core>,
     monitor: RefCell<Monitor>,
+    /// The judge of crashes, where some answers do not bind them
+    /// ([`Program::binds_crashes`]).
+    durable: Option<RefCell<Monitor>>,
     instance: OnceCell<P::Instance>,
     run: u64,
     seed: u64,
@@ -58,6 +62,10 @@ impl<P: Program + 'static> Runner<P> {
         let context = Context {
             scenario: Rc::clone(&self.scenario),
             monitor: RefCell::new(Monitor::new(initial)),
+            durable: self
+                .scenario
+                .forgets(self.config.domain)
+                .then(|| RefCell::new(Monitor::new(initial))),
             instance: OnceCell::new(),
             run: self.runs,
             seed: start.seed,
@@ -84,6 +92,8 @@ impl<P: Program + 'static> Runner<P> {
             std::mem::forget(context.instance);
         } else {
             drop(context.instance);
+            // What the sessions' ends and the close have freed is judged too.
+            result = core.state.borrow_mut().failure.take().map_or(Ok(()), Err);
         }
         let scheduler =
             std::mem::replace(&mut core.state.borrow_mut().scheduler, Scheduler::replay(vec![]));
@@ -181,7 +191,7 @@ impl<P: Program + 'static> Runner<P> {
             Some(known) => known,
             None => self.meet(level, context, images, hash, cut)?,
         };
-        self.memo.set_moment(context.run, context.monitor.borrow().epoch());
+        self.memo.set_moment(context.run, context.durable().borrow().epoch());
         let moment = self.memo.moment();
         let outcome = self.memo.outcome(outcome);
         if outcome.judged == moment {
@@ -193,7 +203,7 @@ impl<P: Program + 'static> Runner<P> {
         };
         match &outcome.result {
             Err(message) => Err((FailureKind::Recovery, format!("{message}; {}", described()))),
-            Ok(contents) => match context.monitor.borrow_mut().admits(contents) {
+            Ok(contents) => match context.durable().borrow_mut().admits(contents) {
                 Err(violation) => {
                     Err((FailureKind::NotDurable, format!("{violation}; {}", described())))
                 }
@@ -274,6 +284,7 @@ impl<P: Program + 'static> Runner<P> {
             state.persistence.shadow.roll_back();
         }
         self.counts.nested_runs += 1;
+        self.counts.nested_at[level.min(NESTED_LEVELS - 1)] += 1;
         let seed = mix(hash ^ context.seed);
         let scheduler = Scheduler::start(SchedulerKind::Mixed, seed, 100, None);
         let ending = self.run_level(level + 1, Start { seed, scheduler, image: Some(contents) });
@@ -300,6 +311,11 @@ impl<P: Program + 'static> Context<P> {
         Ok(())
     }
 
+    /// The judge of crashes.
+    fn durable(&self) -> &RefCell<Monitor> {
+        self.durable.as_ref().unwrap_or(&self.monitor)
+    }
+
     /// What a logical thread does.
     fn body(&self, thread: usize, open: bool) {
         let core = &*self.core;
@@ -324,6 +340,9 @@ impl<P: Program + 'static> Context<P> {
             calls.clear();
             self.scenario.program.calls(operation, &mut calls);
             self.monitor.borrow_mut().invoke(thread, &calls);
+            if let Some(durable) = &self.durable {
+                durable.borrow_mut().invoke(thread, &calls);
+            }
             self.tell(|| format!("CALL     {operation:?}"));
             replies.clear();
             self.scenario.program.run(instance, thread, operation, &mut replies);
@@ -331,6 +350,14 @@ impl<P: Program + 'static> Context<P> {
             let responded = self.monitor.borrow_mut().respond(thread, &replies);
             if let Err(violation) = responded {
                 core.fail(FailureKind::NotLinearizable, violation.to_string());
+            }
+            if let Some(durable) = &self.durable {
+                if !self.scenario.program.binds_crashes(operation, core.memory().domain()) {
+                    replies.fill(Reply::Unknown);
+                }
+                if let Err(violation) = durable.borrow_mut().respond(thread, &replies) {
+                    core.fail(FailureKind::NotLinearizable, violation.to_string());
+                }
             }
             core.crash_point();
         }

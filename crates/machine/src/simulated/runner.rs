@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::config::{Config, SchedulerKind};
+use super::config::{Config, Domain, SchedulerKind};
 use super::core::Core;
 use super::failure::{Failure, FailureKind};
 use super::fibers::Stacks;
@@ -21,6 +21,14 @@ use super::{THREADS_MAX, current};
 pub(super) struct Scenario<P: Program> {
     pub program: P,
     pub plan: Plan<P::Operation>,
+}
+
+impl<P: Program> Scenario<P> {
+    /// Whether some operation of the plan does not bind crashes.
+    pub fn forgets(&self, domain: Domain) -> bool {
+        let mut all = self.plan.iter().flatten();
+        all.any(|operation| !self.program.binds_crashes(operation, domain))
+    }
 }
 
 /// Runs one program with one plan under one configuration, schedule after schedule.
@@ -148,10 +156,14 @@ impl<P: Program + 'static> Runner<P> {
             let state = &mut *core.state.borrow_mut();
             state.persistence.set_template(state.space.region());
         }
-        panics::catch(|| {
+        let contents = panics::catch(|| {
             let instance = self.scenario.program.open(memory)?;
             self.scenario.program.contents(&instance)
-        })?
+        })??;
+        match core.state.borrow_mut().failure.take() {
+            Some((_, message)) => Err(message),
+            None => Ok(contents),
+        }
     }
 
     /// Runs the schedule that `seed` determines.
