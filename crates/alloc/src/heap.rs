@@ -97,8 +97,9 @@ impl<M: Machine> Heap<M> {
     /// A session for the calling thread.
     ///
     /// # Errors
-    /// [`AllocError::TooManySessions`].
+    /// [`AllocError::TooManySessions`]; a pool that was inherited by a fork.
     pub fn session(self: &Arc<Self>) -> Result<Session<M>, AllocError> {
+        self.pool.check_process()?;
         Session::open(self.clone())
     }
 

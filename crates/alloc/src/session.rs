@@ -429,6 +429,11 @@ impl<M: Machine> Session<M> {
 
 impl<M: Machine> Drop for Session<M> {
     fn drop(&mut self) {
+        if !self.heap.pool().is_of_this_process() {
+            // Inherited by a fork: the pool is another's, and its locks may be held by threads that
+            // are not here.
+            return;
+        }
         if self.pins > 0 {
             self.pins = 1;
             self.unpin();

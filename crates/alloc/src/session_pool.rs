@@ -46,9 +46,11 @@ impl<M: Machine> SessionPool<M> {
     /// Borrows a session, if possible the one of `hint`; waits when all are busy.
     ///
     /// # Errors
-    /// [`AllocError::TooManySessions`] when the heap admits no further session.
+    /// [`AllocError::TooManySessions`] when the heap admits no further session; a pool that was
+    /// inherited by a fork.
     #[inline]
     pub fn enter(&self, hint: usize) -> Result<SessionGuard<'_, M>, AllocError> {
+        self.heap.pool().check_process()?;
         let mut index = hint % self.slots.len();
         let mut attempt = 0;
         loop {

@@ -9,6 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use everleaf_machine::OwnerProcess;
+
 use crate::buffers::{Buffers, Taken, thread_number};
 use crate::interval::{self, Clock};
 use crate::place::{BROKEN_OFF, Place};
@@ -55,6 +57,8 @@ const EAGER_SIZE: usize = 256 << 10;
 pub struct Log<D: Disk = RealDisk> {
     pub(crate) shared: Arc<Shared<D>>,
     background: Option<JoinHandle<()>>,
+    /// Nothing of the log is touched in a process that was forked from this one.
+    owner: OwnerProcess,
 }
 
 /// What the threads of a log share.
@@ -129,7 +133,7 @@ impl<D: Disk> Log<D> {
             SyncMode::Interval(_) if options.background => Some(interval::start(&shared)?),
             _ => None,
         };
-        Ok((Log { shared, background }, recovered))
+        Ok((Log { shared, background, owner: OwnerProcess::current() }, recovered))
     }
 
     /// Takes the next place in the log for a group that is to be appended. Nothing that takes a place
@@ -309,6 +313,12 @@ impl<D: Disk> Log<D> {
 
 impl<D: Disk> Drop for Log<D> {
     fn drop(&mut self) {
+        if !self.owner.is_current() {
+            // Inherited by a fork: its locks may be held by threads that are not here, and so is the
+            // one that would be waited for.
+            std::mem::forget(self.background.take());
+            return;
+        }
         if !self.shared.turn().is_ending {
             // Nobody is left to be told. Who wants to know calls `close`.
             drop(self.end());

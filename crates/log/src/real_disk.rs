@@ -1,20 +1,25 @@
 //! The disk of this machine.
+//!
+//! Folder and files are for their owner alone, whatever the umask: they hold the data of the store.
+//! Everything is reached by the open folder and not by its path, so that a folder that is moved while it
+//! is open stays the one that is used.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::path::Path;
 
-use rustix::fs::{FallocateFlags, fallocate};
+use everleaf_machine::OwnerProcess;
+use rustix::fs::{AtFlags, Dir, FallocateFlags, Mode, OFlags, fallocate, openat, renameat, unlinkat};
 
 use crate::{Disk, DiskFile, Error, Result};
 
 /// A folder of the file system, held exclusively: a second opener is refused as long as it lives.
 #[derive(Debug)]
 pub struct RealDisk {
-    folder: PathBuf,
     /// The folder itself: locked, and synced to make names durable.
     handle: File,
+    owner: OwnerProcess,
 }
 
 impl RealDisk {
@@ -28,14 +33,14 @@ impl RealDisk {
         let failed = |error: &io::Error| {
             Error::io(format!("cannot open the folder {} of the log", folder.display()), error)
         };
-        match std::fs::create_dir(&folder) {
+        match DirBuilder::new().mode(0o700).create(&folder) {
             Ok(()) => sync_parent(&folder).map_err(|error| failed(&error))?,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(failed(&error)),
         }
         let handle = File::open(&folder).map_err(|error| failed(&error))?;
         match handle.try_lock() {
-            Ok(()) => Ok(RealDisk { folder, handle }),
+            Ok(()) => Ok(RealDisk { handle, owner: OwnerProcess::current() }),
             Err(TryLockError::WouldBlock) => Err(Error::Locked(folder)),
             Err(TryLockError::Error(error)) => Err(failed(&error)),
         }
@@ -44,11 +49,22 @@ impl RealDisk {
 
 /// Given up by name, not only by closing: a process that another thread forks off this one has a
 /// copy of the descriptor until it runs its program, and closing ours alone would leave the folder
-/// locked that long.
+/// locked that long. Not so in a forked process that drops an inherited handle: the lock belongs to
+/// the open folder, which it shares with its parent, and would be gone for both.
 impl Drop for RealDisk {
     fn drop(&mut self) {
-        // Cannot fail on an open folder; closing follows in any case.
-        let _ = self.handle.unlock();
+        if self.owner.is_current() {
+            // Cannot fail on an open folder; closing follows in any case.
+            let _ = self.handle.unlock();
+        }
+    }
+}
+
+impl RealDisk {
+    fn open_file(&self, name: &str, flags: OFlags, mode: Mode) -> io::Result<File> {
+        let flags = flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let opened = rustix::io::retry_on_intr(|| openat(&self.handle, name, flags, mode));
+        Ok(File::from(opened?))
     }
 }
 
@@ -65,26 +81,28 @@ impl Disk for RealDisk {
     type File = File;
 
     fn create(&self, name: &str) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).create_new(true).open(self.folder.join(name))
+        let (flags, mode) = (OFlags::CREATE | OFlags::EXCL, Mode::RUSR | Mode::WUSR);
+        self.open_file(name, flags, mode)
     }
 
     fn open(&self, name: &str) -> io::Result<File> {
-        OpenOptions::new().read(true).write(true).open(self.folder.join(name))
+        self.open_file(name, OFlags::empty(), Mode::empty())
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        std::fs::rename(self.folder.join(from), self.folder.join(to))
+        Ok(renameat(&self.handle, from, &self.handle, to)?)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        std::fs::remove_file(self.folder.join(name))
+        Ok(unlinkat(&self.handle, name, AtFlags::empty())?)
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in std::fs::read_dir(&self.folder)? {
+        for entry in Dir::read_from(&self.handle)? {
             // A name that is no UTF-8 is none of ours.
-            names.extend(entry?.file_name().into_string().ok());
+            let name = entry?.file_name().to_str().map(str::to_owned);
+            names.extend(name.ok().filter(|name| name != "." && name != ".."));
         }
         Ok(names)
     }

@@ -12,6 +12,9 @@
 //!
 //! *Thread safety.* Both types may be shared; [`Mapping::extend`] takes a lock of its own.
 //!
+//! *Fork.* A child of this process has no mapping of a file: an access faults there instead of
+//! changing what its parent uses.
+//!
 //! *A file that somebody else truncates* while it is mapped cannot be defended against: the kernel
 //! answers an access behind its end with `SIGBUS`. The same signal would follow from a full disk if
 //! a hole of the file were written; whoever maps a file allocates its space first.
@@ -24,18 +27,20 @@ use std::ptr::NonNull;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::cpu;
-use crate::{Hardware, SpinLock};
+use crate::{Hardware, OwnerProcess, SpinLock};
 
 /// Alignment in bytes of every reservation: the size of a huge page.
 pub const RESERVATION_ALIGNMENT: usize = 2 << 20;
 
 /// A range of addresses that belongs to us and has nothing behind it yet.
 ///
-/// Any access to it faults. Dropping it gives back the addresses and all that was placed there.
+/// Any access to it faults. Dropping it gives back the addresses and all that was placed there. (In a
+/// forked process it gives back nothing: what lies at these addresses there may be something else.)
 #[derive(Debug)]
 pub struct Reservation {
     base: NonNull<u8>,
     size: usize,
+    owner: OwnerProcess,
 }
 
 // SAFETY: a reservation is a range of addresses; owning it on another thread means the same.
@@ -70,7 +75,7 @@ impl Reservation {
         trim(raw, skip);
         trim(base.wrapping_add(size), RESERVATION_ALIGNMENT - skip);
         let base = NonNull::new(base).expect("the kernel never maps the null page by choice");
-        Ok(Reservation { base, size })
+        Ok(Reservation { base, size, owner: OwnerProcess::current() })
     }
 
     /// The first address of the range.
@@ -118,6 +123,11 @@ impl Reservation {
                 unsafe {
                     rustix::mm::mmap(address, length, access.protection(), flags, fd, place)
                 }?;
+                // A child must not reach the file: it has the locks of this moment, and shares
+                // nothing else with those that use it.
+                // SAFETY: the range was just mapped and is ours. A refusal leaves the child what it
+                // has without the advice: its handles refuse.
+                let _ = unsafe { rustix::mm::madvise(address, length, Advice::LinuxDontFork) };
             }
         }
         Ok(())
@@ -126,6 +136,9 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
+        if !self.owner.is_current() {
+            return;
+        }
         // SAFETY: the range is ours, and nobody can use it after its owner is gone: every pointer
         // into it is documented to live no longer than the reservation.
         let result = unsafe { rustix::mm::munmap(self.base().cast(), self.size) };

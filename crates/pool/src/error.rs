@@ -104,6 +104,11 @@ pub enum PoolError {
         /// Whether it was to be opened for reading only.
         read_only: bool,
     },
+    /// The pool was opened by another process, from which this one was forked.
+    Forked {
+        /// The pool.
+        path: PathBuf,
+    },
     /// The pool is open for reading only.
     ReadOnly {
         /// The pool.
@@ -201,6 +206,7 @@ impl fmt::Display for PoolError {
             | Exists { .. }
             | NotAFile { .. }
             | Permission { .. }
+            | Forked { .. }
             | Locked { .. } => self.write_access(f),
             Empty { .. }
             | Foreign { .. }
@@ -259,6 +265,12 @@ impl PoolError {
                 f,
                 "this user may not read and write pool {} ({source}): change its permissions or the \
                  user, or open it for reading only",
+                path.display()
+            ),
+            Forked { path } => write!(
+                f,
+                "pool {} was opened before this process was forked, and belongs to its parent: open \
+                 it in the process that uses it, after the fork; one process at a time may write",
                 path.display()
             ),
             Locked { path, holders, read_only } => write_locked(f, path, holders, *read_only),

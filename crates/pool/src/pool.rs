@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use everleaf_machine::{Atomic, Hardware, Machine, Ordering, SpinLock};
+use everleaf_machine::{Atomic, Hardware, Machine, Ordering, OwnerProcess, SpinLock};
 
 use crate::backing::MemoryBacking;
 use crate::layout::{DATA_START, HEADER_OFFSETS, SESSION_OFFSETS, SIZE_GRANULE, SIZE_MIN};
@@ -51,6 +51,8 @@ pub struct Pool<M: Machine> {
     pub(crate) session: SpinLock<Session, M>,
     /// The right to change roots and ids.
     pub(crate) directory_lock: SpinLock<(), M>,
+    /// Who may use it.
+    owner: OwnerProcess,
     // Last, so that the memory goes after everything that refers to it.
     pub(crate) backing: Box<dyn Backing>,
 }
@@ -143,6 +145,7 @@ impl<M: Machine> Pool<M> {
             features: Atomic::new(header.features),
             session: SpinLock::new(last),
             directory_lock: SpinLock::new(()),
+            owner: OwnerProcess::current(),
             backing,
         };
         if !last.clean && pool.backing.outlives_stores() {
@@ -342,8 +345,30 @@ impl<M: Machine> Pool<M> {
         Ok(())
     }
 
+    /// Whether the pool was opened by this very process, not by one that it was forked from. In a
+    /// forked process nothing of the pool may be touched.
+    #[inline(always)]
+    pub fn is_of_this_process(&self) -> bool {
+        self.owner.is_current()
+    }
+
+    /// Refuses the use of a pool that was inherited by a fork.
+    ///
+    /// *Errors:* `Forked`.
+    #[inline(always)]
+    pub fn check_process(&self) -> Result<(), PoolError> {
+        if self.is_of_this_process() { Ok(()) } else { Err(self.forked()) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn forked(&self) -> PoolError {
+        PoolError::Forked { path: self.place().into() }
+    }
+
     /// Refuses `action` on a pool that is open for reading only.
     pub(crate) fn writable(&self, action: &'static str) -> Result<(), PoolError> {
+        self.check_process()?;
         if self.read_only {
             return Err(PoolError::ReadOnly { path: self.place().into(), action });
         }

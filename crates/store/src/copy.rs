@@ -167,6 +167,7 @@ impl Store {
         successor: bool,
         mut progress: impl FnMut(u64),
     ) -> Result<Copied> {
+        self.shared().check_process()?;
         let unfinished = Unfinished(beside(path, ".unfinished"));
         let _ = std::fs::remove_file(&unfinished.0);
         let pool = self.shared().trees.heap().pool();

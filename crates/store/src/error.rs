@@ -18,6 +18,8 @@ pub enum Error {
     AlreadyExists(PathBuf),
     /// Another process holds the pool. The text names it.
     Locked(String),
+    /// The store was opened by another process, from which this one was forked. The text names the pool.
+    Forked(String),
     /// The file is not a pool, is truncated, damaged, or of a newer format. The text says which.
     NotAPool(String),
     /// The machine stopped while the pool was open and the medium is not persistent memory.
@@ -89,6 +91,7 @@ impl fmt::Display for Error {
             }
             Error::Io(what, error) => write!(f, "{what}: {error}"),
             Error::Locked(text)
+            | Error::Forked(text)
             | Error::NotAPool(text)
             | Error::MachineCrashed(text)
             | Error::Corrupt(text)

@@ -1,7 +1,8 @@
 //! What lives as long as a store is open: the sweep, and the end.
 //!
 //! Every handle of a store holds the [`Life`]; the last of them ends the sweep, waits for it, and
-//! marks the pool clean. The sweep holds nothing that keeps the store open.
+//! marks the pool clean. The sweep holds nothing that keeps the store open. In a process that was forked
+//! from the one that opened the store none of this happens: it leaves everything as it is.
 
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -95,6 +96,12 @@ impl Life {
     fn close(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.ended, true) {
             return Ok(());
+        }
+        if !self.shared.trees.heap().pool().is_of_this_process() {
+            // Inherited by a fork: the store is open in another process, which ends it, and the
+            // thread of the sweep is not here.
+            std::mem::forget(self.sweep.take());
+            return self.shared.check_process();
         }
         self.bell.ring();
         if let Some(sweep) = self.sweep.take() {

@@ -61,6 +61,10 @@ pub struct Statistics {
 
 impl Statistics {
     pub(crate) fn collect(shared: &Shared, default: &Map) -> Self {
+        if shared.check_process().is_err() {
+            // Inherited by a fork: threads that are not here may hold the locks.
+            return Statistics::default();
+        }
         let heap = shared.trees.heap();
         let pool = heap.pool();
         let shape = shared

@@ -74,6 +74,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// Refuses the use of a store that was inherited by a fork. Whatever takes a session is refused
+    /// there; this is for what takes a lock first, or none.
+    #[inline]
+    pub fn check_process(&self) -> Result<()> {
+        Ok(self.trees.heap().pool().check_process().map_err(IndexError::from)?)
+    }
+
     /// A session for the calling thread, for the length of one operation.
     #[inline]
     pub fn session(&self) -> Result<SessionGuard<'_, Hardware>> {
@@ -95,6 +102,9 @@ impl Shared {
 
     /// The names of the user's maps, sorted.
     pub fn map_names(&self) -> Vec<String> {
+        if self.check_process().is_err() {
+            return vec![];
+        }
         let mut names = self.trees.names();
         names.retain(|name| !is_reserved(name) && self.is_for_all(name));
         names
@@ -121,7 +131,9 @@ impl Shared {
 ///
 /// *Thread safety*: share it by reference or `Arc`; all operations may run at once. *Durability*:
 /// an operation that returned survives the death of the process at any instruction, and on
-/// persistent memory also a power cut. On an ordinary disk the [`Durability`](crate::Durability) of
+/// persistent memory also a power cut. *Fork*: a process that is forked from the one that opened the
+/// store cannot use it: every operation of the child fails with [`Error::Forked`], and what it drops stays
+/// as it is for the parent. Open a store after forking. On an ordinary disk the [`Durability`](crate::Durability) of
 /// the store decides what a power cut or a crash of the kernel costs: with `Power` nothing, with
 /// `Interval` the last moment; with `Process` such a crash is detected at the next open, and the pool
 /// refused.
@@ -247,6 +259,7 @@ impl Store {
         if is_reserved(name) {
             return Ok(None);
         }
+        self.shared.check_process()?;
         let Some(mut tree) = self.shared.trees.find_bytes_tree(name)? else { return Ok(None) };
         if let Some(power) = &self.shared.power
             && !power.is_numbered(&tree)
@@ -279,6 +292,7 @@ impl Store {
             return Ok(true);
         }
         refuse_reserved(name)?;
+        self.shared.check_process()?;
         // Nobody gives a number to a map that goes.
         let _alone = self.shared.making();
         let (removed, lsn) = self.shared.alone(|in_order, session| {
@@ -355,6 +369,7 @@ impl Store {
     /// # Errors
     /// The log has failed.
     pub fn sync(&self) -> Result<()> {
+        self.shared.check_process()?;
         self.shared.power.as_ref().map_or(Ok(()), PowerLog::sync)
     }
 
@@ -374,6 +389,7 @@ impl Store {
     /// The log has failed: of the writes since the last call, any may be lost in a crash.
     #[inline]
     pub fn settle(&self) -> Result<()> {
+        self.shared.check_process()?;
         self.shared.power.as_ref().map_or(Ok(()), PowerLog::settle)
     }
 
@@ -393,6 +409,7 @@ impl Store {
     /// # Errors
     /// The check could not be made. What it finds is in the report.
     pub fn check(&self) -> Result<crate::CheckReport> {
+        self.shared.check_process()?;
         let mut report = self.shared.trees.check()?;
         let mut session = self.shared.session()?;
         for name in self.shared.trees.names().iter().filter(|name| is_reserved(name)) {
@@ -412,10 +429,11 @@ impl Store {
     /// The mark cannot be written; nothing is lost.
     pub fn close(self) -> Result<()> {
         let Store { shared, default } = self;
+        let is_ours = shared.check_process();
         drop(shared);
         match Arc::into_inner(default.into_life()) {
             Some(life) => life.end(),
-            None => Ok(()),
+            None => is_ours,
         }
     }
 }
@@ -523,6 +541,7 @@ fn from_pool_error(error: PoolError, text: String) -> Error {
         PoolError::DiskFull { .. } => Error::DiskFull(text),
         PoolError::PoolFull { .. } => Error::PoolFull(text),
         PoolError::Locked { .. } => Error::Locked(text),
+        PoolError::Forked { .. } => Error::Forked(text),
         PoolError::ReadOnly { .. } => Error::ReadOnly,
         PoolError::MachineCrashed { .. } => Error::MachineCrashed(text),
         PoolError::RootName { .. } | PoolError::RootsFull { .. } | PoolError::RootExists { .. } => {

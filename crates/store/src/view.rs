@@ -201,6 +201,10 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if self.map.shared().check_process().is_err() {
+            // Inherited by a fork: threads that are not here may hold the locks.
+            return;
+        }
         let views = self.views();
         let mut open = lock(&views.open);
         open.versions.retain(|version| *version != self.version);
@@ -252,6 +256,7 @@ impl MapView {
     /// As [`Map::get`].
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let (tree, shared) = (self.map.tree_arc(), self.map.shared());
+        shared.check_process()?;
         let hash = shared.order.hash_of(key);
         let find = || self.inner.views().find(tree, key, hash, self.inner.version);
         if let Some(old) = find() {
@@ -352,9 +357,10 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// None today.
+    /// The store was inherited by a fork.
     pub fn view(&self) -> Result<View> {
         let map = Map::clone(self);
+        map.shared().check_process()?;
         let version = map.shared().open_view();
         let inner = Arc::new(Inner { map: map.clone(), version });
         Ok(View { default: MapView { map, inner } })

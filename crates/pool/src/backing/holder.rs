@@ -14,6 +14,8 @@ use std::os::unix::fs::MetadataExt;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
+use everleaf_machine::OwnerProcess;
+
 use crate::Holder;
 use crate::layout::{HOLDER_OFFSET, HOLDER_SIZE};
 
@@ -29,13 +31,19 @@ pub enum Lock {
 ///
 /// Given up by name, not only by closing: a process that another thread forks off this one has a
 /// copy of the descriptor until it runs its program, and closing ours alone would leave the file
-/// locked that long.
-pub struct Held(File);
+/// locked that long. Not so in a forked process that drops an inherited handle: the lock belongs to
+/// the open file, which it shares with its parent, and would be gone for both.
+pub struct Held {
+    file: File,
+    owner: OwnerProcess,
+}
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Cannot fail on an open file; closing follows in any case.
-        let _ = flock(&self.0, FlockOperation::Unlock);
+        if self.owner.is_current() {
+            // Cannot fail on an open file; closing follows in any case.
+            let _ = flock(&self.file, FlockOperation::Unlock);
+        }
     }
 }
 
@@ -55,7 +63,10 @@ pub fn lock(file: &File, exclusive: bool) -> std::io::Result<Lock> {
     let mut seen = Vec::new();
     for _ in 0..ATTEMPTS {
         match rustix::io::retry_on_intr(|| flock(file, operation)) {
-            Ok(()) => return Ok(Lock::Ours(Held(file.try_clone()?))),
+            Ok(()) => {
+                let (file, owner) = (file.try_clone()?, OwnerProcess::current());
+                return Ok(Lock::Ours(Held { file, owner }));
+            }
             Err(Errno::WOULDBLOCK) => {}
             Err(error) => return Err(error.into()),
         }

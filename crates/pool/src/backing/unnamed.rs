@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use everleaf_machine::OwnerProcess;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -19,13 +20,15 @@ pub struct Unnamed {
     temporary: Option<Temporary>,
 }
 
-/// A name that is removed when dropped.
-struct Temporary(PathBuf);
+/// A name that is removed when dropped by the process that made it.
+struct Temporary(PathBuf, OwnerProcess);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // A failure leaves litter and no harm.
-        let _ = rustix::fs::unlink(&self.0);
+        if self.1.is_current() {
+            // A failure leaves litter and no harm.
+            let _ = rustix::fs::unlink(&self.0);
+        }
     }
 }
 
@@ -44,7 +47,7 @@ impl Unnamed {
             opened => (opened, None),
         };
         let file = File::from(opened.map_err(|error| creation_error(path, error))?);
-        let temporary = temporary.map(Temporary);
+        let temporary = temporary.map(|name| Temporary(name, OwnerProcess::current()));
         let same = file.try_clone().map_err(|source| PoolError::Io {
             path: path.into(),
             action: "duplicate the descriptor",
@@ -64,7 +67,7 @@ impl Unnamed {
         rustix::fs::fsync(&self.file).map_err(io("sync the new file"))?;
         let result = match &self.temporary {
             None => link_nameless(&self.file, path),
-            Some(Temporary(name)) => rustix::fs::link(name, path),
+            Some(Temporary(name, _)) => rustix::fs::link(name, path),
         };
         result.map_err(|error| match error {
             Errno::EXIST => PoolError::Exists { path: path.into() },

@@ -1,0 +1,193 @@
+//! A process that is forked from the one that has a store open has a copy of its handles, and may do
+//! nothing with them.
+//!
+//! What was lost: a child that dropped an inherited handle, as every child does that ends orderly,
+//! unlocked the pool of its parent and marked it cleanly closed. A second process then opened it
+//! for writing, beside the first.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use everleaf::{Durability, Error, Options, Store, WriteBatch};
+
+/// Seconds after which a child that hangs is ended.
+const PATIENCE: u32 = 60;
+
+/// Runs `act` in a forked child, and returns the code it ends with: 0, 101 if it panics, and 128
+/// more than the signal that ends it.
+fn in_child(act: impl FnOnce()) -> i32 {
+    // SAFETY: the child runs `act` and ends. It has one thread, and what it uses of the standard
+    // library and of the allocator works after a fork.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: a system call without memory.
+        unsafe { libc::alarm(PATIENCE) };
+        // Without the locks of the usual one, which another thread may hold at the fork.
+        std::panic::set_hook(Box::new(|info| {
+            let text = format!("in the child: {info}\n");
+            // SAFETY: the bytes are ours for the length of the call.
+            unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
+        }));
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+        // SAFETY: ends the process at once; nothing of the parent's is run.
+        unsafe { libc::_exit(if ended.is_ok() { 0 } else { 101 }) };
+    }
+    assert!(child > 0, "a process can be forked");
+    let mut status = 0;
+    // SAFETY: the status is ours, and the child is one of ours.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    if libc::WIFEXITED(status) {
+        libc::WEXITSTATUS(status)
+    } else {
+        128 + libc::WTERMSIG(status)
+    }
+}
+
+fn options(durability: Durability) -> Options {
+    Options::new().create(true).max_size_bytes(1 << 28).durability(durability)
+}
+
+const ALL: [Durability; 3] =
+    [Durability::Process, Durability::Interval(Duration::from_millis(5)), Durability::Power];
+
+fn is_forked<T>(result: Result<T, Error>) -> bool {
+    matches!(result, Err(Error::Forked(text)) if text.contains("fork"))
+}
+
+/// Copies a pool and its log, as they are.
+fn copy(from: &Path, to: &Path) {
+    std::fs::copy(from, to).expect("the pool can be copied");
+    let Ok(files) = std::fs::read_dir(from.with_extension("pool.log")) else { return };
+    let folder = to.with_extension("pool.log");
+    std::fs::create_dir(&folder).expect("a folder");
+    for file in files {
+        let file = file.expect("a file");
+        std::fs::copy(file.path(), folder.join(file.file_name())).expect("it can be copied");
+    }
+}
+
+#[test]
+fn a_child_that_drops_a_store_leaves_it_to_its_parent() {
+    for durability in ALL {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.pool");
+        let mut store = Some(options(durability).open(&path).expect("it opens"));
+        let put = |store: &Option<Store>, key: &[u8]| {
+            let _ = store.as_ref().expect("open").put(key, b"value").expect("it is writable");
+        };
+        put(&store, b"before");
+        for child in 0..3 {
+            assert_eq!(in_child(|| drop(store.take())), 0, "{durability:?}: child {child} ends");
+        }
+        let second = options(durability).open(&path);
+        assert!(matches!(second, Err(Error::Locked(_))), "{durability:?}: it is the parent's");
+        put(&store, b"after");
+        // As the parent would leave it if it were killed now.
+        let killed = folder.path().join("killed.pool");
+        copy(&path, &killed);
+        let opened = options(durability).open(&killed).expect("it opens");
+        assert!(!opened.statistics().was_clean, "{durability:?}: nobody has closed it");
+        assert_eq!(opened.len(), 2, "{durability:?}");
+        drop(opened);
+        store.take().expect("open").close().expect("the parent closes it");
+        let opened = options(durability).open(&path).expect("it is free");
+        assert!(opened.statistics().was_clean, "{durability:?}: it was closed");
+        assert_eq!(opened.len(), 2, "{durability:?}");
+    }
+}
+
+/// Everything a handle can be asked, by one who inherited it.
+fn use_all(store: Store, view: everleaf::View, mut range: everleaf::Range) {
+    let map = everleaf::Map::clone(&store);
+    assert!(is_forked(store.get(b"0")));
+    assert!(is_forked(store.put(b"0", b"child")));
+    assert!(is_forked(store.remove(b"0")));
+    assert!(is_forked(store.get_many(&[b"0"], |_, _| ())));
+    assert!(is_forked(store.scan(.., false, |_, _| std::ops::ControlFlow::Continue(()))));
+    assert!(is_forked(store.clear()));
+    assert!(is_forked(store.map("new")));
+    assert!(is_forked(store.existing_map("other")));
+    assert!(is_forked(store.drop_map("other")));
+    assert!(is_forked(store.view()));
+    assert!(is_forked(store.check()));
+    assert!(is_forked(store.sync()));
+    assert!(is_forked(store.settle()));
+    assert!(is_forked(store.save()));
+    assert!(is_forked(store.backup("/nowhere/backup", |_| {})));
+    let mut batch = WriteBatch::new();
+    batch.put(&map, b"0", b"child");
+    assert!(is_forked(store.write(&batch)));
+    assert!(is_forked(view.get(b"0")));
+    // What it had fetched it may give.
+    let _ = range.by_ref().count();
+    assert!(matches!(range.take_error(), Some(Error::Forked(_))));
+    assert_eq!(store.len(), 0);
+    assert_eq!(store.map_names(), Vec::<String>::new());
+    let _ = store.statistics();
+    drop((view, range, batch, map));
+    assert!(is_forked(store.close()));
+}
+
+#[test]
+fn every_operation_of_a_child_is_refused_and_none_hangs() {
+    for durability in ALL {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.pool");
+        let store = options(durability).open(&path).expect("it opens");
+        for number in 0..600_u32 {
+            let _ = store.put(&number.to_be_bytes(), b"value").expect("room");
+        }
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // Threads that hold locks at the moment of the fork.
+            for thread in 0..2_u32 {
+                let (store, is_over) = (&store, &is_over);
+                scope.spawn(move || {
+                    // Relaxed: it is only to end some time.
+                    for number in (0..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                        let _ = store.map(&format!("map-{}", number % 3)).expect("room");
+                        let _ = store.view().expect("a view").get(b"0").expect("readable");
+                        let mut batch = WriteBatch::new();
+                        let key = format!("{thread}-{}", number % 9);
+                        batch.put(store, key.as_bytes(), b"value");
+                        let _ = store.write(&batch).expect("room");
+                    }
+                });
+            }
+            for child in 0..8 {
+                let mut held = Some((&store, store.view().expect("a view"), store.iter()));
+                let code = in_child(|| {
+                    let (store, view, range) = held.take().expect("the child's copy");
+                    // SAFETY: the child ends without using the original.
+                    use_all(unsafe { std::ptr::read(store) }, view, range);
+                });
+                if code != 0 {
+                    is_over.store(true, Ordering::Relaxed);
+                }
+                assert_eq!(code, 0, "{durability:?}: child {child}");
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        assert!(store.check().expect("it can be checked").problems.is_empty());
+    }
+}
+
+#[test]
+fn a_child_may_open_a_store_of_its_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let inherited = options(Durability::Power).open(folder.path().join("a.pool")).expect("opens");
+    let path = folder.path().join("b.pool");
+    let code = in_child(|| {
+        let store = options(Durability::Power).open(&path).expect("it opens");
+        assert!(!store.put(b"key", b"value").expect("room"));
+        assert!(is_forked(inherited.get(b"key")));
+        // And its child is refused in turn.
+        assert_eq!(in_child(|| assert!(is_forked(store.get(b"key")))), 0);
+        store.close().expect("it is the child's");
+    });
+    assert_eq!(code, 0);
+    let store = options(Durability::Power).open(&path).expect("it opens");
+    assert!(store.statistics().was_clean);
+    assert_eq!(store.len(), 1);
+}
