@@ -319,9 +319,9 @@ impl PoolError {
             ),
             MachineCrashed { path, evidence } => write!(
                 f,
-                "the machine stopped while pool {} was in use ({evidence}), so the file may lack \
-                 some stores and have later ones: rebuild it from snapshot and log, or open it \
-                 trusting it after a machine crash if a loss is acceptable",
+                "the machine stopped while pool {} was in use ({evidence}), so recent writes may be \
+                 missing or damaged: restore a backup, keep what can be proven with `everleaf repair`, or \
+                 open it as it is with --trust-after-machine-crash and check it",
                 path.display()
             ),
             _ => Ok(()),

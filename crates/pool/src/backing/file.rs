@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use everleaf_machine::mapping::{Access, Mapping};
@@ -33,13 +33,8 @@ impl FileBacking {
     /// Opens and locks an existing pool file, for which addresses up to `max` bytes, or the maximum
     /// in its header if that is larger, are reserved.
     pub fn open(path: &Path, read_only: bool, max: u64) -> Result<Self, PoolError> {
-        let file = open_file(path, read_only)?;
         let io = |action| move |source| PoolError::Io { path: path.into(), action, source };
-        let status = file.metadata().map_err(io("read the length"))?;
-        if !status.is_file() {
-            return Err(PoolError::NotAFile { path: path.into() });
-        }
-        let held = take_lock(&file, path, read_only)?;
+        let (file, held) = open_locked(path, read_only)?;
         // The length counts from here on: nobody else changes it now.
         let length = file.metadata().map_err(io("read the length"))?.len();
         let extent = peek(&file, path, length)?;
@@ -172,6 +167,31 @@ fn open_file(path: &Path, read_only: bool) -> Result<File, PoolError> {
         }
         error => PoolError::Io { path: path.into(), action: "open the file", source: error.into() },
     })
+}
+
+/// Opens the file that has this name, and locks it.
+///
+/// Another process may put a new file in its place (a compaction, a pool that is made again) after we
+/// opened the old one and before we locked it: what is written to the old one would be gone.
+fn open_locked(path: &Path, read_only: bool) -> Result<(File, Held), PoolError> {
+    let io = |action| move |source| PoolError::Io { path: path.into(), action, source };
+    loop {
+        let file = open_file(path, read_only)?;
+        let status = file.metadata().map_err(io("read the length"))?;
+        if !status.is_file() {
+            return Err(PoolError::NotAFile { path: path.into() });
+        }
+        let held = take_lock(&file, path, read_only)?;
+        let now = match std::fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(PoolError::Missing { path: path.into() });
+            }
+            found => found.map_err(io("find the file again"))?,
+        };
+        if (now.dev(), now.ino()) == (status.dev(), status.ino()) {
+            return Ok((file, held));
+        }
+    }
 }
 
 fn take_lock(file: &File, path: &Path, read_only: bool) -> Result<Held, PoolError> {
