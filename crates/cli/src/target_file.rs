@@ -1,7 +1,8 @@
-//! A file that is complete or not there: written under another name, then renamed.
+//! A file that is complete or not there: written beside its place, then named.
 
 use crate::failure::Failure;
-use std::ffi::OsString;
+use everleaf::Error;
+use everleaf::new_file::NewFile;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -9,12 +10,13 @@ use std::path::{Path, PathBuf};
 /// Bytes gathered before they are written.
 const BUFFER_SIZE: usize = 256 << 10;
 
-/// A file being written. Dropped before [`TargetFile::finish`], it leaves nothing behind.
+/// A file being written. Dropped before [`TargetFile::finish`], it leaves nothing behind. A new file is
+/// for its owner alone.
 pub struct TargetFile {
     /// What the user calls it.
     name: PathBuf,
-    /// The temporary file and the name it gets; `None` for a device or a pipe, written directly.
-    rename: Option<(PathBuf, PathBuf)>,
+    /// What gets the name; `None` for a device or a pipe, written directly.
+    new: Option<NewFile>,
     writer: BufWriter<File>,
 }
 
@@ -23,17 +25,18 @@ impl TargetFile {
     pub fn create(name: &Path) -> Result<Self, Failure> {
         let refuse = |error| refusal(name, &error);
         let special = fs::metadata(name).is_ok_and(|found| !found.is_file());
-        let (rename, file) = if special {
+        let (new, file) = if special {
             (None, File::options().write(true).open(name).map_err(refuse)?)
         } else {
-            // A symbolic link keeps its place; the file that it leads to is replaced.
-            let last = fs::canonicalize(name).unwrap_or_else(|_| name.to_path_buf());
-            let temporary = temporary_beside(&last);
-            let file = File::create(&temporary).map_err(refuse)?;
-            (Some((temporary, last)), file)
+            let new = NewFile::beside(name).map_err(|error| match error {
+                Error::Io(_, error) => refuse(error),
+                error => error.into(),
+            })?;
+            let file = new.create().map_err(refuse)?;
+            (Some(new), file)
         };
         let writer = BufWriter::with_capacity(BUFFER_SIZE, file);
-        Ok(Self { name: name.to_path_buf(), rename, writer })
+        Ok(Self { name: name.to_path_buf(), new, writer })
     }
 
     /// Where to write.
@@ -48,34 +51,12 @@ impl TargetFile {
 
     /// Brings everything to the disk and gives the file its name.
     pub fn finish(mut self) -> Result<(), Failure> {
-        self.complete().map_err(|error| self.failure(&error))
-    }
-
-    fn complete(&mut self) -> io::Result<()> {
-        self.writer.flush()?;
-        if let Some((temporary, last)) = &self.rename {
-            self.writer.get_ref().sync_all()?;
-            fs::rename(temporary, last)?;
-            self.rename = None;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for TargetFile {
-    fn drop(&mut self) {
-        if let Some((temporary, _)) = &self.rename {
-            // Nothing can be done about a temporary file that cannot be removed.
-            let _ = fs::remove_file(temporary);
+        self.writer.flush().map_err(|error| self.failure(&error))?;
+        match self.new {
+            Some(new) => Ok(new.replace()?),
+            None => Ok(()),
         }
     }
-}
-
-fn temporary_beside(path: &Path) -> PathBuf {
-    let mut name = OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(format!(".{}.partial", std::process::id()));
-    path.with_file_name(name)
 }
 
 fn refusal(name: &Path, error: &io::Error) -> Failure {

@@ -26,6 +26,7 @@ mod interval;
 pub mod layout;
 mod log;
 mod options;
+mod owner;
 mod place;
 mod real_disk;
 mod record;
@@ -40,11 +41,17 @@ pub use disk::{Disk, DiskFile};
 pub use error::Error;
 pub use log::Log;
 pub use options::{LogOptions, SyncMode};
+pub use owner::{FileOwner, is_file_of_log, owner_of};
 pub use place::Place;
 pub use real_disk::RealDisk;
 pub use record::{KEY_SIZE_MAX, Lsn, Record};
 pub use recovery::{Base, Recovered, Report};
 pub use snapshot::{SnapshotBlock, SnapshotInfo, SnapshotReader, SnapshotWriter};
+
+/// The check sum that all files of a log use, of bytes that its owner keeps beside it: CRC-32C.
+pub fn checksum(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes)
+}
 
 /// The result of an operation of the log.
 pub type Result<T> = std::result::Result<T, Error>;

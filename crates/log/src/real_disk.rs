@@ -10,7 +10,9 @@ use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::Path;
 
 use everleaf_machine::OwnerProcess;
-use rustix::fs::{AtFlags, Dir, FallocateFlags, Mode, OFlags, fallocate, openat, renameat, unlinkat};
+use rustix::fs::{
+    AtFlags, Dir, FallocateFlags, Mode, OFlags, fallocate, openat, renameat, unlinkat,
+};
 
 use crate::{Disk, DiskFile, Error, Result};
 

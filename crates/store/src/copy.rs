@@ -5,15 +5,15 @@
 //! that nobody writes to must have as many keys as the pool says; one that is made beside writers
 //! cannot be compared, since nobody counts the keys of one moment.
 
-use std::fs::File;
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use everleaf_index::{
     BytesTree, CreateMode, Hardware, IndexError, KNOWN_FEATURES, Machine, Pool, PoolOptions, Trees,
 };
 
 use crate::map::Map;
+use crate::new_file::NewFile;
 use crate::power;
 use crate::range::Range;
 use crate::store::from_pool;
@@ -51,37 +51,6 @@ impl<F: FnMut(u64)> Iterator for Counted<'_, F> {
     }
 }
 
-/// A file that is being written: removed again unless it gets its name.
-struct Unfinished(PathBuf);
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        // It has its name, or is of no use; that it is left behind harms nobody.
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-fn io(what: String) -> impl FnOnce(std::io::Error) -> Error {
-    move |error| Error::Io(what, error)
-}
-
-/// `path` with something behind its name.
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(ending);
-    PathBuf::from(name)
-}
-
-/// Makes the name of a file durable.
-pub(crate) fn sync_folder_of(path: &Path) -> Result<()> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let what = format!("cannot sync the folder {}", folder.display());
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(io(what))
-}
-
 impl Store {
     /// Writes all maps, as they are at one moment, to a new pool at `path`, while the store goes on
     /// being read and written. `progress` is told the number of pairs from time to time.
@@ -110,10 +79,12 @@ impl Store {
     /// There is a file at `path`; there is no room on its disk.
     pub fn backup(&self, path: impl AsRef<Path>, progress: impl FnMut(u64)) -> Result<Copied> {
         let path = path.as_ref();
-        if path.exists() {
+        if path.symlink_metadata().is_ok() {
             return Err(Error::AlreadyExists(path.into()));
         }
-        self.copy_to(path, false, progress)
+        let (new, copied) = self.copy_to(path, false, progress)?;
+        new.place()?;
+        Ok(copied)
     }
 
     /// Makes the pool at `to`, which must not exist, from the backup (or any pool) at `from`, which
@@ -159,25 +130,23 @@ impl Store {
         Options::new().upgrade(path)
     }
 
-    /// A new pool with the contents of this store under the name `path`, which may be taken. If it is
-    /// to be the `successor` of this pool, it has the same log.
+    /// A new pool with the contents of this store, to be named `path`. If it is to be the `successor`
+    /// of this pool, it has the same log.
     pub(crate) fn copy_to(
         &self,
         path: &Path,
         successor: bool,
         mut progress: impl FnMut(u64),
-    ) -> Result<Copied> {
+    ) -> Result<(NewFile, Copied)> {
         self.shared().check_process()?;
-        let unfinished = Unfinished(beside(path, ".unfinished"));
-        let _ = std::fs::remove_file(&unfinished.0);
+        let file = NewFile::beside(path)?;
         let pool = self.shared().trees.heap().pool();
         let options = PoolOptions {
             create: CreateMode::New,
             max_size_bytes: pool.max_size(),
             ..PoolOptions::default()
         };
-        let new =
-            Pool::open(&unfinished.0, &options).map_err(|error| from_pool(error, &unfinished.0))?;
+        let new = Pool::open(&file.path(), &options).map_err(|error| from_pool(error, path))?;
         let trees = Trees::create(new)?;
         let (view, maps) = self.view_of_all()?;
         match self.sync() {
@@ -207,10 +176,7 @@ impl Store {
         copied.size_bytes = trees.heap().pool().size();
         trees.close()?;
         drop(trees);
-        let what = format!("cannot give the new file its name {}", path.display());
-        std::fs::rename(&unfinished.0, path).map_err(io(what))?;
-        sync_folder_of(path)?;
-        Ok(copied)
+        Ok((file, copied))
     }
 
     /// A view, and the maps there are at its moment.
@@ -282,7 +248,8 @@ impl Options {
         // Nobody removes what expires meanwhile.
         let store = self.sweep(false).open(path)?;
         // Opened for writing, so that nobody else is; closed only when the new one has the name.
-        let copied = store.copy_to(path, true, progress)?;
+        let (new, copied) = store.copy_to(path, true, progress)?;
+        new.replace()?;
         drop(store);
         Ok(copied)
     }

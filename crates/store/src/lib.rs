@@ -49,6 +49,8 @@ mod error;
 mod expiry;
 mod life;
 mod map;
+#[doc(hidden)]
+pub mod new_file;
 mod opening;
 mod options;
 mod power;

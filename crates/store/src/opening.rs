@@ -1,13 +1,14 @@
 //! What opening does besides the trees: the pool, its log, and batches that were cut short.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use everleaf_index::{
-    CreateMode, Hardware, IndexError, Journal, Pool, PoolError, PoolOptions, Trees,
+    CreateMode, Domain, Hardware, IndexError, Journal, Pool, PoolError, PoolOptions, Trees,
 };
 
-use crate::power::{self, Place, PowerLog};
-use crate::store::from_pool;
+use crate::new_file::NewFile;
+use crate::power::{self, LogState, Place, PowerLog};
+use crate::store::{DEFAULT_MAP, from_pool};
 use crate::{Durability, Error, Options, Rebuilt, Result};
 
 /// Opens the pool; if the machine crashed and there is a log, makes it again from there.
@@ -17,47 +18,100 @@ pub fn open_pool(
     options: &Options,
     threads: usize,
 ) -> Result<(Pool<Hardware>, Option<Rebuilt>)> {
-    let has_log = place.identity().is_some();
-    // What is torn need not be trusted if there is a log.
-    let trust_after_machine_crash = options.pool.trust_after_machine_crash && !has_log;
-    let pool_options = PoolOptions { trust_after_machine_crash, ..options.pool.clone() };
-    let error = if has_log && !path.exists() && options.pool.create != CreateMode::New {
-        // Not to be made as if there had been nothing.
-        PoolError::Missing { path: path.into() }
-    } else {
-        match Pool::open(path, &pool_options) {
-            Ok(pool) => return Ok((pool, None)),
-            Err(error) => error,
-        }
+    let state = place.state();
+    let has_none = matches!(state, Ok(LogState::Absent | LogState::Incomplete));
+    // Not to be made as if there had been nothing.
+    let create = if has_none { options.pool.create } else { CreateMode::Never };
+    let pool_options = PoolOptions {
+        create: CreateMode::Never,
+        // What is torn need not be trusted if there is a log.
+        trust_after_machine_crash: options.pool.trust_after_machine_crash && has_none,
+        ..options.pool.clone()
     };
-    let lost = matches!(
+    if options.pool.create == CreateMode::New {
+        if path.symlink_metadata().is_ok() {
+            return Err(Error::AlreadyExists(path.into()));
+        }
+        if create == CreateMode::New {
+            make_pool(path, options)?;
+        }
+    }
+    let mut opened = Pool::open(path, &pool_options);
+    if matches!(opened, Err(PoolError::Missing { .. })) && create == CreateMode::IfMissing {
+        match make_pool(path, options) {
+            // Another was faster: then it is there to be opened.
+            Ok(()) | Err(Error::AlreadyExists(_)) => opened = Pool::open(path, &pool_options),
+            Err(error) => return Err(error),
+        }
+    }
+    let error = match opened {
+        Ok(pool) => return Ok((pool, None)),
+        Err(error) => error,
+    };
+    match state? {
+        LogState::Absent | LogState::Incomplete => Err(from_pool(error, path)),
+        LogState::Unexplained(owners) if is_lost(&error) => Err(place.unexplained(&owners)),
+        LogState::Unexplained(_) => Err(from_pool(error, path)),
+        LogState::Whole(_) if !is_lost(&error) => Err(place.mention(from_pool(error, path), path)),
+        LogState::Whole(_) => {
+            refuse_rebuilding(&error, place, options)?;
+            power::rebuild(path, place, options, threads)
+        }
+    }
+}
+
+/// Makes a new pool, which has its name when it is whole: with the default map in it, closed, and
+/// knowing how it is to be opened.
+fn make_pool(path: &Path, options: &Options) -> Result<()> {
+    if options.pool.read_only {
+        let action = "create it";
+        return Err(from_pool(PoolError::ReadOnly { path: path.into(), action }, path));
+    }
+    let new = NewFile::beside(path)?;
+    let pool_options = PoolOptions { create: CreateMode::New, ..options.pool.clone() };
+    let pool = Pool::open(&new.path(), &pool_options).map_err(|error| from_pool(error, path))?;
+    let is_ordinary = pool.medium().domain() == Domain::Process;
+    let trees = Trees::create(pool)?;
+    trees.bytes_tree(DEFAULT_MAP)?;
+    let ordinary = options.durability_of_new.filter(|_| is_ordinary);
+    if let Some(durability) = options.durability.or(ordinary) {
+        power::note_durability(&trees, durability)?;
+    }
+    trees.close()?;
+    drop(trees);
+    new.place()
+}
+
+/// Whether the pool is not there, or not as a session left it that was ended: then what is in it does
+/// not count if there is a log.
+pub fn is_lost(error: &PoolError) -> bool {
+    matches!(
         error,
         PoolError::MachineCrashed { .. }
             | PoolError::Missing { .. }
             | PoolError::Damaged { .. }
             | PoolError::Truncated { .. }
-    );
-    if !lost || !has_log {
-        return Err(from_pool(error, path));
-    }
-    if options.pool.read_only {
-        return Err(Error::MachineCrashed(format!(
-            "{error}; the log in {} has everything: open it for writing once (for instance with \
-             `everleaf snapshot`), which makes the pool again from there",
-            place.display()
-        )));
-    }
-    if options.durability == Some(Durability::Process) {
-        return Err(Error::MachineCrashed(format!(
-            "{error}; the log in {} has everything: open the store with durability power or \
-             interval to make the pool again from there",
-            place.display()
-        )));
-    }
-    let rebuilt = power::rebuild(path, place, options, threads)?;
-    let pool = PoolOptions { create: CreateMode::Never, ..pool_options };
-    let pool = Pool::open(path, &pool).map_err(|error| from_pool(error, path))?;
-    Ok((pool, Some(rebuilt)))
+            | PoolError::Empty { .. }
+            | PoolError::Foreign { .. }
+    )
+}
+
+/// Refuses to make a pool again if that is not what was asked for.
+fn refuse_rebuilding(error: &PoolError, place: &Place, options: &Options) -> Result<()> {
+    let log = place.display();
+    let how = if options.pool.read_only {
+        "open it for writing once (for instance with `everleaf snapshot`), which makes the pool again \
+         from there"
+    } else if options.durability == Some(Durability::Process) {
+        "open the store with durability power or interval to make the pool again from there"
+    } else if options.pool.create == CreateMode::New {
+        "open it instead of creating it, which makes the pool again from there, or move the log away"
+    } else {
+        return Ok(());
+    };
+    Err(Error::MachineCrashed(format!(
+        "{error}; the log in {log} has everything that was acknowledged: {how}"
+    )))
 }
 
 /// Opens the log, if there is to be one; a log that there was and is not to be is forgotten.
@@ -79,7 +133,7 @@ pub fn open_power(trees: &Trees, place: &Place, options: &Options) -> Result<Opt
         }
         return Ok(Some(power));
     }
-    power::refuse_foreign(trees, place)?;
+    power::own_log(trees, place)?;
     if trees.find_bytes_tree(power::NAME)?.is_some() {
         // What is written from now on is not in it.
         place.forget()?;
@@ -88,8 +142,52 @@ pub fn open_power(trees: &Trees, place: &Place, options: &Options) -> Result<Opt
     Ok(None)
 }
 
+/// Opens what is in a pool, and brings batches to their end that were cut short; returns how many.
+pub fn open_trees(pool: Pool<Hardware>, threads: usize, path: &Path) -> Result<(Trees, u64)> {
+    let is_read_only = pool.is_read_only();
+    let trees = match Trees::open(pool, threads) {
+        Err(IndexError::ReadOnly) => return Err(unmade(path)),
+        opened => opened?,
+    };
+    let finished = finish_batches(&trees)?;
+    if !is_read_only {
+        trees.bytes_tree(DEFAULT_MAP)?;
+    }
+    Ok((trees, finished))
+}
+
+/// The error for a pool of which only the header was made: an older version was killed meanwhile.
+pub fn unmade(path: &Path) -> Error {
+    let path = path.display();
+    Error::NotAPool(format!(
+        "{path} holds no map yet, because its making was cut short: open it for writing once, or delete \
+         it; nothing was ever stored in it"
+    ))
+}
+
+/// The file that a path leads to: a pool has one log, whatever link it is opened by.
+pub fn resolved(path: &Path) -> PathBuf {
+    let is_link = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_symlink());
+    let mut file = path.to_path_buf();
+    // As many as the kernel follows.
+    for _ in 0..40 {
+        let Some(to) = std::fs::read_link(&file).ok().filter(|_| is_link(&file)) else { break };
+        file = file.parent().map_or_else(|| to.clone(), |folder| folder.join(&to));
+    }
+    let log_of = |path: &Path| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".log");
+        PathBuf::from(name)
+    };
+    // Older versions kept the log beside the link.
+    match is_link(path) && log_of(path).exists() && !log_of(&file).exists() {
+        true => path.to_path_buf(),
+        false => file,
+    }
+}
+
 /// Brings batches that were cut short to their end. Returns how many.
-pub fn finish_batches(trees: &Trees) -> Result<u64> {
+fn finish_batches(trees: &Trees) -> Result<u64> {
     let Some(journal) = Journal::find(trees)? else { return Ok(0) };
     let mut session = trees.heap().session().map_err(IndexError::from)?;
     if trees.heap().pool().is_read_only() {

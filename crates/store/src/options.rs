@@ -26,6 +26,7 @@ pub struct Options {
     pub(crate) sweep: bool,
     pub(crate) verify_reads: bool,
     pub(crate) durability: Option<Durability>,
+    pub(crate) durability_of_new: Option<Durability>,
     pub(crate) snapshot_after_bytes: u64,
     pub(crate) rebuild_progress: Option<Tell>,
     /// Of the files of the log; 0 for what is usual.
@@ -60,6 +61,7 @@ impl Options {
             sweep: true,
             verify_reads: false,
             durability: None,
+            durability_of_new: None,
             snapshot_after_bytes: 1 << 30,
             rebuild_progress: None,
             segment_size_bytes: 0,
@@ -143,6 +145,14 @@ impl Options {
     /// pool was opened last; `Process` for a new one.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
+        self
+    }
+
+    /// The [durability](Self::durability) of a pool that is created on an ordinary disk, if none is
+    /// given; one that is there keeps its own, and persistent memory needs no log. Default:
+    /// [`Durability::Process`].
+    pub fn durability_of_new(mut self, durability: Durability) -> Self {
+        self.durability_of_new = Some(durability);
         self
     }
 

@@ -55,10 +55,10 @@ use everleaf_index::{BytesTree, Change, Hardware, IndexError, Session, Trees};
 use everleaf_log::{Disk, Log, LogOptions, Lsn, Record, SnapshotWriter, SyncMode};
 
 pub use self::left::Left;
-pub(crate) use self::own::{copy_own, last_durability, refuse_foreign};
+pub(crate) use self::own::{copy_own, last_durability, note_durability, own_log};
 use self::own::{new_identity, refuse_integers};
-pub(crate) use self::place::Place;
 use self::place::{LogDisk, Settings};
+pub(crate) use self::place::{LogState, Place};
 pub use self::rebuild::Rebuilt;
 pub(crate) use self::rebuild::rebuild;
 pub(crate) use self::slot::Slot;
@@ -176,21 +176,17 @@ impl PowerLog {
         options: &Options,
     ) -> Result<PowerLog> {
         // Before anything is made that looks as if the log were its own.
-        refuse_foreign(trees, place)?;
+        let known = own_log(trees, place)?;
         refuse_integers(trees)?;
         let mut session = trees.heap().session().map_err(IndexError::from)?;
         let own = trees.bytes_tree(NAME)?;
-        let identity = own.get_with(&mut session, IDENTITY, |bytes| {
-            <[u8; 16]>::try_from(bytes).unwrap_or_default()
-        })?;
-        let is_known = identity.is_some() && identity == place.identity();
-        if !is_known {
-            // One that was being made or removed.
-            place.forget()?;
+        let disk = place.open()?;
+        if known.is_none() {
+            place.begin(&disk)?;
         }
-        let identity = identity.filter(|_| is_known).unwrap_or_else(|| new_identity(trees));
+        let identity = known.unwrap_or_else(|| new_identity(trees));
         let log_options = log_options(identity, durability, options).starts_empty(false);
-        let (log, recovered) = Log::open(place.open()?, &log_options)?;
+        let (log, recovered) = Log::open(disk, &log_options)?;
         drop(recovered);
         let power = PowerLog {
             log,
@@ -222,14 +218,20 @@ impl PowerLog {
         let settings = Settings { max_size_bytes: trees.heap().pool().max_size(), durability };
         place.write_settings(power.log.disk(), settings)?;
         let owes = !trees.heap().pool().was_clean() && !power.mutant("store.owes_no_snapshot");
-        if !is_known || owes {
-            power.snapshot(trees, &mut session)?;
+        if known.is_none() || owes {
+            // Damaged in it is only what it is made of.
+            power.snapshot(trees, &mut session).map_err(|error| {
+                match trees.heap().pool().path() {
+                    Some(pool) => place.mention(error, pool),
+                    None => error,
+                }
+            })?;
         }
-        if !is_known {
+        if known.is_none() {
             power.own.change(&mut session, IDENTITY, Change::Upsert(&identity), |_, _| ())?;
-            // Last: without it a crashed machine does not look at the log.
-            place.write_identity(power.log.disk(), identity)?;
         }
+        // Last: without it a crashed machine does not look at the log.
+        place.write_identity(power.log.disk(), identity)?;
         Ok(power)
     }
 

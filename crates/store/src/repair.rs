@@ -9,6 +9,7 @@ use everleaf_index::journal;
 use everleaf_index::salvage::{Salvage, SalvagedPair};
 
 use crate::map::Map;
+use crate::new_file::NewFile;
 use crate::reserved::is_reserved;
 use crate::{DEFAULT_MAP, Error, Options, Result, Store, WriteBatch};
 
@@ -63,8 +64,13 @@ impl Store {
         let size = file.metadata().map_err(cannot)?.len();
         let read = |offset: u64, bytes: &mut [u8]| file.read_exact_at(bytes, offset).is_ok();
         let salvage = Salvage::new(size, &read);
-        let store =
-            Options::new().create_new(true).sweep(false).max_size_bytes(64 << 30).open(to)?;
+        let to = to.as_ref();
+        if to.symlink_metadata().is_ok() {
+            return Err(Error::AlreadyExists(to.into()));
+        }
+        let new = NewFile::beside(to)?;
+        let options = Options::new().create_new(true).sweep(false).max_size_bytes(64 << 30);
+        let store = options.open(new.path())?;
         let mut repaired = Repaired::default();
         let mut names = HashMap::new();
         for root in salvage.roots() {
@@ -85,7 +91,9 @@ impl Store {
         target.finish_batches()?;
         let mut repaired = target.repaired;
         repaired.maps = store.map_names();
+        target.maps.clear();
         store.close()?;
+        new.place()?;
         Ok(repaired)
     }
 }

@@ -16,7 +16,7 @@ use everleaf_log::Lsn;
 
 use crate::life::{Expiring, Life};
 use crate::map::Map;
-use crate::opening::{finish_batches, open_pool, open_power};
+use crate::opening::{open_pool, open_power, open_trees, resolved, unmade};
 use crate::power::{Place, PowerLog};
 use crate::reserved::{is_reserved, refuse_reserved};
 use crate::statistics::Statistics;
@@ -178,6 +178,10 @@ impl Store {
     /// There is no pool or there is one already, depending on `options`; another process has it; it
     /// is foreign, truncated, damaged or of a newer format; the machine crashed while it was open;
     /// the disk is full. The message says which, and what to do.
+    ///
+    /// A new pool has [`Durability::Process`](crate::Durability::Process) unless the options say otherwise:
+    /// it survives the death of the process, and after a crash of the machine on an ordinary disk it is
+    /// refused, because recent writes may be missing or damaged.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Store> {
         if let Some(missing) = everleaf_index::missing_cpu_feature() {
             return Err(Error::Unsupported(missing.to_string()));
@@ -187,21 +191,14 @@ impl Store {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             count => count,
         };
-        let place = Place::of(path.as_ref(), &options);
-        let (pool, rebuilt) = open_pool(path.as_ref(), &place, &options, threads)?;
-        let trees = Trees::open(pool, threads)?;
-        let recovered_batches = finish_batches(&trees)?;
-        if !trees.heap().pool().is_read_only() {
-            trees.bytes_tree(DEFAULT_MAP)?;
-        }
-        let power = open_power(&trees, &place, &options)?;
+        let path = &resolved(path.as_ref());
+        let place = Place::of(path, &options);
+        let (pool, rebuilt) = open_pool(path, &place, &options, threads)?;
+        let (trees, recovered_batches) =
+            open_trees(pool, threads, path).map_err(|error| place.mention(error, path))?;
+        let power = open_power(&trees, &place, &options).map_err(|error| place.locate(error))?;
         let recovery_ns = started.elapsed().as_nanos() as u64;
-        let tree = trees.find_bytes_tree(DEFAULT_MAP)?.ok_or_else(|| {
-            Error::NotAPool(format!(
-                "{} holds no map yet: open it for writing once",
-                path.as_ref().display()
-            ))
-        })?;
+        let tree = trees.find_bytes_tree(DEFAULT_MAP)?.ok_or_else(|| unmade(path))?;
         let shared = Arc::new(Shared {
             trees,
             order: Order::default(),
@@ -359,7 +356,9 @@ impl Store {
             return Err(Error::Unsupported("the store has no file to save beside".to_string()));
         };
         name.push(".backup");
-        Ok(self.copy_to(Path::new(&name), false, |_| {})?.keys)
+        let (new, copied) = self.copy_to(Path::new(&name), false, |_| {})?;
+        new.replace()?;
+        Ok(copied.keys)
     }
 
     /// Makes everything durable that can be read when it is called, whatever the

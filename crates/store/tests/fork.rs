@@ -37,11 +37,7 @@ fn in_child(act: impl FnOnce()) -> i32 {
     let mut status = 0;
     // SAFETY: the status is ours, and the child is one of ours.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    if libc::WIFEXITED(status) {
-        libc::WEXITSTATUS(status)
-    } else {
-        128 + libc::WTERMSIG(status)
-    }
+    if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) }
 }
 
 fn options(durability: Durability) -> Options {

@@ -7,7 +7,8 @@ use crate::open::{self, TrustArgs};
 use crate::output::{Output, counted};
 use crate::progress::Progress;
 use clap::Args;
-use everleaf::{Copied, Store};
+use everleaf::new_file::NewFile;
+use everleaf::{Copied, Error, Store};
 use serde_json::json;
 use std::ffi::OsString;
 use std::io;
@@ -51,18 +52,29 @@ pub fn run(args: BackupArgs, global: Global, out: &mut Output) -> Result<(), Fai
 
 /// Writes the backup to a file beside the pool, and from there to the standard output.
 fn to_stream(store: &Store, pool: &Path, out: &mut Output) -> Result<(), Failure> {
-    let mut name = pool.as_os_str().to_owned();
-    name.push(format!(".stream-{}", std::process::id()));
-    let file = PathBuf::from(name);
+    let new = unnamed_beside(pool)?;
+    let file = new.path();
     store.backup(&file, |_| {})?;
-    let opened = std::fs::File::open(&file);
-    // Removed at once: it lives on while it is open.
-    let removed = std::fs::remove_file(&file);
     let cannot = |error| Failure::io(&format!("cannot read {}", file.display()), &error);
-    let mut opened = opened.map_err(cannot)?;
-    removed.map_err(cannot)?;
+    let mut opened = std::fs::File::open(&file).map_err(cannot)?;
+    // Removed at once: it lives on while it is open.
+    drop(new);
     io::copy(&mut opened, out.writer()).map_err(|error| Failure::output(&error))?;
     Ok(())
+}
+
+/// A file that never gets a name, of which there may be some at a time.
+fn unnamed_beside(pool: &Path) -> Result<NewFile, Failure> {
+    let mut last = None;
+    for number in 0..64 {
+        let mut name = pool.as_os_str().to_owned();
+        name.push(format!(".stream-{number}"));
+        match NewFile::beside(Path::new(&name)) {
+            Err(error @ Error::Locked(_)) => last = Some(error),
+            made => return Ok(made?),
+        }
+    }
+    Err(last.map_or_else(|| Failure::usage("there is no name left"), Failure::from))
 }
 
 /// Says what was copied.

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use everleaf_index::{IndexError, Trees};
+use everleaf_index::{Change, IndexError, Trees};
 
+use super::place::{Identity, LogState};
 use super::{Durability, IDENTITY, MODE, NAME, Place};
 use crate::{Error, Result};
 
@@ -20,20 +21,44 @@ pub fn last_durability(trees: &Trees) -> Result<Durability> {
     })
 }
 
-/// Refuses a log that the pool beside it does not know of: one of the two is not what is wanted.
-pub fn refuse_foreign(trees: &Trees, place: &Place) -> Result<()> {
-    let Some(identity) = place.identity() else { return Ok(()) };
-    if let Some(own) = trees.find_bytes_tree(NAME)? {
-        let mut session = trees.heap().session().map_err(IndexError::from)?;
-        if own.get_with(&mut session, IDENTITY, |bytes| bytes == identity)? == Some(true) {
-            return Ok(());
-        }
+/// Notes in a new pool how it is to be opened.
+pub fn note_durability(trees: &Trees, durability: Durability) -> Result<()> {
+    if durability == Durability::Process {
+        return Ok(());
     }
-    Err(Error::Corrupt(format!(
-        "the log in {} is not the one of this pool: move it away to go on without it, or move the \
-         pool away to make it again from that log",
-        place.display()
-    )))
+    let own = trees.bytes_tree(NAME)?;
+    let mut session = trees.heap().session().map_err(IndexError::from)?;
+    let mode = durability.interval_ms().to_le_bytes();
+    Ok(own.change(&mut session, MODE, Change::Upsert(&mode), |_, _| ())?)
+}
+
+/// The log of a pool that can be trusted; `None` if it has none, and what there may be in the folder is
+/// of no use (P1).
+///
+/// # Errors
+/// The log is another's, or nobody knows whose: one of the two is not what is wanted.
+pub fn own_log(trees: &Trees, place: &Place) -> Result<Option<Identity>> {
+    let known = identity_in(trees)?;
+    match place.state()? {
+        LogState::Absent | LogState::Incomplete => Ok(None),
+        LogState::Whole(identity) if known == Some(identity) => Ok(Some(identity)),
+        LogState::Whole(_) => Err(Error::Corrupt(format!(
+            "the log in {} is not the one of this pool: move it away to go on without it, or move the \
+             pool away to make it again from that log",
+            place.display()
+        ))),
+        // What is left of its own log, which an older version was removing.
+        LogState::Unexplained(owners) if known.is_some_and(|known| owners.are(known)) => Ok(None),
+        LogState::Unexplained(owners) => Err(place.unexplained(&owners)),
+    }
+}
+
+/// Which log the pool says is its own.
+fn identity_in(trees: &Trees) -> Result<Option<Identity>> {
+    let Some(own) = trees.find_bytes_tree(NAME)? else { return Ok(None) };
+    let mut session = trees.heap().session().map_err(IndexError::from)?;
+    let identity = own.get_with(&mut session, IDENTITY, |bytes| Identity::try_from(bytes).ok())?;
+    Ok(identity.flatten())
 }
 
 /// Refuses a pool that has what the log cannot have, and that would be gone when it is made again.

@@ -6,22 +6,25 @@
 //! (`replay.rs`).
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::{Path, PathBuf};
+use std::io::{ErrorKind, Read};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use everleaf_index::{
-    BytesTree, Change, CreateMode, Hardware, IndexError, Pool, PoolOptions, Session, Trees,
+    BytesTree, Change, CreateMode, Hardware, IndexError, Pool, PoolError, PoolOptions, Session,
+    Trees,
 };
 use everleaf_log::{Log, Record, Recovered};
 
-use super::place::{LogDisk, Place, Settings};
+use super::place::{LogDisk, LogState, Place, Settings};
 use super::{
     Durability, IDENTITY, LAST, LOGGED, MODE, NAME, io, load, log_options, own_key, replay,
 };
+use crate::opening::is_lost;
 use crate::options::Tell;
 use crate::store::from_pool;
-use crate::{Error, Options, Result};
+use crate::{Options, Result};
 
 /// What a rebuilding did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,33 +40,44 @@ pub struct Rebuilt {
 
 /// Makes the pool at `path` again from its log, beside it, and puts it in its place. It can grow as
 /// far as the one that was lost, and its log is kept as it was, unless the options say otherwise.
+///
+/// Who holds the log looks at the pool again: another process may have made it meanwhile, and have it
+/// open.
 pub(crate) fn rebuild(
     path: &Path,
     place: &Place,
     options: &Options,
     threads: usize,
-) -> Result<Rebuilt> {
-    let identity = place.identity().ok_or_else(|| {
-        Error::Corrupt(format!("there is no whole log in {}: restore a backup", place.display()))
-    })?;
+) -> Result<(Pool<Hardware>, Option<Rebuilt>)> {
+    let disk = place.open()?;
+    let existing = PoolOptions {
+        create: CreateMode::Never,
+        trust_after_machine_crash: false,
+        ..options.pool.clone()
+    };
+    let lost = match Pool::open(path, &existing) {
+        Ok(pool) => return Ok((pool, None)),
+        Err(error) if is_lost(&error) => error,
+        Err(error) => return Err(from_pool(error, path)),
+    };
+    let LogState::Whole(identity) = place.state()? else {
+        return Err(place.mention(from_pool(lost, path), path));
+    };
     let settings = place.settings();
     let kept = settings.map_or(Durability::Power, |settings| settings.durability);
     let durability = options.durability.unwrap_or(kept);
     let max_size_bytes = settings.map_or(0, |settings| settings.max_size_bytes);
     let max_size_bytes = max_size_bytes.max(options.pool.max_size_bytes);
     let log_options = log_options(identity, durability, options).starts_empty(false);
-    let (log, recovered) = Log::open(place.open()?, &log_options)?;
-    let mut new = path.as_os_str().to_owned();
-    new.push(".unfinished");
-    let new = PathBuf::from(new);
-    let _ = std::fs::remove_file(&new);
+    let (log, recovered) = Log::open(disk, &log_options)?;
+    let new = crate::new_file::NewFile::beside(path)?;
     let pool_options = PoolOptions {
         create: CreateMode::New,
         read_only: false,
         max_size_bytes,
         ..options.pool.clone()
     };
-    let pool = Pool::open(&new, &pool_options).map_err(|error| from_pool(error, &new))?;
+    let pool = Pool::open(&new.path(), &pool_options).map_err(|error| from_pool(error, path))?;
     let trees = Trees::create(pool)?;
     let settings = Settings { max_size_bytes, durability };
     let progress = Progress::new(options.rebuild_progress.clone());
@@ -74,9 +88,48 @@ pub(crate) fn rebuild(
     // It has nothing new. The next opening ends it properly, should that fail here, for instance
     // because the disk is full.
     let _ = log.close();
-    std::fs::rename(&new, path).map_err(io(format!("cannot replace {}", path.display())))?;
-    crate::copy::sync_folder_of(path)?;
-    Ok(rebuilt)
+    if matches!(lost, PoolError::Foreign { .. }) {
+        keep_foreign(path)?;
+    }
+    new.replace()?;
+    // Held until here, by what was recovered: nobody else makes the pool meanwhile.
+    drop(recovered);
+    let pool = Pool::open(path, &existing).map_err(|error| from_pool(error, path))?;
+    Ok((pool, Some(rebuilt)))
+}
+
+/// Keeps a file that is no pool under another name, unless there is nothing in it: it may be something
+/// else that came to lie there.
+fn keep_foreign(path: &Path) -> Result<()> {
+    let cannot = || io(format!("cannot keep {} under another name", path.display()));
+    let mut start = vec![];
+    let file = std::fs::File::open(path).map_err(cannot())?;
+    file.take(1 << 16).read_to_end(&mut start).map_err(cannot())?;
+    if start.iter().all(|byte| *byte == 0) {
+        return Ok(());
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(".no-pool");
+    let numbered = |number: u32| {
+        let mut name = name.clone();
+        if number > 1 {
+            name.push(format!("-{number}"));
+        }
+        name
+    };
+    for kept in (1..1000).map(numbered) {
+        // A link is refused if there is such a name; both names are the file until it is replaced.
+        match std::fs::hard_link(path, &kept) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            // Without hard links: it goes, and what was to replace it comes to its place.
+            Err(_) if !Path::new(&kept).exists() => {
+                return std::fs::rename(path, &kept).map_err(cannot());
+            }
+            Err(error) => return Err(cannot()(error)),
+        }
+    }
+    Err(cannot()(ErrorKind::AlreadyExists.into()))
 }
 
 /// Counts what is done, and tells.

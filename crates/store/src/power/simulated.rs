@@ -30,13 +30,13 @@ impl LogDisk {
     }
 }
 
-/// The text of a small file, if there is one.
-pub(crate) fn read(disk: &SimulatedDisk, name: &str) -> Option<String> {
+/// The first bytes of a file, if there is one.
+pub(crate) fn read_start(disk: &SimulatedDisk, name: &str, most: u64) -> Option<Vec<u8>> {
     let file = disk.open(name).ok()?;
-    let mut bytes = vec![0; usize::try_from(file.size().ok()?).ok()?];
+    let mut bytes = vec![0; usize::try_from(file.size().ok()?.min(most)).ok()?];
     let read = file.read_at(&mut bytes, 0).ok()?;
     bytes.truncate(read);
-    String::from_utf8(bytes).ok()
+    Some(bytes)
 }
 
 macro_rules! on_either {

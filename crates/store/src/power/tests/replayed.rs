@@ -59,8 +59,9 @@ impl OneByOne {
 
 /// What the log on a disk says, from its newest snapshot on.
 fn read_one_by_one(disk: &SimulatedDisk) -> Contents {
-    let identity = simulated::read(disk, "identity").expect("it has a log");
-    let identity = u128::from_str_radix(identity.trim(), 16).expect("digits");
+    let identity = simulated::read_start(disk, "identity", 32).expect("it has a log");
+    let identity = String::from_utf8(identity).expect("digits");
+    let identity = u128::from_str_radix(&identity, 16).expect("digits");
     let log_options = LogOptions::new(identity.to_be_bytes()).starts_empty(false);
     let (_log, recovered) = Log::open(disk.copied(1), &log_options).expect("it opens");
     let base = recovered.base().expect("it is whole");

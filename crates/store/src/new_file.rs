@@ -1,0 +1,314 @@
+//! A file that is there as a whole or not at all: made beside its place, and named when it is complete
+//! and on the disk.
+//!
+//! ```text
+//!   words.pool                          its place
+//!   .words.pool.everleaf-new/           a folder of its own while it is made, held by a lock
+//!   .words.pool.everleaf-new/words.pool the file
+//! ```
+//!
+//! Whoever is killed while it makes a file leaves the folder, and nothing that could be taken for the
+//! file. The next who makes a file for the same place removes it: the lock says that nobody uses it, and
+//! its name and what is in it, that it is ours. Folder and file are for their owner alone. A file that
+//! replaces another has its permissions, and a symbolic link keeps its place: what it leads to is
+//! replaced.
+
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, TryLockError};
+use std::io::{ErrorKind, Result as IoResult};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+use everleaf_index::OwnerProcess;
+
+use crate::{Error, Result};
+
+const ENDING: &str = ".everleaf-new";
+/// How often a folder that somebody else removes meanwhile is made again.
+const ATTEMPTS: usize = 100;
+
+/// A file that is being made. Dropped before it has its name, it leaves nothing behind.
+#[derive(Debug)]
+pub struct NewFile {
+    target: PathBuf,
+    folder: PathBuf,
+    /// The folder, locked.
+    handle: File,
+    owner: OwnerProcess,
+}
+
+fn io(what: String) -> impl FnOnce(std::io::Error) -> Error {
+    move |error| Error::Io(what, error)
+}
+
+/// The folder that a name is in.
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Makes the names in a folder durable. Some file systems cannot.
+fn sync_folder(folder: &Path) -> IoResult<()> {
+    match File::open(folder).and_then(|folder| folder.sync_all()) {
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {
+            Ok(())
+        }
+        done => done,
+    }
+}
+
+impl NewFile {
+    /// Begins a file that is to lie at `target`, which stays as it is until the new one is complete.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] if somebody is making a file for this place; what the file system answers.
+    pub fn beside(target: &Path) -> Result<NewFile> {
+        let what = format!("cannot write {}", target.display());
+        let Some(name) = target.file_name() else {
+            return Err(io(what)(ErrorKind::InvalidFilename.into()));
+        };
+        let target = match fs::canonicalize(target) {
+            Ok(found) => found,
+            // There is none yet, or a link that leads nowhere: then that is in the way.
+            Err(_) => fs::canonicalize(folder_of(target)).map_err(io(what.clone()))?.join(name),
+        };
+        let mut folder = std::ffi::OsString::from(".");
+        folder.push(target.file_name().unwrap_or(name));
+        folder.push(ENDING);
+        let folder = target.with_file_name(folder);
+        for _ in 0..ATTEMPTS {
+            if let Some(handle) = hold(&folder, &target).map_err(|error| match error.kind() {
+                ErrorKind::WouldBlock => Error::Locked(format!(
+                    "another process is making {}: wait until it has ended",
+                    target.display()
+                )),
+                _ => io(what.clone())(error),
+            })? {
+                return Ok(NewFile { target, folder, handle, owner: OwnerProcess::current() });
+            }
+        }
+        Err(Error::Locked(format!("other processes keep making {}", target.display())))
+    }
+
+    /// Where the file is to be made; nothing is there yet.
+    pub fn path(&self) -> PathBuf {
+        self.folder.join(self.target.file_name().unwrap_or_default())
+    }
+
+    /// Makes the file, empty, to be written.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn create(&self) -> IoResult<File> {
+        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(self.path())
+    }
+
+    /// Brings the file to the disk and gives it its name, in place of what has that name.
+    ///
+    /// # Errors
+    /// What the file system answers.
+    pub fn replace(self) -> Result<()> {
+        self.complete(|file, target| {
+            if let Ok(old) = fs::metadata(target) {
+                inherit(file, &old)?;
+            }
+            fs::rename(self.path(), target)
+        })
+    }
+
+    /// Brings the file to the disk and gives it its name, which must be free.
+    ///
+    /// # Errors
+    /// [`Error::AlreadyExists`]; what the file system answers.
+    pub fn place(self) -> Result<()> {
+        let placed = self.complete(|_, target| match fs::hard_link(self.path(), target) {
+            Err(error) if cannot_link(&error) && target.symlink_metadata().is_err() => {
+                fs::rename(self.path(), target)
+            }
+            done => done,
+        });
+        match placed {
+            Err(Error::Io(_, error)) if error.kind() == ErrorKind::AlreadyExists => {
+                Err(Error::AlreadyExists(self.target.clone()))
+            }
+            placed => placed,
+        }
+    }
+
+    fn complete(&self, name: impl FnOnce(&File, &Path) -> IoResult<()>) -> Result<()> {
+        let complete = || {
+            let file = File::open(self.path())?;
+            file.sync_all()?;
+            name(&file, &self.target)?;
+            sync_folder(folder_of(&self.target))
+        };
+        complete().map_err(io(format!("cannot write {}", self.target.display())))
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.owner.is_current() {
+            // Inherited by a fork: another process makes the file.
+            return;
+        }
+        // What cannot be removed is removed by the next who makes this file.
+        let _ = clear(&self.folder, &self.target);
+        let _ = self.handle.unlock();
+    }
+}
+
+/// Whether a file system has no hard links.
+fn cannot_link(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported)
+}
+
+/// Gives a new file the owner and the permissions of the one that it replaces; not those of a group
+/// that it cannot be given to.
+fn inherit(file: &File, old: &Metadata) -> IoResult<()> {
+    let new = file.metadata()?;
+    let is_same = (new.uid(), new.gid()) == (old.uid(), old.gid());
+    let is_given = is_same || fchown(file, Some(old.uid()), Some(old.gid())).is_ok();
+    let mode = old.mode() & if is_given { 0o777 } else { 0o700 };
+    file.set_permissions(Permissions::from_mode(mode))
+}
+
+/// Makes the folder and locks it; removes what a process left there that was killed. `None` if
+/// somebody else was faster with that: to be tried again.
+///
+/// # Errors
+/// `WouldBlock` if somebody has it; what the file system answers.
+fn hold(folder: &Path, target: &Path) -> IoResult<Option<File>> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    if !fs::symlink_metadata(folder).is_ok_and(|found| found.is_dir()) {
+        return Err(in_the_way(folder));
+    }
+    let handle = match File::open(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    match handle.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(ErrorKind::WouldBlock.into()),
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    let number = |status: &Metadata| (status.dev(), status.ino());
+    let held = number(&handle.metadata()?);
+    // Another may have removed it, and made it anew, before we had the lock.
+    if !fs::symlink_metadata(folder).is_ok_and(|found| number(&found) == held) {
+        return Ok(None);
+    }
+    remove_files(folder, target)?;
+    Ok(Some(handle))
+}
+
+fn in_the_way(folder: &Path) -> std::io::Error {
+    let text = format!(
+        "{} is in the way, and Everleaf did not make what is in it: move it away",
+        folder.display()
+    );
+    std::io::Error::new(ErrorKind::AlreadyExists, text)
+}
+
+/// Removes what is in the folder, all of which has to be ours by its name.
+fn remove_files(folder: &Path, target: &Path) -> IoResult<()> {
+    let name = target.file_name().unwrap_or_default().as_encoded_bytes();
+    let entries = fs::read_dir(folder)?.collect::<IoResult<Vec<_>>>()?;
+    // The file itself, its log, and such a folder of the file, whose name begins with a dot.
+    let is_ours = |entry: &fs::DirEntry| {
+        let found = entry.file_name();
+        let found = found.as_encoded_bytes();
+        found.strip_prefix(b".").unwrap_or(found).starts_with(name)
+    };
+    if !entries.iter().all(is_ours) {
+        return Err(in_the_way(folder));
+    }
+    entries.iter().try_for_each(|entry| match entry.file_type()?.is_dir() {
+        true => fs::remove_dir_all(entry.path()),
+        false => fs::remove_file(entry.path()),
+    })
+}
+
+fn clear(folder: &Path, target: &Path) -> IoResult<()> {
+    remove_files(folder, target)?;
+    fs::remove_dir(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).expect("a folder");
+        let name = |entry: IoResult<fs::DirEntry>| {
+            entry.expect("readable").file_name().into_string().expect("text")
+        };
+        let mut names: Vec<String> = entries.map(name).collect();
+        names.sort();
+        names
+    }
+
+    fn write(new: &NewFile, text: &[u8]) {
+        new.create().expect("room").write_all(text).expect("room");
+    }
+
+    #[test]
+    fn a_file_has_its_name_when_it_is_complete() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        let new = NewFile::beside(&path).expect("it can be begun");
+        write(&new, b"half");
+        assert!(!path.exists());
+        drop(new);
+        assert_eq!(names(folder.path()), Vec::<String>::new(), "nothing is left");
+        let new = NewFile::beside(&path).expect("it can be begun");
+        write(&new, b"whole");
+        new.place().expect("the name is free");
+        assert_eq!(fs::read(&path).expect("there"), b"whole");
+        assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
+        let new = NewFile::beside(&path).expect("it can be begun");
+        write(&new, b"second");
+        assert!(matches!(new.place(), Err(Error::AlreadyExists(_))));
+        assert_eq!(fs::read(&path).expect("there"), b"whole");
+        assert_eq!(names(folder.path()), ["file"]);
+    }
+
+    #[test]
+    fn what_was_left_is_removed_and_what_is_in_use_is_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        let left = folder.path().join(".file.everleaf-new");
+        fs::create_dir(&left).expect("room");
+        fs::write(left.join("file"), "half").expect("room");
+        let new = NewFile::beside(&path).expect("nobody uses what was left");
+        assert!(!new.path().exists());
+        assert!(matches!(NewFile::beside(&path), Err(Error::Locked(_))), "somebody makes it");
+        drop(new);
+        fs::create_dir(&left).expect("room");
+        fs::write(left.join("of somebody else"), "kept").expect("room");
+        let error = NewFile::beside(&path).expect_err("that is not ours").to_string();
+        assert!(error.contains("in the way"), "{error}");
+        assert!(left.join("of somebody else").exists());
+    }
+
+    #[test]
+    fn what_is_replaced_keeps_its_permissions_and_its_link() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&path, "old").expect("room");
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).expect("it is ours");
+        std::os::unix::fs::symlink("file", &link).expect("room");
+        let new = NewFile::beside(&link).expect("it can be begun");
+        write(&new, b"new");
+        new.replace().expect("room");
+        assert_eq!(fs::read(&path).expect("there"), b"new");
+        assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o640);
+        assert!(link.is_symlink());
+        assert_eq!(names(folder.path()), ["file", "link"]);
+    }
+}

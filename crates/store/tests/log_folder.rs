@@ -1,0 +1,266 @@
+//! The folder of a log is believed only as far as it explains itself, and whatever becomes of the pool
+//! file, what was acknowledged is made again from there.
+//!
+//! What was lost: one flipped bit in `identity` and a lost pool made a new, empty store, whose log
+//! overwrote the whole one. A pool of which both header pages were gone, or that was empty, was refused
+//! though its log had everything. A pool whose keys were out of order ended the process at opening.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use everleaf::{Durability, Error, Options, Store};
+
+const KEYS: u32 = 300;
+
+fn options(durability: Durability) -> Options {
+    Options::new().create(true).max_size_bytes(1 << 28).durability(durability)
+}
+
+fn power() -> Options {
+    options(Durability::Power)
+}
+
+/// A store with a log, closed: everything is in the first snapshot and the log behind it.
+fn make(folder: &Path) -> PathBuf {
+    let path = folder.join("pool");
+    let store = power().open(&path).expect("it opens");
+    for number in 0..KEYS {
+        let _ = store.put(&number.to_be_bytes(), &number.to_le_bytes()).expect("room");
+        if number == KEYS / 2 {
+            store.snapshot().expect("room");
+        }
+    }
+    store.close().expect("it closes");
+    path
+}
+
+fn is_whole(store: &Store) {
+    assert_eq!(store.len(), u64::from(KEYS));
+    for number in 0..KEYS {
+        let value = store.get(&number.to_be_bytes()).expect("readable");
+        assert_eq!(value.as_deref(), Some(&number.to_le_bytes()[..]));
+    }
+    assert_eq!(store.check().expect("it can be checked").problems, Vec::<String>::new());
+}
+
+/// All files of a folder, to see that nothing was changed.
+fn image(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files: Vec<(PathBuf, Vec<u8>)> = fs::read_dir(folder)
+        .expect("a folder")
+        .map(|file| file.expect("readable").path())
+        .map(|path| (path.clone(), fs::read(&path).expect("readable")))
+        .collect();
+    files.sort();
+    files
+}
+
+fn log_of(path: &Path) -> PathBuf {
+    path.with_extension("log")
+}
+
+#[test]
+fn no_flipped_bit_of_the_identity_costs_anything() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = make(folder.path());
+    let identity = log_of(&path).join("identity");
+    let line = fs::read(&identity).expect("there");
+    assert!(line.len() > 40, "it has a check sum");
+    fs::remove_file(&path).expect("the pool is lost");
+    // Every bit is tried by the tests of the line itself.
+    for bit in (0..line.len() * 8).step_by(29) {
+        let mut damaged = line.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&identity, &damaged).expect("room");
+        let store = power().open(&path).expect("all its files say whose it is");
+        is_whole(&store);
+        store.close().expect("it closes");
+        assert_eq!(fs::read(&identity).expect("there"), line, "bit {bit} was mended");
+        fs::remove_file(&path).expect("the pool is lost");
+    }
+}
+
+#[test]
+fn records_that_nothing_explains_are_left_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = make(folder.path());
+    let log = log_of(&path);
+    let identity = log.join("identity");
+    let line = fs::read_to_string(&identity).expect("there");
+    let old = format!("{}\n", &line[..32]);
+    let other = format!("{}\n", "ab".repeat(16));
+    fs::remove_file(&path).expect("the pool is lost");
+    // Missing; of another log, as older versions wrote it.
+    for text in [None, Some(other)] {
+        match &text {
+            None => fs::remove_file(&identity).expect("there"),
+            Some(text) => fs::write(&identity, text).expect("room"),
+        }
+        let before = image(&log);
+        for options in [power(), options(Durability::Process), Options::new().create_new(true)] {
+            let error = options.open(&path).map(drop).expect_err("nobody knows whose it is");
+            let text = error.to_string();
+            assert!(matches!(error, Error::Corrupt(_)), "{text}");
+            assert!(text.contains("move") && text.contains("pool.log"), "{text}");
+            assert!(!path.exists(), "no new pool is made");
+        }
+        assert!(image(&log) == before, "nothing is changed");
+    }
+    // As an older version wrote it.
+    fs::write(&identity, old).expect("room");
+    is_whole(&power().open(&path).expect("its files confirm it"));
+    assert_eq!(fs::read_to_string(&identity).expect("there"), line, "it has a check sum now");
+}
+
+#[test]
+fn a_log_that_was_being_made_or_removed_is_of_no_use() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = make(folder.path());
+    let log = log_of(&path);
+    fs::write(log.join("notes.txt"), "mine").expect("room");
+    fs::rename(log.join("identity"), log.join("incomplete")).expect("there");
+    // The pool has everything, and gets a new log.
+    is_whole(&power().open(&path).expect("it opens"));
+    assert!(log.join("identity").exists() && !log.join("incomplete").exists());
+    drop(options(Durability::Process).open(&path).expect("it opens"));
+    let left: Vec<_> = image(&log).into_iter().map(|(path, _)| path).collect();
+    assert_eq!(left, [log.join("notes.txt")], "what is not of the log stays");
+}
+
+#[test]
+fn a_log_that_is_not_the_pools_is_refused_before_anything_is_made() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = make(folder.path());
+    fs::remove_file(&path).expect("the pool is lost");
+    let error = Options::new().create_new(true).open(&path).map(drop).expect_err("it has a log");
+    assert!(error.to_string().contains("makes the pool again"), "{error}");
+    assert!(!path.exists());
+    is_whole(&power().open(&path).expect("it is made again"));
+}
+
+/// What a crash of the machine may leave of a pool file.
+fn damages(pool: &[u8]) -> Vec<(&'static str, Option<Vec<u8>>)> {
+    let mut no_headers = pool.to_vec();
+    no_headers[..2 << 12].fill(0xA5);
+    let mut zeroed_headers = pool.to_vec();
+    zeroed_headers[..1 << 16].fill(0);
+    vec![
+        ("missing", None),
+        ("empty", Some(vec![])),
+        ("one byte", Some(vec![0x45])),
+        ("all zero", Some(vec![0; pool.len()])),
+        ("cut short", Some(pool[..pool.len() / 2].to_vec())),
+        ("both header pages gone", Some(no_headers)),
+        ("both header pages zero", Some(zeroed_headers)),
+        ("noise", Some(pool.iter().map(|byte| byte ^ 0x5A).collect())),
+    ]
+}
+
+#[test]
+fn whatever_a_crash_leaves_of_the_pool_it_is_made_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = make(folder.path());
+    let pool = fs::read(&path).expect("there");
+    for (what, left) in damages(&pool) {
+        match left {
+            None => fs::remove_file(&path).expect("there"),
+            Some(bytes) => fs::write(&path, bytes).expect("room"),
+        }
+        let read = Options::new().read_only(true).open(&path).map(drop);
+        let text = read.expect_err("it cannot be made again for reading only").to_string();
+        assert!(text.contains("pool.log"), "{what}: {text}");
+        let store = power().open(&path).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(store.rebuilt().is_some(), "{what}");
+        is_whole(&store);
+        drop(store);
+    }
+    // What is no pool at all was kept: it may have come there by mistake.
+    let kept = folder.path().join("pool.no-pool");
+    assert!(kept.exists(), "noise is kept");
+}
+
+#[test]
+fn a_damaged_pool_with_a_log_says_so_and_ends_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = make(folder.path());
+    let pool = fs::read(&path).expect("there");
+    // Everything behind the records of the pool itself, page by page: each as it was somewhere else.
+    let pages = pool.len() >> 12;
+    for page in (16..pages).step_by(1 + pages / 60) {
+        let mut damaged = pool.clone();
+        let other = 16 + (page * 7) % (pages - 16);
+        damaged[page << 12..(page + 1) << 12]
+            .copy_from_slice(&pool[other << 12..(other + 1) << 12]);
+        fs::write(&path, &damaged).expect("room");
+        match power().open(&path) {
+            Err(error) => {
+                let text = error.to_string();
+                assert!(text.contains("pool.log"), "page {page}: {text}");
+            }
+            // What is wrong in it is the business of the check.
+            Ok(store) => drop(store.check().expect("it can be checked")),
+        }
+    }
+}
+
+#[test]
+fn a_pool_has_one_log_whatever_link_it_is_opened_by() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = make(folder.path());
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink("pool", &link).expect("room");
+    let store = power().open(&link).expect("it opens");
+    let _ = store.put(b"by the link", b"value").expect("room");
+    store.close().expect("it closes");
+    assert!(!folder.path().join("link.log").exists());
+    fs::remove_file(&path).expect("the pool is lost");
+    let store = power().open(&link).expect("it is made again");
+    assert_eq!(store.len(), u64::from(KEYS) + 1);
+    assert!(link.is_symlink() && path.exists());
+    drop(store);
+    assert!(!matches!(power().open(&path).map(|store| store.len()), Ok(0)));
+}
+
+#[test]
+fn many_who_open_a_lost_pool_at_once_lose_nothing() {
+    for round in 0..6 {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = make(folder.path());
+        fs::remove_file(&path).expect("the pool is lost");
+        std::thread::scope(|scope| {
+            for number in 0..4_u8 {
+                let path = &path;
+                scope.spawn(move || {
+                    // Until it has been open here, too.
+                    let store = loop {
+                        match power().open(path) {
+                            Ok(store) => break store,
+                            Err(Error::Locked(_)) => std::thread::yield_now(),
+                            Err(error) => panic!("round {round}: {error}"),
+                        }
+                    };
+                    let _ = store.put(&[b'n', number], b"value").expect("room");
+                    store.close().expect("it closes");
+                });
+            }
+        });
+        let store = power().open(&path).expect("it opens");
+        assert_eq!(store.len(), u64::from(KEYS) + 4, "round {round}");
+    }
+}
+
+#[test]
+fn a_new_pool_is_as_durable_as_asked_for_and_an_old_one_as_it_was() {
+    let interval = Durability::Interval(Duration::from_millis(50));
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let served = || Options::new().create(true).durability_of_new(interval);
+    let store = served().open(&path).expect("it opens");
+    assert_eq!(store.statistics().durability, "interval");
+    drop(store);
+    assert_eq!(Options::new().open(&path).expect("opens").statistics().durability, "interval");
+    let plain = folder.path().join("plain");
+    drop(Options::new().create(true).open(&plain).expect("it opens"));
+    assert_eq!(served().open(&plain).expect("it opens").statistics().durability, "process");
+    assert!(!folder.path().join("plain.log").exists());
+}
