@@ -140,7 +140,7 @@ impl<M: Machine> Pool<M> {
             medium: Medium::new(domain),
             read_only,
             was_clean: last.clean,
-            seal: seal::read(view, last.generation),
+            seal: seal::at_opening(view, last.generation),
             uuid: header.uuid,
             features: Atomic::new(header.features),
             session: SpinLock::new(last),

@@ -42,10 +42,17 @@ impl Seal {
     }
 }
 
+/// The seal in force at an opening that finds this generation in the session.
+pub(crate) fn at_opening<M: Machine>(view: View<M>, generation: u64) -> Option<Seal> {
+    if M::mutant("pool.old_seal") {
+        return read(view, view.word(SEAL_OFFSETS[0]).read_private());
+    }
+    read(view, generation)
+}
+
 /// The seal in force where the session has this generation.
-pub(crate) fn read<M: Machine>(view: View<M>, generation: u64) -> Option<Seal> {
-    let copies = SEAL_OFFSETS.map(|offset| view.read(offset));
-    copies.iter().find_map(|words| Seal::decode(words, generation))
+fn read<M: Machine>(view: View<M>, generation: u64) -> Option<Seal> {
+    SEAL_OFFSETS.iter().find_map(|offset| Seal::decode(&view.read(*offset), generation))
 }
 
 impl<M: Machine> Pool<M> {

@@ -83,6 +83,16 @@ pub struct Opened<G: Geometry> {
     trees: Trees<G, Simulated>,
 }
 
+impl<G: Geometry> Opened<G> {
+    /// Closes the pool cleanly. Nobody writes any more.
+    ///
+    /// # Errors
+    /// The mark cannot be written.
+    pub fn close(&self) -> Result<(), IndexError> {
+        self.trees.close()
+    }
+}
+
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
