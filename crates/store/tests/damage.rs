@@ -177,19 +177,51 @@ fn used(random: &mut Random, image: &[u8], size: usize) -> usize {
     (start..units).chain(0..start).find(is_used).unwrap_or(0) * size
 }
 
-/// Damages the files of a store. Returns what was done.
-fn damage(random: &mut Random, folder: &Path, kind: Kind) -> String {
+/// The first pages of a file, or one of its chunks of 256 KiB.
+fn chunk(random: &mut Random, length: usize) -> std::ops::Range<usize> {
+    let size = 256 << 10;
+    match random.below(4) {
+        0 => 0..length.min(80 << 10),
+        _ => {
+            let start = random.below(length.div_ceil(size)) * size;
+            start..length.min(start + size)
+        }
+    }
+}
+
+/// What was done to the files of a store.
+struct Damage {
+    what: String,
+    /// A log that is cut short cannot be told from one whose end never reached the disk, once the pool
+    /// is lost as well: what it still has is an earlier state.
+    cuts_log: bool,
+}
+
+/// Damages the files of a store.
+fn damage(random: &mut Random, folder: &Path, kind: Kind) -> Damage {
+    let what = damage_file(random, folder, kind);
+    let cuts_log = what.contains("cut to") && !what.starts_with("pool");
+    Damage { what, cuts_log }
+}
+
+fn damage_file(random: &mut Random, folder: &Path, kind: Kind) -> String {
     let logs: Vec<PathBuf> = files(folder)
         .into_iter()
         .filter(|file| file.file_name().is_some_and(|n| n != "pool"))
         .collect();
     let in_log = kind.has_log && random.below(4) == 0;
     let path = if in_log { logs[random.below(logs.len())].clone() } else { folder.join("pool") };
-    let mut image = std::fs::read(&path).expect("readable");
+    let image = std::fs::read(&path).expect("readable");
     let name = path.file_name().expect("a name").to_string_lossy().into_owned();
     if image.is_empty() {
         return format!("{name}: nothing, it is empty");
     }
+    let length = image.len();
+    // In half of the variants the damage is in the pages that say where everything is, or in a chunk
+    // taken by chance, so that leaves are hit as often as long records.
+    let area = if random.below(2) == 0 { 0..length } else { chunk(random, length) };
+    let (before, behind) = (image[..area.start].to_vec(), image[area.end..].to_vec());
+    let mut image = image[area].to_vec();
     let length = image.len();
     let size = [64, 64, 1024, 4096][random.below(4)].min(length);
     let (a, b) = (used(random, &image, size), used(random, &image, size));
@@ -236,8 +268,10 @@ fn damage(random: &mut Random, folder: &Path, kind: Kind) -> String {
             format!("cut to {end} of {length} bytes")
         }
     };
-    std::fs::write(&path, &image).expect("writable");
-    format!("{name}: {what}")
+    let is_cut = image.len() < length;
+    let behind = if is_cut { &[][..] } else { &behind };
+    std::fs::write(&path, [&before, &image, behind].concat()).expect("writable");
+    format!("{name}, behind {}: {what}", before.len())
 }
 
 /// What was found wrong, if the judge does not let it pass.
@@ -369,7 +403,7 @@ fn try_copies(truth: &Truth, folder: &Path, is_told: bool) -> Verdict {
 }
 
 /// What a user does with a damaged store. The judge's objection, if it has one.
-fn exercise(truth: &Truth, folder: &Path, kind: Kind) -> Verdict {
+fn exercise(truth: &Truth, folder: &Path, kind: Kind, damage: &Damage) -> Verdict {
     let pool = folder.join("pool");
     let is_told = match reading_options().open(&pool) {
         Ok(store) => {
@@ -399,7 +433,7 @@ fn exercise(truth: &Truth, folder: &Path, kind: Kind) -> Verdict {
     if Options::new().compact(again.join("pool"), |_| {}).is_ok() {
         judge_copy(truth, &again.join("pool"), "compact", is_told)?;
     }
-    if kind.has_log {
+    if kind.has_log && !damage.cuts_log {
         copy(folder, &again);
         std::fs::remove_file(again.join("pool")).expect("it was there");
         if let Ok(store) = options(kind).open(again.join("pool")) {
@@ -433,10 +467,10 @@ fn try_variant(folder: &Path, truths: &[Truth], number: u64) -> Verdict {
     let victim = folder.join("victim");
     copy(&folder.join(kind_number.to_string()), &victim);
     let mut random = Random(number);
-    let what = damage(&mut random, &victim, kind);
-    let judged = catch_unwind(AssertUnwindSafe(|| exercise(truth, &victim, kind)));
+    let damage = damage(&mut random, &victim, kind);
+    let judged = catch_unwind(AssertUnwindSafe(|| exercise(truth, &victim, kind, &damage)));
     let judged = judged.unwrap_or_else(|_| Err("panicked".into()));
-    judged.map_err(|wrong| format!("variant {number}, {kind:?}, {what}: {wrong}"))
+    judged.map_err(|wrong| format!("variant {number}, {kind:?}, {}: {wrong}", damage.what))
 }
 
 fn number_of(variable: &str) -> Option<u64> {
