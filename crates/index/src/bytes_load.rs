@@ -12,7 +12,7 @@ use crate::geometry::Geometry;
 use crate::kind::{BytesKey, BytesKind, Kind};
 use crate::nbtree::state::LIVE;
 use crate::nbtree::{BulkLoader, NbTree, Part};
-use crate::record::{self, EXPIRING_VALUE_SIZE_MAX, KEY_SIZE_MAX, VALUE_SIZE_MAX};
+use crate::record::{self, KEY_SIZE_MAX};
 
 impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     /// Makes a new tree from pairs in strictly ascending key order, each with the time at which it
@@ -55,7 +55,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         if key.len() > KEY_SIZE_MAX {
             return Err(IndexError::KeyTooLarge(key.len()));
         }
-        let limit = if expiry_ms == 0 { VALUE_SIZE_MAX } else { EXPIRING_VALUE_SIZE_MAX };
+        let limit = record::value_size_max(key.len(), expiry_ms);
         if value.len() > limit {
             return Err(IndexError::ValueTooLarge(value.len()));
         }

@@ -1,5 +1,6 @@
 //! The tree with byte-string keys and values.
 
+use std::borrow::Cow;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use crate::geometry::{Geometry, Production};
 use crate::kind::{BytesKey, BytesKind, Kind, record_offset};
 use crate::nbtree::write::Write;
 use crate::nbtree::{NbTree, TreeShape};
-use crate::record::{self, EXPIRING_VALUE_SIZE_MAX, KEY_SIZE_MAX, Record, VALUE_SIZE_MAX, Verify};
+use crate::record::{self, KEY_SIZE_MAX, Record, Verify};
 use crate::slot::Slot;
 
 /// What to do with a key.
@@ -308,17 +309,21 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                 };
                 let record = record.filter(|record| !record.has_expired::<M>());
                 let kept = record.map_or(0, |record| record.expiry_ms);
-                let (value, expiry_ms) = match (decide(record), record) {
-                    (Decision::Keep, _)
-                    | (Decision::Remove, None)
-                    | (Decision::Expire(_), None) => return Ok(false),
-                    (Decision::Remove, Some(_)) => (None, 0),
-                    (Decision::Put(value), _) => (Some(value), kept),
-                    (Decision::PutExpiring(value, expiry_ms), _) => (Some(value), expiry_ms),
-                    (Decision::Expire(expiry_ms), Some(record)) => {
-                        (Some(record.value.to_vec()), expiry_ms)
-                    }
-                };
+                let (value, expiry_ms): (Option<Cow<'_, [u8]>>, u64) =
+                    match (decide(record), record) {
+                        (Decision::Keep, _)
+                        | (Decision::Remove, None)
+                        | (Decision::Expire(_), None) => return Ok(false),
+                        (Decision::Remove, Some(_)) => (None, 0),
+                        (Decision::Put(value), _) => (Some(value.into()), kept),
+                        (Decision::PutExpiring(value, expiry_ms), _) => {
+                            (Some(value.into()), expiry_ms)
+                        }
+                        // In place: our pin keeps the old record until the new one is written.
+                        (Decision::Expire(expiry_ms), Some(record)) => {
+                            (Some(record.value.into()), expiry_ms)
+                        }
+                    };
                 self.admit(key.bytes, value.as_deref(), expiry_ms)?;
                 let payload = match &value {
                     Some(value) => {
@@ -374,7 +379,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         if key.len() > KEY_SIZE_MAX {
             return Err(IndexError::KeyTooLarge(key.len()));
         }
-        let limit = if expiry_ms == 0 { VALUE_SIZE_MAX } else { EXPIRING_VALUE_SIZE_MAX };
+        let limit = record::value_size_max(key.len(), expiry_ms);
         match value {
             Some(value) if value.len() > limit => {
                 return Err(IndexError::ValueTooLarge(value.len()));

@@ -43,7 +43,7 @@ pub use kind::{BytesKind, Kind, U64Kind};
 pub use nbtree::{NbTree, TreeShape};
 pub use order::Order;
 pub use ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Writes};
-pub use record::{EXPIRING_VALUE_SIZE_MAX, KEY_SIZE_MAX, Record, VALUE_SIZE_MAX, Verify};
+pub use record::{KEY_SIZE_MAX, Record, VALUE_SIZE_MAX, Verify};
 pub use registry::{Registered, Registry};
 pub use solo::Solo;
 pub use trees::{CheckReport, Trees};

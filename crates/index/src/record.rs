@@ -38,8 +38,8 @@ use crate::base::Base;
 pub const KEY_SIZE_MAX: usize = 64 << 10;
 /// The longest value, in bytes.
 pub const VALUE_SIZE_MAX: usize = 512 << 20;
-/// The longest value of a key that expires, in bytes.
-pub const EXPIRING_VALUE_SIZE_MAX: usize = VALUE_SIZE_MAX - EXPIRY_SIZE;
+/// The longest value of a record with its expiry behind the value, in bytes.
+const TAIL_VALUE_SIZE_MAX: usize = VALUE_SIZE_MAX - EXPIRY_SIZE;
 
 /// Bytes in front of the key, or of the expiry word.
 const HEADER_SIZE: usize = 8;
@@ -58,7 +58,7 @@ const WORD_KEY_SIZE_MAX: usize = (1 << KEY_BITS) - 1 - WORD as usize;
 /// Bits of the time in an expiry word.
 const TIME_BITS: u32 = 48;
 
-const _: () = assert!(TAIL + (EXPIRING_VALUE_SIZE_MAX as u64) < 1 << VALUE_BITS);
+const _: () = assert!(TAIL + (TAIL_VALUE_SIZE_MAX as u64) < 1 << VALUE_BITS);
 
 /// Bytes of a record with a key and a value of these lengths that does not expire.
 pub fn record_size(key_length: usize, value_length: usize) -> usize {
@@ -71,6 +71,15 @@ enum ExpiryPlace {
     None,
     Word,
     Tail,
+}
+
+/// The longest value of a key of this length that expires then (0 for never), in bytes.
+#[inline(always)]
+pub fn value_size_max(key_length: usize, expiry_ms: u64) -> usize {
+    match Shape::new(key_length, 0, expiry_ms).expiry {
+        ExpiryPlace::None | ExpiryPlace::Word => VALUE_SIZE_MAX,
+        ExpiryPlace::Tail => TAIL_VALUE_SIZE_MAX,
+    }
 }
 
 /// What a header word says.
@@ -494,11 +503,12 @@ mod tests {
 
     #[test]
     fn every_length_has_a_header_of_its_own() {
-        let longest = EXPIRING_VALUE_SIZE_MAX;
-        let lengths = [(5, 0), (0, 0), (5, VALUE_SIZE_MAX), (KEY_SIZE_MAX, longest)];
+        let longest = VALUE_SIZE_MAX;
+        let tail = TAIL_VALUE_SIZE_MAX;
+        let lengths = [(5, 0), (0, 0), (5, longest), (KEY_SIZE_MAX, longest), (5, tail)];
         for (key_length, value_length) in lengths {
             for expiry_ms in [0, 1, u64::MAX] {
-                if expiry_ms != 0 && value_length > longest {
+                if value_length > value_size_max(key_length, expiry_ms) {
                     continue;
                 }
                 let shape = Shape::new(key_length, value_length, expiry_ms);

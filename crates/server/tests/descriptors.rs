@@ -1,4 +1,4 @@
-//! Running out of file descriptors.
+//! Running out of file descriptors, and of memory.
 
 mod support;
 
@@ -41,5 +41,27 @@ fn out_of_descriptors_clients_are_refused_and_later_served_again() {
     assert!(served.iter().all(|stream| ask(stream) == "+PONG\r\n"), "the others are not harmed");
     served.clear();
     support::eventually("there is room again", || ask(&connect()) == "+PONG\r\n");
+    server.stop();
+}
+
+/// `EXPIRE` copied the value into memory twice before it wrote it: of a long one the server, limited to
+/// less than that, died.
+#[test]
+fn an_expiry_is_changed_without_a_copy_in_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    // In KiB; the pool is mapped, and does not count. One copy of the value fits, as it is received.
+    let server = ServerProcess::start(folder.path(), "ulimit -d 230000 &&");
+    let mut client = server.connect();
+    let value = vec![b'v'; 128 << 20];
+    assert_eq!(client.ask(&["SET".as_bytes(), b"k", &value]), "+OK");
+    for (line, reply) in [
+        ("EXPIREAT k 4000000000", ":1"),
+        ("PEXPIREAT k 4000000001000 GT", ":1"),
+        ("EXPIRETIME k", ":4000000001"),
+        ("PERSIST k", ":1"),
+        ("STRLEN k", ":134217728"),
+    ] {
+        assert_eq!(client.line(line), reply, "{line}");
+    }
     server.stop();
 }

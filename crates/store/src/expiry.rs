@@ -6,7 +6,7 @@
 
 use everleaf_index::{Change, Decision};
 
-use crate::map::Map;
+use crate::map::{Map, Sees};
 use crate::power::Left;
 use crate::{Action, Result};
 
@@ -55,7 +55,8 @@ impl Map {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::put`]; the longest value is 8 bytes shorter.
+    /// As [`Self::put`]. Beside a key of 64 KiB less two bytes or more, or a time after the year 10,000,
+    /// the longest value is 8 bytes shorter.
     pub fn put_with_expiry(&self, key: &[u8], value: &[u8], expiry_ms: u64) -> Result<bool> {
         self.write(key, |tree, session| {
             let change = Change::Upsert(value);
@@ -71,7 +72,7 @@ impl Map {
     /// As [`Self::put`].
     pub fn expire_at(&self, key: &[u8], expiry_ms: u64) -> Result<bool> {
         let mut found = false;
-        self.decide(key, |record| {
+        self.decide(key, Sees::Expiry, |record| {
             found = record.is_some();
             Decision::Expire(expiry_ms)
         })?;
@@ -84,7 +85,7 @@ impl Map {
     /// As [`Self::put`].
     pub fn persist(&self, key: &[u8]) -> Result<bool> {
         let mut found = false;
-        self.decide(key, |record| {
+        self.decide(key, Sees::Expiry, |record| {
             found = record.is_some_and(|record| record.expiry_ms != 0);
             if found { Decision::Expire(0) } else { Decision::Keep }
         })?;
@@ -127,8 +128,26 @@ impl Map {
         key: &[u8],
         mut decide: impl FnMut(Option<(&[u8], Expiry)>) -> Action,
     ) -> Result<()> {
-        self.decide(key, |found| {
+        self.decide(key, Sees::Value, |found| {
             decide(found.map(|record| (record.value, Expiry::of(record.expiry_ms)))).into()
+        })?;
+        Ok(())
+    }
+}
+
+impl Map {
+    /// As [`Self::update_with_expiry`] for those who need not see the value, which may be long: it is
+    /// not copied into memory to be shown. `None`: the key is not there.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
+    pub fn update_expiry_with(
+        &self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<Expiry>) -> Action,
+    ) -> Result<()> {
+        self.decide(key, Sees::Expiry, |found| {
+            decide(found.map(|record| Expiry::of(record.expiry_ms))).into()
         })?;
         Ok(())
     }

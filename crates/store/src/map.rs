@@ -23,6 +23,15 @@ const PIN_LENGTH: usize = 256;
 /// A piece of a range ends early when it holds this many bytes.
 const PIECE_BYTES: usize = 256 << 10;
 
+/// What of a key a decision depends on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sees {
+    /// The value, and when it expires.
+    Value,
+    /// When it expires; what is shown of the value means nothing.
+    Expiry,
+}
+
 /// What a write answers, and what it left.
 pub(crate) type Attempt<'v, R> = std::result::Result<(R, Left<'v>), IndexError>;
 
@@ -296,6 +305,7 @@ impl Map {
     pub(crate) fn decide(
         &self,
         key: &[u8],
+        sees: Sees,
         mut decide: impl FnMut(Option<Record<'_>>) -> Decision,
     ) -> Result<bool> {
         loop {
@@ -309,7 +319,7 @@ impl Map {
                     }
                 }
             }
-            if let Some(changed) = self.decide_in_order(key, &mut decide)? {
+            if let Some(changed) = self.decide_in_order(key, sees, &mut decide)? {
                 return Ok(changed);
             }
         }
@@ -321,10 +331,16 @@ impl Map {
     fn decide_in_order(
         &self,
         key: &[u8],
+        sees: Sees,
         decide: &mut impl FnMut(Option<Record<'_>>) -> Decision,
     ) -> Result<Option<bool>> {
+        let part = |record: Record<'_>| match sees {
+            Sees::Value => record.value.len(),
+            Sees::Expiry => 0,
+        };
         let seen = self.read(key, |tree, session| {
-            let own = |record: Record<'_>| (record.value.to_vec(), record.expiry_ms);
+            let own =
+                |record: Record<'_>| (record.value[..part(record)].to_vec(), record.expiry_ms);
             tree.get_verified(session, key, Verify::Sum, own)
         })?;
         let record = seen.as_ref().map(|(value, expiry_ms)| Record {
@@ -339,7 +355,7 @@ impl Map {
         let mut same = true;
         let changed = self.write(key, |tree, session| {
             let changed = tree.decide_record(session, key, |found| {
-                let found = found.map(|record| (record.value, record.expiry_ms));
+                let found = found.map(|record| (&record.value[..part(record)], record.expiry_ms));
                 same = found == record.map(|record| (record.value, record.expiry_ms));
                 if same { decision.clone() } else { Decision::Keep }
             })?;

@@ -136,3 +136,21 @@ fn the_sweep_frees_what_has_expired_and_nothing_else() {
     let problems = store.check().expect("the check runs").problems;
     assert_eq!(problems, Vec::<String>::new());
 }
+
+/// The longest value could not expire, because its length and the mark of a time did not fit into one
+/// field: `EXPIRE` of it failed.
+#[test]
+fn the_longest_value_can_expire() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = Options::new().create(true).max_size_bytes(2 << 30);
+    let store = options.open(folder.path().join("pool")).expect("the pool opens");
+    let value = vec![0; everleaf::VALUE_SIZE_MAX];
+    store.put(b"k", &value).expect("room");
+    assert!(store.expire_at(b"k", LATER).expect("room"));
+    assert_eq!(store.expiry(b"k").expect("get"), Some(Expiry::At(LATER)));
+    assert_eq!(store.get_with(b"k", <[u8]>::len).expect("get"), Some(value.len()));
+    assert!(store.persist(b"k").expect("room"));
+    assert_eq!(store.get_with(b"k", |found| found == value).expect("get"), Some(true));
+    let beyond = vec![0; everleaf::VALUE_SIZE_MAX + 1];
+    assert!(matches!(store.put(b"k", &beyond), Err(everleaf::Error::ValueTooLarge(_))));
+}

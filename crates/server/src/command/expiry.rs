@@ -156,8 +156,8 @@ fn set_time(
         .moment(integer_arg(request.arg(2))?)
         .ok_or_else(|| Failure::text(format!("ERR invalid expire time in '{command}' command")))?;
     let mut done = false;
-    context.keys.update_with(request.arg(1), |found| {
-        done = found.is_some_and(|(_, expiry)| conditions.allow(expiry, moment));
+    context.keys.update_expiry_with(request.arg(1), |found| {
+        done = found.is_some_and(|expiry| conditions.allow(expiry, moment));
         match u64::try_from(moment) {
             _ if !done => Action::Keep,
             Ok(moment) if moment > now_ms() => Action::Expire(moment),
@@ -207,8 +207,8 @@ fn tell(
 /// `PERSIST key`
 pub fn persist(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let mut done = false;
-    context.keys.update_with(request.arg(1), |found| {
-        done = found.is_some_and(|(_, expiry)| expiry != Expiry::Never);
+    context.keys.update_expiry_with(request.arg(1), |found| {
+        done = found.is_some_and(|expiry| expiry != Expiry::Never);
         if done { Action::Expire(0) } else { Action::Keep }
     })?;
     context.reply.integer(i64::from(done));

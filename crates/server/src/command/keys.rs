@@ -369,6 +369,20 @@ impl Keys<'_> {
         }
     }
 
+    /// As [`Self::update_with`] for those who need not see the value.
+    pub fn update_expiry_with(
+        &mut self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<Expiry>) -> Action,
+    ) -> Result<()> {
+        match self {
+            Keys::Store(store) => store.update_expiry_with(key, decide),
+            Keys::Stage(_) => {
+                self.update_with(key, |found| decide(found.map(|(_, expiry)| expiry)))
+            }
+        }
+    }
+
     /// The keys `pairs` with their values as one change, unless one of them is there and `fresh` is
     /// wanted. Returns whether it was done.
     pub fn put_all(&mut self, pairs: &[(&[u8], &[u8])], fresh: bool) -> Result<bool> {

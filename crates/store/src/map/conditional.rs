@@ -2,7 +2,7 @@
 
 use everleaf_index::Decision;
 
-use super::Map;
+use super::{Map, Sees};
 use crate::power::Left;
 use crate::{Action, Exchange, Result};
 
@@ -13,7 +13,7 @@ impl Map {
     /// As [`Self::put`]; [`Error::Corrupt`] if the old value is damaged: then nothing was changed.
     pub fn replace(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut old = None;
-        self.decide(key, |found| {
+        self.decide(key, Sees::Value, |found| {
             old = found.map(|record| record.value.to_vec());
             Decision::PutExpiring(value.to_vec(), 0)
         })?;
@@ -26,7 +26,7 @@ impl Map {
     /// As [`Self::replace`].
     pub fn take(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut old = None;
-        self.decide(key, |found| {
+        self.decide(key, Sees::Value, |found| {
             old = found.map(|record| record.value.to_vec());
             Decision::Remove
         })?;
@@ -64,7 +64,7 @@ impl Map {
         mut decide: impl FnMut(Option<&[u8]>) -> Action,
     ) -> Result<Option<Vec<u8>>> {
         let mut before = None;
-        self.decide(key, |found| {
+        self.decide(key, Sees::Value, |found| {
             before = found.map(|record| record.value.to_vec());
             match decide(found.map(|record| record.value)) {
                 Action::Keep => Decision::Keep,
