@@ -28,6 +28,7 @@ use std::sync::atomic::Ordering;
 use mio::event::Event;
 
 use crate::batch::Batch;
+use crate::command::transaction::Transaction;
 use crate::registry::Client;
 use crate::resp::Parser;
 use crate::scratch::{Draft, OUTPUT_SIZE_KEPT, Scratch, Turn, TurnReplies};
@@ -55,6 +56,8 @@ pub enum Fate {
     Wait,
     /// To be served again soon, without an event.
     More,
+    /// To be served again soon, and to be closed after a while if its peer does not do so before.
+    Linger,
     /// To be closed.
     Close,
 }
@@ -85,6 +88,8 @@ pub struct Connection {
     hung_up: bool,
     /// The end of the stream was read.
     ended: bool,
+    /// All that is due was sent, and that nothing more will come was told.
+    finished: bool,
 }
 
 impl Connection {
@@ -103,6 +108,7 @@ impl Connection {
             readable: true,
             hung_up: false,
             ended: false,
+            finished: false,
         }
     }
 
@@ -189,7 +195,11 @@ impl Connection {
                 self.send_output(shared, tally)?;
             }
             if self.session.closing {
-                return Ok(if self.unsent() == 0 { Fate::Close } else { Fate::Wait });
+                return if self.unsent() == 0 {
+                    self.finish(scratch, tally)
+                } else {
+                    Ok(Fate::Wait)
+                };
             }
             if self.unsent() > shared.config.output_pause_size {
                 return Ok(Fate::Wait);
@@ -201,6 +211,26 @@ impl Connection {
             } else {
                 return Ok(if self.ended && self.unsent() == 0 { Fate::Close } else { Fate::Wait });
             }
+        }
+        Ok(Fate::More)
+    }
+
+    /// Tells the peer that nothing more will come, and throws away what it still sends, until it ends
+    /// its half. With bytes unread, closing would reset the connection, and replies that are still
+    /// on their way would be lost.
+    fn finish(&mut self, scratch: &mut Scratch, tally: &mut Tally) -> Result<Fate, Broken> {
+        if !self.finished {
+            self.finished = true;
+            self.socket.finish();
+            self.leftover = Vec::new();
+            self.session.transaction = Transaction::default();
+            return Ok(Fate::Linger);
+        }
+        for _ in 0..ROUND_COUNT_MAX {
+            if !self.readable {
+                return Ok(if self.ended { Fate::Close } else { Fate::Wait });
+            }
+            self.read_into(&mut scratch.input, tally)?;
         }
         Ok(Fate::More)
     }
@@ -245,8 +275,12 @@ impl Connection {
         let wanted = wanted.min(GROWTH_SIZE_MAX).min(filled);
         let free = self.leftover.capacity() - filled;
         if free < wanted {
-            // Doubling keeps the copying linear; the request's end keeps the buffer exact.
-            let growth = (self.parser.size_min().saturating_sub(filled)).min(filled).max(wanted);
+            // Doubling keeps the copying linear; the request's end, if it is known, keeps the buffer
+            // exact.
+            let growth = match self.parser.size_min().saturating_sub(filled) {
+                0 => filled,
+                missing => missing.min(filled).max(wanted),
+            };
             self.leftover.try_reserve_exact(growth).map_err(|_| {
                 tracing::warn!("client {}: no memory for a request of its size", self.client().id);
                 Broken

@@ -6,6 +6,7 @@
 //! allows is put on a list and served again after the others; only while that list is not empty
 //! does the loop poll without waiting.
 
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,6 +28,8 @@ pub const WAKER: Token = Token(usize::MAX);
 const EVENT_COUNT: usize = 256;
 /// Connections whose replies may wait for the end of the turn.
 const DEFERRED_COUNT_MAX: usize = 64;
+/// How long a connection waits for its peer to end it, in milliseconds, after all was said.
+const LINGER_MS: u64 = 5_000;
 /// Replies, in bytes, that may wait for the end of the turn.
 const DEFERRED_SIZE_MAX: usize = 256 << 10;
 
@@ -43,11 +46,21 @@ pub struct EventLoop<'a> {
     freed: Vec<usize>,
     /// Connections that have more to do.
     unfinished: Vec<usize>,
+    /// Connections that have said everything, those to be closed first in front.
+    lingering: VecDeque<Lingering>,
     scratch: Scratch,
     /// What was done since the counters were last brought up to date.
     tally: Tally,
     /// When to look for idle connections next, in milliseconds since the server started.
     idle_check_ms: Option<u64>,
+}
+
+/// A connection that its peer should end.
+struct Lingering {
+    /// When it is closed in any case, in milliseconds since the server started.
+    until_ms: u64,
+    index: usize,
+    client_id: u64,
 }
 
 impl<'a> EventLoop<'a> {
@@ -60,6 +73,7 @@ impl<'a> EventLoop<'a> {
             free: Vec::new(),
             freed: Vec::new(),
             unfinished: Vec::new(),
+            lingering: VecDeque::new(),
             scratch: Scratch::new(),
             tally: Tally::default(),
             idle_check_ms: None,
@@ -110,6 +124,7 @@ impl<'a> EventLoop<'a> {
         }
         self.end_turn();
         self.close_idle(now_ms);
+        self.close_lingering(now_ms);
         Ok(())
     }
 
@@ -120,6 +135,12 @@ impl<'a> EventLoop<'a> {
         match fate {
             Fate::Wait => {}
             Fate::More => self.unfinished.push(index),
+            Fate::Linger => {
+                let client_id = connection.client().id;
+                let until_ms = now_ms + LINGER_MS;
+                self.lingering.push_back(Lingering { until_ms, index, client_id });
+                self.unfinished.push(index);
+            }
             Fate::Close => self.close(index),
         }
         let replies = &self.scratch.replies;
@@ -138,7 +159,7 @@ impl<'a> EventLoop<'a> {
             let Some(Some(connection)) = self.connections.get_mut(index) else { continue };
             match connection.send_deferred(replies, self.shared, &mut self.tally) {
                 Fate::Wait => {}
-                Fate::More => self.unfinished.push(index),
+                Fate::More | Fate::Linger => self.unfinished.push(index),
                 Fate::Close => self.close(index),
             }
         }
@@ -209,6 +230,19 @@ impl<'a> EventLoop<'a> {
         self.idle_check_ms = Some(oldest.unwrap_or(now_ms) + timeout_ms);
     }
 
+    /// Closes connections whose peers had time enough to do so.
+    fn close_lingering(&mut self, now_ms: u64) {
+        while self.lingering.front().is_some_and(|first| first.until_ms <= now_ms) {
+            let Some(Lingering { index, client_id, .. }) = self.lingering.pop_front() else {
+                return;
+            };
+            let connection = self.connections[index].as_ref();
+            if connection.is_some_and(|connection| connection.client().id == client_id) {
+                self.close(index);
+            }
+        }
+    }
+
     fn close_where(&mut self, condition: impl Fn(&Connection) -> bool) {
         for index in 0..self.connections.len() {
             if self.connections[index].as_ref().is_some_and(|connection| condition(connection)) {
@@ -217,19 +251,23 @@ impl<'a> EventLoop<'a> {
         }
     }
 
-    /// How long to wait: not at all with work left, for ever without, unless idle connections have
-    /// to be found.
+    /// How long to wait: not at all with work left, for ever without, unless connections have to be
+    /// closed at some time.
     fn timeout(&self) -> Option<Duration> {
         if !self.unfinished.is_empty() {
             return Some(Duration::ZERO);
         }
-        self.shared.settings.idle_timeout()?;
-        if self.connections.iter().all(|connection| connection.is_none()) {
-            return None;
-        }
-        let at = self.idle_check_ms?;
+        let lingering_ms = self.lingering.front().map(|first| first.until_ms);
+        let at = lingering_ms.into_iter().chain(self.idle_due_ms()).min()?;
         // One more millisecond, so that a wait cut short by rounding does not wake too early.
         Some(Duration::from_millis(at.saturating_sub(self.shared.now_ms()) + 1))
+    }
+
+    /// When to look for idle connections, if there is a limit and anybody to look at.
+    fn idle_due_ms(&self) -> Option<u64> {
+        self.shared.settings.idle_timeout()?;
+        self.connections.iter().any(|connection| connection.is_some()).then_some(())?;
+        self.idle_check_ms
     }
 
     /// Sends the replies that are due, for a limited time, and closes everything.

@@ -186,3 +186,40 @@ fn too_long_a_reply_becomes_an_error_and_the_connection_lives() {
     assert!(client.ask(&["APPEND", "a", &value]).starts_with("-ERR string exceeds maximum"));
     assert_eq!(client.line("STRLEN a"), ":40000");
 }
+
+/// What was lost: the replies on their way to a client that sent more behind its `QUIT`, or behind an
+/// error of the protocol: closing a socket with unread bytes resets the connection.
+#[test]
+fn replies_before_the_end_arrive_whatever_follows_it() {
+    let server = TestServer::with(|config| config.output_pause_size = 16 << 20);
+    let mut client = server.connect();
+    assert_eq!(client.ask(&[&b"SET"[..], b"k", &vec![b'x'; 100 << 10]]), "+OK");
+    for end in [&b"QUIT\r\n"[..], b"*1\r\n!\r\n"] {
+        let mut client = server.connect();
+        let mut stream = encode(&["GET", "k"]).repeat(80);
+        stream.extend_from_slice(end);
+        stream.resize(stream.len() + (2 << 20), b'x');
+        let mut writer = client.stream.try_clone().unwrap();
+        // The server need not take what follows the end.
+        let thread = std::thread::spawn(move || drop(writer.write_all(&stream)));
+        for _ in 0..80 {
+            assert_eq!(client.bulk().len(), 100 << 10);
+        }
+        let last = client.reply();
+        assert!(last == "+OK" || last.starts_with("-ERR Protocol error"), "{last}");
+        client.assert_closed();
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn a_peer_that_never_ends_the_connection_is_closed_all_the_same() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    assert_eq!(client.line("QUIT"), "+OK");
+    client.assert_closed();
+    let mut observer = server.connect();
+    support::eventually("it is closed", || {
+        observer.line("INFO clients").contains("connected_clients:1\\r")
+    });
+}

@@ -8,7 +8,8 @@
 //!
 //! Many clients send pipelines of any size over several event loops, with and without a log. Each value
 //! says whose it is, which key and which version, in each of its lines. Some clients read slowly, some
-//! end their half of the connection, some go away in the middle. The long run is
+//! end their half of the connection, say `QUIT`, break the protocol, go away in the middle, or are killed
+//! by another; some change the version of the protocol and switch replies off within a pipeline. The long run is
 //! `EVERLEAF_REPLIES_SECONDS=600 cargo test --release -p everleaf-server --test replies`, or `cargo xtask
 //! sim`; the seed is printed, and `EVERLEAF_REPLIES_SEED` gives it again.
 
@@ -26,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use everleaf::{Durability, Options};
-use support::{TestServer, encode};
+use support::{Client, TestServer, encode};
 
 /// How long to search, in seconds.
 const SECONDS_VARIABLE: &str = "EVERLEAF_REPLIES_SECONDS";
@@ -80,6 +81,8 @@ fn value_of(client: usize, key: u64, version: u64, size: usize) -> Vec<u8> {
 struct Pipeline {
     requests: Vec<u8>,
     replies: Vec<u8>,
+    /// Whether the connection speaks version 3 of the protocol.
+    is_version_3: bool,
 }
 
 impl Pipeline {
@@ -87,9 +90,14 @@ impl Pipeline {
         self.requests.extend(encode(args));
     }
 
+    fn expect(&mut self, text: &str) {
+        self.replies.extend_from_slice(text.as_bytes());
+    }
+
     fn expect_bulk(&mut self, bytes: Option<&[u8]>) {
         match bytes {
-            None => self.replies.extend_from_slice(b"$-1\r\n"),
+            None if self.is_version_3 => self.expect("_\r\n"),
+            None => self.expect("$-1\r\n"),
             Some(bytes) => {
                 self.replies.extend_from_slice(format!("${}\r\n", bytes.len()).as_bytes());
                 self.replies.extend_from_slice(bytes);
@@ -105,13 +113,17 @@ struct Model {
     /// Part of the keys' names: another one after each connection.
     epoch: u64,
     versions: u64,
+    /// The server's number of the connection.
+    id: u64,
+    is_version_3: bool,
     /// Version and size, by key.
     values: Vec<Option<(u64, usize)>>,
 }
 
 impl Model {
-    fn new(client: usize, epoch: u64) -> Self {
-        Model { client, epoch, versions: 0, values: vec![None; KEY_COUNT as usize] }
+    fn new(client: usize, epoch: u64, id: u64) -> Self {
+        let values = vec![None; KEY_COUNT as usize];
+        Model { client, epoch, versions: 0, id, is_version_3: false, values }
     }
 
     fn key(&self, key: u64) -> String {
@@ -124,15 +136,16 @@ impl Model {
     }
 
     fn pipeline(&mut self, random: &mut Random) -> Pipeline {
-        let mut pipeline = Pipeline::default();
+        let is_version_3 = self.is_version_3;
+        let mut pipeline = Pipeline { is_version_3, ..Pipeline::default() };
         let size = random.size(64, PIPELINE_SIZE_MAX) as usize;
         // Runs of one kind are what an event loop treats together.
-        let mut kind = random.below(8);
+        let mut kind = random.below(9);
         // Now and then nothing but writes, whose replies are small, or nothing but reads.
         let is_uniform = random.one_in(3);
         while pipeline.requests.len() < size && pipeline.replies.len() < REPLIES_SIZE_MAX {
             if !is_uniform && random.one_in(4) {
-                kind = random.below(8);
+                kind = random.below(9);
             }
             self.add(&mut pipeline, kind, random);
         }
@@ -160,12 +173,42 @@ impl Model {
                 pipeline.ask(&[&b"ECHO"[..], &text]);
                 pipeline.expect_bulk(Some(&text));
             }
+            7 => self.add_mode(pipeline, key, random),
             _ => {
                 let size = self.values[key as usize].map_or(0, |(_, size)| size);
                 pipeline.ask(&["STRLEN".to_string(), self.key(key)]);
                 pipeline.replies.extend_from_slice(format!(":{size}\r\n").as_bytes());
                 pipeline.requests.extend_from_slice(b"PING\r\n");
                 pipeline.replies.extend_from_slice(b"+PONG\r\n");
+            }
+        }
+    }
+
+    /// Changes how the connection is answered.
+    fn add_mode(&mut self, pipeline: &mut Pipeline, key: u64, random: &mut Random) {
+        match random.below(3) {
+            0 => {
+                pipeline.ask(&["CLIENT", "REPLY", "SKIP"]);
+                self.add_set(pipeline, key, random);
+            }
+            1 => {
+                pipeline.ask(&["CLIENT", "REPLY", "OFF"]);
+                self.add_set(pipeline, key, random);
+                pipeline.ask(&["GET".to_string(), self.key(key)]);
+                pipeline.ask(&["CLIENT", "REPLY", "ON"]);
+                pipeline.expect("+OK\r\n");
+            }
+            _ => {
+                self.is_version_3 = !self.is_version_3;
+                pipeline.is_version_3 = self.is_version_3;
+                let version = if self.is_version_3 { 3 } else { 2 };
+                pipeline.ask(&["HELLO".to_string(), version.to_string()]);
+                pipeline.expect(if self.is_version_3 { "%7\r\n" } else { "*14\r\n" });
+                pipeline.expect("$6\r\nserver\r\n$8\r\neverleaf\r\n$7\r\nversion\r\n");
+                pipeline.expect("$5\r\n7.0.0\r\n$5\r\nproto\r\n");
+                pipeline.expect(&format!(":{version}\r\n$2\r\nid\r\n:{}\r\n", self.id));
+                pipeline.expect("$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n");
+                pipeline.expect("$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n");
             }
         }
     }
@@ -191,7 +234,7 @@ impl Model {
 
     fn add_transaction(&mut self, pipeline: &mut Pipeline, random: &mut Random) {
         let count = random.below(20);
-        let mut inner = Pipeline::default();
+        let mut inner = Pipeline { is_version_3: self.is_version_3, ..Pipeline::default() };
         pipeline.ask(&["MULTI"]);
         pipeline.replies.extend_from_slice(b"+OK\r\n");
         for _ in 0..count {
@@ -211,12 +254,26 @@ impl Model {
     }
 }
 
+/// How a connection ends, or that it does not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    None,
+    /// The client ends its half.
+    HalfClosed,
+    /// The client says `QUIT`, and goes on sending.
+    Quit,
+    /// The client sends what is no request, and goes on.
+    Broken,
+}
+
 /// One connection after the other, until the time is over.
 struct Worker<'a> {
     address: SocketAddr,
     client: usize,
     random: Random,
     end: Instant,
+    /// Whether another client may kill this one's connections.
+    is_prey: bool,
     checked: &'a AtomicU64,
     pipelines: &'a AtomicU64,
 }
@@ -227,28 +284,62 @@ impl Worker<'_> {
         // One pipeline at least, however busy the machine is.
         while epoch == 0 || Instant::now() < self.end {
             epoch += 1;
-            let mut model = Model::new(self.client, epoch);
             let mut stream = TcpStream::connect(self.address).unwrap();
             // A reply that does not come is a failure, not a hang.
             stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            let Some(id) = self.ask_id(&mut stream) else { continue };
+            let mut model = Model::new(self.client, epoch, id);
             loop {
-                let pipeline = model.pipeline(&mut self.random);
-                match self.random.below(40) {
+                let mut pipeline = model.pipeline(&mut self.random);
+                let ending = match self.random.below(40) {
                     0 => {
                         self.leave(&stream, &pipeline);
                         break;
                     }
-                    1 => {
-                        self.exchange(&mut stream, &pipeline, true);
-                        break;
-                    }
-                    _ => self.exchange(&mut stream, &pipeline, false),
-                }
-                if Instant::now() >= self.end {
+                    1 => Ending::HalfClosed,
+                    2 => Ending::Quit,
+                    3 => Ending::Broken,
+                    _ => Ending::None,
+                };
+                self.add_ending(&mut pipeline, ending);
+                let is_alive = self.exchange(&mut stream, &pipeline, ending);
+                if !is_alive || Instant::now() >= self.end {
                     break;
                 }
             }
         }
+    }
+
+    /// The server's number of the connection; `None` if it was killed already.
+    fn ask_id(&self, stream: &mut TcpStream) -> Option<u64> {
+        let mut reply = Vec::new();
+        let mut byte = [0; 1];
+        let asked = stream.write_all(b"CLIENT ID\r\n");
+        while asked.is_ok() && stream.read(&mut byte).is_ok_and(|size| size == 1) {
+            reply.push(byte[0]);
+            if let Some(line) = reply.strip_suffix(b"\r\n") {
+                return Some(std::str::from_utf8(&line[1..]).unwrap().parse().unwrap());
+            }
+        }
+        assert!(self.is_prey, "client {}: no number", self.client);
+        None
+    }
+
+    fn add_ending(&mut self, pipeline: &mut Pipeline, ending: Ending) {
+        match ending {
+            Ending::None | Ending::HalfClosed => return,
+            Ending::Quit => {
+                pipeline.ask(&["QUIT"]);
+                pipeline.expect("+OK\r\n");
+            }
+            Ending::Broken => {
+                pipeline.requests.extend_from_slice(b"*1\r\n!\r\n");
+                pipeline.expect("-ERR Protocol error: expected '$', got '!'\r\n");
+            }
+        }
+        // Nobody will read this.
+        let size = self.random.size(1, 1 << 20) as usize;
+        pipeline.requests.resize(pipeline.requests.len() + size, b'x');
     }
 
     /// Sends a part of it and goes away without reading.
@@ -259,26 +350,30 @@ impl Worker<'_> {
         let _ = stream.write(&pipeline.requests[..size]);
     }
 
-    /// Sends all of it, reads all that is due, and nothing else must come.
-    fn exchange(&mut self, stream: &mut TcpStream, pipeline: &Pipeline, is_last: bool) {
+    /// Sends all of it and reads all that is due. Returns whether the connection is still there.
+    fn exchange(&mut self, stream: &mut TcpStream, pipeline: &Pipeline, ending: Ending) -> bool {
         let writer = stream.try_clone().unwrap();
         let mut pieces = Random(self.random.next());
-        std::thread::scope(|scope| {
+        let is_alive = std::thread::scope(|scope| {
             scope.spawn(move || {
-                send(writer, &pipeline.requests, &mut pieces);
+                send(writer, &pipeline.requests, &mut pieces, ending == Ending::HalfClosed);
             });
-            self.check(stream, &pipeline.replies);
+            let is_alive = self.check(stream, &pipeline.replies);
+            if ending != Ending::None && is_alive {
+                let size = stream.read(&mut [0; 1]).unwrap_or(0);
+                assert_eq!(size, 0, "client {}: more than the replies came", self.client);
+                // So that a writer that nobody listens to ends.
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+            is_alive
         });
-        if is_last {
-            stream.shutdown(Shutdown::Write).unwrap();
-            let size = stream.read(&mut [0; 1]).unwrap();
-            assert_eq!(size, 0, "client {}: more than the replies came", self.client);
-        }
         // Relaxed: a statistic.
         self.pipelines.fetch_add(1, Ordering::Relaxed);
+        is_alive && ending == Ending::None
     }
 
-    fn check(&mut self, stream: &mut TcpStream, expected: &[u8]) {
+    /// Reads what is due, byte for byte. Returns false if the connection was killed before its end.
+    fn check(&mut self, stream: &mut TcpStream, expected: &[u8]) -> bool {
         let mut buffer = vec![0; 256 << 10];
         let is_slow = self.random.one_in(4);
         let mut at = 0;
@@ -291,10 +386,14 @@ impl Worker<'_> {
             };
             let size = match stream.read(&mut buffer[..wanted]) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::ConnectionReset && self.is_prey => 0,
                 result => result.unwrap_or_else(|error| {
                     panic!("client {}: {error} after {at} bytes of replies", self.client)
                 }),
             };
+            if size == 0 && self.is_prey {
+                return false;
+            }
             assert!(size > 0, "client {}: the end after {at} bytes of replies", self.client);
             let due = &expected[at..expected.len().min(at + size)];
             if buffer[..size] != *due {
@@ -304,6 +403,7 @@ impl Worker<'_> {
             // Relaxed: a statistic.
             self.checked.fetch_add(size as u64, Ordering::Relaxed);
         }
+        true
     }
 
     /// Shows the first byte that differs, with what is around it.
@@ -318,8 +418,24 @@ impl Worker<'_> {
     }
 }
 
+/// Kills one connection after the other, whatever it is doing.
+fn kill_some(mut client: Client, random: &mut Random, end: Instant) {
+    let mut newest: u64 = 1;
+    while Instant::now() < end {
+        for _ in 0..50 {
+            assert_eq!(client.line("PING"), "+PONG", "the one who kills is served");
+        }
+        let list = client.line("CLIENT LIST");
+        let ids = list.split("id=").skip(1).filter_map(|line| line.split(' ').next());
+        newest = ids.filter_map(|id| id.parse().ok()).max().unwrap_or(newest);
+        let id = newest.saturating_sub(random.below(2 * CLIENT_COUNT as u64)).max(1);
+        let killed = client.line(&format!("CLIENT KILL ID {id} SKIPME yes"));
+        assert!(killed == ":0" || killed == ":1", "{killed}");
+    }
+}
+
 /// Sends it in pieces of any size. Whoever reads tells if the server is gone.
-fn send(mut stream: TcpStream, requests: &[u8], random: &mut Random) {
+fn send(mut stream: TcpStream, requests: &[u8], random: &mut Random, ends: bool) {
     let is_whole = random.one_in(2);
     let mut at = 0;
     while at < requests.len() {
@@ -334,10 +450,25 @@ fn send(mut stream: TcpStream, requests: &[u8], random: &mut Random) {
             std::thread::yield_now();
         }
     }
+    if ends {
+        // Fails if the connection was killed.
+        let _ = stream.shutdown(Shutdown::Write);
+    }
+}
+
+/// A server.
+#[derive(Clone, Copy)]
+struct Kind {
+    name: &'static str,
+    threads: usize,
+    durability: Durability,
+    /// Whether a client kills others.
+    has_killer: bool,
 }
 
 /// Clients on a server of this kind, for a time.
-fn search(name: &str, threads: usize, durability: Durability, random: &mut Random, time: Duration) {
+fn search(kind: Kind, random: &mut Random, time: Duration) {
+    let Kind { name, threads, durability, has_killer } = kind;
     let folder = tempfile::tempdir().unwrap();
     let options = Options::new().create(true).max_size_bytes(4 << 30).durability(durability);
     let store = options.open(folder.path().join("pool")).unwrap();
@@ -349,17 +480,20 @@ fn search(name: &str, threads: usize, durability: Durability, random: &mut Rando
     let end = Instant::now() + time;
     let (checked, pipelines) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..CLIENT_COUNT)
-            .map(|client| {
-                let random = Random(random.next());
-                let (checked, pipelines) = (&checked, &pipelines);
-                let address = server.address;
-                let mut worker = Worker { address, client, random, end, checked, pipelines };
-                scope.spawn(move || worker.run())
-            })
-            .collect();
-        let results: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
-        assert!(results.iter().all(Result::is_ok), "{name}, {threads} threads: see above");
+        let mut threads = Vec::new();
+        for client in 0..CLIENT_COUNT {
+            let random = Random(random.next());
+            let (checked, pipelines, address) = (&checked, &pipelines, server.address);
+            let is_prey = has_killer;
+            let mut worker = Worker { address, client, random, end, is_prey, checked, pipelines };
+            threads.push(scope.spawn(move || worker.run()));
+        }
+        if has_killer {
+            let (client, mut random) = (server.connect(), Random(random.next()));
+            threads.push(scope.spawn(move || kill_some(client, &mut random, end)));
+        }
+        let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        assert!(results.iter().all(Result::is_ok), "{name}: see above");
     });
     server.stop().unwrap();
     let (checked, pipelines) = (checked.into_inner() >> 20, pipelines.into_inner());
@@ -370,24 +504,26 @@ fn search(name: &str, threads: usize, durability: Durability, random: &mut Rando
 #[test]
 fn each_client_gets_its_own_replies_and_all_of_them() {
     let read = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    let seconds = read(SECONDS_VARIABLE).unwrap_or(4);
+    let seconds = read(SECONDS_VARIABLE).unwrap_or(5);
     let clock = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
     let seed = read(SEED_VARIABLE).unwrap_or(clock);
     println!("{SEED_VARIABLE}={seed} {SECONDS_VARIABLE}={seconds}");
     let mut random = Random(seed);
     let interval = Durability::Interval(Duration::from_millis(5));
+    let kind =
+        |name, threads, durability, has_killer| Kind { name, threads, durability, has_killer };
     let kinds = [
-        ("no log", 1, Durability::Process),
-        ("no log", 2, Durability::Process),
-        ("power", 2, Durability::Power),
-        ("interval", 4, interval),
+        kind("no log", 1, Durability::Process, false),
+        kind("no log", 2, Durability::Process, false),
+        kind("power", 2, Durability::Power, false),
+        kind("interval", 4, interval, false),
+        kind("no log, killed clients", 2, Durability::Process, true),
     ];
     let total = Duration::from_secs(seconds);
     // Each kind several times in a long run, on a new server.
     let rounds = seconds.div_ceil(60).max(1) as u32;
     let part = total / (rounds * kinds.len() as u32);
-    for index in 0..rounds * kinds.len() as u32 {
-        let (name, threads, durability) = kinds[index as usize % kinds.len()];
-        search(name, threads, durability, &mut random, part);
+    for _ in 0..rounds {
+        kinds.iter().for_each(|&kind| search(kind, &mut random, part));
     }
 }
