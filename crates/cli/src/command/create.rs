@@ -3,6 +3,7 @@
 use crate::arguments::{NewPoolArgs, pool_and_rest};
 use crate::cli::Global;
 use crate::command::bench::{failure_of, warn_of};
+use crate::command::serve::DurabilityArg;
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::Args;
@@ -16,10 +17,13 @@ Examples:
   everleaf create words.pool
   everleaf create words.pool --size 256M --max-size 10G
   everleaf create /mnt/pmem/words.pool --domain line
+  everleaf create words.pool --durability interval
   everleaf create numbers.pool --index fast-fair
 
 The pool is one file. It grows in place, up to the maximum size. With --index it also has a map of
-64-bit integers called `index`, kept in a tree of that design, for programs that use the library.";
+64-bit integers called `index`, kept in a tree of that design, for programs that use the library.
+Everything acknowledged survives `kill -9`. On an ordinary disk a pool that is open when the machine
+crashes is refused afterwards, unless it has a log: --durability interval or power gives it one.";
 
 /// Create a new, empty pool
 #[derive(Args, Debug)]
@@ -30,6 +34,14 @@ pub struct CreateArgs {
     /// Add a map of 64-bit integers kept in a tree of this design, such as nbtree or fast-fair
     #[arg(long, value_name = "NAME", value_parser = parse_design)]
     pub index: Option<IndexKind>,
+    /// What survives: `process` (the death of the process), `interval` (also a crash of the machine, but
+    /// for --interval), or `power` (also a crash of the machine) [default: process]
+    #[arg(long, value_enum)]
+    pub durability: Option<DurabilityArg>,
+    /// How much a crash of the machine may lose with `--durability interval`
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub interval: u64,
     /// The properties of the pool.
     #[command(flatten)]
     pub new_pool: NewPoolArgs,
@@ -49,7 +61,11 @@ fn parse_design(name: &str) -> Result<IndexKind, String> {
 /// Creates the pool.
 pub fn run(args: CreateArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
-    let store = args.new_pool.apply(Options::new().create_new(true))?.open(&pool)?;
+    let mut options = args.new_pool.apply(Options::new().create_new(true))?;
+    if let Some(durability) = args.durability {
+        options = options.durability(durability.with(args.interval));
+    }
+    let store = options.open(&pool)?;
     let statistics = store.statistics();
     store.close()?;
     if let Some(design) = args.index {

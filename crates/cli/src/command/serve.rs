@@ -8,7 +8,7 @@ use crate::open::{self, TrustArgs};
 use crate::output::{Output, counted, remark};
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
-use everleaf::Durability;
+use everleaf::{Durability, Statistics};
 use everleaf_server::{Config, Handle, Server, ServerError};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -73,9 +73,10 @@ pub struct ServeArgs {
     /// Close connections that send nothing for this long; 0 means never
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub timeout: u64,
-    /// What survives: `process` (everything acknowledged survives `kill -9`), `power` (also the loss of
-    /// power: each write waits for the disk, many share a wait), or `interval` (a crash of the machine
-    /// loses --interval at most) [default: as the pool was served last]
+    /// What survives: `process` (everything acknowledged survives `kill -9`; after a crash of the machine
+    /// the pool is refused), `interval` (a crash of the machine loses --interval at most), or `power` (it
+    /// loses nothing: each write waits for the disk, many share a wait) [default: as the pool was opened
+    /// last; `interval` for a new pool on an ordinary disk]
     #[arg(long, value_enum)]
     pub durability: Option<DurabilityArg>,
     /// How much a crash of the machine may lose with `--durability interval`
@@ -113,7 +114,8 @@ pub enum DurabilityArg {
 }
 
 impl DurabilityArg {
-    fn with(self, interval_ms: u64) -> Durability {
+    /// The durability, with this interval if it has one.
+    pub fn with(self, interval_ms: u64) -> Durability {
         match self {
             Self::Process => Durability::Process,
             Self::Interval => Durability::Interval(Duration::from_millis(interval_ms)),
@@ -141,11 +143,14 @@ pub fn run(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Fail
     let options = options.verify_reads(args.verify_reads);
     let options = match args.durability {
         Some(durability) => options.durability(durability.with(args.interval)),
-        None => options,
+        None => options.durability_of_new(DurabilityArg::Interval.with(args.interval)),
     };
     let options = args.new_pool.apply(options)?;
     let store = Arc::new(open::with_progress(options, &pool, global)?);
     let recovered = started.elapsed();
+    if args.durability.is_none() {
+        tell_of_process(&store.statistics(), &pool);
+    }
     let server = listening.serve(Arc::clone(&store));
     let handle = server.handle();
     let place = match (handle.local_addr(), &args.unixsocket) {
@@ -165,6 +170,17 @@ pub fn run(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Fail
     };
     // Why the server ended matters more than why the pool could not be marked clean.
     end.and(store.close().map_err(Failure::from))
+}
+
+/// Says what a crash of the machine does to a pool that was made without a log.
+fn tell_of_process(statistics: &Statistics, pool: &Path) {
+    if statistics.durability == "process" && statistics.domain == "process" {
+        tracing::info!(
+            "{} has no log: after a crash of the machine it will be refused; --durability interval gives \
+             it a log",
+            pool.display()
+        );
+    }
 }
 
 fn shut_down_on_signal(mut signals: Signals, handle: &Handle) {
