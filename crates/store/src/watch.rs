@@ -181,6 +181,10 @@ impl std::fmt::Debug for Watch {
 impl Drop for Inner {
     fn drop(&mut self) {
         let shared = self.map.shared();
+        if shared.check_process().is_err() {
+            // Inherited by a fork: threads that are not here may hold the locks.
+            return;
+        }
         shared.watches.remove(self.map.tree_arc(), &self.key, self.hash);
         // Whoever watches once soon watches again: the gate stays raised for a while.
         shared.order.lower_after_batch();
@@ -216,6 +220,7 @@ impl Map {
     /// As [`Self::get`].
     pub fn watch(&self, key: &[u8]) -> Result<Watch> {
         let shared = self.shared();
+        shared.check_process()?;
         shared.order.raise(shared.trees.heap());
         let raised = Raised(self);
         let mut session = shared.session()?;

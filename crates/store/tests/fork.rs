@@ -106,6 +106,7 @@ fn use_all(store: Store, view: everleaf::View, mut range: everleaf::Range) {
     assert!(is_forked(store.existing_map("other")));
     assert!(is_forked(store.drop_map("other")));
     assert!(is_forked(store.view()));
+    assert!(is_forked(store.watch(b"0")));
     assert!(is_forked(store.check()));
     assert!(is_forked(store.sync()));
     assert!(is_forked(store.settle()));
