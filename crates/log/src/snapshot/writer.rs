@@ -80,8 +80,8 @@ pub struct SnapshotWriter<D: Disk = RealDisk> {
 }
 
 impl<D: Disk> SnapshotWriter<D> {
-    /// Begins a snapshot. Whatever was written to the log's files before is part of it: the changes of
-    /// places that are not filled may still be to come.
+    /// Begins a snapshot. Whatever was appended to the log before is part of it: writes out what waits,
+    /// so that every change of a place taken before is made.
     ///
     /// # Errors
     /// [`Error::Failed`] if another snapshot is being written or the log has failed, and the disk's
@@ -97,15 +97,15 @@ impl<D: Disk> SnapshotWriter<D> {
                 "another snapshot of this log is being written: wait until it is done".into(),
             ));
         }
-        let from = match shared.disk.mutant("snapshot.from_places") {
-            true => shared.last_lsn(),
-            false => shared.made_lsn(),
-        };
-        let made = create(&*shared.disk);
+        let made = shared.take_turn(false).and_then(|()| create(&*shared.disk));
         let (sequence, file) = made.inspect_err(|_| {
             // Release: as in `drop`.
             shared.is_snapshotting.store(false, Ordering::Release);
         })?;
+        let from = match shared.disk.mutant("snapshot.from_places") {
+            true => shared.last_lsn(),
+            false => shared.made_lsn(),
+        };
         Ok(SnapshotWriter {
             log: shared,
             file,

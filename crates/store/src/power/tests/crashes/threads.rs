@@ -504,12 +504,13 @@ fn no_thread_has_an_effect_without_its_cause_at_very_many() {
     let (seen, next) = (Mutex::new(Seen::default()), std::sync::atomic::AtomicU64::new(first));
     let failed = AtomicBool::new(false);
     let lock = || seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_enough = |seen: Seen| seen.crashes + seen.kills >= wanted;
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..cpus {
             scope.spawn(|| {
                 // Relaxed: a hint to stop, and only distinct numbers are wanted.
-                while lock().crashes + lock().kills < wanted && !failed.load(Ordering::Relaxed) {
+                while !is_enough(*lock()) && !failed.load(Ordering::Relaxed) {
                     // Relaxed: as above.
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let found = std::panic::catch_unwind(|| run_whole(number));
