@@ -429,7 +429,7 @@ impl State {
         let queue = &mut self.queues[connection];
         match (&name[..], reply.kind()) {
             (b"multi", b'+') => *queue = Some(vec![]),
-            (b"exec" | b"discard" | b"reset", _) => *queue = None,
+            (b"exec", _) | (b"discard" | b"reset", b'+') => *queue = None,
             _ if reply.starts_with("+QUEUED") => {
                 queue.as_mut().unwrap().push(request.to_vec());
             }
@@ -485,6 +485,8 @@ fn is_intended(name: &[u8], request: &[Vec<u8>], redis: &Raw, ours: &Raw, state:
         // Cursors are our own; those that are not known are refused.
         b"scan" => {
             same_kind && redis.kind() == b'*'
+                // There a zero byte ends the cursor.
+                || both_errors && request.get(1).is_some_and(|cursor| cursor.contains(&0))
                 || ours.starts_with("-ERR invalid cursor: ") && redis.kind() == b'*'
         }
         // The name, the version, the number of the connection.

@@ -165,6 +165,16 @@ fn a_watched_key_that_changes_stops_the_transaction() {
     run(&mut client, &[("SET k 5", "+QUEUED"), ("EXEC", "[+OK]"), ("GET k", "\"5\"")]);
 }
 
+/// `EXEC` without `MULTI` is refused; it also ended the watching, and the next `EXEC` missed a write.
+#[test]
+fn an_exec_that_is_refused_leaves_the_watches() {
+    let server = TestServer::start();
+    let (mut client, mut other) = (server.connect(), server.connect());
+    run(&mut client, &[("WATCH k", "+OK"), ("EXEC", "-ERR EXEC without MULTI")]);
+    assert_eq!(other.line("SET k 1"), "+OK");
+    run(&mut client, &[("MULTI", "+OK"), ("EXEC", "nil[]")]);
+}
+
 /// `WATCH` notes what a key is then: whatever comes between it and `EXEC` counts, also before `MULTI`,
 /// and also if it is watched again.
 #[test]

@@ -199,8 +199,12 @@ pub fn unwatch(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
 
 /// `EXEC`
 pub fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
-    let Transaction { queue, watched } = std::mem::take(&mut context.session.transaction);
-    let Some(queue) = queue else { return Err(Failure::text("ERR EXEC without MULTI")) };
+    let transaction = &mut context.session.transaction;
+    let Some(queue) = transaction.queue.take() else {
+        // What is watched stays so.
+        return Err(Failure::text("ERR EXEC without MULTI"));
+    };
+    let watched = std::mem::take(&mut transaction.watched);
     if queue.refused {
         return Err(Failure::text("EXECABORT Transaction discarded because of previous errors."));
     }
