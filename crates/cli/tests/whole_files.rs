@@ -1,0 +1,203 @@
+//! A command that makes a file is killed before each of its system calls that changes something: the
+//! file is there as a whole or not at all, and the next run makes it and removes what was left.
+//!
+//! What was lost: a `repair` that was killed left a pool with a part of the keys under the final name,
+//! which `check` called sound. A `create` left a pool that could not be checked.
+//!
+//! The commands are traced (`ptrace`); where the system does not allow that, nothing is tested.
+
+mod common;
+use common::Place;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+const KEYS: usize = 40;
+
+/// The system calls that change something outside of the process, or say that it is done.
+fn is_change(number: i64) -> bool {
+    let mut changes = vec![
+        libc::SYS_openat,
+        libc::SYS_write,
+        libc::SYS_pwrite64,
+        libc::SYS_fallocate,
+        libc::SYS_ftruncate,
+        libc::SYS_fsync,
+        libc::SYS_fdatasync,
+        libc::SYS_flock,
+        libc::SYS_linkat,
+        libc::SYS_unlinkat,
+        libc::SYS_renameat2,
+        libc::SYS_mkdirat,
+        libc::SYS_fchmod,
+        libc::SYS_exit_group,
+    ];
+    #[cfg(target_arch = "x86_64")]
+    changes.extend([
+        libc::SYS_open,
+        libc::SYS_link,
+        libc::SYS_unlink,
+        libc::SYS_rename,
+        libc::SYS_mkdir,
+        libc::SYS_rmdir,
+    ]);
+    changes.contains(&number)
+}
+
+/// The number of the system call that the process is about to do; `None` behind one.
+fn call_of(pid: i32) -> Option<i64> {
+    // PTRACE_GET_SYSCALL_INFO: a byte that is 1 before a call, and the number at byte 24.
+    let mut info = [0_u8; 88];
+    // SAFETY: the kernel writes at most the length that it is told, into memory of ours.
+    let size = unsafe { libc::ptrace(0x420e, pid, info.len(), info.as_mut_ptr()) };
+    let number = info[24..32].try_into().expect("eight bytes");
+    (size > 24 && info[0] == 1).then(|| i64::from_ne_bytes(number))
+}
+
+/// Goes on to the next system call, or from it; false if the process has ended.
+fn step(pid: i32) -> bool {
+    // SAFETY: a request without memory, about a child that stands still.
+    if unsafe { libc::ptrace(libc::PTRACE_SYSCALL, pid, 0, 0) } != 0 {
+        return false;
+    }
+    let mut status = 0;
+    // SAFETY: the status is ours.
+    let waited = unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) };
+    waited == pid && libc::WIFSTOPPED(status)
+}
+
+/// Starts a command that stands still before its first instruction; `None` if that is not allowed.
+fn traced(command: &mut Command) -> Option<Child> {
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let trace_me = || {
+        // SAFETY: a system call without memory.
+        match unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: between fork and exec there is that system call and nothing else.
+    unsafe { command.pre_exec(trace_me) };
+    let child = command.spawn().ok()?;
+    let (pid, mut status) = (child.id() as i32, 0);
+    // SAFETY: the status is ours.
+    let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    // So that the kernel tells stops at system calls from others.
+    // SAFETY: a request without memory, about a child that stands still.
+    let set = unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, pid, 0, libc::PTRACE_O_TRACESYSGOOD) };
+    (waited == pid && libc::WIFSTOPPED(status) && set == 0).then_some(child)
+}
+
+/// Runs a command and kills it before its change number `at`; whether it came so far. `None` if
+/// processes cannot be traced here.
+fn kill_before(command: &mut Command, at: usize) -> Option<bool> {
+    let mut child = traced(command)?;
+    let (pid, mut count) = (child.id() as i32, 0);
+    while step(pid) {
+        if !call_of(pid).is_some_and(is_change) {
+            continue;
+        }
+        if count == at {
+            child.kill().expect("it is ours");
+            child.wait().expect("it is ours");
+            return Some(true);
+        }
+        count += 1;
+    }
+    Some(false)
+}
+
+/// Kills a command, whose result is the file `made`, before each of its changes. `is_whole` judges what is
+/// there under the name.
+fn kill_everywhere(arguments: &[&str], made: &str, old: bool, is_whole: impl Fn(&Place)) {
+    let first = Place::with_pool();
+    let lines: String = (0..KEYS).map(|key| format!("{key:04}\tvalue {key}\n")).collect();
+    first.run_with(["load", "pool", "-", "--quiet"], lines.as_bytes()).succeeded();
+    for at in 0.. {
+        let place = Place::empty();
+        place.write("pool", first.read("pool"));
+        let Some(killed) = kill_before(&mut place.command(arguments), at) else { return };
+        if !killed {
+            assert!(at > 10, "{arguments:?} changes something");
+            return;
+        }
+        assert!(!old || place.path(made).exists(), "{arguments:?} at {at}: the old one is there");
+        let is_there = place.path(made).exists();
+        if is_there {
+            is_whole(&place);
+        }
+        let again = place.run(arguments);
+        match is_there && !old {
+            // It has done it, and was killed behind that.
+            true => assert!(again.code == 0 || again.code == 4, "{arguments:?} at {at}"),
+            false => assert_eq!(again.code, 0, "{arguments:?} at {at}: {}", again.err),
+        }
+        is_whole(&place);
+        if again.code == 0 {
+            let names = std::fs::read_dir(place.path(".")).expect("a folder");
+            let left = names.map(|name| name.expect("readable").file_name().into_string());
+            let left: Vec<String> = left.map(|name| name.expect("text")).collect();
+            let is_known = |name: &String| name == "pool" || name == made;
+            assert!(left.iter().all(is_known), "{arguments:?} at {at} leaves {left:?}");
+        }
+    }
+}
+
+fn has_all(place: &Place, pool: &str) {
+    let checked = place.run(["check", pool]).succeeded();
+    assert!(checked.starts_with("sound: "), "{checked}");
+    assert_eq!(place.run(["scan", pool, "--count"]).succeeded(), format!("{KEYS}\n"));
+}
+
+#[test]
+fn a_killed_repair_leaves_no_pool_that_lacks_keys() {
+    kill_everywhere(&["repair", "pool", "made"], "made", false, |place| has_all(place, "made"));
+}
+
+#[test]
+fn a_killed_backup_is_there_as_a_whole_or_not_at_all() {
+    kill_everywhere(&["backup", "pool", "made"], "made", false, |place| has_all(place, "made"));
+}
+
+#[test]
+fn a_killed_compaction_leaves_the_old_pool_or_the_new() {
+    kill_everywhere(&["compact", "pool"], "pool", true, |place| has_all(place, "pool"));
+}
+
+#[test]
+fn a_killed_export_is_there_as_a_whole_or_not_at_all() {
+    kill_everywhere(&["export", "pool", "-o", "made.tsv"], "made.tsv", false, |place| {
+        let text = String::from_utf8(place.read("made.tsv")).expect("text");
+        assert_eq!(text.lines().count(), KEYS);
+    });
+}
+
+#[test]
+fn a_killed_create_leaves_a_pool_that_can_be_checked() {
+    kill_everywhere(&["create", "made", "--quiet"], "made", false, |place| {
+        assert!(place.run(["check", "made"]).succeeded().starts_with("sound: 0 keys"));
+    });
+}
+
+#[test]
+fn what_a_command_makes_is_for_its_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::empty();
+    place.run(["create", "pool", "--durability", "power", "--quiet"]).succeeded();
+    place.run(["put", "pool", "key", "value"]).succeeded();
+    place.run(["snapshot", "pool", "--quiet"]).succeeded();
+    place.run(["backup", "pool", "copy", "--quiet"]).succeeded();
+    place.run(["export", "pool", "-o", "pairs.tsv", "--quiet"]).succeeded();
+    let mode = |path: &std::path::Path| {
+        std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777
+    };
+    for name in ["pool", "copy", "pairs.tsv"] {
+        assert_eq!(mode(&place.path(name)), 0o600, "{name}");
+    }
+    assert_eq!(mode(&place.path("pool.log")), 0o700);
+    let files = std::fs::read_dir(place.path("pool.log")).expect("a folder");
+    let files: Vec<_> = files.map(|file| file.expect("readable").path()).collect();
+    assert!(files.len() > 3, "{files:?}");
+    for file in files {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
+}
