@@ -359,7 +359,7 @@ impl Shared {
         }
         for change in &batch.changes {
             let tree = batch.map(change).tree_arc();
-            self.views.save(tree, session, batch.key(change), |_| change.hash)?;
+            self.views.save_key(tree, session, batch.key(change), |_| change.hash)?;
         }
         let mark = || {
             for change in &batch.changes {

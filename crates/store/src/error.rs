@@ -43,6 +43,9 @@ pub enum Error {
     /// A batch was being written when the last process died, and a store that is opened read-only
     /// cannot bring it to its end.
     Unfinished,
+    /// A view cannot be read any more: old values for it and others took more than
+    /// [`crate::Options::view_memory_bytes`], of so many bytes.
+    ViewLost(u64),
     /// A map name is empty, too long, or already used for another kind of map.
     BadName(String),
     /// The store was opened read-only.
@@ -51,6 +54,16 @@ pub enum Error {
     Unsupported(String),
     /// The operating system refused something. The text says what was tried.
     Io(String, std::io::Error),
+}
+
+/// So many bytes as people read them.
+fn human_size(bytes: u64) -> String {
+    let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let unit = (bytes.max(1).ilog2() / 10).min(4);
+    match unit {
+        0 => format!("{bytes} bytes"),
+        _ => format!("{:.1} {}", bytes as f64 / (1_u64 << (10 * unit)) as f64, units[unit as usize]),
+    }
 }
 
 impl fmt::Display for Error {
@@ -85,6 +98,12 @@ impl fmt::Display for Error {
             Error::Unfinished => f.write_str(
                 "the last process died while it wrote a batch: open the pool for writing once, \
                  which brings the batch to its end",
+            ),
+            Error::ViewLost(limit) => write!(
+                f,
+                "the view was given up, because the old values that open views keep took more than \
+                 {}: hold views for a shorter time, or raise Options::view_memory_bytes",
+                human_size(*limit)
             ),
             Error::ReadOnly => {
                 write!(f, "the store was opened read-only: open it for writing to change it")

@@ -59,6 +59,7 @@ mod repair;
 mod reserved;
 mod statistics;
 mod store;
+mod versions;
 mod view;
 mod watch;
 

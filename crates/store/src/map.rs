@@ -139,7 +139,7 @@ impl Map {
         if let Some(power) = &self.shared.power {
             power.check()?;
         }
-        self.shared.views.save(&self.tree, session, key, |key| order.hash_of(key))?;
+        self.shared.views.save_key(&self.tree, session, key, |key| order.hash_of(key))?;
         let mut write = |tree: &BytesTree, session: &mut Session<Hardware>| {
             let (result, left) = write(tree, session)?;
             if !matches!(left, Left::AsItWas) {

@@ -28,6 +28,7 @@ pub struct Options {
     pub(crate) durability: Option<Durability>,
     pub(crate) durability_of_new: Option<Durability>,
     pub(crate) snapshot_after_bytes: u64,
+    pub(crate) view_memory_bytes: u64,
     pub(crate) rebuild_progress: Option<Tell>,
     /// Of the files of the log; 0 for what is usual.
     pub(crate) segment_size_bytes: u64,
@@ -63,6 +64,7 @@ impl Options {
             durability: None,
             durability_of_new: None,
             snapshot_after_bytes: 1 << 30,
+            view_memory_bytes: 0,
             rebuild_progress: None,
             segment_size_bytes: 0,
             #[cfg(test)]
@@ -161,6 +163,15 @@ impl Options {
     /// small writes that are waited for one by one. Default: 1 GiB.
     pub fn snapshot_after_bytes(mut self, bytes: u64) -> Self {
         self.snapshot_after_bytes = bytes;
+        self
+    }
+
+    /// Bytes of DRAM that old values may take, which are kept for open views. When a write would exceed
+    /// that, the oldest views are given up until it does not: reading them then fails with
+    /// [`Error::ViewLost`](crate::Error::ViewLost). Without a limit what is kept is at most one old value
+    /// per view and key that changed since. Default: 0, no limit.
+    pub fn view_memory_bytes(mut self, bytes: u64) -> Self {
+        self.view_memory_bytes = bytes;
         self
     }
 

@@ -338,7 +338,7 @@ impl PowerLog {
     }
 
     /// Whether the planted bug of this name is to be shown: never, except on a simulated disk.
-    fn mutant(&self, name: &'static str) -> bool {
+    pub fn mutant(&self, name: &'static str) -> bool {
         self.log.disk().mutant(name)
     }
 

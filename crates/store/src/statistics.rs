@@ -48,6 +48,11 @@ pub struct Statistics {
     pub views: u64,
     /// Keys of which an old value is kept for these views.
     pub view_keys: u64,
+    /// Bytes of DRAM that these old values take.
+    pub view_bytes: u64,
+    /// Views that were given up since the store was opened, to keep to
+    /// [`Options::view_memory_bytes`](crate::Options::view_memory_bytes).
+    pub views_lost: u64,
     /// Keys that had expired and were removed in the background since the store was opened.
     pub swept_keys: u64,
     /// Batches that were cut short by the end of the previous process and finished when the store
@@ -72,7 +77,7 @@ impl Statistics {
             .ok()
             .and_then(|mut session| default.tree().shape(&mut session).ok())
             .unwrap_or_default();
-        let (views, view_keys) = shared.views.count();
+        let held = shared.views.held();
         let (log_bytes, log_lag) = shared.power.as_ref().map_or((0, 0), PowerLog::lag);
         Statistics {
             keys: shape.keys,
@@ -93,8 +98,10 @@ impl Statistics {
             durability: shared.durability_name().to_string(),
             log_bytes,
             log_lag,
-            views,
-            view_keys,
+            views: held.views,
+            view_keys: held.keys,
+            view_bytes: held.bytes,
+            views_lost: held.lost,
             // Relaxed: a statistic.
             swept_keys: shared.swept.load(Ordering::Relaxed),
             recovered_batches: shared.recovered_batches,

@@ -20,7 +20,7 @@ use crate::opening::{open_pool, open_power, open_trees, resolved, unmade};
 use crate::power::{Place, PowerLog};
 use crate::reserved::{is_reserved, refuse_reserved};
 use crate::statistics::Statistics;
-use crate::view::Views;
+use crate::versions::Versions;
 use crate::watch::Watches;
 use crate::{Error, Options, Rebuilt, Result};
 
@@ -51,7 +51,7 @@ pub(crate) struct Shared {
     pub trees: Trees,
     /// Order among writers, while somebody needs it.
     pub order: Order<Hardware>,
-    pub views: Views,
+    pub views: Versions,
     pub watches: Watches,
     /// The log, unless the store is to survive its process only.
     pub power: Option<PowerLog>,
@@ -202,7 +202,7 @@ impl Store {
         let shared = Arc::new(Shared {
             trees,
             order: Order::default(),
-            views: Views::default(),
+            views: Versions::new(options.view_memory_bytes),
             watches: Watches::default(),
             power,
             map_making: Mutex::new(()),
@@ -461,6 +461,11 @@ impl Shared {
         // A session of its own: it is held for long, and a check waits for those of the pool.
         let mut session = self.trees.heap().session().map_err(IndexError::from)?;
         power.snapshot(&self.trees, &mut session)
+    }
+
+    /// Whether the planted bug of this name is to be shown: never, except on a simulated disk.
+    pub fn mutant(&self, name: &'static str) -> bool {
+        self.power.as_ref().is_some_and(|power| power.mutant(name))
     }
 
     /// Held while a map is made, gets its number, or goes. Not by one who has a stripe.

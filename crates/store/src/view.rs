@@ -2,123 +2,44 @@
 //!
 //! Opening a view keeps all writers out for an instant and gives it a number. From then on a writer
 //! saves what a key was before it changes it for the first time since the newest view; a view looks
-//! among what was saved, and in the tree for what was not. So a view costs what is changed while it
-//! is open, in DRAM, and writers a lookup and a copy per key; readers of the store pay nothing.
+//! among what was saved ([`Versions`]), and in the tree for what was not. So a view costs what is
+//! changed while it is open, in DRAM, and writers a lookup and a copy per key; readers of the store
+//! pay nothing.
 //!
 //! Invariants:
 //! - V1 a view is opened while nobody has a stripe: no change is half before it and half after;
 //! - V2 a change of a key is visible only after what it replaces was saved for the newest view.
-//!   Therefore who finds a key in the tree, and nothing saved *afterwards*, has what it was.
+//!   Therefore who finds a key in the tree, and nothing saved *afterwards*, has what it was;
+//! - V3 a view is marked as given up before anything of it goes, and before a change is made that is not
+//!   saved for it. So who has read, and finds it unmarked *afterwards*, has read what it was.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::{Bound, Deref, RangeBounds};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use everleaf_index::{BytesTree, Hardware, IndexError, Machine, Session, Verify};
+use everleaf_index::{BytesTree, Hardware, IndexError, Record, Session, Verify};
 
 use crate::map::Map;
 use crate::range::{Piece, Range, prefix_bounds};
 use crate::store::Shared;
-use crate::{Result, Store};
+use crate::versions::{Value, Versions};
+use crate::{Error, Result, Store};
 
-/// Parts of what is saved, by hash of the key: writers of different parts do not meet.
-const PART_COUNT: usize = 16;
-
-/// A value and when it expires (0: never).
-type Value = (Vec<u8>, u64);
-
-/// What a key was before its first change after the view of this number.
-struct Old {
-    version: u64,
-    value: Option<Value>,
-}
-
-/// What was saved of one map.
-struct SavedMap {
-    /// Kept, so that its address is not given to another.
-    _tree: Arc<BytesTree>,
-    /// By key; of each, ascending by version.
-    keys: BTreeMap<Vec<u8>, Vec<Old>>,
-}
-
-/// Maps by the address of their tree.
-type Part = HashMap<usize, SavedMap>;
-
-/// Who is looking.
-#[derive(Default)]
-struct Open {
-    last: u64,
-    versions: Vec<u64>,
-}
-
-/// The open views of a store and what is saved for them.
-pub(crate) struct Views {
-    /// The version of the newest view; 0 if none is open. Stored by one who has all stripes.
-    newest: AtomicU64,
-    open: Mutex<Open>,
-    parts: Box<[Mutex<Part>]>,
-}
-
-impl Default for Views {
-    fn default() -> Self {
-        Views {
-            newest: AtomicU64::new(0),
-            open: Mutex::default(),
-            parts: (0..PART_COUNT).map(|_| Mutex::default()).collect(),
-        }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing below panics between two changes that belong together.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn address(tree: &Arc<BytesTree>) -> usize {
-    Arc::as_ptr(tree) as usize
-}
-
-/// Whether a value of this expiry is still there.
-fn is_live((_, expiry_ms): &Value) -> bool {
-    *expiry_ms == 0 || *expiry_ms > Hardware::wall_clock_ms()
-}
-
-/// What a key was at this version, if it changed since.
-fn at_version(olds: &[Old], version: u64) -> Option<&Old> {
-    olds.iter().find(|old| old.version >= version)
-}
-
-impl Views {
-    fn part(&self, hash: u64) -> MutexGuard<'_, Part> {
-        lock(&self.parts[(hash >> 20) as usize % PART_COUNT])
-    }
-
+impl Versions {
     /// Saves a key before it is changed (V2). The caller has its stripe.
-    pub fn save(
+    pub fn save_key(
         &self,
         tree: &Arc<BytesTree>,
         session: &mut Session<Hardware>,
         key: &[u8],
         hash_of: impl Fn(&[u8]) -> u64,
     ) -> Result<()> {
-        // Relaxed: stored by one who had all stripes, so ordered by ours.
-        let newest = self.newest.load(Ordering::Relaxed);
-        if newest == 0 {
+        if self.saves_for() == 0 {
             return Ok(());
         }
-        let mut part = self.part(hash_of(key));
-        let saved = part
-            .entry(address(tree))
-            .or_insert_with(|| SavedMap { _tree: tree.clone(), keys: BTreeMap::new() });
-        let known = saved.keys.get(key).and_then(|olds| olds.last());
-        if known.is_some_and(|old| old.version >= newest) {
-            return Ok(());
-        }
-        let see = |record: everleaf_index::Record<'_>| (record.value.to_vec(), record.expiry_ms);
-        let value = tree.get_verified(session, key, Verify::Sum, see)?;
-        saved.keys.entry(key.to_vec()).or_default().push(Old { version: newest, value });
-        Ok(())
+        let see = |record: Record<'_>| (record.value.to_vec(), record.expiry_ms);
+        self.save(tree, key, hash_of(key), || Ok(tree.get_verified(session, key, Verify::Sum, see)?))
     }
 
     /// Saves all keys of a map before it is emptied. The caller has all stripes.
@@ -128,8 +49,7 @@ impl Views {
         session: &mut Session<Hardware>,
         hash_of: impl Fn(&[u8]) -> u64,
     ) -> Result<()> {
-        // Relaxed: as in `save`.
-        if self.newest.load(Ordering::Relaxed) == 0 {
+        if self.saves_for() == 0 {
             return Ok(());
         }
         let mut keys = vec![];
@@ -137,52 +57,7 @@ impl Views {
             keys.push(key.to_vec());
             true
         })?;
-        keys.iter().try_for_each(|key| self.save(tree, session, key, &hash_of))
-    }
-
-    /// What a key was, if it was saved since the view of this version: absent or a value.
-    fn find(
-        &self,
-        tree: &Arc<BytesTree>,
-        key: &[u8],
-        hash: u64,
-        version: u64,
-    ) -> Option<Option<Value>> {
-        let part = self.part(hash);
-        let olds = part.get(&address(tree))?.keys.get(key)?;
-        Some(at_version(olds, version)?.value.clone().filter(is_live))
-    }
-
-    /// Puts what was saved between two bounds over what was found in the tree afterwards.
-    fn lay_over(
-        &self,
-        tree: &Arc<BytesTree>,
-        bounds: (Bound<&[u8]>, Bound<&[u8]>),
-        version: u64,
-        pairs: &mut BTreeMap<Vec<u8>, Value>,
-    ) {
-        for part in &self.parts {
-            let part = lock(part);
-            let Some(saved) = part.get(&address(tree)) else { continue };
-            for (key, olds) in saved.keys.range::<[u8], _>(bounds) {
-                let Some(old) = at_version(olds, version) else { continue };
-                match &old.value {
-                    Some(value) if is_live(value) => {
-                        pairs.insert(key.clone(), value.clone());
-                    }
-                    _ => drop(pairs.remove(key)),
-                }
-            }
-        }
-    }
-
-    /// Views that are open, and keys saved for them.
-    pub fn count(&self) -> (u64, u64) {
-        let views = lock(&self.open).versions.len() as u64;
-        let keys = |part: &Mutex<Part>| {
-            lock(part).values().map(|saved| saved.keys.len() as u64).sum::<u64>()
-        };
-        (views, self.parts.iter().map(keys).sum())
+        keys.iter().try_for_each(|key| self.save_key(tree, session, key, &hash_of))
     }
 }
 
@@ -191,38 +66,42 @@ struct Inner {
     /// A handle of the default map, which keeps the store open.
     map: Map,
     version: u64,
+    /// Whether the view was given up because too much was kept.
+    lost: Arc<AtomicBool>,
 }
 
 impl Inner {
-    fn views(&self) -> &Views {
+    fn views(&self) -> &Versions {
         &self.map.shared().views
+    }
+
+    /// Refuses what was read if the view was given up before (V3).
+    fn check(&self) -> Result<()> {
+        // Acquire: pairs with the release of whoever gives it up. If what was read is a change that was
+        // not saved for this view, or if an old value was missing, the mark is seen (V3).
+        if self.lost.load(Ordering::Acquire) {
+            return Err(Error::ViewLost(self.views().limit_bytes()));
+        }
+        Ok(())
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if self.map.shared().check_process().is_err() {
+        let shared = self.map.shared();
+        if shared.check_process().is_err() {
             // Inherited by a fork: threads that are not here may hold the locks.
             return;
         }
-        let views = self.views();
-        let mut open = lock(&views.open);
-        open.versions.retain(|version| *version != self.version);
-        if open.versions.is_empty() {
-            // Relaxed: a writer that sees it late saves for nobody.
-            views.newest.store(0, Ordering::Relaxed);
-            views.parts.iter().for_each(|part| lock(part).clear());
-        }
-        drop(open);
-        self.map.shared().order.lower();
+        shared.views.close(self.version, shared.mutant("store.close_frees_needed"));
+        shared.order.lower();
     }
 }
 
 /// The store as it was when the view was opened; see [`Store::view`].
 ///
 /// Cheap to clone and to hold; what it costs grows with what is changed meanwhile (a copy of each
-/// such key and its old value in DRAM) and is given back when the last view of the store goes. It
-/// derefs to its [`MapView`] of the default map. *Thread safety*: as a [`Map`].
+/// such key and its old value in DRAM) and is given back when no open view needs it. It derefs to its [`MapView`] of the default map. *Thread safety*: as a [`Map`].
 #[derive(Clone)]
 pub struct View {
     default: MapView,
@@ -253,11 +132,12 @@ impl MapView {
     /// The value that `key` had.
     ///
     /// # Errors
-    /// As [`Map::get`].
+    /// As [`Map::get`], and [`Error::ViewLost`].
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let (tree, shared) = (self.map.tree_arc(), self.map.shared());
         shared.check_process()?;
         let hash = shared.order.hash_of(key);
+        self.inner.check()?;
         let find = || self.inner.views().find(tree, key, hash, self.inner.version);
         if let Some(old) = find() {
             return Ok(old.map(|(value, _)| value));
@@ -267,6 +147,7 @@ impl MapView {
         if let Some(old) = find() {
             return Ok(old.map(|(value, _)| value));
         }
+        self.inner.check()?;
         match found {
             // What it held when it was dropped was saved.
             Err(IndexError::Removed) => Ok(None),
@@ -321,13 +202,16 @@ impl MapView {
         let apart = |((key, value), expiry_ms)| (key, (value, expiry_ms));
         let mut pairs: BTreeMap<Vec<u8>, Value> = piece.pairs.drain(..).map(apart).collect();
         let tree = self.map.tree_arc();
-        self.inner.views().lay_over(tree, bounds, self.inner.version, &mut pairs);
+        let views = self.inner.views();
+        let cut = views.lay_over(tree, bounds, reverse, self.inner.version, &mut pairs);
+        self.inner.check()?;
         let together = |(key, (value, expiry_ms))| ((key, value), expiry_ms);
         piece.pairs = match reverse {
             true => pairs.into_iter().rev().map(together).collect(),
             false => pairs.into_iter().map(together).collect(),
         };
-        piece.reached = last;
+        piece.next |= cut.is_some();
+        piece.reached = cut.or(last);
         Ok(piece)
     }
 }
@@ -338,8 +222,10 @@ impl Store {
     ///
     /// *Cost*: writers are kept out for an instant, some dozen microseconds; the first view after a
     /// pause waits until the operations that are running at that moment have ended, so do not open
-    /// one from within a function that the store calls. Until the last view goes, a write saves what
-    /// it replaces, once per key.
+    /// one from within a function that the store calls. While views are open, a write saves what it
+    /// replaces, once per key and opening. A value is kept for as long as an open view needs it:
+    /// `view_bytes` in [`Store::statistics`] says how much that is, and
+    /// [`Options::view_memory_bytes`](crate::Options::view_memory_bytes) limits it.
     ///
     /// # Example
     /// ```
@@ -361,24 +247,18 @@ impl Store {
     pub fn view(&self) -> Result<View> {
         let map = Map::clone(self);
         map.shared().check_process()?;
-        let version = map.shared().open_view();
-        let inner = Arc::new(Inner { map: map.clone(), version });
+        let (version, lost) = map.shared().open_view();
+        let inner = Arc::new(Inner { map: map.clone(), version, lost });
         Ok(View { default: MapView { map, inner } })
     }
 }
 
 impl Shared {
     /// Raises the gate for a new view and numbers it.
-    fn open_view(&self) -> u64 {
+    fn open_view(&self) -> (u64, Arc<AtomicBool>) {
         self.order.raise(self.trees.heap());
-        let mut open = lock(&self.views.open);
         // No writer is between saving and changing (V1).
         let _all = self.order.lock_all();
-        open.last += 1;
-        let version = open.last;
-        open.versions.push(version);
-        // Relaxed: read by those who take a stripe after us.
-        self.views.newest.store(version, Ordering::Relaxed);
-        version
+        self.views.open()
     }
 }

@@ -94,6 +94,7 @@ fn memory(shared: &Shared, store: &Statistics, lines: &mut Lines) {
     lines.add("used_memory_index", store.memory_bytes);
     lines.add("mem_clients_normal", shared.client_memory.total());
     lines.add("maxmemory_clients", shared.settings.client_memory_max().unwrap_or(0));
+    lines.add("used_memory_views", store.view_bytes);
     lines.add("maxmemory", 0);
     lines.add("maxmemory_policy", "noeviction");
 }

@@ -16,6 +16,7 @@ mod causes;
 mod clocks;
 mod explore;
 mod free;
+mod looking;
 mod threads;
 mod turns;
 pub(super) mod world;
@@ -113,6 +114,12 @@ fn a_sync_that_is_due_and_not_done_is_found() {
 #[test]
 fn a_sync_that_was_asked_for_and_not_done_is_found() {
     assert!(is_found("store.sync_is_a_wait", 300));
+}
+
+/// A view was closed, and with it went old values that another one needed: it showed what came later.
+#[test]
+fn a_closing_that_frees_what_others_need_is_found() {
+    assert!(is_found("store.close_frees_needed", 60));
 }
 
 #[test]

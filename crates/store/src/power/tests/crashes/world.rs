@@ -8,6 +8,7 @@ use std::time::Duration;
 use everleaf_log::simulated::{Faults, Random, SimulatedDisk};
 use tempfile::TempDir;
 
+use super::looking::Looks;
 use crate::{DEFAULT_MAP, Durability, Map, Options, Store, WriteBatch};
 
 /// Far away.
@@ -254,10 +255,14 @@ impl Run {
             store.hold_writes();
         }
         self.watch(Arc::downgrade(&store));
+        let mut looks = Looks::new(lock(&self.model).states.len() as u64);
         for _ in 0..count {
             self.act(&store);
             self.pass_time(&store);
+            let now = lock(&self.model).now().clone();
+            looks.step(&store, &now);
         }
+        drop(looks);
         self.watch(Weak::new());
         if lock(&self.model).random.one_in(2) {
             let store = Arc::into_inner(store).expect("nobody else has it");

@@ -1,0 +1,379 @@
+//! What keys were before they changed, for the views that are open.
+//!
+//! Views are numbered in the order in which they are opened. Of each key that changed there is a
+//! *chain* of old values, ascending by version. A value of version `v` behind one of version `u` is
+//! what the views numbered from `u + 1` to `v` see; views above the last version see the tree.
+//!
+//! ```text
+//!   open views        3        7             12
+//!   chain of "oak"    |--a--|  |-----b----------|   then the tree
+//!                     3                        12
+//! ```
+//!
+//! A writer saves a value at most once between two openings, and only if a view is open. When a view
+//! closes, each value of its version either goes, or becomes that of the next older view that is open
+//! and needs it. So a chain is never longer than there are views, and what is held is at most one old
+//! value per key and view. A value is looked at once for each view that closes while it is the last to
+//! need it.
+//!
+//! Invariants:
+//! - O1 every version in a chain is that of an open view, or of one that is being closed;
+//! - O2 a value is in the list of its version in its part: closing a view looks at nothing else;
+//! - O3 one view is closed at a time: nobody else changes the versions of values that are there;
+//! - O4 the version that writers save for is read behind the lock of a part. So when a view has closed
+//!   and a part was locked since, nothing of that version comes to this part any more.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use everleaf_index::{BytesTree, Hardware, Machine};
+
+/// Parts of what is saved, by hash of the key: writers of different parts do not meet.
+const PART_COUNT: usize = 16;
+/// Values that closing a view looks at before it lets writers go on.
+const SLICE_COUNT: usize = 256;
+/// Keys of a part that one piece of a range looks at, and bytes that it takes.
+const PIECE_KEYS: usize = 512;
+const PIECE_BYTES: usize = 256 << 10;
+/// What a value costs beside its bytes: the nodes of map and list, and the headers of the allocator.
+const VALUE_OVERHEAD: usize = 160;
+
+/// A value and when it expires (0: never).
+pub(crate) type Value = (Vec<u8>, u64);
+
+/// What a key was, as the views up to this version see it. Absent: `None`.
+struct Old {
+    version: u64,
+    value: Option<Value>,
+}
+
+/// What was saved of one map.
+struct SavedMap {
+    /// Kept, so that its address is not given to another.
+    _tree: Arc<BytesTree>,
+    chains: BTreeMap<Arc<[u8]>, Vec<Old>>,
+}
+
+/// A part of what is saved.
+#[derive(Default)]
+struct Part {
+    /// Maps by the address of their tree.
+    maps: HashMap<usize, SavedMap>,
+    /// The values of each version, by map and key (O2).
+    of_version: HashMap<u64, Vec<(usize, Arc<[u8]>)>>,
+}
+
+/// Views that can be read.
+#[derive(Default)]
+struct Open {
+    last: u64,
+    /// By version; the flag says whether the view was given up.
+    views: BTreeMap<u64, Arc<AtomicBool>>,
+}
+
+/// Old values by map, key and version.
+pub(crate) struct Versions {
+    /// The version of the newest open view; 0 if none is. Raised by one who has all stripes.
+    newest: AtomicU64,
+    /// Held while a view is closed (O3).
+    closing: Mutex<()>,
+    open: Mutex<Open>,
+    parts: Box<[Mutex<Part>]>,
+    /// Bytes that are held, keys and overhead included.
+    bytes: AtomicU64,
+    /// When more bytes are held, the oldest views are given up; 0: never.
+    limit_bytes: u64,
+    /// Views that were given up.
+    lost: AtomicU64,
+}
+
+/// What views cost now.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Held {
+    /// Views that can be read.
+    pub views: u64,
+    /// Keys of which something is kept.
+    pub keys: u64,
+    pub bytes: u64,
+    /// Views given up since the store was opened.
+    pub lost: u64,
+}
+
+/// How far a piece of a range could be laid over; `None`: to its end.
+pub(crate) type Cut = Option<Vec<u8>>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing below panics between two changes that belong together.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn address(tree: &Arc<BytesTree>) -> usize {
+    Arc::as_ptr(tree) as usize
+}
+
+/// Whether a value of this expiry is still there.
+fn is_live((_, expiry_ms): &Value) -> bool {
+    *expiry_ms == 0 || *expiry_ms > Hardware::wall_clock_ms()
+}
+
+/// What a key was at this version, if it changed since.
+fn at_version(chain: &[Old], version: u64) -> Option<&Old> {
+    chain.get(chain.partition_point(|old| old.version < version))
+}
+
+fn size_of(key: &[u8], value: Option<&Value>) -> u64 {
+    (key.len() + value.map_or(0, |(bytes, _)| bytes.len()) + VALUE_OVERHEAD) as u64
+}
+
+impl Part {
+    /// Closes a view for some values of its version. Returns the bytes that went, and whether more of
+    /// that version are left. `before`: the next older view that is open, 0 if there is none.
+    fn release(&mut self, version: u64, before: u64, takes_needed: bool) -> (u64, bool) {
+        let Some(list) = self.of_version.get_mut(&version) else { return (0, false) };
+        let rest = list.len().saturating_sub(SLICE_COUNT);
+        let slice = list.split_off(rest);
+        if rest == 0 {
+            self.of_version.remove(&version);
+        }
+        let mut freed = 0;
+        for (map, key) in slice {
+            let Some(saved) = self.maps.get_mut(&map) else { continue };
+            let Some(chain) = saved.chains.get_mut(&key) else { continue };
+            let at = chain.partition_point(|old| old.version < version);
+            let is_needed = before > at.checked_sub(1).map_or(0, |at| chain[at].version);
+            if is_needed && !takes_needed {
+                chain[at].version = before;
+                self.of_version.entry(before).or_default().push((map, key));
+                continue;
+            }
+            freed += size_of(&key, chain.remove(at).value.as_ref());
+            if chain.is_empty() {
+                saved.chains.remove(&key);
+                if saved.chains.is_empty() {
+                    self.maps.remove(&map);
+                }
+            }
+        }
+        (freed, rest > 0)
+    }
+}
+
+impl Versions {
+    /// Gives up the oldest views when more than `limit_bytes` are held; 0 for never.
+    pub fn new(limit_bytes: u64) -> Self {
+        Versions {
+            newest: AtomicU64::new(0),
+            closing: Mutex::default(),
+            open: Mutex::default(),
+            parts: (0..PART_COUNT).map(|_| Mutex::default()).collect(),
+            bytes: AtomicU64::new(0),
+            limit_bytes,
+            lost: AtomicU64::new(0),
+        }
+    }
+
+    fn part(&self, hash: u64) -> MutexGuard<'_, Part> {
+        lock(&self.parts[(hash >> 20) as usize % PART_COUNT])
+    }
+
+    /// Numbers a new view; the flag will say whether it was given up. The caller has all stripes.
+    pub fn open(&self) -> (u64, Arc<AtomicBool>) {
+        let mut open = lock(&self.open);
+        open.last += 1;
+        let (version, lost) = (open.last, Arc::new(AtomicBool::new(false)));
+        open.views.insert(version, lost.clone());
+        // Release: as in `leave`, which stores it, too.
+        self.newest.store(version, Ordering::Release);
+        (version, lost)
+    }
+
+    /// Closes a view: frees what only it needed. `takes_needed` is the planted bug that frees what an
+    /// older view needs, too.
+    pub fn close(&self, version: u64, takes_needed: bool) {
+        let _alone = lock(&self.closing);
+        let mut open = lock(&self.open);
+        if open.views.remove(&version).is_some() {
+            let before = self.leave(&open, version);
+            drop(open);
+            self.release(version, before, takes_needed);
+        }
+    }
+
+    /// From now on writers save for the newest of the views that are left. Returns the one before
+    /// `version`.
+    fn leave(&self, open: &Open, version: u64) -> u64 {
+        let newest = open.views.last_key_value().map_or(0, |(newest, _)| *newest);
+        // Release: a writer that does not save any more for a view that was given up has seen that it
+        // was, and so has whoever sees its write; pairs with the acquire in `saves_for`.
+        self.newest.store(newest, Ordering::Release);
+        open.views.range(..version).next_back().map_or(0, |(before, _)| *before)
+    }
+
+    fn release(&self, version: u64, before: u64, takes_needed: bool) {
+        for part in &self.parts {
+            loop {
+                let (freed, has_more) = lock(part).release(version, before, takes_needed);
+                // Relaxed: a statistic, and a reason to give up views.
+                self.bytes.fetch_sub(freed, Ordering::Relaxed);
+                if !has_more {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Bytes that may be held; 0: any number.
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes
+    }
+
+    /// The version that a change of now has to be saved for; 0: none.
+    pub fn saves_for(&self) -> u64 {
+        // Acquire: pairs with the release in `leave`. A view that is being opened needs our stripe
+        // before it is numbered, so that its number is seen by every write that comes after.
+        self.newest.load(Ordering::Acquire)
+    }
+
+    /// Saves what a key is now, unless it was saved for the newest view. The caller has the stripe of
+    /// the key.
+    pub fn save<E>(
+        &self,
+        tree: &Arc<BytesTree>,
+        key: &[u8],
+        hash: u64,
+        read: impl FnOnce() -> Result<Option<Value>, E>,
+    ) -> Result<(), E> {
+        {
+            let mut part = self.part(hash);
+            let newest = self.saves_for();
+            let part = &mut *part;
+            let chains = part.maps.get(&address(tree)).map(|saved| &saved.chains);
+            let known = chains.and_then(|chains| chains.get(key)).and_then(|chain| chain.last());
+            if newest == 0 || known.is_some_and(|old| old.version >= newest) {
+                return Ok(());
+            }
+            let value = read()?;
+            // Relaxed: as in `release`. Before the value is there to be freed.
+            self.bytes.fetch_add(size_of(key, value.as_ref()), Ordering::Relaxed);
+            let saved = part.maps.entry(address(tree)).or_insert_with(|| SavedMap {
+                _tree: tree.clone(),
+                chains: BTreeMap::new(),
+            });
+            let known = saved.chains.get_key_value(key).map(|(key, _)| key.clone());
+            let key: Arc<[u8]> = known.unwrap_or_else(|| key.into());
+            let chain = saved.chains.entry(key.clone()).or_default();
+            chain.push(Old { version: newest, value });
+            part.of_version.entry(newest).or_default().push((address(tree), key));
+        }
+        self.keep_to_limit();
+        Ok(())
+    }
+
+    /// Gives up the oldest views while too much is held.
+    fn keep_to_limit(&self) {
+        // Relaxed: as in `release`.
+        let is_over = || self.bytes.load(Ordering::Relaxed) > self.limit_bytes;
+        if self.limit_bytes == 0 || !is_over() {
+            return;
+        }
+        // Whoever is closing a view frees something, too; the next writer looks again.
+        let Ok(_alone) = self.closing.try_lock() else { return };
+        while is_over() {
+            let mut open = lock(&self.open);
+            let Some((version, lost)) = open.views.pop_first() else { return };
+            // Release: before anything of it goes; pairs with the acquire in `View`.
+            lost.store(true, Ordering::Release);
+            let before = self.leave(&open, version);
+            drop(open);
+            // Relaxed: a statistic.
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            self.release(version, before, false);
+        }
+    }
+
+    /// What a key was, if it was saved since the view of this version: absent or a value.
+    pub fn find(
+        &self,
+        tree: &Arc<BytesTree>,
+        key: &[u8],
+        hash: u64,
+        version: u64,
+    ) -> Option<Option<Value>> {
+        let part = self.part(hash);
+        let chain = part.maps.get(&address(tree))?.chains.get(key)?;
+        Some(at_version(chain, version)?.value.clone().filter(is_live))
+    }
+
+    /// Puts what was saved between two bounds over what was found in the tree before. If that is a lot,
+    /// only the pairs up to some key are put there, from the end that `reverse` says; those beyond are
+    /// taken out, and the key is returned.
+    pub fn lay_over(
+        &self,
+        tree: &Arc<BytesTree>,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        version: u64,
+        pairs: &mut BTreeMap<Vec<u8>, Value>,
+    ) -> Cut {
+        let mut cut: Cut = None;
+        for part in &self.parts {
+            let part = lock(part);
+            let Some(saved) = part.maps.get(&address(tree)) else { continue };
+            let chains = saved.chains.range::<[u8], _>(bounds);
+            let end = match reverse {
+                true => lay_part(chains.rev(), version, pairs),
+                false => lay_part(chains, version, pairs),
+            };
+            cut = match (cut, end) {
+                (Some(one), Some(other)) if reverse => Some(one.max(other)),
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
+        }
+        if let Some(cut) = &cut {
+            pairs.retain(|key, _| if reverse { key >= cut } else { key <= cut });
+        }
+        cut
+    }
+
+    /// What views cost now.
+    pub fn held(&self) -> Held {
+        let keys = |part: &Mutex<Part>| {
+            lock(part).maps.values().map(|saved| saved.chains.len() as u64).sum::<u64>()
+        };
+        Held {
+            views: lock(&self.open).views.len() as u64,
+            keys: self.parts.iter().map(keys).sum(),
+            // Relaxed: a statistic.
+            bytes: self.bytes.load(Ordering::Relaxed),
+            // Relaxed: as above.
+            lost: self.lost.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Lays what one part has over `pairs`, in the order of an end. Returns the last key if it is not all.
+fn lay_part<'a>(
+    chains: impl Iterator<Item = (&'a Arc<[u8]>, &'a Vec<Old>)>,
+    version: u64,
+    pairs: &mut BTreeMap<Vec<u8>, Value>,
+) -> Cut {
+    let mut bytes = 0;
+    for (count, (key, chain)) in chains.enumerate() {
+        if let Some(old) = at_version(chain, version) {
+            match &old.value {
+                Some(value) if is_live(value) => {
+                    bytes += key.len() + value.0.len();
+                    pairs.insert(key.to_vec(), value.clone());
+                }
+                _ => drop(pairs.remove(&**key)),
+            }
+        }
+        if count + 1 >= PIECE_KEYS || bytes >= PIECE_BYTES {
+            return Some(key.to_vec());
+        }
+    }
+    None
+}
