@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use everleaf_alloc::{Heap, Session};
+use everleaf_machine::lock_rank::Rank;
 use everleaf_machine::{AtomicPointer, Machine, Ordering, SpinLock};
 use everleaf_pool::RootIndex;
 
@@ -40,7 +41,7 @@ unsafe impl<K: Kind<M>, G: Geometry, M: Machine> Sync for Slot<K, G, M> {}
 impl<K: Kind<M>, G: Geometry, M: Machine> Slot<K, G, M> {
     pub fn new(heap: Arc<Heap<M>>, root: Option<RootIndex>, tree: Tree<K, G, M>) -> Self {
         let current = AtomicPointer::new(Box::into_raw(Box::new(tree)));
-        Slot { current, root, heap, graveyard: SpinLock::new(vec![]) }
+        Slot { current, root, heap, graveyard: SpinLock::ranked(Rank::TreeSwap, vec![]) }
     }
 
     /// The id of the tree in a slot that nobody shares yet.

@@ -21,6 +21,7 @@ pub mod fingerprint;
 pub mod hardware;
 pub mod keys;
 mod line;
+pub mod lock_rank;
 pub mod mapping;
 mod process;
 mod seam;

@@ -28,6 +28,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::cpu;
 use crate::{Hardware, OwnerProcess, SpinLock};
+use crate::lock_rank::Rank;
+use crate::{Hardware, SpinLock};
 
 /// Alignment in bytes of every reservation: the size of a huge page.
 pub const RESERVATION_ALIGNMENT: usize = 2 << 20;
@@ -257,7 +259,8 @@ impl Mapping {
                 unsafe { reservation.place(0, length, &source, false) }?;
             }
         }
-        let mapping = Mapping { reservation, source, synchronous, length: SpinLock::new(length) };
+        let length_lock = SpinLock::ranked(Rank::Mapping, length);
+        let mapping = Mapping { reservation, source, synchronous, length: length_lock };
         mapping.offer_huge_pages(0, length);
         Ok(mapping)
     }

@@ -5,6 +5,7 @@ use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 
+use crate::lock_rank::{self, Held, Rank};
 use crate::{Atomic, Machine};
 
 /// Mutual exclusion by spinning, then yielding. Not fair, not reentrant, not poisoned by panics.
@@ -18,6 +19,8 @@ use crate::{Atomic, Machine};
 /// ```
 pub struct SpinLock<T, M: Machine> {
     held: Atomic<u32, M>,
+    #[cfg(debug_assertions)]
+    rank: Option<Rank>,
     value: UnsafeCell<T>,
 }
 
@@ -27,14 +30,40 @@ unsafe impl<T: Send, M: Machine> Sync for SpinLock<T, M> {}
 unsafe impl<T: Send, M: Machine> Send for SpinLock<T, M> {}
 
 impl<T, M: Machine> SpinLock<T, M> {
-    /// An open lock around `value`.
+    /// An open lock around `value`, of which nobody watches the order.
     pub fn new(value: T) -> Self {
-        SpinLock { held: Atomic::new(0), value: UnsafeCell::new(value) }
+        Self::with_rank(None, value)
+    }
+
+    /// An open lock around `value`, with its place in the [order of locks](lock_rank).
+    pub fn ranked(rank: Rank, value: T) -> Self {
+        Self::with_rank(Some(rank), value)
+    }
+
+    fn with_rank(rank: Option<Rank>, value: T) -> Self {
+        let _ = rank;
+        SpinLock {
+            held: Atomic::new(0),
+            #[cfg(debug_assertions)]
+            rank: rank.filter(|_| !M::SIMULATED),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    #[inline(always)]
+    fn rank(&self) -> Option<Rank> {
+        #[cfg(debug_assertions)]
+        return self.rank;
+        #[cfg(not(debug_assertions))]
+        None
     }
 
     /// Waits for the lock.
     #[track_caller]
     pub fn lock(&self) -> SpinGuard<'_, T, M> {
+        if let Some(rank) = self.rank() {
+            lock_rank::check(rank);
+        }
         let mut attempt = 0;
         loop {
             if let Some(guard) = self.try_lock() {
@@ -53,7 +82,7 @@ impl<T, M: Machine> SpinLock<T, M> {
         self.held
             .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
             .ok()
-            .map(|_| SpinGuard { lock: self })
+            .map(|_| SpinGuard { lock: self, _rank: Held::note(self.rank()) })
     }
 
     /// The value, when the caller owns the lock outright.
@@ -65,6 +94,7 @@ impl<T, M: Machine> SpinLock<T, M> {
 /// Holds a [`SpinLock`] until dropped.
 pub struct SpinGuard<'a, T, M: Machine> {
     lock: &'a SpinLock<T, M>,
+    _rank: Held,
 }
 
 impl<T, M: Machine> Deref for SpinGuard<'_, T, M> {

@@ -3,6 +3,8 @@
 use std::path::Path;
 
 use everleaf_machine::{Atomic, Hardware, Machine, Ordering, OwnerProcess, SpinLock};
+use everleaf_machine::lock_rank::Rank;
+use everleaf_machine::{Atomic, Hardware, Machine, Ordering, SpinLock};
 
 use crate::backing::MemoryBacking;
 use crate::layout::{DATA_START, HEADER_OFFSETS, SESSION_OFFSETS, SIZE_GRANULE, SIZE_MIN};
@@ -146,6 +148,8 @@ impl<M: Machine> Pool<M> {
             session: SpinLock::new(last),
             directory_lock: SpinLock::new(()),
             owner: OwnerProcess::current(),
+            session: SpinLock::ranked(Rank::PoolSession, last),
+            directory_lock: SpinLock::ranked(Rank::PoolDirectory, ()),
             backing,
         };
         if !last.clean && pool.backing.outlives_stores() {

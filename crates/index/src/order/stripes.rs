@@ -3,6 +3,7 @@
 //! A stripe is free, taken by one write, or taken by a batch. A single reader passes one taken by a
 //! write, whose change is one step, and waits for one taken by a batch.
 
+use everleaf_machine::lock_rank::{Held, Rank};
 use everleaf_machine::{Atomic, Machine, Ordering};
 
 const FREE: u32 = 0;
@@ -27,6 +28,7 @@ pub struct Stripes<M: Machine> {
 /// One stripe, taken until dropped.
 pub struct StripeGuard<'a, M: Machine> {
     stripe: &'a Stripe<M>,
+    _rank: Held,
 }
 
 /// Several stripes, taken until dropped.
@@ -34,6 +36,7 @@ pub struct StripesGuard<'a, M: Machine> {
     stripes: &'a Stripes<M>,
     /// A bit for each stripe.
     taken: Vec<u64>,
+    _rank: Held,
 }
 
 impl<M: Machine> Stripes<M> {
@@ -69,7 +72,8 @@ impl<M: Machine> Stripes<M> {
 
     /// Takes one stripe for one write.
     pub fn lock(&self, number: u32) -> StripeGuard<'_, M> {
-        StripeGuard { stripe: self.take(number, WRITE) }
+        let rank = Held::wait_on::<M>(Rank::Stripe);
+        StripeGuard { stripe: self.take(number, WRITE), _rank: rank }
     }
 
     /// Takes stripes for a batch; one that is named twice is taken once. In ascending order, so that
@@ -81,7 +85,8 @@ impl<M: Machine> Stripes<M> {
             M::prefetch((&raw const self.stripes[number as usize]).cast());
             wanted[number as usize / WORD_BITS] |= 1 << (number as usize % WORD_BITS);
         }
-        let mut guard = StripesGuard { stripes: self, taken: vec![0; words] };
+        let rank = Held::wait_on::<M>(Rank::Stripe);
+        let mut guard = StripesGuard { stripes: self, taken: vec![0; words], _rank: rank };
         for (index, word) in wanted.into_iter().enumerate() {
             for bit in ones(word) {
                 self.take((index * WORD_BITS) as u32 + bit, BATCH);
