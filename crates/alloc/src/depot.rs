@@ -1,7 +1,5 @@
 //! The layer between the sessions' private lists and the chunks: free blocks and records in bulk.
 
-use std::collections::BTreeMap;
-
 use everleaf_machine::Machine;
 use everleaf_pool::Pool;
 
@@ -67,6 +65,13 @@ impl Depot {
         Ok(())
     }
 
+    /// Bytes of its free blocks and records.
+    pub fn free_bytes(&self) -> u64 {
+        let blocks = self.blocks.len() * BLOCK_SIZE;
+        let bytes = |(class, list): (usize, &Vec<u64>)| list.len() * class_size(class);
+        (blocks + self.records.iter().enumerate().map(bytes).sum::<usize>()) as u64
+    }
+
     /// Gives chunks of which everything is free back to `space`. Returns how many.
     pub fn release_empty_chunks<M: Machine>(
         &mut self,
@@ -77,11 +82,12 @@ impl Depot {
         let per_chunk = (1usize << shift) / BLOCK_SIZE - 1;
         let mut released =
             empty_chunks(self.blocks.iter().map(|block| chunk_of_block(*block, shift)), per_chunk);
-        self.blocks.retain(|block| !released.contains(&chunk_of_block(*block, shift)));
+        let is_released = |chunk| released.binary_search(&chunk).is_ok();
+        self.blocks.retain(|block| !is_released(chunk_of_block(*block, shift)));
         for (class, list) in self.records.iter_mut().enumerate() {
             let slots = slots_per_chunk(class, 1 << shift);
             let empty = empty_chunks(list.iter().map(|offset| offset >> shift), slots);
-            list.retain(|offset| !empty.contains(&(offset >> shift)));
+            list.retain(|offset| empty.binary_search(&(offset >> shift)).is_err());
             released.extend(empty);
         }
         for chunk in &released {
@@ -97,9 +103,14 @@ fn chunk_of_block(block: u32, shift: u32) -> u64 {
 
 /// The chunks that occur `full` times, in ascending order.
 fn empty_chunks(chunks: impl Iterator<Item = u64>, full: usize) -> Vec<u64> {
-    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+    let mut counts: Vec<u32> = vec![];
     for chunk in chunks {
-        *counts.entry(chunk).or_default() += 1;
+        let chunk = chunk as usize;
+        if chunk >= counts.len() {
+            counts.resize(chunk + 1, 0);
+        }
+        counts[chunk] += 1;
     }
-    counts.into_iter().filter(|(_, count)| *count == full).map(|(chunk, _)| chunk).collect()
+    let is_full = |(_, count): &(usize, u32)| *count as usize == full;
+    counts.into_iter().enumerate().filter(is_full).map(|(chunk, _)| chunk as u64).collect()
 }

@@ -30,6 +30,8 @@ struct Participant<M: Machine> {
     announced: Atomic<u64, M>,
     /// 1 while some session owns this entry.
     owned: Atomic<u32, M>,
+    /// Bytes of nodes that its owner has handed out and not taken back, a signed number. A statistic.
+    node_bytes: Atomic<u64, M>,
 }
 
 /// The global epoch and everybody's announcements.
@@ -49,7 +51,11 @@ impl<M: Machine> Default for EpochClock<M> {
 impl<M: Machine> EpochClock<M> {
     /// A clock for at most `count` participants.
     pub fn new(count: usize) -> Self {
-        let participant = |_| Participant { announced: Atomic::new(IDLE), owned: Atomic::new(0) };
+        let participant = |_| Participant {
+            announced: Atomic::new(IDLE),
+            owned: Atomic::new(0),
+            node_bytes: Atomic::new(0),
+        };
         EpochClock {
             global: Atomic::new(FIRST),
             high_water: Atomic::new(0),
@@ -98,6 +104,25 @@ impl<M: Machine> EpochClock<M> {
     pub fn leave(&self, index: usize) {
         // Release: pairs with the acquire in `join`.
         self.participants[index].owned.store(0, Ordering::Release);
+    }
+
+    /// Notes how many bytes of nodes a participant has handed out: for [`Self::node_bytes`].
+    #[inline]
+    pub fn note_node_bytes(&self, index: usize, bytes: i64) {
+        // On a simulated machine it would be a step that nothing depends on.
+        if !M::SIMULATED {
+            // Relaxed: a statistic.
+            self.participants[index].node_bytes.store(bytes as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes of nodes that all participants have handed out and not taken back.
+    pub fn node_bytes(&self) -> i64 {
+        // SeqCst: pairs with the exchange in `join`.
+        let count = self.high_water.load(Ordering::SeqCst);
+        let entries = self.participants[..count].iter();
+        // Relaxed: a statistic.
+        entries.map(|entry| entry.node_bytes.load(Ordering::Relaxed) as i64).sum()
     }
 
     /// Announces the current epoch: until [`Self::unpin`] nothing reachable now is reclaimed.

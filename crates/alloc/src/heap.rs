@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use everleaf_machine::lock_rank::Rank;
 use everleaf_machine::{Machine, SpinGuard, SpinLock};
 use everleaf_pool::{Medium, Pool};
 
@@ -78,7 +79,13 @@ impl<M: Machine> Heap<M> {
             return Err(corrupt("the chunk size is out of range"));
         }
         let shift = shift as u32;
-        let recovery = Recovery::walk(&pool, shift, first_chunk(&pool, shift))?;
+        let mut recovery = Recovery::walk(&pool, shift, first_chunk(&pool, shift))?;
+        if !pool.is_read_only() && pool.has_holes() {
+            recovery.has_holes = true;
+            for (from, to) in recovery.used_ranges(pool.size()) {
+                pool.secure(from, to)?;
+            }
+        }
         let space = Space::new(shift, recovery.frontier());
         Ok((Arc::new(Self::assemble(pool, shift, space)), recovery))
     }
@@ -88,9 +95,9 @@ impl<M: Machine> Heap<M> {
             pool,
             shift,
             epochs: EpochClock::default(),
-            space: SpinLock::new(space),
-            depot: SpinLock::new(Depot::default()),
-            door: SpinLock::new(()),
+            space: SpinLock::ranked(Rank::Chunks, space),
+            depot: SpinLock::ranked(Rank::Depot, Depot::default()),
+            door: SpinLock::ranked(Rank::Door, ()),
         }
     }
 
@@ -151,6 +158,35 @@ impl<M: Machine> Heap<M> {
     pub fn used_bytes(&self) -> u64 {
         let space = self.space.lock();
         (space.frontier() - space.free_chunks()) << self.shift
+    }
+
+    /// Bytes whose disk space could be returned to the system now, about: free chunks that have some,
+    /// and free blocks and records, which may fill chunks.
+    pub fn returnable_bytes(&self) -> u64 {
+        let space = self.space.lock();
+        let whole = (space.free_chunks() - space.hole_chunks()) << self.shift;
+        drop(space);
+        whole + self.depot.lock().free_bytes()
+    }
+
+    /// Bytes whose disk space was returned and not taken again, or that had none at opening.
+    pub fn returned_bytes(&self) -> u64 {
+        self.space.lock().hole_chunks() << self.shift
+    }
+
+    /// Returns the disk space of free chunks to the system, which then reads as zero and is allocated
+    /// again before it is used. Returns the bytes. The chunks are locked for one part of it at a time.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn return_space(&self) -> Result<u64, AllocError> {
+        self.release_empty_chunks();
+        let mut bytes = 0;
+        loop {
+            let returned = self.space.lock().return_some(&self.pool)?;
+            let Some(returned) = returned else { return Ok(bytes) };
+            bytes += returned;
+        }
     }
 
     /// The epoch under which something unlinked before this call may be retired by hand.

@@ -15,6 +15,7 @@ use crate::error::AllocError;
 use crate::heap::Heap;
 use crate::layout::{BLOCK_SIZE, CHUNK_HEADER_SIZE, ChunkHeader, ChunkKind, POOL_SIZE_MAX};
 use crate::size_class::{CLASS_COUNT, class_size, slots_per_chunk};
+use crate::space::HEADER_PAGE;
 
 /// A chunk (or run) in use, with a mark per slot.
 pub(crate) struct Marked<M: Machine> {
@@ -78,6 +79,8 @@ pub struct Recovery<M: Machine> {
     frontier: u64,
     pub(crate) chunks: Vec<Marked<M>>,
     pub(crate) free_runs: Vec<(u64, u64)>,
+    /// Whether free runs may have no space.
+    pub(crate) has_holes: bool,
     /// Chunk number - `first` -> index in `chunks` plus one, 0 for none.
     index: Vec<u32>,
 }
@@ -98,6 +101,7 @@ impl<M: Machine> Recovery<M> {
             frontier: first,
             chunks: vec![],
             free_runs: vec![],
+            has_holes: false,
             index: vec![0; span],
         };
         let mut chunk = first;
@@ -145,6 +149,19 @@ impl<M: Machine> Recovery<M> {
         self.frontier = chunk + run;
         self.chunks.push(Marked::new(chunk, header, slots));
         self.index[(chunk - self.first) as usize] = self.chunks.len() as u32;
+    }
+
+    /// Everything but free runs, as offsets in a pool of so many bytes: what must have its space before
+    /// it is written. The first page of a free run, which has its header, is among it.
+    pub(crate) fn used_ranges(&self, size: u64) -> Vec<(u64, u64)> {
+        let mut ranges = vec![];
+        let mut from = 0;
+        for (chunk, run) in &self.free_runs {
+            ranges.push((from, (chunk << self.shift) + HEADER_PAGE));
+            from = (chunk + run) << self.shift;
+        }
+        ranges.push((from, size));
+        ranges
     }
 
     /// The first chunk that was never used.
@@ -263,6 +280,9 @@ impl<M: Machine> Recovery<M> {
         for (chunk, run) in &self.free_runs {
             space.add_free(*chunk, *run);
         }
+        if self.has_holes {
+            space.note_holes();
+        }
     }
 
     /// Makes everything unmarked free, so that `heap` can be allocated from.
@@ -271,6 +291,9 @@ impl<M: Machine> Recovery<M> {
         let mut depot = heap.depot.lock();
         for (chunk, run) in &self.free_runs {
             space.add_free(*chunk, *run);
+        }
+        if self.has_holes {
+            space.note_holes();
         }
         for marked in &self.chunks {
             if marked.is_empty() {

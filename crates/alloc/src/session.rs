@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use everleaf_machine::Machine;
-use everleaf_pool::Medium;
+use everleaf_pool::{Medium, PoolError};
 
 use crate::error::AllocError;
 use crate::heap::Heap;
@@ -90,6 +90,7 @@ impl<M: Machine> Session<M> {
             joined.ok_or(AllocError::TooManySessions(crate::epoch::PARTICIPANT_COUNT_MAX))?;
         // What ended sessions left is used again.
         let arena = std::mem::take(&mut heap.depot.lock().arena);
+        heap.epochs.note_node_bytes(participant, arena.live_bytes);
         Ok(Session {
             heap,
             participant,
@@ -169,7 +170,13 @@ impl<M: Machine> Session<M> {
         if !M::SIMULATED && !self.arena.has_room(size) {
             self.arena.take_from(&mut self.heap.depot.lock().arena, size);
         }
-        self.arena.allocate::<M>(size)
+        let node = self.arena.allocate::<M>(size);
+        self.note_node_bytes();
+        node
+    }
+
+    fn note_node_bytes(&self) {
+        self.heap.epochs.note_node_bytes(self.participant, self.arena.live_bytes);
     }
 
     /// Takes back a node that no other thread has seen.
@@ -180,6 +187,7 @@ impl<M: Machine> Session<M> {
     pub unsafe fn free_node(&mut self, node: *mut u8, size: usize) {
         // SAFETY: by the caller's promise.
         unsafe { self.arena.free::<M>(node, size) }
+        self.note_node_bytes();
     }
 
     /// Takes back a node that was unlinked: reused when no thread can hold it.
@@ -188,11 +196,6 @@ impl<M: Machine> Session<M> {
     /// As [`Self::free_node`], but threads pinned now may still read it; nobody retires it again.
     pub unsafe fn retire_node(&mut self, node: *mut u8, size: usize) {
         self.retire(Retired::Node(node, size));
-    }
-
-    /// Bytes of node memory in use by this session (may be negative: nodes move).
-    pub fn node_bytes(&self) -> i64 {
-        self.arena.live_bytes
     }
 
     // ---- leaf blocks ----
@@ -245,7 +248,7 @@ impl<M: Machine> Session<M> {
         // Round again while other threads empty the depot before we get there.
         while !self.take_blocks(&heap) {
             match heap.add_block_chunk() {
-                Err(error) if error.is_full() => {
+                Err(error) if error.lacks_space() => {
                     self.collect_hard();
                     if self.blocks.len() > before || self.take_blocks(&heap) {
                         break;
@@ -316,7 +319,7 @@ impl<M: Machine> Session<M> {
         let heap = self.heap.clone();
         while !self.take_records(&heap, class) {
             match heap.add_record_chunk(class) {
-                Err(error) if error.is_full() => {
+                Err(error) if error.lacks_space() => {
                     self.collect_hard();
                     if !self.records[class].is_empty() || self.take_records(&heap, class) {
                         break;
@@ -340,7 +343,7 @@ impl<M: Machine> Session<M> {
 
     fn allocate_large(&mut self, size: usize) -> Result<u64, AllocError> {
         match self.heap.allocate_large(size) {
-            Err(error) if error.is_full() => {
+            Err(error) if error.lacks_space() => {
                 self.collect_hard();
                 self.heap.release_empty_chunks();
                 self.heap.allocate_large(size).map_err(|_| error)
@@ -447,20 +450,29 @@ impl<M: Machine> Drop for Session<M> {
             depot.orphans.extend(self.sealed.drain(..));
         }
         depot.arena.absorb(std::mem::take(&mut self.arena));
+        heap.epochs.note_node_bytes(self.participant, 0);
         drop(depot);
         heap.epochs.leave(self.participant);
     }
 }
 
 impl AllocError {
+    /// Whether the error says that space was not to be had, for whatever reason: there is none, or the
+    /// kernel refused to let the pool grow. Then nothing was changed, and what needs no new space goes
+    /// on.
+    pub fn lacks_space(&self) -> bool {
+        let is_refusal = |error: &PoolError| {
+            matches!(error, PoolError::Io { .. } | PoolError::AddressSpace { .. })
+        };
+        self.is_full() || matches!(self, AllocError::Pool(error) if is_refusal(error))
+    }
+
     /// Whether the error says that there is no space (rather than that something is wrong).
     pub fn is_full(&self) -> bool {
         match self {
-            AllocError::Pool(error) => matches!(
-                error,
-                everleaf_pool::PoolError::DiskFull { .. }
-                    | everleaf_pool::PoolError::PoolFull { .. }
-            ),
+            AllocError::Pool(error) => {
+                matches!(error, PoolError::DiskFull { .. } | PoolError::PoolFull { .. })
+            }
             _ => false,
         }
     }

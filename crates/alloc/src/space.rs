@@ -7,7 +7,11 @@
 //!   their space; words inside a run are never looked at;
 //! - S2 when a run is split, the header of the remainder is durable before the head of the run is
 //!   rewritten; when runs are joined, one head is rewritten and the other becomes interior;
-//! - S3 a chunk is given out only after its header says what it is.
+//! - S3 a chunk is given out only after its header says what it is;
+//! - S4 space is returned to the system only of a free run whose durable header says so as a whole, and
+//!   but for the page of this header: whatever of it a crash leaves, nobody looks there;
+//! - S5 a chunk whose space may have been returned gets space again before anything is written to it,
+//!   so that no store fails for want of space.
 //!
 //! Callers hold the lock around [`Space`]: taking a chunk is rare (one in hundreds of allocations).
 
@@ -28,12 +32,19 @@ pub struct Space {
     frontier: u64,
     /// Runs of free chunks below the frontier: first chunk -> count. Neighbours are joined.
     free: BTreeMap<u64, u64>,
+    /// Free chunks that may have no space (S5), but for the first page of a run: as `free`.
+    holes: BTreeMap<u64, u64>,
 }
+
+/// Bytes returned at once: whoever wants a chunk waits meanwhile.
+const RETURN_MAX: u64 = 32 << 20;
+/// Space of a run that keeps its header.
+pub(crate) const HEADER_PAGE: u64 = 4096;
 
 impl Space {
     /// Space whose chunks below `frontier` are all owned, but for those given to `add_free` next.
     pub fn new(shift: u32, frontier: u64) -> Self {
-        Space { shift, frontier, free: BTreeMap::new() }
+        Space { shift, frontier, free: BTreeMap::new(), holes: BTreeMap::new() }
     }
 
     /// The first chunk never given out.
@@ -53,8 +64,9 @@ impl Space {
         header: ChunkHeader,
     ) -> Result<u64, AllocError> {
         let count = u64::from(header.run);
-        let chunk = match self.free.iter().find(|(_, length)| **length >= count) {
-            Some((&start, &length)) => {
+        let chunk = match self.find_run(count) {
+            Some((start, length)) => {
+                self.fill(pool, start, count, length)?;
                 if length > count && !M::mutant("alloc.no_remainder") {
                     // Persist: the remainder's header before the head of the run, or recovery
                     // would walk into the middle of a run (S2).
@@ -85,6 +97,94 @@ impl Space {
         }
         self.commit(pool, chunk, header);
         Ok(chunk)
+    }
+
+    /// A free run of at least `count` chunks; rather one that has its space.
+    fn find_run(&self, count: u64) -> Option<(u64, u64)> {
+        let mut fitting = self.free.iter().filter(|(_, length)| **length >= count);
+        let has_space = |(start, _): &(&u64, &u64)| !self.has_hole(**start, count);
+        let found = fitting.clone().find(has_space).or_else(|| fitting.next());
+        found.map(|(start, length)| (*start, *length))
+    }
+
+    /// Whether some of these chunks may have no space.
+    fn has_hole(&self, chunk: u64, count: u64) -> bool {
+        let before = self.holes.range(..chunk + count).next_back();
+        before.is_some_and(|(start, length)| start + length > chunk)
+    }
+
+    /// Gets space for the first `count` chunks of a free run, and for the header of the rest (S5).
+    fn fill<M: Machine>(
+        &mut self,
+        pool: &Pool<M>,
+        start: u64,
+        count: u64,
+        length: u64,
+    ) -> Result<(), AllocError> {
+        let needed = count + u64::from(length > count);
+        if !self.has_hole(start, needed) {
+            return Ok(());
+        }
+        let rest = if length > count { HEADER_PAGE } else { 0 };
+        pool.secure(start << self.shift, ((start + count) << self.shift) + rest)?;
+        let mut at =
+            self.holes.range(..start + count).next_back().map(|(at, length)| (*at, *length));
+        while let Some((hole, length)) = at.filter(|(hole, length)| hole + length > start) {
+            self.holes.remove(&hole);
+            if hole < start {
+                self.holes.insert(hole, start - hole);
+            }
+            let end = hole + length;
+            if end > start + count {
+                self.holes.insert(start + count, end - start - count);
+            }
+            at = self.holes.range(..start).next_back().map(|(at, length)| (*at, *length));
+        }
+        Ok(())
+    }
+
+    /// Returns space of free chunks to the system, some of one run. Returns the bytes, or `None` if there
+    /// is nothing to return, or the medium cannot do it.
+    pub fn return_some<M: Machine>(&mut self, pool: &Pool<M>) -> Result<Option<u64>, AllocError> {
+        let runs = self.free.iter().map(|(start, length)| (*start, *length));
+        let whole = |(start, length)| {
+            let (from, to) = self.whole_part(start, start + length)?;
+            Some((start, length, from, to))
+        };
+        let Some((start, length, from, to)) = runs.filter_map(whole).next() else {
+            return Ok(None);
+        };
+        // Persist: one header for the whole run before what is within it is gone (S4).
+        self.commit(pool, start, free_run(length));
+        // Before it is tried: whatever an error leaves may have no space.
+        self.holes.insert(from, to - from);
+        let kept = if from == start { HEADER_PAGE } else { 0 };
+        let (first, end) = ((from << self.shift) + kept, to << self.shift);
+        let returned = pool.release(first, end)?;
+        Ok(returned.then_some(end - first))
+    }
+
+    /// The first chunks of a free run that have their space, not more than are returned at once.
+    fn whole_part(&self, start: u64, end: u64) -> Option<(u64, u64)> {
+        let mut from = start;
+        while let Some((hole, length)) = self.holes.range(..=from).next_back()
+            && hole + length > from
+        {
+            from = hole + length;
+        }
+        let hole = self.holes.range(from..).next().map_or(end, |(hole, _)| *hole);
+        let to = end.min(hole).min(from + (RETURN_MAX >> self.shift).max(1));
+        (from < to).then_some((from, to))
+    }
+
+    /// Notes that free chunks may have no space: found at opening.
+    pub fn note_holes(&mut self) {
+        self.holes = self.free.clone();
+    }
+
+    /// Free chunks that may have no space.
+    pub fn hole_chunks(&self) -> u64 {
+        self.holes.values().sum()
     }
 
     /// Returns a run of chunks.

@@ -47,6 +47,41 @@ impl<M: Machine> Pool<M> {
         Ok(new)
     }
 
+    /// Gives the disk space of the bytes from `start` to `end`, multiples of 4096, back to the system:
+    /// they read as zero, and must be [secured](Self::secure) before anything is stored there. Returns
+    /// whether the medium can do that.
+    ///
+    /// The caller sees to it that nobody can reach these bytes, also after a crash at any moment, and
+    /// nobody touches them meanwhile.
+    ///
+    /// *Errors:* `ReadOnly`; `Io`, and then some of the space may have been given back.
+    pub fn release(&self, start: u64, end: u64) -> Result<bool, PoolError> {
+        self.writable("return space")?;
+        debug_assert!(start <= end && end <= self.size(), "{start} .. {end} of {}", self.size());
+        if start == end {
+            return Ok(true);
+        }
+        self.backing.release(start, end).map_err(|source| PoolError::Io {
+            path: self.place().into(),
+            action: "return the space",
+            source,
+        })
+    }
+
+    /// Makes sure that the bytes from `start` to `end` have disk space; they are kept as they are.
+    ///
+    /// *Errors:* `DiskFull`, `ReadOnly`, `Io`.
+    pub fn secure(&self, start: u64, end: u64) -> Result<(), PoolError> {
+        self.writable("allocate space")?;
+        if start < end { self.backing.secure(start, end) } else { Ok(()) }
+    }
+
+    /// Whether the file may have holes, because space was returned or it was copied: what is in use
+    /// there must be secured before it is written.
+    pub fn has_holes(&self) -> bool {
+        self.backing.has_holes()
+    }
+
     /// Gets the space: a comfortable step, or else just what is needed. Returns the new size.
     fn extend(&self, old: u64, at_least: u64) -> Result<u64, PoolError> {
         let max = self.max_size();

@@ -82,7 +82,7 @@ fn what_lies_behind_the_end_of_the_pool_is_gone_when_it_grows() {
 }
 
 #[test]
-fn holes_of_a_copied_file_are_filled_when_it_is_opened() {
+fn holes_of_a_copied_file_are_filled_when_asked() {
     let scratch = Scratch::with_pool();
     let sparse = scratch.directory.path().join("sparse.pool");
     let file = fs::File::create(&sparse).unwrap();
@@ -90,8 +90,17 @@ fn holes_of_a_copied_file_are_filled_when_it_is_opened() {
     let bytes = fs::read(&scratch.path).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &bytes[..DATA_START as usize], 0).unwrap();
     assert!(file.metadata().unwrap().blocks() * 512 < MIB);
-    open(&sparse).unwrap();
-    assert!(file.metadata().unwrap().blocks() * 512 >= MIB);
+    let pool = open(&sparse).unwrap();
+    assert!(pool.has_holes());
+    let allocated = || file.metadata().unwrap().blocks() * 512;
+    assert!(allocated() >= DATA_START, "its own records have their space");
+    pool.secure(DATA_START, MIB).unwrap();
+    assert!(allocated() >= MIB && !pool.has_holes());
+    pool.word(DATA_START + 4096).store(7, Ordering::Relaxed);
+    if pool.release(DATA_START, MIB).unwrap() {
+        assert!(allocated() < MIB && pool.has_holes());
+        assert_eq!(pool.word(DATA_START + 4096).load(Ordering::Relaxed), 0);
+    }
 }
 
 #[test]

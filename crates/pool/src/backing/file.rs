@@ -6,12 +6,12 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use everleaf_machine::mapping::{Access, Mapping};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::holder::{self, Held, Lock};
 use super::probe;
-use super::space::{allocate, fill_holes};
+use super::space::{allocate, fill_holes, has_holes, secure};
 use super::unnamed::Unnamed;
 use crate::header::{self, HeaderWords};
 use crate::layout::{DATA_START, HEADER_OFFSETS, SESSION_OFFSETS};
@@ -39,7 +39,8 @@ impl FileBacking {
         let length = file.metadata().map_err(io("read the length"))?.len();
         let extent = peek(&file, path, length)?;
         if !read_only {
-            fill_holes(&file, path, extent.size)?;
+            // The rest is up to whoever knows what is in use there.
+            fill_holes(&file, path, extent.size.min(DATA_START))?;
             holder::leave_record(&file);
         }
         let capacity = max.max(extent.max_size).max(length);
@@ -127,6 +128,26 @@ unsafe impl Backing for FileBacking {
             reserved: self.capacity,
             source,
         })
+    }
+
+    fn release(&self, start: u64, end: u64) -> io::Result<bool> {
+        let result = rustix::io::retry_on_intr(|| {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            rustix::fs::fallocate(self.file(), flags, start, end - start)
+        });
+        match result {
+            Ok(()) => Ok(true),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn secure(&self, start: u64, end: u64) -> Result<(), PoolError> {
+        secure(self.file(), &self.path, start, end)
+    }
+
+    fn has_holes(&self) -> bool {
+        has_holes(self.file(), self.size())
     }
 
     fn sync(&self) -> io::Result<()> {

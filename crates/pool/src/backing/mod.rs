@@ -77,6 +77,27 @@ pub unsafe trait Backing: Send + Sync {
     /// come. Nothing has then changed.
     fn extend(&self, old: u64, new: u64) -> Result<(), PoolError>;
 
+    /// Gives the disk space of the bytes from `start` to `end`, multiples of 4096, back: they read as
+    /// zero from then on, and nothing may be stored there before [`Backing::secure`]. Returns whether
+    /// there was space that could be given back. Nobody touches these bytes meanwhile.
+    ///
+    /// *Errors:* the kernel's. Some of the space may then have been given back.
+    fn release(&self, _start: u64, _end: u64) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    /// Makes sure that the bytes from `start` to `end` have space: what is there is kept.
+    ///
+    /// *Errors:* as [`Backing::extend`].
+    fn secure(&self, _start: u64, _end: u64) -> Result<(), PoolError> {
+        Ok(())
+    }
+
+    /// Whether some bytes may have no space, so that they must be secured before they are written.
+    fn has_holes(&self) -> bool {
+        false
+    }
+
     /// Writes what was stored to the disk and waits; nothing where stores alone survive, or nothing
     /// does.
     ///

@@ -13,14 +13,20 @@ use crate::PoolError;
 /// Allocates the holes that a copying program may have left in the file, so that no store to the
 /// pool can fail for want of space.
 pub fn fill_holes(file: &File, path: &Path, size: u64) -> Result<(), PoolError> {
-    let allocated = file.metadata().map_or(0, |status| status.blocks() * 512);
-    if allocated >= size {
-        return Ok(());
-    }
-    match allocate_range(file, 0, size) {
+    if has_holes(file, size) { secure(file, path, 0, size) } else { Ok(()) }
+}
+
+/// Whether some of the first `size` bytes of the file may have no space.
+pub fn has_holes(file: &File, size: u64) -> bool {
+    file.metadata().map_or(0, |status| status.blocks() * 512) < size
+}
+
+/// Allocates the bytes from `start` to `end`, which are kept as they are.
+pub fn secure(file: &File, path: &Path, start: u64, end: u64) -> Result<(), PoolError> {
+    match allocate_range(file, start, end - start) {
         // A file system that cannot say beforehand. Holes are rare and it may have space.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-        result => result.map_err(|error| refusal(path, size, error)),
+        result => result.map_err(|error| refusal(path, end, error)),
     }
 }
 
