@@ -109,6 +109,11 @@ impl From<PoolError> for IndexError {
 }
 
 impl IndexError {
+    /// Whether space was not to be had; see [`AllocError::lacks_space`].
+    pub fn lacks_space(&self) -> bool {
+        matches!(self, IndexError::Alloc(error) if error.lacks_space())
+    }
+
     /// Whether the error says that there is no space left.
     pub fn is_full(&self) -> bool {
         matches!(self, IndexError::Alloc(error) if error.is_full())

@@ -157,9 +157,8 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
     /// *Durable* when it returns.
     ///
     /// # Errors
-    /// No space, a key or value or the batch is too large, a tree was removed: nothing was changed. Any
-    /// other error, when the kernel refuses to let the pool grow although there is room, can end a
-    /// batch of more than 127 puts in the middle: then it is done in part.
+    /// No space, or the kernel refuses to let the pool grow; a key or value or the batch is too large, a
+    /// tree was removed: nothing was changed.
     pub fn apply(
         &self,
         session: &mut Session<M>,
@@ -359,10 +358,11 @@ pub fn make_together<G: Geometry, M: Machine>(
     changes.make(session)
 }
 
-/// Waits a little if a removal, or what needs no more space than one, was refused for lack of space:
-/// that is so only while another thread, which has the space for it, replaces the leaf.
+/// Waits a little if a removal, or what needs no more space than one, was refused for lack of space, or
+/// because the kernel refused to give some: that is so only while another thread, which has the space
+/// for it, replaces the leaf.
 fn await_space<M: Machine>(error: IndexError, refusals: &mut u32) -> Result<(), IndexError> {
-    if !error.is_full() {
+    if !error.lacks_space() {
         return Err(error);
     }
     M::mark("journal.refused_without_space");

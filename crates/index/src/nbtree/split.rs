@@ -80,7 +80,10 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 };
                 if let Err(error) = reserved {
                     waits += 1;
-                    if !error.is_full() || waits > Self::FULL_PATIENCE || !self.await_leader(leaf) {
+                    if !error.lacks_space()
+                        || waits > Self::FULL_PATIENCE
+                        || !self.await_leader(leaf)
+                    {
                         return Err(error);
                     }
                     continue;
@@ -129,7 +132,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         grows: bool,
     ) -> Result<(), AllocError> {
         match self.reserve(session, grows) {
-            Err(error) if error.is_full() => session.reserve_blocks(1).map_err(|_| error),
+            Err(error) if error.lacks_space() => session.reserve_blocks(1).map_err(|_| error),
             result => result,
         }
     }
@@ -262,7 +265,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                     Err(error)
                 }
             },
-            Err(error) if error.is_full() => {
+            Err(error) if error.lacks_space() => {
                 // No room to split: only compact the leaf, so that it is not left frozen.
                 M::mark("nbtree.split.no_room");
                 let kept = self.frozen_entries(leaf, committed);

@@ -1,0 +1,184 @@
+//! A kernel that refuses to let the pool grow, with an error that is not a lack of space: a batch is
+//! done as a whole or not at all, wherever that happens, and nothing is left that others wait for.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use everleaf_index::{
+    BytesTree, Change, Domain, Edit, Hardware, Journal, Pool, PoolError, Session, Trees,
+};
+use everleaf_machine::mapping::Mapping;
+use everleaf_pool::Backing;
+
+/// Refuses to grow once so many growths have been granted.
+struct Refusing {
+    memory: Mapping,
+    granted: Arc<AtomicU64>,
+}
+
+// SAFETY: a mapping of plain memory never moves, and nothing else reaches it.
+unsafe impl Backing for Refusing {
+    fn base(&self) -> *mut u8 {
+        self.memory.base()
+    }
+
+    fn size(&self) -> u64 {
+        self.memory.length() as u64
+    }
+
+    fn capacity(&self) -> u64 {
+        self.memory.reserved() as u64
+    }
+
+    fn extend(&self, _old: u64, new: u64) -> Result<(), PoolError> {
+        let error = |source| PoolError::Io { path: "refusing".into(), action: "allocate", source };
+        // Relaxed: one caller at a time.
+        let left = self.granted.load(Ordering::Relaxed);
+        if left == 0 {
+            return Err(error(std::io::Error::from_raw_os_error(5)));
+        }
+        // Relaxed: as above.
+        self.granted.store(left - 1, Ordering::Relaxed);
+        self.memory.extend(new as usize).map_err(error)
+    }
+}
+
+const KEYS: u32 = 30_000;
+
+type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A pool whose leaves are full, so that most of what is put between its keys splits one.
+struct World {
+    trees: Trees,
+    tree: Arc<BytesTree>,
+    journal: Journal,
+    granted: Arc<AtomicU64>,
+    before: Contents,
+}
+
+fn key(number: u32, mark: u8) -> Vec<u8> {
+    [&number.to_be_bytes()[..], &[mark]].concat()
+}
+
+impl World {
+    fn new() -> World {
+        let granted = Arc::new(AtomicU64::new(u64::MAX));
+        let memory = Mapping::of_memory(1 << 20, 1 << 28).expect("memory");
+        let backing = Refusing { memory, granted: granted.clone() };
+        let pool = Pool::with_backing(Box::new(backing), Domain::Process, 0, true).expect("memory");
+        let trees: Trees = Trees::create(pool).expect("room");
+        let before: Contents =
+            (0..KEYS).map(|number| (key(number, 0), number.to_be_bytes().to_vec())).collect();
+        let tree = trees.load_bytes_tree("words", before.iter()).expect("room");
+        let mut session = trees.heap().session().expect("a session");
+        let journal = Journal::open(&trees, &mut session).expect("room");
+        drop(session);
+        World { trees, tree, journal, granted, before }
+    }
+
+    fn contents(&self, session: &mut Session<Hardware>) -> Contents {
+        let mut found = Contents::new();
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        self.tree
+            .scan(session, all.0, all.1, false, |key, value| {
+                // Those of the other writers do not matter here.
+                if key[4] < 9 {
+                    found.insert(key.to_vec(), value.to_vec());
+                }
+                true
+            })
+            .expect("there");
+        found
+    }
+
+    /// Writes the batch after so many growths; true if it was done.
+    fn write_after(&self, growths: u64) -> bool {
+        let mut after = self.before.clone();
+        for number in (0..KEYS).step_by(15) {
+            after.insert(key(number, 1), vec![1; 90]);
+            after.insert(key(number + 3, 0), b"replaced".to_vec());
+            after.remove(&key(number + 7, 0));
+        }
+        let tree = &*self.tree;
+        let edit = |key, value| Edit { tree, key, value, expiry_ms: 0 };
+        let changed = after.iter().filter(|(key, value)| self.before.get(*key) != Some(*value));
+        let removed = self.before.keys().filter(|key| !after.contains_key(*key));
+        let puts = changed.map(|(key, value)| edit(&key[..], Some(&value[..])));
+        let edits: Vec<Edit<'_>> = puts.chain(removed.map(|key| edit(&key[..], None))).collect();
+        let mut session = self.trees.heap().session().expect("a session");
+        // Relaxed: nobody grows the pool now.
+        self.granted.store(growths, Ordering::Relaxed);
+        let result = self.journal.apply(&mut session, &edits);
+        // Relaxed: as above, or it does not matter to whom it is refused.
+        self.granted.store(u64::MAX, Ordering::Relaxed);
+        let expected = if result.is_ok() { &after } else { &self.before };
+        let found = self.contents(&mut session);
+        let differs = found.iter().find(|(key, value)| expected.get(*key) != Some(*value));
+        assert!(
+            found == *expected,
+            "{growths} growths, {result:?}: {} keys of {}, differs at {differs:?}",
+            found.len(),
+            expected.len()
+        );
+        assert_eq!(self.journal.pending(&mut session).expect("readable"), 0);
+        result.is_ok()
+    }
+
+    /// Nothing is frozen, leaked or in use twice.
+    fn is_sound(&self) {
+        let mut session = self.trees.heap().session().expect("a session");
+        for number in (0..KEYS).step_by(5) {
+            let put = Change::Upsert(b"afterwards");
+            self.tree.change(&mut session, &key(number, 9), put, |_, _| ()).expect("room");
+        }
+        drop(session);
+        assert_eq!(self.trees.check().expect("a check").problems, Vec::<String>::new());
+    }
+}
+
+/// It was done in part, and erased from the journal: of 4,000 puts some hundred were there, and nobody
+/// took them back. A leaf whose split found no space for its fence stayed frozen.
+#[test]
+fn a_batch_is_whole_wherever_growth_is_refused() {
+    let mut done = false;
+    let mut refused = 0;
+    for growths in 0.. {
+        let world = World::new();
+        done |= world.write_after(growths);
+        world.is_sound();
+        if done {
+            break;
+        }
+        refused += 1;
+    }
+    assert!(refused >= 3, "it was refused at {refused} places only");
+}
+
+#[test]
+fn a_batch_is_whole_beside_writers_that_are_refused() {
+    for growths in 0..6 {
+        let (world, done) = (World::new(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for writer in 0..2u8 {
+                let (world, done) = (&world, &done);
+                scope.spawn(move || {
+                    let mut session = world.trees.heap().session().expect("a session");
+                    for number in 0.. {
+                        if done.load(Ordering::Acquire) {
+                            return;
+                        }
+                        let key = key(number * 7 % KEYS, 10 + writer);
+                        let put = Change::Upsert(&[7; 100]);
+                        // It may be refused, too.
+                        let _ = world.tree.change(&mut session, &key, put, |_, _| ());
+                    }
+                });
+            }
+            world.write_after(growths);
+            done.store(true, Ordering::Release);
+        });
+        world.is_sound();
+    }
+}
