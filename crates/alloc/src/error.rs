@@ -14,6 +14,8 @@ pub enum AllocError {
     OutOfMemory,
     /// All session slots are taken: more threads use the heap at once than it admits.
     TooManySessions(usize),
+    /// What waits for all operations was called inside of one.
+    Nested,
     /// Something persistent is not what it must be. Offset in bytes from the start of the pool.
     Corrupt {
         /// Where.
@@ -33,6 +35,10 @@ impl fmt::Display for AllocError {
             AllocError::TooManySessions(limit) => write!(
                 f,
                 "more than {limit} threads use the pool at once: share fewer threads, or let some end"
+            ),
+            AllocError::Nested => f.write_str(
+                "this waits for all operations that are running, and was called by a function that \
+                 one of them runs: call it when that operation has returned",
             ),
             AllocError::Corrupt { offset, what } => write!(
                 f,

@@ -1,41 +1,82 @@
 //! Sessions for threads that come and go: each thread hints at the slot it used before.
+//!
+//! A thread that is inside an operation may begin another one: the function that it gave to the first
+//! uses the pool, too. Such a thread does not wait for the sessions that all threads share, which
+//! others may hold who wait just as it does: it takes one of the *spare* ones.
+//!
+//! Invariants:
+//! - P1 a slot's session is reached only by the thread that changed `holder` from 0;
+//! - P2 who has a spare session has a shared one, too, or one that is let go only later. So who has all
+//!   shared ones has waited for all others;
+//! - P3 a thread that has a session waits for none: spare ones are there, or it gets an error.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
+use everleaf_machine::lock_rank::{Held, Rank};
 use everleaf_machine::{Atomic, Machine, Ordering};
 
+use crate::epoch::PARTICIPANT_COUNT_MAX;
 use crate::error::AllocError;
 use crate::heap::Heap;
 use crate::session::Session;
 
-/// One session and the flag that says whether somebody uses it.
+/// Sessions that are left to those who do not take them from a pool.
+const UNPOOLED_COUNT: usize = 64;
+/// What [`SessionPool::enter_all`] notes as the holder when nobody said who it is.
+const NOBODY: u64 = u64::MAX;
+
+/// One session and who uses it.
 #[repr(align(128))]
 struct Slot<M: Machine> {
-    busy: Atomic<u32, M>,
+    /// The hint of the thread that uses the session, plus 1; 0 if nobody does.
+    holder: Atomic<u64, M>,
     session: UnsafeCell<Option<Session<M>>>,
 }
 
-/// A fixed number of sessions that threads borrow for one operation at a time.
+/// A number of sessions that threads borrow for one operation at a time.
 ///
 /// A thread that keeps using the same hint finds its own session free and warm; the cost is one
 /// uncontended exchange. Sessions are opened on first use.
 pub struct SessionPool<M: Machine> {
     heap: Arc<Heap<M>>,
+    /// The shared ones, then the spare ones.
     slots: Box<[Slot<M>]>,
+    shared_count: usize,
 }
 
-// SAFETY: a slot's session is reached only by the thread that set `busy` from 0 to 1.
+// SAFETY: a slot's session is reached only by the thread that changed `holder` from 0 (P1).
 unsafe impl<M: Machine> Sync for SessionPool<M> {}
 // SAFETY: sessions may move between threads.
 unsafe impl<M: Machine> Send for SessionPool<M> {}
 
+impl<M: Machine> Slot<M> {
+    /// Takes the slot if nobody has it.
+    #[inline(always)]
+    fn take(&self, holder: u64) -> Option<SessionGuard<'_, M>> {
+        // Acquire: the session is as its last user left it; pairs with the release in `drop`. Relaxed
+        // on failure: nothing is read.
+        let taken = self.holder.compare_exchange(0, holder, Ordering::Acquire, Ordering::Relaxed);
+        let rank = (!M::SIMULATED).then_some(Rank::Session);
+        taken.ok().map(|_| SessionGuard { slot: self, _rank: Held::note(rank) })
+    }
+
+    fn is_held_by(&self, holder: u64) -> bool {
+        // Relaxed: a thread knows what it holds itself.
+        self.holder.load(Ordering::Relaxed) == holder
+    }
+}
+
 impl<M: Machine> SessionPool<M> {
-    /// A pool of at most `count` sessions of `heap`.
+    /// A pool of at most `count` sessions of `heap` for threads that hold none, and spare ones for
+    /// those that do.
     pub fn new(heap: Arc<Heap<M>>, count: usize) -> Self {
-        let slot = |_| Slot { busy: Atomic::new(0), session: UnsafeCell::new(None) };
-        SessionPool { heap, slots: (0..count).map(slot).collect() }
+        let slot = |_| Slot { holder: Atomic::new(0), session: UnsafeCell::new(None) };
+        // A simulated machine has few threads, and none of them nests.
+        let spare = if M::SIMULATED { 0 } else { PARTICIPANT_COUNT_MAX - UNPOOLED_COUNT - count };
+        let slots = (0..count + spare).map(slot).collect();
+        SessionPool { heap, slots, shared_count: count }
     }
 
     /// The heap of the sessions.
@@ -43,7 +84,8 @@ impl<M: Machine> SessionPool<M> {
         &self.heap
     }
 
-    /// Borrows a session, if possible the one of `hint`; waits when all are busy.
+    /// Borrows a session, if possible the one of `hint`, which no other thread gives at the same time;
+    /// waits when all are busy, but not if the caller has one of them already.
     ///
     /// # Errors
     /// [`AllocError::TooManySessions`] when the heap admits no further session; a pool that was
@@ -52,34 +94,66 @@ impl<M: Machine> SessionPool<M> {
     pub fn enter(&self, hint: usize) -> Result<SessionGuard<'_, M>, AllocError> {
         self.heap.pool().check_process()?;
         let mut index = hint % self.slots.len();
+        if !M::SIMULATED {
+            everleaf_machine::lock_rank::check(Rank::Session);
+        }
+        let slot = &self.slots[hint % self.shared_count];
+        match slot.take(hint as u64 + 1) {
+            Some(guard) => self.opened(guard),
+            None => self.enter_another(hint),
+        }
+    }
+
+    /// The session of a slot, opened if it was not.
+    #[inline]
+    fn opened<'a>(&'a self, guard: SessionGuard<'a, M>) -> Result<SessionGuard<'a, M>, AllocError> {
+        // SAFETY: the slot is ours, and nobody else refers to its session (P1).
+        let session = unsafe { &mut *guard.slot.session.get() };
+        if session.is_none() {
+            *session = Some(self.heap.session()?);
+        }
+        Ok(guard)
+    }
+
+    /// [`Self::enter`] when the slot of the hint is taken.
+    #[cold]
+    #[inline(never)]
+    fn enter_another(&self, hint: usize) -> Result<SessionGuard<'_, M>, AllocError> {
+        let holder = hint as u64 + 1;
         let mut attempt = 0;
         loop {
-            let slot = &self.slots[index];
-            // Acquire: the session is as its last user left it; pairs with the release in `drop`.
-            if slot.busy.swap(1, Ordering::Acquire) == 0 {
-                let guard = SessionGuard { slot };
-                // SAFETY: `busy` was 0 and is now ours, so nobody else refers to the session.
-                let session = unsafe { &mut *slot.session.get() };
-                if session.is_none() {
-                    *session = Some(self.heap.session()?);
+            for offset in 1..=self.shared_count {
+                let index = (hint + offset) % self.shared_count;
+                if let Some(guard) = self.slots[index].take(holder) {
+                    return self.opened(guard);
                 }
-                return Ok(guard);
             }
-            index = (index + 1) % self.slots.len();
+            if self.held_by(hint) > 0 {
+                let spare = self.slots[self.shared_count..].iter();
+                let guard = spare.filter_map(|slot| slot.take(holder)).next();
+                return self.opened(guard.ok_or_else(too_many)?);
+            }
+            M::spin(attempt);
             attempt += 1;
-            if attempt % self.slots.len() as u32 == 0 {
-                M::spin(attempt);
-            }
         }
+    }
+
+    /// Borrows any session that is free, without waiting.
+    pub fn try_enter(&self, hint: usize) -> Option<SessionGuard<'_, M>> {
+        let mut guards = self.slots.iter().filter_map(|slot| slot.take(hint as u64 + 1));
+        self.opened(guards.next()?).ok()
+    }
+
+    /// How many sessions of the pool the thread with this hint has now.
+    pub fn held_by(&self, hint: usize) -> usize {
+        self.slots.iter().filter(|slot| slot.is_held_by(hint as u64 + 1)).count()
     }
 
     /// Reclaims what sessions that nobody uses now hold back.
     pub fn collect_idle(&self) {
         for slot in &self.slots {
-            // Acquire: as in `enter`.
-            if slot.busy.swap(1, Ordering::Acquire) == 0 {
-                let guard = SessionGuard { slot };
-                // SAFETY: `busy` was 0 and is now ours.
+            if let Some(guard) = slot.take(NOBODY) {
+                // SAFETY: the slot is ours (P1).
                 if let Some(session) = unsafe { &mut *slot.session.get() } {
                     session.collect_hard();
                     session.give_back();
@@ -89,34 +163,46 @@ impl<M: Machine> SessionPool<M> {
         }
     }
 
-    /// Borrows every session at once, waiting for those in use: for audits and for closing.
-    pub fn enter_all(&self) -> Vec<SessionGuard<'_, M>> {
+    /// Borrows every session at once, waiting for those in use: for audits and for closing. `hint`: of
+    /// the caller, if it may be inside an operation.
+    ///
+    /// # Errors
+    /// [`AllocError::Nested`] if the caller has one of the sessions: it would wait for itself.
+    pub fn enter_all(&self, hint: Option<usize>) -> Result<Vec<SessionGuard<'_, M>>, AllocError> {
+        if hint.is_some_and(|hint| self.held_by(hint) > 0) {
+            return Err(AllocError::Nested);
+        }
+        let holder = hint.map_or(NOBODY, |hint| hint as u64 + 1);
         let take = |slot| {
             let slot: &Slot<M> = slot;
             let mut attempt = 0;
-            // Acquire: as in `enter`.
-            while slot.busy.swap(1, Ordering::Acquire) != 0 {
+            loop {
+                if let Some(guard) = slot.take(holder) {
+                    return guard;
+                }
                 M::spin(attempt);
                 attempt += 1;
             }
-            SessionGuard { slot }
         };
-        self.slots.iter().map(take).collect()
+        Ok(self.slots.iter().map(take).collect())
     }
 
-    /// Bytes of node memory in use by all sessions and by ended ones. Waits for busy sessions.
+    /// Bytes of node memory in use by all sessions of the heap and by ended ones. Waits for nobody's
+    /// operation, so it may be asked for inside of one; what moves meanwhile may be missed.
     pub fn node_bytes(&self) -> u64 {
-        let guards = self.enter_all();
-        let live: i64 =
-            guards.iter().filter_map(SessionGuard::opened).map(Session::node_bytes).sum();
         let rest = self.heap.depot.lock().arena.live_bytes;
-        (live + rest).max(0) as u64
+        (self.heap.epochs.node_bytes() + rest).max(0) as u64
     }
+}
+
+fn too_many() -> AllocError {
+    AllocError::TooManySessions(PARTICIPANT_COUNT_MAX)
 }
 
 /// A borrowed session; given back when dropped.
 pub struct SessionGuard<'a, M: Machine> {
     slot: &'a Slot<M>,
+    _rank: Held,
 }
 
 impl<M: Machine> SessionGuard<'_, M> {
@@ -147,7 +233,7 @@ impl<M: Machine> DerefMut for SessionGuard<'_, M> {
 impl<M: Machine> Drop for SessionGuard<'_, M> {
     #[inline(always)]
     fn drop(&mut self) {
-        // Release: pairs with the acquire in `enter`.
-        self.slot.busy.store(0, Ordering::Release);
+        // Release: pairs with the acquire in `take`.
+        self.slot.holder.store(0, Ordering::Release);
     }
 }

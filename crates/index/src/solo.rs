@@ -139,7 +139,7 @@ impl<T: Design<M>, M: Machine> Solo<T, M> {
     /// The check itself could not be made.
     pub fn check(&self) -> Result<CheckReport, IndexError> {
         let mut session = self.heap.session()?;
-        let guards = self.sessions.enter_all();
+        let guards = self.sessions.enter_all(None)?;
         session.collect_hard();
         let mut audit = Audit::new(&self.heap)?;
         let mut report = CheckReport::default();
@@ -162,7 +162,7 @@ impl<T: Design<M>, M: Machine> Solo<T, M> {
     /// Damage.
     pub fn sweep(&self) -> Result<Option<u64>, IndexError> {
         let mut session = self.heap.session()?;
-        let guards = self.sessions.enter_all();
+        let guards = self.sessions.enter_all(None)?;
         // From here on nobody gets a session, so what is counted now stays all there is.
         let _door = self.heap.close_door();
         let opened = guards.iter().filter(|guard| guard.opened().is_some()).count();

@@ -9,6 +9,8 @@ mod seal;
 use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Audit, Heap, Recovery, Session, SessionPool};
+use everleaf_alloc::{AllocError, Audit, Heap, Session, SessionPool};
+use everleaf_machine::lock_rank::Rank;
 use everleaf_machine::{Hardware, Machine, Ordering, SpinLock};
 use everleaf_pool::{Pool, Root, RootIndex};
 
@@ -92,6 +94,8 @@ pub struct Trees<G: Geometry = Production, M: Machine = Hardware> {
     is_complete: bool,
     /// Held while space is in nobody's books: a check waits for it. Taken before `named`, and after
     /// all sessions of `sessions` if those are taken.
+    /// Held while space is in nobody's books, and while trees come and go: a check waits for it. Taken
+    /// before `named`, and after all sessions of `sessions` if those are taken.
     maintenance: SpinLock<(), M>,
 }
 
@@ -160,6 +164,14 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         let (named, removed) = (SpinLock::new(vec![]), SpinLock::new(vec![]));
         let maintenance = SpinLock::new(());
         Trees { heap, sessions, designs, named, removed, threads, is_complete, maintenance }
+        Trees {
+            heap,
+            sessions,
+            designs,
+            named: SpinLock::ranked(Rank::TreeNames, vec![]),
+            removed: SpinLock::ranked(Rank::RemovedTrees, vec![]),
+            maintenance: SpinLock::ranked(Rank::Maintenance, ()),
+        }
     }
 
     /// Opens a pool with all its trees, recovering them on up to `threads` threads. A pool whose
@@ -312,6 +324,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             return Ok(tree);
         }
         let mut session = self.heap.session()?;
+        let _busy = self.maintenance.lock();
         let mut named = self.named.lock();
         if let Some((_, Named::Bytes(tree))) = named.iter().find(|(other, _)| other == name) {
             return Ok(tree.clone());
@@ -333,6 +346,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             return Ok(tree);
         }
         let mut session = self.heap.session()?;
+        let _busy = self.maintenance.lock();
         let mut named = self.named.lock();
         if let Some((_, Named::U64(tree))) = named.iter().find(|(other, _)| other == name) {
             return Ok(tree.clone());
@@ -404,6 +418,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         let mut session = self.heap.session()?;
         let id = self.heap.pool().next_id()?;
         let tree = U64Tree::load(&mut session, id, pairs)?;
+        let _busy = self.maintenance.lock();
         let mut named = self.named.lock();
         let root = self.publish(&mut session, name, &tree)?;
         let tree = Arc::new(U64Tree::new(self.heap.clone(), root, tree));
@@ -437,6 +452,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         let mut session = self.heap.session()?;
         let id = self.heap.pool().next_id()?;
         let tree = BytesTree::load(&mut session, id, pairs)?;
+        let _busy = self.maintenance.lock();
         let mut named = self.named.lock();
         let root = self.publish(&mut session, name, &tree)?;
         let tree = Arc::new(BytesTree::new(self.heap.clone(), root, tree));
@@ -463,6 +479,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         let id = self.heap.pool().next_id().map_err(IndexError::from)?;
         let tree = BytesTree::load_pieces(&self.heap, id, lows, threads, &feed)?;
         let mut session = self.heap.session().map_err(IndexError::from)?;
+        let _busy = self.maintenance.lock();
         let mut named = self.named.lock();
         let root = self.publish(&mut session, name, &tree)?;
         let tree = Arc::new(BytesTree::new(self.heap.clone(), root, tree));
@@ -544,11 +561,21 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     /// # Errors
     /// The check itself could not be made.
     pub fn check(&self) -> Result<CheckReport, IndexError> {
+        self.check_by(None)
+    }
+
+    /// As [`Self::check`], by the thread that gives this hint to [`Self::sessions`]: inside of an
+    /// operation it is refused instead of waiting for itself.
+    ///
+    /// # Errors
+    /// [`AllocError::Nested`], or the check itself could not be made.
+    pub fn check_by(&self, hint: Option<usize>) -> Result<CheckReport, IndexError> {
         let mut session = self.heap.session()?;
         // First the sessions: whoever holds one may still want the locks, in a callback.
-        let guards = self.sessions.enter_all();
+        let guards = self.sessions.enter_all(hint)?;
         let _quiet = self.maintenance.lock();
-        let named = self.named.lock();
+        // A copy: names are asked for also by those who need no session. Nobody adds or removes one.
+        let named = self.named.lock().clone();
         // Nobody is pinned any more: all that was left for later can be freed.
         for (_, tree) in named.iter() {
             tree.tidy(&mut session);

@@ -287,14 +287,12 @@ impl Store {
     /// opening finds all of it or nothing. *Durable* as a [put](Map::put), when it returns.
     ///
     /// *Cost*: a batch is written twice, once as a whole. The first after a pause waits until the
-    /// operations that are running at that moment have ended: do not write one from within a
-    /// function that the store calls. Operations on other keys go on; for some time after a batch,
+    /// operations that are running at that moment have ended; from within a function that the store
+    /// calls it is then refused. Operations on other keys go on; for some time after a batch,
     /// other writes cost a few dozen nanoseconds more.
     ///
     /// # Errors
-    /// As [`Map::put`], and [`Error::BatchTooLarge`] beyond 512 MiB; then nothing was changed. The one
-    /// exception is [`Error::Io`]: if the kernel refuses to let the pool grow although the disk has
-    /// room, a batch of more than 127 puts may be done in part.
+    /// As [`Map::put`], and [`Error::BatchTooLarge`] beyond 512 MiB; then nothing was changed.
     pub fn write(&self, batch: &WriteBatch) -> Result<Written> {
         self.shared().write_batch(batch)
     }
@@ -329,7 +327,7 @@ impl Shared {
     fn try_batch(&self, batch: &WriteBatch, last: &[usize]) -> Result<Written> {
         let mut session = self.session()?;
         let journal = self.journal(&mut session)?;
-        self.order.raise(self.trees.heap());
+        self.raise(1)?;
         let raised = Raised(self);
         let everything = batch.changes.iter().chain(batch.conditions.iter().map(|c| &c.what));
         let stripes = everything.map(|change| self.order.stripe_of_hash(change.hash));

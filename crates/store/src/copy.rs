@@ -183,7 +183,7 @@ impl Store {
     fn view_of_all(&self) -> Result<(View, Vec<(String, Map)>)> {
         let shared = self.shared();
         // Before nobody can make a map: this waits for operations, and one of them may be about to.
-        shared.order.raise(shared.trees.heap());
+        shared.raise(0)?;
         let still = shared.making();
         let all = self.view().and_then(|view| {
             let maps = shared.map_names().into_iter().map(|name| {

@@ -62,7 +62,9 @@ fn human_size(bytes: u64) -> String {
     let unit = (bytes.max(1).ilog2() / 10).min(4);
     match unit {
         0 => format!("{bytes} bytes"),
-        _ => format!("{:.1} {}", bytes as f64 / (1_u64 << (10 * unit)) as f64, units[unit as usize]),
+        _ => {
+            format!("{:.1} {}", bytes as f64 / (1_u64 << (10 * unit)) as f64, units[unit as usize])
+        }
     }
 }
 

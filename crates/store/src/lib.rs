@@ -55,6 +55,7 @@ mod opening;
 mod options;
 mod power;
 mod range;
+mod ranked;
 mod repair;
 mod reserved;
 mod statistics;

@@ -22,6 +22,9 @@ const REST: u32 = 24;
 /// Between two goes, and between two rounds.
 const REST_MIN: Duration = Duration::from_millis(2);
 const ROUND_REST: Duration = Duration::from_secs(1);
+/// Rounds after which it looks whether so much space is free that it should be returned.
+const SPACE_ROUNDS: u32 = 60;
+const SPACE_MIN: u64 = 64 << 20;
 
 /// Ends with the last handle of a store.
 pub(crate) struct Life {
@@ -131,6 +134,7 @@ impl Drop for Life {
 /// Snapshots when they are due, and the sweep: round after round over all maps, slice by slice.
 fn run(shared: &Shared, bell: &Bell, sweep: bool, snapshot_after_bytes: u64) {
     let mut next_snapshot = Instant::now();
+    let mut spare = SpareSpace::default();
     while !bell.wait(ROUND_REST) {
         if let Some(power) = &shared.power {
             let started = Instant::now();
@@ -149,6 +153,7 @@ fn run(shared: &Shared, bell: &Bell, sweep: bool, snapshot_after_bytes: u64) {
                 }
             }
         }
+        spare.round(shared);
         if !sweep {
             continue;
         }
@@ -175,6 +180,34 @@ fn run(shared: &Shared, bell: &Bell, sweep: bool, snapshot_after_bytes: u64) {
                 shared.expiring.mean_ms.store(mean_ms as u64, Ordering::Relaxed);
             }
         }
+    }
+}
+
+/// When free space is returned to the system: soon after a map was emptied, and seldom otherwise.
+#[derive(Default)]
+struct SpareSpace {
+    rounds: u32,
+}
+
+impl SpareSpace {
+    fn round(&mut self, shared: &Shared) {
+        self.rounds += 1;
+        // Relaxed: a request, which carries nothing.
+        let tries = shared.space_due.load(Ordering::Relaxed);
+        let looks = self.rounds.is_multiple_of(SPACE_ROUNDS)
+            && shared.trees.heap().returnable_bytes() >= SPACE_MIN;
+        if tries == 0 && !looks {
+            return;
+        }
+        // Relaxed: as above. Not if another map was emptied meanwhile.
+        let _ = shared.space_due.compare_exchange(
+            tries,
+            tries.saturating_sub(1),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        // What the kernel refuses stays where it is.
+        let _ = shared.return_space();
     }
 }
 

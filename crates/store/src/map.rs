@@ -197,14 +197,16 @@ impl Map {
     /// As all operations: the map was dropped; [`Error::Corrupt`] if what is there is damaged, as far
     /// as it is looked at ([`Options::verify_reads`](crate::Options::verify_reads)). More than 128
     /// threads in the store at once take turns.
+    /// As all operations: the map was dropped. More than 128 threads in the store at once take turns; of
+    /// operations inside of others there can be 384 at once.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.get_with(key, <[u8]>::to_vec)
     }
 
     /// Runs `see` on the value of `key` in place, without a copy. `see` must be quick, because it
-    /// holds back the reuse of space, and must not ask for the store's statistics or a check, which
-    /// wait for it.
+    /// holds back the reuse of space. It may use the store, but not ask for a check, which would wait
+    /// for it and is refused; nor for the first batch or view after a pause, which are, too.
     ///
     /// # Errors
     /// As [`Self::get`].
@@ -314,7 +316,7 @@ impl Map {
                 let mut pinned = session.pinned();
                 if self.shared.order.is_free() {
                     match self.tree.decide_record(&mut pinned, key, &mut decide) {
-                        Err(error) if error.is_full() => {}
+                        Err(error) if error.lacks_space() => {}
                         result => return Ok(result?),
                     }
                 }
@@ -519,7 +521,9 @@ impl Map {
                 self.try_clear()
             }
             result => result,
-        }
+        }?;
+        self.shared.note_free_space();
+        Ok(())
     }
 
     fn try_clear(&self) -> Result<()> {

@@ -47,8 +47,8 @@ mod tests;
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use everleaf_index::{BytesTree, Change, Hardware, IndexError, Session, Trees};
@@ -62,6 +62,7 @@ pub(crate) use self::place::{LogState, Place};
 pub use self::rebuild::Rebuilt;
 pub(crate) use self::rebuild::rebuild;
 pub(crate) use self::slot::Slot;
+use crate::ranked::{Rank, RankedGuard, RankedMutex};
 use crate::{Error, Options, Result};
 
 /// The map of the pool that says which log is its own.
@@ -116,9 +117,9 @@ pub(crate) struct PowerLog {
     id: u64,
     is_interval: bool,
     /// The number of each map in the log, by the address of its tree.
-    numbers: Mutex<HashMap<usize, Arc<AtomicU32>>>,
+    numbers: RankedMutex<HashMap<usize, Arc<AtomicU32>>>,
     /// The largest number given so far; held while one is given.
-    last_number: Mutex<u32>,
+    last_number: RankedMutex<u32>,
     /// The map [`NAME`] of the pool.
     own: Arc<BytesTree>,
     /// Bytes appended since the last snapshot began.
@@ -193,8 +194,8 @@ impl PowerLog {
             // Relaxed: only distinct numbers are wanted.
             id: OPENED.fetch_add(1, Ordering::Relaxed),
             is_interval: matches!(durability, Durability::Interval(_)),
-            numbers: Mutex::default(),
-            last_number: Mutex::new(0),
+            numbers: RankedMutex::new(Rank::LogNumbers, HashMap::new()),
+            last_number: RankedMutex::new(Rank::LogNumber, 0),
             own,
             bytes: AtomicU64::new(0),
             stored_before: AtomicU64::new(0),
@@ -250,7 +251,7 @@ impl PowerLog {
                 true
             },
         )?;
-        *self.last_number.lock().unwrap_or_else(PoisonError::into_inner) = last;
+        *self.last_number.lock() = last;
         for name in trees.names().iter().filter(|name| !crate::reserved::is_reserved(name)) {
             if let Some(tree) = trees.find_bytes_tree(name)? {
                 let own = self.own.get_with(session, &own_key(name), |value| {
@@ -265,8 +266,8 @@ impl PowerLog {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<usize, Arc<AtomicU32>>> {
-        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> RankedGuard<'_, HashMap<usize, Arc<AtomicU32>>> {
+        self.numbers.lock()
     }
 
     fn enter(&self, tree: &Arc<BytesTree>, number: u32) {
@@ -301,7 +302,7 @@ impl PowerLog {
 
     /// A number that no map had, noted in the pool as that of `name`.
     fn new_number(&self, name: &str, session: &mut Session<Hardware>) -> Result<u32> {
-        let mut last = self.last_number.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last_number.lock();
         let number = last.checked_add(1).ok_or_else(|| {
             let text = "all numbers of maps were given: write what is there to a new store";
             Error::Unsupported(text.to_string())

@@ -24,6 +24,8 @@ pub struct Statistics {
     pub pool_size_bytes: u64,
     /// Bytes of the pool in chunks that are in use.
     pub pool_used_bytes: u64,
+    /// Bytes of the pool file whose disk space was returned because they are free.
+    pub pool_returned_bytes: u64,
     /// Bytes to which the pool may grow.
     pub pool_max_bytes: u64,
     /// Bytes of DRAM in leaf metadata and inner nodes.
@@ -72,11 +74,8 @@ impl Statistics {
         }
         let heap = shared.trees.heap();
         let pool = heap.pool();
-        let shape = shared
-            .session()
-            .ok()
-            .and_then(|mut session| default.tree().shape(&mut session).ok())
-            .unwrap_or_default();
+        let shape = shared.glance(|session| default.tree().shape(session).unwrap_or_default());
+        let shape = shape.unwrap_or_default();
         let held = shared.views.held();
         let (log_bytes, log_lag) = shared.power.as_ref().map_or((0, 0), PowerLog::lag);
         Statistics {
@@ -88,6 +87,7 @@ impl Statistics {
             maps: shared.map_names().len() as u64,
             pool_size_bytes: pool.size(),
             pool_used_bytes: heap.used_bytes(),
+            pool_returned_bytes: heap.returned_bytes(),
             pool_max_bytes: pool.max_size(),
             memory_bytes: shared.trees.sessions().node_bytes(),
             leaves: shape.leaves,

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::ops::Deref;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use everleaf_index::{
@@ -18,6 +18,7 @@ use crate::life::{Expiring, Life};
 use crate::map::Map;
 use crate::opening::{open_pool, open_power, open_trees, resolved, unmade};
 use crate::power::{Place, PowerLog};
+use crate::ranked::{Rank, RankedGuard, RankedMutex};
 use crate::reserved::{is_reserved, refuse_reserved};
 use crate::statistics::Statistics;
 use crate::versions::Versions;
@@ -26,6 +27,9 @@ use crate::{Error, Options, Rebuilt, Result};
 
 /// The name of the map that a store is itself.
 pub const DEFAULT_MAP: &str = "default";
+
+/// How often it is tried to return the space of a map that went, which others may still be reading.
+const SPACE_TRIES: u32 = 10;
 
 /// Threads that have used a store so far: each gets a number, which leads it to a session.
 static THREAD_COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -56,10 +60,12 @@ pub(crate) struct Shared {
     /// The log, unless the store is to survive its process only.
     pub power: Option<PowerLog>,
     /// Held while a map is made.
-    map_making: Mutex<()>,
+    map_making: RankedMutex<()>,
     journal: OnceLock<Journal>,
     /// Held while the journal is made.
-    journal_making: Mutex<()>,
+    journal_making: RankedMutex<()>,
+    /// How often it is to be tried to return space to the system, because a map was emptied.
+    pub space_due: AtomicU32,
     /// Keys that had expired and were removed by the sweep.
     pub swept: AtomicU64,
     /// What the sweep has seen of keys that expire.
@@ -87,12 +93,32 @@ impl Shared {
         Ok(self.trees.sessions().enter(thread_number()).map_err(IndexError::from)?)
     }
 
+    /// Numbers of a moment, from a session that nobody has to be waited for.
+    pub fn glance<R>(&self, look: impl FnOnce(&mut Session<Hardware>) -> R) -> Option<R> {
+        match self.trees.sessions().try_enter(thread_number()) {
+            Some(mut session) => Some(look(&mut session)),
+            None => self.trees.heap().session().ok().map(|mut session| look(&mut session)),
+        }
+    }
+
+    /// Raises the gate for a batch or a view, by a thread that has so many sessions of its own for it.
+    ///
+    /// # Errors
+    /// The thread is inside an operation for which it would have to wait.
+    pub fn raise(&self, own_sessions: usize) -> Result<()> {
+        let is_inside = || self.trees.sessions().held_by(thread_number()) > own_sessions;
+        if self.order.try_raise(self.trees.heap(), is_inside) {
+            return Ok(());
+        }
+        Err(IndexError::from(AllocError::Nested).into())
+    }
+
     /// The journal of batches, made by the first of them.
     pub fn journal(&self, session: &mut Session<Hardware>) -> Result<&Journal> {
         if let Some(journal) = self.journal.get() {
             return Ok(journal);
         }
-        let _alone = self.journal_making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.journal_making.lock();
         if self.journal.get().is_none() {
             let journal = Journal::open(&self.trees, session)?;
             return Ok(self.journal.get_or_init(|| journal));
@@ -205,9 +231,10 @@ impl Store {
             views: Versions::new(options.view_memory_bytes),
             watches: Watches::default(),
             power,
-            map_making: Mutex::new(()),
+            map_making: RankedMutex::new(Rank::MapMaking, ()),
             journal: OnceLock::new(),
-            journal_making: Mutex::new(()),
+            journal_making: RankedMutex::new(Rank::JournalMaking, ()),
+            space_due: AtomicU32::new(0),
             swept: AtomicU64::new(0),
             verify: if options.verify_reads { Verify::Sum } else { Verify::Key },
             expiring: Expiring::default(),
@@ -235,6 +262,7 @@ impl Store {
         if self.is_read_only() {
             return Err(Error::ReadOnly);
         }
+        let mut session = self.shared.session()?;
         let _alone = self.shared.making();
         self.shared.check_log()?;
         let tree = match self.shared.trees.bytes_tree(name) {
@@ -244,7 +272,7 @@ impl Store {
             }
             result => result,
         }?;
-        self.shared.number(&tree, name)?;
+        self.shared.number(&tree, name, &mut session)?;
         Ok(self.default.another(tree))
     }
 
@@ -262,9 +290,10 @@ impl Store {
             && !power.is_numbered(&tree)
         {
             // Its maker is about to give it its number, or could not.
+            let mut session = self.shared.session()?;
             let _alone = self.shared.making();
             let Some(found) = self.shared.trees.find_bytes_tree(name)? else { return Ok(None) };
-            self.shared.number(&found, name)?;
+            self.shared.number(&found, name, &mut session)?;
             tree = found;
         }
         Ok(Some(self.default.another(tree)))
@@ -290,9 +319,10 @@ impl Store {
         }
         refuse_reserved(name)?;
         self.shared.check_process()?;
+        let mut session = self.shared.session()?;
         // Nobody gives a number to a map that goes.
-        let _alone = self.shared.making();
-        let (removed, lsn) = self.shared.alone(|in_order, session| {
+        let making = self.shared.making();
+        let (removed, lsn) = self.shared.alone_with(&mut session, |in_order, session| {
             self.shared.check_log()?;
             let tree = match in_order {
                 // Of a map of integers nothing is saved or logged.
@@ -318,6 +348,8 @@ impl Store {
             };
             Ok((removed, lsn))
         })?;
+        drop((making, session));
+        self.shared.note_free_space();
         self.shared.wait(lsn)?;
         Ok(removed)
     }
@@ -397,19 +429,34 @@ impl Store {
         self.shared.rebuilt.as_ref()
     }
 
-    /// Numbers about the store. Costs some microseconds, and nothing when not asked for.
+    /// Returns the disk space of what is free in the pool to the file system; the file keeps its length
+    /// and has holes. Returns the bytes. Space is allocated again before it is used, so that a disk that
+    /// became full meanwhile is reported by the write that needs it. Happens by itself some seconds after
+    /// a map was emptied or dropped, and when much else is free.
+    ///
+    /// # Errors
+    /// The kernel refuses. File systems that know no holes return nothing.
+    pub fn return_space(&self) -> Result<u64> {
+        self.shared.return_space()
+    }
+
+    /// Numbers about the store. Costs some microseconds, and nothing when not asked for. Waits for no
+    /// operation, so that any thread may ask at any time.
     pub fn statistics(&self) -> Statistics {
         Statistics::collect(&self.shared, &self.default)
     }
 
     /// Checks everything: the trees' invariants, every record's check sum, and that every byte of
-    /// the pool is in use or free, exactly once. Writers and readers wait meanwhile.
+    /// the pool is in use or free, exactly once. Writers and readers wait meanwhile, and it waits for
+    /// those who are inside an operation.
     ///
     /// # Errors
-    /// The check could not be made. What it finds is in the report.
+    /// The check could not be made; so it is when a function that an operation runs asks for it. What it
+    /// finds is in the report.
     pub fn check(&self) -> Result<crate::CheckReport> {
         self.shared.check_process()?;
         let mut report = self.shared.trees.check()?;
+        let mut report = self.shared.trees.check_by(Some(thread_number()))?;
         let mut session = self.shared.session()?;
         for name in self.shared.trees.names().iter().filter(|name| is_reserved(name)) {
             if let Some(tree) = self.shared.trees.find_bytes_tree(name)? {
@@ -469,8 +516,9 @@ impl Shared {
     }
 
     /// Held while a map is made, gets its number, or goes. Not by one who has a stripe.
-    pub fn making(&self) -> MutexGuard<'_, ()> {
-        self.map_making.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Who uses a session meanwhile has taken it before.
+    pub fn making(&self) -> RankedGuard<'_, ()> {
+        self.map_making.lock()
     }
 
     /// Refuses a change that could not be logged.
@@ -478,12 +526,32 @@ impl Shared {
         self.power.as_ref().map_or(Ok(()), PowerLog::check)
     }
 
+    /// A map was emptied or dropped: its space is returned soon.
+    pub fn note_free_space(&self) {
+        // Relaxed: a request, which carries nothing.
+        self.space_due.store(SPACE_TRIES, Ordering::Relaxed);
+    }
+
+    /// Frees what can be freed, and returns its space to the system. Returns the bytes.
+    pub fn return_space(&self) -> Result<u64> {
+        if self.trees.heap().pool().is_read_only() {
+            return Ok(0);
+        }
+        self.trees.reclaim();
+        Ok(self.trees.heap().return_space().map_err(IndexError::from)?)
+    }
+
     /// Gives a map its number in the log, if it has none. The caller has [`Self::making`].
-    fn number(&self, tree: &Arc<BytesTree>, name: &str) -> Result<()> {
+    fn number(
+        &self,
+        tree: &Arc<BytesTree>,
+        name: &str,
+        session: &mut Session<Hardware>,
+    ) -> Result<()> {
         match &self.power {
             Some(power) if !power.is_numbered(tree) => {
                 power.check()?;
-                let lsn = power.give_number(tree, name, &mut *self.session()?)?;
+                let lsn = power.give_number(tree, name, session)?;
                 power.wait(lsn)
             }
             _ => Ok(()),
@@ -504,7 +572,15 @@ impl Shared {
         &self,
         act: impl FnOnce(bool, &mut Session<Hardware>) -> Result<R>,
     ) -> Result<R> {
-        let mut session = self.session()?;
+        self.alone_with(&mut *self.session()?, act)
+    }
+
+    /// As [`Self::alone`], with a session that the caller has.
+    pub fn alone_with<R>(
+        &self,
+        session: &mut Session<Hardware>,
+        act: impl FnOnce(bool, &mut Session<Hardware>) -> Result<R>,
+    ) -> Result<R> {
         let mut pinned = session.pinned();
         if self.order.is_free() {
             // Whoever raises the gate waits for our pin.
@@ -512,7 +588,7 @@ impl Shared {
         }
         drop(pinned);
         let _stripes = self.order.lock_all();
-        act(true, &mut session)
+        act(true, session)
     }
 }
 

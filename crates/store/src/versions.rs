@@ -25,10 +25,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everleaf_index::{BytesTree, Hardware, Machine};
+
+use crate::ranked::{Rank, RankedGuard, RankedMutex};
 
 /// Parts of what is saved, by hash of the key: writers of different parts do not meet.
 const PART_COUNT: usize = 16;
@@ -78,9 +80,9 @@ pub(crate) struct Versions {
     /// The version of the newest open view; 0 if none is. Raised by one who has all stripes.
     newest: AtomicU64,
     /// Held while a view is closed (O3).
-    closing: Mutex<()>,
-    open: Mutex<Open>,
-    parts: Box<[Mutex<Part>]>,
+    closing: RankedMutex<()>,
+    open: RankedMutex<Open>,
+    parts: Box<[RankedMutex<Part>]>,
     /// Bytes that are held, keys and overhead included.
     bytes: AtomicU64,
     /// When more bytes are held, the oldest views are given up; 0: never.
@@ -103,11 +105,6 @@ pub(crate) struct Held {
 
 /// How far a piece of a range could be laid over; `None`: to its end.
 pub(crate) type Cut = Option<Vec<u8>>;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing below panics between two changes that belong together.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn address(tree: &Arc<BytesTree>) -> usize {
     Arc::as_ptr(tree) as usize
@@ -163,24 +160,25 @@ impl Part {
 impl Versions {
     /// Gives up the oldest views when more than `limit_bytes` are held; 0 for never.
     pub fn new(limit_bytes: u64) -> Self {
+        let part = || RankedMutex::new(Rank::ViewPart, Part::default());
         Versions {
             newest: AtomicU64::new(0),
-            closing: Mutex::default(),
-            open: Mutex::default(),
-            parts: (0..PART_COUNT).map(|_| Mutex::default()).collect(),
+            closing: RankedMutex::new(Rank::ViewClosing, ()),
+            open: RankedMutex::new(Rank::ViewList, Open::default()),
+            parts: (0..PART_COUNT).map(|_| part()).collect(),
             bytes: AtomicU64::new(0),
             limit_bytes,
             lost: AtomicU64::new(0),
         }
     }
 
-    fn part(&self, hash: u64) -> MutexGuard<'_, Part> {
-        lock(&self.parts[(hash >> 20) as usize % PART_COUNT])
+    fn part(&self, hash: u64) -> RankedGuard<'_, Part> {
+        self.parts[(hash >> 20) as usize % PART_COUNT].lock()
     }
 
     /// Numbers a new view; the flag will say whether it was given up. The caller has all stripes.
     pub fn open(&self) -> (u64, Arc<AtomicBool>) {
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         open.last += 1;
         let (version, lost) = (open.last, Arc::new(AtomicBool::new(false)));
         open.views.insert(version, lost.clone());
@@ -192,8 +190,8 @@ impl Versions {
     /// Closes a view: frees what only it needed. `takes_needed` is the planted bug that frees what an
     /// older view needs, too.
     pub fn close(&self, version: u64, takes_needed: bool) {
-        let _alone = lock(&self.closing);
-        let mut open = lock(&self.open);
+        let _alone = self.closing.lock();
+        let mut open = self.open.lock();
         if open.views.remove(&version).is_some() {
             let before = self.leave(&open, version);
             drop(open);
@@ -214,7 +212,7 @@ impl Versions {
     fn release(&self, version: u64, before: u64, takes_needed: bool) {
         for part in &self.parts {
             loop {
-                let (freed, has_more) = lock(part).release(version, before, takes_needed);
+                let (freed, has_more) = part.lock().release(version, before, takes_needed);
                 // Relaxed: a statistic, and a reason to give up views.
                 self.bytes.fetch_sub(freed, Ordering::Relaxed);
                 if !has_more {
@@ -257,10 +255,10 @@ impl Versions {
             let value = read()?;
             // Relaxed: as in `release`. Before the value is there to be freed.
             self.bytes.fetch_add(size_of(key, value.as_ref()), Ordering::Relaxed);
-            let saved = part.maps.entry(address(tree)).or_insert_with(|| SavedMap {
-                _tree: tree.clone(),
-                chains: BTreeMap::new(),
-            });
+            let saved = part
+                .maps
+                .entry(address(tree))
+                .or_insert_with(|| SavedMap { _tree: tree.clone(), chains: BTreeMap::new() });
             let known = saved.chains.get_key_value(key).map(|(key, _)| key.clone());
             let key: Arc<[u8]> = known.unwrap_or_else(|| key.into());
             let chain = saved.chains.entry(key.clone()).or_default();
@@ -279,9 +277,9 @@ impl Versions {
             return;
         }
         // Whoever is closing a view frees something, too; the next writer looks again.
-        let Ok(_alone) = self.closing.try_lock() else { return };
+        let Some(_alone) = self.closing.try_lock() else { return };
         while is_over() {
-            let mut open = lock(&self.open);
+            let mut open = self.open.lock();
             let Some((version, lost)) = open.views.pop_first() else { return };
             // Release: before anything of it goes; pairs with the acquire in `View`.
             lost.store(true, Ordering::Release);
@@ -319,7 +317,7 @@ impl Versions {
     ) -> Cut {
         let mut cut: Cut = None;
         for part in &self.parts {
-            let part = lock(part);
+            let part = part.lock();
             let Some(saved) = part.maps.get(&address(tree)) else { continue };
             let chains = saved.chains.range::<[u8], _>(bounds);
             let end = match reverse {
@@ -340,11 +338,11 @@ impl Versions {
 
     /// What views cost now.
     pub fn held(&self) -> Held {
-        let keys = |part: &Mutex<Part>| {
-            lock(part).maps.values().map(|saved| saved.chains.len() as u64).sum::<u64>()
+        let keys = |part: &RankedMutex<Part>| {
+            part.lock().maps.values().map(|saved| saved.chains.len() as u64).sum::<u64>()
         };
         Held {
-            views: lock(&self.open).views.len() as u64,
+            views: self.open.lock().views.len() as u64,
             keys: self.parts.iter().map(keys).sum(),
             // Relaxed: a statistic.
             bytes: self.bytes.load(Ordering::Relaxed),

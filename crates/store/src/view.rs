@@ -221,8 +221,8 @@ impl Store {
     /// are in it as a whole or not at all, and so is whatever a thread has seen before.
     ///
     /// *Cost*: writers are kept out for an instant, some dozen microseconds; the first view after a
-    /// pause waits until the operations that are running at that moment have ended, so do not open
-    /// one from within a function that the store calls. While views are open, a write saves what it
+    /// pause waits until the operations that are running at that moment have ended; from within a
+    /// function that the store calls it is then refused. While views are open, a write saves what it
     /// replaces, once per key and opening. A value is kept for as long as an open view needs it:
     /// `view_bytes` in [`Store::statistics`] says how much that is, and
     /// [`Options::view_memory_bytes`](crate::Options::view_memory_bytes) limits it.
@@ -243,11 +243,11 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// The store was inherited by a fork.
+        map.shared().check_process()?;
+    /// It would have to wait for an operation that the calling thread is inside of.
     pub fn view(&self) -> Result<View> {
         let map = Map::clone(self);
-        map.shared().check_process()?;
-        let (version, lost) = map.shared().open_view();
+        let (version, lost) = map.shared().open_view()?;
         let inner = Arc::new(Inner { map: map.clone(), version, lost });
         Ok(View { default: MapView { map, inner } })
     }
@@ -255,10 +255,10 @@ impl Store {
 
 impl Shared {
     /// Raises the gate for a new view and numbers it.
-    fn open_view(&self) -> (u64, Arc<AtomicBool>) {
-        self.order.raise(self.trees.heap());
+    fn open_view(&self) -> Result<(u64, Arc<AtomicBool>)> {
+        self.raise(0)?;
         // No writer is between saving and changing (V1).
         let _all = self.order.lock_all();
-        self.views.open()
+        Ok(self.views.open())
     }
 }

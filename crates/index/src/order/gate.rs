@@ -47,16 +47,28 @@ impl<M: Machine> Gate<M> {
     ///
     /// *Blocking*: on the first raising, until all pins of this moment are over.
     pub fn raise(&self, heap: &Heap<M>) {
+        let raised = self.try_raise(heap, || false);
+        debug_assert!(raised, "nobody said that it is pinned");
+    }
+
+    /// As [`Self::raise`], by one who may be pinned in another session: if that would have to be waited
+    /// for, the gate is not raised, and the answer is false.
+    pub fn try_raise(&self, heap: &Heap<M>, is_pinned: impl FnOnce() -> bool) -> bool {
         // SeqCst: before the epoch is read in `await_pins`, which pairs with the pins. Acquire: what
         // whoever settled the gate waited for is over; pairs with the `or` below.
         let before = self.word.fetch_add(1, Ordering::SeqCst);
         if before & SETTLED == 0 {
+            if is_pinned() {
+                self.lower(false);
+                return false;
+            }
             if !M::mutant("gate.no_wait") {
                 heap.await_pins();
             }
             // AcqRel: hands on what the wait has seen end; pairs with the addition above (G1).
             self.word.fetch_or(SETTLED, Ordering::AcqRel);
         }
+        true
     }
 
     /// Ends one raising. With `linger` the gate stays raised until [`Self::settle_down`].

@@ -73,6 +73,11 @@ impl<M: Machine> Order<M> {
         self.gate.raise(heap);
     }
 
+    /// Raises the gate unless that means to wait for the caller itself; see [`Gate::try_raise`].
+    pub fn try_raise(&self, heap: &Heap<M>, is_pinned: impl FnOnce() -> bool) -> bool {
+        self.gate.try_raise(heap, is_pinned)
+    }
+
     /// Ends one raising.
     pub fn lower(&self) {
         self.gate.lower(false);

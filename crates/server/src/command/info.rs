@@ -112,6 +112,7 @@ fn persistence(shared: &Shared, store: &Statistics, lines: &mut Lines) {
     lines.add("pool_domain", &store.domain);
     lines.add("pool_size_bytes", store.pool_size_bytes);
     lines.add("pool_used_bytes", store.pool_used_bytes);
+    lines.add("pool_returned_bytes", store.pool_returned_bytes);
     lines.add("pool_max_bytes", store.pool_max_bytes);
     lines.add("recovery_microseconds", store.recovery_ns / 1000);
 }

@@ -1,0 +1,353 @@
+//! Functions that the store calls, and that use the store: nothing of it may wait for itself, and a
+//! panic in one leaves everything as it was. Whatever hangs fails after a time.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::time::Duration;
+
+use everleaf::{Action, Error, Options, Store, WriteBatch};
+
+/// Far more than any of the tests needs on the slowest machine.
+const PATIENCE: Duration = Duration::from_secs(240);
+/// Threads that may be in the store at once, and some more.
+const SESSIONS: usize = 128;
+const THREADS: usize = 300;
+
+fn open(folder: &Path) -> Arc<Store> {
+    let options = Options::new().create(true).max_size_bytes(1 << 30);
+    Arc::new(options.open(folder.join("pool")).expect("the pool opens"))
+}
+
+/// Runs something that must end.
+fn ends(what: &str, act: impl FnOnce() + Send + 'static) {
+    let (sender, receiver) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let result = catch_unwind(AssertUnwindSafe(act));
+        sender.send(()).expect("somebody waits");
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+    receiver.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{what} does not end"));
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+/// Lets nobody go on before so many have come.
+struct Crowd {
+    count: Mutex<usize>,
+    grown: Condvar,
+}
+
+impl Crowd {
+    fn new() -> Crowd {
+        Crowd { count: Mutex::new(0), grown: Condvar::new() }
+    }
+
+    fn join(&self, wanted: usize) {
+        let mut count = self.count.lock().expect("nobody panics");
+        *count += 1;
+        self.grown.notify_all();
+        drop(self.grown.wait_while(count, |count| *count < wanted).expect("nobody panics"));
+    }
+}
+
+fn is_sound(store: &Store) {
+    let problems = store.check().expect("the check runs").problems;
+    assert_eq!(problems, Vec::<String>::new());
+}
+
+/// Each of 128 threads had a session and wanted a second one, which it waited for in vain.
+#[test]
+fn more_threads_than_sessions_nest_in_closures() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    let end = store.clone();
+    ends("nesting", move || {
+        let crowd = Arc::new(Crowd::new());
+        let threads: Vec<_> = (0..THREADS)
+            .map(|number| {
+                let (store, crowd) = (store.clone(), crowd.clone());
+                std::thread::spawn(move || {
+                    let key = |name: &str| format!("{name} {number}").into_bytes();
+                    let inner = |_: Option<&[u8]>| {
+                        store.put(&key("inner"), b"1").expect("room");
+                        store.get_with(&key("inner"), |value| value.len()).expect("get");
+                        Action::Put(b"2".to_vec())
+                    };
+                    store
+                        .update_with(&key("outer"), |_| {
+                            // All sessions are taken, by those who want another one.
+                            crowd.join(SESSIONS);
+                            store.update_with(&key("middle"), inner).expect("room");
+                            Action::Put(b"3".to_vec())
+                        })
+                        .expect("room");
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    });
+    assert_eq!(end.len(), 3 * THREADS as u64);
+    is_sound(&end);
+}
+
+/// Statistics took every session in order: with one in a closure they waited for it, and the closure,
+/// which wanted a session that they had taken, for them.
+#[test]
+fn statistics_wait_for_no_closure() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    store.put(b"k", b"v").expect("room");
+    ends("asking for statistics", move || {
+        let asked = Crowd::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let inside = || {
+                    assert_eq!(store.statistics().keys, 1);
+                    asked.join(1);
+                    asked.join(3);
+                    assert_eq!(store.get(b"k").expect("get"), Some(b"v".to_vec()));
+                };
+                store.get_with(b"k", |_| inside()).expect("get");
+            });
+            asked.join(2);
+            assert_eq!(store.statistics().keys, 1);
+            asked.join(4);
+        });
+    });
+}
+
+#[test]
+fn statistics_and_checks_run_beside_closures_that_nest() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    let end = store.clone();
+    ends("working beside checks", move || {
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for number in 0..6u32 {
+                let (store, done) = (&store, &done);
+                scope.spawn(move || {
+                    for round in 0u32.. {
+                        if done.load(Ordering::Acquire) {
+                            return;
+                        }
+                        let key = [number.to_be_bytes(), (round % 50).to_be_bytes()].concat();
+                        let change = |found: Option<&[u8]>| {
+                            let seen = store.get_with(&key, <[u8]>::to_vec).expect("get");
+                            assert_eq!(found, seen.as_deref(), "nobody else writes it");
+                            store.statistics();
+                            Action::Put(round.to_be_bytes().to_vec())
+                        };
+                        store.update_with(&key, change).expect("room");
+                        let see = |_: &[u8]| drop(store.map(&format!("map {}", round % 5)));
+                        store.get_with(&key, see).expect("get");
+                    }
+                });
+            }
+            for _ in 0..30 {
+                is_sound(&store);
+                assert!(store.statistics().memory_bytes > 0);
+            }
+            done.store(true, Ordering::Release);
+        });
+    });
+    is_sound(&end);
+}
+
+/// Who made a map had the lock of the makers and waited for a session; those who had the sessions
+/// waited for the lock.
+#[test]
+fn maps_are_made_inside_and_outside_of_closures() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = Options::new().create(true).max_size_bytes(1 << 30);
+    let options = options.durability(everleaf::Durability::Interval(Duration::from_secs(3600)));
+    let store = Arc::new(options.open(folder.path().join("pool")).expect("the pool opens"));
+    store.put(b"k", b"v").expect("room");
+    ends("making maps", move || {
+        let crowd = Arc::new(Crowd::new());
+        let threads: Vec<_> = (0..SESSIONS + 40)
+            .map(|number| {
+                let (store, crowd) = (store.clone(), crowd.clone());
+                std::thread::spawn(move || {
+                    let make = || store.map(&format!("map {}", number % 30)).expect("room");
+                    if number < SESSIONS {
+                        let inside = |_: &[u8]| {
+                            crowd.join(SESSIONS);
+                            make().put(b"k", b"v").expect("room");
+                        };
+                        store.get_with(b"k", inside).expect("get").expect("there");
+                    } else {
+                        make();
+                        store.drop_map(&format!("map {}", number % 30)).expect("writable");
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    });
+}
+
+/// They waited for the operation that they were called from.
+#[test]
+fn what_would_wait_for_its_caller_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    store.put(b"k", b"v").expect("room");
+    let copy = folder.path().join("copy");
+    ends("calling from inside", move || {
+        let refused = |error: Error| assert!(error.to_string().contains("called by a function"));
+        let mut batch = WriteBatch::new();
+        batch.put(&store, b"b", b"1");
+        let inside = |_: &[u8]| {
+            refused(store.check().expect_err("it waits for all"));
+            refused(store.view().map(drop).expect_err("the first view waits for all"));
+            refused(store.write(&batch).expect_err("the first batch waits for all"));
+            refused(store.backup(&copy, |_| {}).map(drop).expect_err("it needs a view"));
+        };
+        store.get_with(b"k", inside).expect("get").expect("there");
+        assert_eq!(store.get(b"b").expect("get"), None);
+        // With a view open nobody has to be waited for.
+        let view = store.view().expect("a view");
+        let inside = |_: &[u8]| {
+            let second = store.view().expect("another view");
+            assert!(store.write(&batch).expect("room").is_done());
+            assert_eq!(second.get(b"b").expect("get"), None);
+        };
+        store.get_with(b"k", inside).expect("get").expect("there");
+        drop(view);
+        assert_eq!(store.get(b"b").expect("get"), Some(b"1".to_vec()));
+        is_sound(&store);
+    });
+}
+
+/// A panic in a function of the user, wherever the store calls one, with and without a view: nothing
+/// is changed, no session, stripe or pin is left, and views still show their moment.
+#[test]
+fn a_panic_in_a_closure_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    let pairs: BTreeMap<Vec<u8>, Vec<u8>> =
+        (0..200u8).map(|key| (vec![key], vec![key; 50])).collect();
+    for (key, value) in &pairs {
+        store.put(key, value).expect("room");
+    }
+    ends("going on after panics", move || {
+        for with_view in [false, true] {
+            let view = with_view.then(|| store.view().expect("a view"));
+            for number in 0..40u8 {
+                let key = [number];
+                let all = [&key[..], &[199]];
+                let panics: [&dyn Fn(); 5] = [
+                    &|| drop(store.get_with(&key, |_| panic!("planned"))),
+                    &|| drop(store.update_with(&key, |_| panic!("planned"))),
+                    &|| drop(store.update_with(b"absent", |_| panic!("planned"))),
+                    &|| drop(store.get_many(&all, |_, _| panic!("planned"))),
+                    &|| {
+                        let visit = |_: &[u8], _: &[u8]| -> ControlFlow<()> { panic!("planned") };
+                        drop(store.scan(.., number % 2 == 0, visit));
+                    },
+                ];
+                for panics in panics {
+                    catch_unwind(AssertUnwindSafe(panics)).expect_err("it panics");
+                }
+            }
+            assert!(store.iter().eq(pairs.clone()));
+            if let Some(view) = &view {
+                assert!(store.put(&[7], b"new").expect("room"));
+                assert!(view.iter().eq(pairs.clone()));
+                assert!(store.put(&[7], &[7; 50]).expect("room"));
+            }
+            drop(view);
+            // Both wait for pins, and the check for sessions.
+            drop(store.view().expect("a view"));
+            is_sound(&store);
+        }
+    });
+}
+
+/// Views, ranges and maps that outlive the store's own handle, the map, and the thread that made them.
+#[test]
+fn views_and_ranges_outlive_store_map_and_thread() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pool = folder.path().join("pool");
+    let store = open(folder.path());
+    let map = store.map("side").expect("room");
+    for key in 0..3000u32 {
+        map.put(&key.to_be_bytes(), b"then").expect("room");
+    }
+    let (view, mut range) = {
+        let (store, map) = (store.clone(), map.clone());
+        let made = std::thread::spawn(move || {
+            let view = store.view().expect("a view").map(&map);
+            let mut range = view.iter();
+            assert!(range.next().is_some() && range.next_back().is_some());
+            (view, range)
+        });
+        made.join().expect("no panic")
+    };
+    let mut live = map.iter();
+    assert!(live.next().is_some());
+    assert!(store.drop_map("side").expect("writable"));
+    assert_eq!(store.map("side").expect("room").len(), 0);
+    assert!(live.by_ref().count() < 3000);
+    assert!(matches!(live.take_error(), Some(Error::BadName(_))), "it says why it ended");
+    assert_eq!(range.by_ref().count(), 2998);
+    assert!(range.take_error().is_none());
+    let store = Arc::into_inner(store).expect("nobody else has it");
+    store.close().expect("it can be closed");
+    // The view keeps it open.
+    assert_eq!(view.get(&7u32.to_be_bytes()).expect("get"), Some(b"then".to_vec()));
+    assert!(Options::new().open(&pool).is_err());
+    drop((view, range, live, map));
+    let store = Options::new().open(&pool).expect("the last one closed it");
+    assert!(store.statistics().was_clean);
+    is_sound(&store);
+}
+
+/// Views are opened all the time while batches run and closures nest: a view that is opened from inside
+/// of an operation may be refused, and never shows half a batch.
+#[test]
+fn views_open_from_inside_while_batches_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    let keys: Vec<[u8; 1]> = (0..40u8).map(|key| [key]).collect();
+    ends("opening views", move || {
+        let (done, opened) = (AtomicBool::new(false), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0u64.. {
+                    if done.load(Ordering::Acquire) {
+                        return;
+                    }
+                    let mut batch = WriteBatch::new();
+                    for key in &keys {
+                        batch.put(&store, key, &round.to_be_bytes());
+                    }
+                    assert!(store.write(&batch).expect("room").is_done());
+                }
+            });
+            let look = |_: &[u8]| {
+                let Ok(view) = store.view() else { return };
+                // Relaxed: a count.
+                opened.fetch_add(1, Ordering::Relaxed);
+                let first = view.get(&keys[0]).expect("get").expect("there");
+                for key in &keys {
+                    assert_eq!(view.get(key).expect("get").as_deref(), Some(&first[..]));
+                }
+            };
+            // Relaxed: as above.
+            while opened.load(Ordering::Relaxed) < 300 {
+                store.get_with(&keys[1], look).expect("get");
+                let view = store.view().expect("a view");
+                let values: Vec<_> = view.iter().map(|(_, value)| value).collect();
+                assert!(values.windows(2).all(|pair| pair[0] == pair[1]));
+            }
+            done.store(true, Ordering::Release);
+        });
+        is_sound(&store);
+        assert_eq!(store.statistics().view_bytes, 0);
+    });
+}

@@ -1,0 +1,148 @@
+//! Space that is free is returned to the file system, and allocated again before it is used.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use everleaf::{Options, Store};
+
+/// Bytes of data, in MiB; `EVERLEAF_SPACE_MIB` for a measurement.
+const SIZE_MIB: u64 = 24;
+const VALUE_SIZE: usize = 1000;
+
+fn open(pool: &Path) -> Store {
+    Options::new().create(true).max_size_bytes(4 << 30).open(pool).expect("the pool opens")
+}
+
+fn allocated(pool: &Path) -> u64 {
+    std::fs::metadata(pool).expect("there").blocks() * 512
+}
+
+fn size_mib() -> u64 {
+    let given = std::env::var("EVERLEAF_SPACE_MIB").ok();
+    given.and_then(|text| text.parse().ok()).unwrap_or(SIZE_MIB)
+}
+
+fn fill(store: &Store, mark: u8) -> u64 {
+    let count = (size_mib() << 20) / VALUE_SIZE as u64;
+    for number in 0..count {
+        let key = number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+        store.put(&key, &[mark; VALUE_SIZE]).expect("room");
+    }
+    // One that has chunks of its own.
+    store.put(b"large", &vec![mark; 3 << 20]).expect("room");
+    count + 1
+}
+
+fn is_sound(store: &Store, count: u64, mark: u8) {
+    assert_eq!(
+        store.iter().filter(|(_, value)| value.iter().all(|b| *b == mark)).count() as u64,
+        count
+    );
+    assert_eq!(store.check().expect("the check runs").problems, Vec::<String>::new());
+}
+
+/// Whether this file system knows holes: without them there is nothing to see.
+fn knows_holes(folder: &Path) -> bool {
+    let store = open(&folder.join("probe"));
+    store.put(b"k", &vec![7; 4 << 20]).expect("room");
+    store.clear().expect("room");
+    store.return_space().expect("nothing is refused") > 0
+}
+
+/// The file stayed at its largest size after everything was removed from it.
+#[test]
+fn what_was_emptied_gives_its_space_back() {
+    let folder = tempfile::tempdir().expect("a folder");
+    if !knows_holes(folder.path()) {
+        return;
+    }
+    let pool = folder.path().join("pool");
+    let store = open(&pool);
+    let count = fill(&store, 1);
+    let (before, length) = (allocated(&pool), std::fs::metadata(&pool).expect("there").len());
+    store.clear().expect("room");
+    let returned = store.return_space().expect("nothing is refused");
+    let after = allocated(&pool);
+    println!("{before} bytes allocated, {after} after it was emptied, {returned} returned");
+    assert!(after < before / 3, "{after} of {before} bytes are left");
+    assert!(store.statistics().pool_returned_bytes >= returned);
+    assert_eq!(std::fs::metadata(&pool).expect("there").len(), length);
+    is_sound(&store, 0, 0);
+    // It is all there again, and was allocated before it was written.
+    assert_eq!(fill(&store, 2), count);
+    assert!(allocated(&pool) >= before * 9 / 10);
+    is_sound(&store, count, 2);
+    store.close().expect("it can be closed");
+    is_sound(&open(&pool), count, 2);
+}
+
+/// Opening filled all holes, so that an emptied store took its whole space again.
+#[test]
+fn an_emptied_store_stays_small_when_it_is_opened() {
+    let folder = tempfile::tempdir().expect("a folder");
+    if !knows_holes(folder.path()) {
+        return;
+    }
+    let pool = folder.path().join("pool");
+    for closes in [true, false] {
+        let store = open(&pool);
+        let count = fill(&store, 3);
+        let before = allocated(&pool);
+        store.clear().expect("room");
+        store.put(b"left", b"over").expect("room");
+        store.return_space().expect("nothing is refused");
+        if closes {
+            store.close().expect("it can be closed");
+        } else {
+            // As if the process had died here.
+            std::fs::copy(&pool, folder.path().join("copy")).expect("room");
+            store.close().expect("it can be closed");
+            std::fs::rename(folder.path().join("copy"), &pool).expect("it can be renamed");
+        }
+        let store = open(&pool);
+        assert!(allocated(&pool) < before / 2, "opening took {} bytes", allocated(&pool));
+        assert_eq!(store.get(b"left").expect("get"), Some(b"over".to_vec()));
+        assert_eq!(store.check().expect("the check runs").problems, Vec::<String>::new());
+        store.remove(b"left").expect("writable");
+        fill(&store, 4);
+        is_sound(&store, count, 4);
+        store.clear().expect("room");
+        store.close().expect("it can be closed");
+    }
+}
+
+/// Threads write while space is returned over and over: what they are given is never taken from them.
+#[test]
+fn space_is_returned_beside_writers() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pool = folder.path().join("pool");
+    let store = open(&pool);
+    std::thread::scope(|scope| {
+        for writer in 0..3u8 {
+            let store = &store;
+            scope.spawn(move || {
+                let map = store.map(&format!("map {writer}")).expect("room");
+                for round in 0..12u8 {
+                    let value = |number: u32| {
+                        let size = if number.is_multiple_of(100) { 400_000 } else { 2000 };
+                        vec![round ^ writer ^ number as u8; size]
+                    };
+                    for number in 0..300u32 {
+                        map.put(&number.to_be_bytes(), &value(number)).expect("room");
+                    }
+                    for number in 0..300u32 {
+                        let found = map.get(&number.to_be_bytes()).expect("get");
+                        assert_eq!(found, Some(value(number)), "writer {writer}, round {round}");
+                    }
+                    map.clear().expect("room");
+                }
+            });
+        }
+        for _ in 0..60 {
+            store.return_space().expect("nothing is refused");
+        }
+    });
+    assert_eq!(store.check().expect("the check runs").problems, Vec::<String>::new());
+    store.close().expect("it can be closed");
+    assert_eq!(open(&pool).check().expect("the check runs").problems, Vec::<String>::new());
+}
