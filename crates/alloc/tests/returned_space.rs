@@ -1,8 +1,9 @@
 //! Space that was returned to the system is allocated again before anybody gets it, and is returned
 //! only when nobody looks there, also after a crash.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use everleaf_alloc::Heap;
@@ -16,7 +17,7 @@ const PAGE: u64 = 4096;
 /// Which pages have no space, and whether there is any to be had.
 #[derive(Default)]
 struct Disk {
-    holes: BTreeMap<u64, ()>,
+    holes: BTreeSet<u64>,
     is_full: bool,
 }
 
@@ -26,7 +27,7 @@ struct Holey {
     disk: Arc<Mutex<Disk>>,
 }
 
-fn pages(start: u64, end: u64) -> impl Iterator<Item = u64> {
+fn pages(start: u64, end: u64) -> Range<u64> {
     start / PAGE..end.div_ceil(PAGE)
 }
 
@@ -55,7 +56,7 @@ unsafe impl Backing for Holey {
     fn release(&self, start: u64, end: u64) -> io::Result<bool> {
         let mut disk = self.disk.lock().unwrap();
         for page in pages(start, end) {
-            disk.holes.insert(page, ());
+            disk.holes.insert(page);
         }
         for offset in start..end {
             // SAFETY: within the memory, which nobody else touches there (or the test has found a bug).
@@ -66,12 +67,12 @@ unsafe impl Backing for Holey {
 
     fn secure(&self, start: u64, end: u64) -> Result<(), PoolError> {
         let mut disk = self.disk.lock().unwrap();
-        let has_holes = pages(start, end).any(|page| disk.holes.contains_key(&page));
+        let has_holes = pages(start, end).any(|page| disk.holes.contains(&page));
         if has_holes && disk.is_full {
             let source = io::ErrorKind::StorageFull.into();
             return Err(PoolError::DiskFull { path: "holey".into(), needed: end, source });
         }
-        pages(start, end).for_each(|page| drop(disk.holes.remove(&page)));
+        disk.holes.retain(|page| !pages(start, end).contains(page));
         Ok(())
     }
 }
@@ -99,7 +100,7 @@ impl World {
     /// What is handed out has space.
     fn has_space(&self, start: u64, end: u64) {
         let disk = self.disk.lock().unwrap();
-        let hole = pages(start, end).find(|page| disk.holes.contains_key(page));
+        let hole = pages(start, end).find(|page| disk.holes.contains(page));
         assert_eq!(hole, None, "{start} .. {end} is handed out, and has no space");
     }
 
