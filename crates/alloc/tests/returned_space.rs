@@ -47,14 +47,14 @@ unsafe impl Backing for Holey {
 
     fn extend(&self, _old: u64, new: u64) -> Result<(), PoolError> {
         let full = |source| PoolError::DiskFull { path: "holey".into(), needed: new, source };
-        if self.disk.lock().unwrap().is_full {
+        if self.disk.lock().expect("nobody panics with it").is_full {
             return Err(full(io::ErrorKind::StorageFull.into()));
         }
         self.memory.extend(new as usize).map_err(full)
     }
 
     fn release(&self, start: u64, end: u64) -> io::Result<bool> {
-        let mut disk = self.disk.lock().unwrap();
+        let mut disk = self.disk.lock().expect("nobody panics with it");
         for page in pages(start, end) {
             disk.holes.insert(page);
         }
@@ -66,7 +66,7 @@ unsafe impl Backing for Holey {
     }
 
     fn secure(&self, start: u64, end: u64) -> Result<(), PoolError> {
-        let mut disk = self.disk.lock().unwrap();
+        let mut disk = self.disk.lock().expect("nobody panics with it");
         let has_holes = pages(start, end).any(|page| disk.holes.contains(&page));
         if has_holes && disk.is_full {
             let source = io::ErrorKind::StorageFull.into();
@@ -91,15 +91,15 @@ struct World {
 impl World {
     fn new() -> World {
         let disk = Arc::new(Mutex::new(Disk::default()));
-        let memory = Mapping::of_memory(SIZE as usize, 1 << 26).unwrap();
+        let memory = Mapping::of_memory(SIZE as usize, 1 << 26).expect("room");
         let backing = Box::new(Holey { memory, disk: disk.clone() });
-        let pool = Pool::with_backing(backing, Domain::Process, 0, true).unwrap();
-        World { heap: Heap::create_with_chunks(pool, 14).unwrap(), disk }
+        let pool = Pool::with_backing(backing, Domain::Process, 0, true).expect("room");
+        World { heap: Heap::create_with_chunks(pool, 14).expect("room"), disk }
     }
 
     /// What is handed out has space.
     fn has_space(&self, start: u64, end: u64) {
-        let disk = self.disk.lock().unwrap();
+        let disk = self.disk.lock().expect("nobody panics with it");
         let hole = pages(start, end).find(|page| disk.holes.contains(page));
         assert_eq!(hole, None, "{start} .. {end} is handed out, and has no space");
     }
@@ -127,7 +127,7 @@ impl World {
 fn returned_space_is_allocated_before_it_is_handed_out() {
     for seed in 0..40 {
         let world = World::new();
-        let mut session = world.heap.session().unwrap();
+        let mut session = world.heap.session().expect("room");
         let mut held: Vec<(u64, usize)> = vec![];
         for step in 0..600u64 {
             let dice = mix(seed << 20 | step);
@@ -142,7 +142,7 @@ fn returned_space_is_allocated_before_it_is_handed_out() {
                         }
                         Err(error) => {
                             assert!(error.is_full(), "{error}");
-                            world.disk.lock().unwrap().is_full = false;
+                            world.disk.lock().expect("nobody panics with it").is_full = false;
                         }
                     }
                 }
@@ -157,9 +157,9 @@ fn returned_space_is_allocated_before_it_is_handed_out() {
                 }
                 6 => {
                     session.give_back();
-                    world.heap.return_space().unwrap();
+                    world.heap.return_space().expect("room");
                 }
-                7 => world.disk.lock().unwrap().is_full = dice & 0x100 == 0,
+                7 => world.disk.lock().expect("nobody panics with it").is_full = dice & 0x100 == 0,
                 _ => {}
             }
             world.walk();
@@ -173,21 +173,21 @@ fn returned_space_is_allocated_before_it_is_handed_out() {
 #[test]
 fn all_that_is_free_is_returned_but_for_headers() {
     let world = World::new();
-    let mut session = world.heap.session().unwrap();
-    let held: Vec<u64> = (0..40).map(|_| session.allocate_record(100_000).unwrap()).collect();
+    let mut session = world.heap.session().expect("room");
+    let held: Vec<u64> = (0..40).map(|_| session.allocate_record(100_000).expect("room")).collect();
     for offset in &held[1..] {
         session.free_record(*offset, 100_000);
     }
     let free = world.heap.returnable_bytes();
-    let returned = world.heap.return_space().unwrap();
+    let returned = world.heap.return_space().expect("room");
     assert!(returned + PAGE >= free && returned > 39 * 100_000, "{returned} of {free}");
-    assert_eq!(world.heap.return_space().unwrap(), 0, "only once");
+    assert_eq!(world.heap.return_space().expect("room"), 0, "only once");
     assert_eq!(world.heap.returned_bytes(), returned + PAGE);
     // A full disk: what was returned cannot be had, and nothing is lost by asking.
-    world.disk.lock().unwrap().is_full = true;
-    assert!(session.allocate_record(3_000_000).unwrap_err().is_full());
-    world.disk.lock().unwrap().is_full = false;
-    let offset = session.allocate_record(3_000_000).unwrap();
+    world.disk.lock().expect("nobody panics with it").is_full = true;
+    assert!(session.allocate_record(3_000_000).expect_err("the disk is full").is_full());
+    world.disk.lock().expect("nobody panics with it").is_full = false;
+    let offset = session.allocate_record(3_000_000).expect("room");
     world.has_space(offset, offset + 3_000_000);
     world.walk();
 }

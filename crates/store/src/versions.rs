@@ -58,13 +58,16 @@ struct SavedMap {
     chains: BTreeMap<Arc<[u8]>, Vec<Old>>,
 }
 
+/// A map, by the address of its tree, and a key of it.
+type Place = (usize, Arc<[u8]>);
+
 /// A part of what is saved.
 #[derive(Default)]
 struct Part {
     /// Maps by the address of their tree.
     maps: HashMap<usize, SavedMap>,
     /// The values of each version, by map and key (O2).
-    of_version: HashMap<u64, Vec<(usize, Arc<[u8]>)>>,
+    of_version: HashMap<u64, Vec<Place>>,
 }
 
 /// Views that can be read.
