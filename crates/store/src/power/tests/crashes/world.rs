@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use everleaf_index::lock_rank::as_another_thread;
 use everleaf_log::simulated::{Faults, Random, SimulatedDisk};
 use tempfile::TempDir;
 
@@ -221,7 +222,8 @@ impl Run {
         self.disk.set_hook(move |disk| {
             if is_held && let Some(store) = store.upgrade() {
                 while lock(&model).random.one_in(3) {
-                    write(&store, &model);
+                    // By somebody else, whatever we are about to do.
+                    as_another_thread(|| write(&store, &model));
                 }
             }
             let rare = 6 + 12 * depth;
