@@ -9,7 +9,6 @@ mod seal;
 use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Audit, Heap, Recovery, Session, SessionPool};
-use everleaf_alloc::{AllocError, Audit, Heap, Session, SessionPool};
 use everleaf_machine::lock_rank::Rank;
 use everleaf_machine::{Hardware, Machine, Ordering, SpinLock};
 use everleaf_pool::{Pool, Root, RootIndex};
@@ -92,8 +91,6 @@ pub struct Trees<G: Geometry = Production, M: Machine = Hardware> {
     threads: usize,
     /// Whether nothing was missing when it was opened.
     is_complete: bool,
-    /// Held while space is in nobody's books: a check waits for it. Taken before `named`, and after
-    /// all sessions of `sessions` if those are taken.
     /// Held while space is in nobody's books, and while trees come and go: a check waits for it. Taken
     /// before `named`, and after all sessions of `sessions` if those are taken.
     maintenance: SpinLock<(), M>,
@@ -161,15 +158,14 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         is_complete: bool,
     ) -> Self {
         let sessions = SessionPool::new(heap.clone(), SESSION_COUNT);
-        let (named, removed) = (SpinLock::new(vec![]), SpinLock::new(vec![]));
-        let maintenance = SpinLock::new(());
-        Trees { heap, sessions, designs, named, removed, threads, is_complete, maintenance }
         Trees {
             heap,
             sessions,
             designs,
             named: SpinLock::ranked(Rank::TreeNames, vec![]),
             removed: SpinLock::ranked(Rank::RemovedTrees, vec![]),
+            threads,
+            is_complete,
             maintenance: SpinLock::ranked(Rank::Maintenance, ()),
         }
     }

@@ -196,9 +196,7 @@ impl Map {
     /// # Errors
     /// As all operations: the map was dropped; [`Error::Corrupt`] if what is there is damaged, as far
     /// as it is looked at ([`Options::verify_reads`](crate::Options::verify_reads)). More than 128
-    /// threads in the store at once take turns.
-    /// As all operations: the map was dropped. More than 128 threads in the store at once take turns; of
-    /// operations inside of others there can be 384 at once.
+    /// threads in the store at once take turns; of operations inside of others there can be 320.
     #[inline]
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.get_with(key, <[u8]>::to_vec)

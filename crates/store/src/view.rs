@@ -39,7 +39,9 @@ impl Versions {
             return Ok(());
         }
         let see = |record: Record<'_>| (record.value.to_vec(), record.expiry_ms);
-        self.save(tree, key, hash_of(key), || Ok(tree.get_verified(session, key, Verify::Sum, see)?))
+        self.save(tree, key, hash_of(key), || {
+            Ok(tree.get_verified(session, key, Verify::Sum, see)?)
+        })
     }
 
     /// Saves all keys of a map before it is emptied. The caller has all stripes.
