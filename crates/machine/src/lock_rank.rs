@@ -30,6 +30,8 @@ pub enum Rank {
     ViewList,
     /// A part of the old values that views need.
     ViewPart,
+    /// A part of the watches of keys.
+    WatchPart,
     /// While a map gets a number in the log.
     LogNumber,
     /// The numbers of maps in the log.

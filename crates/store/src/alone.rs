@@ -96,7 +96,7 @@ impl Store {
         }
         let mut session = shared.session()?;
         let journal = shared.journal(&mut session)?;
-        shared.order.raise(shared.trees.heap());
+        shared.raise(1)?;
         let raised = Raised(shared);
         let stripes = shared.order.lock_all();
         let mut batch = WriteBatch::new();

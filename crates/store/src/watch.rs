@@ -12,13 +12,14 @@
 //! Invariant: a watch is added, and a mark is made, by one who has the stripe of the key (T1).
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everleaf_index::{BytesTree, Hardware, Machine, Session};
 
 use crate::Result;
 use crate::map::Map;
+use crate::ranked::{Rank, RankedGuard, RankedMutex};
 
 /// Parts of the table, by hash of the key: writers of different parts do not meet.
 const PART_COUNT: usize = 64;
@@ -37,21 +38,20 @@ type Part = HashMap<Vec<u8>, Vec<Watched>>;
 pub(crate) struct Watches {
     /// How many there are.
     count: AtomicUsize,
-    parts: Box<[Mutex<Part>]>,
+    parts: Box<[RankedMutex<Part>]>,
 }
 
 impl Default for Watches {
     fn default() -> Self {
-        let parts = (0..PART_COUNT).map(|_| Mutex::default()).collect();
+        let part = |_| RankedMutex::new(Rank::WatchPart, Part::default());
+        let parts = (0..PART_COUNT).map(part).collect();
         Watches { count: AtomicUsize::new(0), parts }
     }
 }
 
 impl Watches {
-    fn part(&self, hash: u64) -> MutexGuard<'_, Part> {
-        let part = &self.parts[(hash >> 20) as usize % PART_COUNT];
-        // Nothing below panics between two changes that belong together.
-        part.lock().unwrap_or_else(PoisonError::into_inner)
+    fn part(&self, hash: u64) -> RankedGuard<'_, Part> {
+        self.parts[(hash >> 20) as usize % PART_COUNT].lock()
     }
 
     /// Adds a watch of a key (T1). Returns the count of its writes.
@@ -120,7 +120,7 @@ impl Watches {
             return Ok(());
         }
         for part in &self.parts {
-            let part = part.lock().unwrap_or_else(PoisonError::into_inner);
+            let part = part.lock();
             for (key, list) in part.iter() {
                 let mut list = list.iter().filter(|watched| Arc::ptr_eq(&watched.tree, tree));
                 let Some(watched) = list.next() else { continue };
@@ -198,7 +198,7 @@ impl Map {
     ///
     /// *Cost*: while a watch is held, writes take a lock and look the key up among what is watched.
     /// The first after a pause waits until the operations that are running at that moment have ended:
-    /// do not ask for one from within a function that the store calls.
+    /// from within a function that the store calls it is then refused.
     ///
     /// # Example
     /// ```
@@ -221,7 +221,7 @@ impl Map {
     pub fn watch(&self, key: &[u8]) -> Result<Watch> {
         let shared = self.shared();
         shared.check_process()?;
-        shared.order.raise(shared.trees.heap());
+        shared.raise(0)?;
         let raised = Raised(self);
         let mut session = shared.session()?;
         let stripe = shared.order.lock(key);
