@@ -93,7 +93,6 @@ impl<M: Machine> SessionPool<M> {
     #[inline]
     pub fn enter(&self, hint: usize) -> Result<SessionGuard<'_, M>, AllocError> {
         self.heap.pool().check_process()?;
-        let mut index = hint % self.slots.len();
         if !M::SIMULATED {
             everleaf_machine::lock_rank::check(Rank::Session);
         }

@@ -27,9 +27,8 @@ use std::ptr::NonNull;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use crate::cpu;
-use crate::{Hardware, OwnerProcess, SpinLock};
 use crate::lock_rank::Rank;
-use crate::{Hardware, SpinLock};
+use crate::{Hardware, OwnerProcess, SpinLock};
 
 /// Alignment in bytes of every reservation: the size of a huge page.
 pub const RESERVATION_ALIGNMENT: usize = 2 << 20;

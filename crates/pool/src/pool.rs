@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use everleaf_machine::{Atomic, Hardware, Machine, Ordering, OwnerProcess, SpinLock};
 use everleaf_machine::lock_rank::Rank;
-use everleaf_machine::{Atomic, Hardware, Machine, Ordering, SpinLock};
+use everleaf_machine::{Atomic, Hardware, Machine, Ordering, OwnerProcess, SpinLock};
 
 use crate::backing::MemoryBacking;
 use crate::layout::{DATA_START, HEADER_OFFSETS, SESSION_OFFSETS, SIZE_GRANULE, SIZE_MIN};
@@ -145,8 +144,6 @@ impl<M: Machine> Pool<M> {
             seal: seal::at_opening(view, last.generation),
             uuid: header.uuid,
             features: Atomic::new(header.features),
-            session: SpinLock::new(last),
-            directory_lock: SpinLock::new(()),
             owner: OwnerProcess::current(),
             session: SpinLock::ranked(Rank::PoolSession, last),
             directory_lock: SpinLock::ranked(Rank::PoolDirectory, ()),

@@ -455,7 +455,6 @@ impl Store {
     /// finds is in the report.
     pub fn check(&self) -> Result<crate::CheckReport> {
         self.shared.check_process()?;
-        let mut report = self.shared.trees.check()?;
         let mut report = self.shared.trees.check_by(Some(thread_number()))?;
         let mut session = self.shared.session()?;
         for name in self.shared.trees.names().iter().filter(|name| is_reserved(name)) {

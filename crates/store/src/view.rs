@@ -245,10 +245,11 @@ impl Store {
     /// ```
     ///
     /// # Errors
-        map.shared().check_process()?;
-    /// It would have to wait for an operation that the calling thread is inside of.
+    /// It would have to wait for an operation that the calling thread is inside of; the store was
+    /// inherited by a fork.
     pub fn view(&self) -> Result<View> {
         let map = Map::clone(self);
+        map.shared().check_process()?;
         let (version, lost) = map.shared().open_view()?;
         let inner = Arc::new(Inner { map: map.clone(), version, lost });
         Ok(View { default: MapView { map, inner } })
