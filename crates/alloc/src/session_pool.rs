@@ -32,6 +32,9 @@ const NOBODY: u64 = u64::MAX;
 struct Slot<M: Machine> {
     /// The hint of the thread that uses the session, plus 1; 0 if nobody does.
     holder: Atomic<u64, M>,
+    /// Not 0 while [`SessionPool::enter_all`] waits for the slot: whoever has none lets it go first.
+    /// On a simulated machine it is not looked at: there the scheduler is fair.
+    is_wanted: Atomic<u64, M>,
     session: UnsafeCell<Option<Session<M>>>,
 }
 
@@ -62,6 +65,30 @@ impl<M: Machine> Slot<M> {
         taken.ok().map(|_| SessionGuard { slot: self, _rank: Held::note(rank) })
     }
 
+    /// [`Self::take`], behind one who waits for all.
+    #[inline(always)]
+    fn take_politely(&self, holder: u64) -> Option<SessionGuard<'_, M>> {
+        // Relaxed: a hint for fairness; whoever misses it takes the slot once more.
+        let is_wanted = !M::SIMULATED && self.is_wanted.load(Ordering::Relaxed) != 0;
+        if is_wanted { None } else { self.take(holder) }
+    }
+
+    /// Takes the slot, and has others let it go before they take it again.
+    fn take_in_turn(&self, holder: u64) -> SessionGuard<'_, M> {
+        let mut attempt = 0;
+        loop {
+            if let Some(guard) = self.take(holder) {
+                // Relaxed: as in `take_politely`.
+                self.is_wanted.store(0, Ordering::Relaxed);
+                return guard;
+            }
+            // Relaxed: as above. Each time, since another who waited for it may have cleared it.
+            self.is_wanted.store(1, Ordering::Relaxed);
+            M::spin(attempt);
+            attempt += 1;
+        }
+    }
+
     fn is_held_by(&self, holder: u64) -> bool {
         // Relaxed: a thread knows what it holds itself.
         self.holder.load(Ordering::Relaxed) == holder
@@ -72,7 +99,11 @@ impl<M: Machine> SessionPool<M> {
     /// A pool of at most `count` sessions of `heap` for threads that hold none, and spare ones for
     /// those that do.
     pub fn new(heap: Arc<Heap<M>>, count: usize) -> Self {
-        let slot = |_| Slot { holder: Atomic::new(0), session: UnsafeCell::new(None) };
+        let slot = |_| Slot {
+            holder: Atomic::new(0),
+            is_wanted: Atomic::new(0),
+            session: UnsafeCell::new(None),
+        };
         // A simulated machine has few threads, and none of them nests.
         let spare = if M::SIMULATED { 0 } else { PARTICIPANT_COUNT_MAX - UNPOOLED_COUNT - count };
         let slots = (0..count + spare).map(slot).collect();
@@ -97,7 +128,7 @@ impl<M: Machine> SessionPool<M> {
             everleaf_machine::lock_rank::check(Rank::Session);
         }
         let slot = &self.slots[hint % self.shared_count];
-        match slot.take(hint as u64 + 1) {
+        match slot.take_politely(hint as u64 + 1) {
             Some(guard) => self.opened(guard),
             None => self.enter_another(hint),
         }
@@ -123,7 +154,7 @@ impl<M: Machine> SessionPool<M> {
         loop {
             for offset in 1..=self.shared_count {
                 let index = (hint + offset) % self.shared_count;
-                if let Some(guard) = self.slots[index].take(holder) {
+                if let Some(guard) = self.slots[index].take_politely(holder) {
                     return self.opened(guard);
                 }
             }
@@ -172,18 +203,7 @@ impl<M: Machine> SessionPool<M> {
             return Err(AllocError::Nested);
         }
         let holder = hint.map_or(NOBODY, |hint| hint as u64 + 1);
-        let take = |slot| {
-            let slot: &Slot<M> = slot;
-            let mut attempt = 0;
-            loop {
-                if let Some(guard) = slot.take(holder) {
-                    return guard;
-                }
-                M::spin(attempt);
-                attempt += 1;
-            }
-        };
-        Ok(self.slots.iter().map(take).collect())
+        Ok(self.slots.iter().map(|slot| slot.take_in_turn(holder)).collect())
     }
 
     /// Bytes of node memory in use by all sessions of the heap and by ended ones. Waits for nobody's

@@ -344,8 +344,10 @@ impl Versions {
         let keys = |part: &RankedMutex<Part>| {
             part.lock().maps.values().map(|saved| saved.chains.len() as u64).sum::<u64>()
         };
+        // The lock is let go before the parts are counted: writers and new views need it meanwhile.
+        let views = self.open.lock().views.len() as u64;
         Held {
-            views: self.open.lock().views.len() as u64,
+            views,
             keys: self.parts.iter().map(keys).sum(),
             // Relaxed: a statistic.
             bytes: self.bytes.load(Ordering::Relaxed),
