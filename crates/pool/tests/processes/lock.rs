@@ -2,13 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
-mod common;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::Child;
 
-use common::{Scratch, child_path, create, open, open_read_only, start_child};
+use crate::common::{Scratch, child_path, create, open, open_read_only, start_child};
 use everleaf_machine::Hardware;
 use everleaf_pool::{Pool, PoolError};
 
@@ -30,7 +28,7 @@ fn child_that_holds_a_pool() {
 
 /// A process that has the pool open.
 fn holding_child(path: &Path, how: &str) -> Child {
-    let mut child = start_child("child_that_holds_a_pool", path);
+    let mut child = start_child("lock::child_that_holds_a_pool", path);
     writeln!(child.stdin.as_mut().unwrap(), "{how}").unwrap();
     let mut output = BufReader::new(child.stdout.as_mut().unwrap());
     let mut line = String::new();

@@ -3,11 +3,9 @@
 
 #![allow(clippy::print_stdout, reason = "what was explored is the result")]
 
-mod common;
-
 use std::time::Instant;
 
-use common::{is_long, plain, survive, tell};
+use crate::common::{is_long, plain, survive, tell};
 use everleaf_designs::FastFair;
 use everleaf_designs::fast_fair::variant::Small;
 use everleaf_machine::Simulated;
@@ -103,7 +101,9 @@ fn random_plans_with_leaf_locks_survive() {
 fn all(name: &str, locked: bool, part: f64, base: impl Fn(u64) -> Config, schedules: u64) {
     let scenarios = all_scenarios();
     survive(name, part, 6, base, |_, config| {
-        common::all_of(&scenarios, |scenario| run_scenario(scenario, locked, config, schedules))
+        crate::common::all_of(&scenarios, |scenario| {
+            run_scenario(scenario, locked, config, schedules)
+        })
     });
 }
 

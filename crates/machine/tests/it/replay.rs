@@ -1,9 +1,7 @@
 //! The same seed gives the same schedule, and a failure can be seen again.
 
-mod support;
-
+use crate::support::list::{BUGS, ListProgram};
 use everleaf_machine::simulated::{Config, CrashConfig, MemoryModel, Runner, SchedulerKind};
-use support::list::{BUGS, ListProgram};
 
 const GOLDEN: [[u64; 3]; 2] = [
     [0x0FDD_37AD_B076_A7E2, 0x1AC8_93F4_B7FD_BD11, 0xEACD_C9B7_18F9_7FDB],

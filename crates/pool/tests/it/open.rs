@@ -3,13 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use common::{Scratch, create, edit_header, edit_session, open, open_read_only};
+use crate::common::{Scratch, create, edit_header, edit_session, open, open_read_only};
 use everleaf_machine::Ordering;
 use everleaf_pool::layout::{SESSION_OFFSETS, SIZE_GRANULE, SIZE_MIN};
 use everleaf_pool::{CreateMode, DATA_START, Domain, Pool, PoolError, PoolOptions};

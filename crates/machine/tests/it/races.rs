@@ -1,13 +1,11 @@
 //! The check of named orderings: what is missing is found, what is there is accepted.
 
-mod support;
-
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 
+use crate::support::list::ListProgram;
+use crate::support::words::{Script, Words, run};
 use everleaf_machine::simulated::{Config, CrashConfig, FailureKind};
 use everleaf_machine::{Machine, Simulated, SpinLock};
-use support::list::ListProgram;
-use support::words::{Script, Words, run};
 
 fn config() -> Config {
     let crash = CrashConfig { enabled: false, ..CrashConfig::default() };

@@ -3,11 +3,9 @@
 
 #![allow(clippy::print_stdout, reason = "what was explored is the result")]
 
-mod common;
-
 use std::time::Instant;
 
-use common::{is_long, share, tell, tell_marks};
+use crate::common::{is_long, share, tell, tell_marks};
 use everleaf_designs::{
     CddsTree, FpTree, NvTree, NvTreeBlind, RnTree, RnTreeDual, RnTreeWide, WbTree, WbTreeSo,
 };

@@ -3,11 +3,9 @@
 
 #![allow(clippy::print_stdout, reason = "what was explored is the result")]
 
-mod common;
-
 use std::time::Instant;
 
-use common::{plain, survive, tell};
+use crate::common::{plain, survive, tell};
 use everleaf_designs::{NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr};
 use everleaf_index::{Design, Production, Solo, Tiny};
 use everleaf_machine::Simulated;
@@ -104,7 +102,7 @@ fn small_programs_with_locks_survive_every_order() {
 fn named_scenarios_with_locks_survive() {
     let all: Vec<_> = scenarios::nasty().into_iter().chain(scenarios::others()).collect();
     survive("scenarios", 0.05, 2, plain, |number, config| {
-        common::all_of(&all, |scenario| {
+        crate::common::all_of(&all, |scenario| {
             let space = Default::default();
             if number % 2 == 0 {
                 trees::run_numbers::<Of<NbTreeW<Tiny<2, 3>, M>>, Of<NbTreeW<Tiny<3, 3>, M>>>(

@@ -1,12 +1,10 @@
 //! What threads may see of each other's stores: the classic litmus tests, exhaustively.
 
-mod support;
-
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
+use crate::support::words::{Script, Words, run};
 use everleaf_machine::simulated::{Config, CrashConfig, MemoryModel};
 use everleaf_machine::{FingerprintLine, Machine, Simulated};
-use support::words::{Script, Words, run};
 
 fn config(memory: MemoryModel) -> Config {
     let crash = CrashConfig { enabled: false, ..CrashConfig::default() };

@@ -21,7 +21,7 @@ fn case_of(anomaly: &Guarded) -> Box<dyn Case> {
 
 /// Where the record of an anomaly is.
 fn path_of(anomaly: &Guarded) -> PathBuf {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/regressions/records");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/regressions/records");
     PathBuf::from(folder).join(format!("{}.{}.json", anomaly.structure, anomaly.mutant))
 }
 
@@ -41,7 +41,7 @@ fn every_record_repeats_what_a_published_protocol_loses() {
         let failure = failure.unwrap_or_else(|| {
             panic!(
                 "{}: the code has changed and the schedule is another one now: run \
-                 `cargo test -p everleaf-prove --test regressions write_the_records -- --ignored` \
+                 `cargo test -p everleaf-prove --test it write_the_records -- --ignored` \
                  and read what it writes",
                 path.display()
             )

@@ -31,7 +31,7 @@ fn case_of(structure: &str, anomaly: &Anomaly) -> Box<dyn Case> {
 
 /// Where the record of an anomaly is.
 fn path_of(anomaly: &Anomaly) -> PathBuf {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/regressions/records");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/regressions/records");
     let words = anomaly.scenario.name.replace(' ', "_");
     PathBuf::from(folder).join(format!("nbtree-published.{}.{words}.json", anomaly.number))
 }
@@ -75,7 +75,7 @@ fn every_record_repeats_what_the_protocol_of_nbtree_loses() {
         let failure = failure.unwrap_or_else(|| {
             panic!(
                 "{}: the code has changed and the schedule is another one now: run \
-                 `cargo test -p everleaf-prove --test regressions write_the_records -- --ignored` \
+                 `cargo test -p everleaf-prove --test it write_the_records -- --ignored` \
                  and read what it writes",
                 path.display()
             )

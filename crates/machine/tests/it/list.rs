@@ -1,14 +1,12 @@
 //! The tester tested: a correct persistent list survives, each planted bug is found.
 
-mod support;
-
 use std::time::Instant;
 
+use crate::support::list::{BUGS, ListProgram, Operation};
 use everleaf_machine::simulated::{
     Abandon, Config, CrashConfig, Domain, FailureKind, MemoryModel, Runner, SchedulerKind,
     SiteKind, ablate, search, shrink,
 };
-use support::list::{BUGS, ListProgram, Operation};
 
 fn random(number: u64) -> (ListProgram, Vec<Vec<Operation>>) {
     ListProgram::random(number, 3, 3)
@@ -105,7 +103,7 @@ fn an_exhaustive_search_ends_and_finds_races() {
     assert!(report.counts.schedules > 100);
 }
 
-/// `cargo test --release -p everleaf-machine --test list -- --ignored --nocapture`
+/// `cargo test --release -p everleaf-machine --test it list:: -- --ignored --nocapture`
 #[test]
 #[ignore = "takes a minute"]
 fn the_correct_list_survives_a_long_search() {

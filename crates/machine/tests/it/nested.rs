@@ -1,9 +1,7 @@
 //! Crashes during recovery, and the life after a crash.
 
-mod support;
-
+use crate::support::list::ListProgram;
 use everleaf_machine::simulated::{Config, Counts, CrashConfig, Domain, Failure, Runner};
-use support::list::ListProgram;
 
 fn search(config: &Config, programs: u64) -> (Counts, Vec<(&'static str, u64)>, Option<Failure>) {
     let (mut counts, mut marks) = (Counts::default(), Vec::new());

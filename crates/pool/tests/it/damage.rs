@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
-mod common;
-
 use std::fs;
 
-use common::Scratch;
+use crate::common::Scratch;
 use everleaf_machine::{Hardware, mapping::Mapping};
 use everleaf_pool::layout::{
     HEADER_OFFSETS, HEADER_SIZE, IDS_OFFSETS, IDS_SIZE, SESSION_OFFSETS, SESSION_SIZE,
@@ -108,7 +106,7 @@ fn a_damaged_copy_is_repaired_by_opening() {
         let mut bytes = fs::read(&scratch.path).unwrap();
         bytes[offset as usize] ^= 0x10;
         fs::write(&scratch.path, &bytes).unwrap();
-        common::open(&scratch.path).unwrap();
+        crate::common::open(&scratch.path).unwrap();
         let bytes = fs::read(&scratch.path).unwrap();
         for (offsets, length) in [
             (HEADER_OFFSETS, HEADER_SIZE),
@@ -128,7 +126,7 @@ fn a_reader_opens_a_pool_with_a_damaged_copy_and_leaves_it() {
     bytes[HEADER_OFFSETS[0] as usize] ^= 1;
     bytes[SESSION_OFFSETS[1] as usize] ^= 1;
     fs::write(&scratch.path, &bytes).unwrap();
-    common::open_read_only(&scratch.path).unwrap();
+    crate::common::open_read_only(&scratch.path).unwrap();
     assert_eq!(fs::read(&scratch.path).unwrap(), bytes);
 }
 

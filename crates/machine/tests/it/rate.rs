@@ -1,12 +1,10 @@
 //! How fast the simulated machine is. A measurement, not a test: run with
-//! `cargo test --release -p everleaf-machine --test rate -- --ignored --nocapture`.
+//! `cargo test --release -p everleaf-machine --test it rate:: -- --ignored --nocapture`.
 
 #![allow(clippy::print_stdout, reason = "a measurement prints its result")]
 
-mod support;
-
+use crate::support::list::ListProgram;
 use everleaf_machine::simulated::{Config, CrashConfig, Domain, MemoryModel, Report, Runner};
-use support::list::ListProgram;
 
 /// Time this thread has had on a processor: the wall clock would measure its neighbours.
 fn processor_seconds() -> f64 {

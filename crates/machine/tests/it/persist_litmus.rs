@@ -1,13 +1,11 @@
 //! What a crash may keep: litmus tests of the persistence model, exhaustively.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
+use crate::support::words::{Script, Words, run};
 use everleaf_machine::simulated::{Config, Domain, FailureKind, MemoryModel};
 use everleaf_machine::{Machine, Pair, Simulated};
-use support::words::{Script, Words, run};
 
 fn line() -> Config {
     Config { domain: Domain::Line, ..Config::default() }

@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 
-use common::{Scratch, child_path, create, open, start_child};
+use crate::common::{Scratch, child_path, create, open, start_child};
 
 /// Not a test by itself: changes the pool it is told and reports each change when it is done, until
 /// it is killed.
@@ -65,7 +63,7 @@ fn a_killed_process_loses_nothing_that_it_reported() {
     for round in 0..rounds {
         let scratch = Scratch::new();
         drop(create(&scratch.path).unwrap());
-        let mut child = start_child("child_that_changes_a_pool", &scratch.path);
+        let mut child = start_child("kill::child_that_changes_a_pool", &scratch.path);
         let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut reported = Reported::default();
         // Killed after another number of reports each time, wherever the child is by then.

@@ -1,11 +1,9 @@
 //! Every structure of the list survives a search: its small programs in every order, then its
 //! programs by chance. A new structure needs no test of its own.
 
-mod common;
-
 use std::time::Instant;
 
-use common::{share, tell, tell_marks};
+use crate::common::{share, tell, tell_marks};
 use everleaf_prove::campaign::{Settings, run};
 use everleaf_prove::structure::STRUCTURES;
 

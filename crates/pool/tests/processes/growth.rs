@@ -3,14 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 #![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use common::{Scratch, alone, child_path, create, open, start_child};
+use crate::common::{Scratch, alone, child_path, create, open, start_child};
 use everleaf_machine::mapping::Mapping;
 use everleaf_machine::{Hardware, Ordering};
 use everleaf_pool::{Backing, CreateMode, DATA_START, Domain, Pool, PoolError, PoolOptions};
@@ -274,7 +272,7 @@ fn child_with_a_limit_on_file_sizes() {
 fn a_limit_on_file_sizes_is_an_error_and_not_the_end_of_the_process() {
     let _alone = alone();
     let scratch = Scratch::with_pool();
-    let child = start_child("child_with_a_limit_on_file_sizes", &scratch.path);
+    let child = start_child("growth::child_with_a_limit_on_file_sizes", &scratch.path);
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     assert!(open(&scratch.path).unwrap().root("users").is_some());

@@ -1,18 +1,16 @@
 //! What the machine notices by itself: memory misuse, waiting for ever, panics, writes past the seam.
 
-mod support;
-
 use std::alloc::Layout;
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
+use crate::support::words::{Script, Word, Words, run, run_some, run_with};
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{
     Abandon, Config, CrashConfig, Domain, Failure, FailureKind, Memory, MemoryModel, Program,
     Runner, SchedulerKind,
 };
 use everleaf_machine::{Atomic, Machine, Simulated, SpinLock};
-use support::words::{Script, Word, Words, run, run_some, run_with};
 
 fn failure_of(script: Script) -> Failure {
     *run(script, Config::default()).err().expect("the script fails in some schedule")

@@ -1,7 +1,7 @@
 //! Which flushes and drains are missed: a measurement of minutes, run by hand.
 //!
-//! `cargo test --release -p everleaf-prove --test ablation -- --ignored --nocapture`, or, with the
-//! product, `everleaf prove ablate`.
+//! `cargo test --release -p everleaf-prove --test it ablation:: -- --ignored --nocapture`, or, with the
+//! product, `everleaf-lab prove ablate`.
 
 #![allow(clippy::print_stdout, reason = "what was found is the result")]
 

@@ -3,12 +3,10 @@
 
 #![allow(clippy::print_stdout, reason = "what was explored is the result")]
 
-mod common;
-
 use std::rc::Rc;
 use std::time::Instant;
 
-use common::{Witnesses, all_of, is_long, plain, survive, tell};
+use crate::common::{Witnesses, all_of, is_long, plain, survive, tell};
 use everleaf_index::Tiny;
 use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Report};
 use everleaf_prove::case::{Outcome, explore};

@@ -1,0 +1,6 @@
+//! The tests of the published designs on hardware, in one program.
+
+mod fast_fair;
+mod hybrid_trees;
+mod shared_numbers;
+mod unknown;

@@ -1,0 +1,5 @@
+//! The tests of the flagship on hardware, in one program: its generic code is compiled once.
+
+mod differential;
+mod hostile_crash;
+mod hostile_space;

@@ -1,0 +1,20 @@
+//! The tests of everything that is proven, in one program: the trees on the simulated machine are
+//! compiled once. (What loom explores is another: `weak_memory`.)
+
+mod ablation;
+mod allocator;
+mod batches;
+mod common;
+mod counts;
+mod fast_fair;
+mod fast_fair_counts;
+mod hybrid;
+mod hybrid_counts;
+mod mutants;
+mod pool;
+mod published;
+mod regressions;
+mod seal;
+mod stress;
+mod structures;
+mod trees;
