@@ -33,6 +33,7 @@ mod record;
 mod recovery;
 mod salvage;
 mod scan;
+#[cfg(feature = "simulated")]
 pub mod simulated;
 mod snapshot;
 mod writer;

@@ -47,6 +47,7 @@ impl<'a, D: Disk> Place<'a, D> {
         self.taken.lsn
     }
 
+    #[cfg(feature = "simulated")]
     pub(crate) fn into_taken(mut self) -> Taken {
         self.is_settled = true;
         self.taken

@@ -76,6 +76,7 @@ impl<W: Word, M: Machine> Atomic<W, M> {
     }
 
     /// Stores past the machine: for a machine itself.
+    #[cfg(feature = "simulated")]
     #[inline(always)]
     pub(crate) fn raw_store(&self, value: W) {
         // Relaxed: the machine orders it, or there is nobody to order it for.

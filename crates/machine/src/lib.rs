@@ -11,6 +11,9 @@
 //!                                                             └─ Simulated  scheduler, power cuts
 //! ```
 //!
+//! The simulated side is compiled with the feature `simulated` only; the product is built without.
+//! Code that is generic over the machine does not know the feature.
+//!
 //! Nothing else in Everleaf may use `std::sync::atomic`, intrinsics, or the operating system's
 //! memory calls: this is the one seam (`cargo xtask tidy` checks it).
 
@@ -26,6 +29,7 @@ pub mod mapping;
 mod process;
 mod seam;
 pub mod search;
+#[cfg(feature = "simulated")]
 pub mod simulated;
 mod spin_lock;
 pub mod topology;
@@ -37,6 +41,7 @@ pub use line::{AtomicLine, LineStore};
 pub use process::OwnerProcess;
 pub use seam::{Integer, LINE_SIZE, Machine, Pair, PairCell, Word};
 pub use search::SortedLine;
+#[cfg(feature = "simulated")]
 pub use simulated::Simulated;
 pub use spin_lock::{SpinGuard, SpinLock};
 pub use std::sync::atomic::Ordering;

@@ -54,7 +54,9 @@ mod seal;
 mod session;
 mod view;
 
-pub use backing::{Backing, Environment, SimulatedBacking, domain_of};
+pub use backing::{Backing, Environment};
+#[cfg(feature = "simulated")]
+pub use backing::{SimulatedBacking, domain_of};
 pub use directory::{Root, RootIndex};
 pub use domain::{Domain, UnknownDomain};
 pub use error::{Holder, PoolError};

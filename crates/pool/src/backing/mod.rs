@@ -5,6 +5,7 @@ mod file;
 mod holder;
 mod memory;
 mod probe;
+#[cfg(feature = "simulated")]
 mod simulated;
 mod space;
 mod unnamed;
@@ -15,6 +16,7 @@ use std::path::Path;
 pub use environment::Environment;
 pub use file::FileBacking;
 pub use memory::MemoryBacking;
+#[cfg(feature = "simulated")]
 pub use simulated::{SimulatedBacking, domain_of};
 
 use crate::PoolError;
