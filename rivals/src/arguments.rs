@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use everleaf_lab::Workload;
+use everleaf_bench::Workload;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -85,7 +85,7 @@ pub struct Arguments {
     pub seed: u64,
     /// Bytes of the memory that is walked to time a dependent miss
     #[arg(long, value_name = "BYTES", hide = true,
-          default_value_t = everleaf_lab::calibrate::REGION_SIZE_BYTES)]
+          default_value_t = everleaf_bench::calibrate::REGION_SIZE_BYTES)]
     pub miss_region: usize,
 }
 

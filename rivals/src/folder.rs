@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use everleaf_lab::LabError;
+use everleaf_bench::BenchError;
 use tempfile::TempDir;
 
 /// A new folder, removed with everything in it.
@@ -15,10 +15,10 @@ impl Folder {
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn new_in(parent: &Path, name: &str) -> Result<Self, LabError> {
+    pub fn new_in(parent: &Path, name: &str) -> Result<Self, BenchError> {
         let folder = tempfile::Builder::new().prefix(&format!("{name}-")).tempdir_in(parent);
         let refused =
-            |error| LabError::Io(format!("cannot make a folder in {}", parent.display()), error);
+            |error| BenchError::Io(format!("cannot make a folder in {}", parent.display()), error);
         Ok(Folder { folder: folder.map_err(refused)? })
     }
 
@@ -32,8 +32,8 @@ impl Folder {
 ///
 /// # Errors
 /// The folder cannot be read.
-pub fn bytes_on_disk(folder: &Path) -> Result<u64, LabError> {
-    let refused = |error| LabError::Io(format!("cannot read {}", folder.display()), error);
+pub fn bytes_on_disk(folder: &Path) -> Result<u64, BenchError> {
+    let refused = |error| BenchError::Io(format!("cannot read {}", folder.display()), error);
     let mut bytes = 0;
     let mut folders: Vec<PathBuf> = vec![folder.to_path_buf()];
     while let Some(folder) = folders.pop() {

@@ -4,8 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use everleaf_lab::LabError;
-use everleaf_lab::report::{Machine, Report, Spread};
+use everleaf_bench::BenchError;
+use everleaf_bench::report::{Machine, Report, Spread};
 use serde_json::{Value, json};
 
 use crate::arguments::{Arguments, Sizes};
@@ -24,7 +24,7 @@ impl Kept {
     ///
     /// # Errors
     /// The file cannot be read, or is another's.
-    pub fn open(arguments: &Arguments) -> Result<Self, LabError> {
+    pub fn open(arguments: &Arguments) -> Result<Self, BenchError> {
         let value = match &arguments.json {
             Some(path) if !arguments.again && path.exists() => read(path)?,
             _ => json!({ "parts": [] }),
@@ -33,7 +33,7 @@ impl Kept {
             let path = arguments.json.as_deref().unwrap_or(Path::new("")).display();
             let text =
                 format!("{path} is there and holds no parts of a run: remove it, or use --again");
-            return Err(LabError::Settings(text));
+            return Err(BenchError::Settings(text));
         }
         Ok(Kept { path: arguments.json.clone(), command: arguments.shown(), value })
     }
@@ -74,7 +74,7 @@ impl Kept {
         what: &str,
         seconds: f64,
         report: &Report,
-    ) -> Result<(), LabError> {
+    ) -> Result<(), BenchError> {
         let mut report = json!(report);
         report["setup"]["what"] = json!(what);
         let part = &mut self.value["parts"][part];
@@ -86,7 +86,7 @@ impl Kept {
             None => reports.push(report),
         }
         let Some(path) = &self.path else { return Ok(()) };
-        let refused = |error| LabError::Io(format!("cannot write {}", path.display()), error);
+        let refused = |error| BenchError::Io(format!("cannot write {}", path.display()), error);
         let text = serde_json::to_vec_pretty(&self.value).map_err(|error| refused(error.into()))?;
         let partial = path.with_extension("partial");
         std::fs::write(&partial, text).map_err(refused)?;
@@ -160,19 +160,19 @@ pub fn way(arguments: &Arguments, keys: u64, sizes: Sizes, rounds: usize) -> Val
 ///
 /// # Errors
 /// It cannot be read, or is no JSON.
-pub fn read(path: &Path) -> Result<Value, LabError> {
-    let refused = |error| LabError::Io(format!("cannot read {}", path.display()), error);
+pub fn read(path: &Path) -> Result<Value, BenchError> {
+    let refused = |error| BenchError::Io(format!("cannot read {}", path.display()), error);
     let text = std::fs::read(path).map_err(refused)?;
     serde_json::from_slice(&text)
-        .map_err(|error| LabError::Settings(format!("{} is not JSON: {error}", path.display())))
+        .map_err(|error| BenchError::Settings(format!("{} is not JSON: {error}", path.display())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::Parser;
-    use everleaf_lab::bench::{self, Case, Length, Settings};
-    use everleaf_lab::{Distribution, Workload};
+    use everleaf_bench::measure::{self, Case, Length, Settings};
+    use everleaf_bench::{Distribution, Workload};
 
     fn arguments(path: &Path, more: &[&str]) -> Arguments {
         let path = path.to_str().unwrap();
@@ -190,7 +190,7 @@ mod tests {
             miss_region: 1 << 16,
             ..Settings::default()
         };
-        bench::run(&settings, &mut |_| {}).unwrap()
+        measure::run(&settings, &mut |_| {}).unwrap()
     }
 
     #[test]

@@ -17,10 +17,10 @@ use std::time::Instant;
 
 use arguments::{Arguments, Sizes};
 use clap::Parser;
-use everleaf_lab::bench::contest;
-use everleaf_lab::bench::{Case, Length, Settings};
-use everleaf_lab::report::Report;
-use everleaf_lab::{Distribution, IndexKind, LabError, Medium};
+use everleaf_bench::measure::contest;
+use everleaf_bench::measure::{Case, Length, Settings};
+use everleaf_bench::report::Report;
+use everleaf_bench::{Distribution, IndexKind, BenchError, Medium};
 use folder::Folder;
 use kept::Kept;
 use rival::Rival;
@@ -35,17 +35,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &Arguments) -> Result<(), LabError> {
+fn run(arguments: &Arguments) -> Result<(), BenchError> {
     if !arguments.measure_nothing {
         measure_all(arguments)?;
     }
     let (Some(page), Some(json)) = (&arguments.page, &arguments.json) else { return Ok(()) };
     let text = everleaf_lab::report::render_rivals(&kept::read(json)?)?;
-    let refused = |error| LabError::Io(format!("cannot write {}", page.display()), error);
+    let refused = |error| BenchError::Io(format!("cannot write {}", page.display()), error);
     std::fs::write(page, text).map_err(refused)
 }
 
-fn measure_all(arguments: &Arguments) -> Result<(), LabError> {
+fn measure_all(arguments: &Arguments) -> Result<(), BenchError> {
     let rivals = choose(&arguments.rivals)?;
     let parent = arguments.folder.clone().unwrap_or_else(std::env::temp_dir);
     let mut kept = Kept::open(arguments)?;
@@ -129,7 +129,7 @@ fn measure(
     folder: &Path,
     what: &str,
     arguments: &Arguments,
-) -> Result<Report, LabError> {
+) -> Result<Report, BenchError> {
     let entrant = match turn {
         Turn::Ours(index) => contest::ours(&Settings {
             index: *index,
@@ -144,7 +144,7 @@ fn measure(
             (rival.enter)(rival.name, &settings, folder)?
         }
     };
-    let mut progress = |step: everleaf_lab::bench::Progress<'_>| {
+    let mut progress = |step: everleaf_bench::measure::Progress<'_>| {
         say(&format!("[{what}] {}: {}", turn.name(), step.what));
     };
     contest::alone(entrant, settings.rounds, arguments.miss_region, &mut progress)
@@ -156,7 +156,7 @@ fn say(text: &str) {
 }
 
 /// The rivals of these names, or all.
-fn choose(names: &[String]) -> Result<Vec<Rival>, LabError> {
+fn choose(names: &[String]) -> Result<Vec<Rival>, BenchError> {
     let all = rival::all();
     let known: Vec<&str> = all.iter().map(|rival| rival.name).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
@@ -167,7 +167,7 @@ fn choose(names: &[String]) -> Result<Vec<Rival>, LabError> {
             " (rocksdb: build with --features rocksdb)"
         };
         let text = format!("{unknown:?} is no rival: there is {known}{hint}");
-        return Err(LabError::Settings(text));
+        return Err(BenchError::Settings(text));
     }
     let is_chosen = |rival: &Rival| names.is_empty() || names.iter().any(|name| name == rival.name);
     Ok(all.into_iter().filter(is_chosen).collect())
@@ -199,7 +199,7 @@ fn settings_of(arguments: &Arguments, keys: u64, sizes: Sizes, rounds: usize) ->
     }
 }
 
-fn print(text: &str) -> Result<(), LabError> {
-    let refused = |error| LabError::Io("cannot write the output".to_owned(), error);
+fn print(text: &str) -> Result<(), BenchError> {
+    let refused = |error| BenchError::Io("cannot write the output".to_owned(), error);
     std::io::stdout().write_all(text.as_bytes()).map_err(refused)
 }

@@ -1,13 +1,14 @@
 //! The command line as clap sees it. The arguments of a command are in the file of the command.
 
 use crate::command::{
-    backup, bench, check, compact, completions, create, del, export, get, lab, load, maps, prove,
-    put, repair, restore, scan, serve, snapshot, stat, upgrade,
+    backup, bench, check, compact, completions, create, del, export, get, load, maps, put, repair,
+    restore, scan, serve, snapshot, stat, upgrade,
 };
 use crate::exit_code;
 use crate::failure::Failure;
+use crate::output::program;
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, FromArgMatches, Parser, Subcommand};
 use std::io::{self, IsTerminal};
 
 const EXAMPLES: &str = "\
@@ -21,17 +22,18 @@ Examples:
   everleaf backup cities.pool cities.backup
   everleaf serve cities.pool --port 6399
 
-The pool is the first argument of every command but bench and prove, which make their own; it
-may be left out when the environment variable EVERLEAF_POOL names it.";
+The pool is the first argument of every command but bench, which makes its own; it may be left
+out when the environment variable EVERLEAF_POOL names it. Benchmarks of the published designs, the
+prover and the experiments of the papers are another program, everleaf-lab.";
 
 /// A persistent ordered key-value store: everything acknowledged survives `kill -9`
 #[derive(Parser, Debug)]
 #[command(name = "everleaf", version, max_term_width = 100, propagate_version = true)]
 #[command(after_help = format!("{EXAMPLES}\n\n{}", exit_code::HELP))]
-pub struct Cli {
+pub(crate) struct Cli {
     /// The command.
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
     /// What every command takes.
     #[command(flatten)]
     pub global: Global,
@@ -60,7 +62,7 @@ impl Global {
 
 /// The commands.
 #[derive(Subcommand, Debug)]
-pub enum Command {
+pub(crate) enum Command {
     Create(create::CreateArgs),
     Load(load::LoadArgs),
     Get(get::GetArgs),
@@ -79,15 +81,25 @@ pub enum Command {
     Upgrade(upgrade::UpgradeArgs),
     Serve(serve::ServeArgs),
     Bench(Box<bench::BenchArgs>),
-    Lab(lab::LabArgs),
-    Prove(prove::ProveArgs),
     Completions(completions::CompletionsArgs),
 }
 
+/// A command line with what every command takes.
+pub trait HasGlobal {
+    /// What every command takes.
+    fn global(&self) -> Global;
+}
+
+impl HasGlobal for Cli {
+    fn global(&self) -> Global {
+        self.global
+    }
+}
+
 /// What became of the command line.
-pub enum Parsed {
+pub enum Parsed<C> {
     /// A command to run.
-    Run(Box<Cli>),
+    Run(Box<C>),
     /// Help or the version was asked for and has been shown.
     Shown,
     /// The command line is wrong.
@@ -99,9 +111,10 @@ pub enum Parsed {
     },
 }
 
-/// Parses the arguments of the process, and shows help if that is what they ask for.
-pub fn parse() -> Parsed {
-    let error = match Cli::try_parse() {
+/// Parses the arguments of the process as this command, and shows help if that is what they ask for.
+pub fn parse<C: FromArgMatches>(mut command: clap::Command) -> Parsed<C> {
+    let found = command.try_get_matches_from_mut(std::env::args_os());
+    let error = match found.and_then(|mut matches| C::from_arg_matches_mut(&mut matches)) {
         Ok(cli) => return Parsed::Run(Box::new(cli)),
         Err(error) => error,
     };
@@ -117,7 +130,10 @@ pub fn parse() -> Parsed {
 
 fn refusal(error: &clap::Error) -> Failure {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return Failure::usage("give a command: `everleaf --help` lists them, with examples");
+        let program = program();
+        return Failure::usage(format!(
+            "give a command: `{program} --help` lists them, with examples"
+        ));
     }
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();

@@ -1,6 +1,6 @@
 //! What the process ends with, so that a script can tell the cases apart.
 
-/// The exit codes, as the end of `everleaf --help` shows them.
+/// The exit codes of `everleaf`, as the end of its help shows them.
 pub const HELP: &str = "\
 Exit codes:
   0  done (also when the reader of a pipe stops early)
@@ -10,8 +10,7 @@ Exit codes:
   4  the pool cannot be used: missing, there already, foreign, truncated, damaged, or newer
   5  another process holds the pool
   6  the disk or the pool is full; nothing acknowledged is lost
-  7  the system refused something else: a file that cannot be read, a port in use
-  8  `prove` found a violation (or did not find a bug that was planted)";
+  7  the system refused something else: a file that cannot be read, a port in use";
 
 /// How the process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +31,7 @@ pub enum ExitCode {
     Full = 6,
     /// The operating system refused something else.
     Io = 7,
-    /// `prove` found a violation, or missed a planted bug.
+    /// `everleaf-lab prove` found a violation, or missed a planted bug.
     Violated = 8,
 }
 
@@ -55,7 +54,7 @@ mod tests {
             .filter_map(|(code, _)| code.parse().ok())
             .collect();
         use ExitCode::*;
-        let codes = [Success, NotFound, Usage, BadInput, Pool, Locked, Full, Io, Violated];
+        let codes = [Success, NotFound, Usage, BadInput, Pool, Locked, Full, Io];
         assert_eq!(listed, codes.map(|code| code as u8));
     }
 }

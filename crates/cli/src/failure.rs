@@ -1,6 +1,7 @@
 //! Why a command did not do what was asked: one sentence for a person, one code for a script.
 
 use crate::exit_code::ExitCode;
+use crate::output::program;
 use everleaf::Error;
 use std::io::{self, ErrorKind, Write};
 
@@ -54,7 +55,7 @@ impl Failure {
             let object = serde_json::json!({ "error": self.message, "code": self.code as u8 });
             writeln!(stderr, "{object}")
         } else {
-            writeln!(stderr, "everleaf: {}", self.message)
+            writeln!(stderr, "{}: {}", program(), self.message)
         };
     }
 }

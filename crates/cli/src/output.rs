@@ -6,6 +6,7 @@
 
 use crate::failure::Failure;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
+use std::sync::OnceLock;
 
 /// Bytes gathered before they are written.
 const BUFFER_SIZE: usize = 64 << 10;
@@ -13,6 +14,12 @@ const BUFFER_SIZE: usize = 64 << 10;
 /// The buffered standard output of one command.
 pub struct Output {
     writer: BufWriter<StdoutLock<'static>>,
+}
+
+impl Default for Output {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Output {
@@ -53,9 +60,21 @@ impl Output {
     }
 }
 
+static PROGRAM: OnceLock<&'static str> = OnceLock::new();
+
+/// Says what the program is called in its messages, if not `everleaf`.
+pub fn name_program(name: &'static str) {
+    PROGRAM.get_or_init(|| name);
+}
+
+/// What the program is called in its messages.
+pub fn program() -> &'static str {
+    PROGRAM.get_or_init(|| "everleaf")
+}
+
 /// Writes a remark to the standard error. A standard error that cannot be written is ignored.
 pub fn remark(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "everleaf: {text}");
+    let _ = writeln!(io::stderr().lock(), "{}: {text}", program());
 }
 
 /// A number with its noun: "1 line", "2 lines".

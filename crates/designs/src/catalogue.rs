@@ -64,7 +64,7 @@ macro_rules! designs {
     };
 }
 
-// One line per design: the tree in the configuration that `everleaf create --index` makes.
+// One line per design: the tree in the configuration that `everleaf-lab create --index` makes.
 // The first is the flagship, which `everleaf_index` knows by itself.
 designs! {
     U64Tree<Production, M>,

@@ -1,75 +1,16 @@
-//! Workloads and measurements: what an operation costs, in time and in memory misses.
+//! The laboratory: the experiments of the papers, by name, counted on the simulated machine or
+//! timed with the bench, with verdicts, comparison and a report.
 //!
-//! [`bench::run`] fills an index, runs workloads on it in rounds and returns a [`report::Report`].
-//! Times of one machine say little about another, so besides nanoseconds each figure is given in
-//! *dependent misses* (dm): the time of one read of ordinary memory whose address is known only
-//! when the read before it has finished. It is measured in the same run, before and after every
-//! workload (see [`calibrate`]).
-//!
-//! ```text
-//!   settings --> bench --> draw stream --> driver (threads, clock) --> report --> table
-//!                  |                          |
-//!                  +-- calibrate (dm)         +-- target: the integer tree, or the store
-//! ```
-//!
-//! How a measurement is made:
-//! - keys are a bijective mix of 0, 1, 2, ...; absent keys come from the same mix, further on;
-//! - every operation of a thread is drawn before the clock starts;
-//! - threads are pinned, and warm up before they start together;
-//! - one operation in many is timed by itself, so that the timing does not distort the rest;
-//! - costs count the time that threads are on a CPU, throughput the time that passes: on a machine
-//!   with nothing else to do they are the same;
-//! - each round runs every workload once, so that a disturbance hits all of them alike; reported
-//!   are the median of the rounds and the spread;
-//! - what the operations return is checked: a wrong or missing value ends the run with an error.
-//!
-//! # Example
-//! ```
-//! use everleaf_lab::bench::{self, Case, Settings};
-//! use everleaf_lab::{Distribution, Workload};
-//! # fn main() -> Result<(), everleaf_lab::LabError> {
-//! let case = Case { workload: Workload::Get, distribution: Distribution::Uniform, threads: 1 };
-//! let settings = Settings { keys: 1000, rounds: 1, cases: vec![case], ..Settings::default() };
-//! let report = bench::run(&settings, &mut |_| {})?;
-//! assert_eq!(report.rows[0].workload, "get");
-//! # Ok(())
-//! # }
-//! ```
+//! It measures the published designs beside the flagship: [`designs`] are those that the bench can
+//! be given, [`add_index`] puts a tree of one into a pool, [`check_pool`] checks such a pool.
 
 #![forbid(unsafe_code)]
 
-mod add_index;
-mod arrivals;
-pub mod bench;
-pub mod calibrate;
-mod clock;
 mod count;
-mod distribution;
-mod driver;
-mod error;
+mod design;
 pub mod experiment;
-mod keys;
-mod latency;
-mod medium;
-pub mod presets;
-mod program;
-mod random;
+mod pool;
 pub mod report;
-pub mod statistics;
-mod stream;
-pub mod table;
-pub mod target;
-mod tpcc;
-mod trace;
-mod workload;
 
-pub use add_index::add_index;
-pub use arrivals::Arrivals;
-pub use distribution::Distribution;
-pub use error::LabError;
-pub use keys::KEY_SIZE_MIN;
-pub use medium::Medium;
-pub use target::{Footprint, IndexKind};
-pub use tpcc::TpccMix;
-pub use trace::Trace;
-pub use workload::{Unit, Workload};
+pub use design::{design, designs};
+pub use pool::{add_index, check_pool};

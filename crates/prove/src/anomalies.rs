@@ -1,7 +1,7 @@
 //! What the published protocols of the other trees lose: a program for each defect, in which it comes
 //! back when the safeguard against it is switched off, and which is right with it.
 //!
-//! `tests/regressions` holds a record of a failing schedule of each. (What NBTree's own protocol loses
+//! `tests/it/regressions` holds a record of a failing schedule of each. (What NBTree's own protocol loses
 //! is in [`published`](crate::published), since there the defects cannot be switched off.)
 
 use everleaf_machine::simulated::Domain;

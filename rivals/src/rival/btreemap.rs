@@ -6,10 +6,10 @@ use std::collections::btree_map::Entry;
 use std::ops::Bound;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use everleaf_lab::bench::Settings;
-use everleaf_lab::bench::contest::entrant;
-use everleaf_lab::target::{KeyOf, Target, Worker};
-use everleaf_lab::{Footprint, LabError};
+use everleaf_bench::measure::Settings;
+use everleaf_bench::measure::contest::entrant;
+use everleaf_bench::target::{KeyOf, Target, Worker};
+use everleaf_bench::{Footprint, BenchError};
 
 use super::Rival;
 use super::form::{Form, Strings, Words};
@@ -27,7 +27,7 @@ pub const RIVAL: Rival = Rival {
     },
 };
 
-fn make<F: Form>(settings: &Settings) -> impl Fn() -> Result<(Locked<F>, ()), LabError> + 'static {
+fn make<F: Form>(settings: &Settings) -> impl Fn() -> Result<(Locked<F>, ()), BenchError> + 'static {
     let form = F::new(settings);
     move || Ok((Locked { form: form.clone(), pairs: RwLock::default() }, ()))
 }
@@ -45,7 +45,7 @@ impl<F: Form> Target for Locked<F> {
         self.form.new_keys(capacity)
     }
 
-    fn worker(&self) -> Result<LockedWorker<'_, F>, LabError> {
+    fn worker(&self) -> Result<LockedWorker<'_, F>, BenchError> {
         Ok(LockedWorker { pairs: &self.pairs, form: self.form.clone() })
     }
 
@@ -53,7 +53,7 @@ impl<F: Form> Target for Locked<F> {
         RIVAL.durability.to_owned()
     }
 
-    fn footprint(&self) -> Result<Footprint, LabError> {
+    fn footprint(&self) -> Result<Footprint, BenchError> {
         let keys = read::<F>(&self.pairs).len() as u64;
         Ok(Footprint { keys, ..Footprint::default() })
     }
@@ -78,7 +78,7 @@ struct LockedWorker<'t, F: Form> {
 impl<F: Form> Worker for LockedWorker<'_, F> {
     type Keys = F::Keys;
 
-    fn get(&mut self, key: KeyOf<'_, Self>) -> Result<bool, LabError> {
+    fn get(&mut self, key: KeyOf<'_, Self>) -> Result<bool, BenchError> {
         let key = F::look(&key);
         match read::<F>(self.pairs).get(key) {
             Some(value) => F::verdict(self.form.is_right(key, value), key, true),
@@ -86,7 +86,7 @@ impl<F: Form> Worker for LockedWorker<'_, F> {
         }
     }
 
-    fn insert(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<bool, LabError> {
+    fn insert(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<bool, BenchError> {
         let value = self.form.value(F::look(&key), version);
         match write::<F>(self.pairs).entry(F::own(key)) {
             Entry::Vacant(place) => {
@@ -97,7 +97,7 @@ impl<F: Form> Worker for LockedWorker<'_, F> {
         }
     }
 
-    fn update(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<bool, LabError> {
+    fn update(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<bool, BenchError> {
         let key = F::look(&key);
         let value = self.form.value(key, version);
         let mut pairs = write::<F>(self.pairs);
@@ -109,19 +109,19 @@ impl<F: Form> Worker for LockedWorker<'_, F> {
         Ok(true)
     }
 
-    fn put(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<(), LabError> {
+    fn put(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<(), BenchError> {
         let value = self.form.value(F::look(&key), version);
         let old = write::<F>(self.pairs).insert(F::own(key), value);
         drop(old);
         Ok(())
     }
 
-    fn remove(&mut self, key: KeyOf<'_, Self>) -> Result<bool, LabError> {
+    fn remove(&mut self, key: KeyOf<'_, Self>) -> Result<bool, BenchError> {
         let old = write::<F>(self.pairs).remove(F::look(&key));
         Ok(old.is_some())
     }
 
-    fn scan(&mut self, from: KeyOf<'_, Self>, length: u32) -> Result<u64, LabError> {
+    fn scan(&mut self, from: KeyOf<'_, Self>, length: u32) -> Result<u64, BenchError> {
         let from = F::look(&from);
         let pairs = read::<F>(self.pairs);
         let (mut count, mut is_right) = (0, true);

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use congee::{Congee, DefaultAllocator};
-use everleaf_lab::bench::contest::entrant;
-use everleaf_lab::target::{IntegerKeys, Target, Worker};
-use everleaf_lab::{Footprint, LabError};
+use everleaf_bench::measure::contest::entrant;
+use everleaf_bench::target::{IntegerKeys, Target, Worker};
+use everleaf_bench::{Footprint, BenchError};
 
 use super::form::{Form, Words};
 use super::{Rival, refused};
@@ -42,7 +42,7 @@ impl Target for Radix {
         IntegerKeys(Vec::with_capacity(capacity))
     }
 
-    fn worker(&self) -> Result<RadixWorker<'_>, LabError> {
+    fn worker(&self) -> Result<RadixWorker<'_>, BenchError> {
         Ok(RadixWorker { radix: self, found: Vec::new(), added: 0 })
     }
 
@@ -50,7 +50,7 @@ impl Target for Radix {
         RIVAL.durability.to_owned()
     }
 
-    fn footprint(&self) -> Result<Footprint, LabError> {
+    fn footprint(&self) -> Result<Footprint, BenchError> {
         // Relaxed: the threads that counted have been joined.
         let keys = self.keys.load(Ordering::Relaxed);
         Ok(Footprint { keys, ..Footprint::default() })
@@ -73,7 +73,7 @@ impl Drop for RadixWorker<'_> {
 
 impl RadixWorker<'_> {
     /// Sets the value. Returns whether there was one.
-    fn set(&mut self, key: u64, version: u64) -> Result<bool, LabError> {
+    fn set(&mut self, key: u64, version: u64) -> Result<bool, BenchError> {
         let value = Words.value(&key, version) as usize;
         let guard = self.radix.pairs.pin();
         let old = self.radix.pairs.insert(key as usize, value, &guard);
@@ -86,7 +86,7 @@ impl RadixWorker<'_> {
 impl Worker for RadixWorker<'_> {
     type Keys = IntegerKeys;
 
-    fn get(&mut self, key: u64) -> Result<bool, LabError> {
+    fn get(&mut self, key: u64) -> Result<bool, BenchError> {
         let guard = self.radix.pairs.pin();
         match self.radix.pairs.get(&(key as usize), &guard) {
             Some(value) => Words::verdict(Words.is_right(&key, &(value as u64)), &key, true),
@@ -94,26 +94,26 @@ impl Worker for RadixWorker<'_> {
         }
     }
 
-    fn insert(&mut self, key: u64, version: u64) -> Result<bool, LabError> {
+    fn insert(&mut self, key: u64, version: u64) -> Result<bool, BenchError> {
         self.set(key, version).map(|was_there| !was_there)
     }
 
-    fn update(&mut self, key: u64, version: u64) -> Result<bool, LabError> {
+    fn update(&mut self, key: u64, version: u64) -> Result<bool, BenchError> {
         self.set(key, version)
     }
 
-    fn put(&mut self, key: u64, version: u64) -> Result<(), LabError> {
+    fn put(&mut self, key: u64, version: u64) -> Result<(), BenchError> {
         self.set(key, version).map(|_| ())
     }
 
-    fn remove(&mut self, key: u64) -> Result<bool, LabError> {
+    fn remove(&mut self, key: u64) -> Result<bool, BenchError> {
         let guard = self.radix.pairs.pin();
         let was_there = self.radix.pairs.remove(&(key as usize), &guard).is_some();
         self.added -= i64::from(was_there);
         Ok(was_there)
     }
 
-    fn scan(&mut self, from: u64, length: u32) -> Result<u64, LabError> {
+    fn scan(&mut self, from: u64, length: u32) -> Result<u64, BenchError> {
         self.found.resize(length as usize, (0, 0));
         let guard = self.radix.pairs.pin();
         let (from_key, last) = (from as usize, usize::MAX);

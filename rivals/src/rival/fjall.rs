@@ -5,9 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
-use everleaf_lab::bench::Settings;
-use everleaf_lab::target::{BytesKeys, Target, Values, Worker};
-use everleaf_lab::{Footprint, LabError};
+use everleaf_bench::measure::Settings;
+use everleaf_bench::target::{BytesKeys, Target, Values, Worker};
+use everleaf_bench::{Footprint, BenchError};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 
 use super::{Rival, enter_in_folders, footprint_of_files, refused};
@@ -35,7 +35,7 @@ struct Fjall {
 }
 
 impl Fjall {
-    fn open(folder: &Path, settings: &Settings) -> Result<Self, LabError> {
+    fn open(folder: &Path, settings: &Settings) -> Result<Self, BenchError> {
         let database = Database::builder(folder).cache_size(CACHE_BYTES).open().map_err(refused)?;
         let pairs = database.keyspace("pairs", KeyspaceCreateOptions::default);
         let (pairs, folder) = (pairs.map_err(refused)?, folder.to_path_buf());
@@ -52,7 +52,7 @@ impl Target for Fjall {
         BytesKeys::new(self.key_size, capacity)
     }
 
-    fn worker(&self) -> Result<FjallWorker<'_>, LabError> {
+    fn worker(&self) -> Result<FjallWorker<'_>, BenchError> {
         Ok(FjallWorker { pairs: &self.pairs, values: Values::new(self.value_size) })
     }
 
@@ -60,11 +60,11 @@ impl Target for Fjall {
         RIVAL.durability.to_owned()
     }
 
-    fn footprint(&self) -> Result<Footprint, LabError> {
+    fn footprint(&self) -> Result<Footprint, BenchError> {
         footprint_of_files(self.pairs.len().map_err(refused)? as u64, &self.folder)
     }
 
-    fn count(&self) -> Result<Option<u64>, LabError> {
+    fn count(&self) -> Result<Option<u64>, BenchError> {
         Ok(None)
     }
 }
@@ -77,30 +77,30 @@ struct FjallWorker<'t> {
 impl Worker for FjallWorker<'_> {
     type Keys = BytesKeys;
 
-    fn get(&mut self, key: &[u8]) -> Result<bool, LabError> {
+    fn get(&mut self, key: &[u8]) -> Result<bool, BenchError> {
         match self.pairs.get(key).map_err(refused)? {
             Some(value) => Values::verdict(self.values.is_right(key, &value), key, true),
             None => Ok(false),
         }
     }
 
-    fn insert(&mut self, key: &[u8], version: u64) -> Result<bool, LabError> {
+    fn insert(&mut self, key: &[u8], version: u64) -> Result<bool, BenchError> {
         self.put(key, version).map(|()| true)
     }
 
-    fn update(&mut self, key: &[u8], version: u64) -> Result<bool, LabError> {
+    fn update(&mut self, key: &[u8], version: u64) -> Result<bool, BenchError> {
         self.put(key, version).map(|()| true)
     }
 
-    fn put(&mut self, key: &[u8], version: u64) -> Result<(), LabError> {
+    fn put(&mut self, key: &[u8], version: u64) -> Result<(), BenchError> {
         self.pairs.insert(key, self.values.fill(key, version)).map_err(refused)
     }
 
-    fn remove(&mut self, key: &[u8]) -> Result<bool, LabError> {
+    fn remove(&mut self, key: &[u8]) -> Result<bool, BenchError> {
         self.pairs.remove(key).map_err(refused).map(|()| true)
     }
 
-    fn scan(&mut self, from: &[u8], length: u32) -> Result<u64, LabError> {
+    fn scan(&mut self, from: &[u8], length: u32) -> Result<u64, BenchError> {
         let (mut count, mut is_right) = (0, true);
         for pair in self.pairs.range(from..).take(length as usize) {
             let (key, value) = pair.into_inner().map_err(refused)?;

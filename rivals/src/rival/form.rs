@@ -4,9 +4,9 @@ use std::borrow::Borrow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-use everleaf_lab::LabError;
-use everleaf_lab::bench::Settings;
-use everleaf_lab::target::{BytesKeys, IntegerKeys, KeyList, Values};
+use everleaf_bench::BenchError;
+use everleaf_bench::measure::Settings;
+use everleaf_bench::target::{BytesKeys, IntegerKeys, KeyList, Values};
 
 /// How a map holds its pairs.
 pub trait Form: Clone + Send + Sync + 'static {
@@ -43,9 +43,9 @@ pub trait Form: Clone + Send + Sync + 'static {
     /// `found` if what was read for `key` is right.
     ///
     /// # Errors
-    /// [`LabError::Wrong`], which names the key, if it is not.
+    /// [`BenchError::Wrong`], which names the key, if it is not.
     #[inline(always)]
-    fn verdict<R>(is_right: bool, key: &Self::Look, found: R) -> Result<R, LabError> {
+    fn verdict<R>(is_right: bool, key: &Self::Look, found: R) -> Result<R, BenchError> {
         if is_right { Ok(found) } else { wrong::<Self, R>(key, found) }
     }
 
@@ -65,7 +65,7 @@ pub trait Form: Clone + Send + Sync + 'static {
 /// Out of line, so that the name of the key is made only here.
 #[cold]
 #[inline(never)]
-fn wrong<F: Form, R>(key: &F::Look, found: R) -> Result<R, LabError> {
+fn wrong<F: Form, R>(key: &F::Look, found: R) -> Result<R, BenchError> {
     Values::verdict(false, &F::name(key), found)
 }
 

@@ -6,9 +6,9 @@
 use std::ops::Bound;
 use std::path::Path;
 
-use everleaf_lab::bench::Settings;
-use everleaf_lab::target::{BytesKeys, Target, Values, Worker};
-use everleaf_lab::{Footprint, LabError};
+use everleaf_bench::measure::Settings;
+use everleaf_bench::target::{BytesKeys, Target, Values, Worker};
+use everleaf_bench::{Footprint, BenchError};
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, MdbError, PutFlags};
 
@@ -33,7 +33,7 @@ struct Lmdb {
 }
 
 impl Lmdb {
-    fn open(folder: &Path, settings: &Settings) -> Result<Self, LabError> {
+    fn open(folder: &Path, settings: &Settings) -> Result<Self, BenchError> {
         let mut options = EnvOpenOptions::new();
         options.map_size(space_for(settings) as usize).max_readers(300);
         // SAFETY: nobody else writes to the map or the file: the folder is new and ours, and this
@@ -47,7 +47,7 @@ impl Lmdb {
     }
 
     /// The one database of the environment.
-    fn pairs(&self) -> Result<Pairs<'_>, LabError> {
+    fn pairs(&self) -> Result<Pairs<'_>, BenchError> {
         let transaction = self.env.write_txn().map_err(refused)?;
         let made = self.env.create_databases_and_commit(transaction, |databases, transaction| {
             databases.create_database(transaction, None).map(CommitOrAbort::<_, ()>::Commit)
@@ -64,7 +64,7 @@ impl Target for Lmdb {
         BytesKeys::new(self.key_size, capacity)
     }
 
-    fn worker(&self) -> Result<LmdbWorker<'_>, LabError> {
+    fn worker(&self) -> Result<LmdbWorker<'_>, BenchError> {
         let values = Values::new(self.value_size);
         Ok(LmdbWorker { env: &self.env, pairs: self.pairs()?, values })
     }
@@ -73,7 +73,7 @@ impl Target for Lmdb {
         RIVAL.durability.to_owned()
     }
 
-    fn footprint(&self) -> Result<Footprint, LabError> {
+    fn footprint(&self) -> Result<Footprint, BenchError> {
         let pairs = self.pairs()?;
         let transaction = self.env.read_txn().map_err(refused)?;
         let statistics = pairs.stat(&transaction).map_err(refused)?;
@@ -97,7 +97,7 @@ struct LmdbWorker<'t> {
 impl Worker for LmdbWorker<'_> {
     type Keys = BytesKeys;
 
-    fn get(&mut self, key: &[u8]) -> Result<bool, LabError> {
+    fn get(&mut self, key: &[u8]) -> Result<bool, BenchError> {
         let transaction = self.env.read_txn().map_err(refused)?;
         match self.pairs.get(&transaction, key).map_err(refused)? {
             Some(value) => Values::verdict(self.values.is_right(key, value), key, true),
@@ -105,7 +105,7 @@ impl Worker for LmdbWorker<'_> {
         }
     }
 
-    fn insert(&mut self, key: &[u8], version: u64) -> Result<bool, LabError> {
+    fn insert(&mut self, key: &[u8], version: u64) -> Result<bool, BenchError> {
         let mut transaction = self.env.write_txn().map_err(refused)?;
         let value = self.values.fill(key, version);
         let flags = PutFlags::NO_OVERWRITE;
@@ -116,25 +116,25 @@ impl Worker for LmdbWorker<'_> {
         }
     }
 
-    fn update(&mut self, key: &[u8], version: u64) -> Result<bool, LabError> {
+    fn update(&mut self, key: &[u8], version: u64) -> Result<bool, BenchError> {
         self.put(key, version).map(|()| true)
     }
 
-    fn put(&mut self, key: &[u8], version: u64) -> Result<(), LabError> {
+    fn put(&mut self, key: &[u8], version: u64) -> Result<(), BenchError> {
         let mut transaction = self.env.write_txn().map_err(refused)?;
         let value = self.values.fill(key, version);
         self.pairs.put(&mut transaction, key, value).map_err(refused)?;
         transaction.commit().map_err(refused)
     }
 
-    fn remove(&mut self, key: &[u8]) -> Result<bool, LabError> {
+    fn remove(&mut self, key: &[u8]) -> Result<bool, BenchError> {
         let mut transaction = self.env.write_txn().map_err(refused)?;
         let was_there = self.pairs.delete(&mut transaction, key).map_err(refused)?;
         transaction.commit().map_err(refused)?;
         Ok(was_there)
     }
 
-    fn scan(&mut self, from: &[u8], length: u32) -> Result<u64, LabError> {
+    fn scan(&mut self, from: &[u8], length: u32) -> Result<u64, BenchError> {
         let transaction = self.env.read_txn().map_err(refused)?;
         let range = (Bound::Included(from), Bound::Unbounded);
         let (mut count, mut is_right) = (0, true);

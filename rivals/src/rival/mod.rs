@@ -19,10 +19,10 @@ mod sqlite;
 use std::fmt::Display;
 use std::path::Path;
 
-use everleaf_lab::bench::Settings;
-use everleaf_lab::bench::contest::{Entrant, entrant};
-use everleaf_lab::target::Target;
-use everleaf_lab::{Footprint, LabError};
+use everleaf_bench::measure::Settings;
+use everleaf_bench::measure::contest::{Entrant, entrant};
+use everleaf_bench::target::Target;
+use everleaf_bench::{Footprint, BenchError};
 
 use crate::folder::Folder;
 
@@ -47,7 +47,7 @@ pub struct Rival {
 }
 
 /// Makes an entrant of this name.
-pub type Enter = fn(&'static str, &Settings, &Path) -> Result<Box<dyn Entrant>, LabError>;
+pub type Enter = fn(&'static str, &Settings, &Path) -> Result<Box<dyn Entrant>, BenchError>;
 
 /// All rivals that this program was built with.
 pub fn all() -> Vec<Rival> {
@@ -71,10 +71,10 @@ fn enter_in_folders<T, Open>(
     settings: &Settings,
     parent: &Path,
     open: Open,
-) -> Result<Box<dyn Entrant>, LabError>
+) -> Result<Box<dyn Entrant>, BenchError>
 where
     T: Target + 'static,
-    Open: Fn(&Path, &Settings) -> Result<T, LabError> + 'static,
+    Open: Fn(&Path, &Settings) -> Result<T, BenchError> + 'static,
 {
     let (parent, own) = (parent.to_path_buf(), settings.clone());
     let make = move || {
@@ -85,12 +85,12 @@ where
 }
 
 /// What a rival refused, as an error of the laboratory.
-fn refused(error: impl Display) -> LabError {
-    LabError::Target(error.to_string())
+fn refused(error: impl Display) -> BenchError {
+    BenchError::Target(error.to_string())
 }
 
 /// What a rival in a folder takes: its keys, and its files.
-fn footprint_of_files(keys: u64, folder: &Path) -> Result<Footprint, LabError> {
+fn footprint_of_files(keys: u64, folder: &Path) -> Result<Footprint, BenchError> {
     let bytes = crate::folder::bytes_on_disk(folder)?;
     Ok(Footprint { keys, pool_used_bytes: bytes, pool_size_bytes: bytes, ..Footprint::default() })
 }
@@ -106,8 +106,8 @@ fn space_for(settings: &Settings) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use everleaf_lab::bench::{Case, Length, contest};
-    use everleaf_lab::{Distribution, Workload};
+    use everleaf_bench::measure::{Case, Length, contest};
+    use everleaf_bench::{Distribution, Workload};
 
     /// Everything that a worker can be asked, with every answer checked by the driver.
     fn settings(key_size: usize, value_size: usize) -> Settings {

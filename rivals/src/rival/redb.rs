@@ -4,9 +4,9 @@
 
 use std::path::Path;
 
-use everleaf_lab::bench::Settings;
-use everleaf_lab::target::{BytesKeys, KeyList, Target, Values, Worker};
-use everleaf_lab::{Footprint, LabError};
+use everleaf_bench::measure::Settings;
+use everleaf_bench::target::{BytesKeys, KeyList, Target, Values, Worker};
+use everleaf_bench::{Footprint, BenchError};
 use redb::{Database, Durability, ReadableDatabase, ReadableTableMetadata};
 use redb::{TableDefinition, WriteTransaction};
 
@@ -33,7 +33,7 @@ struct Redb {
 }
 
 impl Redb {
-    fn open(folder: &Path, settings: &Settings) -> Result<Self, LabError> {
+    fn open(folder: &Path, settings: &Settings) -> Result<Self, BenchError> {
         let database = Database::create(folder.join("pairs.redb")).map_err(refused)?;
         let Settings { key_size, value_size, .. } = *settings;
         let redb = Redb { database, key_size, value_size };
@@ -52,7 +52,7 @@ impl Target for Redb {
         BytesKeys::new(self.key_size, capacity)
     }
 
-    fn worker(&self) -> Result<RedbWorker<'_>, LabError> {
+    fn worker(&self) -> Result<RedbWorker<'_>, BenchError> {
         Ok(RedbWorker { database: &self.database, values: Values::new(self.value_size) })
     }
 
@@ -60,7 +60,7 @@ impl Target for Redb {
         RIVAL.durability.to_owned()
     }
 
-    fn footprint(&self) -> Result<Footprint, LabError> {
+    fn footprint(&self) -> Result<Footprint, BenchError> {
         let transaction = self.database.begin_read().map_err(refused)?;
         let table = transaction.open_table(PAIRS).map_err(refused)?;
         let statistics = table.stats().map_err(refused)?;
@@ -76,7 +76,7 @@ impl Target for Redb {
         })
     }
 
-    fn count(&self) -> Result<Option<u64>, LabError> {
+    fn count(&self) -> Result<Option<u64>, BenchError> {
         let transaction = self.database.begin_read().map_err(refused)?;
         let table = transaction.open_table(PAIRS).map_err(refused)?;
         Ok(Some(table.len().map_err(refused)?))
@@ -89,14 +89,14 @@ struct RedbWorker<'t> {
 }
 
 impl RedbWorker<'_> {
-    fn begin(&self) -> Result<WriteTransaction, LabError> {
+    fn begin(&self) -> Result<WriteTransaction, BenchError> {
         let mut transaction = self.database.begin_write().map_err(refused)?;
         transaction.set_durability(Durability::None).map_err(refused)?;
         Ok(transaction)
     }
 
     /// Sets the value. Returns whether there was one.
-    fn set(&mut self, key: &[u8], version: u64) -> Result<bool, LabError> {
+    fn set(&mut self, key: &[u8], version: u64) -> Result<bool, BenchError> {
         let transaction = self.begin()?;
         let was_there = {
             let mut table = transaction.open_table(PAIRS).map_err(refused)?;
@@ -111,7 +111,7 @@ impl RedbWorker<'_> {
 impl Worker for RedbWorker<'_> {
     type Keys = BytesKeys;
 
-    fn get(&mut self, key: &[u8]) -> Result<bool, LabError> {
+    fn get(&mut self, key: &[u8]) -> Result<bool, BenchError> {
         let transaction = self.database.begin_read().map_err(refused)?;
         let table = transaction.open_table(PAIRS).map_err(refused)?;
         match table.get(key).map_err(refused)? {
@@ -120,19 +120,19 @@ impl Worker for RedbWorker<'_> {
         }
     }
 
-    fn insert(&mut self, key: &[u8], version: u64) -> Result<bool, LabError> {
+    fn insert(&mut self, key: &[u8], version: u64) -> Result<bool, BenchError> {
         self.set(key, version).map(|was_there| !was_there)
     }
 
-    fn update(&mut self, key: &[u8], version: u64) -> Result<bool, LabError> {
+    fn update(&mut self, key: &[u8], version: u64) -> Result<bool, BenchError> {
         self.set(key, version)
     }
 
-    fn put(&mut self, key: &[u8], version: u64) -> Result<(), LabError> {
+    fn put(&mut self, key: &[u8], version: u64) -> Result<(), BenchError> {
         self.set(key, version).map(|_| ())
     }
 
-    fn remove(&mut self, key: &[u8]) -> Result<bool, LabError> {
+    fn remove(&mut self, key: &[u8]) -> Result<bool, BenchError> {
         let transaction = self.begin()?;
         let was_there = {
             let mut table = transaction.open_table(PAIRS).map_err(refused)?;
@@ -142,7 +142,7 @@ impl Worker for RedbWorker<'_> {
         Ok(was_there)
     }
 
-    fn scan(&mut self, from: &[u8], length: u32) -> Result<u64, LabError> {
+    fn scan(&mut self, from: &[u8], length: u32) -> Result<u64, BenchError> {
         let transaction = self.database.begin_read().map_err(refused)?;
         let table = transaction.open_table(PAIRS).map_err(refused)?;
         let (mut count, mut is_right) = (0, true);
@@ -155,7 +155,7 @@ impl Worker for RedbWorker<'_> {
         Values::verdict(is_right, from, count)
     }
 
-    fn fill(&mut self, keys: &BytesKeys, count: usize) -> Result<u64, LabError> {
+    fn fill(&mut self, keys: &BytesKeys, count: usize) -> Result<u64, BenchError> {
         let mut added = 0;
         for start in (0..count).step_by(FILL_COUNT) {
             let transaction = self.begin()?;

@@ -5,9 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
-use everleaf_lab::bench::Settings;
-use everleaf_lab::target::{BytesKeys, Target, Values, Worker};
-use everleaf_lab::{Footprint, LabError};
+use everleaf_bench::measure::Settings;
+use everleaf_bench::target::{BytesKeys, Target, Values, Worker};
+use everleaf_bench::{Footprint, BenchError};
 use rocksdb::{BlockBasedOptions, Cache, DB, IteratorMode, Options};
 
 use super::{Rival, enter_in_folders, footprint_of_files, refused};
@@ -34,7 +34,7 @@ struct Rocks {
 }
 
 impl Rocks {
-    fn open(folder: &Path, settings: &Settings) -> Result<Self, LabError> {
+    fn open(folder: &Path, settings: &Settings) -> Result<Self, BenchError> {
         let mut blocks = BlockBasedOptions::default();
         blocks.set_block_cache(&Cache::new_lru_cache(CACHE_BYTES));
         blocks.set_bloom_filter(BLOOM_BITS, false);
@@ -55,7 +55,7 @@ impl Target for Rocks {
         BytesKeys::new(self.key_size, capacity)
     }
 
-    fn worker(&self) -> Result<RocksWorker<'_>, LabError> {
+    fn worker(&self) -> Result<RocksWorker<'_>, BenchError> {
         Ok(RocksWorker { pairs: &self.pairs, values: Values::new(self.value_size) })
     }
 
@@ -63,7 +63,7 @@ impl Target for Rocks {
         RIVAL.durability.to_owned()
     }
 
-    fn footprint(&self) -> Result<Footprint, LabError> {
+    fn footprint(&self) -> Result<Footprint, BenchError> {
         let mut keys = 0;
         for pair in self.pairs.iterator(IteratorMode::Start) {
             pair.map_err(refused)?;
@@ -72,7 +72,7 @@ impl Target for Rocks {
         footprint_of_files(keys, &self.folder)
     }
 
-    fn count(&self) -> Result<Option<u64>, LabError> {
+    fn count(&self) -> Result<Option<u64>, BenchError> {
         Ok(None)
     }
 }
@@ -85,30 +85,30 @@ struct RocksWorker<'t> {
 impl Worker for RocksWorker<'_> {
     type Keys = BytesKeys;
 
-    fn get(&mut self, key: &[u8]) -> Result<bool, LabError> {
+    fn get(&mut self, key: &[u8]) -> Result<bool, BenchError> {
         match self.pairs.get_pinned(key).map_err(refused)? {
             Some(value) => Values::verdict(self.values.is_right(key, &value), key, true),
             None => Ok(false),
         }
     }
 
-    fn insert(&mut self, key: &[u8], version: u64) -> Result<bool, LabError> {
+    fn insert(&mut self, key: &[u8], version: u64) -> Result<bool, BenchError> {
         self.put(key, version).map(|()| true)
     }
 
-    fn update(&mut self, key: &[u8], version: u64) -> Result<bool, LabError> {
+    fn update(&mut self, key: &[u8], version: u64) -> Result<bool, BenchError> {
         self.put(key, version).map(|()| true)
     }
 
-    fn put(&mut self, key: &[u8], version: u64) -> Result<(), LabError> {
+    fn put(&mut self, key: &[u8], version: u64) -> Result<(), BenchError> {
         self.pairs.put(key, self.values.fill(key, version)).map_err(refused)
     }
 
-    fn remove(&mut self, key: &[u8]) -> Result<bool, LabError> {
+    fn remove(&mut self, key: &[u8]) -> Result<bool, BenchError> {
         self.pairs.delete(key).map_err(refused).map(|()| true)
     }
 
-    fn scan(&mut self, from: &[u8], length: u32) -> Result<u64, LabError> {
+    fn scan(&mut self, from: &[u8], length: u32) -> Result<u64, BenchError> {
         // The raw iterator lends its slices; the other one copies every pair into two boxes.
         let mut pairs = self.pairs.raw_iterator();
         pairs.seek(from);

@@ -8,10 +8,10 @@ use std::borrow::Borrow;
 use std::ops::Bound;
 
 use crossbeam_skiplist::SkipMap;
-use everleaf_lab::bench::Settings;
-use everleaf_lab::bench::contest::entrant;
-use everleaf_lab::target::{KeyOf, Target, Worker};
-use everleaf_lab::{Footprint, LabError};
+use everleaf_bench::measure::Settings;
+use everleaf_bench::measure::contest::entrant;
+use everleaf_bench::target::{KeyOf, Target, Worker};
+use everleaf_bench::{Footprint, BenchError};
 
 use super::Rival;
 use super::form::{Form, Strings, Words};
@@ -29,7 +29,7 @@ pub const RIVAL: Rival = Rival {
     },
 };
 
-fn make<F: Form>(settings: &Settings) -> impl Fn() -> Result<(Skips<F>, ()), LabError> + 'static {
+fn make<F: Form>(settings: &Settings) -> impl Fn() -> Result<(Skips<F>, ()), BenchError> + 'static {
     let form = F::new(settings);
     move || Ok((Skips { form: form.clone(), pairs: SkipMap::new() }, ()))
 }
@@ -47,7 +47,7 @@ impl<F: Form> Target for Skips<F> {
         self.form.new_keys(capacity)
     }
 
-    fn worker(&self) -> Result<SkipsWorker<'_, F>, LabError> {
+    fn worker(&self) -> Result<SkipsWorker<'_, F>, BenchError> {
         Ok(SkipsWorker { pairs: &self.pairs, form: self.form.clone() })
     }
 
@@ -55,7 +55,7 @@ impl<F: Form> Target for Skips<F> {
         RIVAL.durability.to_owned()
     }
 
-    fn footprint(&self) -> Result<Footprint, LabError> {
+    fn footprint(&self) -> Result<Footprint, BenchError> {
         Ok(Footprint { keys: self.pairs.len() as u64, ..Footprint::default() })
     }
 }
@@ -68,7 +68,7 @@ struct SkipsWorker<'t, F: Form> {
 impl<F: Form> Worker for SkipsWorker<'_, F> {
     type Keys = F::Keys;
 
-    fn get(&mut self, key: KeyOf<'_, Self>) -> Result<bool, LabError> {
+    fn get(&mut self, key: KeyOf<'_, Self>) -> Result<bool, BenchError> {
         let key = F::look(&key);
         match self.pairs.get(key) {
             Some(pair) => F::verdict(self.form.is_cell_right(key, pair.value()), key, true),
@@ -76,13 +76,13 @@ impl<F: Form> Worker for SkipsWorker<'_, F> {
         }
     }
 
-    fn insert(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<bool, LabError> {
+    fn insert(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<bool, BenchError> {
         let value = self.form.value(F::look(&key), version);
         self.pairs.insert(F::own(key), F::cell(value));
         Ok(true)
     }
 
-    fn update(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<bool, LabError> {
+    fn update(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<bool, BenchError> {
         let key = F::look(&key);
         let value = self.form.value(key, version);
         let Some(pair) = self.pairs.get(key) else { return Ok(false) };
@@ -90,18 +90,18 @@ impl<F: Form> Worker for SkipsWorker<'_, F> {
         Ok(true)
     }
 
-    fn put(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<(), LabError> {
+    fn put(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<(), BenchError> {
         if !self.update(key, version)? {
             self.insert(key, version)?;
         }
         Ok(())
     }
 
-    fn remove(&mut self, key: KeyOf<'_, Self>) -> Result<bool, LabError> {
+    fn remove(&mut self, key: KeyOf<'_, Self>) -> Result<bool, BenchError> {
         Ok(self.pairs.remove(F::look(&key)).is_some())
     }
 
-    fn scan(&mut self, from: KeyOf<'_, Self>, length: u32) -> Result<u64, LabError> {
+    fn scan(&mut self, from: KeyOf<'_, Self>, length: u32) -> Result<u64, BenchError> {
         let from = F::look(&from);
         let (mut count, mut is_right) = (0, true);
         let range = (Bound::Included(from), Bound::Unbounded);

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use everleaf_lab::bench::Settings;
-use everleaf_lab::target::{BytesKeys, Target, Values, Worker};
-use everleaf_lab::{Footprint, LabError};
+use everleaf_bench::measure::Settings;
+use everleaf_bench::target::{BytesKeys, Target, Values, Worker};
+use everleaf_bench::{Footprint, BenchError};
 use sled::{Config, Db};
 
 use super::{Rival, enter_in_folders, footprint_of_files, refused};
@@ -29,7 +29,7 @@ struct Sled {
 }
 
 impl Sled {
-    fn open(folder: &Path, settings: &Settings) -> Result<Self, LabError> {
+    fn open(folder: &Path, settings: &Settings) -> Result<Self, BenchError> {
         let config = Config::new().path(folder.join("pairs.sled")).cache_capacity(CACHE_BYTES);
         let (pairs, folder) = (config.open().map_err(refused)?, folder.to_path_buf());
         let Settings { key_size, value_size, .. } = *settings;
@@ -45,7 +45,7 @@ impl Target for Sled {
         BytesKeys::new(self.key_size, capacity)
     }
 
-    fn worker(&self) -> Result<SledWorker<'_>, LabError> {
+    fn worker(&self) -> Result<SledWorker<'_>, BenchError> {
         Ok(SledWorker { pairs: &self.pairs, values: Values::new(self.value_size) })
     }
 
@@ -53,11 +53,11 @@ impl Target for Sled {
         RIVAL.durability.to_owned()
     }
 
-    fn footprint(&self) -> Result<Footprint, LabError> {
+    fn footprint(&self) -> Result<Footprint, BenchError> {
         footprint_of_files(self.pairs.len() as u64, &self.folder)
     }
 
-    fn count(&self) -> Result<Option<u64>, LabError> {
+    fn count(&self) -> Result<Option<u64>, BenchError> {
         Ok(None)
     }
 }
@@ -69,7 +69,7 @@ struct SledWorker<'t> {
 
 impl SledWorker<'_> {
     /// Sets the value. Returns whether there was one.
-    fn set(&mut self, key: &[u8], version: u64) -> Result<bool, LabError> {
+    fn set(&mut self, key: &[u8], version: u64) -> Result<bool, BenchError> {
         let value = self.values.fill(key, version);
         Ok(self.pairs.insert(key, value).map_err(refused)?.is_some())
     }
@@ -78,30 +78,30 @@ impl SledWorker<'_> {
 impl Worker for SledWorker<'_> {
     type Keys = BytesKeys;
 
-    fn get(&mut self, key: &[u8]) -> Result<bool, LabError> {
+    fn get(&mut self, key: &[u8]) -> Result<bool, BenchError> {
         match self.pairs.get(key).map_err(refused)? {
             Some(value) => Values::verdict(self.values.is_right(key, &value), key, true),
             None => Ok(false),
         }
     }
 
-    fn insert(&mut self, key: &[u8], version: u64) -> Result<bool, LabError> {
+    fn insert(&mut self, key: &[u8], version: u64) -> Result<bool, BenchError> {
         self.set(key, version).map(|was_there| !was_there)
     }
 
-    fn update(&mut self, key: &[u8], version: u64) -> Result<bool, LabError> {
+    fn update(&mut self, key: &[u8], version: u64) -> Result<bool, BenchError> {
         self.set(key, version)
     }
 
-    fn put(&mut self, key: &[u8], version: u64) -> Result<(), LabError> {
+    fn put(&mut self, key: &[u8], version: u64) -> Result<(), BenchError> {
         self.set(key, version).map(|_| ())
     }
 
-    fn remove(&mut self, key: &[u8]) -> Result<bool, LabError> {
+    fn remove(&mut self, key: &[u8]) -> Result<bool, BenchError> {
         Ok(self.pairs.remove(key).map_err(refused)?.is_some())
     }
 
-    fn scan(&mut self, from: &[u8], length: u32) -> Result<u64, LabError> {
+    fn scan(&mut self, from: &[u8], length: u32) -> Result<u64, BenchError> {
         let (mut count, mut is_right) = (0, true);
         for pair in self.pairs.range(from..).take(length as usize) {
             let (key, value) = pair.map_err(refused)?;

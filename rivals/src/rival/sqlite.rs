@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use everleaf_lab::bench::Settings;
-use everleaf_lab::target::{BytesKeys, KeyList, Target, Values, Worker};
-use everleaf_lab::{Footprint, LabError};
+use everleaf_bench::measure::Settings;
+use everleaf_bench::target::{BytesKeys, KeyList, Target, Values, Worker};
+use everleaf_bench::{Footprint, BenchError};
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
 use super::{FILL_COUNT, Rival, enter_in_folders, footprint_of_files, refused};
@@ -33,7 +33,7 @@ struct Sqlite {
 }
 
 impl Sqlite {
-    fn open(folder: &Path, settings: &Settings) -> Result<Self, LabError> {
+    fn open(folder: &Path, settings: &Settings) -> Result<Self, BenchError> {
         let Settings { key_size, value_size, .. } = *settings;
         let sqlite = Sqlite { folder: folder.to_path_buf(), key_size, value_size };
         let table = "CREATE TABLE pairs (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID";
@@ -41,7 +41,7 @@ impl Sqlite {
         Ok(sqlite)
     }
 
-    fn connect(&self) -> Result<Connection, LabError> {
+    fn connect(&self) -> Result<Connection, BenchError> {
         let connection = Connection::open(self.folder.join("pairs.sqlite")).map_err(refused)?;
         connection.busy_timeout(PATIENCE).map_err(refused)?;
         connection.pragma_update(None, "journal_mode", "WAL").map_err(refused)?;
@@ -50,7 +50,7 @@ impl Sqlite {
         Ok(connection)
     }
 
-    fn count_keys(&self) -> Result<u64, LabError> {
+    fn count_keys(&self) -> Result<u64, BenchError> {
         let count: i64 = self
             .connect()?
             .query_row("SELECT count(*) FROM pairs", [], |row| row.get(0))
@@ -67,7 +67,7 @@ impl Target for Sqlite {
         BytesKeys::new(self.key_size, capacity)
     }
 
-    fn worker(&self) -> Result<SqliteWorker, LabError> {
+    fn worker(&self) -> Result<SqliteWorker, BenchError> {
         Ok(SqliteWorker { connection: self.connect()?, values: Values::new(self.value_size) })
     }
 
@@ -75,11 +75,11 @@ impl Target for Sqlite {
         RIVAL.durability.to_owned()
     }
 
-    fn footprint(&self) -> Result<Footprint, LabError> {
+    fn footprint(&self) -> Result<Footprint, BenchError> {
         footprint_of_files(self.count_keys()?, &self.folder)
     }
 
-    fn count(&self) -> Result<Option<u64>, LabError> {
+    fn count(&self) -> Result<Option<u64>, BenchError> {
         Ok(None)
     }
 }
@@ -90,13 +90,13 @@ struct SqliteWorker {
 }
 
 /// A statement that the connection keeps prepared.
-fn prepare<'c>(connection: &'c Connection, text: &str) -> Result<CachedStatement<'c>, LabError> {
+fn prepare<'c>(connection: &'c Connection, text: &str) -> Result<CachedStatement<'c>, BenchError> {
     connection.prepare_cached(text).map_err(refused)
 }
 
 impl SqliteWorker {
     /// Runs a statement on a pair. Returns whether it changed a row.
-    fn write(&mut self, text: &str, key: &[u8], version: u64) -> Result<bool, LabError> {
+    fn write(&mut self, text: &str, key: &[u8], version: u64) -> Result<bool, BenchError> {
         let value = self.values.fill(key, version);
         let changed = prepare(&self.connection, text)?.execute((key, value)).map_err(refused)?;
         Ok(changed > 0)
@@ -106,7 +106,7 @@ impl SqliteWorker {
 impl Worker for SqliteWorker {
     type Keys = BytesKeys;
 
-    fn get(&mut self, key: &[u8]) -> Result<bool, LabError> {
+    fn get(&mut self, key: &[u8]) -> Result<bool, BenchError> {
         let values = &self.values;
         let mut statement = prepare(&self.connection, "SELECT v FROM pairs WHERE k = ?1")?;
         let is_right = statement
@@ -116,25 +116,25 @@ impl Worker for SqliteWorker {
         is_right.map_or(Ok(false), |is_right| Values::verdict(is_right, key, true))
     }
 
-    fn insert(&mut self, key: &[u8], version: u64) -> Result<bool, LabError> {
+    fn insert(&mut self, key: &[u8], version: u64) -> Result<bool, BenchError> {
         self.write("INSERT OR IGNORE INTO pairs (k, v) VALUES (?1, ?2)", key, version)
     }
 
-    fn update(&mut self, key: &[u8], version: u64) -> Result<bool, LabError> {
+    fn update(&mut self, key: &[u8], version: u64) -> Result<bool, BenchError> {
         self.write("UPDATE pairs SET v = ?2 WHERE k = ?1", key, version)
     }
 
-    fn put(&mut self, key: &[u8], version: u64) -> Result<(), LabError> {
+    fn put(&mut self, key: &[u8], version: u64) -> Result<(), BenchError> {
         self.write("INSERT OR REPLACE INTO pairs (k, v) VALUES (?1, ?2)", key, version)?;
         Ok(())
     }
 
-    fn remove(&mut self, key: &[u8]) -> Result<bool, LabError> {
+    fn remove(&mut self, key: &[u8]) -> Result<bool, BenchError> {
         let mut statement = prepare(&self.connection, "DELETE FROM pairs WHERE k = ?1")?;
         Ok(statement.execute([key]).map_err(refused)? > 0)
     }
 
-    fn scan(&mut self, from: &[u8], length: u32) -> Result<u64, LabError> {
+    fn scan(&mut self, from: &[u8], length: u32) -> Result<u64, BenchError> {
         let text = "SELECT k, v FROM pairs WHERE k >= ?1 ORDER BY k LIMIT ?2";
         let mut statement = prepare(&self.connection, text)?;
         let mut rows = statement.query((from, length)).map_err(refused)?;
@@ -148,7 +148,7 @@ impl Worker for SqliteWorker {
         Values::verdict(is_right, from, count)
     }
 
-    fn fill(&mut self, keys: &BytesKeys, count: usize) -> Result<u64, LabError> {
+    fn fill(&mut self, keys: &BytesKeys, count: usize) -> Result<u64, BenchError> {
         let mut added = 0;
         for start in (0..count).step_by(FILL_COUNT) {
             self.connection.execute_batch("BEGIN IMMEDIATE").map_err(refused)?;

@@ -1,4 +1,5 @@
-//! `everleaf bench`: what the operations cost on this machine, from the laboratory crate.
+//! `everleaf bench`: what the operations cost on this machine. `everleaf-lab bench` is the same with
+//! the published designs.
 
 mod arguments;
 
@@ -7,25 +8,35 @@ use crate::exit_code::ExitCode;
 use crate::failure::{Failure, code_of_store};
 use crate::output::{Output, counted, remark};
 pub use arguments::BenchArgs;
-use arguments::{IndexArg, Preset, server_of, settings_of};
-use everleaf_lab::bench::redis::{self, Server};
-use everleaf_lab::bench::{self, Progress, Settings};
-use everleaf_lab::{IndexKind, LabError, presets, table};
+use arguments::{IndexArg, Preset, index_of, server_of, settings_of};
+use everleaf_bench::measure::redis::{self, Server};
+use everleaf_bench::measure::{self, Progress, Settings};
+use everleaf_bench::target::MeasuredDesign;
+use everleaf_bench::{BenchError, IndexKind, presets, table};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
+/// Designs of integer trees that `--index` can name.
+pub type Designs<'d> = &'d [&'static MeasuredDesign];
+
 /// Measures and prints.
-pub fn run(args: BenchArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
-    let settings = settings_of(&args)?;
+pub fn run(
+    args: BenchArgs,
+    designs: Designs<'_>,
+    global: Global,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let chosen = index_of(&args.index, designs)?;
+    let settings = settings_of(&args, chosen)?;
     let skipped = settings[0].trace.as_ref().map_or(0, |trace| trace.skipped());
     if skipped > 0 && !global.quiet {
         let commands = counted(skipped, "command");
         remark(&format!("{commands} of the trace left out: not about strings by key"));
     }
     let server = server_of(&args);
-    match (args.index, &server) {
+    match (chosen, &server) {
         (_, Some(_)) => {}
-        (IndexArg::All, None) => warn_of(IndexKind::designs(), global),
+        (IndexArg::All, None) => warn_of(all(designs), global),
         (IndexArg::One(index), None) => warn_of([index], global),
     }
     let mut objects = Vec::new();
@@ -33,15 +44,15 @@ pub fn run(args: BenchArgs, global: Global, out: &mut Output) -> Result<(), Fail
         if number > 0 && !global.json {
             out.line("")?;
         }
-        match (args.index, &server) {
+        match (chosen, &server) {
             (_, Some(server)) => run_server(server, settings, global, &mut objects, out)?,
-            (IndexArg::All, _) => run_all(settings, global, &mut objects, out)?,
+            (IndexArg::All, _) => run_all(settings, designs, global, &mut objects, out)?,
             (IndexArg::One(_), _) => run_one(settings, args.preset, global, &mut objects, out)?,
         }
     }
     match objects.len() {
         0 => Ok(()),
-        1 if args.index != IndexArg::All => out.json(&objects[0]),
+        1 if chosen != IndexArg::All => out.json(&objects[0]),
         _ => out.json(&json!(objects)),
     }
 }
@@ -55,7 +66,7 @@ fn run_one(
     out: &mut Output,
 ) -> Result<(), Failure> {
     let bar = progress_bar(global.wants_progress());
-    let report = bench::run(settings, &mut |step| show(&bar, step));
+    let report = measure::run(settings, &mut |step| show(&bar, step));
     bar.finish_and_clear();
     let report = report.map_err(failure_of)?;
     let verdicts = preset.map(|Preset::Targets| presets::judge(&report));
@@ -100,23 +111,28 @@ fn show(bar: &ProgressBar, progress: Progress<'_>) {
     bar.set_message(progress.what.to_owned());
 }
 
+fn all(designs: Designs<'_>) -> impl Iterator<Item = IndexKind> {
+    designs.iter().copied().map(IndexKind::Design)
+}
+
 /// Measures every design and prints them side by side.
 fn run_all(
     settings: &Settings,
+    designs: Designs<'_>,
     global: Global,
     objects: &mut Vec<Value>,
     out: &mut Output,
 ) -> Result<(), Failure> {
     let bar = progress_bar(global.wants_progress());
     let mut reports = Vec::new();
-    for index in IndexKind::designs() {
+    for index in all(designs) {
         let mut show = |progress: Progress<'_>| {
             bar.set_length(progress.total);
             bar.set_position(progress.done);
             bar.set_message(format!("{}: {}", index.name(), progress.what));
         };
         let settings = Settings { index, ..settings.clone() };
-        reports.push((index, bench::run(&settings, &mut show).map_err(failure_of)?));
+        reports.push((index, measure::run(&settings, &mut show).map_err(failure_of)?));
     }
     bar.finish_and_clear();
     if global.json {
@@ -155,14 +171,14 @@ fn progress_bar(enabled: bool) -> ProgressBar {
     ProgressBar::new(0).with_style(style)
 }
 
-/// An error of the laboratory as a failure of the program.
-pub fn failure_of(error: LabError) -> Failure {
+/// An error of the bench as a failure of the program.
+pub fn failure_of(error: BenchError) -> Failure {
     let code = match &error {
-        LabError::Settings(_) => ExitCode::Usage,
-        LabError::Store(error) => code_of_store(error),
-        LabError::Index(error) if error.is_full() => ExitCode::Full,
-        LabError::Index(_) => ExitCode::Pool,
-        LabError::Wrong(_) => ExitCode::NotFound,
+        BenchError::Settings(_) => ExitCode::Usage,
+        BenchError::Store(error) => code_of_store(error),
+        BenchError::Index(error) if error.is_full() => ExitCode::Full,
+        BenchError::Index(_) => ExitCode::Pool,
+        BenchError::Wrong(_) => ExitCode::NotFound,
         _ => ExitCode::Io,
     };
     Failure::new(code, error.to_string())

@@ -2,13 +2,11 @@
 
 use crate::arguments::{NewPoolArgs, pool_and_rest};
 use crate::cli::Global;
-use crate::command::bench::{failure_of, warn_of};
 use crate::command::serve::DurabilityArg;
 use crate::failure::Failure;
 use crate::output::Output;
 use clap::Args;
 use everleaf::Options;
-use everleaf_lab::IndexKind;
 use serde_json::json;
 use std::ffi::OsString;
 
@@ -18,12 +16,10 @@ Examples:
   everleaf create words.pool --size 256M --max-size 10G
   everleaf create /mnt/pmem/words.pool --domain line
   everleaf create words.pool --durability interval
-  everleaf create numbers.pool --index fast-fair
 
-The pool is one file. It grows in place, up to the maximum size. With --index it also has a map of
-64-bit integers called `index`, kept in a tree of that design, for programs that use the library.
-Everything acknowledged survives `kill -9`. On an ordinary disk a pool that is open when the machine
-crashes is refused afterwards, unless it has a log: --durability interval or power gives it one.";
+The pool is one file. It grows in place, up to the maximum size. Everything acknowledged survives
+`kill -9`. On an ordinary disk a pool that is open when the machine crashes is refused afterwards,
+unless it has a log: --durability interval or power gives it one.";
 
 /// Create a new, empty pool
 #[derive(Args, Debug)]
@@ -31,9 +27,6 @@ crashes is refused afterwards, unless it has a log: --durability interval or pow
 pub struct CreateArgs {
     /// The file to create; it must not exist (or EVERLEAF_POOL)
     pub pool: Option<OsString>,
-    /// Add a map of 64-bit integers kept in a tree of this design, such as nbtree or fast-fair
-    #[arg(long, value_name = "NAME", value_parser = parse_design)]
-    pub index: Option<IndexKind>,
     /// What survives: `process` (the death of the process), `interval` (also a crash of the machine, but
     /// for --interval), or `power` (also a crash of the machine) [default: process]
     #[arg(long, value_enum)]
@@ -47,17 +40,6 @@ pub struct CreateArgs {
     pub new_pool: NewPoolArgs,
 }
 
-/// The name of the map that `--index` makes.
-const INDEX_MAP: &str = "index";
-
-fn parse_design(name: &str) -> Result<IndexKind, String> {
-    let designs = IndexKind::designs();
-    designs.iter().find(|design| design.name() == name).copied().ok_or_else(|| {
-        let names: Vec<_> = designs.iter().map(|design| design.name()).collect();
-        format!("the designs are {}", names.join(", "))
-    })
-}
-
 /// Creates the pool.
 pub fn run(args: CreateArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
@@ -68,19 +50,12 @@ pub fn run(args: CreateArgs, global: Global, out: &mut Output) -> Result<(), Fai
     let store = options.open(&pool)?;
     let statistics = store.statistics();
     store.close()?;
-    if let Some(design) = args.index {
-        everleaf_lab::add_index(&pool, INDEX_MAP, design).map_err(failure_of)?;
-    }
-    let caveat = args.index.and_then(IndexKind::caveat);
-    warn_of(args.index.iter().copied(), global);
     if global.json {
         out.json(&json!({
             "pool": pool.to_string_lossy(),
             "pool_size_bytes": statistics.pool_size_bytes,
             "pool_max_bytes": statistics.pool_max_bytes,
             "domain": statistics.domain,
-            "index": args.index.map(IndexKind::name),
-            "caveat": caveat,
         }))
     } else if global.quiet {
         Ok(())

@@ -1,33 +1,31 @@
 //! The commands, one file each: its arguments, its help, and what it does.
 
-pub mod backup;
+pub(crate) mod backup;
 pub mod bench;
-pub mod check;
-pub mod compact;
-pub mod completions;
-pub mod create;
-pub mod del;
-pub mod export;
-pub mod get;
-pub mod lab;
-pub mod load;
-pub mod maps;
-pub mod prove;
-pub mod put;
-pub mod repair;
-pub mod restore;
-pub mod scan;
-pub mod serve;
-pub mod snapshot;
-pub mod stat;
-pub mod upgrade;
+pub(crate) mod check;
+pub(crate) mod compact;
+pub(crate) mod completions;
+pub(crate) mod create;
+pub(crate) mod del;
+pub(crate) mod export;
+pub(crate) mod get;
+pub(crate) mod load;
+pub(crate) mod maps;
+pub(crate) mod put;
+pub(crate) mod repair;
+pub(crate) mod restore;
+pub(crate) mod scan;
+pub(crate) mod serve;
+pub(crate) mod snapshot;
+pub(crate) mod stat;
+pub(crate) mod upgrade;
 
 use crate::cli::{Cli, Command};
 use crate::failure::Failure;
 use crate::output::Output;
 
 /// Runs the command, and writes out what it printed even if it failed in the end.
-pub fn run(cli: Cli) -> Result<(), Failure> {
+pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
     let mut output = Output::new();
     let (global, out) = (cli.global, &mut output);
     let end = match cli.command {
@@ -48,9 +46,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Repair(args) => repair::run(args, global, out),
         Command::Upgrade(args) => upgrade::run(args, global, out),
         Command::Serve(args) => serve::run(args, global, out),
-        Command::Bench(args) => bench::run(*args, global, out),
-        Command::Lab(args) => lab::run(args, global, out),
-        Command::Prove(args) => prove::run(args, global, out),
+        Command::Bench(args) => bench::run(*args, &[], global, out),
         Command::Completions(args) => completions::run(args, out),
     };
     let flushed = output.flush();

@@ -3,12 +3,12 @@
 //! A trial is a new tree, filled with some random keys: as many as leave room for the operations of the
 //! trial before the tree grows, each number equally likely. A trial in which it grew does not count.
 
+use everleaf_bench::BenchError;
+use everleaf_bench::random::Random;
 use everleaf_machine::simulated::Domain;
 use everleaf_machine::simulated::counting::{CacheShape, CountingConfig, Tally};
 
 use super::{Counted, Operation, pool_bytes};
-use crate::error::LabError;
-use crate::random::Random;
 
 /// Entries that a trial may use up besides those it starts with: an append for each write.
 const ROOM: u64 = 3;
@@ -54,7 +54,7 @@ pub(crate) fn costs(
     domain: Domain,
     trials: u64,
     seed: u64,
-) -> Result<LeafCosts, LabError> {
+) -> Result<LeafCosts, BenchError> {
     let mut random = Random::new(seed);
     let capacity = capacity(design, domain, &mut random)?;
     let mut sums: Vec<(Operation, Tally)> =
@@ -69,7 +69,7 @@ pub(crate) fn costs(
     }
     if counted == 0 {
         let text = format!("in {trials} trials every tree of {design} with one leaf grew");
-        return Err(LabError::Wrong(text));
+        return Err(BenchError::Wrong(text));
     }
     Ok(LeafCosts { capacity, sums })
 }
@@ -83,19 +83,19 @@ pub(crate) fn insert_at(
     entries: u64,
     trials: u64,
     seed: u64,
-) -> Result<Tally, LabError> {
+) -> Result<Tally, BenchError> {
     let mut random = Random::new(seed);
     let mut sum = Tally::default();
     for _ in 0..trials {
         let mut tree = Counted::new(design, config(Domain::Line), pool_bytes(1000))?;
         let first = tree.leaves()?;
         for _ in 0..entries {
-            tree.fill(random.next())?;
+            tree.fill(random.next_word())?;
         }
-        tree.count(Operation::Insert, random.next())?;
+        tree.count(Operation::Insert, random.next_word())?;
         if tree.leaves()? != first {
             let text = format!("{entries} keys and one more do not fit into a leaf of {design}");
-            return Err(LabError::Wrong(text));
+            return Err(BenchError::Wrong(text));
         }
         sum += tree.tally(Operation::Insert);
     }
@@ -103,12 +103,12 @@ pub(crate) fn insert_at(
 }
 
 /// Random keys that a new tree takes before it grows.
-fn capacity(design: &str, domain: Domain, random: &mut Random) -> Result<u64, LabError> {
+fn capacity(design: &str, domain: Domain, random: &mut Random) -> Result<u64, BenchError> {
     let mut tree = Counted::new(design, config(domain), pool_bytes(1000))?;
     let first = tree.leaves()?;
     let mut count = 0;
     while tree.leaves()? == first {
-        tree.fill(random.next())?;
+        tree.fill(random.next_word())?;
         count += 1;
     }
     Ok(count - 1)
@@ -120,20 +120,20 @@ fn trial(
     domain: Domain,
     capacity: u64,
     random: &mut Random,
-) -> Result<Option<Counted>, LabError> {
+) -> Result<Option<Counted>, BenchError> {
     let mut tree = Counted::new(design, config(domain), pool_bytes(1000))?;
     let first = tree.leaves()?;
     let most = capacity.saturating_sub(ROOM).max(2);
-    let keys: Vec<u64> = (0..1 + random.below(most)).map(|_| random.next()).collect();
+    let keys: Vec<u64> = (0..1 + random.below(most)).map(|_| random.next_word()).collect();
     for key in &keys {
         tree.fill(*key)?;
     }
     let mut chosen = || keys[random.below(keys.len() as u64) as usize];
     let (updated, read, removed) = (chosen(), chosen(), chosen());
-    tree.count(Operation::Insert, random.next())?;
+    tree.count(Operation::Insert, random.next_word())?;
     tree.count(Operation::Update, updated)?;
     tree.count(Operation::Get, read)?;
-    tree.count(Operation::GetAbsent, random.next())?;
+    tree.count(Operation::GetAbsent, random.next_word())?;
     tree.count(Operation::Remove, removed)?;
     Ok((tree.leaves()? == first).then_some(tree))
 }

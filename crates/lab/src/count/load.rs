@@ -1,11 +1,10 @@
 //! What operations cost on a tree of many keys, with all splits.
 
+use everleaf_bench::random::{Random, mix};
+use everleaf_bench::{BenchError, Distribution, Sampler};
 use everleaf_machine::simulated::counting::{CountingConfig, Tally};
 
 use super::{Counted, Operation, pool_bytes};
-use crate::distribution::{Distribution, Sampler};
-use crate::error::LabError;
-use crate::random::{Random, mix};
 
 /// A tree filled with keys at random.
 pub(crate) struct Loaded {
@@ -22,10 +21,10 @@ pub(crate) struct Loaded {
 /// # Errors
 /// The design's.
 pub(crate) fn random(
-    tree: impl FnOnce(usize) -> Result<Counted, LabError>,
+    tree: impl FnOnce(usize) -> Result<Counted, BenchError>,
     keys: u64,
     seed: u64,
-) -> Result<Loaded, LabError> {
+) -> Result<Loaded, BenchError> {
     let mut tree = tree(pool_bytes(keys))?;
     let leaves_first = tree.leaves()?;
     for number in 0..keys {
@@ -43,7 +42,7 @@ pub(crate) fn design(
     config: CountingConfig,
     keys: u64,
     seed: u64,
-) -> Result<Loaded, LabError> {
+) -> Result<Loaded, BenchError> {
     random(|bytes| Counted::new(name, config, bytes), keys, seed)
 }
 
@@ -58,7 +57,7 @@ impl Loaded {
     ///
     /// # Errors
     /// The design's.
-    pub fn perform(&mut self, operation: Operation, count: u64) -> Result<(), LabError> {
+    pub fn perform(&mut self, operation: Operation, count: u64) -> Result<(), BenchError> {
         let mut random = Random::new(self.seed ^ 0x0be7);
         for _ in 0..count {
             let mut number = random.below(self.keys);
@@ -86,7 +85,7 @@ impl Loaded {
         &mut self,
         distribution: Distribution,
         count: u64,
-    ) -> Result<(Tally, u64), LabError> {
+    ) -> Result<(Tally, u64), BenchError> {
         let sampler = Sampler::new(distribution, self.keys);
         let mut random = Random::new(self.seed ^ 0x0a1f);
         self.tree.write_back_all();

@@ -17,14 +17,13 @@ pub(crate) mod threads;
 
 use std::sync::Arc;
 
+use everleaf_bench::BenchError;
 use everleaf_designs::catalogue::{self, DesignVisitor};
 use everleaf_index::{
     Design, DesignInfo, Heap, IndexError, Intent, OrderedIndex, Pool, Session, Solo, Writes,
 };
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::counting::{CacheShape, Counting, CountingConfig, Tally};
-
-use crate::error::LabError;
 
 type M = Simulated;
 
@@ -110,7 +109,7 @@ pub(crate) struct Counted {
 
 impl Counted {
     /// An empty tree of the design `name`.
-    pub fn new(name: &str, config: CountingConfig, pool_bytes: usize) -> Result<Self, LabError> {
+    pub fn new(name: &str, config: CountingConfig, pool_bytes: usize) -> Result<Self, BenchError> {
         let counting = Counting::new(config, pool_bytes);
         let pool = Pool::new_simulated(counting.owned_memory())?;
         let opened = catalogue::visit(name, Open { pool, is_new: true });
@@ -118,20 +117,20 @@ impl Counted {
     }
 
     /// An empty tree of a design that need not be in the catalogue.
-    pub fn of<T: Design<M>>(config: CountingConfig, pool_bytes: usize) -> Result<Self, LabError> {
+    pub fn of<T: Design<M>>(config: CountingConfig, pool_bytes: usize) -> Result<Self, BenchError> {
         let counting = Counting::new(config, pool_bytes);
         let pool = Pool::new_simulated(counting.owned_memory())?;
         let opened = Open { pool, is_new: true }.visit::<T>()?;
         Self::assemble(counting, opened)
     }
 
-    fn assemble(counting: Counting, opened: Box<dyn Opened>) -> Result<Self, LabError> {
+    fn assemble(counting: Counting, opened: Box<dyn Opened>) -> Result<Self, BenchError> {
         let session = opened.heap().session().map_err(IndexError::from)?;
         Ok(Counted { session, opened, counting, pairs: Vec::new() })
     }
 
     /// Drops the tree as a crash does and recovers it, counted as the kind `recover`.
-    pub fn crash_and_recover(self) -> Result<Self, LabError> {
+    pub fn crash_and_recover(self) -> Result<Self, BenchError> {
         let name = self.info().name;
         let Counted { session, opened, counting, .. } = self;
         drop((session, opened));
@@ -147,17 +146,17 @@ impl Counted {
     }
 
     /// Leaves there are.
-    pub fn leaves(&mut self) -> Result<u64, LabError> {
+    pub fn leaves(&mut self) -> Result<u64, BenchError> {
         Ok(self.opened.tree().shape(&mut self.session)?.leaves)
     }
 
     /// Levels there are, leaves included.
-    pub fn height(&mut self) -> Result<u64, LabError> {
+    pub fn height(&mut self) -> Result<u64, BenchError> {
         Ok(self.opened.tree().shape(&mut self.session)?.height)
     }
 
     /// Inserts a key without counting it, but seen by the caches.
-    pub fn fill(&mut self, key: u64) -> Result<(), LabError> {
+    pub fn fill(&mut self, key: u64) -> Result<(), BenchError> {
         let Counted { session, opened, counting, .. } = self;
         let (key, value) = fitting(&opened.tree().info(), key);
         counting.warm_up(|| opened.tree().insert(session, key, value))?;
@@ -168,7 +167,7 @@ impl Counted {
     ///
     /// # Errors
     /// The tree's, and that the operation did not do what its kind says.
-    pub fn count(&mut self, operation: Operation, key: u64) -> Result<(), LabError> {
+    pub fn count(&mut self, operation: Operation, key: u64) -> Result<(), BenchError> {
         let Counted { session, opened, counting, pairs } = self;
         let tree = opened.tree();
         let (key, value) = fitting(&tree.info(), key);
@@ -189,7 +188,7 @@ impl Counted {
         let (what, name) = (operation.name(), tree.info().name);
         let wrong =
             || format!("{name}: {what} of key {key:#x} found the opposite of what is there");
-        if is_done { Ok(()) } else { Err(LabError::Wrong(wrong())) }
+        if is_done { Ok(()) } else { Err(BenchError::Wrong(wrong())) }
     }
 
     /// The sums of a kind of operation so far.
@@ -226,7 +225,7 @@ fn fitting(info: &DesignInfo, key: u64) -> (u64, u64) {
     (key.clamp(*info.keys.start(), *info.keys.end()), value)
 }
 
-fn unknown(name: &str) -> LabError {
+fn unknown(name: &str) -> BenchError {
     IndexError::UnknownDesign(name.to_string()).into()
 }
 

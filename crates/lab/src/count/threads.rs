@@ -7,13 +7,12 @@
 use std::sync::Barrier;
 use std::thread;
 
+use everleaf_bench::random::{Random, mix};
+use everleaf_bench::{BenchError, Distribution, Sampler};
 use everleaf_index::IndexError;
 use everleaf_machine::simulated::counting::{CacheShape, Counting, CountingConfig, Tally};
 
 use super::{Counted, fitting, pool_bytes};
-use crate::distribution::{Distribution, Sampler};
-use crate::error::LabError;
-use crate::random::{Random, mix};
 
 /// What the threads did, all together.
 #[derive(Default)]
@@ -50,7 +49,7 @@ pub(crate) fn contend(
     operations: u64,
     distribution: Distribution,
     seed: u64,
-) -> Result<Contention, LabError> {
+) -> Result<Contention, BenchError> {
     let mut tree = Counted::new(design, config(), pool_bytes(keys))?;
     for number in 0..keys {
         tree.fill(mix(number))?;
@@ -80,7 +79,7 @@ pub(crate) fn contend(
                 met.push(key);
             }
         }
-        Ok::<_, LabError>((counting.tally("update"), counting.marks(), met))
+        Ok::<_, BenchError>((counting.tally("update"), counting.marks(), met))
     };
     let parts = thread::scope(|scope| {
         let work = &work;
@@ -88,7 +87,7 @@ pub(crate) fn contend(
         let join = |part: thread::ScopedJoinHandle<'_, _>| {
             part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
-        all.into_iter().map(join).collect::<Result<Vec<_>, LabError>>()
+        all.into_iter().map(join).collect::<Result<Vec<_>, BenchError>>()
     })?;
     let mut contention = Contention { leaves, ..Contention::default() };
     let mut met = Vec::new();

@@ -1,17 +1,15 @@
 //! What the papers measure on many cores, as far as those of this machine go: throughput and tails of
 //! one thread and of all together. There is no verdict: two cores say nothing about fifty-six.
 
+use everleaf_bench::measure::{Case, Length, Settings};
+use everleaf_bench::report::{Report, Row};
+use everleaf_bench::statistics::Ratio;
+use everleaf_bench::{BenchError, Distribution, Workload};
 use everleaf_machine::topology;
 
 use super::finding::{Bar, Chart, Figure, Grid};
 use super::timed;
 use super::{Context, Outcome};
-use crate::bench::{Case, Length, Settings};
-use crate::distribution::Distribution;
-use crate::error::LabError;
-use crate::report::{Report, Row};
-use crate::statistics::Ratio;
-use crate::workload::Workload;
 
 /// What is measured, and what the paper says of it.
 pub(super) struct Field {
@@ -31,7 +29,7 @@ pub(super) const fn skewed(theta: f64) -> Distribution {
 const PICTURES_MAX: usize = 4;
 
 /// Measures, on one thread and on as many as there are CPUs.
-pub(super) fn run(context: &mut Context<'_>, field: &Field) -> Result<Outcome, LabError> {
+pub(super) fn run(context: &mut Context<'_>, field: &Field) -> Result<Outcome, BenchError> {
     let cpus = topology::allowed_cpus().len().max(1);
     let threads: Vec<usize> = if cpus > 1 { vec![1, cpus] } else { vec![1] };
     let each = |&(workload, distribution): &(Workload, Distribution)| {

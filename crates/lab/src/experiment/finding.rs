@@ -1,9 +1,9 @@
 //! What an experiment found, as plain data: for people, for JSON, for the report.
 
-use serde::{Deserialize, Serialize};
+use everleaf_bench::report::Machine;
+use everleaf_bench::statistics::Ratio;
 
-use crate::report::Machine;
-use crate::statistics::Ratio;
+use serde::{Deserialize, Serialize};
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,7 +192,7 @@ pub(crate) fn number(value: f64) -> String {
     match size {
         _ if value.is_nan() => "-".to_owned(),
         _ if value.fract() == 0.0 && size < 1e6 => format!("{value:.0}"),
-        _ if size >= 100.0 => crate::table::grouped_signed(value),
+        _ if size >= 100.0 => everleaf_bench::table::grouped_signed(value),
         _ if size >= 10.0 => format!("{value:.1}"),
         _ if size >= 0.1 => format!("{value:.2}"),
         _ => format!("{value:.4}"),

@@ -1,12 +1,12 @@
 //! What the papers' tables say of single operations on leaves with room, against what is counted.
 
+use everleaf_bench::BenchError;
 use everleaf_machine::simulated::Domain;
 
 use super::finding::{Figure, Grid, Series};
 use super::{Context, Outcome};
 use crate::count::Operation;
 use crate::count::leaf::{self, LeafCosts};
-use crate::error::LabError;
 
 /// A row of a paper's table: insert, delete, update.
 pub(super) struct Claim {
@@ -54,7 +54,7 @@ pub(super) fn measure(
     context: &mut Context<'_>,
     designs: &[&'static str],
     domain: Domain,
-) -> Result<Vec<(&'static str, LeafCosts)>, LabError> {
+) -> Result<Vec<(&'static str, LeafCosts)>, BenchError> {
     let trials = context.scale.pick(60, 2000);
     let one = |name: &&'static str| {
         (context.tell)(&format!("counting {name}"));

@@ -29,9 +29,8 @@ pub mod text;
 mod timed;
 mod waiting;
 
+use everleaf_bench::BenchError;
 use everleaf_designs::catalogue;
-
-use crate::error::LabError;
 
 pub(crate) use finding::number;
 pub use finding::{
@@ -86,7 +85,7 @@ pub struct Context<'c> {
 }
 
 /// A function that makes an experiment.
-pub type Make = fn(&mut Context<'_>) -> Result<Outcome, LabError>;
+pub type Make = fn(&mut Context<'_>) -> Result<Outcome, BenchError>;
 
 /// How an experiment is made.
 #[derive(Clone, Copy)]
@@ -101,9 +100,9 @@ pub enum Method {
 ///
 /// # Example
 /// ```
-/// use everleaf_lab::LabError;
+/// use everleaf_lab::BenchError;
 /// use everleaf_lab::experiment::{Context, Entry, Figure, Kind, Method, Outcome};
-/// fn made(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+/// fn made(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
 ///     let keys = context.scale.pick(100_000_u64, 10_000_000);
 ///     let ours = keys as f64 / 1e6; // count or measure here
 ///     let figure = Figure::near("what it is", 0.1, ours, "lines", 0.05).if_above("why more");

@@ -1,5 +1,6 @@
 //! Experiments of our own: every design of the catalogue, counted and timed.
 
+use everleaf_bench::{BenchError, Distribution, Workload};
 use everleaf_machine::simulated::Domain;
 use everleaf_machine::simulated::counting::Tally;
 
@@ -7,9 +8,6 @@ use super::finding::{Bar, Chart, Grid, Series, number};
 use super::timed::{self, Contest};
 use super::{Context, Entry, Family, Kind, Method, Outcome};
 use crate::count::{Operation, conditional_designs, leaf, load, scaled_caches, threads};
-use crate::distribution::Distribution;
-use crate::error::LabError;
-use crate::workload::Workload;
 
 pub(super) const FAMILY: Family = Family {
     name: "everleaf",
@@ -81,7 +79,7 @@ fn headings(columns: &[Column]) -> Vec<&'static str> {
     std::iter::once("tree").chain(columns.iter().map(|(name, _)| *name)).collect()
 }
 
-fn counts(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+fn counts(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let trials = context.scale.pick(40, 400);
     let keys = context.scale.pick(30_000, 1_000_000);
     let mut outcome = Outcome::default();
@@ -140,7 +138,7 @@ fn counts(context: &mut Context<'_>) -> Result<Outcome, LabError> {
     Ok(outcome)
 }
 
-fn side_by_side(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+fn side_by_side(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let designs = conditional_designs();
     let workloads = [
         Workload::Get,
@@ -164,7 +162,7 @@ fn side_by_side(context: &mut Context<'_>) -> Result<Outcome, LabError> {
     Ok(outcome)
 }
 
-fn contention(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+fn contention(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let keys = context.scale.pick(10_000, 100_000);
     let operations = context.scale.pick(10_000, 200_000);
     let skewed = Distribution::Zipfian { theta: Distribution::THETA_DEFAULT };

@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
+use everleaf_bench::BenchError;
+use everleaf_bench::table::grouped;
+
 use super::finding::{Figure, Grid};
 use super::{Context, Outcome};
-use crate::error::LabError;
-use crate::table::grouped;
 
 /// What came of a search for orders of execution and crashes that break a promise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,15 +30,15 @@ pub struct Proof {
 /// # Errors
 /// There is no such structure, or nothing that could search.
 pub type Prover =
-    fn(structure: &'static str, budget: Duration, seed: u64) -> Result<Proof, LabError>;
+    fn(structure: &'static str, budget: Duration, seed: u64) -> Result<Proof, BenchError>;
 
 /// The prover of a program that has none.
 ///
 /// # Errors
 /// Always.
-pub fn no_prover(structure: &'static str, _: Duration, _: u64) -> Result<Proof, LabError> {
-    let text = format!("this program cannot prove {structure}: use `everleaf lab run`");
-    Err(LabError::Settings(text))
+pub fn no_prover(structure: &'static str, _: Duration, _: u64) -> Result<Proof, BenchError> {
+    let text = format!("this program cannot prove {structure}: use `everleaf-lab run`");
+    Err(BenchError::Settings(text))
 }
 
 /// Seconds for which a structure is searched: quick, full.
@@ -51,7 +52,7 @@ pub(super) const SECONDS_OF_TWO: (u32, u32) = (2 * SECONDS.0, 2 * SECONDS.1);
 pub(super) fn search(
     context: &mut Context<'_>,
     structures: &[&'static str],
-) -> Result<Outcome, LabError> {
+) -> Result<Outcome, BenchError> {
     let budget = Duration::from_secs(context.scale.pick(SECONDS.0, SECONDS.1).into());
     let mut outcome = Outcome::default();
     let columns = ["structure", "programs", "schedules", "crashes recovered"];
@@ -74,7 +75,7 @@ pub(super) fn search(
     outcome.tables.push(grid);
     outcome.notes.push(
         "A search for a given time through random programs, their schedules, and the crashes in them; \
-         `everleaf prove` searches as long as wanted, and shows what fails. What promises something to \
+         `everleaf-lab prove` searches as long as wanted, and shows what fails. What promises something to \
          one thread at a time only is searched with one."
             .to_owned(),
     );
@@ -88,7 +89,7 @@ mod tests {
 
     /// Fails for one name, is empty for another, and clean otherwise.
     #[expect(clippy::unnecessary_wraps, reason = "it is a prover")]
-    fn prover(structure: &'static str, _: Duration, seed: u64) -> Result<Proof, LabError> {
+    fn prover(structure: &'static str, _: Duration, seed: u64) -> Result<Proof, BenchError> {
         let failure = (structure == "wrong").then(|| "a key is lost".to_owned());
         let schedules = if structure == "empty" { 0 } else { 1000 * seed };
         Ok(Proof { programs: 1, schedules, crashes: 2, failure })

@@ -3,14 +3,13 @@
 use std::fs;
 use std::path::Path;
 
+use everleaf_bench::calibrate::Chase;
+use everleaf_bench::random::mix;
+use everleaf_bench::{BenchError, thread_time};
 use everleaf_designs::catalogue::{self, DesignVisitor};
 use everleaf_index::{CreateMode, Design, Domain, Hardware, IndexError, Pool, PoolOptions, Solo};
 
 use super::finding::Series;
-use crate::calibrate::Chase;
-use crate::clock::thread_time;
-use crate::error::LabError;
-use crate::random::mix;
 
 /// The file system that is memory, on Linux.
 const MEMORY_FILES: &str = "/dev/shm";
@@ -62,14 +61,14 @@ pub(super) fn openings(
     keys: u64,
     times: usize,
     chase: &mut Chase,
-) -> Result<Openings, LabError> {
+) -> Result<Openings, BenchError> {
     let memory = Path::new(MEMORY_FILES);
     let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     remove_left_over(&parent);
     let prefix = format!("{PREFIX}{}-", std::process::id());
     let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent);
     let folder = folder.map_err(|error| {
-        LabError::Io(format!("cannot make a folder for the pool in {}", parent.display()), error)
+        BenchError::Io(format!("cannot make a folder for the pool in {}", parent.display()), error)
     })?;
     let path = folder.path().join("recovery.pool");
     let visitor = Reopen { path: &path, keys, times, chase };
@@ -105,7 +104,7 @@ struct Reopen<'p> {
 }
 
 impl DesignVisitor<Hardware> for Reopen<'_> {
-    type Output = Result<Openings, LabError>;
+    type Output = Result<Openings, BenchError>;
     fn visit<T: Design>(self) -> Self::Output {
         let Reopen { path, keys, times, chase } = self;
         let options = PoolOptions {
@@ -139,7 +138,7 @@ impl DesignVisitor<Hardware> for Reopen<'_> {
             let found = solo.tree().len(&mut session)?;
             if found != keys {
                 let text = format!("{} has {found} keys after recovery, not {keys}", T::INFO.name);
-                return Err(LabError::Wrong(text));
+                return Err(BenchError::Wrong(text));
             }
             drop(session);
             match time {

@@ -1,6 +1,9 @@
 //! RNTree: Mengxing Liu, Jiankai Xing, Kang Chen, Yongwei Wu, "Building Scalable NVM-based B+tree with
 //! HTM", ICPP 2019.
 
+use everleaf_bench::calibrate::{Chase, REGION_SIZE_BYTES};
+use everleaf_bench::statistics::median;
+use everleaf_bench::{BenchError, Distribution, Workload};
 use everleaf_machine::simulated::Domain;
 
 use super::cores::{self, Field, skewed};
@@ -12,12 +15,7 @@ use super::recovery::openings;
 use super::timed::{self, Contest};
 use super::waiting::{self, Setting};
 use super::{Context, Entry, Family, Kind, Method, Outcome};
-use crate::calibrate::{Chase, REGION_SIZE_BYTES};
 use crate::count::{Operation, leaf, load, scaled_caches};
-use crate::distribution::Distribution;
-use crate::error::LabError;
-use crate::statistics::median;
-use crate::workload::Workload;
 
 const CORES: &str = "it needs the paper's 24 cores";
 
@@ -147,7 +145,7 @@ pub(super) const FAMILY: Family = Family {
     ],
 };
 
-fn table1(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+fn table1(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let known = everleaf_designs::catalogue::names();
     let mut designs = vec!["rntree", "rntree-dual", "nvtree", "wbtree", "wbtree-so", "fptree"];
     designs.extend(["cdds"].into_iter().filter(|name| known.contains(name)));
@@ -181,7 +179,7 @@ fn table1(context: &mut Context<'_>) -> Result<Outcome, LabError> {
     Ok(outcome)
 }
 
-fn single(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+fn single(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let designs = ["rntree", "rntree-dual", "nvtree", "fptree", "wbtree", "wbtree-so"];
     let workloads = [
         Workload::Get,
@@ -244,7 +242,7 @@ fn count_single(
     context: &mut Context<'_>,
     designs: &[&'static str],
     outcome: &mut Outcome,
-) -> Result<(), LabError> {
+) -> Result<(), BenchError> {
     let setting = Setting {
         keys: context.scale.pick(50_000, 2_000_000),
         reference: 16e6,
@@ -281,7 +279,7 @@ fn count_single(
     Ok(())
 }
 
-fn conditional(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+fn conditional(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let designs = ["nvtree-blind", "nvtree"];
     let workloads = [Workload::Update, Workload::Put];
     let contest = Contest {
@@ -319,7 +317,7 @@ fn conditional(context: &mut Context<'_>) -> Result<Outcome, LabError> {
 /// Pairs of a range query.
 const LENGTHS: [u32; 4] = [10, 100, 1_000, 10_000];
 
-fn ranges(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+fn ranges(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let designs = ["rntree", "nvtree", "fptree", "nbtree"];
     let keys = context.scale.pick(200_000, 16_000_000);
     let mut outcome = Outcome::default();
@@ -391,7 +389,7 @@ fn judge_range(tree: &str, length: u32, ratio: f64) -> Figure {
     )
 }
 
-fn recovery(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+fn recovery(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let millions: &[f64] = context.scale.pick(&[0.25, 0.5, 1.0, 2.0], &[1.0, 2.0, 4.0, 8.0, 16.0]);
     let columns = ["million keys", "after a crash, ms", "after a clean end, ms", "ns a key"];
     let mut grid = Grid::new("opening an RNTree on one thread", &columns);

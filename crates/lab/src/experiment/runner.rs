@@ -6,11 +6,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use everleaf_bench::BenchError;
+use everleaf_bench::calibrate::{Chase, REGION_SIZE_BYTES};
+use everleaf_bench::report::Machine;
+
 use super::finding::{Finding, Scale};
 use super::{Context, Entry, Prover};
-use crate::calibrate::{Chase, REGION_SIZE_BYTES};
-use crate::error::LabError;
-use crate::report::Machine;
 
 /// The version that findings are marked with.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -38,7 +39,7 @@ impl Folder {
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn create(path: &Path) -> Result<Self, LabError> {
+    pub fn create(path: &Path) -> Result<Self, BenchError> {
         fs::create_dir_all(path).map_err(|error| cannot("make the folder", path, error))?;
         Ok(Folder { path: path.to_owned() })
     }
@@ -47,7 +48,7 @@ impl Folder {
     ///
     /// # Errors
     /// It is not.
-    pub fn open(path: &Path) -> Result<Self, LabError> {
+    pub fn open(path: &Path) -> Result<Self, BenchError> {
         match fs::metadata(path) {
             Ok(found) if found.is_dir() => Ok(Folder { path: path.to_owned() }),
             Ok(_) => Err(cannot("read the folder", path, io::ErrorKind::NotADirectory.into())),
@@ -63,7 +64,7 @@ impl Folder {
     ///
     /// # Errors
     /// The file cannot be read, or is no finding.
-    pub fn finding(&self, id: &str) -> Result<Option<Finding>, LabError> {
+    pub fn finding(&self, id: &str) -> Result<Option<Finding>, BenchError> {
         let path = self.file(id);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
@@ -72,7 +73,9 @@ impl Folder {
         };
         let finding = serde_json::from_str(&text).map_err(|error| {
             let path = path.display();
-            LabError::Settings(format!("{path} is no finding of an experiment: {error}; remove it"))
+            BenchError::Settings(format!(
+                "{path} is no finding of an experiment: {error}; remove it"
+            ))
         })?;
         Ok(Some(finding))
     }
@@ -81,7 +84,7 @@ impl Folder {
     ///
     /// # Errors
     /// The file cannot be written; a figure is no number.
-    pub fn keep(&self, finding: &Finding) -> Result<(), LabError> {
+    pub fn keep(&self, finding: &Finding) -> Result<(), BenchError> {
         let path = self.file(&finding.id);
         let partial = path.with_extension("partial");
         let text = serde_json::to_string_pretty(finding).expect("plain data becomes text");
@@ -89,7 +92,7 @@ impl Folder {
         if serde_json::from_str::<Finding>(&text).is_err() {
             let id = &finding.id;
             let text = format!("{id} has a figure that is no number; please report this");
-            return Err(LabError::Wrong(text));
+            return Err(BenchError::Wrong(text));
         }
         let write = || {
             let mut file = fs::File::create(&partial)?;
@@ -105,7 +108,7 @@ impl Folder {
     ///
     /// # Errors
     /// The folder or a file cannot be read.
-    pub(crate) fn files(&self) -> Result<Vec<(PathBuf, serde_json::Value)>, LabError> {
+    pub(crate) fn files(&self) -> Result<Vec<(PathBuf, serde_json::Value)>, BenchError> {
         let refused = |error| cannot("read the folder", &self.path, error);
         let mut found = Vec::new();
         for file in fs::read_dir(&self.path).map_err(refused)? {
@@ -122,7 +125,7 @@ impl Folder {
     ///
     /// # Errors
     /// The folder or a file cannot be read.
-    pub(crate) fn others(&self) -> Result<Vec<(PathBuf, serde_json::Value)>, LabError> {
+    pub(crate) fn others(&self) -> Result<Vec<(PathBuf, serde_json::Value)>, BenchError> {
         let mut files = self.files()?;
         files.retain(|(path, _)| {
             let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
@@ -136,14 +139,14 @@ impl Folder {
 ///
 /// # Errors
 /// It cannot be read, or is no JSON.
-pub(crate) fn read_json(path: &Path) -> Result<serde_json::Value, LabError> {
+pub(crate) fn read_json(path: &Path) -> Result<serde_json::Value, BenchError> {
     let text = fs::read_to_string(path).map_err(|error| cannot("read", path, error))?;
     serde_json::from_str(&text)
-        .map_err(|error| LabError::Settings(format!("{} is not JSON: {error}", path.display())))
+        .map_err(|error| BenchError::Settings(format!("{} is not JSON: {error}", path.display())))
 }
 
-pub(crate) fn cannot(what: &str, path: &Path, error: io::Error) -> LabError {
-    LabError::Io(format!("cannot {what} {}", path.display()), error)
+pub(crate) fn cannot(what: &str, path: &Path, error: io::Error) -> BenchError {
+    BenchError::Io(format!("cannot {what} {}", path.display()), error)
 }
 
 /// Runs an experiment, unless the folder has it at this scale and seed, made by this very program on
@@ -156,9 +159,9 @@ pub fn run(
     plan: Plan,
     folder: Option<&Folder>,
     tell: &mut dyn FnMut(&str),
-) -> Result<(Finding, bool), LabError> {
+) -> Result<(Finding, bool), BenchError> {
     let method = entry.method().map_err(|why| {
-        LabError::Settings(format!("the experiment {} cannot be made yet: {why}", entry.id))
+        BenchError::Settings(format!("the experiment {} cannot be made yet: {why}", entry.id))
     })?;
     if let Some(folder) = folder
         && !plan.again

@@ -1,8 +1,9 @@
 //! Experiments as lines of text.
 
+use everleaf_bench::table::aligned;
+
 use super::finding::{Finding, Grid, Judgement};
 use super::{Entry, FAMILIES};
-use crate::table::aligned;
 
 /// The list of all experiments: name, kinds, time, status and what.
 pub fn list() -> String {

@@ -1,14 +1,14 @@
 //! Several indexes measured side by side, in rounds, each round in another random order.
 
+use crate::design;
+use everleaf_bench::measure::{self, Case, Length, Settings, contest};
+use everleaf_bench::report::{Report, Row};
+use everleaf_bench::statistics::Ratio;
+use everleaf_bench::target::IndexKind;
+use everleaf_bench::{BenchError, Distribution, Unit, Workload};
+
 use super::finding::{Bar, Chart, Grid, Series};
 use super::{Context, Outcome};
-use crate::bench::{self, Case, Length, Settings, contest};
-use crate::distribution::Distribution;
-use crate::error::LabError;
-use crate::report::{Report, Row};
-use crate::statistics::Ratio;
-use crate::target::IndexKind;
-use crate::workload::{Unit, Workload};
 
 /// What is measured of each index.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub(super) struct Contest<'c> {
 pub(super) fn run(
     context: &mut Context<'_>,
     contest: &Contest<'_>,
-) -> Result<Vec<Report>, LabError> {
+) -> Result<Vec<Report>, BenchError> {
     let case = |workload: &Workload| Case {
         workload: *workload,
         distribution: Distribution::Uniform,
@@ -56,16 +56,17 @@ pub(super) fn compete(
     context: &mut Context<'_>,
     designs: &[&'static str],
     settings: &Settings,
-) -> Result<Vec<Report>, LabError> {
+) -> Result<Vec<Report>, BenchError> {
     let enter = |name: &&'static str| {
-        let index = IndexKind::of_name(name).ok_or_else(|| {
-            LabError::Settings(format!("there is no design {name} in the catalogue"))
+        let design = design(name).ok_or_else(|| {
+            BenchError::Settings(format!("there is no design {name} in the catalogue"))
         })?;
+        let index = IndexKind::Design(design);
         contest::ours(&Settings { index, ..settings.clone() })
     };
-    let entrants = designs.iter().map(enter).collect::<Result<Vec<_>, LabError>>()?;
+    let entrants = designs.iter().map(enter).collect::<Result<Vec<_>, BenchError>>()?;
     let (rounds, seed) = (settings.rounds, context.seed);
-    let mut show = |name: &str, progress: bench::Progress<'_>| {
+    let mut show = |name: &str, progress: measure::Progress<'_>| {
         (context.tell)(&format!("{name}: {}", progress.what));
     };
     contest::run(entrants, rounds, seed, settings.miss_region, &mut show)

@@ -1,12 +1,12 @@
 //! What operations on loaded trees wait for, by counts: tables and verdicts that several papers share.
 
+use everleaf_bench::BenchError;
 use everleaf_machine::simulated::Domain;
 
 use super::finding::{Figure, Grid, Series};
 use super::model::Latencies;
 use super::{Context, Outcome};
 use crate::count::{Operation, load, scaled_caches};
-use crate::error::LabError;
 
 /// The four operations, in the order of the tables.
 pub(super) const FOUR: [Operation; 4] =
@@ -52,7 +52,7 @@ pub(super) fn count(
     context: &mut Context<'_>,
     designs: &[&'static str],
     setting: Setting,
-) -> Result<Vec<Waits>, LabError> {
+) -> Result<Vec<Waits>, BenchError> {
     let one = |design: &&'static str| {
         (context.tell)(&format!("counting {design}"));
         let mut config = scaled_caches(setting.keys, setting.reference);
@@ -104,7 +104,7 @@ pub(super) fn ranges(
     designs: &[&'static str],
     setting: (u64, f64, usize),
     outcome: &mut Outcome,
-) -> Result<(), LabError> {
+) -> Result<(), BenchError> {
     let (keys, reference, length) = setting;
     let scan = Operation::Scan(length);
     let columns = ["tree", "lines read a pair", "misses to wait for a pair"];

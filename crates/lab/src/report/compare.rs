@@ -11,12 +11,13 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Machine;
+use everleaf_bench::BenchError;
+use everleaf_bench::report::Machine;
+use everleaf_bench::statistics::{Ratio, median};
+use everleaf_bench::table::aligned;
+
 use super::saved::{reports_in, series_of};
-use crate::error::LabError;
 use crate::experiment::{Folder, Series};
-use crate::statistics::{Ratio, median};
-use crate::table::aligned;
 
 /// Rounds from which on an interval can be relied on.
 const ROUNDS_MIN: usize = 3;
@@ -85,7 +86,7 @@ impl Comparison {
 ///
 /// # Errors
 /// It cannot be read, or there is nothing.
-pub fn read(path: &Path) -> Result<Run, LabError> {
+pub fn read(path: &Path) -> Result<Run, BenchError> {
     let values = match path.is_dir() {
         true => Folder::open(path)?.files()?.into_iter().map(|(_, value)| value).collect(),
         false => vec![crate::experiment::read_json(path)?],
@@ -93,8 +94,8 @@ pub fn read(path: &Path) -> Result<Run, LabError> {
     let series: Vec<Series> = values.iter().flat_map(series_in).collect();
     if series.is_empty() {
         let path = path.display();
-        return Err(LabError::Settings(format!(
-            "{path} holds nothing to compare: give findings of `everleaf lab run` or the output of \
+        return Err(BenchError::Settings(format!(
+            "{path} holds nothing to compare: give findings of `everleaf-lab run` or the output of \
              `everleaf bench --json`"
         )));
     }

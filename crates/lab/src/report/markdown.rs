@@ -1,6 +1,7 @@
 //! The report as Markdown, for a repository.
 
-use super::Machine;
+use everleaf_bench::report::Machine;
+
 use super::page::{Page, command};
 use crate::experiment::{Entry, Finding, Grid, Judgement};
 

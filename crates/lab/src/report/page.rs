@@ -1,11 +1,12 @@
 //! Everything that is known, in the order in which it is shown: experiments by paper, then the
 //! indexes side by side.
 
-use super::Machine;
+use everleaf_bench::BenchError;
+use everleaf_bench::report::Machine;
+use everleaf_bench::statistics::Ratio;
+
 use super::saved::{SavedReport, SavedRow, reports_in};
-use crate::error::LabError;
 use crate::experiment::{Bar, Chart, Entry, FAMILIES, Family, Finding, Folder, Grid, number};
-use crate::statistics::Ratio;
 
 /// Names under which Everleaf takes part.
 const OWN: [&str; 4] = ["everleaf", "u64", "bytes", "nbtree"];
@@ -38,12 +39,12 @@ pub(crate) struct Shown {
 }
 
 impl Page {
-    /// What a folder of `everleaf lab run` holds, and any reports of the bench and of the rivals in
+    /// What a folder of `everleaf-lab run` holds, and any reports of the bench and of the rivals in
     /// it.
     ///
     /// # Errors
     /// A file cannot be read; the folder holds nothing to show.
-    pub fn read(folder: &Folder) -> Result<Self, LabError> {
+    pub fn read(folder: &Folder) -> Result<Self, BenchError> {
         let mut families = Vec::new();
         let mut count = 0;
         for family in FAMILIES {
@@ -70,8 +71,8 @@ impl Page {
             }
         }
         if count == 0 && contests.is_empty() {
-            return Err(LabError::Settings(
-                "the folder holds no findings: run `everleaf lab run all --quick --out FOLDER` first"
+            return Err(BenchError::Settings(
+                "the folder holds no findings: run `everleaf-lab run all --quick --out FOLDER` first"
                     .to_owned(),
             ));
         }
@@ -125,7 +126,7 @@ impl Page {
         let others: Vec<String> = programs[1..].iter().map(|(_, ids)| ids.join(", ")).collect();
         Some(format!(
             "These findings were made by {} programs, which may be different versions: {} by one, the \
-             others ({}) not. Run `everleaf lab run all` again with the same folder; what this very \
+             others ({}) not. Run `everleaf-lab run all` again with the same folder; what this very \
              program made is not made again.",
             programs.len(),
             programs[0].1.len(),
@@ -178,7 +179,7 @@ impl Contest {
         let setup = &self.reports[0].setup;
         format!(
             "{} keys of {} B with values of {} B",
-            crate::table::grouped(setup.keys),
+            everleaf_bench::table::grouped(setup.keys),
             setup.key_size_bytes,
             setup.value_size_bytes
         )
@@ -281,7 +282,7 @@ fn cell(found: &SavedRow, base: &SavedReport) -> String {
 /// How to make an experiment again.
 pub(crate) fn command(finding: &Finding) -> String {
     let seed = if finding.seed == 1 { String::new() } else { format!(" --seed {}", finding.seed) };
-    format!("everleaf lab run {} --{}{seed}", finding.id, finding.scale.name())
+    format!("everleaf-lab run {} --{}{seed}", finding.id, finding.scale.name())
 }
 
 #[cfg(test)]

@@ -2,13 +2,14 @@
 
 use serde_json::Value;
 
-use super::Machine;
+use everleaf_bench::BenchError;
+use everleaf_bench::report::Machine;
+use everleaf_bench::statistics::{Ratio, median};
+
 use super::markdown::{cell, machine_line, table};
 use super::page::is_own;
 use super::saved::{SavedReport, SavedRow, reports_in};
-use crate::error::LabError;
 use crate::experiment::{Grid, number};
-use crate::statistics::{Ratio, median};
 
 /// Rounds below which no interval is worth its name.
 const ROUNDS_MIN: usize = 3;
@@ -96,7 +97,7 @@ fn sizes(report: &SavedReport) -> String {
 ///
 /// # Errors
 /// There is nobody to compare.
-pub fn render(value: &Value) -> Result<String, LabError> {
+pub fn render(value: &Value) -> Result<String, BenchError> {
     let reports = reports_in(value);
     let mut parts: Vec<Part<'_>> = Vec::new();
     for report in &reports {
@@ -108,7 +109,7 @@ pub fn render(value: &Value) -> Result<String, LabError> {
     let compared: Vec<Compared<'_>> = parts.iter().flat_map(Part::compared).collect();
     if compared.is_empty() {
         let text = "the file holds no reports of Everleaf beside those of rivals";
-        return Err(LabError::Settings(text.to_owned()));
+        return Err(BenchError::Settings(text.to_owned()));
     }
     let mut text = "# Everleaf and its rivals\n\n".to_owned();
     text.push_str(&setting(value, &reports));

@@ -4,7 +4,8 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Machine;
+use everleaf_bench::report::Machine;
+
 use crate::experiment::Series;
 
 /// A figure that was measured several times.
@@ -160,8 +161,8 @@ pub(crate) fn series_of(report: &SavedReport) -> Vec<Series> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::{self, Case, Length, Settings};
-    use crate::{Distribution, Workload};
+    use everleaf_bench::measure::{self, Case, Length, Settings};
+    use everleaf_bench::{Distribution, Workload};
 
     #[test]
     fn a_report_of_the_bench_is_found_wherever_it_is() {
@@ -178,7 +179,7 @@ mod tests {
             miss_region: 1 << 16,
             ..Settings::default()
         };
-        let report = bench::run(&settings, &mut |_| {}).unwrap();
+        let report = measure::run(&settings, &mut |_| {}).unwrap();
         let value = serde_json::json!({ "of": ["rivals", { "all": [report, report] }] });
         let found = reports_in(&value);
         assert_eq!(found.len(), 2);

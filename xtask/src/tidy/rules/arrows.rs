@@ -7,7 +7,7 @@ use super::{Finding, Rule, Workspace, finding};
 pub const RULE: Rule = Rule { name: "arrows", may_be_debt: false, check };
 
 /// For each crate folder, the Everleaf crates it may depend on.
-const ALLOWED: [(&str, &[&str]); 12] = [
+const ALLOWED: [(&str, &[&str]); 14] = [
     ("machine", &[]),
     ("pool", &["everleaf-machine"]),
     ("alloc", &["everleaf-machine", "everleaf-pool"]),
@@ -15,7 +15,11 @@ const ALLOWED: [(&str, &[&str]); 12] = [
     ("designs", &["everleaf-machine", "everleaf-pool", "everleaf-alloc", "everleaf-index"]),
     ("log", &["everleaf-machine"]),
     ("store", &["everleaf-index", "everleaf-log"]),
-    ("lab", &["everleaf-machine", "everleaf-index", "everleaf-designs", "everleaf"]),
+    ("bench", &["everleaf-machine", "everleaf-index", "everleaf"]),
+    (
+        "lab",
+        &["everleaf-machine", "everleaf-index", "everleaf-designs", "everleaf", "everleaf-bench"],
+    ),
     (
         "prove",
         &[
@@ -28,8 +32,12 @@ const ALLOWED: [(&str, &[&str]); 12] = [
     ),
     ("models", &[]),
     ("server", &["everleaf"]),
-    ("cli", &["everleaf", "everleaf-server", "everleaf-lab", "everleaf-prove"]),
+    ("cli", &["everleaf", "everleaf-server", "everleaf-bench"]),
+    ("lab-cli", &["everleaf", "everleaf-bench", "everleaf-cli", "everleaf-lab", "everleaf-prove"]),
 ];
+
+/// The folders of the research; no crate of another folder may depend on one of them.
+const RESEARCH: [&str; 5] = ["designs", "lab", "prove", "models", "lab-cli"];
 
 fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -46,7 +54,11 @@ fn check(workspace: &Workspace) -> Vec<Finding> {
             continue;
         };
         for (line, name) in dependencies(&file.text) {
-            if name.starts_with("everleaf") && !allowed.contains(&name) {
+            let is_research = name.strip_prefix("everleaf-").is_some_and(|n| RESEARCH.contains(&n));
+            if is_research && !RESEARCH.contains(&folder) {
+                let message = format!("{folder} is product, {name} is research: take a registry");
+                findings.push(finding(&RULE, &file.path, line, message));
+            } else if name.starts_with("everleaf") && !allowed.contains(&name) {
                 let message =
                     format!("{folder} may not depend on {name}: arrows point down, by one");
                 findings.push(finding(&RULE, &file.path, line, message));
@@ -88,5 +100,18 @@ mod tests {
         let skip = "[dependencies]\neverleaf-pool.workspace = true\n";
         assert_eq!(lines_in(&RULE, "crates/server/Cargo.toml", skip), [2]);
         assert_eq!(lines_in(&RULE, "crates/utils/Cargo.toml", "[dependencies]\n"), [0]);
+    }
+
+    #[test]
+    fn the_product_never_depends_on_the_research() {
+        let manifest = "[dependencies]\neverleaf-designs.workspace = true\n";
+        assert_eq!(lines_in(&RULE, "crates/store/Cargo.toml", manifest), [2]);
+        assert_eq!(lines_in(&RULE, "crates/bench/Cargo.toml", manifest), [2]);
+        assert!(lines_in(&RULE, "crates/prove/Cargo.toml", manifest).is_empty());
+        // Nor does the table allow it, whoever edits it.
+        for (folder, allowed) in ALLOWED.iter().filter(|(name, _)| !RESEARCH.contains(name)) {
+            let research = RESEARCH.map(|name| format!("everleaf-{name}"));
+            assert!(allowed.iter().all(|name| !research.contains(&name.to_string())), "{folder}");
+        }
     }
 }

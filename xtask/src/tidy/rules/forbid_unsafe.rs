@@ -4,8 +4,16 @@ use super::{Finding, Rule, Workspace, finding, rust_files};
 
 pub const RULE: Rule = Rule { name: "forbid-unsafe", may_be_debt: false, check };
 
-const CRATES: [&str; 6] =
-    ["crates/log", "crates/store", "crates/server", "crates/cli", "crates/lab", "xtask"];
+const CRATES: [&str; 8] = [
+    "crates/log",
+    "crates/store",
+    "crates/server",
+    "crates/cli",
+    "crates/bench",
+    "crates/lab",
+    "crates/lab-cli",
+    "xtask",
+];
 
 fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();

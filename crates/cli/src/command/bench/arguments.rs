@@ -1,12 +1,12 @@
 //! The arguments of `everleaf bench`, and the settings that they mean.
 
 use crate::arguments::{DomainArg, parse_size};
-use crate::command::bench::failure_of;
+use crate::command::bench::{Designs, failure_of};
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
-use everleaf_lab::bench::redis::Server;
-use everleaf_lab::bench::{Case, Length, Settings};
-use everleaf_lab::{Arrivals, Distribution, IndexKind, Medium, Trace, Workload, presets};
+use everleaf_bench::measure::redis::Server;
+use everleaf_bench::measure::{Case, Length, Settings};
+use everleaf_bench::{Arrivals, Distribution, IndexKind, Medium, Trace, Workload, presets};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,13 +18,11 @@ Examples:
   everleaf bench a b c d e f --index bytes --key-size 20 --value-size 100
   everleaf bench get scan --index bytes --value-size 8,100,1000 --scan-length 10,100
   everleaf bench write-0 write-50 write-100 --theta 0.5,0.8,0.99
-  everleaf bench mix-4-16-1 tpcc-w1 tpcc-w4 --index fast-fair
+  everleaf bench mix-4-16-1 tpcc-w1 tpcc-w4
   everleaf bench get a --rate 500k --burst 100      latencies when 500,000 a second arrive
   everleaf bench --trace monitor.txt --index bytes
   everleaf bench --redis localhost:6379 get update a --pipeline 16
   everleaf bench --redis localhost:6379 get --rate 50k --connections 10 --json
-  everleaf bench get insert scan --index fast-fair
-  everleaf bench get insert update remove scan --index all
   everleaf bench get --pool /mnt/pmem/bench.pool --domain line
   everleaf bench --preset targets --keys 1M --json
 
@@ -80,10 +78,10 @@ pub struct BenchArgs {
     /// Measure what the targets of the project need, and compare
     #[arg(long, value_enum, conflicts_with_all = ["workloads", "index", "threads", "distribution"])]
     pub preset: Option<Preset>,
-    /// The tree of 64-bit integers (u64), the store of byte strings (bytes), a design of the
-    /// catalogue by its name, or all designs side by side (all)
-    #[arg(long, value_name = "NAME", value_parser = parse_index, default_value = "u64")]
-    pub index: IndexArg,
+    /// The tree of 64-bit integers (u64), or the store of byte strings (bytes); with `everleaf-lab
+    /// bench` also a design of the catalogue by its name, or all designs side by side (all)
+    #[arg(long, value_name = "NAME", default_value = "u64")]
+    pub index: String,
     /// Keys in the index, such as 500k or 10M (powers of 1000) [default: 1M]
     #[arg(long, value_name = "N,..", value_parser = parse_count, value_delimiter = ',')]
     pub keys: Vec<u64>,
@@ -183,13 +181,23 @@ pub enum IndexArg {
     All,
 }
 
-fn parse_index(name: &str) -> Result<IndexArg, String> {
-    if name == "all" {
+/// The index of this name: one that every program has, or one of these designs.
+pub fn index_of(name: &str, designs: Designs<'_>) -> Result<IndexArg, Failure> {
+    if name == "all" && !designs.is_empty() {
         return Ok(IndexArg::All);
     }
-    IndexKind::of_name(name).map(IndexArg::One).ok_or_else(|| {
-        let names: Vec<_> = IndexKind::designs().into_iter().map(IndexKind::name).collect();
-        format!("there is u64, bytes, all, and the designs {}", names.join(", "))
+    IndexKind::of_name(name, designs).map(IndexArg::One).ok_or_else(|| {
+        let names: Vec<_> = designs.iter().map(|design| design.name).collect();
+        Failure::usage(match names.as_slice() {
+            [] => format!(
+                "there is no index '{name}' here, only u64 and bytes: `everleaf-lab bench` has the \
+                 published designs"
+            ),
+            names => format!(
+                "there is no index '{name}': there is u64, bytes, all, and the designs {}",
+                names.join(", ")
+            ),
+        })
     })
 }
 
@@ -218,8 +226,8 @@ pub fn server_of(args: &BenchArgs) -> Option<Server> {
 }
 
 /// The settings of every run that is asked for: one, or those of a sweep.
-pub fn settings_of(args: &BenchArgs) -> Result<Vec<Settings>, Failure> {
-    let base = base_of(args)?;
+pub fn settings_of(args: &BenchArgs, index: IndexArg) -> Result<Vec<Settings>, Failure> {
+    let base = base_of(args, index)?;
     let or = |list: &[u64], default: u64| match list {
         [] => vec![default],
         list => list.to_vec(),
@@ -245,12 +253,12 @@ pub fn settings_of(args: &BenchArgs) -> Result<Vec<Settings>, Failure> {
 }
 
 /// The settings but for what a sweep changes.
-fn base_of(args: &BenchArgs) -> Result<Settings, Failure> {
+fn base_of(args: &BenchArgs, index: IndexArg) -> Result<Settings, Failure> {
     let base = match args.preset {
         Some(Preset::Targets) => presets::targets(presets::TARGET_KEYS),
         None => Settings { cases: cases_of(args), ..Settings::default() },
     };
-    let (index, key_size, value_size) = match args.index {
+    let (index, key_size, value_size) = match index {
         _ if args.server.redis.is_some() => (IndexKind::Bytes, 16, 100),
         IndexArg::One(IndexKind::Bytes) => (IndexKind::Bytes, 16, 100),
         IndexArg::One(index) => (index, 8, 8),
@@ -381,7 +389,8 @@ mod tests {
 
     fn sweep(line: &str) -> Vec<Settings> {
         let words = std::iter::once("bench").chain(line.split_whitespace());
-        settings_of(&Line::try_parse_from(words).unwrap().args).unwrap()
+        let args = Line::try_parse_from(words).unwrap().args;
+        settings_of(&args, index_of(&args.index, &[]).unwrap()).unwrap()
     }
 
     fn settings(line: &str) -> Settings {

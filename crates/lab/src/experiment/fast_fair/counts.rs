@@ -1,5 +1,7 @@
 //! What is counted: flushes, Figures 5 and 6.
 
+use everleaf_bench::BenchError;
+use everleaf_bench::statistics::median;
 use everleaf_designs::FastFair;
 use everleaf_designs::fast_fair::variant::{Standard, Unfenced};
 use everleaf_machine::Simulated;
@@ -10,14 +12,12 @@ use super::super::model::Latencies;
 use super::super::{Context, Outcome};
 use super::times::SIZE_COUNT;
 use crate::count::{Counted, Operation, load, scaled_caches};
-use crate::error::LabError;
-use crate::statistics::median;
 
 /// What random inserts and then reads of the designs cost, on caches in proportion.
 fn counted(
     context: &mut Context<'_>,
     designs: &[&'static str],
-) -> Result<Vec<(&'static str, Tally, Tally)>, LabError> {
+) -> Result<Vec<(&'static str, Tally, Tally)>, BenchError> {
     let keys = context.scale.pick(100_000, 2_000_000);
     let config = scaled_caches(keys, 10e6);
     let count = |name: &&'static str| {
@@ -34,7 +34,7 @@ fn counted(
 const SWEEP: [f64; 4] = [300.0, 500.0, 700.0, 900.0];
 
 /// Figure 5.
-pub(super) fn breakdown(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+pub(super) fn breakdown(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let designs = ["fast-fair", "fast-fair-logging", "fptree", "wbtree"];
     let counts = counted(context, &designs)?;
     let mut outcome = Outcome::default();
@@ -91,7 +91,7 @@ pub(super) fn node_sizes(
     context: &mut Context<'_>,
     sizes: &[(&'static str, f64); SIZE_COUNT],
     outcome: &mut Outcome,
-) -> Result<(), LabError> {
+) -> Result<(), BenchError> {
     let designs: Vec<&str> =
         sizes.iter().map(|(name, _)| *name).chain(["fast-fair-binary"]).collect();
     let counts = counted(context, &designs)?;
@@ -142,14 +142,14 @@ pub(super) fn node_sizes(
 }
 
 /// Section 6.4.
-pub(super) fn flushes(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+pub(super) fn flushes(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let keys = context.scale.pick(200_000, 1_000_000);
     let config = CountingConfig::default();
     let seed = context.seed;
-    let mut each = |what: &str, loaded: Result<load::Loaded, LabError>| {
+    let mut each = |what: &str, loaded: Result<load::Loaded, BenchError>| {
         (context.tell)(what);
         let tally = loaded?.tree.tally(Operation::Insert);
-        Ok::<_, LabError>(tally.per_operation(tally.flushes))
+        Ok::<_, BenchError>(tally.per_operation(tally.flushes))
     };
     let published = each(
         "FAST & FAIR as published",
@@ -188,7 +188,7 @@ pub(super) fn flushes(context: &mut Context<'_>) -> Result<Outcome, LabError> {
 }
 
 /// Figure 6c.
-pub(super) fn barriers(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+pub(super) fn barriers(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let keys = context.scale.pick(100_000, 1_000_000);
     let mut outcome = Outcome::default();
     let columns = ["tree", "fences of shifts", "persistence points", "barriers"];
@@ -244,7 +244,7 @@ fn sweep(
 }
 
 /// Figure 6a.
-pub(super) fn read_latency(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+pub(super) fn read_latency(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let counts = counted(context, &["fast-fair", "fptree", "wbtree"])?;
     let mut outcome = Outcome::default();
     let columns = ["tree", "misses", "to persistent memory", "of these to wait for"];
@@ -290,7 +290,7 @@ pub(super) fn read_latency(context: &mut Context<'_>) -> Result<Outcome, LabErro
 }
 
 /// Figure 6b.
-pub(super) fn write_latency(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+pub(super) fn write_latency(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let counts = counted(context, &["fast-fair", "fptree", "wbtree"])?;
     let mut outcome = Outcome::default();
     let waiting = |insert: &Tally, ns| {

@@ -4,10 +4,10 @@
 mod counts;
 mod times;
 
+use everleaf_bench::{Distribution, Workload};
+
 use super::cores::{self, Field};
 use super::{Entry, Family, Kind, Method, proof};
-use crate::distribution::Distribution;
-use crate::workload::Workload;
 
 /// Figure 8, as far as the cores go.
 static FIGURE_8: Field = Field {

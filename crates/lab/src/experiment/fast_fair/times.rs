@@ -1,15 +1,14 @@
 //! What is timed: Figures 3, 4 and 7.
 
+use everleaf_bench::report::Report;
+use everleaf_bench::statistics::median;
+use everleaf_bench::{BenchError, TpccMix, Workload};
+
 use super::super::finding::{Axis, Chart, Figure, Grid, Line, Series};
 use super::super::timed::{self, Contest};
 use super::super::waiting;
 use super::super::{Context, Outcome};
 use super::counts;
-use crate::error::LabError;
-use crate::report::Report;
-use crate::statistics::median;
-use crate::tpcc::TpccMix;
-use crate::workload::Workload;
 
 /// Sizes of nodes that are looked at.
 pub(super) const SIZE_COUNT: usize = 5;
@@ -24,7 +23,7 @@ const SIZES: [(&str, f64); SIZE_COUNT] = [
 ];
 
 /// Figure 3.
-pub(super) fn node_sizes(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+pub(super) fn node_sizes(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let designs: Vec<&str> =
         SIZES.iter().map(|(name, _)| *name).chain(["fast-fair-binary"]).collect();
     let workloads = [Workload::Get, Workload::Insert];
@@ -104,7 +103,7 @@ fn judge_sizes(reports: &[Report], cost: &dyn Fn(&str, Workload) -> f64) -> Vec<
 const SELECTIONS: [f64; 3] = [0.001, 0.005, 0.01];
 
 /// Figure 4.
-pub(super) fn ranges(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+pub(super) fn ranges(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let designs = ["fast-fair-1024", "fptree", "wbtree"];
     let keys = context.scale.pick(500_000, 10_000_000);
     let mut outcome = Outcome::default();
@@ -176,7 +175,7 @@ pub(super) fn ranges(context: &mut Context<'_>) -> Result<Outcome, LabError> {
 }
 
 /// Figure 7.
-pub(super) fn transactions(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+pub(super) fn transactions(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let designs = ["fast-fair", "fptree", "wbtree", "nbtree"];
     let mixes = [TpccMix::W1, TpccMix::W2, TpccMix::W3, TpccMix::W4].map(Workload::Tpcc);
     let contest = Contest {

@@ -1,5 +1,6 @@
 //! What is counted: Table I, Figures 13 and 17.
 
+use everleaf_bench::BenchError;
 use everleaf_machine::simulated::Domain;
 
 use super::super::finding::{Bar, Chart, Figure, Grid, Series};
@@ -8,7 +9,6 @@ use super::super::model::Latencies;
 use super::super::{Context, Outcome};
 use super::{PAPERS_TREE, is_published, rivals};
 use crate::count::{Operation, load, scaled_caches};
-use crate::error::LabError;
 
 const APPENDED: &str = "an update appends an entry here, as in the code the paper borrowed: one \
                         that overwrites would not be atomic";
@@ -46,7 +46,7 @@ const TABLE_1: [Claim; 5] = [
 ];
 
 /// Table I.
-pub(super) fn table1(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+pub(super) fn table1(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let rivals = rivals();
     let measured = leaf_table::measure(context, &rivals, Domain::Line)?;
     let mut outcome = Outcome::default();
@@ -76,7 +76,7 @@ pub(super) fn table1(context: &mut Context<'_>) -> Result<Outcome, LabError> {
 }
 
 /// Figure 13.
-pub(super) fn decoupled(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+pub(super) fn decoupled(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let designs = ["nbtree-published", "nbtree-coupled"];
     let measured = leaf_table::measure(context, &designs, Domain::Visible)?;
     let columns = ["operation", "written, DRAM", "written, pool", "read, DRAM", "read, pool"];
@@ -116,7 +116,7 @@ pub(super) fn decoupled(context: &mut Context<'_>) -> Result<Outcome, LabError> 
 }
 
 /// Figure 17.
-pub(super) fn domains(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+pub(super) fn domains(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let rivals = rivals();
     let keys = context.scale.pick(50_000, 2_000_000);
     let columns = [
@@ -136,7 +136,7 @@ pub(super) fn domains(context: &mut Context<'_>) -> Result<Outcome, LabError> {
             let mut config = scaled_caches(keys, 16e6);
             config.domain = domain;
             let loaded = load::design(name, config, keys, context.seed)?;
-            Ok::<_, LabError>(loaded.tree.tally(Operation::Insert))
+            Ok::<_, BenchError>(loaded.tree.tally(Operation::Insert))
         };
         let (line, visible) = (insert(Domain::Line)?, insert(Domain::Visible)?);
         let wait = |tally| Latencies::MODULES.waiting(tally);

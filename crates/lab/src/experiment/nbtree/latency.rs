@@ -1,5 +1,7 @@
 //! Figure 6: by counts on a model of persistent memory, and by the clock on this machine.
 
+use everleaf_bench::statistics::median;
+use everleaf_bench::{BenchError, Workload};
 use everleaf_machine::simulated::Domain;
 
 use super::super::finding::Figure;
@@ -8,12 +10,9 @@ use super::super::timed::{self, Contest};
 use super::super::waiting::{self, FOUR, Setting};
 use super::super::{Context, Outcome};
 use super::{PAPERS_TREE, is_published, rivals};
-use crate::error::LabError;
-use crate::statistics::median;
-use crate::workload::Workload;
 
 /// Every tree, every operation.
-pub(super) fn run(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+pub(super) fn run(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let designs = rivals();
     let workloads = [Workload::Insert, Workload::Update, Workload::Remove, Workload::Get];
     let mut outcome = Outcome::default();
@@ -56,7 +55,7 @@ fn count(
     context: &mut Context<'_>,
     designs: &[&'static str],
     outcome: &mut Outcome,
-) -> Result<(), LabError> {
+) -> Result<(), BenchError> {
     let setting = Setting {
         keys: context.scale.pick(50_000, 2_000_000),
         reference: 16e6,

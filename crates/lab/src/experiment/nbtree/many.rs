@@ -1,9 +1,9 @@
 //! The figures of many threads: 7, 9, 11 and 14, as far as the cores go. The published NBTree promises
 //! something to one thread at a time only, so ours stands for it.
 
+use everleaf_bench::{Distribution, Workload};
+
 use super::super::cores::{Field, skewed};
-use crate::distribution::Distribution;
-use crate::workload::Workload;
 
 /// What the paper compares on many cores, as far as it is built.
 const RIVALS: &[&str] = &["nbtree", "fast-fair", "rntree", "fptree"];

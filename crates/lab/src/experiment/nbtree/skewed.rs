@@ -1,6 +1,9 @@
 //! What skew does: conflicts on hot leaves (Figure 10), and persistent caches under half reads, half
 //! writes (Figure 18), as far as counts and two threads can show it.
 
+use everleaf_bench::report::Spread;
+use everleaf_bench::statistics::Ratio;
+use everleaf_bench::{BenchError, Distribution};
 use everleaf_machine::simulated::Domain;
 
 use super::super::finding::{Bar, Chart, Figure, Grid, Series, number};
@@ -8,10 +11,6 @@ use super::super::model::Latencies;
 use super::super::{Context, Outcome};
 use super::{PAPERS_TREE, is_published, rivals};
 use crate::count::{load, scaled_caches, threads};
-use crate::distribution::Distribution;
-use crate::error::LabError;
-use crate::report::Spread;
-use crate::statistics::Ratio;
 
 /// As in the paper.
 const SKEWED: Distribution = Distribution::Zipfian { theta: Distribution::THETA_DEFAULT };
@@ -26,7 +25,7 @@ struct Meetings {
 }
 
 /// Figure 10.
-pub(super) fn conflicts(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+pub(super) fn conflicts(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let rounds = context.scale.pick(5, 15);
     let keys = context.scale.pick(10_000, 100_000);
     let operations = context.scale.pick(20_000, 200_000);
@@ -101,7 +100,7 @@ struct Costs {
 }
 
 /// Figure 18.
-pub(super) fn domains(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+pub(super) fn domains(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let keys = context.scale.pick(40_000, 2_000_000);
     let mut all = Vec::new();
     for design in rivals() {

@@ -1,5 +1,11 @@
 //! What the trees take, and how long it takes to have them again: Table IV, Figure 8, section VI.C.
 
+use everleaf_bench::calibrate::{Chase, REGION_SIZE_BYTES};
+use everleaf_bench::measure::{self, Case, Settings};
+use everleaf_bench::report::Memory;
+use everleaf_bench::statistics::median;
+use everleaf_bench::target::IndexKind;
+use everleaf_bench::{BenchError, Distribution, Workload};
 use everleaf_designs::nbtree_published;
 use everleaf_index::Hardware;
 use everleaf_index::nbtree;
@@ -8,28 +14,21 @@ use super::super::finding::{Bar, Chart, Figure, Grid, Series};
 use super::super::recovery::openings;
 use super::super::{Context, Outcome};
 use super::{PAPERS_TREE, rivals};
-use crate::bench::{self, Case, Settings};
-use crate::calibrate::{Chase, REGION_SIZE_BYTES};
 use crate::count::{load, scaled_caches};
-use crate::distribution::Distribution;
-use crate::error::LabError;
-use crate::report::Memory;
-use crate::statistics::median;
-use crate::target::IndexKind;
-use crate::workload::Workload;
 
 /// The memory of a tree of the design with so many keys.
-fn memory(design: &'static str, keys: u64) -> Result<Memory, LabError> {
+fn memory(design: &'static str, keys: u64) -> Result<Memory, BenchError> {
     let distribution = Distribution::Uniform;
+    let unknown = || BenchError::Settings(format!("there is no design {design} in the catalogue"));
     let settings = Settings {
-        index: IndexKind::Design(design),
+        index: IndexKind::Design(crate::design(design).ok_or_else(unknown)?),
         keys,
         rounds: 1,
         cases: vec![Case { workload: Workload::Load, distribution, threads: 1 }],
         miss_region: 1 << 20,
         ..Settings::default()
     };
-    Ok(bench::run(&settings, &mut |_| {})?.memory)
+    Ok(measure::run(&settings, &mut |_| {})?.memory)
 }
 
 /// Bytes of a key with its value.
@@ -40,7 +39,7 @@ const HALF_FULL: &str =
     "the share of a leaf that is full differs with the point in the cycle of splits";
 
 /// Table IV.
-pub(super) fn table4(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+pub(super) fn table4(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let millions: &[f64] = context.scale.pick(&[0.25, 0.5, 1.0, 2.0], &[1.0, 2.0, 5.0, 10.0, 20.0]);
     let columns = ["million keys", "entries MB (pool)", "metadata MB (DRAM)", "inner MB (DRAM)"];
     let mut outcome = Outcome::default();
@@ -82,7 +81,7 @@ pub(super) fn table4(context: &mut Context<'_>) -> Result<Outcome, LabError> {
 }
 
 /// Figure 8.
-pub(super) fn all(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+pub(super) fn all(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let keys = context.scale.pick(500_000, 5_000_000);
     let columns = [
         "tree",
@@ -138,7 +137,7 @@ pub(super) fn all(context: &mut Context<'_>) -> Result<Outcome, LabError> {
 }
 
 /// Section VI.C.
-pub(super) fn recovery(context: &mut Context<'_>) -> Result<Outcome, LabError> {
+pub(super) fn recovery(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let designs = ["nbtree", "fptree", "rntree", "wbtree", "nvtree", "fast-fair"];
     let designs: Vec<&str> = rivals().into_iter().filter(|name| designs.contains(name)).collect();
     let keys: u64 = context.scale.pick(1_000_000, 16_000_000);

@@ -1,0 +1,237 @@
+//! What is measured, behind one trait: our indexes, and whatever else implements it.
+//!
+//! A [`Target`] is shared by the threads of a measurement; each makes itself a [`Worker`]. Every
+//! operation says whether it found what it must, and none returns a value that was never written
+//! for the key: values carry a mark of their key.
+
+mod integers;
+mod strings;
+mod values;
+
+use std::fmt;
+
+use everleaf_index::Design;
+
+use crate::error::BenchError;
+pub use crate::keys::{BytesKeys, IntegerKeys, KeyList};
+use crate::measure::contest::Entrant;
+use crate::measure::{Settings, enter};
+
+pub(crate) use integers::Integers;
+pub(crate) use strings::Strings;
+pub use values::Values;
+
+/// A design of trees of 64-bit integers that can be measured.
+pub struct MeasuredDesign {
+    /// Its name.
+    pub name: &'static str,
+    /// What goes wrong when several threads use a tree, in a sentence; `None` if nothing does.
+    pub caveat: Option<&'static str>,
+    pub(crate) enter: fn(&Settings) -> Box<dyn Entrant>,
+}
+
+impl MeasuredDesign {
+    /// The design `T`.
+    pub const fn of<T: Design>() -> Self {
+        MeasuredDesign { name: T::INFO.name, caveat: T::CAVEAT, enter: enter::<T> }
+    }
+}
+
+impl fmt::Debug for MeasuredDesign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// Designs are told apart by their names.
+impl PartialEq for MeasuredDesign {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for MeasuredDesign {}
+
+/// Which index is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexKind {
+    /// The tree of 64-bit integers itself: keys and values of 8 bytes.
+    U64,
+    /// The store: keys and values are byte strings.
+    Bytes,
+    /// A tree of 64-bit integers of some design.
+    Design(&'static MeasuredDesign),
+}
+
+impl IndexKind {
+    /// The name used on command lines and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            IndexKind::U64 => "u64",
+            IndexKind::Bytes => "bytes",
+            IndexKind::Design(design) => design.name,
+        }
+    }
+
+    /// The index of this name: `u64`, `bytes`, or one of these designs.
+    pub fn of_name(name: &str, designs: &[&'static MeasuredDesign]) -> Option<Self> {
+        match name {
+            "u64" => Some(IndexKind::U64),
+            "bytes" => Some(IndexKind::Bytes),
+            _ => designs.iter().find(|design| design.name == name).copied().map(IndexKind::Design),
+        }
+    }
+
+    /// What goes wrong when several threads use the index, in a sentence; `None` if nothing does.
+    pub fn caveat(self) -> Option<&'static str> {
+        match self {
+            IndexKind::U64 | IndexKind::Bytes => None,
+            IndexKind::Design(design) => design.caveat,
+        }
+    }
+
+    /// Whether keys and values are integers.
+    pub fn is_integers(self) -> bool {
+        self != IndexKind::Bytes
+    }
+}
+
+/// What an index takes at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Footprint {
+    /// Keys in the index.
+    pub keys: u64,
+    /// Bytes of the pool in chunks that are in use.
+    pub pool_used_bytes: u64,
+    /// Bytes of the pool.
+    pub pool_size_bytes: u64,
+    /// Bytes of DRAM in leaf metadata and inner nodes.
+    pub dram_bytes: u64,
+    /// Leaves.
+    pub leaves: u64,
+    /// Levels, leaves included.
+    pub height: u64,
+}
+
+/// An index that can be measured. Its threads share it.
+pub trait Target: Sync {
+    /// Lists of the keys it takes.
+    type Keys: KeyList;
+    /// One thread's access to it.
+    type Worker<'t>: Worker<Keys = Self::Keys>
+    where
+        Self: 't;
+
+    /// An empty list of keys with room for `capacity`.
+    fn new_keys(&self, capacity: usize) -> Self::Keys;
+
+    /// Access for the calling thread.
+    ///
+    /// # Errors
+    /// What is measured refuses another thread.
+    fn worker(&self) -> Result<Self::Worker<'_>, BenchError>;
+
+    /// The persistence domain in force, by name, or what a write survives.
+    fn domain(&self) -> String;
+
+    /// What it takes now. No worker exists meanwhile.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn footprint(&self) -> Result<Footprint, BenchError>;
+
+    /// How many keys there are; `None` if finding out takes a walk over all of them. No worker
+    /// exists meanwhile.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    fn count(&self) -> Result<Option<u64>, BenchError> {
+        Ok(Some(self.footprint()?.keys))
+    }
+}
+
+/// A key of a worker's lists.
+pub type KeyOf<'k, W> = <<W as Worker>::Keys as KeyList>::Key<'k>;
+
+/// The operations, as one thread does them. `version` tells the values of a key apart. Every one
+/// fails if what is measured refuses it, or returns a value that was never written for the key.
+pub trait Worker {
+    /// Lists of the keys it takes.
+    type Keys: KeyList;
+
+    /// Whether the key is there.
+    ///
+    /// # Errors
+    /// As all operations.
+    fn get(&mut self, key: KeyOf<'_, Self>) -> Result<bool, BenchError>;
+
+    /// How many of `count` keys from `position` on are there. One after the other, unless what is
+    /// measured has something better.
+    ///
+    /// # Errors
+    /// As all operations.
+    fn get_many(
+        &mut self,
+        keys: &Self::Keys,
+        position: usize,
+        count: usize,
+    ) -> Result<u64, BenchError> {
+        let mut found = 0;
+        for at in position..position + count {
+            found += u64::from(self.get(keys.key(at))?);
+        }
+        Ok(found)
+    }
+
+    /// Adds the key. Returns false if it was there; what cannot tell at no cost returns true.
+    ///
+    /// # Errors
+    /// As all operations.
+    fn insert(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<bool, BenchError>;
+
+    /// Replaces the value of the key. Returns false if it was absent; what cannot tell at no cost
+    /// returns true.
+    ///
+    /// # Errors
+    /// As all operations.
+    fn update(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<bool, BenchError>;
+
+    /// Sets the value of the key, be it there or not.
+    ///
+    /// # Errors
+    /// As all operations.
+    fn put(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<(), BenchError>;
+
+    /// Removes the key. Returns false if it was absent; what cannot tell at no cost returns true.
+    ///
+    /// # Errors
+    /// As all operations.
+    fn remove(&mut self, key: KeyOf<'_, Self>) -> Result<bool, BenchError>;
+
+    /// How many pairs, up to `length`, there are from the key on. All targets check every pair: that
+    /// its key is not below the first, and that its value was written for its key.
+    ///
+    /// # Errors
+    /// As all operations.
+    fn scan(&mut self, from: KeyOf<'_, Self>, length: u32) -> Result<u64, BenchError>;
+
+    /// Inserts the first `count` keys of a list, which nobody measures: where many insertions
+    /// together are faster than one by one, they may be made together. Returns how many keys were not
+    /// there.
+    ///
+    /// # Errors
+    /// As all operations.
+    fn fill(&mut self, keys: &Self::Keys, count: usize) -> Result<u64, BenchError> {
+        let mut added = 0;
+        for index in 0..count {
+            added += u64::from(self.insert(keys.key(index), index as u64)?);
+        }
+        Ok(added)
+    }
+
+    /// From now on values are written in `size` bytes, and may be read in any size. Without effect
+    /// where values have one size.
+    fn set_value_size(&mut self, size: usize) {
+        let _ = size;
+    }
+}

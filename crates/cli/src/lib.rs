@@ -1,0 +1,52 @@
+//! The `everleaf` command line: create, fill, query, check and serve a pool.
+//!
+//! One file per command is under [`command`], the file formats of `load` and `export` are under
+//! `format`, what a process may end with is in [`exit_code`]. Everything printed goes through
+//! [`output`]; every error is a [`failure::Failure`]: one sentence and one exit code.
+//!
+//! This is a library only so that `everleaf-lab`, which is another program, prints, fails and parses
+//! in the same way, and has the same `bench`.
+
+#![forbid(unsafe_code)]
+
+pub mod arguments;
+pub mod cli;
+pub mod command;
+pub mod exit_code;
+pub mod failure;
+mod format;
+mod ingest;
+mod open;
+pub mod output;
+mod progress;
+pub mod target_file;
+
+use clap::CommandFactory;
+use failure::Failure;
+
+/// Runs the program to its end: parses the arguments of the process and runs the command.
+pub fn main() -> std::process::ExitCode {
+    finish(cli::parse::<cli::Cli>(cli::Cli::command()), |cli| command::run(*cli))
+}
+
+/// Runs what was parsed, if it is to be run, and says what went wrong.
+pub fn finish<C: cli::HasGlobal>(
+    parsed: cli::Parsed<C>,
+    run: impl FnOnce(Box<C>) -> Result<(), Failure>,
+) -> std::process::ExitCode {
+    let end = match parsed {
+        cli::Parsed::Run(cli) => {
+            let json = cli.global().json;
+            run(cli).map_err(|failure| (failure, json))
+        }
+        cli::Parsed::Shown => Ok(()),
+        cli::Parsed::Refused { failure, json } => Err((failure, json)),
+    };
+    match end {
+        Ok(()) => exit_code::ExitCode::Success.into(),
+        Err((failure, json)) => {
+            failure.report(json);
+            failure.code.into()
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Each class of error has its code and says what to do. (Codes 2 and 3: `help.rs`, `loading.rs`.)
+
+use crate::common::{Ended, Place, size_of};
+use std::fs::OpenOptions;
+use std::process::Stdio;
+
+#[test]
+fn a_pool_that_is_not_there_is_code_4() {
+    let place = Place::empty();
+    for arguments in [
+        &["get", "none", "a"][..],
+        &["put", "none", "a", "b"],
+        &["del", "none", "a"],
+        &["scan", "none"],
+        &["export", "none"],
+        &["stat", "none"],
+        &["check", "none"],
+        &["maps", "none"],
+        &["load", "none", "-"],
+        &["serve", "none", "--port", "0", "--create-if-missing", "no"],
+    ] {
+        let sentence = place.run(arguments).failed(4);
+        assert!(sentence.contains("none") && sentence.contains("create"), "{sentence}");
+        assert!(!place.path("none").exists(), "{arguments:?} creates nothing");
+    }
+}
+
+#[test]
+fn a_pool_that_is_there_is_not_created_again() {
+    let place = Place::with_pool();
+    place.run(["put", "pool", "a", "1"]).succeeded();
+    assert!(place.run(["create", "pool"]).failed(4).contains("exists"));
+    assert_eq!(place.run(["get", "pool", "a"]).succeeded(), "1");
+}
+
+#[test]
+fn a_foreign_file_is_code_4_and_stays_as_it_is() {
+    let place = Place::empty();
+    let text = "just some text\n".repeat(10_000);
+    place.write("file", &text);
+    for arguments in [&["scan", "file"][..], &["put", "file", "a", "b"], &["check", "file"]] {
+        let sentence = place.run(arguments).failed(4);
+        assert!(sentence.contains("file"), "{sentence}");
+    }
+    assert_eq!(place.read("file"), text.as_bytes());
+}
+
+#[test]
+fn a_truncated_pool_is_code_4() {
+    let place = Place::with_pool();
+    place.run_with(["load", "pool", "-"], b"a\t1\nb\t2\n").succeeded();
+    let size = size_of(&place.path("pool"));
+    let file = OpenOptions::new().write(true).open(place.path("pool")).unwrap();
+    file.set_len(size / 2).unwrap();
+    place.run(["get", "pool", "a"]).failed(4);
+    file.set_len(3).unwrap();
+    place.run(["get", "pool", "a"]).failed(4);
+}
+
+#[test]
+fn a_pool_in_use_is_code_5() {
+    let place = Place::with_pool();
+    let store = everleaf::Options::new().open(place.path("pool")).unwrap();
+    for arguments in [&["put", "pool", "a", "1"][..], &["get", "pool", "a"], &["check", "pool"]] {
+        let sentence = place.run(arguments).failed(5);
+        assert!(sentence.contains("pool"), "{sentence}");
+    }
+    store.close().unwrap();
+    place.run(["put", "pool", "a", "1"]).succeeded();
+}
+
+#[test]
+fn a_full_pool_is_code_6_and_keeps_what_was_acknowledged() {
+    let place = Place::empty();
+    place.run(["create", "pool", "--size", "16M", "--max-size", "16M"]).succeeded();
+    let value = "v".repeat(1000);
+    let input: String = (0..64_000).map(|key| format!("{key:06}\t{value}\n")).collect();
+    let ended = place.run_with(["load", "pool", "-", "--threads", "1", "--json"], input.as_bytes());
+    assert_eq!(ended.code, 6, "{}", ended.err);
+    let report: serde_json::Value = serde_json::from_slice(&ended.out).unwrap();
+    let lines = report["lines"].as_u64().unwrap();
+    assert!(lines > 0 && lines < 64_000, "{report}");
+    let error: serde_json::Value = serde_json::from_str(&ended.err).unwrap();
+    let sentence = error["error"].as_str().unwrap();
+    assert!(sentence.starts_with(&format!("stdin:{}: ", lines + 1)), "{sentence}");
+    assert_eq!(place.run(["scan", "pool", "--count"]).succeeded(), format!("{lines}\n"));
+    assert_eq!(place.run(["get", "pool", "000000"]).succeeded(), value);
+    assert_eq!(place.run(["del", "pool", "000000"]).succeeded(), "removed 1\n");
+}
+
+#[test]
+fn what_the_system_refuses_is_code_7() {
+    let place = Place::with_pool();
+    place.write("file", "");
+    assert!(place.run(["create", "file/pool"]).failed(7).contains("file/pool"));
+    assert!(place.run(["load", "pool", "/tmp", "--format", "tsv"]).failed(7).contains("/tmp"));
+}
+
+#[test]
+fn a_full_disk_under_the_output_is_code_6() {
+    let place = Place::with_pool();
+    place.run(["put", "pool", "a", "1"]).succeeded();
+    let Ok(full) = OpenOptions::new().write(true).open("/dev/full") else { return };
+    let output = place.command(["scan", "pool"]).stdout(full).output().unwrap();
+    assert!(Ended::from(output).failed(6).contains("cannot write the output"));
+    let sentence = place.run(["export", "pool", "--output", "/dev/full"]).failed(6);
+    assert!(sentence.starts_with("cannot write /dev/full: "), "{sentence}");
+}
+
+#[test]
+fn with_json_every_error_is_an_object() {
+    let place = Place::with_pool();
+    for (arguments, code) in [
+        (&["get", "pool", "none", "--json"][..], 1),
+        (&["frobnicate", "--json"], 2),
+        (&["get", "pool", "--json"], 2),
+        (&["--json", "scan", "none"], 4),
+        (&["--json", "load", "pool", "none.tsv"], 7),
+    ] {
+        let ended = place.run(arguments);
+        assert_eq!(ended.code, code, "{}", ended.err);
+        let error: serde_json::Value = serde_json::from_str(&ended.err).unwrap();
+        assert_eq!(error["code"], code);
+        assert!(error["error"].as_str().unwrap().len() > 10);
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_command_in_silence() {
+    let place = Place::with_pool();
+    let value = "v".repeat(100);
+    let input: String = (0..50_000).map(|key| format!("{key}\t{value}\n")).collect();
+    place.run_with(["load", "pool", "-"], input.as_bytes()).succeeded();
+    for arguments in [
+        &["scan", "pool"][..],
+        &["scan", "pool", "--json"],
+        &["export", "pool"],
+        &["export", "pool", "--format", "csv"],
+    ] {
+        let mut command = place.command(arguments);
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // More than a pipe holds is still to be written when its reader goes away.
+        drop(child.stdout.take());
+        let ended = Ended::from(child.wait_with_output().unwrap());
+        assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{arguments:?}");
+    }
+}

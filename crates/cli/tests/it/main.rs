@@ -1,0 +1,17 @@
+//! Runs the real program, in one test program: its tests are processes of their own anyway.
+
+mod bench;
+mod common;
+mod copies;
+mod exit_codes;
+mod help;
+mod kill_server;
+mod killed;
+mod loading;
+mod pairs;
+mod round_trip;
+mod serving;
+
+/// The program that is tested, and what it calls itself.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_everleaf");
+const NAME: &str = "everleaf";

@@ -1,0 +1,179 @@
+//! The server as a process: it starts, answers, and ends as told.
+
+use crate::common::{Ended, Place};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+/// A running server; killed when a test fails before it ended.
+struct Serving {
+    child: Child,
+    address: String,
+    ready: String,
+}
+
+impl Serving {
+    fn start(place: &Place, arguments: &[&str]) -> Self {
+        let mut command = place.command([&["serve", "--port", "0"], arguments].concat());
+        Self::spawn(&mut command)
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
+        let stderr = child.stderr.as_mut().expect("it is piped");
+        let mut ready = String::new();
+        BufReader::with_capacity(1, stderr).read_line(&mut ready).expect("stderr can be read");
+        let rest = ready.strip_prefix("everleaf: ready on ");
+        let address = rest.and_then(|rest| rest.split(',').next()).unwrap_or_default().to_string();
+        assert!(!address.is_empty(), "{ready}");
+        Self { child, address, ready }
+    }
+
+    fn ask(&self, request: &str, reply: &str) {
+        let mut stream = TcpStream::connect(&self.address).expect("the server listens");
+        let patience = Some(std::time::Duration::from_secs(60));
+        stream.set_read_timeout(patience).expect("a timeout can be set");
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut got = vec![0; reply.len()];
+        stream.read_exact(&mut got).expect("it answers");
+        assert_eq!(String::from_utf8_lossy(&got), reply);
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let status = Command::new("kill").args(["-s", name, &id]).status().expect("kill runs");
+        assert!(status.success());
+    }
+
+    fn end(mut self) -> Ended {
+        let mut err = String::new();
+        let stderr = self.child.stderr.as_mut().expect("it is piped");
+        stderr.read_to_string(&mut err).expect("stderr is UTF-8");
+        let status = self.child.wait().expect("it ends");
+        Ended { code: status.code().unwrap_or(-1), out: Vec::new(), err }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // It has usually ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The pool was made before the server found that it cannot listen, and stayed.
+#[test]
+fn a_server_that_cannot_listen_makes_no_pool() {
+    let place = Place::empty();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = taken.local_addr().expect("it has an address").port().to_string();
+    let log = ["serve", "new.pool", "--durability", "power", "--port", &port];
+    for arguments in [&log[..], &["serve", "new.pool", "--port", &port]] {
+        let ended = place.run(arguments);
+        assert_ne!(ended.code, 0);
+        assert!(ended.err.contains(&port), "{}", ended.err);
+        let left = std::fs::read_dir(place.path(".")).expect("the folder is there").count();
+        assert_eq!(left, 0, "nothing is made");
+    }
+}
+
+#[test]
+fn a_server_keeps_what_it_was_told_and_ends_cleanly_on_a_signal() {
+    let place = Place::empty();
+    for (signal, expected) in [("TERM", "0 keys"), ("INT", "1 key")] {
+        let serving = Serving::start(&place, &["words.pool", "--threads", "1"]);
+        assert!(serving.ready.contains(&format!(", {expected}, recovered in ")));
+        serving.ask("SET apple red\r\n", "+OK\r\n");
+        serving.ask("GET apple\r\n", "$3\r\nred\r\n");
+        serving.signal(signal);
+        assert_eq!(serving.end().succeeded(), "");
+        assert_eq!(place.run(["stat", "words.pool", "--json"]).json()["was_clean"], true);
+        assert_eq!(place.run(["get", "words.pool", "apple"]).succeeded(), "red");
+    }
+}
+
+#[test]
+fn what_was_acknowledged_survives_kill_9() {
+    let place = Place::with_pool();
+    let serving = Serving::start(&place, &["pool"]);
+    serving.ask("SET apple red\r\n", "+OK\r\n");
+    serving.signal("KILL");
+    assert_eq!(serving.end().code, -1, "it was killed");
+    assert_eq!(place.run(["stat", "pool", "--json"]).json()["was_clean"], false);
+    assert_eq!(place.run(["get", "pool", "apple"]).succeeded(), "red");
+}
+
+#[test]
+fn the_pool_may_be_left_out() {
+    let place = Place::empty();
+    let serving = Serving::start(&place, &[]);
+    serving.signal("TERM");
+    assert_eq!(serving.end().succeeded(), "");
+    assert_eq!(place.run(["scan", "everleaf.pool", "--count"]).succeeded(), "0\n");
+}
+
+#[test]
+fn a_served_pool_is_locked_for_others() {
+    let place = Place::with_pool();
+    let serving = Serving::start(&place, &["pool"]);
+    assert!(place.run(["get", "pool", "a"]).failed(5).contains("pool"));
+    serving.signal("TERM");
+    assert_eq!(serving.end().succeeded(), "");
+}
+
+#[test]
+fn a_port_in_use_is_code_7_and_says_so() {
+    let place = Place::with_pool();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let sentence = place.run(["serve", "pool", "--port", &port]).failed(7);
+    let expected = format!("cannot listen on 127.0.0.1:{port}");
+    assert!(sentence.contains(&expected) && sentence.contains("another port"), "{sentence}");
+}
+
+#[test]
+fn a_password_can_come_from_a_file_or_the_environment() {
+    let place = Place::with_pool();
+    place.write("password", "from file\n");
+    let check = |serving: Serving, password: &str| {
+        serving.ask("GET a\r\n", "-NOAUTH");
+        serving.ask(&format!("AUTH \"{password}\"\r\nGET a\r\n"), "+OK\r\n$-1\r\n");
+        serving.signal("TERM");
+        assert_eq!(serving.end().succeeded(), "");
+    };
+    check(Serving::start(&place, &["pool", "--requirepass-file", "password"]), "from file");
+    let mut command = place.command(["serve", "pool", "--port", "0"]);
+    check(Serving::spawn(command.env("EVERLEAF_REQUIREPASS", "from env")), "from env");
+    place.write("password", "\n");
+    let sentence = place.run(["serve", "pool", "--requirepass-file", "password"]).failed(2);
+    assert!(sentence.contains("first line of password is empty"), "{sentence}");
+    place.run(["serve", "pool", "--requirepass-file", "none"]).failed(7);
+}
+
+#[test]
+fn with_json_the_ready_line_is_an_object_on_the_standard_output() {
+    let place = Place::with_pool();
+    let mut command = place.command(["serve", "pool", "--port", "0", "--json"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let serving = Serving { child, address: String::new(), ready: line };
+    let ready: serde_json::Value = serde_json::from_str(&serving.ready).unwrap();
+    assert!(ready["ready"].as_str().unwrap().starts_with("127.0.0.1:"));
+    assert_eq!(ready["keys"], 0);
+}
+
+#[test]
+fn the_memory_of_clients_has_a_limit_in_human_units() {
+    let place = Place::with_pool();
+    for (size, shown) in [("64M", "67108864"), ("0", "0")] {
+        let serving = Serving::start(&place, &["pool", "--client-memory", size]);
+        let reply = format!("*2\r\n$17\r\nmaxmemory-clients\r\n${}\r\n{shown}\r\n", shown.len());
+        serving.ask("CONFIG GET maxmemory-clients\r\n", &reply);
+        serving.signal("TERM");
+        assert_eq!(serving.end().succeeded(), "");
+    }
+    let sentence = place.run(["serve", "pool", "--client-memory", "much"]).failed(2);
+    assert!(sentence.contains("64M"), "{sentence}");
+}

@@ -1,0 +1,261 @@
+//! `everleaf-lab prove`: runs the structures on the simulated machine and judges every schedule and
+//! every crash it can reach.
+
+mod ablate;
+mod mutants;
+mod replay;
+mod show;
+
+use clap::{Args, ValueEnum};
+use everleaf_cli::cli::Global;
+use everleaf_cli::exit_code::ExitCode;
+use everleaf_cli::failure::Failure;
+use everleaf_cli::output::Output;
+use everleaf_cli::target_file::TargetFile;
+use everleaf_prove::campaign::{self, Settings, Verdict};
+use everleaf_prove::configure::Fixed;
+use everleaf_prove::mutants::{Mutant, named};
+use everleaf_prove::structure::{STRUCTURES, Structure, find};
+use everleaf_prove::{Domain, MemoryModel};
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  everleaf-lab prove                                  everything, for half a minute
+  everleaf-lab prove nbtree --budget 1h --seed 7
+  everleaf-lab prove nbtree --domain line --memory tso --out failure.json
+  everleaf-lab prove --replay failure.json            the failed schedule again, step by step
+  everleaf-lab prove --list                           what there is to prove
+  everleaf-lab prove nbtree --mutant nbtree.no_pending  plant a bug, and see it found
+  everleaf-lab prove mutants                          plant every bug, one after the other
+  everleaf-lab prove ablate                           switch off every flush and drain in turn
+
+The threads of small programs run on a simulated machine: in every order with few preemptions, then
+in orders that chance gives. Wherever it can matter the power is cut; what a crash could leave is
+recovered and judged. The same seed searches the same programs and schedules.
+
+Ends with 8 if something was found; what to do next is printed. A failure file repeats with the
+version that wrote it.";
+
+/// Prove the trees, the allocator, epochs and the pool on the simulated machine
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ProveArgs {
+    /// What to prove (--list shows the names), or `mutants`, or `ablate` [default: all]
+    #[arg(value_name = "STRUCTURE")]
+    pub structure: Option<String>,
+    /// How long to search, for all structures together, such as 30s, 10m, 1h
+    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "30s")]
+    pub budget: Duration,
+    /// Where all chance begins: the same seed, the same search
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// What a crash keeps [default: all take turns]
+    #[arg(long, value_enum)]
+    pub domain: Option<DomainArg>,
+    /// What threads see of each other's stores [default: both take turns]
+    #[arg(long, value_enum)]
+    pub memory: Option<MemoryArg>,
+    /// Schedules of each random program
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub schedules: u64,
+    /// Run every order of the small programs with up to this many preemptions first
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub preemptions: u32,
+    /// Skip the small programs: only what chance gives
+    #[arg(long, conflicts_with = "preemptions")]
+    pub random_only: bool,
+    /// Plant this bug, to see that it is found
+    #[arg(long, value_name = "NAME")]
+    pub mutant: Option<String>,
+    /// Repeat the schedule of this failure file, with a readable trace
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["structure", "mutant", "out", "list"])]
+    pub replay: Option<PathBuf>,
+    /// Write the failure, if there is one, to this file
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Leave the failure as it was found instead of making it small
+    #[arg(long)]
+    pub no_shrink: bool,
+    /// List what can be proven, and the planted bugs
+    #[arg(long)]
+    pub list: bool,
+}
+
+/// What a crash keeps.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum DomainArg {
+    /// Of every cache line, any part of what was not flushed and drained (ADR)
+    Line,
+    /// Everything visible, nothing that waits in a store buffer (eADR)
+    Visible,
+    /// Everything: only the process dies
+    Process,
+}
+
+/// What threads see of each other.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum MemoryArg {
+    /// Sequential consistency: every store at once
+    Sc,
+    /// Total store order: stores wait in a buffer, as on x86
+    Tso,
+}
+
+impl ProveArgs {
+    fn fixed(&self) -> Fixed {
+        let domain = self.domain.map(|domain| match domain {
+            DomainArg::Line => Domain::Line,
+            DomainArg::Visible => Domain::Visible,
+            DomainArg::Process => Domain::Process,
+        });
+        let memory = self.memory.map(|memory| match memory {
+            MemoryArg::Sc => MemoryModel::Sc,
+            MemoryArg::Tso => MemoryModel::Tso,
+        });
+        Fixed { domain, memory }
+    }
+}
+
+/// Proves, or does what else is asked for.
+pub fn run(args: ProveArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
+    if args.list {
+        return show::list(global, out);
+    }
+    if let Some(path) = &args.replay {
+        return replay::run(path, global, out);
+    }
+    match args.structure.as_deref() {
+        Some("mutants") => mutants::run(&args, global, out),
+        Some("ablate") => ablate::run(&args, global, out),
+        _ => search(&args, global, out),
+    }
+}
+
+/// The planted bug that is asked for.
+fn mutant_of(args: &ProveArgs) -> Result<Option<Mutant>, Failure> {
+    let unknown = |name: &String| {
+        Failure::usage(format!(
+            "there is no planted bug '{name}': `everleaf-lab prove --list` has them"
+        ))
+    };
+    args.mutant.as_ref().map(|name| named(name).ok_or_else(|| unknown(name))).transpose()
+}
+
+/// The structures that are asked for.
+fn structures_of(
+    args: &ProveArgs,
+    mutant: Option<Mutant>,
+) -> Result<Vec<&'static Structure>, Failure> {
+    match (args.structure.as_deref(), mutant) {
+        (None, Some(mutant)) => Ok(find(mutant.structure).into_iter().collect()),
+        (None | Some("all"), _) => Ok(STRUCTURES.iter().collect()),
+        (Some(name), _) => {
+            let names: Vec<_> = STRUCTURES.iter().map(|structure| structure.name).collect();
+            let unknown = || {
+                let names = names.join(", ");
+                let advice = "or 'all', 'mutants', 'ablate'";
+                Failure::usage(format!("there is no structure '{name}': give {names}, {advice}"))
+            };
+            Ok(vec![find(name).ok_or_else(unknown)?])
+        }
+    }
+}
+
+fn search(args: &ProveArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
+    let mutant = mutant_of(args)?;
+    let structures = structures_of(args, mutant)?;
+    // Opened before the search, which may take long.
+    let target = args.out.as_deref().map(TargetFile::create).transpose()?;
+    let settings = Settings {
+        budget: args.budget / structures.len() as u32,
+        seed: args.seed,
+        fixed: args.fixed(),
+        mutant: mutant.map(|mutant| mutant.name),
+        schedules: args.schedules,
+        preemptions: (!args.random_only).then_some(args.preemptions),
+    };
+    let bar = show::Bar::new(global.wants_progress());
+    let mut verdicts: Vec<Verdict> = vec![];
+    for structure in structures {
+        let mut tell = |verdict: &Verdict| bar.show(verdict, settings.budget);
+        let verdict = campaign::run(structure, &settings, &mut tell);
+        let is_clean = verdict.is_clean();
+        verdicts.push(verdict);
+        if !is_clean {
+            break;
+        }
+    }
+    bar.clear();
+    let last = verdicts.last_mut().expect("there is at least one structure");
+    let failure = last.failure.take();
+    let is_clean = failure.is_none();
+    let mut found = None;
+    if let Some((record, failure)) = failure {
+        let small = if args.no_shrink { None } else { record.shrunk(&failure, 300).ok() };
+        let record = small.unwrap_or(record);
+        if let Some(mut target) = target {
+            let written = target.writer().write_all(record.to_text().as_bytes());
+            written.map_err(|error| target.failure(&error))?;
+            target.finish()?;
+        }
+        found = Some((record, failure));
+    }
+    if global.json {
+        out.json(&json!({
+            "clean": is_clean,
+            "seed": args.seed,
+            "structures": verdicts.iter().map(show::as_json).collect::<Vec<_>>(),
+            "failure": found.as_ref().map(|(record, _)| show::record_as_json(record)),
+        }))?;
+    } else {
+        for verdict in &verdicts {
+            show::verdict(verdict, out)?;
+        }
+    }
+    match found {
+        None => Ok(()),
+        Some((record, _)) => {
+            if !global.json {
+                show::failure(&record, args.out.as_deref(), out)?;
+            }
+            let what =
+                format!("{} is wrong: {}: {}", record.structure, record.kind, record.message);
+            Err(Failure::new(ExitCode::Violated, what))
+        }
+    }
+}
+
+/// A time such as `30s`, `10m`, `1h`, or a number of seconds.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let wrong = || "write a time such as 30s, 10m or 1h".to_string();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
+    let seconds = match &text[digits..] {
+        "" | "s" => 1,
+        "m" | "min" => 60,
+        "h" => 3600,
+        _ => return Err(wrong()),
+    };
+    let seconds = number.checked_mul(seconds).filter(|seconds| *seconds <= 366 * 24 * 3600);
+    seconds.map(Duration::from_secs).ok_or_else(|| "that is more than a year".to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(parse_time("30"), Ok(Duration::from_secs(30)));
+        assert_eq!(parse_time("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(parse_time("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(parse_time("1h"), Ok(Duration::from_secs(3600)));
+        for wrong in ["", "h", "1d", "-1s", "1.5h", "99999999999h"] {
+            assert!(parse_time(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What a search and a failure look like, for a person and for a program.
+
+use everleaf_cli::cli::Global;
+use everleaf_cli::failure::Failure;
+use everleaf_cli::output::Output;
+use everleaf_prove::campaign::Verdict;
+use everleaf_prove::mutants::{self, HARMLESS};
+use everleaf_prove::record::{Record, domain_name, memory_name};
+use everleaf_prove::structure::STRUCTURES;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::time::Duration;
+
+/// A bar over the time of a structure's search.
+pub struct Bar(ProgressBar);
+
+impl Bar {
+    /// A bar; hidden unless `enabled`.
+    pub fn new(enabled: bool) -> Self {
+        if !enabled {
+            return Bar(ProgressBar::hidden());
+        }
+        let style = ProgressStyle::with_template("{wide_bar} {msg}")
+            .expect("the template is constant and tested")
+            .progress_chars("=> ");
+        Bar(ProgressBar::new(0).with_style(style))
+    }
+
+    /// Shows how far a search has come.
+    pub fn show(&self, verdict: &Verdict, budget: Duration) {
+        let counts = &verdict.report.counts;
+        self.0.set_length(budget.as_millis() as u64);
+        self.0.set_position((1000.0 * verdict.seconds) as u64);
+        self.0.set_message(format!(
+            "{}: {} schedules ({}/s), {} crash states ({}/s)",
+            verdict.structure,
+            short(counts.schedules as f64),
+            short(rate(counts.schedules, verdict)),
+            short(counts.images as f64),
+            short(rate(counts.images, verdict)),
+        ));
+    }
+
+    /// Takes the bar away.
+    pub fn clear(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+fn rate(count: u64, verdict: &Verdict) -> f64 {
+    count as f64 / verdict.seconds.max(1e-9)
+}
+
+/// A number in four characters or so.
+fn short(number: f64) -> String {
+    match number {
+        n if n >= 1e9 => format!("{:.2} G", n / 1e9),
+        n if n >= 1e6 => format!("{:.2} M", n / 1e6),
+        n if n >= 1e3 => format!("{:.1} k", n / 1e3),
+        n => format!("{n:.0}"),
+    }
+}
+
+/// Prints what was explored, and whether anything was found.
+pub fn verdict(verdict: &Verdict, out: &mut Output) -> Result<(), Failure> {
+    let counts = &verdict.report.counts;
+    // The failure was taken out by then; a search that ended early says so itself.
+    out.line(&format!(
+        "{:<14} {} schedules ({}/s), {} crash states ({}/s), {} recoveries in the simulation",
+        verdict.structure,
+        counts.schedules,
+        short(rate(counts.schedules, verdict)),
+        counts.images,
+        short(rate(counts.images, verdict)),
+        counts.nested_runs,
+    ))?;
+    let (done, of) = verdict.exhausted;
+    out.line(&format!(
+        "               {done} of {of} small programs in every order, {} programs by chance, {:.1} s",
+        verdict.programs, verdict.seconds,
+    ))?;
+    if !verdict.report.marks.is_empty() {
+        let marks = &verdict.report.marks;
+        let list: Vec<_> = marks.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        out.line(&format!("               rare branches: {}", list.join(", ")))?;
+    }
+    Ok(())
+}
+
+/// Prints how to see a failure again.
+pub fn failure(record: &Record, file: Option<&Path>, out: &mut Output) -> Result<(), Failure> {
+    let config = &record.config;
+    out.line("")?;
+    out.line(&format!("found: {}: {}", record.kind, record.message))?;
+    out.line(&format!(
+        "  program {}, domain {}, memory {}, seed {:#x}, {} choices",
+        record.program,
+        domain_name(config.domain),
+        memory_name(config.memory),
+        record.seed,
+        record.choices.len(),
+    ))?;
+    if let Ok(replay) = record.replay()
+        && let Some(failure) = &replay.failure
+    {
+        out.line("plan:")?;
+        out.line(failure.plan.trim_end())?;
+    }
+    match file {
+        Some(file) => {
+            out.line(&format!("repeat it: everleaf-lab prove --replay {}", file.display()))
+        }
+        None => out.line("run it again with --out FILE, to keep it and see it step by step"),
+    }
+}
+
+/// A verdict for a program.
+pub fn as_json(verdict: &Verdict) -> Value {
+    let counts = &verdict.report.counts;
+    let marks = verdict.report.marks.iter();
+    let marks: serde_json::Map<_, _> =
+        marks.map(|(name, count)| ((*name).to_owned(), json!(count))).collect();
+    json!({
+        "structure": verdict.structure,
+        "schedules": counts.schedules,
+        "crash_points": counts.crash_points,
+        "crash_states": counts.images,
+        "recoveries": counts.recoveries,
+        "nested_runs": counts.nested_runs,
+        "accesses": counts.accesses,
+        "steps": counts.steps,
+        "programs": verdict.programs,
+        "small_programs": verdict.exhausted.1,
+        "small_programs_exhausted": verdict.exhausted.0,
+        "seconds": verdict.seconds,
+        "schedules_per_second": rate(counts.schedules, verdict),
+        "crash_states_per_second": rate(counts.images, verdict),
+        "marks": marks,
+    })
+}
+
+/// A failure for a program: what the file would hold.
+pub fn record_as_json(record: &Record) -> Value {
+    serde_json::from_str(&record.to_text()).expect("a record is written as JSON")
+}
+
+/// Prints what can be proven, and the planted bugs.
+pub fn list(global: Global, out: &mut Output) -> Result<(), Failure> {
+    if global.json {
+        let structures = STRUCTURES.iter().map(|one| json!({"name": one.name, "about": one.about}));
+        let bugs = mutants::all().map(|one| json!({"name": one.name, "structure": one.structure}));
+        let harmless = HARMLESS.iter().map(|one| one.name);
+        return out.json(&json!({
+            "structures": structures.collect::<Vec<_>>(),
+            "mutants": bugs.collect::<Vec<_>>(),
+            "harmless": harmless.collect::<Vec<_>>(),
+        }));
+    }
+    out.line("Structures:")?;
+    for structure in STRUCTURES {
+        out.line(&format!("  {:<14} {}", structure.name, structure.about))?;
+    }
+    out.line("\nPlanted bugs, and the structure that misses what they take away:")?;
+    for mutant in mutants::all() {
+        out.line(&format!("  {:<30} {}", mutant.name, mutant.structure))?;
+    }
+    out.line("\nPlanted changes that harm nothing:")?;
+    for mutant in HARMLESS {
+        out.line(&format!("  {:<30} {}", mutant.name, mutant.structure))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        let texts = [0.0, 999.0, 1234.0, 2.5e6, 7.125e9].map(short);
+        assert_eq!(texts, ["0", "999", "1.2 k", "2.50 M", "7.12 G"]);
+    }
+
+    #[test]
+    fn the_bar_is_valid() {
+        Bar::new(true).clear();
+    }
+}
