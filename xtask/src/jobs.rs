@@ -1,42 +1,100 @@
 //! The commands: each is one job of continuous integration.
 
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Instant;
 
+use crate::budget::{self, Costs};
+use crate::programs::{self, Built, Ran};
 use crate::summary::Totals;
-use crate::tidy;
+use crate::{dashboard, tidy};
 
 /// `cargo xtask ci`: every job, even after one failed; the last line has the totals.
 pub fn ci(root: &Path) -> bool {
     let start = Instant::now();
-    let mut failed_jobs = Vec::new();
     let mut totals = Totals::default();
-    let tests = |totals: &mut Totals| run_tests(root, &[], totals);
-    let jobs: [(&str, &mut dyn FnMut() -> bool); 5] = [
-        ("fmt", &mut || fmt(root, &[])),
-        ("tidy", &mut || tidy(root, &[])),
-        ("lint", &mut || lint(root)),
-        ("doc", &mut || doc(root)),
-        ("test", &mut || tests(&mut totals)),
-    ];
-    for (name, job) in jobs {
-        println!("\n==== {name}");
-        if !job() {
-            failed_jobs.push(name);
-        }
-    }
+    println!("==== test");
+    let tested = run_all_tests(root, &[], false, &mut totals);
+    let failed_checks = run_checks(root);
     let minutes = start.elapsed().as_secs_f64() / 60.0;
     println!("\n==== {minutes:.1} minutes, {} tests ignored", totals.ignored);
-    if !failed_jobs.is_empty() {
-        println!("failed: {}", failed_jobs.join(", "));
-    }
     // Every failed test counts, and every other failed job as one more.
-    let uncounted = failed_jobs.iter().filter(|&&name| name != "test" || totals.failed == 0);
-    let failed = totals.failed + uncounted.count() as u64;
+    let untold = u64::from(!tested && totals.failed == 0);
+    let failed = totals.failed + untold + failed_checks.len() as u64;
     println!("{} passed, {failed} failed", totals.passed);
     failed == 0
+}
+
+/// `cargo xtask checks`: every job but the tests, even after one failed.
+pub fn checks(root: &Path) -> bool {
+    let failed = run_checks(root).len();
+    println!("{} passed, {failed} failed", CHECKS.len() - failed);
+    failed == 0
+}
+
+/// A job that takes no arguments.
+type Job = fn(&Path) -> bool;
+
+/// The jobs besides the tests, the cheap ones first.
+const CHECKS: [(&str, Job); 5] = [
+    ("fmt", |root| fmt(root, &[])),
+    ("tidy", |root| tidy(root, &[])),
+    ("product", product),
+    ("lint", lint),
+    ("doc", doc),
+];
+
+/// Runs the checks; the names of those that failed.
+fn run_checks(root: &Path) -> Vec<&'static str> {
+    let mut failed = Vec::new();
+    for (name, job) in CHECKS {
+        println!("\n==== {name}");
+        if !job(root) {
+            failed.push(name);
+        }
+    }
+    if !failed.is_empty() {
+        println!("failed: {}", failed.join(", "));
+    }
+    failed
+}
+
+/// The package of the product's program.
+const PRODUCT: &str = "everleaf-cli";
+
+/// What the product is built without: the research, and what only the simulated machine needs.
+const RESEARCH: [&str; 6] = [
+    "everleaf-designs",
+    "everleaf-lab",
+    "everleaf-lab-cli",
+    "everleaf-prove",
+    "everleaf-models",
+    "corosensei",
+];
+
+/// `cargo xtask product`: the program `everleaf` is built without the research, and compiles so.
+pub fn product(root: &Path) -> bool {
+    let mut tree = cargo(root, &["tree", "-p", PRODUCT, "-e", "normal", "--prefix", "none"]);
+    let output = match tree.output() {
+        Ok(output) if output.status.success() => output,
+        Ok(output) => {
+            eprintln!("xtask: {}", String::from_utf8_lossy(&output.stderr));
+            return false;
+        }
+        Err(error) => {
+            eprintln!("xtask: cannot start {}: {error}", shown(&tree));
+            return false;
+        }
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let names: Vec<&str> = text.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let found: Vec<&str> = RESEARCH.into_iter().filter(|name| names.contains(name)).collect();
+    if !found.is_empty() {
+        eprintln!("xtask: {PRODUCT} depends on {}: see {}", found.join(", "), shown(&tree));
+        return false;
+    }
+    // Elsewhere the whole workspace is compiled at once, and with it the simulated side.
+    run(cargo(root, &["clippy", "-p", PRODUCT, "--", "-D", "warnings"]))
 }
 
 /// `cargo xtask fmt`: checks, or with `--fix` writes, the formatting.
@@ -60,17 +118,97 @@ pub fn lint(root: &Path) -> bool {
 /// interface to document, and the pages of the program `everleaf` would overwrite the library's.
 pub fn doc(root: &Path) -> bool {
     let mut command = cargo(root, &["doc", "--workspace", "--no-deps", "--keep-going"]);
-    command.args(["--exclude", "everleaf-cli", "--exclude", "xtask"]);
+    command.args(["--exclude", "everleaf-cli", "--exclude", "everleaf-lab-cli"]);
+    command.args(["--exclude", "xtask"]);
     command.env("RUSTDOCFLAGS", "-D warnings");
     run(command)
 }
 
-/// `cargo xtask test`: all tests, or those of the packages named by `-p`; then the totals.
+/// `cargo xtask test`: all tests, or those of the packages named by `-p`; where the time went, and
+/// the totals. With `--record` what all tests cost becomes the budget.
 pub fn test(root: &Path, arguments: &[String]) -> bool {
     let mut totals = Totals::default();
-    let passed = run_tests(root, arguments, &mut totals);
+    let (record, rest): (Vec<_>, Vec<_>) =
+        arguments.iter().cloned().partition(|argument| argument == "--record");
+    let passed = match is_choice_of_packages(&rest) {
+        true => run_all_tests(root, &rest, !record.is_empty(), &mut totals),
+        // Whoever chooses programs or tests gets what `cargo test` does with that.
+        false => run_tests(root, &rest, &mut totals),
+    };
     println!("{} passed, {} failed", totals.passed, totals.failed);
     passed
+}
+
+/// Whether the arguments say nothing but which packages.
+fn is_choice_of_packages(arguments: &[String]) -> bool {
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "-p" | "--package" => drop(words.next()),
+            word if word.starts_with("-p") || word.starts_with("--package=") => {}
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Builds the test programs of the packages, or of all, and runs them, then the examples of the
+/// documentation. The whole is compared with the budget.
+fn run_all_tests(root: &Path, packages: &[String], record: bool, totals: &mut Totals) -> bool {
+    let is_all = packages.is_empty();
+    let of_packages = |start: &[&str]| {
+        let mut command = cargo(root, start);
+        if is_all {
+            command.arg("--workspace");
+        }
+        command.args(packages);
+        command
+    };
+    println!("$ {}", shown(&of_packages(&["test", "--no-run"])));
+    let Some(built) = programs::build(of_packages(&["test"])) else {
+        return false;
+    };
+    let (mut ran, mut passed) = (Vec::new(), true);
+    for program in &built.programs {
+        let (one, is_good) = programs::run(program, &[], totals);
+        if !is_good {
+            println!("failed: {}", program.name);
+        }
+        ran.push(one);
+        passed &= is_good;
+    }
+    println!("\n---- examples of the documentation");
+    let examples = of_packages(&["test", "--doc", "--no-fail-fast"]);
+    let (one, is_good) = programs::run_as("examples", "documentation", examples, totals);
+    ran.push(one);
+    passed &= is_good;
+    println!("\n==== where the time went\n{}", dashboard::render(&built, &ran));
+    if is_all {
+        passed &= is_within_budget(root, &built, &ran, record);
+    }
+    passed
+}
+
+/// Compares what the tests cost with the budget, or writes it down.
+fn is_within_budget(root: &Path, built: &Built, ran: &[Ran], record: bool) -> bool {
+    let mut costs = Costs::from([
+        ("programs".to_string(), built.programs.len() as f64),
+        ("run-cpu-seconds".to_string(), dashboard::run_cpu(ran)),
+    ]);
+    costs.extend([budget::unit()]);
+    if built.is_cold {
+        costs.insert("build-cpu-seconds".to_string(), built.cpu);
+    }
+    if record {
+        return budget::record(root, "test", &costs)
+            .inspect_err(|error| eprintln!("xtask: cannot write the budget: {error}"))
+            .is_ok();
+    }
+    let sentences = budget::check(root, "test", &costs);
+    for sentence in &sentences {
+        eprintln!("xtask: over budget: {sentence}");
+    }
+    sentences.is_empty()
 }
 
 /// `cargo xtask tidy`: our own style rules.
@@ -143,37 +281,30 @@ fn run(mut command: Command) -> bool {
 }
 
 /// Runs a command, passes its standard output on line by line, and adds up its test results.
-fn run_counting(mut command: Command, totals: &mut Totals) -> bool {
-    println!("$ {}", shown(&command));
-    let mut child = match command.stdout(Stdio::piped()).spawn() {
-        Ok(child) => child,
-        Err(error) => {
-            eprintln!("xtask: cannot start {}: {error}", shown(&command));
-            return false;
-        }
-    };
-    let output = child.stdout.take().expect("standard output was asked to be a pipe");
-    let mut reader = BufReader::new(output);
-    let mut line = Vec::new();
-    // By bytes, because a test may print anything.
-    while reader.read_until(b'\n', &mut line).is_ok_and(|size| size > 0) {
-        let text = String::from_utf8_lossy(&line);
-        totals.add_line(&text);
-        // A closed terminal must not stop the tests.
-        let _ = std::io::stdout().write_all(&line);
-        line.clear();
-    }
-    match child.wait() {
-        Ok(status) => status.success(),
-        Err(error) => {
-            eprintln!("xtask: lost {}: {error}", shown(&command));
-            false
-        }
-    }
+fn run_counting(command: Command, totals: &mut Totals) -> bool {
+    let name = shown(&command);
+    println!("$ {name}");
+    programs::run_as(&name, "", command, totals).1
 }
 
 /// The command as one would type it.
 fn shown(command: &Command) -> String {
     let arguments: Vec<_> = command.get_args().map(|a| a.to_string_lossy()).collect();
     format!("cargo {}", arguments.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_a_choice_that_can_be_measured_and_filters_are_not() {
+        let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
+        for line in ["", "-p everleaf-pool", "-peverleaf-pool --package=everleaf"] {
+            assert!(is_choice_of_packages(&words(line)), "{line}");
+        }
+        for line in ["--release", "-p everleaf-pool --test it", "name", "-- --ignored"] {
+            assert!(!is_choice_of_packages(&words(line)), "{line}");
+        }
+    }
 }

@@ -5,7 +5,10 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a script talks on its terminal")]
 
+mod budget;
+mod dashboard;
 mod jobs;
+mod programs;
 mod summary;
 mod tidy;
 
@@ -17,13 +20,16 @@ Everleaf's scripts.
 
 usage: cargo xtask <command> [arguments]
 
-  ci      everything below except sim, in this order; one line of totals at the end
+  test    all tests, and where their time went; `test -p PACKAGE` those of a crate; with
+          other arguments they are those of `cargo test`; `test --record` sets the budget
+  checks  everything else but sim, in this order
   fmt     checks the formatting; `fmt --fix` writes it
-  lint    clippy on all targets, warnings are errors
-  test    all tests; further arguments go to `cargo test`
-  doc     the documentation, warnings are errors
   tidy    the style rules that clippy cannot check; `tidy --update` writes what is
           generated and lowers the ratchet
+  product the program `everleaf` is built without the research
+  lint    clippy on all targets, warnings are errors
+  doc     the documentation, warnings are errors
+  ci      test and checks; one line of totals at the end
   sim     long searches on the simulated machine and of replies; `sim 3600` for an hour each
 ";
 
@@ -36,6 +42,8 @@ fn main() -> ExitCode {
     };
     let passed = match command.as_str() {
         "ci" => jobs::ci(&root),
+        "checks" => jobs::checks(&root),
+        "product" => jobs::product(&root),
         "fmt" => jobs::fmt(&root, rest),
         "lint" => jobs::lint(&root),
         "test" => jobs::test(&root, rest),

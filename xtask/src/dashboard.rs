@@ -1,0 +1,72 @@
+//! Where the time of a tier went: the slowest tests, the CPU seconds of each crate.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::programs::{Built, Ran};
+
+/// Slowest tests that are shown.
+const SLOWEST: usize = 10;
+
+/// A few lines for the end of a run.
+pub fn render(built: &Built, ran: &[Ran]) -> String {
+    let mut text = String::new();
+    let mut tests: Vec<(f64, String)> = Vec::new();
+    let mut crates: BTreeMap<&str, (usize, f64)> = BTreeMap::new();
+    for program in ran {
+        let named =
+            |(test, seconds): &(String, f64)| (*seconds, format!("{} {test}", program.name));
+        tests.extend(program.tests.iter().map(named));
+        let row = crates.entry(&program.package).or_default();
+        *row = (row.0 + 1, row.1 + program.cpu);
+    }
+    tests.sort_by(|one, other| other.0.total_cmp(&one.0));
+    let _ = writeln!(text, "slowest tests, seconds:");
+    for (seconds, test) in tests.iter().take(SLOWEST) {
+        let _ = writeln!(text, "{seconds:9.1}  {test}");
+    }
+    let _ = writeln!(text, "test programs and CPU seconds of a crate's tests:");
+    for (package, (programs, cpu)) in crates {
+        let _ = writeln!(text, "{programs:4} {cpu:9.1}  {package}");
+    }
+    let minutes = ran.iter().map(|program| program.time.as_secs_f64()).sum::<f64>() / 60.0;
+    let _ = writeln!(
+        text,
+        "{} test programs: built in {:.0} CPU seconds ({}), run in {:.0} CPU seconds and {minutes:.1} \
+         minutes",
+        built.programs.len(),
+        built.cpu,
+        if built.is_cold { "from nothing" } else { "some of it was there" },
+        run_cpu(ran),
+    );
+    text
+}
+
+/// CPU seconds of all programs.
+pub fn run_cpu(ran: &[Ran]) -> f64 {
+    ran.iter().map(|program| program.cpu).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_slowest_test_comes_first_and_crates_are_added_up() {
+        let ran = |name: &str, tests: &[(&str, f64)]| Ran {
+            name: format!("pool {name}"),
+            package: "pool".into(),
+            time: Duration::from_secs(30),
+            cpu: 2.5,
+            tests: tests.iter().map(|(test, seconds)| (test.to_string(), *seconds)).collect(),
+        };
+        let all = [ran("it", &[("a", 0.5), ("b", 3.0)]), ran("processes", &[("c", 1.0)])];
+        let text = render(&Built::default(), &all);
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        assert_eq!(lines[1..4], ["3.0  pool it b", "1.0  pool processes c", "0.5  pool it a"]);
+        assert_eq!(lines[5], "2       5.0  pool");
+        assert!(lines[6].ends_with("run in 5 CPU seconds and 1.0 minutes"), "{}", lines[6]);
+    }
+}

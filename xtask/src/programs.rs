@@ -1,0 +1,219 @@
+//! The test programs: built together, run one after the other, each with its time.
+//!
+//! `cargo test` would run them as well, but would not say which program took how long, nor what the
+//! processor did. So Cargo only builds and names them, and they are run as Cargo runs them: in the
+//! folder of their package.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::summary::Totals;
+
+/// A test program that Cargo built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The package, and the target if it is not the library: `everleaf-pool`, `everleaf-pool it`.
+    pub name: String,
+    /// The package alone.
+    pub package: String,
+    executable: PathBuf,
+    folder: PathBuf,
+}
+
+/// What Cargo built.
+#[derive(Clone, Debug, Default)]
+pub struct Built {
+    /// The test programs.
+    pub programs: Vec<Program>,
+    /// Whether everything was compiled, and nothing was there from before.
+    pub is_cold: bool,
+    /// CPU seconds that it took.
+    pub cpu: f64,
+}
+
+/// What one program did.
+#[derive(Clone, Debug, Default)]
+pub struct Ran {
+    /// Its name.
+    pub name: String,
+    /// Its package.
+    pub package: String,
+    /// The time that passed.
+    pub time: Duration,
+    /// CPU seconds, those of processes that it started included.
+    pub cpu: f64,
+    /// Its tests with their seconds, where the test runner tells them.
+    pub tests: Vec<(String, f64)>,
+}
+
+/// Builds all test programs, or those that the arguments choose; `None` if something does not build.
+pub fn build(mut command: Command) -> Option<Built> {
+    command.args(["--no-run", "--message-format=json-render-diagnostics"]);
+    let before = children_cpu();
+    let mut child = command.stdout(Stdio::piped()).spawn().ok()?;
+    let mut built = Built { is_cold: true, ..Built::default() };
+    let output = child.stdout.take()?;
+    for line in BufReader::new(output).lines() {
+        let Ok(message) = serde_json::from_str::<serde_json::Value>(&line.ok()?) else { continue };
+        if message["reason"] == "compiler-artifact" {
+            built.is_cold &= message["fresh"] == false;
+            built.programs.extend(program_of(&message));
+        }
+    }
+    let status = child.wait().ok()?;
+    built.cpu = children_cpu() - before;
+    status.success().then_some(built)
+}
+
+/// The test program that a message of Cargo tells of, if it does.
+fn program_of(message: &serde_json::Value) -> Option<Program> {
+    if message["profile"]["test"] != true {
+        return None;
+    }
+    let executable = PathBuf::from(message["executable"].as_str()?);
+    let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_path_buf();
+    let package = package_of(message["package_id"].as_str()?);
+    let target = message["target"]["name"].as_str()?;
+    let name = match message["target"]["kind"][0].as_str()? {
+        "lib" => package.clone(),
+        "bin" => format!("{package} (program)"),
+        _ => format!("{package} {target}"),
+    };
+    Some(Program { name, package, executable, folder })
+}
+
+/// The name in a package id: `path+file:///a/crates/pool#everleaf-pool@0.1.0`, or, where the folder
+/// has the same name, `path+file:///a/xtask#0.1.0`.
+fn package_of(id: &str) -> String {
+    let (path, rest) = id.rsplit_once('#').unwrap_or((id, id));
+    match rest.split_once('@') {
+        Some((name, _)) => name.to_string(),
+        None => path.rsplit('/').next().unwrap_or(path).to_string(),
+    }
+}
+
+/// Runs a program with these arguments; passes on what it prints, and adds up its results. Returns
+/// what it did, and whether it passed.
+pub fn run(program: &Program, arguments: &[String], totals: &mut Totals) -> (Ran, bool) {
+    println!("\n---- {}", program.name);
+    let mut command = Command::new(&program.executable);
+    command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
+    if tells_times(program) {
+        command.env(UNSTABLE, "1").args(TIMES);
+    }
+    command.args(arguments);
+    run_as(&program.name, &program.package, command, totals)
+}
+
+/// Runs a command that prints as test programs do.
+pub fn run_as(name: &str, package: &str, mut command: Command, totals: &mut Totals) -> (Ran, bool) {
+    let (started, before) = (Instant::now(), children_cpu());
+    let mut ran = Ran { name: name.into(), package: package.into(), ..Ran::default() };
+    let passed = match command.stdout(Stdio::piped()).spawn() {
+        Ok(mut child) => {
+            if let Some(output) = child.stdout.take() {
+                pass_on(output, &mut ran, totals);
+            }
+            child.wait().is_ok_and(|status| status.success())
+        }
+        Err(error) => {
+            eprintln!("xtask: cannot start {name}: {error}");
+            false
+        }
+    };
+    ran.time = started.elapsed();
+    ran.cpu = children_cpu() - before;
+    (ran, passed)
+}
+
+fn pass_on(output: impl Read, ran: &mut Ran, totals: &mut Totals) {
+    let mut reader = BufReader::new(output);
+    let mut line = Vec::new();
+    // By bytes, because a test may print anything.
+    while reader.read_until(b'\n', &mut line).is_ok_and(|size| size > 0) {
+        let text = String::from_utf8_lossy(&line);
+        totals.add_line(&text);
+        ran.tests.extend(time_of(&text));
+        // A closed terminal must not stop the tests.
+        let _ = std::io::stdout().write_all(&line);
+        line.clear();
+    }
+}
+
+/// Test and seconds in a line such as `test a::b ... ok <0.123s>`.
+fn time_of(line: &str) -> Option<(String, f64)> {
+    let (name, rest) = line.trim_end().strip_prefix("test ")?.split_once(" ... ")?;
+    let seconds = rest.rsplit_once('<')?.1.strip_suffix("s>")?.parse().ok()?;
+    Some((name.to_string(), seconds))
+}
+
+/// What lets the test runner of a stable compiler take [`TIMES`]. It is set for running only.
+const UNSTABLE: &str = "RUSTC_BOOTSTRAP";
+/// What makes it print the time of each test.
+const TIMES: [&str; 2] = ["-Zunstable-options", "--report-time"];
+
+/// Whether the program's test runner knows how to print times; if a compiler takes that away, the
+/// tests run without.
+fn tells_times(program: &Program) -> bool {
+    let mut command = Command::new(&program.executable);
+    command.args(TIMES).args(["--list", "--format", "terse"]).env(UNSTABLE, "1");
+    command.current_dir(&program.folder).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// CPU seconds of all processes that this one has started and waited for, and of theirs.
+pub fn children_cpu() -> f64 {
+    /// Linux counts in hundredths of a second here, on every machine.
+    const TICKS: f64 = 100.0;
+    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The second field is a name in parentheses and may hold anything.
+    let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let ticks = |index: usize| fields.split_whitespace().nth(index)?.parse::<f64>().ok();
+    (ticks(13).unwrap_or(0.0) + ticks(14).unwrap_or(0.0)) / TICKS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_test_is_read_from_its_line() {
+        let found = time_of("test a::b ... ok <1.250s>\n");
+        assert_eq!(found, Some(("a::b".to_string(), 1.25)));
+        assert_eq!(time_of("test a ... FAILED <0.001s>"), Some(("a".to_string(), 0.001)));
+        for other in ["test a ... ok", "test a ... ignored", "test result: ok. 1 passed", "<1s>"] {
+            assert_eq!(time_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn packages_are_named_by_their_ids() {
+        assert_eq!(package_of("path+file:///a/crates/pool#everleaf-pool@0.1.0"), "everleaf-pool");
+        assert_eq!(package_of("path+file:///a/xtask#0.1.0"), "xtask");
+    }
+
+    #[test]
+    fn a_message_of_cargo_names_a_program() {
+        let text = r#"{"reason":"compiler-artifact","package_id":"path+file:///a/crates/pool#everleaf-pool@0.1.0",
+            "manifest_path":"/a/crates/pool/Cargo.toml","target":{"kind":["test"],"name":"it"},
+            "profile":{"test":true},"executable":"/t/it-1","fresh":true}"#;
+        let mut message: serde_json::Value = serde_json::from_str(text).unwrap();
+        let program = program_of(&message).unwrap();
+        assert_eq!(
+            (program.name.as_str(), program.folder),
+            ("everleaf-pool it", "/a/crates/pool".into())
+        );
+        message["profile"]["test"] = false.into();
+        assert_eq!(program_of(&message), None);
+    }
+
+    #[test]
+    fn a_child_that_works_is_counted() {
+        let before = children_cpu();
+        let count = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+        assert!(Command::new("sh").args(["-c", count]).status().unwrap().success());
+        assert!(children_cpu() > before);
+    }
+}
