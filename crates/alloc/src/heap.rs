@@ -164,7 +164,7 @@ impl<M: Machine> Heap<M> {
     /// and free blocks and records, which may fill chunks.
     pub fn returnable_bytes(&self) -> u64 {
         let space = self.space.lock();
-        let whole = (space.free_chunks() - space.hole_chunks()) << self.shift;
+        let whole = space.free_chunks().saturating_sub(space.hole_chunks()) << self.shift;
         drop(space);
         whole + self.depot.lock().free_bytes()
     }

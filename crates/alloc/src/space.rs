@@ -138,7 +138,8 @@ impl Space {
             if end > start + count {
                 self.holes.insert(start + count, end - start - count);
             }
-            at = self.holes.range(..start).next_back().map(|(at, length)| (*at, *length));
+            // What is left before the run ends where it begins, so this comes to an end.
+            at = self.holes.range(..start + count).next_back().map(|(at, length)| (*at, *length));
         }
         Ok(())
     }

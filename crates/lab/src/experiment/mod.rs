@@ -100,7 +100,7 @@ pub enum Method {
 ///
 /// # Example
 /// ```
-/// use everleaf_lab::BenchError;
+/// use everleaf_bench::BenchError;
 /// use everleaf_lab::experiment::{Context, Entry, Figure, Kind, Method, Outcome};
 /// fn made(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
 ///     let keys = context.scale.pick(100_000_u64, 10_000_000);

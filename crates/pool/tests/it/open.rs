@@ -162,9 +162,9 @@ fn a_newer_format_and_an_unknown_feature_are_refused() {
     let error = open(&scratch.path).unwrap_err();
     assert!(matches!(error, PoolError::NewerFormat { version: 2, .. }), "{error}");
     assert!(error.to_string().contains("use a newer Everleaf"), "{error}");
-    edit_header(&scratch.path, |bytes| (bytes[8], bytes[16]) = (1, 4));
+    edit_header(&scratch.path, |bytes| (bytes[8], bytes[16]) = (1, 8));
     let error = open(&scratch.path).unwrap_err();
-    assert!(matches!(error, PoolError::UnknownFeatures { features: 4, .. }), "{error}");
+    assert!(matches!(error, PoolError::UnknownFeatures { features: 8, .. }), "{error}");
     edit_header(&scratch.path, |bytes| bytes[16] = 0);
     open(&scratch.path).unwrap();
 }
@@ -268,7 +268,9 @@ fn a_pool_in_use_when_the_machine_crashed_is_trusted_only_on_demand() {
         let options = PoolOptions { read_only, ..PoolOptions::default() };
         let error = Pool::open(&scratch.path, &options).unwrap_err();
         assert!(matches!(error, PoolError::MachineCrashed { .. }), "{error}");
-        assert!(error.to_string().contains("snapshot and log"), "{error}");
+        for remedy in ["`everleaf repair`", "--trust-after-machine-crash"] {
+            assert!(error.to_string().contains(remedy), "{error}");
+        }
     }
     let trusting = PoolOptions { trust_after_machine_crash: true, ..PoolOptions::default() };
     let pool = Pool::open(&scratch.path, &trusting).unwrap();
