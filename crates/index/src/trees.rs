@@ -4,6 +4,7 @@
 //! carries the id of its tree. Recovery runs once for the whole pool, because the free space is what
 //! no tree uses.
 
+mod report;
 mod seal;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::nbtree::{CheckState, Contents, NbTree, find_live_blocks};
 use crate::ordered::{Design, OrderedIndex};
 use crate::registry::Registry;
 use crate::u64_tree::U64Tree;
+pub use report::CheckReport;
 use seal::{compare_contents, compare_roots};
 
 /// Sessions that threads share by hints.
@@ -38,32 +40,6 @@ enum Named<G: Geometry, M: Machine> {
 
 /// The trees by name, in no order.
 type Directory<G, M> = SpinLock<Vec<(String, Named<G, M>)>, M>;
-
-/// What a check found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CheckReport {
-    /// Keys in all trees.
-    pub keys: u64,
-    /// Leaves of all trees.
-    pub leaves: u64,
-    /// Whether the pool was closed cleanly and nothing that it held then was missing when it was
-    /// opened. If not, and the pool is not new, entries or leaves may be missing that nothing tells
-    /// of.
-    pub is_complete: bool,
-    /// If it is not known to be complete: leaves that were written since the last clean close. The
-    /// others are as they were then.
-    pub unproven_leaves: u64,
-    /// What is wrong, in sentences; empty if nothing is.
-    pub problems: Vec<String>,
-}
-
-impl CheckReport {
-    /// Whether nothing is wrong.
-    pub fn is_clean(&self) -> bool {
-        self.problems.is_empty()
-    }
-}
 
 /// All trees of an open pool. Shared by reference between threads.
 ///

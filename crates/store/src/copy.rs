@@ -12,11 +12,11 @@ use everleaf_index::{
     BytesTree, CreateMode, Hardware, IndexError, KNOWN_FEATURES, Machine, Pool, PoolOptions, Trees,
 };
 
+use crate::conversion::from_pool;
 use crate::map::Map;
 use crate::new_file::NewFile;
 use crate::power;
 use crate::range::Range;
-use crate::store::from_pool;
 use crate::{Error, Options, Result, Store, View};
 
 /// What was copied.

@@ -44,6 +44,7 @@
 mod alone;
 mod batch;
 mod change;
+mod conversion;
 mod copy;
 mod error;
 mod expiry;

@@ -6,9 +6,10 @@ use everleaf_index::{
     CreateMode, Domain, Hardware, IndexError, Journal, Pool, PoolError, PoolOptions, Trees,
 };
 
+use crate::conversion::from_pool;
 use crate::new_file::NewFile;
 use crate::power::{self, LogState, Place, PowerLog};
-use crate::store::{DEFAULT_MAP, from_pool};
+use crate::store::DEFAULT_MAP;
 use crate::{Durability, Error, Options, Rebuilt, Result};
 
 /// Opens the pool; if the machine crashed and there is a log, makes it again from there.

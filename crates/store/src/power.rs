@@ -132,23 +132,6 @@ pub(crate) struct PowerLog {
     pub snapshot_due: AtomicBool,
 }
 
-impl From<everleaf_log::Error> for Error {
-    fn from(error: everleaf_log::Error) -> Self {
-        let text = error.to_string();
-        match error {
-            everleaf_log::Error::Full(_) => Error::DiskFull(text),
-            everleaf_log::Error::Locked(_) => Error::Locked(text),
-            everleaf_log::Error::Damaged(_) | everleaf_log::Error::Foreign(_) => {
-                Error::Corrupt(text)
-            }
-            everleaf_log::Error::Failed(_) => Error::LogFailed(text),
-            everleaf_log::Error::TooLarge(_) => Error::Unsupported(text),
-            everleaf_log::Error::Io { kind, .. } => Error::Io(text, kind.into()),
-            _ => Error::LogFailed(text),
-        }
-    }
-}
-
 fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
     let what = what.into();
     move |error| Error::Io(what, error)

@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use everleaf_index::{
-    AllocError, BytesTree, Hardware, IndexError, Journal, Order, PoolError, Session, SessionGuard,
-    Trees, Verify,
+    AllocError, BytesTree, Hardware, IndexError, Journal, Order, Session, SessionGuard, Trees,
+    Verify,
 };
 
 use everleaf_log::Lsn;
@@ -588,51 +588,5 @@ impl Shared {
         drop(pinned);
         let _stripes = self.order.lock_all();
         act(true, session)
-    }
-}
-
-pub(crate) fn from_pool(error: PoolError, path: &Path) -> Error {
-    match error {
-        PoolError::Missing { .. } => Error::NotFound(path.into()),
-        PoolError::Exists { .. } => Error::AlreadyExists(path.into()),
-        other => IndexError::from(other).into(),
-    }
-}
-
-impl From<IndexError> for Error {
-    fn from(error: IndexError) -> Self {
-        let text = error.to_string();
-        match error {
-            IndexError::KeyTooLarge(size) => Error::KeyTooLarge(size),
-            IndexError::ValueTooLarge(size) => Error::ValueTooLarge(size),
-            IndexError::BatchTooLarge(size) => Error::BatchTooLarge(size),
-            IndexError::ReadOnly => Error::ReadOnly,
-            IndexError::OtherKind(_) | IndexError::Removed => Error::BadName(text),
-            IndexError::Alloc(AllocError::Corrupt { .. }) => Error::Corrupt(text),
-            IndexError::Alloc(AllocError::Pool(error)) => from_pool_error(error, text),
-            _ => Error::Unsupported(text),
-        }
-    }
-}
-
-fn from_pool_error(error: PoolError, text: String) -> Error {
-    match error {
-        PoolError::DiskFull { .. } => Error::DiskFull(text),
-        PoolError::PoolFull { .. } => Error::PoolFull(text),
-        PoolError::Locked { .. } => Error::Locked(text),
-        PoolError::Forked { .. } => Error::Forked(text),
-        PoolError::ReadOnly { .. } => Error::ReadOnly,
-        PoolError::MachineCrashed { .. } => Error::MachineCrashed(text),
-        PoolError::RootName { .. } | PoolError::RootsFull { .. } | PoolError::RootExists { .. } => {
-            Error::BadName(text)
-        }
-        PoolError::Empty { .. }
-        | PoolError::Foreign { .. }
-        | PoolError::Truncated { .. }
-        | PoolError::NewerFormat { .. }
-        | PoolError::UnknownFeatures { .. }
-        | PoolError::NotAFile { .. }
-        | PoolError::Damaged { .. } => Error::NotAPool(text),
-        _ => Error::Io(text, std::io::Error::other("the pool could not be used")),
     }
 }

@@ -11,6 +11,7 @@ mod loading;
 mod pairs;
 mod round_trip;
 mod serving;
+mod whole_files;
 
 /// The program that is tested, and what it calls itself.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_everleaf");

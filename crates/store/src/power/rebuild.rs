@@ -21,9 +21,9 @@ use super::place::{LogDisk, LogState, Place, Settings};
 use super::{
     Durability, IDENTITY, LAST, LOGGED, MODE, NAME, io, load, log_options, own_key, replay,
 };
+use crate::conversion::from_pool;
 use crate::opening::is_lost;
 use crate::options::Tell;
-use crate::store::from_pool;
 use crate::{Options, Result};
 
 /// What a rebuilding did.

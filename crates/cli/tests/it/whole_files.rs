@@ -6,9 +6,7 @@
 //!
 //! The commands are traced (`ptrace`); where the system does not allow that, nothing is tested.
 
-#[path = "it/common/mod.rs"]
-mod common;
-use common::Place;
+use crate::common::Place;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 

@@ -1,0 +1,71 @@
+//! What an error of a layer below is called in the store: all conversions are here.
+
+use std::path::Path;
+
+use everleaf_index::{AllocError, IndexError, PoolError};
+
+use crate::Error;
+
+/// An error of opening or making the pool at `path`.
+pub(crate) fn from_pool(error: PoolError, path: &Path) -> Error {
+    match error {
+        PoolError::Missing { .. } => Error::NotFound(path.into()),
+        PoolError::Exists { .. } => Error::AlreadyExists(path.into()),
+        other => IndexError::from(other).into(),
+    }
+}
+
+impl From<IndexError> for Error {
+    fn from(error: IndexError) -> Self {
+        let text = error.to_string();
+        match error {
+            IndexError::KeyTooLarge(size) => Error::KeyTooLarge(size),
+            IndexError::ValueTooLarge(size) => Error::ValueTooLarge(size),
+            IndexError::BatchTooLarge(size) => Error::BatchTooLarge(size),
+            IndexError::ReadOnly => Error::ReadOnly,
+            IndexError::OtherKind(_) | IndexError::Removed => Error::BadName(text),
+            IndexError::Alloc(AllocError::Corrupt { .. }) => Error::Corrupt(text),
+            IndexError::Alloc(AllocError::Pool(error)) => from_pool_error(error, text),
+            _ => Error::Unsupported(text),
+        }
+    }
+}
+
+fn from_pool_error(error: PoolError, text: String) -> Error {
+    match error {
+        PoolError::DiskFull { .. } => Error::DiskFull(text),
+        PoolError::PoolFull { .. } => Error::PoolFull(text),
+        PoolError::Locked { .. } => Error::Locked(text),
+        PoolError::Forked { .. } => Error::Forked(text),
+        PoolError::ReadOnly { .. } => Error::ReadOnly,
+        PoolError::MachineCrashed { .. } => Error::MachineCrashed(text),
+        PoolError::RootName { .. } | PoolError::RootsFull { .. } | PoolError::RootExists { .. } => {
+            Error::BadName(text)
+        }
+        PoolError::Empty { .. }
+        | PoolError::Foreign { .. }
+        | PoolError::Truncated { .. }
+        | PoolError::NewerFormat { .. }
+        | PoolError::UnknownFeatures { .. }
+        | PoolError::NotAFile { .. }
+        | PoolError::Damaged { .. } => Error::NotAPool(text),
+        _ => Error::Io(text, std::io::Error::other("the pool could not be used")),
+    }
+}
+
+impl From<everleaf_log::Error> for Error {
+    fn from(error: everleaf_log::Error) -> Self {
+        let text = error.to_string();
+        match error {
+            everleaf_log::Error::Full(_) => Error::DiskFull(text),
+            everleaf_log::Error::Locked(_) => Error::Locked(text),
+            everleaf_log::Error::Damaged(_) | everleaf_log::Error::Foreign(_) => {
+                Error::Corrupt(text)
+            }
+            everleaf_log::Error::Failed(_) => Error::LogFailed(text),
+            everleaf_log::Error::TooLarge(_) => Error::Unsupported(text),
+            everleaf_log::Error::Io { kind, .. } => Error::Io(text, kind.into()),
+            _ => Error::LogFailed(text),
+        }
+    }
+}
