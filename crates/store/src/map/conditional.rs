@@ -10,7 +10,8 @@ impl Map {
     /// Sets the value of `key`. Returns the old value.
     ///
     /// # Errors
-    /// As [`Self::put`]; [`Error::Corrupt`] if the old value is damaged: then nothing was changed.
+    /// As [`Self::put`]; [`Error::Corrupt`](crate::Error::Corrupt) if the old value is damaged: then
+    /// nothing was changed.
     pub fn replace(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut old = None;
         self.decide(key, Sees::Value, |found| {
