@@ -243,7 +243,10 @@ pub fn sim(root: &Path, arguments: &[String]) -> bool {
     let mut command = cargo(root, &["test", "--release", "-p", "everleaf-server"]);
     command.args(["--test", "replies", "--", "--nocapture"]);
     command.env(REPLIES_SECONDS, seconds.to_string());
-    let passed = run_counting(command, &mut totals) && proven;
+    let answered = run_counting(command, &mut totals);
+    let mut command = cargo(root, &["test", "--release", "-p", "everleaf", "--lib"]);
+    command.args(["power::tests::crashes", "--", "--include-ignored", "--nocapture"]);
+    let passed = run_counting(command, &mut totals) && answered && proven;
     println!("{} passed, {} failed", totals.passed, totals.failed);
     passed
 }
