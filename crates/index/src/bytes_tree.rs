@@ -173,7 +173,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         let keys: Vec<BytesKey<'_>> = keys.into_iter().map(BytesKey::new).collect();
         let mut result = Ok(());
         self.slot.with(session, |tree, session| {
-            tree.get_many_payloads(session, &keys, |session, index, payload| {
+            tree.get_many_payloads(session, &keys, verify.into(), |session, index, payload| {
                 let Some(payload) = payload else { return see(index, None) };
                 match record_of(session.heap(), payload, keys[index].bytes, verify) {
                     Ok(record) if record.has_expired::<M>() => see(index, None),
@@ -497,12 +497,27 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
         reverse: bool,
+        visit: impl FnMut(Record<'_>) -> bool,
+    ) -> Result<(), IndexError> {
+        self.scan_verified(session, (from, to), reverse, Verify::Sum, visit)
+    }
+
+    /// As [`Self::scan_records`], of records that are looked at as closely as `verify` says.
+    ///
+    /// # Errors
+    /// As [`Self::scan_records`], as far as it is looked for.
+    pub fn scan_verified(
+        &self,
+        session: &mut Session<M>,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        verify: Verify,
         mut visit: impl FnMut(Record<'_>) -> bool,
     ) -> Result<(), IndexError> {
+        let (from, to) = bounds;
         self.slot.with(session, |tree, session| {
             let base = Base::of(session.heap());
-            let bounds = (from, to);
-            let mut pairs = Ordered { last: None, bounds, reverse, damage: None };
+            let mut pairs = Ordered { last: None, bounds, reverse, verify, damage: None };
             if reverse {
                 let bound = match to {
                     Bound::Included(key) => Some(successor(key)),
@@ -510,7 +525,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                     Bound::Unbounded => None,
                 };
                 let bound = bound.as_deref().map(BytesKey::new);
-                tree.scan_backward(session, bound, |_, entry| {
+                tree.scan_backward(session, bound, verify.into(), |_, entry| {
                     let record = pairs.follow(base, <BytesKind<HEADS> as Kind<M>>::payload(entry));
                     record.is_some_and(|record| !is_below(record.key, from) && visit(record))
                 });
@@ -520,7 +535,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                     Bound::Excluded(key) => successor(key),
                     Bound::Unbounded => vec![],
                 };
-                tree.scan_forward(session, BytesKey::new(&start), |_, entry| {
+                tree.scan_forward(session, BytesKey::new(&start), verify.into(), |_, entry| {
                     let record = pairs.follow(base, <BytesKind<HEADS> as Kind<M>>::payload(entry));
                     record.is_some_and(|record| !is_above(record.key, to) && visit(record))
                 });

@@ -126,6 +126,8 @@ pub trait Kind<M: Machine>: Copy + Default + Send + Sync + 'static {
     fn free_entry(session: &mut Session<M>, entry: Pair);
     /// What an entry refers to, for prefetching; null if nothing.
     fn reference(base: Base<M>, entry: Pair) -> *const u8;
+    /// Asks for what the payload of an entry that holds a key refers to, but its first line.
+    fn ask_for_rest(base: Base<M>, payload: u64);
     /// Whether the range that starts at this fence must not be joined with the one before.
     fn is_boundary(low: u64) -> bool;
 }
@@ -265,6 +267,7 @@ impl<M: Machine> Kind<M> for U64Kind {
     fn reference(_base: Base<M>, _entry: Pair) -> *const u8 {
         std::ptr::null()
     }
+    fn ask_for_rest(_base: Base<M>, _payload: u64) {}
     fn is_boundary(low: u64) -> bool {
         low & KEY_MASK == 0
     }
@@ -536,6 +539,11 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
     #[inline(always)]
     fn reference(base: Base<M>, entry: Pair) -> *const u8 {
         base.start().wrapping_add(record_offset(entry.second) as usize)
+    }
+    #[inline(always)]
+    fn ask_for_rest(base: Base<M>, payload: u64) {
+        // SAFETY: as in `entry_key`.
+        unsafe { record::ask_for_rest(base, record_offset(payload)) }
     }
     fn is_boundary(low: u64) -> bool {
         low == 0

@@ -30,7 +30,8 @@
 //! value: the lower bound of a leaf.
 
 use everleaf_alloc::{AllocError, Heap, Recovery, Session};
-use everleaf_machine::{Atomic, Machine, Ordering};
+use everleaf_machine::check_sum::crc32c;
+use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 
 use crate::base::Base;
 
@@ -161,7 +162,7 @@ fn fold_sum(crc: u32, shape: Shape) -> u64 {
 
 /// The expiry word of a time below 2^48.
 fn expiry_word(expiry_ms: u64) -> u64 {
-    let crc = crc32c::crc32c(&expiry_ms.to_le_bytes());
+    let crc = crc32c(&expiry_ms.to_le_bytes());
     u64::from(crc ^ crc >> 16) << TIME_BITS | expiry_ms
 }
 
@@ -331,10 +332,32 @@ pub(crate) unsafe fn read_verified<'a, M: Machine>(
             expiry_of_word(word).ok_or(WRONG_EXPIRY)?
         }
     };
-    if verify == Verify::Sum && fold_sum(crc32c::crc32c(bytes), shape) != header >> SUM_SHIFT {
+    if verify == Verify::Sum && fold_sum(crc32c(bytes), shape) != header >> SUM_SHIFT {
         return Err(WRONG_SUM);
     }
     Ok(Record { key, value, expiry_ms })
+}
+
+/// Lines of a record that are asked for ahead of its use; the CPU follows from there by itself.
+const ASKED_LINES_MAX: usize = 16;
+
+/// Asks for the lines of a record but its first, which should have come by now.
+///
+/// # Safety
+/// As for [`read`].
+#[inline(always)]
+pub(crate) unsafe fn ask_for_rest<M: Machine>(base: Base<M>, offset: u64) {
+    if M::SIMULATED {
+        return;
+    }
+    // SAFETY: the caller's promise.
+    let size = Shape::of(unsafe { header(base, offset) }).size().min(ASKED_LINES_MAX * LINE_SIZE);
+    let start = base.start().wrapping_add(offset as usize);
+    let first = start.align_offset(LINE_SIZE);
+    let first = if first == 0 { LINE_SIZE } else { first };
+    for ahead in (first..size).step_by(LINE_SIZE) {
+        M::prefetch(start.wrapping_add(ahead));
+    }
 }
 
 /// Bytes of the record at `offset` in the pool, as its header says.

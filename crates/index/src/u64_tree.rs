@@ -11,7 +11,7 @@ use crate::error::IndexError;
 use crate::geometry::{Geometry, Production};
 use crate::kind::{Kind, U64Kind, u64_key};
 use crate::nbtree::state::LIVE;
-use crate::nbtree::{BulkLoader, CheckState, NbTree, TreeShape, find_live_blocks};
+use crate::nbtree::{BulkLoader, CheckState, Extent, NbTree, TreeShape, find_live_blocks};
 use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Writes};
 use crate::slot::Slot;
 use crate::trees::CheckReport;
@@ -86,7 +86,9 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
     ) -> Result<(), IndexError> {
         let values = &mut values[..keys.len()];
         self.slot.with(session, |tree, session| {
-            tree.get_many_payloads(session, keys, |_, index, value| values[index] = value);
+            tree.get_many_payloads(session, keys, Extent::Heads, |_, index, value| {
+                values[index] = value;
+            });
         })
     }
 
@@ -200,7 +202,7 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
         pairs.reserve(limit.min(256));
         let end = pairs.len().saturating_add(limit);
         self.slot.with(session, |tree, session| {
-            tree.scan_forward(session, from, |low, entry| {
+            tree.scan_forward(session, from, Extent::Heads, |low, entry| {
                 pairs.push((u64_key(low, entry), <U64Kind as Kind<M>>::payload(entry)));
                 pairs.len() < end
             });
@@ -223,7 +225,7 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
         }
         let end = pairs.len().saturating_add(limit);
         self.slot.with(session, |tree, session| {
-            tree.scan_backward(session, from.checked_add(1), |low, entry| {
+            tree.scan_backward(session, from.checked_add(1), Extent::Heads, |low, entry| {
                 pairs.push((u64_key(low, entry), <U64Kind as Kind<M>>::payload(entry)));
                 pairs.len() < end
             });

@@ -37,6 +37,8 @@ pub enum SimdKind {
 // Relaxed throughout: each is an idempotent cache of one CPUID answer, no other memory hangs on it.
 static FLUSH: AtomicU8 = AtomicU8::new(0);
 static SIMD: AtomicU8 = AtomicU8::new(0);
+#[cfg(target_arch = "x86_64")]
+static CRC: AtomicU8 = AtomicU8::new(0);
 /// A bit for each way to store a line, and [`ASKED`].
 static LINE_STORES: AtomicU8 = AtomicU8::new(0);
 
@@ -65,6 +67,24 @@ pub fn simd_kind() -> SimdKind {
         1 => SimdKind::Scalar,
         _ => detect_simd(),
     }
+}
+
+/// Whether the CPU has the instructions that `check_sum` uses.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn has_crc32() -> bool {
+    match CRC.load(Ordering::Relaxed) {
+        0 => detect_crc32(),
+        known => known == 1,
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[cold]
+fn detect_crc32() -> bool {
+    let has = is_x86_feature_detected!("sse4.2") && is_x86_feature_detected!("pclmulqdq");
+    CRC.store(if has { 1 } else { 2 }, Ordering::Relaxed);
+    has
 }
 
 #[cold]

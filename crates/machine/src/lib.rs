@@ -19,6 +19,7 @@
 
 pub mod ascending;
 mod atomic;
+pub mod check_sum;
 pub mod cpu;
 pub mod fingerprint;
 pub mod hardware;

@@ -9,6 +9,7 @@ use everleaf_machine::{LINE_SIZE, Machine, Ordering};
 
 use super::NbTree;
 use super::layout::{BLOCK_HEADER_SIZE, Inner, Leaf};
+use super::scan::Extent;
 use super::shared::Shared;
 use super::state::{COMMITTED, REPLACED};
 use super::write::Write;
@@ -25,11 +26,17 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         &self,
         session: &mut Session<M>,
         keys: &[K::Key<'_>],
+        extent: Extent,
         mut found: impl FnMut(&mut Session<M>, usize, Option<u64>),
     ) {
         for (group, keys) in keys.chunks(GROUP).enumerate() {
             let mut payloads = [None; GROUP];
             self.get_group(session, keys, &mut payloads);
+            if extent == Extent::Whole && !M::SIMULATED {
+                for payload in payloads.iter().flatten() {
+                    K::ask_for_rest(self.base, *payload);
+                }
+            }
             for (index, payload) in payloads[..keys.len()].iter().enumerate() {
                 found(session, group * GROUP + index, *payload);
             }
@@ -58,6 +65,16 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 let slot = hits.trailing_zeros() as usize;
                 let block = self.block(leaf).as_ptr().cast::<u8>();
                 M::prefetch(block.wrapping_add(BLOCK_HEADER_SIZE + slot * 16));
+            }
+        }
+        if K::HAS_TAILS && !M::SIMULATED {
+            for (index, key) in keys.iter().enumerate() {
+                let (leaf, meta) = places[index];
+                let hits = leaf.fingerprints.matches(K::fingerprint(*key)) & meta & COMMITTED;
+                if hits != 0 {
+                    let slot = hits.trailing_zeros() as usize;
+                    M::prefetch(K::reference(self.base, self.block(leaf).entries[slot].load()));
+                }
             }
         }
         for (index, key) in keys.iter().enumerate() {

@@ -88,6 +88,7 @@ use tally::Tally;
 pub(crate) use bulk::{BulkLoader, Part};
 pub(crate) use check::CheckState;
 pub(crate) use recover::find_live_blocks;
+pub(crate) use scan::Extent;
 pub(crate) use seal::{Contents, sum_of};
 
 /// How a tree is built right now. Counts are exact when no writer is active.

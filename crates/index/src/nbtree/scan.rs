@@ -15,19 +15,92 @@ use everleaf_machine::ascending::{WORD_COUNT_MAX, ascending_order};
 use everleaf_machine::{LINE_SIZE, Machine, Ordering, Pair};
 
 use super::NbTree;
-use super::layout::{BLOCK_HEADER_SIZE, Inner, Leaf, Order, SLOT_COUNT_MAX};
+use super::layout::{BLOCK_HEADER_SIZE, Block, Inner, Leaf, Order, SLOT_COUNT_MAX};
 use super::shared::Shared;
 use super::state::{COMMITTED, EMPTY, REPLACED, TOMB, holds};
+use crate::base::Base;
 use crate::geometry::Geometry;
 use crate::kind::Kind;
+use crate::record::Verify;
 
 /// The value of a retired leaf's `order`: no order is installed any more.
 pub(super) fn closed<M: Machine>() -> *mut Order<M> {
     std::ptr::without_provenance_mut(1)
 }
 
-/// Records are asked for this many entries before they are visited.
+/// Records are asked for this many entries before they are visited, to begin with: it is not known
+/// how far a scan will go. The distance grows with each that is visited.
 const AHEAD: usize = 6;
+/// How many more are asked for with each that is visited.
+const AHEAD_STEP: usize = 3;
+/// The rest of a long record is asked for so many entries before it is visited.
+const REST_AHEAD: usize = 3;
+
+/// What of the records will be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Their first lines.
+    Heads,
+    /// All of them.
+    Whole,
+}
+
+impl From<Verify> for Extent {
+    fn from(verify: Verify) -> Self {
+        match verify {
+            Verify::Key => Extent::Heads,
+            Verify::Sum => Extent::Whole,
+        }
+    }
+}
+
+/// How far a scan has asked for the records of a leaf.
+struct Asked {
+    end: usize,
+    extent: Extent,
+}
+
+impl Asked {
+    /// Asks for the first records of a leaf.
+    #[inline(always)]
+    fn begin<K: Kind<M>, M: Machine>(
+        &mut self,
+        base: Base<M>,
+        block: &Block<M>,
+        slots: &[u8],
+        count: usize,
+    ) {
+        let end = slots.len().min(self.end + count);
+        for slot in &slots[self.end..end] {
+            M::prefetch(K::reference(base, block.entries[usize::from(*slot)].load()));
+        }
+        self.end = end;
+    }
+
+    /// Asks for more, before the entry at `index` is visited.
+    #[inline(always)]
+    fn go_on<K: Kind<M>, M: Machine>(
+        &mut self,
+        base: Base<M>,
+        block: &Block<M>,
+        slots: &[u8],
+        index: usize,
+    ) {
+        let entry = |index: usize| block.entries[usize::from(slots[index])].load();
+        let end = slots.len().min(self.end + AHEAD_STEP);
+        while self.end < end {
+            M::prefetch(K::reference(base, entry(self.end)));
+            self.end += 1;
+        }
+        if self.extent == Extent::Whole && index + REST_AHEAD < slots.len() {
+            let entry = entry(index + REST_AHEAD);
+            // The record of a tombstone may be gone.
+            if holds(K::state(entry)) {
+                K::ask_for_rest(base, K::payload(entry));
+            }
+        }
+    }
+}
 
 /// A leaf and where it hangs, so that its neighbour is found without a descent.
 struct Place<M: Machine> {
@@ -58,11 +131,13 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         &self,
         session: &mut Session<M>,
         from: K::Key<'_>,
+        extent: Extent,
         mut visit: impl FnMut(u64, Pair) -> bool,
     ) {
         let mut from = from;
         let mut place = self.place(session, from);
         let mut first = true;
+        let mut ahead = AHEAD;
         loop {
             let leaf = place.leaf;
             self.prefetch_leaf(&place, 2);
@@ -75,13 +150,14 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 self.prefetch_contents(next.leaf, next.meta);
             }
             let block = self.block(leaf);
+            let mut asked = Asked { end: start, extent };
+            if K::HAS_TAILS && !M::SIMULATED {
+                asked.begin::<K, M>(self.base, &block, slots, ahead);
+            }
             for (index, slot) in slots.iter().enumerate().skip(start) {
                 let entry = block.entries[usize::from(*slot)].load();
-                if K::HAS_TAILS
-                    && let Some(ahead) = slots.get(index + AHEAD)
-                {
-                    let ahead = block.entries[usize::from(*ahead)].load();
-                    M::prefetch(K::reference(self.base, ahead));
+                if K::HAS_TAILS && !M::SIMULATED {
+                    asked.go_on::<K, M>(self.base, &block, slots, index);
                 }
                 if !holds(K::state(entry)) {
                     self.observe_removed(leaf, usize::from(*slot), entry);
@@ -95,6 +171,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             if leaf.high == 0 {
                 return;
             }
+            // Who comes to a second leaf is likely to read all of it.
+            ahead = SLOT_COUNT_MAX;
             place = match next {
                 // Fences are unique, so equality says that nothing lies between.
                 Some(next) if next.leaf.low == leaf.high && next.meta & REPLACED == 0 => {
@@ -117,20 +195,32 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         &self,
         session: &mut Session<M>,
         to: Option<K::Key<'_>>,
+        extent: Extent,
         mut visit: impl FnMut(u64, Pair) -> bool,
     ) {
         let mut bound = to;
+        let mut ahead = AHEAD;
         loop {
             let (leaf, meta) = self.resolve_below(session, bound);
             self.prefetch_contents(leaf, meta);
-            let slots = self.sorted_slots(session, leaf, meta);
-            let slots = slots.as_slice();
+            let mut slots = self.sorted_slots(session, leaf, meta);
             let end = match bound {
-                Some(key) if !self.is_above(leaf, key) => self.lower_bound(leaf, slots, key),
-                _ => slots.len(),
+                Some(key) if !self.is_above(leaf, key) => {
+                    self.lower_bound(leaf, slots.as_slice(), key)
+                }
+                _ => slots.count,
             };
+            let slots = &mut slots.slots[..end];
+            slots.reverse();
             let block = self.block(leaf);
-            for slot in slots[..end].iter().rev() {
+            let mut asked = Asked { end: 0, extent };
+            if K::HAS_TAILS && !M::SIMULATED {
+                asked.begin::<K, M>(self.base, &block, slots, ahead);
+            }
+            for (index, slot) in slots.iter().enumerate() {
+                if K::HAS_TAILS && !M::SIMULATED {
+                    asked.go_on::<K, M>(self.base, &block, slots, index);
+                }
                 let entry = block.entries[usize::from(*slot)].load();
                 if !holds(K::state(entry)) {
                     self.observe_removed(leaf, usize::from(*slot), entry);
@@ -144,6 +234,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             if leaf.low == 0 {
                 return;
             }
+            ahead = SLOT_COUNT_MAX;
             bound = Some(K::fence_as_key(self.base, leaf.low));
         }
     }
