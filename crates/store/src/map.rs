@@ -444,7 +444,8 @@ impl Map {
     ) -> Result<Piece> {
         let (mut piece, mut bytes) = (Piece::default(), 0);
         let mut session = self.shared.session()?;
-        self.tree.scan_records(&mut session, from, to, reverse, |record| {
+        let verify = self.shared.verify_scans;
+        self.tree.scan_verified(&mut session, (from, to), reverse, verify, |record| {
             let Record { key, value, expiry_ms } = record;
             if record.has_expired::<Hardware>() {
                 return true;
@@ -463,9 +464,12 @@ impl Map {
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
         reverse: bool,
-        visit: impl FnMut(&[u8], &[u8]) -> bool,
+        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
-        Ok(self.tree.scan(&mut *self.shared.session()?, from, to, reverse, visit)?)
+        let (mut session, verify) = (self.shared.session()?, self.shared.verify_scans);
+        Ok(self.tree.scan_verified(&mut session, (from, to), reverse, verify, |record| {
+            record.has_expired::<Hardware>() || visit(record.key, record.value)
+        })?)
     }
 
     /// The pair with the lowest key.

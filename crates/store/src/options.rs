@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use everleaf_index::{CreateMode, PoolOptions};
+use everleaf_index::{CreateMode, PoolOptions, Verify};
 
 use crate::{Domain, Durability, Result, Store};
 
@@ -25,6 +25,7 @@ pub struct Options {
     pub(crate) recovery_threads: usize,
     pub(crate) sweep: bool,
     pub(crate) verify_reads: bool,
+    pub(crate) verify_scans: bool,
     pub(crate) durability: Option<Durability>,
     pub(crate) durability_of_new: Option<Durability>,
     pub(crate) snapshot_after_bytes: u64,
@@ -61,6 +62,7 @@ impl Options {
             recovery_threads: 0,
             sweep: true,
             verify_reads: false,
+            verify_scans: true,
             durability: None,
             durability_of_new: None,
             snapshot_after_bytes: 1 << 30,
@@ -132,11 +134,20 @@ impl Options {
 
     /// Compare the check sum of what a get finds, at some nanoseconds per hundred bytes. Without it a
     /// get only makes sure that the key is the right one and that the lengths fit the pool, and a
-    /// value whose bytes have changed on the disk is returned as it is. Ranges, scans, views' ranges,
-    /// exports, backups, compaction, snapshots, batches' conditions and the values that conditional
-    /// writes see are verified always. Default: no (the program and its server: yes).
+    /// value whose bytes have changed on the disk is returned as it is. Backups, compaction, snapshots,
+    /// batches' conditions and the values that conditional writes see are verified always; for ranges
+    /// see [`Self::verify_scans`]. Default: no (the program and its server: yes).
     pub fn verify_reads(mut self, yes: bool) -> Self {
         self.verify_reads = yes;
+        self
+    }
+
+    /// Compare the check sum of every pair that a range, a scan or a view's range comes to, and that
+    /// the keys ascend. Costs little where the values are looked at anyway: their bytes are then in the
+    /// cache. A scan that needs the keys only, of pairs with long values, is several times as fast
+    /// without. Default: yes.
+    pub fn verify_scans(mut self, yes: bool) -> Self {
+        self.verify_scans = yes;
         self
     }
 
@@ -181,6 +192,14 @@ impl Options {
     pub fn rebuild_progress(mut self, tell: impl Fn(u64) + Send + Sync + 'static) -> Self {
         self.rebuild_progress = Some(Tell(Arc::new(tell)));
         self
+    }
+
+    pub(crate) fn verify_of_reads(&self) -> Verify {
+        if self.verify_reads { Verify::Sum } else { Verify::Key }
+    }
+
+    pub(crate) fn verify_of_scans(&self) -> Verify {
+        if self.verify_scans { Verify::Sum } else { Verify::Key }
     }
 
     /// Whether the log is on a simulated disk: then nothing happens but what the run does.

@@ -73,6 +73,8 @@ pub(crate) struct Shared {
     pub recovery_ns: u64,
     /// How closely a get looks at what it returns.
     pub verify: Verify,
+    /// How closely a range or a scan does.
+    pub verify_scans: Verify,
     /// Batches that opening has brought to an end.
     pub recovered_batches: u64,
     /// What opening made the pool from, if the machine had crashed.
@@ -236,7 +238,8 @@ impl Store {
             journal_making: RankedMutex::new(Rank::JournalMaking, ()),
             space_due: AtomicU32::new(0),
             swept: AtomicU64::new(0),
-            verify: if options.verify_reads { Verify::Sum } else { Verify::Key },
+            verify: options.verify_of_reads(),
+            verify_scans: options.verify_of_scans(),
             expiring: Expiring::default(),
             recovery_ns,
             recovered_batches,
