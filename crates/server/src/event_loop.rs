@@ -45,7 +45,7 @@ pub struct EventLoop<'a> {
     /// had them.
     freed: Vec<usize>,
     /// Connections that have more to do.
-    unfinished: Vec<usize>,
+    unfinished: Places,
     /// Connections that have said everything, those to be closed first in front.
     lingering: VecDeque<Lingering>,
     scratch: Scratch,
@@ -63,6 +63,36 @@ struct Lingering {
     client_id: u64,
 }
 
+/// Places of connections, each once.
+#[derive(Debug, Default)]
+struct Places {
+    list: Vec<usize>,
+    is_listed: Vec<bool>,
+}
+
+impl Places {
+    /// Adds a place, unless it is there.
+    fn add(&mut self, place: usize) {
+        if place >= self.is_listed.len() {
+            self.is_listed.resize(place + 1, false);
+        }
+        if !std::mem::replace(&mut self.is_listed[place], true) {
+            self.list.push(place);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Takes all out, in the order in which they came.
+    fn take(&mut self) -> Vec<usize> {
+        let list = std::mem::take(&mut self.list);
+        list.iter().for_each(|&place| self.is_listed[place] = false);
+        list
+    }
+}
+
 impl<'a> EventLoop<'a> {
     pub fn new(index: usize, poll: Poll, shared: &'a Shared) -> Self {
         EventLoop {
@@ -72,7 +102,7 @@ impl<'a> EventLoop<'a> {
             connections: Vec::new(),
             free: Vec::new(),
             freed: Vec::new(),
-            unfinished: Vec::new(),
+            unfinished: Places::default(),
             lingering: VecDeque::new(),
             scratch: Scratch::new(),
             tally: Tally::default(),
@@ -100,7 +130,7 @@ impl<'a> EventLoop<'a> {
         self.shared.store.hold_writes();
         let now_ms = self.shared.now_ms();
         let mut woken = false;
-        let unfinished = std::mem::take(&mut self.unfinished);
+        let unfinished = self.unfinished.take();
         for event in events.iter() {
             let Token(index) = event.token();
             match self.connections.get_mut(index) {
@@ -134,12 +164,12 @@ impl<'a> EventLoop<'a> {
         let fate = connection.serve(&mut self.scratch, self.shared, &mut self.tally, now_ms);
         match fate {
             Fate::Wait => {}
-            Fate::More => self.unfinished.push(index),
+            Fate::More => self.unfinished.add(index),
             Fate::Linger => {
                 let client_id = connection.client().id;
                 let until_ms = now_ms + LINGER_MS;
                 self.lingering.push_back(Lingering { until_ms, index, client_id });
-                self.unfinished.push(index);
+                self.unfinished.add(index);
             }
             Fate::Close => self.close(index),
         }
@@ -159,7 +189,7 @@ impl<'a> EventLoop<'a> {
             let Some(Some(connection)) = self.connections.get_mut(index) else { continue };
             match connection.send_deferred(replies, self.shared, &mut self.tally) {
                 Fate::Wait => {}
-                Fate::More | Fate::Linger => self.unfinished.push(index),
+                Fate::More | Fate::Linger => self.unfinished.add(index),
                 Fate::Close => self.close(index),
             }
         }
@@ -303,7 +333,7 @@ impl<'a> EventLoop<'a> {
         }
         self.shared.store.hold_writes();
         let now_ms = self.shared.now_ms();
-        for index in std::mem::take(&mut self.unfinished) {
+        for index in self.unfinished.take() {
             self.serve(index, now_ms);
         }
         for event in events.iter() {
@@ -311,5 +341,23 @@ impl<'a> EventLoop<'a> {
         }
         self.end_turn();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Places;
+
+    /// A connection with an event that also had more to do was served, and listed, twice in each turn.
+    #[test]
+    fn a_place_is_listed_once_until_it_is_taken() {
+        let mut places = Places::default();
+        for place in [7, 0, 7, 3, 0] {
+            places.add(place);
+        }
+        assert_eq!(places.take(), [7, 0, 3]);
+        assert!(places.is_empty());
+        places.add(3);
+        assert_eq!(places.take(), [3]);
     }
 }
