@@ -49,6 +49,9 @@ const OUTPUT_SLACK_SIZE: usize = 64 << 10;
 /// Reads of one connection before the others have their turn.
 const ROUND_COUNT_MAX: usize = 8;
 
+/// A connection without a byte for so long, in milliseconds, has no replies on their way.
+const SILENCE_MS: u64 = 1_000;
+
 /// What a connection wants after it was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
@@ -90,6 +93,18 @@ pub struct Connection {
     ended: bool,
     /// All that is due was sent, and that nothing more will come was told.
     finished: bool,
+    /// Set when the server stops: what was received so far is everything that is answered.
+    stopping: Option<Leave>,
+}
+
+/// How a connection ends when the server stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leave {
+    /// Its peer was silent: it is closed as soon as nothing is due.
+    AtOnce,
+    /// Its peer may be sending, and have replies on their way: it is closed when the peer has closed
+    /// its side.
+    AfterPeer,
 }
 
 impl Connection {
@@ -109,6 +124,7 @@ impl Connection {
             hung_up: false,
             ended: false,
             finished: false,
+            stopping: None,
         }
     }
 
@@ -124,9 +140,11 @@ impl Connection {
     }
 
     /// Treats what was received so far as everything that will come.
-    pub fn stop_reading(&mut self) {
-        self.readable = false;
-        self.ended = true;
+    pub fn stop_reading(&mut self, now_ms: u64) {
+        let is_silent = now_ms.saturating_sub(self.client().last_active_ms()) >= SILENCE_MS;
+        let holds = self.readable || self.backlog || !self.leftover.is_empty() || self.unsent() > 0;
+        let leave = if is_silent && !holds { Leave::AtOnce } else { Leave::AfterPeer };
+        self.stopping = Some(leave);
     }
 
     /// Closes the socket and forgets the client.
@@ -175,7 +193,11 @@ impl Connection {
 
     /// Whether it has to be served again, event or not.
     fn has_work(&self) -> bool {
-        self.readable || self.backlog || self.session.closing || self.ended
+        self.readable
+            || self.backlog
+            || self.session.closing
+            || self.ended
+            || self.stopping.is_some()
     }
 
     fn rounds(
@@ -206,6 +228,16 @@ impl Connection {
             }
             if self.backlog {
                 self.run_backlog(scratch, shared, tally)?;
+            } else if let Some(leave) = self.stopping {
+                return match leave {
+                    _ if self.unsent() > 0 => Ok(Fate::Wait),
+                    Leave::AtOnce => Ok(Fate::Close),
+                    Leave::AfterPeer => {
+                        self.session.closing = true;
+                        self.readable = !self.ended;
+                        self.finish(scratch, tally)
+                    }
+                };
             } else if self.readable {
                 self.receive(scratch, shared, tally)?;
             } else {

@@ -168,7 +168,10 @@ impl<'a> EventLoop<'a> {
             Fate::Linger => {
                 let client_id = connection.client().id;
                 let until_ms = now_ms + LINGER_MS;
-                self.lingering.push_back(Lingering { until_ms, index, client_id });
+                // A server that stops has one limit for all.
+                if !self.shared.control.is_stopping() {
+                    self.lingering.push_back(Lingering { until_ms, index, client_id });
+                }
                 self.unfinished.add(index);
             }
             Fate::Close => self.close(index),
@@ -300,13 +303,16 @@ impl<'a> EventLoop<'a> {
         self.idle_check_ms
     }
 
-    /// Sends the replies that are due, for a limited time, and closes everything.
+    /// Sends the replies that are due, for a limited time, and closes everything. A connection on
+    /// which replies may be on their way is closed when its peer has closed its side, or at the end of
+    /// that time: closing it with bytes unread would reset it, and lose them.
     fn drain(mut self, events: &mut Events) -> io::Result<()> {
         let end = Instant::now() + self.shared.config.shutdown_grace;
-        for connection in self.connections.iter_mut().flatten() {
-            connection.stop_reading();
-        }
         let now_ms = self.shared.now_ms();
+        for connection in self.connections.iter_mut().flatten() {
+            connection.stop_reading(now_ms);
+        }
+        self.lingering.clear();
         (0..self.connections.len()).for_each(|index| self.serve(index, now_ms));
         self.end_turn();
         while self.connections.iter().any(|connection| connection.is_some()) {
@@ -337,7 +343,11 @@ impl<'a> EventLoop<'a> {
             self.serve(index, now_ms);
         }
         for event in events.iter() {
-            self.serve(event.token().0, now_ms);
+            let Token(index) = event.token();
+            if let Some(Some(connection)) = self.connections.get_mut(index) {
+                connection.notice(event);
+                self.serve(index, now_ms);
+            }
         }
         self.end_turn();
         Ok(())

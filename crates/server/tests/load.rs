@@ -190,6 +190,47 @@ fn a_shutdown_sends_what_is_due_and_does_not_wait_for_the_deaf() {
     server.wait().unwrap();
 }
 
+/// The server closed connections with requests unread, which resets them: replies that were on their
+/// way, of requests that were done, were lost.
+#[test]
+fn a_shutdown_loses_no_reply_of_a_client_that_goes_on_sending() {
+    let mut server = TestServer::with(|config| config.shutdown_grace = Duration::from_secs(60));
+    let mut client = server.connect();
+    let mut writer = client.stream.try_clone().unwrap();
+    let text = "x".repeat(4_000);
+    std::thread::scope(|scope| {
+        let requests = [encode(&["INCR", "n"]), encode(&["ECHO", &text])].concat();
+        scope.spawn(move || while writer.write_all(&requests).is_ok() {});
+        let text = format!("\"{text}\"");
+        for count in 1..=100 {
+            assert_eq!(client.reply(), format!(":{count}"));
+            assert_eq!(client.reply(), text);
+        }
+        server.handle.shutdown();
+        // Much is on its way by now, and is read slowly.
+        let (rest, mut replies, mut chunk) = (client.buffered(), Vec::new(), [0; 500]);
+        let received = loop {
+            std::thread::yield_now();
+            match client.stream.read(&mut chunk) {
+                Ok(0) => break Ok(()),
+                Ok(size) => replies.extend_from_slice(&chunk[..size]),
+                Err(error) => break Err(error),
+            }
+        };
+        let _ = client.stream.shutdown(std::net::Shutdown::Both);
+        server.wait().unwrap();
+        let replies = [rest, replies].concat();
+        received.expect("no reply was lost");
+        let mut numbers =
+            replies.split(|&byte| byte == b'\n').filter(|line| line.starts_with(b":"));
+        let last = numbers.next_back().map_or("100".into(), |line| {
+            String::from_utf8(line[1..].to_vec()).unwrap().trim().to_string()
+        });
+        let done = server.store.get(b"n").unwrap().unwrap();
+        assert_eq!(String::from_utf8(done).unwrap(), last, "what was done was answered");
+    });
+}
+
 #[test]
 fn a_second_run_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -191,6 +191,14 @@ impl Client {
         size > 0
     }
 
+    /// What was received and not looked at.
+    pub fn buffered(&mut self) -> Vec<u8> {
+        let rest = self.buffer.split_off(self.at);
+        self.buffer.clear();
+        self.at = 0;
+        rest
+    }
+
     /// Everything up to the end of the stream, which must come.
     pub fn rest(&mut self) -> Vec<u8> {
         let mut rest = self.buffer.split_off(self.at);
