@@ -3,7 +3,8 @@
 //! Counted are the buffers of unfinished requests and of unsent replies as they are allocated, the
 //! commands kept for `EXEC`, watched keys, and what a client tells about itself. Buffers grow with
 //! what was received, so nothing is held because it was claimed. When all clients together hold more
-//! than the limit, the one that holds most is closed, then the next, until the rest is within it.
+//! than the limit, the one that holds most is closed, then the next, until the rest is within it. What
+//! clients hold that asked not to be closed for it (`CLIENT NO-EVICT ON`) counts as well.
 //!
 //! Thread-safe. Event loops add and subtract only what changes, so a client that holds nothing costs
 //! nothing. Between the decision and the close of a connection, what it holds counts as gone, or its
@@ -61,7 +62,8 @@ impl ClientMemory {
     /// woken to notice.
     pub fn choose(&self, registry: &Registry, limit: usize) -> Vec<Arc<Client>> {
         registry.with_all(|clients| {
-            let left = clients.values().filter(|client| !client.is_killed());
+            let may_go = |client: &&Arc<Client>| !client.is_killed() && !client.details().no_evict;
+            let left = clients.values().filter(may_go);
             let holding = left.map(|client| (client.memory(), client.id));
             let mut greediest: BinaryHeap<_> = holding.filter(|&(size, _)| size > 0).collect();
             let mut chosen = Vec::new();
@@ -109,6 +111,20 @@ mod tests {
         let late = add(&registry);
         memory.set(&late, 71);
         assert!(memory.exceeds(70), "nothing is left of those that were closed");
+    }
+
+    #[test]
+    fn clients_that_are_exempt_stay_whatever_they_hold() {
+        let (registry, memory) = (Registry::new(), ClientMemory::default());
+        let (exempt, other) = (add(&registry), add(&registry));
+        exempt.change(|details| details.no_evict = true);
+        memory.set(&exempt, 100);
+        memory.set(&other, 10);
+        let chosen = memory.choose(&registry, 50);
+        assert_eq!(chosen.iter().map(|client| client.id).collect::<Vec<_>>(), [other.id]);
+        assert!(!exempt.is_killed());
+        exempt.change(|details| details.no_evict = false);
+        assert_eq!(memory.choose(&registry, 50).len(), 1);
     }
 
     #[test]

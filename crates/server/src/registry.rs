@@ -38,6 +38,8 @@ pub struct Details {
     pub library_name: String,
     pub library_version: String,
     pub protocol: Protocol,
+    /// Never closed for what it holds (`CLIENT NO-EVICT`).
+    pub no_evict: bool,
 }
 
 impl Client {

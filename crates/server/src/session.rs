@@ -59,6 +59,7 @@ impl Session {
         self.client.change(|details| {
             details.name.clear();
             details.protocol = Protocol::default();
+            details.no_evict = false;
         });
     }
 }

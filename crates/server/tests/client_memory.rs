@@ -245,3 +245,26 @@ fn the_limit_is_a_setting_that_can_be_changed() {
     let held = vec![b'e'; 4 << 20];
     assert_eq!(server.connect().ask(&[&b"ECHO"[..], &held]).len(), held.len() + 2);
 }
+
+/// `CLIENT NO-EVICT ON` was answered with OK, and exempted nobody.
+#[test]
+fn a_client_that_asked_for_it_is_not_closed_for_what_it_holds() {
+    let server = TestServer::with(|config| config.client_memory_max = Some(1 << 20));
+    let (mut exempt, mut other) = (server.connect(), server.connect());
+    assert_eq!(exempt.line("CLIENT NO-EVICT maybe"), "-ERR syntax error");
+    assert_eq!(exempt.line("CLIENT NO-EVICT ON"), "+OK");
+    assert!(exempt.line("CLIENT INFO").contains(" flags=e "));
+    let echo = encode(&[&b"ECHO"[..], &vec![b'v'; 3 << 20]]);
+    other.line("MULTI");
+    other.send(&echo);
+    other.assert_closed();
+    exempt.line("MULTI");
+    exempt.send(&echo);
+    assert_eq!(exempt.reply(), "+QUEUED");
+    assert_eq!(exempt.line("PING"), "+QUEUED", "it is still there");
+    assert_eq!(exempt.line("DISCARD"), "+OK");
+    assert_eq!(exempt.line("CLIENT NO-EVICT OFF"), "+OK");
+    exempt.line("MULTI");
+    exempt.send(&encode(&[&b"ECHO"[..], &vec![b'v'; 3 << 20]]));
+    exempt.assert_closed();
+}

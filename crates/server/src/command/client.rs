@@ -30,8 +30,13 @@ pub fn client(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         }
         (b"setinfo", 4) => return setinfo(context, request),
         (b"reply", 3) => return reply(context, request),
-        // Nobody is exempt from the limit of memory, and there are no access times.
-        (b"no-evict" | b"no-touch", 3) => on_or_off(request.arg(2)).map(|_| context.reply.ok())?,
+        (b"no-evict", 3) => {
+            let exempt = on_or_off(request.arg(2))?;
+            context.session.client.change(|details| details.no_evict = exempt);
+            context.reply.ok();
+        }
+        // There are no access times.
+        (b"no-touch", 3) => on_or_off(request.arg(2)).map(|_| context.reply.ok())?,
         // The table knows no others.
         _ => return Err(Failure::Syntax),
     }
@@ -119,7 +124,7 @@ fn describe(client: &Client, now_ms: u64) -> String {
     let details = client.details();
     let command = COMMANDS.get(client.last_command()).map_or("NULL", |command| command.name);
     format!(
-        "id={} addr={} laddr={} name={} age={} idle={} flags=N db=0 sub=0 psub=0 multi=-1 \
+        "id={} addr={} laddr={} name={} age={} idle={} flags={} db=0 sub=0 psub=0 multi=-1 \
          tot-mem={} cmd={command} user=default resp={} lib-name={} lib-ver={} loop={}\n",
         client.id,
         client.peer,
@@ -127,6 +132,7 @@ fn describe(client: &Client, now_ms: u64) -> String {
         details.name,
         now_ms.saturating_sub(client.created_ms) / 1000,
         now_ms.saturating_sub(client.last_active_ms()) / 1000,
+        if details.no_evict { "e" } else { "N" },
         client.memory(),
         details.protocol.number(),
         details.library_name,
