@@ -83,7 +83,6 @@ pub fn hello(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
             return Err(Failure::text("ERR Protocol version is not an integer or out of range"));
         }
     };
-    let mut name = None;
     let mut args = request.args_from(2);
     while let Some(option) = args.next() {
         match (option.to_ascii_lowercase().as_slice(), args.len()) {
@@ -91,7 +90,11 @@ pub fn hello(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
                 let credentials = (args.next().unwrap_or(b""), args.next().unwrap_or(b""));
                 authenticate(context, credentials.0, credentials.1)?;
             }
-            (b"setname", 1..) => name = Some(valid_name(args.next().unwrap_or(b""))?),
+            // Kept even if what follows is refused, as clients know it.
+            (b"setname", 1..) => {
+                let name = valid_name(args.next().unwrap_or(b""))?;
+                context.session.client.change(|details| details.name = name);
+            }
             _ => {
                 let option = shown(option);
                 return Err(Failure::text(format!("ERR Syntax error in HELLO option '{option}'")));
@@ -107,12 +110,7 @@ pub fn hello(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     }
     context.session.protocol = protocol;
     context.reply.protocol = protocol;
-    context.session.client.change(|details| {
-        details.protocol = protocol;
-        if let Some(name) = name {
-            details.name = name;
-        }
-    });
+    context.session.client.change(|details| details.protocol = protocol);
     greet(context);
     Ok(())
 }
