@@ -6,7 +6,7 @@ mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use support::{Client, TestServer, eventually};
+use support::{Client, TestServer, encode, eventually};
 
 /// Runs lines on one connection and compares each reply.
 fn run(client: &mut Client, script: &[(&str, &str)]) {
@@ -412,6 +412,81 @@ fn transfers_of_many_clients_keep_the_sum() {
                 .filter_map(|part| part.parse::<i64>().ok())
                 .sum();
             assert_eq!(sum, 400, "{reply}");
+        }
+    });
+}
+
+/// `EXEC` kept a copy of each value that a command looked at: `EXISTS` of a few long keys took as
+/// much memory as they have.
+#[test]
+fn a_transaction_keeps_no_long_values_that_it_only_reads() {
+    let server = TestServer::with(|config| config.client_memory_max = Some(8 << 20));
+    let mut client = server.connect();
+    for key in 0..40 {
+        let key = format!("long:{key}");
+        assert_eq!(client.ask(&[b"SET".as_slice(), key.as_bytes(), &vec![b'v'; 1 << 20]]), "+OK");
+    }
+    client.line("MULTI");
+    for key in 0..40 {
+        client.line(&format!("EXISTS long:{key}"));
+        client.line(&format!("STRLEN long:{key}"));
+    }
+    let replies = client.line("EXEC");
+    assert_eq!(replies.matches(":1048576").count(), 40, "{replies}");
+    // What it must keep, because it is to be written, has a limit, and then nothing is done.
+    client.line("MULTI");
+    (0..40).for_each(|key| drop(client.line(&format!("APPEND long:{key} x"))));
+    assert!(client.line("EXEC").starts_with("-OOM "), "40 MiB are too much");
+    assert_eq!(client.line("STRLEN long:0"), ":1048576");
+    // So has the list of the keys that are to be removed.
+    (0..200_000)
+        .for_each(|key| server.store.put(format!("k{key}").as_bytes(), b"").map(drop).unwrap());
+    run(&mut client, &[("MULTI", "+OK"), ("FLUSHALL", "+QUEUED")]);
+    assert!(client.line("EXEC").starts_with("-OOM "));
+    assert_eq!(client.line("DBSIZE"), ":200040");
+}
+
+/// Each `APPEND` of a transaction copied what those before it had made: 20,000 of them on a value of
+/// a megabyte moved 20 GB.
+#[test]
+fn many_appends_in_a_transaction_copy_the_value_once() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    assert_eq!(client.ask(&[b"SET".as_slice(), b"k", &vec![b'v'; 1 << 20]]), "+OK");
+    client.line("MULTI");
+    client.send(&encode(&["APPEND", "k", "x"]).repeat(20_000));
+    (0..20_000).for_each(|_| assert_eq!(client.reply(), "+QUEUED"));
+    let replies = client.line("EXEC");
+    assert!(replies.ends_with(":1068576]"), "{}", replies.len());
+    assert_eq!(client.line("STRLEN k"), ":1068576");
+}
+
+/// A long value that another client changes between the commands of a transaction and its end: of it
+/// there is no copy to compare with.
+#[test]
+fn transfers_between_long_values_keep_their_total_length() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    for key in ["a", "b"] {
+        assert_eq!(client.ask(&[b"SET".as_slice(), key.as_bytes(), &vec![b'v'; 5_000]]), "+OK");
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (mut writer, done) = (server.connect(), &done);
+        scope.spawn(move || {
+            for _ in 0..300 {
+                writer.line("MULTI");
+                writer.line("APPEND a x");
+                writer.line("APPEND b x");
+                writer.line("EXEC");
+            }
+            done.store(true, Ordering::Release);
+        });
+        while !done.load(Ordering::Acquire) {
+            run(&mut client, &[("MULTI", "+OK"), ("STRLEN a", "+QUEUED"), ("STRLEN b", "+QUEUED")]);
+            let reply = client.line("EXEC");
+            let (a, b) = reply[1..reply.len() - 1].split_once(' ').unwrap();
+            assert_eq!(a, b, "one of them was read before a transaction, and one after it");
         }
     });
 }

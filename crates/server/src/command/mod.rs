@@ -14,6 +14,7 @@ mod range;
 mod save;
 mod scan;
 mod set;
+mod stage;
 mod string;
 pub mod table;
 pub mod transaction;

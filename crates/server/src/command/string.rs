@@ -1,7 +1,5 @@
 //! Values as byte strings: `GET`, `MGET`, `MSET`, `APPEND` and their like.
 
-use everleaf::Action;
-
 use super::{Context, Failure, Outcome};
 use crate::resp::Request;
 
@@ -100,17 +98,11 @@ fn pairs<'a>(request: &Request<'a>, command: &'static str) -> Result<Vec<KeyValu
 
 /// `APPEND key value`
 pub fn append(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let suffix = request.arg(2);
     let size_max = context.shared.settings.bulk_size_max();
-    let mut size = 0;
-    context.keys.update_with(request.arg(1), |old| {
-        let old = old.map_or(&b""[..], |(old, _)| old);
-        size = old.len() + suffix.len();
-        if size > size_max { Action::Keep } else { Action::Put([old, suffix].concat()) }
-    })?;
-    if size > size_max {
-        return Err(Failure::text("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
-    }
+    let size = context
+        .keys
+        .append(request.arg(1), request.arg(2), size_max)?
+        .ok_or(Failure::text("ERR string exceeds maximum allowed size (proto-max-bulk-len)"))?;
     context.reply.count(size as u64);
     Ok(())
 }

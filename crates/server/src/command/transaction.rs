@@ -13,9 +13,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use everleaf::{Store, Watch, WriteBatch, Written};
+use everleaf::{Map, Store, Watch, WriteBatch, Written};
 
-use super::keys::{Keys, Source, Stage, Staged};
+use super::keys::Keys;
+use super::stage::{Source, Stage, Staged};
 use super::table::{COMMANDS, Command};
 use super::{Context, Failure, Outcome};
 use crate::resp::{KeptRequests, Reply, Request};
@@ -27,6 +28,8 @@ const SIZE_MAX: usize = 256 << 20;
 const WATCHED_SIZE_MAX: usize = 16 << 20;
 /// Bytes that a watched key takes besides itself, which it does three times.
 const WATCHED_OVERHEAD: usize = 300;
+/// What a batch takes at most.
+const BATCH_SIZE_MAX: usize = everleaf::VALUE_SIZE_MAX;
 /// How often a transaction is run while others write.
 const ATTEMPT_COUNT_MAX: usize = 8;
 
@@ -60,7 +63,7 @@ impl Watched {
                      was added; use EXEC, DISCARD or UNWATCH, or watch fewer keys"
                 )));
             }
-            new.insert(key.to_vec(), store.watch(key)?);
+            new.insert(key.to_vec(), Map::watch(store, key)?);
         }
         self.size = size;
         self.keys.append(&mut new);
@@ -228,6 +231,12 @@ pub fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
     Ok(())
 }
 
+/// Bytes that a transaction may hold while it is run, besides its commands and replies.
+fn stage_size_max(context: &Context<'_>) -> usize {
+    let limit = context.shared.settings.client_memory_max();
+    limit.map_or(BATCH_SIZE_MAX, |limit| limit.min(BATCH_SIZE_MAX))
+}
+
 /// Runs a transaction while others write. Returns whether it was done, or not because of a watched
 /// key; `None` if it must be run while nobody else writes.
 fn run_among_others(
@@ -244,8 +253,11 @@ fn run_among_others(
     for _ in 0..ATTEMPT_COUNT_MAX {
         batch.clear();
         watched.expect(&mut batch);
-        let mut stage = Stage::default();
-        run(context, queue, &mut stage, &mut &*store, answers)?;
+        let mut stage = Stage::new(stage_size_max(context));
+        if let Err(failure) = run(context, queue, &mut stage, &mut &*store, answers) {
+            // Alone it need not hold what it reads.
+            return if stage.is_over() { Ok(None) } else { Err(failure) };
+        }
         stage.expect_read(&mut batch, &store);
         stage.fill(&mut batch, &store);
         match store.write(&batch)? {
@@ -266,7 +278,7 @@ fn run_alone(
 ) -> Result<bool, Failure> {
     let store = Arc::clone(&context.shared.store);
     let asks = queue.requests.iter().any(|(index, _)| COMMANDS[index].name == "info");
-    let mut stage = Stage::default();
+    let mut stage = Stage::new(stage_size_max(context));
     stage.statistics = asks.then(|| store.statistics());
     let written = store.write_alone(|alone, batch| {
         watched.expect(batch);
@@ -305,6 +317,9 @@ fn run(
             inner.tally.errors += 1;
             inner.reply.truncate(start);
             failure.write(&mut inner.reply, inner.shared);
+        }
+        if stage.is_over() {
+            return Err(stage.failure());
         }
         if answers.len() > context.shared.config.reply_size_max {
             return Err(Failure::ReplyTooLong);

@@ -1,0 +1,404 @@
+//! A transaction that is being made: what it has read, and what it will write.
+//!
+//! What a transaction holds beside the commands themselves is limited. A short value that was read is
+//! kept, and becomes a condition; of a long one only a watch is kept, and it is read where it lies. A
+//! transaction that runs alone keeps nothing of what it reads. What is to be written counts until the
+//! batch is done, and beyond the limit the transaction fails as a whole.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use everleaf::{Action, Alone, Expiry, Map, Statistics, Store, Watch, WriteBatch};
+
+use super::Failure;
+use super::expiry::now_ms;
+use super::keys::Result;
+use super::walk::{Bounds, walk};
+use crate::shared::human_size;
+
+/// A value and when it expires.
+type Value = (Vec<u8>, Expiry);
+
+/// What is shown of a key and its value, until it breaks.
+pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+
+/// What is shown of a value, and when it expires.
+type See<'a> = dyn FnMut(&[u8], Expiry) + 'a;
+
+/// What makes of a key, and when it expires, what is to be done with it.
+pub type Decide<'a> = dyn FnMut(Option<(&[u8], Expiry)>) -> Action + 'a;
+
+/// Of a value up to this size a copy is the condition, of a longer one a watch.
+const COPY_SIZE_MAX: usize = 1 << 10;
+/// Bytes that an entry takes besides its key and value.
+const ENTRY_OVERHEAD: usize = 100;
+/// Bytes that a watch takes besides the key, which it holds three times.
+const WATCH_OVERHEAD: usize = 300;
+
+/// A transaction that is being made, and where it reads what it has not written.
+pub struct Staged<'a> {
+    pub stage: &'a mut Stage,
+    pub source: &'a mut (dyn Source + 'a),
+}
+
+/// Where a transaction reads what it has not written.
+pub trait Source {
+    /// Shows a key as it is, with its time. Returns whether it is there.
+    fn read(&mut self, key: &[u8], see: &mut See<'_>) -> everleaf::Result<bool>;
+    /// Visits the keys inside bounds.
+    fn scan(
+        &mut self,
+        bounds: &Bounds,
+        reverse: bool,
+        visit: &mut Visit<'_>,
+    ) -> everleaf::Result<()>;
+    /// The number of keys.
+    fn len(&mut self) -> u64;
+    /// Watches a key; `None` if nobody else writes.
+    fn watch(&mut self, key: &[u8]) -> everleaf::Result<Option<Watch>>;
+    /// Whether others write meanwhile.
+    fn has_others(&self) -> bool;
+}
+
+/// While others write.
+impl Source for &Store {
+    fn read(&mut self, key: &[u8], see: &mut See<'_>) -> everleaf::Result<bool> {
+        Ok(self.get_with_expiry(key, see)?.is_some())
+    }
+
+    fn scan(
+        &mut self,
+        bounds: &Bounds,
+        reverse: bool,
+        visit: &mut Visit<'_>,
+    ) -> everleaf::Result<()> {
+        walk(self, bounds, reverse, visit)
+    }
+
+    fn len(&mut self) -> u64 {
+        Map::len(self)
+    }
+
+    fn watch(&mut self, key: &[u8]) -> everleaf::Result<Option<Watch>> {
+        Map::watch(self, key).map(Some)
+    }
+
+    fn has_others(&self) -> bool {
+        true
+    }
+}
+
+/// While nobody else writes.
+impl Source for Alone<'_> {
+    fn read(&mut self, key: &[u8], see: &mut See<'_>) -> everleaf::Result<bool> {
+        Ok(self.get_with_expiry(key, see)?.is_some())
+    }
+
+    fn scan(
+        &mut self,
+        bounds: &Bounds,
+        reverse: bool,
+        visit: &mut Visit<'_>,
+    ) -> everleaf::Result<()> {
+        Alone::scan(self, bounds.as_slices(), reverse, visit)
+    }
+
+    fn len(&mut self) -> u64 {
+        Alone::len(self)
+    }
+
+    fn watch(&mut self, _: &[u8]) -> everleaf::Result<Option<Watch>> {
+        Ok(None)
+    }
+
+    fn has_others(&self) -> bool {
+        false
+    }
+}
+
+/// What a transaction depends on, of a key that it has read.
+enum Seen {
+    /// The key is as it was: absent, or with a short value.
+    Same(Option<Value>),
+    /// The key was not written since.
+    Unwritten(Watch),
+}
+
+/// What a transaction has read and written so far.
+#[derive(Default)]
+pub struct Stage {
+    /// What was read while others write.
+    read: BTreeMap<Vec<u8>, Seen>,
+    /// What is to be written; `None` removes the key.
+    written: BTreeMap<Vec<u8>, Option<Value>>,
+    /// For `INFO`: taken before, because a stage that is alone must not ask the store.
+    pub statistics: Option<Statistics>,
+    /// Bytes that all of it takes.
+    size: usize,
+    size_max: usize,
+}
+
+impl Stage {
+    /// A stage that may hold so many bytes.
+    pub fn new(size_max: usize) -> Self {
+        Stage { size_max, ..Stage::default() }
+    }
+
+    /// Makes a batch depend on what was read.
+    pub fn expect_read(&self, batch: &mut WriteBatch, map: &Map) {
+        for (key, seen) in &self.read {
+            match seen {
+                Seen::Same(Some((value, expiry))) => {
+                    batch.expect_with_expiry(map, key, value, *expiry)
+                }
+                Seen::Same(None) => batch.expect(map, key, None),
+                Seen::Unwritten(watch) => batch.expect_unwritten(watch),
+            };
+        }
+    }
+
+    /// Moves what is to be written to a batch.
+    pub fn fill(&mut self, batch: &mut WriteBatch, map: &Map) {
+        // One by one, so that the bytes are not held twice.
+        while let Some((key, value)) = self.written.pop_first() {
+            match value {
+                Some((value, expiry)) => batch.put_with_expiry(map, &key, &value, expiry.as_ms()),
+                None => batch.remove(map, &key),
+            };
+        }
+    }
+
+    /// Whether it holds more than it may.
+    pub fn is_over(&self) -> bool {
+        self.size > self.size_max
+    }
+
+    /// Says that it is over.
+    pub fn failure(&self) -> Failure {
+        Failure::text(format!(
+            "OOM what the transaction reads and writes takes more than {}: use several \
+             transactions, or raise --client-memory",
+            human_size(self.size_max)
+        ))
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.is_over() { Err(self.failure()) } else { Ok(()) }
+    }
+
+    /// Sets what is to be written of a key.
+    fn write(&mut self, key: &[u8], value: Option<Value>) -> Result<()> {
+        let size_of = |value: &Option<Value>| value.as_ref().map_or(0, |(value, _)| value.len());
+        self.size += size_of(&value);
+        match self.written.get_mut(key) {
+            Some(old) => {
+                self.size -= size_of(old);
+                *old = value;
+            }
+            None => {
+                self.size += key.len() + ENTRY_OVERHEAD;
+                self.written.insert(key.to_vec(), value);
+            }
+        }
+        self.check()
+    }
+}
+
+/// Whether a value is there, or its time has come.
+fn is_live((_, expiry): &Value) -> bool {
+    match expiry {
+        Expiry::Never => true,
+        Expiry::At(time_ms) => *time_ms > now_ms(),
+    }
+}
+
+impl Staged<'_> {
+    /// Shows what a key is to the transaction, if it is there.
+    pub fn see<R>(
+        &mut self,
+        key: &[u8],
+        see: impl FnOnce(&[u8], Expiry) -> R,
+    ) -> Result<Option<R>> {
+        if let Some(value) = self.stage.written.get(key) {
+            let live = value.as_ref().filter(|value| is_live(value));
+            return Ok(live.map(|(value, expiry)| see(value, *expiry)));
+        }
+        if self.source.has_others() && !self.stage.read.contains_key(key) {
+            self.note(key)?;
+        }
+        if let Some(Seen::Same(value)) = self.stage.read.get(key) {
+            return Ok(value.as_ref().map(|(value, expiry)| see(value, *expiry)));
+        }
+        let (mut see, mut result) = (Some(see), None);
+        self.source.read(key, &mut |value, expiry| {
+            result = see.take().map(|see| see(value, expiry));
+        })?;
+        Ok(result)
+    }
+
+    /// Makes the transaction depend on a key.
+    fn note(&mut self, key: &[u8]) -> Result<()> {
+        let mut seen = Some(Seen::Same(None));
+        let mut size = key.len() + ENTRY_OVERHEAD;
+        self.source.read(key, &mut |value, expiry| {
+            let is_short = value.len() <= COPY_SIZE_MAX;
+            seen = is_short.then(|| Seen::Same(Some((value.to_vec(), expiry))));
+            size += if is_short { value.len() } else { 0 };
+        })?;
+        if seen.is_none() {
+            size += 3 * key.len() + WATCH_OVERHEAD;
+            seen = self.source.watch(key)?.map(Seen::Unwritten);
+        }
+        if let Some(seen) = seen {
+            self.stage.size += size;
+            self.stage.read.insert(key.to_vec(), seen);
+        }
+        self.stage.check()
+    }
+
+    /// Whether a key is there.
+    pub fn contains(&mut self, key: &[u8]) -> Result<bool> {
+        Ok(self.see(key, |_, _| ())?.is_some())
+    }
+
+    /// A copy of a value and its time.
+    fn copy(&mut self, key: &[u8]) -> Result<Option<Value>> {
+        self.see(key, |value, expiry| (value.to_vec(), expiry))
+    }
+
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.stage.write(key, Some((value.to_vec(), Expiry::Never)))
+    }
+
+    /// Sets a value. Returns the old one.
+    pub fn replace(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+        let old = self.copy(key)?;
+        self.put(key, value)?;
+        Ok(old.map(|(value, _)| value))
+    }
+
+    /// Removes a key. Returns the value it had.
+    pub fn take(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let old = self.copy(key)?;
+        if old.is_some() {
+            self.stage.write(key, None)?;
+        }
+        Ok(old.map(|(value, _)| value))
+    }
+
+    /// Removes a key. Returns whether it was there.
+    pub fn remove(&mut self, key: &[u8]) -> Result<bool> {
+        let present = self.contains(key)?;
+        if present {
+            self.stage.write(key, None)?;
+        }
+        Ok(present)
+    }
+
+    pub fn update_with(&mut self, key: &[u8], decide: &mut Decide<'_>) -> Result<()> {
+        let at = |time_ms| if time_ms == 0 { Expiry::Never } else { Expiry::At(time_ms) };
+        let mut old_expiry = None;
+        let decided = self.see(key, |value, expiry| {
+            old_expiry = Some(expiry);
+            decide(Some((value, expiry)))
+        })?;
+        let new = match decided.unwrap_or_else(|| decide(None)) {
+            Action::Keep => return Ok(()),
+            Action::Expire(_) | Action::Remove if old_expiry.is_none() => return Ok(()),
+            Action::Put(value) => Some((value, old_expiry.unwrap_or(Expiry::Never))),
+            Action::PutWithExpiry(value, time_ms) => Some((value, at(time_ms))),
+            Action::Expire(time_ms) => {
+                if let Some(Some((_, expiry))) = self.stage.written.get_mut(key) {
+                    *expiry = at(time_ms);
+                    return Ok(());
+                }
+                self.copy(key)?.map(|(value, _)| (value, at(time_ms)))
+            }
+            Action::Remove => None,
+        };
+        self.stage.write(key, new)
+    }
+
+    /// Appends to a value, unless it would have more than `size_max` bytes. Returns its size.
+    pub fn append(&mut self, key: &[u8], suffix: &[u8], size_max: usize) -> Result<Option<usize>> {
+        let size = self.see(key, |value, _| value.len())?.unwrap_or(0) + suffix.len();
+        if size > size_max {
+            return Ok(None);
+        }
+        match self.stage.written.get_mut(key) {
+            // What was written already grows where it is: many appends take as long as one.
+            Some(Some(value)) if is_live(value) => {
+                value.0.extend_from_slice(suffix);
+                self.stage.size += suffix.len();
+                self.stage.check()?;
+            }
+            _ => {
+                let (mut value, expiry) = self.copy(key)?.unwrap_or((Vec::new(), Expiry::Never));
+                value.extend_from_slice(suffix);
+                self.stage.write(key, Some((value, expiry)))?;
+            }
+        }
+        Ok(Some(size))
+    }
+
+    /// Visits what there would be if the transaction were done.
+    pub fn walk(&mut self, bounds: &Bounds, reverse: bool, visit: &mut Visit<'_>) -> Result<()> {
+        if bounds.is_empty() {
+            return Ok(());
+        }
+        let mut over: Vec<_> = self.stage.written.range::<[u8], _>(bounds.as_slices()).collect();
+        if reverse {
+            over.reverse();
+        }
+        let mut over = over.into_iter().peekable();
+        let show = |visit: &mut Visit<'_>, key: &[u8], value: &Option<Value>| match value {
+            Some(value) if is_live(value) => visit(key, &value.0),
+            _ => ControlFlow::Continue(()),
+        };
+        let mut flow = ControlFlow::Continue(());
+        self.source.scan(bounds, reverse, &mut |key, value| {
+            let is_due = |over: &[u8]| if reverse { over >= key } else { over <= key };
+            let mut replaced = false;
+            while let Some((over_key, value)) = over.next_if(|(over_key, _)| is_due(over_key)) {
+                replaced = over_key == key;
+                flow = show(visit, over_key, value);
+                flow?;
+            }
+            if !replaced {
+                flow = visit(key, value);
+            }
+            flow
+        })?;
+        for (key, value) in over {
+            if flow.is_continue() {
+                flow = show(visit, key, value);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes everything.
+    pub fn clear(&mut self) -> Result<()> {
+        let Staged { stage, source } = self;
+        let values = stage.written.values_mut().filter_map(Option::take);
+        stage.size -= values.map(|(value, _)| value.len()).sum::<usize>();
+        source.scan(&Bounds::of_prefix(b""), false, &mut |key, _| {
+            if stage.write(key, None).is_ok() {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        })?;
+        stage.check()
+    }
+
+    pub fn len(&mut self) -> Result<u64> {
+        let mut count = self.source.len();
+        for (key, value) in &self.stage.written {
+            let before = self.source.read(key, &mut |_, _| {})?;
+            let now = value.as_ref().is_some_and(is_live);
+            count = count.saturating_add_signed(i64::from(now) - i64::from(before));
+        }
+        Ok(count)
+    }
+}
