@@ -177,8 +177,8 @@ impl Batch<'_> {
         let limit = self.out.len().saturating_add(self.shared.config.reply_size_max);
         let reply = Reply::new(self.out, self.session.protocol, limit);
         let keys = Keys::Store(&self.shared.store);
-        let mut context =
-            Context { shared: self.shared, session: self.session, tally: self.tally, reply, keys };
+        let Batch { shared, session, tally, .. } = self;
+        let mut context = Context { shared, session, tally, reply, keys, later: None };
         command::dispatch(&mut context, &request);
     }
 

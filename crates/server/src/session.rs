@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::command::transaction::Transaction;
-use crate::registry::Client;
+use crate::registry::{Client, Details};
 use crate::resp::Protocol;
 
 /// Whether replies are sent (`CLIENT REPLY`).
@@ -35,6 +35,15 @@ pub struct Session {
     pub transaction: Transaction,
 }
 
+/// The part of a session that commands within a transaction can change.
+pub struct SessionState {
+    protocol: Protocol,
+    authenticated: bool,
+    reply_mode: ReplyMode,
+    closing: bool,
+    details: Details,
+}
+
 impl Session {
     pub fn new(client: Arc<Client>, authenticated: bool) -> Self {
         Session {
@@ -51,6 +60,26 @@ impl Session {
     /// True if a request needs none of the checks that depend on the connection's state.
     pub fn is_plain(&self) -> bool {
         self.authenticated && self.reply_mode == ReplyMode::On && !self.transaction.is_open()
+    }
+
+    /// What a transaction that fails must leave as it was.
+    pub fn state(&self) -> SessionState {
+        SessionState {
+            protocol: self.protocol,
+            authenticated: self.authenticated,
+            reply_mode: self.reply_mode,
+            closing: self.closing,
+            details: self.client.details(),
+        }
+    }
+
+    /// Brings back what it was.
+    pub fn restore(&mut self, state: SessionState) {
+        self.protocol = state.protocol;
+        self.authenticated = state.authenticated;
+        self.reply_mode = state.reply_mode;
+        self.closing = state.closing;
+        self.client.change(|details| *details = state.details);
     }
 
     /// Back to the state of a new connection (`RESET`).

@@ -416,6 +416,11 @@ fn transfers_of_many_clients_keep_the_sum() {
     });
 }
 
+/// The names that `INFO` and `CONFIG` give to what a client may not have changed.
+fn setting(client: &mut Client, name: &str) -> String {
+    client.line(&format!("CONFIG GET {name}"))
+}
+
 /// `EXEC` kept a copy of each value that a command looked at: `EXISTS` of a few long keys took as
 /// much memory as they have.
 #[test]
@@ -489,4 +494,38 @@ fn transfers_between_long_values_keep_their_total_length() {
             assert_eq!(a, b, "one of them was read before a transaction, and one after it");
         }
     });
+}
+
+/// `CONFIG SET`, `CLIENT KILL` and what a connection says of itself took place while the batch could
+/// still fail.
+#[test]
+fn a_transaction_that_fails_leaves_settings_and_connections_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = support::open(&folder.path().join("small"), 24 << 20);
+    let server = TestServer::on(folder, store, |_| {});
+    let (mut client, mut other) = (server.connect(), server.connect());
+    let id = number(&other.line("CLIENT ID"));
+    let before = setting(&mut client, "maxclients");
+    run(
+        &mut client,
+        &[
+            ("CLIENT SETNAME before", "+OK"),
+            ("MULTI", "+OK"),
+            ("CONFIG SET maxclients 77", "+QUEUED"),
+            ("CLIENT SETNAME after", "+QUEUED"),
+            ("CLIENT REPLY OFF", "+QUEUED"),
+        ],
+    );
+    assert_eq!(client.line(&format!("CLIENT KILL ID {id}")), "+QUEUED");
+    assert_eq!(client.ask(&[b"SET".as_slice(), b"k", &vec![b'v'; 30 << 20]]), "+QUEUED");
+    assert!(client.line("EXEC").starts_with("-OOM "), "the pool is too small");
+    assert_eq!(setting(&mut client, "maxclients"), before);
+    assert_eq!(client.line("CLIENT GETNAME"), "\"before\"");
+    assert_eq!(other.line("PING"), "+PONG", "it was not killed");
+    client.line("MULTI");
+    client.line("CONFIG SET maxclients 77");
+    client.line(&format!("CLIENT KILL ID {id}"));
+    assert_eq!(client.line("EXEC"), "[+OK :1]");
+    assert_eq!(setting(&mut client, "maxclients"), "[\"maxclients\" \"77\"]");
+    other.assert_closed();
 }

@@ -173,8 +173,10 @@ fn kill(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
             // After the reply.
             context.session.closing = true;
         } else {
-            client.kill();
-            context.shared.control.wake(client.loop_index);
+            context.act(move |shared| {
+                client.kill();
+                shared.control.wake(client.loop_index);
+            });
         }
     }
     match (by_address, count) {

@@ -12,7 +12,7 @@ pub fn config(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         (b"get", 3..) => get(context, request),
         (b"set", 4..) if request.len().is_multiple_of(2) => set(context, request)?,
         (b"resetstat", 2) => {
-            context.shared.reset_statistics();
+            context.act(Shared::reset_statistics);
             context.reply.ok();
         }
         // A value is missing; the table knows no other subcommands.
@@ -67,23 +67,7 @@ fn set(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     for index in (2..request.len()).step_by(2) {
         changes.push(parse_change(context.shared, request.arg(index), request.arg(index + 1))?);
     }
-    let settings = &context.shared.settings;
-    for change in changes {
-        match change {
-            Change::None => {}
-            Change::ClientCountMax(count) => settings.set_client_count_max(count),
-            Change::BulkSizeMax(size) => settings.set_bulk_size_max(size),
-            Change::ClientMemoryMax(size) => {
-                settings.set_client_memory_max(size);
-                context.shared.enforce_client_memory();
-            }
-            Change::IdleTimeout(seconds) => {
-                settings.set_idle_timeout_s(seconds);
-                // The event loops wait for ever unless they know of a timeout.
-                context.shared.control.wake_all();
-            }
-        }
-    }
+    context.act(move |shared| changes.into_iter().for_each(|change| change.make(shared)));
     context.reply.ok();
     Ok(())
 }
@@ -97,6 +81,26 @@ enum Change {
     ClientMemoryMax(Option<usize>),
     /// Seconds; 0 = never.
     IdleTimeout(u64),
+}
+
+impl Change {
+    fn make(self, shared: &Shared) {
+        let settings = &shared.settings;
+        match self {
+            Change::None => {}
+            Change::ClientCountMax(count) => settings.set_client_count_max(count),
+            Change::BulkSizeMax(size) => settings.set_bulk_size_max(size),
+            Change::ClientMemoryMax(size) => {
+                settings.set_client_memory_max(size);
+                shared.enforce_client_memory();
+            }
+            Change::IdleTimeout(seconds) => {
+                settings.set_idle_timeout_s(seconds);
+                // The event loops wait for ever unless they know of a timeout.
+                shared.control.wake_all();
+            }
+        }
+    }
 }
 
 fn parse_change(shared: &Shared, name: &[u8], value: &[u8]) -> Result<Change, Failure> {

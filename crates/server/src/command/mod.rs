@@ -38,6 +38,22 @@ pub struct Context<'a> {
     pub reply: Reply<'a>,
     /// What it reads and writes.
     pub keys: Keys<'a>,
+    /// Within a transaction: what is to be done once it is written.
+    pub later: Option<&'a mut Vec<Later>>,
+}
+
+/// What a transaction does besides reading and writing keys.
+pub type Later = Box<dyn FnOnce(&Shared)>;
+
+impl Context<'_> {
+    /// Does what is more than reading and writing keys: within a transaction when that is written,
+    /// otherwise at once.
+    pub fn act(&mut self, act: impl FnOnce(&Shared) + 'static) {
+        match &mut self.later {
+            Some(later) => later.push(Box::new(act)),
+            None => act(self.shared),
+        }
+    }
 }
 
 /// Why a command answers with an error.

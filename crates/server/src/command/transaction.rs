@@ -5,7 +5,9 @@
 //! another client changed a key that one of them read meanwhile, they are run again, and after some
 //! times while nobody else may write. A transaction with a command that does more than read and
 //! write single keys (`KEYS`, `DBSIZE`, `FLUSHALL`, `CONFIG` ..) is run in that way at once: what it
-//! does must not be done twice, and what it reads cannot be a condition.
+//! does must not be done twice, and what it reads cannot be a condition. What it does besides writing
+//! keys (`CONFIG SET`, `CLIENT KILL`) is done when the batch is, and a transaction that fails leaves the
+//! connection as it was.
 //!
 //! If a *watched* key was written meanwhile, nothing is done, whatever it was written with; the store
 //! tells that ([`everleaf::Map::watch`]). What a connection watches may take 16 MiB.
@@ -18,7 +20,7 @@ use everleaf::{Map, Store, Watch, WriteBatch, Written};
 use super::keys::Keys;
 use super::stage::{Source, Stage, Staged};
 use super::table::{COMMANDS, Command};
-use super::{Context, Failure, Outcome};
+use super::{Context, Failure, Later, Outcome};
 use crate::resp::{KeptRequests, Reply, Request};
 
 /// Commands a transaction may hold, and bytes of them.
@@ -215,11 +217,15 @@ pub fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
         context.reply.null_array();
         return Ok(());
     }
-    let mut answers = Vec::new();
-    let done = match run_among_others(context, &queue, &watched, &mut answers)? {
-        Some(done) => done,
-        None => run_alone(context, &queue, &watched, &mut answers)?,
-    };
+    let (mut answers, mut later) = (Vec::new(), Vec::new());
+    let before = context.session.state();
+    let done = run_all(context, &queue, &watched, &mut answers, &mut later);
+    if matches!(done, Ok(true)) {
+        later.into_iter().for_each(|act| act(context.shared));
+    } else {
+        context.session.restore(before);
+    }
+    let done = done?;
     // `HELLO` may have changed it.
     context.reply.protocol = context.session.protocol;
     if done {
@@ -235,6 +241,21 @@ pub fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
 fn stage_size_max(context: &Context<'_>) -> usize {
     let limit = context.shared.settings.client_memory_max();
     limit.map_or(BATCH_SIZE_MAX, |limit| limit.min(BATCH_SIZE_MAX))
+}
+
+/// Runs a transaction. Returns whether it was done, or not because of a watched key. What it does
+/// besides reading and writing keys is left to be done then.
+fn run_all(
+    context: &mut Context<'_>,
+    queue: &Queue,
+    watched: &Watched,
+    answers: &mut Vec<u8>,
+    later: &mut Vec<Later>,
+) -> Result<bool, Failure> {
+    if let Some(done) = run_among_others(context, queue, watched, answers)? {
+        return Ok(done);
+    }
+    run_alone(context, queue, watched, answers, later)
 }
 
 /// Runs a transaction while others write. Returns whether it was done, or not because of a watched
@@ -254,7 +275,9 @@ fn run_among_others(
         batch.clear();
         watched.expect(&mut batch);
         let mut stage = Stage::new(stage_size_max(context));
-        if let Err(failure) = run(context, queue, &mut stage, &mut &*store, answers) {
+        if let Err(failure) =
+            run(context, queue, &mut stage, &mut &*store, answers, &mut Vec::new())
+        {
             // Alone it need not hold what it reads.
             return if stage.is_over() { Ok(None) } else { Err(failure) };
         }
@@ -275,6 +298,7 @@ fn run_alone(
     queue: &Queue,
     watched: &Watched,
     answers: &mut Vec<u8>,
+    later: &mut Vec<Later>,
 ) -> Result<bool, Failure> {
     let store = Arc::clone(&context.shared.store);
     let asks = queue.requests.iter().any(|(index, _)| COMMANDS[index].name == "info");
@@ -286,7 +310,7 @@ fn run_alone(
             // The batch will be refused; nothing may be done that is not in it.
             return Ok(());
         }
-        run(context, queue, &mut stage, alone, answers)?;
+        run(context, queue, &mut stage, alone, answers, later)?;
         stage.fill(batch, &store);
         Ok::<(), Failure>(())
     })?;
@@ -300,6 +324,7 @@ fn run(
     stage: &mut Stage,
     source: &mut dyn Source,
     answers: &mut Vec<u8>,
+    later: &mut Vec<Later>,
 ) -> Outcome {
     answers.clear();
     for (index, request) in queue.requests.iter() {
@@ -312,6 +337,7 @@ fn run(
             tally: context.tally,
             reply: Reply::new(answers, protocol, limit),
             keys: Keys::Stage(Staged { stage, source }),
+            later: Some(later),
         };
         if let Err(failure) = (COMMANDS[index].run)(&mut inner, &request) {
             inner.tally.errors += 1;
