@@ -218,8 +218,10 @@ pub fn tidy(root: &Path, arguments: &[String]) -> bool {
 
 /// What tells the tests of the trees how long to search, in seconds for all of them together.
 const PROVE_SECONDS: &str = "EVERLEAF_PROVE_SECONDS";
-/// What tells the server's check of replies the same.
-const REPLIES_SECONDS: &str = "EVERLEAF_REPLIES_SECONDS";
+/// What tells the server's check of replies how many pipelines to send.
+const REPLIES_PIPELINES: &str = "EVERLEAF_REPLIES_PIPELINES";
+/// Pipelines that an ordinary machine answers, and we check, in a second.
+const REPLIES_PER_SECOND: u64 = 100;
 
 /// `cargo xtask sim [seconds]`: the tests that explore on the simulated machine, and the one that
 /// checks every reply of a server, in a release build, each for ten minutes unless told otherwise;
@@ -242,7 +244,7 @@ pub fn sim(root: &Path, arguments: &[String]) -> bool {
     let proven = run_counting(command, &mut totals);
     let mut command = cargo(root, &["test", "--release", "-p", "everleaf-server"]);
     command.args(["--test", "replies", "--", "--nocapture"]);
-    command.env(REPLIES_SECONDS, seconds.to_string());
+    command.env(REPLIES_PIPELINES, (u64::from(seconds) * REPLIES_PER_SECOND).to_string());
     let answered = run_counting(command, &mut totals);
     let mut command = cargo(root, &["test", "--release", "-p", "everleaf", "--lib"]);
     command.args(["power::tests::crashes", "--", "--include-ignored", "--nocapture"]);

@@ -10,8 +10,9 @@
 //! says whose it is, which key and which version, in each of its lines. Some clients read slowly, some
 //! end their half of the connection, say `QUIT`, break the protocol, go away in the middle, or are killed
 //! by another; some change the version of the protocol and switch replies off within a pipeline. The long run is
-//! `EVERLEAF_REPLIES_SECONDS=600 cargo test --release -p everleaf-server --test replies`, or `cargo xtask
-//! sim`; the seed is printed, and `EVERLEAF_REPLIES_SEED` gives it again.
+//! `EVERLEAF_REPLIES_PIPELINES=60000 cargo test --release -p everleaf-server --test replies`, or `cargo
+//! xtask sim`; the seed is printed, and `EVERLEAF_REPLIES_SEED` gives it again. Its length is a number of
+//! pipelines, so that it ends with the same work done, and with a verdict, on any machine.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,20 +24,22 @@ mod support;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use everleaf::{Durability, Options};
 use support::{Client, TestServer, encode};
 
-/// How long to search, in seconds.
-const SECONDS_VARIABLE: &str = "EVERLEAF_REPLIES_SECONDS";
+/// How many pipelines to send.
+const PIPELINES_VARIABLE: &str = "EVERLEAF_REPLIES_PIPELINES";
 /// The seed of the search.
 const SEED_VARIABLE: &str = "EVERLEAF_REPLIES_SEED";
 
 const CLIENT_COUNT: usize = 12;
 const KEY_COUNT: u64 = 40;
 const PIPELINE_SIZE_MAX: u64 = 4 << 20;
+/// Pipelines to one server, after which there is a new one.
+const PIPELINE_COUNT_MAX: u64 = 3_000;
 /// Replies to one pipeline.
 const REPLIES_SIZE_MAX: usize = 12 << 20;
 
@@ -266,12 +269,13 @@ enum Ending {
     Broken,
 }
 
-/// One connection after the other, until the time is over.
+/// One connection after the other, until all is sent.
 struct Worker<'a> {
     address: SocketAddr,
     client: usize,
     random: Random,
-    end: Instant,
+    /// Pipelines that are still to be sent.
+    left: u64,
     /// Whether another client may kill this one's connections.
     is_prey: bool,
     checked: &'a AtomicU64,
@@ -281,15 +285,15 @@ struct Worker<'a> {
 impl Worker<'_> {
     fn run(&mut self) {
         let mut epoch = 0;
-        // One pipeline at least, however busy the machine is.
-        while epoch == 0 || Instant::now() < self.end {
+        while self.left > 0 {
             epoch += 1;
             let mut stream = TcpStream::connect(self.address).unwrap();
             // A reply that does not come is a failure, not a hang.
             stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
             let Some(id) = self.ask_id(&mut stream) else { continue };
             let mut model = Model::new(self.client, epoch, id);
-            loop {
+            while self.left > 0 {
+                self.left -= 1;
                 let mut pipeline = model.pipeline(&mut self.random);
                 let ending = match self.random.below(40) {
                     0 => {
@@ -303,7 +307,7 @@ impl Worker<'_> {
                 };
                 self.add_ending(&mut pipeline, ending);
                 let is_alive = self.exchange(&mut stream, &pipeline, ending);
-                if !is_alive || Instant::now() >= self.end {
+                if !is_alive {
                     break;
                 }
             }
@@ -419,9 +423,10 @@ impl Worker<'_> {
 }
 
 /// Kills one connection after the other, whatever it is doing.
-fn kill_some(mut client: Client, random: &mut Random, end: Instant) {
+fn kill_some(mut client: Client, random: &mut Random, is_over: &AtomicBool) {
     let mut newest: u64 = 1;
-    while Instant::now() < end {
+    // Acquire: pairs with the store by the one who waits for the others.
+    while !is_over.load(Ordering::Acquire) {
         for _ in 0..50 {
             assert_eq!(client.line("PING"), "+PONG", "the one who kills is served");
         }
@@ -466,8 +471,9 @@ struct Kind {
     has_killer: bool,
 }
 
-/// Clients on a server of this kind, for a time.
-fn search(kind: Kind, random: &mut Random, time: Duration) {
+/// Clients on a server of this kind, until each has sent its part. Returns how many pipelines were
+/// answered, and how many bytes of replies were checked.
+fn search(kind: Kind, random: &mut Random, count: u64) -> (u64, u64) {
     let Kind { name, threads, durability, has_killer } = kind;
     let folder = tempfile::tempdir().unwrap();
     let options = Options::new().create(true).max_size_bytes(4 << 30).durability(durability);
@@ -477,7 +483,7 @@ fn search(kind: Kind, random: &mut Random, time: Duration) {
         config.threads = threads;
         config.output_pause_size = pause_size;
     });
-    let end = Instant::now() + time;
+    let (left, is_over) = (count.div_ceil(CLIENT_COUNT as u64), AtomicBool::new(false));
     let (checked, pipelines) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let mut threads = Vec::new();
@@ -485,29 +491,34 @@ fn search(kind: Kind, random: &mut Random, time: Duration) {
             let random = Random(random.next());
             let (checked, pipelines, address) = (&checked, &pipelines, server.address);
             let is_prey = has_killer;
-            let mut worker = Worker { address, client, random, end, is_prey, checked, pipelines };
+            let mut worker = Worker { address, client, random, left, is_prey, checked, pipelines };
             threads.push(scope.spawn(move || worker.run()));
         }
-        if has_killer {
-            let (client, mut random) = (server.connect(), Random(random.next()));
-            threads.push(scope.spawn(move || kill_some(client, &mut random, end)));
-        }
-        let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        let killer = has_killer.then(|| {
+            let (client, mut random, is_over) = (server.connect(), Random(random.next()), &is_over);
+            scope.spawn(move || kill_some(client, &mut random, is_over))
+        });
+        let mut results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        // Release: pairs with the load by the one who kills.
+        is_over.store(true, Ordering::Release);
+        results.extend(killer.map(|killer| killer.join()));
         assert!(results.iter().all(Result::is_ok), "{name}: see above");
     });
     server.stop().unwrap();
-    let (checked, pipelines) = (checked.into_inner() >> 20, pipelines.into_inner());
-    println!("{name}, {threads} threads: {pipelines} pipelines, {checked} MiB of replies checked");
+    let (checked, pipelines) = (checked.into_inner(), pipelines.into_inner());
+    let size = checked >> 20;
+    println!("{name}, {threads} threads: {pipelines} pipelines, {size} MiB of replies checked");
     assert!(pipelines > 0, "nothing was done");
+    (pipelines, checked)
 }
 
 #[test]
 fn each_client_gets_its_own_replies_and_all_of_them() {
     let read = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    let seconds = read(SECONDS_VARIABLE).unwrap_or(5);
+    let count = read(PIPELINES_VARIABLE).unwrap_or(600);
     let clock = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
     let seed = read(SEED_VARIABLE).unwrap_or(clock);
-    println!("{SEED_VARIABLE}={seed} {SECONDS_VARIABLE}={seconds}");
+    println!("{SEED_VARIABLE}={seed} {PIPELINES_VARIABLE}={count}");
     let mut random = Random(seed);
     let interval = Durability::Interval(Duration::from_millis(5));
     let kind =
@@ -519,11 +530,16 @@ fn each_client_gets_its_own_replies_and_all_of_them() {
         kind("interval", 4, interval, false),
         kind("no log, killed clients", 2, Durability::Process, true),
     ];
-    let total = Duration::from_secs(seconds);
     // Each kind several times in a long run, on a new server.
-    let rounds = seconds.div_ceil(60).max(1) as u32;
-    let part = total / (rounds * kinds.len() as u32);
+    let rounds = count.div_ceil(PIPELINE_COUNT_MAX * kinds.len() as u64).max(1);
+    let part = count.div_ceil(rounds * kinds.len() as u64);
+    let (mut pipelines, mut checked) = (0, 0);
     for _ in 0..rounds {
-        kinds.iter().for_each(|&kind| search(kind, &mut random, part));
+        for &kind in &kinds {
+            let (more_pipelines, more_checked) = search(kind, &mut random, part);
+            pipelines += more_pipelines;
+            checked += more_checked;
+        }
     }
+    println!("ok: {pipelines} pipelines answered, {checked} bytes of replies, each as it was due");
 }
