@@ -16,6 +16,7 @@ use crate::fptree::FpTree;
 use crate::nbtree_published::{NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr};
 use crate::nvtree::{NvTree, NvTreeBlind};
 use crate::rntree::{RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide};
+use crate::sptree::{SpTree, SpTreeUnfiltered};
 use crate::wbtree::{WbTree, WbTreeSo};
 
 /// Something to be done with a design that is known by name only.
@@ -93,6 +94,8 @@ designs! {
     NbTreeWr<Production, M>,
     NbTreeCoupled<Production, M>,
     CddsTree<Production, M>,
+    SpTree<Production, M>,
+    SpTreeUnfiltered<Production, M>,
 }
 
 /// The names of all designs.

@@ -18,6 +18,7 @@ pub mod nbtree_published;
 mod node;
 pub mod nvtree;
 pub mod rntree;
+pub mod sptree;
 pub mod wbtree;
 
 pub use blink::BLinkTree;
@@ -28,4 +29,5 @@ pub use fptree::FpTree;
 pub use nbtree_published::{NbPublished, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr};
 pub use nvtree::{NvTree, NvTreeBlind};
 pub use rntree::{RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide};
+pub use sptree::{SpTree, SpTreeUnfiltered};
 pub use wbtree::{WbTree, WbTreeSo};

@@ -4,7 +4,7 @@
 use everleaf_machine::simulated::Domain;
 
 use crate::guarded::{Guarded, Met};
-use crate::operation::Operation::{self, Get, Insert, Remove, Update};
+use crate::operation::Operation::{self, Get, Insert, Remove, Scan, Update};
 use crate::scenarios::Scenario;
 
 fn guarded(name: &'static str, met: Met, history: &[Operation], plan: &[&[Operation]]) -> Guarded {
@@ -16,6 +16,7 @@ pub fn safeguards() -> Vec<Guarded> {
     let mut all = of_searches();
     all.extend(of_merges());
     all.extend(of_hybrids());
+    all.extend(of_sptree());
     all
 }
 
@@ -127,6 +128,41 @@ fn of_hybrids() -> Vec<Guarded> {
             ("fptree", "hybrid.free_at_once", None, 1, 2000),
             &[Insert(1, 10), Insert(2, 20), Insert(3, 30), Insert(4, 40), Remove(2), Remove(3)],
             &[&[Get(4)], &[Remove(4)]],
+        ),
+    ]
+}
+
+/// SPTree, whose leaves of 3 slots are merged when one is empty.
+fn of_sptree() -> Vec<Guarded> {
+    let line = Some(Domain::Line);
+    let three_leaves = [1, 2, 3, 4, 5].map(|key| Insert(key, key * 10));
+    vec![
+        guarded(
+            "a get in a leaf that is merged away",
+            ("sptree", "sptree.free_at_once", None, 1, 2000),
+            &[Insert(1, 10), Insert(2, 20), Insert(3, 30), Insert(4, 40), Remove(2), Remove(3)],
+            &[&[Get(4)], &[Remove(4)]],
+        ),
+        // The slot that the reader found is free after the update, and then another key's.
+        guarded(
+            "a get whose slot another key takes",
+            ("sptree", "sptree.no_validation", None, 1, 2000),
+            &[Insert(2, 20)],
+            &[&[Get(2)], &[Update(2, 21), Insert(3, 30)]],
+        ),
+        guarded(
+            "a scan whose order is not on the medium",
+            ("sptree", "sptree.no_sort_generation", line, 0, 100),
+            &[Insert(2, 20), Insert(1, 10)],
+            &[&[Scan(0, 9)]],
+        ),
+        // The leaf that was merged away becomes the right half of another one, while the list on the
+        // medium still leads to it.
+        guarded(
+            "a leaf that is used again behind its merge",
+            ("sptree", "sptree.no_merge_flush", line, 0, 100),
+            &three_leaves,
+            &[&[Remove(2), Insert(6, 60), Insert(7, 70)]],
         ),
     ]
 }

@@ -3,7 +3,7 @@
 use everleaf_designs::fast_fair::variant::Small;
 use everleaf_designs::{
     CddsTree, FastFair, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr, NvTree,
-    NvTreeBlind, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, WbTree, WbTreeSo,
+    NvTreeBlind, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, WbTree, WbTreeSo,
 };
 use everleaf_index::{Design, Tiny};
 use everleaf_machine::Simulated as M;
@@ -83,6 +83,7 @@ pub static STRUCTURES: &[Structure] = &[
     design::<NvTree<Tiny<3, 3>, M>>("nvtree", "NVTree"),
     design::<NvTreeBlind<Tiny<3, 3>, M>>("nvtree-blind", "NVTree whose writes do not look"),
     design::<CddsTree<Tiny<3, 3>, M>>("cdds", "CDDS B-tree"),
+    design::<SpTree<Tiny<3, 3>, M>>("sptree", "SPTree whose writes go to the leaves"),
     Structure {
         name: "batch",
         about: "batches of byte strings: the gate, the stripes, the journal",

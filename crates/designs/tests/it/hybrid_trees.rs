@@ -8,7 +8,8 @@ use std::path::Path;
 
 use everleaf_designs::{
     CddsTree, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr, NvTree, NvTreeBlind,
-    RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, WbTree, WbTreeSo,
+    RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeUnfiltered, WbTree,
+    WbTreeSo,
 };
 
 use everleaf_index::{
@@ -261,6 +262,8 @@ trees! {
     cdds: CddsTree,
     nbtree_w: NbTreeW,
     nbtree_wr: NbTreeWr,
+    sptree: SpTree,
+    sptree_unfiltered: SpTreeUnfiltered,
 }
 
 // As published: with several threads they lose writes.

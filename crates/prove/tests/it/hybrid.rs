@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::common::{is_long, share, tell, tell_marks};
 use everleaf_designs::{
-    CddsTree, FpTree, NvTree, NvTreeBlind, RnTree, RnTreeDual, RnTreeWide, WbTree, WbTreeSo,
+    CddsTree, FpTree, NvTree, NvTreeBlind, RnTree, RnTreeDual, RnTreeWide, SpTree, WbTree, WbTreeSo,
 };
 use everleaf_index::{Design, Tiny};
 use everleaf_machine::Simulated;
@@ -339,4 +339,5 @@ trees! {
     nvtree_survives: NvTree,
     nvtree_blind_survives: NvTreeBlind,
     cdds_survives: CddsTree,
+    sptree_survives: SpTree,
 }

@@ -5,7 +5,7 @@
 
 use everleaf_designs::{
     CddsTree, FpTree, NvTree, NvTreeBlind, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide,
-    WbTree, WbTreeSo,
+    SpTree, SpTreeUnfiltered, WbTree, WbTreeSo,
 };
 
 use everleaf_index::{Design, OrderedIndex, Production, Solo};
@@ -78,6 +78,11 @@ fn an_operation_on_a_leaf_with_room_costs_what_the_papers_say() {
     assert_costs::<WbTree<Production, M>>((4, 4, 3), (4, 4, 3), (3, 3, 2));
     assert_costs::<WbTreeSo<Production, M>>((2, 2, 2), (2, 2, 2), (1, 1, 1));
     assert_costs::<NvTree<Production, M>>((2, 2, 2), (2, 2, 2), (2, 2, 2));
+    // Entry and tag on their way together, then line 0.
+    let filtered = assert_costs::<SpTree<Production, M>>((3, 2, 3), (3, 2, 3), (1, 1, 1));
+    assert_eq!(filtered, (3, 0), "line 0, tags and an entry; nothing if the filter says so");
+    let bare = assert_costs::<SpTreeUnfiltered<Production, M>>((3, 2, 3), (3, 2, 3), (1, 1, 1));
+    assert_eq!(bare, (3, 2), "line 0, tags, and an entry if it is there");
 }
 
 #[test]

@@ -1,0 +1,107 @@
+//! Merging two neighbours that are together no more than half a leaf, without a log.
+//!
+//! 1. Both are locked, and the inner tree forgets the right one: who looks for its keys comes to the
+//!    left one and waits.
+//! 2. The right one's pairs are copied into free slots of the left one, durably.
+//! 3. Line 0 of the left leaf: that its bitmap does not fit its fence, the bitmap, the fence, the link,
+//!    and that it fits again, in this order, with one flush. Up to the fence the copies are masked.
+//! 4. The right one's lock is opened for ever.
+
+use everleaf_alloc::Session;
+use everleaf_index::Geometry;
+use everleaf_machine::Machine;
+
+use super::layout::{LEAF_SIZE, slots};
+use super::state::LOCK_GENERATION;
+use super::variant::Variant;
+use super::{Place, Tree};
+
+impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
+    /// Merges a leaf, locked by the caller, that lost a key, if it has few and a neighbour fits. True if
+    /// it is gone: then its lock has been opened for ever.
+    #[inline(always)]
+    pub(super) fn shrink(&self, session: &mut Session<M>, place: Place<'_, M>) -> bool {
+        let count = place.leaf.bitmap().count_ones() as usize;
+        // Now and then is enough: a look at a neighbour is a line read.
+        let is_due = count.is_multiple_of((Self::CAPACITY / 16).max(1));
+        count * 4 <= Self::CAPACITY && is_due && self.merge_any(session, place)
+    }
+
+    #[cold]
+    fn merge_any(&self, session: &mut Session<M>, place: Place<'_, M>) -> bool {
+        let next = place.middle.next();
+        if next != 0 {
+            let right = self.place(next);
+            // Only tried: who holds it may want the lock that we hold.
+            if right.middle.lock.try_lock(LOCK_GENERATION) {
+                if self.merge(session, place, right) {
+                    return false;
+                }
+                right.middle.lock.unlock_unchanged();
+            }
+        }
+        let Some(before) = self.top.left_neighbour(place.middle.low(), place.offset) else {
+            return false;
+        };
+        let left = self.place(before);
+        if !left.middle.lock.try_lock(LOCK_GENERATION) {
+            return false;
+        }
+        if left.middle.next() == place.offset && self.merge(session, left, place) {
+            left.middle.lock.unlock();
+            return true;
+        }
+        left.middle.lock.unlock_unchanged();
+        false
+    }
+
+    /// Moves everything from `right` to `left`, both locked by the caller, if it fits. Then the lock of
+    /// `right` has been opened for ever.
+    fn merge(&self, session: &mut Session<M>, left: Place<'_, M>, right: Place<'_, M>) -> bool {
+        let (into, from) = (left.leaf.bitmap(), right.leaf.bitmap());
+        let together = (into.count_ones() + from.count_ones()) as usize;
+        if together * 2 > Self::CAPACITY
+            || !self.top.remove_separator(right.middle.low(), right.offset, left.offset)
+        {
+            return false;
+        }
+        M::mark("sptree.merge");
+        let free = slots(!into);
+        let mut bitmap = into;
+        for (slot, source) in free.zip(slots(from)) {
+            left.leaf.fill(self.medium, slot, right.leaf.pair(source));
+            bitmap |= 1 << slot;
+        }
+        if from != 0 {
+            // Persist: the copies before the bitmap names them (S1).
+            self.medium.drain();
+        }
+        let (high, next) = (right.middle.high(), right.middle.next());
+        if M::mutant("sptree.link_first") {
+            left.leaf.set_next(next);
+        }
+        // S4: this order is the log.
+        left.leaf.set_covered(0);
+        left.leaf.commit(bitmap);
+        left.leaf.set_high(high);
+        left.leaf.set_next(next);
+        left.leaf.set_covered(high);
+        if !M::mutant("sptree.no_merge_flush") {
+            // Persist: the merge before the right leaf is used again, or the list would lead into it (S3).
+            left.leaf.persist_heading(self.medium);
+        }
+        left.middle.set_right(high, next);
+        if V::FILTER {
+            self.build_filter(left);
+        }
+        right.middle.lock.unlock_dead();
+        self.leaves.add(session.stripe(), -1);
+        // Without the flush nothing may be waited for: in small programs only that uses the place again.
+        if M::mutant("sptree.free_at_once") || M::mutant("sptree.no_merge_flush") {
+            session.free_record(right.offset, LEAF_SIZE);
+        } else {
+            session.retire_record(right.offset, LEAF_SIZE);
+        }
+        true
+    }
+}

@@ -1,0 +1,266 @@
+//! SPTree: unsorted leaves in the pool, and in DRAM all that a search needs before it: an inner tree, and
+//! for each leaf a middle node with its lock, its range and a filter of its keys.
+//!
+//! ```text
+//!   InnerTree (DRAM)         low fence -> leaf
+//!      |         |
+//!   [middle]  [middle]       DRAM, 128 bytes: lock, range, filter
+//!      |         |
+//!   [ leaf ]->[ leaf ]->     pool, 1216 bytes: line 0, tags, entries, order
+//!      ^
+//!   anchor (pool): tag | variant | first leaf
+//! ```
+//!
+//! A lookup of an absent key ends, 99 times of a hundred, in the middle node and reads nothing in the
+//! pool. A write fills a free slot and then commits it, and the end of what it replaces, by one store of
+//! the bitmap. Splits and merges need no log: all that says what a leaf holds is on its line 0, whose
+//! stores become durable in their order, and every prefix of that order has exactly one repair
+//! (`state.rs`).
+//!
+//! *Source*: Xingsheng Zhao, Chen Zhong, Prajwal Challa, Song Jiang, "Developing Index Structures in
+//! Persistent Memory Using Spot-on Optimizations with DRAM", ICPE 2024.
+//!
+//! | operation | paper | function | linearizes at | durable when |
+//! |---|---|---|---|---|
+//! | get | 4.3 | `search.rs` `read` | last load before the version is found unchanged | it was before the lock was opened |
+//! | insert, update | 4.3 | `write.rs` `put` | opening of the lock | line 0 is drained, before |
+//! | remove | 4.3 | `write.rs` `apply` | same | same |
+//! | scan | Alg. 1 | `scan.rs` | a leaf at a time, as get | as get |
+//! | split | 4.4 | `split.rs` | no effect on contents | line 0 of the left leaf is drained |
+//! | merge | 4.5 | `merge.rs` | same | same |
+//! | recovery | 4.6 | `recover.rs` | - | - |
+//!
+//! Invariants (checked by `check.rs` and on the simulated machine):
+//! - S1 an entry and its tag are durable before the bitmap names them;
+//! - S2 what line 0 says is durable before the lock is opened;
+//! - S3 a new leaf is durable before a link leads to it; a leaf that left the list is reused when its
+//!   unlinking is durable and nobody can hold it;
+//! - S4 in a split the link comes before the fence and the fence before the bitmap; in a merge the
+//!   entries come before the bitmap, that before the fence, and that before the link;
+//! - S5 when a fence is raised, the leaf has no masked keys: recovery clears them;
+//! - S6 the list is the truth: the inner tree has exactly its leaves, each under its low fence;
+//! - S7 a filter that is built has all keys of its leaf.
+//!
+//! *Holes of the paper and its code that are closed*, by the numbers of `docs/trees/sptree.md`:
+//! - 6 *fence before bitmap*: the other order drops the right half as a dummy;
+//! - 8 *the order of a leaf* is tagged with the opening of the pool: after a crash nobody believes it;
+//! - 9 *masked keys*: the word `covered` of line 0 says whether there are any, so that recovery still
+//!   reads one line a leaf, and clears them before anybody can raise the fence.
+//!
+//! *Departures.* The inner tree is the one that all trees of this library share, not an ART, and learns
+//! of a split before the lock is opened. A leaf has 19 whole lines where the published one has 1208
+//! bytes; middle nodes have no pointers to their leaf and left neighbour, they are found by its place.
+//! Two neighbours are merged if both hang below one inner node. What the paper calls lock-free lookups
+//! waits for a writer at work on the leaf.
+
+mod check;
+mod design;
+mod filter;
+mod layout;
+mod merge;
+mod recover;
+mod scan;
+mod search;
+mod split;
+mod state;
+mod table;
+pub mod variant;
+mod write;
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use everleaf_alloc::{AllocError, Heap, Session};
+use everleaf_index::build::Tally;
+use everleaf_index::{ANCHOR_SIZE, Anchor, Base, Geometry, IndexError, Production};
+use everleaf_machine::{Hardware, Machine};
+use everleaf_pool::Medium;
+
+use crate::node::inner::InnerTree;
+use layout::{ENTRY_COUNT, HEAD_WORD, HIGH_MAX, Heading, LEAF_SIZE, Leaf, TAG, VARIANT_WORD};
+use state::Middle;
+use table::Table;
+use variant::{Unbuffered, Unfiltered, Variant};
+
+/// SPTree whose writes go to the leaves.
+pub type SpTree<G = Production, M = Hardware> = Tree<Unbuffered, G, M>;
+/// SPTree whose writes go to the leaves, without filters.
+pub type SpTreeUnfiltered<G = Production, M = Hardware> = Tree<Unfiltered, G, M>;
+
+/// The tree, in variant `V`, with nodes of geometry `G`, on machine `M`.
+///
+/// # Example
+/// ```
+/// use everleaf_designs::SpTree;
+/// use everleaf_index::{Domain, OrderedIndex, Pool, Solo};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process)?;
+/// let solo: Solo<SpTree> = Solo::create(pool)?;
+/// let mut session = solo.heap().session()?;
+/// assert_eq!(solo.tree().insert(&mut session, 7, 70)?, None);
+/// assert_eq!(solo.tree().upsert(&mut session, 7, 71)?, Some(70));
+/// assert_eq!(solo.tree().remove(&mut session, 7)?, Some(71));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Tree<V: Variant, G: Geometry, M: Machine> {
+    top: InnerTree<G, M>,
+    table: Table<M>,
+    medium: Medium<M>,
+    base: Base<M>,
+    anchor: Anchor<M>,
+    /// A number that no earlier opening of the pool had.
+    generation: u32,
+    is_writable: bool,
+    keys: Tally<M>,
+    leaves: Tally<M>,
+    splits: Tally<M>,
+    /// Keeps the pool open.
+    _heap: Arc<Heap<M>>,
+    variant: PhantomData<V>,
+}
+
+// SAFETY: `base` is the pool's mapping, which the heap keeps; everything shared is atomic.
+unsafe impl<V: Variant, G: Geometry, M: Machine> Send for Tree<V, G, M> {}
+// SAFETY: as above.
+unsafe impl<V: Variant, G: Geometry, M: Machine> Sync for Tree<V, G, M> {}
+
+/// A leaf and its middle node.
+pub(crate) struct Place<'t, M: Machine> {
+    offset: u64,
+    middle: &'t Middle<M>,
+    leaf: &'t Leaf<M>,
+}
+
+impl<M: Machine> Clone for Place<'_, M> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> Copy for Place<'_, M> {}
+
+impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
+    /// Entries that a leaf may have: all, but in small geometries.
+    const CAPACITY: usize = if G::SLOT_COUNT < 62 { G::SLOT_COUNT } else { ENTRY_COUNT };
+
+    /// A tree without leaves.
+    fn assemble(session: &mut Session<M>, anchor: Anchor<M>) -> Result<Self, IndexError> {
+        let heap = session.heap().clone();
+        let is_writable = !heap.pool().is_read_only();
+        let generation = if is_writable { heap.pool().next_id()? } else { u32::MAX };
+        Ok(Tree {
+            // A placeholder until the leaves are known.
+            top: InnerTree::load(session, &[(0, 0)])?,
+            table: Table::new(heap.pool().max_size()),
+            medium: heap.medium(),
+            base: Base::of(&heap),
+            anchor,
+            generation,
+            is_writable,
+            keys: Tally::new(0),
+            leaves: Tally::new(0),
+            splits: Tally::new(0),
+            _heap: heap,
+            variant: PhantomData,
+        })
+    }
+
+    /// Makes the inner tree one over these leaves.
+    fn load_top(
+        &mut self,
+        session: &mut Session<M>,
+        leaves: &[(u64, u64)],
+    ) -> Result<(), AllocError> {
+        let top = InnerTree::load(session, leaves)?;
+        self.top.free(session);
+        self.top = top;
+        Ok(())
+    }
+
+    fn create_in(session: &mut Session<M>) -> Result<Self, IndexError> {
+        let anchor = Anchor::create(session, TAG)?;
+        let made = Self::create_tree(session, anchor);
+        if made.is_err() {
+            anchor.free(session);
+        }
+        made
+    }
+
+    fn create_tree(session: &mut Session<M>, anchor: Anchor<M>) -> Result<Self, IndexError> {
+        let mut tree = Self::assemble(session, anchor)?;
+        let heading = Heading { low: 0, high: HIGH_MAX, next: 0, bitmap: 0, covered: HIGH_MAX };
+        let made = tree.new_leaf(session, heading, &[]).map(|first| first.offset);
+        let made = made.and_then(|first| {
+            let loaded = tree.load_top(session, &[(0, first)]);
+            loaded.inspect_err(|_| session.free_record(first, LEAF_SIZE)).map(|()| first)
+        });
+        let first = match made {
+            Ok(first) => first,
+            Err(error) => {
+                tree.free_volatile(session);
+                return Err(error.into());
+            }
+        };
+        tree.place(first).middle.lock.unlock();
+        anchor.word(VARIANT_WORD).write_private(u64::from(V::KIND));
+        anchor.word(HEAD_WORD).write_private(first);
+        // Persist: leaf, then anchor, before the directory names the tree.
+        tree.medium.persist(anchor.word(0).as_ptr(), ANCHOR_SIZE);
+        tree.leaves.add(session.stripe(), 1);
+        Ok(tree)
+    }
+
+    /// The leaf at an offset: one that the list or the inner tree led to, or a new one.
+    #[inline(always)]
+    fn leaf(&self, offset: u64) -> &Leaf<M> {
+        let start = self.base.start().wrapping_add(offset as usize).cast();
+        // SAFETY: offsets come from the inner tree, from neighbours that recovery has checked or the
+        // running tree has set, and from the allocator: a record of at least a leaf's size, 64-byte
+        // aligned, inside the pool, made of atomic words. One that was reclaimed meanwhile is still
+        // memory of the pool.
+        unsafe { &*start }
+    }
+
+    /// The leaf at an offset with its middle node.
+    #[inline(always)]
+    fn place(&self, offset: u64) -> Place<'_, M> {
+        Place { offset, middle: self.table.at(offset), leaf: self.leaf(offset) }
+    }
+
+    /// A new leaf with these pairs in its first slots, durable, locked, that nobody else knows.
+    fn new_leaf(
+        &self,
+        session: &mut Session<M>,
+        heading: Heading,
+        pairs: &[(u64, u64)],
+    ) -> Result<Place<'_, M>, AllocError> {
+        let offset = session.allocate_record(LEAF_SIZE)?;
+        if let Err(error) = self.table.make_room(session, offset) {
+            session.free_record(offset, LEAF_SIZE);
+            return Err(error);
+        }
+        let place = self.place(offset);
+        let bitmap = if pairs.len() < 64 { (1 << pairs.len()) - 1 } else { u64::MAX };
+        place.leaf.set_heading(Heading { bitmap, ..heading });
+        for (slot, pair) in pairs.iter().enumerate() {
+            place.leaf.fill_private(slot, *pair);
+        }
+        if !M::mutant("sptree.no_new_flush") {
+            // Persist: the leaf before a link to it (S3).
+            place.leaf.persist_new(self.medium, pairs.len());
+        }
+        place.middle.set(&heading);
+        if V::FILTER {
+            place.middle.build_filter(pairs.iter().map(|pair| pair.0));
+        }
+        Ok(place)
+    }
+
+    /// Gives the memory outside of the pool back. Nobody uses the tree any more.
+    fn free_volatile(&self, session: &mut Session<M>) {
+        self.top.free(session);
+        self.table.free(session);
+    }
+}

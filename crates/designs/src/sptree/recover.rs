@@ -1,0 +1,151 @@
+//! Recovery: the list of leaves is walked, one line a leaf, repaired where a crash cut it, and middle
+//! nodes and inner tree are built.
+//!
+//! Entries are read only in a leaf whose line 0 says that it has masked keys. Filters are built when their
+//! leaf is first touched.
+
+use everleaf_alloc::{AllocError, Recovery, Session};
+use everleaf_index::{Anchor, Geometry, IndexError};
+use everleaf_machine::{LINE_SIZE, Machine};
+
+use super::Tree;
+use super::layout::{HEAD_WORD, HIGH_MAX, Heading, LEAF_SIZE, TAG, VARIANT_WORD, slots};
+use super::variant::Variant;
+
+fn corrupt(offset: u64, what: impl Into<String>) -> AllocError {
+    AllocError::Corrupt { offset, what: what.into() }
+}
+
+impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
+    pub(super) fn open_in(
+        session: &mut Session<M>,
+        recovery: &Recovery<M>,
+        root: u32,
+    ) -> Result<Self, IndexError> {
+        let heap = session.heap().clone();
+        let anchor = Anchor::open(&heap, recovery, root, TAG)?;
+        let found = anchor.word(VARIANT_WORD).read_private();
+        if found != u64::from(V::KIND) {
+            let what = format!("the tree is of variant {found}, and this is {}", V::NAME);
+            return Err(corrupt(0, what).into());
+        }
+        let mut tree = Self::assemble(session, anchor)?;
+        let restored = tree.restore(session, recovery);
+        if restored.is_err() {
+            tree.free_volatile(session);
+        }
+        restored.map(|()| tree)
+    }
+
+    /// Walks the list; gives middle nodes and inner tree their contents.
+    fn restore(
+        &mut self,
+        session: &mut Session<M>,
+        recovery: &Recovery<M>,
+    ) -> Result<(), IndexError> {
+        let mut leaves: Vec<(u64, u64)> = vec![];
+        let (mut keys, mut low) = (0, 0);
+        let mut offset = self.anchor.word(HEAD_WORD).read_private();
+        loop {
+            self.check_place(recovery, offset)?;
+            recovery.mark_record(offset, LEAF_SIZE)?;
+            let heading = self.mend(recovery, offset)?;
+            if heading.low != low || heading.high <= low {
+                let what =
+                    format!("a leaf for {:?} to {} stands at {low}", heading.low, heading.high);
+                return Err(corrupt(offset, what).into());
+            }
+            self.table.make_room(session, offset)?;
+            let middle = self.table.at(offset);
+            middle.set(&heading);
+            middle.lock.unlock();
+            keys += u64::from(heading.bitmap.count_ones());
+            leaves.push((low, offset));
+            if heading.next == 0 {
+                break;
+            }
+            (offset, low) = (heading.next, heading.high);
+        }
+        self.keys.add(0, keys as i64);
+        self.leaves.add(0, leaves.len() as i64);
+        Ok(self.load_top(session, &leaves)?)
+    }
+
+    /// Refuses a place where no leaf can be.
+    fn check_place(&self, recovery: &Recovery<M>, offset: u64) -> Result<(), AllocError> {
+        let room = recovery.record_room(offset).filter(|_| offset.is_multiple_of(LINE_SIZE as u64));
+        if room.is_some_and(|room| room >= LEAF_SIZE) {
+            Ok(())
+        } else {
+            Err(corrupt(offset, "a leaf was expected here"))
+        }
+    }
+
+    /// Line 0 of a leaf, after the repairs that it needs.
+    fn mend(&self, recovery: &Recovery<M>, offset: u64) -> Result<Heading, IndexError> {
+        let leaf = self.leaf(offset);
+        let mut heading = leaf.heading();
+        if Self::CAPACITY < 64 && heading.bitmap >> Self::CAPACITY != 0 {
+            let what = format!("the bitmap {:#x} names more slots than there are", heading.bitmap);
+            return Err(corrupt(offset, what).into());
+        }
+        let next = self.follow(recovery, &heading)?;
+        let is_masked = heading.covered != heading.high && !M::mutant("sptree.keeps_masked");
+        if next == heading.next && !is_masked {
+            return Ok(heading);
+        }
+        if !self.is_writable {
+            return Err(IndexError::ReadOnly);
+        }
+        if next != heading.next {
+            M::mark("sptree.dropped_dummy");
+            leaf.set_next(next);
+            heading.next = next;
+        }
+        if is_masked {
+            M::mark("sptree.cleared_masked");
+            let masked = slots(heading.bitmap).filter(|slot| leaf.pair(*slot).0 >= heading.high);
+            heading.bitmap &= !masked.fold(0, |bits, slot| bits | 1 << slot);
+            leaf.commit(heading.bitmap);
+            leaf.set_covered(heading.high);
+        }
+        // Persist: the repair before the tree changes again, or a raised fence would bring masked keys
+        // back (S5).
+        leaf.persist_heading(self.medium);
+        Ok(heading)
+    }
+
+    /// The right neighbour, after those that a crash left behind.
+    fn follow(&self, recovery: &Recovery<M>, heading: &Heading) -> Result<u64, IndexError> {
+        let mut next = heading.next;
+        loop {
+            if next == 0 {
+                if heading.high != HIGH_MAX {
+                    let what = format!("the list ends at {}", heading.high);
+                    return Err(corrupt(0, what).into());
+                }
+                return Ok(0);
+            }
+            self.check_place(recovery, next)?;
+            let other = self.leaf(next).heading();
+            if other.low >= heading.high {
+                return Ok(next);
+            }
+            if other.low <= heading.low {
+                return Err(corrupt(next, "a leaf that stands behind a later one").into());
+            }
+            next = other.next;
+        }
+    }
+
+    /// Marks what the tree uses.
+    pub(super) fn mark_all(&self, used: &Recovery<M>) -> Result<(), AllocError> {
+        self.anchor.mark(used)?;
+        let mut offset = self.anchor.word(HEAD_WORD).read_private();
+        while offset != 0 {
+            used.mark_record(offset, LEAF_SIZE)?;
+            offset = self.leaf(offset).heading().next;
+        }
+        Ok(())
+    }
+}

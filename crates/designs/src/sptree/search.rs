@@ -1,0 +1,117 @@
+//! From a key to its leaf, and lookups.
+
+use everleaf_index::Geometry;
+use everleaf_machine::Machine;
+
+use super::variant::Variant;
+use super::{Place, Tree};
+use crate::node::version_lock::{Retry, Version};
+
+/// Where to look for a key that is not in the leaf a search came to.
+pub(super) enum Elsewhere {
+    /// In the right neighbour: the leaf was split meanwhile.
+    Right(u64),
+    /// From the top: the leaf was merged away meanwhile.
+    Top,
+}
+
+impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
+    /// The leaf for a key, as the inner tree knows it; its first lines are asked for.
+    #[inline(always)]
+    pub(super) fn seek(&self, key: u64) -> Place<'_, M> {
+        let place = self.place(self.top.find_le(key).leaf);
+        self.prefetch(place);
+        place
+    }
+
+    /// Asks for what a search or a write reads and writes first.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, place: Place<'_, M>) {
+        place.middle.prefetch(V::FILTER);
+        M::prefetch(place.leaf.as_ptr());
+        M::prefetch(place.leaf.as_ptr().wrapping_add(64));
+    }
+
+    /// Whether a leaf is the one for the key, as far as a view of it says.
+    #[inline(always)]
+    pub(super) fn check_range(&self, place: Place<'_, M>, key: u64) -> Result<(), Elsewhere> {
+        if key >= place.middle.high() && !M::mutant("sptree.no_range_check") {
+            let next = place.middle.next();
+            return Err(if next == 0 { Elsewhere::Top } else { Elsewhere::Right(next) });
+        }
+        if key < place.middle.low() { Err(Elsewhere::Top) } else { Ok(()) }
+    }
+
+    /// The place to go on, unless it is from the top.
+    #[inline(always)]
+    pub(super) fn move_right(&self, elsewhere: Elsewhere) -> Option<Place<'_, M>> {
+        M::mark("sptree.move_right");
+        let Elsewhere::Right(next) = elsewhere else { return None };
+        let place = self.place(next);
+        self.prefetch(place);
+        Some(place)
+    }
+
+    /// The value of `key`.
+    ///
+    /// *Linearizes at* the last load before the version is found unchanged.
+    #[inline(always)]
+    pub(super) fn read(&self, key: u64) -> Option<u64> {
+        let mut attempt = 0;
+        let mut place = self.seek(key);
+        loop {
+            match self.try_read(place, key) {
+                Ok(Ok(value)) => return value,
+                Ok(Err(elsewhere)) => {
+                    place = self.move_right(elsewhere).unwrap_or_else(|| self.seek(key));
+                }
+                Err(retry) => {
+                    M::mark("sptree.read_again");
+                    retry.pause::<M>(&mut attempt);
+                    place = self.seek(key);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn try_read(
+        &self,
+        place: Place<'_, M>,
+        key: u64,
+    ) -> Result<Result<Option<u64>, Elsewhere>, Retry> {
+        let version = place.middle.view()?;
+        let found = self.check_range(place, key).map(|()| self.look_up(place, version, key));
+        if place.middle.is_current(version) { Ok(found) } else { Err(Retry::Now) }
+    }
+
+    /// The value of a key of the leaf's range, good if the version is found unchanged afterwards.
+    #[inline(always)]
+    fn look_up(&self, place: Place<'_, M>, version: Version, key: u64) -> Option<u64> {
+        if V::FILTER {
+            match place.middle.filter() {
+                Some(filter) if !filter.may_have(key) => return None,
+                Some(_) => {}
+                None => self.touch(place, version),
+            }
+        }
+        place.leaf.find(key).map(|slot| place.leaf.value(slot))
+    }
+
+    /// Builds the filter of a leaf that nobody has touched since the pool was opened, if nobody else is
+    /// at work on it.
+    #[cold]
+    fn touch(&self, place: Place<'_, M>, version: Version) {
+        if place.middle.lock.upgrade(version) {
+            self.build_filter(place);
+            place.middle.lock.unlock_unchanged();
+        }
+    }
+
+    /// Builds the filter of a leaf, locked by the caller.
+    pub(super) fn build_filter(&self, place: Place<'_, M>) {
+        M::mark("sptree.filter_built");
+        let slots = super::layout::slots(place.leaf.bitmap());
+        place.middle.build_filter(slots.map(|slot| place.leaf.pair(slot).0));
+    }
+}

@@ -1,0 +1,61 @@
+//! Splitting a full leaf without a log.
+//!
+//! 1. The new leaf is filled with the upper half and made durable; it is locked. Up to 2 everything
+//!    can be undone and fail.
+//! 2. The inner tree learns of it: who looks for its keys waits.
+//! 3. Line 0 of the old leaf: the link, the fence, the bitmap, and that the bitmap fits the fence, in
+//!    this order, with one flush.
+//! 4. The middle node of the old leaf follows, and the new leaf is opened.
+
+use everleaf_alloc::Session;
+use everleaf_index::{Geometry, IndexError};
+use everleaf_machine::Machine;
+
+use super::layout::{Heading, LEAF_SIZE, slots};
+use super::variant::Variant;
+use super::{Place, Tree};
+
+impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
+    /// Moves the upper half of a leaf, locked by the caller, to a new one.
+    #[cold]
+    pub(super) fn split(
+        &self,
+        session: &mut Session<M>,
+        place: Place<'_, M>,
+    ) -> Result<(), IndexError> {
+        M::mark("sptree.split");
+        let (leaf, middle) = (place.leaf, place.middle);
+        let pairs = self.sorted_pairs(place);
+        let (lower, upper) = pairs.split_at(pairs.len() / 2);
+        let (low, high, next) = (upper[0].0, middle.high(), middle.next());
+        let heading = Heading { low, high, next, bitmap: 0, covered: high };
+        let right = self.new_leaf(session, heading, upper)?;
+        if let Err(error) = self.top.insert_separator(session, low, right.offset) {
+            session.free_record(right.offset, LEAF_SIZE);
+            return Err(error.into());
+        }
+        let upper_slots = slots(leaf.bitmap()).filter(|slot| leaf.pair(*slot).0 >= low);
+        let stays = leaf.bitmap() & !upper_slots.fold(0, |bits, slot| bits | 1 << slot);
+        if M::mutant("sptree.bitmap_first") {
+            leaf.commit(stays);
+        }
+        // S4: this order is the log.
+        leaf.set_next(right.offset);
+        leaf.set_high(low);
+        leaf.commit(stays);
+        leaf.set_covered(low);
+        if !M::mutant("sptree.no_split_flush") {
+            // Persist: the link before anybody writes to the new leaf, or a crash would lose what they
+            // wrote (S2).
+            leaf.persist_heading(self.medium);
+        }
+        middle.set_right(low, right.offset);
+        if V::FILTER {
+            middle.build_filter(lower.iter().map(|pair| pair.0));
+        }
+        right.middle.lock.unlock();
+        self.splits.add(session.stripe(), 1);
+        self.leaves.add(session.stripe(), 1);
+        Ok(())
+    }
+}
