@@ -97,7 +97,7 @@ fn told(rebuilt: &Rebuilt) -> String {
 
 /// The chosen map, which must exist.
 pub fn existing_map(store: &Store, pool: &Path, name: Option<&str>) -> Result<Map, Failure> {
-    let Some(name) = name else { return Ok(Map::clone(store)) };
+    let Some(name) = name else { return Ok(store.default_map().clone()) };
     store.existing_map(name)?.ok_or_else(|| {
         let pool = pool.display();
         Failure::not_found(format!(
@@ -109,7 +109,7 @@ pub fn existing_map(store: &Store, pool: &Path, name: Option<&str>) -> Result<Ma
 /// The chosen map, created if it is not there yet.
 pub fn map_or_new(store: &Store, name: Option<&str>) -> Result<Map, Failure> {
     match name {
-        None => Ok(Map::clone(store)),
+        None => Ok(store.default_map().clone()),
         Some(name) => Ok(store.map(name)?),
     }
 }

@@ -225,12 +225,12 @@ impl Batch<'_> {
         self.tally.commands += keys.len() as u64;
         let store = &self.shared.store;
         // Only for what it brings into the cache; a key that makes it fail will fail below as well.
-        if keys.len() > 1 && store.prefetch(keys).is_err() {
+        if keys.len() > 1 && store.default_map().prefetch(keys).is_err() {
             tracing::trace!("the keys of a group of SETs cannot be looked up together");
         }
         let mut reply = Reply::new(self.out, self.session.protocol, usize::MAX);
         for (key, value) in keys.iter().zip(values) {
-            match store.put(key, value) {
+            match store.default_map().put(key, value) {
                 Ok(_) => reply.ok(),
                 Err(error) => {
                     self.tally.errors += 1;
@@ -246,7 +246,7 @@ impl Batch<'_> {
         let (pause_size, start) = (self.pause_size, self.out.len());
         let (mut hits, mut answered) = (0, 0);
         let mut reply = Reply::new(self.out, self.session.protocol, pause_size);
-        let result = self.shared.store.get_many(keys, |_, value| {
+        let result = self.shared.store.default_map().get_many(keys, |_, value| {
             if !reply.is_full() {
                 hits += u64::from(value.is_some());
                 answered += 1;
@@ -267,7 +267,7 @@ impl Batch<'_> {
     fn get_one(&mut self, key: &[u8]) {
         self.tally.commands += 1;
         let mut reply = Reply::new(self.out, self.session.protocol, usize::MAX);
-        match self.shared.store.get_with(key, |value| reply.bulk(value)) {
+        match self.shared.store.default_map().get_with(key, |value| reply.bulk(value)) {
             Ok(Some(())) => self.tally.hits += 1,
             Ok(None) => {
                 self.tally.misses += 1;

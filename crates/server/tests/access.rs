@@ -38,7 +38,7 @@ fn without_the_password_only_the_way_in_and_out_is_open() {
         }
     }
     assert_eq!(server.connect().line("NOSUCH"), "-NOAUTH Authentication required.");
-    assert_eq!(server.store.len(), 0);
+    assert_eq!(server.store.default_map().len(), 0);
 }
 
 #[test]

@@ -160,7 +160,7 @@ fn a_client_can_stop_the_server() {
     client.assert_closed();
     other.assert_closed();
     server.wait().unwrap();
-    assert_eq!(server.store.get(b"k").unwrap().unwrap(), b"v");
+    assert_eq!(server.store.default_map().get(b"k").unwrap().unwrap(), b"v");
     assert!(std::net::TcpStream::connect(server.address).is_err());
 }
 

@@ -82,7 +82,7 @@ fn the_library_scans_all_keys() {
     let server = TestServer::start();
     let mut connection = connect(&server, ProtocolVersion::RESP3, None);
     for index in 0..1_000 {
-        server.store.put(format!("k{index:04}").as_bytes(), b"v").unwrap();
+        server.store.default_map().put(format!("k{index:04}").as_bytes(), b"v").unwrap();
     }
     let keys: Vec<String> = connection.scan().unwrap().map(|key| key.unwrap()).collect();
     let expected: Vec<String> = (0..1_000).map(|index| format!("k{index:04}")).collect();

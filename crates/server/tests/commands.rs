@@ -203,7 +203,7 @@ fn ranges_are_ordered_and_bounded() {
 fn a_range_longer_than_one_visit_of_the_store_is_complete() {
     let server = TestServer::start();
     for index in 0..5_000u32 {
-        server.store.put(format!("{index:05}").as_bytes(), b"v").unwrap();
+        server.store.default_map().put(format!("{index:05}").as_bytes(), b"v").unwrap();
     }
     let mut client = server.connect();
     let expected: Vec<String> = (0..5_000).map(|index| format!("\"{index:05}\"")).collect();
@@ -347,8 +347,8 @@ fn keys_above_the_limit_are_refused_and_the_rest_goes_on() {
 fn scans_return_every_key_and_can_be_filtered() {
     let server = TestServer::start();
     for index in 0..1_000u32 {
-        server.store.put(format!("key:{index}").as_bytes(), b"v").unwrap();
-        server.store.put(format!("other:{index}").as_bytes(), b"v").unwrap();
+        server.store.default_map().put(format!("key:{index}").as_bytes(), b"v").unwrap();
+        server.store.default_map().put(format!("other:{index}").as_bytes(), b"v").unwrap();
     }
     let mut client = server.connect();
     let scan = |client: &mut Client, options: &str| {
@@ -409,7 +409,7 @@ fn a_scan_survives_changes_and_may_go_on_over_another_connection() {
     let server = TestServer::start();
     let stay: Vec<String> = (0..500).map(|index| format!("stay:{index:03}")).collect();
     for key in &stay {
-        server.store.put(key.as_bytes(), b"v").unwrap();
+        server.store.default_map().put(key.as_bytes(), b"v").unwrap();
     }
     let mut clients = [server.connect(), server.connect()];
     let (mut cursor, mut found) = ("0".to_string(), Vec::new());
@@ -420,8 +420,16 @@ fn a_scan_survives_changes_and_may_go_on_over_another_connection() {
         let keys = parts[3..].iter().step_by(2).filter(|key| key.contains(':'));
         found.extend(keys.map(|key| key.to_string()));
         // Remove what was returned last if it may go, and add keys before and behind.
-        server.store.put(format!("stay:{:03}x", (step * 13) % 500).as_bytes(), b"v").unwrap();
-        server.store.remove(format!("stay:{:03}x", (step * 29) % 500).as_bytes()).unwrap();
+        server
+            .store
+            .default_map()
+            .put(format!("stay:{:03}x", (step * 13) % 500).as_bytes(), b"v")
+            .unwrap();
+        server
+            .store
+            .default_map()
+            .remove(format!("stay:{:03}x", (step * 29) % 500).as_bytes())
+            .unwrap();
         if cursor == "0" {
             break;
         }

@@ -54,7 +54,7 @@ fn what_came_before_the_break_is_answered() {
     stream.extend(encode(&["SET", "k", "never"]));
     let expected = "+OK\\r\\n$1\\r\\nv\\r\\n$1\\r\\nv\\r\\n-ERR Protocol error: expected \\'$\\', got \\'!\\'\\r\\n";
     assert_eq!(answer(&server, &stream), expected);
-    assert_eq!(server.store.get(b"k").unwrap().unwrap(), b"v");
+    assert_eq!(server.store.default_map().get(b"k").unwrap().unwrap(), b"v");
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_browser_cannot_be_made_to_send_commands() {
     assert_eq!(answer(&server, post), "");
     let get = b"GET / HTTP/1.1\r\nHost: localhost:6399\r\n\r\nSET k stolen\r\n";
     assert!(answer(&server, get).starts_with("-ERR wrong number of arguments"));
-    assert_eq!(server.store.len(), 0);
+    assert_eq!(server.store.default_map().len(), 0);
 }
 
 #[test]

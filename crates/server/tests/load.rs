@@ -159,7 +159,10 @@ fn a_shutdown_while_clients_write_loses_nothing_acknowledged() {
         let (thread, count) = thread.join().unwrap();
         for index in 0..count {
             let key = format!("{thread}:{index}");
-            assert!(server.store.contains(key.as_bytes()).unwrap(), "{key} was acknowledged");
+            assert!(
+                server.store.default_map().contains(key.as_bytes()).unwrap(),
+                "{key} was acknowledged"
+            );
         }
     }
 }
@@ -226,7 +229,7 @@ fn a_shutdown_loses_no_reply_of_a_client_that_goes_on_sending() {
         let last = numbers.next_back().map_or("100".into(), |line| {
             String::from_utf8(line[1..].to_vec()).unwrap().trim().to_string()
         });
-        let done = server.store.get(b"n").unwrap().unwrap();
+        let done = server.store.default_map().get(b"n").unwrap().unwrap();
         assert_eq!(String::from_utf8(done).unwrap(), last, "what was done was answered");
     });
 }

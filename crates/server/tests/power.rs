@@ -49,10 +49,10 @@ fn what_was_answered_is_made_again_from_the_log_when_the_pool_is_lost() {
         }
         let again = open(&folder.path().join("copy"), durability);
         assert!(again.rebuilt().is_some());
-        assert_eq!(again.len(), 500);
-        assert_eq!(again.get(b"key:7").unwrap(), Some(b"8".to_vec()));
-        assert_eq!(again.get(b"key:8").unwrap(), None);
-        assert_eq!(again.get(b"key:499").unwrap(), Some(b"499".to_vec()));
+        assert_eq!(again.default_map().len(), 500);
+        assert_eq!(again.default_map().get(b"key:7").unwrap(), Some(b"8".to_vec()));
+        assert_eq!(again.default_map().get(b"key:8").unwrap(), None);
+        assert_eq!(again.default_map().get(b"key:499").unwrap(), Some(b"499".to_vec()));
     }
 }
 
@@ -71,5 +71,5 @@ fn saving_without_a_log_writes_a_backup_beside_the_pool() {
     let saved: u64 = client.line("LASTSAVE")[1..].parse().unwrap();
     assert!(saved > 1_600_000_000);
     let copy = Options::new().read_only(true).open(&backup).unwrap();
-    assert_eq!(copy.get(b"k").unwrap(), Some(b"w".to_vec()));
+    assert_eq!(copy.default_map().get(b"k").unwrap(), Some(b"w".to_vec()));
 }

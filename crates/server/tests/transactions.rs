@@ -445,7 +445,7 @@ fn a_transaction_keeps_no_long_values_that_it_only_reads() {
     assert_eq!(client.line("STRLEN long:0"), ":1048576");
     // So has the list of the keys that are to be removed.
     (0..200_000)
-        .for_each(|key| server.store.put(format!("k{key}").as_bytes(), b"").map(drop).unwrap());
+        .for_each(|key| server.store.default_map().put(format!("k{key}"), b"").map(drop).unwrap());
     run(&mut client, &[("MULTI", "+OK"), ("FLUSHALL", "+QUEUED")]);
     assert!(client.line("EXEC").starts_with("-OOM "));
     assert_eq!(client.line("DBSIZE"), ":200040");

@@ -57,7 +57,7 @@ fn in_batches(size: usize) -> impl Fn(&Store, &[Vec<u8>], &[u8]) {
         for some in keys.chunks(size) {
             batch.clear();
             for key in some {
-                batch.put(store, key, value);
+                batch.put(store.default_map(), key, value);
             }
             store.write(&batch).expect("room");
         }
@@ -66,7 +66,7 @@ fn in_batches(size: usize) -> impl Fn(&Store, &[Vec<u8>], &[u8]) {
 
 fn one_by_one(store: &Store, keys: &[Vec<u8>], value: &[u8]) {
     for key in keys {
-        store.put(key, value).expect("room");
+        store.default_map().put(key, value).expect("room");
     }
 }
 

@@ -38,7 +38,7 @@ fn make(path: &Path, keys: u64, key_size: usize, value_size: usize, snapshot: bo
     for number in 0..keys {
         random_bytes(number, &mut key);
         random_bytes(!number, &mut value);
-        let _ = store.put(&key, &value).expect("room");
+        let _ = store.default_map().put(&key, &value).expect("room");
     }
     if snapshot {
         store.snapshot().expect("room");
@@ -77,8 +77,8 @@ fn main() {
         println!(
             "{name}: {} keys of {key_size} and {value_size} bytes in {seconds:.2} s, {:.2} M keys/s \
              ({} pairs of the snapshot, {} commits of the log)",
-            store.len(),
-            store.len() as f64 / seconds / 1e6,
+            store.default_map().len(),
+            store.default_map().len() as f64 / seconds / 1e6,
             rebuilt.snapshot_pairs,
             rebuilt.replayed,
         );

@@ -30,7 +30,7 @@ fn put(store: &Store, number: u64, value: u64) {
     bytes
         .chunks_exact_mut(4)
         .for_each(|chunk| chunk.copy_from_slice(&(value as u32).to_be_bytes()));
-    let _ = store.put(&key, &bytes).expect("room");
+    let _ = store.default_map().put(&key, &bytes).expect("room");
 }
 
 /// Writes per second between two counts.
@@ -53,7 +53,7 @@ fn main() {
     let options = Options::new().create(true).snapshot_after_bytes(u64::MAX);
     let options = options.durability(Durability::Interval(Duration::from_secs(1)));
     let store = options.open(folder.join("pool")).expect("it opens");
-    for number in store.len()..keys {
+    for number in store.default_map().len()..keys {
         put(&store, number, number);
     }
     let (writes, is_over) = (AtomicU64::new(0), AtomicBool::new(false));

@@ -5,18 +5,24 @@
 //! a condition. So there is another way: take all stripes, read, and write the batch before anybody
 //! else goes on.
 
-use std::ops::{Bound, ControlFlow};
-
 use everleaf_index::{Hardware, Session};
 
 use crate::batch::Raised;
+use crate::key_range::{KeyRange, owned_bounds};
 use crate::map::Map;
+use crate::scan::Scan;
 use crate::{Error, Expiry, Result, Store, WriteBatch, Written};
 
 /// The default map of a store while nobody else writes; see [`Store::write_alone`].
 pub struct Alone<'a> {
     map: &'a Map,
     session: &'a mut Session<Hardware>,
+}
+
+impl std::fmt::Debug for Alone<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Alone").finish_non_exhaustive()
+    }
 }
 
 impl Alone<'_> {
@@ -26,27 +32,20 @@ impl Alone<'_> {
     /// As [`Map::get`].
     pub fn get_with_expiry<R>(
         &mut self,
-        key: &[u8],
+        key: impl AsRef<[u8]>,
         see: impl FnOnce(&[u8], Expiry) -> R,
     ) -> Result<Option<R>> {
-        let see =
-            |record: everleaf_index::Record<'_>| see(record.value, Expiry::of(record.expiry_ms));
+        let key = key.as_ref();
+        let see = |record: everleaf_index::Record<'_>| {
+            see(record.value, Expiry::from_unix_ms(record.expiry_ms))
+        };
         let verify = self.map.shared().verify;
         Ok(self.map.tree().get_verified(self.session, key, verify, see)?)
     }
 
-    /// Visits the pairs between two bounds in place, ascending or descending, until `visit` breaks.
-    ///
-    /// # Errors
-    /// As [`Map::get`].
-    pub fn scan(
-        &mut self,
-        bounds: (Bound<&[u8]>, Bound<&[u8]>),
-        reverse: bool,
-        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let visit = |key: &[u8], value: &[u8]| visit(key, value).is_continue();
-        Ok(self.map.tree().scan(self.session, bounds.0, bounds.1, reverse, visit)?)
+    /// Visits pairs in place; as [`Map::scan`].
+    pub fn scan(&mut self, range: impl KeyRange) -> Scan<'_> {
+        Scan::alone(self.map, self.session, owned_bounds(range))
     }
 
     /// Number of keys, as [`Map::len`].
@@ -73,13 +72,14 @@ impl Store {
     /// # fn main() -> everleaf::Result<()> {
     /// # let folder = tempfile::tempdir().expect("a temporary folder");
     /// # let store = everleaf::Options::new().create(true).open(folder.path().join("p"))?;
-    /// store.put(b"oak", b"Quercus")?;
+    /// let map = store.default_map();
+    /// map.put("oak", "Quercus")?;
     /// store.write_alone(|alone, batch| {
     ///     let count = alone.len().to_string();
-    ///     batch.put(&store, b"count", count.as_bytes());
+    ///     batch.put(map, "count", &count);
     ///     Ok::<(), everleaf::Error>(())
     /// })?;
-    /// assert_eq!(store.get(b"count")?, Some(b"1".to_vec()));
+    /// assert_eq!(map.get("count")?, Some(b"1".to_vec()));
     /// # Ok(())
     /// # }
     /// ```
@@ -100,7 +100,7 @@ impl Store {
         let raised = Raised(shared);
         let stripes = shared.order.lock_all();
         let mut batch = WriteBatch::new();
-        fill(&mut Alone { map: self, session: &mut session }, &mut batch)?;
+        fill(&mut Alone { map: self.default_map(), session: &mut session }, &mut batch)?;
         shared.admit_batch(&batch)?;
         let last = batch.last_changes();
         let (written, lsn) = match shared.write_behind(&batch, &last, journal, &mut session) {

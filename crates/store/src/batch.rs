@@ -87,6 +87,16 @@ pub struct WriteBatch {
     conditions: Vec<Condition>,
 }
 
+impl std::fmt::Debug for WriteBatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WriteBatch")
+            .field("changes", &self.changes.len())
+            .field("conditions", &self.conditions.len())
+            .field("size_bytes", &self.bytes.len())
+            .finish_non_exhaustive()
+    }
+}
+
 impl WriteBatch {
     /// An empty batch.
     pub fn new() -> Self {
@@ -94,34 +104,35 @@ impl WriteBatch {
     }
 
     /// Sets the value of a key, which will not expire.
-    pub fn put(&mut self, map: &Map, key: &[u8], value: &[u8]) -> &mut Self {
-        self.put_with_expiry(map, key, value, 0)
+    pub fn put(&mut self, map: &Map, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
+        self.put_with_expiry(map, key, value, Expiry::Never)
     }
 
-    /// Sets the value of a key, which expires at this time, in milliseconds since 1970-01-01 UTC (0
-    /// for never).
+    /// Sets the value of a key, and when it expires: a [`SystemTime`](std::time::SystemTime), a
+    /// [`Duration`](std::time::Duration) from now, or an [`Expiry`].
     pub fn put_with_expiry(
         &mut self,
         map: &Map,
-        key: &[u8],
-        value: &[u8],
-        expiry_ms: u64,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expiry: impl Into<Expiry>,
     ) -> &mut Self {
-        let change = self.note(map, key, Some(value), expiry_ms);
+        let expiry_ms = expiry.into().as_unix_ms();
+        let change = self.note(map, key.as_ref(), Some(value.as_ref()), expiry_ms);
         self.changes.push(change);
         self
     }
 
     /// Removes a key, if it is there.
-    pub fn remove(&mut self, map: &Map, key: &[u8]) -> &mut Self {
-        let change = self.note(map, key, None, 0);
+    pub fn remove(&mut self, map: &Map, key: impl AsRef<[u8]>) -> &mut Self {
+        let change = self.note(map, key.as_ref(), None, 0);
         self.changes.push(change);
         self
     }
 
     /// Makes the whole batch depend on the value a key has just before it; `None`: on its absence.
-    pub fn expect(&mut self, map: &Map, key: &[u8], value: Option<&[u8]>) -> &mut Self {
-        let what = self.note(map, key, value, 0);
+    pub fn expect(&mut self, map: &Map, key: impl AsRef<[u8]>, value: Option<&[u8]>) -> &mut Self {
+        let what = self.note(map, key.as_ref(), value, 0);
         self.conditions.push(Condition { what, must: Must::Value });
         self
     }
@@ -130,11 +141,12 @@ impl WriteBatch {
     pub fn expect_with_expiry(
         &mut self,
         map: &Map,
-        key: &[u8],
-        value: &[u8],
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
         expiry: Expiry,
     ) -> &mut Self {
-        let what = self.note(map, key, Some(value), expiry.as_ms());
+        let expiry_ms = expiry.as_unix_ms();
+        let what = self.note(map, key.as_ref(), Some(value.as_ref()), expiry_ms);
         self.conditions.push(Condition { what, must: Must::ValueAndExpiry });
         self
     }

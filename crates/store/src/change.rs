@@ -1,5 +1,7 @@
 //! What conditional writes are told and tell.
 
+use crate::Expiry;
+
 /// What [`crate::Map::compare_exchange`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exchange {
@@ -16,11 +18,10 @@ pub enum Action {
     Keep,
     /// Give the key this value. When it expires, if ever, stays as it is.
     Put(Vec<u8>),
-    /// Give the key this value, to expire at this time, in milliseconds since 1970-01-01 UTC; 0 for
-    /// never.
-    PutWithExpiry(Vec<u8>, u64),
-    /// Leave the value and let it expire at this time, as above.
-    Expire(u64),
+    /// Give the key this value, and let it expire then.
+    PutWithExpiry(Vec<u8>, Expiry),
+    /// Leave the value, and let it expire then.
+    Expire(Expiry),
     /// Remove the key.
     Remove,
 }

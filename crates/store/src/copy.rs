@@ -33,16 +33,24 @@ pub struct Copied {
 
 /// The entries of a range, counted.
 struct Counted<'a, F> {
-    range: &'a mut Range,
+    range: Range,
     copied: &'a mut Copied,
     progress: &'a mut F,
+    /// Why it ended early.
+    error: &'a mut Option<Error>,
 }
 
 impl<F: FnMut(u64)> Iterator for Counted<'_, F> {
     type Item = (Vec<u8>, Vec<u8>, u64);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let ((key, value), expiry_ms) = self.range.next_entry()?;
+        let ((key, value), expiry_ms) = match self.range.next_entry()? {
+            Ok(entry) => entry,
+            Err(error) => {
+                *self.error = Some(error);
+                return None;
+            }
+        };
         self.copied.keys += 1;
         if self.copied.keys.is_multiple_of(1 << 14) {
             (self.progress)(self.copied.keys);
@@ -65,12 +73,12 @@ impl Store {
     /// # let (path, copy) = (folder.path().join("p"), folder.path().join("p.backup"));
     /// use everleaf::{Options, Store};
     /// let store = Options::new().create(true).open(&path)?;
-    /// store.put(b"oak", b"Quercus")?;
+    /// store.default_map().put("oak", "Quercus")?;
     /// assert_eq!(store.backup(&copy, |_| {})?.keys, 1);
     /// store.close()?;
     /// std::fs::remove_file(&path).expect("the pool is lost");
     /// Store::restore(&copy, &path, |_| {})?;
-    /// assert_eq!(Options::new().open(&path)?.len(), 1);
+    /// assert_eq!(Options::new().open(&path)?.default_map().len(), 1);
     /// # Ok(())
     /// # }
     /// ```
@@ -161,11 +169,16 @@ impl Store {
         for (name, map) in &maps {
             let (started_ms, before) = (Hardware::wall_clock_ms(), copied.keys);
             copied.maps += 1;
-            let mut range = view.map(map).iter();
-            let pairs = Counted { range: &mut range, copied: &mut copied, progress: &mut progress };
+            let mut error = None;
+            let pairs = Counted {
+                range: view.map(map).iter(),
+                copied: &mut copied,
+                progress: &mut progress,
+                error: &mut error,
+            };
             trees.load_expiring(name, pairs)?;
             // A copy that ended early must not pass for one of everything.
-            range.take_error().map_or(Ok(()), Err)?;
+            error.map_or(Ok(()), Err)?;
             if is_alone {
                 self.compare_counts(name, copied.keys - before, started_ms)?;
             }
@@ -188,7 +201,7 @@ impl Store {
         let all = self.view().and_then(|view| {
             let maps = shared.map_names().into_iter().map(|name| {
                 match shared.trees.find_bytes_tree(&name) {
-                    Ok(Some(tree)) => Ok((name, self.another(tree))),
+                    Ok(Some(tree)) => Ok((name, self.default_map().another(tree))),
                     _ => Err(Error::Unsupported(format!(
                         "the map '{name}' is not one of byte strings and cannot be copied"
                     ))),
@@ -286,7 +299,7 @@ mod tests {
         let store = options.open(folder.path().join("pool")).expect("it opens");
         let now = Hardware::wall_clock_ms();
         for number in 0..10u8 {
-            let _ = store.put(&[number], b"stays").expect("room");
+            let _ = store.default_map().put(&[number], b"stays").expect("room");
         }
         let compare = |copied| store.compare_counts("default", copied, now);
         assert!(compare(10).is_ok());
@@ -295,13 +308,20 @@ mod tests {
             assert!(error.contains("says that it has 10"), "{error}");
         }
         for (key, expiry_ms) in [(b"past", 1), (b"soon", now), (b"late", 1 << 45)] {
-            let _ = store.put_with_expiry(key, b"goes", expiry_ms).expect("room");
+            let _ = store
+                .default_map()
+                .put_with_expiry(key, b"goes", crate::Expiry::from_unix_ms(expiry_ms))
+                .expect("room");
         }
-        assert_eq!(store.len(), 13, "what has expired is counted until it is removed");
+        assert_eq!(
+            store.default_map().len(),
+            13,
+            "what has expired is counted until it is removed"
+        );
         assert!(compare(11).is_ok(), "one of three has not expired");
         assert!(compare(10).is_err() && compare(13).is_err());
         let since = now - 1;
-        let counts = store.counts(store.tree(), [since, now]).expect("readable");
+        let counts = store.counts(store.default_map().tree(), [since, now]).expect("readable");
         assert_eq!(counts, [12, 11], "one expires in between");
         assert!(store.compare_counts("default", 12, since).is_ok());
     }

@@ -4,52 +4,96 @@
 //! It is compared with the clock of the system whenever the record is read: a key is absent from the
 //! millisecond on that was given. The [sweep](crate::Options::sweep) only frees the space.
 
+use std::time::{Duration, SystemTime};
+
 use everleaf_index::{Change, Decision};
 
 use crate::map::{Map, Sees};
 use crate::power::Left;
 use crate::{Action, Result};
 
-/// When a key expires.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// When a key expires. A [`SystemTime`] converts to it, and so does a [`Duration`] from now on.
+/// Times are kept in milliseconds, rounded up.
+///
+/// # Example
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use everleaf::Expiry;
+/// let soon = Expiry::from(Duration::from_secs(60));
+/// assert!(soon.time_to_live().is_some_and(|rest| rest <= Duration::from_secs(60)));
+/// assert_eq!(Expiry::Never.time_to_live(), None);
+/// assert_eq!(Expiry::At(SystemTime::UNIX_EPOCH).time_to_live(), Some(Duration::ZERO));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Expiry {
-    /// At this time, in milliseconds since 1970-01-01 UTC.
-    At(u64),
+    /// At this time.
+    At(SystemTime),
     /// Never.
+    #[default]
     Never,
 }
 
 impl Expiry {
-    pub(crate) fn of(expiry_ms: u64) -> Self {
-        if expiry_ms == 0 { Expiry::Never } else { Expiry::At(expiry_ms) }
+    /// This long from now; never, if the clock cannot count that far.
+    pub fn after(time_to_live: Duration) -> Self {
+        SystemTime::now().checked_add(time_to_live).map_or(Expiry::Never, Expiry::At)
     }
 
-    /// In milliseconds since 1970-01-01 UTC; 0 for never.
-    pub fn as_ms(self) -> u64 {
+    /// How long from now it is: zero if the time has come, `None` for never.
+    pub fn time_to_live(self) -> Option<Duration> {
         match self {
-            Expiry::At(expiry_ms) => expiry_ms,
-            Expiry::Never => 0,
+            Expiry::At(time) => Some(time.duration_since(SystemTime::now()).unwrap_or_default()),
+            Expiry::Never => None,
         }
+    }
+
+    /// At so many milliseconds since 1970-01-01 UTC; 0 for never.
+    pub fn from_unix_ms(expiry_ms: u64) -> Self {
+        match expiry_ms {
+            0 => Expiry::Never,
+            _ => Expiry::At(SystemTime::UNIX_EPOCH + Duration::from_millis(expiry_ms)),
+        }
+    }
+
+    /// In milliseconds since 1970-01-01 UTC, at least 1; 0 for never.
+    pub fn as_unix_ms(self) -> u64 {
+        let Expiry::At(time) = self else { return 0 };
+        let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX).max(1)
+    }
+}
+
+impl From<SystemTime> for Expiry {
+    fn from(time: SystemTime) -> Self {
+        Expiry::At(time)
+    }
+}
+
+impl From<Duration> for Expiry {
+    fn from(time_to_live: Duration) -> Self {
+        Expiry::after(time_to_live)
     }
 }
 
 impl Map {
-    /// Sets the value of `key`, which expires at `expiry_ms`, in milliseconds since 1970-01-01 UTC (0
-    /// for never): from then on it is absent. Value and time are one atomic, durable change. Returns
-    /// whether a value was replaced.
+    /// Sets the value of `key`, which expires at a [`SystemTime`], after a [`Duration`], or as an
+    /// [`Expiry`] says: from then on it is absent. Value and time are one atomic, durable change.
+    /// Returns whether a value was replaced.
     ///
     /// # Example
     /// ```
     /// # fn main() -> everleaf::Result<()> {
     /// # let folder = tempfile::tempdir().expect("a temporary folder");
     /// # let store = everleaf::Options::new().create(true).open(folder.path().join("p"))?;
+    /// use std::time::{Duration, SystemTime};
     /// use everleaf::Expiry;
-    /// store.put_with_expiry(b"past", b"1", 1)?;
-    /// assert_eq!(store.get(b"past")?, None);
-    /// store.put_with_expiry(b"later", b"2", 4_000_000_000_000)?;
-    /// assert_eq!(store.expiry(b"later")?, Some(Expiry::At(4_000_000_000_000)));
-    /// assert!(store.persist(b"later")?);
-    /// assert_eq!(store.expiry(b"later")?, Some(Expiry::Never));
+    /// let sessions = store.map("sessions")?;
+    /// sessions.put_with_expiry("past", "1", SystemTime::UNIX_EPOCH)?;
+    /// assert_eq!(sessions.get("past")?, None);
+    /// sessions.put_with_expiry("soon", "2", Duration::from_secs(3600))?;
+    /// assert!(matches!(sessions.expiry("soon")?, Some(Expiry::At(_))));
+    /// assert!(sessions.persist("soon")?);
+    /// assert_eq!(sessions.expiry("soon")?, Some(Expiry::Never));
     /// # Ok(())
     /// # }
     /// ```
@@ -57,7 +101,16 @@ impl Map {
     /// # Errors
     /// As [`Self::put`]. Beside a key of 64 KiB less two bytes or more, or a time after the year 10,000,
     /// the longest value is 8 bytes shorter.
-    pub fn put_with_expiry(&self, key: &[u8], value: &[u8], expiry_ms: u64) -> Result<bool> {
+    pub fn put_with_expiry(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expiry: impl Into<Expiry>,
+    ) -> Result<bool> {
+        self.put_expiring(key.as_ref(), value.as_ref(), expiry.into().as_unix_ms())
+    }
+
+    fn put_expiring(&self, key: &[u8], value: &[u8], expiry_ms: u64) -> Result<bool> {
         self.write(key, |tree, session| {
             let change = Change::Upsert(value);
             let see = |changed, old: Option<&[u8]>| (old.is_some(), Left::if_changed(changed));
@@ -65,14 +118,14 @@ impl Map {
         })
     }
 
-    /// Lets `key` expire at `expiry_ms`, in milliseconds since 1970-01-01 UTC (0 for never). Returns
+    /// Lets `key` expire at a [`SystemTime`], after a [`Duration`], or as an [`Expiry`] says. Returns
     /// whether it is there.
     ///
     /// # Errors
     /// As [`Self::put`].
-    pub fn expire_at(&self, key: &[u8], expiry_ms: u64) -> Result<bool> {
-        let mut found = false;
-        self.decide(key, Sees::Expiry, |record| {
+    pub fn expire(&self, key: impl AsRef<[u8]>, expiry: impl Into<Expiry>) -> Result<bool> {
+        let (mut found, expiry_ms) = (false, expiry.into().as_unix_ms());
+        self.decide(key.as_ref(), Sees::Expiry, |record| {
             found = record.is_some();
             Decision::Expire(expiry_ms)
         })?;
@@ -83,9 +136,9 @@ impl Map {
     ///
     /// # Errors
     /// As [`Self::put`].
-    pub fn persist(&self, key: &[u8]) -> Result<bool> {
+    pub fn persist(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let mut found = false;
-        self.decide(key, Sees::Expiry, |record| {
+        self.decide(key.as_ref(), Sees::Expiry, |record| {
             found = record.is_some_and(|record| record.expiry_ms != 0);
             if found { Decision::Expire(0) } else { Decision::Keep }
         })?;
@@ -96,9 +149,10 @@ impl Map {
     ///
     /// # Errors
     /// As [`Self::get`].
-    pub fn expiry(&self, key: &[u8]) -> Result<Option<Expiry>> {
+    pub fn expiry(&self, key: impl AsRef<[u8]>) -> Result<Option<Expiry>> {
+        let key = key.as_ref();
         self.read(key, |tree, session| {
-            tree.get_record(session, key, |record| Expiry::of(record.expiry_ms))
+            tree.get_record(session, key, |record| Expiry::from_unix_ms(record.expiry_ms))
         })
     }
 
@@ -108,13 +162,13 @@ impl Map {
     /// As [`Self::get`].
     pub fn get_with_expiry<R>(
         &self,
-        key: &[u8],
+        key: impl AsRef<[u8]>,
         see: impl FnOnce(&[u8], Expiry) -> R,
     ) -> Result<Option<R>> {
-        let verify = self.shared().verify;
+        let (key, verify) = (key.as_ref(), self.shared().verify);
         self.read(key, |tree, session| {
             tree.get_verified(session, key, verify, |record| {
-                see(record.value, Expiry::of(record.expiry_ms))
+                see(record.value, Expiry::from_unix_ms(record.expiry_ms))
             })
         })
     }
@@ -125,11 +179,12 @@ impl Map {
     /// As [`Self::put`].
     pub fn update_with_expiry(
         &self,
-        key: &[u8],
+        key: impl AsRef<[u8]>,
         mut decide: impl FnMut(Option<(&[u8], Expiry)>) -> Action,
     ) -> Result<()> {
-        self.decide(key, Sees::Value, |found| {
-            decide(found.map(|record| (record.value, Expiry::of(record.expiry_ms)))).into()
+        self.decide(key.as_ref(), Sees::Value, |found| {
+            decide(found.map(|record| (record.value, Expiry::from_unix_ms(record.expiry_ms))))
+                .into()
         })?;
         Ok(())
     }
@@ -143,11 +198,11 @@ impl Map {
     /// As [`Self::put`].
     pub fn update_expiry_with(
         &self,
-        key: &[u8],
+        key: impl AsRef<[u8]>,
         mut decide: impl FnMut(Option<Expiry>) -> Action,
     ) -> Result<()> {
-        self.decide(key, Sees::Expiry, |found| {
-            decide(found.map(|record| Expiry::of(record.expiry_ms))).into()
+        self.decide(key.as_ref(), Sees::Expiry, |found| {
+            decide(found.map(|record| Expiry::from_unix_ms(record.expiry_ms))).into()
         })?;
         Ok(())
     }
@@ -158,8 +213,10 @@ impl From<Action> for Decision {
         match action {
             Action::Keep => Decision::Keep,
             Action::Put(value) => Decision::Put(value),
-            Action::PutWithExpiry(value, expiry_ms) => Decision::PutExpiring(value, expiry_ms),
-            Action::Expire(expiry_ms) => Decision::Expire(expiry_ms),
+            Action::PutWithExpiry(value, expiry) => {
+                Decision::PutExpiring(value, expiry.as_unix_ms())
+            }
+            Action::Expire(expiry) => Decision::Expire(expiry.as_unix_ms()),
             Action::Remove => Decision::Remove,
         }
     }

@@ -10,15 +10,17 @@
 //! # let folder = tempfile::tempdir().expect("a temporary folder");
 //! # let path = folder.path().join("trees.pool");
 //! let store = everleaf::Options::new().create(true).open(&path)?;
-//! store.put(b"oak", b"Quercus")?;
-//! store.put(b"ash", b"Fraxinus")?;
-//! assert_eq!(store.get(b"oak")?.as_deref(), Some(&b"Quercus"[..]));
-//! for (key, value) in store.range(&b"a"[..]..&b"b"[..]) {
+//! let trees = store.default_map();
+//! trees.put("oak", "Quercus")?;
+//! trees.put("ash", "Fraxinus")?;
+//! assert_eq!(trees.get("oak")?, Some(b"Quercus".to_vec()));
+//! for pair in trees.range("a".."b") {
+//!     let (key, value) = pair?;
 //!     assert_eq!((&key[..], &value[..]), (&b"ash"[..], &b"Fraxinus"[..]));
 //! }
 //! drop(store);
 //! let store = everleaf::Options::new().open(&path)?;
-//! assert_eq!(store.len(), 2);
+//! assert_eq!(store.default_map().len(), 2);
 //! # Ok(())
 //! # }
 //! ```
@@ -48,6 +50,7 @@ mod conversion;
 mod copy;
 mod error;
 mod expiry;
+mod key_range;
 mod life;
 mod map;
 #[doc(hidden)]
@@ -59,6 +62,7 @@ mod range;
 mod ranked;
 mod repair;
 mod reserved;
+mod scan;
 mod statistics;
 mod store;
 mod versions;
@@ -72,11 +76,13 @@ pub use copy::Copied;
 pub use error::{Error, KEY_SIZE_MAX, VALUE_SIZE_MAX};
 pub use everleaf_index::{CheckReport, Domain};
 pub use expiry::Expiry;
+pub use key_range::KeyRange;
 pub use map::Map;
 pub use options::Options;
 pub use power::{Durability, Rebuilt};
 pub use range::Range;
 pub use repair::Repaired;
+pub use scan::Scan;
 pub use statistics::Statistics;
 pub use store::{DEFAULT_MAP, Store};
 pub use view::{MapView, View};

@@ -2,7 +2,7 @@
 
 mod conditional;
 
-use std::ops::{Bound, ControlFlow, RangeBounds};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,16 +12,16 @@ use everleaf_index::{
 
 use everleaf_log::Lsn;
 
+use crate::key_range::{KeyRange, owned_bounds, prefix_bounds};
 use crate::life::Life;
 use crate::power::Left;
-use crate::range::{Piece, Range, is_beyond, prefix_bounds};
+use crate::range::{Page, Range};
+use crate::scan::Scan;
 use crate::store::Shared;
 use crate::{Error, Result};
 
-/// Pairs visited under one pin: a long scan lets go of the epoch this often.
-const PIN_LENGTH: usize = 256;
-/// A piece of a range ends early when it holds this many bytes.
-const PIECE_BYTES: usize = 256 << 10;
+/// A page of a range ends early when it holds this many bytes.
+const PAGE_BYTES: usize = 256 << 10;
 
 /// What of a key a decision depends on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,6 +69,12 @@ pub struct Map {
     tree: Arc<BytesTree>,
     /// The number of the map in the log; 0 without one.
     number: Arc<AtomicU32>,
+}
+
+impl std::fmt::Debug for Map {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Map").field("keys", &self.len()).finish_non_exhaustive()
+    }
 }
 
 impl Map {
@@ -198,7 +204,7 @@ impl Map {
     /// as it is looked at ([`Options::verify_reads`](crate::Options::verify_reads)). More than 128
     /// threads in the store at once take turns; of operations inside of others there can be 320.
     #[inline]
-    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         self.get_with(key, <[u8]>::to_vec)
     }
 
@@ -209,8 +215,12 @@ impl Map {
     /// # Errors
     /// As [`Self::get`].
     #[inline]
-    pub fn get_with<R>(&self, key: &[u8], see: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
-        let verify = self.shared.verify;
+    pub fn get_with<R>(
+        &self,
+        key: impl AsRef<[u8]>,
+        see: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        let (key, verify) = (key.as_ref(), self.shared.verify);
         self.read(key, |tree, session| {
             tree.get_verified(session, key, verify, |record| see(record.value))
         })
@@ -223,16 +233,16 @@ impl Map {
     /// # Errors
     /// As [`Self::get`]; `see` was not called for the keys whose values are damaged, and perhaps not
     /// for others.
-    pub fn get_many(
+    pub fn get_many<K: AsRef<[u8]>>(
         &self,
-        keys: &[&[u8]],
+        keys: &[K],
         mut see: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         let mut session = self.shared.session()?;
         let mut pinned = session.pinned();
         if self.shared.order.is_free() {
             let verify = self.shared.verify;
-            return Ok(self.tree.get_many(&mut pinned, keys.iter().copied(), verify, see)?);
+            return Ok(self.tree.get_many(&mut pinned, keys.iter().map(K::as_ref), verify, see)?);
         }
         drop(pinned);
         drop(session);
@@ -249,9 +259,9 @@ impl Map {
     ///
     /// # Errors
     /// The map was dropped.
-    pub fn prefetch(&self, keys: &[&[u8]]) -> Result<()> {
+    pub fn prefetch<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<()> {
         let mut session = self.shared.session()?;
-        let keys = keys.iter().copied();
+        let keys = keys.iter().map(K::as_ref);
         match self.tree.get_many(&mut session.pinned(), keys, Verify::Key, |_, _| {}) {
             Err(IndexError::Removed) => Err(IndexError::Removed.into()),
             _ => Ok(()),
@@ -262,7 +272,7 @@ impl Map {
     ///
     /// # Errors
     /// As [`Self::get`].
-    pub fn contains(&self, key: &[u8]) -> Result<bool> {
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.get_with(key, |_| ())?.is_some())
     }
 
@@ -272,32 +282,32 @@ impl Map {
     /// The key or value is too large, the store is read-only, the pool or the disk is full; then
     /// nothing was changed. Otherwise as [`Self::get`].
     #[inline]
-    pub fn put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.change(key, Change::Upsert(value), |_, old| old.is_some())
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.change(key.as_ref(), Change::Upsert(value.as_ref()), |_, old| old.is_some())
     }
 
     /// Adds `key` unless it is there. Returns whether it was added.
     ///
     /// # Errors
     /// As [`Self::put`].
-    pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.change(key, Change::Insert(value), |changed, _| changed)
+    pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.change(key.as_ref(), Change::Insert(value.as_ref()), |changed, _| changed)
     }
 
     /// Replaces the value of `key` if it is there. Returns whether it was.
     ///
     /// # Errors
     /// As [`Self::put`].
-    pub fn update(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.change(key, Change::Update(value), |changed, _| changed)
+    pub fn update(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.change(key.as_ref(), Change::Update(value.as_ref()), |changed, _| changed)
     }
 
     /// Removes `key`. Returns whether it was there. Needs no space, so a full pool can be emptied.
     ///
     /// # Errors
     /// As [`Self::put`].
-    pub fn remove(&self, key: &[u8]) -> Result<bool> {
-        self.change(key, Change::Remove, |changed, _| changed)
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.change(key.as_ref(), Change::Remove, |changed, _| changed)
     }
 
     /// Reads, decides and writes one key as one atomic step. `decide` never runs behind a stripe: it
@@ -375,18 +385,22 @@ impl Map {
     /// # fn main() -> everleaf::Result<()> {
     /// # let folder = tempfile::tempdir().expect("a temporary folder");
     /// # let store = everleaf::Options::new().create(true).open(folder.path().join("p"))?;
+    /// let map = store.map("letters")?;
     /// for key in ["a", "b", "c", "d"] {
-    ///     store.put(key.as_bytes(), b"")?;
+    ///     map.put(key, "")?;
     /// }
-    /// let mut range = store.range(&b"b"[..]..);
-    /// assert_eq!(range.next().unwrap().0, b"b");
-    /// assert_eq!(range.next_back().unwrap().0, b"d");
+    /// let mut range = map.range("b"..);
+    /// assert_eq!(range.next().expect("b")?.0, b"b");
+    /// assert_eq!(range.next_back().expect("d")?.0, b"d");
+    /// for pair in map.range("a"..="b") {
+    ///     let (key, _value) = pair?;
+    ///     assert!(key.as_slice() <= b"b");
+    /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub fn range<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Range {
-        let owned = |bound: Bound<&&[u8]>| bound.map(|key| key.to_vec());
-        Range::new(self.clone(), owned(range.start_bound()), owned(range.end_bound()))
+    pub fn range(&self, range: impl KeyRange) -> Range {
+        Range::new(self.clone(), owned_bounds(range))
     }
 
     /// All pairs, as [`Self::range`].
@@ -395,71 +409,64 @@ impl Map {
     }
 
     /// The pairs whose keys start with `prefix`, as [`Self::range`].
-    pub fn prefix(&self, prefix: &[u8]) -> Range {
-        let (from, to) = prefix_bounds(prefix);
-        Range::new(self.clone(), from, to)
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
+        Range::new(self.clone(), prefix_bounds(prefix.as_ref()))
     }
 
-    /// Visits the pairs whose keys lie in `range` in place, ascending or descending, until `visit`
-    /// breaks. Promise as [`Self::range`]; no copies are made.
+    /// Visits the pairs whose keys lie in `range` in place, without copies. Promise as
+    /// [`Self::range`].
     ///
-    /// # Errors
-    /// As [`Self::get`].
-    pub fn scan<'k>(
-        &self,
-        range: impl RangeBounds<&'k [u8]>,
-        reverse: bool,
-        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<()> {
-        let owned = |bound: Bound<&&[u8]>| bound.map(|key| key.to_vec());
-        let (mut from, mut to) = (owned(range.start_bound()), owned(range.end_bound()));
-        loop {
-            let mut count = 0;
-            let mut last = None;
-            let mut broke = false;
-            self.scan_piece(bound_ref(&from), bound_ref(&to), reverse, |key, value| {
-                broke = visit(key, value).is_break();
-                count += 1;
-                if count == PIN_LENGTH {
-                    last = Some(key.to_vec());
-                }
-                !broke && count < PIN_LENGTH
-            })?;
-            let Some(key) = last.filter(|_| !broke) else { return Ok(()) };
-            let bound = if reverse { &mut to } else { &mut from };
-            if !is_beyond(&key, bound_ref(bound), reverse) {
-                return Ok(());
-            }
-            *bound = Bound::Excluded(key);
-        }
+    /// # Example
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a temporary folder");
+    /// # let store = everleaf::Options::new().create(true).open(folder.path().join("p"))?;
+    /// let map = store.map("letters")?;
+    /// for key in ["a", "b", "c", "d"] {
+    ///     map.put(key, "")?;
+    /// }
+    /// let mut found = vec![];
+    /// map.scan("b"..).reverse().limit(2).for_each(|key, _value| found.extend_from_slice(key))?;
+    /// assert_eq!(found, b"dc");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn scan(&self, range: impl KeyRange) -> Scan<'_> {
+        Scan::new(self, owned_bounds(range))
     }
 
-    /// The next pairs of a range, from one of its ends.
-    pub(crate) fn piece(
+    /// The next pairs of a range, from one of its ends. What comes before damage is returned; the next
+    /// call then has the error.
+    pub(crate) fn page(
         &self,
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
         reverse: bool,
         limit: usize,
-    ) -> Result<Piece> {
-        let (mut piece, mut bytes) = (Piece::default(), 0);
+    ) -> Result<Page> {
+        let (mut page, mut bytes) = (Page::default(), 0);
         let mut session = self.shared.session()?;
         let verify = self.shared.verify_scans;
-        self.tree.scan_verified(&mut session, (from, to), reverse, verify, |record| {
+        let scanned = self.tree.scan_verified(&mut session, (from, to), reverse, verify, |record| {
             let Record { key, value, expiry_ms } = record;
             if record.has_expired::<Hardware>() {
                 return true;
             }
-            piece.pairs.push_back(((key.to_vec(), value.to_vec()), expiry_ms));
+            page.pairs.push_back(((key.to_vec(), value.to_vec()), expiry_ms));
             bytes += key.len() + value.len();
-            piece.next = piece.pairs.len() >= limit || bytes >= PIECE_BYTES;
-            !piece.next
-        })?;
-        Ok(piece)
+            page.next = page.pairs.len() >= limit || bytes >= PAGE_BYTES;
+            !page.next
+        });
+        match scanned {
+            Err(error) if page.pairs.is_empty() => return Err(error.into()),
+            Err(_) => page.next = true,
+            Ok(()) => {}
+        }
+        Ok(page)
     }
 
     /// One pin's worth of a scan.
-    pub(crate) fn scan_piece(
+    pub(crate) fn scan_page(
         &self,
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
@@ -477,7 +484,7 @@ impl Map {
     /// # Errors
     /// As [`Self::get`].
     pub fn first(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        self.end(false)
+        self.nearest(Bound::Unbounded, Bound::Unbounded, false)
     }
 
     /// The pair with the highest key.
@@ -485,12 +492,34 @@ impl Map {
     /// # Errors
     /// As [`Self::get`].
     pub fn last(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        self.end(true)
+        self.nearest(Bound::Unbounded, Bound::Unbounded, true)
     }
 
-    fn end(&self, reverse: bool) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    /// The pair with the highest key that is not above `key`.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn floor(&self, key: impl AsRef<[u8]>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        self.nearest(Bound::Unbounded, Bound::Included(key.as_ref()), true)
+    }
+
+    /// The pair with the lowest key that is not below `key`.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn ceiling(&self, key: impl AsRef<[u8]>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        self.nearest(Bound::Included(key.as_ref()), Bound::Unbounded, false)
+    }
+
+    /// The first pair of a range, from one of its ends.
+    fn nearest(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        reverse: bool,
+    ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         let mut found = None;
-        self.scan_piece(Bound::Unbounded, Bound::Unbounded, reverse, |key, value| {
+        self.scan_page(from, to, reverse, |key, value| {
             found = Some((key.to_vec(), value.to_vec()));
             false
         })?;
@@ -578,8 +607,4 @@ impl Map {
 /// The number of a map in the log.
 fn number_of(shared: &Shared, tree: &Arc<BytesTree>) -> Arc<AtomicU32> {
     shared.power.as_ref().map(|power| power.number_of(tree)).unwrap_or_default()
-}
-
-fn bound_ref(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
-    bound.as_ref().map(Vec::as_slice)
 }

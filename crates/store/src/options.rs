@@ -15,7 +15,7 @@ use crate::{Domain, Durability, Result, Store};
 /// # let folder = tempfile::tempdir().expect("a temporary folder");
 /// # let path = folder.path().join("example.pool");
 /// let store = everleaf::Options::new().create(true).max_size_bytes(1 << 30).open(&path)?;
-/// store.put(b"key", b"value")?;
+/// store.default_map().put("key", "value")?;
 /// # Ok(())
 /// # }
 /// ```

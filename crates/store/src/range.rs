@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::ops::Bound;
 
+use crate::Result;
+use crate::key_range::{OwnedBounds, are_crossed, as_slice, is_beyond};
 use crate::map::Map;
 use crate::view::MapView;
-use crate::{Error, Result};
 
 /// Pairs fetched at first, and at most.
 const FETCH_FIRST: usize = 16;
@@ -17,7 +18,7 @@ pub(crate) type Entry = (Pair, u64);
 
 /// Some pairs of a range, in the order of the end they were taken from.
 #[derive(Default)]
-pub(crate) struct Piece {
+pub(crate) struct Page {
     pub pairs: VecDeque<Entry>,
     /// Whether more may follow.
     pub next: bool,
@@ -34,25 +35,28 @@ enum Source {
 /// A double-ended iterator over the pairs of a range, which can be moved to any key of it; see
 /// [`Map::range`] for what it promises.
 ///
-/// Fetches pairs in growing batches and holds nothing else, so it may be kept for as long as one
-/// likes. If the map is dropped meanwhile, or cannot be read any more, it ends, and
-/// [`Range::take_error`] says why.
+/// Fetches pairs in growing pages and holds nothing else, so it may be kept for as long as one
+/// likes. If the map is dropped meanwhile, or what comes next is damaged, the next item is an error,
+/// and the last one; [`Self::seek`] beyond the damage goes on.
 ///
 /// # Example
 /// ```
 /// # fn main() -> everleaf::Result<()> {
 /// # let folder = tempfile::tempdir().expect("a temporary folder");
 /// # let store = everleaf::Options::new().create(true).open(folder.path().join("p"))?;
+/// let map = store.map("letters")?;
 /// for letter in b'a'..=b'z' {
-///     store.put(&[letter], b"")?;
+///     map.put([letter], "")?;
 /// }
-/// let mut letters = store.range(&b"d"[..]..);
-/// assert_eq!(letters.peek().map(|(key, _)| key), Some(&b"d".to_vec()));
-/// letters.seek(b"q");
-/// assert_eq!(letters.next().map(|(key, _)| key), Some(b"q".to_vec()));
-/// letters.seek(b"a");
-/// assert_eq!(letters.next().map(|(key, _)| key), Some(b"d".to_vec()), "not before its start");
-/// assert_eq!(letters.next_back().map(|(key, _)| key), Some(b"z".to_vec()));
+/// let mut letters = map.range("d"..);
+/// assert_eq!(letters.peek()?.expect("d").0, b"d");
+/// letters.seek("q");
+/// assert_eq!(letters.next().expect("q")?.0, b"q");
+/// letters.seek("a");
+/// assert_eq!(letters.next().expect("d")?.0, b"d", "not before its start");
+/// assert_eq!(letters.next_back().expect("z")?.0, b"z");
+/// let rest = letters.collect::<everleaf::Result<Vec<_>>>()?;
+/// assert_eq!(rest.len(), 21);
 /// # Ok(())
 /// # }
 /// ```
@@ -70,20 +74,28 @@ pub struct Range {
     /// In descending order.
     back: VecDeque<Entry>,
     fetch: usize,
-    /// Why it ended early.
-    error: Option<Error>,
+    /// Whether an error has ended it.
+    has_failed: bool,
+}
+
+impl std::fmt::Debug for Range {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown = |bound| as_slice(bound).map(|key: &[u8]| key.escape_ascii().to_string());
+        let (start, end) = (shown(&self.start), shown(&self.end));
+        f.debug_struct("Range").field("start", &start).field("end", &end).finish_non_exhaustive()
+    }
 }
 
 impl Range {
-    pub(crate) fn new(map: Map, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> Self {
-        Self::of(Source::Map(map), from, to)
+    pub(crate) fn new(map: Map, bounds: OwnedBounds) -> Self {
+        Self::of(Source::Map(map), bounds)
     }
 
-    pub(crate) fn of_view(view: MapView, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> Self {
-        Self::of(Source::View(view), from, to)
+    pub(crate) fn of_view(view: MapView, bounds: OwnedBounds) -> Self {
+        Self::of(Source::View(view), bounds)
     }
 
-    fn of(source: Source, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> Self {
+    fn of(source: Source, (from, to): OwnedBounds) -> Self {
         Range {
             source,
             start: from.clone(),
@@ -94,44 +106,18 @@ impl Range {
             front: VecDeque::new(),
             back: VecDeque::new(),
             fetch: FETCH_FIRST,
-            error: None,
+            has_failed: false,
         }
     }
 
-    /// Why the iteration ended before its end; `None` if it has not. Who must not miss a pair asks
-    /// when there are no more.
-    ///
-    /// # Example
-    /// ```
-    /// # fn main() -> everleaf::Result<()> {
-    /// # let folder = tempfile::tempdir().expect("a temporary folder");
-    /// # let store = everleaf::Options::new().create(true).open(folder.path().join("p"))?;
-    /// let mut range = store.iter();
-    /// let count = range.by_ref().count();
-    /// match range.take_error() {
-    ///     Some(error) => return Err(error),
-    ///     None => assert_eq!(count, 0),
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn take_error(&mut self) -> Option<Error> {
-        self.error.take()
-    }
-
     /// The next pairs from one end, in the order of that end.
-    fn fetch(&mut self, reverse: bool) -> VecDeque<Entry> {
+    fn fetch(&mut self, reverse: bool) -> Result<VecDeque<Entry>> {
         while self.open && !are_crossed(as_slice(&self.from), as_slice(&self.to)) {
             let limit = self.fetch;
             self.fetch = (limit * 4).min(FETCH_MAX);
-            let Piece { pairs, next, reached } = match self.piece(reverse, limit) {
-                Ok(piece) => piece,
-                Err(error) => {
-                    self.open = false;
-                    self.error = Some(error);
-                    break;
-                }
-            };
+            let page = self.page(reverse, limit);
+            self.has_failed = page.is_err();
+            let Page { pairs, next, reached } = page?;
             self.open = next;
             let reached = reached.or_else(|| pairs.back().map(|((key, _), _)| key.clone()));
             if let Some(reached) = reached {
@@ -140,31 +126,48 @@ impl Range {
                 *bound = Bound::Excluded(reached);
             }
             if !pairs.is_empty() {
-                return pairs;
+                return Ok(pairs);
             }
         }
-        VecDeque::new()
+        Ok(VecDeque::new())
     }
 
-    fn piece(&self, reverse: bool, limit: usize) -> Result<Piece> {
+    fn page(&self, reverse: bool, limit: usize) -> Result<Page> {
         let (from, to) = (as_slice(&self.from), as_slice(&self.to));
         match &self.source {
-            Source::Map(map) => map.piece(from, to, reverse, limit),
-            Source::View(view) => view.piece(from, to, reverse, limit),
+            Source::Map(map) => map.page(from, to, reverse, limit),
+            Source::View(view) => view.page(from, to, reverse, limit),
         }
+    }
+
+    /// Fetches more for the front if it has nothing.
+    fn fill_front(&mut self) -> Result<()> {
+        if self.front.is_empty() {
+            self.front = self.fetch(false)?;
+        }
+        Ok(())
     }
 
     /// The pair that [`Iterator::next`] will return.
-    pub fn peek(&mut self) -> Option<&Pair> {
-        if self.front.is_empty() {
-            self.front = self.fetch(false);
+    ///
+    /// # Errors
+    /// What [`Iterator::next`] would have returned; it returns nothing more.
+    pub fn peek(&mut self) -> Result<Option<&Pair>> {
+        if self.has_failed {
+            return Ok(None);
         }
-        self.front.front().or_else(|| self.back.back()).map(|(pair, _)| pair)
+        self.fill_front()?;
+        Ok(self.front.front().or_else(|| self.back.back()).map(|(pair, _)| pair))
     }
 
     /// Moves the front: `next` goes on with the first key of the range that is not less than `key`,
     /// also if it was returned before; but not behind what the other end has returned.
-    pub fn seek(&mut self, key: &[u8]) {
+    pub fn seek(&mut self, key: impl AsRef<[u8]>) {
+        self.has_failed = false;
+        self.seek_front(key.as_ref());
+    }
+
+    fn seek_front(&mut self, key: &[u8]) {
         let within = self.front.front().is_some_and(|((first, _), _)| key >= first.as_slice())
             && self.front.back().is_some_and(|((last, _), _)| key <= last.as_slice());
         let is_before =
@@ -193,7 +196,9 @@ impl Range {
 
     /// Moves the back: `next_back` goes on with the last key of the range that is not greater than
     /// `key`, also if it was returned before; but not before what the other end has returned.
-    pub fn seek_back(&mut self, key: &[u8]) {
+    pub fn seek_back(&mut self, key: impl AsRef<[u8]>) {
+        let key = key.as_ref();
+        self.has_failed = false;
         let is_behind =
             |entry: Option<&Entry>| entry.is_some_and(|((other, _), _)| other.as_slice() > key);
         self.back.clear();
@@ -215,33 +220,33 @@ impl Range {
 
 impl Range {
     /// As [`Iterator::next`], with the time at which the key expires.
-    pub(crate) fn next_entry(&mut self) -> Option<Entry> {
-        if self.front.is_empty() {
-            self.front = self.fetch(false);
+    pub(crate) fn next_entry(&mut self) -> Option<Result<Entry>> {
+        if self.has_failed {
+            return None;
         }
-        self.front.pop_front().or_else(|| {
+        if let Err(error) = self.fill_front() {
+            return Some(Err(error));
+        }
+        let entry = self.front.pop_front().or_else(|| {
             let entry = self.back.pop_back()?;
             // Not to be fetched again, should the back move; but should the front move back.
             let key = &entry.0.0;
             self.from = Bound::Excluded(key.clone());
             self.to = Bound::Included(key.clone());
             Some(entry)
-        })
+        });
+        entry.map(Ok)
     }
-}
 
-impl Iterator for Range {
-    type Item = Pair;
-
-    fn next(&mut self) -> Option<Pair> {
-        self.next_entry().map(|(pair, _)| pair)
-    }
-}
-
-impl DoubleEndedIterator for Range {
-    fn next_back(&mut self) -> Option<Pair> {
+    fn next_back_entry(&mut self) -> Option<Result<Entry>> {
+        if self.has_failed {
+            return None;
+        }
         if self.back.is_empty() {
-            self.back = self.fetch(true);
+            match self.fetch(true) {
+                Ok(pairs) => self.back = pairs,
+                Err(error) => return Some(Err(error)),
+            }
         }
         let entry = self.back.pop_front().or_else(|| {
             let entry = self.front.pop_back()?;
@@ -251,51 +256,22 @@ impl DoubleEndedIterator for Range {
             self.from = Bound::Included(key.clone());
             Some(entry)
         });
-        entry.map(|(pair, _)| pair)
+        entry.map(Ok)
     }
 }
 
-fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
-    bound.as_ref().map(Vec::as_slice)
-}
+impl Iterator for Range {
+    type Item = Result<Pair>;
 
-/// Whether no key can lie between two bounds.
-fn are_crossed(from: Bound<&[u8]>, to: Bound<&[u8]>) -> bool {
-    match (from, to) {
-        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
-        (Bound::Included(from), Bound::Included(to)) => from > to,
-        (
-            Bound::Included(from) | Bound::Excluded(from),
-            Bound::Included(to) | Bound::Excluded(to),
-        ) => from >= to,
+    fn next(&mut self) -> Option<Result<Pair>> {
+        self.next_entry().map(|entry| entry.map(|(pair, _)| pair))
     }
 }
 
-/// Whether a fetch that started at `bound` and ended with `last` came any further. Always so, unless
-/// the pool is damaged: keys that do not ascend must not lead an iteration in circles.
-pub(crate) fn is_beyond(last: &[u8], bound: Bound<&[u8]>, reverse: bool) -> bool {
-    match bound {
-        Bound::Unbounded => true,
-        Bound::Included(start) if reverse => last <= start,
-        Bound::Included(start) => last >= start,
-        Bound::Excluded(start) if reverse => last < start,
-        Bound::Excluded(start) => last > start,
+impl DoubleEndedIterator for Range {
+    fn next_back(&mut self) -> Option<Result<Pair>> {
+        self.next_back_entry().map(|entry| entry.map(|(pair, _)| pair))
     }
 }
 
-/// The bounds of the keys that start with `prefix`.
-pub(crate) fn prefix_bounds(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-    let mut end = prefix.to_vec();
-    while end.last() == Some(&u8::MAX) {
-        end.pop();
-    }
-    let to = match end.last_mut() {
-        Some(last) => {
-            *last += 1;
-            Bound::Excluded(end)
-        }
-        // Nothing sorts after a string of 0xFF bytes but what starts with it.
-        None => Bound::Unbounded,
-    };
-    (Bound::Included(prefix.to_vec()), to)
-}
+impl std::iter::FusedIterator for Range {}

@@ -11,7 +11,7 @@ use everleaf_index::salvage::{Salvage, SalvagedPair};
 use crate::map::Map;
 use crate::new_file::NewFile;
 use crate::reserved::is_reserved;
-use crate::{DEFAULT_MAP, Error, Options, Result, Store, WriteBatch};
+use crate::{DEFAULT_MAP, Error, Expiry, Options, Result, Store, WriteBatch};
 
 /// What a repair kept and what it had to drop.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl Target<'_> {
             return Ok(map.clone());
         }
         let map = match self.names.get(&id) {
-            Some(name) if name == DEFAULT_MAP => Map::clone(self.store),
+            Some(name) if name == DEFAULT_MAP => self.store.default_map().clone(),
             Some(name) => self.store.map(name)?,
             None => self.store.map(&format!("lost-{id}"))?,
         };
@@ -157,7 +157,8 @@ impl Target<'_> {
             }
             self.repaired.doubtful += 1;
         }
-        let is_known = map.put_with_expiry(&pair.key, &pair.value, pair.expiry_ms)?;
+        let is_known =
+            map.put_with_expiry(&pair.key, &pair.value, Expiry::from_unix_ms(pair.expiry_ms))?;
         self.repaired.kept += u64::from(!is_known);
         Ok(())
     }
@@ -186,7 +187,10 @@ impl Target<'_> {
             for change in changes {
                 let map = self.map(change.tree)?;
                 match change.value {
-                    Some(value) => batch.put_with_expiry(&map, change.key, value, change.expiry_ms),
+                    Some(value) => {
+                        let expiry = Expiry::from_unix_ms(change.expiry_ms);
+                        batch.put_with_expiry(&map, change.key, value, expiry)
+                    }
                     None => batch.remove(&map, change.key),
                 };
             }

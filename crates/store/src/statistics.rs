@@ -1,6 +1,7 @@
 //! Numbers about a store.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::map::Map;
 use crate::power::PowerLog;
@@ -16,8 +17,8 @@ pub struct Statistics {
     /// [sweep](crate::Options::sweep), which is a second ago or as long as a round takes; 0 before the
     /// first.
     pub expiring_keys: u64,
-    /// How long those keys had to live then, on average, in milliseconds.
-    pub expiring_mean_ms: u64,
+    /// How long those keys had to live then, on average.
+    pub expiring_mean: Duration,
     /// Maps, the default one included.
     pub maps: u64,
     /// Bytes of the pool file.
@@ -38,8 +39,8 @@ pub struct Statistics {
     pub splits: u64,
     /// Pairs of leaves of the default map merged since the store was opened.
     pub merges: u64,
-    /// How long opening took, recovery included, in nanoseconds.
-    pub recovery_ns: u64,
+    /// How long opening took, recovery included.
+    pub recovery: Duration,
     /// What survives: `process`, `interval` or `power`.
     pub durability: String,
     /// Bytes of keys and values in the log since the last snapshot; 0 without a log.
@@ -83,7 +84,7 @@ impl Statistics {
             // Relaxed: statistics.
             expiring_keys: shared.expiring.keys.load(Ordering::Relaxed),
             // Relaxed: as above.
-            expiring_mean_ms: shared.expiring.mean_ms.load(Ordering::Relaxed),
+            expiring_mean: Duration::from_millis(shared.expiring.mean_ms.load(Ordering::Relaxed)),
             maps: shared.map_names().len() as u64,
             pool_size_bytes: pool.size(),
             pool_used_bytes: heap.used_bytes(),
@@ -94,7 +95,7 @@ impl Statistics {
             height: shape.height,
             splits: shape.splits,
             merges: shape.merges,
-            recovery_ns: shared.recovery_ns,
+            recovery: shared.recovery,
             durability: shared.durability_name().to_string(),
             log_bytes,
             log_lag,

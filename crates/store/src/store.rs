@@ -1,11 +1,10 @@
 //! A store: the named maps of one pool.
 
 use std::cell::Cell;
-use std::ops::Deref;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use everleaf_index::{
     AllocError, BytesTree, Hardware, IndexError, Journal, Order, Session, SessionGuard, Trees,
@@ -25,7 +24,7 @@ use crate::versions::Versions;
 use crate::watch::Watches;
 use crate::{Error, Options, Rebuilt, Result};
 
-/// The name of the map that a store is itself.
+/// The name of the map that every store has: [`Store::default_map`].
 pub const DEFAULT_MAP: &str = "default";
 
 /// How often it is tried to return the space of a map that went, which others may still be reading.
@@ -70,7 +69,8 @@ pub(crate) struct Shared {
     pub swept: AtomicU64,
     /// What the sweep has seen of keys that expire.
     pub expiring: Expiring,
-    pub recovery_ns: u64,
+    /// How long opening took.
+    pub recovery: Duration,
     /// How closely a get looks at what it returns.
     pub verify: Verify,
     /// How closely a range or a scan does.
@@ -173,13 +173,13 @@ impl Shared {
 /// # let path = folder.path().join("example.pool");
 /// use everleaf::{Options, Store};
 /// let store = Store::open(&path, Options::new().create(true))?;
-/// store.put(b"oak", b"Quercus")?;
-/// store.put(b"beech", b"Fagus")?;
-/// assert_eq!(store.get(b"oak")?, Some(b"Quercus".to_vec()));
-/// let names: Vec<_> = store.iter().map(|(key, _)| key).collect();
-/// assert_eq!(names, [b"beech".to_vec(), b"oak".to_vec()]);
-/// let heights = store.map("heights")?;
-/// heights.put(b"oak", b"40 m")?;
+/// let trees = store.default_map();
+/// trees.put("oak", "Quercus")?;
+/// trees.put("beech", "Fagus")?;
+/// assert_eq!(trees.get("oak")?, Some(b"Quercus".to_vec()));
+/// let pairs = trees.iter().collect::<everleaf::Result<Vec<_>>>()?;
+/// assert_eq!(pairs[0].0, b"beech");
+/// store.map("heights")?.put("oak", "40 m")?;
 /// store.close()?;
 /// # Ok(())
 /// # }
@@ -189,11 +189,10 @@ pub struct Store {
     default: Map,
 }
 
-/// A store is its default map: `store.get(..)`.
-impl Deref for Store {
-    type Target = Map;
-    fn deref(&self) -> &Map {
-        &self.default
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path = self.shared.trees.heap().pool().path();
+        f.debug_struct("Store").field("path", &path).finish_non_exhaustive()
     }
 }
 
@@ -225,7 +224,7 @@ impl Store {
         let (trees, recovered_batches) =
             open_trees(pool, threads, path).map_err(|error| place.mention(error, path))?;
         let power = open_power(&trees, &place, &options).map_err(|error| place.locate(error))?;
-        let recovery_ns = started.elapsed().as_nanos() as u64;
+        let recovery = started.elapsed();
         let tree = trees.find_bytes_tree(DEFAULT_MAP)?.ok_or_else(|| unmade(path))?;
         let shared = Arc::new(Shared {
             trees,
@@ -241,7 +240,7 @@ impl Store {
             verify: options.verify_of_reads(),
             verify_scans: options.verify_of_scans(),
             expiring: Expiring::default(),
-            recovery_ns,
+            recovery,
             recovered_batches,
             rebuilt,
         });
@@ -251,6 +250,11 @@ impl Store {
         }
         let life = Life::begin(shared.clone(), &options)?;
         Ok(Store { default: Map::new(life, shared.clone(), tree), shared })
+    }
+
+    /// The map named [`DEFAULT_MAP`], which every store has.
+    pub fn default_map(&self) -> &Map {
+        &self.default
     }
 
     /// The map of that name, created if absent. The name has 1 to 40 bytes.
@@ -317,7 +321,7 @@ impl Store {
             return Err(Error::ReadOnly);
         }
         if name == DEFAULT_MAP {
-            self.clear()?;
+            self.default.clear()?;
             return Ok(true);
         }
         refuse_reserved(name)?;

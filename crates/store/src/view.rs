@@ -14,14 +14,15 @@
 //!   saved for it. So who has read, and finds it unmarked *afterwards*, has read what it was.
 
 use std::collections::BTreeMap;
-use std::ops::{Bound, Deref, RangeBounds};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use everleaf_index::{BytesTree, Hardware, IndexError, Record, Session, Verify};
 
+use crate::key_range::{KeyRange, owned_bounds, prefix_bounds};
 use crate::map::Map;
-use crate::range::{Piece, Range, prefix_bounds};
+use crate::range::{Page, Range};
 use crate::store::Shared;
 use crate::versions::{Value, Versions};
 use crate::{Error, Result, Store};
@@ -103,20 +104,18 @@ impl Drop for Inner {
 /// The store as it was when the view was opened; see [`Store::view`].
 ///
 /// Cheap to clone and to hold; what it costs grows with what is changed meanwhile (a copy of each
-/// such key and its old value in DRAM) and is given back when no open view needs it. It derefs to its [`MapView`] of the default map. *Thread safety*: as a [`Map`].
+/// such key and its old value in DRAM) and is given back when no open view needs it. *Thread safety*: as a [`Map`].
 #[derive(Clone)]
 pub struct View {
     default: MapView,
 }
 
-impl Deref for View {
-    type Target = MapView;
-    fn deref(&self) -> &MapView {
+impl View {
+    /// The default map as it was.
+    pub fn default_map(&self) -> &MapView {
         &self.default
     }
-}
 
-impl View {
     /// A map as it was. One that was made since is empty.
     pub fn map(&self, map: &Map) -> MapView {
         MapView { map: map.clone(), inner: self.default.inner.clone() }
@@ -135,7 +134,11 @@ impl MapView {
     ///
     /// # Errors
     /// As [`Map::get`], and [`Error::ViewLost`].
-    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        self.find(key.as_ref())
+    }
+
+    fn find(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let (tree, shared) = (self.map.tree_arc(), self.map.shared());
         shared.check_process()?;
         let hash = shared.order.hash_of(key);
@@ -161,15 +164,14 @@ impl MapView {
     ///
     /// # Errors
     /// As [`Map::get`].
-    pub fn contains(&self, key: &[u8]) -> Result<bool> {
-        Ok(self.get(key)?.is_some())
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.find(key.as_ref())?.is_some())
     }
 
     /// The pairs whose keys lie in `range`, in key order, all as they were at one moment; see
     /// [`Map::range`] for the rest.
-    pub fn range<'k>(&self, range: impl RangeBounds<&'k [u8]>) -> Range {
-        let owned = |bound: Bound<&&[u8]>| bound.map(|key| key.to_vec());
-        Range::of_view(self.clone(), owned(range.start_bound()), owned(range.end_bound()))
+    pub fn range(&self, range: impl KeyRange) -> Range {
+        Range::of_view(self.clone(), owned_bounds(range))
     }
 
     /// All pairs, as [`Self::range`].
@@ -178,43 +180,54 @@ impl MapView {
     }
 
     /// The pairs whose keys start with `prefix`, as [`Self::range`].
-    pub fn prefix(&self, prefix: &[u8]) -> Range {
-        let (from, to) = prefix_bounds(prefix);
-        Range::of_view(self.clone(), from, to)
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
+        Range::of_view(self.clone(), prefix_bounds(prefix.as_ref()))
     }
 
     /// The next pairs of a range, from one of its ends. The bounds are not crossed.
-    pub(crate) fn piece(
+    pub(crate) fn page(
         &self,
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
         reverse: bool,
         limit: usize,
-    ) -> Result<Piece> {
-        let mut piece = match self.map.piece(from, to, reverse, limit) {
-            Err(crate::Error::BadName(_)) => Piece::default(),
-            piece => piece?,
+    ) -> Result<Page> {
+        let mut page = match self.map.page(from, to, reverse, limit) {
+            Err(crate::Error::BadName(_)) => Page::default(),
+            page => page?,
         };
-        let last = piece.pairs.back().map(|((key, _), _)| key.clone()).filter(|_| piece.next);
+        let last = page.pairs.back().map(|((key, _), _)| key.clone()).filter(|_| page.next);
         let bounds = match &last {
             Some(last) if reverse => (Bound::Included(last.as_slice()), to),
             Some(last) => (from, Bound::Included(last.as_slice())),
             None => (from, to),
         };
         let apart = |((key, value), expiry_ms)| (key, (value, expiry_ms));
-        let mut pairs: BTreeMap<Vec<u8>, Value> = piece.pairs.drain(..).map(apart).collect();
+        let mut pairs: BTreeMap<Vec<u8>, Value> = page.pairs.drain(..).map(apart).collect();
         let tree = self.map.tree_arc();
         let views = self.inner.views();
         let cut = views.lay_over(tree, bounds, reverse, self.inner.version, &mut pairs);
         self.inner.check()?;
         let together = |(key, (value, expiry_ms))| ((key, value), expiry_ms);
-        piece.pairs = match reverse {
+        page.pairs = match reverse {
             true => pairs.into_iter().rev().map(together).collect(),
             false => pairs.into_iter().map(together).collect(),
         };
-        piece.next |= cut.is_some();
-        piece.reached = cut.or(last);
-        Ok(piece)
+        page.next |= cut.is_some();
+        page.reached = cut.or(last);
+        Ok(page)
+    }
+}
+
+impl std::fmt::Debug for View {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("View").field("version", &self.default.inner.version).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for MapView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MapView").field("version", &self.inner.version).finish_non_exhaustive()
     }
 }
 
@@ -234,12 +247,14 @@ impl Store {
     /// # fn main() -> everleaf::Result<()> {
     /// # let folder = tempfile::tempdir().expect("a temporary folder");
     /// # let store = everleaf::Options::new().create(true).open(folder.path().join("p"))?;
-    /// store.put(b"oak", b"Quercus")?;
+    /// let trees = store.map("trees")?;
+    /// trees.put("oak", "Quercus")?;
     /// let view = store.view()?;
-    /// store.put(b"oak", b"changed")?;
-    /// store.put(b"ash", b"new")?;
-    /// assert_eq!(view.get(b"oak")?, Some(b"Quercus".to_vec()));
-    /// assert_eq!(view.iter().count(), 1);
+    /// trees.put("oak", "changed")?;
+    /// trees.put("ash", "new")?;
+    /// let then = view.map(&trees);
+    /// assert_eq!(then.get("oak")?, Some(b"Quercus".to_vec()));
+    /// assert_eq!(then.iter().count(), 1);
     /// # Ok(())
     /// # }
     /// ```
@@ -248,7 +263,7 @@ impl Store {
     /// It would have to wait for an operation that the calling thread is inside of; the store was
     /// inherited by a fork.
     pub fn view(&self) -> Result<View> {
-        let map = Map::clone(self);
+        let map = self.default_map().clone();
         map.shared().check_process()?;
         let (version, lost) = map.shared().open_view()?;
         let inner = Arc::new(Inner { map: map.clone(), version, lost });

@@ -206,11 +206,12 @@ impl Map {
     /// # let folder = tempfile::tempdir().expect("a temporary folder");
     /// # let store = everleaf::Options::new().create(true).open(folder.path().join("p"))?;
     /// use everleaf::{WriteBatch, Written};
-    /// store.put(b"stock", b"5")?;
-    /// let watch = store.watch(b"stock")?;
+    /// let shop = store.map("shop")?;
+    /// shop.put("stock", "5")?;
+    /// let watch = shop.watch("stock")?;
     /// let mut batch = WriteBatch::new();
-    /// batch.expect_unwritten(&watch).put(&store, b"sold", b"1");
-    /// store.put(b"stock", b"5")?;
+    /// batch.expect_unwritten(&watch).put(&shop, "sold", "1");
+    /// shop.put("stock", "5")?;
     /// assert_eq!(store.write(&batch)?, Written::Refused(0));
     /// # Ok(())
     /// # }
@@ -218,7 +219,8 @@ impl Map {
     ///
     /// # Errors
     /// As [`Self::get`].
-    pub fn watch(&self, key: &[u8]) -> Result<Watch> {
+    pub fn watch(&self, key: impl AsRef<[u8]>) -> Result<Watch> {
+        let key = key.as_ref();
         let shared = self.shared();
         shared.check_process()?;
         shared.raise(0)?;

@@ -27,23 +27,29 @@ fn a_batch_changes_several_maps_and_the_last_change_of_a_key_counts() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(folder.path());
     let other = store.map("other").expect("room");
-    store.put(b"gone", b"x").expect("room");
+    store.default_map().put(b"gone", b"x").expect("room");
     other.put(b"gone", b"x").expect("room");
     let mut batch = WriteBatch::new();
-    batch.put(&store, b"a", b"1").put(&other, b"a", b"2").remove(&store, b"gone");
-    batch.put(&store, b"twice", b"old").put(&store, b"twice", b"new");
-    batch.put(&store, b"back", b"x").remove(&store, b"back").remove(&store, b"never");
+    batch
+        .put(store.default_map(), b"a", b"1")
+        .put(&other, b"a", b"2")
+        .remove(store.default_map(), b"gone");
+    batch.put(store.default_map(), b"twice", b"old").put(store.default_map(), b"twice", b"new");
+    batch
+        .put(store.default_map(), b"back", b"x")
+        .remove(store.default_map(), b"back")
+        .remove(store.default_map(), b"never");
     batch.remove(&other, b"gone").put(&other, b"gone", b"y");
     assert_eq!(batch.len(), 10);
     assert_eq!(store.write(&batch).expect("room"), Written::All);
-    assert_eq!(get(&store, b"a").as_deref(), Some("1"));
+    assert_eq!(get(store.default_map(), b"a").as_deref(), Some("1"));
     assert_eq!(get(&other, b"a").as_deref(), Some("2"));
-    assert_eq!(get(&store, b"twice").as_deref(), Some("new"));
+    assert_eq!(get(store.default_map(), b"twice").as_deref(), Some("new"));
     assert_eq!(get(&other, b"gone").as_deref(), Some("y"));
     for key in [&b"gone"[..], b"back", b"never"] {
-        assert_eq!(get(&store, key), None);
+        assert_eq!(get(store.default_map(), key), None);
     }
-    assert_eq!((store.len(), other.len()), (2, 2));
+    assert_eq!((store.default_map().len(), other.len()), (2, 2));
     assert_eq!(store.map_names(), ["default", "other"], "the journal is nobody's business");
     let report = store.check().expect("the check runs");
     assert!(report.is_clean(), "{:?}", report.problems);
@@ -54,7 +60,7 @@ fn a_batch_changes_several_maps_and_the_last_change_of_a_key_counts() {
 fn a_condition_that_does_not_hold_leaves_everything_as_it_is() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(folder.path());
-    store.put(b"a", b"1").expect("room");
+    store.default_map().put(b"a", b"1").expect("room");
     let cases = [
         ("a", Some("1"), Written::All),
         ("a", Some("2"), Written::Refused(1)),
@@ -63,15 +69,14 @@ fn a_condition_that_does_not_hold_leaves_everything_as_it_is() {
         ("absent", Some(""), Written::Refused(1)),
     ];
     for (key, value, expected) in cases {
-        store.remove(b"seen").expect("room");
+        store.default_map().remove(b"seen").expect("room");
         let mut batch = WriteBatch::new();
-        batch.put(&store, b"seen", b"yes").expect(&store, b"never", None).expect(
-            &store,
-            key.as_bytes(),
-            value.map(str::as_bytes),
-        );
+        batch
+            .put(store.default_map(), b"seen", b"yes")
+            .expect(store.default_map(), b"never", None)
+            .expect(store.default_map(), key.as_bytes(), value.map(str::as_bytes));
         assert_eq!(store.write(&batch).expect("room"), expected, "{key:?} {value:?}");
-        assert_eq!(store.contains(b"seen").expect("get"), expected.is_done());
+        assert_eq!(store.default_map().contains(b"seen").expect("get"), expected.is_done());
     }
 }
 
@@ -84,18 +89,18 @@ fn what_cannot_be_written_is_refused_as_a_whole() {
     store.drop_map("gone").expect("writable");
     let long = vec![0; everleaf::KEY_SIZE_MAX + 1];
     let mut batch = WriteBatch::new();
-    batch.put(&store, b"a", b"1").put(&store, &long, b"");
+    batch.put(store.default_map(), b"a", b"1").put(store.default_map(), &long, b"");
     assert!(matches!(store.write(&batch), Err(Error::KeyTooLarge(_))));
     batch.clear();
-    batch.put(&store, b"a", b"1").remove(&store, &long);
+    batch.put(store.default_map(), b"a", b"1").remove(store.default_map(), &long);
     assert!(matches!(store.write(&batch), Err(Error::KeyTooLarge(_))));
     batch.clear();
-    batch.put(&store, b"a", b"1").put(&gone, b"a", b"1");
+    batch.put(store.default_map(), b"a", b"1").put(&gone, b"a", b"1");
     assert!(matches!(store.write(&batch), Err(Error::BadName(_))));
     batch.clear();
-    batch.put(&store, b"a", b"1").put(&foreign, b"a", b"1");
+    batch.put(store.default_map(), b"a", b"1").put(foreign.default_map(), b"a", b"1");
     assert!(matches!(store.write(&batch), Err(Error::Unsupported(_))));
-    assert!(store.is_empty(), "nothing of a refused batch may be there");
+    assert!(store.default_map().is_empty(), "nothing of a refused batch may be there");
     assert!(matches!(store.map("\u{1}batches"), Err(Error::BadName(_))));
     assert!(store.check().expect("the check runs").is_clean(), "what was prepared leaks");
 }
@@ -107,7 +112,7 @@ fn readers_never_see_half_a_batch() {
     let (done, rounds) = (AtomicBool::new(false), 3000u64);
     let key = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
     let read = |number| {
-        let value = store.get(&key(number)).expect("get");
+        let value = store.default_map().get(&key(number)).expect("get");
         value.map_or(0, |value| u64::from_le_bytes(value.try_into().expect("eight bytes")))
     };
     std::thread::scope(|scope| {
@@ -116,7 +121,7 @@ fn readers_never_see_half_a_batch() {
             for round in 1..=rounds {
                 batch.clear();
                 (0..8).for_each(|number| {
-                    batch.put(&store, &key(number), &round.to_le_bytes());
+                    batch.put(store.default_map(), &key(number), &round.to_le_bytes());
                 });
                 store.write(&batch).expect("room");
             }
@@ -128,7 +133,7 @@ fn readers_never_see_half_a_batch() {
                 if done.load(Ordering::Acquire) {
                     break;
                 }
-                store.put(&key(100 + number % 500), b"other").expect("room");
+                store.default_map().put(&key(100 + number % 500), b"other").expect("room");
             }
         });
         let mut last = 0;
@@ -152,7 +157,7 @@ fn counters_moved_by_conditional_batches_keep_their_sum() {
         String::from_utf8(value.expect("there")).expect("text").parse().expect("a number")
     };
     for account in 0..4u8 {
-        store.put(&[account], b"100").expect("room");
+        store.default_map().put(&[account], b"100").expect("room");
     }
     std::thread::scope(|scope| {
         for thread in 0..3u32 {
@@ -167,17 +172,25 @@ fn counters_moved_by_conditional_batches_keep_their_sum() {
                         done += 1;
                         continue;
                     }
-                    let (a, b) = (store.get(&[from]).expect("get"), store.get(&[to]).expect("get"));
+                    let (a, b) = (
+                        store.default_map().get(&[from]).expect("get"),
+                        store.default_map().get(&[to]).expect("get"),
+                    );
                     batch.clear();
-                    batch.expect(store, &[from], a.as_deref()).expect(store, &[to], b.as_deref());
-                    batch.put(store, &[from], (parse(a) - 1).to_string().as_bytes());
-                    batch.put(store, &[to], (parse(b) + 1).to_string().as_bytes());
+                    batch.expect(store.default_map(), &[from], a.as_deref()).expect(
+                        store.default_map(),
+                        &[to],
+                        b.as_deref(),
+                    );
+                    batch.put(store.default_map(), &[from], (parse(a) - 1).to_string().as_bytes());
+                    batch.put(store.default_map(), &[to], (parse(b) + 1).to_string().as_bytes());
                     done += u32::from(store.write(&batch).expect("room").is_done());
                 }
             });
         }
     });
-    let sum: i64 = (0..4u8).map(|account| parse(store.get(&[account]).expect("get"))).sum();
+    let sum: i64 =
+        (0..4u8).map(|account| parse(store.default_map().get(&[account]).expect("get"))).sum();
     assert_eq!(sum, 400);
 }
 
@@ -192,18 +205,23 @@ fn a_batch_without_space_leaves_nothing_behind() {
         batch.clear();
         for number in 0..40u64 {
             let key = (round * 40 + number).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
-            batch.put(&store, &key, &vec![7; 10 + (number as usize % 5) * 60]);
+            batch.put(store.default_map(), &key, &vec![7; 10 + (number as usize % 5) * 60]);
         }
         if round > 0 {
             // Something that must come back.
-            batch.put(&store, b"last", &round.to_le_bytes());
+            batch.put(store.default_map(), b"last", &round.to_le_bytes());
         }
-        let before = (store.len(), store.get(b"last").expect("get"));
+        let before = (store.default_map().len(), store.default_map().get(b"last").expect("get"));
         match store.write(&batch) {
-            Ok(_) => assert_eq!(store.get(b"last").expect("get").is_some(), round > 0),
+            Ok(_) => {
+                assert_eq!(store.default_map().get(b"last").expect("get").is_some(), round > 0)
+            }
             Err(Error::PoolFull(_)) => {
                 refused += 1;
-                assert_eq!((store.len(), store.get(b"last").expect("get")), before);
+                assert_eq!(
+                    (store.default_map().len(), store.default_map().get(b"last").expect("get")),
+                    before
+                );
             }
             Err(error) => panic!("{error}"),
         }
@@ -211,7 +229,7 @@ fn a_batch_without_space_leaves_nothing_behind() {
     }
     let report = store.check().expect("the check runs");
     assert!(report.is_clean(), "{:?}", report.problems);
-    assert_eq!(report.keys, store.len());
+    assert_eq!(report.keys, store.default_map().len());
 }
 
 #[test]
@@ -226,13 +244,14 @@ fn child_process() {
             scope.spawn(move || {
                 let report = folder.join(format!("report.{writer}"));
                 let mut report = File::create(report).expect("the report is writable");
-                let start = stamp(store, writer, 0).unwrap_or(0);
+                let start = stamp(store.default_map(), writer, 0).unwrap_or(0);
                 let mut batch = WriteBatch::new();
                 for n in start + 1.. {
                     fill(&mut batch, store, second, writer, n);
                     store.write(&batch).expect("room");
                     // Another change of one of its keys: a batch that is done again would undo it.
                     store
+                        .default_map()
                         .put(&format!("extra:{writer}").into_bytes(), &n.to_le_bytes())
                         .expect("room");
                     report.write_all(b".").expect("the report is writable");
@@ -251,14 +270,18 @@ fn fill(batch: &mut WriteBatch, store: &Store, second: &Map, writer: u64, n: u64
     for number in 0..KEYS {
         let mut value = n.to_le_bytes().to_vec();
         value.resize(8 + (n as usize * 37 + number as usize) % 200, b'v');
-        batch.put(if number % 2 == 0 { store } else { second }, &key(writer, number), &value);
+        batch.put(
+            if number % 2 == 0 { store.default_map() } else { second },
+            &key(writer, number),
+            &value,
+        );
     }
     // A key that comes with every odd batch and goes with every even one.
     match n % 2 {
-        0 => batch.remove(store, &format!("odd:{writer}").into_bytes()),
-        _ => batch.put(store, &format!("odd:{writer}").into_bytes(), b""),
+        0 => batch.remove(store.default_map(), &format!("odd:{writer}").into_bytes()),
+        _ => batch.put(store.default_map(), &format!("odd:{writer}").into_bytes(), b""),
     };
-    batch.put(store, &format!("extra:{writer}").into_bytes(), &(n - 1).to_le_bytes());
+    batch.put(store.default_map(), &format!("extra:{writer}").into_bytes(), &(n - 1).to_le_bytes());
 }
 
 /// The number of the batch that wrote a key.
@@ -292,19 +315,24 @@ fn a_killed_process_leaves_whole_batches() {
         for writer in 0..WRITERS {
             let report = std::fs::metadata(folder.path().join(format!("report.{writer}")));
             let reported = last[writer as usize] + report.map_or(0, |report| report.len());
-            let n = stamp(&store, writer, 0).unwrap_or(0);
+            let n = stamp(store.default_map(), writer, 0).unwrap_or(0);
             assert!((reported..=reported + 1).contains(&n), "{n}, but {reported} were reported");
             for number in 1..KEYS {
-                let map: &Map = if number % 2 == 0 { &store } else { &second };
+                let map: &Map = if number % 2 == 0 { store.default_map() } else { &second };
                 assert_eq!(stamp(map, writer, number).unwrap_or(0), n, "half a batch");
             }
-            let odd = store.contains(&format!("odd:{writer}").into_bytes()).expect("get");
+            let odd =
+                store.default_map().contains(&format!("odd:{writer}").into_bytes()).expect("get");
             assert_eq!(odd, n % 2 == 1, "half a batch");
-            let extra = store.get(&format!("extra:{writer}").into_bytes()).expect("get");
+            let extra =
+                store.default_map().get(&format!("extra:{writer}").into_bytes()).expect("get");
             let extra = extra.map_or(0, |value| u64::from_le_bytes(value.try_into().expect("8")));
             // The change after the batch was made, unless the process died between the two.
             assert!(extra == n || (extra + 1 == n && n > reported), "{extra} after batch {n}");
-            store.put(&format!("extra:{writer}").into_bytes(), &n.to_le_bytes()).expect("room");
+            store
+                .default_map()
+                .put(&format!("extra:{writer}").into_bytes(), &n.to_le_bytes())
+                .expect("room");
             last[writer as usize] = n;
             let _ = std::fs::remove_file(folder.path().join(format!("report.{writer}")));
         }

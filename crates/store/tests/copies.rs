@@ -21,13 +21,13 @@ fn a_backup_has_everything_of_one_moment_and_can_be_restored() {
     let (path, copy) = (folder.path().join("pool"), folder.path().join("copy"));
     let store = open(&path);
     let other = store.map("other").expect("room");
-    other.put_with_expiry(b"k", b"v", LATER).expect("room");
-    other.put_with_expiry(b"past", b"v", 1).expect("room");
+    other.put_with_expiry(b"k", b"v", Expiry::from_unix_ms(LATER)).expect("room");
+    other.put_with_expiry(b"past", b"v", Expiry::from_unix_ms(1)).expect("room");
     store.map("empty").expect("room");
     let done = AtomicBool::new(false);
     let key = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
     for number in 0..20_000u64 {
-        store.put(&key(number), &0u64.to_le_bytes()).expect("room");
+        store.default_map().put(&key(number), &0u64.to_le_bytes()).expect("room");
     }
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -38,9 +38,9 @@ fn a_backup_has_everything_of_one_moment_and_can_be_restored() {
                 }
                 batch.clear();
                 for number in (0..20_000).step_by(500) {
-                    batch.put(&store, &key(number), &round.to_le_bytes());
+                    batch.put(store.default_map(), &key(number), &round.to_le_bytes());
                 }
-                batch.put(&store, &key(1 << 40 | round), b"new");
+                batch.put(store.default_map(), &key(1 << 40 | round), b"new");
                 store.write(&batch).expect("room");
             }
         });
@@ -59,9 +59,9 @@ fn a_backup_has_everything_of_one_moment_and_can_be_restored() {
     assert_sound(&store);
     assert_eq!(store.map_names(), ["default", "empty", "other"]);
     let other = store.map("other").expect("there");
-    assert_eq!(other.expiry(b"k").expect("get"), Some(Expiry::At(LATER)));
+    assert_eq!(other.expiry(b"k").expect("get"), Some(Expiry::from_unix_ms(LATER)));
     assert_eq!(other.iter().count(), 1);
-    let value = |number| store.get(&key(number)).expect("get").expect("there");
+    let value = |number| store.default_map().get(&key(number)).expect("get").expect("there");
     assert!((0..20_000).step_by(500).all(|number| value(number) == value(0)), "half a batch");
     let leftovers = std::fs::read_dir(folder.path()).expect("readable").count();
     assert_eq!(leftovers, 2, "the pool and the backup");
@@ -74,7 +74,7 @@ fn a_backup_has_the_maps_of_its_moment_also_when_they_are_dropped_meanwhile() {
     let (path, copy) = (folder.path().join("pool"), folder.path().join("copy"));
     let store = open(&path);
     for number in 0..20_000u32 {
-        store.put(&number.to_be_bytes(), b"").expect("room");
+        store.default_map().put(&number.to_be_bytes(), b"").expect("room");
     }
     for name in ["gone", "replaced"] {
         store.map(name).expect("room").put(b"key", b"old").expect("room");
@@ -104,10 +104,10 @@ fn compaction_gives_space_back_and_changes_nothing_else() {
     let path = folder.path().join("pool");
     let store = open(&path);
     for number in 0..20_000u32 {
-        store.put(&number.to_be_bytes(), &[7; 300]).expect("room");
+        store.default_map().put(&number.to_be_bytes(), &[7; 300]).expect("room");
     }
     for number in (0..20_000u32).filter(|number| number % 10 != 0) {
-        store.remove(&number.to_be_bytes()).expect("room");
+        store.default_map().remove(&number.to_be_bytes()).expect("room");
     }
     assert!(matches!(Store::compact(&path, |_| {}), Err(Error::Locked(_))));
     store.close().expect("closed");
@@ -118,8 +118,8 @@ fn compaction_gives_space_back_and_changes_nothing_else() {
     assert!(size(&path) * 3 < before, "{} of {before} bytes", size(&path));
     let store = open(&path);
     assert_sound(&store);
-    assert_eq!(store.len(), 2000);
-    assert_eq!(store.get(&10u32.to_be_bytes()).expect("get"), Some(vec![7; 300]));
+    assert_eq!(store.default_map().len(), 2000);
+    assert_eq!(store.default_map().get(&10u32.to_be_bytes()).expect("get"), Some(vec![7; 300]));
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_damaged_backup_is_not_restored() {
     let (path, copy) = (folder.path().join("pool"), folder.path().join("copy"));
     let store = open(&path);
     for number in 0..500u32 {
-        store.put(&number.to_be_bytes(), b"recognizable contents").expect("room");
+        store.default_map().put(&number.to_be_bytes(), b"recognizable contents").expect("room");
     }
     store.backup(&copy, |_| {}).expect("room");
     let mut bytes = std::fs::read(&copy).expect("readable");
@@ -147,11 +147,11 @@ fn an_upgrade_says_what_is_new_to_a_pool_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pool");
     let store = open(&path);
-    store.put_with_expiry(b"k", b"v", LATER).expect("room");
+    store.default_map().put_with_expiry(b"k", b"v", Expiry::from_unix_ms(LATER)).expect("room");
     store.close().expect("closed");
     assert_eq!(Store::upgrade(&path).expect("upgraded"), ["batches"]);
     assert!(Store::upgrade(&path).expect("upgraded").is_empty());
-    assert_eq!(open(&path).len(), 1);
+    assert_eq!(open(&path).default_map().len(), 1);
 }
 
 #[test]
@@ -162,11 +162,14 @@ fn a_repair_keeps_what_can_be_proven_lists_the_rest_and_touches_nothing() {
     let other = store.map("other").expect("room");
     store.map("empty").expect("room");
     for number in 0..3000u32 {
-        store.put(&number.to_be_bytes(), format!("value of {number}").as_bytes()).expect("room");
+        store
+            .default_map()
+            .put(&number.to_be_bytes(), format!("value of {number}").as_bytes())
+            .expect("room");
     }
-    other.put_with_expiry(b"k", b"v", LATER).expect("room");
+    other.put_with_expiry(b"k", b"v", Expiry::from_unix_ms(LATER)).expect("room");
     for number in 0..1000u32 {
-        store.remove(&number.to_be_bytes()).expect("room");
+        store.default_map().remove(&number.to_be_bytes()).expect("room");
     }
     drop(other);
     store.close().expect("closed");
@@ -193,13 +196,13 @@ fn a_repair_keeps_what_can_be_proven_lists_the_rest_and_touches_nothing() {
     assert_eq!(std::fs::read(&path).expect("readable"), bytes, "the original was touched");
     let store = open(&fixed);
     assert_sound(&store);
-    assert_eq!(store.len(), 1999);
-    assert_eq!(store.get(&2345u32.to_be_bytes()).expect("get"), None);
-    let value = store.get(&2346u32.to_be_bytes()).expect("get");
+    assert_eq!(store.default_map().len(), 1999);
+    assert_eq!(store.default_map().get(&2345u32.to_be_bytes()).expect("get"), None);
+    let value = store.default_map().get(&2346u32.to_be_bytes()).expect("get");
     assert_eq!(value.as_deref(), Some(&b"value of 2346"[..]));
     let lost = store.map_names().into_iter().find(|name| name.starts_with("lost-"));
     let lost = store.map(&lost.expect("its name was lost")).expect("there");
-    assert_eq!(lost.expiry(b"k").expect("get"), Some(Expiry::At(LATER)));
+    assert_eq!(lost.expiry(b"k").expect("get"), Some(Expiry::from_unix_ms(LATER)));
     drop(store);
 
     // Whatever bit is wrong, a repair ends, and every pair it keeps is one that was there.
@@ -214,11 +217,16 @@ fn a_repair_keeps_what_can_be_proven_lists_the_rest_and_touches_nothing() {
         std::fs::remove_file(&fixed).expect("there");
         let repaired = Store::repair(&path, &fixed).expect("room");
         let store = open(&fixed);
-        for (key, value) in store.iter() {
+        for (key, value) in store.default_map().iter().map(Result::unwrap) {
             let number = u32::from_be_bytes(key.try_into().expect("four bytes"));
             assert_eq!(value, format!("value of {number}").as_bytes());
         }
-        assert!(store.len() >= 1900, "seed {seed}: {} kept: {:?}", store.len(), repaired.dropped);
+        assert!(
+            store.default_map().len() >= 1900,
+            "seed {seed}: {} kept: {:?}",
+            store.default_map().len(),
+            repaired.dropped
+        );
     }
 }
 
@@ -233,9 +241,9 @@ fn an_iteration_that_cannot_go_on_says_so() {
     let mut range = map.iter();
     assert!(range.next().is_some());
     assert!(store.drop_map("dropped").expect("writable"));
-    assert!(range.by_ref().count() < 999);
-    assert!(matches!(range.take_error(), Some(Error::BadName(_))));
-    let mut whole = store.iter();
-    assert_eq!(whole.by_ref().count(), 0);
-    assert!(whole.take_error().is_none());
+    let rest = range.by_ref().collect::<Vec<_>>();
+    assert!(rest.len() < 1000);
+    assert!(matches!(rest.last(), Some(Err(Error::BadName(_)))));
+    assert!(range.next().is_none(), "an error is the last item");
+    assert_eq!(store.default_map().iter().count(), 0);
 }

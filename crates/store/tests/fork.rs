@@ -70,7 +70,12 @@ fn a_child_that_drops_a_store_leaves_it_to_its_parent() {
         let path = folder.path().join("a.pool");
         let mut store = Some(options(durability).open(&path).expect("it opens"));
         let put = |store: &Option<Store>, key: &[u8]| {
-            let _ = store.as_ref().expect("open").put(key, b"value").expect("it is writable");
+            let _ = store
+                .as_ref()
+                .expect("open")
+                .default_map()
+                .put(key, b"value")
+                .expect("it is writable");
         };
         put(&store, b"before");
         for child in 0..3 {
@@ -84,29 +89,29 @@ fn a_child_that_drops_a_store_leaves_it_to_its_parent() {
         copy(&path, &killed);
         let opened = options(durability).open(&killed).expect("it opens");
         assert!(!opened.statistics().was_clean, "{durability:?}: nobody has closed it");
-        assert_eq!(opened.len(), 2, "{durability:?}");
+        assert_eq!(opened.default_map().len(), 2, "{durability:?}");
         drop(opened);
         store.take().expect("open").close().expect("the parent closes it");
         let opened = options(durability).open(&path).expect("it is free");
         assert!(opened.statistics().was_clean, "{durability:?}: it was closed");
-        assert_eq!(opened.len(), 2, "{durability:?}");
+        assert_eq!(opened.default_map().len(), 2, "{durability:?}");
     }
 }
 
 /// Everything a handle can be asked, by one who inherited it.
 fn use_all(store: Store, view: everleaf::View, mut range: everleaf::Range) {
-    let map = everleaf::Map::clone(&store);
-    assert!(is_forked(store.get(b"0")));
-    assert!(is_forked(store.put(b"0", b"child")));
-    assert!(is_forked(store.remove(b"0")));
-    assert!(is_forked(store.get_many(&[b"0"], |_, _| ())));
-    assert!(is_forked(store.scan(.., false, |_, _| std::ops::ControlFlow::Continue(()))));
-    assert!(is_forked(store.clear()));
+    let map = everleaf::Map::clone(store.default_map());
+    assert!(is_forked(store.default_map().get(b"0")));
+    assert!(is_forked(store.default_map().put(b"0", b"child")));
+    assert!(is_forked(store.default_map().remove(b"0")));
+    assert!(is_forked(store.default_map().get_many(&[b"0"], |_, _| ())));
+    assert!(is_forked(store.default_map().scan(..).for_each(|_, _| ())));
+    assert!(is_forked(store.default_map().clear()));
     assert!(is_forked(store.map("new")));
     assert!(is_forked(store.existing_map("other")));
     assert!(is_forked(store.drop_map("other")));
     assert!(is_forked(store.view()));
-    assert!(is_forked(store.watch(b"0")));
+    assert!(is_forked(store.default_map().watch(b"0")));
     assert!(is_forked(store.check()));
     assert!(is_forked(store.sync()));
     assert!(is_forked(store.settle()));
@@ -115,11 +120,10 @@ fn use_all(store: Store, view: everleaf::View, mut range: everleaf::Range) {
     let mut batch = WriteBatch::new();
     batch.put(&map, b"0", b"child");
     assert!(is_forked(store.write(&batch)));
-    assert!(is_forked(view.get(b"0")));
+    assert!(is_forked(view.default_map().get(b"0")));
     // What it had fetched it may give.
-    let _ = range.by_ref().count();
-    assert!(matches!(range.take_error(), Some(Error::Forked(_))));
-    assert_eq!(store.len(), 0);
+    assert!(matches!(range.by_ref().last(), Some(Err(Error::Forked(_)))));
+    assert_eq!(store.default_map().len(), 0);
     assert_eq!(store.map_names(), Vec::<String>::new());
     let _ = store.statistics();
     drop((view, range, batch, map));
@@ -133,7 +137,7 @@ fn every_operation_of_a_child_is_refused_and_none_hangs() {
         let path = folder.path().join("a.pool");
         let store = options(durability).open(&path).expect("it opens");
         for number in 0..600_u32 {
-            let _ = store.put(&number.to_be_bytes(), b"value").expect("room");
+            let _ = store.default_map().put(&number.to_be_bytes(), b"value").expect("room");
         }
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -144,16 +148,22 @@ fn every_operation_of_a_child_is_refused_and_none_hangs() {
                     // Relaxed: it is only to end some time.
                     for number in (0..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
                         let _ = store.map(&format!("map-{}", number % 3)).expect("room");
-                        let _ = store.view().expect("a view").get(b"0").expect("readable");
+                        let _ = store
+                            .view()
+                            .expect("a view")
+                            .default_map()
+                            .get(b"0")
+                            .expect("readable");
                         let mut batch = WriteBatch::new();
                         let key = format!("{thread}-{}", number % 9);
-                        batch.put(store, key.as_bytes(), b"value");
+                        batch.put(store.default_map(), key.as_bytes(), b"value");
                         let _ = store.write(&batch).expect("room");
                     }
                 });
             }
             for child in 0..8 {
-                let mut held = Some((&store, store.view().expect("a view"), store.iter()));
+                let mut held =
+                    Some((&store, store.view().expect("a view"), store.default_map().iter()));
                 let code = in_child(|| {
                     let (store, view, range) = held.take().expect("the child's copy");
                     // SAFETY: the child ends without using the original.
@@ -177,14 +187,14 @@ fn a_child_may_open_a_store_of_its_own() {
     let path = folder.path().join("b.pool");
     let code = in_child(|| {
         let store = options(Durability::Power).open(&path).expect("it opens");
-        assert!(!store.put(b"key", b"value").expect("room"));
-        assert!(is_forked(inherited.get(b"key")));
+        assert!(!store.default_map().put(b"key", b"value").expect("room"));
+        assert!(is_forked(inherited.default_map().get(b"key")));
         // And its child is refused in turn.
-        assert_eq!(in_child(|| assert!(is_forked(store.get(b"key")))), 0);
+        assert_eq!(in_child(|| assert!(is_forked(store.default_map().get(b"key")))), 0);
         store.close().expect("it is the child's");
     });
     assert_eq!(code, 0);
     let store = options(Durability::Power).open(&path).expect("it opens");
     assert!(store.statistics().was_clean);
-    assert_eq!(store.len(), 1);
+    assert_eq!(store.default_map().len(), 1);
 }

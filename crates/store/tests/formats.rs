@@ -25,9 +25,9 @@ fn unpack(fixture: &[u8], path: &Path) {
 const FIRST: &[u8] = include_bytes!("fixtures/format-1.pool.sparse");
 
 fn assert_contents(store: &Store) {
-    assert_eq!(store.len(), 299);
+    assert_eq!(store.default_map().len(), 299);
     for number in 1..=300 {
-        let value = store.get(format!("key:{number:04}").as_bytes()).expect("get");
+        let value = store.default_map().get(format!("key:{number:04}").as_bytes()).expect("get");
         let expected = (number < 300).then(|| format!("value {number} of the first format"));
         assert_eq!(value, expected.map(String::into_bytes));
     }
@@ -49,8 +49,8 @@ fn a_pool_of_the_first_format_is_read_written_and_upgraded() {
 
     let store = Options::new().open(&path).expect("it opens");
     assert_contents(&store);
-    store.put(b"new", b"1").expect("room");
-    store.remove(b"new").expect("room");
+    store.default_map().put(b"new", b"1").expect("room");
+    store.default_map().remove(b"new").expect("room");
     store.close().expect("closed");
     // The bytes that say which features are used: old versions can still open it.
     let features = |path: &Path| std::fs::read(path).expect("readable")[16];
@@ -63,15 +63,21 @@ fn a_pool_of_the_first_format_is_read_written_and_upgraded() {
 
     let store = Options::new().open(&path).expect("it opens");
     assert_contents(&store);
-    store.put_with_expiry(b"past", b"x", 1).expect("room");
+    store
+        .default_map()
+        .put_with_expiry(b"past", b"x", everleaf::Expiry::from_unix_ms(1))
+        .expect("room");
     let mut batch = WriteBatch::new();
-    batch.put(&store, b"a", b"1").remove(&store, b"a");
+    batch.put(store.default_map(), b"a", b"1").remove(store.default_map(), b"a");
     assert_eq!(store.write(&batch).expect("room"), Written::All);
     // It has a handle on the store.
     drop(batch);
     store.close().expect("closed");
     let store = Options::new().open(&path).expect("it opens");
-    assert_eq!(store.get(b"key:0007").expect("get"), Some(b"value 7 of the first format".to_vec()));
+    assert_eq!(
+        store.default_map().get(b"key:0007").expect("get"),
+        Some(b"value 7 of the first format".to_vec())
+    );
 }
 
 #[test]
@@ -80,7 +86,10 @@ fn a_pool_of_the_first_format_gets_what_is_new_when_it_is_first_used() {
     let path = folder.path().join("pool");
     unpack(FIRST, &path);
     let store = Options::new().open(&path).expect("it opens");
-    store.put_with_expiry(b"k", b"x", 4_000_000_000_000).expect("room");
+    store
+        .default_map()
+        .put_with_expiry(b"k", b"x", everleaf::Expiry::from_unix_ms(4_000_000_000_000))
+        .expect("room");
     store.close().expect("closed");
     assert_eq!(Store::upgrade(&path).expect("upgraded"), ["batches"]);
 }

@@ -21,27 +21,27 @@ fn victim_of_a_full_disk() {
     let mut counts = vec![];
     for _ in 0..3 {
         let full = loop {
-            let number = store.len() as u32;
-            if let Err(error) = store.put(&key(number), &value(number)) {
+            let number = store.default_map().len() as u32;
+            if let Err(error) = store.default_map().put(&key(number), &value(number)) {
                 break error;
             }
         };
         assert!(matches!(full, Error::DiskFull(_)), "{full}");
-        let count = store.len() as u32;
+        let count = store.default_map().len() as u32;
         counts.push(count);
         for number in 0..count {
-            assert_eq!(store.get(&key(number)).expect("get"), Some(value(number)));
+            assert_eq!(store.default_map().get(&key(number)).expect("get"), Some(value(number)));
         }
         assert!(store.check().expect("a check").is_clean());
         for number in 0..count {
-            assert!(store.remove(&key(number)).expect("removals need no space"));
+            assert!(store.default_map().remove(&key(number)).expect("removals need no space"));
         }
     }
     assert!(counts[0] > 1000 && counts[2] * 10 > counts[0] * 8, "pairs that fit: {counts:?}");
-    store.put(b"last", b"word").expect("room");
+    store.default_map().put(b"last", b"word").expect("room");
     store.close().expect("closed");
     let store = Options::new().open(&path).expect("it opens on a full disk");
-    assert_eq!(store.get(b"last").expect("get"), Some(b"word".to_vec()));
+    assert_eq!(store.default_map().get(b"last").expect("get"), Some(b"word".to_vec()));
     assert!(store.check().expect("a check").is_clean());
 }
 

@@ -76,9 +76,11 @@ fn operate(store: &Store, map: &Map, random: &mut Random, thread: u64, known: &m
             }
         }
         _ if random.below(20) == 0 => {
-            let keys: Vec<_> = map.iter().take(1000).map(|(key, _)| key).collect();
+            let keys: Vec<_> =
+                map.iter().take(1000).map(Result::unwrap).map(|(key, _)| key).collect();
             assert!(keys.is_sorted_by(|a, b| a < b));
-            let keys: Vec<_> = map.iter().rev().take(1000).map(|(key, _)| key).collect();
+            let keys: Vec<_> =
+                map.iter().rev().take(1000).map(Result::unwrap).map(|(key, _)| key).collect();
             assert!(keys.is_sorted_by(|a, b| a > b));
         }
         _ => {}

@@ -36,13 +36,13 @@ fn key(number: u32) -> Vec<u8> {
 fn make_pool(path: &Path) -> Result<()> {
     let store = Options::new().create_new(true).max_size_bytes(64 << 20).open(path)?;
     for number in 0..600 {
-        store.put(&key(number), &vec![number as u8; (number % 90) as usize])?;
+        store.default_map().put(&key(number), &vec![number as u8; (number % 90) as usize])?;
     }
     for number in (0..600).step_by(3) {
-        store.remove(&key(number))?;
+        store.default_map().remove(&key(number))?;
     }
     // Of zeros, which are no targets, but for its ends.
-    store.put(b"large", &vec![0; 300 << 10])?;
+    store.default_map().put(b"large", &vec![0; 300 << 10])?;
     let other = store.map("other")?;
     for number in 0..100u32 {
         other.put(&number.to_be_bytes(), b"value")?;
@@ -78,7 +78,8 @@ fn exercise(path: &Path, read_only: bool) -> Result<()> {
         assert!(map.iter().rev().take(MANY).count() < MANY, "iterates backwards in circles");
         let mut count = 0;
         for reverse in [false, true] {
-            map.scan(.., reverse, |_, _| {
+            let scan = if reverse { map.scan(..).reverse() } else { map.scan(..) };
+            scan.visit(|_, _| {
                 count += 1;
                 if count < MANY {
                     std::ops::ControlFlow::Continue(())
@@ -90,19 +91,19 @@ fn exercise(path: &Path, read_only: bool) -> Result<()> {
         assert!(count < MANY, "scans in circles");
     }
     for number in 0..600 {
-        store.get(&key(number))?;
+        store.default_map().get(&key(number))?;
     }
     if !read_only {
         for number in 0..600 {
-            store.put(&key(number), b"new")?;
-            store.put(&key(number + 600), &[1; 70])?;
+            store.default_map().put(&key(number), b"new")?;
+            store.default_map().put(&key(number + 600), &[1; 70])?;
         }
         for number in (0..1200).step_by(2) {
-            store.remove(&key(number))?;
+            store.default_map().remove(&key(number))?;
         }
         store.check()?;
-        store.clear()?;
-        store.put(b"key", b"value")?;
+        store.default_map().clear()?;
+        store.default_map().put(b"key", b"value")?;
     }
     drop(store);
     report?;
@@ -205,7 +206,12 @@ fn a_damaged_heap_header_is_refused_and_costs_nothing() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("p");
     make_pool(&path).expect("a pool");
-    let before = Store::open(&path, Options::new()).expect("sound").iter().collect::<Vec<_>>();
+    let before = Store::open(&path, Options::new())
+        .expect("sound")
+        .default_map()
+        .iter()
+        .map(Result::unwrap)
+        .collect::<Vec<_>>();
     let mut image = std::fs::read(&path).expect("the image");
     let magic = image.windows(8).position(|word| word == b"EVLHEAP1").expect("the heap's magic");
     for bit in 0..64 {
@@ -219,6 +225,6 @@ fn a_damaged_heap_header_is_refused_and_costs_nothing() {
     }
     std::fs::write(&path, &image).expect("writable");
     let store = Store::open(&path, Options::new()).expect("sound again");
-    assert_eq!(store.iter().collect::<Vec<_>>(), before);
+    assert_eq!(store.default_map().iter().map(Result::unwrap).collect::<Vec<_>>(), before);
     assert!(store.check().expect("a check").is_clean());
 }

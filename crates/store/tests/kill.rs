@@ -61,8 +61,12 @@ fn write_for_ever(folder: &Path, round: u64) {
                 let mut report = File::create(report).expect("the report is writable");
                 for n in 0.. {
                     match step(round, writer, n) {
-                        Step::Put(key, value) => drop(store.put(&key, &value).expect("room")),
-                        Step::Remove(key) => drop(store.remove(&key).expect("writable")),
+                        Step::Put(key, value) => {
+                            drop(store.default_map().put(&key, &value).expect("room"))
+                        }
+                        Step::Remove(key) => {
+                            drop(store.default_map().remove(&key).expect("writable"))
+                        }
                     }
                     // One byte an operation: the file's length is the number of reports.
                     report.write_all(b".").expect("the report is writable");
@@ -134,7 +138,7 @@ fn a_killed_process_loses_nothing_it_reported() {
             continue;
         }
         let store = Store::open(&path, Options::new().create(true)).expect("the pool opens again");
-        let found: Contents = store.iter().collect();
+        let found: Contents = store.default_map().iter().map(Result::unwrap).collect();
         for writer in 0..WRITERS {
             let mut expected = of_writer(&contents, writer);
             let count = counts[writer as usize];
@@ -145,7 +149,7 @@ fn a_killed_process_loses_nothing_it_reported() {
                 assert!(actual == expected, "round {round}, writer {writer}, {count} reported");
             }
         }
-        assert_eq!(store.len(), found.len() as u64, "round {round}");
+        assert_eq!(store.default_map().len(), found.len() as u64, "round {round}");
         let report = store.check().expect("the check runs");
         assert!(report.is_clean(), "round {round}: {:?}", report.problems);
         store.close().expect("the pool closes");

@@ -26,7 +26,8 @@ fn make(folder: &Path) -> PathBuf {
     let path = folder.join("pool");
     let store = power().open(&path).expect("it opens");
     for number in 0..KEYS {
-        let _ = store.put(&number.to_be_bytes(), &number.to_le_bytes()).expect("room");
+        let _ =
+            store.default_map().put(&number.to_be_bytes(), &number.to_le_bytes()).expect("room");
         if number == KEYS / 2 {
             store.snapshot().expect("room");
         }
@@ -36,9 +37,9 @@ fn make(folder: &Path) -> PathBuf {
 }
 
 fn is_whole(store: &Store) {
-    assert_eq!(store.len(), u64::from(KEYS));
+    assert_eq!(store.default_map().len(), u64::from(KEYS));
     for number in 0..KEYS {
-        let value = store.get(&number.to_be_bytes()).expect("readable");
+        let value = store.default_map().get(&number.to_be_bytes()).expect("readable");
         assert_eq!(value.as_deref(), Some(&number.to_le_bytes()[..]));
     }
     assert_eq!(store.check().expect("it can be checked").problems, Vec::<String>::new());
@@ -210,15 +211,15 @@ fn a_pool_has_one_log_whatever_link_it_is_opened_by() {
     let link = folder.path().join("link");
     std::os::unix::fs::symlink("pool", &link).expect("room");
     let store = power().open(&link).expect("it opens");
-    let _ = store.put(b"by the link", b"value").expect("room");
+    let _ = store.default_map().put(b"by the link", b"value").expect("room");
     store.close().expect("it closes");
     assert!(!folder.path().join("link.log").exists());
     fs::remove_file(&path).expect("the pool is lost");
     let store = power().open(&link).expect("it is made again");
-    assert_eq!(store.len(), u64::from(KEYS) + 1);
+    assert_eq!(store.default_map().len(), u64::from(KEYS) + 1);
     assert!(link.is_symlink() && path.exists());
     drop(store);
-    assert!(!matches!(power().open(&path).map(|store| store.len()), Ok(0)));
+    assert!(!matches!(power().open(&path).map(|store| store.default_map().len()), Ok(0)));
 }
 
 #[test]
@@ -239,13 +240,13 @@ fn many_who_open_a_lost_pool_at_once_lose_nothing() {
                             Err(error) => panic!("round {round}: {error}"),
                         }
                     };
-                    let _ = store.put(&[b'n', number], b"value").expect("room");
+                    let _ = store.default_map().put(&[b'n', number], b"value").expect("room");
                     store.close().expect("it closes");
                 });
             }
         });
         let store = power().open(&path).expect("it opens");
-        assert_eq!(store.len(), u64::from(KEYS) + 4, "round {round}");
+        assert_eq!(store.default_map().len(), u64::from(KEYS) + 4, "round {round}");
     }
 }
 

@@ -34,7 +34,7 @@ fn contents(map: &Map) -> Contents {
         let expiry = map.expiry(&key).expect("get").expect("there");
         (key, (value, expiry))
     };
-    map.iter().map(with_expiry).collect()
+    map.iter().map(Result::unwrap).map(with_expiry).collect()
 }
 
 fn all(store: &Store) -> BTreeMap<String, Contents> {
@@ -49,18 +49,31 @@ fn change_everything(store: &Store, round: u32) {
     for number in 0..400u32 {
         let (key, value) = (key(number), format!("{round}:{number}").into_bytes());
         match (number + round) % 7 {
-            0 => drop(store.put(&key, &value).expect("room")),
-            1 => drop(store.remove(&key).expect("room")),
-            2 => drop(store.put_with_expiry(&key, &value, LATER + u64::from(round)).expect("room")),
-            3 => drop(store.update_with(&key, |_| Action::Put(value.clone())).expect("room")),
-            4 => drop(store.insert(&key, &value).expect("room")),
+            0 => drop(store.default_map().put(&key, &value).expect("room")),
+            1 => drop(store.default_map().remove(&key).expect("room")),
+            2 => drop(
+                store
+                    .default_map()
+                    .put_with_expiry(&key, &value, Expiry::from_unix_ms(LATER + u64::from(round)))
+                    .expect("room"),
+            ),
+            3 => drop(
+                store
+                    .default_map()
+                    .update_with(&key, |_| Action::Put(value.clone()))
+                    .expect("room"),
+            ),
+            4 => drop(store.default_map().insert(&key, &value).expect("room")),
             5 => {
                 let mut batch = WriteBatch::new();
-                batch.put(store, &key, b"batch").remove(&second, &key).put(&second, b"b", &value);
+                batch
+                    .put(store.default_map(), &key, b"batch")
+                    .remove(&second, &key)
+                    .put(&second, b"b", &value);
                 store.write(&batch).expect("room");
             }
             _ => {
-                store.expire_at(&key, LATER).expect("room");
+                store.default_map().expire(&key, Expiry::from_unix_ms(LATER)).expect("room");
                 let _ = second.put(&key, &value).expect("room");
             }
         }
@@ -74,7 +87,7 @@ fn change_everything(store: &Store, round: u32) {
     if round % 2 == 1 {
         store.map("dropped").expect("room").put(b"again", b"x").expect("room");
     }
-    store.put_with_expiry(b"past", b"x", 1).expect("room");
+    store.default_map().put_with_expiry(b"past", b"x", Expiry::from_unix_ms(1)).expect("room");
 }
 
 #[test]
@@ -109,12 +122,12 @@ fn a_pool_gets_a_log_and_loses_it_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("pool.log");
     let store = open(folder.path(), Durability::Process);
-    store.put(b"before", b"1").expect("room");
+    store.default_map().put(b"before", b"1").expect("room");
     assert!(matches!(store.snapshot(), Err(Error::Unsupported(_))));
     drop(store);
     assert!(!log.exists());
     let store = open(folder.path(), Durability::Power);
-    store.put(b"with", b"1").expect("room");
+    store.default_map().put(b"with", b"1").expect("room");
     assert_eq!(store.map_names(), ["default"]);
     assert_eq!(store.check().expect("the check runs").keys, 2);
     drop(store);
@@ -125,17 +138,21 @@ fn a_pool_gets_a_log_and_loses_it_again() {
         Err(Error::MachineCrashed(_) | Error::NotFound(_))
     ));
     let store = open(folder.path(), Durability::Power);
-    assert_eq!(contents(&store).len(), 2, "what was there before the log is in its first snapshot");
+    assert_eq!(
+        contents(store.default_map()).len(),
+        2,
+        "what was there before the log is in its first snapshot"
+    );
     drop(store);
     let store = open(folder.path(), Durability::Process);
-    assert_eq!(contents(&store).len(), 2);
-    store.put(b"without", b"1").expect("room");
+    assert_eq!(contents(store.default_map()).len(), 2);
+    store.default_map().put(b"without", b"1").expect("room");
     drop(store);
     assert!(!log.exists(), "a log that does not have everything must not be used again");
     let store = open(folder.path(), Durability::Power);
     drop(store);
     lose_pool(folder.path());
-    assert_eq!(contents(&open(folder.path(), Durability::Power)).len(), 3);
+    assert_eq!(contents(open(folder.path(), Durability::Power).default_map()).len(), 3);
 }
 
 #[test]
@@ -181,14 +198,14 @@ fn copy(from: &Path, to: &Path) {
 fn what_the_pool_had_before_the_log_when_the_process_died_gets_into_the_log() {
     let (folder, copied) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let store = open(folder.path(), Durability::Power);
-    store.put(b"before", b"1").expect("room");
+    store.default_map().put(b"before", b"1").expect("room");
     let emptied = store.map("emptied").expect("room");
     emptied.put(b"old", b"1").expect("room");
     copy(&folder.path().join("pool.log"), &copied.path().join("pool.log"));
     // As if the process had died between the change of the pool and the sync of the log.
     store.map("new").expect("room").put(b"k", b"1").expect("room");
     emptied.clear().expect("room");
-    store.put(b"behind", b"1").expect("room");
+    store.default_map().put(b"behind", b"1").expect("room");
     copy(&folder.path().join("pool"), &copied.path().join("pool"));
     drop((store, emptied));
 
@@ -248,9 +265,9 @@ fn many_threads_write_while_a_map_is_emptied() {
                 barrier.wait();
                 for n in 0..4u32 {
                     if writer % 50 == 0 {
-                        store.clear().expect("room");
+                        store.default_map().clear().expect("room");
                     }
-                    store.put(&(writer * 4 + n).to_be_bytes(), b"x").expect("room");
+                    store.default_map().put(&(writer * 4 + n).to_be_bytes(), b"x").expect("room");
                 }
             });
         }
@@ -266,14 +283,16 @@ fn a_log_that_failed_keeps_maps_from_being_emptied_dropped_and_made() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(folder.path(), Durability::Interval(Duration::from_millis(20)));
     store.map("other").expect("room").put(b"k", b"1").expect("room");
-    store.put(b"k", b"1").expect("room");
+    store.default_map().put(b"k", b"1").expect("room");
     // The log cannot make its next segment.
     std::fs::remove_dir_all(folder.path().join("pool.log")).expect("it was there");
     let value = vec![7; 1 << 20];
-    let error = (0..1000).find_map(|_| store.put(b"large", &value).err()).expect("no segment");
+    let error = (0..1000)
+        .find_map(|_| store.default_map().put(b"large", &value).err())
+        .expect("no segment");
     assert!(!matches!(error, Error::PoolFull(_)), "{error}");
     let before = all(&store);
-    assert!(store.clear().is_err());
+    assert!(store.default_map().clear().is_err());
     assert!(store.drop_map("other").is_err());
     assert!(store.map("made").is_err());
     assert_eq!(all(&store), before);
@@ -295,14 +314,14 @@ fn short_lives_add_up_to_a_snapshot_which_reads_large_values_in_pieces() {
     for n in 0..12u8 {
         let options = options(Durability::Power).snapshot_after_bytes(400_000);
         let store = options.open(folder.path().join("pool")).expect("it opens");
-        store.put(&[n], &vec![n; 100_000]).expect("room");
+        store.default_map().put(&[n], &vec![n; 100_000]).expect("room");
         store.close().expect("closed");
         snapshots.push(newest_snapshot(folder.path()));
     }
     assert_eq!(snapshots, [1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3], "one per four values");
     lose_pool(folder.path());
     let store = open(folder.path(), Durability::Power);
-    assert_eq!(store.len(), 12);
+    assert_eq!(store.default_map().len(), 12);
     assert_eq!(store.rebuilt().map(|rebuilt| rebuilt.snapshot_pairs), Some(8));
     assert_eq!(store.snapshot().expect("room"), 12);
 }
@@ -323,7 +342,7 @@ fn small_writes_that_are_waited_for_one_by_one_add_up_to_a_snapshot() {
     for _ in 0..3 {
         let store = options().open(folder.path().join("pool")).expect("it opens");
         for n in 0..50u8 {
-            store.put(&[n], b"v").expect("room");
+            store.default_map().put(&[n], b"v").expect("room");
         }
         store.close().expect("closed");
     }
@@ -356,12 +375,12 @@ fn a_pool_with_as_many_maps_as_there_can_be_is_made_again() {
     let made = names.take_while(|name| store.map(name).is_ok()).count();
     assert_eq!(made, 998, "and the default one");
     for number in 0..5000u32 {
-        store.put(&number.to_be_bytes(), b"value").expect("room");
+        store.default_map().put(&number.to_be_bytes(), b"value").expect("room");
     }
     store.close().expect("closed");
     lose_pool(folder.path());
     let store = open(folder.path(), Durability::Power);
-    assert_eq!((store.map_names().len(), store.len()), (999, 5000));
+    assert_eq!((store.map_names().len(), store.default_map().len()), (999, 5000));
 }
 
 const WRITERS: u64 = 3;
@@ -377,18 +396,21 @@ fn child_process() {
             scope.spawn(move || {
                 let report = folder.join(format!("report.{writer}"));
                 let mut report = File::create(report).expect("the report is writable");
-                let start = stamp(store, writer, 0).unwrap_or(0);
+                let start = stamp(store.default_map(), writer, 0).unwrap_or(0);
                 let mut batch = WriteBatch::new();
                 for n in start + 1.. {
                     if n % 2 == 0 {
                         batch.clear();
                         (0..4).for_each(|number| {
-                            batch.put(store, &key(writer, number), &n.to_le_bytes());
+                            batch.put(store.default_map(), &key(writer, number), &n.to_le_bytes());
                         });
                         store.write(&batch).expect("room");
                     } else {
                         for number in (0..4).rev() {
-                            store.put(&key(writer, number), &n.to_le_bytes()).expect("room");
+                            store
+                                .default_map()
+                                .put(&key(writer, number), &n.to_le_bytes())
+                                .expect("room");
                         }
                     }
                     report.write_all(b".").expect("the report is writable");
@@ -438,8 +460,9 @@ fn what_a_killed_process_reported_is_in_its_log() {
         for writer in 0..WRITERS {
             let report = std::fs::metadata(folder.path().join(format!("report.{writer}")));
             let reported = last[writer as usize] + report.map_or(0, |report| report.len());
-            let stamps: Vec<u64> =
-                (0..4).map(|number| stamp(&store, writer, number).unwrap_or(0)).collect();
+            let stamps: Vec<u64> = (0..4)
+                .map(|number| stamp(store.default_map(), writer, number).unwrap_or(0))
+                .collect();
             // Of an odd round, which was cut short, the last keys may be newer.
             let n = stamps[0];
             assert!((reported..=reported + 1).contains(&n), "{n}, but {reported} were reported");
@@ -447,7 +470,7 @@ fn what_a_killed_process_reported_is_in_its_log() {
             assert!(stamps.is_sorted() && stamps[3] <= n + 1, "{stamps:?}");
             assert!(!next || n == reported && n.is_multiple_of(2), "half a batch: {stamps:?}");
             for number in 0..4 {
-                store.put(&key(writer, number), &n.to_le_bytes()).expect("room");
+                store.default_map().put(&key(writer, number), &n.to_le_bytes()).expect("room");
             }
             last[writer as usize] = n;
             let _ = std::fs::remove_file(folder.path().join(format!("report.{writer}")));
@@ -466,14 +489,14 @@ fn a_pool_that_is_made_again_is_as_large_and_as_durable_as_the_one_that_was_lost
     let large = options(interval).max_size_bytes(1 << 31);
     let store = large.open(&path).expect("it opens");
     for number in 0..20_000u32 {
-        store.put(&number.to_be_bytes(), &[7; 100]).expect("room");
+        store.default_map().put(&number.to_be_bytes(), &[7; 100]).expect("room");
     }
     assert_eq!(store.snapshot().expect("room"), 20_000);
     for number in 10_000..30_000u32 {
-        store.put(&number.to_be_bytes(), &number.to_be_bytes()).expect("room");
+        store.default_map().put(&number.to_be_bytes(), &number.to_be_bytes()).expect("room");
     }
     for number in 0..1_000u32 {
-        store.remove(&number.to_be_bytes()).expect("writable");
+        store.default_map().remove(&number.to_be_bytes()).expect("writable");
     }
     let expected = all(&store);
     store.close().expect("closed");

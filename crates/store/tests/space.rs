@@ -27,16 +27,21 @@ fn fill(store: &Store, mark: u8) -> u64 {
     let count = (size_mib() << 20) / VALUE_SIZE as u64;
     for number in 0..count {
         let key = number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
-        store.put(&key, &[mark; VALUE_SIZE]).expect("room");
+        store.default_map().put(&key, &[mark; VALUE_SIZE]).expect("room");
     }
     // One that has chunks of its own.
-    store.put(b"large", &vec![mark; 3 << 20]).expect("room");
+    store.default_map().put(b"large", &vec![mark; 3 << 20]).expect("room");
     count + 1
 }
 
 fn is_sound(store: &Store, count: u64, mark: u8) {
     assert_eq!(
-        store.iter().filter(|(_, value)| value.iter().all(|b| *b == mark)).count() as u64,
+        store
+            .default_map()
+            .iter()
+            .map(Result::unwrap)
+            .filter(|(_, value)| value.iter().all(|b| *b == mark))
+            .count() as u64,
         count
     );
     assert_eq!(store.check().expect("the check runs").problems, Vec::<String>::new());
@@ -45,8 +50,8 @@ fn is_sound(store: &Store, count: u64, mark: u8) {
 /// Whether this file system knows holes: without them there is nothing to see.
 fn knows_holes(folder: &Path) -> bool {
     let store = open(&folder.join("probe"));
-    store.put(b"k", &vec![7; 4 << 20]).expect("room");
-    store.clear().expect("room");
+    store.default_map().put(b"k", &vec![7; 4 << 20]).expect("room");
+    store.default_map().clear().expect("room");
     store.return_space().expect("nothing is refused") > 0
 }
 
@@ -61,7 +66,7 @@ fn what_was_emptied_gives_its_space_back() {
     let store = open(&pool);
     let count = fill(&store, 1);
     let (before, length) = (allocated(&pool), std::fs::metadata(&pool).expect("there").len());
-    store.clear().expect("room");
+    store.default_map().clear().expect("room");
     let returned = store.return_space().expect("nothing is refused");
     let after = allocated(&pool);
     println!("{before} bytes allocated, {after} after it was emptied, {returned} returned");
@@ -89,8 +94,8 @@ fn an_emptied_store_stays_small_when_it_is_opened() {
         let store = open(&pool);
         let count = fill(&store, 3);
         let before = allocated(&pool);
-        store.clear().expect("room");
-        store.put(b"left", b"over").expect("room");
+        store.default_map().clear().expect("room");
+        store.default_map().put(b"left", b"over").expect("room");
         store.return_space().expect("nothing is refused");
         if closes {
             store.close().expect("it can be closed");
@@ -104,12 +109,12 @@ fn an_emptied_store_stays_small_when_it_is_opened() {
         }
         let store = open(&pool);
         assert!(allocated(&pool) < before / 2, "opening took {} bytes", allocated(&pool));
-        assert_eq!(store.get(b"left").expect("get"), Some(b"over".to_vec()));
+        assert_eq!(store.default_map().get(b"left").expect("get"), Some(b"over".to_vec()));
         assert_eq!(store.check().expect("the check runs").problems, Vec::<String>::new());
-        store.remove(b"left").expect("writable");
+        store.default_map().remove(b"left").expect("writable");
         fill(&store, 4);
         is_sound(&store, count, 4);
-        store.clear().expect("room");
+        store.default_map().clear().expect("room");
         store.close().expect("it can be closed");
     }
 }

@@ -36,8 +36,8 @@ fn assert_sound(store: &Store) {
     assert_eq!(problems.into_iter().take(4).collect::<Vec<_>>(), Vec::<String>::new());
 }
 
-fn keys(pairs: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Vec<Vec<u8>> {
-    pairs.map(|(key, _)| key).collect()
+fn keys(pairs: impl Iterator<Item = everleaf::Result<(Vec<u8>, Vec<u8>)>>) -> Vec<Vec<u8>> {
+    pairs.map(|pair| pair.expect("readable").0).collect()
 }
 
 /// A map of `a` to `z`.
@@ -53,26 +53,26 @@ fn letters(store: &Store) -> Map {
 fn writes_say_what_they_found() {
     let place = Place::new();
     let store = place.open();
-    assert!(!store.put(b"k", b"1").expect("room"));
-    assert!(store.put(b"k", b"2").expect("room"));
-    assert_eq!(store.replace(b"k", b"3").expect("room"), Some(b"2".to_vec()));
-    assert_eq!(store.replace(b"n", b"3").expect("room"), None);
-    assert!(!store.insert(b"k", b"4").expect("room"));
-    assert!(store.insert(b"m", b"4").expect("room"));
-    assert!(store.update(b"m", b"5").expect("room"));
-    assert!(!store.update(b"absent", b"5").expect("room"));
-    assert_eq!(store.get(b"m").expect("get"), Some(b"5".to_vec()));
-    assert_eq!(store.get_with(b"m", <[u8]>::len).expect("get"), Some(1));
-    assert!(store.contains(b"m").expect("get"));
-    assert!(!store.contains(b"absent").expect("get"));
-    assert!(store.remove(b"m").expect("room"));
-    assert!(!store.remove(b"m").expect("room"));
-    assert_eq!(store.take(b"n").expect("room"), Some(b"3".to_vec()));
-    assert_eq!(store.take(b"n").expect("room"), None);
-    assert_eq!(store.len(), 1);
-    store.clear().expect("room");
-    assert!(store.is_empty());
-    assert_eq!(store.first().expect("get"), None);
+    assert!(!store.default_map().put(b"k", b"1").expect("room"));
+    assert!(store.default_map().put(b"k", b"2").expect("room"));
+    assert_eq!(store.default_map().replace(b"k", b"3").expect("room"), Some(b"2".to_vec()));
+    assert_eq!(store.default_map().replace(b"n", b"3").expect("room"), None);
+    assert!(!store.default_map().insert(b"k", b"4").expect("room"));
+    assert!(store.default_map().insert(b"m", b"4").expect("room"));
+    assert!(store.default_map().update(b"m", b"5").expect("room"));
+    assert!(!store.default_map().update(b"absent", b"5").expect("room"));
+    assert_eq!(store.default_map().get(b"m").expect("get"), Some(b"5".to_vec()));
+    assert_eq!(store.default_map().get_with(b"m", <[u8]>::len).expect("get"), Some(1));
+    assert!(store.default_map().contains(b"m").expect("get"));
+    assert!(!store.default_map().contains(b"absent").expect("get"));
+    assert!(store.default_map().remove(b"m").expect("room"));
+    assert!(!store.default_map().remove(b"m").expect("room"));
+    assert_eq!(store.default_map().take(b"n").expect("room"), Some(b"3".to_vec()));
+    assert_eq!(store.default_map().take(b"n").expect("room"), None);
+    assert_eq!(store.default_map().len(), 1);
+    store.default_map().clear().expect("room");
+    assert!(store.default_map().is_empty());
+    assert_eq!(store.default_map().first().expect("get"), None);
     assert_sound(&store);
 }
 
@@ -80,7 +80,8 @@ fn writes_say_what_they_found() {
 fn conditional_writes_compare_both_presence_and_value() {
     let place = Place::new();
     let store = place.open();
-    let exchange = |expected, new| store.compare_exchange(b"k", expected, new).expect("room");
+    let exchange =
+        |expected, new| store.default_map().compare_exchange(b"k", expected, new).expect("room");
     assert_eq!(exchange(Some(b"x"), Some(b"y")), Exchange::Mismatch(None));
     assert_eq!(exchange(None, None), Exchange::Done);
     assert_eq!(exchange(None, Some(b"1")), Exchange::Done);
@@ -88,15 +89,16 @@ fn conditional_writes_compare_both_presence_and_value() {
     assert_eq!(exchange(Some(b"1"), Some(b"2")), Exchange::Done);
     assert_eq!(exchange(Some(b"1"), None), Exchange::Mismatch(Some(b"2".to_vec())));
     assert_eq!(exchange(Some(b"2"), None), Exchange::Done);
-    assert_eq!(store.get(b"k").expect("get"), None);
+    assert_eq!(store.default_map().get(b"k").expect("get"), None);
 
-    let before = store.update_with(b"n", |_| Action::Put(b"1".to_vec())).expect("room");
+    let before =
+        store.default_map().update_with(b"n", |_| Action::Put(b"1".to_vec())).expect("room");
     assert_eq!(before, None);
-    let before = store.update_with(b"n", |_| Action::Keep).expect("room");
+    let before = store.default_map().update_with(b"n", |_| Action::Keep).expect("room");
     assert_eq!(before, Some(b"1".to_vec()));
-    let before = store.update_with(b"n", |_| Action::Remove).expect("room");
+    let before = store.default_map().update_with(b"n", |_| Action::Remove).expect("room");
     assert_eq!(before, Some(b"1".to_vec()));
-    assert_eq!(store.update_with(b"n", |_| Action::Remove).expect("room"), None);
+    assert_eq!(store.default_map().update_with(b"n", |_| Action::Remove).expect("room"), None);
     assert_sound(&store);
 }
 
@@ -109,6 +111,7 @@ fn counters_lose_no_increment() {
             scope.spawn(|| {
                 for _ in 0..2000 {
                     store
+                        .default_map()
                         .update_with(b"n", |value| {
                             let count = value.map_or(0, |value| {
                                 u64::from_le_bytes(value.try_into().expect("eight bytes"))
@@ -120,7 +123,7 @@ fn counters_lose_no_increment() {
             });
         }
     });
-    assert_eq!(store.get(b"n").expect("get"), Some(8000u64.to_le_bytes().to_vec()));
+    assert_eq!(store.default_map().get(b"n").expect("get"), Some(8000u64.to_le_bytes().to_vec()));
     assert_sound(&store);
 }
 
@@ -130,31 +133,37 @@ fn keys_and_values_have_limits_and_reach_them() {
     let store = place.open();
     let long = vec![7; KEY_SIZE_MAX];
     let longer = vec![7; KEY_SIZE_MAX + 1];
-    store.put(&long, b"long").expect("room");
-    store.put(b"", b"empty key").expect("room");
-    store.put(b"empty value", b"").expect("room");
+    store.default_map().put(&long, b"long").expect("room");
+    store.default_map().put(b"", b"empty key").expect("room");
+    store.default_map().put(b"empty value", b"").expect("room");
     assert!(
-        matches!(store.put(&longer, b""), Err(Error::KeyTooLarge(size)) if size == longer.len())
+        matches!(store.default_map().put(&longer, b""), Err(Error::KeyTooLarge(size)) if size == longer.len())
     );
-    assert!(matches!(store.remove(&longer), Err(Error::KeyTooLarge(_))));
-    assert!(matches!(store.update_with(&longer, |_| Action::Keep), Err(Error::KeyTooLarge(_))));
-    assert_eq!(store.get(&longer).expect("a key that cannot be there is absent"), None);
+    assert!(matches!(store.default_map().remove(&longer), Err(Error::KeyTooLarge(_))));
+    assert!(matches!(
+        store.default_map().update_with(&longer, |_| Action::Keep),
+        Err(Error::KeyTooLarge(_))
+    ));
+    assert_eq!(
+        store.default_map().get(&longer).expect("a key that cannot be there is absent"),
+        None
+    );
     let huge = vec![0; VALUE_SIZE_MAX + 1];
-    assert!(matches!(store.put(b"k", &huge), Err(Error::ValueTooLarge(_))));
-    assert_eq!(store.get(b"").expect("get"), Some(b"empty key".to_vec()));
-    assert_eq!(store.get(b"empty value").expect("get"), Some(vec![]));
-    assert_eq!(store.get(&long).expect("get"), Some(b"long".to_vec()));
-    assert_eq!(keys(store.iter()), [&b""[..], &long, b"empty value"]);
+    assert!(matches!(store.default_map().put(b"k", &huge), Err(Error::ValueTooLarge(_))));
+    assert_eq!(store.default_map().get(b"").expect("get"), Some(b"empty key".to_vec()));
+    assert_eq!(store.default_map().get(b"empty value").expect("get"), Some(vec![]));
+    assert_eq!(store.default_map().get(&long).expect("get"), Some(b"long".to_vec()));
+    assert_eq!(keys(store.default_map().iter()), [&b""[..], &long, b"empty value"]);
     // Every size around the edges of the size classes, and the first ones that own chunks.
     for size in (0..300).chain([4096, 65_000, 65_536, 70_000, 262_000, 262_144, 1 << 20]) {
         let value: Vec<u8> = (0..size).map(|byte| byte as u8).collect();
-        store.put(b"sized", &value).expect("room");
-        assert_eq!(store.get(b"sized").expect("get"), Some(value), "size {size}");
+        store.default_map().put(b"sized", &value).expect("room");
+        assert_eq!(store.default_map().get(b"sized").expect("get"), Some(value), "size {size}");
     }
     drop(huge);
     assert_sound(&store);
     drop(store);
-    assert_eq!(place.open().get(&long).expect("get"), Some(b"long".to_vec()));
+    assert_eq!(place.open().default_map().get(&long).expect("get"), Some(b"long".to_vec()));
 }
 
 #[test]
@@ -165,21 +174,24 @@ fn long_keys_with_long_shared_prefixes_are_told_apart() {
     for number in 0..400u32 {
         let mut key = vec![0xFF; 3000 + (number % 7) as usize];
         key.extend(number.wrapping_mul(0x9E37_79B9).to_be_bytes());
-        store.put(&key, &number.to_le_bytes()).expect("room");
+        store.default_map().put(&key, &number.to_le_bytes()).expect("room");
         model.insert(key, number.to_le_bytes().to_vec());
     }
     for (key, value) in &model {
-        assert_eq!(store.get(key).expect("get").as_ref(), Some(value));
+        assert_eq!(store.default_map().get(key).expect("get").as_ref(), Some(value));
     }
-    assert_eq!(store.iter().collect::<BTreeMap<_, _>>(), model);
+    assert_eq!(store.default_map().iter().map(Result::unwrap).collect::<BTreeMap<_, _>>(), model);
     let half: Vec<_> = model.keys().step_by(2).cloned().collect();
     for key in &half {
-        assert!(store.remove(key).expect("room"));
+        assert!(store.default_map().remove(key).expect("room"));
         model.remove(key);
     }
     assert_sound(&store);
     drop(store);
-    assert_eq!(place.open().iter().collect::<BTreeMap<_, _>>(), model);
+    assert_eq!(
+        place.open().default_map().iter().map(Result::unwrap).collect::<BTreeMap<_, _>>(),
+        model
+    );
 }
 
 #[test]
@@ -221,15 +233,16 @@ fn the_two_ends_of_an_iterator_meet_once() {
     let store = place.open();
     let count = 3000u32;
     for number in 0..count {
-        store.put(&number.to_be_bytes(), &[1; 10]).expect("room");
+        store.default_map().put(&number.to_be_bytes(), &[1; 10]).expect("room");
     }
     for pattern in [0b1u32, 0b10, 0b1101, 0b0000_1111, 0b1111_1110] {
-        let mut range = store.iter();
+        let mut range = store.default_map().iter();
         let (mut low, mut high) = (0, count);
         for step in 0.. {
             let from_front = pattern >> (step % 8) & 1 == 1;
             let next = if from_front { range.next() } else { range.next_back() };
-            let Some((key, _)) = next else { break };
+            let Some(pair) = next else { break };
+            let (key, _) = pair.expect("readable");
             let number = u32::from_be_bytes(key.try_into().expect("four bytes"));
             if from_front {
                 assert_eq!(number, low);
@@ -240,7 +253,7 @@ fn the_two_ends_of_an_iterator_meet_once() {
             }
         }
         assert_eq!(low, high, "pattern {pattern:#b}");
-        assert_eq!((range.next(), range.next_back()), (None, None));
+        assert!(range.next().is_none() && range.next_back().is_none());
     }
 }
 
@@ -249,13 +262,19 @@ fn iterating_over_large_values_returns_each_once() {
     let place = Place::new();
     let store = place.open();
     for number in 0..20u8 {
-        store.put(&[number], &vec![number; 300 << 10]).expect("room");
+        store.default_map().put(&[number], &vec![number; 300 << 10]).expect("room");
     }
     // Each fetch holds one pair only, also the first, whose bound is included.
     let numbers =
         |pairs: Vec<(Vec<u8>, Vec<u8>)>| pairs.iter().map(|(key, _)| key[0]).collect::<Vec<_>>();
-    assert_eq!(numbers(store.range(&[3][..]..).collect()), (3..20).collect::<Vec<_>>());
-    assert_eq!(numbers(store.range(..=&[8][..]).rev().collect()), (0..9).rev().collect::<Vec<_>>());
+    assert_eq!(
+        numbers(store.default_map().range(&[3][..]..).map(Result::unwrap).collect()),
+        (3..20).collect::<Vec<_>>()
+    );
+    assert_eq!(
+        numbers(store.default_map().range(..=&[8][..]).rev().map(Result::unwrap).collect()),
+        (0..9).rev().collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -263,7 +282,7 @@ fn scans_visit_in_place_and_stop_when_told() {
     let place = Place::new();
     let store = place.open();
     for number in 0..2000u32 {
-        store.put(&number.to_be_bytes(), b"v").expect("room");
+        store.default_map().put(&number.to_be_bytes(), b"v").expect("room");
     }
     let visit = |reverse, limit: usize| {
         let mut seen = vec![];
@@ -271,9 +290,9 @@ fn scans_visit_in_place_and_stop_when_told() {
             seen.push(u32::from_be_bytes(key.try_into().expect("four bytes")));
             if seen.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
-        store
-            .scan(&100u32.to_be_bytes()[..]..&1900u32.to_be_bytes()[..], reverse, visitor)
-            .expect("scan");
+        let scan = store.default_map().scan(100u32.to_be_bytes()..1900u32.to_be_bytes());
+        let scan = if reverse { scan.reverse() } else { scan };
+        scan.visit(visitor).expect("scan");
         seen
     };
     assert_eq!(visit(false, usize::MAX), (100..1900).collect::<Vec<_>>());
@@ -296,7 +315,7 @@ fn get_many_answers_in_order() {
     let expected = wanted.iter().enumerate();
     let expected = expected.map(|(i, key)| (i, (key[0] <= b'z').then(|| vec![key[0], key[0]])));
     assert_eq!(found, expected.collect::<Vec<_>>());
-    map.get_many(&[], |_, _| panic!("nothing was asked for")).expect("get");
+    map.get_many::<&[u8]>(&[], |_, _| panic!("nothing was asked for")).expect("get");
 }
 
 #[test]
@@ -304,7 +323,7 @@ fn named_maps_are_separate_and_can_be_dropped() {
     let place = Place::new();
     let store = place.open();
     let map = letters(&store);
-    store.put(b"a", b"default").expect("room");
+    store.default_map().put(b"a", b"default").expect("room");
     assert_eq!(store.map_names(), [DEFAULT_MAP, "letters"]);
     assert_eq!(map.get(b"a").expect("get"), Some(b"aa".to_vec()));
     assert!(store.existing_map("absent").expect("no other kind").is_none());
@@ -319,7 +338,7 @@ fn named_maps_are_separate_and_can_be_dropped() {
     assert_eq!((map.len(), map.iter().count()), (0, 0));
     assert_eq!(letters(&store).len(), 26, "the name can be used again");
     assert!(store.drop_map(DEFAULT_MAP).expect("writable"));
-    assert!(store.is_empty());
+    assert!(store.default_map().is_empty());
     assert_sound(&store);
     drop((store, map));
     let store = place.open();
@@ -358,7 +377,7 @@ fn a_store_is_reopened_as_it_was_left() {
     let store = place.open();
     assert!(store.statistics().was_clean);
     letters(&store);
-    store.put(b"k", b"v").expect("room");
+    store.default_map().put(b"k", b"v").expect("room");
     store.close().expect("closed");
     let store = place.open();
     assert!(store.statistics().was_clean);
@@ -399,7 +418,7 @@ fn readers_change_nothing_and_share() {
     let place = Place::new();
     let store = place.open();
     for number in 0..5000u32 {
-        store.put(&number.to_be_bytes(), &[9; 100]).expect("room");
+        store.default_map().put(&number.to_be_bytes(), &[9; 100]).expect("room");
     }
     let gone = store.map("gone").expect("room");
     for number in 0..5000u32 {
@@ -413,16 +432,16 @@ fn readers_change_nothing_and_share() {
     let (first, second) = (read(), read());
     assert!(first.is_read_only());
     assert!(matches!(Options::new().open(&place.path), Err(Error::Locked(_))));
-    assert_eq!(first.iter().count(), 5000);
-    assert_eq!(second.iter().rev().count(), 5000);
+    assert_eq!(first.default_map().iter().count(), 5000);
+    assert_eq!(second.default_map().iter().rev().count(), 5000);
     let refused: [Option<Error>; 9] = [
-        first.put(b"k", b"").err(),
-        first.insert(b"k", b"").err(),
-        first.update(b"k", b"").err(),
-        first.remove(&0u32.to_be_bytes()).err(),
-        first.compare_exchange(b"k", None, Some(b"")).err(),
-        first.update_with(b"k", |_| Action::Put(vec![])).err(),
-        first.clear().err(),
+        first.default_map().put(b"k", b"").err(),
+        first.default_map().insert(b"k", b"").err(),
+        first.default_map().update(b"k", b"").err(),
+        first.default_map().remove(&0u32.to_be_bytes()).err(),
+        first.default_map().compare_exchange(b"k", None, Some(b"")).err(),
+        first.default_map().update_with(b"k", |_| Action::Put(vec![])).err(),
+        first.default_map().clear().err(),
         first.map("new").err(),
         first.drop_map(DEFAULT_MAP).err(),
     ];
@@ -443,29 +462,35 @@ fn a_full_pool_can_be_read_emptied_and_filled_again() {
     let mut counts = vec![];
     for round in 0..3 {
         let full = loop {
-            let number = store.len() as u32;
-            match store.put(&number.wrapping_mul(0x9E37_79B9).to_be_bytes(), &value(number)) {
+            let number = store.default_map().len() as u32;
+            match store
+                .default_map()
+                .put(&number.wrapping_mul(0x9E37_79B9).to_be_bytes(), &value(number))
+            {
                 Ok(replaced) => assert!(!replaced),
                 Err(error) => break error,
             }
         };
         assert!(matches!(full, Error::PoolFull(_)), "{full}");
-        let count = store.len() as u32;
+        let count = store.default_map().len() as u32;
         counts.push(count);
-        assert!(store.update(b"absent", b"").is_ok_and(|found| !found) || round < 3);
+        assert!(store.default_map().update(b"absent", b"").is_ok_and(|found| !found) || round < 3);
         for number in 0..count {
             let key = number.wrapping_mul(0x9E37_79B9).to_be_bytes();
-            assert_eq!(store.get(&key).expect("get"), Some(value(number)));
+            assert_eq!(store.default_map().get(&key).expect("get"), Some(value(number)));
         }
         assert_sound(&store);
         for number in 0..count {
             let key = number.wrapping_mul(0x9E37_79B9).to_be_bytes();
-            assert!(store.remove(&key).expect("removals need no space"), "round {round}");
+            assert!(
+                store.default_map().remove(&key).expect("removals need no space"),
+                "round {round}"
+            );
         }
-        assert!(store.is_empty());
+        assert!(store.default_map().is_empty());
     }
     assert!(counts[2] * 10 > counts[0] * 8, "pairs that fit: {counts:?}");
-    store.clear().expect("room");
+    store.default_map().clear().expect("room");
     assert_sound(&store);
     drop(store);
     assert_sound(&place.open_small(4));
@@ -477,11 +502,11 @@ fn a_full_pool_is_emptied_by_clearing_it() {
     let store = place.open_small(4);
     for round in 0..3u32 {
         let mut number = 0u32;
-        while store.put(&number.to_be_bytes(), &[1; 60]).is_ok() {
+        while store.default_map().put(&number.to_be_bytes(), &[1; 60]).is_ok() {
             number += 1;
         }
         assert!(number > 10_000, "round {round}: {number} pairs fit");
-        store.clear().expect("one free leaf is enough");
+        store.default_map().clear().expect("one free leaf is enough");
     }
     assert_sound(&store);
 }
@@ -490,16 +515,25 @@ fn a_full_pool_is_emptied_by_clearing_it() {
 fn a_panic_in_a_visitor_harms_nobody() {
     let place = Place::new();
     let store = place.open_small(4);
-    store.put(b"k", b"v").expect("room");
+    store.default_map().put(b"k", b"v").expect("room");
     let panics = [
-        catch_unwind(AssertUnwindSafe(|| store.get_with(b"k", |_| panic!("on purpose")).err())),
-        catch_unwind(AssertUnwindSafe(|| store.update_with(b"k", |_| panic!("on purpose")).err())),
-        catch_unwind(AssertUnwindSafe(|| store.scan(.., false, |_, _| panic!("on purpose")).err())),
+        catch_unwind(AssertUnwindSafe(|| {
+            store.default_map().get_with(b"k", |_| panic!("on purpose")).err()
+        })),
+        catch_unwind(AssertUnwindSafe(|| {
+            store.default_map().update_with(b"k", |_| panic!("on purpose")).err()
+        })),
+        catch_unwind(AssertUnwindSafe(|| {
+            store.default_map().scan(..).for_each(|_, _| panic!("on purpose")).err()
+        })),
     ];
     assert!(panics.iter().all(Result::is_err));
     // Were a pin left behind, nothing would be reused any more, and these would not fit.
     for number in 0..200_000u32 {
-        store.put(b"k", &number.to_le_bytes().repeat(25)).expect("the space of old values");
+        store
+            .default_map()
+            .put(b"k", &number.to_le_bytes().repeat(25))
+            .expect("the space of old values");
     }
     assert_sound(&store);
 }
@@ -514,13 +548,13 @@ fn more_threads_than_sessions_take_turns() {
             scope.spawn(move || {
                 for number in 0..50u32 {
                     let key = [thread.to_be_bytes(), number.to_be_bytes()].concat();
-                    store.put(&key, b"v").expect("room");
-                    assert!(store.contains(&key).expect("get"));
+                    store.default_map().put(&key, b"v").expect("room");
+                    assert!(store.default_map().contains(&key).expect("get"));
                 }
             });
         }
     });
-    assert_eq!(store.len(), 10_000);
+    assert_eq!(store.default_map().len(), 10_000);
     assert_sound(&store);
 }
 
@@ -530,9 +564,12 @@ fn every_domain_gives_the_same_answers() {
         let place = Place::new();
         let store = Options::new().create(true).domain(domain).open(&place.path).expect("it opens");
         for number in 0..3000u32 {
-            store.put(&(number % 1000).to_be_bytes(), &number.to_le_bytes()).expect("room");
+            store
+                .default_map()
+                .put(&(number % 1000).to_be_bytes(), &number.to_le_bytes())
+                .expect("room");
         }
-        assert_eq!(store.len(), 1000);
+        assert_eq!(store.default_map().len(), 1000);
         assert_eq!(store.statistics().domain, domain.to_string());
         assert_sound(&store);
     }
@@ -544,7 +581,7 @@ fn statistics_say_what_is_there() {
     let store = place.open();
     letters(&store);
     for number in 0..10_000u32 {
-        store.put(&number.to_be_bytes(), &[1; 100]).expect("room");
+        store.default_map().put(&number.to_be_bytes(), &[1; 100]).expect("room");
     }
     let statistics = store.statistics();
     assert_eq!((statistics.keys, statistics.maps), (10_000, 2));

@@ -105,7 +105,7 @@ fn everleaf_batches(folder: &Path, load: &Load) -> Outcome {
     load.run_batches(|keys| {
         let mut batch = everleaf::WriteBatch::new();
         for key in keys {
-            batch.put(&store, key, &load.value);
+            batch.put(store.default_map(), key, &load.value);
         }
         store.write(&batch)?;
         Ok(())
@@ -116,7 +116,7 @@ fn everleaf_puts(folder: &Path, load: &Load, durability: Durability) -> Outcome 
     let store = everleaf(folder, durability)?;
     load.run(|keys| {
         for key in keys {
-            store.put(key, &load.value)?;
+            store.default_map().put(key, &load.value)?;
         }
         Ok(())
     })

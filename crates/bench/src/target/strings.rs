@@ -1,7 +1,5 @@
 //! The store: byte strings on both sides.
 
-use std::ops::{Bound, ControlFlow};
-
 use everleaf::Store;
 
 use super::{Footprint, Target, Values, Worker};
@@ -62,7 +60,8 @@ impl Worker for StringWorker<'_> {
 
     #[inline(always)]
     fn get(&mut self, key: &[u8]) -> Result<bool, BenchError> {
-        let is_right = self.store.get_with(key, |value| self.values.is_right(key, value))?;
+        let is_right =
+            self.store.default_map().get_with(key, |value| self.values.is_right(key, value))?;
         is_right.map_or(Ok(false), |is_right| Values::verdict(is_right, key, true))
     }
 
@@ -75,7 +74,7 @@ impl Worker for StringWorker<'_> {
     ) -> Result<u64, BenchError> {
         let keys: Vec<&[u8]> = (position..position + count).map(|at| keys.key(at)).collect();
         let (mut found, mut bad) = (0, None);
-        self.store.get_many(&keys, |index, value| {
+        self.store.default_map().get_many(&keys, |index, value| {
             if let Some(value) = value {
                 found += 1;
                 if !self.values.is_right(keys[index], value) {
@@ -88,17 +87,17 @@ impl Worker for StringWorker<'_> {
 
     #[inline(always)]
     fn insert(&mut self, key: &[u8], version: u64) -> Result<bool, BenchError> {
-        Ok(self.store.insert(key, self.values.fill(key, version))?)
+        Ok(self.store.default_map().insert(key, self.values.fill(key, version))?)
     }
 
     #[inline(always)]
     fn update(&mut self, key: &[u8], version: u64) -> Result<bool, BenchError> {
-        Ok(self.store.update(key, self.values.fill(key, version))?)
+        Ok(self.store.default_map().update(key, self.values.fill(key, version))?)
     }
 
     #[inline(always)]
     fn put(&mut self, key: &[u8], version: u64) -> Result<(), BenchError> {
-        self.store.put(key, self.values.fill(key, version))?;
+        self.store.default_map().put(key, self.values.fill(key, version))?;
         Ok(())
     }
 
@@ -108,22 +107,16 @@ impl Worker for StringWorker<'_> {
 
     #[inline(always)]
     fn remove(&mut self, key: &[u8]) -> Result<bool, BenchError> {
-        Ok(self.store.remove(key)?)
+        Ok(self.store.default_map().remove(key)?)
     }
 
     #[inline(always)]
     fn scan(&mut self, from: &[u8], length: u32) -> Result<u64, BenchError> {
         let values = &self.values;
         let (mut count, mut is_right) = (0, true);
-        let range = (Bound::Included(from), Bound::Unbounded);
-        self.store.scan(range, false, |key, value| {
+        self.store.default_map().scan(from..).limit(length as usize).for_each(|key, value| {
             count += 1;
             is_right &= key >= from && values.is_right(key, value);
-            if count == u64::from(length) {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
         })?;
         Values::verdict(is_right, from, count)
     }

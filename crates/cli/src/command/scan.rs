@@ -108,13 +108,15 @@ impl Selection {
         let (Some(range), true) = (&self.range, limit > 0) else { return Ok(Ok(0)) };
         let mut count = 0;
         let mut written = Ok(());
-        map.scan(range.as_bounds(), self.reverse, |key, value| {
+        let scan = map.scan(range.as_bounds()).limit(usize::try_from(limit).unwrap_or(usize::MAX));
+        let scan = if self.reverse { scan.reverse() } else { scan };
+        scan.visit(|key, value| {
             written = f(key, value);
             if written.is_err() {
                 return ControlFlow::Break(());
             }
             count += 1;
-            if count == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            ControlFlow::Continue(())
         })?;
         Ok(written.map(|()| count))
     }

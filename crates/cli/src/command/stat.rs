@@ -61,7 +61,7 @@ fn figures(statistics: &Statistics) -> Vec<(&'static str, Value)> {
         ("height", json!(statistics.height)),
         ("splits", json!(statistics.splits)),
         ("merges", json!(statistics.merges)),
-        ("recovery_ns", json!(statistics.recovery_ns)),
+        ("recovery_ns", json!(statistics.recovery.as_nanos() as u64)),
         ("was_clean", json!(statistics.was_clean)),
     ]
 }

@@ -22,7 +22,7 @@ fn load(store: &Store, settings: Settings, texts: &[&str]) -> Outcome {
         })
         .collect();
     let progress = Progress::pairs(false, "", 0);
-    run(store, store, settings, &mut inputs, &|| 0, &progress)
+    run(store, store.default_map(), settings, &mut inputs, &|| 0, &progress)
 }
 
 const SETTINGS: Settings = Settings { threads: 3, if_absent: false, skip_bad: false };
@@ -41,8 +41,8 @@ fn the_last_of_many_values_of_a_key_wins_with_any_number_of_writers() {
         assert!(outcome.failure.is_none());
         assert_eq!((outcome.counts.inserted, outcome.counts.replaced), (200, 49 * 200 + 1));
         assert_eq!(outcome.counts.bytes, (text.len() - 2 * 200 * 50) as u64 + 8);
-        assert_eq!(store.get(b"key0").unwrap().as_deref(), Some(&b"49"[..]));
-        assert_eq!(store.get(b"key7").unwrap().as_deref(), Some(&b"last"[..]));
+        assert_eq!(store.default_map().get(b"key0").unwrap().as_deref(), Some(&b"49"[..]));
+        assert_eq!(store.default_map().get(b"key7").unwrap().as_deref(), Some(&b"last"[..]));
     }
 }
 
@@ -52,7 +52,7 @@ fn with_if_absent_the_first_value_stays() {
     let settings = Settings { if_absent: true, ..SETTINGS };
     let outcome = load(&store, settings, &["a\t1\nb\t2\na\t3\n", "b\t4\n"]);
     assert_eq!(outcome.counts, Counts { inserted: 2, replaced: 0, kept: 2, bytes: 4 });
-    assert_eq!(store.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
+    assert_eq!(store.default_map().get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn the_lines_before_a_malformed_one_are_loaded_and_none_after_it() {
     let failure = outcome.failure.unwrap();
     assert_eq!(failure.code, ExitCode::BadInput);
     assert!(failure.message.starts_with("input0:5001: there is no tab"), "{}", failure.message);
-    assert_eq!((outcome.counts.inserted, store.len()), (5000, 5000));
+    assert_eq!((outcome.counts.inserted, store.default_map().len()), (5000, 5000));
 }
 
 #[test]

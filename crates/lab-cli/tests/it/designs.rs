@@ -44,7 +44,7 @@ fn a_pool_is_created_with_an_index() {
     assert!(error.to_string().contains("everleaf-lab check"), "{error}");
     place.run(["create", "plain", "--index", "nbtree"]).succeeded();
     let store = everleaf::Options::new().open(place.path("plain")).expect("the flagship's pool");
-    store.put(b"a", b"b").expect("there is room");
+    store.default_map().put(b"a", b"b").expect("there is room");
     let published = |name, flag: &[&str]| {
         let arguments = ["create", name, "--index", "nbtree-published"];
         place.run(arguments.iter().chain(flag))

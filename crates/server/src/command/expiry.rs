@@ -136,7 +136,7 @@ impl Conditions {
     fn allow(self, expiry: Expiry, moment: i64) -> bool {
         let old = match expiry {
             Expiry::Never => None,
-            Expiry::At(time_ms) => Some(i64::try_from(time_ms).unwrap_or(i64::MAX)),
+            Expiry::At(_) => Some(i64::try_from(expiry.as_unix_ms()).unwrap_or(i64::MAX)),
         };
         !(self.none && old.is_some()
             || self.some && old.is_none()
@@ -160,7 +160,7 @@ fn set_time(
         done = found.is_some_and(|expiry| conditions.allow(expiry, moment));
         match u64::try_from(moment) {
             _ if !done => Action::Keep,
-            Ok(moment) if moment > now_ms() => Action::Expire(moment),
+            Ok(moment) if moment > now_ms() => Action::Expire(Expiry::from_unix_ms(moment)),
             _ => Action::Remove,
         }
     })?;
@@ -198,7 +198,7 @@ fn tell(
     let answer = match context.keys.expiry(request.arg(1))? {
         None => -2,
         Some(Expiry::Never) => -1,
-        Some(Expiry::At(time_ms)) => i64::try_from(say(time_ms, now_ms())).unwrap_or(i64::MAX),
+        Some(expiry) => i64::try_from(say(expiry.as_unix_ms(), now_ms())).unwrap_or(i64::MAX),
     };
     context.reply.integer(answer);
     Ok(())
@@ -209,7 +209,7 @@ pub fn persist(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let mut done = false;
     context.keys.update_expiry_with(request.arg(1), |found| {
         done = found.is_some_and(|expiry| expiry != Expiry::Never);
-        if done { Action::Expire(0) } else { Action::Keep }
+        if done { Action::Expire(Expiry::Never) } else { Action::Keep }
     })?;
     context.reply.integer(i64::from(done));
     Ok(())
@@ -251,11 +251,11 @@ pub fn getex(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         match &time {
             NewTime::Keep => Action::Keep,
             NewTime::Never if expiry == Expiry::Never => Action::Keep,
-            NewTime::Never => Action::Expire(0),
+            NewTime::Never => Action::Expire(Expiry::Never),
             // Of a key that is not there, nobody looks at the time.
             NewTime::At(unit, amount) => match unit.positive(amount, "getex") {
                 Ok(moment) if moment <= now_ms() => Action::Remove,
-                Ok(moment) => Action::Expire(moment),
+                Ok(moment) => Action::Expire(Expiry::from_unix_ms(moment)),
                 Err(why) => {
                     failure = Some(why);
                     Action::Keep
@@ -291,8 +291,8 @@ fn set_with_time(
     command: &'static str,
 ) -> Outcome {
     let moment = unit.positive(request.arg(2), command)?;
-    let value = request.arg(3);
-    context.keys.update_with(request.arg(1), |_| Action::PutWithExpiry(value.to_vec(), moment))?;
+    let (value, expiry) = (request.arg(3), Expiry::from_unix_ms(moment));
+    context.keys.update_with(request.arg(1), |_| Action::PutWithExpiry(value.to_vec(), expiry))?;
     context.reply.ok();
     Ok(())
 }
@@ -323,10 +323,11 @@ mod tests {
             (none, true, false),
             (some, false, true),
         ];
+        let at = Expiry::from_unix_ms;
         for (conditions, never, at_5) in cases {
             assert_eq!(conditions.allow(Expiry::Never, 10), never, "{conditions:?}");
-            assert_eq!(conditions.allow(Expiry::At(5), 10), at_5, "{conditions:?}");
+            assert_eq!(conditions.allow(at(5), 10), at_5, "{conditions:?}");
         }
-        assert!(earlier.allow(Expiry::At(50), 10) && !later.allow(Expiry::At(10), 10));
+        assert!(earlier.allow(at(50), 10) && !later.allow(at(10), 10));
     }
 }

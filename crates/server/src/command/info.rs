@@ -114,7 +114,7 @@ fn persistence(shared: &Shared, store: &Statistics, lines: &mut Lines) {
     lines.add("pool_used_bytes", store.pool_used_bytes);
     lines.add("pool_returned_bytes", store.pool_returned_bytes);
     lines.add("pool_max_bytes", store.pool_max_bytes);
-    lines.add("recovery_microseconds", store.recovery_ns / 1000);
+    lines.add("recovery_microseconds", store.recovery.as_micros());
 }
 
 fn stats(shared: &Shared, store: &Statistics, lines: &mut Lines) {
@@ -157,7 +157,7 @@ fn keyspace(_: &Shared, store: &Statistics, lines: &mut Lines) {
             format_args!(
                 "keys={keys},expires={},avg_ttl={}",
                 store.expiring_keys.min(keys),
-                store.expiring_mean_ms
+                store.expiring_mean.as_millis()
             ),
         );
     }

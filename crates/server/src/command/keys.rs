@@ -28,7 +28,7 @@ impl Keys<'_> {
     /// Runs `see` on the value of a key.
     pub fn get_with<R>(&mut self, key: &[u8], see: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         match self {
-            Keys::Store(store) => Ok(store.get_with(key, see)?),
+            Keys::Store(store) => Ok(store.default_map().get_with(key, see)?),
             Keys::Stage(staged) => staged.see(key, |value, _| see(value)),
         }
     }
@@ -40,7 +40,7 @@ impl Keys<'_> {
         mut see: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         match self {
-            Keys::Store(store) => Ok(store.get_many(keys, see)?),
+            Keys::Store(store) => Ok(store.default_map().get_many(keys, see)?),
             Keys::Stage(staged) => {
                 for (index, key) in keys.iter().enumerate() {
                     if staged.see(key, |value, _| see(index, Some(value)))?.is_none() {
@@ -60,7 +60,7 @@ impl Keys<'_> {
     /// When a key expires; `None` if it is not there.
     pub fn expiry(&mut self, key: &[u8]) -> Result<Option<Expiry>> {
         match self {
-            Keys::Store(store) => Ok(store.expiry(key)?),
+            Keys::Store(store) => Ok(store.default_map().expiry(key)?),
             Keys::Stage(staged) => staged.see(key, |_, expiry| expiry),
         }
     }
@@ -74,7 +74,7 @@ impl Keys<'_> {
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
         match self {
-            Keys::Store(store) => Ok(walk(store, bounds, reverse, visit)?),
+            Keys::Store(store) => Ok(walk(store.default_map(), bounds, reverse, visit)?),
             Keys::Stage(staged) => staged.walk(bounds, reverse, &mut visit),
         }
     }
@@ -82,7 +82,7 @@ impl Keys<'_> {
     /// The number of keys.
     pub fn len(&mut self) -> Result<u64> {
         match self {
-            Keys::Store(store) => Ok(store.len()),
+            Keys::Store(store) => Ok(store.default_map().len()),
             Keys::Stage(staged) => staged.len(),
         }
     }
@@ -98,7 +98,7 @@ impl Keys<'_> {
     /// Removes everything.
     pub fn clear(&mut self) -> Result<()> {
         match self {
-            Keys::Store(store) => Ok(store.clear()?),
+            Keys::Store(store) => Ok(store.default_map().clear()?),
             Keys::Stage(staged) => staged.clear(),
         }
     }
@@ -106,7 +106,7 @@ impl Keys<'_> {
     /// Sets a value that never expires.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
-            Keys::Store(store) => Ok(store.put(key, value).map(drop)?),
+            Keys::Store(store) => Ok(store.default_map().put(key, value).map(drop)?),
             Keys::Stage(staged) => staged.put(key, value),
         }
     }
@@ -114,7 +114,7 @@ impl Keys<'_> {
     /// Adds a key unless it is there. Returns whether it was added.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
         match self {
-            Keys::Store(store) => Ok(store.insert(key, value)?),
+            Keys::Store(store) => Ok(store.default_map().insert(key, value)?),
             Keys::Stage(_) => {
                 let absent = !self.contains(key)?;
                 if absent {
@@ -128,7 +128,7 @@ impl Keys<'_> {
     /// Replaces the value of a key that is there. Returns whether it was.
     pub fn update(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
         match self {
-            Keys::Store(store) => Ok(store.update(key, value)?),
+            Keys::Store(store) => Ok(store.default_map().update(key, value)?),
             Keys::Stage(_) => {
                 let present = self.contains(key)?;
                 if present {
@@ -142,7 +142,7 @@ impl Keys<'_> {
     /// Sets a value. Returns the old one.
     pub fn replace(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
         match self {
-            Keys::Store(store) => Ok(store.replace(key, value)?),
+            Keys::Store(store) => Ok(store.default_map().replace(key, value)?),
             Keys::Stage(staged) => staged.replace(key, value),
         }
     }
@@ -150,7 +150,7 @@ impl Keys<'_> {
     /// Removes a key. Returns the value it had.
     pub fn take(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         match self {
-            Keys::Store(store) => Ok(store.take(key)?),
+            Keys::Store(store) => Ok(store.default_map().take(key)?),
             Keys::Stage(staged) => staged.take(key),
         }
     }
@@ -158,7 +158,7 @@ impl Keys<'_> {
     /// Removes a key. Returns whether it was there.
     pub fn remove(&mut self, key: &[u8]) -> Result<bool> {
         match self {
-            Keys::Store(store) => Ok(store.remove(key)?),
+            Keys::Store(store) => Ok(store.default_map().remove(key)?),
             Keys::Stage(staged) => staged.remove(key),
         }
     }
@@ -170,7 +170,7 @@ impl Keys<'_> {
         mut decide: impl FnMut(Option<(&[u8], Expiry)>) -> Action,
     ) -> Result<()> {
         match self {
-            Keys::Store(store) => Ok(store.update_with_expiry(key, decide)?),
+            Keys::Store(store) => Ok(store.default_map().update_with_expiry(key, decide)?),
             Keys::Stage(staged) => staged.update_with(key, &mut decide),
         }
     }
@@ -182,7 +182,7 @@ impl Keys<'_> {
         mut decide: impl FnMut(Option<Expiry>) -> Action,
     ) -> Result<()> {
         match self {
-            Keys::Store(store) => Ok(store.update_expiry_with(key, decide)?),
+            Keys::Store(store) => Ok(store.default_map().update_expiry_with(key, decide)?),
             Keys::Stage(_) => {
                 self.update_with(key, |found| decide(found.map(|(_, expiry)| expiry)))
             }
@@ -196,7 +196,7 @@ impl Keys<'_> {
             Keys::Stage(staged) => return staged.append(key, suffix, size_max),
         };
         let mut size = 0;
-        store.update_with_expiry(key, |old| {
+        store.default_map().update_with_expiry(key, |old| {
             let old = old.map_or(&b""[..], |(old, _)| old);
             size = old.len() + suffix.len();
             if size > size_max { Action::Keep } else { Action::Put([old, suffix].concat()) }
@@ -222,9 +222,9 @@ impl Keys<'_> {
         let mut batch = WriteBatch::new();
         for (key, value) in pairs {
             if fresh {
-                batch.expect(store, key, None);
+                batch.expect(store.default_map(), key, None);
             }
-            batch.put(store, key, value);
+            batch.put(store.default_map(), key, value);
         }
         Ok(store.write(&batch)?.is_done())
     }

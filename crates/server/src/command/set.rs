@@ -1,6 +1,6 @@
 //! `SET` with its options.
 
-use everleaf::Action;
+use everleaf::{Action, Expiry};
 
 use super::expiry::Unit;
 use super::{Context, Failure, Outcome};
@@ -77,9 +77,9 @@ fn set_with_time(
         };
         match options.time {
             _ if !done => Action::Keep,
-            Time::Never => Action::PutWithExpiry(value.to_vec(), 0),
+            Time::Never => Action::PutWithExpiry(value.to_vec(), Expiry::Never),
             Time::Keep => Action::Put(value.to_vec()),
-            Time::At(moment) => Action::PutWithExpiry(value.to_vec(), moment),
+            Time::At(moment) => Action::PutWithExpiry(value.to_vec(), Expiry::from_unix_ms(moment)),
         }
     })?;
     if options.return_old {

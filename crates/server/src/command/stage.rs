@@ -13,7 +13,7 @@ use everleaf::{Action, Alone, Expiry, Map, Statistics, Store, Watch, WriteBatch}
 use super::Failure;
 use super::expiry::now_ms;
 use super::keys::Result;
-use super::walk::{Bounds, walk};
+use super::walk::{Bounds, directed, walk};
 use crate::shared::human_size;
 
 /// A value and when it expires.
@@ -63,7 +63,7 @@ pub trait Source {
 /// While others write.
 impl Source for &Store {
     fn read(&mut self, key: &[u8], see: &mut See<'_>) -> everleaf::Result<bool> {
-        Ok(self.get_with_expiry(key, see)?.is_some())
+        Ok(self.default_map().get_with_expiry(key, see)?.is_some())
     }
 
     fn scan(
@@ -72,15 +72,15 @@ impl Source for &Store {
         reverse: bool,
         visit: &mut Visit<'_>,
     ) -> everleaf::Result<()> {
-        walk(self, bounds, reverse, visit)
+        walk(self.default_map(), bounds, reverse, visit)
     }
 
     fn len(&mut self) -> u64 {
-        Map::len(self)
+        self.default_map().len()
     }
 
     fn watch(&mut self, key: &[u8]) -> everleaf::Result<Option<Watch>> {
-        Map::watch(self, key).map(Some)
+        self.default_map().watch(key).map(Some)
     }
 
     fn has_others(&self) -> bool {
@@ -100,7 +100,7 @@ impl Source for Alone<'_> {
         reverse: bool,
         visit: &mut Visit<'_>,
     ) -> everleaf::Result<()> {
-        Alone::scan(self, bounds.as_slices(), reverse, visit)
+        directed(Alone::scan(self, bounds.as_slices()), reverse).visit(visit)
     }
 
     fn len(&mut self) -> u64 {
@@ -162,7 +162,7 @@ impl Stage {
         // One by one, so that the bytes are not held twice.
         while let Some((key, value)) = self.written.pop_first() {
             match value {
-                Some((value, expiry)) => batch.put_with_expiry(map, &key, &value, expiry.as_ms()),
+                Some((value, expiry)) => batch.put_with_expiry(map, key, value, expiry),
                 None => batch.remove(map, &key),
             };
         }
@@ -206,10 +206,7 @@ impl Stage {
 
 /// Whether a value is there, or its time has come.
 fn is_live((_, expiry): &Value) -> bool {
-    match expiry {
-        Expiry::Never => true,
-        Expiry::At(time_ms) => *time_ms > now_ms(),
-    }
+    *expiry == Expiry::Never || expiry.as_unix_ms() > now_ms()
 }
 
 impl Staged<'_> {
@@ -296,7 +293,6 @@ impl Staged<'_> {
     }
 
     pub fn update_with(&mut self, key: &[u8], decide: &mut Decide<'_>) -> Result<()> {
-        let at = |time_ms| if time_ms == 0 { Expiry::Never } else { Expiry::At(time_ms) };
         let mut old_expiry = None;
         let decided = self.see(key, |value, expiry| {
             old_expiry = Some(expiry);
@@ -306,13 +302,13 @@ impl Staged<'_> {
             Action::Keep => return Ok(()),
             Action::Expire(_) | Action::Remove if old_expiry.is_none() => return Ok(()),
             Action::Put(value) => Some((value, old_expiry.unwrap_or(Expiry::Never))),
-            Action::PutWithExpiry(value, time_ms) => Some((value, at(time_ms))),
-            Action::Expire(time_ms) => {
+            Action::PutWithExpiry(value, expiry) => Some((value, expiry)),
+            Action::Expire(new) => {
                 if let Some(Some((_, expiry))) = self.stage.written.get_mut(key) {
-                    *expiry = at(time_ms);
+                    *expiry = new;
                     return Ok(());
                 }
-                self.copy(key)?.map(|(value, _)| (value, at(time_ms)))
+                self.copy(key)?.map(|(value, _)| (value, new))
             }
             Action::Remove => None,
         };

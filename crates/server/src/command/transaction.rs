@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use everleaf::{Map, Store, Watch, WriteBatch, Written};
+use everleaf::{Store, Watch, WriteBatch, Written};
 
 use super::keys::Keys;
 use super::stage::{Source, Stage, Staged};
@@ -65,7 +65,7 @@ impl Watched {
                      was added; use EXEC, DISCARD or UNWATCH, or watch fewer keys"
                 )));
             }
-            new.insert(key.to_vec(), Map::watch(store, key)?);
+            new.insert(key.to_vec(), store.default_map().watch(key)?);
         }
         self.size = size;
         self.keys.append(&mut new);
@@ -281,8 +281,8 @@ fn run_among_others(
             // Alone it need not hold what it reads.
             return if stage.is_over() { Ok(None) } else { Err(failure) };
         }
-        stage.expect_read(&mut batch, &store);
-        stage.fill(&mut batch, &store);
+        stage.expect_read(&mut batch, store.default_map());
+        stage.fill(&mut batch, store.default_map());
         match store.write(&batch)? {
             Written::All => return Ok(Some(true)),
             Written::Refused(number) if number < watched.keys.len() => return Ok(Some(false)),
@@ -311,7 +311,7 @@ fn run_alone(
             return Ok(());
         }
         run(context, queue, &mut stage, alone, answers, later)?;
-        stage.fill(batch, &store);
+        stage.fill(batch, store.default_map());
         Ok::<(), Failure>(())
     })?;
     Ok(written.is_done())

@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use everleaf::{Map, Result};
+use everleaf::{Map, Result, Scan};
 
 /// A part of the key space.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,12 @@ pub fn walk(
     if bounds.is_empty() {
         return Ok(());
     }
-    map.scan(bounds.as_slices(), reverse, visit)
+    directed(map.scan(bounds.as_slices()), reverse).visit(visit)
+}
+
+/// A scan in one of two directions.
+pub fn directed(scan: Scan<'_>, reverse: bool) -> Scan<'_> {
+    if reverse { scan.reverse() } else { scan }
 }
 
 #[cfg(test)]

@@ -12,7 +12,12 @@ impl Map {
     /// # Errors
     /// As [`Self::put`]; [`Error::Corrupt`](crate::Error::Corrupt) if the old value is damaged: then
     /// nothing was changed.
-    pub fn replace(&self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub fn replace(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<Option<Vec<u8>>> {
+        let (key, value) = (key.as_ref(), value.as_ref());
         let mut old = None;
         self.decide(key, Sees::Value, |found| {
             old = found.map(|record| record.value.to_vec());
@@ -25,7 +30,8 @@ impl Map {
     ///
     /// # Errors
     /// As [`Self::replace`].
-    pub fn take(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+    pub fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        let key = key.as_ref();
         let mut old = None;
         self.decide(key, Sees::Value, |found| {
             old = found.map(|record| record.value.to_vec());
@@ -41,10 +47,11 @@ impl Map {
     /// As [`Self::replace`].
     pub fn compare_exchange(
         &self,
-        key: &[u8],
+        key: impl AsRef<[u8]>,
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<Exchange> {
+        let key = key.as_ref();
         self.write(key, |tree, session| {
             tree.exchange(session, key, expected, new, |changed, found| match changed {
                 true => (Exchange::Done, Left::ToBeRead),
@@ -61,19 +68,14 @@ impl Map {
     /// As [`Self::replace`].
     pub fn update_with(
         &self,
-        key: &[u8],
+        key: impl AsRef<[u8]>,
         mut decide: impl FnMut(Option<&[u8]>) -> Action,
     ) -> Result<Option<Vec<u8>>> {
+        let key = key.as_ref();
         let mut before = None;
         self.decide(key, Sees::Value, |found| {
             before = found.map(|record| record.value.to_vec());
-            match decide(found.map(|record| record.value)) {
-                Action::Keep => Decision::Keep,
-                Action::Put(value) => Decision::Put(value),
-                Action::PutWithExpiry(value, expiry_ms) => Decision::PutExpiring(value, expiry_ms),
-                Action::Expire(expiry_ms) => Decision::Expire(expiry_ms),
-                Action::Remove => Decision::Remove,
-            }
+            decide(found.map(|record| record.value)).into()
         })?;
         Ok(before)
     }

@@ -42,19 +42,23 @@ fn nothing_is_logged_under_the_number_of_the_names() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder.path().join("pool"));
     let power = store.shared().power.as_ref().expect("it has a log");
-    let _ = store.put(b"key", b"value").expect("room");
-    let cell = power.number_of(store.tree_arc());
+    let _ = store.default_map().put(b"key", b"value").expect("room");
+    let cell = power.number_of(store.default_map().tree_arc());
     // Relaxed: one thread.
     let number = cell.swap(0, Ordering::Relaxed);
     let last = power.log.last_lsn();
-    assert!(matches!(store.put(b"key", b"other"), Err(Error::LogFailed(_))));
+    assert!(matches!(store.default_map().put(b"key", b"other"), Err(Error::LogFailed(_))));
     let mut batch = WriteBatch::new();
-    batch.put(&store, b"key", b"other");
+    batch.put(store.default_map(), b"key", b"other");
     assert!(matches!(store.write(&batch), Err(Error::LogFailed(_))));
     assert_eq!(power.log.last_lsn(), last);
     // Relaxed: as above.
     cell.store(number, Ordering::Relaxed);
-    assert_eq!(store.get(b"key").expect("get"), Some(b"value".to_vec()), "nothing was changed");
+    assert_eq!(
+        store.default_map().get(b"key").expect("get"),
+        Some(b"value".to_vec()),
+        "nothing was changed"
+    );
     assert!(store.write(&batch).expect("room").is_done());
 }
 
@@ -63,7 +67,7 @@ fn a_snapshot_with_a_pair_of_no_map_that_it_names_is_not_taken_for_the_whole() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pool");
     let store = open(&path);
-    let number = store.number();
+    let number = store.default_map().number();
     {
         let power = store.shared().power.as_ref().expect("it has a log");
         let mut writer = SnapshotWriter::begin(&power.log).expect("room");
@@ -87,25 +91,27 @@ fn a_snapshot_with_a_pair_of_no_map_that_it_names_is_not_taken_for_the_whole() {
 fn what_changes_nothing_is_not_logged() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder.path().join("pool"));
-    assert!(store.insert(b"key", b"value").expect("room"));
+    assert!(store.default_map().insert(b"key", b"value").expect("room"));
     let last = || store.shared().power.as_ref().expect("it has a log").log.last_lsn();
     let before = last();
-    assert!(!store.insert(b"key", b"other").expect("room"));
-    assert!(!store.update(b"none", b"value").expect("room"));
-    assert!(!store.remove(b"none").expect("writable"));
-    assert_eq!(store.take(b"none").expect("writable"), None);
-    let found = store.compare_exchange(b"key", None, Some(b"other")).expect("room");
+    assert!(!store.default_map().insert(b"key", b"other").expect("room"));
+    assert!(!store.default_map().update(b"none", b"value").expect("room"));
+    assert!(!store.default_map().remove(b"none").expect("writable"));
+    assert_eq!(store.default_map().take(b"none").expect("writable"), None);
+    let found = store.default_map().compare_exchange(b"key", None, Some(b"other")).expect("room");
     assert_eq!(found, Exchange::Mismatch(Some(b"value".to_vec())));
-    let kept = store.update_with(b"key", |_| Action::Keep).expect("room");
+    let kept = store.default_map().update_with(b"key", |_| Action::Keep).expect("room");
     assert_eq!(kept, Some(b"value".to_vec()));
-    assert!(!store.expire_at(b"none", 1 << 45).expect("room"));
+    assert!(
+        !store.default_map().expire(b"none", crate::Expiry::from_unix_ms(1 << 45)).expect("room")
+    );
     assert_eq!(
-        store.get_with_expiry(b"key", |_, expiry| expiry).expect("get"),
+        store.default_map().get_with_expiry(b"key", |_, expiry| expiry).expect("get"),
         Some(Expiry::Never)
     );
     assert_eq!(last(), before);
-    assert!(store.update(b"key", b"other").expect("room"));
-    assert!(store.remove(b"key").expect("writable"));
+    assert!(store.default_map().update(b"key", b"other").expect("room"));
+    assert!(store.default_map().remove(b"key").expect("writable"));
     assert_eq!(last(), before + 2);
 }
 
@@ -117,10 +123,10 @@ fn writes_that_are_held_of_one_store_do_not_hold_those_of_the_next() {
         let store = open(&path);
         let lag = || store.shared().power.as_ref().expect("it has a log").lag().1;
         // Most likely it lies where the one before was.
-        store.put(&[round], b"waited for").expect("room");
+        store.default_map().put(&[round], b"waited for").expect("room");
         assert_eq!(lag(), 0, "round {round}");
         store.hold_writes();
-        store.put(&[round], b"held").expect("room");
+        store.default_map().put(&[round], b"held").expect("room");
         assert_eq!(lag(), 1, "round {round}");
         store.settle().expect("the disk works");
         assert_eq!(lag(), 0, "round {round}");

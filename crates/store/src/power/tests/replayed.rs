@@ -102,13 +102,22 @@ fn add(batch: &mut WriteBatch, map: &Map, random: &mut Random) {
         batch.remove(map, &key);
     } else {
         let expiry_ms = EXPIRIES_MS[random.below(4)];
-        batch.put_with_expiry(map, &key, &some_value(random), expiry_ms);
+        batch.put_with_expiry(
+            map,
+            &key,
+            &some_value(random),
+            crate::Expiry::from_unix_ms(expiry_ms),
+        );
     }
 }
 
 fn act(store: &Store, random: &mut Random) {
     let name = ["default", "second", "third"][random.below(3)];
-    let map = if name == "default" { Map::clone(store) } else { store.map(name).expect("room") };
+    let map = if name == "default" {
+        Map::clone(store.default_map())
+    } else {
+        store.map(name).expect("room")
+    };
     let mut batch = WriteBatch::new();
     match random.below(400) {
         0 => map.clear().expect("room"),

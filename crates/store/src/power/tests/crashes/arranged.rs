@@ -28,7 +28,10 @@ fn snapshot_beside_a_batch(mutant: Option<&'static str>) -> bool {
     let (folder, disk) = (folder(), disk(mutant));
     let store = options(&disk).open(folder.path().join("pool")).expect("it opens");
     let second = store.map("second").expect("room");
-    let _ = (store.put(b"k", b"old").expect("room"), second.put(b"k", b"old").expect("room"));
+    let _ = (
+        store.default_map().put(b"k", b"old").expect("room"),
+        second.put(b"k", b"old").expect("room"),
+    );
     let (begin, begun) = sync_channel(1);
     let (make, made) = sync_channel(1);
     let (release, released) = sync_channel::<()>(1);
@@ -59,7 +62,7 @@ fn snapshot_beside_a_batch(mutant: Option<&'static str>) -> bool {
         scope.spawn(move || {
             begun.recv().expect("the snapshot says so");
             let mut batch = WriteBatch::new();
-            batch.put(to_store, b"k", b"new").put(to_second, b"k", b"new");
+            batch.put(to_store.default_map(), b"k", b"new").put(to_second, b"k", b"new");
             assert!(to_store.write(&batch).expect("room").is_done());
         });
         let _ = store.snapshot().expect("the disk works");
@@ -67,7 +70,7 @@ fn snapshot_beside_a_batch(mutant: Option<&'static str>) -> bool {
         after_crash(&disk, 7, |left| {
             let value = |map: &Map| map.get(b"k").expect("get");
             let second = left.existing_map("second").expect("of strings").expect("there");
-            is_whole = value(left) == value(&second);
+            is_whole = value(left.default_map()) == value(&second);
         });
         let _ = release.try_send(());
         is_whole
@@ -87,7 +90,7 @@ fn a_snapshot_waits_for_batches_that_it_has_seen_a_part_of() {
 fn snapshot_beside_an_emptying(mutant: Option<&'static str>) -> bool {
     let (folder, disk) = (folder(), disk(mutant));
     let store = options(&disk).open(folder.path().join("pool")).expect("it opens");
-    let _ = store.put(b"old", b"1").expect("room");
+    let _ = store.default_map().put(b"old", b"1").expect("room");
     let (enter, entering) = sync_channel(1);
     let (release, released) = sync_channel::<()>(1);
     let released = Mutex::new(released);
@@ -106,7 +109,7 @@ fn snapshot_beside_an_emptying(mutant: Option<&'static str>) -> bool {
         is_number
     });
     std::thread::scope(|scope| {
-        scope.spawn(|| store.clear().expect("room"));
+        scope.spawn(|| store.default_map().clear().expect("room"));
         entering.recv().expect("the other thread is about to");
         // What is written to the files before the snapshot begins does not have to be replayed.
         let power = store.shared().power.as_ref().expect("it has a log");
@@ -115,10 +118,11 @@ fn snapshot_beside_an_emptying(mutant: Option<&'static str>) -> bool {
         let _ = release.try_send(());
     });
     disk.clear_hook();
-    let _ = store.put(b"new", b"2").expect("room");
+    let _ = store.default_map().put(b"new", b"2").expect("room");
     let mut is_there = false;
     after_crash(&disk, 7, |left| {
-        is_there = left.get(b"new").expect("get").is_some() && left.len() == 1;
+        is_there =
+            left.default_map().get(b"new").expect("get").is_some() && left.default_map().len() == 1;
     });
     is_there
 }
@@ -134,10 +138,10 @@ fn forgetting(mutant: Option<&'static str>) -> bool {
     let (folder, disk) = (folder(), disk(mutant));
     let path = folder.path().join("pool");
     let store = options(&disk).open(&path).expect("it opens");
-    let _ = store.put(b"k", b"1").expect("room");
+    let _ = store.default_map().put(b"k", b"1").expect("room");
     store.close().expect("it can be closed");
     let store = options(&disk).durability(Durability::Process).open(&path).expect("it opens");
-    let _ = store.put(b"k", b"2").expect("room");
+    let _ = store.default_map().put(b"k", b"2").expect("room");
     (0..64).all(|seed| !disk.crashed(seed).names().contains(&"identity".to_string()))
 }
 

@@ -29,11 +29,11 @@ struct Case {
 }
 
 fn is(store: &Store, value: &[u8]) -> bool {
-    store.get(b"cause").expect("get").as_deref() == Some(value)
+    store.default_map().get(b"cause").expect("get").as_deref() == Some(value)
 }
 
 fn put_old(store: &Store) {
-    let _ = store.put(b"cause", b"old").expect("room");
+    let _ = store.default_map().put(b"cause", b"old").expect("room");
 }
 
 const CASES: [Case; 10] = [
@@ -42,7 +42,7 @@ const CASES: [Case; 10] = [
         stops_at: "store.changed",
         prepare: |_| (),
         cause: |store| {
-            let _ = store.put(b"cause", b"new").expect("room");
+            let _ = store.default_map().put(b"cause", b"new").expect("room");
         },
         is_seen: |store| is(store, b"new"),
         map: "default",
@@ -52,9 +52,11 @@ const CASES: [Case; 10] = [
         stops_at: "store.changed",
         prepare: put_old,
         cause: |store| {
-            let _ = store.remove(b"cause").expect("room");
+            let _ = store.default_map().remove(b"cause").expect("room");
         },
-        is_seen: |store| store.range(..).all(|(key, _)| key != b"cause"),
+        is_seen: |store| {
+            store.default_map().range(..).map(Result::unwrap).all(|(key, _)| key != b"cause")
+        },
         map: "default",
     },
     Case {
@@ -62,7 +64,10 @@ const CASES: [Case; 10] = [
         stops_at: "store.changed",
         prepare: put_old,
         cause: |store| {
-            let _ = store.put_with_expiry(b"cause", b"new", FAR_MS).expect("room");
+            let _ = store
+                .default_map()
+                .put_with_expiry(b"cause", b"new", crate::Expiry::from_unix_ms(FAR_MS))
+                .expect("room");
         },
         is_seen: |store| is(store, b"new"),
         map: "default",
@@ -72,10 +77,17 @@ const CASES: [Case; 10] = [
         stops_at: "store.changed",
         prepare: put_old,
         cause: |store| {
-            let _ = store.expire_at(b"cause", FAR_MS).expect("room");
+            let _ = store
+                .default_map()
+                .expire(b"cause", crate::Expiry::from_unix_ms(FAR_MS))
+                .expect("room");
         },
         is_seen: |store| {
-            store.expiry(b"cause").expect("get").is_some_and(|at| at.as_ms() == FAR_MS)
+            store
+                .default_map()
+                .expiry(b"cause")
+                .expect("get")
+                .is_some_and(|at| at.as_unix_ms() == FAR_MS)
         },
         map: "default",
     },
@@ -84,12 +96,17 @@ const CASES: [Case; 10] = [
         stops_at: "store.changed",
         prepare: put_old,
         cause: |store| {
-            drop(store.update_with(b"cause", |_| Action::Put(b"new".to_vec())).expect("room"));
+            drop(
+                store
+                    .default_map()
+                    .update_with(b"cause", |_| Action::Put(b"new".to_vec()))
+                    .expect("room"),
+            );
         },
         is_seen: |store| {
             let mut found = false;
             let see = |_, value: Option<&[u8]>| found = value == Some(b"new");
-            store.get_many(&[b"cause"], see).expect("get");
+            store.default_map().get_many(&[b"cause"], see).expect("get");
             found
         },
         map: "default",
@@ -99,7 +116,7 @@ const CASES: [Case; 10] = [
         stops_at: "store.changed",
         prepare: put_old,
         cause: |store| {
-            let done = store.compare_exchange(b"cause", Some(b"old"), Some(b"new"));
+            let done = store.default_map().compare_exchange(b"cause", Some(b"old"), Some(b"new"));
             assert_eq!(done.expect("room"), Exchange::Done);
         },
         is_seen: |store| is(store, b"new"),
@@ -112,11 +129,17 @@ const CASES: [Case; 10] = [
         cause: |store| {
             let mut batch = WriteBatch::new();
             let second = store.existing_map("second").expect("of strings").expect("there");
-            batch.put(store, b"cause", b"new").put(&second, b"cause", b"new");
+            batch.put(store.default_map(), b"cause", b"new").put(&second, b"cause", b"new");
             assert!(store.write(&batch).expect("room").is_done());
         },
         // A get would wait for the batch.
-        is_seen: |store| store.range(..).any(|pair| pair == (b"cause".into(), b"new".into())),
+        is_seen: |store| {
+            store
+                .default_map()
+                .range(..)
+                .map(Result::unwrap)
+                .any(|pair| pair == (b"cause".into(), b"new".into()))
+        },
         map: "third",
     },
     Case {

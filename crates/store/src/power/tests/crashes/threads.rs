@@ -267,7 +267,7 @@ impl Run {
         let (map, name) = (maps.of_key(other, key), &self.keys[other][key]);
         let found = match way {
             0 => {
-                let from = map.range(name.as_slice()..).next();
+                let from = map.range(name.as_slice()..).next().map(Result::unwrap);
                 from.filter(|(found, _)| found == name).and_then(|(_, value)| number_in(&value))
             }
             1 => map.get_with(name, number_in).expect("get").flatten(),
@@ -328,7 +328,8 @@ impl Run {
         match way {
             0 | 1 => drop(map.replace(name, &value).expect("room")),
             2 => assert_eq!(
-                map.put_with_expiry(name, &value, EXPIRY_MS).expect("room"),
+                map.put_with_expiry(name, &value, crate::Expiry::from_unix_ms(EXPIRY_MS))
+                    .expect("room"),
                 old.is_some()
             ),
             3 => drop(map.update_with(name, |_| Action::Put(value.clone())).expect("room")),

@@ -169,7 +169,8 @@ pub fn contents(store: &Store) -> Contents {
         let map = store.existing_map(&name).expect("a map of strings").expect("there");
         let mut range = map.iter();
         let pairs = std::iter::from_fn(|| range.next_entry());
-        let pairs = pairs.map(|((key, value), expiry_ms)| (key, (value, expiry_ms)));
+        let pairs =
+            pairs.map(Result::unwrap).map(|((key, value), expiry_ms)| (key, (value, expiry_ms)));
         contents.insert(name, pairs.collect());
     }
     contents
@@ -383,7 +384,12 @@ fn write(store: &Store, model: &Shared) {
             let mut batch = WriteBatch::new();
             match expiry {
                 0 => drop(map.put(&key, &value).expect("room")),
-                _ => drop(store.write(batch.put_with_expiry(&map, &key, &value, expiry))),
+                _ => drop(store.write(batch.put_with_expiry(
+                    &map,
+                    &key,
+                    &value,
+                    crate::Expiry::from_unix_ms(expiry),
+                ))),
             }
         }
         3 => {
