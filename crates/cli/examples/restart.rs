@@ -79,7 +79,7 @@ fn fill(pool: &Path, keys: u64) -> everleaf::Result<()> {
     // An odd multiplier permutes the numbers, so the keys come in no order.
     let key = |n: u64| n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
     for n in 0..keys {
-        store.default_map().put(&key(n), &n.to_be_bytes())?;
+        store.default_map().put(key(n), n.to_be_bytes())?;
     }
     Ok(())
 }

@@ -77,10 +77,11 @@ pub fn code_of_store(error: &Error) -> ExitCode {
         | Error::Unfinished => ExitCode::Pool,
         Error::Locked(_) => ExitCode::Locked,
         Error::DiskFull(_) | Error::PoolFull(_) => ExitCode::Full,
-        Error::KeyTooLarge(_) | Error::ValueTooLarge(_) | Error::BatchTooLarge(_) => {
-            ExitCode::BadInput
-        }
-        Error::BadName(_) => ExitCode::Usage,
+        Error::KeyTooLarge(_)
+        | Error::ValueTooLarge(_)
+        | Error::BatchTooLarge(_)
+        | Error::NotSorted(_) => ExitCode::BadInput,
+        Error::BadName(_) | Error::MapDropped => ExitCode::Usage,
         Error::Io(_, error) => code_of_io(error),
         _ => ExitCode::Io,
     }

@@ -46,7 +46,7 @@ pub use ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Writes};
 pub use record::{KEY_SIZE_MAX, Record, VALUE_SIZE_MAX, Verify};
 pub use registry::{Registered, Registry};
 pub use solo::Solo;
-pub use trees::{CheckReport, Trees};
+pub use trees::{BuiltTree, CheckReport, Trees};
 pub use u64_tree::{Exchange, U64Tree};
 
 pub use everleaf_alloc::{AllocError, Heap, Session, SessionGuard, SessionPool};

@@ -4,6 +4,7 @@
 //! carries the id of its tree. Recovery runs once for the whole pool, because the free space is what
 //! no tree uses.
 
+mod load;
 mod report;
 mod seal;
 
@@ -14,7 +15,6 @@ use everleaf_machine::lock_rank::Rank;
 use everleaf_machine::{Hardware, Machine, Ordering, SpinLock};
 use everleaf_pool::{Pool, Root, RootIndex};
 
-use crate::bytes_load::Sink;
 use crate::bytes_tree::BytesTree;
 use crate::error::IndexError;
 use crate::geometry::{Geometry, Production};
@@ -23,6 +23,7 @@ use crate::nbtree::{CheckState, Contents, NbTree, find_live_blocks};
 use crate::ordered::{Design, OrderedIndex};
 use crate::registry::Registry;
 use crate::u64_tree::U64Tree;
+pub use load::BuiltTree;
 pub use report::CheckReport;
 use seal::{compare_contents, compare_roots};
 
@@ -375,88 +376,6 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
                 Err(error.into())
             }
         }
-    }
-
-    /// Makes an integer tree from pairs in strictly ascending key order; all or nothing, also
-    /// across a crash.
-    ///
-    /// # Errors
-    /// The name is taken, the input is not sorted, or there is no space; then there is no tree.
-    pub fn load_u64_tree(
-        &self,
-        name: &str,
-        pairs: impl IntoIterator<Item = (u64, u64)>,
-    ) -> Result<Arc<U64Tree<G, M>>, IndexError> {
-        let mut session = self.heap.session()?;
-        let id = self.heap.pool().next_id()?;
-        let tree = U64Tree::load(&mut session, id, pairs)?;
-        let _busy = self.maintenance.lock();
-        let mut named = self.named.lock();
-        let root = self.publish(&mut session, name, &tree)?;
-        let tree = Arc::new(U64Tree::new(self.heap.clone(), root, tree));
-        named.push((name.to_string(), Named::U64(tree.clone())));
-        Ok(tree)
-    }
-
-    /// Makes a byte-string tree from pairs in strictly ascending key order; all or nothing, also
-    /// across a crash.
-    ///
-    /// # Errors
-    /// As [`Self::load_u64_tree`].
-    pub fn load_bytes_tree<Key: AsRef<[u8]>, Value: AsRef<[u8]>>(
-        &self,
-        name: &str,
-        pairs: impl IntoIterator<Item = (Key, Value)>,
-    ) -> Result<Arc<BytesTree<G, M>>, IndexError> {
-        self.load_expiring(name, pairs.into_iter().map(|(key, value)| (key, value, 0)))
-    }
-
-    /// As [`Self::load_bytes_tree`], with the time at which each key expires, in milliseconds since
-    /// 1970-01-01 UTC; 0 for never.
-    ///
-    /// # Errors
-    /// As [`Self::load_u64_tree`].
-    pub fn load_expiring<Key: AsRef<[u8]>, Value: AsRef<[u8]>>(
-        &self,
-        name: &str,
-        pairs: impl IntoIterator<Item = (Key, Value, u64)>,
-    ) -> Result<Arc<BytesTree<G, M>>, IndexError> {
-        let mut session = self.heap.session()?;
-        let id = self.heap.pool().next_id()?;
-        let tree = BytesTree::load(&mut session, id, pairs)?;
-        let _busy = self.maintenance.lock();
-        let mut named = self.named.lock();
-        let root = self.publish(&mut session, name, &tree)?;
-        let tree = Arc::new(BytesTree::new(self.heap.clone(), root, tree));
-        named.push((name.to_string(), Named::Bytes(tree.clone())));
-        Ok(tree)
-    }
-
-    /// As [`Self::load_expiring`], by several threads at once: `feed(i, sink)` gives the sink the pairs
-    /// of piece `i`, each with the time at which it expires. Piece 0 has the keys below `lows[0]`,
-    /// piece `i` those from `lows[i - 1]` on and below `lows[i]`; `lows` ascend strictly.
-    ///
-    /// # Errors
-    /// As [`Self::load_u64_tree`], and what `feed` answers.
-    pub fn load_pieces<E: From<IndexError> + Send>(
-        &self,
-        name: &str,
-        lows: &[Vec<u8>],
-        threads: usize,
-        feed: impl Fn(usize, &mut Sink<'_>) -> Result<(), E> + Sync,
-    ) -> Result<Arc<BytesTree<G, M>>, E> {
-        if let Some(position) = lows.windows(2).position(|pair| pair[0] >= pair[1]) {
-            return Err(IndexError::NotSorted(position + 1).into());
-        }
-        let id = self.heap.pool().next_id().map_err(IndexError::from)?;
-        let tree = BytesTree::load_pieces(&self.heap, id, lows, threads, &feed)?;
-        let mut session = self.heap.session().map_err(IndexError::from)?;
-        let _busy = self.maintenance.lock();
-        let mut named = self.named.lock();
-        let root = self.publish(&mut session, name, &tree)?;
-        let tree = Arc::new(BytesTree::new(self.heap.clone(), root, tree));
-        named.push((name.to_string(), Named::Bytes(tree.clone())));
-        Ok(tree)
     }
 
     /// Enters a finished tree in the pool's directory: from now on it survives.

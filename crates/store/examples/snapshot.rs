@@ -30,7 +30,7 @@ fn put(store: &Store, number: u64, value: u64) {
     bytes
         .chunks_exact_mut(4)
         .for_each(|chunk| chunk.copy_from_slice(&(value as u32).to_be_bytes()));
-    let _ = store.default_map().put(&key, &bytes).expect("room");
+    let _ = store.default_map().put(key, bytes).expect("room");
 }
 
 /// Writes per second between two counts.

@@ -23,8 +23,11 @@ impl From<IndexError> for Error {
             IndexError::ValueTooLarge(size) => Error::ValueTooLarge(size),
             IndexError::BatchTooLarge(size) => Error::BatchTooLarge(size),
             IndexError::ReadOnly => Error::ReadOnly,
-            IndexError::OtherKind(_) | IndexError::Removed => Error::BadName(text),
+            IndexError::OtherKind(_) => Error::BadName(text),
+            IndexError::Removed => Error::MapDropped,
+            IndexError::NotSorted(position) => Error::NotSorted(position),
             IndexError::Alloc(AllocError::Corrupt { .. }) => Error::Corrupt(text),
+            IndexError::Alloc(AllocError::OutOfMemory) => Error::OutOfMemory(text),
             IndexError::Alloc(AllocError::Pool(error)) => from_pool_error(error, text),
             _ => Error::Unsupported(text),
         }

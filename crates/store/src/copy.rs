@@ -299,7 +299,7 @@ mod tests {
         let store = options.open(folder.path().join("pool")).expect("it opens");
         let now = Hardware::wall_clock_ms();
         for number in 0..10u8 {
-            let _ = store.default_map().put(&[number], b"stays").expect("room");
+            let _ = store.default_map().put([number], b"stays").expect("room");
         }
         let compare = |copied| store.compare_counts("default", copied, now);
         assert!(compare(10).is_ok());

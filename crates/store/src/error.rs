@@ -48,6 +48,27 @@ pub enum Error {
     ViewLost(u64),
     /// A map name is empty, too long, or already used for another kind of map.
     BadName(String),
+    /// The map was dropped.
+    MapDropped,
+    /// The pairs for a new map are not in strictly ascending key order: this one, counted from 0, is
+    /// not above the one before it.
+    NotSorted(usize),
+    /// The value to be added to is not an integer as [`Map::fetch_add`](crate::Map::fetch_add) writes it.
+    NotAnInteger,
+    /// The sum is beyond the range of `i64`.
+    Overflow,
+    /// [`Store::close`](crate::Store::close) found the store in use; it is closed when the last of
+    /// these is dropped.
+    StillOpen {
+        /// Handles of maps, iterators, batches, views and watches that are held.
+        handles: usize,
+        /// Views among them.
+        views: u64,
+        /// Watches among them.
+        watches: usize,
+    },
+    /// The system has no memory to give. The text says for what.
+    OutOfMemory(String),
     /// The store was opened read-only.
     ReadOnly,
     /// The machine cannot run Everleaf. The text says what is missing.
@@ -107,6 +128,21 @@ impl fmt::Display for Error {
                  {}: hold views for a shorter time, or raise Options::view_memory_bytes",
                 human_size(*limit)
             ),
+            Error::MapDropped => f.write_str("the map was dropped: ask the store for it again"),
+            Error::NotSorted(position) => write!(
+                f,
+                "the pairs must be in strictly ascending key order, and number {position} is not above \
+                 the one before it: sort them, or put them one by one"
+            ),
+            Error::NotAnInteger => f.write_str(
+                "the value is not an integer: only whole numbers in decimal digits can be added to",
+            ),
+            Error::Overflow => f.write_str("the sum does not fit into a signed 64-bit integer"),
+            Error::StillOpen { handles, views, watches } => write!(
+                f,
+                "the store is still open: {handles} handles of its maps are held, in {views} views, \
+                 {watches} watches, and else in maps, iterators and batches; drop them before you close it"
+            ),
             Error::ReadOnly => {
                 write!(f, "the store was opened read-only: open it for writing to change it")
             }
@@ -120,6 +156,7 @@ impl fmt::Display for Error {
             | Error::DiskFull(text)
             | Error::PoolFull(text)
             | Error::BadName(text)
+            | Error::OutOfMemory(text)
             | Error::Unsupported(text) => f.write_str(text),
         }
     }

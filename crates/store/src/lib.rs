@@ -1,9 +1,9 @@
 //! An embedded ordered key-value store whose operations survive the death of the process.
 //!
-//! A [`Store`] is a pool file mapped into memory, with an ordered map of byte strings in it, and
-//! any number of further named [`Map`]s. There is no log and nothing is replayed at start: every
-//! operation leaves the pool consistent at each instruction, and an operation that returned is
-//! there after `kill -9`. Reads and writes from many threads are lock-free.
+//! A [`Store`] is a pool file mapped into memory, with named ordered [`Map`]s of byte strings in it.
+//! After `kill -9` nothing is replayed: every operation leaves the pool consistent at each
+//! instruction, and an operation that returned is there. Reads and writes from many threads are
+//! lock-free. A log beside the pool, if wanted, also survives a crash of the machine.
 //!
 //! ```
 //! # fn main() -> everleaf::Result<()> {
@@ -25,17 +25,98 @@
 //! # }
 //! ```
 //!
+//! # The first hour
+//! **A counter service.** Counters are added to by many threads, and a rate limit is a counter that
+//! expires:
+//!
+//! ```
+//! # fn main() -> everleaf::Result<()> {
+//! # let folder = tempfile::tempdir().expect("a temporary folder");
+//! # let path = folder.path().join("counters.pool");
+//! use std::time::Duration;
+//! use everleaf::Expiry;
+//! let store = everleaf::Options::new().create(true).open(&path)?;
+//! let visits = store.map("visits")?;
+//! std::thread::scope(|scope| {
+//!     for _ in 0..4 {
+//!         scope.spawn(|| (0..100).try_for_each(|_| visits.fetch_add("/index", 1).map(drop)));
+//!     }
+//! });
+//! assert_eq!(visits.get("/index")?, Some(b"400".to_vec()));
+//! let limits = store.map("limits")?;
+//! if limits.fetch_add("ann", 1)? == 0 {
+//!     limits.expire("ann", Duration::from_secs(60))?;
+//! }
+//! assert!(matches!(limits.expiry("ann")?, Some(Expiry::At(_))));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! **An inverted index.** A key is a word and the number of a text; the texts of a word are those with
+//! its prefix. A batch adds a text as a whole, and a view searches one state of it all:
+//!
+//! ```
+//! # fn main() -> everleaf::Result<()> {
+//! # let folder = tempfile::tempdir().expect("a temporary folder");
+//! # let path = folder.path().join("texts.pool");
+//! use everleaf::WriteBatch;
+//! let store = everleaf::Options::new().create(true).open(&path)?;
+//! let (texts, words) = (store.map("texts")?, store.map("words")?);
+//! for (number, text) in ["an oak is a tree", "a tree of pages"].iter().enumerate() {
+//!     let number = (number as u32).to_be_bytes();
+//!     let mut batch = WriteBatch::new();
+//!     batch.put(&texts, number, text);
+//!     for word in text.split(' ') {
+//!         batch.put(&words, [word.as_bytes(), &[0], &number].concat(), "");
+//!     }
+//!     assert!(store.write(&batch)?.is_done());
+//! }
+//! let view = store.view()?;
+//! let mut found = vec![];
+//! for entry in view.map(&words).prefix("tree\0") {
+//!     let (key, _) = entry?;
+//!     found.extend(view.map(&texts).get(&key[key.len() - 4..])?);
+//! }
+//! assert_eq!(found, [b"an oak is a tree".to_vec(), b"a tree of pages".to_vec()]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! **A time series.** A key is a sensor and a time, so that a range is a span of time; the last value
+//! before a time is a floor, and what is old expires or is popped:
+//!
+//! ```
+//! # fn main() -> everleaf::Result<()> {
+//! # let folder = tempfile::tempdir().expect("a temporary folder");
+//! # let path = folder.path().join("series.pool");
+//! let store = everleaf::Options::new().create(true).open(&path)?;
+//! let key = |seconds: u64| [&b"roof/"[..], &seconds.to_be_bytes()].concat();
+//! let history = (0..1000).map(|minute| (key(minute * 60), format!("{} degrees", minute % 30)));
+//! let series = store.load_map("temperatures", history)?;
+//! series.put(key(60_000), "31 degrees")?;
+//! assert_eq!(series.range(key(600)..key(1200)).count(), 10);
+//! let (_, value) = series.floor(key(659))?.expect("there is one before");
+//! assert_eq!(value, b"10 degrees");
+//! let mut newest = vec![];
+//! series.scan(..).reverse().limit(2).for_each(|_, value| newest.push(value.to_vec()))?;
+//! assert_eq!(newest, [b"31 degrees".to_vec(), b"9 degrees".to_vec()]);
+//! assert_eq!(series.pop_first()?.expect("the oldest").0, key(0));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Consistency
 //! Each operation on one key is linearizable, also across a crash of the process (strict durable
 //! linearizability). Ranges are sorted, contain no key twice, and each pair was current at some
-//! moment of the iteration; they are not snapshots. Several keys are changed as one by a
-//! [`WriteBatch`], and read as of one moment in a [`View`].
+//! moment of the iteration; for a snapshot, use a [`View`]. Several keys are changed as one by a
+//! [`WriteBatch`].
 //!
 //! # Durability
-//! `Process` (any file system): nothing acknowledged is lost when the process dies. A power cut or
-//! kernel crash is detected at the next open, which then refuses unless told otherwise. On
-//! persistent memory (`Line`, `Visible`) an acknowledged operation survives power cuts as well. The
-//! assumptions about the medium are numbered in `docs/persistency.md`.
+//! An operation that returned survives the death of the process. [`Durability`] says what a crash of
+//! the machine costs on an ordinary disk: with `Process` (no log) the crash is detected at the next
+//! open, and the pool refused; with `Interval` the last moment is lost; with `Power` nothing is. On
+//! persistent memory nothing is lost either. The assumptions about the medium are numbered in
+//! `docs/persistency.md`.
 //!
 //! # Limits
 //! Keys up to 64 KiB, values up to 512 MiB, names of maps up to 40 bytes, about 1000 maps, pools up
@@ -43,8 +124,12 @@
 
 #![forbid(unsafe_code)]
 
+// First, so that the documentation of a store begins with how to open one.
+mod store;
+
 mod alone;
 mod batch;
+mod bulk;
 mod change;
 mod conversion;
 mod copy;
@@ -64,7 +149,6 @@ mod repair;
 mod reserved;
 mod scan;
 mod statistics;
-mod store;
 mod versions;
 mod view;
 mod watch;
@@ -83,7 +167,7 @@ pub use power::{Durability, Rebuilt};
 pub use range::Range;
 pub use repair::Repaired;
 pub use scan::Scan;
-pub use statistics::Statistics;
+pub use statistics::{MapStatistics, Statistics};
 pub use store::{DEFAULT_MAP, Store};
 pub use view::{MapView, View};
 pub use watch::Watch;

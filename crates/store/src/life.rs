@@ -5,14 +5,14 @@
 //! from the one that opened the store none of this happens: it leaves everything as it is.
 
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use everleaf_index::{BytesTree, FEATURE_EXPIRY, Hardware, Machine};
 
-use crate::store::{DEFAULT_MAP, Shared};
+use crate::store::Shared;
 use crate::{Error, Options, Result};
 
 /// Keys that the sweep looks at in one go.
@@ -34,13 +34,28 @@ pub(crate) struct Life {
     ended: bool,
 }
 
-/// Keys of the default map that expire, as the last round of the sweep has seen them. Statistics:
-/// relaxed throughout.
+/// Keys that expire, by map, as the last round of the sweep has seen them. Nothing is waited for behind
+/// its lock.
 #[derive(Default)]
-pub(crate) struct Expiring {
-    pub keys: AtomicU64,
-    /// How long they had to live, on average.
-    pub mean_ms: AtomicU64,
+pub(crate) struct Expiring(Mutex<Vec<(Weak<BytesTree>, Seen)>>);
+
+impl Expiring {
+    /// How many keys of a map expire, and how long they had to live, on average.
+    pub fn of(&self, tree: &Arc<BytesTree>) -> (u64, Duration) {
+        let list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = list.iter().find(|(known, _)| std::ptr::eq(known.as_ptr(), Arc::as_ptr(tree)));
+        let (keys, rest_ms) = known.map_or((0, 0), |(_, seen)| (seen.keys, seen.rest_ms));
+        (keys, Duration::from_millis((rest_ms / u128::from(keys.max(1))) as u64))
+    }
+
+    /// What a round has seen of one map; maps that are gone go.
+    fn note(&self, tree: &Arc<BytesTree>, seen: Seen) {
+        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        list.retain(|(known, _)| {
+            known.strong_count() > 0 && !std::ptr::eq(known.as_ptr(), Arc::as_ptr(tree))
+        });
+        list.push((Arc::downgrade(tree), seen));
+    }
 }
 
 /// What a round of the sweep counts in one map.
@@ -172,13 +187,7 @@ fn run(shared: &Shared, bell: &Bell, sweep: bool, snapshot_after_bytes: u64) {
                     return;
                 }
             }
-            if name == DEFAULT_MAP {
-                let mean_ms = seen.rest_ms / u128::from(seen.keys.max(1));
-                // Relaxed: statistics.
-                shared.expiring.keys.store(seen.keys, Ordering::Relaxed);
-                // Relaxed: as above.
-                shared.expiring.mean_ms.store(mean_ms as u64, Ordering::Relaxed);
-            }
+            shared.expiring.note(&tree, seen);
         }
     }
 }

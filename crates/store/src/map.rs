@@ -1,8 +1,8 @@
 //! One ordered map of byte strings.
 
 mod conditional;
+mod ordered;
 
-use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,16 +12,10 @@ use everleaf_index::{
 
 use everleaf_log::Lsn;
 
-use crate::key_range::{KeyRange, owned_bounds, prefix_bounds};
 use crate::life::Life;
 use crate::power::Left;
-use crate::range::{Page, Range};
-use crate::scan::Scan;
 use crate::store::Shared;
 use crate::{Error, Result};
-
-/// A page of a range ends early when it holds this many bytes.
-const PAGE_BYTES: usize = 256 << 10;
 
 /// What of a key a decision depends on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,8 +33,8 @@ pub(crate) type Attempt<'v, R> = std::result::Result<(R, Left<'v>), IndexError>;
 ///
 /// Cheap to clone; clones are handles on the same map. All operations may run at once from any
 /// threads. Every operation on one key is linearizable, and when it returns it survives what the
-/// [`Durability`](crate::Durability) of the store says. Operations fail with [`Error::BadName`] once
-/// the map was dropped.
+/// [`Durability`](crate::Durability) of the store says. Operations fail with [`Error::MapDropped`]
+/// once the map was dropped.
 ///
 /// # Example
 /// ```
@@ -372,158 +366,6 @@ impl Map {
             Ok((changed, Left::if_changed(changed)))
         })?;
         Ok(same.then_some(changed))
-    }
-
-    /// The pairs whose keys lie in `range`, in key order; also from the end, also from both ends.
-    ///
-    /// *Promise*: keys strictly ascending, none twice; each pair was current at some moment of the
-    /// iteration; a key that is there all the time is returned, one that is absent all the time is
-    /// not. Writers are not held up, and the iterator holds nothing but the pairs it has fetched.
-    ///
-    /// # Example
-    /// ```
-    /// # fn main() -> everleaf::Result<()> {
-    /// # let folder = tempfile::tempdir().expect("a temporary folder");
-    /// # let store = everleaf::Options::new().create(true).open(folder.path().join("p"))?;
-    /// let map = store.map("letters")?;
-    /// for key in ["a", "b", "c", "d"] {
-    ///     map.put(key, "")?;
-    /// }
-    /// let mut range = map.range("b"..);
-    /// assert_eq!(range.next().expect("b")?.0, b"b");
-    /// assert_eq!(range.next_back().expect("d")?.0, b"d");
-    /// for pair in map.range("a"..="b") {
-    ///     let (key, _value) = pair?;
-    ///     assert!(key.as_slice() <= b"b");
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn range(&self, range: impl KeyRange) -> Range {
-        Range::new(self.clone(), owned_bounds(range))
-    }
-
-    /// All pairs, as [`Self::range`].
-    pub fn iter(&self) -> Range {
-        self.range(..)
-    }
-
-    /// The pairs whose keys start with `prefix`, as [`Self::range`].
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        Range::new(self.clone(), prefix_bounds(prefix.as_ref()))
-    }
-
-    /// Visits the pairs whose keys lie in `range` in place, without copies. Promise as
-    /// [`Self::range`].
-    ///
-    /// # Example
-    /// ```
-    /// # fn main() -> everleaf::Result<()> {
-    /// # let folder = tempfile::tempdir().expect("a temporary folder");
-    /// # let store = everleaf::Options::new().create(true).open(folder.path().join("p"))?;
-    /// let map = store.map("letters")?;
-    /// for key in ["a", "b", "c", "d"] {
-    ///     map.put(key, "")?;
-    /// }
-    /// let mut found = vec![];
-    /// map.scan("b"..).reverse().limit(2).for_each(|key, _value| found.extend_from_slice(key))?;
-    /// assert_eq!(found, b"dc");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn scan(&self, range: impl KeyRange) -> Scan<'_> {
-        Scan::new(self, owned_bounds(range))
-    }
-
-    /// The next pairs of a range, from one of its ends. What comes before damage is returned; the next
-    /// call then has the error.
-    pub(crate) fn page(
-        &self,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
-        reverse: bool,
-        limit: usize,
-    ) -> Result<Page> {
-        let (mut page, mut bytes) = (Page::default(), 0);
-        let mut session = self.shared.session()?;
-        let verify = self.shared.verify_scans;
-        let scanned = self.tree.scan_verified(&mut session, (from, to), reverse, verify, |record| {
-            let Record { key, value, expiry_ms } = record;
-            if record.has_expired::<Hardware>() {
-                return true;
-            }
-            page.pairs.push_back(((key.to_vec(), value.to_vec()), expiry_ms));
-            bytes += key.len() + value.len();
-            page.next = page.pairs.len() >= limit || bytes >= PAGE_BYTES;
-            !page.next
-        });
-        match scanned {
-            Err(error) if page.pairs.is_empty() => return Err(error.into()),
-            Err(_) => page.next = true,
-            Ok(()) => {}
-        }
-        Ok(page)
-    }
-
-    /// One pin's worth of a scan.
-    pub(crate) fn scan_page(
-        &self,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
-        reverse: bool,
-        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<()> {
-        let (mut session, verify) = (self.shared.session()?, self.shared.verify_scans);
-        Ok(self.tree.scan_verified(&mut session, (from, to), reverse, verify, |record| {
-            record.has_expired::<Hardware>() || visit(record.key, record.value)
-        })?)
-    }
-
-    /// The pair with the lowest key.
-    ///
-    /// # Errors
-    /// As [`Self::get`].
-    pub fn first(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        self.nearest(Bound::Unbounded, Bound::Unbounded, false)
-    }
-
-    /// The pair with the highest key.
-    ///
-    /// # Errors
-    /// As [`Self::get`].
-    pub fn last(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        self.nearest(Bound::Unbounded, Bound::Unbounded, true)
-    }
-
-    /// The pair with the highest key that is not above `key`.
-    ///
-    /// # Errors
-    /// As [`Self::get`].
-    pub fn floor(&self, key: impl AsRef<[u8]>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        self.nearest(Bound::Unbounded, Bound::Included(key.as_ref()), true)
-    }
-
-    /// The pair with the lowest key that is not below `key`.
-    ///
-    /// # Errors
-    /// As [`Self::get`].
-    pub fn ceiling(&self, key: impl AsRef<[u8]>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        self.nearest(Bound::Included(key.as_ref()), Bound::Unbounded, false)
-    }
-
-    /// The first pair of a range, from one of its ends.
-    fn nearest(
-        &self,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
-        reverse: bool,
-    ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let mut found = None;
-        self.scan_page(from, to, reverse, |key, value| {
-            found = Some((key.to_vec(), value.to_vec()));
-            false
-        })?;
-        Ok(found)
     }
 
     /// Number of keys. O(1); exact when no writer is active. 0 once the map was dropped.

@@ -1,24 +1,25 @@
 //! Numbers about a store.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+use everleaf_index::{BytesTree, Hardware, Session};
 
 use crate::map::Map;
 use crate::power::PowerLog;
 use crate::store::Shared;
+use crate::{Result, Store};
 
 /// Numbers about a store, as of one moment. Counts are exact when no writer is active.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// Keys in the default map.
+    /// Keys of all maps.
     pub keys: u64,
-    /// Keys of the default map that expire some time, as of the last round of the
-    /// [sweep](crate::Options::sweep), which is a second ago or as long as a round takes; 0 before the
-    /// first.
-    pub expiring_keys: u64,
-    /// How long those keys had to live then, on average.
-    pub expiring_mean: Duration,
+    /// Numbers about each map, by name.
+    pub by_map: BTreeMap<String, MapStatistics>,
     /// Maps, the default one included.
     pub maps: u64,
     /// Bytes of the pool file.
@@ -31,13 +32,13 @@ pub struct Statistics {
     pub pool_max_bytes: u64,
     /// Bytes of DRAM in leaf metadata and inner nodes.
     pub memory_bytes: u64,
-    /// Leaves of the default map's tree.
+    /// Leaves of all maps.
     pub leaves: u64,
-    /// Levels of the default map's tree, leaves included.
+    /// Levels of the highest tree, leaves included.
     pub height: u64,
-    /// Leaves of the default map replaced since the store was opened.
+    /// Leaves replaced since the store was opened.
     pub splits: u64,
-    /// Pairs of leaves of the default map merged since the store was opened.
+    /// Pairs of leaves merged since the store was opened.
     pub merges: u64,
     /// How long opening took, recovery included.
     pub recovery: Duration,
@@ -67,34 +68,89 @@ pub struct Statistics {
     pub domain: String,
 }
 
+/// Numbers about a map, as of one moment. Counts are exact when no writer is active.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MapStatistics {
+    /// Keys.
+    pub keys: u64,
+    /// Keys that expire some time, as of the last round of the [sweep](crate::Options::sweep), which is
+    /// a second ago or as long as a round takes; 0 before the first.
+    pub expiring_keys: u64,
+    /// How long those keys had to live then, on average.
+    pub expiring_mean: Duration,
+    /// Leaves of the tree.
+    pub leaves: u64,
+    /// Levels of the tree, leaves included.
+    pub height: u64,
+    /// Leaves replaced since the store was opened.
+    pub splits: u64,
+    /// Pairs of leaves merged since the store was opened.
+    pub merges: u64,
+}
+
+impl MapStatistics {
+    fn of(shared: &Shared, tree: &Arc<BytesTree>, session: &mut Session<Hardware>) -> Result<Self> {
+        let shape = tree.shape(session)?;
+        let (expiring_keys, expiring_mean) = shared.expiring.of(tree);
+        Ok(MapStatistics {
+            keys: shape.keys,
+            expiring_keys,
+            expiring_mean,
+            leaves: shape.leaves,
+            height: shape.height,
+            splits: shape.splits,
+            merges: shape.merges,
+        })
+    }
+}
+
+impl Map {
+    /// Numbers about the map. Costs about a microsecond, and waits for nobody.
+    ///
+    /// # Errors
+    /// The map was dropped.
+    pub fn statistics(&self) -> Result<MapStatistics> {
+        let shared = self.shared();
+        shared.check_process()?;
+        let collect = |session: &mut _| MapStatistics::of(shared, self.tree_arc(), session);
+        shared.glance(collect).unwrap_or(Ok(MapStatistics::default()))
+    }
+}
+
+impl Store {
+    /// Numbers about the store. Costs some microseconds, and one per map; nothing when not asked for. Waits for no
+    /// operation, so that any thread may ask at any time.
+    pub fn statistics(&self) -> Statistics {
+        Statistics::collect(self.shared())
+    }
+}
+
 impl Statistics {
-    pub(crate) fn collect(shared: &Shared, default: &Map) -> Self {
+    fn collect(shared: &Shared) -> Self {
         if shared.check_process().is_err() {
             // Inherited by a fork: threads that are not here may hold the locks.
             return Statistics::default();
         }
         let heap = shared.trees.heap();
         let pool = heap.pool();
-        let shape = shared.glance(|session| default.tree().shape(session).unwrap_or_default());
-        let shape = shape.unwrap_or_default();
+        let by_map = shared.glance(|session| by_map(shared, session)).unwrap_or_default();
+        let sum = |number: fn(&MapStatistics) -> u64| by_map.values().map(number).sum();
         let held = shared.views.held();
         let (log_bytes, log_lag) = shared.power.as_ref().map_or((0, 0), PowerLog::lag);
         Statistics {
-            keys: shape.keys,
-            // Relaxed: statistics.
-            expiring_keys: shared.expiring.keys.load(Ordering::Relaxed),
-            // Relaxed: as above.
-            expiring_mean: Duration::from_millis(shared.expiring.mean_ms.load(Ordering::Relaxed)),
+            keys: sum(|map| map.keys),
             maps: shared.map_names().len() as u64,
             pool_size_bytes: pool.size(),
             pool_used_bytes: heap.used_bytes(),
             pool_returned_bytes: heap.returned_bytes(),
             pool_max_bytes: pool.max_size(),
             memory_bytes: shared.trees.sessions().node_bytes(),
-            leaves: shape.leaves,
-            height: shape.height,
-            splits: shape.splits,
-            merges: shape.merges,
+            leaves: sum(|map| map.leaves),
+            height: by_map.values().map(|map| map.height).max().unwrap_or(0),
+            splits: sum(|map| map.splits),
+            merges: sum(|map| map.merges),
+            by_map,
             recovery: shared.recovery,
             durability: shared.durability_name().to_string(),
             log_bytes,
@@ -110,4 +166,18 @@ impl Statistics {
             domain: heap.medium().domain().to_string(),
         }
     }
+}
+
+/// Numbers about each map, by name.
+fn by_map(shared: &Shared, session: &mut Session<Hardware>) -> BTreeMap<String, MapStatistics> {
+    let mut by_map = BTreeMap::new();
+    for name in shared.map_names() {
+        // One of integers has no statistics, and one that is gone is none.
+        if let Ok(Some(tree)) = shared.trees.find_bytes_tree(&name)
+            && let Ok(statistics) = MapStatistics::of(shared, &tree, session)
+        {
+            by_map.insert(name, statistics);
+        }
+    }
+    by_map
 }

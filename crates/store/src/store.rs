@@ -19,7 +19,6 @@ use crate::opening::{open_pool, open_power, open_trees, resolved, unmade};
 use crate::power::{Place, PowerLog};
 use crate::ranked::{Rank, RankedGuard, RankedMutex};
 use crate::reserved::{is_reserved, refuse_reserved};
-use crate::statistics::Statistics;
 use crate::versions::Versions;
 use crate::watch::Watches;
 use crate::{Error, Options, Rebuilt, Result};
@@ -447,12 +446,6 @@ impl Store {
         self.shared.return_space()
     }
 
-    /// Numbers about the store. Costs some microseconds, and nothing when not asked for. Waits for no
-    /// operation, so that any thread may ask at any time.
-    pub fn statistics(&self) -> Statistics {
-        Statistics::collect(&self.shared, &self.default)
-    }
-
     /// Checks everything: the trees' invariants, every record's check sum, and that every byte of
     /// the pool is in use or free, exactly once. Writers and readers wait meanwhile, and it waits for
     /// those who are inside an operation.
@@ -473,19 +466,23 @@ impl Store {
         Ok(report)
     }
 
-    /// Marks the pool cleanly closed and closes it; if maps or iterators of it are still held, the
-    /// last of them does so when it goes. Dropping a store does the same but cannot report an
-    /// error.
+    /// Marks the pool cleanly closed and closes it. Dropping a store does the same but cannot report
+    /// an error.
     ///
     /// # Errors
-    /// The mark cannot be written; nothing is lost.
+    /// [`Error::StillOpen`] if maps, iterators, batches, views or watches of the store are still held:
+    /// the last of them closes it when it is dropped. The mark cannot be written; nothing is lost.
     pub fn close(self) -> Result<()> {
         let Store { shared, default } = self;
-        let is_ours = shared.check_process();
+        shared.check_process()?;
+        let (views, watches) = (shared.views.held().views, shared.watches.len());
         drop(shared);
-        match Arc::into_inner(default.into_life()) {
+        let life = default.into_life();
+        // Ours is one of them.
+        let handles = Arc::strong_count(&life) - 1;
+        match Arc::into_inner(life) {
             Some(life) => life.end(),
-            None => is_ours,
+            None => Err(Error::StillOpen { handles, views, watches }),
         }
     }
 }

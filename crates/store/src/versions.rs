@@ -25,8 +25,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use everleaf_index::{BytesTree, Hardware, Machine};
 
@@ -92,6 +92,15 @@ pub(crate) struct Versions {
     limit_bytes: u64,
     /// Views that were given up.
     lost: AtomicU64,
+    births: Births,
+}
+
+/// Maps that were made with their pairs while a view was open: views up to this version see none of
+/// them. The lock is the last of all: nothing is waited for behind it.
+#[derive(Default)]
+struct Births {
+    count: AtomicUsize,
+    list: Mutex<Vec<(Arc<BytesTree>, u64)>>,
 }
 
 /// What views cost now.
@@ -172,7 +181,30 @@ impl Versions {
             bytes: AtomicU64::new(0),
             limit_bytes,
             lost: AtomicU64::new(0),
+            births: Births::default(),
         }
+    }
+
+    /// Notes that a map is made with its pairs, before anybody can find it. The caller has all stripes,
+    /// or no view is open.
+    pub fn note_birth(&self, tree: &Arc<BytesTree>) {
+        let newest = self.saves_for();
+        if newest != 0 {
+            let mut list = self.births.list.lock().unwrap_or_else(PoisonError::into_inner);
+            list.push((tree.clone(), newest));
+            // Relaxed: whoever looks for this map has found it, behind the lock of the names.
+            self.births.count.store(list.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a map was made with its pairs after the view of this version was opened.
+    pub fn is_born_after(&self, tree: &Arc<BytesTree>, version: u64) -> bool {
+        // Relaxed: as in `note_birth`.
+        if self.births.count.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let list = self.births.list.lock().unwrap_or_else(PoisonError::into_inner);
+        list.iter().any(|(born, newest)| Arc::ptr_eq(born, tree) && version <= *newest)
     }
 
     fn part(&self, hash: u64) -> RankedGuard<'_, Part> {
@@ -206,6 +238,12 @@ impl Versions {
     /// `version`.
     fn leave(&self, open: &Open, version: u64) -> u64 {
         let newest = open.views.last_key_value().map_or(0, |(newest, _)| *newest);
+        if newest == 0 {
+            let mut list = self.births.list.lock().unwrap_or_else(PoisonError::into_inner);
+            list.clear();
+            // Relaxed: as in `note_birth`.
+            self.births.count.store(0, Ordering::Relaxed);
+        }
         // Release: a writer that does not save any more for a view that was given up has seen that it
         // was, and so has whoever sees its write; pairs with the acquire in `saves_for`.
         self.newest.store(newest, Ordering::Release);

@@ -66,8 +66,7 @@ impl Versions {
 
 /// What a view holds on to.
 struct Inner {
-    /// A handle of the default map, which keeps the store open.
-    map: Map,
+    shared: Arc<Shared>,
     version: u64,
     /// Whether the view was given up because too much was kept.
     lost: Arc<AtomicBool>,
@@ -75,7 +74,7 @@ struct Inner {
 
 impl Inner {
     fn views(&self) -> &Versions {
-        &self.map.shared().views
+        &self.shared.views
     }
 
     /// Refuses what was read if the view was given up before (V3).
@@ -91,7 +90,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let shared = self.map.shared();
+        let shared = &self.shared;
         if shared.check_process().is_err() {
             // Inherited by a fork: threads that are not here may hold the locks.
             return;
@@ -125,8 +124,9 @@ impl View {
 /// A map as it was when a [`View`] was opened. A key that expires is absent from then on, here too.
 #[derive(Clone)]
 pub struct MapView {
-    map: Map,
+    /// Goes first: the map may be the last handle, which closes the store.
     inner: Arc<Inner>,
+    map: Map,
 }
 
 impl MapView {
@@ -143,6 +143,9 @@ impl MapView {
         shared.check_process()?;
         let hash = shared.order.hash_of(key);
         self.inner.check()?;
+        if self.inner.views().is_born_after(tree, self.inner.version) {
+            return Ok(None);
+        }
         let find = || self.inner.views().find(tree, key, hash, self.inner.version);
         if let Some(old) = find() {
             return Ok(old.map(|(value, _)| value));
@@ -192,8 +195,13 @@ impl MapView {
         reverse: bool,
         limit: usize,
     ) -> Result<Page> {
+        let is_later = self.inner.views().is_born_after(self.map.tree_arc(), self.inner.version);
+        if is_later {
+            self.inner.check()?;
+            return Ok(Page::default());
+        }
         let mut page = match self.map.page(from, to, reverse, limit) {
-            Err(crate::Error::BadName(_)) => Page::default(),
+            Err(crate::Error::MapDropped) => Page::default(),
             page => page?,
         };
         let last = page.pairs.back().map(|((key, _), _)| key.clone()).filter(|_| page.next);
@@ -266,7 +274,7 @@ impl Store {
         let map = self.default_map().clone();
         map.shared().check_process()?;
         let (version, lost) = map.shared().open_view()?;
-        let inner = Arc::new(Inner { map: map.clone(), version, lost });
+        let inner = Arc::new(Inner { shared: map.shared().clone(), version, lost });
         Ok(View { default: MapView { map, inner } })
     }
 }

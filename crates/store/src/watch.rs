@@ -86,6 +86,12 @@ impl Watches {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        // Relaxed: a number of the moment.
+        self.count.load(Ordering::Relaxed)
+    }
+
     fn is_empty(&self) -> bool {
         // Relaxed: stored by one who had the stripe that the caller has (T1).
         self.count.load(Ordering::Relaxed) == 0

@@ -74,7 +74,7 @@ fn fill(store: &Store, kind: Kind) -> everleaf::Result<Truth> {
     let mut truth = Truth::new();
     let other = store.map("other")?;
     for number in 0..900 {
-        store.default_map().put(&key(number), &value(number, 0))?;
+        store.default_map().put(key(number), value(number, 0))?;
     }
     if kind.has_snapshot {
         store.snapshot()?;
@@ -83,11 +83,11 @@ fn fill(store: &Store, kind: Kind) -> everleaf::Result<Truth> {
     for number in 0..900 {
         let expiry_ms = if number % 5 == 1 { LATER + u64::from(number) } else { 0 };
         match number % 4 {
-            0 => drop(store.default_map().remove(&key(number))?),
+            0 => drop(store.default_map().remove(key(number))?),
             1 => {
                 store.default_map().put_with_expiry(
-                    &key(number),
-                    &value(number, 1),
+                    key(number),
+                    value(number, 1),
                     everleaf::Expiry::from_unix_ms(expiry_ms),
                 )?;
                 default.insert(key(number), (value(number, 1), expiry_ms));
@@ -104,7 +104,7 @@ fn fill(store: &Store, kind: Kind) -> everleaf::Result<Truth> {
     default.insert(b"large".into(), (large, 0));
     let others = truth.entry("other".into()).or_default();
     for number in 0..200u32 {
-        other.put(&number.to_be_bytes(), &value(number, 2))?;
+        other.put(number.to_be_bytes(), value(number, 2))?;
         others.insert(number.to_be_bytes().into(), (value(number, 2), 0));
     }
     let emptied = store.map("emptied")?;
@@ -315,7 +315,7 @@ fn read_map(truth: &Truth, name: &str, map: &Map, by: &str, reading: &mut Readin
         }
     }
     for number in (0..900).step_by(4).filter(|_| name == "default") {
-        if let Ok(Some(_)) = map.get(&key(number)) {
+        if let Ok(Some(_)) = map.get(key(number)) {
             return Err(format!("{by}: a removed key is there: {number}"));
         }
     }
@@ -462,10 +462,10 @@ fn judge_open(truth: &Truth, store: &Store, is_told: bool) -> Verdict {
     }
     for number in 0..200 {
         // An error is an answer.
-        let _ = store.default_map().put(&key(number), b"new");
-        let _ = store.default_map().remove(&key(number + 200));
-        let _ = store.default_map().take(&key(number + 400));
-        let _ = store.default_map().compare_exchange(&key(number + 600), Some(b"x"), Some(b"y"));
+        let _ = store.default_map().put(key(number), b"new");
+        let _ = store.default_map().remove(key(number + 200));
+        let _ = store.default_map().take(key(number + 400));
+        let _ = store.default_map().compare_exchange(key(number + 600), Some(b"x"), Some(b"y"));
     }
     Ok(())
 }

@@ -146,10 +146,10 @@ fn the_sweep_frees_what_has_expired_and_nothing_else() {
         let expiry_ms = [1, LATER, 0][number as usize % 3];
         store
             .default_map()
-            .put_with_expiry(&number.to_be_bytes(), b"value", Expiry::from_unix_ms(expiry_ms))
+            .put_with_expiry(number.to_be_bytes(), b"value", Expiry::from_unix_ms(expiry_ms))
             .expect("room");
         other
-            .put_with_expiry(&number.to_be_bytes(), b"value", Expiry::from_unix_ms(expiry_ms))
+            .put_with_expiry(number.to_be_bytes(), b"value", Expiry::from_unix_ms(expiry_ms))
             .expect("room");
     }
     let started = Instant::now();

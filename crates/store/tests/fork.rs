@@ -137,7 +137,7 @@ fn every_operation_of_a_child_is_refused_and_none_hangs() {
         let path = folder.path().join("a.pool");
         let store = options(durability).open(&path).expect("it opens");
         for number in 0..600_u32 {
-            let _ = store.default_map().put(&number.to_be_bytes(), b"value").expect("room");
+            let _ = store.default_map().put(number.to_be_bytes(), b"value").expect("room");
         }
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {

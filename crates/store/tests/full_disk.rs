@@ -22,7 +22,7 @@ fn victim_of_a_full_disk() {
     for _ in 0..3 {
         let full = loop {
             let number = store.default_map().len() as u32;
-            if let Err(error) = store.default_map().put(&key(number), &value(number)) {
+            if let Err(error) = store.default_map().put(key(number), value(number)) {
                 break error;
             }
         };
@@ -30,11 +30,11 @@ fn victim_of_a_full_disk() {
         let count = store.default_map().len() as u32;
         counts.push(count);
         for number in 0..count {
-            assert_eq!(store.default_map().get(&key(number)).expect("get"), Some(value(number)));
+            assert_eq!(store.default_map().get(key(number)).expect("get"), Some(value(number)));
         }
         assert!(store.check().expect("a check").is_clean());
         for number in 0..count {
-            assert!(store.default_map().remove(&key(number)).expect("removals need no space"));
+            assert!(store.default_map().remove(key(number)).expect("removals need no space"));
         }
     }
     assert!(counts[0] > 1000 && counts[2] * 10 > counts[0] * 8, "pairs that fit: {counts:?}");

@@ -44,17 +44,17 @@ fn operate(store: &Store, map: &Map, random: &mut Random, thread: u64, known: &m
     match random.below(20) {
         0..9 => {
             let value = vec![thread as u8; random.below(400) as usize];
-            if done(map.put(&key(number), &value)).is_some() {
+            if done(map.put(key(number), &value)).is_some() {
                 known.insert(number, Some(value));
             }
         }
         9..16 => {
-            map.remove(&key(number)).expect("a removal needs no space");
+            map.remove(key(number)).expect("a removal needs no space");
             known.insert(number, None);
         }
         16 | 17 => {
             if let Some(value) = known.get(&number) {
-                assert_eq!(&map.get(&key(number)).expect("get"), value, "key {number}");
+                assert_eq!(&map.get(key(number)).expect("get"), value, "key {number}");
             }
         }
         18 => {
@@ -62,7 +62,7 @@ fn operate(store: &Store, map: &Map, random: &mut Random, thread: u64, known: &m
                 Some(_) => Action::Remove,
                 None => Action::Put(vec![9; 30]),
             };
-            if let Some(before) = done(map.update_with(&key(number), toggle)) {
+            if let Some(before) = done(map.update_with(key(number), toggle)) {
                 known.insert(number, before.is_none().then(|| vec![9; 30]));
             }
         }
@@ -70,7 +70,7 @@ fn operate(store: &Store, map: &Map, random: &mut Random, thread: u64, known: &m
             let name = format!("short-lived {thread}");
             if let Some(other) = done(store.map(&name)) {
                 for number in 0..100u32 {
-                    done(other.put(&number.to_be_bytes(), &[1; 100]));
+                    done(other.put(number.to_be_bytes(), [1; 100]));
                 }
                 assert!(store.drop_map(&name).expect("writable"));
             }
@@ -107,7 +107,7 @@ fn threads_on_a_full_pool_lose_nothing_and_can_always_remove() {
                         operate(store, &map, &mut random, thread, &mut known);
                     }
                     for (number, value) in &known {
-                        let found = map.get(&key(*number)).expect("get");
+                        let found = map.get(key(*number)).expect("get");
                         assert_eq!(&found, value, "key {number} in the end");
                     }
                 });

@@ -36,21 +36,22 @@ fn key(number: u32) -> Vec<u8> {
 fn make_pool(path: &Path) -> Result<()> {
     let store = Options::new().create_new(true).max_size_bytes(64 << 20).open(path)?;
     for number in 0..600 {
-        store.default_map().put(&key(number), &vec![number as u8; (number % 90) as usize])?;
+        store.default_map().put(key(number), vec![number as u8; (number % 90) as usize])?;
     }
     for number in (0..600).step_by(3) {
-        store.default_map().remove(&key(number))?;
+        store.default_map().remove(key(number))?;
     }
     // Of zeros, which are no targets, but for its ends.
-    store.default_map().put(b"large", &vec![0; 300 << 10])?;
+    store.default_map().put(b"large", vec![0; 300 << 10])?;
     let other = store.map("other")?;
     for number in 0..100u32 {
-        other.put(&number.to_be_bytes(), b"value")?;
+        other.put(number.to_be_bytes(), b"value")?;
     }
     let emptied = store.map("emptied")?;
     emptied.put(b"key", b"value")?;
     emptied.clear()?;
     assert!(store.check()?.is_clean());
+    drop((other, emptied));
     store.close()
 }
 
@@ -91,15 +92,15 @@ fn exercise(path: &Path, read_only: bool) -> Result<()> {
         assert!(count < MANY, "scans in circles");
     }
     for number in 0..600 {
-        store.default_map().get(&key(number))?;
+        store.default_map().get(key(number))?;
     }
     if !read_only {
         for number in 0..600 {
-            store.default_map().put(&key(number), b"new")?;
-            store.default_map().put(&key(number + 600), &[1; 70])?;
+            store.default_map().put(key(number), b"new")?;
+            store.default_map().put(key(number + 600), [1; 70])?;
         }
         for number in (0..1200).step_by(2) {
-            store.default_map().remove(&key(number))?;
+            store.default_map().remove(key(number))?;
         }
         store.check()?;
         store.default_map().clear()?;
@@ -217,7 +218,7 @@ fn a_damaged_heap_header_is_refused_and_costs_nothing() {
     for bit in 0..64 {
         image[magic + bit / 8] ^= 1 << (bit % 8);
         std::fs::write(&path, &image).expect("writable");
-        let error = Store::open(&path, Options::new().create(true)).err().expect("refused");
+        let error = Store::open(&path, Options::new().create(true)).expect_err("refused");
         assert!(matches!(error, everleaf::Error::Corrupt(_)), "bit {bit}: {error}");
         // Whoever knows what was wrong gets everything back.
         image = std::fs::read(&path).expect("the image");

@@ -62,10 +62,10 @@ fn write_for_ever(folder: &Path, round: u64) {
                 for n in 0.. {
                     match step(round, writer, n) {
                         Step::Put(key, value) => {
-                            drop(store.default_map().put(&key, &value).expect("room"))
+                            let _ = store.default_map().put(&key, &value).expect("room");
                         }
                         Step::Remove(key) => {
-                            drop(store.default_map().remove(&key).expect("writable"))
+                            let _ = store.default_map().remove(&key).expect("writable");
                         }
                     }
                     // One byte an operation: the file's length is the number of reports.

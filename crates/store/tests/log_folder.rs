@@ -26,8 +26,7 @@ fn make(folder: &Path) -> PathBuf {
     let path = folder.join("pool");
     let store = power().open(&path).expect("it opens");
     for number in 0..KEYS {
-        let _ =
-            store.default_map().put(&number.to_be_bytes(), &number.to_le_bytes()).expect("room");
+        let _ = store.default_map().put(number.to_be_bytes(), number.to_le_bytes()).expect("room");
         if number == KEYS / 2 {
             store.snapshot().expect("room");
         }
@@ -39,7 +38,7 @@ fn make(folder: &Path) -> PathBuf {
 fn is_whole(store: &Store) {
     assert_eq!(store.default_map().len(), u64::from(KEYS));
     for number in 0..KEYS {
-        let value = store.default_map().get(&number.to_be_bytes()).expect("readable");
+        let value = store.default_map().get(number.to_be_bytes()).expect("readable");
         assert_eq!(value.as_deref(), Some(&number.to_le_bytes()[..]));
     }
     assert_eq!(store.check().expect("it can be checked").problems, Vec::<String>::new());
@@ -240,7 +239,7 @@ fn many_who_open_a_lost_pool_at_once_lose_nothing() {
                             Err(error) => panic!("round {round}: {error}"),
                         }
                     };
-                    let _ = store.default_map().put(&[b'n', number], b"value").expect("room");
+                    let _ = store.default_map().put([b'n', number], b"value").expect("room");
                     store.close().expect("it closes");
                 });
             }

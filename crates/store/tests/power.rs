@@ -49,39 +49,36 @@ fn change_everything(store: &Store, round: u32) {
     for number in 0..400u32 {
         let (key, value) = (key(number), format!("{round}:{number}").into_bytes());
         match (number + round) % 7 {
-            0 => drop(store.default_map().put(&key, &value).expect("room")),
-            1 => drop(store.default_map().remove(&key).expect("room")),
+            0 => drop(store.default_map().put(key, &value).expect("room")),
+            1 => drop(store.default_map().remove(key).expect("room")),
             2 => drop(
                 store
                     .default_map()
-                    .put_with_expiry(&key, &value, Expiry::from_unix_ms(LATER + u64::from(round)))
+                    .put_with_expiry(key, &value, Expiry::from_unix_ms(LATER + u64::from(round)))
                     .expect("room"),
             ),
             3 => drop(
-                store
-                    .default_map()
-                    .update_with(&key, |_| Action::Put(value.clone()))
-                    .expect("room"),
+                store.default_map().update_with(key, |_| Action::Put(value.clone())).expect("room"),
             ),
-            4 => drop(store.default_map().insert(&key, &value).expect("room")),
+            4 => drop(store.default_map().insert(key, &value).expect("room")),
             5 => {
                 let mut batch = WriteBatch::new();
                 batch
-                    .put(store.default_map(), &key, b"batch")
-                    .remove(&second, &key)
+                    .put(store.default_map(), key, b"batch")
+                    .remove(&second, key)
                     .put(&second, b"b", &value);
                 store.write(&batch).expect("room");
             }
             _ => {
-                store.default_map().expire(&key, Expiry::from_unix_ms(LATER)).expect("room");
-                let _ = second.put(&key, &value).expect("room");
+                store.default_map().expire(key, Expiry::from_unix_ms(LATER)).expect("room");
+                let _ = second.put(key, &value).expect("room");
             }
         }
     }
     let cleared = store.map("cleared").expect("room");
     cleared.put(b"before", b"x").expect("room");
     cleared.clear().expect("room");
-    cleared.put(b"after", &[round as u8]).expect("room");
+    cleared.put(b"after", [round as u8]).expect("room");
     store.map("dropped").expect("room").put(b"k", b"x").expect("room");
     assert!(store.drop_map("dropped").expect("writable"));
     if round % 2 == 1 {
@@ -176,7 +173,7 @@ fn a_compacted_pool_keeps_its_log_and_another_pool_does_not_take_it() {
     store.close().expect("closed");
     std::fs::rename(folder.path().join("copy"), &path).expect("both are files");
     for durability in [Durability::Power, Durability::Process] {
-        let error = options(durability).open(&path).err().expect("that log is not its own");
+        let error = options(durability).open(&path).expect_err("that log is not its own");
         assert!(matches!(error, Error::Corrupt(_)), "{error}");
     }
 }
@@ -238,7 +235,7 @@ fn a_map_that_many_make_at_once_has_its_number_before_anybody_writes() {
                     // The key is the name of a map: it must not be taken for one in the log.
                     let map = store.map(name).expect("room");
                     map.put(b"default", b"four").expect("room");
-                    map.put(&[writer], b"x").expect("room");
+                    map.put([writer], b"x").expect("room");
                 });
             }
         });
@@ -267,7 +264,7 @@ fn many_threads_write_while_a_map_is_emptied() {
                     if writer % 50 == 0 {
                         store.default_map().clear().expect("room");
                     }
-                    store.default_map().put(&(writer * 4 + n).to_be_bytes(), b"x").expect("room");
+                    store.default_map().put((writer * 4 + n).to_be_bytes(), b"x").expect("room");
                 }
             });
         }
@@ -314,7 +311,7 @@ fn short_lives_add_up_to_a_snapshot_which_reads_large_values_in_pieces() {
     for n in 0..12u8 {
         let options = options(Durability::Power).snapshot_after_bytes(400_000);
         let store = options.open(folder.path().join("pool")).expect("it opens");
-        store.default_map().put(&[n], &vec![n; 100_000]).expect("room");
+        store.default_map().put([n], vec![n; 100_000]).expect("room");
         store.close().expect("closed");
         snapshots.push(newest_snapshot(folder.path()));
     }
@@ -342,7 +339,7 @@ fn small_writes_that_are_waited_for_one_by_one_add_up_to_a_snapshot() {
     for _ in 0..3 {
         let store = options().open(folder.path().join("pool")).expect("it opens");
         for n in 0..50u8 {
-            store.default_map().put(&[n], b"v").expect("room");
+            store.default_map().put([n], b"v").expect("room");
         }
         store.close().expect("closed");
     }
@@ -375,7 +372,7 @@ fn a_pool_with_as_many_maps_as_there_can_be_is_made_again() {
     let made = names.take_while(|name| store.map(name).is_ok()).count();
     assert_eq!(made, 998, "and the default one");
     for number in 0..5000u32 {
-        store.default_map().put(&number.to_be_bytes(), b"value").expect("room");
+        store.default_map().put(number.to_be_bytes(), b"value").expect("room");
     }
     store.close().expect("closed");
     lose_pool(folder.path());
@@ -402,14 +399,14 @@ fn child_process() {
                     if n % 2 == 0 {
                         batch.clear();
                         (0..4).for_each(|number| {
-                            batch.put(store.default_map(), &key(writer, number), &n.to_le_bytes());
+                            batch.put(store.default_map(), key(writer, number), n.to_le_bytes());
                         });
                         store.write(&batch).expect("room");
                     } else {
                         for number in (0..4).rev() {
                             store
                                 .default_map()
-                                .put(&key(writer, number), &n.to_le_bytes())
+                                .put(key(writer, number), n.to_le_bytes())
                                 .expect("room");
                         }
                     }
@@ -430,7 +427,7 @@ fn key(writer: u64, number: u64) -> Vec<u8> {
 }
 
 fn stamp(map: &Map, writer: u64, number: u64) -> Option<u64> {
-    let value = map.get(&key(writer, number)).expect("get")?;
+    let value = map.get(key(writer, number)).expect("get")?;
     Some(u64::from_le_bytes(value.try_into().expect("eight bytes")))
 }
 
@@ -470,7 +467,7 @@ fn what_a_killed_process_reported_is_in_its_log() {
             assert!(stamps.is_sorted() && stamps[3] <= n + 1, "{stamps:?}");
             assert!(!next || n == reported && n.is_multiple_of(2), "half a batch: {stamps:?}");
             for number in 0..4 {
-                store.default_map().put(&key(writer, number), &n.to_le_bytes()).expect("room");
+                store.default_map().put(key(writer, number), n.to_le_bytes()).expect("room");
             }
             last[writer as usize] = n;
             let _ = std::fs::remove_file(folder.path().join(format!("report.{writer}")));
@@ -489,14 +486,14 @@ fn a_pool_that_is_made_again_is_as_large_and_as_durable_as_the_one_that_was_lost
     let large = options(interval).max_size_bytes(1 << 31);
     let store = large.open(&path).expect("it opens");
     for number in 0..20_000u32 {
-        store.default_map().put(&number.to_be_bytes(), &[7; 100]).expect("room");
+        store.default_map().put(number.to_be_bytes(), [7; 100]).expect("room");
     }
     assert_eq!(store.snapshot().expect("room"), 20_000);
     for number in 10_000..30_000u32 {
-        store.default_map().put(&number.to_be_bytes(), &number.to_be_bytes()).expect("room");
+        store.default_map().put(number.to_be_bytes(), number.to_be_bytes()).expect("room");
     }
     for number in 0..1_000u32 {
-        store.default_map().remove(&number.to_be_bytes()).expect("writable");
+        store.default_map().remove(number.to_be_bytes()).expect("writable");
     }
     let expected = all(&store);
     store.close().expect("closed");

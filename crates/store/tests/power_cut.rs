@@ -85,7 +85,7 @@ fn key(writer: u64, number: u64) -> Vec<u8> {
 }
 
 fn stamp(store: &Store, writer: u64, number: u64) -> u64 {
-    let value = store.default_map().get(&key(writer, number)).expect("get");
+    let value = store.default_map().get(key(writer, number)).expect("get");
     value.map_or(0, |value| u64::from_le_bytes(value.try_into().expect("eight bytes")))
 }
 
@@ -109,7 +109,7 @@ fn child_process() {
                 for n in stamp(store, writer, 0) + 1.. {
                     batch.clear();
                     for number in 0..KEYS {
-                        batch.put(store.default_map(), &key(writer, number), &n.to_le_bytes());
+                        batch.put(store.default_map(), key(writer, number), n.to_le_bytes());
                     }
                     if store.write(&batch).is_err() {
                         return;

@@ -27,10 +27,10 @@ fn fill(store: &Store, mark: u8) -> u64 {
     let count = (size_mib() << 20) / VALUE_SIZE as u64;
     for number in 0..count {
         let key = number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
-        store.default_map().put(&key, &[mark; VALUE_SIZE]).expect("room");
+        store.default_map().put(key, [mark; VALUE_SIZE]).expect("room");
     }
     // One that has chunks of its own.
-    store.default_map().put(b"large", &vec![mark; 3 << 20]).expect("room");
+    store.default_map().put(b"large", vec![mark; 3 << 20]).expect("room");
     count + 1
 }
 
@@ -50,7 +50,7 @@ fn is_sound(store: &Store, count: u64, mark: u8) {
 /// Whether this file system knows holes: without them there is nothing to see.
 fn knows_holes(folder: &Path) -> bool {
     let store = open(&folder.join("probe"));
-    store.default_map().put(b"k", &vec![7; 4 << 20]).expect("room");
+    store.default_map().put(b"k", vec![7; 4 << 20]).expect("room");
     store.default_map().clear().expect("room");
     store.return_space().expect("nothing is refused") > 0
 }
@@ -136,10 +136,10 @@ fn space_is_returned_beside_writers() {
                         vec![round ^ writer ^ number as u8; size]
                     };
                     for number in 0..300u32 {
-                        map.put(&number.to_be_bytes(), &value(number)).expect("room");
+                        map.put(number.to_be_bytes(), value(number)).expect("room");
                     }
                     for number in 0..300u32 {
-                        let found = map.get(&number.to_be_bytes()).expect("get");
+                        let found = map.get(number.to_be_bytes()).expect("get");
                         assert_eq!(found, Some(value(number)), "writer {writer}, round {round}");
                     }
                     map.clear().expect("room");

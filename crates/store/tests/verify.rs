@@ -19,7 +19,7 @@ fn a_changed_byte_is_told_by_scans_unless_they_do_not_verify() {
         let path = folder.path().join("pool");
         let store = Options::new().create(true).open(&path).expect("it opens");
         for number in 0..300u32 {
-            store.put(&number.to_be_bytes(), &value(number, size)).expect("room");
+            store.default_map().put(number.to_be_bytes(), value(number, size)).expect("room");
         }
         store.close().expect("closed");
         let mut bytes = std::fs::read(&path).expect("readable");
@@ -28,25 +28,30 @@ fn a_changed_byte_is_told_by_scans_unless_they_do_not_verify() {
         std::fs::write(&path, &bytes).expect("writable");
 
         let store = Options::new().read_only(true).open(&path).expect("it opens");
-        let mut range = store.iter();
-        assert!(range.by_ref().count() <= 123, "nothing behind it");
-        assert!(matches!(range.take_error(), Some(Error::Corrupt(_))));
-        let mut range = store.iter();
-        assert!(range.by_ref().rev().count() <= 300 - 124, "nothing before it");
-        assert!(matches!(range.take_error(), Some(Error::Corrupt(_))));
-        let scanned = store.scan(.., false, |_, _| std::ops::ControlFlow::Continue(()));
-        assert!(matches!(scanned, Err(Error::Corrupt(_))));
+        let map = store.default_map();
+        // Everything before the damage, then the error, then nothing.
+        let forward = map.iter().collect::<Vec<_>>();
+        assert_eq!(forward.len(), 124);
+        assert!(forward[..123].iter().all(Result::is_ok));
+        assert!(matches!(forward[123], Err(Error::Corrupt(_))));
+        let mut back = map.iter().rev().collect::<Vec<_>>();
+        assert!(matches!(back.pop(), Some(Err(Error::Corrupt(_)))));
+        assert!(back.len() == 300 - 124 && back.iter().all(Result::is_ok));
+        let mut range = map.iter();
+        assert!(matches!(range.by_ref().last(), Some(Err(Error::Corrupt(_)))));
+        range.seek(124u32.to_be_bytes());
+        assert_eq!(range.map(Result::unwrap).count(), 300 - 124, "it goes on behind the damage");
+        let mut seen = 0;
+        let scanned = map.scan(..).for_each(|_, _| seen += 1);
+        assert!(matches!(scanned, Err(Error::Corrupt(_))) && seen == 123);
         drop(store);
 
         let store =
             Options::new().read_only(true).verify_scans(false).open(&path).expect("it opens");
-        assert_eq!(store.iter().count(), 300);
-        assert_eq!(store.iter().rev().count(), 300);
+        assert_eq!(store.default_map().iter().count(), 300);
+        assert_eq!(store.default_map().iter().rev().count(), 300);
         let mut count = 0;
-        let scanned = store.scan(.., false, |_, _| {
-            count += 1;
-            std::ops::ControlFlow::Continue(())
-        });
+        let scanned = store.default_map().scan(..).for_each(|_, _| count += 1);
         scanned.expect("nobody looked");
         assert_eq!(count, 300);
     }

@@ -28,7 +28,7 @@ fn a_view_shows_what_was_there_through_every_kind_of_change() {
     let mut model = Contents::new();
     for number in 0..2000u64 {
         let key = (mix(number) % 3000).to_be_bytes().to_vec();
-        store.default_map().put(&key, &number.to_le_bytes()).expect("room");
+        store.default_map().put(&key, number.to_le_bytes()).expect("room");
         model.insert(key, number.to_le_bytes().to_vec());
     }
     for map in [&other, &cleared, &gone] {
@@ -38,19 +38,17 @@ fn a_view_shows_what_was_there_through_every_kind_of_change() {
     for number in 0..6000u64 {
         let key = (mix(number ^ 77) % 3000).to_be_bytes();
         match number % 5 {
-            0 => drop(store.default_map().remove(&key).expect("room")),
-            1 => {
-                drop(store.default_map().compare_exchange(&key, None, Some(b"new")).expect("room"))
-            }
-            2 => drop(store.default_map().insert(&key, b"inserted").expect("room")),
+            0 => drop(store.default_map().remove(key).expect("room")),
+            1 => drop(store.default_map().compare_exchange(key, None, Some(b"new")).expect("room")),
+            2 => drop(store.default_map().insert(key, b"inserted").expect("room")),
             3 => {
                 let mut batch = WriteBatch::new();
                 batch
-                    .put(store.default_map(), &key, b"batch")
-                    .remove(store.default_map(), &(number / 2).to_be_bytes());
+                    .put(store.default_map(), key, b"batch")
+                    .remove(store.default_map(), (number / 2).to_be_bytes());
                 store.write(&batch).expect("room");
             }
-            _ => drop(store.default_map().put(&key, b"put").expect("room")),
+            _ => drop(store.default_map().put(key, b"put").expect("room")),
         }
     }
     cleared.clear().expect("room");
@@ -66,7 +64,7 @@ fn a_view_shows_what_was_there_through_every_kind_of_change() {
     assert_eq!(backward, model.clone().into_iter().collect::<Vec<_>>());
     for number in 0..3000u64 {
         let key = number.to_be_bytes();
-        assert_eq!(view.default_map().get(&key).expect("get").as_ref(), model.get(&key[..]));
+        assert_eq!(view.default_map().get(key).expect("get").as_ref(), model.get(&key[..]));
     }
     let then = Some(b"then".to_vec());
     for map in [&other, &cleared, &gone] {
@@ -88,9 +86,9 @@ fn several_views_each_show_their_own_moment() {
     let store = open(folder.path());
     let mut views = vec![];
     for number in 0..6u8 {
-        store.default_map().put(b"k", &[number]).expect("room");
+        store.default_map().put(b"k", [number]).expect("room");
         if number % 2 == 1 {
-            store.default_map().put(b"odd", &[number]).expect("room");
+            store.default_map().put(b"odd", [number]).expect("room");
         }
         views.push(store.view().expect("a view"));
     }
@@ -126,15 +124,15 @@ fn views_are_opened_between_batches_and_writers_go_on() {
                     for number in 0..keys {
                         batch.put(
                             store.default_map(),
-                            &key(writer << 32 | number),
-                            &round.to_le_bytes(),
+                            key(writer << 32 | number),
+                            round.to_le_bytes(),
                         );
                     }
                     store.write(&batch).expect("room");
                     // A key that is written alone, always after the batch of its number.
                     store
                         .default_map()
-                        .put(&key(writer << 32 | 999), &round.to_le_bytes())
+                        .put(key(writer << 32 | 999), round.to_le_bytes())
                         .expect("room");
                 }
             });
@@ -142,7 +140,7 @@ fn views_are_opened_between_batches_and_writers_go_on() {
         for _ in 0..300 {
             let view = store.view().expect("a view");
             let read = |number| {
-                let value = view.default_map().get(&key(number)).expect("get");
+                let value = view.default_map().get(key(number)).expect("get");
                 value.map_or(0, |value| u64::from_le_bytes(value.try_into().expect("8 bytes")))
             };
             for writer in 0..2u64 {
@@ -171,7 +169,7 @@ fn overlapping_views_keep_only_what_one_of_them_needs() {
         let mut value = value;
         value[0] = round;
         for key in 0..keys {
-            store.default_map().put(&key.to_be_bytes(), &value).expect("room");
+            store.default_map().put(key.to_be_bytes(), value).expect("room");
         }
     };
     write_all(0);
@@ -184,7 +182,7 @@ fn overlapping_views_keep_only_what_one_of_them_needs() {
         let kept = store.statistics().view_bytes;
         assert!(kept <= most, "round {round}: {kept} bytes are kept, {most} would do");
         for (view, expected) in [(&older, round.saturating_sub(2)), (&newer, round - 1)] {
-            let seen = view.default_map().get(&7u32.to_be_bytes()).expect("get").expect("there")[0];
+            let seen = view.default_map().get(7u32.to_be_bytes()).expect("get").expect("there")[0];
             assert_eq!(seen, expected, "round {round}");
             assert!(
                 view.default_map()
@@ -233,17 +231,17 @@ fn views_closed_in_any_order_show_their_moment() {
             5..8 => {
                 let mut batch = WriteBatch::new();
                 for key in key..key + 3 {
-                    batch.put(&map, &key.to_be_bytes(), &step.to_be_bytes());
+                    batch.put(&map, key.to_be_bytes(), step.to_be_bytes());
                     model.insert(key.to_be_bytes().into(), step.to_be_bytes().into());
                 }
                 assert!(store.write(&batch).expect("room").is_done());
             }
             8..12 => {
-                map.remove(&key.to_be_bytes()).expect("room");
+                map.remove(key.to_be_bytes()).expect("room");
                 model.remove(&key.to_be_bytes()[..]);
             }
             _ => {
-                map.put(&key.to_be_bytes(), &step.to_be_bytes()).expect("room");
+                map.put(key.to_be_bytes(), step.to_be_bytes()).expect("room");
                 model.insert(key.to_be_bytes().into(), step.to_be_bytes().into());
             }
         }
@@ -259,7 +257,7 @@ fn views_closed_in_any_order_show_their_moment() {
                     "step {step}"
                 );
                 let key = key.to_be_bytes();
-                assert_eq!(view.get(&key).expect("get").as_ref(), then.get(&key[..]));
+                assert_eq!(view.get(key).expect("get").as_ref(), then.get(&key[..]));
             }
         }
     }
@@ -287,7 +285,7 @@ fn a_range_over_a_view_reads_removed_keys_piece_by_piece() {
             1 => assert!(store.default_map().put(key, b"new").expect("room")),
             _ => assert!(store.default_map().remove(key).expect("room")),
         }
-        store.default_map().put(&[key, &b"new"[..]].concat(), b"").expect("room");
+        store.default_map().put([key, &b"new"[..]].concat(), b"").expect("room");
     }
     assert!(view.default_map().iter().map(Result::unwrap).eq(pairs.clone()));
     assert!(
@@ -308,25 +306,25 @@ fn views_over_the_limit_are_given_up_the_oldest_first() {
     let options = Options::new().create(true).max_size_bytes(1 << 30).view_memory_bytes(64 << 10);
     let store = options.open(folder.path().join("pool")).expect("the pool opens");
     for key in 0..100u8 {
-        store.default_map().put(&[key], &[0; 1000]).expect("room");
+        store.default_map().put([key], [0; 1000]).expect("room");
     }
     let oldest = store.view().expect("a view");
     for key in 0..40u8 {
-        store.default_map().put(&[key], &[1; 1000]).expect("room");
+        store.default_map().put([key], [1; 1000]).expect("room");
     }
     let newest = store.view().expect("a view");
     let mut begun = oldest.default_map().iter();
     assert!(begun.next().is_some());
     for key in 50..80u8 {
-        store.default_map().put(&[key], &[2; 1000]).expect("room");
+        store.default_map().put([key], [2; 1000]).expect("room");
     }
     let statistics = store.statistics();
     assert!(statistics.view_bytes <= 64 << 10, "{} bytes", statistics.view_bytes);
     assert_eq!((statistics.views, statistics.views_lost), (1, 1));
     for key in [0u8, 45, 99] {
-        assert!(matches!(oldest.default_map().get(&[key]), Err(everleaf::Error::ViewLost(65536))));
+        assert!(matches!(oldest.default_map().get([key]), Err(everleaf::Error::ViewLost(65536))));
     }
-    let text = oldest.default_map().get(&[0]).expect_err("given up").to_string();
+    let text = oldest.default_map().get([0]).expect_err("given up").to_string();
     assert!(text.contains("64.0 KiB") && text.contains("view_memory_bytes"), "{text}");
     let rest = begun.by_ref().collect::<Vec<_>>();
     assert!(rest.len() < 100, "it ends early");
@@ -336,19 +334,19 @@ fn views_over_the_limit_are_given_up_the_oldest_first() {
     assert!(values.eq((0..100u8).map(|key| (key, u8::from(key < 40)))));
     // One that needs more than the limit alone is given up, too, and writes go on.
     for key in 0..100u8 {
-        store.default_map().put(&[key], &[3; 1000]).expect("room");
+        store.default_map().put([key], [3; 1000]).expect("room");
     }
-    assert!(matches!(newest.default_map().get(&[0]), Err(everleaf::Error::ViewLost(_))));
+    assert!(matches!(newest.default_map().get([0]), Err(everleaf::Error::ViewLost(_))));
     assert_eq!(store.statistics().view_bytes, 0);
     drop((oldest, newest, begun));
     let view = store.view().expect("a view");
-    store.default_map().put(&[0], b"now").expect("room");
-    assert_eq!(view.default_map().get(&[0]).expect("get").expect("there")[0], 3);
+    store.default_map().put([0], b"now").expect("room");
+    assert_eq!(view.default_map().get([0]).expect("get").expect("there")[0], 3);
 }
 
 fn numbers(store: &Map) -> Vec<u32> {
     for number in 0..1000u32 {
-        store.put(&(number * 2).to_be_bytes(), b"").expect("room");
+        store.put((number * 2).to_be_bytes(), b"").expect("room");
     }
     (0..1000).map(|number| number * 2).collect()
 }
@@ -375,11 +373,11 @@ fn an_iterator_is_moved_to_any_key_of_its_range() {
             let target = (dice >> 8) as u32 % 2000;
             match dice % 16 {
                 0 => {
-                    range.seek(&target.to_be_bytes());
+                    range.seek(target.to_be_bytes());
                     front = target.max(100);
                 }
                 1 => {
-                    range.seek_back(&target.to_be_bytes());
+                    range.seek_back(target.to_be_bytes());
                     back = (target + 1).min(1800);
                 }
                 2..9 => {

@@ -160,7 +160,7 @@ pub fn run(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Fail
     };
     let watched = handle.clone();
     thread::spawn(move || shut_down_on_signal(signals, &watched));
-    announce(&place, store.statistics().keys, recovered, global, out)?;
+    announce(&place, store.default_map().len(), recovered, global, out)?;
 
     let end = server.run().map_err(failure_of);
     drop(server);

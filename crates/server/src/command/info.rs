@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-use everleaf::Statistics;
+use everleaf::{DEFAULT_MAP, Statistics};
 
 use super::connection::COMPATIBLE_VERSION;
 use super::{Context, Outcome};
@@ -150,18 +150,19 @@ fn replication(shared: &Shared, _: &Statistics, lines: &mut Lines) {
 }
 
 fn keyspace(_: &Shared, store: &Statistics, lines: &mut Lines) {
-    let keys = store.keys;
+    let default = store.by_map.get(DEFAULT_MAP).cloned().unwrap_or_default();
+    let keys = default.keys;
     if keys > 0 {
         lines.add(
             "db0",
             format_args!(
                 "keys={keys},expires={},avg_ttl={}",
-                store.expiring_keys.min(keys),
-                store.expiring_mean.as_millis()
+                default.expiring_keys.min(keys),
+                default.expiring_mean.as_millis()
             ),
         );
     }
     lines.add("maps", store.maps);
-    lines.add("leaves", store.leaves);
-    lines.add("height", store.height);
+    lines.add("leaves", default.leaves);
+    lines.add("height", default.height);
 }

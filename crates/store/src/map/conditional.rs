@@ -4,7 +4,7 @@ use everleaf_index::Decision;
 
 use super::{Map, Sees};
 use crate::power::Left;
-use crate::{Action, Exchange, Result};
+use crate::{Action, Error, Exchange, Result};
 
 impl Map {
     /// Sets the value of `key`. Returns the old value.
@@ -38,6 +38,46 @@ impl Map {
             Decision::Remove
         })?;
         Ok(old)
+    }
+
+    /// Adds `amount` to the integer that is the value of `key`, as one atomic step; an absent key counts
+    /// as 0. Returns the value before. When the key expires stays as it is.
+    ///
+    /// The integer is kept in decimal digits, as the server's `INCR` keeps it.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a temporary folder");
+    /// # let store = everleaf::Options::new().create(true).open(folder.path().join("p"))?;
+    /// let visits = store.map("visits")?;
+    /// assert_eq!(visits.fetch_add("/index", 1)?, 0);
+    /// assert_eq!(visits.fetch_add("/index", 41)?, 1);
+    /// assert_eq!(visits.get("/index")?, Some(b"42".to_vec()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotAnInteger`] and [`Error::Overflow`]: nothing was changed. Otherwise as
+    /// [`Self::replace`].
+    pub fn fetch_add(&self, key: impl AsRef<[u8]>, amount: i64) -> Result<i64> {
+        // The function may run several times; the last run is the one that counts.
+        let mut before = Ok(0);
+        self.decide(key.as_ref(), Sees::Value, |found| {
+            let sum = found.map_or(Ok(0), |record| integer(record.value)).and_then(|old| {
+                before = Ok(old);
+                old.checked_add(amount).ok_or(Error::Overflow)
+            });
+            match sum {
+                Ok(sum) => Decision::Put(sum.to_string().into_bytes()),
+                Err(error) => {
+                    before = Err(error);
+                    Decision::Keep
+                }
+            }
+        })?;
+        before
     }
 
     /// Changes `key` to `new` if its value is `expected`, atomically; `None` stands for absent on
@@ -79,4 +119,10 @@ impl Map {
         })?;
         Ok(before)
     }
+}
+
+/// An integer in the only way in which it is written.
+fn integer(digits: &[u8]) -> Result<i64> {
+    let number = std::str::from_utf8(digits).ok().and_then(|text| text.parse::<i64>().ok());
+    number.filter(|number| number.to_string().as_bytes() == digits).ok_or(Error::NotAnInteger)
 }

@@ -123,10 +123,10 @@ fn writes_that_are_held_of_one_store_do_not_hold_those_of_the_next() {
         let store = open(&path);
         let lag = || store.shared().power.as_ref().expect("it has a log").lag().1;
         // Most likely it lies where the one before was.
-        store.default_map().put(&[round], b"waited for").expect("room");
+        store.default_map().put([round], b"waited for").expect("room");
         assert_eq!(lag(), 0, "round {round}");
         store.hold_writes();
-        store.default_map().put(&[round], b"held").expect("room");
+        store.default_map().put([round], b"held").expect("room");
         assert_eq!(lag(), 1, "round {round}");
         store.settle().expect("the disk works");
         assert_eq!(lag(), 0, "round {round}");

@@ -105,7 +105,7 @@ fn add(batch: &mut WriteBatch, map: &Map, random: &mut Random) {
         batch.put_with_expiry(
             map,
             &key,
-            &some_value(random),
+            some_value(random),
             crate::Expiry::from_unix_ms(expiry_ms),
         );
     }

@@ -39,7 +39,7 @@ fn key(thread: usize) -> [u8; 2] {
 }
 
 fn value_of(store: &Store, thread: usize) -> Value {
-    store.default_map().get_with(&key(thread), Value::of).expect("get").unwrap_or_default()
+    store.default_map().get_with(key(thread), Value::of).expect("get").unwrap_or_default()
 }
 
 /// What is known to be durable, of each thread.
@@ -68,7 +68,7 @@ fn live(store: &Store, thread: usize, told: &Told, is_over: &AtomicBool) {
             told.tell(other, read);
         }
         let value = Value { number, other: other as u64, read };
-        let _ = store.default_map().put(&key(thread), &value.to_bytes()).expect("room");
+        let _ = store.default_map().put(key(thread), value.to_bytes()).expect("room");
         told.tell(thread, number);
     }
 }

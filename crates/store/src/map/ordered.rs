@@ -1,0 +1,198 @@
+//! Reads in key order: ranges, scans, the first, the last, the nearest.
+
+use std::ops::Bound;
+
+use everleaf_index::{Hardware, Record};
+
+use super::Map;
+use crate::Result;
+use crate::key_range::{KeyRange, owned_bounds, prefix_bounds};
+use crate::range::{Page, Range};
+use crate::scan::Scan;
+
+/// A page of a range ends early when it holds this many bytes.
+const PAGE_BYTES: usize = 256 << 10;
+
+impl Map {
+    /// The pairs whose keys lie in `range`, in key order; also from the end, also from both ends.
+    ///
+    /// *Promise*: keys strictly ascending, none twice; each pair was current at some moment of the
+    /// iteration; a key that is there all the time is returned, one that is absent all the time is
+    /// not. Writers are not held up, and the iterator holds nothing but the pairs it has fetched.
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a temporary folder");
+    /// # let store = everleaf::Options::new().create(true).open(folder.path().join("p"))?;
+    /// let map = store.map("letters")?;
+    /// for key in ["a", "b", "c", "d"] {
+    ///     map.put(key, "")?;
+    /// }
+    /// let mut range = map.range("b"..);
+    /// assert_eq!(range.next().expect("b")?.0, b"b");
+    /// assert_eq!(range.next_back().expect("d")?.0, b"d");
+    /// for pair in map.range("a"..="b") {
+    ///     let (key, _value) = pair?;
+    ///     assert!(key.as_slice() <= b"b");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn range(&self, range: impl KeyRange) -> Range {
+        Range::new(self.clone(), owned_bounds(range))
+    }
+
+    /// All pairs, as [`Self::range`].
+    pub fn iter(&self) -> Range {
+        self.range(..)
+    }
+
+    /// The pairs whose keys start with `prefix`, as [`Self::range`].
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
+        Range::new(self.clone(), prefix_bounds(prefix.as_ref()))
+    }
+
+    /// Visits the pairs whose keys lie in `range` in place, without copies. Promise as
+    /// [`Self::range`].
+    ///
+    /// # Example
+    /// ```
+    /// # fn main() -> everleaf::Result<()> {
+    /// # let folder = tempfile::tempdir().expect("a temporary folder");
+    /// # let store = everleaf::Options::new().create(true).open(folder.path().join("p"))?;
+    /// let map = store.map("letters")?;
+    /// for key in ["a", "b", "c", "d"] {
+    ///     map.put(key, "")?;
+    /// }
+    /// let mut found = vec![];
+    /// map.scan("b"..).reverse().limit(2).for_each(|key, _value| found.extend_from_slice(key))?;
+    /// assert_eq!(found, b"dc");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn scan(&self, range: impl KeyRange) -> Scan<'_> {
+        Scan::new(self, owned_bounds(range))
+    }
+
+    /// The next pairs of a range, from one of its ends. What comes before damage is returned; the next
+    /// call then has the error.
+    pub(crate) fn page(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        reverse: bool,
+        limit: usize,
+    ) -> Result<Page> {
+        let (mut page, mut bytes) = (Page::default(), 0);
+        let mut session = self.shared.session()?;
+        let verify = self.shared.verify_scans;
+        let scanned =
+            self.tree.scan_verified(&mut session, (from, to), reverse, verify, |record| {
+                let Record { key, value, expiry_ms } = record;
+                if record.has_expired::<Hardware>() {
+                    return true;
+                }
+                page.pairs.push_back(((key.to_vec(), value.to_vec()), expiry_ms));
+                bytes += key.len() + value.len();
+                page.next = page.pairs.len() >= limit || bytes >= PAGE_BYTES;
+                !page.next
+            });
+        match scanned {
+            Err(error) if page.pairs.is_empty() => return Err(error.into()),
+            Err(_) => page.next = true,
+            Ok(()) => {}
+        }
+        Ok(page)
+    }
+
+    /// One pin's worth of a scan.
+    pub(crate) fn scan_page(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        reverse: bool,
+        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        let (mut session, verify) = (self.shared.session()?, self.shared.verify_scans);
+        Ok(self.tree.scan_verified(&mut session, (from, to), reverse, verify, |record| {
+            record.has_expired::<Hardware>() || visit(record.key, record.value)
+        })?)
+    }
+
+    /// The pair with the lowest key.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn first(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        self.nearest(Bound::Unbounded, Bound::Unbounded, false)
+    }
+
+    /// The pair with the highest key.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn last(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        self.nearest(Bound::Unbounded, Bound::Unbounded, true)
+    }
+
+    /// The pair with the highest key that is not above `key`.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn floor(&self, key: impl AsRef<[u8]>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        self.nearest(Bound::Unbounded, Bound::Included(key.as_ref()), true)
+    }
+
+    /// The pair with the lowest key that is not below `key`.
+    ///
+    /// # Errors
+    /// As [`Self::get`].
+    pub fn ceiling(&self, key: impl AsRef<[u8]>) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        self.nearest(Bound::Included(key.as_ref()), Bound::Unbounded, false)
+    }
+
+    /// Removes the pair with the lowest key, and returns it. No two calls return the same pair.
+    ///
+    /// A key that another thread inserts meanwhile, below the one that is found, is left for the next
+    /// call.
+    ///
+    /// # Errors
+    /// As [`Self::replace`].
+    pub fn pop_first(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        self.pop(false)
+    }
+
+    /// Removes the pair with the highest key, and returns it; as [`Self::pop_first`].
+    ///
+    /// # Errors
+    /// As [`Self::replace`].
+    pub fn pop_last(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        self.pop(true)
+    }
+
+    fn pop(&self, reverse: bool) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        while let Some((key, _)) = self.nearest(Bound::Unbounded, Bound::Unbounded, reverse)? {
+            // Another thread may have it by now.
+            if let Some(value) = self.take(&key)? {
+                return Ok(Some((key, value)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first pair of a range, from one of its ends.
+    fn nearest(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        reverse: bool,
+    ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let mut found = None;
+        self.scan_page(from, to, reverse, |key, value| {
+            found = Some((key.to_vec(), value.to_vec()));
+            false
+        })?;
+        Ok(found)
+    }
+}
