@@ -3,9 +3,10 @@
 
 use std::time::Instant;
 
-use everleaf_machine::simulated::{Config, Domain, Failure, MemoryModel, Report, Site, SiteKind};
+use everleaf_machine::simulated::{Config, Domain, Failure, Report, Site, SiteKind};
 
-use crate::configure::exhaustive;
+use crate::campaign::WORK;
+use crate::configure::{Fixed, exhaustive};
 use crate::record::Record;
 use crate::structure::{Step, Structure};
 
@@ -87,17 +88,16 @@ struct Found {
 fn search(structure: &Structure, effort: Effort, site: Option<Site>) -> (Report, Option<Found>) {
     let mut total = Report::default();
     let base = Config { domain: Domain::Line, ablate: site, ..Config::default() };
-    let small = (structure.small)().into_iter();
+    let small = structure.small().into_iter();
     let small = small.map(|program| (program, exhaustive(&base, 1), effort.small_schedules));
     let random = (0..effort.programs).map(|number| {
-        let Step { program, config } = (structure.step)(number);
-        let memory = if number % 4 == 3 { MemoryModel::Tso } else { MemoryModel::Sc };
-        let config =
-            Config { domain: Domain::Line, ablate: site, memory, seed: number + 1, ..config };
+        let fixed = Fixed { domain: Some(Domain::Line), memory: None };
+        let Step { program, config, .. } = structure.step(1, number, fixed);
+        let config = Config { ablate: site, rmw_drains: false, work_limit: WORK, ..config };
         (program, config, effort.schedules)
     });
     for (program, config, schedules) in small.chain(random) {
-        let case = (structure.case)(&program).expect("a structure knows its own programs");
+        let case = structure.case(&program).expect("a structure knows its own programs");
         let (report, failure) = case.explore(&config, schedules);
         total.add(&report);
         if let Some(failure) = failure {

@@ -13,13 +13,15 @@ use std::sync::Arc;
 
 use everleaf_index::{BytesTree, Change, Edit, IndexError, Journal, Order, Session, Tiny, Trees};
 use everleaf_machine::simulated::history::{Call, Reply};
-use everleaf_machine::simulated::{Config, CrashConfig, Memory, Plan, Program, Random};
+use everleaf_machine::simulated::{Memory, Plan, Program, Random};
 use everleaf_machine::{Machine, Simulated};
 
 use crate::backing::{new_pool, open_pool};
 use crate::case::{Case, Prepared};
+use crate::configure::Fixed;
+use crate::dimensions::{self, Drawn};
 use crate::operation::Space;
-use crate::structure::Step;
+use crate::structure::{self, Dimension, Step};
 
 type M = Simulated;
 type G = Tiny<3, 3>;
@@ -276,7 +278,7 @@ const SMALL: [(&str, usize, &[&[Operation]]); 6] = [
 ];
 
 /// The case of a name: `random/NUMBER` or `small/NAME`.
-pub fn case(name: &str) -> Option<Box<dyn Case>> {
+fn case(name: &str) -> Option<Box<dyn Case>> {
     if let Some(seed) = name.strip_prefix("random/") {
         return Some(Prepared::boxed(plan(seed.parse().ok()?)));
     }
@@ -287,14 +289,30 @@ pub fn case(name: &str) -> Option<Box<dyn Case>> {
     Some(Prepared::boxed((Batches { threads: plan.len(), stripes: *stripes, fills }, plan)))
 }
 
-/// What a search of batches does at its step of this number: every fourth cuts recovery, too.
-pub fn step(number: u64) -> Step {
-    let nested_one_in = if number % 4 == 3 { 50 } else { CrashConfig::default().nested_one_in };
-    let crash = CrashConfig { nested_one_in, ..CrashConfig::default() };
-    Step { program: format!("random/{number}"), config: Config { crash, ..Config::default() } }
+/// The small programs.
+fn small() -> Vec<String> {
+    SMALL.iter().map(|(name, ..)| format!("small/{name}")).collect()
 }
 
-/// The small programs.
-pub fn small() -> Vec<String> {
-    SMALL.iter().map(|(name, ..)| format!("small/{name}")).collect()
+/// The programs of this structure.
+pub struct Programs;
+
+impl structure::Programs for Programs {
+    fn case(&self, name: &str) -> Option<Box<dyn Case>> {
+        case(name)
+    }
+
+    fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
+        let Drawn { config, values } = dimensions::draw(random, fixed);
+        let program = format!("random/{}", random.below(1 << 40) << 8 | number & 255);
+        Step { program, config, values }
+    }
+
+    fn dimensions(&self) -> Vec<Dimension> {
+        dimensions::machines()
+    }
+
+    fn small(&self) -> Vec<String> {
+        small()
+    }
 }

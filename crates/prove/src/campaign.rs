@@ -1,24 +1,38 @@
-//! A search for a given time: the small programs in every order, then everything by chance.
+//! A search for a given CPU time or a number of schedules: the small programs in every order, and in
+//! turn with them programs that are made by chance.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use everleaf_machine::simulated::{Config, Domain, Failure, MemoryModel, Report};
+use everleaf_machine::simulated::{Config, Domain, Failure, Fault, MemoryModel, Report, cpu_time};
 
-use crate::configure::{Fixed, exhaustive, vary_but};
+use crate::configure::{Fixed, exhaustive};
+use crate::coverage::Coverage;
 use crate::record::Record;
 use crate::structure::{Step, Structure};
+
+/// When a search ends, if nothing is found. Not by the time on the wall, of which other programs take
+/// a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Budget {
+    /// After about this CPU time.
+    Cpu(Duration),
+    /// After about so many schedules: the same search on every machine.
+    Schedules(u64),
+}
 
 /// What a search is asked to do.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How long to search, about.
-    pub budget: Duration,
+    /// How much to search, about.
+    pub budget: Budget,
     /// Where all chance begins: the same seed gives the same programs and schedules.
     pub seed: u64,
     /// The domain and the memory model, if only one of each is wanted.
     pub fixed: Fixed,
     /// A planted bug that is switched on.
     pub mutant: Option<&'static str>,
+    /// An access that is spoilt.
+    pub fault: Option<Fault>,
     /// Schedules of each program.
     pub schedules: u64,
     /// Preemptions of the exhaustive search of the small programs; none skips it.
@@ -28,10 +42,11 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Settings {
-            budget: Duration::from_secs(30),
+            budget: Budget::Cpu(Duration::from_secs(30)),
             seed: 1,
             fixed: Fixed::default(),
             mutant: None,
+            fault: None,
             schedules: 100,
             preemptions: Some(1),
         }
@@ -49,7 +64,9 @@ pub struct Verdict {
     pub programs: u64,
     /// The small programs of which every order was run, and how many there are.
     pub exhausted: (usize, usize),
-    /// Seconds it took.
+    /// What the random search has covered.
+    pub coverage: Coverage,
+    /// CPU seconds it took.
     pub seconds: f64,
     /// The failure that ended it, if one did.
     pub failure: Option<(Record, Failure)>,
@@ -62,7 +79,7 @@ impl Verdict {
     }
 }
 
-/// Searches through the programs of a structure until the time is over or something fails; calls
+/// Searches through the programs of a structure until the budget is spent or something fails; calls
 /// `tell` now and then with what was done so far.
 pub fn run(
     structure: &'static Structure,
@@ -74,22 +91,34 @@ pub fn run(
         report: Report { exhausted: true, ..Report::default() },
         programs: 0,
         exhausted: (0, 0),
+        coverage: Coverage::of(structure.dimensions()),
         seconds: 0.0,
         failure: None,
     };
-    let mut campaign = Campaign { structure, settings, started: Instant::now(), verdict, tell };
-    if let Some(preemptions) = settings.preemptions {
-        campaign.run_small(preemptions);
+    let mut campaign = Campaign { structure, settings, started: cpu_time(), verdict, tell };
+    let mut small = campaign.small_programs().into_iter();
+    let mut spent = (0, 0);
+    for number in 0.. {
+        // The small programs get half of the work until all have been run.
+        if spent.0 <= spent.1
+            && let Some((program, config)) = small.next()
+        {
+            spent.0 += campaign.run_small(&program, config);
+        } else {
+            spent.1 += campaign.run_step(number);
+        }
+        if campaign.is_over() {
+            break;
+        }
     }
-    campaign.run_random();
-    campaign.verdict.seconds = campaign.started.elapsed().as_secs_f64();
+    campaign.verdict.seconds = campaign.seconds();
     campaign.verdict
 }
 
 struct Campaign<'a> {
     structure: &'static Structure,
     settings: &'a Settings,
-    started: Instant,
+    started: Duration,
     verdict: Verdict,
     tell: &'a mut dyn FnMut(&Verdict),
 }
@@ -98,64 +127,86 @@ struct Campaign<'a> {
 const SMALL_SCHEDULES: u64 = 1_000_000;
 /// The same where stores wait in buffers, whose steps multiply the orders: only a part of them.
 const SMALL_SCHEDULES_TSO: u64 = 20_000;
+/// What one random program may cost, in [`Counts::work`](everleaf_machine::simulated::Counts::work).
+pub const WORK: u64 = 1_000_000;
 
 impl Campaign<'_> {
+    fn seconds(&self) -> f64 {
+        (cpu_time() - self.started).as_secs_f64()
+    }
+
     fn is_over(&self) -> bool {
-        !self.verdict.is_clean() || self.started.elapsed() >= self.settings.budget
+        let spent = match self.settings.budget {
+            Budget::Cpu(time) => cpu_time() - self.started >= time,
+            Budget::Schedules(schedules) => self.verdict.report.counts.schedules >= schedules,
+        };
+        spent || !self.verdict.is_clean()
     }
 
-    fn config(&self, config: Config) -> Config {
-        Config { mutants: self.settings.mutant.into_iter().collect(), ..config }
+    /// At most as many schedules as the budget still has.
+    fn schedules(&self, wanted: u64) -> u64 {
+        match self.settings.budget {
+            Budget::Cpu(_) => wanted,
+            Budget::Schedules(all) => {
+                wanted.min(all.saturating_sub(self.verdict.report.counts.schedules)).max(1)
+            }
+        }
     }
 
-    fn run_small(&mut self, preemptions: u32) {
+    fn planted(&self, config: Config) -> Config {
+        let mutants = self.settings.mutant.into_iter().collect();
+        Config { mutants, fault: self.settings.fault, ..config }
+    }
+
+    /// The small programs, each with the search through all its orders.
+    fn small_programs(&mut self) -> Vec<(String, Config)> {
+        let Some(preemptions) = self.settings.preemptions else { return vec![] };
         let Fixed { domain, memory } = self.settings.fixed;
         let domains = domain.map_or(vec![Domain::Line, Domain::Visible], |domain| vec![domain]);
         let memory = memory.unwrap_or(MemoryModel::Sc);
-        let programs = (self.structure.small)();
-        self.verdict.exhausted.1 = programs.len() * domains.len();
+        let races = memory == MemoryModel::Sc;
+        let mut all = vec![];
         for domain in domains {
-            for program in &programs {
-                if self.is_over() {
-                    return;
-                }
-                let races = memory == MemoryModel::Sc;
-                let base = Config { domain, memory, races, ..Config::default() };
-                let config = self.config(exhaustive(&base, preemptions));
-                let schedules = if races { SMALL_SCHEDULES } else { SMALL_SCHEDULES_TSO };
-                if self.explore(program, &config, schedules) {
-                    self.verdict.exhausted.0 += 1;
-                }
-            }
+            let base = Config { domain, memory, races, ..Config::default() };
+            let config = self.planted(exhaustive(&base, preemptions));
+            let programs = self.structure.small().into_iter();
+            all.extend(programs.map(|program| (program, config.clone())));
         }
+        self.verdict.exhausted.1 = all.len();
+        all
     }
 
-    fn run_random(&mut self) {
-        let first = (self.settings.seed.wrapping_sub(1)) << 32;
-        for number in (0..).map(|number: u64| first.wrapping_add(number)) {
-            if self.is_over() {
-                return;
-            }
-            let Step { program, config } = (self.structure.step)(number);
-            let base = Config { seed: self.settings.seed, ..config };
-            let config = self.config(vary_but(number, &base, self.settings.fixed));
-            self.explore(&program, &config, self.settings.schedules);
-            self.verdict.programs += 1;
-        }
+    fn run_small(&mut self, program: &str, config: Config) -> u64 {
+        let is_sc = config.memory == MemoryModel::Sc;
+        let schedules = if is_sc { SMALL_SCHEDULES } else { SMALL_SCHEDULES_TSO };
+        let report = self.explore(program, &config, schedules);
+        self.verdict.exhausted.0 += usize::from(report.exhausted);
+        report.counts.work()
     }
 
-    /// Runs a program; whether its search came to an end of its own.
-    fn explore(&mut self, program: &str, config: &Config, schedules: u64) -> bool {
-        let case = (self.structure.case)(program).expect("a structure knows its own programs");
-        let (report, failure) = case.explore(config, schedules);
+    fn run_step(&mut self, number: u64) -> u64 {
+        let step = self.structure.step(self.settings.seed, number, self.settings.fixed);
+        let Step { program, config, values } = step;
+        let config = self.planted(Config { work_limit: WORK, ..config });
+        let report = self.explore(&program, &config, self.settings.schedules);
+        self.verdict.programs += 1;
+        self.verdict.coverage.count(&values);
+        self.verdict.coverage.count_lives(config.domain, &report);
+        report.counts.work()
+    }
+
+    /// Runs a program; what was done in it.
+    fn explore(&mut self, program: &str, config: &Config, schedules: u64) -> Report {
+        let case = self.structure.case(program).expect("a structure knows its own programs");
+        let (report, failure) = case.explore(config, self.schedules(schedules));
         self.verdict.report.add(&report);
-        self.verdict.seconds = self.started.elapsed().as_secs_f64();
+        self.verdict.seconds = self.seconds();
         if let Some(failure) = failure {
             let record = Record::new(self.structure.name, program, config, &failure);
             self.verdict.failure = Some((record, *failure));
         }
         (self.tell)(&self.verdict);
-        report.exhausted
+        report
     }
 }
 
@@ -165,7 +216,7 @@ mod tests {
     use crate::structure::find;
 
     fn short(mutant: Option<&'static str>) -> Settings {
-        Settings { budget: Duration::from_millis(300), mutant, ..Settings::default() }
+        Settings { budget: Budget::Schedules(300), mutant, ..Settings::default() }
     }
 
     #[test]
@@ -181,7 +232,7 @@ mod tests {
     fn a_planted_bug_is_found_written_replayed_and_made_small() {
         let structure = find("nbtree").expect("the flagship");
         let settings = Settings {
-            budget: Duration::from_secs(60),
+            budget: Budget::Schedules(20_000),
             preemptions: None,
             ..short(Some("nbtree.no_insert_flush"))
         };

@@ -6,13 +6,15 @@ use std::rc::Rc;
 
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::history::{Call, Reply};
-use everleaf_machine::simulated::{Config, CrashConfig, Memory, Plan, Program, Random};
+use everleaf_machine::simulated::{Memory, Plan, Program, Random};
 use everleaf_pool::layout::{IDS_OFFSETS, SIZE_GRANULE};
 use everleaf_pool::{Pool, PoolError, Root};
 
 use crate::backing::{SIZE_MIN, new_pool_up_to, open_pool_up_to};
 use crate::case::{Case, Prepared};
-use crate::structure::Step;
+use crate::configure::Fixed;
+use crate::dimensions::{self, Drawn};
+use crate::structure::{self, Dimension, Step};
 
 type M = Simulated;
 
@@ -259,7 +261,7 @@ const SMALL: [(&str, &[&[Operation]]); 6] = [
 ];
 
 /// The case of a name: `random/NUMBER` or `small/NAME`.
-pub fn case(name: &str) -> Option<Box<dyn Case>> {
+fn case(name: &str) -> Option<Box<dyn Case>> {
     if let Some(seed) = name.strip_prefix("random/") {
         return Some(Prepared::boxed((Directory, plan(seed.parse().ok()?))));
     }
@@ -269,16 +271,30 @@ pub fn case(name: &str) -> Option<Box<dyn Case>> {
     Some(Prepared::boxed((Directory, plan)))
 }
 
-/// What a search of the pool does at its step of this number.
-pub fn step(number: u64) -> Step {
-    let nested_one_in = if number.is_multiple_of(4) { 200 } else { 0 };
-    let crash = CrashConfig { nested_one_in, ..CrashConfig::default() };
-    let simulate_open = number % 8 == 5;
-    let config = Config { crash, simulate_open, ..Config::default() };
-    Step { program: format!("random/{number}"), config }
+/// The small programs.
+fn small() -> Vec<String> {
+    SMALL.iter().map(|(name, _)| format!("small/{name}")).collect()
 }
 
-/// The small programs.
-pub fn small() -> Vec<String> {
-    SMALL.iter().map(|(name, _)| format!("small/{name}")).collect()
+/// The programs of this structure.
+pub struct Programs;
+
+impl structure::Programs for Programs {
+    fn case(&self, name: &str) -> Option<Box<dyn Case>> {
+        case(name)
+    }
+
+    fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
+        let Drawn { config, values } = dimensions::draw(random, fixed);
+        let program = format!("random/{}", random.below(1 << 40) << 8 | number & 255);
+        Step { program, config, values }
+    }
+
+    fn dimensions(&self) -> Vec<Dimension> {
+        dimensions::machines()
+    }
+
+    fn small(&self) -> Vec<String> {
+        small()
+    }
 }

@@ -8,11 +8,13 @@ use std::cell::RefCell;
 
 use everleaf_alloc::epoch::EpochClock;
 use everleaf_machine::simulated::history::{Call, Reply};
-use everleaf_machine::simulated::{Config, CrashConfig, Memory, Plan, Program, Random};
+use everleaf_machine::simulated::{Memory, Plan, Program, Random};
 use everleaf_machine::{Atomic, AtomicPointer, Machine, Ordering, Simulated};
 
 use crate::case::{Case, Prepared};
-use crate::structure::Step;
+use crate::configure::Fixed;
+use crate::dimensions::{self, Drawn};
+use crate::structure::{self, Dimension, Step};
 
 type M = Simulated;
 type Node = Atomic<u64, M>;
@@ -168,7 +170,7 @@ const SMALL: [(&str, &[&[Operation]]); 4] = [
 ];
 
 /// The case of a name: `random/NUMBER` or `small/NAME`.
-pub fn case(name: &str) -> Option<Box<dyn Case>> {
+fn case(name: &str) -> Option<Box<dyn Case>> {
     let plan: Plan<Operation> = match name.strip_prefix("random/") {
         Some(seed) => plan(seed.parse().ok()?),
         None => {
@@ -180,15 +182,32 @@ pub fn case(name: &str) -> Option<Box<dyn Case>> {
     Some(Prepared::boxed((Epochs { threads: plan.len() }, plan)))
 }
 
-/// What a search of epochs does at its step of this number. There is nothing persistent, so that
-/// crashes are left out.
-pub fn step(number: u64) -> Step {
-    let crash = CrashConfig { enabled: false, ..CrashConfig::default() };
-    let config = Config { crash, ..Config::default() };
-    Step { program: format!("random/{number}"), config }
+/// The small programs.
+fn small() -> Vec<String> {
+    SMALL.iter().map(|(name, _)| format!("small/{name}")).collect()
 }
 
-/// The small programs.
-pub fn small() -> Vec<String> {
-    SMALL.iter().map(|(name, _)| format!("small/{name}")).collect()
+/// The programs of this structure.
+pub struct Programs;
+
+impl structure::Programs for Programs {
+    fn case(&self, name: &str) -> Option<Box<dyn Case>> {
+        case(name)
+    }
+
+    fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
+        let Drawn { mut config, values } = dimensions::draw(random, fixed);
+        // There is nothing persistent: crashes are left out.
+        config.crash.enabled = false;
+        let program = format!("random/{}", random.below(1 << 40) << 8 | number & 255);
+        Step { program, config, values }
+    }
+
+    fn dimensions(&self) -> Vec<Dimension> {
+        dimensions::machines()
+    }
+
+    fn small(&self) -> Vec<String> {
+        small()
+    }
 }

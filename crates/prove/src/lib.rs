@@ -12,6 +12,9 @@
 //! | `subject` | what a tree of numbers must offer to be proven: implement it, add one line to the list |
 //! | `numbers`, `words`, `shelf` | programs: trees of numbers, of byte strings, the allocator |
 //! | `scenarios`, `plans`, `trouble` | what the threads of a program do: by name, by chance, with too little space |
+//! | `made` | programs that are made: a walk to a far state, then a few operations of a few threads |
+//! | `living` | any subject behind one type |
+//! | `dimensions` | what a step of a random search is drawn of |
 //! | `anomalies` | what the published protocols of the other trees lose, each in a program |
 //! | `safeguards` | programs made for planted bugs that few others miss |
 //! | `published` | NBTree as published: programs of one thread, and those that show what it loses |
@@ -20,6 +23,7 @@
 //! | `trees`, `structure` | all programs by name, all structures by name |
 //! | `configure` | which machine a number stands for |
 //! | `mutants` | planted bugs, and the hunt for them |
+//! | `mutation` | mutants by rule: every access spoilt in turn |
 //!
 //! Everything here runs on one OS thread and is decided by numbers: the same number gives the same
 //! program, the same configuration the same schedules.
@@ -31,11 +35,16 @@ pub mod batches;
 pub mod campaign;
 pub mod case;
 pub mod configure;
+pub mod coverage;
 mod design;
+pub mod dimensions;
 pub mod directory;
 pub mod epochs;
 pub mod guarded;
+pub mod living;
+pub mod made;
 pub mod mutants;
+pub mod mutation;
 mod nbtree;
 pub mod numbers;
 pub mod operation;

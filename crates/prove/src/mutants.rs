@@ -1,9 +1,10 @@
 //! The planted bugs, and how long they live.
 
-use everleaf_machine::simulated::{Config, CrashConfig, Domain, Failure, MemoryModel};
+use everleaf_machine::simulated::{Config, CrashConfig, Failure, MemoryModel};
 
+use crate::campaign::WORK;
 use crate::case::Outcome;
-use crate::configure::exhaustive;
+use crate::configure::{Fixed, exhaustive};
 use crate::published::{self, GUARDED};
 use crate::structure::{Step, Structure, find};
 use crate::{anomalies, safeguards};
@@ -230,7 +231,7 @@ pub fn hunt(mutant: Mutant, rounds: u64) -> Option<Kill> {
             return hunt.kill;
         }
     }
-    for program in (structure.small)() {
+    for program in structure.small() {
         if hunt.run(program, exhaustive(&base, 1), SMALL_SCHEDULES) {
             return hunt.kill;
         }
@@ -238,28 +239,22 @@ pub fn hunt(mutant: Mutant, rounds: u64) -> Option<Kill> {
     // Then with many crashes in recovery, and the whole plan again after them.
     let crash = CrashConfig { nested_one_in: 1, ..CrashConfig::default() };
     let nested = Config { crash, ..base.clone() };
-    for program in (structure.small)() {
+    for program in structure.small() {
         if hunt.run(program, nested.clone(), NESTED_SCHEDULES) {
             return hunt.kill;
         }
     }
     for round in 0..rounds {
         for number in round * STEPS..(round + 1) * STEPS {
-            let Step { program, config } = (structure.step)(number);
-            // Most bugs are seen under one memory model and with caches that forget; the others
-            // take turns.
-            let memory = if number % 5 == 4 { MemoryModel::Tso } else { MemoryModel::Sc };
-            let domain = if number % 7 == 6 { Domain::Visible } else { Domain::Line };
-            let races = memory == MemoryModel::Sc && number % 3 == 2;
-            let mutants = base.mutants.clone();
-            let config = Config { mutants, memory, domain, races, seed: number + 1, ..config };
+            let Step { program, config, .. } = structure.step(1, number, Fixed::default());
+            let config = Config { mutants: base.mutants.clone(), work_limit: WORK, ..config };
             if hunt.run(program, config, 20 << round) {
                 return hunt.kill;
             }
         }
     }
     let tso = Config { memory: MemoryModel::Tso, ..base };
-    for program in (structure.small)() {
+    for program in structure.small() {
         if hunt.run(program, exhaustive(&tso, 1), TSO_SCHEDULES) {
             return hunt.kill;
         }
@@ -276,7 +271,7 @@ struct Hunt {
 impl Hunt {
     /// Counts a search; true if it found the bug.
     fn run(&mut self, program: String, config: Config, schedules: u64) -> bool {
-        let case = (self.structure.case)(&program).expect("a structure knows its programs");
+        let case = self.structure.case(&program).expect("a structure knows its programs");
         let (report, failure): Outcome = case.explore(&config, schedules);
         self.schedules += report.counts.schedules;
         let schedules = self.schedules;

@@ -30,6 +30,10 @@ pub enum Operation {
     ScanBack(u64, usize),
     /// Empties the tree.
     Clear,
+    /// Ends the thread's session and begins another.
+    Rejoin,
+    /// Gives space that is free back, so that it can serve for something else.
+    Release,
 }
 
 /// How much space the tree starts with.
@@ -92,6 +96,7 @@ impl Operation {
             Operation::Clear => {
                 return calls.extend(universe.iter().map(|key| (*key, Call::Remove)));
             }
+            Operation::Rejoin | Operation::Release => return,
         };
         calls.push((key, call));
     }
@@ -116,6 +121,8 @@ impl Operation {
             Operation::Scan(from, limit) => Operation::Scan(key(from), limit),
             Operation::ScanBack(from, limit) => Operation::ScanBack(key(from), limit),
             Operation::Clear => Operation::Clear,
+            Operation::Rejoin => Operation::Rejoin,
+            Operation::Release => Operation::Release,
         }
     }
 }

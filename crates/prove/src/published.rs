@@ -8,19 +8,18 @@
 //!   guarded/NAME          one of [`guarded`], with its threads
 //! ```
 
-use everleaf_index::Design;
-use everleaf_machine::Simulated;
-use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Failure, Plan};
+use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Failure, Plan, Random};
 
 use crate::case::{Case, Prepared};
-use crate::configure::exhaustive;
-use crate::design::Of;
+use crate::configure::{Fixed, exhaustive};
 use crate::guarded::Guarded;
+use crate::living::AnyTree;
 use crate::numbers::Numbers;
 use crate::operation::Operation::{self, Exchange, Get, Insert, Remove, Update};
 use crate::scenarios::Scenario;
+use crate::structure::{Dimension, Programs, Step};
 use crate::subject::Subject;
-use crate::trees;
+use crate::trees::Trees;
 
 /// A program on which the protocol fails, and where that is looked for.
 pub struct Anomaly {
@@ -62,8 +61,13 @@ impl Anomaly {
     }
 
     /// Its program. Reads are held to more than the trees promise: what was read is there.
-    pub fn prepared<S: Subject>(&self) -> (Numbers<S>, Plan<Operation>) {
-        let (program, plan) = self.scenario.numbers::<S>();
+    pub fn prepared<S: Subject>(&self) -> (Numbers, Plan<Operation>) {
+        self.prepared_on(const { &AnyTree::of::<S>() })
+    }
+
+    /// As [`Self::prepared`], of any tree.
+    pub fn prepared_on(&self, tree: &'static AnyTree) -> (Numbers, Plan<Operation>) {
+        let (program, plan) = self.scenario.numbers_on(tree);
         (Numbers { judges_reads: true, ..program }, plan)
     }
 
@@ -336,16 +340,41 @@ pub fn guarded() -> Vec<Guarded> {
     ]
 }
 
-/// The case of a name for a tree, given with 2 and 3 slots in a leaf.
-pub fn case<T2: Design<Simulated>, T3: Design<Simulated>>(name: &str) -> Option<Box<dyn Case>> {
-    if let Some(anomaly) = anomalies().into_iter().find(|anomaly| anomaly.program() == name) {
-        return Some(match anomaly.scenario.slots {
-            2 => Prepared::boxed(anomaly.prepared::<Of<T2>>()),
-            _ => Prepared::boxed(anomaly.prepared::<Of<T3>>()),
-        });
+/// A tree whose protocol promises something to one thread at a time only, by slots.
+pub struct Alone(pub &'static [(usize, AnyTree)]);
+
+impl Alone {
+    fn trees(&self) -> Trees {
+        Trees { sizes: self.0, alone: true }
     }
-    if let Some(guarded) = guarded().into_iter().find(|guarded| guarded.program() == name) {
-        return Some(Prepared::boxed(guarded.scenario.numbers::<Of<T2>>()));
+
+    fn of_slots(&self, slots: usize) -> &'static AnyTree {
+        &self.0[usize::from(slots > 2)].1
     }
-    Some(trees::numbers::<Of<T2>, Of<T3>, Of<T3>>(name)?.alone())
+}
+
+impl Programs for Alone {
+    fn case(&self, name: &str) -> Option<Box<dyn Case>> {
+        if let Some(anomaly) = anomalies().into_iter().find(|anomaly| anomaly.program() == name) {
+            return Some(Prepared::boxed(
+                anomaly.prepared_on(self.of_slots(anomaly.scenario.slots)),
+            ));
+        }
+        if let Some(guarded) = guarded().into_iter().find(|guarded| guarded.program() == name) {
+            return Some(Prepared::boxed(guarded.scenario.numbers_on(self.of_slots(2))));
+        }
+        self.trees().case(name)
+    }
+
+    fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
+        self.trees().step(number, random, fixed)
+    }
+
+    fn dimensions(&self) -> Vec<Dimension> {
+        self.trees().dimensions()
+    }
+
+    fn small(&self) -> Vec<String> {
+        self.trees().small()
+    }
 }

@@ -103,7 +103,7 @@ impl Record {
         let structure = structure.ok_or_else(|| {
             RecordError::Unknown(format!("there is no structure '{}'", self.structure))
         })?;
-        let case = (structure.case)(&self.program).ok_or_else(|| {
+        let case = structure.case(&self.program).ok_or_else(|| {
             RecordError::Unknown(format!("{} has no program '{}'", structure.name, self.program))
         })?;
         Ok(match &self.kept {
@@ -295,7 +295,10 @@ fn config_of(fields: &Fields<'_>) -> Result<Config, RecordError> {
             nested_depth,
         },
         mutants: switched_on,
+        fault: None,
+        lists_faults: false,
         ablate: None,
+        work_limit: u64::MAX,
         torn_matches: fields.flag("torn_matches")?,
         // The first records were made before it existed.
         wide_compares: fields.0.contains_key("wide_compares") && fields.flag("wide_compares")?,

@@ -116,7 +116,8 @@ fn of_hybrids() -> Vec<Guarded> {
             ("rntree-wide", "rntree.in_place", line, 0, 10),
             &[2, 3, 4, 5, 6, 7, 8, 9].map(|key| Insert(key, key * 10)),
             &[&[Insert(1, 10)]],
-        ),
+        )
+        .in_leaves_of(9),
         guarded(
             "an insert into a leaf that is split before it is locked",
             ("wbtree", "hybrid.no_revalidation", None, 1, 2000),

@@ -4,10 +4,11 @@
 
 use everleaf_machine::simulated::Plan;
 
-use crate::numbers::{Numbers, fit};
+use crate::living::AnyTree;
+use crate::numbers::Numbers;
 use crate::operation::Operation;
-use crate::subject::Subject;
-use crate::words::Words;
+use crate::subject::{Nodes, Subject};
+use crate::words::{AnyWords, Words};
 use Operation::{Clear, Exchange, Get, GetMany, Insert, Remove, Scan, ScanBack, Update, Upsert};
 
 const CLASS: u64 = 1 << 61;
@@ -30,15 +31,25 @@ pub struct Scenario {
 impl Scenario {
     /// The program for it on a tree of numbers whose leaves should have [`slots`](Self::slots)
     /// slots.
-    pub fn numbers<S: Subject>(&self) -> (Numbers<S>, Plan<Operation>) {
-        let program = Numbers::new(self.keys(), self.history.clone(), self.plan.len());
-        let plan = self.plan.iter().map(|thread| thread.iter().map(fit::<S>).collect()).collect();
-        (program, plan)
+    pub fn numbers<S: Subject>(&self) -> (Numbers, Plan<Operation>) {
+        self.numbers_on(const { &AnyTree::of::<S>() })
+    }
+
+    /// As [`Self::numbers`], for any tree.
+    pub fn numbers_on(&self, tree: &'static AnyTree) -> (Numbers, Plan<Operation>) {
+        let program = Numbers::on(tree, self.keys(), self.history.clone(), self.plan.len());
+        let plan = self.plan.iter().map(|thread| thread.iter().map(|one| tree.fit(one)).collect());
+        (program, plan.collect())
     }
 
     /// The same on a tree of byte strings: the keys become, in order, strings that share a prefix
     /// longer than a word and differ in length.
-    pub fn words<G>(&self) -> (Words<G>, Plan<Operation>) {
+    pub fn words<G: Nodes>(&self) -> (Words, Plan<Operation>) {
+        self.words_on(const { &AnyWords::of::<G>() })
+    }
+
+    /// As [`Self::words`], for any tree.
+    pub fn words_on(&self, tree: &'static AnyWords) -> (Words, Plan<Operation>) {
         let keys = self.keys();
         let names: Vec<Vec<u8>> = (0..keys.len()).map(name).collect();
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
@@ -53,13 +64,12 @@ impl Scenario {
             Exchange(key, expected, new) => Exchange(rank(key), expected, new),
             Scan(from, limit) => Scan(rank(from).min(keys.len() as u64 - 1), limit),
             ScanBack(from, limit) => ScanBack(floor(from), limit),
-            GetMany => GetMany,
-            Clear => Clear,
+            GetMany | Clear | Operation::Rejoin | Operation::Release => operation.clone(),
         };
         let history = self.history.iter().map(renamed).collect();
         let plan: Plan<Operation> =
             self.plan.iter().map(|thread| thread.iter().map(renamed).collect()).collect();
-        (Words::new(&names, history, plan.len()), plan)
+        (Words::on(tree, &names, history, plan.len()), plan)
     }
 
     /// The keys that are used, ascending.
@@ -73,7 +83,12 @@ impl Scenario {
                 | Update(key, _)
                 | Upsert(key, _)
                 | Exchange(key, _, _) => keys.push(key),
-                Scan(..) | ScanBack(..) | GetMany | Clear => {}
+                Scan(..)
+                | ScanBack(..)
+                | GetMany
+                | Clear
+                | Operation::Rejoin
+                | Operation::Release => {}
             }
         }
         keys.sort_unstable();

@@ -3,24 +3,50 @@
 use everleaf_designs::fast_fair::variant::Small;
 use everleaf_designs::{
     CddsTree, FastFair, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr, NvTree,
-    NvTreeBlind, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, WbTree, WbTreeSo,
+    NvTreeBlind, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, WbTree,
+    WbTreeSo,
 };
 use everleaf_index::{Design, Tiny};
 use everleaf_machine::Simulated as M;
-use everleaf_machine::simulated::Config;
+use everleaf_machine::simulated::{Config, Random, mix};
 
 use crate::case::Case;
+use crate::configure::Fixed;
 use crate::design::Of;
+use crate::dimensions::Values;
+use crate::living::AnyTree;
 use crate::nbtree::Nb;
-use crate::subject::Subject;
-use crate::{batches, directory, epochs, published, shelf, trees};
+use crate::trees::{Strings, Trees};
+use crate::words::AnyWords;
+use crate::{batches, directory, epochs, published, shelf};
 
-/// One step of a search: a program, and what its configuration must have.
+/// One step of a search: a program, the machine it runs on, and what both are called in the table.
 pub struct Step {
     /// The name of a program of the structure.
     pub program: String,
-    /// What is special about its run; domain, memory and seed are chosen later.
+    /// The machine.
     pub config: Config,
+    /// Values of dimensions.
+    pub values: Values,
+}
+
+/// A dimension's name and its values.
+pub type Dimension = (&'static str, Vec<&'static str>);
+
+/// What can be run of a structure.
+pub trait Programs: Sync {
+    /// The case of a program's name; none if there is no such program.
+    fn case(&self, name: &str) -> Option<Box<dyn Case>>;
+
+    /// What a random search does at its step of this number: everything is drawn from `random`, but
+    /// for what is fixed.
+    fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step;
+
+    /// What steps are drawn of.
+    fn dimensions(&self) -> Vec<Dimension>;
+
+    /// The programs that are small enough for an exhaustive search.
+    fn small(&self) -> Vec<String>;
 }
 
 /// Something that can be proven.
@@ -29,99 +55,130 @@ pub struct Structure {
     pub name: &'static str,
     /// What it is, in half a line.
     pub about: &'static str,
-    /// The case of a program's name; none if there is no such program.
-    pub case: fn(&str) -> Option<Box<dyn Case>>,
-    /// What a random search does at its step of this number.
-    pub step: fn(u64) -> Step,
-    /// The programs that are small enough for an exhaustive search.
-    pub small: fn() -> Vec<String>,
+    programs: &'static dyn Programs,
 }
 
-/// A tree of numbers, given with 2, 3 and 4 slots in a leaf (or what is closest).
-const fn tree<S2: Subject, S3: Subject, S4: Subject>(
+impl Structure {
+    /// The case of a program's name; none if there is no such program.
+    pub fn case(&self, name: &str) -> Option<Box<dyn Case>> {
+        self.programs.case(name)
+    }
+
+    /// What a random search that begins at `seed` does at its step of this number.
+    pub fn step(&self, seed: u64, number: u64, fixed: Fixed) -> Step {
+        let random = &mut Random::new(mix(mix(seed) ^ number));
+        self.programs.step(number, random, fixed)
+    }
+
+    /// What steps are drawn of.
+    pub fn dimensions(&self) -> Vec<Dimension> {
+        self.programs.dimensions()
+    }
+
+    /// The programs that are small enough for an exhaustive search.
+    pub fn small(&self) -> Vec<String> {
+        self.programs.small()
+    }
+}
+
+const fn any<T: Design<M>>() -> AnyTree {
+    AnyTree::of::<Of<T>>()
+}
+
+/// Trees of a design in several sizes of leaves: small ones, where rare paths are common, and some whose
+/// slot arrays have more words, and whose entries more lines, than one. Every size is compiled anew.
+macro_rules! sizes {
+    ($tree:ident: $($slots:literal)*) => {
+        &Trees { sizes: &[$(($slots, any::<$tree<Tiny<$slots, 3>, M>>())),*], alone: false }
+    };
+}
+
+/// Trees of FAST & FAIR and its kin with nodes of so many records.
+macro_rules! records {
+    ($locks:literal: $($slots:literal)*) => {
+        &Trees { sizes: &[$(($slots, any::<FastFair<Small<$slots, $locks>, M>>())),*], alone: false }
+    };
+}
+
+/// Trees whose protocol promises something to one thread at a time only.
+const fn alone<T2: Design<M>, T3: Design<M>>() -> [(usize, AnyTree); 2] {
+    assert!(T2::CAVEAT.is_some(), "what is proven with one thread is said to need it");
+    [(2, any::<T2>()), (3, any::<T3>())]
+}
+
+static NB_TREES: &Trees = &Trees {
+    sizes: &[
+        (2, AnyTree::of::<Nb<Tiny<2, 3>>>()),
+        (3, AnyTree::of::<Nb<Tiny<3, 3>>>()),
+        (4, AnyTree::of::<Nb<Tiny<4, 3>>>()),
+        (7, AnyTree::of::<Nb<Tiny<7, 3>>>()),
+        (9, AnyTree::of::<Nb<Tiny<9, 3>>>()),
+        (17, AnyTree::of::<Nb<Tiny<17, 4>>>()),
+    ],
+    alone: false,
+};
+
+static NB_STRINGS: &Strings = &Strings {
+    sizes: &[
+        (2, AnyWords::of::<Tiny<2, 3>>()),
+        (3, AnyWords::of::<Tiny<3, 3>>()),
+        (4, AnyWords::of::<Tiny<4, 3>>()),
+        (9, AnyWords::of::<Tiny<9, 3>>()),
+    ],
+};
+
+static PUBLISHED: &[(usize, AnyTree)] =
+    &alone::<NbTreePublished<Tiny<2, 3>, M>, NbTreePublished<Tiny<3, 3>, M>>();
+static COUPLED: &[(usize, AnyTree)] =
+    &alone::<NbTreeCoupled<Tiny<2, 3>, M>, NbTreeCoupled<Tiny<3, 3>, M>>();
+
+const fn one(
     name: &'static str,
     about: &'static str,
+    programs: &'static dyn Programs,
 ) -> Structure {
-    let step = if S2::LOCK_FREE { trees::step_lock_free } else { trees::step };
-    Structure { name, about, case: trees::numbers::<S2, S3, S4>, step, small: trees::small }
-}
-
-/// A tree of the catalogue, given with small leaves. One size of leaf each: their own tests have
-/// more, and every size is compiled anew.
-const fn design<T: Design<M>>(name: &'static str, about: &'static str) -> Structure {
-    tree::<Of<T>, Of<T>, Of<T>>(name, about)
-}
-
-/// A tree whose protocol promises something to one thread at a time only.
-const fn alone<T2: Design<M>, T3: Design<M>>(name: &'static str, about: &'static str) -> Structure {
-    assert!(T2::CAVEAT.is_some(), "what is proven with one thread is said to need it");
-    let case = published::case::<T2, T3>;
-    Structure { name, about, case, step: trees::step, small: trees::small }
+    Structure { name, about, programs }
 }
 
 /// All structures. A new tree joins with one line.
 pub static STRUCTURES: &[Structure] = &[
-    tree::<Nb<Tiny<2, 3>>, Nb<Tiny<3, 3>>, Nb<Tiny<4, 3>>>("nbtree", "NBTree with 64-bit integers"),
-    Structure {
-        name: "nbtree-bytes",
-        about: "NBTree with byte strings",
-        case: trees::words,
-        // Its records come from the allocator, whose locks are honest locks.
-        step: trees::step,
-        small: trees::small,
-    },
-    design::<FastFair<Small<3>, M>>("fast-fair", "FAST & FAIR"),
-    design::<FastFair<Small<3, 2>, M>>("blink", "B-link tree"),
-    design::<RnTree<Tiny<3, 3>, M>>("rntree", "RNTree"),
-    design::<RnTreeDual<Tiny<3, 3>, M>>("rntree-dual", "RNTree with two slot arrays"),
-    design::<RnTreeWide<Tiny<9, 3>, M>>("rntree-wide", "RNTree with stores of 64 bytes"),
-    design::<RnTreeDirect<Tiny<9, 3>, M>>("rntree-direct", "RNTree with direct stores"),
-    design::<RnTreeRtm<Tiny<9, 3>, M>>("rntree-rtm", "RNTree with transactions"),
-    design::<FpTree<Tiny<3, 3>, M>>("fptree", "FPTree"),
-    design::<WbTree<Tiny<3, 3>, M>>("wbtree", "wB+Tree"),
-    design::<WbTreeSo<Tiny<3, 3>, M>>("wbtree-so", "wB+Tree with slots only"),
-    design::<NvTree<Tiny<3, 3>, M>>("nvtree", "NVTree"),
-    design::<NvTreeBlind<Tiny<3, 3>, M>>("nvtree-blind", "NVTree whose writes do not look"),
-    design::<CddsTree<Tiny<3, 3>, M>>("cdds", "CDDS B-tree"),
-    design::<SpTree<Tiny<3, 3>, M>>("sptree", "SPTree whose writes go to the leaves"),
-    Structure {
-        name: "batch",
-        about: "batches of byte strings: the gate, the stripes, the journal",
-        case: batches::case,
-        step: batches::step,
-        small: batches::small,
-    },
-    alone::<NbTreePublished<Tiny<2, 3>, M>, NbTreePublished<Tiny<3, 3>, M>>(
+    one("nbtree", "NBTree with 64-bit integers", NB_TREES),
+    one("nbtree-bytes", "NBTree with byte strings", NB_STRINGS),
+    one("fast-fair", "FAST & FAIR", records!(0: 2 3 4 9)),
+    one("fast-fair-leaf-locks", "FAST & FAIR whose readers lock leaves", records!(1: 3 9)),
+    one("blink", "B-link tree", records!(2: 3 9)),
+    one("rntree", "RNTree", sizes!(RnTree: 2 3 9 17)),
+    one("rntree-dual", "RNTree with two slot arrays", sizes!(RnTreeDual: 3 9)),
+    one("rntree-wide", "RNTree with stores of 64 bytes", sizes!(RnTreeWide: 3 9)),
+    one("rntree-direct", "RNTree with direct stores", sizes!(RnTreeDirect: 9)),
+    one("rntree-rtm", "RNTree with transactions", sizes!(RnTreeRtm: 9)),
+    one("fptree", "FPTree", sizes!(FpTree: 2 3 7)),
+    one("wbtree", "wB+Tree", sizes!(WbTree: 2 3 9)),
+    one("wbtree-so", "wB+Tree with slots only", sizes!(WbTreeSo: 3 7)),
+    one("nvtree", "NVTree", sizes!(NvTree: 2 3 7)),
+    one("nvtree-blind", "NVTree whose writes do not look", sizes!(NvTreeBlind: 3)),
+    one("cdds", "CDDS B-tree", sizes!(CddsTree: 2 3 7)),
+    one("sptree", "SPTree whose writes go to the leaves", sizes!(SpTree: 2 3 9)),
+    one("batch", "batches of byte strings: the gate, the stripes, the journal", &batches::Programs),
+    one(
         "nbtree-published",
         "NBTree as published, one thread at a time",
+        &published::Alone(PUBLISHED),
     ),
-    design::<NbTreeW<Tiny<3, 3>, M>>("nbtree-w", "NBTree as published, writers lock leaves"),
-    design::<NbTreeWr<Tiny<3, 3>, M>>("nbtree-wr", "the same, readers lock leaves too"),
-    alone::<NbTreeCoupled<Tiny<2, 3>, M>, NbTreeCoupled<Tiny<3, 3>, M>>(
+    one("nbtree-w", "NBTree as published, writers lock leaves", sizes!(NbTreeW: 2 3 9)),
+    one("nbtree-wr", "the same, readers lock leaves too", sizes!(NbTreeWr: 3 9)),
+    one(
         "nbtree-coupled",
         "the same with metadata in the pool, one thread at a time",
+        &published::Alone(COUPLED),
     ),
-    Structure {
-        name: "alloc",
-        about: "the allocator: records, blocks, volatile nodes, recovery of space",
-        case: shelf::case,
-        step: shelf::step,
-        small: shelf::small,
-    },
-    Structure {
-        name: "epoch",
-        about: "epochs: nothing is reclaimed under a reader",
-        case: epochs::case,
-        step: epochs::step,
-        small: epochs::small,
-    },
-    Structure {
-        name: "pool",
-        about: "the pool: roots, ids, growth, closing and opening",
-        case: directory::case,
-        step: directory::step,
-        small: directory::small,
-    },
+    one(
+        "alloc",
+        "the allocator: records, blocks, volatile nodes, recovery of space",
+        &shelf::Programs,
+    ),
+    one("epoch", "epochs: nothing is reclaimed under a reader", &epochs::Programs),
+    one("pool", "the pool: roots, ids, growth, closing and opening", &directory::Programs),
 ];
 
 /// The structure of this name.

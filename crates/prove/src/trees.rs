@@ -9,20 +9,41 @@
 //!   roomy/NAME            the same with so much space at hand that nobody asks the allocator
 //!   small/NAME            a program for exhaustive search
 //!   anomaly/NAME          a program for what a published protocol loses
+//!   made/..               a program that is made (`made.rs`)
 //!   guarded/NAME          a program made for a planted bug
 //! ```
 
 use everleaf_index::Tiny;
-use everleaf_machine::simulated::{Abandon, Config, CrashConfig};
+use everleaf_machine::simulated::{Config, Random};
 
 use crate::case::{Case, Outcome, Prepared, explore};
+use crate::configure::Fixed;
+use crate::dimensions::{self, Drawn};
+use crate::living::AnyTree;
+use crate::made::{KEYS, KINDS, Made, ROOMS, Room, draw_operations, draw_phases, name_in};
 use crate::numbers::Numbers;
 use crate::operation::Space;
 use crate::scenarios::{self, Scenario};
-use crate::structure::Step;
+use crate::structure::{Dimension, Programs, Step};
 use crate::subject::{Nodes, Subject};
-use crate::words::Words;
+use crate::words::{AnyWords, Words};
 use crate::{anomalies, plans, safeguards, trouble};
+
+/// A tree of numbers in several sizes of leaves, by slots.
+#[derive(Clone, Copy, Debug)]
+pub struct Trees {
+    /// Slots and tree, ascending; two at least.
+    pub sizes: &'static [(usize, AnyTree)],
+    /// Whether programs have one thread only: all that others would do, in turn.
+    pub alone: bool,
+}
+
+/// The tree of byte strings in several sizes of leaves, by slots.
+#[derive(Clone, Copy, Debug)]
+pub struct Strings {
+    /// Slots and tree, ascending; two at least.
+    pub sizes: &'static [(usize, AnyWords)],
+}
 
 /// The number at the end of a name.
 fn number_after(name: &str, prefix: &str) -> Option<u64> {
@@ -55,103 +76,177 @@ fn scenario_of(name: &str) -> Option<(Scenario, Space)> {
     Some((list.into_iter().find(|scenario| scenario.name == wanted)?, space))
 }
 
-/// The case of this name for a tree of numbers, given with 2, 3 and 4 slots in a leaf.
-pub fn numbers<S2: Subject, S3: Subject, S4: Subject>(name: &str) -> Option<Box<dyn Case>> {
-    fn random<S: Subject>(slots: usize, seed: u64, refuses: bool) -> Box<dyn Case> {
-        let (mut program, plan) = plans::random::<S>(seed, slots);
-        program.space.may_fill = refuses;
-        Prepared::boxed((program, plan))
-    }
-    fn named<S: Subject>(scenario: &Scenario, space: Space) -> Box<dyn Case> {
-        let (program, plan) = scenario.numbers::<S>();
-        Prepared::boxed((Numbers { space, ..program }, plan))
-    }
-    if let Some((refuses, slots, seed)) = random_of(name) {
-        return Some(match slots {
-            2 => random::<S2>(slots, seed, refuses),
-            3 => random::<S3>(slots, seed, refuses),
-            4 => random::<S4>(slots, seed, refuses),
-            _ => return None,
-        });
-    }
-    if let Some(seed) = number_after(name, "crowded/") {
-        return Some(Prepared::boxed(trouble::crowded::<S2>(seed, false)));
-    }
-    if let Some(seed) = number_after(name, "growing/") {
-        return Some(Prepared::boxed(trouble::crowded::<S2>(seed, true)));
-    }
-    let (scenario, space) = scenario_of(name)?;
-    Some(match scenario.slots {
-        2 => named::<S2>(&scenario, space),
-        _ => named::<S3>(&scenario, space),
-    })
+/// What has this many slots, or nearly.
+fn sized<T>(sizes: &'static [(usize, T)], slots: usize) -> &'static T {
+    let at_most = sizes.iter().rev().find(|(known, _)| *known <= slots);
+    &at_most.unwrap_or(&sizes[0]).1
 }
 
-/// The case of this name for the tree of byte strings.
-pub fn words(name: &str) -> Option<Box<dyn Case>> {
-    fn random<G: Nodes>(slots: usize, seed: u64, refuses: bool) -> Box<dyn Case> {
-        let (mut program, plan) = plans::random_words::<G>(seed, slots);
-        program.space.may_fill = refuses;
-        Prepared::boxed((program, plan))
+impl Programs for Trees {
+    fn case(&self, name: &str) -> Option<Box<dyn Case>> {
+        let case = self.with_threads(name)?;
+        let own_threads = name.starts_with("anomaly/") || name.starts_with("guarded/");
+        Some(if self.alone && !own_threads { case.alone() } else { case })
     }
-    fn named<G: Nodes>(scenario: &Scenario, space: Space) -> Box<dyn Case> {
-        let (program, plan) = scenario.words::<G>();
-        Prepared::boxed((Words { space, ..program }, plan))
+
+    fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
+        let slots: Vec<usize> = self.sizes.iter().map(|(slots, _)| *slots).collect();
+        let lock_free = self.sizes[0].1.lock_free && !self.alone;
+        draw_step(number, random, fixed, &slots, lock_free, self.alone)
     }
-    if let Some((refuses, slots, seed)) = random_of(name) {
-        return Some(match slots {
-            2 => random::<Tiny<2, 3>>(slots, seed, refuses),
-            3 => random::<Tiny<3, 3>>(slots, seed, refuses),
-            4 => random::<Tiny<4, 3>>(slots, seed, refuses),
-            _ => return None,
-        });
+
+    fn dimensions(&self) -> Vec<Dimension> {
+        dimensions_of(self.sizes.iter().map(|(slots, _)| *slots), self.alone)
     }
-    if let Some(seed) = number_after(name, "crowded/") {
-        return Some(Prepared::boxed(trouble::crowded_words::<Tiny<2, 3>>(seed, false)));
+
+    fn small(&self) -> Vec<String> {
+        small()
     }
-    if let Some(seed) = number_after(name, "growing/") {
-        return Some(Prepared::boxed(trouble::crowded_words::<Tiny<2, 3>>(seed, true)));
-    }
-    let (scenario, space) = scenario_of(name)?;
-    Some(match scenario.slots {
-        2 => named::<Tiny<2, 3>>(&scenario, space),
-        _ => named::<Tiny<3, 3>>(&scenario, space),
-    })
 }
 
-/// What a search of a lock-free tree does at its step of this number: mostly random plans and
-/// scenarios; then full and growing pools, crashes in recovery, opening inside the simulation,
-/// memory that gives out, and threads that stop for ever.
-pub fn step_lock_free(number: u64) -> Step {
-    if number % 16 == 15 {
-        let abandon =
-            Abandon { thread: number as usize / 16 % 2, after_points: number / 16 * 7 % 61 };
-        let config = Config { abandon: Some(abandon), ..Config::default() };
-        return Step { program: format!("roomy/{}", name_at(number)), config };
-    }
-    step(number)
-}
-
-/// As [`step_lock_free`] for a tree whose threads may wait for one that has stopped.
-pub fn step(number: u64) -> Step {
-    let random = |kind| format!("{kind}/{}/{number}", 2 + number % 3);
-    let config = Config::default();
-    // Many keys make many volatile nodes.
-    let roomy = Config { arena_bytes: 4 << 20, ..Config::default() };
-    let crash = CrashConfig { nested_one_in: 300, ..CrashConfig::default() };
-    let (program, config) = match number % 16 {
-        8..11 | 15 => (format!("scenario/{}", name_at(number)), config),
-        11 => (format!("crowded/{number}"), roomy),
-        12 => (format!("growing/{number}"), roomy),
-        13 => (random("random"), Config { crash, ..config }),
-        14 if number % 32 == 14 => (random("random"), Config { simulate_open: true, ..config }),
-        14 => {
-            let fail_allocation = Some(number / 32 % 14);
-            (random("refusing"), Config { fail_allocation, ..config })
+impl Trees {
+    fn with_threads(&self, name: &str) -> Option<Box<dyn Case>> {
+        if let Some(made) = Made::from_name(name) {
+            return Some(Prepared::boxed(made.numbers(sized(self.sizes, made.slots))));
         }
-        _ => (random("random"), config),
-    };
-    Step { program, config }
+        if let Some((refuses, slots, seed)) = random_of(name) {
+            let is_usual = (2..=4).contains(&slots);
+            if !is_usual && !self.sizes.iter().any(|(known, _)| *known == slots) {
+                return None;
+            }
+            let (mut program, plan) = plans::random_on(sized(self.sizes, slots), seed, slots);
+            program.space.may_fill = refuses;
+            return Some(Prepared::boxed((program, plan)));
+        }
+        let smallest = &self.sizes[0].1;
+        if let Some(seed) = number_after(name, "crowded/") {
+            return Some(Prepared::boxed(trouble::crowded_on(smallest, seed, false)));
+        }
+        if let Some(seed) = number_after(name, "growing/") {
+            return Some(Prepared::boxed(trouble::crowded_on(smallest, seed, true)));
+        }
+        let (scenario, space) = scenario_of(name)?;
+        let (program, plan) = scenario.numbers_on(sized(self.sizes, scenario.slots));
+        Some(Prepared::boxed((Numbers { space, ..program }, plan)))
+    }
+}
+
+impl Programs for Strings {
+    fn case(&self, name: &str) -> Option<Box<dyn Case>> {
+        if let Some(made) = Made::from_name(name) {
+            return Some(Prepared::boxed(made.words(sized(self.sizes, made.slots))));
+        }
+        if let Some((refuses, slots, seed)) = random_of(name) {
+            let known = self.sizes.iter().find(|(known, _)| *known == slots);
+            let (mut program, plan) = plans::random_words_on(&known?.1, seed, slots);
+            program.space.may_fill = refuses;
+            return Some(Prepared::boxed((program, plan)));
+        }
+        let smallest = &self.sizes[0].1;
+        if let Some(seed) = number_after(name, "crowded/") {
+            return Some(Prepared::boxed(trouble::crowded_words_on(smallest, seed, false)));
+        }
+        if let Some(seed) = number_after(name, "growing/") {
+            return Some(Prepared::boxed(trouble::crowded_words_on(smallest, seed, true)));
+        }
+        let (scenario, space) = scenario_of(name)?;
+        let (program, plan) = scenario.words_on(sized(self.sizes, scenario.slots));
+        Some(Prepared::boxed((Words { space, ..program }, plan)))
+    }
+
+    fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
+        // Its records come from the allocator, whose locks are honest locks.
+        let slots: Vec<usize> = self.sizes.iter().map(|(slots, _)| *slots).collect();
+        draw_step(number, random, fixed, &slots, false, false)
+    }
+
+    fn dimensions(&self) -> Vec<Dimension> {
+        dimensions_of(self.sizes.iter().map(|(slots, _)| *slots), false)
+    }
+
+    fn small(&self) -> Vec<String> {
+        small()
+    }
+}
+
+/// Names of sizes of leaves.
+const SLOTS: [(&str, usize); 7] =
+    [("2", 2), ("3", 3), ("4", 4), ("7", 7), ("9", 9), ("17", 17), ("62", 62)];
+/// Names of numbers of threads.
+const THREADS: [&str; 4] = ["1", "2", "3", "4"];
+
+fn dimensions_of(slots: impl Iterator<Item = usize>, alone: bool) -> Vec<Dimension> {
+    let mut all = dimensions::machines();
+    all.push(("slots", slots.map(|slots| name_in(&SLOTS, slots)).collect()));
+    all.push(("keys", KEYS.iter().map(|(name, _)| *name).collect()));
+    all.push(("space", ROOMS.iter().map(|(name, _)| *name).collect()));
+    all.push(("threads", if alone { vec![THREADS[0]] } else { THREADS.to_vec() }));
+    all
+}
+
+/// A step of a search: a made program, or one of those that were written, on a machine that is drawn
+/// by itself.
+fn draw_step(
+    number: u64,
+    random: &mut Random,
+    fixed: Fixed,
+    slots: &[usize],
+    lock_free: bool,
+    alone: bool,
+) -> Step {
+    let mut drawn = dimensions::draw(random, fixed);
+    let pick = |random: &mut Random, count: usize| random.below(count as u64) as usize;
+    // Written ones have what dimensions they have; the machine is drawn for them, too.
+    match random.below(8) {
+        0 => {
+            let kind = if lock_free && random.one_in(4) { "roomy" } else { "scenario" };
+            let program = format!("{kind}/{}", name_at(random.below(1 << 20)));
+            if kind == "roomy" {
+                dimensions::draw_stop(random, 2, &mut drawn);
+            }
+            return Step { program, config: drawn.config, values: drawn.values };
+        }
+        1 => {
+            let slots = 2 + random.below(3);
+            let program = format!("random/{slots}/{}", random.below(1 << 40) << 8 | number & 255);
+            return Step { program, config: drawn.config, values: drawn.values };
+        }
+        _ => {}
+    }
+    let slots = slots[pick(random, slots.len())];
+    let (keys_name, keys) = KEYS[pick(random, KEYS.len())];
+    let threads = if alone { 1 } else { [1, 2, 2, 2, 3, 3, 4][pick(random, 7)] };
+    // Full pools have many keys, which is dear.
+    let mut room = if random.one_in(6) { ROOMS[pick(random, ROOMS.len())].1 } else { Room::Usual };
+    let stops = lock_free && threads > 1 && random.one_in(8);
+    if stops {
+        room = Room::AtHand;
+        dimensions::draw_stop(random, threads, &mut drawn);
+    }
+    let Drawn { mut config, mut values } = drawn;
+    let mut operations = draw_operations(random);
+    match room {
+        Room::Refusing => config.fail_allocation = Some(random.below(14)),
+        // Sessions that come and go take the allocator's locks.
+        Room::AtHand if stops => operations = operations & !(0b11 << (KINDS - 3)) | 1,
+        // Many keys make many volatile nodes, and everything longer.
+        Room::Full | Room::Growing => {
+            config.arena_bytes = 4 << 20;
+            config.step_limit *= 5;
+            config.crash.nested_one_in *= 10;
+            operations = operations & !(1 << (KINDS - 1)) | 1;
+        }
+        _ => {}
+    }
+    let walk = draw_phases(random, 4);
+    let warm = if stops { vec![] } else { draw_phases(random, 3) };
+    let tail = random.next() as u32;
+    let made = Made { slots, keys, threads, room, operations, walk, warm, tail };
+    values.push(("slots", name_in(&SLOTS, slots)));
+    values.push(("keys", keys_name));
+    values.push(("space", name_in(&ROOMS, room)));
+    values.push(("threads", THREADS[threads - 1]));
+    Step { program: made.name(), config, values }
 }
 
 fn name_at(number: u64) -> &'static str {

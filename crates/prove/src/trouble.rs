@@ -3,17 +3,23 @@
 use everleaf_machine::simulated::{Plan, Random};
 
 use crate::backing::SIZE_MIN;
-use crate::numbers::{Numbers, fit};
+use crate::living::AnyTree;
+use crate::numbers::Numbers;
 use crate::operation::{Operation, Space};
-use crate::subject::Subject;
-use crate::words::Words;
+use crate::subject::{Nodes, Subject};
+use crate::words::{AnyWords, Words};
 
 /// More keys than leaves of two slots in the smallest pool can hold.
 const KEYS: u64 = 80;
 
 /// A tree that was filled until nothing more went in, and threads that insert and remove. With
 /// `grows` the pool has become able to double since.
-pub fn crowded<S: Subject>(seed: u64, grows: bool) -> (Numbers<S>, Plan<Operation>) {
+pub fn crowded<S: Subject>(seed: u64, grows: bool) -> (Numbers, Plan<Operation>) {
+    crowded_on(const { &AnyTree::of::<S>() }, seed, grows)
+}
+
+/// As [`crowded`], for any tree.
+pub fn crowded_on(tree: &'static AnyTree, seed: u64, grows: bool) -> (Numbers, Plan<Operation>) {
     let random = &mut Random::new(seed ^ 0x6372_6F77);
     let universe: Vec<u64> = (0..KEYS).collect();
     // What no longer fits is left out.
@@ -37,16 +43,26 @@ pub fn crowded<S: Subject>(seed: u64, grows: bool) -> (Numbers<S>, Plan<Operatio
             (0..4).map(operation).collect()
         })
         .collect();
-    let mut program = Numbers::new(universe, history, 2);
+    let mut program = Numbers::on(tree, universe, history, 2);
     let pool_bytes = SIZE_MIN as usize * if grows { 2 } else { 1 };
     program.space = Space { pool_bytes, may_fill: true, ..Space::default() };
     let plan: Plan<Operation> = plan;
-    let plan = plan.iter().map(|thread| thread.iter().map(fit::<S>).collect()).collect();
+    let plan = plan.iter().map(|thread| thread.iter().map(|one| tree.fit(one)).collect());
+    let plan = plan.collect();
     (program, plan)
 }
 
 /// As [`crowded`], for byte strings: records and fences need space too.
-pub fn crowded_words<G>(seed: u64, grows: bool) -> (Words<G>, Plan<Operation>) {
+pub fn crowded_words<G: Nodes>(seed: u64, grows: bool) -> (Words, Plan<Operation>) {
+    crowded_words_on(const { &AnyWords::of::<G>() }, seed, grows)
+}
+
+/// As [`crowded_words`], for any tree.
+pub fn crowded_words_on(
+    tree: &'static AnyWords,
+    seed: u64,
+    grows: bool,
+) -> (Words, Plan<Operation>) {
     let random = &mut Random::new(seed ^ 0x776F_6372);
     let keys: Vec<Vec<u8>> = (0..60).map(|key: u64| key_of_length(key)).collect();
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
@@ -70,7 +86,7 @@ pub fn crowded_words<G>(seed: u64, grows: bool) -> (Words<G>, Plan<Operation>) {
             (0..4).map(operation).collect()
         })
         .collect();
-    let mut program = Words::new(&keys, history, 2);
+    let mut program = Words::on(tree, &keys, history, 2);
     let pool_bytes = SIZE_MIN as usize * if grows { 2 } else { 1 };
     program.space = Space { pool_bytes, may_fill: true, ..Space::default() };
     (program, plan)

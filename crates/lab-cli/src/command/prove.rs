@@ -12,7 +12,7 @@ use everleaf_cli::exit_code::ExitCode;
 use everleaf_cli::failure::Failure;
 use everleaf_cli::output::Output;
 use everleaf_cli::target_file::TargetFile;
-use everleaf_prove::campaign::{self, Settings, Verdict};
+use everleaf_prove::campaign::{self, Budget, Settings, Verdict};
 use everleaf_prove::configure::Fixed;
 use everleaf_prove::mutants::{Mutant, named};
 use everleaf_prove::structure::{STRUCTURES, Structure, find};
@@ -24,8 +24,10 @@ use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
-  everleaf-lab prove                                  everything, for half a minute
+  everleaf-lab prove                                  everything, five seconds each
+  everleaf-lab prove nbtree                           one structure, for two minutes
   everleaf-lab prove nbtree --budget 1h --seed 7
+  everleaf-lab prove nbtree --budget 200000           so many schedules, on any machine
   everleaf-lab prove nbtree --domain line --memory tso --out failure.json
   everleaf-lab prove --replay failure.json            the failed schedule again, step by step
   everleaf-lab prove --list                           what there is to prove
@@ -47,9 +49,10 @@ pub struct ProveArgs {
     /// What to prove (--list shows the names), or `mutants`, or `ablate` [default: all]
     #[arg(value_name = "STRUCTURE")]
     pub structure: Option<String>,
-    /// How long to search, for all structures together, such as 30s, 10m, 1h
-    #[arg(long, value_name = "TIME", value_parser = parse_time, default_value = "30s")]
-    pub budget: Duration,
+    /// How much to search each structure: CPU time such as 30s, 10m, 1h, or a number of schedules
+    /// [default: 5s each for all, 120s for one]
+    #[arg(long, value_name = "TIME|N", value_parser = parse_budget)]
+    pub budget: Option<Budget>,
     /// Where all chance begins: the same seed, the same search
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -165,16 +168,22 @@ fn structures_of(
     }
 }
 
+/// What each structure gets if all are searched, and what one gets.
+const USUAL_OF_ALL: Duration = Duration::from_secs(5);
+const USUAL_OF_ONE: Duration = Duration::from_secs(120);
+
 fn search(args: &ProveArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let mutant = mutant_of(args)?;
     let structures = structures_of(args, mutant)?;
     // Opened before the search, which may take long.
     let target = args.out.as_deref().map(TargetFile::create).transpose()?;
+    let usual = if structures.len() > 1 { USUAL_OF_ALL } else { USUAL_OF_ONE };
     let settings = Settings {
-        budget: args.budget / structures.len() as u32,
+        budget: args.budget.unwrap_or(Budget::Cpu(usual)),
         seed: args.seed,
         fixed: args.fixed(),
         mutant: mutant.map(|mutant| mutant.name),
+        fault: None,
         schedules: args.schedules,
         preemptions: (!args.random_only).then_some(args.preemptions),
     };
@@ -207,6 +216,7 @@ fn search(args: &ProveArgs, global: Global, out: &mut Output) -> Result<(), Fail
     if global.json {
         out.json(&json!({
             "clean": is_clean,
+            "verdict": show::sentence(&verdicts, found.as_ref().map(|(record, _)| record)),
             "seed": args.seed,
             "structures": verdicts.iter().map(show::as_json).collect::<Vec<_>>(),
             "failure": found.as_ref().map(|(record, _)| show::record_as_json(record)),
@@ -217,10 +227,12 @@ fn search(args: &ProveArgs, global: Global, out: &mut Output) -> Result<(), Fail
         }
     }
     match found {
-        None => Ok(()),
+        None if global.json => Ok(()),
+        None => out.line(&show::sentence(&verdicts, None)),
         Some((record, _)) => {
             if !global.json {
                 show::failure(&record, args.out.as_deref(), out)?;
+                out.line(&show::sentence(&verdicts, Some(&record)))?;
             }
             let what =
                 format!("{} is wrong: {}: {}", record.structure, record.kind, record.message);
@@ -229,19 +241,21 @@ fn search(args: &ProveArgs, global: Global, out: &mut Output) -> Result<(), Fail
     }
 }
 
-/// A time such as `30s`, `10m`, `1h`, or a number of seconds.
-fn parse_time(text: &str) -> Result<Duration, String> {
-    let wrong = || "write a time such as 30s, 10m or 1h".to_string();
+/// A CPU time such as `30s`, `10m`, `1h`, or a number of schedules.
+fn parse_budget(text: &str) -> Result<Budget, String> {
+    let wrong = || "write a time such as 30s, 10m or 1h, or a number of schedules".to_string();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
     let seconds = match &text[digits..] {
-        "" | "s" => 1,
+        "" if number > 0 => return Ok(Budget::Schedules(number)),
+        "s" => 1,
         "m" | "min" => 60,
         "h" => 3600,
         _ => return Err(wrong()),
     };
     let seconds = number.checked_mul(seconds).filter(|seconds| *seconds <= 366 * 24 * 3600);
-    seconds.map(Duration::from_secs).ok_or_else(|| "that is more than a year".to_string())
+    let time = seconds.map(|seconds| Budget::Cpu(Duration::from_secs(seconds)));
+    time.ok_or_else(|| "that is more than a year".to_string())
 }
 
 #[cfg(test)]
@@ -249,13 +263,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_have_units() {
-        assert_eq!(parse_time("30"), Ok(Duration::from_secs(30)));
-        assert_eq!(parse_time("30s"), Ok(Duration::from_secs(30)));
-        assert_eq!(parse_time("2m"), Ok(Duration::from_secs(120)));
-        assert_eq!(parse_time("1h"), Ok(Duration::from_secs(3600)));
-        for wrong in ["", "h", "1d", "-1s", "1.5h", "99999999999h"] {
-            assert!(parse_time(wrong).is_err(), "{wrong}");
+    fn times_have_units_and_schedules_have_none() {
+        let cpu = |seconds| Ok(Budget::Cpu(Duration::from_secs(seconds)));
+        assert_eq!(parse_budget("30"), Ok(Budget::Schedules(30)));
+        assert_eq!(parse_budget("30s"), cpu(30));
+        assert_eq!(parse_budget("2m"), cpu(120));
+        assert_eq!(parse_budget("1h"), cpu(3600));
+        for wrong in ["", "0", "h", "1d", "-1s", "1.5h", "99999999999h"] {
+            assert!(parse_budget(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -7,7 +7,7 @@ use everleaf_cli::command::bench::failure_of;
 use everleaf_cli::failure::Failure;
 use everleaf_cli::output::{Output, remark};
 use everleaf_lab::experiment::{self, Entry, Finding, Folder, Pace, Plan, Proof, Scale, text};
-use everleaf_prove::campaign::{self, Settings};
+use everleaf_prove::campaign::{self, Budget, Settings};
 use everleaf_prove::structure;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -113,6 +113,7 @@ fn prove(structure: &'static str, budget: Duration, seed: u64) -> Result<Proof, 
         return Err(BenchError::Settings(format!("there is no structure '{structure}' to prove")));
     };
     let preemptions = (budget >= EXHAUSTIVE).then_some(1);
+    let budget = Budget::Cpu(budget);
     let settings = Settings { budget, seed, preemptions, ..Settings::default() };
     let verdict = campaign::run(structure, &settings, &mut |_| ());
     let counts = &verdict.report.counts;

@@ -47,6 +47,8 @@ const SECONDS: (u32, u32) = (4, 300);
 pub(super) const SECONDS_OF_ONE: (u32, u32) = SECONDS;
 /// What an experiment takes that looks at two.
 pub(super) const SECONDS_OF_TWO: (u32, u32) = (2 * SECONDS.0, 2 * SECONDS.1);
+/// What an experiment takes that looks at three.
+pub(super) const SECONDS_OF_THREE: (u32, u32) = (3 * SECONDS.0, 3 * SECONDS.1);
 
 /// Searches structures for failures, one after the other.
 pub(super) fn search(

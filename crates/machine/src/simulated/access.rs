@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use super::config::{Domain, MemoryModel};
 use super::core::Core;
 use super::failure::FailureKind;
+use super::fault::FaultKind;
 use super::races::Races;
 use super::raw::{Place, read_raw};
 use super::space::RAW;
@@ -42,7 +43,7 @@ impl Core {
 
     pub fn load(&self, place: Place, order: Ordering, at: At) -> u64 {
         self.point();
-        let value = self.peek(place);
+        let value = self.possibly_stale(place, self.peek(place), at);
         self.order(place, |races, thread| races.read(thread, place, Some(order), at));
         self.state.borrow_mut().note("load", place, value, at);
         value
@@ -57,7 +58,22 @@ impl Core {
 
     /// A store without a scheduling point; without an order it is private.
     pub fn put(&self, place: Place, bits: u64, order: Option<Ordering>, at: At) {
+        if self.is_spoilt(FaultKind::Skip, at) {
+            return;
+        }
         self.order(place, |races, thread| races.write(thread, place, order, at));
+        if self.is_spoilt(FaultKind::Late, at) {
+            self.put_late();
+            let state = &mut *self.state.borrow_mut();
+            state.threads[state.current].late = Some((place, bits));
+            return;
+        }
+        self.store_now(place, bits, at);
+        self.put_late();
+    }
+
+    /// A store without its named ordering.
+    pub fn store_now(&self, place: Place, bits: u64, at: At) {
         let mut state = self.state.borrow_mut();
         state.note("store", place, bits, at);
         let checked = state.check(place, true);
@@ -149,6 +165,7 @@ impl Core {
         change: impl FnOnce(u64) -> Option<u64>,
     ) -> u64 {
         self.point();
+        self.put_late();
         let rmw_drains = self.state.borrow().config.rmw_drains;
         self.complete(rmw_drains);
         let (checked, thread) = {
@@ -175,7 +192,10 @@ impl Core {
 
     pub fn load_pair(&self, halves: [Place; 2], at: At) -> Pair {
         self.point();
-        let pair = Pair { first: self.peek(halves[0]), second: self.peek(halves[1]) };
+        let pair = Pair {
+            first: self.possibly_stale(halves[0], self.peek(halves[0]), at),
+            second: self.possibly_stale(halves[1], self.peek(halves[1]), at),
+        };
         self.order_pair(halves, |races, thread, half| {
             races.read(thread, half, Some(Ordering::Acquire), at)
         });
@@ -198,6 +218,7 @@ impl Core {
         let checked = self.state.borrow_mut().check(halves[0], true);
         self.demand(checked);
         let old = Pair { first: read_raw(halves[0]), second: read_raw(halves[1]) };
+        let current = if self.is_spoilt(FaultKind::Blind, at) { old } else { current };
         self.order_pair(halves, |races, thread, half| {
             if old == current {
                 return races.exchange(thread, half, Ordering::AcqRel, at);
@@ -292,11 +313,16 @@ impl Core {
             return;
         }
         self.point();
+        if self.is_spoilt(FaultKind::Skip, at) {
+            return;
+        }
         let mut pieces = pieces(address, source);
         self.state.borrow_mut().random.shuffle(&mut pieces);
         for (place, bits) in pieces {
-            self.put(place, bits, None, at);
+            self.order(place, |races, thread| races.write(thread, place, None, at));
+            self.store_now(place, bits, at);
         }
+        self.put_late();
     }
 
     /// Checks that a range may be read as plain bytes now.

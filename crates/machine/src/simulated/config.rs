@@ -1,5 +1,6 @@
 //! What a simulated run is asked to do.
 
+use super::fault::Fault;
 use super::sites::Site;
 
 /// Which stores survive a crash of the simulated machine.
@@ -97,6 +98,10 @@ pub struct Config {
     pub crash: CrashConfig,
     /// The planted bugs that are switched on (see [`Machine::mutant`](crate::Machine::mutant)).
     pub mutants: Vec<&'static str>,
+    /// An access that is spoilt.
+    pub fault: Option<Fault>,
+    /// Whether the report lists what could be spoilt.
+    pub lists_faults: bool,
     /// The flush or drain call that is switched off.
     pub ablate: Option<Site>,
     /// Whether a byte match reads its line word by word, with others running in between.
@@ -113,6 +118,11 @@ pub struct Config {
     pub simulate_open: bool,
     /// A recovery at full speed of more machine operations than this never ends.
     pub recovery_limit: u64,
+    /// A search does no further schedule when it has done this much, in [`Counts::work`]: so that what
+    /// one program costs is bounded, and the same on every machine.
+    ///
+    /// [`Counts::work`]: super::Counts::work
+    pub work_limit: u64,
     /// A thread to stop for ever.
     pub abandon: Option<Abandon>,
     /// The allocation of this number (from 0, counted among those inside the simulation) fails.
@@ -132,12 +142,15 @@ impl Default for Config {
             step_limit: 20_000,
             crash: CrashConfig::default(),
             mutants: Vec::new(),
+            fault: None,
+            lists_faults: false,
             ablate: None,
             torn_matches: false,
             wide_compares: false,
             races: false,
             simulate_open: false,
             recovery_limit: 50_000_000,
+            work_limit: u64::MAX,
             abandon: None,
             fail_allocation: None,
             arena_bytes: 1 << 20,

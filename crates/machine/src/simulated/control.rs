@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::core::{Core, Mode};
 use super::failure::FailureKind;
+use super::fault::FaultKind;
 use super::raw::Place;
 use super::sites::SiteKind;
 use super::space::{DEAD, Freed, HANDED};
@@ -22,6 +23,10 @@ impl Core {
     }
 
     pub fn fence(&self, order: Ordering, at: At) {
+        self.put_late();
+        if self.is_spoilt(FaultKind::Skip, at) {
+            return;
+        }
         {
             let mut state = self.state.borrow_mut();
             let thread = state.current;
@@ -51,8 +56,10 @@ impl Core {
     }
 
     pub fn flush(&self, address: usize, at: At) {
+        self.put_late();
+        let spoilt = self.is_spoilt(FaultKind::Skip, at);
         let mut state = self.state.borrow_mut();
-        if !state.sites.hit(SiteKind::Flush, at) {
+        if !state.sites.hit(SiteKind::Flush, at) || spoilt {
             return;
         }
         state.counts.flushes += 1;
@@ -66,7 +73,9 @@ impl Core {
     }
 
     pub fn drain(&self, at: At) {
-        if !self.state.borrow_mut().sites.hit(SiteKind::Drain, at) {
+        self.put_late();
+        let spoilt = self.is_spoilt(FaultKind::Skip, at);
+        if !self.state.borrow_mut().sites.hit(SiteKind::Drain, at) || spoilt {
             return;
         }
         self.state.borrow_mut().counts.drains += 1;

@@ -6,6 +6,7 @@
 use std::alloc::Layout;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
+use std::panic::Location;
 use std::ptr;
 
 use corosensei::Yielder;
@@ -13,6 +14,8 @@ use corosensei::Yielder;
 use super::THREADS_MAX;
 use super::config::Config;
 use super::failure::FailureKind;
+use super::fault::FaultKind;
+use super::raw::Place;
 use super::region::Memory;
 use super::state::{Decision, State};
 use crate::Hardware;
@@ -45,6 +48,8 @@ pub struct Core {
     pub mode: Cell<Mode>,
     pub request: Cell<Request>,
     pub state: RefCell<State>,
+    /// Whether accesses are spoilt, or listed to be.
+    spoils: bool,
     yielders: [Cell<*const Yielder<(), ()>>; THREADS_MAX],
     /// Start and end of each fiber's stack.
     stacks: [Cell<(usize, usize)>; THREADS_MAX],
@@ -64,6 +69,7 @@ impl Core {
         Core {
             mode: Cell::new(Mode::Track),
             request: Cell::new(Request::Switch),
+            spoils: config.fault.is_some() || config.lists_faults,
             state: RefCell::new(State::new(config, pool_bytes)),
             yielders: std::array::from_fn(|_| Cell::new(ptr::null())),
             stacks: std::array::from_fn(|_| Cell::new((0, 0))),
@@ -117,6 +123,36 @@ impl Core {
         self.state.borrow_mut().current = thread;
     }
 
+    /// Whether an access is spoilt in this way.
+    #[inline(always)]
+    pub fn is_spoilt(&self, kind: FaultKind, at: &'static Location<'static>) -> bool {
+        self.spoils && self.state.borrow_mut().faults.meet(kind, at)
+    }
+
+    /// What a load gives.
+    #[inline(always)]
+    pub fn possibly_stale(&self, place: Place, value: u64, at: &'static Location<'static>) -> u64 {
+        if !self.spoils {
+            return value;
+        }
+        let state = &mut *self.state.borrow_mut();
+        state.faults.load(state.current, place.address, value, at)
+    }
+
+    /// A store that was to come late comes now.
+    #[inline(always)]
+    pub fn put_late(&self) {
+        if self.spoils {
+            let late = {
+                let state = &mut *self.state.borrow_mut();
+                state.threads[state.current].late.take()
+            };
+            if let Some((place, bits)) = late {
+                self.store_now(place, bits, Location::caller());
+            }
+        }
+    }
+
     /// Returns to the driver until it resumes this fiber.
     pub fn suspend(&self, request: Request) {
         self.request.set(request);
@@ -144,6 +180,7 @@ impl Core {
     /// The running thread has ended: chooses who goes on. Store buffers that are left empty
     /// themselves here if nobody else will.
     pub fn finish(&self) {
+        self.put_late();
         self.state.borrow_mut().threads[self.fiber.get()].finished = true;
         loop {
             if self.state.borrow().all_done() {

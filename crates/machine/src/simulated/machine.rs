@@ -9,6 +9,7 @@ use super::access::Orders;
 use super::core::{Core, Mode};
 use super::counting::{self, Access};
 use super::current;
+use super::fault::FaultKind;
 use super::raw::Place;
 use crate::fingerprint::{FingerprintLine, match_words};
 use crate::line::{AtomicLine, LineStore};
@@ -147,10 +148,12 @@ impl Machine for Simulated {
             note_plain(Access::Locked, Place::of::<W>(cell));
             return noted(W::raw_compare_exchange(cell, current, new, success, failure));
         };
-        let seen = modify(core, cell, Orders { success, failure }, Location::caller(), |old: W| {
-            (old == current).then_some(new)
+        let at = Location::caller();
+        let blind = core.is_spoilt(FaultKind::Blind, at);
+        let seen = modify(core, cell, Orders { success, failure }, at, |old: W| {
+            (blind || old == current).then_some(new)
         });
-        if seen == current { Ok(seen) } else { Err(seen) }
+        if blind || seen == current { Ok(current) } else { Err(seen) }
     }
 
     #[inline]

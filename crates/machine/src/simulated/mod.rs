@@ -20,12 +20,14 @@
 //! or a machine weaker than total store order may do to relaxed atomics.
 
 mod access;
+mod clock;
 mod config;
 mod control;
 mod core;
 pub mod counting;
 mod current;
 mod failure;
+mod fault;
 mod fibers;
 pub mod history;
 mod images;
@@ -51,12 +53,14 @@ mod space;
 mod state;
 mod trace;
 
+pub use clock::cpu_time;
 pub use config::{Abandon, Config, CrashConfig, Domain, MemoryModel, SchedulerKind};
 pub use failure::{Failure, FailureKind};
+pub use fault::{FAULT_KINDS, Fault, FaultKind};
 pub use history::THREADS_MAX;
 pub use machine::Simulated;
 pub use program::{Plan, Program};
-pub use random::Random;
+pub use random::{Random, mix};
 pub use region::{Memory, OwnedMemory};
 pub use report::{Counts, NESTED_LEVELS, Report};
 pub use runner::{Replay, Runner};

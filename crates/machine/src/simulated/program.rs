@@ -32,6 +32,13 @@ pub trait Program {
     /// What makes the pool unusable, in words; any error is a failure of the schedule.
     fn open(&self, memory: Memory) -> Result<Self::Instance, String>;
 
+    /// What is done to the opened pool before the threads come: not simulated, durable when they
+    /// begin, and a part of the initial contents. It reaches states of volatile memory that opening
+    /// alone does not. Left out where the pool is opened inside the simulation, and after a crash.
+    fn warm_up(&self, instance: &Self::Instance) {
+        let _ = instance;
+    }
+
     /// All pairs, sorted by key, after a check of the structure (order, reachability, leaks, ...).
     /// Not simulated, and nothing else runs meanwhile.
     ///

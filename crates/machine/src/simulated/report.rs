@@ -1,5 +1,6 @@
 //! What a search did, in numbers.
 
+use super::fault::Fault;
 use super::sites::SiteHits;
 
 /// Depths of lives after crashes that are counted apart; deeper ones count with the last.
@@ -33,6 +34,12 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// What it took, about, in simulated accesses: recoveries at full speed cost as much as some
+    /// hundred of them.
+    pub fn work(&self) -> u64 {
+        self.accesses + 4 * self.images + 300 * self.recoveries
+    }
+
     /// Adds the counts of another search.
     pub fn add(&mut self, other: &Counts) {
         self.schedules += other.schedules;
@@ -62,4 +69,6 @@ pub struct Report {
     pub marks: Vec<(&'static str, u64)>,
     /// The flush and drain calls executed, by place.
     pub sites: Vec<SiteHits>,
+    /// What could be spoilt, in order of place, if [`Config::lists_faults`](super::Config::lists_faults).
+    pub faults: Vec<Fault>,
 }

@@ -302,7 +302,11 @@ impl<P: Program + 'static> Context<P> {
     fn open_plainly(&self) -> Verdict {
         let memory = self.core.memory();
         self.core.be_patient();
-        let opened = panics::catch(|| self.scenario.program.open(memory));
+        let opened = panics::catch(|| {
+            let instance = self.scenario.program.open(memory)?;
+            self.scenario.program.warm_up(&instance);
+            Ok(instance)
+        });
         let instance =
             opened.and_then(|result| result).map_err(|text| (FailureKind::Recovery, text))?;
         let _ = self.instance.set(instance);

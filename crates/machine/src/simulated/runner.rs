@@ -158,6 +158,9 @@ impl<P: Program + 'static> Runner<P> {
         }
         let contents = panics::catch(|| {
             let instance = self.scenario.program.open(memory)?;
+            if !self.config.simulate_open {
+                self.scenario.program.warm_up(&instance);
+            }
             self.scenario.program.contents(&instance)
         })??;
         match core.state.borrow_mut().failure.take() {
@@ -191,8 +194,16 @@ impl<P: Program + 'static> Runner<P> {
                 self.search = None;
                 break;
             }
+            if self.work() >= self.config.work_limit {
+                break;
+            }
         }
         Ok(Report { exhausted, ..self.report() })
+    }
+
+    fn work(&self) -> u64 {
+        let of_core = |core: &Rc<Core>| core.state.borrow().counts.work();
+        self.counts.work() + self.cores.iter().map(of_core).sum::<u64>()
     }
 
     /// The seed of the next schedule. An exhaustive search needs the same chance in all of them.
@@ -219,7 +230,11 @@ impl<P: Program + 'static> Runner<P> {
         }
         marks.sort_unstable();
         let sites = self.cores[0].state.borrow().sites.list();
-        Report { counts, exhausted: false, marks, sites }
+        let of_core = |core: &Rc<Core>| core.state.borrow().faults.list();
+        let mut faults: Vec<_> = self.cores.iter().flat_map(of_core).collect();
+        faults.sort_unstable();
+        faults.dedup();
+        Report { counts, exhausted: false, marks, sites, faults }
     }
 
     /// Repeats a schedule exactly, with a readable trace.

@@ -77,6 +77,11 @@ impl Report {
                 Err(index) => self.marks.insert(index, (name, count)),
             }
         }
+        for fault in &other.faults {
+            if let Err(index) = self.faults.binary_search(fault) {
+                self.faults.insert(index, *fault);
+            }
+        }
         for entry in &other.sites {
             match self.sites.binary_search_by_key(&entry.site, |known| known.site) {
                 Ok(index) => self.sites[index].hits += entry.hits,

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use super::THREADS_MAX;
 use super::config::{Config, Domain, MemoryModel};
 use super::failure::FailureKind;
+use super::fault::Faults;
 use super::persistence::Persistence;
 use super::races::Races;
 use super::random::Random;
@@ -44,6 +45,8 @@ pub struct Thread {
     points: u64,
     pub buffer: VecDeque<Buffered>,
     pub flushes: Vec<Flushed>,
+    /// A store that a planted fault lets come late.
+    pub late: Option<(Place, u64)>,
 }
 
 /// What a scheduling point comes to.
@@ -85,6 +88,7 @@ pub struct State {
     /// The check of named orderings, when it is wanted.
     pub races: Option<Races>,
     pub sites: Sites,
+    pub faults: Faults,
     pub marks: Vec<(&'static str, u64)>,
     pub counts: Counts,
 }
@@ -107,6 +111,7 @@ impl State {
             fingerprint: 0,
             races: (config.races && config.memory == MemoryModel::Sc).then(Races::default),
             sites: Sites::new(config.ablate),
+            faults: Faults::new(config.fault, config.lists_faults),
             marks: Vec::new(),
             counts: Counts::default(),
             config,
@@ -128,6 +133,7 @@ impl State {
         self.random = Random::new(seed ^ 0x6D65_6D6F_7279);
         self.failure = None;
         self.fingerprint = 0;
+        self.faults.begin();
         if let Some(races) = &mut self.races {
             races.begin();
         }

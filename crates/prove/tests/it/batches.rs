@@ -5,11 +5,15 @@
 
 use std::time::{Duration, Instant};
 
-use everleaf_machine::simulated::{Config, Domain, MemoryModel, Report};
-use everleaf_prove::batches;
-use everleaf_prove::configure::exhaustive;
+use everleaf_machine::simulated::{Config, Report};
+use everleaf_prove::campaign::WORK;
+use everleaf_prove::configure::{Fixed, exhaustive};
 use everleaf_prove::mutants::{MUTANTS, hunt};
-use everleaf_prove::structure::Step;
+use everleaf_prove::structure::{Step, Structure, find};
+
+fn batch() -> &'static Structure {
+    find("batch").expect("in the list")
+}
 
 /// The time for the random search: `EVERLEAF_PROVE_SECONDS`, or a few seconds.
 fn time() -> Duration {
@@ -29,12 +33,9 @@ fn say(what: &str, report: &Report) {
 fn random_plans_keep_batches_whole() {
     let (started, mut total) = (Instant::now(), Report::default());
     for number in 0.. {
-        let Step { program, config } = batches::step(number);
-        let memory = if number % 3 == 1 { MemoryModel::Tso } else { MemoryModel::Sc };
-        let domain = [Domain::Line, Domain::Visible, Domain::Process][(number / 2 % 3) as usize];
-        let races = memory == MemoryModel::Sc && number.is_multiple_of(2);
-        let config = Config { memory, domain, races, seed: number + 1, ..config };
-        let (report, failure) = batches::case(&program).expect("known").explore(&config, 10);
+        let Step { program, config, .. } = batch().step(1, number, Fixed::default());
+        let config = Config { work_limit: WORK, ..config };
+        let (report, failure) = batch().case(&program).expect("known").explore(&config, 10);
         total.add(&report);
         if let Some(failure) = failure {
             panic!("{program}: {failure}");
@@ -49,9 +50,9 @@ fn random_plans_keep_batches_whole() {
 
 #[test]
 fn small_programs_keep_batches_whole_in_every_order_with_a_preemption() {
-    for program in batches::small() {
+    for program in batch().small() {
         let config = exhaustive(&Config::default(), 1);
-        let (report, failure) = batches::case(&program).expect("known").explore(&config, 3000);
+        let (report, failure) = batch().case(&program).expect("known").explore(&config, 3000);
         say(&program, &report);
         if let Some(failure) = failure {
             panic!("{program}: {failure}");

@@ -159,7 +159,7 @@ fn readers_finish_beside_a_writer_that_stops_for_ever() {
             _ => vec![Insert(0, 1), Remove(2), Update(5, 51)],
         };
         let reads = vec![Get(1), Get(3), Scan(0, 9), ScanBack(9, 9), Get(6)];
-        let program = Numbers::<Tree<2>>::new((0..=6).collect(), history, 3);
+        let program = Numbers::new::<Tree<2>>((0..=6).collect(), history, 3);
         explore(program, vec![writes, reads.clone(), reads], config, 10)
     });
 }

@@ -155,8 +155,7 @@ fn hunt<T2: Design<M>, T3: Design<M>, T9: Design<M>>(
         })
     };
     for (name, crashes, plan) in overtaken() {
-        let program: Numbers<Of<T2>> =
-            Numbers::new(vec![1, 5, 6, 9], vec![Insert(1, 10)], plan.len());
+        let program = Numbers::new::<Of<T2>>(vec![1, 5, 6, 9], vec![Insert(1, 10)], plan.len());
         let config = exhaustive(&hunting_config(mutant, 0, crashes), 1);
         let kill = found(name.to_owned(), &config, explore(program, plan, &config, 3000));
         if kill.is_some() {
@@ -165,7 +164,7 @@ fn hunt<T2: Design<M>, T3: Design<M>, T9: Design<M>>(
     }
     // A slot array that takes two words changes in both.
     let history = (2..=9).map(|key| Insert(key, key)).collect();
-    let program: Numbers<Of<T9>> = Numbers::new((1..=9).collect(), history, 1);
+    let program = Numbers::new::<Of<T9>>((1..=9).collect(), history, 1);
     let config = hunting_config(mutant, 0, true);
     let outcome = explore(program, vec![vec![Insert(1, 1)]], &config, 3);
     let kill = found("an insert in front of a long slot array".to_owned(), &config, outcome);

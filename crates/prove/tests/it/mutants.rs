@@ -52,7 +52,7 @@ fn programs_made_for_planted_bugs_meet_them_in_time_and_are_right_without() {
     for guarded in safeguards() {
         let (mutant, name) = (guarded.mutant, guarded.scenario.name);
         let structure = find(guarded.structure).expect("in the list");
-        let case = (structure.case)(&guarded.program()).expect("its program");
+        let case = structure.case(&guarded.program()).expect("its program");
         let (met, failure) = case.explore(&guarded.config(true), guarded.schedules);
         let failure = failure.unwrap_or_else(|| panic!("{mutant}, {name}: not met"));
         let (report, none) = case.explore(&guarded.config(false), ALL);

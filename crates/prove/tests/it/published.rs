@@ -145,7 +145,7 @@ fn what_the_protocol_does_beside_a_replacement_is_enough_for_two_threads() {
     assert_eq!(of_writes.count(), guarded().len());
     let structure = find(GUARDED).expect("in the list");
     for guarded in guarded() {
-        let case = (structure.case)(&guarded.program()).expect("its program");
+        let case = structure.case(&guarded.program()).expect("its program");
         let (report, failure) = case.explore(&guarded.config(false), guarded.schedules);
         assert!(failure.is_none(), "{}: {failure:?}", guarded.mutant);
         assert!(report.exhausted);

@@ -20,11 +20,11 @@ enum Step {
 }
 
 /// A tree whose pool was closed cleanly when the thread comes.
-struct Closed(Words<Two>);
+struct Closed(Words);
 
 impl Program for Closed {
     type Operation = Step;
-    type Instance = Opened<Two>;
+    type Instance = Opened;
 
     fn pool_bytes(&self) -> usize {
         self.0.pool_bytes()
@@ -35,11 +35,11 @@ impl Program for Closed {
         self.0.open(memory).expect("it is sound").close().expect("it can be closed");
     }
 
-    fn open(&self, memory: Memory) -> Result<Opened<Two>, String> {
+    fn open(&self, memory: Memory) -> Result<Opened, String> {
         self.0.open(memory)
     }
 
-    fn contents(&self, opened: &Opened<Two>) -> Result<Vec<(u64, u64)>, String> {
+    fn contents(&self, opened: &Opened) -> Result<Vec<(u64, u64)>, String> {
         self.0.contents(opened)
     }
 
@@ -49,7 +49,7 @@ impl Program for Closed {
         }
     }
 
-    fn run(&self, opened: &Opened<Two>, thread: usize, step: &Step, replies: &mut Vec<Reply>) {
+    fn run(&self, opened: &Opened, thread: usize, step: &Step, replies: &mut Vec<Reply>) {
         match step {
             Step::Do(operation) => self.0.run(opened, thread, operation, replies),
             Step::Close => opened.close().expect("it can be closed"),
@@ -61,7 +61,7 @@ impl Program for Closed {
 fn explore(domain: Domain, mutant: Option<&'static str>) -> Result<Report, Box<Failure>> {
     let history = (0..5).map(|key| Operation::Upsert(key, key + 1)).collect();
     let universe: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"e", b"f"];
-    let program = Closed(Words::new(&universe, history, 1));
+    let program = Closed(Words::new::<Two>(&universe, history, 1));
     let steps = [Operation::Upsert(1, 9), Operation::Remove(3), Operation::Insert(5, 7)];
     let plan = steps.into_iter().map(Step::Do).chain([Step::Close]).collect();
     let config = Config { domain, mutants: mutant.into_iter().collect(), ..Config::default() };

@@ -3,15 +3,22 @@
 
 use std::time::Instant;
 
-use crate::common::{share, tell, tell_marks};
-use everleaf_prove::campaign::{Settings, run};
+use crate::common::{is_long, share, tell, tell_marks};
+use everleaf_prove::campaign::{Budget, Settings, run};
+use everleaf_prove::configure::Fixed;
+use everleaf_prove::coverage::Coverage;
 use everleaf_prove::structure::STRUCTURES;
+
+/// Schedules of each structure, everyday: the same on every machine.
+const SCHEDULES: u64 = 600;
 
 #[test]
 fn every_structure_survives() {
     for structure in STRUCTURES {
-        let (started, budget) = (Instant::now(), share(0.5 / STRUCTURES.len() as f64));
-        let settings = Settings { budget, schedules: 20, ..Settings::default() };
+        let long = Budget::Cpu(share(0.5 / STRUCTURES.len() as f64));
+        let budget = if is_long() { long } else { Budget::Schedules(SCHEDULES) };
+        let (started, preemptions) = (Instant::now(), is_long().then_some(1));
+        let settings = Settings { budget, schedules: 20, preemptions, ..Settings::default() };
         let verdict = run(structure, &settings, &mut |_| {});
         if let Some((record, failure)) = verdict.failure {
             panic!("{}: {failure}\n{}", structure.name, record.to_text());
@@ -27,10 +34,35 @@ fn names_are_distinct_and_every_program_of_a_structure_is_found() {
     for (index, structure) in STRUCTURES.iter().enumerate() {
         let others = &STRUCTURES[index + 1..];
         assert!(others.iter().all(|other| other.name != structure.name), "{}", structure.name);
-        let steps = (0..200).map(|number| (structure.step)(number).program);
-        for program in (structure.small)().into_iter().chain(steps) {
-            assert!((structure.case)(&program).is_some(), "{}: {program}", structure.name);
+        let steps = (0..200).map(|number| structure.step(1, number, Fixed::default()).program);
+        for program in structure.small().into_iter().chain(steps) {
+            assert!(structure.case(&program).is_some(), "{}: {program}", structure.name);
         }
-        assert!((structure.case)("no such program").is_none());
+        assert!(structure.case("no such program").is_none());
+    }
+}
+
+#[test]
+fn every_pair_of_dimensions_is_drawn() {
+    for structure in STRUCTURES {
+        let mut coverage = Coverage::of(structure.dimensions());
+        for number in 0..6000 {
+            coverage.count(&structure.step(1, number, Fixed::default()).values);
+        }
+        let missing = coverage.missing();
+        assert!(missing.is_empty(), "{}: {missing:?}", structure.name);
+    }
+}
+
+#[test]
+fn a_step_depends_on_seed_and_number_only() {
+    for structure in STRUCTURES {
+        let step = |seed, number| {
+            let step = structure.step(seed, number, Fixed::default());
+            (step.program, format!("{:?}", step.config))
+        };
+        assert_eq!(step(1, 7), step(1, 7));
+        assert_ne!(step(1, 7), step(1, 8));
+        assert_ne!(step(1, 7), step(2, 7));
     }
 }

@@ -3,16 +3,16 @@
 use everleaf_cli::cli::Global;
 use everleaf_cli::failure::Failure;
 use everleaf_cli::output::Output;
-use everleaf_prove::campaign::Verdict;
+use everleaf_prove::campaign::{Budget, Verdict};
+use everleaf_prove::coverage::{Coverage, DOMAINS};
 use everleaf_prove::mutants::{self, HARMLESS};
 use everleaf_prove::record::{Record, domain_name, memory_name};
 use everleaf_prove::structure::STRUCTURES;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use std::path::Path;
-use std::time::Duration;
 
-/// A bar over the time of a structure's search.
+/// A bar over the budget of a structure's search.
 pub struct Bar(ProgressBar);
 
 impl Bar {
@@ -28,10 +28,14 @@ impl Bar {
     }
 
     /// Shows how far a search has come.
-    pub fn show(&self, verdict: &Verdict, budget: Duration) {
+    pub fn show(&self, verdict: &Verdict, budget: Budget) {
         let counts = &verdict.report.counts;
-        self.0.set_length(budget.as_millis() as u64);
-        self.0.set_position((1000.0 * verdict.seconds) as u64);
+        let (position, length) = match budget {
+            Budget::Cpu(time) => ((1000.0 * verdict.seconds) as u64, time.as_millis() as u64),
+            Budget::Schedules(schedules) => (counts.schedules, schedules),
+        };
+        self.0.set_length(length);
+        self.0.set_position(position);
         self.0.set_message(format!(
             "{}: {} schedules ({}/s), {} crash states ({}/s)",
             verdict.structure,
@@ -62,30 +66,79 @@ fn short(number: f64) -> String {
     }
 }
 
-/// Prints what was explored, and whether anything was found.
+/// Prints what was explored and covered.
 pub fn verdict(verdict: &Verdict, out: &mut Output) -> Result<(), Failure> {
     let counts = &verdict.report.counts;
-    // The failure was taken out by then; a search that ended early says so itself.
     out.line(&format!(
-        "{:<14} {} schedules ({}/s), {} crash states ({}/s), {} recoveries in the simulation",
+        "{:<14} {} schedules ({}/s), {} crash states ({}/s), {} recovered, {} lives after crashes",
         verdict.structure,
         counts.schedules,
         short(rate(counts.schedules, verdict)),
         counts.images,
         short(rate(counts.images, verdict)),
+        counts.recoveries,
         counts.nested_runs,
     ))?;
     let (done, of) = verdict.exhausted;
     out.line(&format!(
-        "               {done} of {of} small programs in every order, {} programs by chance, {:.1} s",
+        "{MARGIN}{done} of {of} small programs in every order, {} programs by chance, {:.1} CPU s",
         verdict.programs, verdict.seconds,
     ))?;
+    out.line(&format!("{MARGIN}lives after crashes, by depth: {}", lives(&verdict.coverage)))?;
+    out.line(&format!("{MARGIN}{}", pairs(&verdict.coverage)))?;
     if !verdict.report.marks.is_empty() {
         let marks = &verdict.report.marks;
         let list: Vec<_> = marks.iter().map(|(name, count)| format!("{name} {count}")).collect();
-        out.line(&format!("               rare branches: {}", list.join(", ")))?;
+        out.line(&format!("{MARGIN}rare branches: {}", list.join(", ")))?;
     }
     Ok(())
+}
+
+/// What lines about a structure begin with, but for the first.
+const MARGIN: &str = "               ";
+/// Pairs that are named when they are missing.
+const PAIRS_NAMED: usize = 8;
+
+/// Lives after crashes of the random search, by domain.
+fn lives(coverage: &Coverage) -> String {
+    let of_domain = |(domain, lives): (_, &[u64; 4])| {
+        format!("{} {}/{}/{}", domain_name(domain), lives[0], lives[1], lives[2])
+    };
+    let all: Vec<_> = DOMAINS.into_iter().zip(coverage.lives()).map(of_domain).collect();
+    all.join(", ")
+}
+
+/// Which pairs of dimensions the random search has not had.
+fn pairs(coverage: &Coverage) -> String {
+    let (all, missing) = (coverage.possible().len(), coverage.missing());
+    if missing.is_empty() {
+        return format!("all {all} pairs of dimensions seen");
+    }
+    let name = |((first, one), (second, two)): &_| -> String {
+        format!("{first} {one} with {second} {two}")
+    };
+    let named: Vec<_> = missing.iter().take(PAIRS_NAMED).map(name).collect();
+    let more = if missing.len() > PAIRS_NAMED { ", .." } else { "" };
+    let count = missing.len();
+    format!("{count} of {all} pairs of dimensions not seen: {}{more}", named.join("; "))
+}
+
+/// What came of everything, in a sentence.
+pub fn sentence(verdicts: &[Verdict], found: Option<&Record>) -> String {
+    if let Some(record) = found {
+        return format!("verdict: {} is wrong ({})", record.structure, record.kind);
+    }
+    let sum = |of: fn(&Verdict) -> u64| verdicts.iter().map(of).sum::<u64>();
+    let names = match verdicts {
+        [one] => one.structure.to_owned(),
+        all => format!("{} structures", all.len()),
+    };
+    format!(
+        "verdict: nothing wrong found in {names}: {} schedules, {} crash states, {} recoveries",
+        sum(|verdict| verdict.report.counts.schedules),
+        sum(|verdict| verdict.report.counts.images),
+        sum(|verdict| verdict.report.counts.recoveries),
+    )
 }
 
 /// Prints how to see a failure again.
@@ -133,7 +186,9 @@ pub fn as_json(verdict: &Verdict) -> Value {
         "programs": verdict.programs,
         "small_programs": verdict.exhausted.1,
         "small_programs_exhausted": verdict.exhausted.0,
-        "seconds": verdict.seconds,
+        "pairs": verdict.coverage.possible().len(),
+        "pairs_missing": verdict.coverage.missing().len(),
+        "cpu_seconds": verdict.seconds,
         "schedules_per_second": rate(counts.schedules, verdict),
         "crash_states_per_second": rate(counts.images, verdict),
         "marks": marks,

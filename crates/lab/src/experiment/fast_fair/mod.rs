@@ -130,9 +130,11 @@ pub(super) const FAMILY: Family = Family {
             what: "sections 5.1 and 5.2: what readers may see, repair by writers",
             claim: "read uncommitted, or committed with locks on leaves",
             kinds: &[Kind::Crashes],
-            seconds: proof::SECONDS_OF_TWO,
+            seconds: proof::SECONDS_OF_THREE,
             needs: &[],
-            method: Method::Run(|context| proof::search(context, &["fast-fair", "blink"])),
+            method: Method::Run(|context| {
+                proof::search(context, &["fast-fair", "fast-fair-leaf-locks", "blink"])
+            }),
         },
     ],
 };

@@ -26,7 +26,7 @@ type Two = Tiny<2, 3>;
 type Three = Tiny<3, 3>;
 
 fn case_of(structure: &str, anomaly: &Anomaly) -> Box<dyn Case> {
-    (find(structure).expect("in the list").case)(&anomaly.program()).expect("its program")
+    find(structure).expect("in the list").case(&anomaly.program()).expect("its program")
 }
 
 /// Where the record of an anomaly is.

@@ -16,7 +16,7 @@ const ALL: u64 = 3_000_000;
 
 fn case_of(anomaly: &Guarded) -> Box<dyn Case> {
     let structure = find(anomaly.structure).expect("in the list");
-    (structure.case)(&anomaly.program()).expect("its program")
+    structure.case(&anomaly.program()).expect("its program")
 }
 
 /// Where the record of an anomaly is.
