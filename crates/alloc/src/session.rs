@@ -407,6 +407,11 @@ impl<M: Machine> Session<M> {
     pub fn give_back(&mut self) {
         let mut depot = self.heap.depot.lock();
         depot.blocks.append(&mut self.blocks);
+        if M::mutant("session.gives_twice")
+            && let Some(last) = depot.blocks.last().copied()
+        {
+            depot.blocks.push(last);
+        }
         for (theirs, mine) in depot.records.iter_mut().zip(&mut self.records) {
             theirs.append(mine);
         }
@@ -443,7 +448,9 @@ impl<M: Machine> Drop for Session<M> {
         }
         self.seal();
         self.collect();
-        self.give_back();
+        if !M::mutant("session.keeps_all") {
+            self.give_back();
+        }
         let heap = self.heap.clone();
         let mut depot = heap.depot.lock();
         if !M::mutant("session.no_orphans") {

@@ -211,8 +211,10 @@ impl<M: Machine> LeafDesign<M> for CddsLeaf {
             if end > version && end != NEVER && !M::mutant("cdds.keep_ends") {
                 M::mark("cdds.end_taken_back");
                 leaf.entries.set_end(index, NEVER);
-                // Persist: the entry lives before the version in which it was to end comes.
-                leaf.entries.persist(frame.medium, index);
+                if !M::mutant("cdds.no_repair_flush") {
+                    // Persist: the entry lives before the version in which it was to end comes.
+                    leaf.entries.persist(frame.medium, index);
+                }
             }
         }
         leaf.count.write_private(count as u64);

@@ -92,7 +92,9 @@ pub(super) fn finish<G: Geometry, M: Machine>(tree: &Tree<G, M>, record: Record)
         Record::Split { leaf: left, new } => {
             M::mark("fptree.finished_split");
             let leaf = tree.leaf(left);
-            leaf.commit(tree.frame, leaf.bitmap() & !tree.leaf(new).bitmap());
+            if !M::mutant("fptree.half_a_redo") {
+                leaf.commit(tree.frame, leaf.bitmap() & !tree.leaf(new).bitmap());
+            }
             link(tree, left, new);
         }
         Record::Unlink { leaf, left } => {

@@ -127,9 +127,11 @@ impl<M: Machine> MicroLogs<M> {
         let word = self.word(index, 0);
         // Relaxed: whatever the record was about is durable before, and nobody else reads the log.
         word.store(0, Ordering::Relaxed);
-        // Persist: the end of the record before its leaf changes again, or recovery would repeat an
-        // old change on it.
-        self.medium.persist(word.as_ptr(), 8);
+        if !M::mutant("micro_log.no_clear_flush") {
+            // Persist: the end of the record before its leaf changes again, or recovery would repeat
+            // an old change on it.
+            self.medium.persist(word.as_ptr(), 8);
+        }
     }
 
     fn word(&self, index: usize, word: usize) -> &everleaf_machine::Atomic<u64, M> {
@@ -156,9 +158,11 @@ impl<M: Machine> Log<'_, M> {
         self.logs.word(self.index, 2).store(other, Ordering::Relaxed);
         // Release: the kind last, also on the medium; recovery's view.
         self.logs.word(self.index, 0).store(kind, Ordering::Release);
-        // Persist: the record before the first store of the change, or recovery would not know of
-        // it.
-        self.logs.medium.persist(self.logs.word(self.index, 0).as_ptr(), 8);
+        if !M::mutant("micro_log.no_record_flush") {
+            // Persist: the record before the first store of the change, or recovery would not know of
+            // it.
+            self.logs.medium.persist(self.logs.word(self.index, 0).as_ptr(), 8);
+        }
     }
 
     /// Ends the record, durably: the change is complete and durable.

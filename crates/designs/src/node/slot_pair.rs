@@ -69,6 +69,10 @@ impl<M: Machine> SlotLine<M> {
         } else {
             LINE_WORDS
         };
+        if M::mutant("slots.first_word_first") {
+            // Release: a planted bug.
+            self.line.words[0].store(words[0], Ordering::Release);
+        }
         for (place, word) in self.line.words[..needed].iter().zip(words).skip(1) {
             // Relaxed: published by the first word.
             place.store(*word, Ordering::Relaxed);

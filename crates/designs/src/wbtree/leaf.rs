@@ -42,8 +42,10 @@ impl<M: Machine> Leaf<M> {
     fn set_bitmap(&self, frame: Frame<M>, bitmap: u64) {
         // Release: slots and entries before the word that names them; recovery's view too.
         self.bitmap.store(bitmap, Ordering::Release);
-        // Persist: as its callers say.
-        frame.medium.persist(self.bitmap.as_ptr(), 8);
+        if !M::mutant("wbtree.no_bitmap_flush") {
+            // Persist: as its callers say.
+            frame.medium.persist(self.bitmap.as_ptr(), 8);
+        }
     }
 
     #[inline(always)]
@@ -213,8 +215,10 @@ impl<M: Machine> LeafDesign<M> for WbLeaf {
         if frame.is_writable {
             M::mark("wbtree.sorted_again");
             leaf.slots.store(&leaf.sort(bitmap));
-            // Persist: the array before it is to be believed (W1).
-            frame.medium.persist(leaf.slots.as_ptr(), LINE_SIZE);
+            if !M::mutant("wbtree.no_sorted_flush") {
+                // Persist: the array before it is to be believed (W1).
+                frame.medium.persist(leaf.slots.as_ptr(), LINE_SIZE);
+            }
             // Persist: so that a write need not look (W3).
             leaf.set_bitmap(frame, bitmap | VALID);
         }

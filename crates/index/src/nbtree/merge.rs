@@ -338,9 +338,12 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             M::mark("nbtree.merge.helped");
             return;
         }
-        self.finalize(target, a.block);
+        if !M::mutant("nbtree.no_merge_finalize") {
+            self.finalize(target, a.block);
+        }
         session.retire_block(a.block);
-        session.retire_block(b.block);
+        let is_wrong = M::mutant("nbtree.merge_frees_twice");
+        session.retire_block(if is_wrong { a.block } else { b.block });
     }
 
     /// Durably marks the right block as moving with its partner.

@@ -109,8 +109,10 @@ fn classify<M: Machine>(
         let leans = state != BlockState::Live && !M::mutant("nbtree.recovery_leans");
         if leans && !heap.pool().is_read_only() {
             block.state.write_private(BlockState::Live.encode());
-            // Persist: `Live` before the word it leant on may be reused (I9).
-            heap.medium().persist(block.state.as_ptr(), 8);
+            if !M::mutant("nbtree.recovery_no_live_flush") {
+                // Persist: `Live` before the word it leant on may be reused (I9).
+                heap.medium().persist(block.state.as_ptr(), 8);
+            }
         }
         recovery.mark_block(number)?;
         found[tree].blocks.push((block.low.read_private(), number));

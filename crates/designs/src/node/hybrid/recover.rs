@@ -85,8 +85,10 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
                     M::mark("hybrid.taken_back");
                     self.check_place(recovery, leaf)?;
                     self.copy(self.image(index), leaf);
-                    // Persist: the old contents before the record is cleared.
-                    self.persist_leaf(self.leaf(leaf));
+                    if !M::mutant("hybrid.no_restore_flush") {
+                        // Persist: the old contents before the record is cleared.
+                        self.persist_leaf(self.leaf(leaf));
+                    }
                 }
                 Record::Split { leaf, new: other } | Record::Unlink { leaf, left: other } => {
                     self.check_place(recovery, leaf)?;

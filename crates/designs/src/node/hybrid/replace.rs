@@ -66,8 +66,10 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
             self.inner.replace_leaf(low, old, new);
             // Release: the leaf is complete; pairs with the acquire in `first_leaf`.
             self.head().store(new, Ordering::Release);
-            // Persist: the link before anybody writes to the new leaf.
-            self.frame.medium.persist(self.head().as_ptr(), 8);
+            if !M::mutant("hybrid.no_head_flush") {
+                // Persist: the link before anybody writes to the new leaf.
+                self.frame.medium.persist(self.head().as_ptr(), 8);
+            }
             return;
         }
         let before = self.lock_left_neighbour(low, old);
