@@ -1,13 +1,13 @@
 //! The planted bugs, and how long they live.
 
-use everleaf_machine::simulated::{Config, CrashConfig, Failure, MemoryModel};
+use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Failure, MemoryModel};
 
-use crate::campaign::WORK;
+use crate::campaign::{self, Budget, Settings};
 use crate::case::Outcome;
-use crate::configure::{Fixed, exhaustive};
+use crate::configure::exhaustive;
 use crate::published::{self, GUARDED};
-use crate::structure::{Step, Structure, find};
-use crate::{anomalies, safeguards};
+use crate::structure::{Structure, find};
+use crate::{anomalies, safeguards, scenarios};
 
 /// A safeguard that can be switched off by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -217,6 +217,8 @@ const SMALL_SCHEDULES: u64 = 2000;
 const TSO_SCHEDULES: u64 = 50_000;
 /// Schedules of a small program with crashes in recovery.
 const NESTED_SCHEDULES: u64 = 2;
+/// Schedules of the plain search for each round of the other.
+const PLAIN_SCHEDULES: u64 = 20_000;
 /// Steps of the random search per round.
 const STEPS: u64 = 160;
 
@@ -234,8 +236,8 @@ fn made_for(mutant: Mutant) -> Vec<(String, Config, u64)> {
 
 /// Looks for a planted bug with the programs of its structure: first in those that were made for it,
 /// then in every order of the small ones with one preemption, then with crashes in their recovery,
-/// then round after round at random, with more schedules each time, and at last in every order of
-/// their store buffers too.
+/// then round after round at random, with more schedules each time, then in every order of their store
+/// buffers too, and at last by the plain search.
 pub fn hunt(mutant: Mutant, rounds: u64) -> Option<Kill> {
     let structure = find(mutant.structure).expect("the list names structures that exist");
     let base = Config { mutants: vec![mutant.name], ..Config::default() };
@@ -260,8 +262,8 @@ pub fn hunt(mutant: Mutant, rounds: u64) -> Option<Kill> {
     }
     for round in 0..rounds {
         for number in round * STEPS..(round + 1) * STEPS {
-            let Step { program, config, .. } = structure.step(1, number, Fixed::default());
-            let config = Config { mutants: base.mutants.clone(), work_limit: WORK, ..config };
+            let (program, config) = step(structure.name, number);
+            let config = Config { mutants: base.mutants.clone(), ..config };
             if hunt.run(program, config, 20 << round) {
                 return hunt.kill;
             }
@@ -273,7 +275,72 @@ pub fn hunt(mutant: Mutant, rounds: u64) -> Option<Kill> {
             return hunt.kill;
         }
     }
-    None
+    // At last what finds what nobody has met: the plain search.
+    let budget = Budget::Schedules(rounds * PLAIN_SCHEDULES);
+    let settings = Settings { budget, mutant: Some(mutant.name), ..Settings::default() };
+    let verdict = campaign::run(structure, &settings, &mut |_| {});
+    let schedules = hunt.schedules + verdict.report.counts.schedules;
+    verdict.failure.map(|(record, failure)| Kill {
+        program: record.program,
+        config: record.config,
+        schedules,
+        failure: Box::new(failure),
+    })
+}
+
+/// What the random part of a hunt does at its step of this number: mostly one memory model and caches
+/// that forget, in which most planted bugs are seen; the others take turns.
+fn step(structure: &str, number: u64) -> (String, Config) {
+    let nested = |nested_one_in| CrashConfig { nested_one_in, ..CrashConfig::default() };
+    let usual = Config::default();
+    let simple = format!("random/{number}");
+    let (program, config) = match structure {
+        "alloc" | "pool" => {
+            let one_in = if structure == "alloc" { 1000 } else { 200 };
+            let crash = nested(if number.is_multiple_of(4) { one_in } else { 0 });
+            (simple, Config { crash, simulate_open: number % 8 == 5, ..usual })
+        }
+        "batch" => {
+            (simple, Config { crash: nested(if number % 4 == 3 { 50 } else { 0 }), ..usual })
+        }
+        "epoch" => {
+            let crash = CrashConfig { enabled: false, ..CrashConfig::default() };
+            (simple, Config { crash, ..usual })
+        }
+        _ => step_of_trees(structure, number),
+    };
+    let memory = if number % 5 == 4 { MemoryModel::Tso } else { MemoryModel::Sc };
+    let domain = if number % 7 == 6 { Domain::Visible } else { Domain::Line };
+    let races = memory == MemoryModel::Sc && number % 3 == 2;
+    (program, Config { memory, domain, races, seed: number + 1, ..config })
+}
+
+/// The same of a tree.
+fn step_of_trees(structure: &str, number: u64) -> (String, Config) {
+    let random = |kind| format!("{kind}/{}/{number}", 2 + number % 3);
+    let usual = Config::default();
+    // Many keys make many volatile nodes.
+    let roomy = Config { arena_bytes: 4 << 20, ..Config::default() };
+    let crash = CrashConfig { nested_one_in: 300, ..CrashConfig::default() };
+    let named = scenarios::named();
+    let name = named[(number as usize * 5 + number as usize / 16) % named.len()].name;
+    match number % 16 {
+        15 if structure == "nbtree" => {
+            let (thread, after_points) = (number as usize / 16 % 2, number / 16 * 7 % 61);
+            let abandon = Some(Abandon { thread, after_points });
+            (format!("roomy/{name}"), Config { abandon, ..usual })
+        }
+        8..11 | 15 => (format!("scenario/{name}"), usual),
+        11 => (format!("crowded/{number}"), roomy),
+        12 => (format!("growing/{number}"), roomy),
+        13 => (random("random"), Config { crash, ..usual }),
+        14 if number % 32 == 14 => (random("random"), Config { simulate_open: true, ..usual }),
+        14 => {
+            let fail_allocation = Some(number / 32 % 14);
+            (random("refusing"), Config { fail_allocation, ..usual })
+        }
+        _ => (random("random"), usual),
+    }
 }
 
 struct Hunt {
