@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a script talks on its terminal")]
 
 mod budget;
+mod capi;
 mod dashboard;
 mod jobs;
 mod programs;
@@ -30,6 +31,7 @@ usage: cargo xtask <command> [arguments]
   lint    clippy on all targets, warnings are errors
   doc     the documentation, warnings are errors
   ci      test and checks; one line of totals at the end
+  capi    installs the C library below a folder; `capi header` writes its header anew
   sim     long searches on the simulated machine and of replies; `sim 3600` for an hour each
 ";
 
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         "test" => jobs::test(&root, rest),
         "doc" => jobs::doc(&root),
         "tidy" => jobs::tidy(&root, rest),
+        "capi" => capi::run(&root, rest),
         "sim" => jobs::sim(&root, rest),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");

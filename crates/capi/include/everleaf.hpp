@@ -1,0 +1,375 @@
+// Everleaf for C++17: everleaf.h with lifetimes, string views, exceptions and ranges. Header only.
+//
+//     everleaf::store store("trees.pool", everleaf::options().create(true));
+//     everleaf::map map = store.map();
+//     map.put("oak", "Quercus");
+//     for (auto [key, value] : map.all()) std::cout << key << ": " << value << '\n';
+//
+// Threads and forked processes: as everleaf.h says. Functions that are passed in may throw: the exception
+// comes out of the call that they were passed to.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "everleaf.h"
+
+namespace everleaf {
+
+// What went wrong: a code of everleaf.h, and its text.
+class error : public std::runtime_error {
+  public:
+    error(int code, const std::string &text) : std::runtime_error(text), code_(code) {}
+    int code() const noexcept { return code_; }
+
+  private:
+    int code_;
+};
+
+namespace detail {
+
+inline el_slice slice(std::string_view bytes) { return el_bytes(bytes.data(), bytes.size()); }
+
+inline std::string_view view(el_slice slice) {
+    return {static_cast<const char *>(slice.data), slice.size};
+}
+
+// Passes on an answer, throws an error.
+inline int check(int code) {
+    if (code < 0) throw error(code, el_last_error());
+    return code;
+}
+
+template <typename T, int (*Free)(T *)> struct freer {
+    void operator()(T *handle) const noexcept { Free(handle); }
+};
+
+template <typename T, int (*Free)(T *)> using handle = std::unique_ptr<T, freer<T, Free>>;
+
+// Calls a function that C code knows by a pointer, and keeps its exception for later.
+template <typename F> struct carried {
+    F &call;
+    std::exception_ptr thrown;
+
+    template <typename... A> bool run(A... arguments) noexcept {
+        try {
+            call(arguments...);
+            return true;
+        } catch (...) {
+            thrown = std::current_exception();
+            return false;
+        }
+    }
+
+    void rethrow() const {
+        if (thrown) std::rethrow_exception(thrown);
+    }
+};
+
+} // namespace detail
+
+// How to open a store; see EL_CREATE and what follows it in everleaf.h.
+class options {
+  public:
+    options() {
+        el_options *made = nullptr;
+        detail::check(el_options_new(&made));
+        handle_.reset(made);
+    }
+
+    options &set(int option, std::uint64_t number) & {
+        detail::check(el_options_set(handle_.get(), option, number));
+        return *this;
+    }
+    options &&set(int option, std::uint64_t number) && { return std::move(set(option, number)); }
+    options &&create(bool yes) && { return std::move(set(EL_CREATE, yes)); }
+    options &&read_only(bool yes) && { return std::move(set(EL_READ_ONLY_OPEN, yes)); }
+    options &&max_size(std::uint64_t bytes) && { return std::move(set(EL_MAX_SIZE, bytes)); }
+    options &&durable_on_power_loss() && { return std::move(set(EL_DURABILITY, EL_POWER)); }
+
+    el_options *get() const noexcept { return handle_.get(); }
+
+  private:
+    detail::handle<el_options, el_options_free> handle_;
+};
+
+using pair = std::pair<std::string_view, std::string_view>;
+
+// Pairs in the order of their keys. begin() may be called once; a pair is valid until the next one.
+class range {
+  public:
+    class iterator {
+      public:
+        using iterator_category = std::input_iterator_tag;
+        using value_type = pair;
+        using difference_type = std::ptrdiff_t;
+        using pointer = const pair *;
+        using reference = const pair &;
+
+        iterator() = default;
+        iterator(el_iter *iter, bool back) : iter_(iter), back_(back) { ++*this; }
+        reference operator*() const noexcept { return at_; }
+        pointer operator->() const noexcept { return &at_; }
+        iterator &operator++() {
+            el_slice key, value;
+            const int code = back_ ? el_iter_prev(iter_, &key, &value)
+                                   : el_iter_next(iter_, &key, &value);
+            if (detail::check(code) == EL_OK) {
+                at_ = {detail::view(key), detail::view(value)};
+            } else {
+                iter_ = nullptr;
+            }
+            return *this;
+        }
+        void operator++(int) { ++*this; }
+        bool operator==(const iterator &other) const noexcept { return iter_ == other.iter_; }
+        bool operator!=(const iterator &other) const noexcept { return iter_ != other.iter_; }
+
+      private:
+        el_iter *iter_ = nullptr;
+        bool back_ = false;
+        pair at_;
+    };
+
+    explicit range(el_iter *iter) : handle_(iter) {}
+
+    // From the last pair to the first.
+    range reversed() && {
+        back_ = true;
+        return std::move(*this);
+    }
+
+    iterator begin() { return {handle_.get(), back_}; }
+    iterator end() const noexcept { return {}; }
+
+    // The first pair from `key` on; nothing if there is none.
+    std::optional<pair> seek(std::string_view key) {
+        el_slice found, value;
+        const int code = el_iter_seek(handle_.get(), detail::slice(key), &found, &value);
+        if (detail::check(code) != EL_OK) return std::nullopt;
+        return pair{detail::view(found), detail::view(value)};
+    }
+
+  private:
+    detail::handle<el_iter, el_iter_free> handle_;
+    bool back_ = false;
+};
+
+// An ordered map of byte strings. Copies are not made; move it, or ask the store for another handle.
+class map {
+  public:
+    explicit map(el_map *map) : handle_(map) {}
+
+    std::optional<std::string> get(std::string_view key) const {
+        std::string value;
+        const bool is_there = see(key, [&](std::string_view bytes) { value.assign(bytes); });
+        return is_there ? std::optional(std::move(value)) : std::nullopt;
+    }
+
+    // Shows the value in place, without a copy.
+    template <typename F> bool see(std::string_view key, F &&call) const {
+        detail::carried<F> carried{call, nullptr};
+        auto shown = [](void *context, el_slice value) noexcept {
+            static_cast<detail::carried<F> *>(context)->run(detail::view(value));
+        };
+        const int code = el_get_with(get(), detail::slice(key), shown, &carried);
+        carried.rethrow();
+        return detail::check(code) == EL_OK;
+    }
+
+    bool contains(std::string_view key) const {
+        return detail::check(el_contains(get(), detail::slice(key))) == EL_OK;
+    }
+    void put(std::string_view key, std::string_view value) {
+        detail::check(el_put(get(), detail::slice(key), detail::slice(value)));
+    }
+    void put_expiring(std::string_view key, std::string_view value, std::uint64_t unix_ms) {
+        detail::check(el_put_expiring(get(), detail::slice(key), detail::slice(value), unix_ms));
+    }
+    bool insert(std::string_view key, std::string_view value) {
+        return detail::check(el_insert(get(), detail::slice(key), detail::slice(value))) == EL_OK;
+    }
+    bool update(std::string_view key, std::string_view value) {
+        return detail::check(el_update(get(), detail::slice(key), detail::slice(value))) == EL_OK;
+    }
+    bool remove(std::string_view key) {
+        return detail::check(el_remove(get(), detail::slice(key))) == EL_OK;
+    }
+    // Nothing stands for absent, on both sides.
+    bool compare_exchange(std::string_view key, std::optional<std::string_view> expected,
+                          std::optional<std::string_view> value) {
+        const el_slice old = detail::slice(expected.value_or("")), now = detail::slice(value.value_or(""));
+        const int code = el_compare_exchange(get(), detail::slice(key), expected ? &old : nullptr,
+                                             value ? &now : nullptr);
+        return detail::check(code) == EL_OK;
+    }
+    std::uint64_t size() const {
+        std::uint64_t count = 0;
+        detail::check(el_count(get(), &count));
+        return count;
+    }
+    void clear() { detail::check(el_clear(get())); }
+
+    range all() const { return open(nullptr); }
+    // The keys from `from`, included, to `to`, excluded.
+    range between(std::string_view from, std::string_view to) const {
+        const el_range bounds = el_between(detail::slice(from), detail::slice(to));
+        return open(&bounds);
+    }
+    range prefix(std::string_view prefix) const {
+        el_iter *iter = nullptr;
+        detail::check(el_iter_prefix(get(), detail::slice(prefix), &iter));
+        return range(iter);
+    }
+
+    // Calls `call(index, optional<string_view>)` for each key.
+    template <typename F> void get_many(const std::vector<std::string_view> &keys, F &&call) const {
+        std::vector<el_slice> slices;
+        slices.reserve(keys.size());
+        for (std::string_view key : keys) slices.push_back(detail::slice(key));
+        detail::carried<F> carried{call, nullptr};
+        auto shown = [](void *context, std::size_t index, const el_slice *value) noexcept {
+            auto found = value ? std::optional(detail::view(*value)) : std::nullopt;
+            auto *carried = static_cast<detail::carried<F> *>(context);
+            if (!carried->thrown) carried->run(index, found);
+        };
+        const el_slices all{slices.data(), slices.size()};
+        const int code = el_get_many(get(), all, shown, &carried);
+        carried.rethrow();
+        detail::check(code);
+    }
+
+    el_map *get() const noexcept { return handle_.get(); }
+
+  private:
+    range open(const el_range *bounds) const {
+        el_iter *iter = nullptr;
+        detail::check(el_iter_new(get(), bounds, &iter));
+        return range(iter);
+    }
+
+    detail::handle<el_map, el_map_free> handle_;
+};
+
+// Changes, and conditions on which they depend, to be done as one.
+class batch {
+  public:
+    batch() {
+        el_batch *made = nullptr;
+        detail::check(el_batch_new(&made));
+        handle_.reset(made);
+    }
+
+    batch &put(const map &map, std::string_view key, std::string_view value) {
+        detail::check(el_batch_put(get(), map.get(), detail::slice(key), detail::slice(value)));
+        return *this;
+    }
+    batch &remove(const map &map, std::string_view key) {
+        detail::check(el_batch_remove(get(), map.get(), detail::slice(key)));
+        return *this;
+    }
+    // Nothing: the key must be absent.
+    batch &expect(const map &map, std::string_view key, std::optional<std::string_view> value) {
+        const el_slice bytes = detail::slice(value.value_or(""));
+        detail::check(el_batch_expect(get(), map.get(), detail::slice(key), value ? &bytes : nullptr));
+        return *this;
+    }
+
+    el_batch *get() const noexcept { return handle_.get(); }
+
+  private:
+    detail::handle<el_batch, el_batch_free> handle_;
+};
+
+// All maps of a store as they were at one moment.
+class view {
+  public:
+    explicit view(el_view *view) : handle_(view) {}
+
+    range all(const map &map) const {
+        el_iter *iter = nullptr;
+        detail::check(el_iter_view(handle_.get(), map.get(), nullptr, &iter));
+        return range(iter);
+    }
+
+    std::optional<std::string> get(const map &map, std::string_view key) const {
+        std::string value(64, '\0');
+        std::size_t size = 0;
+        for (;;) {
+            const el_buffer room = el_room(value.data(), value.size());
+            const int code = el_view_get(handle_.get(), map.get(), detail::slice(key), room, &size);
+            if (code != EL_BUFFER_TOO_SMALL) {
+                if (detail::check(code) != EL_OK) return std::nullopt;
+                value.resize(size);
+                return value;
+            }
+            value.resize(size);
+        }
+    }
+
+  private:
+    detail::handle<el_view, el_view_free> handle_;
+};
+
+// An open store: maps by name in one pool file.
+class store {
+  public:
+    explicit store(const std::string &path, const options &options = {}) {
+        if (el_abi_version() != EL_ABI_VERSION) throw error(EL_UNSUPPORTED, "another library version");
+        el_store *made = nullptr;
+        detail::check(el_store_open(path.c_str(), options.get(), &made));
+        handle_.reset(made);
+    }
+
+    // The default map, or the one of this name, which is made if it is missing.
+    everleaf::map map() const { return open(nullptr); }
+    everleaf::map map(const std::string &name) const { return open(name.c_str()); }
+    bool drop_map(const std::string &name) {
+        return detail::check(el_store_drop_map(handle_.get(), name.c_str())) == EL_OK;
+    }
+
+    // Does all of a batch or nothing. False: a condition did not hold.
+    bool write(const batch &batch) {
+        return detail::check(el_store_write(handle_.get(), batch.get(), nullptr)) == EL_OK;
+    }
+    everleaf::view view() const {
+        el_view *made = nullptr;
+        detail::check(el_view_new(handle_.get(), &made));
+        return everleaf::view(made);
+    }
+    void sync() { detail::check(el_store_sync(handle_.get())); }
+    std::uint64_t backup(const std::string &path) const {
+        std::uint64_t pairs = 0;
+        detail::check(el_store_backup(handle_.get(), path.c_str(), nullptr, nullptr, &pairs));
+        return pairs;
+    }
+    el_statistics statistics() const {
+        el_statistics numbers{};
+        const el_buffer room = el_room(&numbers, sizeof numbers);
+        detail::check(el_store_statistics(handle_.get(), room, nullptr));
+        return numbers;
+    }
+    void close() { detail::check(el_store_close(handle_.get())); }
+
+    el_store *get() const noexcept { return handle_.get(); }
+
+  private:
+    everleaf::map open(const char *name) const {
+        el_map *made = nullptr;
+        detail::check(el_store_map(handle_.get(), name, true, &made));
+        return everleaf::map(made);
+    }
+
+    detail::handle<el_store, el_store_free> handle_;
+};
+
+} // namespace everleaf

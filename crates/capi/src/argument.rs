@@ -1,0 +1,294 @@
+//! What C code passes: slices, buffers, text, places for results, functions.
+//!
+//! A value of these types is a promise of the C code that made it: the bytes of a slice can be read,
+//! and those of a buffer written, for the length of the call. Rust code that makes one takes the same
+//! promise on itself (`unsafe fn new`); so the functions that believe it are safe.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ops::Bound;
+
+use crate::code::{EL_BUFFER_TOO_SMALL, Failure};
+use crate::entry::invalid;
+
+/// Some bytes, which the callee only reads. Zero bytes may be at NULL.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct el_slice {
+    /// The first byte.
+    data: *const c_void,
+    /// How many.
+    size: usize,
+}
+
+/// Some slices: an array of `count` at `items`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct el_slices {
+    /// The first one.
+    items: *const el_slice,
+    /// How many.
+    count: usize,
+}
+
+/// Some bytes for a result. Zero bytes may be at NULL.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct el_buffer {
+    /// The first byte.
+    data: *mut c_void,
+    /// How many there are.
+    capacity: usize,
+}
+
+/// Text in UTF-8 that ends with a zero byte.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub struct el_text(*const c_char);
+
+/// No bound: from the first key, or to the last.
+pub const EL_UNBOUNDED: c_int = 0;
+/// The key of the bound, too.
+pub const EL_INCLUDED: c_int = 1;
+/// Without the key of the bound.
+pub const EL_EXCLUDED: c_int = 2;
+
+/// One end of a range.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct el_bound {
+    /// `EL_UNBOUNDED`, `EL_INCLUDED` or `EL_EXCLUDED`.
+    kind: c_int,
+    /// The key, unless unbounded.
+    key: el_slice,
+}
+
+/// A range of keys.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct el_range {
+    /// Where it begins.
+    from: el_bound,
+    /// Where it ends.
+    to: el_bound,
+}
+
+/// Is shown a value, which is valid for the call only. It must be quick, must not unwind, and may call
+/// functions of this library.
+pub type el_value_fn = Option<extern "C" fn(context: *mut c_void, value: el_slice)>;
+/// Is shown the value of the key number `index`, NULL if there is none; otherwise as `el_value_fn`.
+pub type el_found_fn =
+    Option<extern "C" fn(context: *mut c_void, index: usize, value: Option<&el_slice>)>;
+/// Is shown a pair; anything but 0 ends the scan. Otherwise as `el_value_fn`.
+pub type el_pair_fn =
+    Option<extern "C" fn(context: *mut c_void, key: el_slice, value: el_slice) -> c_int>;
+/// Is told some text, which is valid for the call only.
+pub type el_text_fn = Option<extern "C" fn(context: *mut c_void, text: el_slice)>;
+/// Is told how many pairs are done.
+pub type el_progress_fn = Option<extern "C" fn(context: *mut c_void, pairs: u64)>;
+
+/// A place for a result; NULL if it is not wanted.
+pub type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
+
+impl el_slice {
+    /// A slice as C code would pass it.
+    ///
+    /// # Safety
+    /// As long as it is used, `size` bytes at `data` can be read; or `size` is 0, or `data` is NULL.
+    pub const unsafe fn new(data: *const c_void, size: usize) -> Self {
+        el_slice { data, size }
+    }
+
+    /// What C code is shown; it is told how long that is valid.
+    pub(crate) fn shown(bytes: &[u8]) -> Self {
+        el_slice { data: bytes.as_ptr().cast(), size: bytes.len() }
+    }
+
+    /// The bytes, for the length of the call.
+    #[inline]
+    pub(crate) fn bytes<'a>(self) -> Result<&'a [u8], Failure> {
+        if self.size == 0 {
+            return Ok(&[]);
+        }
+        if self.data.is_null() {
+            return Err(invalid("a slice has bytes but they are at NULL"));
+        }
+        if self.size > isize::MAX as usize {
+            return Err(invalid("a slice is longer than memory can be: its length is negative"));
+        }
+        // SAFETY: whoever made the slice has promised that so many bytes can be read during the call
+        // (`new`); they are not at NULL, and their number is no more than the language allows.
+        Ok(unsafe { std::slice::from_raw_parts(self.data.cast(), self.size) })
+    }
+}
+
+impl el_slices {
+    /// Some slices as C code would pass them.
+    ///
+    /// # Safety
+    /// As long as it is used, `count` slices at `items` can be read; or `count` is 0, or `items` NULL.
+    pub const unsafe fn new(items: *const el_slice, count: usize) -> Self {
+        el_slices { items, count }
+    }
+
+    /// The bytes of all of them, for the length of the call.
+    pub(crate) fn bytes<'a>(self) -> Result<Vec<&'a [u8]>, Failure> {
+        if self.count == 0 {
+            return Ok(vec![]);
+        }
+        if self.items.is_null() || !self.items.is_aligned() {
+            return Err(invalid("the array of slices is at NULL or not aligned"));
+        }
+        if self.count > isize::MAX as usize / size_of::<el_slice>() {
+            return Err(invalid("there are more slices than memory can hold"));
+        }
+        // SAFETY: whoever made this has promised that so many slices can be read during the call
+        // (`new`); they are not at NULL, aligned, and no more than the language allows.
+        let slices = unsafe { std::slice::from_raw_parts(self.items, self.count) };
+        slices.iter().map(|slice| slice.bytes()).collect()
+    }
+}
+
+impl el_buffer {
+    /// A buffer as C code would pass it.
+    ///
+    /// # Safety
+    /// As long as it is used, `capacity` bytes at `data` can be written, and nothing else refers to
+    /// them; or `capacity` is 0, or `data` is NULL.
+    pub const unsafe fn new(data: *mut c_void, capacity: usize) -> Self {
+        el_buffer { data, capacity }
+    }
+
+    /// How many bytes it has.
+    pub(crate) fn capacity(self) -> usize {
+        self.capacity
+    }
+
+    /// Copies `bytes` to its start, and stores their number; says so if there are too many.
+    #[inline]
+    pub(crate) fn fill(self, bytes: &[u8], size: Out<'_, usize>) -> Result<(), Failure> {
+        set(size, bytes.len());
+        if bytes.len() > self.capacity || (self.data.is_null() && !bytes.is_empty()) {
+            let text = format!("{} bytes are needed, and there are {}", bytes.len(), self.capacity);
+            return Err(Failure::new(EL_BUFFER_TOO_SMALL, text));
+        }
+        self.write(0, bytes);
+        Ok(())
+    }
+
+    /// Copies `bytes` to `at`. The caller has made sure that they fit; otherwise nothing is done.
+    #[inline]
+    pub(crate) fn write(self, at: usize, bytes: &[u8]) {
+        let fits = at.checked_add(bytes.len()).is_some_and(|end| end <= self.capacity);
+        if !fits || bytes.is_empty() || self.data.is_null() {
+            return;
+        }
+        // SAFETY: `at` is within the buffer, whose bytes can be written (`new`); just compared.
+        let to = unsafe { self.data.cast::<u8>().add(at) };
+        // SAFETY: all of `bytes` fits behind `to`, just compared, and the buffer belongs to the caller
+        // alone (`new`), so that it overlaps nothing that Rust code refers to.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+    }
+}
+
+impl el_text {
+    /// Text as C code would pass it.
+    ///
+    /// # Safety
+    /// As long as it is used, a zero byte ends the bytes at `text`; or it is NULL.
+    pub const unsafe fn new(text: *const c_char) -> Self {
+        el_text(text)
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// The bytes before the zero, for the length of the call.
+    pub(crate) fn bytes<'a>(self) -> Result<&'a [u8], Failure> {
+        if self.0.is_null() {
+            return Err(invalid("a text is NULL"));
+        }
+        // SAFETY: it is not NULL, and whoever made it has promised the zero byte (`new`).
+        Ok(unsafe { CStr::from_ptr(self.0) }.to_bytes())
+    }
+
+    /// The text.
+    pub(crate) fn str<'a>(self) -> Result<&'a str, Failure> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| invalid("a text is not UTF-8"))
+    }
+
+    /// The text as a path, which need not be UTF-8.
+    pub(crate) fn path<'a>(self) -> Result<&'a std::path::Path, Failure> {
+        use std::os::unix::ffi::OsStrExt;
+        Ok(std::path::Path::new(std::ffi::OsStr::from_bytes(self.bytes()?)))
+    }
+}
+
+impl el_bound {
+    /// A bound as C code would pass it.
+    pub const fn new(kind: c_int, key: el_slice) -> Self {
+        el_bound { kind, key }
+    }
+
+    fn bound<'a>(self) -> Result<Bound<&'a [u8]>, Failure> {
+        match self.kind {
+            EL_UNBOUNDED => Ok(Bound::Unbounded),
+            EL_INCLUDED => Ok(Bound::Included(self.key.bytes()?)),
+            EL_EXCLUDED => Ok(Bound::Excluded(self.key.bytes()?)),
+            _ => Err(invalid("the kind of a bound is none of the three")),
+        }
+    }
+}
+
+/// Both bounds of a range.
+pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+impl el_range {
+    /// A range as C code would pass it.
+    pub const fn new(from: el_bound, to: el_bound) -> Self {
+        el_range { from, to }
+    }
+
+    /// The bounds; NULL is everything.
+    pub(crate) fn bounds<'a>(range: Option<&el_range>) -> Result<Bounds<'a>, Failure> {
+        match range {
+            None => Ok((Bound::Unbounded, Bound::Unbounded)),
+            Some(range) => Ok((range.from.bound()?, range.to.bound()?)),
+        }
+    }
+}
+
+/// Stores a result, if it is wanted.
+#[inline]
+pub(crate) fn set<T>(place: Out<'_, T>, value: T) {
+    if let Some(place) = place {
+        place.write(value);
+    }
+}
+
+/// The place for a result that nobody can do without.
+pub(crate) fn wanted<'a, T>(place: Out<'a, T>) -> Result<&'a mut MaybeUninit<T>, Failure> {
+    place.ok_or_else(|| invalid("the place for the result is NULL"))
+}
+
+/// What C code wants passed to its function.
+#[derive(Clone, Copy)]
+pub(crate) struct Context(*mut c_void);
+
+// SAFETY: it is only passed on, to a function that may be called by any thread: the header says so
+// wherever a function is kept.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Context {
+    pub fn new(context: *mut c_void) -> Self {
+        Context(context)
+    }
+
+    pub fn get(self) -> *mut c_void {
+        self.0
+    }
+}

@@ -1,0 +1,114 @@
+//! Batches: many changes as one.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+
+use everleaf::{Expiry, WriteBatch};
+
+use crate::argument::{el_slice, wanted};
+use crate::code::EL_OK;
+use crate::entry::entry;
+use crate::handle::{exclusive, free, give, kind, shared};
+use crate::map::el_map;
+
+kind! {
+    /// Changes, and conditions on which they depend, for `el_store_write`. For one call at a time.
+    el_batch, WriteBatch, b"elBatch\0"
+}
+
+/// Stores an empty batch at `batch`. Free it with `el_batch_free`.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_batch_new(batch: Option<&mut MaybeUninit<*mut el_batch>>) -> c_int {
+    entry(|| give(batch, WriteBatch::new()))
+}
+
+/// Frees a batch; NULL is nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_batch_free(batch: Option<&mut el_batch>) -> c_int {
+    entry(|| free(batch))
+}
+
+/// Takes everything out of a batch.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_batch_clear(batch: Option<&mut el_batch>) -> c_int {
+    entry(|| {
+        exclusive(batch)?.clear();
+        Ok(EL_OK)
+    })
+}
+
+/// Stores the number of changes in a batch at `count`.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_batch_count(
+    batch: Option<&mut el_batch>,
+    count: Option<&mut MaybeUninit<usize>>,
+) -> c_int {
+    entry(|| {
+        wanted(count)?.write(exclusive(batch)?.len());
+        Ok(EL_OK)
+    })
+}
+
+/// Adds that a key gets this value.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_batch_put(
+    batch: Option<&mut el_batch>,
+    map: Option<&el_map>,
+    key: el_slice,
+    value: el_slice,
+) -> c_int {
+    entry(|| {
+        exclusive(batch)?.put(shared(map)?, key.bytes()?, value.bytes()?);
+        Ok(EL_OK)
+    })
+}
+
+/// Adds that a key gets this value and is absent from `expiry_ms` on, in milliseconds since 1970-01-01
+/// UTC (0: never).
+#[unsafe(no_mangle)]
+pub extern "C" fn el_batch_put_expiring(
+    batch: Option<&mut el_batch>,
+    map: Option<&el_map>,
+    key: el_slice,
+    value: el_slice,
+    expiry_ms: u64,
+) -> c_int {
+    entry(|| {
+        let (key, value) = (key.bytes()?, value.bytes()?);
+        exclusive(batch)?.put_with_expiry(
+            shared(map)?,
+            key,
+            value,
+            Expiry::from_unix_ms(expiry_ms),
+        );
+        Ok(EL_OK)
+    })
+}
+
+/// Adds that a key is removed, if it is there.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_batch_remove(
+    batch: Option<&mut el_batch>,
+    map: Option<&el_map>,
+    key: el_slice,
+) -> c_int {
+    entry(|| {
+        exclusive(batch)?.remove(shared(map)?, key.bytes()?);
+        Ok(EL_OK)
+    })
+}
+
+/// Lets the whole batch depend on the value that a key has just before it; NULL: on its absence.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_batch_expect(
+    batch: Option<&mut el_batch>,
+    map: Option<&el_map>,
+    key: el_slice,
+    value: Option<&el_slice>,
+) -> c_int {
+    entry(|| {
+        let value = value.map(|value| value.bytes()).transpose()?;
+        exclusive(batch)?.expect(shared(map)?, key.bytes()?, value);
+        Ok(EL_OK)
+    })
+}

@@ -1,0 +1,253 @@
+//! Iterators: a place between or at the pairs of a range, moved either way.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::ops::Bound;
+
+use everleaf::{Map, MapView, Range};
+
+use crate::argument::{Bounds, Out, el_range, el_slice, set};
+use crate::code::{EL_NOT_FOUND, EL_OK, Failure};
+use crate::entry::{Outcome, entry};
+use crate::handle::{exclusive, free, give, kind, shared};
+use crate::map::el_map;
+use crate::view::el_view;
+
+/// What is iterated over.
+enum Source {
+    Map(Map),
+    View(MapView),
+}
+
+impl Source {
+    fn range(&self, bounds: Bounds<'_>) -> Range {
+        match self {
+            Source::Map(map) => map.range(bounds),
+            Source::View(view) => view.range(bounds),
+        }
+    }
+}
+
+/// Where an iterator is.
+enum Place {
+    /// Before the first pair, or behind the last: `next` goes to the first, `prev` to the last.
+    Outside,
+    /// At the pair that was returned last.
+    At(Vec<u8>, Vec<u8>),
+    /// Behind the last pair, because `next` found no more; `prev` goes to the last.
+    Behind,
+    /// Before the first pair, because `prev` found no more; `next` goes to the first.
+    Before,
+}
+
+/// An iterator.
+pub struct Cursor {
+    source: Source,
+    from: Bound<Vec<u8>>,
+    to: Bound<Vec<u8>>,
+    place: Place,
+    /// The pairs on the way, and whether that leads backwards. It is behind the place.
+    way: Option<(Range, bool)>,
+}
+
+impl Cursor {
+    fn new(source: Source, bounds: Bounds<'_>) -> Self {
+        let owned = |bound: Bound<&[u8]>| bound.map(<[u8]>::to_vec);
+        let (from, to) = (owned(bounds.0), owned(bounds.1));
+        Cursor { source, from, to, place: Place::Outside, way: None }
+    }
+
+    /// Moves by one pair.
+    fn step(&mut self, back: bool) -> Result<bool, Failure> {
+        match (&self.place, back) {
+            (Place::Behind, false) | (Place::Before, true) => return Ok(false),
+            _ => {}
+        }
+        if self.way.as_ref().is_none_or(|(_, is_back)| *is_back != back) {
+            let (mut from, mut to) = (bound_ref(&self.from), bound_ref(&self.to));
+            if let Place::At(key, _) = &self.place {
+                let here = Bound::Excluded(key.as_slice());
+                *(if back { &mut to } else { &mut from }) = here;
+            }
+            self.way = Some((self.source.range((from, to)), back));
+        }
+        self.advance(back)
+    }
+
+    /// Goes to the first pair from `key` on, or to the last one up to it.
+    fn seek(&mut self, key: &[u8], back: bool) -> Result<bool, Failure> {
+        let mut range = self.source.range((bound_ref(&self.from), bound_ref(&self.to)));
+        if back {
+            range.seek_back(key)
+        } else {
+            range.seek(key)
+        }
+        self.way = Some((range, back));
+        self.place = Place::Outside;
+        self.advance(back)
+    }
+
+    /// Takes the next pair on the way.
+    fn advance(&mut self, back: bool) -> Result<bool, Failure> {
+        let Some((range, _)) = &mut self.way else { return Ok(false) };
+        let pair = if back { range.next_back() } else { range.next() };
+        let Some((key, value)) = pair.transpose().inspect_err(|_| self.way = None)? else {
+            self.way = None;
+            self.place = if back { Place::Before } else { Place::Behind };
+            return Ok(false);
+        };
+        self.place = Place::At(key, value);
+        Ok(true)
+    }
+
+    /// Shows the pair it is at.
+    fn show(&self, found: bool, key: Out<'_, el_slice>, value: Out<'_, el_slice>) -> Outcome {
+        match &self.place {
+            Place::At(at, with) if found => {
+                set(key, el_slice::shown(at));
+                set(value, el_slice::shown(with));
+                Ok(EL_OK)
+            }
+            _ => Ok(EL_NOT_FOUND),
+        }
+    }
+}
+
+fn bound_ref(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
+
+kind! {
+    /// An iterator over the pairs of a range. For one call at a time. It holds no lock.
+    el_iter, Cursor, b"elIter\0\0"
+}
+
+/// Stores an iterator over a range of a map (NULL: all of it) at `iter`. It is before the first pair and
+/// behind the last: `el_iter_next` goes to the first, `el_iter_prev` to the last. Free it with
+/// `el_iter_free`.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_iter_new(
+    map: Option<&el_map>,
+    range: Option<&el_range>,
+    iter: Option<&mut MaybeUninit<*mut el_iter>>,
+) -> c_int {
+    entry(|| {
+        let source = Source::Map(shared(map)?.clone());
+        give(iter, Cursor::new(source, el_range::bounds(range)?))
+    })
+}
+
+/// As `el_iter_new`, over the keys that start with `prefix`.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_iter_prefix(
+    map: Option<&el_map>,
+    prefix: el_slice,
+    iter: Option<&mut MaybeUninit<*mut el_iter>>,
+) -> c_int {
+    entry(|| {
+        let prefix = prefix.bytes()?;
+        let end = behind(prefix);
+        let to = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let source = Source::Map(shared(map)?.clone());
+        give(iter, Cursor::new(source, (Bound::Included(prefix), to)))
+    })
+}
+
+/// The first key that sorts behind all that start with `prefix`.
+fn behind(prefix: &[u8]) -> Option<Vec<u8>> {
+    let mut end = prefix.to_vec();
+    while end.pop_if(|last| *last == u8::MAX).is_some() {}
+    *end.last_mut()? += 1;
+    Some(end)
+}
+
+/// As `el_iter_new`, over a map as it was when a view was opened.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_iter_view(
+    view: Option<&el_view>,
+    map: Option<&el_map>,
+    range: Option<&el_range>,
+    iter: Option<&mut MaybeUninit<*mut el_iter>>,
+) -> c_int {
+    entry(|| {
+        let source = Source::View(shared(view)?.map(shared(map)?));
+        give(iter, Cursor::new(source, el_range::bounds(range)?))
+    })
+}
+
+/// Frees an iterator; NULL is nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_iter_free(iter: Option<&mut el_iter>) -> c_int {
+    entry(|| free(iter))
+}
+
+/// Goes to the next pair, and stores it; `EL_NOT_FOUND` behind the last. What is stored is valid until the
+/// iterator is used again. Either place may be NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_iter_next(
+    iter: Option<&mut el_iter>,
+    key: Option<&mut MaybeUninit<el_slice>>,
+    value: Option<&mut MaybeUninit<el_slice>>,
+) -> c_int {
+    entry(|| {
+        let mut cursor = exclusive(iter)?;
+        let found = cursor.step(false)?;
+        cursor.show(found, key, value)
+    })
+}
+
+/// Goes to the pair before, and stores it; `EL_NOT_FOUND` before the first. Otherwise as `el_iter_next`.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_iter_prev(
+    iter: Option<&mut el_iter>,
+    key: Option<&mut MaybeUninit<el_slice>>,
+    value: Option<&mut MaybeUninit<el_slice>>,
+) -> c_int {
+    entry(|| {
+        let mut cursor = exclusive(iter)?;
+        let found = cursor.step(true)?;
+        cursor.show(found, key, value)
+    })
+}
+
+/// Goes to the first pair of the range whose key is not less than `target`, and stores it; otherwise as
+/// `el_iter_next`.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_iter_seek(
+    iter: Option<&mut el_iter>,
+    target: el_slice,
+    key: Option<&mut MaybeUninit<el_slice>>,
+    value: Option<&mut MaybeUninit<el_slice>>,
+) -> c_int {
+    entry(|| {
+        let mut cursor = exclusive(iter)?;
+        let found = cursor.seek(target.bytes()?, false)?;
+        cursor.show(found, key, value)
+    })
+}
+
+/// Goes to the last pair of the range whose key is not greater than `target`, and stores it; otherwise as
+/// `el_iter_prev`.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_iter_seek_back(
+    iter: Option<&mut el_iter>,
+    target: el_slice,
+    key: Option<&mut MaybeUninit<el_slice>>,
+    value: Option<&mut MaybeUninit<el_slice>>,
+) -> c_int {
+    entry(|| {
+        let mut cursor = exclusive(iter)?;
+        let found = cursor.seek(target.bytes()?, true)?;
+        cursor.show(found, key, value)
+    })
+}
+
+/// Puts an iterator back to where it was when it was new.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_iter_rewind(iter: Option<&mut el_iter>) -> c_int {
+    entry(|| {
+        let mut cursor = exclusive(iter)?;
+        (cursor.place, cursor.way) = (Place::Outside, None);
+        Ok(EL_OK)
+    })
+}

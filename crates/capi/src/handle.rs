@@ -1,0 +1,155 @@
+//! Handles: what C code holds of a store, a map, an iterator.
+//!
+//! A handle is a pointer to a [`Handle`], which begins with a number for its kind. The number is looked
+//! at before anything else, so that NULL, a handle of another kind, and most other memory is told
+//! instead of used; freeing wipes it. To C code, and in the functions' arguments, it is a type without
+//! bytes: a reference to that is a pointer, and says nothing about memory.
+//!
+//! What may be used by several threads at once has a body that is `Sync` ([`shared`]). Of all else one
+//! call at a time is let in, and a second one refused ([`exclusive`]).
+
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::argument::{Out, wanted};
+use crate::code::{EL_BAD_HANDLE, EL_BUSY, EL_OK, Failure};
+use crate::entry::Outcome;
+
+/// A kind of handle: a type without bytes.
+pub(crate) trait Kind: Sized {
+    /// What it stands for.
+    type Body;
+    /// What memory of this kind begins with.
+    const NUMBER: u64;
+    /// What it is called in an error.
+    const NAME: &'static str;
+}
+
+/// Defines the C type of a kind of handle.
+macro_rules! kind {
+    ($(#[$doc:meta])* $name:ident, $body:ty, $number:literal) => {
+        $(#[$doc])*
+        pub struct $name {
+            _opaque: [u8; 0],
+        }
+
+        impl crate::handle::Kind for $name {
+            type Body = $body;
+            const NUMBER: u64 = u64::from_le_bytes(*$number);
+            const NAME: &'static str = stringify!($name);
+        }
+    };
+}
+pub(crate) use kind;
+
+/// What a handle points to.
+#[repr(C)]
+struct Handle<B> {
+    number: AtomicU64,
+    is_used: AtomicBool,
+    body: B,
+}
+
+/// Stores a new handle at `place`.
+pub(crate) fn give<K: Kind>(place: Out<'_, *mut K>, body: K::Body) -> Outcome {
+    let place = wanted(place)?;
+    let handle =
+        Handle { number: AtomicU64::new(K::NUMBER), is_used: AtomicBool::new(false), body };
+    place.write(Box::into_raw(Box::new(handle)).cast());
+    Ok(EL_OK)
+}
+
+/// Refuses what is certainly no handle of this kind.
+#[inline]
+fn look<K: Kind>(handle: *const K) -> Result<*const Handle<K::Body>, Failure> {
+    let handle: *const Handle<K::Body> = handle.cast();
+    if handle.is_null() || !handle.is_aligned() {
+        return Err(bad::<K>(if handle.is_null() { "is NULL" } else { "is not aligned" }));
+    }
+    // SAFETY: it is aligned, and a pointer to memory of the C program: the header says that only what
+    // this library has given out, and not taken back, may be passed. The number is its first field.
+    let number = unsafe { &*handle.cast::<AtomicU64>() };
+    // Relaxed: it changes only when the handle is freed, which nothing may overlap.
+    if number.load(Ordering::Relaxed) != K::NUMBER {
+        return Err(bad::<K>("is of another kind, was freed, or never was one"));
+    }
+    Ok(handle)
+}
+
+#[cold]
+fn bad<K: Kind>(what: &str) -> Failure {
+    Failure::new(EL_BAD_HANDLE, format!("the {} {what}", K::NAME))
+}
+
+/// The body of a handle that several threads may use.
+#[inline]
+pub(crate) fn shared<K: Kind>(handle: Option<&K>) -> Result<&K::Body, Failure>
+where
+    K::Body: Sync,
+{
+    let handle = look::<K>(handle.map_or(std::ptr::null(), std::ptr::from_ref))?;
+    // SAFETY: `look` found the number of this kind, so the memory was made by `give`, and the C
+    // program frees it not before this call has returned. Nobody has a mutable reference: the body
+    // is shared with other threads as it may be (`Sync`).
+    Ok(unsafe { &(*handle).body })
+}
+
+/// The body of a handle that one call at a time may use.
+pub(crate) struct Exclusive<'a, K: Kind> {
+    handle: *const Handle<K::Body>,
+    is_used: &'a AtomicBool,
+}
+
+/// Lets a call use a handle alone.
+#[inline]
+pub(crate) fn exclusive<K: Kind>(handle: Option<&mut K>) -> Result<Exclusive<'_, K>, Failure> {
+    let handle = look::<K>(handle.map_or(std::ptr::null(), |handle| std::ptr::from_mut(handle)))?;
+    // SAFETY: as in `shared`; this field is an atomic.
+    let is_used = unsafe { &(*handle).is_used };
+    // Acquire: pairs with the release of the call that used it before.
+    if is_used.swap(true, Ordering::Acquire) {
+        let text = format!("another call is using the {}: it is for one at a time", K::NAME);
+        return Err(Failure::new(EL_BUSY, text));
+    }
+    Ok(Exclusive { handle, is_used })
+}
+
+impl<K: Kind> Drop for Exclusive<'_, K> {
+    fn drop(&mut self) {
+        // Release: pairs with the acquire of the call that uses it next.
+        self.is_used.store(false, Ordering::Release);
+    }
+}
+
+impl<K: Kind> Deref for Exclusive<'_, K> {
+    type Target = K::Body;
+    fn deref(&self) -> &K::Body {
+        // SAFETY: the memory is there, as in `shared`, and no other call has it: the flag was taken.
+        unsafe { &(*self.handle).body }
+    }
+}
+
+impl<K: Kind> DerefMut for Exclusive<'_, K> {
+    fn deref_mut(&mut self) -> &mut K::Body {
+        // SAFETY: as above; the memory was made by `Box`, with leave to write to it.
+        unsafe { &mut (*self.handle.cast_mut()).body }
+    }
+}
+
+/// Frees a handle; NULL is none, and fine.
+pub(crate) fn free<K: Kind>(handle: Option<&mut K>) -> Outcome {
+    let Some(handle) = handle else { return Ok(EL_OK) };
+    let handle: *mut Handle<K::Body> = look::<K>(handle)?.cast_mut();
+    // SAFETY: `look` found the number of this kind, so the memory was made by `give`, of a box.
+    let owned = unsafe { Box::from_raw(handle) };
+    // Acquire: pairs with the release of the call that used it last.
+    if owned.is_used.load(Ordering::Acquire) {
+        std::mem::forget(owned);
+        return Err(Failure::new(EL_BUSY, format!("another call is using the {}", K::NAME)));
+    }
+    // Relaxed: nothing may overlap the end of a handle. Volatile it need not be: whoever passes it
+    // again has no promise, only a chance to be told.
+    owned.number.store(0, Ordering::Relaxed);
+    drop(owned);
+    Ok(EL_OK)
+}

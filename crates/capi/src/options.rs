@@ -1,0 +1,140 @@
+//! How a store is opened: numbers by name, so that later versions can have more of them.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+use everleaf::{Durability, Options};
+
+use crate::argument::{Context, el_slice, el_text_fn};
+use crate::code::EL_OK;
+use crate::entry::{entry, invalid};
+use crate::handle::{exclusive, free, give, kind};
+
+/// 1: create the pool if there is none. Default: 0.
+pub const EL_CREATE: c_int = 1;
+/// 1: create the pool, and fail if there is one. Default: 0.
+pub const EL_CREATE_NEW: c_int = 2;
+/// 1: change nothing in the file. Default: 0.
+pub const EL_READ_ONLY_OPEN: c_int = 3;
+/// Bytes of a new file. Default: as few as possible.
+pub const EL_INITIAL_SIZE: c_int = 4;
+/// Bytes to which the file may grow. Default: 64 GiB for a new pool.
+pub const EL_MAX_SIZE: c_int = 5;
+/// What is to survive: `EL_PROCESS` or `EL_POWER`. Default: as the pool was opened last.
+pub const EL_DURABILITY: c_int = 6;
+/// A crash of the machine loses at most the writes of so many milliseconds.
+pub const EL_INTERVAL_MS: c_int = 7;
+/// 1: open a pool although the machine crashed while it was open. Default: 0.
+pub const EL_TRUST_AFTER_MACHINE_CRASH: c_int = 8;
+/// Threads for recovery; 0 for one per CPU. Default: 0.
+pub const EL_RECOVERY_THREADS: c_int = 9;
+/// 1: remove keys that have expired in the background. Default: 1.
+pub const EL_SWEEP: c_int = 10;
+/// 1: compare the check sum of what a get finds. Default: 0.
+pub const EL_VERIFY_READS: c_int = 11;
+/// Bytes in the log after which a snapshot is written. Default: 1 GiB.
+pub const EL_SNAPSHOT_AFTER: c_int = 12;
+/// Bytes of memory for old values that open views need; 0 for no limit. Default: 0.
+pub const EL_VIEW_MEMORY: c_int = 13;
+
+/// Of `EL_DURABILITY`: everything acknowledged survives the death of the process.
+pub const EL_PROCESS: u64 = 0;
+/// Of `EL_DURABILITY`: everything acknowledged survives the loss of power.
+pub const EL_POWER: u64 = 1;
+
+/// What `el_options` holds.
+#[derive(Default)]
+pub struct Opening {
+    pub(crate) options: Options,
+    pub(crate) log: Option<Log>,
+}
+
+/// Who is told what a store does.
+#[derive(Clone, Copy)]
+pub struct Log {
+    tell: extern "C" fn(*mut c_void, el_slice),
+    context: Context,
+}
+
+impl Log {
+    pub(crate) fn say(&self, text: &str) {
+        (self.tell)(self.context.get(), el_slice::shown(text.as_bytes()));
+    }
+}
+
+kind! {
+    /// How to open a store. For one call at a time.
+    el_options, Opening, b"elOption"
+}
+
+/// Stores new options, with the defaults, at `options`. Free them with `el_options_free`.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_options_new(options: Option<&mut MaybeUninit<*mut el_options>>) -> c_int {
+    entry(|| give(options, Opening::default()))
+}
+
+/// Frees options; NULL is nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_options_free(options: Option<&mut el_options>) -> c_int {
+    entry(|| free(options))
+}
+
+/// Sets an option, one of `EL_CREATE` to `EL_VIEW_MEMORY`.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_options_set(
+    options: Option<&mut el_options>,
+    option: c_int,
+    number: u64,
+) -> c_int {
+    entry(|| {
+        let mut opening = exclusive(options)?;
+        let given = opening.options.clone();
+        let yes = || match number {
+            0 | 1 => Ok(number == 1),
+            _ => Err(invalid("this option is 0 or 1")),
+        };
+        opening.options = match option {
+            EL_CREATE => given.create(yes()?),
+            EL_CREATE_NEW => given.create_new(yes()?),
+            EL_READ_ONLY_OPEN => given.read_only(yes()?),
+            EL_INITIAL_SIZE => given.initial_size_bytes(number),
+            EL_MAX_SIZE => given.max_size_bytes(number),
+            EL_DURABILITY if number == EL_PROCESS => given.durability(Durability::Process),
+            EL_DURABILITY if number == EL_POWER => given.durability(Durability::Power),
+            EL_INTERVAL_MS => given.durability(Durability::Interval(Duration::from_millis(number))),
+            EL_TRUST_AFTER_MACHINE_CRASH => given.trust_after_machine_crash(yes()?),
+            EL_RECOVERY_THREADS => given.recovery_threads(number.min(1024) as usize),
+            EL_SWEEP => given.sweep(yes()?),
+            EL_VERIFY_READS => given.verify_reads(yes()?),
+            EL_SNAPSHOT_AFTER => given.snapshot_after_bytes(number),
+            EL_VIEW_MEMORY => given.view_memory_bytes(number),
+            EL_DURABILITY => return Err(invalid("the durability is EL_PROCESS or EL_POWER")),
+            _ => return Err(invalid("there is no option of this number")),
+        };
+        Ok(EL_OK)
+    })
+}
+
+/// Lets `tell` know what a store that is opened with these options does: opening with what it found,
+/// snapshots, closing. It is called in the thread that does so, and while a pool is made from its log by
+/// any thread; it must not unwind. NULL: nobody is told.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_options_log(
+    options: Option<&mut el_options>,
+    tell: el_text_fn,
+    context: *mut c_void,
+) -> c_int {
+    entry(|| {
+        let mut opening = exclusive(options)?;
+        let log = tell.map(|tell| Log { tell, context: Context::new(context) });
+        opening.log = log;
+        let given = opening.options.clone();
+        opening.options = given.rebuild_progress(move |done| {
+            if let Some(log) = log {
+                log.say(&format!("rebuilding: {done} pairs and changes"));
+            }
+        });
+        Ok(EL_OK)
+    })
+}

@@ -1,0 +1,64 @@
+// Uses the C++ wrapper as a program would; any difference ends it with 1.
+
+#include <everleaf.hpp>
+#include <iostream>
+#include <stdexcept>
+
+#define EXPECT(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            std::cerr << "line " << __LINE__ << ": " #condition "\n";                              \
+            return 1;                                                                              \
+        }                                                                                          \
+    } while (0)
+
+int main(int, char **arguments) {
+    using namespace std::string_literals;
+    everleaf::store store(arguments[1], everleaf::options().create(true).max_size(1 << 26));
+    everleaf::map map = store.map("words");
+    for (const char *word : {"b", "a", "d", "c"}) map.put(word, std::string(100, *word));
+    EXPECT(map.size() == 4 && map.contains("a") && !map.contains("e"));
+    EXPECT(map.get("b") == std::string(100, 'b') && !map.get("e"));
+    EXPECT(!map.insert("a", "") && map.update("a", "\0x"s) && map.get("a") == "\0x"s);
+    EXPECT(map.compare_exchange("e", std::nullopt, "1") && map.compare_exchange("e", "1", std::nullopt));
+    EXPECT(!map.compare_exchange("e", "1", "2"));
+
+    std::string order;
+    for (auto [key, value] : map.all()) order += key;
+    for (auto [key, value] : map.between("b", "d").reversed()) order += key;
+    for (auto [key, value] : map.prefix("d")) order += key;
+    EXPECT(order == "abcdcbd");
+    EXPECT(map.all().seek("bb").value().first == "c" && !map.all().seek("e"));
+
+    std::size_t found = 0;
+    map.get_many({"a", "x", "d"}, [&](std::size_t, auto value) { found += value.has_value(); });
+    EXPECT(found == 2);
+
+    everleaf::view view = store.view();
+    everleaf::batch batch;
+    batch.expect(map, "e", std::nullopt).put(map, "e", "5").remove(map, "a");
+    EXPECT(store.write(batch) && !store.write(batch));
+    EXPECT(map.get("e") == "5" && !map.contains("a"));
+    EXPECT(!view.get(map, "e") && view.get(map, "b") == std::string(100, 'b'));
+    std::string before;
+    for (auto [key, value] : view.all(map)) before += key;
+    EXPECT(before == "abcd");
+
+    bool came_out = false;
+    try {
+        map.see("b", [](std::string_view) { throw std::logic_error("mine"); });
+    } catch (const std::logic_error &error) {
+        came_out = error.what() == "mine"s;
+    }
+    EXPECT(came_out);
+    try {
+        map.put(std::string(70000, 'k'), "");
+        return 1;
+    } catch (const everleaf::error &error) {
+        EXPECT(error.code() == EL_TOO_LARGE);
+    }
+    everleaf::map moved = std::move(map);
+    EXPECT(moved.remove("b") && !moved.remove("b") && store.drop_map("words"));
+    std::cout << "fine\n";
+    return 0;
+}

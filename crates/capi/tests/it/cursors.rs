@@ -1,0 +1,215 @@
+//! Iterators, batches and views; iterators are compared with a plain map.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use everleaf_capi::argument::{EL_EXCLUDED, EL_INCLUDED, el_bound, el_range};
+use everleaf_capi::batch::*;
+use everleaf_capi::code::*;
+use everleaf_capi::cursor::*;
+use everleaf_capi::store::el_store_write;
+use everleaf_capi::view::{el_view_free, el_view_get, el_view_new};
+
+use crate::support::*;
+
+type Move = fn(
+    Option<&mut el_iter>,
+    Option<&mut Room<everleaf_capi::argument::el_slice>>,
+    Option<&mut Room<everleaf_capi::argument::el_slice>>,
+) -> i32;
+
+/// The key that a move leads to.
+fn key_by(
+    code: impl FnOnce(&mut Room<everleaf_capi::argument::el_slice>) -> i32,
+) -> Option<String> {
+    let mut key = Room::uninit();
+    match code(&mut key) {
+        EL_OK => Some(String::from_utf8(bytes(stored(key))).expect("text")),
+        EL_NOT_FOUND => None,
+        code => panic!("{code}: {}", last_error()),
+    }
+}
+
+fn go(iter: *mut el_iter, way: Move) -> Option<String> {
+    key_by(|key| way(at_mut(iter), Some(key), None))
+}
+
+const NEXT: Move = |iter, key, value| el_iter_next(iter, key, value);
+const PREV: Move = |iter, key, value| el_iter_prev(iter, key, value);
+
+fn seek(iter: *mut el_iter, target: &str) -> Option<String> {
+    key_by(|key| el_iter_seek(at_mut(iter), slice(target), Some(key), None))
+}
+
+fn seek_back(iter: *mut el_iter, target: &str) -> Option<String> {
+    key_by(|key| el_iter_seek_back(at_mut(iter), slice(target), Some(key), None))
+}
+
+#[test]
+fn an_iterator_goes_both_ways_and_comes_back() {
+    let opened = TestStore::new();
+    for key in ["a", "b", "c"] {
+        opened.put(key, "value");
+    }
+    let iter = made(|room| el_iter_new(opened.map(), None, room));
+    let some = |key: &str| Some(key.to_string());
+    assert_eq!(go(iter, PREV), some("c"), "a new one is behind the last");
+    assert_eq!(go(iter, NEXT), None);
+    assert_eq!(go(iter, NEXT), None, "and stays there");
+    assert_eq!(go(iter, PREV), some("c"));
+    assert_eq!(go(iter, PREV), some("b"));
+    assert_eq!(go(iter, NEXT), some("c"));
+    assert_eq!(seek(iter, "aa"), some("b"));
+    assert_eq!(go(iter, PREV), some("a"));
+    assert_eq!(go(iter, PREV), None);
+    assert_eq!(go(iter, NEXT), some("a"));
+    assert_eq!(seek_back(iter, "bb"), some("b"));
+    assert_eq!(go(iter, NEXT), some("c"));
+    assert_eq!(seek(iter, "d"), None);
+    assert_eq!(el_iter_rewind(at_mut(iter)), EL_OK);
+    assert_eq!(go(iter, NEXT), some("a"));
+    assert_eq!(el_iter_free(at_mut(iter)), EL_OK);
+    let iter = made(|room| el_iter_prefix(opened.map(), slice("b"), room));
+    assert_eq!((go(iter, NEXT), go(iter, NEXT)), (some("b"), None));
+    assert_eq!(el_iter_free(at_mut(iter)), EL_OK);
+}
+
+/// A plain map with a place, as the iterator should be.
+struct Model<'a> {
+    keys: &'a BTreeMap<String, ()>,
+    bounds: (Bound<String>, Bound<String>),
+    place: Place,
+}
+
+#[derive(Clone)]
+enum Place {
+    New,
+    At(String),
+    Before,
+    Behind,
+}
+
+impl Model<'_> {
+    fn step(&mut self, back: bool) -> Option<String> {
+        let (mut from, mut to) = self.bounds.clone();
+        match (&self.place, back) {
+            (Place::Before, true) | (Place::Behind, false) => return None,
+            (Place::At(key), false) => from = Bound::Excluded(key.clone()),
+            (Place::At(key), true) => to = Bound::Excluded(key.clone()),
+            _ => {}
+        }
+        self.arrive(self.find(from, to, back), back)
+    }
+
+    fn seek(&mut self, key: &str, back: bool) -> Option<String> {
+        let (from, to) = self.bounds.clone();
+        let within =
+            |key: &&String| self.keys.range((from.clone(), to.clone())).any(|(k, ())| k == *key);
+        let mut keys: Vec<&String> = self.keys.keys().filter(within).collect();
+        keys.retain(|k| if back { k.as_str() <= key } else { k.as_str() >= key });
+        let found = if back { keys.last() } else { keys.first() }.map(|key| (*key).clone());
+        self.arrive(found, back)
+    }
+
+    fn find(&self, from: Bound<String>, to: Bound<String>, back: bool) -> Option<String> {
+        // A plain map does not take bounds that are crossed.
+        let crossed = matches!((&from, &to),
+            (Bound::Included(f) | Bound::Excluded(f), Bound::Included(t) | Bound::Excluded(t))
+                if f > t || (f == t && !matches!((&from, &to), (Bound::Included(_), Bound::Included(_)))));
+        if crossed {
+            return None;
+        }
+        let mut range = self.keys.range((from, to));
+        if back { range.next_back() } else { range.next() }.map(|(key, ())| key.clone())
+    }
+
+    fn arrive(&mut self, found: Option<String>, back: bool) -> Option<String> {
+        self.place = match &found {
+            Some(key) => Place::At(key.clone()),
+            None if back => Place::Before,
+            None => Place::Behind,
+        };
+        found
+    }
+}
+
+#[test]
+fn random_moves_lead_where_they_lead_in_a_plain_map() {
+    let opened = TestStore::new();
+    let keys: BTreeMap<String, ()> = (0..400).map(|n| (format!("{:04}", n * 5), ())).collect();
+    keys.keys().for_each(|key| opened.put(key, ""));
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut draw = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % below
+    };
+    for round in 0..30 {
+        let (from, to) = (format!("{:04}", draw(1000)), format!("{:04}", 1000 + draw(1000)));
+        let range = el_range::new(
+            el_bound::new(EL_INCLUDED, slice(&from)),
+            el_bound::new(EL_EXCLUDED, slice(&to)),
+        );
+        let iter = made(|room| el_iter_new(opened.map(), Some(&range), room));
+        let bounds = (Bound::Included(from.clone()), Bound::Excluded(to.clone()));
+        let mut model = Model { keys: &keys, bounds, place: Place::New };
+        for step in 0..200 {
+            let target = format!("{:04}", draw(2200));
+            let (expected, found) = match draw(12) {
+                0 => (model.seek(&target, false), seek(iter, &target)),
+                1 => (model.seek(&target, true), seek_back(iter, &target)),
+                2..7 => (model.step(false), go(iter, NEXT)),
+                _ => (model.step(true), go(iter, PREV)),
+            };
+            assert_eq!(found, expected, "round {round}, step {step}, {from}..{to}, {target}");
+        }
+        assert_eq!(el_iter_free(at_mut(iter)), EL_OK);
+    }
+}
+
+#[test]
+fn a_batch_is_written_as_one_if_its_conditions_hold() {
+    let opened = TestStore::new();
+    let (map, store) = (opened.map(), opened.store());
+    opened.put("gone", "1");
+    let batch = made(|room| el_batch_new(room));
+    let b = || at_mut(batch);
+    let one = slice("1");
+    assert_eq!(el_batch_expect(b(), map, slice("gone"), Some(&one)), EL_OK);
+    assert_eq!(el_batch_expect(b(), map, slice("new"), None), EL_OK);
+    assert_eq!(el_batch_put(b(), map, slice("new"), slice("2")), EL_OK);
+    assert_eq!(el_batch_put_expiring(b(), map, slice("past"), slice("3"), 1), EL_OK);
+    assert_eq!(el_batch_remove(b(), map, slice("gone")), EL_OK);
+    assert_eq!(made(|room| el_batch_count(b(), room)), 3);
+    let mut refused = Room::new(9);
+    assert_eq!(el_store_write(store, b(), Some(&mut refused)), EL_OK);
+    assert_eq!((opened.get("new"), opened.get("gone")), (Some(b"2".to_vec()), None));
+    assert_eq!(opened.get("past"), None);
+    assert_eq!(el_store_write(store, b(), Some(&mut refused)), EL_MISMATCH);
+    assert_eq!(stored(refused), 0, "it is gone");
+    assert_eq!(el_batch_clear(b()), EL_OK);
+    assert_eq!(made(|room| el_batch_count(b(), room)), 0);
+    assert_eq!(el_store_write(store, b(), None), EL_OK);
+    assert_eq!(el_batch_free(b()), EL_OK);
+}
+
+#[test]
+fn a_view_shows_what_was() {
+    let opened = TestStore::new();
+    opened.put("oak", "Quercus");
+    let view = made(|room| el_view_new(opened.store(), room));
+    opened.put("oak", "changed");
+    opened.put("ash", "new");
+    let mut value = [0; 16];
+    let mut size = Room::uninit();
+    let get = |key: &str, value: &mut [u8], size: &mut Room<usize>| {
+        el_view_get(at(view), opened.map(), slice(key), buffer(value), Some(size))
+    };
+    assert_eq!(get("oak", &mut value, &mut size), EL_OK);
+    assert_eq!(&value[..stored(size)], b"Quercus");
+    assert_eq!(get("ash", &mut value, &mut size), EL_NOT_FOUND);
+    let iter = made(|room| el_iter_view(at(view), opened.map(), None, room));
+    assert_eq!((go(iter, NEXT).as_deref(), go(iter, NEXT)), (Some("oak"), None));
+    assert_eq!(go(iter, PREV).as_deref(), Some("oak"));
+    assert_eq!(el_iter_free(at_mut(iter)), EL_OK);
+    assert_eq!(el_view_free(at_mut(view)), EL_OK);
+}

@@ -1,0 +1,39 @@
+//! A process that is forked has handles, and may only free them.
+
+use everleaf_capi::code::*;
+use everleaf_capi::map::{el_map_free, el_put};
+use everleaf_capi::store::{el_store_close, el_store_free, el_store_sync};
+
+use crate::support::*;
+
+#[test]
+fn a_forked_process_is_refused_and_harms_nothing() {
+    let opened = TestStore::new();
+    opened.put("before", "1");
+    // SAFETY: the child calls what is tested, and ends without running anything of the parent's.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: a system call without memory: a child that hangs is ended.
+        unsafe { libc::alarm(60) };
+        let codes = [
+            (el_put(opened.map(), slice("child"), slice("2")), EL_FORKED),
+            (el_store_sync(opened.store()), EL_FORKED),
+            (el_map_free(at_mut(opened.map)), EL_OK),
+        ];
+        let wrong = codes.iter().position(|(code, expected)| code != expected);
+        // What it says is the business of the last handle that goes.
+        let _ = el_store_close(opened.store());
+        let freed = el_store_free(at_mut(opened.store));
+        let end = wrong.map_or(i32::from(freed != EL_OK) * 9, |index| index as i32 + 1);
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(end) };
+    }
+    assert!(child > 0, "a process can be forked");
+    let mut status = 0;
+    // SAFETY: the status is ours, and the child is one of ours.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child ended well");
+    opened.put("after", "3");
+    assert_eq!(opened.get("child"), None);
+    assert_eq!(opened.get("after"), Some(b"3".to_vec()));
+}
