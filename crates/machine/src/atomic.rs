@@ -229,6 +229,14 @@ impl<M: Machine> AtomicPair<M> {
         M::compare_exchange_pair(&self.cell, current, new)
     }
 
+    /// As [`Self::compare_exchange`], where `current` is of nobody's and a crash may keep either half
+    /// of `new` without the other.
+    #[inline(always)]
+    #[track_caller]
+    pub fn claim(&self, current: Pair, new: Pair) -> Result<Pair, Pair> {
+        M::claim_pair(&self.cell, current, new)
+    }
+
     /// Writes a pair that no other thread may act on yet; `second` becomes visible first.
     #[inline(always)]
     #[track_caller]

@@ -206,6 +206,12 @@ pub trait Machine: Copy + Default + Send + Sync + 'static {
     /// keeps whole. The simulated machine enforces it.
     #[track_caller]
     fn compare_exchange_pair(cell: &PairCell, current: Pair, new: Pair) -> Result<Pair, Pair>;
+    /// As [`Machine::compare_exchange_pair`], but both halves may change: in persistent memory they may
+    /// reach the medium in either order, so a crash may keep one of them without the other.
+    #[track_caller]
+    fn claim_pair(cell: &PairCell, current: Pair, new: Pair) -> Result<Pair, Pair> {
+        Self::compare_exchange_pair(cell, current, new)
+    }
     /// Writes a pair no other thread may act on yet. Both halves may reach the medium in either
     /// order; visible like two relaxed stores, `second` first.
     #[track_caller]
@@ -292,6 +298,10 @@ pub trait Machine: Copy + Default + Send + Sync + 'static {
     /// The same for a line that is likely to be used only once: it does not displace others where the
     /// machine can tell.
     fn prefetch_once(address: *const u8) {
+        Self::prefetch(address);
+    }
+    /// The same for a line that will be stored to soon.
+    fn prefetch_write(address: *const u8) {
         Self::prefetch(address);
     }
     /// One turn of a waiting loop; `attempt` counts from 0. Hardware pauses and yields in the end;

@@ -179,6 +179,11 @@ impl Machine for Hardware {
     }
 
     #[inline(always)]
+    fn prefetch_write(address: *const u8) {
+        memory::prefetch_write(address)
+    }
+
+    #[inline(always)]
     fn prefetch_once(address: *const u8) {
         memory::prefetch_once(address)
     }

@@ -212,6 +212,42 @@ impl Core {
         new: Pair,
         at: At,
     ) -> Result<Pair, Pair> {
+        let old = self.begin_exchange(halves, current, at)?;
+        let (thread, in_pool, name) = {
+            let state = self.state.borrow();
+            let offset = state.space.offset(halves[0].address);
+            let in_pool = offset.is_some_and(|offset| offset < state.space.pool_bytes);
+            (state.current, in_pool, state.space.name(halves[0].address))
+        };
+        if in_pool && old.first != new.first && old.second != new.second {
+            let text = format!("T{thread} exchanges both halves of {name} at {at}");
+            self.fail(FailureKind::TornPair, text);
+        }
+        self.end_exchange(halves, old, new, at);
+        Ok(old)
+    }
+
+    /// As [`Self::exchange_pair`], and the medium may see the halves in either order.
+    pub fn claim_pair(
+        &self,
+        halves: [Place; 2],
+        current: Pair,
+        new: Pair,
+        at: At,
+    ) -> Result<Pair, Pair> {
+        let old = self.begin_exchange(halves, current, at)?;
+        let flips = self.state.borrow_mut().random.one_in(2);
+        let flip = |pair: Pair| Pair { first: pair.second, second: pair.first };
+        if flips {
+            self.end_exchange([halves[1], halves[0]], flip(old), flip(new), at);
+        } else {
+            self.end_exchange(halves, old, new, at);
+        }
+        Ok(old)
+    }
+
+    /// Compares both halves; the caller stores the new ones if they are as expected.
+    fn begin_exchange(&self, halves: [Place; 2], current: Pair, at: At) -> Result<Pair, Pair> {
         self.point();
         let rmw_drains = self.state.borrow().config.rmw_drains;
         self.complete(rmw_drains);
@@ -229,16 +265,12 @@ impl Core {
             self.state.borrow_mut().note("keep", halves[0], old.first, at);
             return Err(old);
         }
-        let (thread, in_pool, name) = {
-            let state = self.state.borrow();
-            let offset = state.space.offset(halves[0].address);
-            let in_pool = offset.is_some_and(|offset| offset < state.space.pool_bytes);
-            (state.current, in_pool, state.space.name(halves[0].address))
-        };
-        if in_pool && old.first != new.first && old.second != new.second {
-            let text = format!("T{thread} exchanges both halves of {name} at {at}");
-            self.fail(FailureKind::TornPair, text);
-        }
+        Ok(old)
+    }
+
+    /// Stores both halves, in this order, at one instant.
+    fn end_exchange(&self, halves: [Place; 2], old: Pair, new: Pair, at: At) {
+        let thread = self.state.borrow().current;
         for (half, (value, was)) in
             halves.into_iter().zip([(new.first, old.first), (new.second, old.second)])
         {
@@ -247,7 +279,6 @@ impl Core {
                 self.commit(thread, half, value);
             }
         }
-        Ok(old)
     }
 
     /// Both halves, `second` visible first; the medium may see them in either order.

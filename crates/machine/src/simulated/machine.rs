@@ -242,6 +242,17 @@ impl Machine for Simulated {
     }
 
     #[inline]
+    fn claim_pair(cell: &PairCell, current: Pair, new: Pair) -> Result<Pair, Pair> {
+        match running() {
+            Some(core) => core.claim_pair(halves(cell), current, new, Location::caller()),
+            None => {
+                note_plain(Access::Locked, whole(cell));
+                noted(Hardware::compare_exchange_pair(cell, current, new))
+            }
+        }
+    }
+
+    #[inline]
     fn store_pair(cell: &PairCell, value: Pair) {
         match running() {
             Some(core) => core.store_pair(halves(cell), value, Location::caller()),
