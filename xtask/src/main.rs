@@ -10,6 +10,7 @@ mod capi;
 mod dashboard;
 mod jobs;
 mod programs;
+mod python;
 mod summary;
 mod tidy;
 
@@ -32,6 +33,7 @@ usage: cargo xtask <command> [arguments]
   doc     the documentation, warnings are errors
   ci      test and checks; one line of totals at the end
   capi    installs the C library below a folder; `capi header` writes its header anew
+  python  builds the wheel of the Python package, and runs its tests
   sim     long searches on the simulated machine and of replies; `sim 3600` for an hour each
 ";
 
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         "doc" => jobs::doc(&root),
         "tidy" => jobs::tidy(&root, rest),
         "capi" => capi::run(&root, rest),
+        "python" => python::run(&root),
         "sim" => jobs::sim(&root, rest),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");

@@ -1,0 +1,34 @@
+"""An embedded ordered key-value store that survives the death of the process.
+
+>>> import everleaf, tempfile, os
+>>> path = os.path.join(tempfile.mkdtemp(), "trees.pool")
+>>> with everleaf.open(path) as store:
+...     store[b"oak"] = b"Quercus"
+...     store[b"ash"] = b"Fraxinus"
+...     list(store.items())
+[(b'ash', b'Fraxinus'), (b'oak', b'Quercus')]
+"""
+
+from __future__ import annotations
+
+from . import codecs
+from ._everleaf import (
+    Closed,
+    Corrupt,
+    Error,
+    Forked,
+    Full,
+    Locked,
+    NotFound,
+    ReadOnly,
+    __version__,
+    compact,
+    restore,
+)
+from ._map import Batch, Map, Refused, View
+from ._store import Store, open
+
+__all__ = [
+    "Batch", "Closed", "Corrupt", "Error", "Forked", "Full", "Locked", "Map", "NotFound",
+    "ReadOnly", "Refused", "Store", "View", "__version__", "codecs", "compact", "open", "restore",
+]

@@ -1,0 +1,37 @@
+//! The compiled part of the Python package `everleaf`: stores, maps, views, batches and iterators of
+//! byte strings. What is typed, or like a dictionary, is Python (`python/everleaf`).
+//!
+//! Whatever may wait or takes long lets other Python threads run meanwhile; a get or put of one key takes
+//! less time than that would, and does not, unless the store has a log to wait for. Errors are exceptions
+//! of the class `everleaf.Error`, with the text of the library. Everything is thread-safe.
+
+mod columns;
+mod failure;
+mod map;
+mod pairs;
+mod store;
+mod view;
+
+use pyo3::prelude::*;
+
+/// The compiled part of `everleaf`.
+#[pymodule]
+mod _everleaf {
+    #[pymodule_export]
+    use super::failure::{Closed, Corrupt, Error, Forked, Full, Locked, NotFound, ReadOnly};
+    #[pymodule_export]
+    use super::map::RawMap;
+    #[pymodule_export]
+    use super::pairs::Pairs;
+    #[pymodule_export]
+    use super::store::{RawBatch, RawStore, compact, restore};
+    #[pymodule_export]
+    use super::view::RawView;
+
+    use super::{Bound, PyModule, PyModuleMethods, PyResult};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

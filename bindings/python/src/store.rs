@@ -1,0 +1,249 @@
+//! Stores: opening and closing, maps, batches, copies.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::time::Duration;
+
+use everleaf::{Durability, Options, Store, WriteBatch, Written};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::failure::{closed, raised};
+use crate::map::{Held, RawMap};
+use crate::view::RawView;
+
+/// An open store.
+#[pyclass(frozen, module = "everleaf._everleaf")]
+pub struct RawStore {
+    store: RwLock<Option<Store>>,
+    /// Of all maps that were asked for: closing the store closes them.
+    maps: Mutex<Vec<Weak<Held>>>,
+    is_slow: bool,
+}
+
+/// What is to survive, from its name.
+fn durability(name: &str, interval_ms: u64) -> PyResult<Durability> {
+    match name {
+        "process" => Ok(Durability::Process),
+        "power" => Ok(Durability::Power),
+        "interval" => Ok(Durability::Interval(Duration::from_millis(interval_ms))),
+        _ => Err(PyValueError::new_err("durability is 'process', 'interval' or 'power'")),
+    }
+}
+
+impl RawStore {
+    fn with<R>(&self, run: impl FnOnce(&Store) -> everleaf::Result<R>) -> PyResult<R> {
+        let guard = self.store.read().unwrap_or_else(PoisonError::into_inner);
+        run(guard.as_ref().ok_or_else(closed)?).map_err(raised)
+    }
+
+    fn remember(&self, held: &Arc<Held>) {
+        let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
+        maps.retain(|map| map.strong_count() > 0);
+        maps.push(Arc::downgrade(held));
+    }
+}
+
+#[pymethods]
+impl RawStore {
+    /// Opens the pool at a path.
+    #[new]
+    #[pyo3(signature = (path, *, create, read_only, max_size, durability_name, interval_ms,
+        trust_after_machine_crash, verify_reads, view_memory))]
+    #[allow(clippy::too_many_arguments, reason = "all by name, from one place in Python")]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        create: bool,
+        read_only: bool,
+        max_size: Option<u64>,
+        durability_name: Option<&str>,
+        interval_ms: u64,
+        trust_after_machine_crash: bool,
+        verify_reads: bool,
+        view_memory: u64,
+    ) -> PyResult<Self> {
+        let mut options = Options::new()
+            .create(create)
+            .read_only(read_only)
+            .trust_after_machine_crash(trust_after_machine_crash)
+            .verify_reads(verify_reads)
+            .view_memory_bytes(view_memory);
+        if let Some(max_size) = max_size {
+            options = options.max_size_bytes(max_size);
+        }
+        if let Some(name) = durability_name {
+            options = options.durability(durability(name, interval_ms)?);
+        }
+        let store = py.detach(|| options.open(path)).map_err(raised)?;
+        let is_slow = store.statistics().durability == "power";
+        Ok(RawStore { store: RwLock::new(Some(store)), maps: Mutex::default(), is_slow })
+    }
+
+    /// The map of this name, made if it is missing and `create`.
+    fn map(&self, name: &str, create: bool) -> PyResult<Option<RawMap>> {
+        let found = self.with(|store| match create {
+            true => store.map(name).map(Some),
+            false => store.existing_map(name),
+        })?;
+        Ok(found.map(|map| {
+            let held = Held::new(map, self.is_slow);
+            self.remember(&held);
+            RawMap { held }
+        }))
+    }
+
+    /// The names of all maps.
+    fn map_names(&self) -> PyResult<Vec<String>> {
+        self.with(|store| Ok(store.map_names()))
+    }
+
+    /// Removes a map; says whether there was one.
+    fn drop_map(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
+        py.detach(|| self.with(|store| store.drop_map(name)))
+    }
+
+    /// A view of a map as it is now.
+    fn view(&self, py: Python<'_>, map: &RawMap) -> PyResult<RawView> {
+        let map = map.held.map()?;
+        let view = py.detach(|| self.with(Store::view))?;
+        Ok(RawView::new(view.map(&map)))
+    }
+
+    /// Writes a batch: None if all was done, or the number of the condition that did not hold.
+    fn write(&self, py: Python<'_>, batch: &RawBatch) -> PyResult<Option<usize>> {
+        py.detach(|| {
+            let batch = batch.batch.lock().unwrap_or_else(PoisonError::into_inner);
+            match self.with(|store| store.write(&batch))? {
+                Written::All => Ok(None),
+                Written::Refused(number) => Ok(Some(number)),
+            }
+        })
+    }
+
+    /// Makes everything durable that can be read now.
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.with(Store::sync))
+    }
+
+    /// Copies the store to a new pool; returns the number of pairs.
+    fn backup(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
+        py.detach(|| self.with(|store| Ok(store.backup(path, |_| {})?.keys)))
+    }
+
+    /// What is wrong in the pool: nothing, one hopes.
+    fn check(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let report = py.detach(|| self.with(Store::check))?;
+        Ok(report.problems.iter().map(ToString::to_string).collect())
+    }
+
+    /// Numbers about the store.
+    fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let found = self.with(|store| Ok(store.statistics()))?;
+        let numbers = PyDict::new(py);
+        for (name, number) in [
+            ("keys", found.keys),
+            ("maps", found.maps),
+            ("pool_size_bytes", found.pool_size_bytes),
+            ("pool_used_bytes", found.pool_used_bytes),
+            ("pool_max_bytes", found.pool_max_bytes),
+            ("memory_bytes", found.memory_bytes),
+            ("leaves", found.leaves),
+            ("height", found.height),
+            ("log_bytes", found.log_bytes),
+            ("views", found.views),
+            ("view_bytes", found.view_bytes),
+            ("swept_keys", found.swept_keys),
+        ] {
+            numbers.set_item(name, number)?;
+        }
+        numbers.set_item("durability", found.durability)?;
+        numbers.set_item("was_clean", found.was_clean)?;
+        Ok(numbers)
+    }
+
+    /// Closes the store and its maps; views and iterators keep the pool open while they are held.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let maps = std::mem::take(&mut *self.maps.lock().unwrap_or_else(PoisonError::into_inner));
+        maps.iter().filter_map(Weak::upgrade).for_each(|map| map.close());
+        py.detach(|| {
+            let taken = self.store.write().unwrap_or_else(PoisonError::into_inner).take();
+            match taken.map_or(Ok(()), Store::close) {
+                // Iterators and views that are held: the last of them closes it.
+                Err(everleaf::Error::StillOpen { .. }) => Ok(()),
+                closed => closed.map_err(raised),
+            }
+        })
+    }
+
+    /// Whether it was closed.
+    fn is_closed(&self) -> bool {
+        self.store.read().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+}
+
+/// Changes, and conditions, to be done as one.
+#[pyclass(frozen, module = "everleaf._everleaf")]
+pub struct RawBatch {
+    batch: Mutex<WriteBatch>,
+}
+
+impl RawBatch {
+    fn with(
+        &self,
+        map: &RawMap,
+        run: impl FnOnce(&mut WriteBatch, &everleaf::Map),
+    ) -> PyResult<()> {
+        let map = map.held.map()?;
+        run(&mut self.batch.lock().unwrap_or_else(PoisonError::into_inner), &map);
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl RawBatch {
+    /// An empty batch.
+    #[new]
+    fn new() -> Self {
+        RawBatch { batch: Mutex::new(WriteBatch::new()) }
+    }
+
+    /// Adds that a key gets a value.
+    fn put(&self, map: &RawMap, key: &[u8], value: &[u8]) -> PyResult<()> {
+        self.with(map, |batch, map| {
+            batch.put(map, key, value);
+        })
+    }
+
+    /// Adds that a key is removed.
+    fn remove(&self, map: &RawMap, key: &[u8]) -> PyResult<()> {
+        self.with(map, |batch, map| {
+            batch.remove(map, key);
+        })
+    }
+
+    /// Lets the batch depend on the value of a key; None: on its absence.
+    fn expect(&self, map: &RawMap, key: &[u8], value: Option<&[u8]>) -> PyResult<()> {
+        self.with(map, |batch, map| {
+            batch.expect(map, key, value);
+        })
+    }
+
+    /// How many changes it holds.
+    fn __len__(&self) -> usize {
+        self.batch.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+/// Makes a pool from a backup; returns the number of pairs.
+#[pyfunction]
+pub fn restore(py: Python<'_>, backup: PathBuf, path: PathBuf) -> PyResult<u64> {
+    py.detach(|| Store::restore(backup, path, |_| {})).map(|copied| copied.keys).map_err(raised)
+}
+
+/// Writes a pool anew, as small as it can be; returns its bytes.
+#[pyfunction]
+pub fn compact(py: Python<'_>, path: PathBuf) -> PyResult<u64> {
+    py.detach(|| Store::compact(path, |_| {})).map(|copied| copied.size_bytes).map_err(raised)
+}
