@@ -22,7 +22,7 @@ fn unpack(fixture: &[u8], path: &Path) {
 }
 
 /// Version 1 before it knew batches and expiry: 299 pairs, and one in a second map.
-const FIRST: &[u8] = include_bytes!("fixtures/format-1.pool.sparse");
+const FIRST: &[u8] = include_bytes!("../fixtures/format-1.pool.sparse");
 
 fn assert_contents(store: &Store) {
     assert_eq!(store.default_map().len(), 299);

@@ -1,0 +1,12 @@
+//! Tests of the store that start no process, in one program: the generic trees are compiled once.
+
+mod closures;
+mod copies;
+mod expiry;
+mod formats;
+mod full_pool;
+mod library;
+mod log_folder;
+mod store;
+mod verify;
+mod views;
