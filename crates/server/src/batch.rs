@@ -176,7 +176,7 @@ impl Batch<'_> {
         self.tally.commands += 1;
         let limit = self.out.len().saturating_add(self.shared.config.reply_size_max);
         let reply = Reply::new(self.out, self.session.protocol, limit);
-        let keys = Keys::Store(&self.shared.store);
+        let keys = Keys::Store(&self.shared.store, &self.shared.types);
         let Batch { shared, session, tally, .. } = self;
         let mut context = Context { shared, session, tally, reply, keys, later: None };
         command::dispatch(&mut context, &request);
@@ -244,12 +244,19 @@ impl Batch<'_> {
     /// full or the lookup failed.
     fn get_many(&mut self, keys: &[&[u8]]) -> usize {
         let (pause_size, start) = (self.pause_size, self.out.len());
-        let (mut hits, mut answered) = (0, 0);
+        let (mut hits, mut answered, mut errors) = (0, 0, 0);
+        let shared = self.shared;
+        let types = &shared.types;
         let mut reply = Reply::new(self.out, self.session.protocol, pause_size);
         let result = self.shared.store.default_map().get_many(keys, |_, value| {
             if !reply.is_full() {
-                hits += u64::from(value.is_some());
                 answered += 1;
+                if value.is_some_and(|value| types.is_header(value)) {
+                    errors += 1;
+                    Failure::WrongType.write(&mut reply, shared);
+                    return;
+                }
+                hits += u64::from(value.is_some());
                 reply.bulk_or_null(value);
             }
         });
@@ -260,22 +267,24 @@ impl Batch<'_> {
         }
         self.tally.commands += answered as u64;
         self.tally.hits += hits;
-        self.tally.misses += answered as u64 - hits;
+        self.tally.errors += errors;
+        self.tally.misses += answered as u64 - hits - errors;
         answered
     }
 
     fn get_one(&mut self, key: &[u8]) {
         self.tally.commands += 1;
         let mut reply = Reply::new(self.out, self.session.protocol, usize::MAX);
-        match self.shared.store.default_map().get_with(key, |value| reply.bulk(value)) {
+        let mut keys = Keys::Store(&self.shared.store, &self.shared.types);
+        match keys.get_with(key, |value| reply.bulk(value)) {
             Ok(Some(())) => self.tally.hits += 1,
             Ok(None) => {
                 self.tally.misses += 1;
                 reply.null();
             }
-            Err(error) => {
+            Err(failure) => {
                 self.tally.errors += 1;
-                Failure::from(error).write(&mut reply, self.shared);
+                failure.write(&mut reply, self.shared);
             }
         }
     }

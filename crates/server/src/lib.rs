@@ -57,6 +57,7 @@ mod client_memory;
 mod command;
 mod config;
 mod connection;
+mod decimal;
 mod error;
 mod event_loop;
 mod glob;
@@ -74,6 +75,7 @@ mod settings;
 mod shared;
 mod socket;
 mod statistics;
+mod types;
 
 pub use config::Config;
 pub use error::ServerError;

@@ -9,6 +9,7 @@ use mio::{Poll, Waker};
 use crate::acceptor::Acceptor;
 use crate::event_loop::EventLoop;
 use crate::shared::{Control, Shared};
+use crate::types::Collector;
 use crate::{Config, ServerError, socket};
 
 /// A server that is bound to its addresses, and serves while [`Server::run`] runs.
@@ -115,11 +116,22 @@ impl Server {
         let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Parts { mut acceptor, polls } = parts.ok_or(ServerError::AlreadyRan)?;
         let shared = &*self.shared;
+        let opened = shared.types.open(&shared.store).map_err(std::io::Error::other);
+        opened.map_err(io("cannot read what collections need"))?;
         warn_if_open(shared);
         for address in &shared.control.addresses {
             tracing::info!("listening on {address} with {} threads", shared.loops.len());
         }
         let result = std::thread::scope(|scope| {
+            let collector = std::thread::Builder::new().name("everleaf-collector".to_string());
+            let collect = || {
+                let activity = || shared.total().commands;
+                shared.collector.run(&shared.types, &shared.store, activity);
+            };
+            let _collector = StopCollector(&shared.collector);
+            if !shared.store.is_read_only() {
+                collector.spawn_scoped(scope, collect).map_err(io("cannot start a thread"))?;
+            }
             let mut threads = Vec::new();
             for (index, poll) in polls.into_iter().enumerate() {
                 let event_loop = EventLoop::new(index, poll, shared);
@@ -162,6 +174,14 @@ impl Server {
     /// The first TCP address the server listens on; `None` if it only has a Unix socket.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.shared.control.addresses.first().copied()
+    }
+}
+
+struct StopCollector<'a>(&'a Collector);
+
+impl Drop for StopCollector<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
     }
 }
 

@@ -18,6 +18,7 @@ use crate::seldom::Seldom;
 use crate::settings::Settings;
 use crate::socket::Socket;
 use crate::statistics::{Counters, Tally};
+use crate::types::{Collector, Types};
 
 /// The switch that ends a server. Holds neither the store nor a connection, so a handle that is
 /// kept for long keeps nothing else alive.
@@ -109,6 +110,8 @@ pub struct Shared {
     pub registry: Registry,
     pub scans: ScanTable,
     pub saver: Saver,
+    pub types: Types,
+    pub collector: Collector,
     pub loops: Vec<LoopState>,
     /// Connections accepted so far.
     pub accepted_count: AtomicU64,
@@ -139,6 +142,8 @@ impl Shared {
             registry: Registry::new(),
             scans: ScanTable::new(),
             saver: Saver::new(),
+            types: Types::default(),
+            collector: Collector::default(),
             loops,
             accepted_count: AtomicU64::new(0),
             rejected_count: AtomicU64::new(0),
@@ -168,7 +173,8 @@ impl Shared {
         *self.base() = total;
     }
 
-    fn total(&self) -> Tally {
+    /// What happened since the start.
+    pub fn total(&self) -> Tally {
         self.loops.iter().map(|state| state.counters.read()).fold(Tally::default(), Tally::plus)
     }
 

@@ -50,6 +50,14 @@ impl Raw {
         children
     }
 
+    /// The items of an array, or the pairs of a map, in order.
+    fn sorted_groups(&self, size: usize) -> Vec<Vec<&[u8]>> {
+        let children: Vec<&[u8]> = self.children.iter().map(|raw| &raw.bytes[..]).collect();
+        let mut groups: Vec<_> = children.chunks(size).map(<[&[u8]]>::to_vec).collect();
+        groups.sort_unstable();
+        groups
+    }
+
     fn starts_with(&self, text: &str) -> bool {
         self.bytes.starts_with(text.as_bytes())
     }
@@ -184,7 +192,7 @@ impl Random {
 }
 
 /// What requests are made of: words, and places for a key `K`, a value `V`, an integer `I`, a
-/// duration `S`, a moment `T`, a pattern `P`, and options of `SET`, `GETEX`, `EXPIRE`, `SCAN`.
+/// duration `S`, a moment `T`, a pattern `P`, a key of a hash `H`, a number `F`, a small count `C`, and options of `SET`, `GETEX`, `EXPIRE`, `SCAN`.
 const TEMPLATES: &[&str] = &[
     "GET K",
     "SET K V",
@@ -270,10 +278,48 @@ const TEMPLATES: &[&str] = &[
     "LASTSAVE",
     "RESET",
     "NOSUCH V V",
+    "HSET H V V",
+    "HSET H V V V V",
+    "HSET H V V",
+    "HMSET H V V V I",
+    "HSETNX H V V",
+    "HGET H V",
+    "HMGET H V V V",
+    "HGETALL H",
+    "HGETALL H",
+    "HDEL H V",
+    "HDEL H V V V",
+    "HLEN H",
+    "HEXISTS H V",
+    "HKEYS H",
+    "HVALS H",
+    "HINCRBY H V I",
+    "HINCRBYFLOAT H V F",
+    "HSTRLEN H V",
+    "HSCAN H I SCANOPTION",
+    "HSCAN H 0 SCANOPTION SCANOPTION",
+    "HRANDFIELD H",
+    "HRANDFIELD H C",
+    "HRANDFIELD H C WITHVALUES",
 ];
 
-const KEYS: &[&[u8]] =
-    &[b"a", b"b", b"c", b"", b"a\r\nb", b"\xff\x00", b"h[a]*?", b"longer:key:1", b"longer:key:2"];
+const HASHES: &[&[u8]] = &[b"hash:1", b"hash:2", b"a"];
+const NUMBERS: &[&[u8]] =
+    &[b"1.5", b"-0.25", b"3", b"5.0e2", b"x", b"", b" 1", b"1 ", b"10.5", b"-1e-1", b"+.5"];
+const COUNTS: &[&[u8]] = &[b"0", b"1", b"-3", b"5", b"-1", b"x", b"-9223372036854775808"];
+const KEYS: &[&[u8]] = &[
+    b"hash:1",
+    b"hash:2",
+    b"a",
+    b"b",
+    b"c",
+    b"",
+    b"a\r\nb",
+    b"\xff\x00",
+    b"h[a]*?",
+    b"longer:key:1",
+    b"longer:key:2",
+];
 const VALUES: &[&[u8]] = &[
     b"1",
     b"-5",
@@ -379,7 +425,7 @@ fn option(random: &mut Random, of: &str) -> Vec<Vec<u8>> {
         _ => match random.next() % 4 {
             0 => with("COUNT", random.one(INTEGERS)),
             1 => with("MATCH", random.one(PATTERNS)),
-            2 => with("TYPE", random.one(&[&b"string"[..], b"STRING", b"list"])),
+            2 => with("TYPE", random.one(&[&b"string"[..], b"STRING", b"list", b"hash", b"set"])),
             _ => words("junk"),
         },
     }
@@ -394,6 +440,10 @@ fn request(random: &mut Random) -> Vec<Vec<u8>> {
             "I" => request.push(random.one(INTEGERS).to_vec()),
             "S" => request.push(random.one(DURATIONS).to_vec()),
             "T" => request.push(random.one(MOMENTS).to_vec()),
+            "H" if random.is(5) => request.push(random.one(KEYS).to_vec()),
+            "H" => request.push(random.one(HASHES).to_vec()),
+            "F" => request.push(random.one(NUMBERS).to_vec()),
+            "C" => request.push(random.one(COUNTS).to_vec()),
             "P" => request.push(random.one(PATTERNS).to_vec()),
             _ if word.ends_with("OPTION") => request.extend(option(random, word)),
             _ if random.is(20) => request.push(word.to_ascii_lowercase().into_bytes()),
@@ -473,6 +523,26 @@ fn is_intended(name: &[u8], request: &[Vec<u8>], redis: &Raw, ours: &Raw, state:
             }
             same_kind && redis.sorted() == found
         }
+        // The order of members is our own.
+        b"hgetall" => {
+            let size = if redis.kind() == b'*' { 2 } else { 1 };
+            // A map has its keys and values as children, too.
+            let size = if redis.kind() == b'%' { 2 } else { size };
+            same_kind && redis.sorted_groups(size) == ours.sorted_groups(size)
+        }
+        b"hkeys" | b"hvals" => same_kind && redis.sorted() == ours.sorted(),
+        b"hscan" if redis.kind() == b'*' && same_kind => {
+            let is_done = |raw: &Raw| raw.children[0].bytes == b"$1\r\n0\r\n";
+            // There a cursor is ignored where all is told at once.
+            let cursor_is_0 = request[2] == b"0";
+            let items = |raw: &Raw| raw.children[1].clone();
+            is_done(redis)
+                && is_done(ours)
+                && (!cursor_is_0 || items(redis).sorted_groups(2) == items(ours).sorted_groups(2))
+        }
+        // There a zero byte ends the cursor.
+        b"hscan" => both_errors && request.get(2).is_some_and(|cursor| cursor.contains(&0)),
+        b"hrandfield" => same_kind && redis.children.len() == ours.children.len(),
         // Time goes on between the two.
         b"ttl" | b"pttl" | b"expiretime" | b"pexpiretime" => {
             let unit = if name[0] == b'p' { 1000 } else { 1 };

@@ -292,7 +292,8 @@ fn set_with_time(
 ) -> Outcome {
     let moment = unit.positive(request.arg(2), command)?;
     let (value, expiry) = (request.arg(3), Expiry::from_unix_ms(moment));
-    context.keys.update_with(request.arg(1), |_| Action::PutWithExpiry(value.to_vec(), expiry))?;
+    let put = |_: Option<(&[u8], Expiry)>| Action::PutWithExpiry(value.to_vec(), expiry);
+    context.keys.update_any_with(request.arg(1), put)?;
     context.reply.ok();
     Ok(())
 }

@@ -12,6 +12,7 @@ use everleaf::{Action, Expiry, Statistics, Store, WriteBatch};
 use super::Failure;
 use super::stage::Staged;
 use super::walk::{Bounds, walk};
+use crate::types::{Kind, Types};
 
 /// What comes of reading and writing keys.
 pub type Result<T> = std::result::Result<T, Failure>;
@@ -19,31 +20,71 @@ pub type Result<T> = std::result::Result<T, Failure>;
 /// Where a command reads and writes.
 pub enum Keys<'a> {
     /// The store itself.
-    Store(&'a Store),
+    Store(&'a Store, &'a Types),
     /// A transaction.
     Stage(Staged<'a>),
 }
 
-impl Keys<'_> {
-    /// Runs `see` on the value of a key.
+impl<'a> Keys<'a> {
+    /// Runs `see` on the string that a key holds.
     pub fn get_with<R>(&mut self, key: &[u8], see: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        let types = self.types();
+        self.see(key, |value| if types.is_header(value) { None } else { Some(see(value)) })?
+            .map_or(Ok(None), |seen| seen.map(Some).ok_or(Failure::WrongType))
+    }
+
+    /// Runs `see` on whatever a key holds.
+    fn see<R>(&mut self, key: &[u8], see: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         match self {
-            Keys::Store(store) => Ok(store.default_map().get_with(key, see)?),
+            Keys::Store(store, _) => Ok(store.default_map().get_with(key, see)?),
             Keys::Stage(staged) => staged.see(key, |value, _| see(value)),
         }
     }
 
-    /// Runs `see` on the values of keys, in order.
+    /// What tells strings from collections.
+    pub fn types(&self) -> &'a Types {
+        match self {
+            Keys::Store(_, types) => types,
+            Keys::Stage(staged) => staged.types,
+        }
+    }
+
+    /// The transaction in which a command of a collection is run.
+    pub fn staged(&mut self) -> Result<&mut Staged<'a>> {
+        match self {
+            Keys::Stage(staged) => Ok(staged),
+            // No such command is run elsewhere.
+            Keys::Store(..) => Err(Failure::WrongType),
+        }
+    }
+
+    /// What a key holds: `Some(None)` is a string.
+    pub fn kind(&mut self, key: &[u8]) -> Result<Option<Option<Kind>>> {
+        let types = self.types();
+        self.see(key, |value| types.header(value).map(|header| header.kind))
+    }
+
+    /// Runs `see` on the strings that keys hold, in order; of other types it sees nothing.
     pub fn get_many(
         &mut self,
         keys: &[&[u8]],
         mut see: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
+        let types = self.types();
         match self {
-            Keys::Store(store) => Ok(store.default_map().get_many(keys, see)?),
+            Keys::Store(store, _) => Ok(store.default_map().get_many(keys, |index, value| {
+                see(index, value.filter(|value| !types.is_header(value)));
+            })?),
             Keys::Stage(staged) => {
                 for (index, key) in keys.iter().enumerate() {
-                    if staged.see(key, |value, _| see(index, Some(value)))?.is_none() {
+                    let mut shown = false;
+                    staged.see(key, |value, _| {
+                        if !types.is_header(value) {
+                            shown = true;
+                            see(index, Some(value));
+                        }
+                    })?;
+                    if !shown {
                         see(index, None);
                     }
                 }
@@ -54,13 +95,13 @@ impl Keys<'_> {
 
     /// Whether a key is there.
     pub fn contains(&mut self, key: &[u8]) -> Result<bool> {
-        Ok(self.get_with(key, |_| ())?.is_some())
+        Ok(self.see(key, |_| ())?.is_some())
     }
 
     /// When a key expires; `None` if it is not there.
     pub fn expiry(&mut self, key: &[u8]) -> Result<Option<Expiry>> {
         match self {
-            Keys::Store(store) => Ok(store.default_map().expiry(key)?),
+            Keys::Store(store, _) => Ok(store.default_map().expiry(key)?),
             Keys::Stage(staged) => staged.see(key, |_, expiry| expiry),
         }
     }
@@ -74,7 +115,7 @@ impl Keys<'_> {
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
         match self {
-            Keys::Store(store) => Ok(walk(store.default_map(), bounds, reverse, visit)?),
+            Keys::Store(store, _) => Ok(walk(store.default_map(), bounds, reverse, visit)?),
             Keys::Stage(staged) => staged.walk(bounds, reverse, &mut visit),
         }
     }
@@ -82,7 +123,7 @@ impl Keys<'_> {
     /// The number of keys.
     pub fn len(&mut self) -> Result<u64> {
         match self {
-            Keys::Store(store) => Ok(store.default_map().len()),
+            Keys::Store(store, _) => Ok(store.default_map().len()),
             Keys::Stage(staged) => staged.len(),
         }
     }
@@ -90,7 +131,7 @@ impl Keys<'_> {
     /// Numbers about the store.
     pub fn statistics(&mut self) -> Statistics {
         match self {
-            Keys::Store(store) => store.statistics(),
+            Keys::Store(store, _) => store.statistics(),
             Keys::Stage(staged) => staged.stage.statistics.clone().unwrap_or_default(),
         }
     }
@@ -98,7 +139,7 @@ impl Keys<'_> {
     /// Removes everything.
     pub fn clear(&mut self) -> Result<()> {
         match self {
-            Keys::Store(store) => Ok(store.default_map().clear()?),
+            Keys::Store(store, _) => Ok(store.default_map().clear()?),
             Keys::Stage(staged) => staged.clear(),
         }
     }
@@ -106,7 +147,7 @@ impl Keys<'_> {
     /// Sets a value that never expires.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
-            Keys::Store(store) => Ok(store.default_map().put(key, value).map(drop)?),
+            Keys::Store(store, _) => Ok(store.default_map().put(key, value).map(drop)?),
             Keys::Stage(staged) => staged.put(key, value),
         }
     }
@@ -114,7 +155,7 @@ impl Keys<'_> {
     /// Adds a key unless it is there. Returns whether it was added.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
         match self {
-            Keys::Store(store) => Ok(store.default_map().insert(key, value)?),
+            Keys::Store(store, _) => Ok(store.default_map().insert(key, value)?),
             Keys::Stage(_) => {
                 let absent = !self.contains(key)?;
                 if absent {
@@ -128,7 +169,7 @@ impl Keys<'_> {
     /// Replaces the value of a key that is there. Returns whether it was.
     pub fn update(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
         match self {
-            Keys::Store(store) => Ok(store.default_map().update(key, value)?),
+            Keys::Store(store, _) => Ok(store.default_map().update(key, value)?),
             Keys::Stage(_) => {
                 let present = self.contains(key)?;
                 if present {
@@ -139,38 +180,56 @@ impl Keys<'_> {
         }
     }
 
-    /// Sets a value. Returns the old one.
+    /// Sets a string. Returns the old one.
     pub fn replace(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
-        match self {
-            Keys::Store(store) => Ok(store.default_map().replace(key, value)?),
-            Keys::Stage(staged) => staged.replace(key, value),
-        }
+        let mut old = None;
+        self.update_with(key, |found| {
+            old = found.map(|(old, _)| old.to_vec());
+            Action::PutWithExpiry(value.to_vec(), Expiry::Never)
+        })?;
+        Ok(old)
     }
 
-    /// Removes a key. Returns the value it had.
+    /// Removes a string. Returns it.
     pub fn take(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        match self {
-            Keys::Store(store) => Ok(store.default_map().take(key)?),
-            Keys::Stage(staged) => staged.take(key),
-        }
+        let mut old = None;
+        self.update_with(key, |found| {
+            old = found.map(|(old, _)| old.to_vec());
+            Action::Remove
+        })?;
+        Ok(old)
     }
 
     /// Removes a key. Returns whether it was there.
     pub fn remove(&mut self, key: &[u8]) -> Result<bool> {
         match self {
-            Keys::Store(store) => Ok(store.default_map().remove(key)?),
+            Keys::Store(store, _) => Ok(store.default_map().remove(key)?),
             Keys::Stage(staged) => staged.remove(key),
         }
     }
 
-    /// Reads, decides and writes a key as one step. `decide` may run several times.
+    /// Reads, decides and writes a string as one step. `decide` may run several times.
     pub fn update_with(
         &mut self,
         key: &[u8],
         mut decide: impl FnMut(Option<(&[u8], Expiry)>) -> Action,
     ) -> Result<()> {
+        let (types, mut is_wrong) = (self.types(), false);
+        self.update_any_with(key, |found| {
+            is_wrong = found.is_some_and(|(value, _)| types.is_header(value));
+            if is_wrong { Action::Keep } else { decide(found) }
+        })?;
+        if is_wrong { Err(Failure::WrongType) } else { Ok(()) }
+    }
+
+    /// As [`Self::update_with`] for whatever the key holds.
+    pub fn update_any_with(
+        &mut self,
+        key: &[u8],
+        mut decide: impl FnMut(Option<(&[u8], Expiry)>) -> Action,
+    ) -> Result<()> {
         match self {
-            Keys::Store(store) => Ok(store.default_map().update_with_expiry(key, decide)?),
+            Keys::Store(store, _) => Ok(store.default_map().update_with_expiry(key, decide)?),
             Keys::Stage(staged) => staged.update_with(key, &mut decide),
         }
     }
@@ -182,21 +241,24 @@ impl Keys<'_> {
         mut decide: impl FnMut(Option<Expiry>) -> Action,
     ) -> Result<()> {
         match self {
-            Keys::Store(store) => Ok(store.default_map().update_expiry_with(key, decide)?),
+            Keys::Store(store, _) => Ok(store.default_map().update_expiry_with(key, decide)?),
             Keys::Stage(_) => {
-                self.update_with(key, |found| decide(found.map(|(_, expiry)| expiry)))
+                self.update_any_with(key, |found| decide(found.map(|(_, expiry)| expiry)))
             }
         }
     }
 
     /// Appends to a value, unless it would have more than `size_max` bytes. Returns its size.
     pub fn append(&mut self, key: &[u8], suffix: &[u8], size_max: usize) -> Result<Option<usize>> {
-        let store = match self {
-            Keys::Store(store) => store,
-            Keys::Stage(staged) => return staged.append(key, suffix, size_max),
-        };
+        if let Keys::Stage(staged) = self {
+            let types = staged.types;
+            if staged.see(key, |value, _| types.is_header(value))? == Some(true) {
+                return Err(Failure::WrongType);
+            }
+            return staged.append(key, suffix, size_max);
+        }
         let mut size = 0;
-        store.default_map().update_with_expiry(key, |old| {
+        self.update_with(key, |old| {
             let old = old.map_or(&b""[..], |(old, _)| old);
             size = old.len() + suffix.len();
             if size > size_max { Action::Keep } else { Action::Put([old, suffix].concat()) }
@@ -208,7 +270,7 @@ impl Keys<'_> {
     /// wanted. Returns whether it was done.
     pub fn put_all(&mut self, pairs: &[(&[u8], &[u8])], fresh: bool) -> Result<bool> {
         let store = match self {
-            Keys::Store(store) => *store,
+            Keys::Store(store, _) => *store,
             Keys::Stage(_) => {
                 for (key, _) in pairs {
                     if fresh && self.contains(key)? {

@@ -6,6 +6,7 @@ use super::walk::Bounds;
 use super::{Context, Failure, Outcome};
 use crate::glob;
 use crate::resp::Request;
+use crate::types::Kind;
 
 /// `DEL key [key ...]` and `UNLINK`
 pub fn del(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
@@ -27,10 +28,10 @@ pub fn exists(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     Ok(())
 }
 
-/// `TYPE key`: a string or nothing.
+/// `TYPE key`
 pub fn type_of(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let present = context.keys.contains(request.arg(1))?;
-    context.reply.status(if present { "string" } else { "none" });
+    let kind = context.keys.kind(request.arg(1))?;
+    context.reply.status(kind.map_or("none", |kind| kind.map_or("string", Kind::name)));
     Ok(())
 }
 

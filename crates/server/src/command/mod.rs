@@ -7,18 +7,20 @@ mod connection;
 mod counter;
 mod description;
 pub mod expiry;
+mod hash;
 mod info;
 pub mod keys;
 mod keyspace;
+mod members;
 mod range;
 mod save;
 mod scan;
 mod set;
-mod stage;
+pub mod stage;
 mod string;
 pub mod table;
 pub mod transaction;
-mod walk;
+pub mod walk;
 
 use std::borrow::Cow;
 
@@ -67,6 +69,8 @@ pub enum Failure {
     WrongArity(&'static str),
     /// The reply grew above the limit.
     ReplyTooLong,
+    /// The key holds something else.
+    WrongType,
     /// The store refused.
     Store(Error),
     /// Anything else: code and sentence.
@@ -92,6 +96,9 @@ impl Failure {
     pub fn write(&self, reply: &mut Reply<'_>, shared: &Shared) {
         match self {
             Failure::Syntax => reply.error("ERR syntax error"),
+            Failure::WrongType => {
+                reply.error("WRONGTYPE Operation against a key holding the wrong kind of value")
+            }
             Failure::NotInteger => reply.error("ERR value is not an integer or out of range"),
             Failure::WrongArity(name) => {
                 reply.error(&format!("ERR wrong number of arguments for '{name}' command"));
@@ -158,6 +165,9 @@ fn execute(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     context.session.last_command = index;
     if transaction::keep(context, request, index, command)? {
         return Ok(());
+    }
+    if command.is_of_collections() {
+        return transaction::run_single(context, request, command);
     }
     (command.run)(context, request)
 }

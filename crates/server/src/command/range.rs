@@ -46,6 +46,7 @@ fn answer(context: &mut Context<'_>, bounds: Bounds, options: &RangeOptions) -> 
         return Ok(());
     }
     let pairs = options.values && reply.protocol == Protocol::Resp3;
+    let types = keys.types();
     let array = reply.open_array();
     let mut count = 0;
     keys.walk(&bounds, options.reverse, |key, value| {
@@ -54,7 +55,8 @@ fn answer(context: &mut Context<'_>, bounds: Bounds, options: &RangeOptions) -> 
         }
         reply.bulk(key);
         if options.values {
-            reply.bulk(value);
+            // Of other types than strings there is nothing to show.
+            reply.bulk_or_null(Some(value).filter(|value| !types.is_header(value)));
         }
         count += 1;
         if count == options.limit || reply.is_full() {

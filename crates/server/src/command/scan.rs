@@ -21,8 +21,8 @@ const CURSOR_MAX: u64 = i64::MAX as u64;
 struct ScanOptions<'a> {
     pattern: Option<&'a [u8]>,
     count: u64,
-    /// False if keys of another type than ours are wanted: there are none.
-    strings: bool,
+    /// The type that is wanted, in small letters.
+    kind: Option<Vec<u8>>,
 }
 
 /// `SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]`
@@ -48,9 +48,14 @@ pub fn scan(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         Reply::new(&mut items, context.reply.protocol, shared.config.reply_size_max / 2);
     let (mut seen, mut returned) = (0, 0);
     let mut last = None;
-    context.keys.walk(&bounds, false, |key, _| {
+    let types = context.keys.types();
+    let is_wanted = |value: &[u8]| {
+        let name = || types.header(value).map_or("string", |header| header.kind.name());
+        options.kind.as_ref().is_none_or(|kind| kind == name().as_bytes())
+    };
+    context.keys.walk(&bounds, false, |key, value| {
         seen += 1;
-        if options.strings && options.pattern.is_none_or(|pattern| glob::matches(pattern, key)) {
+        if is_wanted(value) && options.pattern.is_none_or(|pattern| glob::matches(pattern, key)) {
             found.bulk(key);
             returned += 1;
         }
@@ -71,7 +76,7 @@ pub fn scan(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 
 /// A cursor as C's `strtoul` reads it, as client libraries may rely on: nothing is 0, a sign is
 /// allowed, and the negative of a number is counted down from 2^64.
-fn parse_cursor(bytes: &[u8]) -> Result<u64, Failure> {
+pub fn parse_cursor(bytes: &[u8]) -> Result<u64, Failure> {
     let (negative, digits) = match bytes {
         [b'-', digits @ ..] => (true, digits),
         [b'+', digits @ ..] => (false, digits),
@@ -95,7 +100,7 @@ fn unknown_cursor(cursor: u64) -> Failure {
 }
 
 fn parse_options<'a>(request: &Request<'a>) -> Result<ScanOptions<'a>, Failure> {
-    let mut options = ScanOptions { pattern: None, count: COUNT_DEFAULT, strings: true };
+    let mut options = ScanOptions { pattern: None, count: COUNT_DEFAULT, kind: None };
     let mut args = request.args_from(2);
     while let Some(option) = args.next() {
         let value = args.next().ok_or(Failure::Syntax)?;
@@ -108,7 +113,7 @@ fn parse_options<'a>(request: &Request<'a>) -> Result<ScanOptions<'a>, Failure> 
                 }
                 options.count = count.min(COUNT_MAX);
             }
-            b"type" => options.strings = value.eq_ignore_ascii_case(b"string"),
+            b"type" => options.kind = Some(value.to_ascii_lowercase()),
             _ => return Err(Failure::Syntax),
         }
     }

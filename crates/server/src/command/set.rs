@@ -68,7 +68,7 @@ fn set_with_time(
     options: SetOptions,
 ) -> Outcome {
     let (mut old, mut done) = (None, false);
-    context.keys.update_with(key, |found| {
+    let mut decide = |found: Option<(&[u8], Expiry)>| {
         old = found.map(|(old, _)| old.to_vec());
         done = match options.condition {
             Condition::Always => true,
@@ -81,7 +81,12 @@ fn set_with_time(
             Time::Keep => Action::Put(value.to_vec()),
             Time::At(moment) => Action::PutWithExpiry(value.to_vec(), Expiry::from_unix_ms(moment)),
         }
-    })?;
+    };
+    if options.return_old {
+        context.keys.update_with(key, &mut decide)?;
+    } else {
+        context.keys.update_any_with(key, &mut decide)?;
+    }
     if options.return_old {
         context.reply.bulk_or_null(old.as_deref());
     } else if done {

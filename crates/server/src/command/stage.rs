@@ -15,6 +15,7 @@ use super::expiry::now_ms;
 use super::keys::Result;
 use super::walk::{Bounds, directed, walk};
 use crate::shared::human_size;
+use crate::types::{Ready, Types};
 
 /// A value and when it expires.
 type Value = (Vec<u8>, Expiry);
@@ -39,6 +40,7 @@ const WATCH_OVERHEAD: usize = 300;
 pub struct Staged<'a> {
     pub stage: &'a mut Stage,
     pub source: &'a mut (dyn Source + 'a),
+    pub types: &'a Types,
 }
 
 /// Where a transaction reads what it has not written.
@@ -58,6 +60,21 @@ pub trait Source {
     fn watch(&mut self, key: &[u8]) -> everleaf::Result<Option<Watch>>;
     /// Whether others write meanwhile.
     fn has_others(&self) -> bool;
+    /// Shows what a member of a collection has. Returns whether it is there.
+    fn read_member(
+        &mut self,
+        members: &Map,
+        key: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> everleaf::Result<bool>;
+    /// Visits the members inside bounds.
+    fn scan_members(
+        &mut self,
+        members: &Map,
+        bounds: &Bounds,
+        reverse: bool,
+        visit: &mut Visit<'_>,
+    ) -> everleaf::Result<()>;
 }
 
 /// While others write.
@@ -85,6 +102,25 @@ impl Source for &Store {
 
     fn has_others(&self) -> bool {
         true
+    }
+
+    fn read_member(
+        &mut self,
+        members: &Map,
+        key: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> everleaf::Result<bool> {
+        Ok(members.get_with(key, see)?.is_some())
+    }
+
+    fn scan_members(
+        &mut self,
+        members: &Map,
+        bounds: &Bounds,
+        reverse: bool,
+        visit: &mut Visit<'_>,
+    ) -> everleaf::Result<()> {
+        walk(members, bounds, reverse, visit)
     }
 }
 
@@ -114,6 +150,26 @@ impl Source for Alone<'_> {
     fn has_others(&self) -> bool {
         false
     }
+
+    fn read_member(
+        &mut self,
+        members: &Map,
+        key: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> everleaf::Result<bool> {
+        Ok(self.on(members)?.get_with_expiry(key, |value, _| see(value))?.is_some())
+    }
+
+    fn scan_members(
+        &mut self,
+        members: &Map,
+        bounds: &Bounds,
+        reverse: bool,
+        visit: &mut Visit<'_>,
+    ) -> everleaf::Result<()> {
+        let mut members = self.on(members)?;
+        directed(members.scan(bounds.as_slices()), reverse).visit(visit)
+    }
 }
 
 /// What a transaction depends on, of a key that it has read.
@@ -131,6 +187,8 @@ pub struct Stage {
     read: BTreeMap<Vec<u8>, Seen>,
     /// What is to be written; `None` removes the key.
     written: BTreeMap<Vec<u8>, Option<Value>>,
+    /// The same for members of collections, which never expire.
+    members: BTreeMap<Vec<u8>, Option<Value>>,
     /// For `INFO`: taken before, because a stage that is alone must not ask the store.
     pub statistics: Option<Statistics>,
     /// Bytes that all of it takes.
@@ -157,8 +215,40 @@ impl Stage {
         }
     }
 
+    /// Whether there is nothing to write.
+    pub fn is_unchanged(&self) -> bool {
+        self.written.is_empty() && self.members.is_empty()
+    }
+
+    /// Whether all that was read is as it was.
+    pub fn still_holds(&self, map: &Map) -> everleaf::Result<bool> {
+        for (key, seen) in &self.read {
+            let holds = match seen {
+                Seen::Unwritten(watch) => !watch.is_broken(),
+                Seen::Same(expected) => {
+                    let same = |value: &[u8], expiry| {
+                        expected.as_ref().is_some_and(|(v, e)| v == value && *e == expiry)
+                    };
+                    map.get_with_expiry(key, same)?.unwrap_or(expected.is_none())
+                }
+            };
+            if !holds {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Moves what is to be written to a batch.
-    pub fn fill(&mut self, batch: &mut WriteBatch, map: &Map) {
+    pub fn fill(&mut self, batch: &mut WriteBatch, map: &Map, types: &Types) {
+        if let Some(ready) = types.ready() {
+            while let Some((key, value)) = self.members.pop_first() {
+                match value {
+                    Some((value, _)) => batch.put(&ready.members, &key, &value),
+                    None => batch.remove(&ready.members, &key),
+                };
+            }
+        }
         // One by one, so that the bytes are not held twice.
         while let Some((key, value)) = self.written.pop_first() {
             match value {
@@ -187,21 +277,77 @@ impl Stage {
     }
 
     /// Sets what is to be written of a key.
-    fn write(&mut self, key: &[u8], value: Option<Value>) -> Result<()> {
-        let size_of = |value: &Option<Value>| value.as_ref().map_or(0, |(value, _)| value.len());
-        self.size += size_of(&value);
-        match self.written.get_mut(key) {
-            Some(old) => {
-                self.size -= size_of(old);
-                *old = value;
-            }
-            None => {
-                self.size += key.len() + ENTRY_OVERHEAD;
-                self.written.insert(key.to_vec(), value);
-            }
-        }
+    pub fn write(&mut self, key: &[u8], value: Option<Value>) -> Result<()> {
+        note_write(&mut self.written, &mut self.size, key, value);
         self.check()
     }
+
+    /// Sets what is to be written of a member of a collection.
+    pub fn write_member(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let value = value.map(|value| (value.to_vec(), Expiry::Never));
+        note_write(&mut self.members, &mut self.size, key, value);
+        self.check()
+    }
+}
+
+/// Sets what is to be written of a key, and counts it.
+fn note_write(
+    written: &mut BTreeMap<Vec<u8>, Option<Value>>,
+    size: &mut usize,
+    key: &[u8],
+    value: Option<Value>,
+) {
+    let size_of = |value: &Option<Value>| value.as_ref().map_or(0, |(value, _)| value.len());
+    *size += size_of(&value);
+    match written.get_mut(key) {
+        Some(old) => {
+            *size -= size_of(old);
+            *old = value;
+        }
+        None => {
+            *size += key.len() + ENTRY_OVERHEAD;
+            written.insert(key.to_vec(), value);
+        }
+    }
+}
+
+/// Visits what `scan` visits, with what was written instead of what it replaces.
+fn merge(
+    written: &BTreeMap<Vec<u8>, Option<Value>>,
+    bounds: &Bounds,
+    reverse: bool,
+    visit: &mut Visit<'_>,
+    scan: impl FnOnce(&mut Visit<'_>) -> everleaf::Result<()>,
+) -> Result<()> {
+    let mut over: Vec<_> = written.range::<[u8], _>(bounds.as_slices()).collect();
+    if reverse {
+        over.reverse();
+    }
+    let mut over = over.into_iter().peekable();
+    let show = |visit: &mut Visit<'_>, key: &[u8], value: &Option<Value>| match value {
+        Some(value) if is_live(value) => visit(key, &value.0),
+        _ => ControlFlow::Continue(()),
+    };
+    let mut flow = ControlFlow::Continue(());
+    scan(&mut |key, value| {
+        let is_due = |over: &[u8]| if reverse { over >= key } else { over <= key };
+        let mut replaced = false;
+        while let Some((over_key, value)) = over.next_if(|(over_key, _)| is_due(over_key)) {
+            replaced = over_key == key;
+            flow = show(visit, over_key, value);
+            flow?;
+        }
+        if !replaced {
+            flow = visit(key, value);
+        }
+        flow
+    })?;
+    for (key, value) in over {
+        if flow.is_continue() {
+            flow = show(visit, key, value);
+        }
+    }
+    Ok(())
 }
 
 /// Whether a value is there, or its time has come.
@@ -267,22 +413,6 @@ impl Staged<'_> {
         self.stage.write(key, Some((value.to_vec(), Expiry::Never)))
     }
 
-    /// Sets a value. Returns the old one.
-    pub fn replace(&mut self, key: &[u8], value: &[u8]) -> Result<Option<Vec<u8>>> {
-        let old = self.copy(key)?;
-        self.put(key, value)?;
-        Ok(old.map(|(value, _)| value))
-    }
-
-    /// Removes a key. Returns the value it had.
-    pub fn take(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let old = self.copy(key)?;
-        if old.is_some() {
-            self.stage.write(key, None)?;
-        }
-        Ok(old.map(|(value, _)| value))
-    }
-
     /// Removes a key. Returns whether it was there.
     pub fn remove(&mut self, key: &[u8]) -> Result<bool> {
         let present = self.contains(key)?;
@@ -342,40 +472,49 @@ impl Staged<'_> {
         if bounds.is_empty() {
             return Ok(());
         }
-        let mut over: Vec<_> = self.stage.written.range::<[u8], _>(bounds.as_slices()).collect();
-        if reverse {
-            over.reverse();
+        let source = &mut self.source;
+        merge(&self.stage.written, bounds, reverse, visit, |visit| {
+            source.scan(bounds, reverse, visit)
+        })
+    }
+
+    /// Shows what a member of a collection has to the transaction, if it is there.
+    pub fn see_member<R>(
+        &mut self,
+        ready: &Ready,
+        key: &[u8],
+        see: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>> {
+        if let Some(value) = self.stage.members.get(key) {
+            return Ok(value.as_ref().map(|(value, _)| see(value)));
         }
-        let mut over = over.into_iter().peekable();
-        let show = |visit: &mut Visit<'_>, key: &[u8], value: &Option<Value>| match value {
-            Some(value) if is_live(value) => visit(key, &value.0),
-            _ => ControlFlow::Continue(()),
-        };
-        let mut flow = ControlFlow::Continue(());
-        self.source.scan(bounds, reverse, &mut |key, value| {
-            let is_due = |over: &[u8]| if reverse { over >= key } else { over <= key };
-            let mut replaced = false;
-            while let Some((over_key, value)) = over.next_if(|(over_key, _)| is_due(over_key)) {
-                replaced = over_key == key;
-                flow = show(visit, over_key, value);
-                flow?;
-            }
-            if !replaced {
-                flow = visit(key, value);
-            }
-            flow
+        let (mut see, mut result) = (Some(see), None);
+        self.source.read_member(&ready.members, key, &mut |value| {
+            result = see.take().map(|see| see(value));
         })?;
-        for (key, value) in over {
-            if flow.is_continue() {
-                flow = show(visit, key, value);
-            }
+        Ok(result)
+    }
+
+    /// Visits the members inside bounds as they would be if the transaction were done.
+    pub fn walk_members(
+        &mut self,
+        ready: &Ready,
+        bounds: &Bounds,
+        reverse: bool,
+        visit: &mut Visit<'_>,
+    ) -> Result<()> {
+        if bounds.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let source = &mut self.source;
+        merge(&self.stage.members, bounds, reverse, visit, |visit| {
+            source.scan_members(&ready.members, bounds, reverse, visit)
+        })
     }
 
     /// Removes everything.
     pub fn clear(&mut self) -> Result<()> {
-        let Staged { stage, source } = self;
+        let Staged { stage, source, .. } = self;
         let values = stage.written.values_mut().filter_map(Option::take);
         stage.size -= values.map(|(value, _)| value.len()).sum::<usize>();
         source.scan(&Bounds::of_prefix(b""), false, &mut |key, _| {

@@ -5,8 +5,8 @@
 
 use super::{Context, Failure, Outcome, shown};
 use super::{
-    admin, client, configuration, connection, counter, description, expiry, info, keyspace, range,
-    save, scan, set, string, transaction,
+    admin, client, configuration, connection, counter, description, expiry, hash, info, keyspace,
+    range, save, scan, set, string, transaction,
 };
 use crate::resp::Request;
 
@@ -40,6 +40,8 @@ const BEFORE_AUTH: u8 = 16;
 const GROWS: u8 = 32;
 /// Refused between `MULTI` and `EXEC`.
 const NO_MULTI: u8 = 64;
+/// Reads or writes collections: always run on a stage.
+const TYPED: u8 = 128;
 const FLAG_NAMES: [(u8, &str); 7] = [
     (WRITE, "write"),
     (READ, "readonly"),
@@ -93,6 +95,16 @@ impl Command {
     /// others write.
     pub fn is_of_keys(&self) -> bool {
         self.first_key != 0 || matches!(self.name, "ping" | "echo")
+    }
+
+    /// True if it reads or writes collections.
+    pub fn is_of_collections(&self) -> bool {
+        self.flags & TYPED != 0
+    }
+
+    /// True if it may make a collection.
+    pub fn makes_collections(&self) -> bool {
+        self.flags & (TYPED | GROWS) == TYPED | GROWS
     }
 
     /// True if it may be used without the password.
@@ -155,7 +167,7 @@ macro_rules! commands {
 }
 
 /// The number of commands.
-const COUNT: usize = 59;
+const COUNT: usize = 75;
 
 /// All commands.
 #[rustfmt::skip]
@@ -179,6 +191,10 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "scan" -2 [READ] (0 0 0) "generic" scan::scan, "Goes through the keys in steps.";
     "type" 2 [READ | FAST] (1 1 1) "generic" keyspace::type_of, "Returns string for a key, none for no key.";
     "save" 1 [ADMIN | NO_MULTI] (0 0 0) "server" save::save, "Writes a snapshot, or without a log a backup, and waits for it.";
+    "hget" 3 [TYPED | READ | FAST] (1 1 1) "hash" hash::read::hget, "Returns what a field has.";
+    "hset" -4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "hash" hash::write::hset, "Sets fields.";
+    "hlen" 2 [TYPED | READ | FAST] (1 1 1) "hash" hash::read::hlen, "Returns the number of fields.";
+    "hdel" -3 [TYPED | WRITE | FAST] (1 1 1) "hash" hash::write::hdel, "Removes fields.";
     "getex" -2 [WRITE | FAST] (1 1 1) "string" expiry::getex, "Returns the value of a key and sets when it expires.";
     "hello" -1 [FAST | BEFORE_AUTH] (0 0 0) "connection" connection::hello, "Chooses the version of the protocol.";
     "multi" 1 [FAST] (0 0 0) "transactions" transaction::multi, "Begins a transaction.";
@@ -187,6 +203,11 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "setex" 4 [WRITE | GROWS] (1 1 1) "string" expiry::setex, "Sets a value that expires after so many seconds.";
     "setnx" 3 [WRITE | GROWS | FAST] (1 1 1) "string" string::setnx, "Sets the value of a key that does not exist.";
     "watch" -2 [FAST] (1 -1 1) "transactions" transaction::watch, "Makes the next EXEC depend on keys staying as they are.";
+    "hmget" -3 [TYPED | READ | FAST] (1 1 1) "hash" hash::read::hmget, "Returns what fields have.";
+    "hmset" -4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "hash" hash::write::hmset, "Sets fields.";
+    "hkeys" 2 [TYPED | READ] (1 1 1) "hash" hash::read::hkeys, "Returns all fields.";
+    "hvals" 2 [TYPED | READ] (1 1 1) "hash" hash::read::hvals, "Returns what all fields have.";
+    "hscan" -3 [TYPED | READ] (1 1 1) "hash" hash::scan::hscan, "Goes through the fields in steps.";
     "append" 3 [WRITE | GROWS | FAST] (1 1 1) "string" string::append, "Appends to a value.";
     "client" -2 [ADMIN] (0 0 0) "connection" client::client, "Tells about the connections and closes them.";
     "config" -2 [ADMIN] (0 0 0) "server" configuration::config, "Returns and changes settings.";
@@ -205,12 +226,17 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "substr" 4 [READ] (1 1 1) "string" string::getrange, "Returns a part of a value.";
     "unlink" -2 [WRITE | FAST] (1 -1 1) "generic" keyspace::del, "Removes keys.";
     "bgsave" -1 [ADMIN] (0 0 0) "server" save::bgsave, "Writes a snapshot, or without a log a backup, in the background.";
+    "hsetnx" 4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "hash" hash::write::hsetnx, "Sets a field that does not exist.";
     "command" -1 [READ] (0 0 0) "server" description::command, "Describes the commands.";
     "discard" 1 [FAST] (0 0 0) "transactions" transaction::discard, "Ends a transaction without running it.";
     "flushdb" -1 [WRITE] (0 0 0) "server" keyspace::flush, "Removes all keys.";
     "persist" 2 [WRITE | FAST] (1 1 1) "generic" expiry::persist, "Lets a key never expire.";
     "pexpire" -3 [WRITE | FAST] (1 1 1) "generic" expiry::pexpire, "Lets a key expire after so many milliseconds.";
     "unwatch" 1 [FAST] (0 0 0) "transactions" transaction::unwatch, "Forgets the keys of WATCH.";
+    "hexists" 3 [TYPED | READ | FAST] (1 1 1) "hash" hash::read::hexists, "Returns whether a field exists.";
+    "hgetall" 2 [TYPED | READ] (1 1 1) "hash" hash::read::hgetall, "Returns all fields and what they have.";
+    "hincrby" 4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "hash" hash::number::hincrby, "Adds to the integer of a field.";
+    "hstrlen" 3 [TYPED | READ | FAST] (1 1 1) "hash" hash::read::hstrlen, "Returns the length of what a field has.";
     "expireat" -3 [WRITE | FAST] (1 1 1) "generic" expiry::expireat, "Lets a key expire at a time in seconds since 1970.";
     "flushall" -1 [WRITE] (0 0 0) "server" keyspace::flush, "Removes all keys.";
     "getrange" 4 [READ] (1 1 1) "string" string::getrange, "Returns a part of a value.";
@@ -218,11 +244,13 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "lastsave" 1 [FAST] (0 0 0) "server" save::lastsave, "Returns when the last save ended, in seconds since 1970.";
     "pexpireat" -3 [WRITE | FAST] (1 1 1) "generic" expiry::pexpireat, "Lets a key expire at a time in milliseconds since 1970.";
     "expiretime" 2 [READ | FAST] (1 1 1) "generic" expiry::expiretime, "Returns when a key expires, in seconds since 1970.";
+    "hrandfield" -2 [TYPED | READ] (1 1 1) "hash" hash::random::hrandfield, "Returns random fields.";
     "pexpiretime" 2 [READ | FAST] (1 1 1) "generic" expiry::pexpiretime, "Returns when a key expires, in milliseconds since 1970.";
+    "hincrbyfloat" 4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "hash" hash::number::hincrbyfloat, "Adds to the number of a field.";
 };
 
 /// The longest name, in bytes.
-const NAME_SIZE_MAX: usize = 11;
+const NAME_SIZE_MAX: usize = 12;
 
 /// Where the names of each length start in the table.
 const STARTS: [u8; NAME_SIZE_MAX + 2] = starts();

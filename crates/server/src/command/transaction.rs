@@ -217,6 +217,9 @@ pub fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
         context.reply.null_array();
         return Ok(());
     }
+    if queue.requests.iter().any(|(index, _)| COMMANDS[index].makes_collections()) {
+        context.shared.types.begin(&context.shared.store)?;
+    }
     let (mut answers, mut later) = (Vec::new(), Vec::new());
     let before = context.session.state();
     let done = run_all(context, &queue, &watched, &mut answers, &mut later);
@@ -282,7 +285,7 @@ fn run_among_others(
             return if stage.is_over() { Ok(None) } else { Err(failure) };
         }
         stage.expect_read(&mut batch, store.default_map());
-        stage.fill(&mut batch, store.default_map());
+        stage.fill(&mut batch, store.default_map(), &context.shared.types);
         match store.write(&batch)? {
             Written::All => return Ok(Some(true)),
             Written::Refused(number) if number < watched.keys.len() => return Ok(Some(false)),
@@ -311,10 +314,67 @@ fn run_alone(
             return Ok(());
         }
         run(context, queue, &mut stage, alone, answers, later)?;
-        stage.fill(batch, store.default_map());
+        stage.fill(batch, store.default_map(), &context.shared.types);
         Ok::<(), Failure>(())
     })?;
     Ok(written.is_done())
+}
+
+/// Runs one command of a collection, as a transaction of its own.
+pub fn run_single(context: &mut Context<'_>, request: &Request<'_>, command: &Command) -> Outcome {
+    let store = Arc::clone(&context.shared.store);
+    if command.makes_collections() {
+        context.shared.types.begin(&store)?;
+    }
+    let mut answer = Vec::new();
+    for _ in 0..ATTEMPT_COUNT_MAX {
+        let mut stage = Stage::new(BATCH_SIZE_MAX);
+        answer.clear();
+        run_one(context, request, command, &mut stage, &mut &*store, &mut answer)?;
+        let is_done = if stage.is_unchanged() {
+            stage.still_holds(store.default_map())?
+        } else {
+            let mut batch = WriteBatch::new();
+            stage.expect_read(&mut batch, store.default_map());
+            stage.fill(&mut batch, store.default_map(), &context.shared.types);
+            store.write(&batch)?.is_done()
+        };
+        if is_done {
+            context.reply.encoded(&answer);
+            return Ok(());
+        }
+    }
+    store.write_alone(|alone, batch| {
+        let mut stage = Stage::new(BATCH_SIZE_MAX);
+        answer.clear();
+        run_one(context, request, command, &mut stage, alone, &mut answer)?;
+        stage.fill(batch, store.default_map(), &context.shared.types);
+        Ok::<(), Failure>(())
+    })?;
+    context.reply.encoded(&answer);
+    Ok(())
+}
+
+fn run_one(
+    context: &mut Context<'_>,
+    request: &Request<'_>,
+    command: &Command,
+    stage: &mut Stage,
+    source: &mut dyn Source,
+    answer: &mut Vec<u8>,
+) -> Outcome {
+    let shared = context.shared;
+    let limit = shared.config.reply_size_max;
+    let mut inner = Context {
+        shared,
+        session: context.session,
+        tally: context.tally,
+        reply: Reply::new(answer, context.reply.protocol, limit),
+        keys: Keys::Stage(Staged { stage, source, types: &shared.types }),
+        later: None,
+    };
+    (command.run)(&mut inner, request)?;
+    if inner.reply.is_full() { Err(Failure::ReplyTooLong) } else { Ok(()) }
 }
 
 /// Runs the commands on the stage, each with its answer.
@@ -336,7 +396,7 @@ fn run(
             session: context.session,
             tally: context.tally,
             reply: Reply::new(answers, protocol, limit),
-            keys: Keys::Stage(Staged { stage, source }),
+            keys: Keys::Stage(Staged { stage, source, types: &context.shared.types }),
             later: Some(later),
         };
         if let Err(failure) = (COMMANDS[index].run)(&mut inner, &request) {

@@ -185,12 +185,30 @@ impl<'a> Reply<'a> {
         OpenArray { start }
     }
 
+    /// Ends an array as a map of `len` pairs.
+    pub fn close_map(&mut self, array: OpenArray, len: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.close(array, b'*', len * 2),
+            Protocol::Resp3 => self.close(array, b'%', len),
+        }
+    }
+
+    /// Ends an array as a set of `len` items.
+    pub fn close_set(&mut self, array: OpenArray, len: usize) {
+        let mark = if self.protocol == Protocol::Resp3 { b'~' } else { b'*' };
+        self.close(array, mark, len);
+    }
+
     /// Ends an array after `len` items. Costs one move of the items over the unused header bytes.
     pub fn close_array(&mut self, array: OpenArray, len: usize) {
+        self.close(array, b'*', len);
+    }
+
+    fn close(&mut self, array: OpenArray, mark: u8, len: usize) {
         let items_start = array.start + OPEN_HEADER_SIZE;
         let items_size = self.out.len() - items_start;
         let mut header = Vec::with_capacity(OPEN_HEADER_SIZE);
-        header.push(b'*');
+        header.push(mark);
         push_decimal(&mut header, len as u64);
         header.extend_from_slice(b"\r\n");
         let header_end = array.start + header.len();

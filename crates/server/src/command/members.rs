@@ -1,0 +1,171 @@
+//! What hashes and sets have in common: going through their members in steps, and drawing some.
+//!
+//! Members lie in the order of a hash value. So a cursor is the value to go on at: it needs no memory, and
+//! means the same after a restart. A member is drawn by drawing a value: in a large collection the first
+//! member from there on is nearly as likely as any other, in a small one all are listed, and then exactly.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::ops::ControlFlow;
+
+use super::keys::Result;
+use super::{Context, Failure, Outcome, integer_arg, scan};
+use crate::glob;
+use crate::resp::Request;
+use crate::types::Kind;
+use crate::types::collection::Collection;
+
+/// Collections up to this size are shown in one step, and drawn from exactly.
+const SMALL_COUNT_MAX: u64 = 128;
+/// Members looked at per step at most.
+const COUNT_MAX: u64 = 1 << 20;
+
+/// How a step is to be made.
+struct ScanOptions<'a> {
+    cursor: u64,
+    pattern: Option<&'a [u8]>,
+    count: u64,
+}
+
+impl<'a> ScanOptions<'a> {
+    /// The options of `HSCAN key cursor [MATCH pattern] [COUNT count]` and its like, of which the cursor
+    /// was read before.
+    fn parse(request: &Request<'a>, cursor: u64) -> Result<Self> {
+        let mut options = ScanOptions { cursor, pattern: None, count: 10 };
+        let mut args = request.args_from(3);
+        while let Some(option) = args.next() {
+            let value = args.next().ok_or(Failure::Syntax)?;
+            match option.to_ascii_lowercase().as_slice() {
+                b"match" => options.pattern = Some(value),
+                b"count" => {
+                    let count = u64::try_from(integer_arg(value)?).map_err(|_| Failure::Syntax)?;
+                    if count == 0 {
+                        return Err(Failure::Syntax);
+                    }
+                    options.count = count.min(COUNT_MAX);
+                }
+                _ => return Err(Failure::Syntax),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Answers with one step of `HSCAN key cursor [MATCH pattern] [COUNT count]` and its like. Of a key that
+/// is not there nobody looks at the options.
+pub fn step(context: &mut Context<'_>, request: &Request<'_>, kind: Kind) -> Outcome {
+    let cursor = scan::parse_cursor(request.arg(2))?;
+    let Context { keys, reply, .. } = context;
+    let collection = Collection::find(keys.staged()?, request.arg(1), kind)?;
+    let mut items: Vec<Vec<u8>> = Vec::new();
+    let mut next = 0;
+    if let Some(mut collection) = collection {
+        let options = ScanOptions::parse(request, cursor)?;
+        let values = kind == Kind::Hash;
+        let is_small = collection.header.count <= SMALL_COUNT_MAX;
+        let (mut seen, mut last) = (0, 0);
+        collection.walk_ordered(options.cursor, |order, member, value| {
+            // Members of one value come together.
+            if !is_small && seen >= options.count && order != last {
+                next = order;
+                return ControlFlow::Break(());
+            }
+            (seen, last) = (seen + 1, order);
+            if options.pattern.is_none_or(|pattern| glob::matches(pattern, member)) {
+                items.push(member.to_vec());
+                items.extend(values.then(|| value.to_vec()));
+            }
+            ControlFlow::Continue(())
+        })?;
+    }
+    reply.array(2);
+    reply.bulk(next.to_string().as_bytes());
+    reply.array(items.len());
+    items.iter().for_each(|item| reply.bulk(item));
+    if reply.is_full() { Err(Failure::ReplyTooLong) } else { Ok(()) }
+}
+
+/// The number of members to draw.
+pub fn count_arg(arg: &[u8]) -> Result<i64> {
+    let count = integer_arg(arg)?;
+    if count == i64::MIN {
+        let max = i64::MAX;
+        return Err(Failure::text(format!(
+            "ERR value is out of range, value must between -{max} and {max}"
+        )));
+    }
+    Ok(count)
+}
+
+/// A random number; good enough for drawing.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// A member, and what it has.
+type Member = (Vec<u8>, Vec<u8>);
+
+/// Draws members: so many different ones, or if negative so many, the same several times.
+pub fn draw(collection: &mut Collection<'_, '_>, count: i64) -> Result<Vec<Member>> {
+    let total = collection.header.count;
+    let wanted = count.unsigned_abs();
+    if wanted == 0 || total == 0 {
+        return Ok(Vec::new());
+    }
+    let is_all = count > 0 && wanted >= total;
+    if !is_all && total > SMALL_COUNT_MAX && (count < 0 || wanted < total / 4) {
+        return draw_places(collection, wanted, count > 0);
+    }
+    let mut all = Vec::new();
+    collection.walk(|member, value| {
+        all.push((member.to_vec(), value.to_vec()));
+        ControlFlow::Continue(())
+    })?;
+    if is_all || all.is_empty() {
+        return Ok(all);
+    }
+    if count < 0 {
+        check_count(wanted)?;
+        let one = |_| all[(random() % all.len() as u64) as usize].clone();
+        return Ok((0..wanted).map(one).collect());
+    }
+    for index in 0..wanted as usize {
+        let other = index + (random() % (all.len() - index) as u64) as usize;
+        all.swap(index, other);
+    }
+    all.truncate(wanted as usize);
+    Ok(all)
+}
+
+/// A reply can have so many items.
+fn check_count(count: u64) -> Outcome {
+    if count > 1 << 26 { Err(Failure::ReplyTooLong) } else { Ok(()) }
+}
+
+fn draw_places(
+    collection: &mut Collection<'_, '_>,
+    count: u64,
+    distinct: bool,
+) -> Result<Vec<Member>> {
+    check_count(count)?;
+    let (mut drawn, mut known) = (Vec::new(), std::collections::BTreeSet::new());
+    while (drawn.len() as u64) < count {
+        let mut found = None;
+        let mut take = |member: &[u8], value: &[u8]| {
+            found = Some((member.to_vec(), value.to_vec()));
+            ControlFlow::Break(())
+        };
+        collection.walk_from(random(), &mut take)?;
+        if found.is_none() {
+            // Behind the last one comes the first.
+            collection.walk_from(0, |member, value| {
+                found = Some((member.to_vec(), value.to_vec()));
+                ControlFlow::Break(())
+            })?;
+        }
+        let Some(member) = found else { return Ok(drawn) };
+        if !distinct || known.insert(member.0.clone()) {
+            drawn.push(member);
+        }
+    }
+    Ok(drawn)
+}

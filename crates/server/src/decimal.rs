@@ -1,0 +1,129 @@
+//! Decimal numbers that are added as the protocol's original server adds them: each number, and the sum,
+//! is the nearest one of 64 binary digits, and is told with 17 digits behind the point.
+
+use std::fmt;
+
+/// Digits behind the point that are kept.
+const SCALE: u32 = 17;
+const ONE: u128 = 10_u128.pow(SCALE);
+
+/// A number with 17 digits behind the point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decimal(i128);
+
+impl Decimal {
+    pub const ZERO: Decimal = Decimal(0);
+
+    /// A number as clients write it: digits, a point, an exponent. `None` if it is none, or too large.
+    pub fn parse(bytes: &[u8]) -> Option<Decimal> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        let (mantissa, exponent) = match text.find(['e', 'E']) {
+            Some(at) => (&text[..at], text[at + 1..].parse::<i32>().ok()?),
+            None => (text, 0),
+        };
+        let (is_negative, digits) = match mantissa.as_bytes().first()? {
+            b'-' => (true, &mantissa[1..]),
+            b'+' => (false, &mantissa[1..]),
+            _ => (false, mantissa),
+        };
+        let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
+        let all = [whole, part].concat();
+        if all.is_empty() || !all.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        let shift = SCALE as i32 + exponent - i32::try_from(part.len()).ok()?;
+        let mut number: i128 = 0;
+        let kept = if shift < 0 {
+            all.len().saturating_sub(shift.unsigned_abs() as usize)
+        } else {
+            all.len()
+        };
+        for digit in all.bytes().take(kept) {
+            number = number.checked_mul(10)?.checked_add(i128::from(digit - b'0'))?;
+        }
+        if shift < 0 && all.as_bytes().get(kept).is_some_and(|digit| *digit >= b'5') {
+            number += 1;
+        }
+        if number != 0 && shift > 0 {
+            number = number.checked_mul(10_i128.checked_pow(shift.unsigned_abs())?)?;
+        }
+        Some(Decimal(if is_negative { -number } else { number }).rounded())
+    }
+
+    /// The sum, unless it is too large.
+    pub fn plus(self, other: Decimal) -> Option<Decimal> {
+        self.0.checked_add(other.0).map(|sum| Decimal(sum).rounded())
+    }
+
+    /// The nearest number of 64 binary digits.
+    fn rounded(self) -> Decimal {
+        let number = self.0.unsigned_abs();
+        let (whole, part) = (number / ONE, number % ONE);
+        let digits = u128::BITS - whole.leading_zeros();
+        let rounded = if digits == 0 {
+            // All that is told of it is kept.
+            number
+        } else if digits >= 64 {
+            let unit = 1_u128 << (digits - 64);
+            let (count, rest) = (whole / unit, (whole % unit) * ONE + part);
+            let half = unit * ONE / 2;
+            let up = rest > half || rest == half && count % 2 == 1;
+            (count + u128::from(up)).saturating_mul(unit).saturating_mul(ONE)
+        } else {
+            let scale = 1_u128 << (64 - digits);
+            let part = nearest(part * scale, ONE);
+            whole * ONE + nearest(part * ONE, scale)
+        };
+        let rounded = i128::try_from(rounded).unwrap_or(i128::MAX);
+        Decimal(if self.0 < 0 { -rounded } else { rounded })
+    }
+}
+
+/// The quotient, rounded to the nearest, and to the even one of two.
+fn nearest(dividend: u128, divisor: u128) -> u128 {
+    let (quotient, rest) = (dividend / divisor, dividend % divisor);
+    let up = rest > divisor - rest || rest == divisor - rest && quotient % 2 == 1;
+    quotient + u128::from(up)
+}
+
+impl fmt::Display for Decimal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let (whole, part) = (self.0.unsigned_abs() / ONE, self.0.unsigned_abs() % ONE);
+        let part = format!("{part:017}");
+        let part = part.trim_end_matches('0');
+        let point = if part.is_empty() { "" } else { "." };
+        write!(f, "{sign}{whole}{point}{part}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_are_those_of_decimal_numbers() {
+        let sum = |a: &str, b: &str| {
+            let parse = |text: &str| Decimal::parse(text.as_bytes()).unwrap();
+            parse(a).plus(parse(b)).unwrap().to_string()
+        };
+        assert_eq!(sum("0.1", "0.2"), "0.3");
+        assert_eq!(sum("10.50", "0.1"), "10.6");
+        assert_eq!(sum("5.0e3", "2.0e2"), "5200");
+        assert_eq!(sum("3", "-1.5"), "1.5");
+        assert_eq!(sum("-0.25", "0"), "-0.25");
+        assert_eq!(sum("1", "-1"), "0");
+        assert_eq!(sum(".5", "5."), "5.5");
+        // Of 64 binary digits.
+        assert_eq!(sum("9223372036854775807", "10.5"), "9223372036854775818");
+        assert_eq!(sum("1000", "0.1"), "1000.09999999999999998");
+    }
+
+    #[test]
+    fn what_is_no_number_is_refused() {
+        for text in ["", "-", ".", "x", "1x", " 1", "1 ", "1e", "inf", "nan", "0x10", "1e40", "--1"]
+        {
+            assert_eq!(Decimal::parse(text.as_bytes()), None, "{text}");
+        }
+    }
+}

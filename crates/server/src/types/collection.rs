@@ -1,0 +1,150 @@
+//! One collection as a command sees it: on the stage of a transaction.
+//!
+//! A command of a collection is always run on a stage, alone or with others between `MULTI` and `EXEC`.
+//! What makes it one step is the header: every change writes it, and whatever is read of the members
+//! depends on it, so that it is the only condition of the batch.
+
+use std::ops::{Bound, ControlFlow};
+
+use everleaf::{Error, Expiry, KEY_SIZE_MAX};
+
+use super::{Header, Kind, Ready, live_key};
+use crate::command::Failure;
+use crate::command::keys::Result;
+use crate::command::stage::Staged;
+use crate::command::walk::Bounds;
+
+/// A collection on a stage.
+pub struct Collection<'s, 'a> {
+    staged: &'s mut Staged<'a>,
+    ready: &'a Ready,
+    key: &'s [u8],
+    expiry: Expiry,
+    pub header: Header,
+    is_new: bool,
+}
+
+impl<'s, 'a> Collection<'s, 'a> {
+    /// The collection of a key, if there is one.
+    pub fn find(staged: &'s mut Staged<'a>, key: &'s [u8], kind: Kind) -> Result<Option<Self>> {
+        let types = staged.types;
+        let found = staged.see(key, |value, expiry| (types.header(value), expiry))?;
+        let Some((header, expiry)) = found else { return Ok(None) };
+        match (header, types.ready()) {
+            (Some(header), Some(ready)) if header.kind == kind => {
+                Ok(Some(Collection { staged, ready, key, expiry, header, is_new: false }))
+            }
+            _ => Err(Failure::WrongType),
+        }
+    }
+
+    /// The collection of a key, or a new one that is empty.
+    pub fn open(staged: &'s mut Staged<'a>, key: &'s [u8], kind: Kind) -> Result<Self> {
+        let types = staged.types;
+        let found = staged.see(key, |value, expiry| (types.header(value), expiry))?;
+        let ready = types.ready().ok_or(Failure::WrongType)?;
+        match found {
+            None => {
+                let header = Header { kind, id: ready.new_id(), count: 0, changes: 0 };
+                let expiry = Expiry::Never;
+                Ok(Collection { staged, ready, key, expiry, header, is_new: true })
+            }
+            Some((Some(header), expiry)) if header.kind == kind => {
+                Ok(Collection { staged, ready, key, expiry, header, is_new: false })
+            }
+            Some(_) => Err(Failure::WrongType),
+        }
+    }
+
+    /// Where in the order of a hash or set a member lies, followed by the member.
+    fn place_of(&self, member: &[u8]) -> Vec<u8> {
+        let hash = self.ready.hash_of(member);
+        [&self.header.id.to_be_bytes()[..], &hash.to_be_bytes(), member].concat()
+    }
+
+    /// Shows what a member has, if it is there.
+    pub fn see<R>(&mut self, member: &[u8], see: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
+        let place = self.place_of(member);
+        self.staged.see_member(self.ready, &place, see)
+    }
+
+    /// Whether a member is there.
+    pub fn contains(&mut self, member: &[u8]) -> Result<bool> {
+        Ok(self.see(member, |_| ())?.is_some())
+    }
+
+    /// Sets what a member has. Returns whether it is new.
+    pub fn set(&mut self, member: &[u8], value: &[u8]) -> Result<bool> {
+        let place = self.place_of(member);
+        if place.len() > KEY_SIZE_MAX {
+            return Err(Error::KeyTooLarge(place.len()).into());
+        }
+        // Nothing is there of a collection that is new and empty.
+        let is_empty = self.is_new && self.header.count == 0;
+        let is_there = !is_empty && self.staged.see_member(self.ready, &place, |_| ())?.is_some();
+        self.staged.stage.write_member(&place, Some(value))?;
+        self.header.count += u64::from(!is_there);
+        Ok(!is_there)
+    }
+
+    /// Removes a member. Returns whether it was there.
+    pub fn remove(&mut self, member: &[u8]) -> Result<bool> {
+        let place = self.place_of(member);
+        let is_there = self.staged.see_member(self.ready, &place, |_| ())?.is_some();
+        if is_there {
+            self.staged.stage.write_member(&place, None)?;
+            self.header.count -= 1;
+        }
+        Ok(is_there)
+    }
+
+    /// Visits the members from a place in their order on: the place, the member, and what it has.
+    pub fn walk_ordered(
+        &mut self,
+        start: u64,
+        mut visit: impl FnMut(u64, &[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let id = self.header.id.to_be_bytes();
+        let start = [id, start.to_be_bytes()].concat();
+        let Bounds { end, .. } = Bounds::of_prefix(&id);
+        let bounds = Bounds { start: Bound::Included(start), end };
+        self.staged.walk_members(self.ready, &bounds, false, &mut |key, value| {
+            let place = key.get(8..16).and_then(|place| place.try_into().ok());
+            let member = key.get(16..).unwrap_or(b"");
+            visit(place.map_or(0, u64::from_be_bytes), member, value)
+        })
+    }
+
+    /// The same without the place.
+    pub fn walk_from(
+        &mut self,
+        start: u64,
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.walk_ordered(start, |_, member, value| visit(member, value))
+    }
+
+    /// Visits all members, and what they have.
+    pub fn walk(&mut self, visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
+        self.walk_from(0, visit)
+    }
+
+    /// Ends a change: the header is written, or goes if nothing is left.
+    pub fn finish(mut self) -> Result<()> {
+        self.header.changes += 1;
+        let live = live_key(self.header.id);
+        let stage = &mut self.staged.stage;
+        if self.header.count == 0 {
+            stage.write_member(&live, None)?;
+            return match self.is_new {
+                true => Ok(()),
+                false => stage.write(self.key, None),
+            };
+        }
+        if self.is_new {
+            stage.write_member(&live, Some(self.key))?;
+        }
+        let value = self.ready.encode(&self.header).to_vec();
+        stage.write(self.key, Some((value, self.expiry)))
+    }
+}

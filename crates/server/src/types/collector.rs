@@ -1,0 +1,153 @@
+//! Frees what is left of collections that are gone: removed, replaced, or expired.
+//!
+//! Each collection has noted its key in the map of the members. Whoever removes the key of a collection
+//! does nothing else; a thread goes round these notes, and where the key no more holds the collection of
+//! that number, it removes the members, a few at a time, and the note last. A process that dies in
+//! between leaves the note, and the next one goes on.
+//!
+//! A note is written in one batch with the header, and no batch adds members to a collection whose header
+//! is gone (the header is its condition), so what was found to be gone stays so.
+
+use std::ops::{Bound, ControlFlow};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use everleaf::{Map, Store};
+
+use super::{LIVE, Types, live_key};
+use crate::command::walk::{Bounds, walk};
+
+/// Notes looked at, and members removed, without a break.
+const PIECE_LENGTH: usize = 512;
+/// Between two rounds, at least.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Between two rounds while nothing is asked.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// The thread's clock and end.
+#[derive(Debug, Default)]
+pub struct Collector {
+    stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Collector {
+    /// Goes round until it is stopped: while `activity` goes up, and otherwise seldom, for what expires.
+    pub fn run(&self, types: &Types, store: &Store, activity: impl Fn() -> u64) {
+        let (mut seen, mut silence, mut pause) = (None, Duration::ZERO, PAUSE);
+        loop {
+            let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = self.changed.wait_timeout_while(stopped, pause, |stopped| !*stopped);
+            if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+                return;
+            }
+            silence += pause;
+            let now = Some(activity());
+            if types.ready().is_none() || now == seen && silence < SILENCE_MAX {
+                continue;
+            }
+            (seen, silence) = (now, Duration::ZERO);
+            let start = Instant::now();
+            if let Err(error) = self.round(types, store) {
+                tracing::warn!("what is left of removed collections cannot be freed now: {error}");
+            }
+            // A twentieth of one processor.
+            pause = PAUSE.max(start.elapsed() * 20).min(SILENCE_MAX);
+        }
+    }
+
+    /// Ends it soon.
+    pub fn stop(&self) {
+        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+
+    fn is_stopped(&self) -> bool {
+        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at every collection once, and frees those that are gone.
+    fn round(&self, types: &Types, store: &Store) -> everleaf::Result<()> {
+        let Some(ready) = types.ready() else { return Ok(()) };
+        let mut bounds = Bounds::of_prefix(&LIVE.to_be_bytes());
+        while !self.is_stopped() {
+            let (mut notes, mut last) = (Vec::new(), None);
+            walk(&ready.members, &bounds, false, |note, key| {
+                let id = note.get(8..16).and_then(|id| id.try_into().ok()).map(u64::from_be_bytes);
+                notes.extend(id.map(|id| (id, key.to_vec())));
+                last = Some(note.to_vec());
+                let is_full = notes.len() == PIECE_LENGTH;
+                if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            let Some(last) = last else { return Ok(()) };
+            bounds.skip_to_after(last);
+            for (id, key) in notes {
+                let header =
+                    store.default_map().get_with(&key, |value| types.header(value))?.flatten();
+                if header.is_none_or(|header| header.id != id) {
+                    self.free(&ready.members, id)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the members of a collection, then its note.
+    fn free(&self, members: &Map, id: u64) -> everleaf::Result<()> {
+        let Bounds { end, .. } = Bounds::of_prefix(&id.to_be_bytes());
+        let bounds = Bounds { start: Bound::Included(id.to_be_bytes().to_vec()), end };
+        loop {
+            if self.is_stopped() {
+                return Ok(());
+            }
+            let mut keys = Vec::new();
+            walk(members, &bounds, false, |key, _| {
+                keys.push(key.to_vec());
+                let is_full = keys.len() == PIECE_LENGTH;
+                if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            if keys.is_empty() {
+                members.remove(live_key(id))?;
+                return Ok(());
+            }
+            for key in keys {
+                members.remove(&key)?;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Header, Kind};
+    use super::*;
+
+    #[test]
+    fn what_is_gone_is_freed_and_what_is_there_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = everleaf::Options::new().create(true).open(folder.path().join("p")).unwrap();
+        let types = Types::default();
+        types.begin(&store).unwrap();
+        let ready = types.ready().unwrap();
+        let empty = ready.members.len();
+        let make = |key: &[u8], count: u64| {
+            let header = Header { kind: Kind::Set, id: ready.new_id(), count, changes: 1 };
+            store.default_map().put(key, ready.encode(&header)).unwrap();
+            ready.members.put(live_key(header.id), key).unwrap();
+            for member in 0..count {
+                let place = [header.id.to_be_bytes(), member.to_be_bytes()].concat();
+                ready.members.put(&place, b"").unwrap();
+            }
+        };
+        make(b"kept", 10);
+        make(b"removed", 2_000);
+        make(b"replaced", 100);
+        make(b"made again", 100);
+        store.default_map().remove(b"removed").unwrap();
+        store.default_map().put(b"replaced", b"a string").unwrap();
+        make(b"made again", 5);
+        Collector::default().round(&types, &store).unwrap();
+        assert_eq!(ready.members.len(), empty + 10 + 1 + 5 + 1);
+    }
+}

@@ -1,0 +1,270 @@
+//! Hashes, sets and their like: collections whose members lie in one ordered map.
+//!
+//! The key of a collection holds a *header* in the served map, among the strings: which type it is, how
+//! many members it has, and the number of the collection. Its members lie in a second map, under that
+//! number. No number is used twice, so a collection goes with its header, however large it is; what is
+//! left of it is freed in the background (`collector.rs`). `docs/types.md` has all of it.
+//!
+//! A value is a header if it has a header's size and begins with the pool's mark: 128 random bits, made
+//! with the second map, which no reply ever shows.
+
+pub mod collection;
+mod collector;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::Read;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use everleaf::{Map, Store};
+
+pub use collector::Collector;
+
+/// The map of the members.
+pub const MEMBERS: &str = "server.members";
+/// Size of a header.
+pub const HEADER_SIZE: usize = 56;
+/// Size of the mark that a header begins with.
+const MARK_SIZE: usize = 16;
+/// Keys of the map of the members that are not members: the number 0.
+const MARK_KEY: &[u8] = b"\0\0\0\0\0\0\0\0mark";
+const START_KEY: &[u8] = b"\0\0\0\0\0\0\0\0start";
+/// The number under which the key of every collection is noted.
+const LIVE: u64 = 1;
+/// Bits of a number that count the collections of one process.
+const COUNTER_BITS: u32 = 40;
+
+/// What a collection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Hash = 1,
+    Set = 2,
+}
+
+impl Kind {
+    fn of(byte: u8) -> Option<Kind> {
+        [Kind::Hash, Kind::Set].into_iter().find(|kind| *kind as u8 == byte)
+    }
+
+    /// The name that `TYPE` tells.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Hash => "hash",
+            Kind::Set => "set",
+        }
+    }
+}
+
+/// What the key of a collection holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    pub kind: Kind,
+    /// The number of the collection, which no other ever has.
+    pub id: u64,
+    /// Members.
+    pub count: u64,
+    /// Goes up with each change, so that equal headers mean equal members.
+    pub changes: u64,
+}
+
+/// What collections need; present once a pool has had one.
+pub struct Ready {
+    /// The map of the members.
+    pub members: Map,
+    mark: [u8; MARK_SIZE],
+    /// The number of this process among those that made collections, and how many it has made.
+    ids: OnceLock<(u64, AtomicU64)>,
+}
+
+impl Ready {
+    fn new(members: Map, mark: [u8; MARK_SIZE]) -> Self {
+        Ready { members, mark, ids: OnceLock::new() }
+    }
+
+    /// The header in a value, if it is one.
+    pub fn header(&self, value: &[u8]) -> Option<Header> {
+        if value.len() != HEADER_SIZE || value[..MARK_SIZE] != self.mark {
+            return None;
+        }
+        let word = |at: usize| {
+            u64::from_le_bytes(value[at..at + 8].try_into().expect("eight bytes are eight bytes"))
+        };
+        let kind = Kind::of(value[MARK_SIZE])?;
+        Some(Header { kind, id: word(24), count: word(32), changes: word(40) })
+    }
+
+    /// The value that holds a header.
+    pub fn encode(&self, header: &Header) -> [u8; HEADER_SIZE] {
+        let mut value = [0; HEADER_SIZE];
+        value[..MARK_SIZE].copy_from_slice(&self.mark);
+        value[MARK_SIZE] = header.kind as u8;
+        value[24..32].copy_from_slice(&header.id.to_le_bytes());
+        value[32..40].copy_from_slice(&header.count.to_le_bytes());
+        value[40..48].copy_from_slice(&header.changes.to_le_bytes());
+        value
+    }
+
+    /// A number for a new collection.
+    pub fn new_id(&self) -> u64 {
+        let (start, next) = self.ids.get().expect("whoever makes collections has begun");
+        // Relaxed: only that no number comes twice.
+        start << COUNTER_BITS | next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Where the members of a hash or set lie: in the order of this, so that a place can be drawn, and
+    /// a scan goes on where it was. Nobody can choose members with equal ones who does not know the mark.
+    pub fn hash_of(&self, member: &[u8]) -> u64 {
+        let word = |bytes: &[u8]| {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            u64::from_le_bytes(word)
+        };
+        let mut state = word(&self.mark[..8]) ^ member.len() as u64;
+        for chunk in member.chunks(8) {
+            state = mixed(state ^ word(chunk)).wrapping_add(word(&self.mark[8..]));
+        }
+        mixed(state)
+    }
+}
+
+/// A bijection whose output looks random (the finalizer of splitmix64).
+fn mixed(mut word: u64) -> u64 {
+    word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ word >> 31
+}
+
+/// The collections of a store.
+#[derive(Default)]
+pub struct Types {
+    ready: OnceLock<Ready>,
+    making: Mutex<()>,
+}
+
+impl Types {
+    /// Finds out whether the store has had collections. Nothing is served before.
+    pub fn open(&self, store: &Store) -> everleaf::Result<()> {
+        let Some(members) = store.existing_map(MEMBERS)? else { return Ok(()) };
+        let mark = members.get(MARK_KEY)?.and_then(|mark| mark.try_into().ok());
+        if let Some(mark) = mark {
+            self.ready.get_or_init(|| Ready::new(members, mark));
+        }
+        Ok(())
+    }
+
+    /// What collections need, if there has been one.
+    pub fn ready(&self) -> Option<&Ready> {
+        self.ready.get()
+    }
+
+    /// Makes what collections need, for one who may make the first of this pool or process. Must not
+    /// be called within an operation of the store.
+    pub fn begin(&self, store: &Store) -> everleaf::Result<()> {
+        if self.ready.get().is_some_and(|ready| ready.ids.get().is_some()) {
+            return Ok(());
+        }
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let members = store.map(MEMBERS)?;
+        members.insert(MARK_KEY, new_mark())?;
+        self.open(store)?;
+        let Some(ready) = self.ready.get() else { return Ok(()) };
+        if ready.ids.get().is_none() {
+            let mut start = 1;
+            members.update_with(START_KEY, |before| {
+                let before =
+                    before.and_then(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)));
+                start = before.unwrap_or(0) + 1;
+                everleaf::Action::Put(start.to_le_bytes().to_vec())
+            })?;
+            ready.ids.get_or_init(|| (start, AtomicU64::new(0)));
+        }
+        Ok(())
+    }
+
+    /// Whether a value is a header: whoever wants a string has the wrong key.
+    #[inline]
+    pub fn is_header(&self, value: &[u8]) -> bool {
+        value.len() == HEADER_SIZE && self.header(value).is_some()
+    }
+
+    /// The header in a value, if it is one.
+    pub fn header(&self, value: &[u8]) -> Option<Header> {
+        self.ready.get()?.header(value)
+    }
+}
+
+/// Random bits.
+fn new_mark() -> [u8; MARK_SIZE] {
+    let mut mark = [0; MARK_SIZE];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut mark));
+    if read.is_err() {
+        // What seeds the hash maps of this process.
+        for half in mark.chunks_mut(8) {
+            half.copy_from_slice(&RandomState::new().build_hasher().finish().to_le_bytes());
+        }
+    }
+    mark
+}
+
+/// The key under which a collection notes its own key.
+fn live_key(id: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&LIVE.to_be_bytes());
+    key[8..].copy_from_slice(&id.to_be_bytes());
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store() -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = everleaf::Options::new().create(true).open(folder.path().join("p")).unwrap();
+        (folder, store)
+    }
+
+    #[test]
+    fn a_pool_of_strings_stays_one_until_there_is_a_collection() {
+        let (_folder, store) = store();
+        let types = Types::default();
+        types.open(&store).unwrap();
+        assert!(types.ready().is_none());
+        assert_eq!(store.existing_map(MEMBERS).unwrap().map(|_| ()), None);
+        types.begin(&store).unwrap();
+        assert!(types.ready().is_some());
+    }
+
+    #[test]
+    fn numbers_of_collections_are_never_used_twice() {
+        let (_folder, store) = store();
+        let mut ids = Vec::new();
+        for _ in 0..3 {
+            let types = Types::default();
+            types.open(&store).unwrap();
+            types.begin(&store).unwrap();
+            types.begin(&store).unwrap();
+            let ready = types.ready().unwrap();
+            ids.extend([ready.new_id(), ready.new_id()]);
+        }
+        let count = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), count);
+        assert!(ids.iter().all(|id| *id > LIVE));
+    }
+
+    #[test]
+    fn only_what_has_the_mark_of_the_pool_is_a_header() {
+        let (_folder, store) = store();
+        let types = Types::default();
+        types.begin(&store).unwrap();
+        let ready = types.ready().unwrap();
+        let header = Header { kind: Kind::Set, id: 77, count: 5, changes: 9 };
+        let mut value = ready.encode(&header);
+        assert_eq!(types.header(&value), Some(header));
+        assert!(types.is_header(&value) && !types.is_header(&value[1..]));
+        value[3] ^= 1;
+        assert!(!types.is_header(&value));
+    }
+}

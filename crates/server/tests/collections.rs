@@ -1,0 +1,236 @@
+//! Collections as clients see them: one step for everybody, across a crash, and gone at once.
+
+#![allow(clippy::unwrap_used, reason = "tests may fail")]
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use support::{Client, ServerProcess, TestServer, encode, eventually};
+
+/// The map in which members lie.
+const MEMBERS: &str = "server.members";
+
+/// Not a test of its own: see [`ServerProcess`].
+#[test]
+fn server_process() {
+    ServerProcess::play();
+}
+
+/// Runs lines on one connection and compares each reply.
+fn run(client: &mut Client, script: &[(&str, &str)]) {
+    for (line, expected) in script {
+        assert_eq!(client.line(line), *expected, "{line}");
+    }
+}
+
+#[test]
+fn a_hash_is_no_string_and_a_string_no_hash() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    const WRONG: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+    assert!(server.store.existing_map(MEMBERS).unwrap().is_none(), "strings need none");
+    run(
+        &mut client,
+        &[
+            ("HGET h f", "nil"),
+            ("HSET h f 1 g 2", ":2"),
+            ("TYPE h", "+hash"),
+            ("GET h", WRONG),
+            ("APPEND h x", WRONG),
+            ("INCR h", WRONG),
+            ("GETSET h x", WRONG),
+            ("GETDEL h", WRONG),
+            ("SET h x GET", WRONG),
+            ("STRLEN h", WRONG),
+            ("MGET h", "[nil]"),
+            ("SETNX h x", ":0"),
+            ("EXISTS h", ":1"),
+            ("DBSIZE", ":1"),
+            ("SCAN 0 TYPE hash", "[\"0\" [\"h\"]]"),
+            ("SCAN 0 TYPE string", "[\"0\" []]"),
+            ("HLEN h", ":2"),
+            ("EXPIREAT h 4000000000", ":1"),
+            ("HSET h f 3", ":0"),
+            ("EXPIRETIME h", ":4000000000"),
+            ("SET h x", "+OK"),
+            ("HGET h f", WRONG),
+            ("HSET h f 1", WRONG),
+            ("GET h", "\"x\""),
+            ("DEL h", ":1"),
+            ("HSETNX h f 7", ":1"),
+            ("HGETALL h", "[\"f\" \"7\"]"),
+            ("HDEL h f x", ":1"),
+            ("EXISTS h", ":0"),
+            ("PREFIX h WITHVALUES", "[]"),
+        ],
+    );
+    // As a pipeline, where GETs are looked up together.
+    client.line("HSET h f 1");
+    client
+        .send(&[encode(&["SET", "s", "v"]), encode(&["GET", "s"]), encode(&["GET", "h"])].concat());
+    assert_eq!([client.reply(), client.reply(), client.reply()], ["+OK", "\"v\"", WRONG]);
+}
+
+#[test]
+fn hashes_are_part_of_transactions_and_of_watches() {
+    let server = TestServer::start();
+    let (mut client, mut other) = (server.connect(), server.connect());
+    run(
+        &mut client,
+        &[
+            ("MULTI", "+OK"),
+            ("HSET h f 1", "+QUEUED"),
+            ("HINCRBY h f 5", "+QUEUED"),
+            ("HGETALL h", "+QUEUED"),
+            ("HDEL h f", "+QUEUED"),
+            ("TYPE h", "+QUEUED"),
+            ("HSET h g 1", "+QUEUED"),
+            ("DBSIZE", "+QUEUED"),
+            ("GET h", "+QUEUED"),
+        ],
+    );
+    let wrong = "-WRONGTYPE Operation against a key holding the wrong kind of value";
+    let replies = format!("[:1 :6 [\"f\" \"6\"] :1 +none :1 :1 {wrong}]");
+    assert_eq!(client.line("EXEC"), replies);
+    run(&mut client, &[("WATCH h", "+OK"), ("MULTI", "+OK"), ("SET k 1", "+QUEUED")]);
+    assert_eq!(other.line("HSET h g 1"), ":0", "the value that it has");
+    run(&mut client, &[("EXEC", "nil[]"), ("HGETALL h", "[\"g\" \"1\"]")]);
+}
+
+#[test]
+fn several_fields_change_as_one_for_everybody() {
+    let server = TestServer::with(|config| config.threads = 3);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..3)
+            .map(|writer| {
+                let mut client = server.connect();
+                scope.spawn(move || {
+                    for round in 0..300 {
+                        let value = format!("{writer}:{round}");
+                        client.line(&format!("HSET h a {value} b {value}"));
+                        client.line("HINCRBY h count 1");
+                        client.line(&format!("HSET h own:{writer}:{round} 1"));
+                        if round % 50 == 49 {
+                            client.line("DEL other");
+                            client.line("HSET other a 1 b 1");
+                        }
+                    }
+                })
+            })
+            .collect();
+        let (mut reader, done) = (server.connect(), &done);
+        scope.spawn(move || {
+            while !done.load(Ordering::Acquire) {
+                let pair = reader.line("HMGET h a b");
+                let (a, b) = pair[1..pair.len() - 1].split_once(' ').unwrap();
+                assert_eq!(a, b);
+                let other = reader.line("HGETALL other");
+                let both = other.contains("\"a\" \"1\"") && other.contains("\"b\" \"1\"");
+                assert!(both || other == "[]", "{other}");
+            }
+        });
+        for writer in writers {
+            writer.join().unwrap();
+        }
+        done.store(true, Ordering::Release);
+    });
+    let mut client = server.connect();
+    run(&mut client, &[("HGET h count", "\"900\""), ("HLEN h", ":903")]);
+    assert_eq!(client.line("HKEYS h").matches("own:").count(), 900);
+}
+
+#[test]
+fn what_is_removed_is_gone_at_once_and_freed_later() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let fill = |client: &mut Client, key: &str| {
+        for part in 0..20 {
+            let mut request = vec!["HSET".to_string(), key.to_string()];
+            for field in 0..500 {
+                request.extend([format!("{part}:{field}"), "value".to_string()]);
+            }
+            assert_eq!(client.ask(&request), ":500");
+        }
+    };
+    for (key, removal) in
+        [("a", "DEL a"), ("b", "SET b 1"), ("c", "EXPIREAT c 1"), ("d", "FLUSHALL")]
+    {
+        fill(&mut client, key);
+        assert_eq!(client.line(&format!("HLEN {key}")), ":10000");
+        client.line(removal);
+        let there = i32::from(key == "b");
+        assert_eq!(client.line(&format!("EXISTS {key}")), format!(":{there}"));
+    }
+    client.line("HSET kept f 1");
+    let members = server.store.existing_map(MEMBERS).unwrap().unwrap();
+    // The pool's mark, the number of the process, and one collection with one field.
+    eventually("members are freed", || {
+        client.line("PING");
+        members.len() == 4
+    });
+    assert_eq!(client.line("HGETALL kept"), "[\"f\" \"1\"]");
+}
+
+/// Numbers of what a killed server had acknowledged are all there, and counts are those of members.
+#[test]
+fn a_killed_server_comes_back_with_all_fields_and_the_right_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut acknowledged = 0;
+    for round in 0..4 {
+        let server = ServerProcess::start(folder.path(), "");
+        let mut client = server.connect();
+        let count = |client: &mut Client| -> usize {
+            client.line("HLEN h").strip_prefix(':').unwrap().parse().unwrap()
+        };
+        let all = client.line("HKEYS h");
+        assert_eq!(count(&mut client), all.matches('"').count() / 2);
+        for field in 0..acknowledged {
+            assert!(all.contains(&format!("\"f{field}\"")), "f{field} was acknowledged");
+        }
+        if round == 3 {
+            server.stop();
+            return;
+        }
+        // More than is awaited, so that the end comes in the middle of some.
+        let first = count(&mut client).max(acknowledged);
+        for field in first..first + 2_000 {
+            client.send(&encode(&["HSET", "h", &format!("f{field}"), "v"]));
+        }
+        for _ in 0..700 + 100 * round {
+            assert!(client.reply().starts_with(':'));
+        }
+        acknowledged = first + 700 + 100 * round;
+        server.kill();
+    }
+}
+
+#[test]
+fn a_scan_of_a_large_hash_returns_every_field_once() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    for field in 0..1_000 {
+        client.line(&format!("HSET h f{field} {field}"));
+    }
+    let (mut cursor, mut seen) = ("0".to_string(), Vec::new());
+    loop {
+        let reply = client.line(&format!("HSCAN h {cursor} COUNT 50"));
+        let mut words: Vec<&str> = reply.split('"').skip(1).step_by(2).collect();
+        let items = words.split_off(1);
+        seen.extend(items.chunks(2).map(|pair| (pair[0].to_string(), pair[1].to_string())));
+        cursor = words[0].to_string();
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert!(seen.iter().all(|(field, value)| field[1..] == *value));
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), 1_000);
+    let drawn = client.line("HRANDFIELD h 20");
+    let mut fields: Vec<&str> = drawn.split('"').skip(1).step_by(2).collect();
+    fields.sort_unstable();
+    fields.dedup();
+    assert_eq!(fields.len(), 20);
+}
