@@ -183,7 +183,10 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         match &opened {
             // Before anything is changed.
             Ok(_) => heap.pool().end_seal(),
-            Err(_) => heap.pool().keep_seal(),
+            Err(_) => {
+                // Nothing was changed. Without its mark the pool counts as not closed.
+                let _ = heap.pool().leave_as_found();
+            }
         }
         let trees = opened?;
         recovery.finish(&heap);

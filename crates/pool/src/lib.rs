@@ -65,6 +65,6 @@ pub use layout::{
 };
 pub use medium::Medium;
 pub use offset::Offset;
-pub use open::{CreateMode, PoolOptions};
+pub use open::{CreateMode, PoolOptions, uuid_of};
 pub use pool::Pool;
 pub use seal::Seal;

@@ -1,11 +1,14 @@
 //! Opening and creating pool files.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use everleaf_machine::Hardware;
 
 use crate::backing::FileBacking;
-use crate::layout::{SIZE_GRANULE, SIZE_MIN};
+use crate::header::{self, HeaderWords};
+use crate::layout::{HEADER_OFFSETS, SIZE_GRANULE, SIZE_MIN};
 use crate::{Domain, Pool, PoolError};
 
 /// The maximum size of a new pool that is not given another, in bytes: 64 GiB.
@@ -50,6 +53,9 @@ pub struct PoolOptions {
     /// Open the pool even if the machine crashed while it was in use and the domain of that session
     /// does not survive it. The contents may then be any mix of old and new.
     pub trust_after_machine_crash: bool,
+    /// The number of a pool that is created: that of the one whose place it takes, or `None` for a new
+    /// one.
+    pub uuid: Option<[u8; 16]>,
 }
 
 impl Default for PoolOptions {
@@ -61,6 +67,7 @@ impl Default for PoolOptions {
             max_size_bytes: 0,
             domain: None,
             trust_after_machine_crash: false,
+            uuid: None,
         }
     }
 }
@@ -116,8 +123,28 @@ impl Pool<Hardware> {
         let size = options.initial_size_bytes.clamp(SIZE_MIN, max).next_multiple_of(SIZE_GRANULE);
         let (backing, unnamed) = FileBacking::create(path, size, max)?;
         let domain = options.domain.unwrap_or_else(|| backing.detected_domain());
-        let pool = Self::attach(Box::new(backing), domain, max, true, false)?;
+        let mut pool = Self::attach(Box::new(backing), domain, max, true, false)?;
+        if let Some(uuid) = options.uuid {
+            pool.set_uuid(uuid)?;
+        }
         unnamed.name()?;
         Ok(pool)
     }
+}
+
+/// The number of the pool in the file `path`, whatever else may be wrong with it, and whoever has it open;
+/// `None` if no header of it is whole.
+pub fn uuid_of(path: &Path) -> Option<[u8; 16]> {
+    let file = File::open(path).ok()?;
+    let read = |offset: u64| {
+        let mut words: HeaderWords = [0; _];
+        for (index, word) in words.iter_mut().enumerate() {
+            let mut bytes = [0; 8];
+            if file.read_exact_at(&mut bytes, offset + 8 * index as u64).is_ok() {
+                *word = u64::from_le_bytes(bytes);
+            }
+        }
+        words
+    };
+    header::choose(&HEADER_OFFSETS.map(read), path).ok().map(|(header, _, _)| header.uuid)
 }

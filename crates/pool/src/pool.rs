@@ -346,6 +346,31 @@ impl<M: Machine> Pool<M> {
         Ok(())
     }
 
+    /// Gives a pool that was just made the number of the one whose place it takes.
+    pub(crate) fn set_uuid(&mut self, uuid: [u8; 16]) -> Result<(), PoolError> {
+        let copies = HEADER_OFFSETS.map(|offset| self.view().read(offset));
+        let (mut header, whole, _) = header::choose(&copies, self.place())?;
+        header.uuid = uuid;
+        header.write(self.view(), whole);
+        self.uuid = uuid;
+        Ok(())
+    }
+
+    /// Marks a pool clean again whose opening was refused before anything in it was changed, with the
+    /// seal that it had. One that was not clean keeps its seal, if it has one.
+    ///
+    /// *Errors:* as [`Pool::set_clean`].
+    pub fn leave_as_found(&self) -> Result<(), PoolError> {
+        if !self.was_clean || self.read_only {
+            self.keep_seal();
+            return Ok(());
+        }
+        if let Some(seal) = self.seal {
+            self.set_seal(seal)?;
+        }
+        self.set_clean()
+    }
+
     /// Whether the pool was opened by this very process, not by one that it was forked from. In a
     /// forked process nothing of the pool may be touched.
     #[inline(always)]

@@ -15,6 +15,7 @@ use everleaf_index::{
 use crate::conversion::from_pool;
 use crate::map::Map;
 use crate::new_file::NewFile;
+use crate::opening::refuse_log_beside;
 use crate::power;
 use crate::range::Range;
 use crate::{Error, Options, Result, Store, View};
@@ -84,12 +85,13 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// There is a file at `path`; there is no room on its disk.
+    /// There is a file at `path`, or a log beside it; there is no room on its disk.
     pub fn backup(&self, path: impl AsRef<Path>, progress: impl FnMut(u64)) -> Result<Copied> {
         let path = path.as_ref();
         if path.symlink_metadata().is_ok() {
             return Err(Error::AlreadyExists(path.into()));
         }
+        refuse_log_beside(path)?;
         let (new, copied) = self.copy_to(path, false, progress)?;
         new.place()?;
         Ok(copied)
@@ -152,6 +154,8 @@ impl Store {
         let options = PoolOptions {
             create: CreateMode::New,
             max_size_bytes: pool.max_size(),
+            // The log knows the pool by it.
+            uuid: successor.then_some(pool.uuid()),
             ..PoolOptions::default()
         };
         let new = Pool::open(&file.path(), &options).map_err(|error| from_pool(error, path))?;

@@ -1,9 +1,11 @@
 //! What opening does besides the trees: the pool, its log, and batches that were cut short.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use everleaf_index::{
-    CreateMode, Domain, Hardware, IndexError, Journal, Pool, PoolError, PoolOptions, Trees,
+    BytesTree, CreateMode, Domain, Hardware, IndexError, Journal, Pool, PoolError, PoolOptions,
+    Trees,
 };
 
 use crate::conversion::from_pool;
@@ -97,6 +99,11 @@ pub fn is_lost(error: &PoolError) -> bool {
     )
 }
 
+/// Refuses to put a new pool at `path` beside a log that is not its own.
+pub fn refuse_log_beside(path: &Path) -> Result<()> {
+    Place::of(path, &Options::new()).refuse_other(path)
+}
+
 /// Refuses to make a pool again if that is not what was asked for.
 fn refuse_rebuilding(error: &PoolError, place: &Place, options: &Options) -> Result<()> {
     let log = place.display();
@@ -115,8 +122,25 @@ fn refuse_rebuilding(error: &PoolError, place: &Place, options: &Options) -> Res
     )))
 }
 
+/// Opens the log, if there is to be one, and the default map. A pool that is refused for one of them is
+/// left as it was found: cleanly closed, if it was.
+pub fn open_rest(
+    trees: &Trees,
+    place: &Place,
+    options: &Options,
+    path: &Path,
+) -> Result<(Option<PowerLog>, Arc<BytesTree>)> {
+    let last = power::last_number(trees);
+    let tree = || trees.find_bytes_tree(DEFAULT_MAP)?.ok_or_else(|| unmade(path));
+    let opened = tree().and_then(|tree| Ok((open_power(trees, place, options)?, tree)));
+    if opened.is_err() {
+        power::leave_refused(trees, last);
+    }
+    opened
+}
+
 /// Opens the log, if there is to be one; a log that there was and is not to be is forgotten.
-pub fn open_power(trees: &Trees, place: &Place, options: &Options) -> Result<Option<PowerLog>> {
+fn open_power(trees: &Trees, place: &Place, options: &Options) -> Result<Option<PowerLog>> {
     if options.pool.read_only {
         return Ok(None);
     }
@@ -150,11 +174,16 @@ pub fn open_trees(pool: Pool<Hardware>, threads: usize, path: &Path) -> Result<(
         Err(IndexError::ReadOnly) => return Err(unmade(path)),
         opened => opened?,
     };
-    let finished = finish_batches(&trees)?;
-    if !is_read_only {
-        trees.bytes_tree(DEFAULT_MAP)?;
+    let opened = finish_batches(&trees).and_then(|finished| {
+        if !is_read_only {
+            trees.bytes_tree(DEFAULT_MAP)?;
+        }
+        Ok(finished)
+    });
+    if opened.is_err() {
+        power::leave_refused(&trees, power::last_number(&trees));
     }
-    Ok((trees, finished))
+    opened.map(|finished| (trees, finished))
 }
 
 /// The error for a pool of which only the header was made: an older version was killed meanwhile.

@@ -55,7 +55,9 @@ use everleaf_index::{BytesTree, Change, Hardware, IndexError, Session, Trees};
 use everleaf_log::{Disk, Log, LogOptions, Lsn, Record, SnapshotWriter, SyncMode};
 
 pub use self::left::Left;
-pub(crate) use self::own::{copy_own, last_durability, note_durability, own_log};
+pub(crate) use self::own::{
+    copy_own, last_durability, last_number, leave_refused, note_durability, own_log,
+};
 use self::own::{new_identity, refuse_integers};
 use self::place::{LogDisk, Settings};
 pub(crate) use self::place::{LogState, Place};
@@ -199,7 +201,9 @@ impl PowerLog {
         power.openings.store(openings.saturating_add(1), Ordering::Relaxed);
         let mode = durability.interval_ms().to_le_bytes();
         power.own.change(&mut session, MODE, Change::Upsert(&mode), |_, _| ())?;
-        let settings = Settings { max_size_bytes: trees.heap().pool().max_size(), durability };
+        let pool = trees.heap().pool();
+        let settings =
+            Settings { max_size_bytes: pool.max_size(), durability, pool: Some(pool.uuid()) };
         place.write_settings(power.log.disk(), settings)?;
         let owes = !trees.heap().pool().was_clean() && !power.mutant("store.owes_no_snapshot");
         if known.is_none() || owes {

@@ -10,6 +10,7 @@ use everleaf_index::salvage::{Salvage, SalvagedPair};
 
 use crate::map::Map;
 use crate::new_file::NewFile;
+use crate::opening::refuse_log_beside;
 use crate::reserved::is_reserved;
 use crate::{DEFAULT_MAP, Error, Expiry, Options, Result, Store, WriteBatch};
 
@@ -50,7 +51,8 @@ impl Store {
     /// Nobody has the pool open. A pool that only was not closed needs no repair: open it.
     ///
     /// # Errors
-    /// `from` cannot be read, another process has it, `to` exists, or there is no room.
+    /// `from` cannot be read, another process has it, `to` exists or has a log beside it, or there
+    /// is no room.
     pub fn repair(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Repaired> {
         let from = from.as_ref();
         let cannot = |error| Error::Io(format!("cannot read {}", from.display()), error);
@@ -68,6 +70,7 @@ impl Store {
         if to.symlink_metadata().is_ok() {
             return Err(Error::AlreadyExists(to.into()));
         }
+        refuse_log_beside(to)?;
         let new = NewFile::beside(to)?;
         let options = Options::new().create_new(true).sweep(false).max_size_bytes(64 << 30);
         let store = options.open(new.path())?;

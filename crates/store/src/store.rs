@@ -15,7 +15,7 @@ use everleaf_log::Lsn;
 
 use crate::life::{Expiring, Life};
 use crate::map::Map;
-use crate::opening::{open_pool, open_power, open_trees, resolved, unmade};
+use crate::opening::{open_pool, open_rest, open_trees, resolved};
 use crate::power::{Place, PowerLog};
 use crate::ranked::{Rank, RankedGuard, RankedMutex};
 use crate::reserved::{is_reserved, refuse_reserved};
@@ -222,9 +222,9 @@ impl Store {
         let (pool, rebuilt) = open_pool(path, &place, &options, threads)?;
         let (trees, recovered_batches) =
             open_trees(pool, threads, path).map_err(|error| place.mention(error, path))?;
-        let power = open_power(&trees, &place, &options).map_err(|error| place.locate(error))?;
+        let (power, tree) =
+            open_rest(&trees, &place, &options, path).map_err(|error| place.locate(error))?;
         let recovery = started.elapsed();
-        let tree = trees.find_bytes_tree(DEFAULT_MAP)?.ok_or_else(|| unmade(path))?;
         let shared = Arc::new(Shared {
             trees,
             order: Order::default(),
@@ -272,7 +272,7 @@ impl Store {
         let _alone = self.shared.making();
         self.shared.check_log()?;
         let tree = match self.shared.trees.bytes_tree(name) {
-            Err(error) if error.is_full() => {
+            Err(error) if error.lacks_space() => {
                 self.shared.reclaim();
                 self.shared.trees.bytes_tree(name)
             }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use everleaf_index::{Change, IndexError, Trees};
 
 use super::place::{Identity, LogState};
-use super::{Durability, IDENTITY, MODE, NAME, Place};
+use super::{Durability, IDENTITY, LAST, MODE, NAME, Place};
 use crate::{Error, Result};
 
 /// How a pool was opened last.
@@ -61,6 +61,25 @@ fn identity_in(trees: &Trees) -> Result<Option<Identity>> {
     Ok(identity.flatten())
 }
 
+/// Marks a pool clean again of which the opening was refused, if it was clean and its log lacks nothing:
+/// only a number that was given to a map meanwhile could be missing there. `last` is what
+/// [`last_number`] was before.
+pub fn leave_refused(trees: &Trees, last: Option<u32>) {
+    let pool = trees.heap().pool();
+    if pool.was_clean() && !pool.is_read_only() && last_number(trees) == last {
+        // If that fails, it counts as not closed, which costs a recovery.
+        let _ = trees.close();
+    }
+}
+
+/// The largest number that the pool has given to a map, for its log.
+pub fn last_number(trees: &Trees) -> Option<u32> {
+    let own = trees.find_bytes_tree(NAME).ok()??;
+    let mut session = trees.heap().session().ok()?;
+    let last = own.get_with(&mut session, LAST, |last| <[u8; 4]>::try_from(last).ok());
+    last.ok()??.map(u32::from_le_bytes)
+}
+
 /// Refuses a pool that has what the log cannot have, and that would be gone when it is made again.
 pub fn refuse_integers(trees: &Trees) -> Result<()> {
     let names = trees.names();
@@ -89,7 +108,7 @@ pub fn copy_own(from: &Trees, to: &Trees) -> Result<()> {
 }
 
 /// Sixteen bytes that no other log has: not even an older one of the same pool, which must not be
-/// taken for it if it turns up again.
+/// taken for it if it turns up again. The first eight are those of the pool's own number.
 pub fn new_identity(trees: &Trees) -> [u8; 16] {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = since.map_or(0, |since| since.as_nanos());

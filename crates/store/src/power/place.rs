@@ -4,7 +4,8 @@
 //!   identity    32 hexadecimal digits: whose log this is, and that it is whole
 //!   incomplete  the same of a log that is being made or removed: nobody relies on it
 //!   settings    what a pool has to be like that is made again from the log: its maximum size in
-//!               bytes, and the interval of its durability in milliseconds (0: power), in decimal
+//!               bytes, and the interval of its durability in milliseconds (0: power), in decimal; and
+//!               which pool it is, 32 hexadecimal digits, which older versions did not say
 //! ```
 //!
 //! Each is a line that ends with its check sum, eight hexadecimal digits; in folders of older versions
@@ -90,19 +91,27 @@ impl Owners {
 pub(crate) struct Settings {
     pub max_size_bytes: u64,
     pub durability: Durability,
+    /// The number of the pool whose log it is, if that is known.
+    pub pool: Option<[u8; 16]>,
 }
 
 impl Settings {
     fn encode(self) -> String {
-        sealed(&format!("{} {}", self.max_size_bytes, self.durability.interval_ms()))
+        let pool = self.pool.map(|pool| format!(" {}", digits(pool))).unwrap_or_default();
+        sealed(&format!("{} {}{pool}", self.max_size_bytes, self.durability.interval_ms()))
     }
 
     fn decode(bytes: &[u8]) -> Option<Settings> {
         let text = std::str::from_utf8(bytes).ok()?;
-        let (size, interval) = unsealed(text).unwrap_or(text.trim()).split_once(' ')?;
+        let (size, rest) = unsealed(text).unwrap_or(text.trim()).split_once(' ')?;
+        let (interval, pool) = match rest.split_once(' ') {
+            None => (rest, None),
+            Some((interval, pool)) => (interval, Some(parse_digits(pool)?)),
+        };
         Some(Settings {
             max_size_bytes: size.parse().ok()?,
             durability: Durability::of_interval_ms(interval.parse().ok()?),
+            pool,
         })
     }
 }
@@ -229,6 +238,21 @@ impl Place {
              32 digits into it",
             told(owners)
         ))
+    }
+
+    /// Refuses to put another pool at `pool` if there is a log beside its place, from which that place
+    /// may be filled.
+    pub fn refuse_other(&self, pool: &Path) -> Result<()> {
+        match self.state()? {
+            LogState::Absent | LogState::Incomplete => Ok(()),
+            LogState::Unexplained(owners) => Err(self.unexplained(&owners)),
+            LogState::Whole(_) => Err(Error::Unsupported(format!(
+                "there is a log in {}, which is not that of what is to be put beside it: open {} to make \
+                 the pool again from that log, or move the log away first",
+                self.display(),
+                pool.display()
+            ))),
+        }
     }
 
     /// Adds to an error of a pool that its log is there, if it is.
@@ -490,8 +514,13 @@ mod tests {
 
     #[test]
     fn settings_are_read_with_and_without_their_sum() {
-        let settings = Settings { max_size_bytes: 1 << 30, durability: Durability::Power };
+        let settings =
+            Settings { max_size_bytes: 1 << 30, durability: Durability::Power, pool: None };
         assert_eq!(Settings::decode(settings.encode().as_bytes()), Some(settings));
+        let named = Settings { pool: Some([7; 16]), ..settings };
+        assert_eq!(Settings::decode(named.encode().as_bytes()), Some(named));
+        let unsealed = named.encode().replace(' ', "  ");
+        assert_eq!(Settings::decode(unsealed.as_bytes()), None);
         assert_eq!(Settings::decode(b"1073741824 0\n"), Some(settings));
         assert_eq!(Settings::decode(b"1073741825 0 00000000\n"), None);
     }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use everleaf_index::{
     BytesTree, Change, CreateMode, Hardware, IndexError, Pool, PoolError, PoolOptions, Session,
-    Trees,
+    Trees, uuid_of,
 };
 use everleaf_log::{Log, Record, Recovered};
 
@@ -24,7 +24,7 @@ use super::{
 use crate::conversion::from_pool;
 use crate::opening::is_lost;
 use crate::options::Tell;
-use crate::{Options, Result};
+use crate::{Error, Options, Result};
 
 /// What a rebuilding did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,6 +64,10 @@ pub(crate) fn rebuild(
         return Err(place.mention(from_pool(lost, path), path));
     };
     let settings = place.settings();
+    let belongs = belongs(path, &lost, identity, settings);
+    if belongs == Some(false) {
+        return Err(not_its_pool(&lost, path, place));
+    }
     let kept = settings.map_or(Durability::Power, |settings| settings.durability);
     let durability = options.durability.unwrap_or(kept);
     let max_size_bytes = settings.map_or(0, |settings| settings.max_size_bytes);
@@ -75,11 +79,13 @@ pub(crate) fn rebuild(
         create: CreateMode::New,
         read_only: false,
         max_size_bytes,
+        // The log knows its pool by it.
+        uuid: settings.and_then(|settings| settings.pool),
         ..options.pool.clone()
     };
     let pool = Pool::open(&new.path(), &pool_options).map_err(|error| from_pool(error, path))?;
     let trees = Trees::create(pool)?;
-    let settings = Settings { max_size_bytes, durability };
+    let settings = Settings { max_size_bytes, durability, pool: Some(trees.heap().pool().uuid()) };
     let progress = Progress::new(options.rebuild_progress.clone());
     let filling = Filling { trees: &trees, threads: threads.max(1), progress: &progress };
     let rebuilt = filling.fill(&recovered, identity, settings)?;
@@ -88,8 +94,8 @@ pub(crate) fn rebuild(
     // It has nothing new. The next opening ends it properly, should that fail here, for instance
     // because the disk is full.
     let _ = log.close();
-    if matches!(lost, PoolError::Foreign { .. }) {
-        keep_foreign(path)?;
+    if belongs.is_none() {
+        keep_other(path, if uuid_of(path).is_some() { ".replaced" } else { ".no-pool" })?;
     }
     new.replace()?;
     // Held until here, by what was recovered: nobody else makes the pool meanwhile.
@@ -98,9 +104,36 @@ pub(crate) fn rebuild(
     Ok((pool, Some(rebuilt)))
 }
 
-/// Keeps a file that is no pool under another name, unless there is nothing in it: it may be something
-/// else that came to lie there.
-fn keep_foreign(path: &Path) -> Result<()> {
+/// Whether the log is that of the pool at `path`; `None` if nobody can tell. A log of an older version
+/// only tells the pool that it was made for, not one that took its place since.
+fn belongs(
+    path: &Path,
+    lost: &PoolError,
+    identity: [u8; 16],
+    settings: Option<Settings>,
+) -> Option<bool> {
+    if matches!(lost, PoolError::Missing { .. } | PoolError::Empty { .. }) {
+        return Some(true);
+    }
+    let uuid = uuid_of(path)?;
+    match settings.and_then(|settings| settings.pool) {
+        Some(pool) => Some(pool == uuid),
+        None => (uuid[..8] == identity[..8]).then_some(true),
+    }
+}
+
+fn not_its_pool(lost: &PoolError, path: &Path, place: &Place) -> Error {
+    let (path, log) = (path.display(), place.display());
+    Error::Corrupt(format!(
+        "{lost}; the log in {log} is that of another pool, so {path} is not made again from there, and \
+         nothing was changed: move {log} away to open {path} for itself, or move {path} away to make the \
+         pool of that log again"
+    ))
+}
+
+/// Keeps a file under another name of which nothing says that it is the pool of the log, unless there is
+/// nothing in it: it may be something else that came to lie there.
+fn keep_other(path: &Path, ending: &str) -> Result<()> {
     let cannot = || io(format!("cannot keep {} under another name", path.display()));
     let mut start = vec![];
     let file = std::fs::File::open(path).map_err(cannot())?;
@@ -109,7 +142,7 @@ fn keep_foreign(path: &Path) -> Result<()> {
         return Ok(());
     }
     let mut name = path.as_os_str().to_owned();
-    name.push(".no-pool");
+    name.push(ending);
     let numbered = |number: u32| {
         let mut name = name.clone();
         if number > 1 {

@@ -1,0 +1,207 @@
+//! An opening that is refused changes nothing, and no pool is replaced by the log of another.
+//!
+//! What was lost: a pool that was closed cleanly, beside which the log of another pool had come to lie,
+//! was refused, which is right, and stayed marked as not closed. After the next start of the machine it
+//! counted as lost, and opening it put the contents of the other log in its place.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use everleaf::{Durability, Error, Options, Store};
+use everleaf_index::{Pool, PoolOptions, Trees};
+
+fn options(durability: Durability) -> Options {
+    Options::new().create(true).max_size_bytes(1 << 28).durability(durability)
+}
+
+/// A store with one key, closed.
+fn make(path: &Path, durability: Durability, key: &[u8]) {
+    let store = options(durability).open(path).expect("it opens");
+    let _ = store.put(key, b"value").expect("room");
+    store.close().expect("it closes");
+}
+
+/// Lets the pool file seem to be from before the last start of the machine.
+fn another_boot(path: &Path) {
+    let file = fs::File::options().read(true).write(true).open(path).expect("there");
+    for offset in [256, 4096 + 256] {
+        let mut session = [0; 64];
+        file.read_exact_at(&mut session, offset).expect("readable");
+        session[24..40].fill(0x5A);
+        let sum = everleaf_log::checksum(&session[..56]);
+        session[56..60].copy_from_slice(&sum.to_le_bytes());
+        file.write_all_at(&session, offset).expect("room");
+    }
+}
+
+fn log_of(path: &Path) -> PathBuf {
+    path.with_extension("log")
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir(to).expect("room");
+    for file in fs::read_dir(from).expect("a folder") {
+        let file = file.expect("readable");
+        fs::copy(file.path(), to.join(file.file_name())).expect("room");
+    }
+}
+
+/// Puts the log of another pool beside this one.
+fn put_foreign_log(folder: &Path, path: &Path) {
+    let other = folder.join("other");
+    make(&other, Durability::Power, b"of another");
+    copy_folder(&folder.join("other.log"), &log_of(path));
+}
+
+/// The pool as a process leaves it that is killed while it has it open, before the machine is started
+/// anew.
+fn crash(path: &Path, options: Options) {
+    let image = path.with_extension("image");
+    let store = options.open(path).expect("it opens");
+    let _ = store.put(b"last", b"value").expect("room");
+    fs::copy(path, &image).expect("room");
+    drop(store);
+    fs::rename(image, path).expect("there");
+    another_boot(path);
+}
+
+/// What is in the way of an opening with some durability: it is put into a folder, beside a pool.
+type Refusal = (&'static str, fn(&Path, &Path), Durability);
+
+fn refusals() -> Vec<Refusal> {
+    vec![
+        ("a foreign log", put_foreign_log, Durability::Power),
+        ("a foreign log, and none wanted", put_foreign_log, Durability::Process),
+        (
+            "a log that cannot be read",
+            |_, path| fs::create_dir_all(log_of(path).join("identity")).expect("room"),
+            Durability::Power,
+        ),
+        (
+            "a map of integers",
+            |_, path| {
+                let pool = Pool::open(path, &PoolOptions::default()).expect("it opens");
+                let trees: Trees = Trees::open(pool, 1).expect("it opens");
+                trees.u64_tree("numbers").expect("room");
+                trees.close().expect("it closes");
+            },
+            Durability::Power,
+        ),
+        (
+            "a pool of another program",
+            |_, path| {
+                let pool = Pool::open(path, &PoolOptions::default()).expect("it opens");
+                let trees: Trees = Trees::open(pool, 1).expect("it opens");
+                let code = 0x7FFF;
+                trees.heap().pool().create_root("another", code, 1).expect("room");
+                trees.close().expect("it closes");
+            },
+            Durability::Process,
+        ),
+    ]
+}
+
+#[test]
+fn an_opening_that_is_refused_leaves_the_pool_closed() {
+    for (what, spoil, durability) in refusals() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pool");
+        make(&path, Durability::Process, b"key");
+        spoil(folder.path(), &path);
+        let error = options(durability).open(&path).map(drop).expect_err(what).to_string();
+        another_boot(&path);
+        let again = options(durability).open(&path).map(drop).expect_err(what).to_string();
+        assert_eq!(error, again, "{what}: the pool was left as it was found");
+        if what == "a pool of another program" {
+            continue;
+        }
+        let store = Options::new().read_only(true).open(&path).expect(what);
+        assert_eq!(store.get(b"key").expect("readable").as_deref(), Some(&b"value"[..]));
+        let report = store.check().expect("it can be checked");
+        assert!(report.is_complete && report.problems.is_empty(), "{what}: {report:?}");
+    }
+}
+
+#[test]
+fn a_pool_is_not_replaced_by_the_log_of_another() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    make(&path, Durability::Process, b"key");
+    crash(&path, options(Durability::Process));
+    put_foreign_log(folder.path(), &path);
+    let before = fs::read(&path).expect("there");
+    let error = options(Durability::Power).open(&path).map(drop).expect_err("it is not its log");
+    let text = error.to_string();
+    assert!(matches!(error, Error::Corrupt(_)), "{text}");
+    assert!(text.contains("of another pool") && text.contains("pool.log"), "{text}");
+    assert!(fs::read(&path).expect("there") == before, "nothing was changed");
+}
+
+#[test]
+fn a_pool_that_took_the_place_of_another_has_its_log() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    make(&path, Durability::Power, b"key");
+    for round in 0..3 {
+        crash(&path, options(Durability::Power));
+        let store = options(Durability::Power).open(&path).expect("it is made again");
+        assert!(store.rebuilt().is_some(), "round {round}");
+        assert_eq!(store.len(), 2, "round {round}");
+        store.close().expect("it closes");
+        if round == 1 {
+            let _ = Store::compact(&path, |_| {}).expect("room");
+        }
+    }
+    assert!(!folder.path().join("pool.replaced").exists());
+}
+
+/// As older versions left it: nothing says of which pool the log is, but that its own number begins like
+/// that of the pool it was made for.
+#[test]
+fn a_pool_that_an_old_log_does_not_know_is_kept() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, kept) = (folder.path().join("pool"), folder.path().join("pool.replaced"));
+    let forget = || fs::write(log_of(&path).join("settings"), "268435456 0\n").expect("room");
+    make(&path, Durability::Power, b"key");
+    crash(&path, options(Durability::Power));
+    forget();
+    let store = options(Durability::Power).open(&path).expect("it is made again");
+    assert_eq!(store.len(), 2);
+    drop(store);
+    assert!(!kept.exists(), "the log was made for it");
+    // One that took its place meanwhile, or was always another.
+    fs::remove_file(&path).expect("there");
+    let aside = folder.path().join("aside");
+    make(&aside, Durability::Process, b"precious");
+    crash(&aside, options(Durability::Process));
+    fs::rename(&aside, &path).expect("there");
+    forget();
+    let store = options(Durability::Power).open(&path).expect("it is made again");
+    assert_eq!(store.get(b"precious").expect("readable"), None);
+    drop(store);
+    let trusted = Options::new().trust_after_machine_crash(true).open(&kept).expect("it opens");
+    assert_eq!(trusted.get(b"precious").expect("readable").as_deref(), Some(&b"value"[..]));
+}
+
+#[test]
+fn nothing_is_restored_or_repaired_beside_a_log() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, backup) = (folder.path().join("pool"), folder.path().join("backup"));
+    make(&backup, Durability::Process, b"key");
+    make(&path, Durability::Power, b"newer");
+    fs::remove_file(&path).expect("the pool is lost");
+    let restored = Store::restore(&backup, &path, |_| {}).map(drop).expect_err("there is a log");
+    let repaired = Store::repair(&backup, &path).map(drop).expect_err("there is a log");
+    for error in [restored, repaired] {
+        let text = error.to_string();
+        assert!(text.contains("pool.log") && text.contains("move the log away"), "{text}");
+    }
+    assert!(!path.exists());
+    let store = options(Durability::Power).open(&path).expect("it is made again");
+    assert_eq!(store.get(b"newer").expect("readable").as_deref(), Some(&b"value"[..]));
+    drop(store);
+    fs::remove_file(&path).expect("there");
+    fs::rename(log_of(&path), folder.path().join("away")).expect("there");
+    assert_eq!(Store::restore(&backup, &path, |_| {}).expect("nothing is in the way").keys, 1);
+}
