@@ -119,7 +119,7 @@ impl Store {
         shared.admit_batch(&batch)?;
         let last = batch.last_changes();
         let (written, lsn) = match shared.write_behind(&batch, &last, journal, &mut session) {
-            Err(Error::PoolFull(_) | Error::DiskFull(_)) => {
+            Err(error) if error.lacks_space() => {
                 shared.reclaim();
                 shared.write_behind(&batch, &last, journal, &mut session)
             }

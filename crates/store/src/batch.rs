@@ -315,7 +315,7 @@ impl Shared {
         self.admit_batch(batch)?;
         let last = batch.last_changes();
         match self.try_batch(batch, &last) {
-            Err(Error::PoolFull(_) | Error::DiskFull(_)) => {
+            Err(error) if error.lacks_space() => {
                 self.reclaim();
                 self.try_batch(batch, &last)
             }
@@ -388,7 +388,7 @@ impl Shared {
                 if made.is_ok() {
                     mark();
                 }
-                power.note_batch(place, made, &records)?
+                power.note_batch(place, made, &records, &edits, session)?
             }
         };
         Ok((Written::All, lsn))

@@ -15,9 +15,36 @@ pub(crate) fn from_pool(error: PoolError, path: &Path) -> Error {
     }
 }
 
+/// The cause of an error that came of the kernel's refusal to give the pool space.
+#[derive(Debug)]
+struct NoSpaceGiven;
+
+impl std::fmt::Display for NoSpaceGiven {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the pool could not be used")
+    }
+}
+
+impl std::error::Error for NoSpaceGiven {}
+
+impl Error {
+    /// Whether the pool got no space, for whatever reason: nothing was changed, and it may be had when
+    /// what can be reclaimed was.
+    pub(crate) fn lacks_space(&self) -> bool {
+        match self {
+            Error::PoolFull(_) | Error::DiskFull(_) => true,
+            Error::Io(_, error) => error.get_ref().is_some_and(|cause| cause.is::<NoSpaceGiven>()),
+            _ => false,
+        }
+    }
+}
+
 impl From<IndexError> for Error {
     fn from(error: IndexError) -> Self {
         let text = error.to_string();
+        if error.lacks_space() && !error.is_full() {
+            return Error::Io(text, std::io::Error::other(NoSpaceGiven));
+        }
         match error {
             IndexError::KeyTooLarge(size) => Error::KeyTooLarge(size),
             IndexError::ValueTooLarge(size) => Error::ValueTooLarge(size),

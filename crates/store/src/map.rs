@@ -97,7 +97,7 @@ impl Map {
         mut write: impl FnMut(&BytesTree, &mut Session<Hardware>) -> Attempt<'v, R>,
     ) -> Result<R> {
         match self.try_write(key, &mut write) {
-            Err(Error::PoolFull(_) | Error::DiskFull(_)) => {
+            Err(error) if error.lacks_space() => {
                 self.shared.reclaim();
                 self.try_write(key, &mut write)
             }
@@ -389,7 +389,7 @@ impl Map {
             return Err(Error::ReadOnly);
         }
         match self.try_clear() {
-            Err(Error::PoolFull(_) | Error::DiskFull(_)) => {
+            Err(error) if error.lacks_space() => {
                 self.shared.reclaim();
                 self.try_clear()
             }

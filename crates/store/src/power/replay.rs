@@ -300,7 +300,7 @@ impl Share {
         let edits: Vec<Edit<'_>> = changes.iter().map(edit).collect();
         match make_together(session, &edits) {
             // One by one they need less space at a time; nothing was changed.
-            Err(error) if error.is_full() => self.make(tree, session, changes),
+            Err(error) if error.lacks_space() => self.make(tree, session, changes),
             done => Ok(done?),
         }
     }

@@ -1,6 +1,6 @@
 //! The place of a change in the log, taken before the change can be seen, and what is left there.
 
-use everleaf_index::{BytesTree, Hardware, IndexError, Session, Verify};
+use everleaf_index::{BytesTree, Edit, Hardware, IndexError, Session, Verify};
 use everleaf_log::{Disk, Log, Lsn, Place, Record};
 
 use super::place::LogDisk;
@@ -114,21 +114,23 @@ impl PowerLog {
             .collect()
     }
 
-    /// Fills the place of a batch, as one group, if it was made. The caller has the stripes of all its
-    /// keys.
+    /// Fills the place of a batch, as one group: with its `records` if it was made. `edits` are the same,
+    /// in the same order. The caller has the stripes of all its keys.
     pub fn note_batch(
         &self,
         slot: Option<Slot<'_>>,
         made: std::result::Result<(), IndexError>,
         records: &[Record<'_>],
+        edits: &[Edit<'_>],
+        session: &mut Session<Hardware>,
     ) -> Result<Option<Lsn>> {
         // Without a place it was not begun.
         let Some(slot) = slot else { return made.map(|()| None).map_err(Error::from) };
         match made {
             Ok(()) => {}
-            Err(error) if error.is_full() => {
-                // What was changed was taken back.
-                slot.give_up();
+            Err(error) if error.lacks_space() => {
+                // What was changed was taken back, but a snapshot may have read it before.
+                self.note_taken_back(slot, records, edits, session)?;
                 return Err(error.into());
             }
             // It may be there in part: the log ends before anything that comes of it.
@@ -139,6 +141,41 @@ impl PowerLog {
         }
         self.log.disk().reached("store.batch_made");
         slot.fill(records).map(Some)
+    }
+}
+
+impl PowerLog {
+    /// Fills the place of a batch that was taken back with what its keys are now: a snapshot that has
+    /// read a part of it needs the log up to this place, and finds there that none of it counts. Should
+    /// it fail, the slot goes, and the log ends.
+    fn note_taken_back(
+        &self,
+        slot: Slot<'_>,
+        records: &[Record<'_>],
+        edits: &[Edit<'_>],
+        session: &mut Session<Hardware>,
+    ) -> Result<()> {
+        let mut present = Vec::with_capacity(edits.len());
+        for edit in edits {
+            let own =
+                |record: everleaf_index::Record<'_>| (record.value.to_vec(), record.expiry_ms);
+            present.push(match edit.tree.get_verified(session, edit.key, Verify::Sum, own) {
+                // A map that is gone has no keys, in the log neither.
+                Err(IndexError::Removed) => None,
+                found => found?,
+            });
+        }
+        let present: Vec<Record<'_>> = records
+            .iter()
+            .zip(&present)
+            .map(|(record, present)| {
+                let (value, expiry_ms) = present
+                    .as_ref()
+                    .map_or((None, 0), |(value, expiry_ms)| (Some(value.as_slice()), *expiry_ms));
+                log_record(record.map, record.key, value, expiry_ms)
+            })
+            .collect();
+        slot.fill(&present).map(drop)
     }
 }
 

@@ -1,11 +1,14 @@
 //! Sequences of threads that are rare, arranged: each holds with the safeguard, and not without it.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::sync_channel;
 
 use everleaf_log::simulated::{Faults, SimulatedDisk};
+use everleaf_log::{Record, SnapshotWriter};
 
+use super::super::super::NAMES;
 use super::world::{folder, options};
 use crate::{Durability, Map, Store, WriteBatch};
 
@@ -149,4 +152,73 @@ fn forgetting(mutant: Option<&'static str>) -> bool {
 fn a_log_that_was_given_up_does_not_come_back() {
     assert!(forgetting(None));
     assert!(!forgetting(Some("store.no_sync_of_forgetting")), "the bug is not found");
+}
+
+/// A batch for which there is no space is taken back, while a snapshot that is being written has read a
+/// part of it; then the power fails. What was read of it must not come back with the snapshot.
+#[test]
+fn what_a_snapshot_has_read_of_a_batch_that_was_taken_back_is_not_there() {
+    let (folder, disk) = (folder(), disk(None));
+    let small = || options(&disk).max_size_bytes(16 << 20);
+    let store = small().open(folder.path().join("pool")).expect("it opens");
+    let spread = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+    let mut batch = WriteBatch::new();
+    for number in 0..60_000 {
+        batch.put(&store, &spread(number), b"");
+        if batch.len() == 500 {
+            assert!(store.write(&batch).expect("room").is_done());
+            batch.clear();
+        }
+    }
+    let filler = store.map("filler").expect("room");
+    let fillers =
+        (0..u32::MAX).take_while(|number| filler.put(&number.to_be_bytes(), &[7; 8000]).is_ok());
+    let mut fillers = fillers.count() as u32;
+    for number in 60_000..90_000 {
+        batch.put(&store, &spread(number), b"half");
+    }
+    let places = std::sync::Arc::new(AtomicU32::new(0));
+    let taken = places.clone();
+    disk.set_point_hook(move |point| {
+        if point == "store.place_taken" {
+            // Relaxed: one thread.
+            taken.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let power = store.shared().power.as_ref().expect("it has a log");
+    let mut snapshot = loop {
+        let snapshot = SnapshotWriter::begin(&power.log).expect("the disk works");
+        // Relaxed: one thread.
+        places.store(0, Ordering::Relaxed);
+        assert!(store.write(&batch).is_err(), "it would need a filler more");
+        // Relaxed: as above.
+        if places.load(Ordering::Relaxed) > 0 {
+            break snapshot;
+        }
+        // Not even what is put by before a batch begins could be had.
+        fillers -= 1;
+        assert!(filler.remove(&fillers.to_be_bytes()).expect("writable"));
+    };
+    disk.clear_hook();
+    assert_eq!(store.len(), 60_000, "it was taken back");
+    let mut names = [("default", store.number()), ("filler", filler.number())];
+    for (name, number) in &names {
+        snapshot.add(&Record::put(NAMES, name.as_bytes(), &number.to_le_bytes())).expect("room");
+    }
+    names.sort_by_key(|(_, number)| *number);
+    for (name, number) in names {
+        let map = store.existing_map(name).expect("of strings").expect("there");
+        let mut pairs: BTreeMap<_, _> = map.iter().collect();
+        if name == "default" {
+            pairs.insert(spread(60_000).to_vec(), b"half".to_vec());
+        }
+        for (key, value) in pairs {
+            snapshot.add(&Record::put(number, &key, &value)).expect("room");
+        }
+    }
+    let _ = snapshot.finish().expect("the disk works");
+    after_crash(&disk, 7, |left| {
+        assert_eq!(left.get(&spread(60_000)).expect("get"), None, "a part of the batch");
+        assert_eq!(left.len(), 60_000);
+    });
 }
