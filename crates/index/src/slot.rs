@@ -31,6 +31,8 @@ pub(crate) struct Slot<K, G: Geometry, M: Machine> {
     heap: Arc<Heap<M>>,
     /// Held while the tree is swapped; also the trees that nobody can find any more.
     graveyard: SpinLock<Vec<Buried<K, G, M>>, M>,
+    /// Held while such trees are freed, which may take long: nobody swaps behind it.
+    burial: SpinLock<(), M>,
 }
 
 // SAFETY: trees are Send and Sync; the raw pointers are owned by the slot.
@@ -41,7 +43,8 @@ unsafe impl<K: Kind<M>, G: Geometry, M: Machine> Sync for Slot<K, G, M> {}
 impl<K: Kind<M>, G: Geometry, M: Machine> Slot<K, G, M> {
     pub fn new(heap: Arc<Heap<M>>, root: Option<RootIndex>, tree: Tree<K, G, M>) -> Self {
         let current = AtomicPointer::new(Box::into_raw(Box::new(tree)));
-        Slot { current, root, heap, graveyard: SpinLock::ranked(Rank::TreeSwap, vec![]) }
+        let graveyard = SpinLock::ranked(Rank::TreeSwap, vec![]);
+        Slot { current, root, heap, graveyard, burial: SpinLock::ranked(Rank::TreeBurial, ()) }
     }
 
     /// The id of the tree in a slot that nobody shares yet.
@@ -78,7 +81,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Slot<K, G, M> {
         result.ok_or(IndexError::Removed)
     }
 
-    /// Replaces the tree by an empty one, atomically also across a crash.
+    /// Replaces the tree by an empty one, atomically also across a crash. [`Self::tidy`] frees the old
+    /// one.
     ///
     /// *Linearizes* at the swap; *durable* when the directory's word is, just before.
     pub fn clear(&self, session: &mut Session<M>) -> Result<(), IndexError> {
@@ -93,11 +97,13 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Slot<K, G, M> {
             return Err(error.into());
         }
         self.swap(&mut graveyard, Box::into_raw(Box::new(tree)));
-        self.bury(session, &mut graveyard);
         Ok(())
     }
 
-    /// Removes the name from the pool. Operations that come later fail.
+    /// Removes the name from the pool. Operations that come later fail. [`Self::tidy`] frees the tree.
+    ///
+    /// # Errors
+    /// Then nothing was changed.
     pub fn remove(&self, session: &mut Session<M>) -> Result<(), IndexError> {
         let mut graveyard = self.graveyard.lock();
         self.with(session, |_, _| ())?;
@@ -105,7 +111,6 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Slot<K, G, M> {
             self.heap.pool().remove_root(root)?;
         }
         self.swap(&mut graveyard, std::ptr::null_mut());
-        self.bury(session, &mut graveyard);
         Ok(())
     }
 
@@ -116,28 +121,24 @@ impl<K: Kind<M>, G: Geometry, M: Machine> Slot<K, G, M> {
         graveyard.push(Buried { epoch, tree: old });
     }
 
-    /// Frees the trees that no pinned operation can hold any more.
-    fn bury(&self, session: &mut Session<M>, graveyard: &mut Vec<Buried<K, G, M>>) {
+    /// Frees what [`Self::clear`] and [`Self::remove`] have left, as far as no pinned operation can hold
+    /// it any more: as long as there is much in it. Waits for another that does the same, so that
+    /// nothing is half freed afterwards. Returns whether anything is left.
+    pub fn tidy(&self, session: &mut Session<M>) -> bool {
+        let _alone = self.burial.lock();
+        if self.graveyard.lock().is_empty() {
+            return false;
+        }
         self.heap.advance_epoch();
-        graveyard.retain(|buried| {
-            if !self.heap.is_expired(buried.epoch) {
-                return true;
-            }
+        let is_over = |buried: &mut Buried<K, G, M>| self.heap.is_expired(buried.epoch);
+        // Taken out, so that the tree can be swapped meanwhile.
+        let over: Vec<_> = self.graveyard.lock().extract_if(.., is_over).collect();
+        for buried in over {
             // SAFETY: swapped out once, its grace period is over: we are the last to know it.
             let tree = unsafe { Box::from_raw(buried.tree) };
             tree.free_all(session);
-            false
-        });
-    }
-
-    /// Frees what [`Self::clear`] and [`Self::remove`] had to leave, as far as it can be freed now.
-    /// Returns whether anything is left.
-    pub fn tidy(&self, session: &mut Session<M>) -> bool {
-        let mut graveyard = self.graveyard.lock();
-        if !graveyard.is_empty() {
-            self.bury(session, &mut graveyard);
         }
-        !graveyard.is_empty()
+        !self.graveyard.lock().is_empty()
     }
 }
 

@@ -5,6 +5,7 @@
 //! no tree uses.
 
 mod load;
+mod removal;
 mod report;
 mod seal;
 
@@ -80,6 +81,15 @@ impl<G: Geometry, M: Machine> Named<G, M> {
             Named::U64(tree) => tree.slot().tidy(session),
             Named::Bytes(tree) => tree.slot().tidy(session),
             Named::Other(..) => false,
+        }
+    }
+
+    /// Whether it is the same tree, of a design of this crate.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Named::U64(one), Named::U64(other)) => Arc::ptr_eq(one, other),
+            (Named::Bytes(one), Named::Bytes(other)) => Arc::ptr_eq(one, other),
+            _ => false,
         }
     }
 
@@ -397,58 +407,6 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         }
     }
 
-    /// Removes a tree with everything in it; false if there is none of that name.
-    ///
-    /// # Errors
-    /// The pool cannot be written.
-    pub fn remove(&self, name: &str) -> Result<bool, IndexError> {
-        let mut session = self.heap.session()?;
-        let _busy = self.maintenance.lock();
-        let mut named = self.named.lock();
-        let Some(index) = named.iter().position(|(other, _)| other == name) else {
-            return Ok(false);
-        };
-        match &named[index].1 {
-            Named::U64(tree) => tree.slot().remove(&mut session)?,
-            Named::Bytes(tree) => tree.slot().remove(&mut session)?,
-            Named::Other(_, root) => self.heap.pool().remove_root(*root)?,
-        }
-        let (_, tree) = named.remove(index);
-        drop(named);
-        if tree.bury(&mut session) {
-            self.removed.lock().push(tree);
-        }
-        Ok(true)
-    }
-
-    /// Reclaims all that can be reclaimed now: what idle sessions hold back, and trees that were
-    /// emptied or removed while somebody used them. For when space has run out.
-    pub fn reclaim(&self) {
-        if let Ok(mut session) = self.heap.session() {
-            let named: Vec<_> = self.named.lock().iter().map(|(_, tree)| tree.clone()).collect();
-            for tree in named {
-                tree.tidy(&mut session);
-            }
-            self.tidy_removed(&mut session);
-        }
-        for _ in 0..2 {
-            self.sessions.collect_idle();
-        }
-    }
-
-    fn tidy_removed(&self, session: &mut Session<M>) {
-        let _busy = self.maintenance.lock();
-        self.tidy_removed_quietly(session);
-    }
-
-    /// [`Self::tidy_removed`] with the lock held.
-    fn tidy_removed_quietly(&self, session: &mut Session<M>) {
-        // Taken out, so that the lock is not held for as long as a large tree takes.
-        let removed = std::mem::take(&mut *self.removed.lock());
-        let left = removed.into_iter().filter(|tree| tree.bury(session)).collect::<Vec<_>>();
-        self.removed.lock().extend(left);
-    }
-
     /// Checks all trees and the allocator: invariants, records, and that every block and record is
     /// in use or free, exactly once. Waits for operations in progress and holds up new ones.
     ///
@@ -464,9 +422,10 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     /// # Errors
     /// [`AllocError::Nested`], or the check itself could not be made.
     pub fn check_by(&self, hint: Option<usize>) -> Result<CheckReport, IndexError> {
-        let mut session = self.heap.session()?;
-        // First the sessions: whoever holds one may still want the locks, in a callback.
+        // First the sessions: whoever holds one may still want the locks, in a callback. And one of its own
+        // only then: those who wait here would leave none for others.
         let guards = self.sessions.enter_all(hint)?;
+        let mut session = self.heap.session()?;
         let _quiet = self.maintenance.lock();
         // A copy: names are asked for also by those who need no session. Nobody adds or removes one.
         let named = self.named.lock().clone();

@@ -250,7 +250,9 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
     /// # Errors
     /// No space for an empty tree; then nothing was changed.
     pub fn clear(&self, session: &mut Session<M>) -> Result<(), IndexError> {
-        self.slot.clear(session)
+        self.slot.clear(session)?;
+        self.slot.tidy(session);
+        Ok(())
     }
 
     /// Makes a new tree from pairs in strictly ascending key order.

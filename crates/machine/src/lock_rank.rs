@@ -42,6 +42,8 @@ pub enum Rank {
     TreeNames,
     /// Removed trees that wait for their last user.
     RemovedTrees,
+    /// While trees that nobody can find any more are freed.
+    TreeBurial,
     /// While a name gets another tree.
     TreeSwap,
     /// While a session of the heap begins.

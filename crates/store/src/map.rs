@@ -400,13 +400,14 @@ impl Map {
     }
 
     fn try_clear(&self) -> Result<()> {
-        let lsn = self.shared.alone(|in_order, session| {
+        let mut session = self.shared.session()?;
+        let lsn = self.shared.alone_with(&mut session, |in_order, session| {
             if in_order {
                 self.shared.save_all(&self.tree, session)?;
                 self.shared.watches.mark_present(&self.tree, session)?;
             }
             let Some(power) = &self.shared.power else {
-                self.tree.clear(session)?;
+                self.tree.clear_at_once(session)?;
                 return Ok(None);
             };
             let name = self.shared.trees.names().into_iter().find(|name| {
@@ -419,6 +420,10 @@ impl Map {
             };
             power.clear_map(&self.tree, &name, session).map(Some)
         })?;
+        self.shared.reached("store.frees");
+        // Only now: it takes as long as there is much, and nobody has to wait for it.
+        self.tree.tidy(&mut session);
+        drop(session);
         self.shared.wait(lsn)
     }
 

@@ -330,7 +330,13 @@ impl PowerLog {
         self.log.disk().mutant(name)
     }
 
-    /// Empties a map, which then has a new number. The caller has all stripes.
+    /// Tells a simulated run where a thread is.
+    pub fn reached(&self, point: &'static str) {
+        self.log.disk().reached(point);
+    }
+
+    /// Empties a map, which then has a new number; what it held is freed by whoever calls this, later. The
+    /// caller has all stripes.
     pub fn clear_map(
         &self,
         tree: &Arc<BytesTree>,
@@ -340,7 +346,7 @@ impl PowerLog {
         self.check()?;
         let number = self.new_number(name, session)?;
         let slot = self.place();
-        if let Err(error) = tree.clear(session) {
+        if let Err(error) = tree.clear_at_once(session) {
             // Nothing was changed.
             slot.give_up();
             // Relaxed: we have all stripes.

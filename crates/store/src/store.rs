@@ -340,21 +340,25 @@ impl Store {
                 self.shared.watches.mark_present(tree, session)?;
             }
             let (Some(power), Some(tree)) = (&self.shared.power, &tree) else {
-                return Ok((self.shared.trees.remove(name)?, None));
+                return Ok((self.shared.trees.unlink(session, name)?, None));
             };
             let slot = power.place();
-            // Should it fail, the slot goes, and the log ends: the map may be gone.
-            let removed = self.shared.trees.remove(name)?;
-            let lsn = match removed {
-                true => Some(power.forget_map(slot, tree, name, session)?),
-                false => {
+            match self.shared.trees.unlink(session, name) {
+                Ok(true) => Ok((true, Some(power.forget_map(slot, tree, name, session)?))),
+                // Nothing was changed, neither if it fails.
+                kept => {
                     slot.give_up();
-                    None
+                    Ok((kept?, None))
                 }
-            };
-            Ok((removed, lsn))
+            }
         })?;
-        drop((making, session));
+        drop(making);
+        if removed {
+            self.shared.reached("store.frees");
+            // Only now: it takes as long as there is much in it, and nobody has to wait for it.
+            self.shared.trees.tidy_removed(&mut session);
+        }
+        drop(session);
         self.shared.note_free_space();
         self.shared.wait(lsn)?;
         Ok(removed)
@@ -518,6 +522,11 @@ impl Shared {
         self.power.as_ref().is_some_and(|power| power.mutant(name))
     }
 
+    /// Tells a simulated run where a thread is.
+    pub fn reached(&self, point: &'static str) {
+        self.power.iter().for_each(|power| power.reached(point));
+    }
+
     /// Held while a map is made, gets its number, or goes. Not by one who has a stripe.
     /// Who uses a session meanwhile has taken it before.
     pub fn making(&self) -> RankedGuard<'_, ()> {
@@ -567,18 +576,10 @@ impl Shared {
     }
 
     /// Runs something that concerns all keys at once, and tells it whether order matters: then no
-    /// other writer is active meanwhile. It uses the session that it is given: writers that wait for
+    /// other writer is active meanwhile. It uses the session that the caller has: writers that wait for
     /// our stripes may have all others.
     ///
     /// May be called by a thread that is in an operation: it waits for nobody's pin.
-    pub fn alone<R>(
-        &self,
-        act: impl FnOnce(bool, &mut Session<Hardware>) -> Result<R>,
-    ) -> Result<R> {
-        self.alone_with(&mut *self.session()?, act)
-    }
-
-    /// As [`Self::alone`], with a session that the caller has.
     pub fn alone_with<R>(
         &self,
         session: &mut Session<Hardware>,

@@ -132,3 +132,22 @@ fn writes_that_are_held_of_one_store_do_not_hold_those_of_the_next() {
         assert_eq!(lag(), 0, "round {round}");
     }
 }
+
+/// The removal of a map needed a session beside the one of its thread; without one it failed behind its
+/// place in the log, which ended the log.
+#[test]
+fn a_map_that_cannot_be_dropped_does_not_end_the_log() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder.path().join("pool"));
+    let _ = store.map("second").expect("room").put(b"key", b"value").expect("room");
+    let heap = store.shared().trees.heap();
+    let mut sessions = vec![];
+    while let Ok(session) = heap.session() {
+        sessions.push(session);
+    }
+    assert!(store.drop_map("second").expect("it has the session of its thread"));
+    let _ = store.put(b"key", b"value").expect("the log works");
+    drop(sessions);
+    let _ = store.put(b"key", b"other").expect("the log works");
+    assert!(store.check().expect("it can be checked").is_clean());
+}

@@ -222,3 +222,46 @@ fn what_a_snapshot_has_read_of_a_batch_that_was_taken_back_is_not_there() {
         assert_eq!(left.len(), 60_000);
     });
 }
+
+/// A thread empties or drops a map, and stops when it is about to free what was in it, which may take long.
+/// Others write meanwhile, and wait for the disk: the freeing had a place in the log, so that all of them
+/// waited for it, and `Interval` lost more than its time.
+#[test]
+fn nobody_waits_for_a_map_that_is_freed() {
+    for drops in [false, true] {
+        let (folder, disk) = (folder(), disk(None));
+        let store = options(&disk).open(folder.path().join("pool")).expect("it opens");
+        let second = store.map("second").expect("room");
+        let _ = second.put(b"k", b"v").expect("room");
+        let (free, frees) = sync_channel(1);
+        let (release, released) = sync_channel::<()>(1);
+        let released = Mutex::new(released);
+        disk.set_point_hook(move |point| {
+            if point == "store.frees" {
+                free.send(()).expect("the other thread listens");
+                let _ = released.lock().expect("nobody panicked").recv();
+            }
+        });
+        std::thread::scope(|scope| {
+            let store = &store;
+            scope.spawn(move || match drops {
+                true => assert!(store.drop_map("second").expect("writable")),
+                false => second.clear().expect("room"),
+            });
+            frees.recv().expect("what was in the map is freed");
+            for number in 0..100_u32 {
+                let _ = store.put(&number.to_be_bytes(), b"durable").expect("nobody is in the way");
+            }
+            drop(store.map("third").expect("room"));
+            after_crash(&disk, 7, |left| {
+                assert_eq!(left.len(), 100, "what was acknowledged");
+                assert!(left.map_names().contains(&"third".to_string()));
+                let second = left.existing_map("second").expect("of strings");
+                assert_eq!(second.map(|map| map.len()), (!drops).then_some(0));
+            });
+            drop(release);
+        });
+        disk.clear_hook();
+        assert!(store.check().expect("it can be checked").is_clean());
+    }
+}
