@@ -245,6 +245,16 @@ impl<D: Disk> Log<D> {
         }
     }
 
+    /// Writes what waits, without a sync, if it is more than memory should be spent on. To be called now and
+    /// then by those who wait for nothing, because they gave their places up; not by one who holds what
+    /// others wait for.
+    ///
+    /// # Errors
+    /// As [`Log::write_out`].
+    pub fn relieve(&self) -> Result<()> {
+        if self.shared.buffers.is_crowded() { self.shared.take_turn(false) } else { Ok(()) }
+    }
+
     /// Writes what was appended to the file without making it durable, unless a sync is due.
     ///
     /// # Errors
@@ -362,14 +372,8 @@ impl<D: Disk> Shared<D> {
 
     /// Takes a place back, or leaves nothing there.
     pub(crate) fn give_up(&self, place: Taken, thread: usize) {
-        if self.buffers.give_back(place) {
-            return;
-        }
-        let waiting = self.buffers.fill(thread, place, 0, &[]);
-        if waiting > EAGER_SIZE {
-            // Nobody waits for writes that change nothing: without this they could fill the memory.
-            // An error is told to whoever writes next.
-            drop(self.take_turn(false));
+        if !self.buffers.give_back(place) {
+            let _waiting = self.buffers.fill(thread, place, 0, &[]);
         }
     }
 

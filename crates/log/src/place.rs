@@ -73,8 +73,8 @@ impl<'a, D: Disk> Place<'a, D> {
         Ok(self.taken.lsn)
     }
 
-    /// Gives the place up: nothing was changed. Now and then it writes what waits, without a sync, so that
-    /// writes which change nothing do not fill the memory; the calling thread has no other place then.
+    /// Gives the place up: nothing was changed. Waits for nothing. Who does so often calls
+    /// [`Log::relieve`] now and then, so that what is left at such places does not fill the memory.
     pub fn give_up(mut self) {
         self.is_settled = true;
         self.log.shared.give_up(self.taken, thread_number());
@@ -86,5 +86,28 @@ impl<D: Disk> Drop for Place<'_, D> {
         if !self.is_settled {
             self.log.shared.break_off(thread_number());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Log, LogOptions, RealDisk, Record};
+
+    /// Who gave up a place helped to write what waited, with locks of keys in its hands, and waited for the
+    /// places of others.
+    #[test]
+    fn who_gives_a_place_up_waits_for_nobody() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let disk = RealDisk::open(folder.path()).expect("a folder");
+        let (log, _) = Log::open(disk, &LogOptions::new([7; 16])).expect("it opens");
+        let open = log.place();
+        for _ in 0..40_000 {
+            let (first, second) = (log.place(), log.place());
+            // Others have taken one since: it is left with nothing there.
+            first.give_up();
+            second.give_up();
+        }
+        let first = open.fill(&[Record::put(1, b"key", b"value")]).expect("the log works");
+        assert_eq!(log.sync().expect("the disk works"), first + 40_000);
     }
 }

@@ -15,7 +15,7 @@ use everleaf_log::Lsn;
 use crate::life::Life;
 use crate::power::Left;
 use crate::store::Shared;
-use crate::{Error, Result};
+use crate::{Error, KEY_SIZE_MAX, Result, VALUE_SIZE_MAX};
 
 /// What of a key a decision depends on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -121,8 +121,35 @@ impl Map {
         }
         let (result, lsn) = self.write_in_order(key, &mut session, write)?;
         drop(session);
-        self.shared.wait(lsn)?;
+        match (lsn, &self.shared.power) {
+            // Nobody waits for what changes nothing.
+            (None, Some(power)) => power.relieve(),
+            _ => self.shared.wait(lsn)?,
+        }
         Ok(result)
+    }
+
+    /// Whether a change would change nothing, so that reading the key is all that is to be done. It is
+    /// asked where there is a log, in which a write that turns out to change nothing has a place.
+    fn changes_nothing(&self, key: &[u8], change: Change<'_>) -> Result<bool> {
+        let Some(power) = &self.shared.power else { return Ok(false) };
+        let (value, needs) = match change {
+            Change::Upsert(_) => return Ok(false),
+            Change::Insert(value) => (value, false),
+            Change::Update(value) => (value, true),
+            Change::Remove => (&[][..], true),
+        };
+        if key.len() > KEY_SIZE_MAX || value.len() > VALUE_SIZE_MAX {
+            // It says so.
+            return Ok(false);
+        }
+        power.check()?;
+        match self.read(key, |tree, session| tree.get_with(session, key, |_| ())) {
+            Ok(found) => Ok(found.is_some() != needs),
+            // A write does not look at what it replaces.
+            Err(Error::Corrupt(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// A write while somebody needs order among writers.
@@ -166,6 +193,9 @@ impl Map {
             }
             Change::Remove => Left::Nothing,
         };
+        if self.changes_nothing(key, change)? {
+            return Ok(see(false, None));
+        }
         self.write(key, |tree, session| {
             tree.change(session, key, change, |changed, old| {
                 (see(changed, old), if changed { left } else { Left::AsItWas })

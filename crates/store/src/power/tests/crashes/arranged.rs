@@ -265,3 +265,29 @@ fn nobody_waits_for_a_map_that_is_freed() {
         assert!(store.check().expect("it can be checked").is_clean());
     }
 }
+
+/// A write that changes nothing had a place in the log, and left an empty group there when others had taken
+/// one since.
+#[test]
+fn what_changes_nothing_takes_no_place() {
+    let (folder, disk) = (folder(), disk(None));
+    let store = options(&disk).open(folder.path().join("pool")).expect("it opens");
+    let _ = store.put(b"key", b"value").expect("room");
+    let places = std::sync::Arc::new(AtomicU32::new(0));
+    let taken = places.clone();
+    disk.set_point_hook(move |point| {
+        // Relaxed: one thread.
+        taken.fetch_add(u32::from(point == "store.place_taken"), Ordering::Relaxed);
+    });
+    assert!(!store.insert(b"key", b"other").expect("room"));
+    assert!(!store.update(b"none", b"value").expect("room"));
+    assert!(!store.remove(b"none").expect("writable"));
+    // Relaxed: as above.
+    assert_eq!(places.load(Ordering::Relaxed), 0);
+    let too_long = vec![0; crate::KEY_SIZE_MAX + 1];
+    assert!(store.remove(&too_long).is_err() && store.update(&too_long, b"").is_err());
+    assert!(store.update(b"key", b"other").expect("room"));
+    assert!(store.remove(b"key").expect("writable"));
+    assert!(store.insert(b"key", b"value").expect("room"));
+    disk.clear_hook();
+}
