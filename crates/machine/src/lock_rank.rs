@@ -140,6 +140,59 @@ pub fn as_another_thread<R>(act: impl FnOnce() -> R) -> R {
     act()
 }
 
+/// Runs something of the user while the thread holds locks of the store `owner` that are not let go: other
+/// stores may be used there as if by another thread, and this one may not.
+pub fn apart<R>(owner: usize, act: impl FnOnce() -> R) -> R {
+    #[cfg(debug_assertions)]
+    let _apart = Apart::begin(owner);
+    let _ = owner;
+    act()
+}
+
+/// Panics in debug builds if the thread would use the store `owner` where it must not: see [`apart`].
+#[inline(always)]
+#[track_caller]
+pub fn check_apart(owner: usize) {
+    #[cfg(debug_assertions)]
+    {
+        let is_inside = APART.try_with(|owners| owners.borrow().contains(&owner));
+        assert!(
+            !is_inside.unwrap_or(false) || std::thread::panicking(),
+            "lock order: a function that has all stripes of a store uses that store; see \
+             docs/concurrency.md"
+        );
+    }
+    let _ = owner;
+}
+
+#[cfg(debug_assertions)]
+thread_local! {
+    /// The stores whose locks the thread holds while something of the user runs.
+    static APART: std::cell::RefCell<Vec<usize>> = const { std::cell::RefCell::new(vec![]) };
+}
+
+/// Ends also when what runs panics.
+#[cfg(debug_assertions)]
+struct Apart {
+    mine: Vec<Rank>,
+}
+
+#[cfg(debug_assertions)]
+impl Apart {
+    fn begin(owner: usize) -> Apart {
+        APART.with(|owners| owners.borrow_mut().push(owner));
+        Apart { mine: RANKS.take() }
+    }
+}
+
+#[cfg(debug_assertions)]
+impl Drop for Apart {
+    fn drop(&mut self) {
+        RANKS.set(std::mem::take(&mut self.mine));
+        APART.with(|owners| owners.borrow_mut().pop());
+    }
+}
+
 impl Drop for Held {
     #[inline(always)]
     fn drop(&mut self) {
@@ -173,6 +226,20 @@ mod tests {
         assert!(is_refused(Rank::Depot, Rank::Chunks));
         assert!(is_refused(Rank::ViewPart, Rank::ViewPart), "nobody nests but sessions");
         assert!(!is_refused(Rank::Session, Rank::Session));
+    }
+
+    #[test]
+    fn a_store_is_used_inside_of_another_and_not_of_itself() {
+        let held = Held::wait(Rank::Stripe);
+        let nested = apart(1, || {
+            check_apart(2);
+            drop(Held::wait(Rank::Session));
+            std::panic::catch_unwind(|| check_apart(1))
+        });
+        assert!(nested.is_err());
+        check_apart(1);
+        assert!(std::panic::catch_unwind(|| drop(Held::wait(Rank::Session))).is_err());
+        drop(held);
     }
 
     #[test]

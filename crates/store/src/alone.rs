@@ -5,7 +5,7 @@
 //! a condition. So there is another way: take all stripes, read, and write the batch before anybody
 //! else goes on.
 
-use everleaf_index::{Hardware, Session};
+use everleaf_index::{Hardware, Session, lock_rank};
 
 use crate::batch::Raised;
 use crate::key_range::{KeyRange, owned_bounds};
@@ -115,7 +115,9 @@ impl Store {
         let raised = Raised(shared);
         let stripes = shared.order.lock_all();
         let mut batch = WriteBatch::new();
-        fill(&mut Alone { map: self.default_map(), session: &mut session }, &mut batch)?;
+        let mut alone = Alone { map: self.default_map(), session: &mut session };
+        // It may use other stores.
+        lock_rank::apart(shared.address(), || fill(&mut alone, &mut batch))?;
         shared.admit_batch(&batch)?;
         let last = batch.last_changes();
         let (written, lsn) = match shared.write_behind(&batch, &last, journal, &mut session) {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use everleaf_index::{
     AllocError, BytesTree, Hardware, IndexError, Journal, Order, Session, SessionGuard, Trees,
-    Verify,
+    Verify, lock_rank,
 };
 
 use everleaf_log::Lsn;
@@ -88,9 +88,16 @@ impl Shared {
         Ok(self.trees.heap().pool().check_process().map_err(IndexError::from)?)
     }
 
+    /// What tells this store from others that are open in the process.
+    #[inline(always)]
+    pub fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
     /// A session for the calling thread, for the length of one operation.
     #[inline]
     pub fn session(&self) -> Result<SessionGuard<'_, Hardware>> {
+        lock_rank::check_apart(self.address());
         Ok(self.trees.sessions().enter(thread_number()).map_err(IndexError::from)?)
     }
 
