@@ -45,10 +45,29 @@ const VALUE_OVERHEAD: usize = 160;
 /// A value and when it expires (0: never).
 pub(crate) type Value = (Vec<u8>, u64);
 
-/// What a key was, as the views up to this version see it. Absent: `None`.
+/// What a key was.
+#[derive(Clone, Debug)]
+pub(crate) enum Was {
+    Absent,
+    Value(Value),
+    /// Nobody can tell: its record was damaged. What is said to whoever reads it.
+    Damaged(Arc<str>),
+}
+
+impl Was {
+    /// As it is read now: a value whose time has come is absent.
+    fn live(&self) -> Was {
+        match self {
+            Was::Value(value) if !is_live(value) => Was::Absent,
+            other => other.clone(),
+        }
+    }
+}
+
+/// What a key was, as the views up to this version see it.
 struct Old {
     version: u64,
-    value: Option<Value>,
+    was: Was,
 }
 
 /// What was saved of one map.
@@ -93,6 +112,10 @@ pub(crate) struct Versions {
     /// Views that were given up.
     lost: AtomicU64,
     births: Births,
+    /// Whether there is anything in `unsaved`. Set by one who has all stripes.
+    has_unsaved: AtomicBool,
+    /// Maps that were emptied while a record of theirs was damaged.
+    unsaved: RankedMutex<Vec<Unsaved>>,
 }
 
 /// Maps that were made with their pairs while a view was open: views up to this version see none of
@@ -101,6 +124,16 @@ pub(crate) struct Versions {
 struct Births {
     count: AtomicUsize,
     list: Mutex<Vec<(Arc<BytesTree>, u64)>>,
+}
+
+/// A map of which not everything could be saved before it was emptied: what is not in the books of the
+/// views up to this version may have been there.
+struct Unsaved {
+    /// Kept, so that its address is not given to another.
+    tree: Arc<BytesTree>,
+    version: u64,
+    /// What is said to whoever reads it.
+    text: Arc<str>,
 }
 
 /// What views cost now.
@@ -132,8 +165,13 @@ fn at_version(chain: &[Old], version: u64) -> Option<&Old> {
     chain.get(chain.partition_point(|old| old.version < version))
 }
 
-fn size_of(key: &[u8], value: Option<&Value>) -> u64 {
-    (key.len() + value.map_or(0, |(bytes, _)| bytes.len()) + VALUE_OVERHEAD) as u64
+fn size_of(key: &[u8], was: &Was) -> u64 {
+    let size = match was {
+        Was::Absent => 0,
+        Was::Value((bytes, _)) => bytes.len(),
+        Was::Damaged(text) => text.len(),
+    };
+    (key.len() + size + VALUE_OVERHEAD) as u64
 }
 
 impl Part {
@@ -157,7 +195,7 @@ impl Part {
                 self.of_version.entry(before).or_default().push((map, key));
                 continue;
             }
-            freed += size_of(&key, chain.remove(at).value.as_ref());
+            freed += size_of(&key, &chain.remove(at).was);
             if chain.is_empty() {
                 saved.chains.remove(&key);
                 if saved.chains.is_empty() {
@@ -182,6 +220,8 @@ impl Versions {
             limit_bytes,
             lost: AtomicU64::new(0),
             births: Births::default(),
+            has_unsaved: AtomicBool::new(false),
+            unsaved: RankedMutex::new(Rank::ViewPart, vec![]),
         }
     }
 
@@ -205,6 +245,30 @@ impl Versions {
         }
         let list = self.births.list.lock().unwrap_or_else(PoisonError::into_inner);
         list.iter().any(|(born, newest)| Arc::ptr_eq(born, tree) && version <= *newest)
+    }
+
+    /// Notes that a map is about to be emptied of which not everything could be saved. The caller has all
+    /// stripes.
+    pub fn note_unsaved(&self, tree: &Arc<BytesTree>, text: &str) {
+        let version = self.saves_for();
+        if version != 0 {
+            self.unsaved.lock().push(Unsaved { tree: tree.clone(), version, text: text.into() });
+            // Release: before the map is emptied; pairs with the acquire in `unsaved_of`. Who finds a key
+            // gone sees it.
+            self.has_unsaved.store(true, Ordering::Release);
+        }
+    }
+
+    /// What is said to a view of this version of keys of this map that are in no book, if they may have
+    /// been there.
+    fn unsaved_of(&self, tree: &Arc<BytesTree>, version: u64) -> Option<Arc<str>> {
+        // Acquire: pairs with the release in `note_unsaved`.
+        if !self.has_unsaved.load(Ordering::Acquire) {
+            return None;
+        }
+        let unsaved = self.unsaved.lock();
+        let is_it = |other: &&Unsaved| Arc::ptr_eq(&other.tree, tree) && other.version >= version;
+        unsaved.iter().find(is_it).map(|unsaved| unsaved.text.clone())
     }
 
     fn part(&self, hash: u64) -> RankedGuard<'_, Part> {
@@ -247,6 +311,10 @@ impl Versions {
         // Release: a writer that does not save any more for a view that was given up has seen that it
         // was, and so has whoever sees its write; pairs with the acquire in `saves_for`.
         self.newest.store(newest, Ordering::Release);
+        // Relaxed: a hint; what is left is looked at by nobody, and goes with the next view.
+        if newest == 0 && self.has_unsaved.load(Ordering::Relaxed) {
+            self.unsaved.lock().retain(|unsaved| unsaved.version > version);
+        }
         open.views.range(..version).next_back().map_or(0, |(before, _)| *before)
     }
 
@@ -282,7 +350,7 @@ impl Versions {
         tree: &Arc<BytesTree>,
         key: &[u8],
         hash: u64,
-        read: impl FnOnce() -> Result<Option<Value>, E>,
+        read: impl FnOnce() -> Result<Was, E>,
     ) -> Result<(), E> {
         {
             let mut part = self.part(hash);
@@ -293,9 +361,9 @@ impl Versions {
             if newest == 0 || known.is_some_and(|old| old.version >= newest) {
                 return Ok(());
             }
-            let value = read()?;
+            let was = read()?;
             // Relaxed: as in `release`. Before the value is there to be freed.
-            self.bytes.fetch_add(size_of(key, value.as_ref()), Ordering::Relaxed);
+            self.bytes.fetch_add(size_of(key, &was), Ordering::Relaxed);
             let saved = part
                 .maps
                 .entry(address(tree))
@@ -303,7 +371,7 @@ impl Versions {
             let known = saved.chains.get_key_value(key).map(|(key, _)| key.clone());
             let key: Arc<[u8]> = known.unwrap_or_else(|| key.into());
             let chain = saved.chains.entry(key.clone()).or_default();
-            chain.push(Old { version: newest, value });
+            chain.push(Old { version: newest, was });
             part.of_version.entry(newest).or_default().push((address(tree), key));
         }
         self.keep_to_limit();
@@ -332,22 +400,23 @@ impl Versions {
         }
     }
 
-    /// What a key was, if it was saved since the view of this version: absent or a value.
-    pub fn find(
-        &self,
-        tree: &Arc<BytesTree>,
-        key: &[u8],
-        hash: u64,
-        version: u64,
-    ) -> Option<Option<Value>> {
-        let part = self.part(hash);
-        let chain = part.maps.get(&address(tree))?.chains.get(key)?;
-        Some(at_version(chain, version)?.value.clone().filter(is_live))
+    /// What a key was, if it was saved since the view of this version.
+    pub fn find(&self, tree: &Arc<BytesTree>, key: &[u8], hash: u64, version: u64) -> Option<Was> {
+        let found = {
+            let part = self.part(hash);
+            let saved = part.maps.get(&address(tree));
+            let chain = saved.and_then(|saved| saved.chains.get(key));
+            chain.and_then(|chain| at_version(chain, version)).map(|old| old.was.live())
+        };
+        found.or_else(|| self.unsaved_of(tree, version).map(Was::Damaged))
     }
 
     /// Puts what was saved between two bounds over what was found in the tree before. If that is a lot,
     /// only the pairs up to some key are put there, from the end that `reverse` says; those beyond are
     /// taken out, and the key is returned.
+    ///
+    /// # Errors
+    /// What is said of the first key that was damaged, if it is not beyond.
     pub fn lay_over(
         &self,
         tree: &Arc<BytesTree>,
@@ -355,15 +424,19 @@ impl Versions {
         reverse: bool,
         version: u64,
         pairs: &mut BTreeMap<Vec<u8>, Value>,
-    ) -> Cut {
+    ) -> Result<Cut, Arc<str>> {
+        if let Some(text) = self.unsaved_of(tree, version) {
+            return Err(text);
+        }
         let mut cut: Cut = None;
+        let mut damaged = BTreeMap::new();
         for part in &self.parts {
             let part = part.lock();
             let Some(saved) = part.maps.get(&address(tree)) else { continue };
             let chains = saved.chains.range::<[u8], _>(bounds);
             let end = match reverse {
-                true => lay_part(chains.rev(), version, pairs),
-                false => lay_part(chains, version, pairs),
+                true => lay_part(chains.rev(), version, pairs, &mut damaged),
+                false => lay_part(chains, version, pairs, &mut damaged),
             };
             cut = match (cut, end) {
                 (Some(one), Some(other)) if reverse => Some(one.max(other)),
@@ -372,9 +445,12 @@ impl Versions {
             };
         }
         if let Some(cut) = &cut {
-            pairs.retain(|key, _| if reverse { key >= cut } else { key <= cut });
+            let is_near = |key: &Vec<u8>| if reverse { key >= cut } else { key <= cut };
+            pairs.retain(|key, _| is_near(key));
+            damaged.retain(|key, _| is_near(key));
         }
-        cut
+        let first = if reverse { damaged.pop_last() } else { damaged.pop_first() };
+        first.map_or(Ok(cut), |(_, text)| Err(text))
     }
 
     /// What views cost now.
@@ -400,16 +476,21 @@ fn lay_part<'a>(
     chains: impl Iterator<Item = (&'a Arc<[u8]>, &'a Vec<Old>)>,
     version: u64,
     pairs: &mut BTreeMap<Vec<u8>, Value>,
+    damaged: &mut BTreeMap<Vec<u8>, Arc<str>>,
 ) -> Cut {
     let mut bytes = 0;
     for (count, (key, chain)) in chains.enumerate() {
         if let Some(old) = at_version(chain, version) {
-            match &old.value {
-                Some(value) if is_live(value) => {
+            match old.was.live() {
+                Was::Value(value) => {
                     bytes += key.len() + value.0.len();
-                    pairs.insert(key.to_vec(), value.clone());
+                    pairs.insert(key.to_vec(), value);
                 }
-                _ => drop(pairs.remove(&**key)),
+                Was::Absent => drop(pairs.remove(&**key)),
+                Was::Damaged(text) => {
+                    pairs.remove(&**key);
+                    damaged.insert(key.to_vec(), text);
+                }
             }
         }
         if count + 1 >= PIECE_KEYS || bytes >= PIECE_BYTES {

@@ -24,7 +24,7 @@ use crate::key_range::{KeyRange, owned_bounds, prefix_bounds};
 use crate::map::Map;
 use crate::range::{Page, Range};
 use crate::store::Shared;
-use crate::versions::{Value, Versions};
+use crate::versions::{Value, Versions, Was};
 use crate::{Error, Result, Store};
 
 impl Versions {
@@ -41,7 +41,12 @@ impl Versions {
         }
         let see = |record: Record<'_>| (record.value.to_vec(), record.expiry_ms);
         self.save(tree, key, hash_of(key), || {
-            Ok(tree.get_verified(session, key, Verify::Sum, see)?)
+            match tree.get_verified(session, key, Verify::Sum, see).map_err(Error::from) {
+                Ok(found) => Ok(found.map_or(Was::Absent, Was::Value)),
+                // Views say so, and whoever changes it may go on.
+                Err(Error::Corrupt(text)) => Ok(Was::Damaged(text.into())),
+                Err(error) => Err(error),
+            }
         })
     }
 
@@ -55,11 +60,23 @@ impl Versions {
         if self.saves_for() == 0 {
             return Ok(());
         }
-        let mut keys = vec![];
-        tree.scan(session, Bound::Unbounded, Bound::Unbounded, false, |key, _| {
-            keys.push(key.to_vec());
-            true
-        })?;
+        let (mut keys, mut damage) = (vec![], None);
+        // From both ends, as far as nothing is damaged.
+        for reverse in [false, true] {
+            let scanned =
+                tree.scan(session, Bound::Unbounded, Bound::Unbounded, reverse, |key, _| {
+                    keys.push(key.to_vec());
+                    true
+                });
+            match scanned.map_err(Error::from) {
+                Ok(()) => break,
+                Err(Error::Corrupt(text)) => damage = Some(text),
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(text) = damage {
+            self.note_unsaved(tree, &text);
+        }
         keys.iter().try_for_each(|key| self.save_key(tree, session, key, &hash_of))
     }
 }
@@ -97,6 +114,15 @@ impl Drop for Inner {
         }
         shared.views.close(self.version, shared.mutant("store.close_frees_needed"));
         shared.order.lower();
+    }
+}
+
+/// What a get answers of a key that was this.
+fn value_of(was: Was) -> Result<Option<Vec<u8>>> {
+    match was {
+        Was::Absent => Ok(None),
+        Was::Value((value, _)) => Ok(Some(value)),
+        Was::Damaged(text) => Err(Error::Corrupt(text.to_string())),
     }
 }
 
@@ -147,13 +173,13 @@ impl MapView {
             return Ok(None);
         }
         let find = || self.inner.views().find(tree, key, hash, self.inner.version);
-        if let Some(old) = find() {
-            return Ok(old.map(|(value, _)| value));
+        if let Some(was) = find() {
+            return value_of(was);
         }
         let own = |record: everleaf_index::Record<'_>| record.value.to_vec();
         let found = tree.get_verified(&mut *shared.session()?, key, shared.verify, own);
-        if let Some(old) = find() {
-            return Ok(old.map(|(value, _)| value));
+        if let Some(was) = find() {
+            return value_of(was);
         }
         self.inner.check()?;
         match found {
@@ -216,6 +242,7 @@ impl MapView {
         let views = self.inner.views();
         let cut = views.lay_over(tree, bounds, reverse, self.inner.version, &mut pairs);
         self.inner.check()?;
+        let cut = cut.map_err(|text| Error::Corrupt(text.to_string()))?;
         let together = |(key, (value, expiry_ms))| ((key, value), expiry_ms);
         page.pairs = match reverse {
             true => pairs.into_iter().rev().map(together).collect(),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use everleaf::{Map, Options, Store, WriteBatch};
+use everleaf::{Error, Map, Options, Store, WriteBatch};
 
 fn open(folder: &Path) -> Store {
     let options = Options::new().create(true).max_size_bytes(1 << 30);
@@ -397,4 +397,75 @@ fn an_iterator_is_moved_to_any_key_of_its_range() {
             }
         }
     }
+}
+
+/// Changes one byte of each of these values in the file.
+fn damage(path: &std::path::Path, values: &[&[u8]]) {
+    let mut pool = std::fs::read(path).expect("there");
+    for value in values {
+        let at = pool.windows(value.len()).position(|bytes| bytes == *value).expect("there");
+        pool[at] ^= 1;
+    }
+    std::fs::write(path, pool).expect("room");
+}
+
+/// While a view was open, a damaged key could be neither overwritten nor removed, and its map neither
+/// emptied nor dropped: the old value could not be saved.
+#[test]
+fn what_is_damaged_can_be_replaced_while_a_view_is_open() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let open = || Options::new().create(true).max_size_bytes(1 << 26).open(&path).expect("opens");
+    let store = open();
+    let (second, third) = (store.map("second").expect("room"), store.map("third").expect("room"));
+    for map in [&store, &second, &third] {
+        for key in [b"a", b"b", b"c", b"d", b"e"] {
+            let _ = map.put(key, b"sound").expect("room");
+        }
+    }
+    let values: [&[u8]; 4] = [b"precious 1", b"precious 2", b"precious 3", b"precious 4"];
+    let _ = (store.put(b"b", values[0]).expect("room"), store.put(b"d", values[1]).expect("room"));
+    let _ = (second.put(b"c", values[2]).expect("room"), third.put(b"c", values[3]).expect("room"));
+    drop((second, third));
+    store.close().expect("it closes");
+    damage(&path, &values);
+
+    let store = open();
+    let (second, third) = (store.map("second").expect("there"), store.map("third").expect("there"));
+    let view = store.view().expect("it opens");
+    assert!(store.put(b"b", b"new").expect("a put does not look at what it replaces"));
+    let mut batch = everleaf::WriteBatch::new();
+    batch.remove(&store, b"d");
+    assert!(store.write(&batch).expect("nor does a removal").is_done());
+    second.clear().expect("writable");
+    assert!(store.drop_map("third").expect("writable"));
+    assert_eq!(store.get(b"b").expect("sound").as_deref(), Some(&b"new"[..]));
+    assert_eq!((store.get(b"d").expect("sound"), second.len()), (None, 0));
+
+    let is_damaged = |found: Result<Option<Vec<u8>>, Error>| {
+        assert!(matches!(found, Err(Error::Corrupt(_))), "{found:?}");
+    };
+    is_damaged(view.get(b"b"));
+    is_damaged(view.get(b"d"));
+    for map in [view.map(&second), view.map(&third)] {
+        is_damaged(map.get(b"c"));
+        assert_eq!(map.get(b"a").expect("saved").as_deref(), Some(&b"sound"[..]));
+        assert_eq!(map.get(b"e").expect("saved").as_deref(), Some(&b"sound"[..]));
+    }
+    assert_eq!(view.get(b"a").expect("sound").as_deref(), Some(&b"sound"[..]));
+    assert_eq!(view.get(b"none").expect("it was not there"), None);
+    for (mut range, most) in
+        [(view.iter(), 1), (view.map(&second).iter(), 2), (view.map(&third).iter(), 2)]
+    {
+        assert!(range.by_ref().count() <= most, "nothing behind the damage");
+        assert!(matches!(range.take_error(), Some(Error::Corrupt(_))));
+    }
+    // What comes later is sound.
+    let later = store.view().expect("it opens");
+    drop(view);
+    let _ = second.put(b"c", b"new").expect("room");
+    assert_eq!(later.map(&second).get(b"c").expect("it was not there"), None);
+    assert_eq!(later.iter().count(), 4);
+    drop(later);
+    assert_eq!(store.statistics().view_bytes, 0);
 }
