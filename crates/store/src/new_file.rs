@@ -9,12 +9,15 @@
 //!
 //! Whoever is killed while it makes a file leaves the folder, and nothing that could be taken for the
 //! file. The next who makes a file for the same place removes it: the lock says that nobody uses it, and
-//! its name and what is in it, that it is ours. Folder and file are for their owner alone. A file that
+//! its name and what is in it, that it is ours. (A name too long for that is cut in the name of the folder,
+//! and its check sum follows.) Folder and file are for their owner alone. A file that
 //! replaces another has its permissions, and a symbolic link keeps its place: what it leads to is
 //! replaced.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, TryLockError};
 use std::io::{ErrorKind, Result as IoResult};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
@@ -23,6 +26,9 @@ use everleaf_index::OwnerProcess;
 use crate::{Error, Result};
 
 const ENDING: &str = ".everleaf-new";
+/// The longest name of a file, and what a longer one is cut to, in bytes.
+const NAME_SIZE_MAX: usize = 255;
+const SHORT_NAME_SIZE: usize = 200;
 /// How often a folder that somebody else removes meanwhile is made again.
 const ATTEMPTS: usize = 100;
 
@@ -58,6 +64,22 @@ fn sync_folder(folder: &Path) -> IoResult<()> {
     }
 }
 
+/// The name of the folder for a file of this name. File systems take no more than 255 bytes, of which a
+/// long name leaves too few: then it is shortened, and told from others by its check sum.
+fn folder_name(name: &OsStr) -> OsString {
+    let mut folder = OsString::from(".");
+    match name.len() + 1 + ENDING.len() <= NAME_SIZE_MAX {
+        true => folder.push(name),
+        false => {
+            let bytes = name.as_encoded_bytes();
+            folder.push(OsStr::from_bytes(&bytes[..SHORT_NAME_SIZE]));
+            folder.push(format!("-{:08x}", everleaf_log::checksum(bytes)));
+        }
+    }
+    folder.push(ENDING);
+    folder
+}
+
 impl NewFile {
     /// Begins a file that is to lie at `target`, which stays as it is until the new one is complete.
     ///
@@ -73,10 +95,7 @@ impl NewFile {
             // There is none yet, or a link that leads nowhere: then that is in the way.
             Err(_) => fs::canonicalize(folder_of(target)).map_err(io(what.clone()))?.join(name),
         };
-        let mut folder = std::ffi::OsString::from(".");
-        folder.push(target.file_name().unwrap_or(name));
-        folder.push(ENDING);
-        let folder = target.with_file_name(folder);
+        let folder = target.with_file_name(folder_name(target.file_name().unwrap_or(name)));
         for _ in 0..ATTEMPTS {
             if let Some(handle) = hold(&folder, &target).map_err(|error| match error.kind() {
                 ErrorKind::WouldBlock => Error::Locked(format!(
@@ -216,11 +235,15 @@ fn in_the_way(folder: &Path) -> std::io::Error {
 
 /// Removes what is in the folder, all of which has to be ours by its name.
 fn remove_files(folder: &Path, target: &Path) -> IoResult<()> {
-    let name = target.file_name().unwrap_or_default().as_encoded_bytes();
+    let name = target.file_name().unwrap_or_default();
+    let (nested, name) = (folder_name(name), name.as_encoded_bytes());
     let entries = fs::read_dir(folder)?.collect::<IoResult<Vec<_>>>()?;
     // The file itself, its log, and such a folder of the file, whose name begins with a dot.
     let is_ours = |entry: &fs::DirEntry| {
         let found = entry.file_name();
+        if found == nested {
+            return true;
+        }
         let found = found.as_encoded_bytes();
         found.strip_prefix(b".").unwrap_or(found).starts_with(name)
     };
@@ -294,6 +317,29 @@ mod tests {
         let error = NewFile::beside(&path).expect_err("that is not ours").to_string();
         assert!(error.contains("in the way"), "{error}");
         assert!(left.join("of somebody else").exists());
+    }
+
+    /// The name of the folder was too long for names of 242 bytes and more.
+    #[test]
+    fn a_file_may_have_any_name_that_the_file_system_takes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for size in [200, 241, 242, 251, 255] {
+            let name = "n".repeat(size);
+            let path = folder.path().join(&name);
+            let left = folder.path().join(folder_name(OsStr::new(&name)));
+            fs::create_dir(&left).expect("room");
+            fs::write(left.join(&name), "half").expect("room");
+            let new = NewFile::beside(&path).expect("it can be begun");
+            write(&new, b"whole");
+            let nested = NewFile::beside(&new.path()).expect("it can be begun inside");
+            drop(nested);
+            new.place().expect("the name is free");
+            assert_eq!(fs::read(&path).expect("there"), b"whole");
+            assert!(!left.exists());
+        }
+        let names = ["a".repeat(250) + "b", "a".repeat(250) + "c"];
+        let [one, other] = names.map(|name| folder_name(OsStr::new(&name)));
+        assert_ne!(one, other);
     }
 
     #[test]

@@ -310,7 +310,7 @@ impl Place {
         }
         let cannot = || io(format!("cannot list the folder {} of the log", self.display()));
         let entries = match std::fs::read_dir(&self.folder) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(vec![]),
+            Err(error) if is_absent(&error) => return Ok(vec![]),
             entries => entries.map_err(cannot())?,
         };
         // A name that is no UTF-8 is none of ours.
@@ -331,7 +331,7 @@ impl Place {
         let read = File::open(&path).and_then(|file| file.take(SMALL).read_to_end(&mut bytes));
         match read {
             Ok(_) => Ok(Some(bytes)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) if is_absent(&error) => Ok(None),
             Err(error) => Err(io(format!("cannot read {}", path.display()))(error)),
         }
     }
@@ -434,6 +434,11 @@ impl Place {
         let parent = self.folder.parent().filter(|parent| !parent.as_os_str().is_empty());
         File::open(parent.unwrap_or(Path::new("."))).and_then(|parent| parent.sync_all())
     }
+}
+
+/// Whether there is no such file; nor can there be one, if the name of the pool leaves no room for `.log`.
+fn is_absent(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::InvalidFilename)
 }
 
 fn is_harmless(error: &std::io::Error) -> bool {
