@@ -559,30 +559,6 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     pub fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
         self.slot.with(session, |tree, session| tree.shape(session))
     }
-
-    /// Removes everything, atomically, also across a crash.
-    ///
-    /// # Errors
-    /// No space for an empty tree; then nothing was changed.
-    pub fn clear(&self, session: &mut Session<M>) -> Result<(), IndexError> {
-        self.clear_at_once(session)?;
-        self.tidy(session);
-        Ok(())
-    }
-
-    /// As [`Self::clear`], in a time that does not depend on how much there is: it leaves what it took
-    /// out to [`Self::tidy`].
-    ///
-    /// # Errors
-    /// As [`Self::clear`].
-    pub fn clear_at_once(&self, session: &mut Session<M>) -> Result<(), IndexError> {
-        self.slot.clear(session)
-    }
-
-    /// Frees what was taken out, as far as nobody can be reading it any more.
-    pub fn tidy(&self, session: &mut Session<M>) {
-        self.slot.tidy(session);
-    }
 }
 
 /// An update where keys may expire: nothing but a record that has not expired is replaced.

@@ -14,6 +14,7 @@ pub mod build;
 mod bytes_load;
 mod bytes_tree;
 mod change;
+mod emptying;
 mod error;
 mod found;
 pub mod geometry;

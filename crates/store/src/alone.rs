@@ -11,6 +11,7 @@ use crate::batch::Raised;
 use crate::key_range::{KeyRange, owned_bounds};
 use crate::map::Map;
 use crate::scan::Scan;
+use crate::store::Shared;
 use crate::{Error, Expiry, Result, Store, WriteBatch, Written};
 
 /// The default map of a store while nobody else writes; see [`Store::write_alone`].
@@ -130,5 +131,27 @@ impl Store {
         drop((stripes, raised, session));
         shared.wait(lsn)?;
         Ok(written)
+    }
+}
+
+impl Shared {
+    /// Runs something that concerns all keys at once, and tells it whether order matters: then no
+    /// other writer is active meanwhile. It uses the session that the caller has: writers that wait for
+    /// our stripes may have all others.
+    ///
+    /// May be called by a thread that is in an operation: it waits for nobody's pin.
+    pub fn alone_with<R>(
+        &self,
+        session: &mut Session<Hardware>,
+        act: impl FnOnce(bool, &mut Session<Hardware>) -> Result<R>,
+    ) -> Result<R> {
+        let mut pinned = session.pinned();
+        if self.order.is_free() {
+            // Whoever raises the gate waits for our pin.
+            return act(false, &mut pinned);
+        }
+        drop(pinned);
+        let _stripes = self.order.lock_all();
+        act(true, session)
     }
 }

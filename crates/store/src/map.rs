@@ -1,5 +1,6 @@
 //! One ordered map of byte strings.
 
+mod clearing;
 mod conditional;
 mod ordered;
 
@@ -407,54 +408,6 @@ impl Map {
     /// Whether there are no keys. As [`Self::len`].
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// Removes everything, atomically, also across a crash. Operations that run at the same time
-    /// count as having come before.
-    ///
-    /// # Errors
-    /// As [`Self::put`].
-    pub fn clear(&self) -> Result<()> {
-        if self.shared.trees.heap().pool().is_read_only() {
-            return Err(Error::ReadOnly);
-        }
-        match self.try_clear() {
-            Err(error) if error.lacks_space() => {
-                self.shared.reclaim();
-                self.try_clear()
-            }
-            result => result,
-        }?;
-        self.shared.note_free_space();
-        Ok(())
-    }
-
-    fn try_clear(&self) -> Result<()> {
-        let mut session = self.shared.session()?;
-        let lsn = self.shared.alone_with(&mut session, |in_order, session| {
-            if in_order {
-                self.shared.save_all(&self.tree, session)?;
-                self.shared.watches.mark_present(&self.tree, session)?;
-            }
-            let Some(power) = &self.shared.power else {
-                self.tree.clear_at_once(session)?;
-                return Ok(None);
-            };
-            let name = self.shared.trees.names().into_iter().find(|name| {
-                let found = self.shared.trees.find_bytes_tree(name);
-                matches!(found, Ok(Some(tree)) if Arc::ptr_eq(&tree, &self.tree))
-            });
-            let Some(name) = name else {
-                // It was dropped, and the log says so.
-                return Err(IndexError::Removed.into());
-            };
-            power.clear_map(&self.tree, &name, session).map(Some)
-        })?;
-        self.shared.reached("store.frees");
-        // Only now: it takes as long as there is much, and nobody has to wait for it.
-        self.tree.tidy(&mut session);
-        drop(session);
-        self.shared.wait(lsn)
     }
 
     /// Whether two handles are of one map.

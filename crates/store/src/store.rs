@@ -581,24 +581,4 @@ impl Shared {
     pub fn save_all(&self, tree: &Arc<BytesTree>, session: &mut Session<Hardware>) -> Result<()> {
         self.views.save_all(tree, session, |key| self.order.hash_of(key))
     }
-
-    /// Runs something that concerns all keys at once, and tells it whether order matters: then no
-    /// other writer is active meanwhile. It uses the session that the caller has: writers that wait for
-    /// our stripes may have all others.
-    ///
-    /// May be called by a thread that is in an operation: it waits for nobody's pin.
-    pub fn alone_with<R>(
-        &self,
-        session: &mut Session<Hardware>,
-        act: impl FnOnce(bool, &mut Session<Hardware>) -> Result<R>,
-    ) -> Result<R> {
-        let mut pinned = session.pinned();
-        if self.order.is_free() {
-            // Whoever raises the gate waits for our pin.
-            return act(false, &mut pinned);
-        }
-        drop(pinned);
-        let _stripes = self.order.lock_all();
-        act(true, session)
-    }
 }
