@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::Lsn;
+
 /// When a commit is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncMode {
@@ -34,6 +36,7 @@ pub struct LogOptions {
     pub(crate) starts_empty: bool,
     pub(crate) salvage: bool,
     pub(crate) background: bool,
+    pub(crate) reached: Lsn,
 }
 
 impl LogOptions {
@@ -48,6 +51,7 @@ impl LogOptions {
             starts_empty: true,
             salvage: false,
             background: true,
+            reached: 0,
         }
     }
 
@@ -83,6 +87,13 @@ impl LogOptions {
     /// names `damaged-log-..` and `stale-..`, and nothing reads them again. Default: no.
     pub fn salvage(mut self, yes: bool) -> Self {
         self.salvage = yes;
+        self
+    }
+
+    /// An LSN that was durable once, as its owner knows from elsewhere: a log that ends before it is refused,
+    /// and nothing in it is changed, because nothing else tells that its end was cut off. Default: 0.
+    pub fn reached(mut self, lsn: Lsn) -> Self {
+        self.reached = lsn;
         self
     }
 

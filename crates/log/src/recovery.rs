@@ -296,6 +296,13 @@ pub(crate) fn open<D: Disk>(
             (end, end)
         }
     };
+    if end < options.reached {
+        opening.damage(Error::Damaged(format!(
+            "the log ends at LSN {end}, and LSN {} was durable once: its end was cut off; restore the \
+             folder of the log from a backup",
+            options.reached
+        )))?;
+    }
     let snapshots = opening.snapshots(numbers(SNAPSHOT), headers.is_empty(), end)?;
     let sequence = sequences.first().map_or(Ok(1), |newest| next_number(SEGMENT, *newest))?;
     let mut report = opening.report;

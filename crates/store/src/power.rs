@@ -115,6 +115,8 @@ thread_local! {
 /// The log of an open store.
 pub(crate) struct PowerLog {
     log: Log<LogDisk>,
+    place: Place,
+    identity: [u8; 16],
     /// Which log of this process it is.
     id: u64,
     is_interval: bool,
@@ -173,9 +175,13 @@ impl PowerLog {
         let identity = known.unwrap_or_else(|| new_identity(trees));
         let log_options = log_options(identity, durability, options).starts_empty(false);
         let (log, recovered) = Log::open(disk, &log_options)?;
+        // The pool has what the log has lost.
+        let is_short = recovered.report().end < place.reached(identity);
         drop(recovered);
         let power = PowerLog {
             log,
+            place: place.clone(),
+            identity,
             // Relaxed: only distinct numbers are wanted.
             id: OPENED.fetch_add(1, Ordering::Relaxed),
             is_interval: matches!(durability, Durability::Interval(_)),
@@ -206,7 +212,7 @@ impl PowerLog {
             Settings { max_size_bytes: pool.max_size(), durability, pool: Some(pool.uuid()) };
         place.write_settings(power.log.disk(), settings)?;
         let owes = !trees.heap().pool().was_clean() && !power.mutant("store.owes_no_snapshot");
-        if known.is_none() || owes {
+        if known.is_none() || owes || is_short {
             // Damaged in it is only what it is made of.
             power.snapshot(trees, &mut session).map_err(|error| {
                 match trees.heap().pool().path() {
@@ -214,6 +220,9 @@ impl PowerLog {
                     None => error,
                 }
             })?;
+        }
+        if is_short {
+            place.write_reached(power.log.disk(), identity, power.log.durable_lsn())?;
         }
         if known.is_none() {
             power.own.change(&mut session, IDENTITY, Change::Upsert(&identity), |_, _| ())?;
@@ -510,6 +519,9 @@ impl PowerLog {
     /// short lives add up to a snapshot, too.
     pub fn end(&self, session: &mut Session<Hardware>) -> Result<()> {
         self.sync()?;
+        // Only evidence: without it the end of the log could be cut off unnoticed.
+        let reached = self.log.durable_lsn();
+        let _ = self.place.write_reached(self.log.disk(), self.identity, reached);
         // Relaxed: a statistic.
         let openings = self.openings.load(Ordering::Relaxed);
         let logged = [self.lag().0, self.file_growth(), openings].map(u64::to_le_bytes);

@@ -6,6 +6,8 @@
 //!   settings    what a pool has to be like that is made again from the log: its maximum size in
 //!               bytes, and the interval of its durability in milliseconds (0: power), in decimal; and
 //!               which pool it is, 32 hexadecimal digits, which older versions did not say
+//!   reached     the log's identity, and an LSN that was durable when the store was closed: a log that
+//!               ends before it lacks its end
 //! ```
 //!
 //! Each is a line that ends with its check sum, eight hexadecimal digits; in folders of older versions
@@ -23,7 +25,7 @@ use std::io::{ErrorKind, Read, Result as IoResult};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use everleaf_log::{Disk, DiskFile, FileOwner, is_file_of_log, owner_of};
+use everleaf_log::{Disk, DiskFile, FileOwner, Lsn, is_file_of_log, owner_of};
 
 use super::{Durability, io};
 use crate::{Error, Options, Result};
@@ -31,6 +33,7 @@ use crate::{Error, Options, Result};
 const IDENTITY: &str = "identity";
 const INCOMPLETE: &str = "incomplete";
 const SETTINGS: &str = "settings";
+const REACHED: &str = "reached";
 /// What is written under before it gets its name.
 const NEW: &str = ".new";
 /// More bytes than any of these files has.
@@ -362,6 +365,35 @@ impl Place {
         self.write(disk, SETTINGS, &line)
     }
 
+    /// An LSN of this log that was durable once; 0 if nothing is known.
+    pub fn reached(&self, identity: Identity) -> Lsn {
+        let line = self.read(REACHED).ok().flatten().unwrap_or_default();
+        let text = std::str::from_utf8(&line).ok().and_then(unsealed);
+        match text.and_then(|text| text.split_once(' ')) {
+            Some((log, lsn)) if parse_digits(log) == Some(identity) => lsn.parse().unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    /// Notes durably that this log is durable up to an LSN.
+    pub fn write_reached(&self, disk: &LogDisk, identity: Identity, lsn: Lsn) -> Result<()> {
+        match self.reached(identity) == lsn {
+            true => Ok(()),
+            false => self.write(disk, REACHED, &sealed(&format!("{} {lsn}", digits(identity)))),
+        }
+    }
+
+    /// Adds to the error of a log whose end is missing how to go on without it.
+    pub fn without_end(&self, error: Error) -> Error {
+        match error {
+            Error::Corrupt(text) if text.contains("cut off") => Error::Corrupt(format!(
+                "{text}; to go on with the earlier state that is left, remove {}",
+                self.folder.join(REACHED).display()
+            )),
+            other => other,
+        }
+    }
+
     /// Writes a small file, durably: as a whole or not at all.
     fn write(&self, disk: &LogDisk, name: &str, text: &str) -> Result<()> {
         let what = format!("cannot write {}", self.folder.join(name).display());
@@ -390,7 +422,7 @@ impl Place {
         let is_ours = |name: &&String| {
             let small = name.strip_suffix(NEW).unwrap_or(name);
             is_file_of_log(name)
-                || [SETTINGS, IDENTITY].contains(&small)
+                || [SETTINGS, IDENTITY, REACHED].contains(&small)
                 || (small == INCOMPLETE && small != name.as_str())
         };
         names.iter().filter(is_ours).try_for_each(|name| remove(disk, name))

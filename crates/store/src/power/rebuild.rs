@@ -72,8 +72,11 @@ pub(crate) fn rebuild(
     let durability = options.durability.unwrap_or(kept);
     let max_size_bytes = settings.map_or(0, |settings| settings.max_size_bytes);
     let max_size_bytes = max_size_bytes.max(options.pool.max_size_bytes);
-    let log_options = log_options(identity, durability, options).starts_empty(false);
-    let (log, recovered) = Log::open(disk, &log_options)?;
+    let log_options = log_options(identity, durability, options)
+        .starts_empty(false)
+        .reached(place.reached(identity));
+    let opened = Log::open(disk, &log_options);
+    let (log, recovered) = opened.map_err(|error| place.without_end(error.into()))?;
     let new = crate::new_file::NewFile::beside(path)?;
     let pool_options = PoolOptions {
         create: CreateMode::New,

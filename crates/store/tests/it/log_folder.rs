@@ -264,3 +264,44 @@ fn a_new_pool_is_as_durable_as_asked_for_and_an_old_one_as_it_was() {
     assert_eq!(served().open(&plain).expect("it opens").statistics().durability, "process");
     assert!(!folder.path().join("plain.log").exists());
 }
+
+/// Cuts the end off the log, at the beginning of a chunk, as who truncates a file does, or a file system that
+/// was repaired. Everything in what is left is right.
+fn cut_log(path: &Path) {
+    let log = log_of(path);
+    let segments = image(&log).into_iter().filter(|(path, _)| {
+        path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"log-"))
+    });
+    let (segment, bytes) = segments.max_by_key(|(_, bytes)| bytes.len()).expect("there is one");
+    let chunks = bytes.len() >> 12;
+    assert!(chunks > 80, "each write is a chunk");
+    fs::write(segment, &bytes[..(chunks - 40) << 12]).expect("room");
+}
+
+/// What was lost: a log cut short gave an earlier state when the pool was lost, and nothing said so.
+#[test]
+fn a_log_without_its_end_does_not_make_an_earlier_pool() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = make(folder.path());
+    cut_log(&path);
+    let pool = fs::read(&path).expect("there");
+    fs::remove_file(&path).expect("the pool is lost");
+    let before = image(&log_of(&path));
+    let error = power().open(&path).map(drop).expect_err("the end is missing").to_string();
+    assert!(error.contains("was cut off") && error.contains("remove"), "{error}");
+    assert!(image(&log_of(&path)) == before && !path.exists(), "nothing is changed");
+    // With the pool nothing is lost, and the log has everything again.
+    fs::write(&path, pool).expect("room");
+    is_whole(&power().open(&path).expect("it opens"));
+    fs::remove_file(&path).expect("the pool is lost");
+    is_whole(&power().open(&path).expect("it is made again"));
+    // Who wants what is left says so.
+    fs::remove_file(&path).expect("the pool is lost");
+    fs::remove_dir_all(log_of(&path)).expect("there");
+    make(folder.path());
+    cut_log(&path);
+    fs::remove_file(&path).expect("the pool is lost");
+    fs::remove_file(log_of(&path).join("reached")).expect("there");
+    let left = power().open(&path).expect("it is made again").len();
+    assert!(left < u64::from(KEYS) && left > u64::from(KEYS / 2), "{left}");
+}
