@@ -18,7 +18,7 @@ fn options(durability: Durability) -> Options {
 /// A store with one key, closed.
 fn make(path: &Path, durability: Durability, key: &[u8]) {
     let store = options(durability).open(path).expect("it opens");
-    let _ = store.put(key, b"value").expect("room");
+    let _ = store.default_map().put(key, b"value").expect("room");
     store.close().expect("it closes");
 }
 
@@ -59,7 +59,7 @@ fn put_foreign_log(folder: &Path, path: &Path) {
 fn crash(path: &Path, options: Options) {
     let image = path.with_extension("image");
     let store = options.open(path).expect("it opens");
-    let _ = store.put(b"last", b"value").expect("room");
+    let _ = store.default_map().put(b"last", b"value").expect("room");
     fs::copy(path, &image).expect("room");
     drop(store);
     fs::rename(image, path).expect("there");
@@ -117,7 +117,10 @@ fn an_opening_that_is_refused_leaves_the_pool_closed() {
             continue;
         }
         let store = Options::new().read_only(true).open(&path).expect(what);
-        assert_eq!(store.get(b"key").expect("readable").as_deref(), Some(&b"value"[..]));
+        assert_eq!(
+            store.default_map().get(b"key").expect("readable").as_deref(),
+            Some(&b"value"[..])
+        );
         let report = store.check().expect("it can be checked");
         assert!(report.is_complete && report.problems.is_empty(), "{what}: {report:?}");
     }
@@ -147,7 +150,7 @@ fn a_pool_that_took_the_place_of_another_has_its_log() {
         crash(&path, options(Durability::Power));
         let store = options(Durability::Power).open(&path).expect("it is made again");
         assert!(store.rebuilt().is_some(), "round {round}");
-        assert_eq!(store.len(), 2, "round {round}");
+        assert_eq!(store.default_map().len(), 2, "round {round}");
         store.close().expect("it closes");
         if round == 1 {
             let _ = Store::compact(&path, |_| {}).expect("room");
@@ -167,7 +170,7 @@ fn a_pool_that_an_old_log_does_not_know_is_kept() {
     crash(&path, options(Durability::Power));
     forget();
     let store = options(Durability::Power).open(&path).expect("it is made again");
-    assert_eq!(store.len(), 2);
+    assert_eq!(store.default_map().len(), 2);
     drop(store);
     assert!(!kept.exists(), "the log was made for it");
     // One that took its place meanwhile, or was always another.
@@ -178,10 +181,13 @@ fn a_pool_that_an_old_log_does_not_know_is_kept() {
     fs::rename(&aside, &path).expect("there");
     forget();
     let store = options(Durability::Power).open(&path).expect("it is made again");
-    assert_eq!(store.get(b"precious").expect("readable"), None);
+    assert_eq!(store.default_map().get(b"precious").expect("readable"), None);
     drop(store);
     let trusted = Options::new().trust_after_machine_crash(true).open(&kept).expect("it opens");
-    assert_eq!(trusted.get(b"precious").expect("readable").as_deref(), Some(&b"value"[..]));
+    assert_eq!(
+        trusted.default_map().get(b"precious").expect("readable").as_deref(),
+        Some(&b"value"[..])
+    );
 }
 
 #[test]
@@ -199,7 +205,10 @@ fn nothing_is_restored_or_repaired_beside_a_log() {
     }
     assert!(!path.exists());
     let store = options(Durability::Power).open(&path).expect("it is made again");
-    assert_eq!(store.get(b"newer").expect("readable").as_deref(), Some(&b"value"[..]));
+    assert_eq!(
+        store.default_map().get(b"newer").expect("readable").as_deref(),
+        Some(&b"value"[..])
+    );
     drop(store);
     fs::remove_file(&path).expect("there");
     fs::rename(log_of(&path), folder.path().join("away")).expect("there");

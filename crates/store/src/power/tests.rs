@@ -146,8 +146,8 @@ fn a_map_that_cannot_be_dropped_does_not_end_the_log() {
         sessions.push(session);
     }
     assert!(store.drop_map("second").expect("it has the session of its thread"));
-    let _ = store.put(b"key", b"value").expect("the log works");
+    let _ = store.default_map().put(b"key", b"value").expect("the log works");
     drop(sessions);
-    let _ = store.put(b"key", b"other").expect("the log works");
+    let _ = store.default_map().put(b"key", b"other").expect("the log works");
     assert!(store.check().expect("it can be checked").is_clean());
 }

@@ -376,27 +376,27 @@ fn two_stores_are_used_inside_of_each_other() {
         options.durability(everleaf::Durability::Power).open(folder.path().join(name))
     };
     let (one, other) = (open("one").expect("it opens"), open("other").expect("it opens"));
-    let _ = other.put(b"key", b"value").expect("room");
+    let _ = other.default_map().put(b"key", b"value").expect("room");
     let used = || {
-        let _ = other.put(b"count", &other.len().to_be_bytes())?;
+        let _ = other.default_map().put(b"count", &other.default_map().len().to_be_bytes())?;
         other.map("another")?.clear()?;
         let mut batch = WriteBatch::new();
-        batch.put(&other, b"batch", b"value");
+        batch.put(other.default_map(), b"batch", b"value");
         let _ = other.write(&batch)?;
         drop(other.view()?);
         let _ = other.write_alone(|alone, _| {
             assert_eq!(alone.len(), 3);
             Ok::<(), Error>(())
         })?;
-        other.get(b"key")
+        other.default_map().get(b"key")
     };
     let written = one.write_alone(|alone, batch| {
         assert_eq!(alone.len(), 0);
-        batch.put(&one, b"key", &used()?.expect("it is there"));
+        batch.put(one.default_map(), b"key", &used()?.expect("it is there"));
         Ok::<(), Error>(())
     });
     assert!(written.expect("room").is_done());
-    let value = one.get_with(b"key", |value| (value.to_vec(), used().expect("room")));
+    let value = one.default_map().get_with(b"key", |value| (value.to_vec(), used().expect("room")));
     assert_eq!(value.expect("get"), Some((b"value".to_vec(), Some(b"value".to_vec()))));
 }
 
@@ -408,8 +408,8 @@ fn a_function_that_has_all_stripes_does_not_use_its_own_store() {
     let options = Options::new().create(true).max_size_bytes(1 << 26);
     let store = options.open(folder.path().join("pool")).expect("it opens");
     let used = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        store.write_alone(|_, _| store.get(b"key").map(drop))
+        store.write_alone(|_, _| store.default_map().get(b"key").map(drop))
     }));
     assert!(used.is_err());
-    assert_eq!(store.get(b"key").expect("nobody has the stripes"), None);
+    assert_eq!(store.default_map().get(b"key").expect("nobody has the stripes"), None);
 }

@@ -164,7 +164,7 @@ fn what_a_snapshot_has_read_of_a_batch_that_was_taken_back_is_not_there() {
     let spread = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
     let mut batch = WriteBatch::new();
     for number in 0..60_000 {
-        batch.put(&store, &spread(number), b"");
+        batch.put(store.default_map(), &spread(number), b"");
         if batch.len() == 500 {
             assert!(store.write(&batch).expect("room").is_done());
             batch.clear();
@@ -175,7 +175,7 @@ fn what_a_snapshot_has_read_of_a_batch_that_was_taken_back_is_not_there() {
         (0..u32::MAX).take_while(|number| filler.put(&number.to_be_bytes(), &[7; 8000]).is_ok());
     let mut fillers = fillers.count() as u32;
     for number in 60_000..90_000 {
-        batch.put(&store, &spread(number), b"half");
+        batch.put(store.default_map(), &spread(number), b"half");
     }
     let places = std::sync::Arc::new(AtomicU32::new(0));
     let taken = places.clone();
@@ -200,15 +200,15 @@ fn what_a_snapshot_has_read_of_a_batch_that_was_taken_back_is_not_there() {
         assert!(filler.remove(&fillers.to_be_bytes()).expect("writable"));
     };
     disk.clear_hook();
-    assert_eq!(store.len(), 60_000, "it was taken back");
-    let mut names = [("default", store.number()), ("filler", filler.number())];
+    assert_eq!(store.default_map().len(), 60_000, "it was taken back");
+    let mut names = [("default", store.default_map().number()), ("filler", filler.number())];
     for (name, number) in &names {
         snapshot.add(&Record::put(NAMES, name.as_bytes(), &number.to_le_bytes())).expect("room");
     }
     names.sort_by_key(|(_, number)| *number);
     for (name, number) in names {
         let map = store.existing_map(name).expect("of strings").expect("there");
-        let mut pairs: BTreeMap<_, _> = map.iter().collect();
+        let mut pairs: BTreeMap<_, _> = map.iter().map(Result::unwrap).collect();
         if name == "default" {
             pairs.insert(spread(60_000).to_vec(), b"half".to_vec());
         }
@@ -218,8 +218,12 @@ fn what_a_snapshot_has_read_of_a_batch_that_was_taken_back_is_not_there() {
     }
     let _ = snapshot.finish().expect("the disk works");
     after_crash(&disk, 7, |left| {
-        assert_eq!(left.get(&spread(60_000)).expect("get"), None, "a part of the batch");
-        assert_eq!(left.len(), 60_000);
+        assert_eq!(
+            left.default_map().get(&spread(60_000)).expect("get"),
+            None,
+            "a part of the batch"
+        );
+        assert_eq!(left.default_map().len(), 60_000);
     });
 }
 
@@ -250,11 +254,14 @@ fn nobody_waits_for_a_map_that_is_freed() {
             });
             frees.recv().expect("what was in the map is freed");
             for number in 0..100_u32 {
-                let _ = store.put(&number.to_be_bytes(), b"durable").expect("nobody is in the way");
+                let _ = store
+                    .default_map()
+                    .put(&number.to_be_bytes(), b"durable")
+                    .expect("nobody is in the way");
             }
             drop(store.map("third").expect("room"));
             after_crash(&disk, 7, |left| {
-                assert_eq!(left.len(), 100, "what was acknowledged");
+                assert_eq!(left.default_map().len(), 100, "what was acknowledged");
                 assert!(left.map_names().contains(&"third".to_string()));
                 let second = left.existing_map("second").expect("of strings");
                 assert_eq!(second.map(|map| map.len()), (!drops).then_some(0));
@@ -272,22 +279,25 @@ fn nobody_waits_for_a_map_that_is_freed() {
 fn what_changes_nothing_takes_no_place() {
     let (folder, disk) = (folder(), disk(None));
     let store = options(&disk).open(folder.path().join("pool")).expect("it opens");
-    let _ = store.put(b"key", b"value").expect("room");
+    let _ = store.default_map().put(b"key", b"value").expect("room");
     let places = std::sync::Arc::new(AtomicU32::new(0));
     let taken = places.clone();
     disk.set_point_hook(move |point| {
         // Relaxed: one thread.
         taken.fetch_add(u32::from(point == "store.place_taken"), Ordering::Relaxed);
     });
-    assert!(!store.insert(b"key", b"other").expect("room"));
-    assert!(!store.update(b"none", b"value").expect("room"));
-    assert!(!store.remove(b"none").expect("writable"));
+    assert!(!store.default_map().insert(b"key", b"other").expect("room"));
+    assert!(!store.default_map().update(b"none", b"value").expect("room"));
+    assert!(!store.default_map().remove(b"none").expect("writable"));
     // Relaxed: as above.
     assert_eq!(places.load(Ordering::Relaxed), 0);
     let too_long = vec![0; crate::KEY_SIZE_MAX + 1];
-    assert!(store.remove(&too_long).is_err() && store.update(&too_long, b"").is_err());
-    assert!(store.update(b"key", b"other").expect("room"));
-    assert!(store.remove(b"key").expect("writable"));
-    assert!(store.insert(b"key", b"value").expect("room"));
+    assert!(
+        store.default_map().remove(&too_long).is_err()
+            && store.default_map().update(&too_long, b"").is_err()
+    );
+    assert!(store.default_map().update(b"key", b"other").expect("room"));
+    assert!(store.default_map().remove(b"key").expect("writable"));
+    assert!(store.default_map().insert(b"key", b"value").expect("room"));
     disk.clear_hook();
 }
