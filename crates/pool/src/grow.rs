@@ -76,8 +76,14 @@ impl<M: Machine> Pool<M> {
         if start < end { self.backing.secure(start, end) } else { Ok(()) }
     }
 
+    /// The parts of the bytes from `start` to `end` that may have no disk space, in ascending order. What
+    /// was allocated and never written may be among them.
+    pub fn holes(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        if start < end { self.backing.holes(start, end) } else { vec![] }
+    }
+
     /// Whether the file may have holes, because space was returned or it was copied: what is in use
-    /// there must be secured before it is written.
+    /// there must be secured before it is written. As [`Self::holes`], it may see some too many.
     pub fn has_holes(&self) -> bool {
         self.backing.has_holes()
     }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::holder::{self, Held, Lock};
 use super::probe;
-use super::space::{allocate, fill_holes, has_holes, secure};
+use super::space::{allocate, fill_holes, has_holes, holes, secure};
 use super::unnamed::Unnamed;
 use crate::header::{self, HeaderWords};
 use crate::layout::{DATA_START, HEADER_OFFSETS, SESSION_OFFSETS};
@@ -148,6 +148,10 @@ unsafe impl Backing for FileBacking {
 
     fn has_holes(&self) -> bool {
         has_holes(self.file(), self.size())
+    }
+
+    fn holes(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        holes(self.file(), start, end)
     }
 
     fn sync(&self) -> io::Result<()> {

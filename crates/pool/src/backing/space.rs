@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
 
 use crate::PoolError;
@@ -17,13 +17,50 @@ pub fn fill_holes(file: &File, path: &Path, size: u64) -> Result<(), PoolError> 
 }
 
 /// Whether some of the first `size` bytes of the file may have no space.
+///
+/// The number of its blocks can deny it only where nothing else is among them: what an interrupted growth
+/// left behind the end, and what the file system needs for itself.
 pub fn has_holes(file: &File, size: u64) -> bool {
-    file.metadata().map_or(0, |status| status.blocks() * 512) < size
+    is_short(file, size) || next_hole(file, 0).is_none_or(|hole| hole < size)
 }
 
-/// Allocates the bytes from `start` to `end`, which are kept as they are.
+/// Whether the file has fewer blocks than its first `size` bytes need.
+fn is_short(file: &File, size: u64) -> bool {
+    file.metadata().map_or(true, |status| status.blocks() * 512 < size)
+}
+
+/// Where the first hole from `from` on begins, the end of the file at last; `None` if that cannot be told.
+fn next_hole(file: &File, from: u64) -> Option<u64> {
+    rustix::fs::seek(file, SeekFrom::Hole(from)).ok()
+}
+
+/// The parts of the bytes from `start` to `end` that may have no space. What was allocated and never
+/// written is among them, because it looks the same.
+pub fn holes(file: &File, start: u64, end: u64) -> Vec<(u64, u64)> {
+    let length = file.metadata().map_or(0, |status| status.len());
+    // A file system that knows no holes says that the first one is at the end.
+    let is_blind = next_hole(file, 0).is_none_or(|hole| hole >= length && is_short(file, length));
+    if is_blind {
+        return vec![(start, end)];
+    }
+    let (mut holes, mut at) = (vec![], start);
+    while let Some(from) = next_hole(file, at).filter(|from| *from < end) {
+        // `NXIO`: there is no data behind it.
+        let to = rustix::fs::seek(file, SeekFrom::Data(from)).map_or(end, |to| to.min(end));
+        holes.push((from, to));
+        at = to;
+        if at >= end {
+            break;
+        }
+    }
+    holes
+}
+
+/// Allocates the bytes from `start` to `end` of the file, which are kept as they are.
 pub fn secure(file: &File, path: &Path, start: u64, end: u64) -> Result<(), PoolError> {
-    match allocate_range(file, start, end - start) {
+    let flags = FallocateFlags::KEEP_SIZE;
+    let allocate = || rustix::fs::fallocate(file, flags, start, end - start);
+    match rustix::io::retry_on_intr(allocate) {
         // A file system that cannot say beforehand. Holes are rare and it may have space.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         result => result.map_err(|error| refusal(path, end, error)),
