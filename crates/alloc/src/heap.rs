@@ -83,7 +83,9 @@ impl<M: Machine> Heap<M> {
         if !pool.is_read_only() && pool.has_holes() {
             recovery.has_holes = true;
             for (from, to) in recovery.used_ranges(pool.size()) {
-                pool.secure(from, to)?;
+                for (from, to) in pool.holes(from, to) {
+                    pool.secure(from, to)?;
+                }
             }
         }
         let space = Space::new(shift, recovery.frontier());
@@ -163,15 +165,14 @@ impl<M: Machine> Heap<M> {
     /// Bytes whose disk space could be returned to the system now, about: free chunks that have some,
     /// and free blocks and records, which may fill chunks.
     pub fn returnable_bytes(&self) -> u64 {
-        let space = self.space.lock();
-        let whole = space.free_chunks().saturating_sub(space.hole_chunks()) << self.shift;
-        drop(space);
+        let whole = self.space.lock().returnable_bytes();
         whole + self.depot.lock().free_bytes()
     }
 
-    /// Bytes whose disk space was returned and not taken again, or that had none at opening.
+    /// Bytes of free chunks whose disk space was returned and not taken again, or that had none at
+    /// opening as far as the file system tells (some count space that was never written).
     pub fn returned_bytes(&self) -> u64 {
-        self.space.lock().hole_chunks() << self.shift
+        self.space.lock().hole_bytes()
     }
 
     /// Returns the disk space of free chunks to the system, which then reads as zero and is allocated
@@ -180,13 +181,26 @@ impl<M: Machine> Heap<M> {
     /// # Errors
     /// The kernel refuses.
     pub fn return_space(&self) -> Result<u64, AllocError> {
+        self.return_space_but(0, || true)
+    }
+
+    /// As [`Self::return_space`], of all but about `keep` bytes, and while `goes_on` says so.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn return_space_but(
+        &self,
+        keep: u64,
+        mut goes_on: impl FnMut() -> bool,
+    ) -> Result<u64, AllocError> {
         self.release_empty_chunks();
         let mut bytes = 0;
-        loop {
-            let returned = self.space.lock().return_some(&self.pool)?;
-            let Some(returned) = returned else { return Ok(bytes) };
+        while goes_on() {
+            let returned = self.space.lock().return_some(&self.pool, keep)?;
+            let Some(returned) = returned else { break };
             bytes += returned;
         }
+        Ok(bytes)
     }
 
     /// The epoch under which something unlinked before this call may be retired by hand.

@@ -15,6 +15,7 @@
 //! |---|---|
 //! | `layout` | bytes of chunk headers |
 //! | `space` | which chunk is whose |
+//! | `runs` | runs of chunks, by place and by length |
 //! | `depot` | free blocks and records in bulk |
 //! | `session` | one thread's lists, pins and retired things |
 //! | `session_pool` | which session a thread uses |
@@ -31,6 +32,7 @@ mod heap;
 pub mod layout;
 mod node;
 mod recover;
+mod runs;
 mod session;
 mod session_pool;
 pub mod size_class;

@@ -281,7 +281,7 @@ impl<M: Machine> Recovery<M> {
             space.add_free(*chunk, *run);
         }
         if self.has_holes {
-            space.note_holes();
+            space.note_holes(heap.pool());
         }
     }
 
@@ -293,7 +293,7 @@ impl<M: Machine> Recovery<M> {
             space.add_free(*chunk, *run);
         }
         if self.has_holes {
-            space.note_holes();
+            space.note_holes(heap.pool());
         }
         for marked in &self.chunks {
             if marked.is_empty() {

@@ -5,17 +5,22 @@
 //!
 //! - S1 a walk that starts at the first chunk and steps by `run` meets exactly the chunks that own
 //!   their space; words inside a run are never looked at;
-//! - S2 when a run is split, the header of the remainder is durable before the head of the run is
+//! - S2 when a run is split, the headers of what lies behind its head are durable before the head is
 //!   rewritten; when runs are joined, one head is rewritten and the other becomes interior;
 //! - S3 a chunk is given out only after its header says what it is;
 //! - S4 space is returned to the system only of a free run whose durable header says so as a whole, and
 //!   but for the page of this header: whatever of it a crash leaves, nobody looks there;
 //! - S5 a chunk whose space may have been returned gets space again before anything is written to it,
-//!   so that no store fails for want of space.
+//!   so that no store fails for want of space; the first page of a free run always has some.
 //!
-//! Callers hold the lock around [`Space`]: taking a chunk is rare (one in hundreds of allocations).
+//! Chunks are taken, in this order: from the end of a free run that has its space; from the frontier,
+//! as far as the pool reaches; from a free run whose space was returned; and from a larger pool. So a
+//! disk is full only when nothing that has space is free.
+//!
+//! Callers hold the lock around [`Space`]: taking a chunk is rare (one in hundreds of allocations), and
+//! costs a few searches in the sets of runs.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use everleaf_machine::Machine;
@@ -23,6 +28,7 @@ use everleaf_pool::{Medium, Pool, PoolError};
 
 use crate::error::AllocError;
 use crate::layout::{BLOCK_SIZE, ChunkHeader, ChunkKind, POOL_SIZE_MAX};
+use crate::runs::Runs;
 
 /// Where chunks are, and which are free. Chunk numbers count from offset 0 of the pool.
 pub struct Space {
@@ -30,21 +36,43 @@ pub struct Space {
     shift: u32,
     /// The first chunk never given out.
     frontier: u64,
-    /// Runs of free chunks below the frontier: first chunk -> count. Neighbours are joined.
-    free: BTreeMap<u64, u64>,
-    /// Free chunks that may have no space (S5), but for the first page of a run: as `free`.
-    holes: BTreeMap<u64, u64>,
+    /// Free chunks below the frontier.
+    free: Runs,
+    /// Those of them that have their space.
+    backed: Runs,
+    /// Those that may have none (S5), and of which of these the first page has space all the same.
+    holes: Runs,
+    heads: BTreeSet<u64>,
+    /// Whether the medium has refused to take space back.
+    keeps_all: bool,
 }
 
 /// Bytes returned at once: whoever wants a chunk waits meanwhile.
-const RETURN_MAX: u64 = 32 << 20;
+const RETURN_MAX: u64 = 8 << 20;
 /// Space of a run that keeps its header.
 pub(crate) const HEADER_PAGE: u64 = 4096;
+/// Runs of just the right length that are looked at before a longer one is split.
+const EXACT_TRIES: usize = 8;
+
+/// A part of a free run that is being taken.
+struct Part {
+    start: u64,
+    /// The run: its first chunk, and the one behind it.
+    run: (u64, u64),
+}
 
 impl Space {
     /// Space whose chunks below `frontier` are all owned, but for those given to `add_free` next.
     pub fn new(shift: u32, frontier: u64) -> Self {
-        Space { shift, frontier, free: BTreeMap::new(), holes: BTreeMap::new() }
+        Space {
+            shift,
+            frontier,
+            free: Runs::default(),
+            backed: Runs::default(),
+            holes: Runs::default(),
+            heads: BTreeSet::new(),
+            keeps_all: false,
+        }
     }
 
     /// The first chunk never given out.
@@ -54,7 +82,7 @@ impl Space {
 
     /// Free chunks below the frontier.
     pub fn free_chunks(&self) -> u64 {
-        self.free.values().sum()
+        self.free.chunks()
     }
 
     /// Takes a run of `header.run` chunks and makes `header` its durable owner.
@@ -64,156 +92,189 @@ impl Space {
         header: ChunkHeader,
     ) -> Result<u64, AllocError> {
         let count = u64::from(header.run);
-        let chunk = match self.find_run(count) {
-            Some((start, length)) => {
-                self.fill(pool, start, count, length)?;
-                if length > count && !M::mutant("alloc.no_remainder") {
-                    // Persist: the remainder's header before the head of the run, or recovery
-                    // would walk into the middle of a run (S2).
-                    self.commit(pool, start + count, free_run(length - count));
-                    self.free.insert(start + count, length - count);
-                }
-                self.free.remove(&start);
-                start
-            }
-            None => {
-                let end = (self.frontier + count) << self.shift;
-                if end > POOL_SIZE_MAX {
-                    let path = pool.path().unwrap_or(Path::new("(memory)")).into();
-                    return Err(
-                        PoolError::PoolFull { path, needed: end, max: POOL_SIZE_MAX }.into()
-                    );
-                }
-                if end > pool.size() {
-                    pool.grow(end)?;
-                }
-                let start = self.frontier;
-                self.frontier += count;
-                start
-            }
+        let part = match self.find_backed(count) {
+            Some(part) => Some(part),
+            None if (self.frontier + count) << self.shift <= pool.size() => None,
+            None => self.fill_or_grow(pool, count)?,
         };
+        let Some(part) = part else {
+            let start = self.frontier;
+            self.frontier += count;
+            self.own(pool, start, header);
+            return Ok(start);
+        };
+        let (start, end) = (part.start, part.start + count);
+        self.free.cut(start, end);
+        self.backed.cut(start, end);
+        let (head, behind) = part.run;
+        if behind > end {
+            if M::mutant("alloc.no_remainder") {
+                self.free.cut(end, behind);
+                self.backed.cut(end, behind);
+            } else {
+                // Persist: the remainder's header before the head of the run, or recovery
+                // would walk into the middle of a run (S2).
+                self.commit(pool, end, free_run(behind - end));
+            }
+        }
+        self.own(pool, start, header);
+        if start > head && !M::mutant("alloc.no_remainder") {
+            // Persist: the owner's header came first (S2), and the head before the chunk is given
+            // out: what it covers is never looked at.
+            self.commit(pool, head, free_run(start - head));
+        }
+        Ok(start)
+    }
+
+    /// Makes `header` the durable owner of its run.
+    fn own<M: Machine>(&self, pool: &Pool<M>, chunk: u64, header: ChunkHeader) {
         if header.kind == ChunkKind::Leaves && !M::mutant("alloc.no_clear") {
             self.clear_blocks(pool, chunk);
         }
         self.commit(pool, chunk, header);
-        Ok(chunk)
     }
 
-    /// A free run of at least `count` chunks; rather one that has its space.
-    fn find_run(&self, count: u64) -> Option<(u64, u64)> {
-        let mut fitting = self.free.iter().filter(|(_, length)| **length >= count);
-        let has_space = |(start, _): &(&u64, &u64)| !self.has_hole(**start, count);
-        let found = fitting.clone().find(has_space).or_else(|| fitting.next());
-        found.map(|(start, length)| (*start, *length))
+    /// Free chunks that have their space, from the end of theirs in their run.
+    fn find_backed(&self, count: u64) -> Option<Part> {
+        let part = |(start, length): (u64, u64)| {
+            let (head, whole) = self.free.at(start)?;
+            let (end, run) = (start + length, (head, head + whole));
+            // What is left behind begins with a header, which needs a page.
+            let has_page = end == run.1 || self.heads.contains(&end);
+            let end = if has_page { end } else { end - 1 };
+            (end >= start + count).then(|| Part { start: end - count, run })
+        };
+        let exact = self.backed.of_length(count).take(EXACT_TRIES).find_map(part);
+        exact.or_else(|| self.backed.of_length(count + 1).next().and_then(part))
     }
 
-    /// Whether some of these chunks may have no space.
-    fn has_hole(&self, chunk: u64, count: u64) -> bool {
-        let before = self.holes.range(..chunk + count).next_back();
-        before.is_some_and(|(start, length)| start + length > chunk)
-    }
-
-    /// Gets space for the first `count` chunks of a free run, and for the header of the rest (S5).
-    fn fill<M: Machine>(
+    /// Gets space for a part of a free run, or else (`None`) the pool to a size where the frontier has
+    /// room.
+    fn fill_or_grow<M: Machine>(
         &mut self,
         pool: &Pool<M>,
-        start: u64,
         count: u64,
-        length: u64,
-    ) -> Result<(), AllocError> {
-        let needed = count + u64::from(length > count);
-        if !self.has_hole(start, needed) {
-            return Ok(());
-        }
-        let rest = if length > count { HEADER_PAGE } else { 0 };
-        pool.secure(start << self.shift, ((start + count) << self.shift) + rest)?;
-        let mut at =
-            self.holes.range(..start + count).next_back().map(|(at, length)| (*at, *length));
-        while let Some((hole, length)) = at.filter(|(hole, length)| hole + length > start) {
-            self.holes.remove(&hole);
-            if hole < start {
-                self.holes.insert(hole, start - hole);
+    ) -> Result<Option<Part>, AllocError> {
+        let mut refusal = None;
+        let shortest = self.free.of_length(count).next();
+        if let Some((head, length)) = shortest {
+            let run = (head, head + length);
+            let part = Part { start: run.1 - count, run };
+            match self.fill(pool, part.start, run.1) {
+                Ok(()) => return Ok(Some(part)),
+                // The pool may grow where holes cannot be filled, as on another device's quota.
+                Err(error @ PoolError::DiskFull { .. }) => refusal = Some(error),
+                Err(error) => return Err(error.into()),
             }
-            let end = hole + length;
-            if end > start + count {
-                self.holes.insert(start + count, end - start - count);
-            }
-            // What is left before the run ends where it begins, so this comes to an end.
-            at = self.holes.range(..start + count).next_back().map(|(at, length)| (*at, *length));
         }
+        match self.grow(pool, count) {
+            Err(error) => Err(refusal.unwrap_or(error).into()),
+            Ok(()) => Ok(None),
+        }
+    }
+
+    fn grow<M: Machine>(&self, pool: &Pool<M>, count: u64) -> Result<(), PoolError> {
+        let end = (self.frontier + count) << self.shift;
+        if end > POOL_SIZE_MAX {
+            let path = pool.path().unwrap_or(Path::new("(memory)")).into();
+            return Err(PoolError::PoolFull { path, needed: end, max: POOL_SIZE_MAX });
+        }
+        pool.grow(end).map(|_| ())
+    }
+
+    /// Gets space for free chunks (S5).
+    fn fill<M: Machine>(&mut self, pool: &Pool<M>, start: u64, end: u64) -> Result<(), PoolError> {
+        pool.secure(start << self.shift, end << self.shift)?;
+        self.holes.cut(start, end);
+        while let Some(&head) = self.heads.range(start..end).next() {
+            self.heads.remove(&head);
+        }
+        self.backed.cut(start, end);
+        self.backed.add(start, end - start);
         Ok(())
     }
 
-    /// Returns space of free chunks to the system, some of one run. Returns the bytes, or `None` if there
-    /// is nothing to return, or the medium cannot do it.
-    pub fn return_some<M: Machine>(&mut self, pool: &Pool<M>) -> Result<Option<u64>, AllocError> {
-        let runs = self.free.iter().map(|(start, length)| (*start, *length));
-        let whole = |(start, length)| {
-            let (from, to) = self.whole_part(start, start + length)?;
-            Some((start, length, from, to))
-        };
-        let Some((start, length, from, to)) = runs.filter_map(whole).next() else {
+    /// Returns space of free chunks to the system, some of one run, unless only `keep` bytes or less are
+    /// left. Returns the bytes, or `None` if there is nothing to return, or the medium cannot do it.
+    pub fn return_some<M: Machine>(
+        &mut self,
+        pool: &Pool<M>,
+        keep: u64,
+    ) -> Result<Option<u64>, AllocError> {
+        let spare = self.returnable_bytes().saturating_sub(keep) >> self.shift;
+        let Some((from, length)) = self.backed.longest().filter(|_| spare > 0) else {
             return Ok(None);
         };
+        let Some((head, whole)) = self.free.at(from) else { return Ok(None) };
+        let to = from + length.min(spare).min((RETURN_MAX >> self.shift).max(1));
         // Persist: one header for the whole run before what is within it is gone (S4).
-        self.commit(pool, start, free_run(length));
+        self.commit(pool, head, free_run(whole));
         // Before it is tried: whatever an error leaves may have no space.
-        self.holes.insert(from, to - from);
-        let kept = if from == start { HEADER_PAGE } else { 0 };
-        let (first, end) = ((from << self.shift) + kept, to << self.shift);
-        let returned = pool.release(first, end)?;
-        Ok(returned.then_some(end - first))
-    }
-
-    /// The first chunks of a free run that have their space, not more than are returned at once.
-    fn whole_part(&self, start: u64, end: u64) -> Option<(u64, u64)> {
-        let mut from = start;
-        while let Some((hole, length)) = self.holes.range(..=from).next_back()
-            && hole + length > from
-        {
-            from = hole + length;
+        self.backed.cut(from, to);
+        self.holes.add(from, to - from);
+        let (mut first, end) = (from << self.shift, to << self.shift);
+        if from == head {
+            self.heads.insert(head);
+            first += HEADER_PAGE;
         }
-        let hole = self.holes.range(from..).next().map_or(end, |(hole, _)| *hole);
-        let to = end.min(hole).min(from + (RETURN_MAX >> self.shift).max(1));
-        (from < to).then_some((from, to))
+        if pool.release(first, end)? {
+            return Ok(Some(end - first));
+        }
+        self.keeps_all = true;
+        self.holes.cut(from, to);
+        self.heads.remove(&from);
+        self.backed.add(from, to - from);
+        Ok(None)
     }
 
-    /// Notes that free chunks may have no space: found at opening.
-    pub fn note_holes(&mut self) {
-        self.holes = self.free.clone();
+    /// Bytes of free chunks whose space could be returned.
+    pub fn returnable_bytes(&self) -> u64 {
+        if self.keeps_all { 0 } else { self.backed.chunks() << self.shift }
     }
 
-    /// Free chunks that may have no space.
-    pub fn hole_chunks(&self) -> u64 {
-        self.holes.values().sum()
+    /// Bytes of free chunks that may have no space.
+    pub fn hole_bytes(&self) -> u64 {
+        (self.holes.chunks() << self.shift) - self.heads.len() as u64 * HEADER_PAGE
+    }
+
+    /// Finds out at opening which free chunks have no space. The first pages of free runs have.
+    pub fn note_holes<M: Machine>(&mut self, pool: &Pool<M>) {
+        let size = 1 << self.shift;
+        for (head, length) in self.free.iter().collect::<Vec<_>>() {
+            for (from, to) in pool.holes(head << self.shift, (head + length) << self.shift) {
+                let is_head = from <= (head << self.shift) + HEADER_PAGE;
+                let from = if is_head { head << self.shift } else { from };
+                let (first, end) = (from >> self.shift, to.div_ceil(size));
+                self.backed.cut(first, end);
+                // There already, if it is the second hole of a chunk.
+                self.holes.cut(first, end);
+                self.holes.add(first, end - first);
+                if is_head {
+                    self.heads.insert(head);
+                }
+                // A chunk of which a part has space gets all of it, so that all can be returned again;
+                // where that is refused, it counts as one that has none.
+                for (chunk, edge) in [(first, from), (end - 1, to)] {
+                    if !edge.is_multiple_of(size) {
+                        let _ = self.fill(pool, chunk, chunk + 1);
+                    }
+                }
+            }
+        }
     }
 
     /// Returns a run of chunks.
     pub fn give_back<M: Machine>(&mut self, pool: &Pool<M>, chunk: u64, count: u64) {
-        let (start, count) = self.join(chunk, count);
+        self.backed.add(chunk, count);
+        let (start, count) = self.free.add(chunk, count);
         // One store joins the run with its neighbours (S2).
         self.commit(pool, start, free_run(count));
     }
 
     /// Notes a run that recovery found free, without touching its header.
     pub fn add_free(&mut self, chunk: u64, count: u64) {
-        self.join(chunk, count);
-    }
-
-    /// Joins a free run with its free neighbours; returns the whole run.
-    fn join(&mut self, mut start: u64, mut count: u64) -> (u64, u64) {
-        if let Some((&before, &length)) = self.free.range(..start).next_back()
-            && before + length == start
-        {
-            self.free.remove(&before);
-            start = before;
-            count += length;
-        }
-        if let Some(length) = self.free.remove(&(start + count)) {
-            count += length;
-        }
-        self.free.insert(start, count);
-        (start, count)
+        self.backed.add(chunk, count);
+        self.free.add(chunk, count);
     }
 
     /// Makes every block of a chunk that becomes a leaf chunk free, whatever was there before.
@@ -222,7 +283,7 @@ impl Space {
         let medium: Medium<M> = pool.medium();
         for offset in (start..start + (1 << self.shift)).step_by(BLOCK_SIZE).skip(1) {
             let state = pool.word(offset);
-            own::<M>(state.as_ptr(), BLOCK_SIZE, || {
+            borrow::<M>(state.as_ptr(), BLOCK_SIZE, || {
                 if state.read_private() != 0 {
                     state.write_private(0);
                     medium.flush(state.as_ptr(), 8);
@@ -250,7 +311,7 @@ impl Space {
 
 /// Runs `work` on space that belongs to nobody, having told the machine so: whoever else touches it
 /// then, or still has it, is caught by a simulated machine.
-fn own<M: Machine>(start: *const u8, length: usize, work: impl FnOnce()) {
+fn borrow<M: Machine>(start: *const u8, length: usize, work: impl FnOnce()) {
     M::lifetime(start, length, true);
     work();
     M::lifetime(start, length, false);

@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use everleaf_alloc::Heap;
+use everleaf_alloc::{Heap, Session};
 use everleaf_machine::Hardware;
 use everleaf_machine::mapping::Mapping;
 use everleaf_pool::{Backing, Domain, Pool, PoolError};
@@ -19,6 +19,10 @@ const PAGE: u64 = 4096;
 struct Disk {
     holes: BTreeSet<u64>,
     is_full: bool,
+    /// Whether holes cannot be filled, though files may grow.
+    fills_nothing: bool,
+    /// Whether it takes nothing back.
+    keeps_all: bool,
 }
 
 /// Memory with holes: what is released is zeroed and noted.
@@ -55,6 +59,9 @@ unsafe impl Backing for Holey {
 
     fn release(&self, start: u64, end: u64) -> io::Result<bool> {
         let mut disk = self.disk.lock().expect("nobody panics with it");
+        if disk.keeps_all {
+            return Ok(false);
+        }
         for page in pages(start, end) {
             disk.holes.insert(page);
         }
@@ -68,12 +75,23 @@ unsafe impl Backing for Holey {
     fn secure(&self, start: u64, end: u64) -> Result<(), PoolError> {
         let mut disk = self.disk.lock().expect("nobody panics with it");
         let has_holes = pages(start, end).any(|page| disk.holes.contains(&page));
-        if has_holes && disk.is_full {
+        if has_holes && (disk.is_full || disk.fills_nothing) {
             let source = io::ErrorKind::StorageFull.into();
             return Err(PoolError::DiskFull { path: "holey".into(), needed: end, source });
         }
         disk.holes.retain(|page| !pages(start, end).contains(page));
         Ok(())
+    }
+
+    fn has_holes(&self) -> bool {
+        !self.disk.lock().expect("nobody panics with it").holes.is_empty()
+    }
+
+    fn holes(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let disk = self.disk.lock().expect("nobody panics with it");
+        let holes: Vec<u64> = disk.holes.range(pages(start, end)).copied().collect();
+        let parts = holes.chunk_by(|a, b| a + 1 == *b);
+        parts.map(|part| (part[0] * PAGE, (part[part.len() - 1] + 1) * PAGE)).collect()
     }
 }
 
@@ -90,11 +108,30 @@ struct World {
 
 impl World {
     fn new() -> World {
+        Self::of_size(1 << 26)
+    }
+
+    fn of_size(capacity: usize) -> World {
         let disk = Arc::new(Mutex::new(Disk::default()));
-        let memory = Mapping::of_memory(SIZE as usize, 1 << 26).expect("room");
+        let memory = Mapping::of_memory(SIZE as usize, capacity).expect("room");
         let backing = Box::new(Holey { memory, disk: disk.clone() });
         let pool = Pool::with_backing(backing, Domain::Process, 0, true).expect("room");
         World { heap: Heap::create_with_chunks(pool, 14).expect("room"), disk }
+    }
+
+    fn disk(&self) -> std::sync::MutexGuard<'_, Disk> {
+        self.disk.lock().expect("nobody panics with it")
+    }
+
+    fn allocate(&self, session: &mut Session<Hardware>, size: usize) -> u64 {
+        let offset = session.allocate_record(size).expect("there is space");
+        self.has_space(offset, offset + size as u64);
+        offset
+    }
+
+    /// What is counted as returned has no space, and the other way round.
+    fn counts(&self) {
+        assert_eq!(self.heap.returned_bytes(), self.disk().holes.len() as u64 * PAGE);
     }
 
     /// What is handed out has space.
@@ -163,6 +200,7 @@ fn returned_space_is_allocated_before_it_is_handed_out() {
                 _ => {}
             }
             world.walk();
+            world.counts();
             for (offset, size) in &held {
                 world.has_space(*offset, *offset + *size as u64);
             }
@@ -182,7 +220,7 @@ fn all_that_is_free_is_returned_but_for_headers() {
     let returned = world.heap.return_space().expect("room");
     assert!(returned + PAGE >= free && returned > 39 * 100_000, "{returned} of {free}");
     assert_eq!(world.heap.return_space().expect("room"), 0, "only once");
-    assert_eq!(world.heap.returned_bytes(), returned + PAGE);
+    world.counts();
     // A full disk: what was returned cannot be had, and nothing is lost by asking.
     world.disk.lock().expect("nobody panics with it").is_full = true;
     assert!(session.allocate_record(3_000_000).expect_err("the disk is full").is_full());
@@ -190,4 +228,150 @@ fn all_that_is_free_is_returned_but_for_headers() {
     let offset = session.allocate_record(3_000_000).expect("room");
     world.has_space(offset, offset + 3_000_000);
     world.walk();
+}
+
+/// A record of so many chunks of `World`, whole.
+fn of_chunks(count: usize) -> usize {
+    (count << 14) - everleaf_alloc::layout::CHUNK_HEADER_SIZE
+}
+
+/// Free space that has its space was refused, because holes lay before it in its run: no removal could
+/// cure a full disk.
+#[test]
+fn a_full_disk_gives_what_has_space() {
+    let world = World::new();
+    let mut session = world.heap.session().expect("room");
+    let [a, b, c, _end] =
+        [10, 10, 7, 1].map(|count| world.allocate(&mut session, of_chunks(count)));
+    session.free_record(a, of_chunks(10));
+    world.heap.return_space().expect("room");
+    world.disk().is_full = true;
+    // Behind a hole, and so much as there is.
+    session.free_record(b, of_chunks(10));
+    let again = world.allocate(&mut session, of_chunks(10));
+    world.walk();
+    // Before a hole: all but one chunk, which is left for the header of the rest.
+    session.free_record(again, of_chunks(10));
+    world.disk().is_full = false;
+    world.heap.return_space().expect("room");
+    let low = world.allocate(&mut session, of_chunks(20));
+    session.free_record(low, of_chunks(20));
+    session.free_record(c, of_chunks(7));
+    world.heap.return_space().expect("room");
+    world.counts();
+    let _filled = world.allocate(&mut session, of_chunks(2));
+    world.walk();
+    world.counts();
+}
+
+/// As far as the pool reaches there is space, though holes come before it.
+#[test]
+fn a_full_disk_gives_the_frontier_of_the_pool() {
+    let world = World::new();
+    let mut session = world.heap.session().expect("room");
+    let [a, _end] = [10, 1].map(|count| world.allocate(&mut session, of_chunks(count)));
+    session.free_record(a, of_chunks(10));
+    world.heap.return_space().expect("room");
+    assert!(
+        world.heap.pool().size() > world.heap.used_bytes() + (25 << 14),
+        "there is room behind it"
+    );
+    world.disk().is_full = true;
+    let mut taken = 0;
+    while let Ok(offset) = session.allocate_record(of_chunks(1)) {
+        world.has_space(offset, offset + of_chunks(1) as u64);
+        taken += 1;
+    }
+    assert!(taken >= 25, "{taken} chunks of a pool of 64");
+    world.walk();
+    world.counts();
+}
+
+/// Where holes cannot be filled the pool grows, if it can.
+#[test]
+fn a_pool_grows_where_holes_cannot_be_filled() {
+    let world = World::new();
+    let mut session = world.heap.session().expect("room");
+    let [a, _end] = [100, 1].map(|count| world.allocate(&mut session, of_chunks(count)));
+    session.free_record(a, of_chunks(100));
+    world.heap.return_space().expect("room");
+    world.disk().fills_nothing = true;
+    let size = world.heap.pool().size();
+    world.allocate(&mut session, of_chunks(90));
+    assert!(world.heap.pool().size() > size);
+    world.walk();
+    world.counts();
+}
+
+/// A run that is returned in several turns, and taken back in pieces from its end and as a whole.
+#[test]
+fn long_runs_are_returned_and_filled_piece_by_piece() {
+    let world = World::of_size(1 << 28);
+    let mut session = world.heap.session().expect("room");
+    let chunks = (50 << 20 >> 14) + 3;
+    let [long, _end] = [chunks, 1].map(|count| world.allocate(&mut session, of_chunks(count)));
+    for turn in 0..3 {
+        let mut at = if turn == 0 { long } else { world.allocate(&mut session, of_chunks(chunks)) };
+        session.free_record(at, of_chunks(chunks));
+        let returned = world.heap.return_space().expect("room");
+        assert!(returned >= ((chunks as u64) << 14) - PAGE, "all but the page of the header");
+        assert!(
+            world.heap.returnable_bytes() < 1 << 14,
+            "all is returned, also what was free before"
+        );
+        world.counts();
+        let mut held = vec![];
+        for count in [1, 2, 700, 1500, 33] {
+            // What has space comes first; and nothing more is filled than is handed out.
+            let holes = world.disk().holes.len();
+            at = world.allocate(&mut session, of_chunks(count));
+            let filled = holes - world.disk().holes.len();
+            assert!(filled <= count * 4, "{filled} pages for {count} chunks");
+            world.walk();
+            world.counts();
+            held.push((at, of_chunks(count)));
+        }
+        for (offset, size) in held {
+            session.free_record(offset, size);
+            world.walk();
+            world.counts();
+        }
+    }
+}
+
+/// What a file system does not take back is not counted as returned, nor tried again.
+#[test]
+fn a_medium_that_keeps_its_space_is_asked_once() {
+    let world = World::new();
+    let mut session = world.heap.session().expect("room");
+    let [a, _end] = [100, 1].map(|count| world.allocate(&mut session, of_chunks(count)));
+    session.free_record(a, of_chunks(100));
+    world.disk().keeps_all = true;
+    session.give_back();
+    assert!(world.heap.returnable_bytes() >= 100 << 14);
+    for _ in 0..3 {
+        assert_eq!(world.heap.return_space().expect("room"), 0);
+        assert_eq!(world.heap.returned_bytes(), 0);
+        assert!(world.heap.returnable_bytes() < 100 << 14);
+    }
+    world.disk().is_full = true;
+    world.allocate(&mut session, of_chunks(100));
+    world.walk();
+}
+
+/// Some can be kept, and whoever wants to end it can.
+#[test]
+fn returning_space_keeps_what_it_should_and_can_be_ended() {
+    let world = World::of_size(1 << 28);
+    let mut session = world.heap.session().expect("room");
+    let [a, _end] = [3000, 1].map(|count| world.allocate(&mut session, of_chunks(count)));
+    session.free_record(a, of_chunks(3000));
+    assert_eq!(world.heap.return_space_but(0, || false).expect("room"), 0);
+    let mut turns = 0..1;
+    let some = world.heap.return_space_but(0, || turns.next().is_some());
+    assert!(some.expect("room") < 3000 << 13, "not all in one turn");
+    world.heap.return_space_but(100 << 14, || true).expect("room");
+    let kept = world.heap.returnable_bytes() >> 14;
+    assert!((100..110).contains(&kept), "{kept} chunks were kept");
+    world.counts();
 }

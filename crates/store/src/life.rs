@@ -25,6 +25,8 @@ const ROUND_REST: Duration = Duration::from_secs(1);
 /// Rounds after which it looks whether so much space is free that it should be returned.
 const SPACE_ROUNDS: u32 = 60;
 const SPACE_MIN: u64 = 64 << 20;
+/// The part of the used space that is kept free then.
+const KEPT_PART: u64 = 8;
 
 /// Ends with the last handle of a store.
 pub(crate) struct Life {
@@ -76,6 +78,10 @@ impl Bell {
     fn ring(&self) {
         *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.wake.notify_all();
+    }
+
+    fn has_rung(&self) -> bool {
+        *self.rung.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits so long, or until it rings. Returns whether it has rung.
@@ -168,7 +174,7 @@ fn run(shared: &Shared, bell: &Bell, sweep: bool, snapshot_after_bytes: u64) {
                 }
             }
         }
-        spare.round(shared);
+        spare.round(shared, bell);
         if !sweep {
             continue;
         }
@@ -196,27 +202,45 @@ fn run(shared: &Shared, bell: &Bell, sweep: bool, snapshot_after_bytes: u64) {
 #[derive(Default)]
 struct SpareSpace {
     rounds: u32,
+    /// Bytes that seemed to be returnable when the last try was over: free records that fill no chunk,
+    /// and what was kept. Only what comes to them is worth another try.
+    left: u64,
+    /// Whether a try since the last map was emptied has returned something.
+    has_returned: bool,
 }
 
 impl SpareSpace {
-    fn round(&mut self, shared: &Shared) {
+    fn round(&mut self, shared: &Shared, bell: &Bell) {
         self.rounds += 1;
         // Relaxed: a request, which carries nothing.
         let tries = shared.space_due.load(Ordering::Relaxed);
-        let looks = self.rounds.is_multiple_of(SPACE_ROUNDS)
-            && shared.trees.heap().returnable_bytes() >= SPACE_MIN;
-        if tries == 0 && !looks {
+        if tries == 0 && !self.is_worth_it(shared) {
             return;
         }
+        let heap = shared.trees.heap();
+        // What writes and removals in turn take and give back stays, or each would allocate it again.
+        let keep = if tries > 0 { 0 } else { heap.used_bytes() / KEPT_PART };
+        // What the kernel refuses stays where it is. Whoever closes the store does not wait.
+        let returned = shared.return_space_but(keep, || !bell.has_rung()).unwrap_or(0);
+        self.left = heap.returnable_bytes();
+        // Those who read the map while it was emptied have gone, and the rest with them.
+        let is_over = self.has_returned && returned == 0;
+        self.has_returned = tries > 1 && !is_over && (self.has_returned || returned > 0);
+        let next = if is_over { 0 } else { tries.saturating_sub(1) };
         // Relaxed: as above. Not if another map was emptied meanwhile.
-        let _ = shared.space_due.compare_exchange(
-            tries,
-            tries.saturating_sub(1),
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
-        // What the kernel refuses stays where it is.
-        let _ = shared.return_space();
+        let _ =
+            shared.space_due.compare_exchange(tries, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Now and then: whether much has become free since the last try.
+    fn is_worth_it(&mut self, shared: &Shared) -> bool {
+        if !self.rounds.is_multiple_of(SPACE_ROUNDS) {
+            return false;
+        }
+        let heap = shared.trees.heap();
+        let spare = heap.returnable_bytes();
+        self.left = self.left.min(spare);
+        spare - self.left >= SPACE_MIN + heap.used_bytes() / KEPT_PART
     }
 }
 

@@ -26,7 +26,8 @@ pub struct Statistics {
     pub pool_size_bytes: u64,
     /// Bytes of the pool in chunks that are in use.
     pub pool_used_bytes: u64,
-    /// Bytes of the pool file whose disk space was returned because they are free.
+    /// Bytes of the pool file that are free and have no disk space: it was returned, or they had none when
+    /// the store was opened (some file systems count what was allocated and never written).
     pub pool_returned_bytes: u64,
     /// Bytes to which the pool may grow.
     pub pool_max_bytes: u64,

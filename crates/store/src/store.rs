@@ -454,7 +454,7 @@ impl Store {
     /// # Errors
     /// The kernel refuses. File systems that know no holes return nothing.
     pub fn return_space(&self) -> Result<u64> {
-        self.shared.return_space()
+        self.shared.return_space_but(0, || true)
     }
 
     /// Checks everything: the trees' invariants, every record's check sum, and that every byte of
@@ -551,13 +551,14 @@ impl Shared {
         self.space_due.store(SPACE_TRIES, Ordering::Relaxed);
     }
 
-    /// Frees what can be freed, and returns its space to the system. Returns the bytes.
-    pub fn return_space(&self) -> Result<u64> {
+    /// Frees what can be freed, and returns its space to the system but for about `keep` bytes, while
+    /// `goes_on` says so. Returns the bytes.
+    pub fn return_space_but(&self, keep: u64, goes_on: impl FnMut() -> bool) -> Result<u64> {
         if self.trees.heap().pool().is_read_only() {
             return Ok(0);
         }
         self.trees.reclaim();
-        Ok(self.trees.heap().return_space().map_err(IndexError::from)?)
+        Ok(self.trees.heap().return_space_but(keep, goes_on).map_err(IndexError::from)?)
     }
 
     /// Gives a map its number in the log, if it has none. The caller has [`Self::making`].

@@ -154,3 +154,47 @@ fn space_is_returned_beside_writers() {
     store.close().expect("it can be closed");
     assert_eq!(open(&pool).check().expect("the check runs").problems, Vec::<String>::new());
 }
+
+/// What was free at opening counted as returned for good, if anything was.
+#[test]
+fn what_was_free_before_is_returned_after_opening() {
+    let folder = tempfile::tempdir().expect("a folder");
+    if !knows_holes(folder.path()) {
+        return;
+    }
+    let pool = folder.path().join("pool");
+    let open = || {
+        let options = Options::new().create(true).max_size_bytes(4 << 30).sweep(false);
+        options.open(&pool).expect("the pool opens")
+    };
+    let store = open();
+    let large = |number: u8| (number, vec![number; 2 << 20]);
+    for (number, value) in (0..12).map(large) {
+        store.default_map().put([number], &value).expect("room");
+    }
+    for number in [2, 3] {
+        store.default_map().remove([number]).expect("writable");
+    }
+    assert!(store.return_space().expect("nothing is refused") > 3 << 20);
+    for number in [6, 7, 8, 9] {
+        store.default_map().remove([number]).expect("writable");
+    }
+    store.close().expect("it can be closed");
+    // Only this opening finds them free, and notes it in the pool.
+    open().close().expect("it can be closed");
+    let store = open();
+    let (before, counted) = (allocated(&pool), store.statistics().pool_returned_bytes);
+    assert!((3 << 20..6 << 20).contains(&counted), "{counted} bytes have no space");
+    let returned = store.return_space().expect("nothing is refused");
+    assert!(returned > 7 << 20, "{returned} bytes");
+    let after = allocated(&pool);
+    assert!(
+        after + (4 << 20) < before,
+        "{before} bytes allocated, {after} after {returned} were returned"
+    );
+    for (number, value) in (0..12).map(large) {
+        store.default_map().put([number], &value).expect("room");
+        assert_eq!(store.default_map().get([number]).expect("get"), Some(value));
+    }
+    assert_eq!(store.check().expect("the check runs").problems, Vec::<String>::new());
+}
