@@ -2,7 +2,8 @@
 //! comes of it, or syncs and tells of it. The power fails at any moment, while they go on.
 //!
 //! Before a change had its place in the log before it could be seen, one dependent write in fifty was
-//! there without what it came of.
+//! there without what it came of. Whether these threads would meet that again depends on the machine: the
+//! planted bug is hunted where threads stand still by a seed (`threads.rs`, `arranged.rs`).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -93,9 +94,8 @@ fn judge(left: &Store, told: &[u64]) -> Result<u64, String> {
 
 /// Cuts the power again and again, so often or until something is wrong. Returns the crashes and the
 /// writes.
-fn run(mutant: Option<&'static str>, crashes: u64, within: Duration) -> Result<(u64, u64), String> {
-    let faults = Faults { mutants: mutant.into_iter().collect(), ..Faults::default() };
-    let (folder, disk) = (folder(), SimulatedDisk::new(faults, 1));
+fn run(crashes: u64, within: Duration) -> Result<(u64, u64), String> {
+    let (folder, disk) = (folder(), SimulatedDisk::new(Faults::default(), 1));
     let store = options(&disk).open(folder.path().join("pool")).expect("it opens");
     let (told, is_over, started) =
         (Told([const { AtomicU64::new(0) }; THREADS]), AtomicBool::new(false), Instant::now());
@@ -128,15 +128,8 @@ fn run(mutant: Option<&'static str>, crashes: u64, within: Duration) -> Result<(
 fn what_many_threads_read_outlives_what_came_of_it() {
     let wanted = super::given("FREE_CRASHES").unwrap_or(40);
     let seconds = super::given("FREE_SECONDS").unwrap_or(10);
-    match run(None, wanted, Duration::from_secs(seconds)) {
+    match run(wanted, Duration::from_secs(seconds)) {
         Ok((crashes, writes)) => println!("{crashes} crashes, {writes} writes"),
         Err(text) => panic!("{text}"),
     }
-}
-
-#[test]
-#[ignore = "two quiet cores did not stop a thread at the right moment in 120 s; `threads.rs` does"]
-fn many_threads_find_a_place_taken_behind_its_change() {
-    let found = run(Some("store.takes_place_late"), u64::MAX, Duration::from_secs(120));
-    println!("{}", found.expect_err("an effect without its cause"));
 }
