@@ -10,7 +10,9 @@ use everleaf_machine::Machine;
 
 use crate::error::AllocError;
 use crate::heap::Heap;
-use crate::layout::{BLOCK_SIZE, CHUNK_HEADER_SIZE, ChunkKind};
+use crate::layout::{
+    BLOCK_SIZE, CHUNK_HEADER_SIZE, ChunkKind, block_size, blocks_of_chunk, blocks_per_chunk,
+};
 use crate::recover::Recovery;
 use crate::session::{Retired, Session};
 use crate::size_class::{class_size, slots_per_chunk};
@@ -48,7 +50,9 @@ impl<M: Machine> Audit<M> {
     /// Notes what a session has free or retired.
     pub fn add_session(&mut self, session: &Session<M>) {
         let heap = session.heap().clone();
-        self.add_free_blocks(&session.blocks);
+        for (class, list) in session.blocks.iter().enumerate() {
+            self.add_free_blocks(class, list);
+        }
         for (class, list) in session.records.iter().enumerate() {
             self.add_free_records(class, list);
         }
@@ -61,7 +65,9 @@ impl<M: Machine> Audit<M> {
     /// Notes what the heap has free.
     fn add_depot(&mut self, heap: &Heap<M>) {
         let depot = heap.depot.lock();
-        self.add_free_blocks(&depot.blocks);
+        for (class, list) in depot.blocks.iter().enumerate() {
+            self.add_free_blocks(class, list);
+        }
         for (class, list) in depot.records.iter().enumerate() {
             self.add_free_records(class, list);
         }
@@ -84,11 +90,12 @@ impl<M: Machine> Audit<M> {
             let is_lost = |slot: &usize| !used.is_set(*slot) && !free.is_set(*slot);
             match used.header.kind {
                 ChunkKind::Leaves => {
-                    let first = (start / BLOCK_SIZE as u64) as u32;
-                    let lost = (1..(1 << self.used.shift) / BLOCK_SIZE).rev().filter(is_lost);
-                    let before = depot.blocks.len();
-                    depot.blocks.extend(lost.map(|slot| first + slot as u32));
-                    count += (depot.blocks.len() - before) as u64;
+                    let class = usize::from(used.header.class);
+                    let blocks = blocks_of_chunk(class, used.chunk, self.used.shift).zip(1..);
+                    let lost = blocks.filter(|(_, slot)| is_lost(slot)).map(|(block, _)| block);
+                    let lost: Vec<u32> = lost.collect();
+                    count += lost.len() as u64;
+                    depot.blocks[class].extend(lost.into_iter().rev());
                 }
                 ChunkKind::Records => {
                     let class = usize::from(used.header.class);
@@ -124,7 +131,10 @@ impl<M: Machine> Audit<M> {
             }
             let shift = self.used.shift;
             let (first, count, size) = match used.header.kind {
-                ChunkKind::Leaves => (1, (1 << shift) / BLOCK_SIZE, BLOCK_SIZE),
+                ChunkKind::Leaves => {
+                    let class = usize::from(used.header.class);
+                    (1, blocks_per_chunk(class, shift), block_size(class))
+                }
                 ChunkKind::Records => {
                     let class = usize::from(used.header.class);
                     (0, slots_per_chunk(class, 1 << shift), class_size(class))
@@ -145,9 +155,9 @@ impl<M: Machine> Audit<M> {
         self.problems
     }
 
-    fn add_free_blocks(&mut self, blocks: &[u32]) {
+    fn add_free_blocks(&mut self, class: usize, blocks: &[u32]) {
         for block in blocks {
-            if let Err(error) = self.free.mark_block(*block) {
+            if let Err(error) = self.free.mark_block(class, *block) {
                 self.problems.push(format!("free list: {error}"));
             }
         }
@@ -168,7 +178,7 @@ impl<M: Machine> Audit<M> {
                     self.problems.push("a volatile node is retired twice".to_string());
                 }
             }
-            Retired::Block(block) => self.add_free_blocks(&[*block]),
+            Retired::Block(block, class) => self.add_free_blocks(*class, &[*block]),
             Retired::Record(offset, size) => {
                 let size = heap.class_for(*size).map_or(*size, class_size);
                 if let Err(error) = self.free.mark_record(*offset, size) {

@@ -4,7 +4,10 @@ use everleaf_machine::Machine;
 use everleaf_pool::Pool;
 
 use crate::error::AllocError;
-use crate::layout::{BLOCK_SIZE, CHUNK_HEADER_SIZE, ChunkHeader, ChunkKind};
+use crate::layout::{
+    BLOCK_CLASS_COUNT, BLOCK_SIZE, CHUNK_HEADER_SIZE, ChunkHeader, ChunkKind, block_size,
+    blocks_of_chunk, blocks_per_chunk,
+};
 use crate::node::NodeArena;
 use crate::session::Bag;
 use crate::size_class::{CLASS_COUNT, class_size, slots_per_chunk};
@@ -12,8 +15,8 @@ use crate::space::Space;
 
 /// Free blocks and records that belong to no session, and what ended sessions left.
 pub struct Depot {
-    /// Free leaf blocks, by block number.
-    pub blocks: Vec<u32>,
+    /// Free leaf blocks by class, as block numbers.
+    pub blocks: [Vec<u32>; BLOCK_CLASS_COUNT],
     /// Free records by class, as offsets in the pool.
     pub records: Vec<Vec<u64>>,
     /// Retired things of ended sessions.
@@ -25,7 +28,7 @@ pub struct Depot {
 impl Default for Depot {
     fn default() -> Self {
         Depot {
-            blocks: vec![],
+            blocks: Default::default(),
             records: vec![vec![]; CLASS_COUNT],
             orphans: vec![],
             arena: NodeArena::default(),
@@ -34,18 +37,18 @@ impl Default for Depot {
 }
 
 impl Depot {
-    /// Takes a chunk and adds its blocks.
+    /// Takes a chunk and adds its blocks of `class`.
     pub fn add_block_chunk<M: Machine>(
         &mut self,
         pool: &Pool<M>,
         space: &mut Space,
         shift: u32,
+        class: usize,
     ) -> Result<(), AllocError> {
-        let chunk = space.take(pool, ChunkHeader::single(ChunkKind::Leaves, 0))?;
-        let per_chunk = (1u32 << shift) / BLOCK_SIZE as u32;
-        let first = ((chunk << shift) / BLOCK_SIZE as u64) as u32;
+        assert!(blocks_per_chunk(class, shift) > 1, "blocks of class {class} do not fit a chunk");
+        let chunk = space.take(pool, ChunkHeader::single(ChunkKind::Leaves, class as u8))?;
         // Highest first, so that they are handed out in ascending order.
-        self.blocks.extend((first + 1..first + per_chunk).rev());
+        self.blocks[class].extend(blocks_of_chunk(class, chunk, shift).rev());
         Ok(())
     }
 
@@ -67,7 +70,8 @@ impl Depot {
 
     /// Bytes of its free blocks and records.
     pub fn free_bytes(&self) -> u64 {
-        let blocks = self.blocks.len() * BLOCK_SIZE;
+        let block_bytes = |(class, list): (usize, &Vec<u32>)| list.len() * block_size(class);
+        let blocks: usize = self.blocks.iter().enumerate().map(block_bytes).sum();
         let bytes = |(class, list): (usize, &Vec<u64>)| list.len() * class_size(class);
         (blocks + self.records.iter().enumerate().map(bytes).sum::<usize>()) as u64
     }
@@ -79,11 +83,15 @@ impl Depot {
         space: &mut Space,
         shift: u32,
     ) -> usize {
-        let per_chunk = (1usize << shift) / BLOCK_SIZE - 1;
-        let mut released =
-            empty_chunks(self.blocks.iter().map(|block| chunk_of_block(*block, shift)), per_chunk);
-        let is_released = |chunk| released.binary_search(&chunk).is_ok();
-        self.blocks.retain(|block| !is_released(chunk_of_block(*block, shift)));
+        let mut released = vec![];
+        for (class, list) in self.blocks.iter_mut().enumerate() {
+            let chunks = list.iter().map(|block| chunk_of_block(*block, shift));
+            // A class that does not fit has no blocks.
+            let per_chunk = blocks_per_chunk(class, shift).max(2) - 1;
+            let empty = empty_chunks(chunks, per_chunk);
+            list.retain(|block| empty.binary_search(&chunk_of_block(*block, shift)).is_err());
+            released.extend(empty);
+        }
         for (class, list) in self.records.iter_mut().enumerate() {
             let slots = slots_per_chunk(class, 1 << shift);
             let empty = empty_chunks(list.iter().map(|offset| offset >> shift), slots);

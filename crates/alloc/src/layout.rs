@@ -5,7 +5,7 @@
 //!   offset 0               DATA_START    first_chunk << shift          size
 //!
 //!   chunk  | header line 64 B | slots ...                            |  records
-//!   chunk  | header block     | block | block | ...                  |  leaves
+//!   chunk  | header block     | block | block | ...                  |  leaves of one class
 //!   chunk  | header line 64 B | one large record over `run` chunks ...         |
 //!
 //!   header word   63      56 55      48 47            16 15           0
@@ -19,8 +19,10 @@
 
 use everleaf_machine::LINE_SIZE;
 
-/// Bytes of a leaf block.
+/// Bytes of a leaf block of the smallest class, and the unit in which blocks are numbered.
 pub const BLOCK_SIZE: usize = 1024;
+/// Classes of leaf blocks: of 1, 2 and 4 KiB.
+pub const BLOCK_CLASS_COUNT: usize = 3;
 /// Alignment and smallest size of a record, in bytes.
 pub const RECORD_ALIGN: usize = 16;
 /// Bytes in front of the first record of a chunk.
@@ -35,6 +37,26 @@ pub const CHUNK_SHIFT_MAX: u32 = 24;
 pub const POOL_SIZE_MAX: u64 = ((1 << 30) - 1) * BLOCK_SIZE as u64;
 /// First word of the heap header: "EVLHEAP1".
 pub const HEAP_MAGIC: u64 = u64::from_le_bytes(*b"EVLHEAP1");
+
+/// Bytes of a leaf block of `class`.
+pub const fn block_size(class: usize) -> usize {
+    BLOCK_SIZE << class
+}
+
+/// The numbers of the blocks of `class` in a chunk, ascending. The place of the first is the header's.
+pub fn blocks_of_chunk(
+    class: usize,
+    chunk: u64,
+    shift: u32,
+) -> impl DoubleEndedIterator<Item = u32> + Clone {
+    let first = ((chunk << shift) / BLOCK_SIZE as u64) as u32;
+    (1..blocks_per_chunk(class, shift)).map(move |slot| first + ((slot as u32) << class))
+}
+
+/// Places for blocks of `class` in a chunk, that of the header included.
+pub const fn blocks_per_chunk(class: usize, shift: u32) -> usize {
+    (1 << shift) / block_size(class)
+}
 
 /// What a chunk, or a run of chunks, is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +78,7 @@ pub enum ChunkKind {
 pub struct ChunkHeader {
     /// What the chunk is used for.
     pub kind: ChunkKind,
-    /// Size class, for records.
+    /// Size class, for records and leaves.
     pub class: u8,
     /// Chunks in the run, at least 1.
     pub run: u32,

@@ -41,7 +41,7 @@ mod space;
 pub use audit::Audit;
 pub use error::AllocError;
 pub use heap::Heap;
-pub use layout::BLOCK_SIZE;
+pub use layout::{BLOCK_SIZE, block_size};
 pub use node::NODE_SIZE_MAX;
 pub use recover::{Mark, Recovery};
 pub use session::{Pinned, Session};

@@ -13,7 +13,10 @@ use everleaf_pool::Pool;
 
 use crate::error::AllocError;
 use crate::heap::Heap;
-use crate::layout::{BLOCK_SIZE, CHUNK_HEADER_SIZE, ChunkHeader, ChunkKind, POOL_SIZE_MAX};
+use crate::layout::{
+    BLOCK_CLASS_COUNT, BLOCK_SIZE, CHUNK_HEADER_SIZE, ChunkHeader, ChunkKind, POOL_SIZE_MAX,
+    block_size, blocks_of_chunk, blocks_per_chunk,
+};
 use crate::size_class::{CLASS_COUNT, class_size, slots_per_chunk};
 use crate::space::HEADER_PAGE;
 
@@ -31,6 +34,11 @@ impl<M: Machine> Marked<M> {
     fn new(chunk: u64, header: ChunkHeader, slots: usize) -> Self {
         let marks = (0..slots.div_ceil(64)).map(|_| Atomic::new(0)).collect();
         Marked { chunk, header, slots, marks }
+    }
+
+    /// Whether it holds leaf blocks of `class`.
+    fn is_leaves(&self, class: usize) -> bool {
+        self.header.kind == ChunkKind::Leaves && usize::from(self.header.class) == class
     }
 
     /// Sets the mark of `slot`; false if it was set.
@@ -110,7 +118,12 @@ impl<M: Machine> Recovery<M> {
             let header = ChunkHeader::decode(word).filter(|header| {
                 let fits = u64::from(header.run) <= end - chunk;
                 let class = usize::from(header.class);
-                fits && (header.kind != ChunkKind::Records || class < CLASS_COUNT)
+                let is_class = match header.kind {
+                    ChunkKind::Records => class < CLASS_COUNT,
+                    ChunkKind::Leaves => class < BLOCK_CLASS_COUNT,
+                    _ => true,
+                };
+                fits && is_class
             });
             let Some(header) = header else {
                 let what = format!("chunk header {word:#018x} cannot be one");
@@ -142,7 +155,7 @@ impl<M: Machine> Recovery<M> {
                 self.frontier = chunk + run;
                 return self.free_runs.push((chunk, run));
             }
-            ChunkKind::Leaves => (1 << self.shift) / BLOCK_SIZE,
+            ChunkKind::Leaves => blocks_per_chunk(usize::from(header.class), self.shift),
             ChunkKind::Records => slots_per_chunk(usize::from(header.class), 1 << self.shift),
             ChunkKind::Large => 1,
         };
@@ -169,16 +182,13 @@ impl<M: Machine> Recovery<M> {
         self.frontier
     }
 
-    /// The ranges of leaf blocks in the pool, by block number, one per leaf chunk.
-    pub fn block_ranges(&self) -> Vec<std::ops::Range<u32>> {
-        let per_chunk = ((1usize << self.shift) / BLOCK_SIZE) as u32;
-        let leaves = self.chunks.iter().filter(|marked| marked.header.kind == ChunkKind::Leaves);
-        leaves
-            .map(|marked| {
-                let first = marked.chunk as u32 * per_chunk;
-                first + 1..first + per_chunk
-            })
-            .collect()
+    /// The leaf blocks of `class` in the pool, by block number, one list per leaf chunk.
+    pub fn blocks_of(
+        &self,
+        class: usize,
+    ) -> Vec<impl DoubleEndedIterator<Item = u32> + Clone + use<M>> {
+        let leaves = self.chunks.iter().filter(|marked| marked.is_leaves(class));
+        leaves.map(|marked| blocks_of_chunk(class, marked.chunk, self.shift)).collect()
     }
 
     fn chunk_at(&self, offset: u64) -> Option<&Marked<M>> {
@@ -187,24 +197,28 @@ impl<M: Machine> Recovery<M> {
         self.chunks.get((entry as usize).checked_sub(1)?)
     }
 
-    /// Whether this is the number of a leaf block, in use or not.
-    pub fn is_block(&self, block: u32) -> bool {
-        let offset = u64::from(block) * BLOCK_SIZE as u64;
-        let is_header = offset & ((1 << self.shift) - 1) == 0;
-        let is_leaves = |marked: &Marked<M>| marked.header.kind == ChunkKind::Leaves;
-        !is_header && self.chunk_at(offset).is_some_and(is_leaves)
+    /// Whether this is the number of a leaf block of `class`, in use or not.
+    pub fn is_block(&self, class: usize, block: u32) -> bool {
+        self.block_slot(class, block).is_some()
     }
 
-    /// Marks a leaf block as live. May be called from many threads.
+    /// The chunk of a leaf block, and its place there.
+    fn block_slot(&self, class: usize, block: u32) -> Option<(&Marked<M>, usize)> {
+        let offset = u64::from(block) * BLOCK_SIZE as u64;
+        let within = offset as usize & ((1 << self.shift) - 1);
+        let marked = self.chunk_at(offset).filter(|marked| marked.is_leaves(class))?;
+        let (slot, rest) = (within / block_size(class), within % block_size(class));
+        (slot > 0 && rest == 0).then_some((marked, slot))
+    }
+
+    /// Marks a leaf block of `class` as live. May be called from many threads.
     ///
     /// # Errors
     /// There is no such block, or it was marked before.
-    pub fn mark_block(&self, block: u32) -> Result<(), AllocError> {
+    pub fn mark_block(&self, class: usize, block: u32) -> Result<(), AllocError> {
         let offset = u64::from(block) * BLOCK_SIZE as u64;
-        let slot = (offset as usize & ((1 << self.shift) - 1)) / BLOCK_SIZE;
-        let marked = self
-            .chunk_at(offset)
-            .filter(|marked| marked.header.kind == ChunkKind::Leaves && slot > 0)
+        let (marked, slot) = self
+            .block_slot(class, block)
             .ok_or_else(|| corrupt(offset, "a leaf was expected here"))?;
         if marked.set(slot) { Ok(()) } else { Err(corrupt(offset, "a leaf is in use twice")) }
     }
@@ -305,10 +319,11 @@ impl<M: Machine> Recovery<M> {
             let start = marked.chunk << self.shift;
             match marked.header.kind {
                 ChunkKind::Leaves => {
-                    let per_chunk = (1 << self.shift) / BLOCK_SIZE;
-                    let first = (start / BLOCK_SIZE as u64) as u32;
-                    let free = (1..per_chunk).rev().filter(|slot| !marked.is_set(*slot));
-                    depot.blocks.extend(free.map(|slot| first + slot as u32));
+                    let class = usize::from(marked.header.class);
+                    let blocks = blocks_of_chunk(class, marked.chunk, self.shift);
+                    let free = blocks.zip(1..).filter(|(_, slot)| !marked.is_set(*slot));
+                    let free: Vec<u32> = free.map(|(block, _)| block).collect();
+                    depot.blocks[class].extend(free.into_iter().rev());
                 }
                 ChunkKind::Records => {
                     let class = usize::from(marked.header.class);

@@ -12,7 +12,7 @@ use everleaf_pool::{Medium, PoolError};
 
 use crate::error::AllocError;
 use crate::heap::Heap;
-use crate::layout::{CHUNK_HEADER_SIZE, ChunkHeader, ChunkKind};
+use crate::layout::{BLOCK_CLASS_COUNT, CHUNK_HEADER_SIZE, ChunkHeader, ChunkKind, block_size};
 use crate::node::NodeArena;
 use crate::size_class::{CLASS_COUNT, class_of, class_size, slots_per_chunk};
 
@@ -25,8 +25,8 @@ const KEEP_MAX: usize = 256;
 pub(crate) enum Retired {
     /// A volatile node and its size.
     Node(*mut u8, usize),
-    /// A leaf block.
-    Block(u32),
+    /// A leaf block and its class.
+    Block(u32, usize),
     /// A record: offset and size in bytes.
     Record(u64, usize),
 }
@@ -46,7 +46,7 @@ pub struct Session<M: Machine> {
     participant: usize,
     pins: u32,
     arena: NodeArena,
-    pub(crate) blocks: Vec<u32>,
+    pub(crate) blocks: [Vec<u32>; BLOCK_CLASS_COUNT],
     pub(crate) records: Vec<Vec<u64>>,
     pub(crate) open_bag: Vec<Retired>,
     pub(crate) sealed: VecDeque<Bag>,
@@ -96,7 +96,7 @@ impl<M: Machine> Session<M> {
             participant,
             pins: 0,
             arena,
-            blocks: vec![],
+            blocks: Default::default(),
             records: vec![vec![]; CLASS_COUNT],
             open_bag: vec![],
             sealed: VecDeque::new(),
@@ -200,16 +200,24 @@ impl<M: Machine> Session<M> {
 
     // ---- leaf blocks ----
 
-    /// A free leaf block. Its contents are those of its last life.
+    /// A free leaf block of 1 KiB. Its contents are those of its last life.
     ///
     /// # Errors
     /// The pool is full, or the disk is.
     pub fn allocate_block(&mut self) -> Result<u32, AllocError> {
-        if self.blocks.is_empty() {
-            self.refill_blocks()?;
+        self.allocate_block_of(0)
+    }
+
+    /// A free leaf block of `class` ([`block_size`]). Its contents are those of its last life.
+    ///
+    /// # Errors
+    /// The pool is full, or the disk is.
+    pub fn allocate_block_of(&mut self, class: usize) -> Result<u32, AllocError> {
+        if self.blocks[class].is_empty() {
+            self.refill_blocks(class)?;
         }
-        let block = self.blocks.pop().expect("the refill found at least one");
-        M::lifetime(self.heap.block_address(block), crate::layout::BLOCK_SIZE, true);
+        let block = self.blocks[class].pop().expect("the refill found at least one");
+        M::lifetime(self.heap.block_address(block), block_size(class), true);
         Ok(block)
     }
 
@@ -218,43 +226,62 @@ impl<M: Machine> Session<M> {
     /// # Errors
     /// The pool is full, or the disk is.
     pub fn reserve_blocks(&mut self, count: usize) -> Result<(), AllocError> {
-        while self.blocks.len() < count {
-            self.refill_blocks()?;
+        self.reserve_blocks_of(0, count)
+    }
+
+    /// Makes sure that the next `count` calls of [`Self::allocate_block_of`] this class succeed.
+    ///
+    /// # Errors
+    /// The pool is full, or the disk is.
+    pub fn reserve_blocks_of(&mut self, class: usize, count: usize) -> Result<(), AllocError> {
+        while self.blocks[class].len() < count {
+            self.refill_blocks(class)?;
         }
         Ok(())
     }
 
-    /// Takes back a block that no other thread has seen.
+    /// Takes back a block of 1 KiB that no other thread has seen.
     pub fn free_block(&mut self, block: u32) {
-        M::lifetime(self.heap.block_address(block), crate::layout::BLOCK_SIZE, false);
-        self.blocks.push(block);
-        if self.blocks.len() > KEEP_MAX {
-            let keep = self.blocks.len() - KEEP_MAX / 2;
+        self.free_block_of(0, block);
+    }
+
+    /// Takes back a block of `class` that no other thread has seen.
+    pub fn free_block_of(&mut self, class: usize, block: u32) {
+        M::lifetime(self.heap.block_address(block), block_size(class), false);
+        let blocks = &mut self.blocks[class];
+        blocks.push(block);
+        if blocks.len() > KEEP_MAX {
+            let keep = blocks.len() - KEEP_MAX / 2;
             // The oldest go: the newest are warm.
-            let moved = self.blocks.drain(..keep);
-            self.heap.depot.lock().blocks.extend(moved);
+            let moved = blocks.drain(..keep);
+            self.heap.depot.lock().blocks[class].extend(moved);
         }
     }
 
-    /// Takes back a block that is unlinked, durably: reused when no thread can hold it.
+    /// Takes back a block of 1 KiB that is unlinked, durably: reused when no thread can hold it.
     pub fn retire_block(&mut self, block: u32) {
-        self.retire(Retired::Block(block));
+        self.retire_block_of(0, block);
+    }
+
+    /// As [`Self::retire_block`] for a block of `class`.
+    pub fn retire_block_of(&mut self, class: usize, block: u32) {
+        self.retire(Retired::Block(block, class));
     }
 
     /// Adds at least one block to the session's list.
-    fn refill_blocks(&mut self) -> Result<(), AllocError> {
+    fn refill_blocks(&mut self, class: usize) -> Result<(), AllocError> {
         let heap = self.heap.clone();
-        let before = self.blocks.len();
+        let before = self.blocks[class].len();
         // Round again while other threads empty the depot before we get there.
-        while !self.take_blocks(&heap) {
-            match heap.add_block_chunk() {
+        while !self.take_blocks(&heap, class) {
+            match heap.add_block_chunk(class) {
                 Err(error) if error.lacks_space() => {
                     self.collect_hard();
-                    if self.blocks.len() > before || self.take_blocks(&heap) {
+                    if self.blocks[class].len() > before || self.take_blocks(&heap, class) {
                         break;
                     }
                     heap.release_empty_chunks();
-                    heap.add_block_chunk().map_err(|_| error)?;
+                    heap.add_block_chunk(class).map_err(|_| error)?;
                 }
                 result => result?,
             }
@@ -262,11 +289,11 @@ impl<M: Machine> Session<M> {
         Ok(())
     }
 
-    fn take_blocks(&mut self, heap: &Heap<M>) -> bool {
+    fn take_blocks(&mut self, heap: &Heap<M>, class: usize) -> bool {
         let mut depot = heap.depot.lock();
-        let keep = depot.blocks.len().saturating_sub(BATCH);
-        let moved = depot.blocks.len() - keep;
-        self.blocks.extend(depot.blocks.drain(keep..));
+        let keep = depot.blocks[class].len().saturating_sub(BATCH);
+        let moved = depot.blocks[class].len() - keep;
+        self.blocks[class].extend(depot.blocks[class].drain(keep..));
         moved > 0
     }
 
@@ -397,7 +424,7 @@ impl<M: Machine> Session<M> {
             match item {
                 // SAFETY: retired once with this size, and its grace period is over (E1).
                 Retired::Node(node, size) => unsafe { self.free_node(node, size) },
-                Retired::Block(block) => self.free_block(block),
+                Retired::Block(block, class) => self.free_block_of(class, block),
                 Retired::Record(offset, size) => self.free_record(offset, size),
             }
         }
@@ -406,11 +433,13 @@ impl<M: Machine> Session<M> {
     /// Gives the session's free blocks and records to the depot, for other threads.
     pub fn give_back(&mut self) {
         let mut depot = self.heap.depot.lock();
-        depot.blocks.append(&mut self.blocks);
+        for (theirs, mine) in depot.blocks.iter_mut().zip(&mut self.blocks) {
+            theirs.append(mine);
+        }
         if M::mutant("session.gives_twice")
-            && let Some(last) = depot.blocks.last().copied()
+            && let Some(last) = depot.blocks[0].last().copied()
         {
-            depot.blocks.push(last);
+            depot.blocks[0].push(last);
         }
         for (theirs, mine) in depot.records.iter_mut().zip(&mut self.records) {
             theirs.append(mine);
@@ -503,10 +532,10 @@ impl<M: Machine> Heap<M> {
         })
     }
 
-    fn add_block_chunk(&self) -> Result<(), AllocError> {
+    fn add_block_chunk(&self, class: usize) -> Result<(), AllocError> {
         let mut space = self.space.lock();
         let mut depot = self.depot.lock();
-        depot.add_block_chunk(self.pool(), &mut space, self.chunk_shift())
+        depot.add_block_chunk(self.pool(), &mut space, self.chunk_shift(), class)
     }
 
     fn add_record_chunk(&self, class: usize) -> Result<(), AllocError> {

@@ -27,7 +27,7 @@ use everleaf_machine::Machine;
 use everleaf_pool::{Medium, Pool, PoolError};
 
 use crate::error::AllocError;
-use crate::layout::{BLOCK_SIZE, ChunkHeader, ChunkKind, POOL_SIZE_MAX};
+use crate::layout::{ChunkHeader, ChunkKind, POOL_SIZE_MAX, block_size};
 use crate::runs::Runs;
 
 /// Where chunks are, and which are free. Chunk numbers count from offset 0 of the pool.
@@ -129,7 +129,7 @@ impl Space {
     /// Makes `header` the durable owner of its run.
     fn own<M: Machine>(&self, pool: &Pool<M>, chunk: u64, header: ChunkHeader) {
         if header.kind == ChunkKind::Leaves && !M::mutant("alloc.no_clear") {
-            self.clear_blocks(pool, chunk);
+            self.clear_blocks(pool, chunk, block_size(usize::from(header.class)));
         }
         self.commit(pool, chunk, header);
     }
@@ -278,12 +278,12 @@ impl Space {
     }
 
     /// Makes every block of a chunk that becomes a leaf chunk free, whatever was there before.
-    fn clear_blocks<M: Machine>(&self, pool: &Pool<M>, chunk: u64) {
+    fn clear_blocks<M: Machine>(&self, pool: &Pool<M>, chunk: u64, size: usize) {
         let start = chunk << self.shift;
         let medium: Medium<M> = pool.medium();
-        for offset in (start..start + (1 << self.shift)).step_by(BLOCK_SIZE).skip(1) {
+        for offset in (start..start + (1 << self.shift)).step_by(size).skip(1) {
             let state = pool.word(offset);
-            borrow::<M>(state.as_ptr(), BLOCK_SIZE, || {
+            borrow::<M>(state.as_ptr(), size, || {
                 if state.read_private() != 0 {
                     state.write_private(0);
                     medium.flush(state.as_ptr(), 8);

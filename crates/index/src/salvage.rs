@@ -157,7 +157,8 @@ impl<'f> Salvage<'f> {
         while chunk < self.size >> shift {
             let start = chunk << shift;
             match ChunkHeader::decode(self.word(start)) {
-                Some(header) if header.kind == ChunkKind::Leaves => {
+                // Larger blocks are of trees that salvage does not know.
+                Some(header) if header.kind == ChunkKind::Leaves && header.class == 0 => {
                     self.blocks(start, 1 << shift, true, found, dropped);
                     chunk += 1;
                 }

@@ -218,7 +218,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         let codes = [<U64Kind as Kind<M>>::CODE, <BytesKind as Kind<M>>::CODE];
         let id = |root: &Root| if codes.contains(&root.kind) { root.value } else { 0 };
         let ids: Vec<u32> = roots.iter().map(id).collect();
-        let live = find_live_blocks(heap, recovery, &ids, threads)?;
+        let live = find_live_blocks(heap, recovery, &ids, 0, threads)?;
         let trees = Self::on_heap(heap.clone(), designs, threads, seal.is_some());
         let mut session = heap.session()?;
         for (root, live) in roots.into_iter().zip(live) {

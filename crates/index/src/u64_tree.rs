@@ -384,7 +384,7 @@ impl<G: Geometry, M: Machine> Design<M> for U64Tree<G, M> {
         threads: usize,
     ) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
-        let live = find_live_blocks(&heap, recovery, &[root], threads)?.remove(0);
+        let live = find_live_blocks(&heap, recovery, &[root], 0, threads)?.remove(0);
         let tree = NbTree::recover(session, recovery, root, live, threads, None)?;
         Ok(U64Tree { slot: Slot::new(heap, None, tree) })
     }

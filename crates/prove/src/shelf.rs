@@ -239,7 +239,7 @@ impl Program for Shelf {
     fn open(&self, memory: Memory) -> Result<Opened, String> {
         let (heap, recovery) = Heap::open(open_pool(memory).map_err(text)?).map_err(text)?;
         // Nothing here writes the state word of a block: one that is not zero was never cleared.
-        for block in recovery.block_ranges().into_iter().flatten() {
+        for block in recovery.blocks_of(0).into_iter().flatten() {
             let word = heap.pool().word(u64::from(block) * BLOCK_SIZE as u64);
             if word.read_private() != 0 {
                 return Err(format!("block {block} has the state of something else"));
@@ -253,7 +253,7 @@ impl Program for Shelf {
             let marked = if holds_record(key) {
                 recovery.mark_record(offset, size_of_record(read(&heap, key, offset)))
             } else {
-                recovery.mark_block((offset / BLOCK_SIZE as u64) as u32)
+                recovery.mark_block(0, (offset / BLOCK_SIZE as u64) as u32)
             };
             marked.map_err(text)?;
         }
@@ -277,7 +277,7 @@ impl Program for Shelf {
             let marked = if holds_record(key) {
                 audit.used().mark_record(offset, size_of_record(value))
             } else {
-                audit.used().mark_block((offset / BLOCK_SIZE as u64) as u32)
+                audit.used().mark_block(0, (offset / BLOCK_SIZE as u64) as u32)
             };
             marked.map_err(text)?;
             pairs.push((key, value));

@@ -4,15 +4,13 @@ use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Machine, Pair};
 
 use super::NbTree;
-use super::inner::{self, Child};
+use super::inner::Child;
 use super::layout::Inner;
 use crate::geometry::Geometry;
 use crate::kind::Kind;
 
 /// Part of the slots that a bulk load fills, in sixteenths: later inserts find room.
 const LEAF_FILL: usize = 14;
-/// Part of the children that a new inner node gets, in sixteenths.
-const INNER_FILL: usize = 13;
 
 /// Builds the leaves of a new tree from entries that come in key order.
 pub(crate) struct BulkLoader<'s, K, G: Geometry, M: Machine> {
@@ -47,7 +45,7 @@ impl<'s, K: Kind<M>, G: Geometry, M: Machine> BulkLoader<'s, K, G, M> {
 
     /// Starts a new tree with this id. It survives a crash once the pool's directory has the id.
     pub fn new(session: &'s mut Session<M>, id: u32) -> Self {
-        let tree = NbTree::assemble(session.heap().clone(), id, std::ptr::null_mut(), 0);
+        let tree = NbTree::assemble(session.heap().clone(), id, 0);
         BulkLoader {
             tree,
             session,
@@ -120,7 +118,7 @@ impl<'s, K: Kind<M>, G: Geometry, M: Machine> BulkLoader<'s, K, G, M> {
     pub fn finish(mut self) -> Result<NbTree<K, G, M>, AllocError> {
         match self.finish_root() {
             Ok(root) => {
-                self.tree.set_root(root);
+                self.tree.inner.set_root(root);
                 self.tree.keys.add(0, self.keys as i64);
                 Ok(self.tree)
             }
@@ -137,7 +135,8 @@ impl<'s, K: Kind<M>, G: Geometry, M: Machine> BulkLoader<'s, K, G, M> {
             self.next_first += 1;
         }
         self.finish_leaf(0)?;
-        self.tree.build_levels(self.session, self.children.clone())
+        self.tree.leaves.add(0, self.children.len() as i64);
+        self.tree.inner.build_levels(self.session, self.children.clone())
     }
 
     /// Gives everything back that was built or pushed so far.
@@ -159,11 +158,12 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         id: u32,
         parts: Vec<Part>,
     ) -> Result<Self, AllocError> {
-        let tree = Self::assemble(session.heap().clone(), id, std::ptr::null_mut(), 0);
+        let tree = Self::assemble(session.heap().clone(), id, 0);
         let keys: u64 = parts.iter().map(|part| part.keys).sum();
         let children: Vec<Child> = parts.into_iter().flat_map(|part| part.children).collect();
-        match tree.build_levels(session, children.clone()) {
-            Ok(root) => tree.set_root(root),
+        tree.leaves.add(0, children.len() as i64);
+        match tree.inner.build_levels(session, children.clone()) {
+            Ok(root) => tree.inner.set_root(root),
             Err(error) => {
                 tree.free_leaves(session, &children);
                 return Err(error);
@@ -175,35 +175,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
 
     /// Gives back a piece that is not to be part of a tree.
     pub(crate) fn give_back(session: &mut Session<M>, id: u32, part: &Part) {
-        let tree = Self::assemble(session.heap().clone(), id, std::ptr::null_mut(), 0);
+        let tree = Self::assemble(session.heap().clone(), id, 0);
         tree.free_leaves(session, &part.children);
-    }
-
-    /// Inner nodes over leaves, level by level; the root.
-    pub(super) fn build_levels(
-        &self,
-        session: &mut Session<M>,
-        mut children: Vec<Child>,
-    ) -> Result<*mut Inner<M>, AllocError> {
-        self.leaves.add(0, children.len() as i64);
-        let mut level = 1;
-        loop {
-            let fill = (G::child_count(level) * INNER_FILL / 16).max(2);
-            if children.len() <= G::child_count(level) {
-                return inner::build::<K, M>(session, level, &children);
-            }
-            // Even shares, so that no node is left with a single child.
-            let count = children.len().div_ceil(fill);
-            let mut parents = Vec::with_capacity(count);
-            let mut rest = &children[..];
-            for part in (1..=count).rev() {
-                let (these, others) = rest.split_at(rest.len().div_ceil(part));
-                rest = others;
-                let node = inner::build::<K, M>(session, level, these)?;
-                parents.push((these[0].0, node.cast()));
-            }
-            children = parents;
-            level += 1;
-        }
     }
 }

@@ -135,9 +135,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     fn check_leaf(&self, leaf: Shared<Leaf<M>>, used: &Recovery<M>, state: &mut CheckState) {
         state.leaves += 1;
         state.unproven_leaves += u64::from(!self.is_proven(leaf));
-        self.report(used.mark_block(leaf.block), state);
+        self.report(used.mark_block(0, leaf.block), state);
         if let Some(target) = self.unmade_target(leaf) {
-            self.report(used.mark_block(target.block), state);
+            self.report(used.mark_block(0, target.block), state);
         }
         let block = self.block(leaf);
         let name = format!("leaf at offset {}", u64::from(leaf.block) * BLOCK_SIZE as u64);

@@ -22,20 +22,20 @@ use crate::base::Base;
 use crate::kind::Kind;
 
 /// A lower fence and the child for the keys from there on.
-pub(super) type Child = (u64, *mut ());
+pub(crate) type Child = (u64, *mut ());
 
 const LOCKED: u32 = 1;
 /// The node has been replaced and will never be written again.
 const OBSOLETE: u32 = 2;
 
 /// Bytes of an inner node of kind `K`.
-pub(super) fn inner_size<K: Kind<M>, M: Machine>(level: u16) -> usize {
+pub(crate) fn inner_size<K: Kind<M>, M: Machine>(level: u16) -> usize {
     layout::inner_size(level, K::HAS_TAILS)
 }
 
 /// A new inner node over `children` (as many as its level admits, fences ascending), private to the
 /// caller.
-pub(super) fn build<K: Kind<M>, M: Machine>(
+pub(crate) fn build<K: Kind<M>, M: Machine>(
     session: &mut Session<M>,
     level: u16,
     children: &[Child],

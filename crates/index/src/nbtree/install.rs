@@ -11,13 +11,12 @@
 //! - N2 a node is changed or replaced only under its lock, and never after it is obsolete;
 //! - N3 whoever takes nodes or leaves out of the tree retires them, once.
 
-use everleaf_alloc::{AllocError, Session};
+use everleaf_alloc::Session;
 use everleaf_machine::{Machine, Ordering};
 
 use super::NbTree;
-use super::inner::{self, Child};
-use super::layout::{Inner, Leaf, Order, Successor};
-use super::search::Path;
+use super::inner::Child;
+use super::layout::{Leaf, Order, Successor};
 use super::shared::Shared;
 use super::state::REPLACED;
 use crate::geometry::Geometry;
@@ -53,7 +52,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             true
         } else {
             // Without memory for the copies the chain of successors goes on to serve.
-            self.expand(session, &path, depth, &current).unwrap_or(false)
+            self.inner.expand(session, &path, depth, &current).unwrap_or(false)
         };
         if done {
             for leaf in dead {
@@ -85,143 +84,6 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         self.frontier(left, low, current, dead);
         if let Some(right) = right {
             self.frontier(right, successor.split, current, dead);
-        }
-    }
-
-    /// Replaces the child taken at `depth` by `list`, copying nodes upwards. The node at `depth` is
-    /// locked by us; it is unlocked or obsolete afterwards. Returns whether it was done.
-    fn expand(
-        &self,
-        session: &mut Session<M>,
-        path: &Path<M>,
-        depth: usize,
-        list: &[Child],
-    ) -> Result<bool, AllocError> {
-        let (node, index) = path.step(depth);
-        let mut children = node.children::<K>();
-        let at_end = index + 1 == children.len();
-        children.splice(index..index + 1, list.iter().copied());
-        if !self.lock_parent(path, depth) {
-            M::mark("nbtree.install.busy_parent");
-            node.unlock();
-            return Ok(false);
-        }
-        let parts = match self.build_nodes(session, node.level, &children, at_end) {
-            Ok(parts) => parts,
-            Err(error) => {
-                self.unlock_parent(path, depth);
-                node.unlock();
-                return Err(error);
-            }
-        };
-        let placed = match (depth, &parts[..]) {
-            (0, parts) => self.place_root(session, node.level, parts),
-            (_, [(_, only)]) => {
-                let (parent, index) = path.step(depth - 1);
-                parent.set_child(index, *only);
-                parent.unlock();
-                Ok(true)
-            }
-            (_, parts) => self.expand(session, path, depth - 1, parts),
-        };
-        if !matches!(placed, Ok(true)) {
-            for (_, part) in parts {
-                // SAFETY: built above and not placed anywhere.
-                unsafe { session.free_node(part.cast(), inner::inner_size::<K, M>(node.level)) };
-            }
-            node.unlock();
-            return placed;
-        }
-        node.make_obsolete();
-        self.retire_inner(session, node);
-        Ok(true)
-    }
-
-    /// Makes one node, or a new level over several, the root. The old root is locked by us.
-    fn place_root(
-        &self,
-        session: &mut Session<M>,
-        level: u16,
-        parts: &[Child],
-    ) -> Result<bool, AllocError> {
-        let root = match parts {
-            [(_, only)] => only.cast(),
-            parts => {
-                M::mark("nbtree.install.new_root");
-                inner::build::<K, M>(session, level + 1, parts)?
-            }
-        };
-        self.set_root(root);
-        Ok(true)
-    }
-
-    /// Publishes a root. The caller holds the lock of the one it replaces.
-    pub(super) fn set_root(&self, root: *mut Inner<M>) {
-        // Release: the node is complete; pairs with the acquire in `root`.
-        self.root.store(root, Ordering::Release);
-    }
-
-    /// Locks the parent of the node at `depth` and makes sure that the node is in its place.
-    pub(super) fn lock_parent(&self, path: &Path<M>, depth: usize) -> bool {
-        let (node, _) = path.step(depth);
-        if depth == 0 {
-            return self.root() == node;
-        }
-        let (parent, index) = path.step(depth - 1);
-        if !parent.try_lock() {
-            return false;
-        }
-        if parent.child(index) != node.as_ptr().cast() {
-            parent.unlock();
-            return false;
-        }
-        true
-    }
-
-    /// Undoes [`Self::lock_parent`].
-    pub(super) fn unlock_parent(&self, path: &Path<M>, depth: usize) {
-        if depth > 0 {
-            path.step(depth - 1).0.unlock();
-        }
-    }
-
-    /// As few nodes over `children` as hold them, filled evenly; when keys arrive in order
-    /// (`at_end`), the first ones nearly full.
-    fn build_nodes(
-        &self,
-        session: &mut Session<M>,
-        level: u16,
-        children: &[Child],
-        at_end: bool,
-    ) -> Result<Vec<Child>, AllocError> {
-        let count = children.len().div_ceil(G::child_count(level));
-        let mut parts: Vec<Child> = Vec::with_capacity(count);
-        let mut rest = children;
-        for part in (1..=count).rev() {
-            let even = rest.len().div_ceil(part);
-            let full = (G::child_count(level) * 7 / 8).max(even);
-            let take = if at_end && part > 1 { full.min(rest.len() - (part - 1)) } else { even };
-            let (these, others) = rest.split_at(take);
-            rest = others;
-            match inner::build::<K, M>(session, level, these) {
-                Ok(node) => parts.push((these[0].0, node.cast())),
-                Err(error) => {
-                    for (_, part) in parts {
-                        // SAFETY: built above and not placed anywhere.
-                        unsafe { session.free_node(part.cast(), inner::inner_size::<K, M>(level)) };
-                    }
-                    return Err(error);
-                }
-            }
-        }
-        Ok(parts)
-    }
-
-    /// Gives up an inner node that was taken out of the tree.
-    pub(super) fn retire_inner(&self, session: &mut Session<M>, node: Shared<Inner<M>>) {
-        // SAFETY: allocated with this size, taken out of the tree by us alone (N3).
-        unsafe {
-            session.retire_node(node.as_ptr().cast(), inner::inner_size::<K, M>(node.level));
         }
     }
 

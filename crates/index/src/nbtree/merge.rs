@@ -14,7 +14,6 @@ use everleaf_machine::{Atomic, Machine, Ordering};
 use super::NbTree;
 use super::inner;
 use super::layout::{Inner, Leaf, Successor};
-use super::search::Path;
 use super::shared::Shared;
 use super::split::Candidate;
 use super::state::{BlockState, FREEZING, REPLACED};
@@ -60,11 +59,11 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             // Without space nothing is merged; the thin leaves go on to serve.
             match self.try_merge(session, key) {
                 Ok(Progress::Merged) => {
-                    let _ = self.join_thin(session, key);
+                    let _ = self.inner.join_thin(session, key);
                     return true;
                 }
                 Ok(Progress::NoNeighbour) => {
-                    if !matches!(self.join_thin(session, key), Ok(true)) {
+                    if !matches!(self.inner.join_thin(session, key), Ok(true)) {
                         return false;
                     }
                 }
@@ -115,7 +114,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         if !parent.try_lock() {
             return Ok(Progress::None);
         }
-        if !self.lock_parent(&path, depth) {
+        if !self.inner.lock_parent(&path, depth) {
             parent.unlock();
             return Ok(Progress::None);
         }
@@ -126,7 +125,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         match new_parent {
             Ok(Some(node)) => {
                 M::mark("nbtree.merge.done");
-                self.take_place(session, &path, depth, node);
+                self.inner.take_place(session, &path, depth, node);
                 // The two leaves and their descriptor are out of the tree; so is the fence.
                 self.retire_leaf(session, a, true);
                 self.retire_leaf(session, b, false);
@@ -135,31 +134,11 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 Ok(Progress::Merged)
             }
             other => {
-                self.unlock_parent(&path, depth);
+                self.inner.unlock_parent(&path, depth);
                 parent.unlock();
                 other.map(|_| Progress::None)
             }
         }
-    }
-
-    /// Puts `node` in the place of the locked node at `depth`, whose parent is locked too.
-    fn take_place(
-        &self,
-        session: &mut Session<M>,
-        path: &Path<M>,
-        depth: usize,
-        node: *mut Inner<M>,
-    ) {
-        let (old, _) = path.step(depth);
-        if depth == 0 {
-            self.set_root(node);
-        } else {
-            let (parent, index) = path.step(depth - 1);
-            parent.set_child(index, node.cast());
-            parent.unlock();
-        }
-        old.make_obsolete();
-        self.retire_inner(session, old);
     }
 
     /// Freezes both leaves and merges them, unless one of them is replaced meanwhile. Returns the
@@ -367,121 +346,6 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         // Persist: the mark before the commit in the partner's word, or recovery would find the
         // right leaf's keys twice (I9).
         self.medium.persist(block.state.as_ptr(), 8);
-    }
-
-    /// Joins the lowest thin inner node on the way to `key` with a neighbour. Returns whether it
-    /// did.
-    fn join_thin(&self, session: &mut Session<M>, key: K::Key<'_>) -> Result<bool, AllocError> {
-        let (path, _) = self.descend_path(key, false);
-        for depth in (1..path.len()).rev() {
-            let (node, _) = path.step(depth);
-            let (parent, _) = path.step(depth - 1);
-            let thin = usize::from(node.count) <= (G::child_count(node.level) / 4).max(1);
-            if thin && parent.count > 1 {
-                return self.join_at(session, &path, depth);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Joins the node at `depth` with a neighbour under the same parent.
-    fn join_at(
-        &self,
-        session: &mut Session<M>,
-        path: &Path<M>,
-        depth: usize,
-    ) -> Result<bool, AllocError> {
-        let (node, _) = path.step(depth);
-        let (parent, index) = path.step(depth - 1);
-        let sibling = |index: usize| -> Shared<Inner<M>> {
-            // SAFETY: siblings of inner nodes are inner nodes, read while pinned.
-            unsafe { Shared::new(parent.child(index).cast()) }
-        };
-        // With the thinner one of two, as leaves are merged.
-        let last = index + 1 == usize::from(parent.count);
-        let left_is_node =
-            !last && (index == 0 || sibling(index + 1).count <= sibling(index - 1).count);
-        let right = if left_is_node { index + 1 } else { index };
-        let other = sibling(if left_is_node { right } else { right - 1 });
-        if usize::from(node.count) + usize::from(other.count)
-            > G::child_count(node.level).div_ceil(4) * 3
-        {
-            return Ok(false);
-        }
-        if !node.try_lock() {
-            return Ok(false);
-        }
-        let joined = if !other.try_lock() {
-            Ok(false)
-        } else {
-            let joined = self.join_locked(session, path, depth, right, node, other, left_is_node);
-            if !matches!(joined, Ok(true)) {
-                other.unlock();
-            }
-            joined
-        };
-        if !matches!(joined, Ok(true)) {
-            node.unlock();
-        }
-        joined
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "two nodes and their place")]
-    fn join_locked(
-        &self,
-        session: &mut Session<M>,
-        path: &Path<M>,
-        depth: usize,
-        right: usize,
-        node: Shared<Inner<M>>,
-        other: Shared<Inner<M>>,
-        left_is_node: bool,
-    ) -> Result<bool, AllocError> {
-        if !self.lock_parent(path, depth) {
-            return Ok(false);
-        }
-        let (parent, _) = path.step(depth - 1);
-        let place = if left_is_node { right } else { right - 1 };
-        if parent.child(place) != other.as_ptr().cast() || !self.lock_parent(path, depth - 1) {
-            parent.unlock();
-            return Ok(false);
-        }
-        let (first, second) = if left_is_node { (node, other) } else { (other, node) };
-        let mut children = first.children::<K>();
-        children.extend(second.children::<K>());
-        let mut siblings = parent.children::<K>();
-        let built = inner::build::<K, M>(session, node.level, &children).and_then(|joined| {
-            siblings.splice(right - 1..=right, [(children[0].0, joined.cast())]);
-            let shrinks = depth == 1 && siblings.len() == 1;
-            if shrinks {
-                return Ok((joined, joined));
-            }
-            match inner::build::<K, M>(session, parent.level, &siblings) {
-                Ok(copy) => Ok((joined, copy)),
-                Err(error) => {
-                    // SAFETY: never published.
-                    unsafe {
-                        session.free_node(joined.cast(), inner::inner_size::<K, M>(node.level))
-                    };
-                    Err(error)
-                }
-            }
-        });
-        let (_, copy) = match built {
-            Ok(pair) => pair,
-            Err(error) => {
-                self.unlock_parent(path, depth - 1);
-                parent.unlock();
-                return Err(error);
-            }
-        };
-        M::mark("nbtree.merge.joined_inner");
-        self.take_place(session, path, depth - 1, copy);
-        for old in [node, other] {
-            old.make_obsolete();
-            self.retire_inner(session, old);
-        }
-        Ok(true)
     }
 }
 

@@ -55,33 +55,33 @@
 //! - I14 an inner node's fences ascend and never change (N1-N3 in `install.rs`).
 
 mod bulk;
-mod check;
-mod inner;
+pub(crate) mod check;
+pub(crate) mod inner;
+pub(crate) mod inner_tree;
 mod install;
 pub mod layout;
 mod many;
 mod merge;
-mod recover;
+pub(crate) mod recover;
 mod scan;
 mod seal;
 mod search;
-mod shared;
+pub(crate) mod shared;
 mod split;
 pub mod state;
 pub(crate) mod tally;
 pub(crate) mod write;
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Heap, Session};
-use everleaf_machine::{AtomicPointer, Machine};
+use everleaf_machine::Machine;
 use everleaf_pool::Medium;
 
 use crate::base::Base;
 use crate::geometry::{Geometry, Production};
 use crate::kind::{Kind, U64Kind};
-use layout::Inner;
+use inner_tree::InnerTree;
 use state::BlockState;
 use tally::Tally;
 
@@ -111,7 +111,7 @@ pub struct TreeShape {
 ///
 /// This is the protocol; `U64Tree` and `BytesTree` are what one uses.
 pub struct NbTree<K = U64Kind, G: Geometry = Production, M: Machine = everleaf_machine::Hardware> {
-    root: AtomicPointer<Inner<M>, M>,
+    inner: InnerTree<K, G, M>,
     base: Base<M>,
     medium: Medium<M>,
     id: u32,
@@ -120,7 +120,6 @@ pub struct NbTree<K = U64Kind, G: Geometry = Production, M: Machine = everleaf_m
     splits: Tally<M>,
     merges: Tally<M>,
     heap: Arc<Heap<M>>,
-    kind: PhantomData<(K, G)>,
 }
 
 // SAFETY: `base` is the pool's mapping, which the heap keeps; everything shared is atomic or
@@ -130,9 +129,9 @@ unsafe impl<K: Kind<M>, G: Geometry, M: Machine> Send for NbTree<K, G, M> {}
 unsafe impl<K: Kind<M>, G: Geometry, M: Machine> Sync for NbTree<K, G, M> {}
 
 impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
-    fn assemble(heap: Arc<Heap<M>>, id: u32, root: *mut Inner<M>, keys: u64) -> Self {
+    fn assemble(heap: Arc<Heap<M>>, id: u32, keys: u64) -> Self {
         NbTree {
-            root: AtomicPointer::new(root),
+            inner: InnerTree::new(Base::of(&heap)),
             base: Base::of(&heap),
             medium: heap.medium(),
             id,
@@ -141,13 +140,12 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             splits: Tally::new(0),
             merges: Tally::new(0),
             heap,
-            kind: PhantomData,
         }
     }
 
     /// A new, empty tree with this id. It survives a crash once the pool's directory has the id.
     pub(crate) fn create(session: &mut Session<M>, id: u32) -> Result<Self, AllocError> {
-        let tree = Self::assemble(session.heap().clone(), id, std::ptr::null_mut(), 0);
+        let tree = Self::assemble(session.heap().clone(), id, 0);
         let mut children = vec![];
         for (index, low) in K::FIRST_LOWS.iter().enumerate() {
             let high = K::FIRST_LOWS.get(index + 1).copied().unwrap_or(0);
@@ -159,8 +157,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 }
             }
         }
-        match tree.build_levels(session, children.clone()) {
-            Ok(root) => tree.set_root(root),
+        tree.leaves.add(0, children.len() as i64);
+        match tree.inner.build_levels(session, children.clone()) {
+            Ok(root) => tree.inner.set_root(root),
             Err(error) => {
                 tree.free_leaves(session, &children);
                 return Err(error);

@@ -20,6 +20,7 @@ use super::layout::{Block, Leaf, owner_parts};
 use super::seal::Contents;
 use super::shared::Shared;
 use super::state::{BlockState, EMPTY, FREEZING, FROZEN, NO_BLOCK, PENDING, holds};
+use crate::base::Base;
 use crate::geometry::Geometry;
 use crate::kind::Kind;
 
@@ -39,20 +40,21 @@ pub(super) fn block_at<M: Machine>(heap: &Heap<M>, number: u32) -> Shared<Block<
     unsafe { Shared::new(heap.base().wrapping_add(number as usize * BLOCK_SIZE).cast()) }
 }
 
-/// Step 1: the live blocks of the trees with these ids.
+/// Step 1: the live blocks, of one class, of the trees with these ids.
 pub(crate) fn find_live_blocks<M: Machine>(
     heap: &Heap<M>,
     recovery: &Recovery<M>,
     ids: &[u32],
+    class: usize,
     threads: usize,
 ) -> Result<Vec<LiveBlocks>, AllocError> {
-    let ranges = recovery.block_ranges();
+    let ranges = recovery.blocks_of(class);
     let merged = SpinLock::<_, M>::new(Ok(vec![LiveBlocks::default(); ids.len()]));
     M::parallel(threads, ranges.len(), &|index| {
         let mut found = vec![LiveBlocks::default(); ids.len()];
         let result = ranges[index]
             .clone()
-            .try_for_each(|number| classify(heap, recovery, ids, number, &mut found));
+            .try_for_each(|number| classify(heap, recovery, ids, class, number, &mut found));
         let mut merged = merged.lock();
         match (result, &mut *merged) {
             (Ok(()), Ok(all)) => {
@@ -73,6 +75,7 @@ fn classify<M: Machine>(
     heap: &Heap<M>,
     recovery: &Recovery<M>,
     ids: &[u32],
+    class: usize,
     number: u32,
     found: &mut [LiveBlocks],
 ) -> Result<(), AllocError> {
@@ -82,7 +85,7 @@ fn classify<M: Machine>(
     let state = read_state(heap, number).ok_or_else(|| corrupt("a leaf's state word is none"))?;
     let other_state = |other: u32| {
         // Its place may hold records by now, with any bytes in them.
-        recovery.is_block(other).then(|| read_state(heap, other)).flatten()
+        recovery.is_block(class, other).then(|| read_state(heap, other)).flatten()
     };
     let live = match state {
         BlockState::Live => true,
@@ -114,7 +117,7 @@ fn classify<M: Machine>(
                 heap.medium().persist(block.state.as_ptr(), 8);
             }
         }
-        recovery.mark_block(number)?;
+        recovery.mark_block(class, number)?;
         found[tree].blocks.push((block.low.read_private(), number));
     }
     Ok(())
@@ -125,10 +128,48 @@ fn read_state<M: Machine>(heap: &Heap<M>, number: u32) -> Option<BlockState> {
 }
 
 /// One leaf to be rebuilt.
-struct Task {
-    low: u64,
-    high: u64,
-    block: u32,
+pub(crate) struct Task {
+    pub low: u64,
+    pub high: u64,
+    pub block: u32,
+}
+
+/// Step 2: the blocks in order of their fences, with the upper fence of each.
+pub(crate) fn sort_blocks<K: Kind<M>, M: Machine>(
+    heap: &Heap<M>,
+    recovery: &Recovery<M>,
+    live: LiveBlocks,
+) -> Result<Vec<Task>, AllocError> {
+    let base = Base::of(heap);
+    let mut blocks = live.blocks;
+    for (low, number) in &blocks {
+        K::mark_fence(heap, recovery, *low).map_err(|error| match error {
+            AllocError::Corrupt { what, .. } => {
+                let offset = u64::from(*number) * BLOCK_SIZE as u64;
+                AllocError::Corrupt { offset, what: format!("low fence: {what}") }
+            }
+            other => other,
+        })?;
+    }
+    blocks.sort_unstable_by(|a, b| K::compare_fences(base, a.0, b.0));
+    let corrupt = |number: u32, what: &str| AllocError::Corrupt {
+        offset: u64::from(number) * BLOCK_SIZE as u64,
+        what: what.to_string(),
+    };
+    for pair in blocks.windows(2) {
+        if K::compare_fences(base, pair[0].0, pair[1].0).is_eq() {
+            return Err(corrupt(pair[1].1, "two leaves have the same low fence"));
+        }
+    }
+    for low in K::FIRST_LOWS {
+        if !blocks.iter().any(|(fence, _)| fence == low) {
+            let number = blocks.first().map_or(0, |block| block.1);
+            return Err(corrupt(number, "the leaf with a first low fence is missing"));
+        }
+    }
+    let highs = blocks.iter().skip(1).map(|block| block.0).chain([0]);
+    let task = |((low, block), high): (&(u64, u32), u64)| Task { low: *low, high, block: *block };
+    Ok(blocks.iter().zip(highs).map(task).collect())
 }
 
 impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
@@ -143,8 +184,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         mut sealed: Option<&mut Contents>,
     ) -> Result<Self, AllocError> {
         let heap = session.heap().clone();
-        let tree = Self::assemble(heap.clone(), id, std::ptr::null_mut(), 0);
-        let tasks = tree.sort_blocks(recovery, live)?;
+        let tree = Self::assemble(heap.clone(), id, 0);
+        let tasks = sort_blocks::<K, M>(&heap, recovery, live)?;
         // Each share has a session, of which a heap admits few.
         let shares = threads.clamp(1, tasks.len()).min(SHARE_COUNT_MAX);
         let share = tasks.len().div_ceil(shares);
@@ -170,46 +211,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 sealed.add(contents);
             }
         }
-        tree.set_root(tree.build_levels(session, children)?);
+        tree.leaves.add(0, children.len() as i64);
+        tree.inner.set_root(tree.inner.build_levels(session, children)?);
         Ok(tree)
-    }
-
-    /// Step 2: the blocks in order of their fences, with the upper fence of each.
-    fn sort_blocks(
-        &self,
-        recovery: &Recovery<M>,
-        live: LiveBlocks,
-    ) -> Result<Vec<Task>, AllocError> {
-        let mut blocks = live.blocks;
-        for (low, number) in &blocks {
-            K::mark_fence(&self.heap, recovery, *low).map_err(|error| match error {
-                AllocError::Corrupt { what, .. } => {
-                    let offset = u64::from(*number) * BLOCK_SIZE as u64;
-                    AllocError::Corrupt { offset, what: format!("low fence: {what}") }
-                }
-                other => other,
-            })?;
-        }
-        blocks.sort_unstable_by(|a, b| K::compare_fences(self.base, a.0, b.0));
-        let corrupt = |number: u32, what: &str| AllocError::Corrupt {
-            offset: u64::from(number) * BLOCK_SIZE as u64,
-            what: what.to_string(),
-        };
-        for pair in blocks.windows(2) {
-            if K::compare_fences(self.base, pair[0].0, pair[1].0).is_eq() {
-                return Err(corrupt(pair[1].1, "two leaves have the same low fence"));
-            }
-        }
-        for low in K::FIRST_LOWS {
-            if !blocks.iter().any(|(fence, _)| fence == low) {
-                let number = blocks.first().map_or(0, |block| block.1);
-                return Err(corrupt(number, "the leaf with a first low fence is missing"));
-            }
-        }
-        let highs = blocks.iter().skip(1).map(|block| block.0).chain([0]);
-        let task =
-            |((low, block), high): (&(u64, u32), u64)| Task { low: *low, high, block: *block };
-        Ok(blocks.iter().zip(highs).map(task).collect())
     }
 
     /// Step 3 for some leaves; also counts their keys.

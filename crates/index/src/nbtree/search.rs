@@ -4,43 +4,18 @@ use everleaf_alloc::Session;
 use everleaf_machine::{LINE_SIZE, Machine, Ordering, Pair};
 
 use super::NbTree;
+use super::inner_tree::Path;
 use super::layout::{Block, Inner, Leaf};
 use super::shared::Shared;
 use super::state::{COMMITTED, PENDING, REPLACED, TOMB, holds};
 use crate::geometry::Geometry;
 use crate::kind::Kind;
 
-/// Levels that a tree can have: 64 children a node, and 2^30 blocks, need 5; tiny geometries more.
-pub(super) const HEIGHT_MAX: usize = 40;
-
-/// The way from the root to a leaf: each inner node and which child was taken.
-pub(super) struct Path<M: Machine> {
-    steps: [(*mut Inner<M>, usize); HEIGHT_MAX],
-    length: usize,
-}
-
-impl<M: Machine> Path<M> {
-    /// Inner nodes on the path; at least 1.
-    pub fn len(&self) -> usize {
-        self.length
-    }
-
-    /// The node at `depth` (0 is the root) and the child taken there.
-    pub fn step(&self, depth: usize) -> (Shared<Inner<M>>, usize) {
-        let (node, index) = self.steps[..self.length][depth];
-        // SAFETY: read from the tree by the pinned operation that owns the path.
-        (unsafe { Shared::new(node) }, index)
-    }
-}
-
 impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     /// The root; never null, always an inner node.
     #[inline(always)]
     pub(super) fn root(&self) -> Shared<Inner<M>> {
-        // Acquire: the node is complete; pairs with the release that made it the root.
-        let root = self.root.load(Ordering::Acquire);
-        // SAFETY: never null, and read by an operation whose session is pinned.
-        unsafe { Shared::new(root) }
+        self.inner.root()
     }
 
     /// The leaf that the inner nodes give for `key`; it may have been replaced.
@@ -64,20 +39,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
 
     /// The path to the leaf for `key`, or with `strict` for the greatest key below `key`.
     pub(super) fn descend_path(&self, key: K::Key<'_>, strict: bool) -> (Path<M>, Shared<Leaf<M>>) {
-        let mut path = Path { steps: [(std::ptr::null_mut(), 0); HEIGHT_MAX], length: 0 };
-        let mut node = self.root();
-        loop {
-            let index = node.find::<K>(node.level, self.base, key, strict);
-            path.steps[path.length] = (node.as_ptr(), index);
-            path.length += 1;
-            let child = node.child(index);
-            if node.level == 1 {
-                // SAFETY: children of level 1 are leaves, read while pinned.
-                return (path, unsafe { Shared::new(child.cast()) });
-            }
-            // SAFETY: children above level 1 are inner nodes, read while pinned.
-            node = unsafe { Shared::new(child.cast()) };
-        }
+        let (path, child) = self.inner.descend_path(key, strict);
+        // SAFETY: children of level 1 are leaves, read while pinned.
+        (path, unsafe { Shared::new(child.cast()) })
     }
 
     /// The authority for `key` and its `meta` at some instant of this call, while it was not

@@ -7,7 +7,7 @@ use std::ops::Deref;
 /// The type carries the proof that the construction site gave, so that the algorithms read without
 /// an unsafe block per field access; it never leaves the tree's own operations, which pin for their
 /// whole duration.
-pub(super) struct Shared<T>(*mut T);
+pub(crate) struct Shared<T>(*mut T);
 
 impl<T> Clone for Shared<T> {
     fn clone(&self) -> Self {
