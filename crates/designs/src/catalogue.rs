@@ -3,7 +3,10 @@
 //! What is listed here can be created by name, is recognised when a pool is opened with the
 //! [`registry`], and is measured and proven with the others.
 
-use everleaf_index::{Design, DesignInfo, Production, Registered, Registry, U64Tree};
+use everleaf_index::hashed_leaf::layout::HalfLeaves;
+use everleaf_index::{
+    Design, DesignInfo, HashedLeafTree, Production, Registered, Registry, U64Kind, U64Tree,
+};
 use everleaf_machine::Machine;
 
 use crate::blink::BLinkTree;
@@ -69,6 +72,8 @@ macro_rules! designs {
 // The first is the flagship, which `everleaf_index` knows by itself.
 designs! {
     U64Tree<Production, M>,
+    HashedLeafTree<U64Kind, Production, M>,
+    HashedLeafTree<U64Kind, HalfLeaves, M>,
     FastFair<Standard, M>,
     FastFair<Nodes256, M>,
     FastFair<Nodes1024, M>,

@@ -50,6 +50,11 @@ pub trait Kind<M: Machine>: Copy + Default + Send + Sync + 'static {
     fn fingerprint(key: Self::Key<'_>) -> u8;
     /// The fingerprint of an entry's key in a leaf with this low fence; equals that of the key.
     fn entry_fingerprint(low: u64, entry: Pair) -> u8;
+    /// The hash that places a key within a leaf, most significant bits first; 14 bits of it at least
+    /// are those of the key's hash.
+    fn hash(key: Self::Key<'_>) -> u64;
+    /// The hash of an entry's key in a leaf with this low fence; equals that of the key.
+    fn entry_hash(low: u64, entry: Pair) -> u64;
     /// The entry of `key` with this payload and state, in a leaf that skips `skip` bytes.
     fn entry(key: Self::Key<'_>, skip: usize, payload: u64, state: State) -> Pair;
     /// The state bits of an entry.
@@ -146,8 +151,13 @@ pub fn u64_key(low: u64, entry: Pair) -> u64 {
 }
 
 #[inline(always)]
+fn u64_hash(key: u64) -> u64 {
+    key.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+#[inline(always)]
 fn u64_fingerprint(key: u64) -> u8 {
-    ((key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).max(1)
+    ((u64_hash(key) >> 56) as u8).max(1)
 }
 
 impl<M: Machine> Kind<M> for U64Kind {
@@ -164,6 +174,14 @@ impl<M: Machine> Kind<M> for U64Kind {
     #[inline(always)]
     fn entry_fingerprint(low: u64, entry: Pair) -> u8 {
         u64_fingerprint(u64_key(low, entry))
+    }
+    #[inline(always)]
+    fn hash(key: u64) -> u64 {
+        u64_hash(key)
+    }
+    #[inline(always)]
+    fn entry_hash(low: u64, entry: Pair) -> u64 {
+        u64_hash(u64_key(low, entry))
     }
     #[inline(always)]
     fn entry(key: u64, _skip: usize, payload: u64, state: State) -> Pair {
@@ -399,6 +417,14 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
     #[inline(always)]
     fn entry_fingerprint(_low: u64, entry: Pair) -> u8 {
         tag_fingerprint(entry.second)
+    }
+    #[inline(always)]
+    fn hash(key: BytesKey<'_>) -> u64 {
+        key.tag << (64 - TAG_BITS)
+    }
+    #[inline(always)]
+    fn entry_hash(_low: u64, entry: Pair) -> u64 {
+        entry.second >> REF_BITS << (64 - TAG_BITS)
     }
     #[inline(always)]
     fn entry(key: BytesKey<'_>, skip: usize, payload: u64, state: State) -> Pair {

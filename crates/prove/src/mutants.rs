@@ -116,6 +116,22 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("fptree", "fptree.no_new_flush"),
     of("fptree", "hybrid.free_at_once"),
     of("nvtree", "hybrid.no_head_flush"),
+    of("hashed-leaf", "hashed.freeze_kills_pending"),
+    of("hashed-leaf", "hashed.late_in_flight"),
+    of("hashed-leaf", "hashed.no_build_flush"),
+    of("hashed-leaf", "hashed.no_clear"),
+    of("hashed-leaf", "hashed.no_commit_flush"),
+    of("hashed-leaf", "hashed.no_insert_flush"),
+    of("hashed-leaf", "hashed.no_merge_mark"),
+    of("hashed-leaf", "hashed.no_observe"),
+    of("hashed-leaf", "hashed.no_scan_tomb_observe"),
+    of("hashed-leaf", "hashed.no_tomb_observe"),
+    of("hashed-leaf", "hashed.no_update_flush"),
+    of("hashed-leaf", "hashed.read_pending"),
+    of("hashed-leaf", "hashed.recovery_keeps_pending"),
+    of("hashed-leaf", "hashed.switch_before_commit"),
+    of("hashed-leaf", "hashed.wrong_help"),
+    of("hashed-leaf", "hashed.zeros_last"),
     of("rntree", "hybrid.no_image_flush"),
     of("nvtree", "hybrid.no_link_flush"),
     of("rntree", "hybrid.no_new_flush"),
@@ -185,13 +201,26 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("wbtree-so", "wbtree.no_word_flush"),
 ];
 
+/// Planted bugs that only long searches find: ten to sixty seconds each.
+pub const RARE: &[Mutant] = &[
+    of("hashed-leaf", "hashed.freeze_leaves_zeros"),
+    of("hashed-leaf", "hashed.no_finalize"),
+    of("hashed-leaf", "hashed.no_freeze_empty"),
+    of("hashed-leaf", "hashed.no_plug"),
+    of("hashed-leaf", "hashed.trusts_frozen"),
+    of("hashed-leaf", "hashed.trusts_full"),
+];
+
 /// Those that take nothing away but speed or the guarantee of progress (`docs/mutants.md`).
-pub const HARMLESS: &[Mutant] =
-    &[of("fast-fair", "fast_fair.no_uncut"), of("nbtree", "nbtree.no_carry")];
+pub const HARMLESS: &[Mutant] = &[
+    of("fast-fair", "fast_fair.no_uncut"),
+    of("hashed-leaf", "hashed.no_carry"),
+    of("nbtree", "nbtree.no_carry"),
+];
 
 /// Every planted bug of all trees, without those that are harmless.
 pub fn all() -> impl Iterator<Item = Mutant> {
-    MUTANTS.iter().chain(OF_OTHER_TREES).copied()
+    MUTANTS.iter().chain(OF_OTHER_TREES).chain(RARE).copied()
 }
 
 /// The planted bug of this name.

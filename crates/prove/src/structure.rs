@@ -5,7 +5,7 @@ use everleaf_designs::{
     CddsTree, FastFair, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr, NvTree,
     NvTreeBlind, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, WbTree, WbTreeSo,
 };
-use everleaf_index::{Design, Tiny};
+use everleaf_index::{Design, HashedLeafTree, Tiny, U64Kind};
 use everleaf_machine::Simulated as M;
 use everleaf_machine::simulated::{Config, Random, mix};
 
@@ -105,6 +105,9 @@ const fn alone<T2: Design<M>, T3: Design<M>>() -> [(usize, AnyTree); 2] {
     [(2, any::<T2>()), (3, any::<T3>())]
 }
 
+/// The tree with hashed leaves, of integers.
+type Hashed<G, M> = HashedLeafTree<U64Kind, G, M>;
+
 static NB_TREES: &Trees = &Trees {
     sizes: &[
         (2, AnyTree::of::<Nb<Tiny<2, 3>>>()),
@@ -151,6 +154,7 @@ pub static STRUCTURES: &[Structure] = &[
     one("rntree-wide", "RNTree with stores of 64 bytes", sizes!(RnTreeWide: 3 9)),
     one("rntree-direct", "RNTree with direct stores", sizes!(RnTreeDirect: 9)),
     one("rntree-rtm", "RNTree with transactions", sizes!(RnTreeRtm: 9)),
+    one("hashed-leaf", "B+-tree with hashed leaves", sizes!(Hashed: 2 3 4 7)),
     one("fptree", "FPTree", sizes!(FpTree: 2 3 7)),
     one("wbtree", "wB+Tree", sizes!(WbTree: 2 3 9)),
     one("wbtree-so", "wB+Tree with slots only", sizes!(WbTreeSo: 3 7)),

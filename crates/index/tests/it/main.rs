@@ -1,5 +1,6 @@
 //! The tests of the flagship on hardware, in one program: its generic code is compiled once.
 
 mod differential;
+mod hashed_leaf;
 mod hostile_crash;
 mod hostile_space;

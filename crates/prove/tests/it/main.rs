@@ -8,6 +8,7 @@ mod common;
 mod counts;
 mod fast_fair;
 mod fast_fair_counts;
+mod hashed_leaf_counts;
 mod hybrid;
 mod hybrid_counts;
 mod mutants;

@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use everleaf_prove::mutants::{MUTANTS, Mutant, OF_OTHER_TREES, hunt};
+use everleaf_prove::mutants::{MUTANTS, Mutant, OF_OTHER_TREES, RARE, hunt};
 use everleaf_prove::safeguards::safeguards;
 use everleaf_prove::structure::find;
 
@@ -45,6 +45,12 @@ fn every_planted_bug_is_found() {
 #[test]
 fn every_planted_bug_of_the_other_trees_is_found() {
     find_all(OF_OTHER_TREES);
+}
+
+#[test]
+#[ignore = "two minutes"]
+fn every_rare_planted_bug_is_found() {
+    find_all(RARE);
 }
 
 #[test]

@@ -1,0 +1,146 @@
+//! The tree of 64-bit integers as an index and as a design.
+
+use everleaf_alloc::{Recovery, Session};
+use everleaf_machine::Machine;
+
+use super::HashedLeafTree;
+use super::layout::LeafShape;
+use crate::change::{Intent, Outcome};
+use crate::error::IndexError;
+use crate::kind::{U64Kind, u64_key};
+use crate::nbtree::{TreeShape, find_live_blocks};
+use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Writes};
+use crate::trees::CheckReport;
+
+impl<G: LeafShape, M: Machine> OrderedIndex<M> for HashedLeafTree<U64Kind, G, M> {
+    fn info(&self) -> DesignInfo {
+        Self::INFO
+    }
+
+    #[inline]
+    fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
+        let mut session = session.pinned();
+        Ok(self.get_payload(&mut session, key))
+    }
+
+    #[inline]
+    fn change(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+        intent: Intent,
+        value: u64,
+    ) -> Result<Outcome, IndexError> {
+        if self.heap.pool().is_read_only() {
+            return Err(IndexError::ReadOnly);
+        }
+        let mut session = session.pinned();
+        let outcome = self.write(&mut session, key, intent, value)?;
+        match outcome {
+            Outcome { changed: true, old: None } => self.keys.add(session.stripe(), 1),
+            Outcome { changed: true, .. } if intent.removes() => {
+                self.keys.add(session.stripe(), -1);
+            }
+            _ => {}
+        }
+        Ok(outcome)
+    }
+
+    fn scan(
+        &self,
+        session: &mut Session<M>,
+        from: u64,
+        limit: usize,
+        pairs: &mut Vec<(u64, u64)>,
+    ) -> Result<(), IndexError> {
+        if limit == 0 {
+            return Ok(());
+        }
+        // A short scan allocates once; a long one grows as it goes.
+        pairs.reserve(limit.min(256));
+        let mut session = session.pinned();
+        let mut left = limit;
+        self.scan_forward(&mut session, from, |low, entry| {
+            pairs.push((u64_key(low, entry), entry.second));
+            left -= 1;
+            left > 0
+        });
+        Ok(())
+    }
+
+    fn scan_back(
+        &self,
+        session: &mut Session<M>,
+        from: u64,
+        limit: usize,
+        pairs: &mut Vec<(u64, u64)>,
+    ) -> Result<(), IndexError> {
+        if limit == 0 {
+            return Ok(());
+        }
+        pairs.reserve(limit.min(256));
+        let mut session = session.pinned();
+        let mut left = limit;
+        self.scan_backward(&mut session, from.checked_add(1), |low, entry| {
+            pairs.push((u64_key(low, entry), entry.second));
+            left -= 1;
+            left > 0
+        });
+        Ok(())
+    }
+
+    fn len(&self, _session: &mut Session<M>) -> Result<u64, IndexError> {
+        Ok(self.key_count())
+    }
+
+    fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
+        Ok(self.tree_shape(session))
+    }
+
+    fn check(
+        &self,
+        session: &mut Session<M>,
+        used: &Recovery<M>,
+        report: &mut CheckReport,
+    ) -> Result<(), IndexError> {
+        self.check_tree(session, used, report);
+        Ok(())
+    }
+
+    fn free_all(&self, session: &mut Session<M>) {
+        self.free_tree(session);
+    }
+}
+
+impl<G: LeafShape, M: Machine> Design<M> for HashedLeafTree<U64Kind, G, M> {
+    const INFO: DesignInfo = DesignInfo {
+        name: if G::BLOCK_CLASS == 1 { "hashed-leaf-2k" } else { "hashed-leaf" },
+        kind: if G::BLOCK_CLASS == 1 { 61 } else { 60 },
+        keys: 0..=u64::MAX,
+        values: 0..=u64::MAX,
+        progress: Progress::LockFree,
+        reads: Reads::Committed,
+        writes: Writes::Conditional,
+        scans_back: true,
+    };
+
+    fn create(session: &mut Session<M>) -> Result<Self, IndexError> {
+        let id = session.heap().pool().next_id()?;
+        Ok(Self::create_empty(session, id)?)
+    }
+
+    fn recover(
+        session: &mut Session<M>,
+        recovery: &Recovery<M>,
+        root: u32,
+        threads: usize,
+    ) -> Result<Self, IndexError> {
+        let heap = session.heap().clone();
+        let live = find_live_blocks(&heap, recovery, &[root], G::BLOCK_CLASS, threads)?.remove(0);
+        Ok(Self::recover_from(session, recovery, root, live, threads)?)
+    }
+
+    fn root_value(&self) -> u32 {
+        self.id
+    }
+}

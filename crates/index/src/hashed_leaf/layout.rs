@@ -1,0 +1,193 @@
+//! Bytes of blocks and of leaf metadata, and how many positions a leaf has.
+//!
+//! ```text
+//!   Block (pool, 4096 bytes)          Fingerprints (DRAM, 256 bytes)     Cold (DRAM, 64 bytes)
+//!   0   state word   8                0   a byte a position               0   flags       8
+//!   8   low fence    8                    0: nothing is known             8   successor   8
+//!   16  owner        8                    1: never to be claimed          16  order       8
+//!   24  0            8                    2..: of the position's key      24  low, high  16
+//!   32  254 entries of 16                                                 40  skip, in flight
+//! ```
+//!
+//! A leaf is its block: the number of the block, divided by the 1 KiB units that a block has, is the
+//! leaf's number, and tells where fingerprints and metadata are. Position 0 and 1 would be where the
+//! header is; their fingerprints are 1.
+
+use everleaf_alloc::block_size;
+use everleaf_machine::{Atomic, AtomicPointer, LINE_SIZE, Machine};
+
+use crate::geometry::{Geometry, Production, Tiny};
+
+/// Bytes in front of a block's entries.
+pub const BLOCK_HEADER_SIZE: usize = 32;
+/// Positions that a leaf of any shape has, at most.
+pub const POSITION_COUNT_MAX: usize = 256;
+/// The fingerprint of a position of which nothing is known.
+pub const UNKNOWN: u8 = 0;
+/// The fingerprint of a position that is never claimed any more.
+pub const DEAD: u8 = 1;
+
+/// How large leaves are. The layout of a block is the same for all shapes.
+pub trait LeafShape: Geometry {
+    /// Class of the block in the allocator: 0 to 2 for 1 to 4 KiB.
+    const BLOCK_CLASS: usize;
+    /// Positions, those of the header included.
+    const POSITIONS: usize;
+    /// Positions at the beginning that are the header's.
+    const HEADER_POSITIONS: usize;
+    /// Positions in a line of the pool.
+    const LINE: usize;
+    /// Positions in the 256 bytes that a medium writes at once.
+    const GROUP: usize;
+    /// Positions whose fingerprints are in one line: at most 64.
+    const CHUNK: usize;
+
+    /// Entries that a leaf can hold.
+    const CAPACITY: usize = Self::POSITIONS - Self::HEADER_POSITIONS;
+    /// Lines of fingerprints.
+    const CHUNKS: usize = Self::POSITIONS.div_ceil(Self::CHUNK);
+    /// Bytes of a block.
+    const BLOCK_BYTES: usize = block_size(Self::BLOCK_CLASS);
+}
+
+impl LeafShape for Production {
+    const BLOCK_CLASS: usize = 2;
+    const POSITIONS: usize = 256;
+    const HEADER_POSITIONS: usize = 2;
+    const LINE: usize = 4;
+    const GROUP: usize = 16;
+    const CHUNK: usize = 64;
+}
+
+/// Leaves of 2 KiB; otherwise as [`Production`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HalfLeaves;
+
+impl Geometry for HalfLeaves {
+    const SLOT_COUNT: usize = Production::SLOT_COUNT;
+    const CHILD_COUNT: usize = Production::CHILD_COUNT;
+    const PARENT_CHILD_COUNT: usize = Production::PARENT_CHILD_COUNT;
+}
+
+impl LeafShape for HalfLeaves {
+    const BLOCK_CLASS: usize = 1;
+    const POSITIONS: usize = 128;
+    const HEADER_POSITIONS: usize = 2;
+    const LINE: usize = 4;
+    const GROUP: usize = 16;
+    const CHUNK: usize = 64;
+}
+
+/// Chunks of two positions, so that keys overflow after two.
+impl<const SLOTS: usize, const CHILDREN: usize> LeafShape for Tiny<SLOTS, CHILDREN> {
+    const BLOCK_CLASS: usize = 0;
+    const POSITIONS: usize = SLOTS;
+    const HEADER_POSITIONS: usize = 0;
+    const LINE: usize = 1;
+    const GROUP: usize = 2;
+    const CHUNK: usize = 2;
+}
+
+/// What a block begins with.
+#[repr(C)]
+pub struct Header<M: Machine> {
+    /// Encoded `BlockState`.
+    pub state: Atomic<u64, M>,
+    /// Lower fence; immutable while the block is not free.
+    pub low: Atomic<u64, M>,
+    /// Tree id and skipped prefix; immutable while the block is not free.
+    pub owner: Atomic<u64, M>,
+    /// 0.
+    pub sum: Atomic<u64, M>,
+}
+
+/// A leaf's metadata but for its fingerprints. Its key range `low..high` never changes.
+#[repr(C, align(64))]
+pub struct Cold<M: Machine> {
+    /// [`FREEZING`], [`REPLACED`].
+    pub flags: Atomic<u64, M>,
+    /// What replaces this leaf; null until decided, then never null again.
+    pub successor: AtomicPointer<Successor<M>, M>,
+    /// The positions in key order, as of some set of claimed ones; or null.
+    pub order: AtomicPointer<Order, M>,
+    /// Lower fence, inclusive.
+    pub low: Atomic<u64, M>,
+    /// Upper fence, exclusive; 0 means none.
+    pub high: Atomic<u64, M>,
+    /// Bytes of prefix that key words skip.
+    pub skip: Atomic<u32, M>,
+    /// `Line` domain only: writers whose effect may be visible and not yet durable.
+    pub in_flight: Atomic<u32, M>,
+}
+
+/// `flags`: somebody has begun to replace the leaf.
+pub const FREEZING: u64 = 1;
+/// `flags`: the successor is the authority.
+pub const REPLACED: u64 = 2;
+
+/// The number of a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeafId(pub u32);
+
+impl LeafId {
+    /// The leaf of a block.
+    #[inline(always)]
+    pub fn of_block<S: LeafShape>(number: u32) -> Self {
+        LeafId(number >> S::BLOCK_CLASS)
+    }
+
+    /// The number of its block.
+    #[inline(always)]
+    pub fn block<S: LeafShape>(self) -> u32 {
+        self.0 << S::BLOCK_CLASS
+    }
+
+    /// As the child of an inner node: no address, and not null.
+    #[inline(always)]
+    pub fn as_child(self) -> *mut () {
+        std::ptr::without_provenance_mut((self.0 as usize) << 1 | 1)
+    }
+
+    /// The leaf that is a child of an inner node.
+    #[inline(always)]
+    pub fn of_child(child: *mut ()) -> Self {
+        LeafId((child.addr() >> 1) as u32)
+    }
+}
+
+/// What replaces a leaf (or two). Immutable but for `status`.
+#[repr(C, align(64))]
+pub struct Successor<M: Machine> {
+    /// The leaf for keys below `split`, or for all.
+    pub left: LeafId,
+    /// The leaf for keys from `split` on, if there are two.
+    pub right: Option<LeafId>,
+    /// The fence between the two.
+    pub split: u64,
+    /// The two leaves being merged; none for a plain replacement.
+    pub merging: Option<(LeafId, LeafId)>,
+    /// Merge only: undecided, committed or aborted.
+    pub status: Atomic<u32, M>,
+}
+
+/// The positions of a leaf in key order, for scans. Immutable.
+#[repr(C, align(64))]
+pub struct Order {
+    /// How many positions were known when it was made: as long as as many are, it is complete.
+    pub covered: u16,
+    /// How many positions follow: those that had not been removed.
+    pub count: u16,
+    /// The positions.
+    pub positions: [u8; POSITION_COUNT_MAX],
+}
+
+/// A machine type with no behaviour for the layout asserts.
+type Plain = everleaf_machine::Hardware;
+
+const _: () = {
+    assert!(size_of::<Header<Plain>>() == BLOCK_HEADER_SIZE);
+    assert!(size_of::<Cold<Plain>>() == LINE_SIZE);
+    assert!(size_of::<Successor<Plain>>() == LINE_SIZE);
+    assert!(<Production as LeafShape>::CAPACITY * 16 + BLOCK_HEADER_SIZE == 4096);
+    assert!(<HalfLeaves as LeafShape>::CAPACITY * 16 + BLOCK_HEADER_SIZE == 2048);
+};

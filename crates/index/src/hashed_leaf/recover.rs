@@ -1,0 +1,130 @@
+//! Recovery: from the blocks of a pool to its trees.
+//!
+//! Which blocks are live, and in which order, is decided as in `nbtree/recover.rs`. Then the volatile
+//! half of each leaf is made, in parallel: an entry that was never linearized becomes a `TOMB`; what a
+//! crash left of half a claim is cleared; positions that are free in a chunk that a key has passed are
+//! given up (their line was lost while that of the key survived). A leaf with a frozen position is
+//! frozen again; the first writer completes its replacement.
+
+use everleaf_alloc::{AllocError, Recovery, Session};
+use everleaf_machine::{LINE_SIZE, Machine, SpinLock};
+
+use super::HashedLeafTree;
+use super::layout::{DEAD, FREEZING, LeafId, LeafShape, UNKNOWN};
+use super::probe::{Probe, usable};
+use super::state::FROZEN_EMPTY;
+use crate::kind::Kind;
+use crate::nbtree::layout::owner_parts;
+use crate::nbtree::recover::{LiveBlocks, Task, sort_blocks};
+use crate::nbtree::state::{EMPTY, EMPTY_ENTRY, FROZEN, PENDING, TOMB, holds};
+
+/// Threads that rebuild a tree together, at most.
+const SHARE_COUNT_MAX: usize = 128;
+
+impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
+    /// The tree with this id from its live blocks.
+    pub(crate) fn recover_from(
+        session: &mut Session<M>,
+        recovery: &Recovery<M>,
+        id: u32,
+        live: LiveBlocks,
+        threads: usize,
+    ) -> Result<Self, AllocError> {
+        let heap = session.heap().clone();
+        let tree = Self::assemble(heap.clone(), id)?;
+        let tasks = sort_blocks::<K, M>(&heap, recovery, live)?;
+        // Each share has a session, of which a heap admits few.
+        let shares = threads.clamp(1, tasks.len()).min(SHARE_COUNT_MAX);
+        let share = tasks.len().div_ceil(shares);
+        let result = SpinLock::<_, M>::new(Ok(0));
+        M::parallel(shares, shares, &|index| {
+            let part =
+                &tasks[(index * share).min(tasks.len())..((index + 1) * share).min(tasks.len())];
+            let done = tree.rebuild_leaves(recovery, part);
+            let mut result = result.lock();
+            match (done, &mut *result) {
+                (Ok(keys), Ok(sum)) => *sum += keys,
+                (Err(error), Ok(_)) => *result = Err(error),
+                (_, Err(_)) => {}
+            }
+        });
+        let mut result = result;
+        let keys: u64 = std::mem::replace(result.get_mut(), Ok(0))?;
+        tree.keys.add(0, keys as i64);
+        tree.leaves.add(0, tasks.len() as i64);
+        let child = |task: &Task| (task.low, LeafId::of_block::<G>(task.block).as_child());
+        let children = tasks.iter().map(child).collect();
+        tree.inner.set_root(tree.inner.build_levels(session, children)?);
+        Ok(tree)
+    }
+
+    /// The volatile half of some leaves; returns how many keys they have.
+    fn rebuild_leaves(&self, recovery: &Recovery<M>, tasks: &[Task]) -> Result<u64, AllocError> {
+        let mut keys = 0;
+        for (index, task) in tasks.iter().enumerate() {
+            if let Some(next) = tasks.get(index + 1) {
+                // Blocks lie in the pool in another order than their keys.
+                let block = self.block_start(LeafId::of_block::<G>(next.block));
+                for line in (0..G::BLOCK_BYTES).step_by(LINE_SIZE) {
+                    M::prefetch(block.wrapping_add(line));
+                }
+            }
+            keys += self.rebuild_leaf(recovery, task)?;
+        }
+        Ok(keys)
+    }
+
+    fn rebuild_leaf(&self, recovery: &Recovery<M>, task: &Task) -> Result<u64, AllocError> {
+        let leaf = LeafId::of_block::<G>(task.block);
+        let (_, skip) = owner_parts(self.header(leaf).owner.read_private());
+        let writable = !self.heap.pool().is_read_only();
+        let mut bytes = Self::unclaimed();
+        let (mut keys, mut frozen) = (0, false);
+        // Chunks that a key has passed.
+        let mut passed = [false; 4];
+        for position in G::HEADER_POSITIONS..G::POSITIONS {
+            let cell = self.entry(leaf, position);
+            let entry = cell.read_private();
+            let byte = &mut bytes[position / G::CHUNK][position % G::CHUNK];
+            let state = K::state(entry);
+            frozen |= state == FROZEN || state == FROZEN_EMPTY;
+            match state {
+                EMPTY => {
+                    if entry != EMPTY_ENTRY && writable {
+                        cell.write_private(EMPTY_ENTRY);
+                    }
+                    continue;
+                }
+                PENDING if writable && !M::mutant("hashed.recovery_keeps_pending") => {
+                    cell.write_private(K::with_state(entry, TOMB));
+                }
+                _ => {}
+            }
+            *byte = DEAD;
+            if holds(state) {
+                let probe = Probe::<G>::new(K::entry_hash(task.low, entry));
+                *byte = probe.fingerprint;
+                keys += 1;
+                (0..G::CHUNKS)
+                    .map(|turn| probe.chunk(turn))
+                    .take_while(|chunk| *chunk != position / G::CHUNK)
+                    .for_each(|chunk| passed[chunk] = true);
+                if let Some(mark) = K::entry_mark(recovery, entry)? {
+                    mark.set()?;
+                }
+            }
+        }
+        for chunk in 0..G::CHUNKS {
+            let plugs = passed[chunk] && !M::mutant("hashed.no_plug");
+            for within in (0..G::CHUNK).filter(|within| usable::<G>(chunk) >> within & 1 == 1) {
+                let byte = &mut bytes[chunk][within];
+                if *byte == UNKNOWN && (plugs || frozen) {
+                    *byte = DEAD;
+                }
+            }
+        }
+        let flags = if frozen { FREEZING } else { 0 };
+        self.begin_leaf(leaf, task.low, task.high, skip, &bytes, flags);
+        Ok(keys)
+    }
+}

@@ -1,0 +1,305 @@
+//! Finding the leaf for a key, and the entry in the leaf.
+
+use everleaf_alloc::Session;
+use everleaf_machine::{Machine, Ordering, Pair};
+
+use super::HashedLeafTree;
+use super::layout::{DEAD, LeafId, LeafShape, REPLACED, UNKNOWN};
+use super::probe::Probe;
+use crate::kind::Kind;
+use crate::nbtree::layout::Inner;
+use crate::nbtree::shared::Shared;
+use crate::nbtree::state::{FROZEN, LIVE, PENDING, TOMB};
+
+/// What a search of a leaf came to.
+enum Found {
+    /// The key has this payload.
+    Payload(u64),
+    Absent,
+    /// The leaf is no authority any more.
+    Replaced,
+}
+
+/// Where a write has to do its work.
+pub(super) enum Place {
+    /// The key is there.
+    Live(usize, Pair),
+    /// The key is there, and the leaf is being replaced.
+    Frozen(Pair),
+    /// The key is absent, and this is where an insert would claim.
+    Free(usize),
+    /// The key is absent, and there is no room, or the leaf is being replaced.
+    Full,
+    /// The key is absent; only for what does not insert.
+    Absent,
+    /// The leaf is no authority any more.
+    Replaced,
+}
+
+impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
+    /// The leaf that the inner nodes give for `key`; it may have been replaced.
+    #[inline(always)]
+    pub(super) fn descend(&self, key: K::Key<'_>, probe: &Probe<G>, writes: bool) -> LeafId {
+        let mut node = self.inner.root();
+        let mut level = node.level;
+        while level > 1 {
+            let child = node.child_at(level, node.find::<K>(level, self.base, key, false));
+            level -= 1;
+            Shared::<Inner<M>>::prefetch::<K>(child, level);
+            // SAFETY: children above level 1 are inner nodes, read while pinned.
+            node = unsafe { Shared::new(child.cast()) };
+        }
+        let leaf = LeafId::of_child(node.child_at(1, node.find::<K>(1, self.base, key, false)));
+        self.prefetch(leaf, probe, writes);
+        leaf
+    }
+
+    /// Asks for what a search of the leaf reads, all at once.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, leaf: LeafId, probe: &Probe<G>, writes: bool) {
+        if M::SIMULATED {
+            return;
+        }
+        M::prefetch(self.fingerprints(leaf, probe.chunk(0)).as_ptr());
+        let line = self.entry_place(leaf, probe.home().max(G::HEADER_POSITIONS));
+        if writes {
+            M::prefetch_write(line);
+        } else {
+            M::prefetch(line);
+        }
+        if K::HAS_TAILS || self.medium.needs_flush() {
+            M::prefetch(self.cold(leaf).flags.as_ptr());
+        }
+    }
+
+    /// The authority for `key` at some instant of this call.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn resolve(&self, session: &mut Session<M>, key: K::Key<'_>) -> LeafId {
+        let (_, child) = self.inner.descend_path(key, false);
+        let mut leaf = LeafId::of_child(child);
+        let mut hopped = false;
+        while self.is_replaced(leaf) {
+            M::mark("hashed.search.follow");
+            if !hopped {
+                self.try_install(session, key);
+            }
+            hopped = true;
+            leaf = self.step(leaf, |split| {
+                K::compare_fence(self.base, split, key) != std::cmp::Ordering::Greater
+            });
+        }
+        leaf
+    }
+
+    /// Whether the successor of a leaf is the authority.
+    #[inline(always)]
+    pub(super) fn is_replaced(&self, leaf: LeafId) -> bool {
+        // Acquire: with REPLACED, the successor's contents; pairs with the switch in `split.rs`.
+        self.cold(leaf).flags.load(Ordering::Acquire) & REPLACED != 0
+    }
+
+    /// From a replaced leaf to its successor: the right one if `goes_right(split)`.
+    pub(super) fn step(&self, leaf: LeafId, goes_right: impl Fn(u64) -> bool) -> LeafId {
+        // Acquire: the successor is complete; pairs with its installation in `split.rs`.
+        let successor = self.cold(leaf).successor.load(Ordering::Acquire);
+        // SAFETY: a replaced leaf has a successor, retired no earlier than the leaf.
+        let successor = unsafe { Shared::new(successor) };
+        match successor.right {
+            Some(right) if goes_right(successor.split) => right,
+            _ => successor.left,
+        }
+    }
+
+    /// `Line` domain: if a writer in this leaf may have made something visible that is not durable
+    /// yet, persists the entry's line, so that what we report cannot be lost.
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn observe(&self, leaf: LeafId, position: usize) {
+        if !self.medium.needs_flush() {
+            return;
+        }
+        // Acquire: if the writer's decrement is seen, its persist came before; pairs with the
+        // release in `InFlight::end`.
+        if self.cold(leaf).in_flight.load(Ordering::Acquire) != 0 && !M::mutant("hashed.no_observe")
+        {
+            M::mark("hashed.observe");
+            // Persist: the entry before our answer that depends on it, or a crash could take back
+            // what somebody has seen (I11).
+            self.medium.persist(self.entry_place(leaf, position), 16);
+        }
+    }
+
+    /// Persists a removed entry that a search has passed: whoever says that the key is absent, or
+    /// inserts it elsewhere, relies on its removal.
+    #[inline(always)]
+    pub(super) fn observe_removed(&self, leaf: LeafId, position: usize) {
+        if !M::mutant("hashed.no_tomb_observe") {
+            self.observe(leaf, position);
+        }
+    }
+
+    /// The payload of `key`.
+    ///
+    /// *Linearizes*: hit, at the load of the entry if it was not frozen, else at the load of the flags
+    /// after it; miss, at the load of the fingerprint that is 0 or before it, at the end of a removal that
+    /// it met, or at the load of the flags. *Blocking*: wait-free but for hops over replaced leaves, each
+    /// of which is a completed split.
+    #[inline]
+    pub(crate) fn get_payload(&self, session: &mut Session<M>, key: K::Key<'_>) -> Option<u64> {
+        let probe = Probe::new(K::hash(key));
+        let mut leaf = self.descend(key, &probe, false);
+        loop {
+            match self.look_up(leaf, key, &probe) {
+                Found::Payload(payload) => return Some(payload),
+                Found::Absent => return None,
+                Found::Replaced => leaf = self.resolve(session, key),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn look_up(&self, leaf: LeafId, key: K::Key<'_>, probe: &Probe<G>) -> Found {
+        for turn in 0..G::CHUNKS {
+            let chunk = probe.chunk(turn);
+            let fingerprints = self.fingerprints(leaf, chunk);
+            let mut hits = fingerprints.matches(probe.fingerprint);
+            while hits != 0 {
+                let position = chunk * G::CHUNK + hits.trailing_zeros() as usize;
+                hits &= hits - 1;
+                let entry = self.entry(leaf, position).load();
+                let state = K::state(entry);
+                if state == TOMB {
+                    // Its record may be gone: it is not asked whose it was.
+                    self.observe_removed(leaf, position);
+                    continue;
+                }
+                if !K::is_of(self.base, key, self.skip(leaf), entry) {
+                    continue;
+                }
+                match state {
+                    LIVE => {}
+                    FROZEN if self.is_replaced(leaf) && !M::mutant("hashed.trusts_frozen") => {
+                        return Found::Replaced;
+                    }
+                    FROZEN => {}
+                    PENDING if M::mutant("hashed.read_pending") => {}
+                    // Not inserted yet, and nowhere else (L2).
+                    PENDING => return Found::Absent,
+                    _ => continue,
+                }
+                self.observe(leaf, position);
+                return Found::Payload(K::payload(entry));
+            }
+            if fingerprints.matches(UNKNOWN) != 0 {
+                return Found::Absent;
+            }
+        }
+        if self.is_replaced(leaf) && !M::mutant("hashed.trusts_full") {
+            return Found::Replaced;
+        }
+        Found::Absent
+    }
+
+    /// Where a write of `key` has to be done in this leaf. An insert that is not linearized yet is
+    /// linearized first, if `inserts`.
+    #[inline(always)]
+    pub(super) fn seek(
+        &self,
+        leaf: LeafId,
+        key: K::Key<'_>,
+        probe: &Probe<G>,
+        inserts: bool,
+    ) -> Place {
+        for turn in 0..G::CHUNKS {
+            let chunk = probe.chunk(turn);
+            let fingerprints = self.fingerprints(leaf, chunk);
+            // Before the matches: what has no 0 now has its fingerprint by then, so that no position of
+            // the key before the first free one is missed (L2).
+            let mut free = fingerprints.matches(UNKNOWN);
+            let mut hits = fingerprints.matches(probe.fingerprint);
+            if M::mutant("hashed.zeros_last") {
+                free = fingerprints.matches(UNKNOWN);
+            }
+            while hits != 0 {
+                let position = chunk * G::CHUNK + hits.trailing_zeros() as usize;
+                hits &= hits - 1;
+                match self.seek_at(leaf, position, key, inserts) {
+                    Some(place) => return place,
+                    None => continue,
+                }
+            }
+            if free != 0 {
+                return match inserts {
+                    true => Place::Free(chunk * G::CHUNK + probe.first(turn, free)),
+                    false => Place::Absent,
+                };
+            }
+        }
+        if inserts {
+            return Place::Full;
+        }
+        if self.is_replaced(leaf) && !M::mutant("hashed.trusts_full") {
+            return Place::Replaced;
+        }
+        Place::Absent
+    }
+
+    /// What a write has to do with a position whose fingerprint is its key's; `None` if nothing.
+    #[inline(always)]
+    fn seek_at(
+        &self,
+        leaf: LeafId,
+        position: usize,
+        key: K::Key<'_>,
+        inserts: bool,
+    ) -> Option<Place> {
+        let cell = self.entry(leaf, position);
+        let mut entry = cell.load();
+        if K::state(entry) == TOMB {
+            // The removal must be durable before a new entry of the key can be.
+            self.observe_removed(leaf, position);
+            return None;
+        }
+        if !K::is_of(self.base, key, self.skip(leaf), entry) {
+            return None;
+        }
+        if K::state(entry) == PENDING {
+            if !inserts {
+                return Some(Place::Absent);
+            }
+            M::mark("hashed.write.help_pending");
+            // It has its fingerprint, or we would not be here (L3).
+            let live = K::with_state(entry, LIVE);
+            entry = match cell.compare_exchange(entry, live) {
+                Ok(_) => live,
+                Err(now) => now,
+            };
+        }
+        match K::state(entry) {
+            LIVE => Some(Place::Live(position, entry)),
+            FROZEN if self.is_replaced(leaf) => Some(Place::Replaced),
+            FROZEN => {
+                self.observe(leaf, position);
+                Some(Place::Frozen(entry))
+            }
+            TOMB => {
+                self.observe_removed(leaf, position);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// The positions of a chunk that hold keys, nearly.
+    #[inline(always)]
+    pub(super) fn live_in_chunk(&self, leaf: LeafId, chunk: usize) -> usize {
+        let line = self.fingerprints(leaf, chunk);
+        64 - (line.matches(UNKNOWN) | line.matches(DEAD)).count_ones() as usize
+    }
+
+    /// The positions that hold keys, nearly: a count of fingerprints.
+    pub(super) fn live_count(&self, leaf: LeafId) -> usize {
+        (0..G::CHUNKS).map(|chunk| self.live_in_chunk(leaf, chunk)).sum()
+    }
+}

@@ -1,0 +1,214 @@
+//! The tree with hashed leaves: every operation, one thread, random, against `BTreeMap`, in all shapes
+//! and domains, with a check of all invariants and of the allocator at the end; and two threads.
+
+#![expect(clippy::print_stdout, reason = "a failing run must say its seed")]
+
+use std::collections::BTreeMap;
+
+use everleaf_index::hashed_leaf::layout::{HalfLeaves, LeafShape};
+use everleaf_index::{
+    Domain, Exchange, Hardware, HashedLeafTree, OrderedIndex, Pool, Production, Session, Solo,
+    Tiny, U64Kind,
+};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+type Tree<G> = HashedLeafTree<U64Kind, G>;
+
+fn solo<G: LeafShape>(domain: Domain) -> Solo<Tree<G>> {
+    let pool = Pool::in_memory(1 << 20, 1 << 30, domain).expect("memory");
+    Solo::create(pool).expect("a new pool has room")
+}
+
+fn assert_sound<G: LeafShape>(solo: &Solo<Tree<G>>) {
+    assert_eq!(solo.check().expect("check").problems, Vec::<String>::new());
+}
+
+fn operations<G: LeafShape>(domain: Domain, seed: u64, keys: u64, operations: usize) {
+    println!("seed {seed}, {keys} keys");
+    let solo = solo::<G>(domain);
+    let tree = solo.tree();
+    let mut session = solo.heap().session().expect("a free session");
+    let mut model = BTreeMap::new();
+    let mut random = StdRng::seed_from_u64(seed);
+    // Keys near the class boundaries, the ends, and everywhere.
+    let special = [0, 1, (1 << 61) - 1, 1 << 61, (1 << 61) + 1, 7 << 61, u64::MAX - 1, u64::MAX];
+    let pick = |random: &mut StdRng| match random.random_range(0..4) {
+        0 => special[random.random_range(0..special.len())],
+        _ => random.random_range(0..keys).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+    };
+    for _ in 0..operations {
+        let key = pick(&mut random);
+        let value = random.random::<u64>();
+        operation(tree, &mut session, &mut model, &mut random, key, value);
+    }
+    assert_eq!(tree.len(&mut session).expect("len"), model.len() as u64);
+    let mut all = vec![];
+    tree.scan(&mut session, 0, usize::MAX, &mut all).expect("scan");
+    assert_eq!(all, model.into_iter().collect::<Vec<_>>());
+    drop(session);
+    assert_sound(&solo);
+}
+
+fn operation<G: LeafShape>(
+    tree: &Tree<G>,
+    session: &mut Session<Hardware>,
+    model: &mut BTreeMap<u64, u64>,
+    random: &mut StdRng,
+    key: u64,
+    value: u64,
+) {
+    let old = model.get(&key).copied();
+    match random.random_range(0..12) {
+        0..3 => {
+            assert_eq!(tree.insert(session, key, value).expect("room"), old);
+            model.entry(key).or_insert(value);
+        }
+        3 => {
+            assert_eq!(tree.update(session, key, value).expect("room"), old);
+            model.entry(key).and_modify(|v| *v = value);
+        }
+        4 => {
+            assert_eq!(tree.upsert(session, key, value).expect("room"), old);
+            model.insert(key, value);
+        }
+        5..8 => {
+            assert_eq!(tree.remove(session, key).expect("room"), old);
+            model.remove(&key);
+        }
+        8 => {
+            let expected = if random.random() { old.unwrap_or(5) } else { 5 };
+            let exchange = tree.compare_exchange(session, key, expected, value).expect("room");
+            match old {
+                None => assert_eq!(exchange, Exchange::Absent),
+                Some(old) if old == expected => {
+                    assert_eq!(exchange, Exchange::Done);
+                    model.insert(key, value);
+                }
+                Some(old) => assert_eq!(exchange, Exchange::Mismatch(old)),
+            }
+        }
+        9 => {
+            let limit = random.random_range(0..300);
+            let mut pairs = vec![];
+            tree.scan(session, key, limit, &mut pairs).expect("scan");
+            let expected = model.range(key..).take(limit).map(|(k, v)| (*k, *v));
+            assert_eq!(pairs, expected.collect::<Vec<_>>());
+        }
+        10 => {
+            let limit = random.random_range(0..300);
+            let mut pairs = vec![];
+            tree.scan_back(session, key, limit, &mut pairs).expect("scan");
+            let expected = model.range(..=key).rev().take(limit).map(|(k, v)| (*k, *v));
+            assert_eq!(pairs, expected.collect::<Vec<_>>());
+        }
+        _ => assert_eq!(tree.get(session, key).expect("get"), old),
+    }
+}
+
+#[test]
+fn small_leaves_agree_with_the_model() {
+    for seed in 0..3 {
+        for domain in [Domain::Line, Domain::Visible, Domain::Process] {
+            operations::<Tiny<2, 3>>(domain, seed, 60, 4000);
+            operations::<Tiny<3, 3>>(domain, seed, 60, 4000);
+            operations::<Tiny<4, 4>>(domain, seed, 200, 4000);
+        }
+    }
+}
+
+#[test]
+fn large_leaves_agree_with_the_model() {
+    for (seed, keys) in [(0, 200), (1, 2000), (2, 20_000)] {
+        for domain in [Domain::Line, Domain::Process] {
+            operations::<Production>(domain, seed, keys, 60_000);
+            operations::<HalfLeaves>(domain, seed, keys, 60_000);
+        }
+    }
+}
+
+#[test]
+fn keys_in_order_and_their_removal_leave_few_leaves() {
+    const KEYS: u64 = 50_000;
+    let solo = solo::<Production>(Domain::Process);
+    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    for key in 0..KEYS {
+        assert_eq!(tree.insert(&mut session, key, key * 2).expect("room"), None);
+    }
+    let full = tree.shape(&mut session).expect("a shape").leaves;
+    assert!(full < KEYS / 254 * 12 / 10, "{full} leaves");
+    for key in 0..KEYS {
+        assert_eq!(tree.get(&mut session, key).expect("get"), Some(key * 2));
+    }
+    for key in (0..KEYS).filter(|key| key % 100 != 0) {
+        assert_eq!(tree.remove(&mut session, key).expect("no error"), Some(key * 2));
+    }
+    let left = tree.shape(&mut session).expect("a shape").leaves;
+    assert!(left < full / 4, "{left} of {full} leaves");
+    drop(session);
+    assert_sound(&solo);
+}
+
+#[test]
+fn threads_that_write_the_same_keys_leave_a_sound_tree() {
+    const KEYS: u64 = 3000;
+    let solo = solo::<Production>(Domain::Line);
+    let added: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4u64)
+            .map(|thread| {
+                let solo = &solo;
+                scope.spawn(move || {
+                    let mut session = solo.heap().session().expect("a session");
+                    let mut random = StdRng::seed_from_u64(thread);
+                    let mut added = 0i64;
+                    for _ in 0..60_000 {
+                        let key = random.random_range(0..KEYS).wrapping_mul(0x9E37_79B9);
+                        let old = if random.random_range(0..3) == 0 {
+                            let old = solo.tree().remove(&mut session, key).expect("no error");
+                            added -= i64::from(old.is_some());
+                            old
+                        } else {
+                            let old = solo.tree().insert(&mut session, key, key + 1).expect("room");
+                            added += i64::from(old.is_none());
+                            old
+                        };
+                        assert!(old.is_none_or(|old| old == key + 1));
+                    }
+                    added
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).sum::<i64>() as u64
+    });
+    let mut session = solo.heap().session().expect("a session");
+    let mut pairs = vec![];
+    solo.tree().scan(&mut session, 0, usize::MAX, &mut pairs).expect("scan");
+    assert_eq!(pairs.len() as u64, added);
+    drop(session);
+    assert_sound(&solo);
+}
+
+#[test]
+fn a_full_pool_refuses_inserts_and_goes_on_with_the_rest() {
+    let pool = Pool::in_memory(1 << 20, 2 << 20, Domain::Line).expect("memory");
+    let solo: Solo<Tree<Production>> = Solo::create(pool).expect("room");
+    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let place = |key: u64| key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let refused = (0..1 << 20).find(|key| tree.insert(&mut session, place(*key), *key).is_err());
+    let refused = refused.expect("the pool has an end");
+    assert!(refused > 20_000, "{refused} keys");
+    for key in 0..refused {
+        assert_eq!(
+            tree.update(&mut session, place(key), key + 1).expect("no room needed"),
+            Some(key)
+        );
+    }
+    for key in 0..refused {
+        assert_eq!(tree.remove(&mut session, place(key)).expect("no room needed"), Some(key + 1));
+    }
+    for key in 0..refused / 2 {
+        assert_eq!(tree.insert(&mut session, place(key), key).expect("room again"), None);
+    }
+    drop(session);
+    assert_sound(&solo);
+}

@@ -1,0 +1,63 @@
+//! What an operation of the tree with hashed leaves costs in the pool, exactly, outside of splits.
+
+use everleaf_index::{HashedLeafTree, OrderedIndex, Production, Solo, U64Kind};
+use everleaf_machine::Simulated;
+use everleaf_machine::simulated::counting::{Counting, CountingConfig, Tally};
+use everleaf_prove::backing::new_pool_up_to;
+
+type M = Simulated;
+type Tree = HashedLeafTree<U64Kind, Production, M>;
+
+const POOL: usize = 16 << 20;
+/// Few enough that no line of a leaf is full.
+const KEYS: u64 = 100;
+
+/// Lines flushed, drains, lines written and lines read, if they are the same for all operations.
+fn each(tally: &Tally) -> (u64, u64, u64, u64) {
+    let each = |sum: u64| {
+        assert_eq!(sum % tally.operations, 0, "{sum} of {} operations", tally.operations);
+        sum / tally.operations
+    };
+    (
+        each(tally.flushes),
+        each(tally.drains),
+        each(tally.pool_lines_written),
+        each(tally.pool_lines_read),
+    )
+}
+
+#[test]
+fn an_operation_writes_and_flushes_one_line_and_reads_one() {
+    let counting = Counting::new(CountingConfig::default(), POOL);
+    let pool = new_pool_up_to(counting.memory(), POOL as u64).expect("memory becomes a pool");
+    let solo: Solo<Tree, M> = Solo::create(pool).expect("room");
+    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let session = &mut session;
+    for key in 0..KEYS {
+        counting.operation("insert", || tree.insert(session, key, key).expect("room"));
+    }
+    for key in 0..KEYS {
+        counting.operation("hit", || tree.get(session, key).expect("get"));
+        counting.operation("update", || tree.update(session, key, 1).expect("no error"));
+        counting.operation("refused", || tree.insert(session, key, 1).expect("no error"));
+    }
+    for key in 0..KEYS / 2 {
+        counting.operation("remove", || tree.remove(session, key * 2).expect("no error"));
+    }
+    let written = |name: &str| {
+        let (flushes, drains, written, _) = each(&counting.tally(name));
+        (flushes, drains, written)
+    };
+    assert_eq!(written("insert"), (1, 1, 1));
+    assert_eq!(written("update"), (1, 1, 1));
+    assert_eq!(written("remove"), (1, 1, 1));
+    assert_eq!(written("refused"), (0, 0, 0));
+    assert_eq!(written("hit"), (0, 0, 0));
+    for key in KEYS..2 * KEYS {
+        counting.operation("miss", || tree.get(session, key).expect("get"));
+    }
+    let (hit, miss) = (counting.tally("hit"), counting.tally("miss"));
+    assert!(hit.pool_lines_read >= KEYS && hit.pool_lines_read <= KEYS + KEYS / 10, "{hit:?}");
+    assert!(miss.pool_lines_read <= KEYS, "{miss:?}");
+    assert_eq!((miss.flushes, miss.pool_lines_written), (0, 0));
+}
