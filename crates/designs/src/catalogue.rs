@@ -11,6 +11,8 @@ use everleaf_machine::Machine;
 
 use crate::blink::BLinkTree;
 use crate::cdds::CddsTree;
+use crate::f3tree::F3Tree;
+use crate::f3tree::variant::{Blind, Objects100, Objects500, Objects1000, Unlimited};
 use crate::fast_fair::FastFair;
 use crate::fast_fair::variant::{
     Binary, Fenced, LeafLocks, Logging, Nodes256, Nodes1024, Nodes2048, Nodes4096, Standard,
@@ -101,6 +103,11 @@ designs! {
     CddsTree<Production, M>,
     SpTree<Production, M>,
     SpTreeUnfiltered<Production, M>,
+    F3Tree<Objects500, M>,
+    F3Tree<Objects100, M>,
+    F3Tree<Objects1000, M>,
+    F3Tree<Unlimited, M>,
+    F3Tree<Blind, M>,
 }
 
 /// The names of all designs.

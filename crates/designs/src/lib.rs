@@ -12,6 +12,7 @@
 pub mod blink;
 pub mod catalogue;
 pub mod cdds;
+pub mod f3tree;
 pub mod fast_fair;
 pub mod fptree;
 pub mod nbtree_published;
@@ -24,6 +25,7 @@ pub mod wbtree;
 pub use blink::BLinkTree;
 pub use catalogue::registry;
 pub use cdds::CddsTree;
+pub use f3tree::F3Tree;
 pub use fast_fair::FastFair;
 pub use fptree::FpTree;
 pub use nbtree_published::{NbPublished, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr};

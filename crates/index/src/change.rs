@@ -32,6 +32,12 @@ impl Intent {
         matches!(self, Intent::Remove | Intent::RemoveExact(_))
     }
 
+    /// Whether the effect depends on the value that is there.
+    #[inline(always)]
+    pub fn compares(self) -> bool {
+        matches!(self, Intent::Exchange(_) | Intent::RemoveExact(_))
+    }
+
     /// Whether a key that is there with this value is left as it is.
     #[inline(always)]
     pub(crate) fn declines(self, value: u64) -> bool {

@@ -1,8 +1,9 @@
 //! Everything that can be proven, by name.
 
+use everleaf_designs::f3tree::variant as f3;
 use everleaf_designs::fast_fair::variant::Small;
 use everleaf_designs::{
-    CddsTree, FastFair, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr, NvTree,
+    CddsTree, F3Tree, FastFair, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr, NvTree,
     NvTreeBlind, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, WbTree, WbTreeSo,
 };
 use everleaf_index::{Design, HashedLeafTree, Tiny, U64Kind};
@@ -99,6 +100,16 @@ macro_rules! records {
     };
 }
 
+/// F3-trees with objects of so many entries.
+macro_rules! objects {
+    ($looks:literal: $($entries:literal)*) => {
+        &Trees {
+            sizes: &[$(($entries, any::<F3Tree<f3::Small<$entries, 2, $looks>, M>>())),*],
+            alone: false,
+        }
+    };
+}
+
 /// Trees whose protocol promises something to one thread at a time only.
 const fn alone<T2: Design<M>, T3: Design<M>>() -> [(usize, AnyTree); 2] {
     assert!(T2::CAVEAT.is_some(), "what is proven with one thread is said to need it");
@@ -162,6 +173,8 @@ pub static STRUCTURES: &[Structure] = &[
     one("nvtree-blind", "NVTree whose writes do not look", sizes!(NvTreeBlind: 3)),
     one("cdds", "CDDS B-tree", sizes!(CddsTree: 2 3 7)),
     one("sptree", "SPTree whose writes go to the leaves", sizes!(SpTree: 2 3 9)),
+    one("f3-tree", "F3-tree", objects!(1: 1 2 3)),
+    one("f3-tree-blind", "F3-tree whose writes do not look", objects!(0: 2)),
     one("batch", "batches of byte strings: the gate, the stripes, the journal", &batches::Programs),
     one(
         "nbtree-published",

@@ -116,7 +116,7 @@ fn assert_holds<T: Design>(solo: &Solo<T>, model: &Model) {
     assert_eq!(report.keys, model.len() as u64);
 }
 
-fn one_thread<T: Design>(keys: u64, operations: usize) {
+pub(super) fn one_thread<T: Design>(keys: u64, operations: usize) {
     for seed in SEEDS {
         for domain in [Domain::Process, Domain::Line] {
             println!("{} seed {seed}, {keys} keys, {domain:?}", T::INFO.name);
@@ -139,7 +139,7 @@ fn open<T: Design>(path: &Path, mode: CreateMode) -> Solo<T> {
     Solo::open(pool, 2).expect("the tree opens")
 }
 
-fn reopened<T: Design>() {
+pub(super) fn reopened<T: Design>() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("pool");
     let mut model = Model::new();
@@ -159,7 +159,7 @@ fn reopened<T: Design>() {
 const THREADS: u64 = 4;
 
 /// Each thread has keys of its own next to the others', and checks what it knows of them.
-fn shared<T: Design>(keys: u64, operations: usize) {
+pub(super) fn shared<T: Design>(keys: u64, operations: usize) {
     let solo = new_solo::<T>(Domain::Process);
     let models: Vec<Model> = std::thread::scope(|scope| {
         let solo = &solo;
@@ -273,7 +273,7 @@ trees_of_one_thread! {
 }
 
 /// A write that does not look says nothing, and the tree holds what the last one said.
-fn blind<T: Design>(keys: u64, operations: usize) {
+pub(super) fn blind<T: Design>(keys: u64, operations: usize) {
     let solo = new_solo::<T>(Domain::Line);
     let mut taken = solo.heap().session().expect("a free session");
     let (tree, session) = (solo.tree(), &mut taken);

@@ -4,10 +4,11 @@
 #![allow(clippy::print_stdout, reason = "what was counted is the result")]
 
 use everleaf_designs::{
-    CddsTree, FpTree, NvTree, NvTreeBlind, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide,
-    SpTree, SpTreeUnfiltered, WbTree, WbTreeSo,
+    CddsTree, F3Tree, FpTree, NvTree, NvTreeBlind, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm,
+    RnTreeWide, SpTree, SpTreeUnfiltered, WbTree, WbTreeSo,
 };
 
+use everleaf_designs::f3tree::variant::Objects500;
 use everleaf_index::{Design, OrderedIndex, Production, Solo};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::Random;
@@ -78,6 +79,8 @@ fn an_operation_on_a_leaf_with_room_costs_what_the_papers_say() {
     assert_costs::<WbTree<Production, M>>((4, 4, 3), (4, 4, 3), (3, 3, 2));
     assert_costs::<WbTreeSo<Production, M>>((2, 2, 2), (2, 2, 2), (1, 1, 1));
     assert_costs::<NvTree<Production, M>>((2, 2, 2), (2, 2, 2), (2, 2, 2));
+    // An entry of a future object, for keys that are pending or not.
+    assert_costs::<F3Tree<Objects500, M>>((1, 1, 1), (1, 1, 1), (1, 1, 1));
     // Entry and tag on their way together, then line 0.
     let filtered = assert_costs::<SpTree<Production, M>>((3, 2, 3), (3, 2, 3), (1, 1, 1));
     assert_eq!(filtered, (3, 0), "line 0, tags and an entry; nothing if the filter says so");

@@ -1,0 +1,82 @@
+//! A front: the future objects that the sessions of one number write to.
+
+use everleaf_alloc::{AllocError, Session};
+use everleaf_machine::{Machine, Ordering, SpinGuard};
+
+use super::F3Tree;
+use super::layout::{OBJECT_SIZE, Objects};
+use super::variant::Variant;
+
+/// The objects of a front, in the order in which their entries are used. Whoever holds the front's
+/// lock may fill its free entries.
+#[derive(Default)]
+pub(super) struct Front {
+    /// Where they are.
+    pub objects: Vec<u64>,
+    /// How many entries, of all objects in a row, come before the one to be used next.
+    cursor: usize,
+}
+
+/// A locked front.
+pub(super) type FrontGuard<'f, M> = SpinGuard<'f, Front, M>;
+
+impl<V: Variant, M: Machine> F3Tree<V, M> {
+    /// The front of a session, locked.
+    pub(super) fn lock_front(&self, session: &Session<M>) -> FrontGuard<'_, M> {
+        self.fronts[session.stripe() % V::FRONTS].lock()
+    }
+
+    /// The next free entry of a front. Looks at `reach` entries.
+    pub(super) fn free_entry(&self, front: &mut Front, reach: usize) -> Option<u64> {
+        // Acquire: the word on the medium is at least this; pairs with the release in `evaluate.rs`.
+        let drained = self.drained.load(Ordering::Acquire);
+        let all = front.objects.len() * V::ENTRIES;
+        for _ in 0..reach.min(all) {
+            let at = front.cursor % all;
+            let entry = Objects::<M>::entry(front.objects[at / V::ENTRIES], at % V::ENTRIES);
+            front.cursor = at + 1;
+            if self.objects.stamp(entry).sequence() < drained {
+                return Some(entry);
+            }
+        }
+        None
+    }
+
+    /// Adds an object to the front, unless the tree has as many as it may have, and the front its
+    /// share of them.
+    pub(super) fn add_object(
+        &self,
+        session: &mut Session<M>,
+        index: usize,
+        front: &mut Front,
+    ) -> Result<bool, AllocError> {
+        // Relaxed: a number of objects; who counts one too many takes it back.
+        let count = self.object_count.fetch_add(1, Ordering::Relaxed);
+        let has_share = front.objects.len() >= V::OBJECTS_MAX.div_ceil(V::FRONTS);
+        if count >= V::OBJECTS_MAX as u64 && has_share {
+            // Relaxed: as above.
+            self.object_count.fetch_sub(1, Ordering::Relaxed);
+            return Ok(false);
+        }
+        let object = match session.allocate_record(OBJECT_SIZE) {
+            Ok(object) => object,
+            Err(error) => {
+                // Relaxed: as above.
+                self.object_count.fetch_sub(1, Ordering::Relaxed);
+                return Err(error);
+            }
+        };
+        let head = self.head(index);
+        // Relaxed: only the holder of the front's lock stores it.
+        self.objects.build(object, head.load(Ordering::Relaxed));
+        // Release: the object before the word that refers to it; recovery's view.
+        head.store(object, Ordering::Release);
+        // Persist: the reference before the first entry is acknowledged (F2).
+        if !M::mutant("f3.no_head_flush") {
+            session.medium().persist(head.as_ptr(), 8);
+        }
+        front.cursor = front.objects.len() * V::ENTRIES;
+        front.objects.push(object);
+        Ok(true)
+    }
+}

@@ -1,0 +1,174 @@
+//! Where things are: the anchor and the future objects.
+//!
+//! ```text
+//!   anchor   word 0      1         2                     3         4..8   8..24          24..32
+//!           | "EVLF3TRE" | variant | global tree's root  | drained | 0    | newest object | 0 |
+//!                                                                           of each front
+//!   object, 512 bytes
+//!   line 0      | next: an offset, 0 for the last | 0 ...          |
+//!   line 1..8   | key | value | stamp | 0 | key | value | stamp | 0 |
+//! ```
+//!
+//! The *stamp* of an entry is twice its sequence number, plus one if the entry is a removal. It is
+//! stored after key and value, in the same line, so that it vouches for them on the medium. An entry
+//! counts if its sequence number is at least `drained`; all below is durable in the global tree.
+
+use std::marker::PhantomData;
+
+use everleaf_alloc::AllocError;
+use everleaf_index::{ANCHOR_WORDS, Base};
+use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
+use everleaf_pool::Medium;
+
+/// First word of an anchor: "EVLF3TRE".
+pub(super) const TAG: u64 = u64::from_le_bytes(*b"EVLF3TRE");
+/// The anchor's word that says which variant made it.
+pub(super) const VARIANT_WORD: usize = 1;
+/// The anchor's word with the root value of the global tree.
+pub(super) const GLOBAL_WORD: usize = 2;
+/// The anchor's word below which all sequence numbers are durable in the global tree.
+pub(super) const DRAINED_WORD: usize = 3;
+/// The anchor's first word that refers to a front's newest object.
+pub(super) const FRONT_WORD: usize = 8;
+/// Fronts that an anchor has room for.
+pub(super) const FRONTS_MAX: usize = 16;
+/// Bytes of an object.
+pub(super) const OBJECT_SIZE: usize = 512;
+/// Entries that an object has room for.
+pub(super) const ENTRIES_MAX: usize = (OBJECT_SIZE - LINE_SIZE) / ENTRY_SIZE;
+/// Bytes of an entry.
+const ENTRY_SIZE: usize = 32;
+
+const _: () = assert!(FRONT_WORD + FRONTS_MAX <= ANCHOR_WORDS && ENTRIES_MAX == 14);
+
+/// A sequence number, and whether the entry is a removal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp(pub u64);
+
+impl Stamp {
+    /// The stamp of an entry.
+    pub fn new(sequence: u64, is_removal: bool) -> Self {
+        Stamp(sequence << 1 | u64::from(is_removal))
+    }
+
+    /// The sequence number.
+    pub fn sequence(self) -> u64 {
+        self.0 >> 1
+    }
+
+    /// Whether the entry is a removal.
+    pub fn is_removal(self) -> bool {
+        self.0 & 1 == 1
+    }
+}
+
+/// The objects of one pool.
+pub(super) struct Objects<M: Machine> {
+    base: Base<M>,
+    medium: Medium<M>,
+    machine: PhantomData<M>,
+}
+
+// SAFETY: `base` is the pool's mapping, which the tree's heap keeps; all its words are atomic.
+unsafe impl<M: Machine> Send for Objects<M> {}
+// SAFETY: as above.
+unsafe impl<M: Machine> Sync for Objects<M> {}
+
+impl<M: Machine> Objects<M> {
+    /// The objects of the pool that begins at `base`.
+    pub fn new(base: Base<M>, medium: Medium<M>) -> Self {
+        Objects { base, medium, machine: PhantomData }
+    }
+
+    /// Refuses an offset at which no object can be.
+    pub fn check_place(&self, offset: u64) -> Result<(), AllocError> {
+        if offset.is_multiple_of(LINE_SIZE as u64) && self.base.holds(offset, OBJECT_SIZE) {
+            return Ok(());
+        }
+        let what = "a front refers to a place where no future object can be".to_string();
+        Err(AllocError::Corrupt { offset, what })
+    }
+
+    /// The word of an object that refers to the next older one.
+    pub fn next(&self, object: u64) -> &Atomic<u64, M> {
+        self.word(object)
+    }
+
+    /// Where entry `index` of an object is.
+    pub fn entry(object: u64, index: usize) -> u64 {
+        debug_assert!(index < ENTRIES_MAX);
+        object + (LINE_SIZE + index * ENTRY_SIZE) as u64
+    }
+
+    /// Key and value of the entry at `entry`.
+    pub fn pair(&self, entry: u64) -> (u64, u64) {
+        (self.word(entry).read_private(), self.word(entry + 8).read_private())
+    }
+
+    /// The stamp of the entry at `entry`, while others may store it.
+    pub fn stamp(&self, entry: u64) -> Stamp {
+        // Relaxed: compared with `drained` only, and whoever stores another stamp keeps the
+        // sequence number on the same side of it (F3).
+        Stamp(self.stamp_word(entry).load(Ordering::Relaxed))
+    }
+
+    fn stamp_word(&self, entry: u64) -> &Atomic<u64, M> {
+        self.word(entry + 16)
+    }
+
+    /// Writes an object that nobody can reach, without entries, and makes it durable.
+    pub fn build(&self, object: u64, next: u64) {
+        self.next(object).write_private(next);
+        for index in 0..ENTRIES_MAX {
+            self.stamp_word(Self::entry(object, index)).write_private(0);
+        }
+        if M::mutant("f3.object_unflushed") {
+            return;
+        }
+        // Persist: the object before its front refers to it, or recovery would believe the entries
+        // of its last life.
+        self.medium.persist(self.start(object), OBJECT_SIZE);
+    }
+
+    /// Fills the free entry at `entry`, durably.
+    pub fn fill(&self, entry: u64, key: u64, value: u64, stamp: Stamp) {
+        if M::mutant("f3.stamp_first") {
+            // Relaxed: a planted bug.
+            self.stamp_word(entry).store(stamp.0, Ordering::Relaxed);
+        }
+        // Relaxed: published by the stamp; the old stamp is below `drained`, so that nobody, and no
+        // recovery, reads the pair under it.
+        self.word(entry).store(key, Ordering::Relaxed);
+        self.change(entry, value, stamp);
+    }
+
+    /// Gives the entry at `entry` another value and stamp, durably. A crash in between leaves the old
+    /// stamp with the old or the new value: the write has not happened, or has.
+    pub fn change(&self, entry: u64, value: u64, stamp: Stamp) {
+        // Relaxed: published by the stamp.
+        self.word(entry + 8).store(value, Ordering::Relaxed);
+        self.restamp(entry, stamp);
+    }
+
+    /// Gives the entry at `entry` another stamp, durably.
+    pub fn restamp(&self, entry: u64, stamp: Stamp) {
+        // Release: after key and value, also on the medium; recovery's view.
+        self.stamp_word(entry).store(stamp.0, Ordering::Release);
+        if M::mutant("f3.no_entry_flush") {
+            return;
+        }
+        // Persist: the entry before the table of pending keys shows it (F1). Stamp and pair are on
+        // one line, so one flush is enough.
+        self.medium.persist(self.start(entry), ENTRY_SIZE);
+    }
+
+    fn start(&self, offset: u64) -> *const u8 {
+        self.base.start().wrapping_add(offset as usize)
+    }
+
+    fn word(&self, offset: u64) -> &Atomic<u64, M> {
+        // SAFETY: inside an object, which lies in the pool and is given back with the tree only;
+        // aligned; an atomic word is valid whatever its bits are.
+        unsafe { &*self.start(offset).cast::<Atomic<u64, M>>() }
+    }
+}

@@ -1,0 +1,147 @@
+//! The table of pending keys: in DRAM, exact, ordered, with the newest entry of each key that the
+//! global tree does not have yet.
+
+use std::collections::BTreeMap;
+
+use everleaf_machine::{Atomic, Machine, Ordering, SpinGuard, SpinLock};
+
+use super::layout::Stamp;
+
+/// The newest entry of a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    /// Its stamp.
+    pub stamp: Stamp,
+    /// Its value; of a removal whatever was there.
+    pub value: u64,
+    /// Where it is in the pool.
+    pub entry: u64,
+}
+
+impl Pending {
+    /// What a reader finds: nothing if the entry is a removal.
+    pub fn current(&self) -> Option<u64> {
+        (!self.stamp.is_removal()).then_some(self.value)
+    }
+}
+
+/// The pending keys of a shard.
+pub(super) type Keys = BTreeMap<u64, Pending>;
+
+/// A part of the table. The holder of its lock decides what becomes of its keys.
+pub(super) struct Shard<M: Machine> {
+    keys: SpinLock<Keys, M>,
+    count: Atomic<u64, M>,
+}
+
+/// A locked shard. What is changed is counted when the guard goes.
+pub(super) struct ShardGuard<'s, M: Machine> {
+    count: &'s Atomic<u64, M>,
+    keys: SpinGuard<'s, Keys, M>,
+}
+
+impl<M: Machine> ShardGuard<'_, M> {
+    /// The keys.
+    pub fn keys(&mut self) -> &mut Keys {
+        &mut self.keys
+    }
+}
+
+impl<M: Machine> Drop for ShardGuard<'_, M> {
+    fn drop(&mut self) {
+        let count = self.keys.len() as u64;
+        // Relaxed: only the holder of the lock stores the count.
+        if self.count.load(Ordering::Relaxed) != count {
+            // AcqRel: pairs with the acquire in `is_empty`. A swap and not a store, so
+            // that a call that returned is seen by whoever asks afterwards.
+            self.count.swap(count, Ordering::AcqRel);
+        }
+    }
+}
+
+impl<M: Machine> Shard<M> {
+    fn new() -> Self {
+        Shard { keys: SpinLock::new(Keys::new()), count: Atomic::new(0) }
+    }
+
+    /// Locks the shard.
+    pub fn lock(&self) -> ShardGuard<'_, M> {
+        ShardGuard { count: &self.count, keys: self.keys.lock() }
+    }
+
+    /// Whether nothing is pending, without the lock.
+    pub fn is_empty(&self) -> bool {
+        // Acquire: what the global tree got before its key left the table is seen; pairs with the
+        // release in `ShardGuard::drop`.
+        self.count.load(Ordering::Acquire) == 0
+    }
+}
+
+/// All shards.
+pub(super) struct Table<M: Machine> {
+    shards: Vec<Shard<M>>,
+}
+
+/// Some pending keys in ascending order, each with its value or nothing if it was removed.
+pub(super) struct Page {
+    /// The keys.
+    pub keys: Vec<(u64, Option<u64>)>,
+    /// The last key, in the direction of the scan, up to which the page is complete.
+    pub bound: u64,
+}
+
+impl<M: Machine> Table<M> {
+    /// An empty table.
+    pub fn new(shards: usize) -> Self {
+        Table { shards: (0..shards).map(|_| Shard::new()).collect() }
+    }
+
+    /// The shard of a key.
+    pub fn shard(&self, key: u64) -> &Shard<M> {
+        let hash = key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        &self.shards[hash as usize % self.shards.len()]
+    }
+
+    /// All shards.
+    pub fn shards(&self) -> &[Shard<M>] {
+        &self.shards
+    }
+
+    /// What is pending from `from` on, ascending: as far as no shard has more than `limit` keys.
+    pub fn page_up(&self, from: u64, limit: usize) -> Page {
+        let mut page = Page { keys: vec![], bound: u64::MAX };
+        for shard in self.shards.iter().filter(|shard| !shard.is_empty()) {
+            let mut guard = shard.lock();
+            let cut = take(guard.keys().range(from..), limit, &mut page.keys);
+            page.bound = cut.map_or(page.bound, |last| page.bound.min(last));
+        }
+        page.keys.retain(|(key, _)| *key <= page.bound);
+        page.keys.sort_unstable_by_key(|(key, _)| *key);
+        page
+    }
+
+    /// As [`Self::page_up`], descending.
+    pub fn page_down(&self, from: u64, limit: usize) -> Page {
+        let mut page = Page { keys: vec![], bound: 0 };
+        for shard in self.shards.iter().filter(|shard| !shard.is_empty()) {
+            let mut guard = shard.lock();
+            let cut = take(guard.keys().range(..=from).rev(), limit, &mut page.keys);
+            page.bound = cut.map_or(page.bound, |last| page.bound.max(last));
+        }
+        page.keys.retain(|(key, _)| *key >= page.bound);
+        page.keys.sort_unstable_by_key(|(key, _)| std::cmp::Reverse(*key));
+        page
+    }
+}
+
+/// Takes up to `limit` keys. Returns the last one taken if there are more.
+fn take<'k>(
+    mut from: impl Iterator<Item = (&'k u64, &'k Pending)>,
+    limit: usize,
+    keys: &mut Vec<(u64, Option<u64>)>,
+) -> Option<u64> {
+    let start = keys.len();
+    keys.extend(from.by_ref().take(limit).map(|(key, pending)| (*key, pending.current())));
+    let last = keys[start..].last().map(|(key, _)| *key);
+    from.next().and(last)
+}

@@ -1,0 +1,52 @@
+//! Get: the table of pending keys, then the global tree.
+
+use everleaf_alloc::Session;
+use everleaf_index::{IndexError, OrderedIndex};
+use everleaf_machine::{Machine, Ordering};
+
+use super::F3Tree;
+use super::variant::Variant;
+
+impl<V: Variant, M: Machine> F3Tree<V, M> {
+    /// The value of a key.
+    #[inline]
+    pub(super) fn find(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+    ) -> Result<Option<u64>, IndexError> {
+        let shard = self.table.shard(key);
+        loop {
+            let direct = self.direct_writes();
+            // What leaves the table is in the global tree before.
+            if !shard.is_empty()
+                && let Some(pending) = shard.lock().keys().get(&key)
+            {
+                return Ok(pending.current());
+            }
+            let value = self.global.get(session, key)?;
+            if self.is_durable_since(direct) {
+                return Ok(value);
+            }
+            // A write without an entry was under way, and what was read may not be durable. When the
+            // lock is free, it is.
+            drop(shard.lock());
+        }
+    }
+
+    /// How many writes have gone to the global tree directly.
+    #[inline]
+    pub(super) fn direct_writes(&self) -> u64 {
+        // Acquire: reads of the global tree come after; pairs with the fence in `write.rs`.
+        self.direct.load(Ordering::Acquire)
+    }
+
+    /// Whether all that was read in the global tree since then is durable, there or in an entry.
+    #[inline]
+    pub(super) fn is_durable_since(&self, direct: u64) -> bool {
+        // Acquire: the reads come before the load; pairs with the fence in `write.rs`.
+        M::fence(Ordering::Acquire);
+        // Relaxed: ordered by the fence.
+        self.direct.load(Ordering::Relaxed) == direct
+    }
+}

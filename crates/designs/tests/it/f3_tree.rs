@@ -1,0 +1,113 @@
+//! The F3-tree as the other trees are tested, with evaluations in between, and its own promises:
+//! bounded objects, entries in the order of their numbers, a full pool.
+
+use everleaf_designs::F3Tree;
+use everleaf_designs::f3tree::variant::{Blind, Objects100, Objects500, Small, Unlimited};
+use everleaf_index::{Domain, IndexError, OrderedIndex, Pool, Solo};
+
+use super::hybrid_trees::{blind, one_thread, reopened, shared};
+
+#[test]
+fn agrees_with_a_btreemap() {
+    one_thread::<F3Tree<Objects500>>(3000, 30_000);
+    one_thread::<F3Tree<Objects100>>(40, 8_000);
+    one_thread::<F3Tree<Unlimited>>(300, 8_000);
+}
+
+#[test]
+fn agrees_with_a_btreemap_in_small_objects() {
+    one_thread::<F3Tree<Small>>(300, 8_000);
+    one_thread::<F3Tree<Small<1, 1>>>(30, 8_000);
+    one_thread::<F3Tree<Small<3, 4>>>(2000, 15_000);
+}
+
+#[test]
+fn survives_being_closed_and_opened() {
+    reopened::<F3Tree<Objects500>>();
+    reopened::<F3Tree<Unlimited>>();
+    reopened::<F3Tree<Small<3, 4>>>();
+}
+
+#[test]
+fn is_shared_by_threads() {
+    shared::<F3Tree<Objects500>>(2000, 20_000);
+    shared::<F3Tree<Small>>(60, 10_000);
+}
+
+#[test]
+fn without_conditional_writes_holds_what_was_written_last() {
+    blind::<F3Tree<Blind>>(3000, 20_000);
+    blind::<F3Tree<Small<2, 2, 0>>>(100, 8_000);
+}
+
+#[test]
+fn evaluation_beside_writers_and_readers_loses_nothing() {
+    let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
+    let solo: Solo<F3Tree<Small<3, 4>>> = Solo::create(pool).expect("room");
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut session = solo.heap().session().expect("a free session");
+            while !done.load(std::sync::atomic::Ordering::Acquire) {
+                solo.tree().evaluate(&mut session).expect("evaluates");
+            }
+        });
+        let writers: Vec<_> = (0..2)
+            .map(|thread| {
+                scope.spawn({
+                    let solo = &solo;
+                    move || {
+                        let mut session = solo.heap().session().expect("a free session");
+                        for round in 1..=2000_u64 {
+                            let key = round % 50 * 2 + thread;
+                            solo.tree().upsert(&mut session, key, round).expect("room");
+                            let found = solo.tree().get(&mut session, key).expect("get");
+                            assert_eq!(found, Some(round), "key {key}");
+                            if round % 7 == 0 {
+                                let old = solo.tree().remove(&mut session, key).expect("room");
+                                assert_eq!(old, Some(round), "key {key}");
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        for writer in writers {
+            writer.join().expect("no panic");
+        }
+        done.store(true, std::sync::atomic::Ordering::Release);
+    });
+    assert!(solo.check().expect("check").problems.is_empty());
+}
+
+#[test]
+fn a_full_pool_refuses_inserts_and_nothing_else() {
+    let pool = Pool::in_memory(1 << 20, 1 << 20, Domain::Line).expect("memory");
+    let solo: Solo<F3Tree<Unlimited>> = Solo::create_with_chunks(pool, 14).expect("room");
+    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a free session"));
+    let mut count = 0;
+    let error = loop {
+        match tree.insert(&mut session, count * 7919 % 100_003, count) {
+            Ok(None) => count += 1,
+            Ok(Some(_)) => panic!("all keys are different"),
+            Err(error) => break error,
+        }
+    };
+    assert!(error.lacks_space(), "{error}");
+    for index in 0..count {
+        let key = index * 7919 % 100_003;
+        assert_eq!(tree.get(&mut session, key).expect("get"), Some(index), "key {key}");
+    }
+    // Changes and removals need no space; and what was removed can be put in again.
+    for index in 0..count {
+        let key = index * 7919 % 100_003;
+        assert_eq!(tree.update(&mut session, key, 1).expect("no space needed"), Some(index));
+        assert_eq!(tree.remove(&mut session, key).expect("no space needed"), Some(1));
+    }
+    let again = (0..count / 2).map(|key| tree.insert(&mut session, key, key));
+    let refused: Vec<IndexError> = again.filter_map(Result::err).collect();
+    assert!(refused.is_empty(), "{} refused: {}", refused.len(), refused[0]);
+    drop(session);
+    let report = solo.check().expect("check");
+    assert_eq!((report.problems, report.keys), (vec![], count / 2));
+}
