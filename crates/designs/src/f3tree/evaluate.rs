@@ -21,9 +21,12 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
     /// each key.
     ///
     /// # Errors
-    /// Damage of the global tree. Without space for a key its entry stays pending, and that is no
+    /// [`IndexError::ReadOnly`]; damage of the global tree. Without space for a key its entry stays pending, and that is no
     /// error.
     pub fn evaluate(&self, session: &mut Session<M>) -> Result<usize, IndexError> {
+        if self.heap.pool().is_read_only() {
+            return Err(IndexError::ReadOnly);
+        }
         match self.round.try_lock() {
             Some(round) => self.evaluate_locked(session, &round),
             None => Ok(0),

@@ -41,6 +41,9 @@ const ENTRY_SIZE: usize = 32;
 
 const _: () = assert!(FRONT_WORD + FRONTS_MAX <= ANCHOR_WORDS && ENTRIES_MAX == 14);
 
+/// Sequence numbers are below this, which takes centuries to reach: a larger one is damage.
+pub(super) const SEQUENCE_END: u64 = 1 << 62;
+
 /// A sequence number, and whether the entry is a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp(pub u64);

@@ -8,7 +8,7 @@ use everleaf_machine::{Atomic, Machine, SpinLock};
 use super::F3Tree;
 use super::front::Front;
 use super::layout::{
-    DRAINED_WORD, FRONT_WORD, GLOBAL_WORD, OBJECT_SIZE, Objects, TAG, VARIANT_WORD,
+    DRAINED_WORD, FRONT_WORD, GLOBAL_WORD, OBJECT_SIZE, Objects, SEQUENCE_END, TAG, VARIANT_WORD,
 };
 use super::pending::{Pending, Table};
 use super::state::EntryState;
@@ -46,10 +46,15 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
             let what = format!("a tree's anchor is of variant {found} instead of {}", V::KIND);
             return Err(AllocError::Corrupt { offset: 0, what }.into());
         };
+        let drained = anchor.word(DRAINED_WORD).read_private();
+        if !(1..SEQUENCE_END).contains(&drained) {
+            let what = format!("a tree's anchor says that {drained} entries are evaluated");
+            return Err(AllocError::Corrupt { offset: 0, what }.into());
+        }
         let global = FastFair::recover(session, recovery, root, threads)?;
         let mut tree = Self::assemble(session, anchor, global);
         tree.find_objects(recovery)?;
-        tree.find_pending();
+        tree.find_pending()?;
         Ok(tree)
     }
 
@@ -98,9 +103,9 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
     }
 
     /// Puts the newest entry of each key into the table.
-    fn find_pending(&mut self) {
+    fn find_pending(&mut self) -> Result<(), AllocError> {
         if M::mutant("f3.serves_at_once") {
-            return;
+            return Ok(());
         }
         let drained = self.drained.read_private();
         let mut clock = drained;
@@ -113,6 +118,10 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
                 }
                 clock = clock.max(stamp.sequence() + 1);
                 let (key, value) = self.objects.pair(entry);
+                if stamp.sequence() >= SEQUENCE_END || Self::INFO.check_value(value).is_err() {
+                    let what = "a future object has an entry that nobody wrote".to_string();
+                    return Err(AllocError::Corrupt { offset: entry, what });
+                }
                 let mut shard = self.table.shard(key).lock();
                 let newest = shard.keys().get(&key).map(|pending| pending.stamp.sequence());
                 if newest.is_none_or(|newest| newest < stamp.sequence()) {
@@ -122,6 +131,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
             self.fronts[index].get_mut().objects = objects;
         }
         self.clock.write_private(clock);
+        Ok(())
     }
 
     /// Where the entries of objects are.

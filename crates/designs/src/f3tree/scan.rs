@@ -6,6 +6,7 @@ use everleaf_machine::Machine;
 
 use super::F3Tree;
 use super::pending::Page;
+use super::search::is_under_way;
 use super::variant::Variant;
 
 /// Pairs of the global tree, or keys of a shard, that a page is made of.
@@ -48,12 +49,12 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
             && pairs.len() < end
         {
             let direct = self.direct_writes();
+            // Whoever writes to the global tree without an entry holds this.
+            let round = is_under_way(direct).then(|| self.round.lock());
             let start = pairs.len();
             let last = self.scan_page(session, way, from, end - start, pairs)?;
-            if !self.is_durable_since(direct) {
+            if round.is_none() && !self.is_durable_since(direct) {
                 pairs.truncate(start);
-                // Whoever writes to the global tree holds this.
-                drop(self.round.lock());
                 continue;
             }
             pairs.truncate(end);
@@ -109,7 +110,8 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
                 let stored = self.global.get(session, *key)?;
                 match (stored, pending.current()) {
                     (None, Some(_)) => shape.keys += 1,
-                    (Some(_), None) => shape.keys -= 1,
+                    // (Beside writers the counts are of different moments.)
+                    (Some(_), None) => shape.keys = shape.keys.saturating_sub(1),
                     _ => {}
                 }
             }

@@ -18,6 +18,15 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         let shard = self.table.shard(key);
         loop {
             let direct = self.direct_writes();
+            if is_under_way(direct) {
+                // Under the lock nobody writes the key directly.
+                let mut guard = shard.lock();
+                let pending = guard.keys().get(&key).copied();
+                return match pending {
+                    Some(pending) => Ok(pending.current()),
+                    None => self.global.get(session, key),
+                };
+            }
             // What leaves the table is in the global tree before.
             if !shard.is_empty()
                 && let Some(pending) = shard.lock().keys().get(&key)
@@ -28,13 +37,11 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
             if self.is_durable_since(direct) {
                 return Ok(value);
             }
-            // A write without an entry was under way, and what was read may not be durable. When the
-            // lock is free, it is.
-            drop(shard.lock());
+            // A write without an entry has begun, and what was read may not be durable.
         }
     }
 
-    /// How many writes have gone to the global tree directly.
+    /// How many writes to the global tree, without an entry, have begun and ended.
     #[inline]
     pub(super) fn direct_writes(&self) -> u64 {
         // Acquire: reads of the global tree come after; pairs with the fence in `write.rs`.
@@ -49,4 +56,10 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         // Relaxed: ordered by the fence.
         self.direct.load(Ordering::Relaxed) == direct
     }
+}
+
+/// Whether one of these writes has begun and not ended.
+#[inline]
+pub(super) fn is_under_way(direct: u64) -> bool {
+    direct % 2 == 1
 }

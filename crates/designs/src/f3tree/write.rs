@@ -158,11 +158,15 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
             return Ok(outcome);
         }
         M::mark("f3.direct");
-        // Relaxed: the fence orders it. Release: who sees what the global tree gets now sees the new
-        // number, too, and reads again under the lock; pairs with the fence in `search.rs`.
+        // Relaxed: the fence orders it. Release: who sees what the global tree gets now sees the odd
+        // number, too, and reads under the lock; pairs with the fence in `search.rs`.
         self.direct.fetch_add(1, Ordering::Relaxed);
         M::fence(Ordering::Release);
-        self.apply(session, change.key, (effect == Effect::Put).then_some(change.value))?;
-        Ok(outcome)
+        let value = (effect == Effect::Put).then_some(change.value);
+        let applied = self.apply(session, change.key, value);
+        // Release: what was applied is durable before the number is even; pairs with the acquire in
+        // `direct_writes`.
+        self.direct.fetch_add(1, Ordering::Release);
+        applied.map(|()| outcome)
     }
 }
