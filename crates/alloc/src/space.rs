@@ -94,7 +94,7 @@ impl Space {
         let count = u64::from(header.run);
         let part = match self.find_backed(count) {
             Some(part) => Some(part),
-            None if (self.frontier + count) << self.shift <= pool.size() => None,
+            None if (self.frontier + count) << self.shift <= pool.size().min(POOL_SIZE_MAX) => None,
             None => self.fill_or_grow(pool, count)?,
         };
         let Some(part) = part else {

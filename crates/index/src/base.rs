@@ -38,6 +38,7 @@ impl<M: Machine> Base<M> {
     #[inline(always)]
     pub fn holds(self, offset: u64, size: usize) -> bool {
         // SAFETY: the heap, and with it the pool, is open as long as the value is used.
-        M::SIMULATED || offset + size as u64 <= unsafe { &*self.pool }.size()
+        let size_now = || unsafe { &*self.pool }.size();
+        M::SIMULATED || offset.checked_add(size as u64).is_some_and(|end| end <= size_now())
     }
 }
