@@ -156,18 +156,20 @@ impl PowerLog {
         session: &mut Session<Hardware>,
     ) -> Result<()> {
         let mut present = Vec::with_capacity(edits.len());
-        for edit in edits {
+        for (edit, record) in edits.iter().zip(records) {
             let own =
                 |record: everleaf_index::Record<'_>| (record.value.to_vec(), record.expiry_ms);
-            present.push(match edit.tree.get_verified(session, edit.key, Verify::Sum, own) {
+            match edit.tree.get_verified(session, edit.key, Verify::Sum, own) {
+                Ok(found) => present.push((record, found)),
                 // A map that is gone has no keys, in the log neither.
-                Err(IndexError::Removed) => None,
-                found => found?,
-            });
+                Err(IndexError::Removed) => present.push((record, None)),
+                // What is damaged was so before the batch, and is damaged again: there is no value to
+                // log, and no reason to end the log for all others.
+                Err(_) => {}
+            }
         }
-        let present: Vec<Record<'_>> = records
+        let present: Vec<Record<'_>> = present
             .iter()
-            .zip(&present)
             .map(|(record, present)| {
                 let (value, expiry_ms) = present
                     .as_ref()

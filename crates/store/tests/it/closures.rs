@@ -378,7 +378,7 @@ fn two_stores_are_used_inside_of_each_other() {
     let (one, other) = (open("one").expect("it opens"), open("other").expect("it opens"));
     let _ = other.default_map().put(b"key", b"value").expect("room");
     let used = || {
-        let _ = other.default_map().put(b"count", &other.default_map().len().to_be_bytes())?;
+        let _ = other.default_map().put(b"count", other.default_map().len().to_be_bytes())?;
         other.map("another")?.clear()?;
         let mut batch = WriteBatch::new();
         batch.put(other.default_map(), b"batch", b"value");
@@ -392,7 +392,7 @@ fn two_stores_are_used_inside_of_each_other() {
     };
     let written = one.write_alone(|alone, batch| {
         assert_eq!(alone.len(), 0);
-        batch.put(one.default_map(), b"key", &used()?.expect("it is there"));
+        batch.put(one.default_map(), b"key", used()?.expect("it is there"));
         Ok::<(), Error>(())
     });
     assert!(written.expect("room").is_done());

@@ -164,7 +164,7 @@ fn what_a_snapshot_has_read_of_a_batch_that_was_taken_back_is_not_there() {
     let spread = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
     let mut batch = WriteBatch::new();
     for number in 0..60_000 {
-        batch.put(store.default_map(), &spread(number), b"");
+        batch.put(store.default_map(), spread(number), b"");
         if batch.len() == 500 {
             assert!(store.write(&batch).expect("room").is_done());
             batch.clear();
@@ -172,10 +172,10 @@ fn what_a_snapshot_has_read_of_a_batch_that_was_taken_back_is_not_there() {
     }
     let filler = store.map("filler").expect("room");
     let fillers =
-        (0..u32::MAX).take_while(|number| filler.put(&number.to_be_bytes(), &[7; 8000]).is_ok());
+        (0..u32::MAX).take_while(|number| filler.put(number.to_be_bytes(), [7; 8000]).is_ok());
     let mut fillers = fillers.count() as u32;
     for number in 60_000..90_000 {
-        batch.put(store.default_map(), &spread(number), b"half");
+        batch.put(store.default_map(), spread(number), b"half");
     }
     let places = std::sync::Arc::new(AtomicU32::new(0));
     let taken = places.clone();
@@ -197,7 +197,7 @@ fn what_a_snapshot_has_read_of_a_batch_that_was_taken_back_is_not_there() {
         }
         // Not even what is put by before a batch begins could be had.
         fillers -= 1;
-        assert!(filler.remove(&fillers.to_be_bytes()).expect("writable"));
+        assert!(filler.remove(fillers.to_be_bytes()).expect("writable"));
     };
     disk.clear_hook();
     assert_eq!(store.default_map().len(), 60_000, "it was taken back");
@@ -219,7 +219,7 @@ fn what_a_snapshot_has_read_of_a_batch_that_was_taken_back_is_not_there() {
     let _ = snapshot.finish().expect("the disk works");
     after_crash(&disk, 7, |left| {
         assert_eq!(
-            left.default_map().get(&spread(60_000)).expect("get"),
+            left.default_map().get(spread(60_000)).expect("get"),
             None,
             "a part of the batch"
         );
@@ -256,7 +256,7 @@ fn nobody_waits_for_a_map_that_is_freed() {
             for number in 0..100_u32 {
                 let _ = store
                     .default_map()
-                    .put(&number.to_be_bytes(), b"durable")
+                    .put(number.to_be_bytes(), b"durable")
                     .expect("nobody is in the way");
             }
             drop(store.map("third").expect("room"));
