@@ -48,7 +48,7 @@ fn every_planted_bug_of_the_other_trees_is_found() {
 }
 
 #[test]
-#[ignore = "two minutes"]
+#[ignore = "minutes"]
 fn every_rare_planted_bug_is_found() {
     find_all(RARE);
 }
