@@ -1,12 +1,12 @@
 //! Handles: what C code holds of a store, a map, an iterator.
 //!
-//! A handle is a pointer to a [`Handle`], which begins with a number for its kind. The number is looked
+//! A handle is a pointer to a `Handle`, which begins with a number for its kind. The number is looked
 //! at before anything else, so that NULL, a handle of another kind, and most other memory is told
 //! instead of used; freeing wipes it. To C code, and in the functions' arguments, it is a type without
 //! bytes: a reference to that is a pointer, and says nothing about memory.
 //!
-//! What may be used by several threads at once has a body that is `Sync` ([`shared`]). Of all else one
-//! call at a time is let in, and a second one refused ([`exclusive`]).
+//! What may be used by several threads at once has a body that is `Sync` (`shared`). Of all else one
+//! call at a time is let in, and a second one refused (`exclusive`).
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
