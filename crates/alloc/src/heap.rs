@@ -69,9 +69,24 @@ impl<M: Machine> Heap<M> {
     /// # Errors
     /// A header that cannot be ours.
     pub fn open(pool: Pool<M>) -> Result<(Arc<Self>, Recovery<M>), AllocError> {
+        match Self::read(&pool) {
+            Ok((shift, recovery)) => {
+                let space = Space::new(shift, recovery.frontier());
+                Ok((Arc::new(Self::assemble(pool, shift, space)), recovery))
+            }
+            Err(error) => {
+                // Nothing was changed. Without its mark the pool counts as not closed.
+                let _ = pool.leave_as_found();
+                Err(error)
+            }
+        }
+    }
+
+    /// The chunk size, as a shift, and what the chunks' headers say.
+    fn read(pool: &Pool<M>) -> Result<(u32, Recovery<M>), AllocError> {
         let start = pool.data_start();
         let corrupt = |what: &str| AllocError::Corrupt { offset: start, what: what.to_string() };
-        if !Self::exists(&pool) {
+        if !Self::exists(pool) {
             return Err(corrupt("there is no heap header"));
         }
         let shift = pool.word(start + 8).read_private();
@@ -79,7 +94,7 @@ impl<M: Machine> Heap<M> {
             return Err(corrupt("the chunk size is out of range"));
         }
         let shift = shift as u32;
-        let mut recovery = Recovery::walk(&pool, shift, first_chunk(&pool, shift))?;
+        let mut recovery = Recovery::walk(pool, shift, first_chunk(pool, shift))?;
         if !pool.is_read_only() && pool.has_holes() {
             recovery.has_holes = true;
             for (from, to) in recovery.used_ranges(pool.size()) {
@@ -88,8 +103,7 @@ impl<M: Machine> Heap<M> {
                 }
             }
         }
-        let space = Space::new(shift, recovery.frontier());
-        Ok((Arc::new(Self::assemble(pool, shift, space)), recovery))
+        Ok((shift, recovery))
     }
 
     fn assemble(pool: Pool<M>, shift: u32, space: Space) -> Self {

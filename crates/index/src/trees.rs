@@ -180,6 +180,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
                 // Never made again over what is there: a flipped bit would cost everything.
                 let what =
                     format!("the heap header is damaged, and there is a map '{}'", root.name);
+                let _ = pool.leave_as_found();
                 return Err(AllocError::Corrupt { offset: pool.data_start(), what }.into());
             }
             return if pool.is_read_only() {

@@ -99,7 +99,22 @@ fn refusals() -> Vec<Refusal> {
             },
             Durability::Process,
         ),
+        ("a damaged heap header", |_, path| damage(path, false), Durability::Process),
+        ("a damaged chunk header", |_, path| damage(path, true), Durability::Process),
     ]
+}
+
+/// Overwrites the first word of the heap's header, or that of its first chunk.
+fn damage(path: &Path, chunk: bool) {
+    let read_only = PoolOptions { read_only: true, ..PoolOptions::default() };
+    let pool: Pool<everleaf_index::Hardware> = Pool::open(path, &read_only).expect("it opens");
+    let header = pool.data_start();
+    drop(pool);
+    let file = fs::File::options().read(true).write(true).open(path).expect("there");
+    let mut shift = [0; 8];
+    file.read_exact_at(&mut shift, header + 8).expect("readable");
+    let first = (header + 1024).next_multiple_of(1 << u64::from_le_bytes(shift));
+    file.write_all_at(&[0xFF; 8], if chunk { first } else { header }).expect("room");
 }
 
 #[test]
@@ -113,7 +128,7 @@ fn an_opening_that_is_refused_leaves_the_pool_closed() {
         another_boot(&path);
         let again = options(durability).open(&path).map(drop).expect_err(what).to_string();
         assert_eq!(error, again, "{what}: the pool was left as it was found");
-        if what == "a pool of another program" {
+        if what == "a pool of another program" || what.starts_with("a damaged") {
             continue;
         }
         let store = Options::new().read_only(true).open(&path).expect(what);
