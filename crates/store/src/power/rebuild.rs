@@ -94,6 +94,9 @@ pub(crate) fn rebuild(
     let rebuilt = filling.fill(&recovered, identity, settings)?;
     trees.close()?;
     drop(trees);
+    // Before the pool has its name: a log of an older version does not say whose it is, and a crash in
+    // between would leave a pool that nobody can place.
+    place.write_settings(log.disk(), settings)?;
     // It has nothing new. The next opening ends it properly, should that fail here, for instance
     // because the disk is full.
     let _ = log.close();
