@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_unknown() {
-        for (structure, program) in [("btree", "random/2/1"), ("nbtree", "random/9/1")] {
+        for (structure, program) in [("btree", "random/2/1"), ("nbtree", "random/8/1")] {
             let record =
                 Record { structure: structure.to_owned(), program: program.to_owned(), ..record() };
             assert!(matches!(record.replay(), Err(RecordError::Unknown(_))));

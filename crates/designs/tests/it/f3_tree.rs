@@ -82,7 +82,7 @@ fn evaluation_beside_writers_and_readers_loses_nothing() {
 
 #[test]
 fn a_full_pool_refuses_inserts_and_nothing_else() {
-    let pool = Pool::in_memory(1 << 20, 1 << 20, Domain::Line).expect("memory");
+    let pool = Pool::in_memory(1 << 18, 1 << 18, Domain::Line).expect("memory");
     let solo: Solo<F3Tree<Unlimited>> = Solo::create_with_chunks(pool, 14).expect("room");
     let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a free session"));
     let mut count = 0;
