@@ -20,7 +20,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// What the file of the arguments holds; nothing if there is none, or if all is to be made again.
+    /// What the file of the arguments holds; nothing if there is none, or if all is to be rebuilt.
     ///
     /// # Errors
     /// The file cannot be read, or is another's.

@@ -127,7 +127,7 @@ impl<M: Machine> Heap<M> {
     }
 
     /// Lets no session begin until the guard is dropped: those that try wait.
-    pub fn close_door(&self) -> SpinGuard<'_, (), M> {
+    pub fn block_new_sessions(&self) -> SpinGuard<'_, (), M> {
         self.door.lock()
     }
 

@@ -276,7 +276,7 @@ impl<M: Machine> Session<M> {
         while !self.take_blocks(&heap, class) {
             match heap.add_block_chunk(class) {
                 Err(error) if error.lacks_space() => {
-                    self.collect_hard();
+                    self.collect_all();
                     if self.blocks[class].len() > before || self.take_blocks(&heap, class) {
                         break;
                     }
@@ -347,7 +347,7 @@ impl<M: Machine> Session<M> {
         while !self.take_records(&heap, class) {
             match heap.add_record_chunk(class) {
                 Err(error) if error.lacks_space() => {
-                    self.collect_hard();
+                    self.collect_all();
                     if !self.records[class].is_empty() || self.take_records(&heap, class) {
                         break;
                     }
@@ -371,7 +371,7 @@ impl<M: Machine> Session<M> {
     fn allocate_large(&mut self, size: usize) -> Result<u64, AllocError> {
         match self.heap.allocate_large(size) {
             Err(error) if error.lacks_space() => {
-                self.collect_hard();
+                self.collect_all();
                 self.heap.release_empty_chunks();
                 self.heap.allocate_large(size).map_err(|_| error)
             }
@@ -447,7 +447,7 @@ impl<M: Machine> Session<M> {
     }
 
     /// Reclaims all that can be reclaimed now: for when space has run out, or at rest.
-    pub fn collect_hard(&mut self) {
+    pub fn collect_all(&mut self) {
         self.seal();
         for _ in 0..3 {
             self.heap.epochs.try_advance();

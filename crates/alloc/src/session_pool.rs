@@ -29,7 +29,7 @@ const NOBODY: u64 = u64::MAX;
 
 /// One session and who uses it.
 #[repr(align(128))]
-struct Slot<M: Machine> {
+struct SessionSlot<M: Machine> {
     /// The hint of the thread that uses the session, plus 1; 0 if nobody does.
     holder: Atomic<u64, M>,
     /// Not 0 while [`SessionPool::enter_all`] waits for the slot: whoever has none lets it go first.
@@ -45,7 +45,7 @@ struct Slot<M: Machine> {
 pub struct SessionPool<M: Machine> {
     heap: Arc<Heap<M>>,
     /// The shared ones, then the spare ones.
-    slots: Box<[Slot<M>]>,
+    slots: Box<[SessionSlot<M>]>,
     shared_count: usize,
 }
 
@@ -54,7 +54,7 @@ unsafe impl<M: Machine> Sync for SessionPool<M> {}
 // SAFETY: sessions may move between threads.
 unsafe impl<M: Machine> Send for SessionPool<M> {}
 
-impl<M: Machine> Slot<M> {
+impl<M: Machine> SessionSlot<M> {
     /// Takes the slot if nobody has it.
     #[inline(always)]
     fn take(&self, holder: u64) -> Option<SessionGuard<'_, M>> {
@@ -99,7 +99,7 @@ impl<M: Machine> SessionPool<M> {
     /// A pool of at most `count` sessions of `heap` for threads that hold none, and spare ones for
     /// those that do.
     pub fn new(heap: Arc<Heap<M>>, count: usize) -> Self {
-        let slot = |_| Slot {
+        let slot = |_| SessionSlot {
             holder: Atomic::new(0),
             is_wanted: Atomic::new(0),
             session: UnsafeCell::new(None),
@@ -185,7 +185,7 @@ impl<M: Machine> SessionPool<M> {
             if let Some(guard) = slot.take(NOBODY) {
                 // SAFETY: the slot is ours (P1).
                 if let Some(session) = unsafe { &mut *slot.session.get() } {
-                    session.collect_hard();
+                    session.collect_all();
                     session.give_back();
                 }
                 drop(guard);
@@ -220,7 +220,7 @@ fn too_many() -> AllocError {
 
 /// A borrowed session; given back when dropped.
 pub struct SessionGuard<'a, M: Machine> {
-    slot: &'a Slot<M>,
+    slot: &'a SessionSlot<M>,
     _rank: Held,
 }
 

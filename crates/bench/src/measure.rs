@@ -21,7 +21,7 @@ use crate::target::{IndexKind, Integers, Strings};
 use crate::trace::Trace;
 use crate::workload::Workload;
 use contest::Entrant;
-use session::{Instruments, Session};
+use session::{BenchRun, Instruments};
 
 /// One workload to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -149,7 +149,7 @@ fn entrant_of(settings: &Settings) -> Result<Box<dyn Entrant>, BenchError> {
                 let (store, home) = new_store(&own.medium, own.domain, max_size)?;
                 Ok((Strings::new(store, own.key_size, own.value_size), home))
             };
-            Box::new(Session::new(settings.index.name(), settings.clone(), make))
+            Box::new(BenchRun::new(settings.index.name(), settings.clone(), make))
         }
     })
 }
@@ -161,7 +161,7 @@ pub(crate) fn enter<T: Design>(settings: &Settings) -> Box<dyn Entrant> {
         let (pool, home) = new_pool(&own.medium, own.domain, max_size)?;
         Ok((Integers::<T>::create(pool)?, home))
     };
-    Box::new(Session::new(settings.index.name(), settings.clone(), make))
+    Box::new(BenchRun::new(settings.index.name(), settings.clone(), make))
 }
 
 fn check(settings: &Settings) -> Result<(), BenchError> {

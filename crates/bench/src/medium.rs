@@ -143,10 +143,10 @@ mod tests {
     #[test]
     fn temporary_pools_leave_nothing() {
         for medium in [Medium::Memory, Medium::Temporary] {
-            let (store, home) = new_store(&medium, Some(Domain::Line), 1 << 30).unwrap();
+            let (store, home) = new_store(&medium, Some(Domain::Adr), 1 << 30).unwrap();
             let path = home.as_ref().unwrap().path.clone();
             assert!(path.exists());
-            assert_eq!(store.statistics().domain, "line");
+            assert_eq!(store.statistics().domain, "adr");
             drop((store, home));
             assert!(!path.exists() && !path.parent().unwrap().exists());
         }

@@ -106,7 +106,7 @@ pub fn judge(report: &Report) -> Vec<Verdict> {
         let row = report.row(workload.name(), Distribution::Uniform.name(), 1);
         let unit = if workload == Workload::GetMany { "dm/key" } else { "dm" };
         let misses = row.map(|row| row.misses.median);
-        let is_disturbed = row.is_some_and(|row| row.unsteady_rounds > 0);
+        let is_disturbed = row.is_some_and(|row| row.noisy_rounds > 0);
         verdicts
             .push(Verdict::new(workload.name(), misses, unit, "<=", most).disturbed(is_disturbed));
     }
@@ -115,7 +115,7 @@ pub fn judge(report: &Report) -> Vec<Verdict> {
     let name = format!("scan of {}", report.setup.scan_length);
     verdicts.push(
         Verdict::new(name, speed, "M keys/s", ">=", SCAN_MIN)
-            .disturbed(scan.is_some_and(|row| row.hindered_rounds > 0)),
+            .disturbed(scan.is_some_and(|row| row.preempted_rounds > 0)),
     );
     for distribution in [Distribution::Uniform, SKEWED] {
         verdicts.extend(OPERATIONS.iter().filter_map(|workload| {
@@ -137,7 +137,7 @@ fn judge_scaling(report: &Report, workload: Workload, distribution: Distribution
         true => "new".to_owned(),
         false => distribution.to_string(),
     };
-    let is_hindered = |threads| row(threads).is_some_and(|row| row.hindered_rounds > 0);
+    let is_hindered = |threads| row(threads).is_some_and(|row| row.preempted_rounds > 0);
     Verdict::new(format!("2 threads, {workload}, {keys}"), scaling, "x", ">=", SCALING_MIN)
         .disturbed(is_hindered(1) || is_hindered(2))
 }

@@ -64,7 +64,7 @@ pub struct Round {
 
 impl Round {
     /// Whether the machine changed its speed by more than 15 % while the round ran.
-    pub fn is_unsteady(&self) -> bool {
+    pub fn is_noisy(&self) -> bool {
         let (before, after) = (self.miss_before_ns, self.miss_after_ns);
         (before - after).abs() > 0.15 * before.min(after)
     }
@@ -101,9 +101,9 @@ pub struct Row {
     /// Nanoseconds of one dependent miss after the rounds: their median.
     pub miss_after_ns: f64,
     /// Rounds in which the two differ by more than 15 %: their costs are to be distrusted.
-    pub unsteady_rounds: usize,
+    pub noisy_rounds: usize,
     /// Rounds in which threads were kept from running: their throughput is to be distrusted.
-    pub hindered_rounds: usize,
+    pub preempted_rounds: usize,
     /// Throughput relative to the same workload on one thread in the same round; `None` for one
     /// thread, or if that was not measured.
     pub scaling: Option<Spread>,
@@ -217,7 +217,7 @@ mod tests {
         };
         assert!(!round(1.0, 1.0).is_hindered());
         assert!(Round { busy_share: 0.8, ..round(1.0, 1.0) }.is_hindered());
-        assert!(!round(100.0, 114.0).is_unsteady() && !round(114.0, 100.0).is_unsteady());
-        assert!(round(100.0, 116.0).is_unsteady() && round(116.0, 100.0).is_unsteady());
+        assert!(!round(100.0, 114.0).is_noisy() && !round(114.0, 100.0).is_noisy());
+        assert!(round(100.0, 116.0).is_noisy() && round(116.0, 100.0).is_noisy());
     }
 }

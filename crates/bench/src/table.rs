@@ -88,20 +88,20 @@ fn row_cells(row: &Row) -> Vec<String> {
         None if row.distribution.is_empty() => "new".to_owned(),
         None => row.distribution.to_owned(),
     };
-    let unsteady = if row.unsteady_rounds > 0 { "!" } else { "" };
-    let hindered = if row.hindered_rounds > 0 { "~" } else { "" };
+    let noisy = if row.noisy_rounds > 0 { "!" } else { "" };
+    let preempted = if row.preempted_rounds > 0 { "~" } else { "" };
     vec![
         row.workload.to_owned(),
         keys,
         row.threads.to_string(),
-        format!("{hindered}{:.2}", row.per_second.median / 1e6),
+        format!("{preempted}{:.2}", row.per_second.median / 1e6),
         format!("{:.0}%", row.per_second.percent()),
         row.unit.to_owned(),
         format!("{:.2}", row.misses.median),
         grouped(row.latency.p50_ns),
         grouped(row.latency.p99_ns),
         grouped(row.latency.p999_ns),
-        format!("{unsteady}{:.0}/{:.0}", row.miss_before_ns, row.miss_after_ns),
+        format!("{noisy}{:.0}/{:.0}", row.miss_before_ns, row.miss_after_ns),
         row.scaling.map_or_else(|| "-".to_owned(), |scaling| format!("{:.2}x", scaling.median)),
     ]
 }
@@ -132,17 +132,17 @@ fn footnotes(report: &Report) -> String {
         report.machine.clock_ns,
     ));
     let (rows, count) = (&report.rows, report.rows.len());
-    let unsteady = rows.iter().filter(|row| row.unsteady_rounds > 0).count();
-    if unsteady > 0 {
+    let noisy = rows.iter().filter(|row| row.noisy_rounds > 0).count();
+    if noisy > 0 {
         text.push_str(&format!(
-            "!: in {unsteady} of {count} rows the memory changed its speed by more than 15 % \
+            "!: in {noisy} of {count} rows the memory changed its speed by more than 15 % \
              within a round:\n   distrust their dm.\n",
         ));
     }
-    let hindered = rows.iter().filter(|row| row.hindered_rounds > 0).count();
-    if hindered > 0 {
+    let preempted = rows.iter().filter(|row| row.preempted_rounds > 0).count();
+    if preempted > 0 {
         text.push_str(&format!(
-            "~: in {hindered} of {count} rows threads were kept from running for more than 10 % of \
+            "~: in {preempted} of {count} rows threads were kept from running for more than 10 % of \
              a round:\n   other programs run; distrust their M/s and scaling.\n",
         ));
     }

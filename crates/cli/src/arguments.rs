@@ -195,9 +195,11 @@ impl NewPoolArgs {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum DomainArg {
     /// Persistent memory: once its cache line is flushed (ADR)
-    Line,
+    #[value(alias = "line")]
+    Adr,
     /// Persistent memory with persistent caches: once visible (eADR)
-    Visible,
+    #[value(alias = "visible")]
+    Eadr,
     /// Any file: durable against the death of the process
     Process,
 }
@@ -205,8 +207,8 @@ pub enum DomainArg {
 impl From<DomainArg> for Domain {
     fn from(domain: DomainArg) -> Self {
         match domain {
-            DomainArg::Line => Self::Line,
-            DomainArg::Visible => Self::Visible,
+            DomainArg::Adr => Self::Adr,
+            DomainArg::Eadr => Self::Eadr,
             DomainArg::Process => Self::Process,
         }
     }

@@ -81,7 +81,7 @@ pub fn run(
                 scope.spawn(move || writer::run(store, map, settings.if_absent, batches))
             })
             .collect();
-        let mut session = Session { settings, outcome: &mut outcome, position, progress };
+        let mut session = LoadSession { settings, outcome: &mut outcome, position, progress };
         for (index, input) in inputs.iter_mut().enumerate() {
             if session.read_input(index, input, &mut dispatcher).is_err() {
                 break;
@@ -108,14 +108,14 @@ pub fn run(
 /// The reading side has to stop; the reason is in the outcome, or with a writer.
 struct Stop;
 
-struct Session<'s> {
+struct LoadSession<'s> {
     settings: Settings,
     outcome: &'s mut Outcome,
     position: &'s dyn Fn() -> u64,
     progress: &'s Progress,
 }
 
-impl Session<'_> {
+impl LoadSession<'_> {
     fn read_input(
         &mut self,
         index: usize,

@@ -49,7 +49,7 @@ pub fn for_writing(pool: &Path, trust: &TrustArgs, global: Global) -> Result<Sto
     with_progress(trust.options(), pool, global)
 }
 
-/// Opens a pool in this way, and shows how far it is made again, should the machine have crashed.
+/// Opens a pool in this way, and shows how far it is rebuilt, should the machine have crashed.
 pub fn with_progress(options: Options, pool: &Path, global: Global) -> Result<Store, Failure> {
     let rebuilding = Rebuilding::new(global);
     let store = rebuilding.shown_by(options).open(pool)?;
@@ -61,7 +61,7 @@ pub fn with_progress(options: Options, pool: &Path, global: Global) -> Result<St
     Ok(store)
 }
 
-/// Shows how far a pool is made again from its log; nothing if it is not.
+/// Shows how far a pool is rebuilt from its log; nothing if it is not.
 pub struct Rebuilding {
     progress: Arc<Progress>,
 }
@@ -70,7 +70,7 @@ impl Rebuilding {
     /// Shows nothing yet.
     pub fn new(global: Global) -> Self {
         let what = "making the pool again from its log";
-        // It shows something only once a pool is made again.
+        // It shows something only once a pool is rebuilt.
         Self { progress: Arc::new(Progress::count(global.wants_progress(), what)) }
     }
 

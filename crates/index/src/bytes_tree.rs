@@ -8,7 +8,6 @@ use everleaf_alloc::{AllocError, Heap, Session};
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::{FEATURE_EXPIRY, FEATURE_EXPIRY_WORD, RootIndex};
 
-use crate::base::Base;
 use crate::change::{Intent, Outcome};
 use crate::error::IndexError;
 use crate::found::{Ordered, has_expired, is_above, is_below, record_of, record_size_of};
@@ -16,8 +15,9 @@ use crate::geometry::{Geometry, Production};
 use crate::kind::{BytesKey, BytesKind, Kind, record_offset};
 use crate::nbtree::write::Write;
 use crate::nbtree::{NbTree, TreeShape};
+use crate::pool_base::PoolBase;
 use crate::record::{self, KEY_SIZE_MAX, Record, Verify};
-use crate::slot::Slot;
+use crate::tree_cell::TreeCell;
 
 /// What to do with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub enum Decision {
 /// # }
 /// ```
 pub struct BytesTree<G: Geometry = Production, M: Machine = Hardware, const HEADS: bool = true> {
-    slot: Slot<BytesKind<HEADS>, G, M>,
+    slot: TreeCell<BytesKind<HEADS>, G, M>,
 }
 
 impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
@@ -81,7 +81,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         root: RootIndex,
         tree: NbTree<BytesKind<HEADS>, G, M>,
     ) -> Self {
-        BytesTree { slot: Slot::new(heap, Some(root), tree) }
+        BytesTree { slot: TreeCell::new(heap, Some(root), tree) }
     }
 
     /// A tree that no directory names: it is gone with the process, and its space is found free at
@@ -92,10 +92,10 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     pub fn temporary(session: &mut Session<M>) -> Result<Self, IndexError> {
         let id = session.heap().pool().next_id()?;
         let tree = NbTree::create(session, id)?;
-        Ok(BytesTree { slot: Slot::new(session.heap().clone(), None, tree) })
+        Ok(BytesTree { slot: TreeCell::new(session.heap().clone(), None, tree) })
     }
 
-    pub(crate) fn slot(&self) -> &Slot<BytesKind<HEADS>, G, M> {
+    pub(crate) fn slot(&self) -> &TreeCell<BytesKind<HEADS>, G, M> {
         &self.slot
     }
 
@@ -460,8 +460,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             session.retire_record(record_offset(old), size);
         }
         // SAFETY: as in `record_of`.
-        let record =
-            old.map(|old| unsafe { record::read(Base::of(session.heap()), record_offset(old)) });
+        let record = old
+            .map(|old| unsafe { record::read(PoolBase::of(session.heap()), record_offset(old)) });
         let record = record.filter(|record| !record.has_expired::<M>());
         let changed = changed && (payload != 0 || record.is_some());
         Ok(see(changed, record.map(|record| record.value)))
@@ -516,7 +516,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     ) -> Result<(), IndexError> {
         let (from, to) = bounds;
         self.slot.with(session, |tree, session| {
-            let base = Base::of(session.heap());
+            let base = PoolBase::of(session.heap());
             let mut pairs = Ordered { last: None, bounds, reverse, verify, damage: None };
             if reverse {
                 let bound = match to {

@@ -5,9 +5,9 @@ use std::ops::Bound;
 use everleaf_alloc::{AllocError, Heap};
 use everleaf_machine::Machine;
 
-use crate::base::Base;
 use crate::error::IndexError;
 use crate::kind::{record_offset, verified};
+use crate::pool_base::PoolBase;
 use crate::record::{self, Damage, Record, Verify, WRONG_KEY};
 
 /// The record that was found for `key`, while pinned.
@@ -23,7 +23,7 @@ pub(crate) fn record_of<'a, M: Machine>(
 ) -> Result<Record<'a>, IndexError> {
     let offset = record_offset(payload);
     // SAFETY: callers hold a pin since before they read the payload from the tree.
-    match unsafe { record::read_verified(Base::of(heap), offset, verify) } {
+    match unsafe { record::read_verified(PoolBase::of(heap), offset, verify) } {
         Ok(record) if record.key == key => Ok(record),
         Ok(_) => Err(damaged(offset, key, WRONG_KEY)),
         Err(damage) => Err(damaged(offset, key, damage)),
@@ -34,14 +34,14 @@ pub(crate) fn record_of<'a, M: Machine>(
 #[inline(always)]
 pub(crate) fn has_expired<M: Machine>(heap: &Heap<M>, payload: u64) -> bool {
     // SAFETY: as in `record_of`.
-    unsafe { record::read_verified::<M>(Base::of(heap), record_offset(payload), Verify::Key) }
+    unsafe { record::read_verified::<M>(PoolBase::of(heap), record_offset(payload), Verify::Key) }
         .is_ok_and(|record| record.has_expired::<M>())
 }
 
 /// Bytes of the record of a payload, as far as it can be told, while pinned or its only owner.
 pub(crate) fn record_size_of<M: Machine>(heap: &Heap<M>, payload: u64) -> usize {
     // SAFETY: as in `record_of`; or the caller has written the record and is its only owner.
-    unsafe { record::size_at(Base::of(heap), record_offset(payload)) }
+    unsafe { record::size_at(PoolBase::of(heap), record_offset(payload)) }
 }
 
 /// Bytes of a key that are shown in a message.
@@ -72,7 +72,7 @@ pub(crate) struct Ordered<'a, 'b> {
 impl<'a> Ordered<'a, '_> {
     /// The record of the next entry; `None` if it is damaged or out of order, which is noted.
     #[inline(always)]
-    pub fn follow<M: Machine>(&mut self, base: Base<M>, payload: u64) -> Option<Record<'a>> {
+    pub fn follow<M: Machine>(&mut self, base: PoolBase<M>, payload: u64) -> Option<Record<'a>> {
         let offset = record_offset(payload);
         if self.verify == Verify::Key {
             // SAFETY: as in `record_of`.

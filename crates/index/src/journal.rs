@@ -40,8 +40,8 @@ use everleaf_pool::FEATURE_BATCHES;
 use crate::bytes_tree::{BytesTree, Change};
 use crate::error::IndexError;
 use crate::geometry::{Geometry, Production};
-use crate::prepared::{Prepared, free_payload};
 use crate::record::VALUE_SIZE_MAX;
+use crate::staged_write::{StagedWrite, free_payload};
 use crate::trees::Trees;
 
 /// The name of the journal in the pool's directory.
@@ -61,7 +61,7 @@ const RESERVE_MAX: usize = 256;
 const PIN_LENGTH: usize = 256;
 
 /// One change of a batch.
-pub struct Edit<'a, G: Geometry = Production, M: Machine = Hardware> {
+pub struct BatchOp<'a, G: Geometry = Production, M: Machine = Hardware> {
     /// Of which tree.
     pub tree: &'a BytesTree<G, M>,
     /// Of which key.
@@ -79,7 +79,7 @@ pub struct Journal<G: Geometry = Production, M: Machine = Hardware> {
 
 /// The changes of a batch, those that need space first.
 pub(crate) struct Changes<'a, G: Geometry, M: Machine> {
-    all: Vec<Prepared<'a, G, M>>,
+    all: Vec<StagedWrite<'a, G, M>>,
     /// How many of them are puts.
     puts: usize,
     /// What those that were made replaced.
@@ -162,7 +162,7 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
     pub fn apply(
         &self,
         session: &mut Session<M>,
-        edits: &[Edit<'_, G, M>],
+        edits: &[BatchOp<'_, G, M>],
     ) -> Result<(), IndexError> {
         self.apply_after(session, edits, || ())
     }
@@ -176,7 +176,7 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
     pub fn apply_after(
         &self,
         session: &mut Session<M>,
-        edits: &[Edit<'_, G, M>],
+        edits: &[BatchOp<'_, G, M>],
         before: impl FnOnce(),
     ) -> Result<(), IndexError> {
         let batch = encode(session, edits)?;
@@ -204,7 +204,7 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
         session: &mut Session<M>,
         slot: &'a [u8],
         batch: &[u8],
-    ) -> Result<Prepared<'a, G, M>, IndexError> {
+    ) -> Result<StagedWrite<'a, G, M>, IndexError> {
         let erasure = self.tree.prepare(session, slot, &[], 0)?;
         if M::mutant("journal.no_entry") {
             return Ok(erasure);
@@ -221,7 +221,7 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
     fn replace(
         &self,
         session: &mut Session<M>,
-        record: &Prepared<'_, G, M>,
+        record: &StagedWrite<'_, G, M>,
     ) -> Result<(), IndexError> {
         let mut old = None;
         let result =
@@ -244,7 +244,7 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
     fn prepare(
         &mut self,
         session: &mut Session<M>,
-        edits: &[Edit<'a, G, M>],
+        edits: &[BatchOp<'a, G, M>],
     ) -> Result<(), IndexError> {
         self.prepare_without_blocks(session, edits)?;
         session.reserve_blocks((2 * self.puts + 2).min(RESERVE_MAX))?;
@@ -256,7 +256,7 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
     pub(crate) fn prepare_without_blocks(
         &mut self,
         session: &mut Session<M>,
-        edits: &[Edit<'a, G, M>],
+        edits: &[BatchOp<'a, G, M>],
     ) -> Result<(), IndexError> {
         for edit in edits {
             if let Some(value) = edit.value {
@@ -274,7 +274,7 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
 
     /// Frees the records that are in no tree.
     fn free_rest(&mut self, session: &mut Session<M>) {
-        for Prepared { write, .. } in self.all.drain(self.olds.len()..) {
+        for StagedWrite { write, .. } in self.all.drain(self.olds.len()..) {
             if !write.intent.removes() {
                 free_payload(session, write.payload);
             }
@@ -293,7 +293,7 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
             let Err(error) = result else { continue };
             if self.olds.len() < self.puts {
                 self.free_rest(session);
-                self.take_back(session)?;
+                self.roll_back(session)?;
                 return Err(error);
             }
             match error {
@@ -311,11 +311,11 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
     }
 
     /// Puts back what the changes replaced, the last one first (J3).
-    fn take_back(&mut self, session: &mut Session<M>) -> Result<(), IndexError> {
+    fn roll_back(&mut self, session: &mut Session<M>) -> Result<(), IndexError> {
         M::mark("journal.taken_back");
         let mut refusals = 0;
         for (change, old) in self.all.iter().zip(self.olds.drain(..)).rev() {
-            while let Err(error) = change.tree.take_back(session, change, old) {
+            while let Err(error) = change.tree.roll_back(session, change, old) {
                 if matches!(error, IndexError::Removed) {
                     // It took its records along.
                     break;
@@ -338,20 +338,20 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
 ///
 /// # Example
 /// ```
-/// use everleaf_index::{Domain, Edit, Pool, Trees, make_together};
+/// use everleaf_index::{Domain, BatchOp, Pool, Trees, apply_unlogged};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let trees: Trees = Trees::create(Pool::in_memory(1 << 20, 1 << 30, Domain::Process)?)?;
 /// let tree = trees.bytes_tree("words")?;
 /// let mut session = trees.heap().session()?;
-/// let edit = |key| Edit { tree: &*tree, key, value: Some(&b"1"[..]), expiry_ms: 0 };
-/// make_together(&mut session, &[edit(&b"ash"[..]), edit(&b"oak"[..])])?;
+/// let edit = |key| BatchOp { tree: &*tree, key, value: Some(&b"1"[..]), expiry_ms: 0 };
+/// apply_unlogged(&mut session, &[edit(&b"ash"[..]), edit(&b"oak"[..])])?;
 /// assert_eq!(tree.len(&mut session)?, 2);
 /// # Ok(())
 /// # }
 /// ```
-pub fn make_together<G: Geometry, M: Machine>(
+pub fn apply_unlogged<G: Geometry, M: Machine>(
     session: &mut Session<M>,
-    edits: &[Edit<'_, G, M>],
+    edits: &[BatchOp<'_, G, M>],
 ) -> Result<(), IndexError> {
     let mut changes = Changes::with_capacity(edits.len());
     changes.prepare(session, edits).inspect_err(|_| changes.free_rest(session))?;
@@ -373,9 +373,9 @@ fn await_space<M: Machine>(error: IndexError, refusals: &mut u32) -> Result<(), 
 
 fn encode<G: Geometry, M: Machine>(
     session: &mut Session<M>,
-    edits: &[Edit<'_, G, M>],
+    edits: &[BatchOp<'_, G, M>],
 ) -> Result<Vec<u8>, IndexError> {
-    let size = |edit: &Edit<'_, G, M>| {
+    let size = |edit: &BatchOp<'_, G, M>| {
         CHANGE_HEADER_SIZE + edit.key.len() + edit.value.map_or(0, <[u8]>::len)
     };
     let size = HEADER_SIZE + edits.iter().map(size).sum::<usize>();
@@ -480,9 +480,9 @@ mod tests {
         let tree = trees.bytes_tree("t").expect("room");
         let mut session = trees.heap().session().expect("a session");
         let edits = [
-            Edit { tree: &*tree, key: b"one", value: Some(b"1"), expiry_ms: 7 },
-            Edit { tree: &*tree, key: b"", value: Some(b""), expiry_ms: 0 },
-            Edit { tree: &*tree, key: b"gone", value: None, expiry_ms: 0 },
+            BatchOp { tree: &*tree, key: b"one", value: Some(b"1"), expiry_ms: 7 },
+            BatchOp { tree: &*tree, key: b"", value: Some(b""), expiry_ms: 0 },
+            BatchOp { tree: &*tree, key: b"gone", value: None, expiry_ms: 0 },
         ];
         let mut batch = encode(&mut session, &edits).expect("small");
         let id = tree.id(&mut session).expect("there");
@@ -508,8 +508,8 @@ mod tests {
         let journal = Journal::open(&trees, &mut session).expect("room");
         tree.change(&mut session, b"gone", Change::Insert(b"x"), |_, _| ()).expect("room");
         let edits = [
-            Edit { tree: &*tree, key: b"one", value: Some(b"1"), expiry_ms: 0 },
-            Edit { tree: &*tree, key: b"gone", value: None, expiry_ms: 0 },
+            BatchOp { tree: &*tree, key: b"one", value: Some(b"1"), expiry_ms: 0 },
+            BatchOp { tree: &*tree, key: b"gone", value: None, expiry_ms: 0 },
         ];
         let batch = encode(&mut session, &edits).expect("small");
         journal

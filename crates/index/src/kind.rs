@@ -28,8 +28,8 @@ use std::cmp::Ordering;
 use everleaf_alloc::{AllocError, Heap, Mark, Recovery, Session};
 use everleaf_machine::{Machine, Pair};
 
-use crate::base::Base;
 use crate::nbtree::state::State;
+use crate::pool_base::PoolBase;
 use crate::record::{self, Damage, Record, Verify, WRONG_KEY};
 
 /// How keys and payloads are laid out in entries, fences and inner nodes.
@@ -68,18 +68,18 @@ pub trait Kind<M: Machine>: Copy + Default + Send + Sync + 'static {
     /// An entry without its state, for sorting: equal heads may still be different keys.
     fn head(entry: Pair) -> u64;
     /// Whether the entry is one of `key`, or its record is damaged and it may be one.
-    fn is_of(base: Base<M>, key: Self::Key<'_>, skip: usize, entry: Pair) -> bool;
+    fn is_of(base: PoolBase<M>, key: Self::Key<'_>, skip: usize, entry: Pair) -> bool;
     /// The order of two entries of a leaf.
-    fn compare(base: Base<M>, a: Pair, b: Pair) -> Ordering;
+    fn compare(base: PoolBase<M>, a: Pair, b: Pair) -> Ordering;
     /// The order of an entry's key and `key`, in a leaf whose range holds both.
-    fn compare_to(base: Base<M>, entry: Pair, skip: usize, key: Self::Key<'_>) -> Ordering;
+    fn compare_to(base: PoolBase<M>, entry: Pair, skip: usize, key: Self::Key<'_>) -> Ordering;
 
     /// The order of a lower bound and a key.
-    fn compare_fence(base: Base<M>, fence: u64, key: Self::Key<'_>) -> Ordering;
+    fn compare_fence(base: PoolBase<M>, fence: u64, key: Self::Key<'_>) -> Ordering;
     /// A lower bound as a key, to search for it.
-    fn fence_as_key<'a>(base: Base<M>, fence: u64) -> Self::Key<'a>;
+    fn fence_as_key<'a>(base: PoolBase<M>, fence: u64) -> Self::Key<'a>;
     /// The order of two lower bounds.
-    fn compare_fences(base: Base<M>, a: u64, b: u64) -> Ordering;
+    fn compare_fences(base: PoolBase<M>, a: u64, b: u64) -> Ordering;
     /// A fence between two neighbouring entries of a leaf: greater than `below`'s key, not greater
     /// than `at`'s.
     fn make_fence(
@@ -93,18 +93,18 @@ pub trait Kind<M: Machine>: Copy + Default + Send + Sync + 'static {
     /// Gives up a fence that is unlinked from everything.
     fn retire_fence(session: &mut Session<M>, fence: u64);
     /// The bytes that all keys between two fences share.
-    fn shared_prefix(base: Base<M>, low: u64, high: u64) -> usize;
+    fn shared_prefix(base: PoolBase<M>, low: u64, high: u64) -> usize;
     /// The entry as a leaf with another `skip` has it.
-    fn rekey(base: Base<M>, entry: Pair, skip: usize) -> Pair;
+    fn rekey(base: PoolBase<M>, entry: Pair, skip: usize) -> Pair;
 
     /// Eight bytes of a fence after `skip` bytes, as a number that sorts like them.
-    fn fence_head(base: Base<M>, fence: u64, skip: usize) -> u64;
+    fn fence_head(base: PoolBase<M>, fence: u64, skip: usize) -> u64;
     /// Eight bytes of a key after `skip` bytes, as a number that sorts like them.
     fn key_head(key: Self::Key<'_>, skip: usize) -> u64;
     /// Where a key lies relative to all keys that start with `prefix`: inside is `Equal`.
     fn compare_prefix(prefix: &[u8], key: Self::Key<'_>) -> Ordering;
     /// The first `length` bytes of a fence.
-    fn fence_prefix<'a>(base: Base<M>, fence: u64, length: usize) -> &'a [u8];
+    fn fence_prefix<'a>(base: PoolBase<M>, fence: u64, length: usize) -> &'a [u8];
     /// The mark of what an entry refers to, if it refers to anything.
     ///
     /// # Errors
@@ -126,13 +126,13 @@ pub trait Kind<M: Machine>: Copy + Default + Send + Sync + 'static {
         skip: usize,
     ) -> Result<(), AllocError>;
     /// The order of a bound and an entry's key.
-    fn compare_fence_to_entry(base: Base<M>, fence: u64, low: u64, entry: Pair) -> Ordering;
+    fn compare_fence_to_entry(base: PoolBase<M>, fence: u64, low: u64, entry: Pair) -> Ordering;
     /// Gives back what an entry refers to, when nobody can reach it any more.
     fn free_entry(session: &mut Session<M>, entry: Pair);
     /// What an entry refers to, for prefetching; null if nothing.
-    fn reference(base: Base<M>, entry: Pair) -> *const u8;
+    fn reference(base: PoolBase<M>, entry: Pair) -> *const u8;
     /// Asks for what the payload of an entry that holds a key refers to, but its first line.
-    fn ask_for_rest(base: Base<M>, payload: u64);
+    fn ask_for_rest(base: PoolBase<M>, payload: u64);
     /// Whether the range that starts at this fence must not be joined with the one before.
     fn is_boundary(low: u64) -> bool;
 }
@@ -208,26 +208,26 @@ impl<M: Machine> Kind<M> for U64Kind {
         entry.first & KEY_MASK
     }
     #[inline(always)]
-    fn is_of(_base: Base<M>, key: u64, _skip: usize, entry: Pair) -> bool {
+    fn is_of(_base: PoolBase<M>, key: u64, _skip: usize, entry: Pair) -> bool {
         (entry.first ^ key) & KEY_MASK == 0
     }
     #[inline(always)]
-    fn compare(_base: Base<M>, a: Pair, b: Pair) -> Ordering {
+    fn compare(_base: PoolBase<M>, a: Pair, b: Pair) -> Ordering {
         (a.first & KEY_MASK).cmp(&(b.first & KEY_MASK))
     }
     #[inline(always)]
-    fn compare_to(_base: Base<M>, entry: Pair, _skip: usize, key: u64) -> Ordering {
+    fn compare_to(_base: PoolBase<M>, entry: Pair, _skip: usize, key: u64) -> Ordering {
         (entry.first & KEY_MASK).cmp(&(key & KEY_MASK))
     }
     #[inline(always)]
-    fn compare_fence(_base: Base<M>, fence: u64, key: u64) -> Ordering {
+    fn compare_fence(_base: PoolBase<M>, fence: u64, key: u64) -> Ordering {
         fence.cmp(&key)
     }
     #[inline(always)]
-    fn fence_as_key<'a>(_base: Base<M>, fence: u64) -> Self::Key<'a> {
+    fn fence_as_key<'a>(_base: PoolBase<M>, fence: u64) -> Self::Key<'a> {
         fence
     }
-    fn compare_fences(_base: Base<M>, a: u64, b: u64) -> Ordering {
+    fn compare_fences(_base: PoolBase<M>, a: u64, b: u64) -> Ordering {
         a.cmp(&b)
     }
     fn make_fence(
@@ -240,14 +240,14 @@ impl<M: Machine> Kind<M> for U64Kind {
     }
     fn free_fence(_session: &mut Session<M>, _fence: u64) {}
     fn retire_fence(_session: &mut Session<M>, _fence: u64) {}
-    fn shared_prefix(_base: Base<M>, _low: u64, _high: u64) -> usize {
+    fn shared_prefix(_base: PoolBase<M>, _low: u64, _high: u64) -> usize {
         0
     }
-    fn rekey(_base: Base<M>, entry: Pair, _skip: usize) -> Pair {
+    fn rekey(_base: PoolBase<M>, entry: Pair, _skip: usize) -> Pair {
         entry
     }
     #[inline(always)]
-    fn fence_head(_base: Base<M>, fence: u64, _skip: usize) -> u64 {
+    fn fence_head(_base: PoolBase<M>, fence: u64, _skip: usize) -> u64 {
         fence
     }
     #[inline(always)]
@@ -258,7 +258,7 @@ impl<M: Machine> Kind<M> for U64Kind {
     fn compare_prefix(_prefix: &[u8], _key: u64) -> Ordering {
         Ordering::Equal
     }
-    fn fence_prefix<'a>(_base: Base<M>, _fence: u64, _length: usize) -> &'a [u8] {
+    fn fence_prefix<'a>(_base: PoolBase<M>, _fence: u64, _length: usize) -> &'a [u8] {
         &[]
     }
     fn entry_mark(
@@ -278,14 +278,14 @@ impl<M: Machine> Kind<M> for U64Kind {
     ) -> Result<(), AllocError> {
         Ok(())
     }
-    fn compare_fence_to_entry(_base: Base<M>, fence: u64, low: u64, entry: Pair) -> Ordering {
+    fn compare_fence_to_entry(_base: PoolBase<M>, fence: u64, low: u64, entry: Pair) -> Ordering {
         fence.cmp(&u64_key(low, entry))
     }
     fn free_entry(_session: &mut Session<M>, _entry: Pair) {}
-    fn reference(_base: Base<M>, _entry: Pair) -> *const u8 {
+    fn reference(_base: PoolBase<M>, _entry: Pair) -> *const u8 {
         std::ptr::null()
     }
-    fn ask_for_rest(_base: Base<M>, _payload: u64) {}
+    fn ask_for_rest(_base: PoolBase<M>, _payload: u64) {}
     fn is_boundary(low: u64) -> bool {
         low & KEY_MASK == 0
     }
@@ -361,7 +361,7 @@ fn entry_head<const HEADS: bool>(key: &[u8], skip: usize) -> u64 {
 
 /// The key of the record an entry refers to.
 #[inline(always)]
-fn entry_key<'a, M: Machine>(base: Base<M>, entry: Pair) -> &'a [u8] {
+fn entry_key<'a, M: Machine>(base: PoolBase<M>, entry: Pair) -> &'a [u8] {
     // SAFETY: the trait's contract: entries come from leaves that a pinned session can reach, and a
     // record outlives the pins of all sessions that can reach its entry.
     unsafe { record::read::<M>(base, record_offset(entry.second)) }.key
@@ -371,7 +371,7 @@ fn entry_key<'a, M: Machine>(base: Base<M>, entry: Pair) -> &'a [u8] {
 /// damaged: then the key must not pass for absent. It need not be: hashes collide.
 #[cold]
 #[inline(never)]
-fn is_damaged<M: Machine>(base: Base<M>, entry: Pair) -> bool {
+fn is_damaged<M: Machine>(base: PoolBase<M>, entry: Pair) -> bool {
     verified(base, entry.second, Verify::Sum).is_err()
 }
 
@@ -379,7 +379,7 @@ fn is_damaged<M: Machine>(base: Base<M>, entry: Pair) -> bool {
 /// read the payload, or is the record's only owner.
 #[inline(always)]
 pub(crate) fn verified<'a, M: Machine>(
-    base: Base<M>,
+    base: PoolBase<M>,
     payload: u64,
     verify: Verify,
 ) -> Result<Record<'a>, Damage> {
@@ -391,7 +391,7 @@ pub(crate) fn verified<'a, M: Machine>(
 
 /// The key of a fence; empty for the lowest.
 #[inline(always)]
-fn fence_key<'a, M: Machine>(base: Base<M>, fence: u64) -> &'a [u8] {
+fn fence_key<'a, M: Machine>(base: PoolBase<M>, fence: u64) -> &'a [u8] {
     if fence == 0 {
         return &[];
     }
@@ -452,29 +452,29 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
         entry.first
     }
     #[inline(always)]
-    fn is_of(base: Base<M>, key: BytesKey<'_>, skip: usize, entry: Pair) -> bool {
+    fn is_of(base: PoolBase<M>, key: BytesKey<'_>, skip: usize, entry: Pair) -> bool {
         // A committed slot's record can be read even if the slot is a tombstone: whoever removed it
         // cleared the fingerprint that led here before retiring the record.
         entry.first == entry_head::<HEADS>(key.bytes, skip)
             && (entry.second >> REF_BITS) & ((1 << TAG_BITS) - 1) == key.tag
             && (entry_key::<M>(base, entry) == key.bytes || is_damaged::<M>(base, entry))
     }
-    fn compare(base: Base<M>, a: Pair, b: Pair) -> Ordering {
+    fn compare(base: PoolBase<M>, a: Pair, b: Pair) -> Ordering {
         a.first.cmp(&b.first).then_with(|| entry_key::<M>(base, a).cmp(entry_key::<M>(base, b)))
     }
-    fn compare_to(base: Base<M>, entry: Pair, skip: usize, key: BytesKey<'_>) -> Ordering {
+    fn compare_to(base: PoolBase<M>, entry: Pair, skip: usize, key: BytesKey<'_>) -> Ordering {
         entry
             .first
             .cmp(&entry_head::<HEADS>(key.bytes, skip))
             .then_with(|| entry_key::<M>(base, entry).cmp(key.bytes))
     }
-    fn compare_fence(base: Base<M>, fence: u64, key: BytesKey<'_>) -> Ordering {
+    fn compare_fence(base: PoolBase<M>, fence: u64, key: BytesKey<'_>) -> Ordering {
         fence_key::<M>(base, fence).cmp(key.bytes)
     }
-    fn fence_as_key<'a>(base: Base<M>, fence: u64) -> Self::Key<'a> {
+    fn fence_as_key<'a>(base: PoolBase<M>, fence: u64) -> Self::Key<'a> {
         BytesKey::new(fence_key::<M>(base, fence))
     }
-    fn compare_fences(base: Base<M>, a: u64, b: u64) -> Ordering {
+    fn compare_fences(base: PoolBase<M>, a: u64, b: u64) -> Ordering {
         fence_key::<M>(base, a).cmp(fence_key::<M>(base, b))
     }
     fn make_fence(
@@ -483,7 +483,7 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
         below: Pair,
         at: Pair,
     ) -> Result<u64, AllocError> {
-        let base = Base::of(session.heap());
+        let base = PoolBase::of(session.heap());
         let (below, at) = (entry_key::<M>(base, below), entry_key::<M>(base, at));
         // The shortest prefix of `at` that is greater than `below`.
         // (In a damaged leaf `at` need not be the greater one.)
@@ -492,26 +492,26 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
     }
     fn free_fence(session: &mut Session<M>, fence: u64) {
         if fence != 0 {
-            let key = fence_key::<M>(Base::of(session.heap()), fence);
+            let key = fence_key::<M>(PoolBase::of(session.heap()), fence);
             session.free_record(fence, record::record_size(key.len(), 0));
         }
     }
     fn retire_fence(session: &mut Session<M>, fence: u64) {
         if fence != 0 {
-            let key = fence_key::<M>(Base::of(session.heap()), fence);
+            let key = fence_key::<M>(PoolBase::of(session.heap()), fence);
             session.retire_record(fence, record::record_size(key.len(), 0));
         }
     }
-    fn shared_prefix(base: Base<M>, low: u64, high: u64) -> usize {
+    fn shared_prefix(base: PoolBase<M>, low: u64, high: u64) -> usize {
         if high == 0 {
             return 0;
         }
         common_prefix(fence_key::<M>(base, low), fence_key::<M>(base, high))
     }
-    fn rekey(base: Base<M>, entry: Pair, skip: usize) -> Pair {
+    fn rekey(base: PoolBase<M>, entry: Pair, skip: usize) -> Pair {
         Pair { first: entry_head::<HEADS>(entry_key::<M>(base, entry), skip), ..entry }
     }
-    fn fence_head(base: Base<M>, fence: u64, skip: usize) -> u64 {
+    fn fence_head(base: PoolBase<M>, fence: u64, skip: usize) -> u64 {
         head_at(fence_key::<M>(base, fence), skip)
     }
     #[inline(always)]
@@ -523,7 +523,7 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
         // A key that ends inside the prefix is less than everything that starts with it.
         key.bytes[..key.bytes.len().min(prefix.len())].cmp(prefix)
     }
-    fn fence_prefix<'a>(base: Base<M>, fence: u64, length: usize) -> &'a [u8] {
+    fn fence_prefix<'a>(base: PoolBase<M>, fence: u64, length: usize) -> &'a [u8] {
         &fence_key::<M>(base, fence)[..length]
     }
     fn entry_mark(recovery: &Recovery<M>, entry: Pair) -> Result<Option<Mark<'_, M>>, AllocError> {
@@ -553,21 +553,21 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
         }
         Ok(())
     }
-    fn compare_fence_to_entry(base: Base<M>, fence: u64, _low: u64, entry: Pair) -> Ordering {
+    fn compare_fence_to_entry(base: PoolBase<M>, fence: u64, _low: u64, entry: Pair) -> Ordering {
         fence_key::<M>(base, fence).cmp(entry_key::<M>(base, entry))
     }
     fn free_entry(session: &mut Session<M>, entry: Pair) {
         let offset = record_offset(entry.second);
         // SAFETY: the caller is the last one that can reach the entry.
-        let size = unsafe { record::size_at::<M>(Base::of(session.heap()), offset) };
+        let size = unsafe { record::size_at::<M>(PoolBase::of(session.heap()), offset) };
         session.free_record(offset, size);
     }
     #[inline(always)]
-    fn reference(base: Base<M>, entry: Pair) -> *const u8 {
+    fn reference(base: PoolBase<M>, entry: Pair) -> *const u8 {
         base.start().wrapping_add(record_offset(entry.second) as usize)
     }
     #[inline(always)]
-    fn ask_for_rest(base: Base<M>, payload: u64) {
+    fn ask_for_rest(base: PoolBase<M>, payload: u64) {
         // SAFETY: as in `entry_key`.
         unsafe { record::ask_for_rest(base, record_offset(payload)) }
     }

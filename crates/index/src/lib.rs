@@ -8,8 +8,6 @@
 //! A tree never calls the operating system and never names a concrete machine: the same code runs
 //! on hardware and on a simulated machine.
 
-mod anchor;
-mod base;
 pub mod build;
 mod bytes_load;
 mod bytes_tree;
@@ -22,35 +20,37 @@ pub mod hashed_leaf;
 pub mod journal;
 pub mod kind;
 pub mod nbtree;
-pub mod order;
 mod ordered;
-mod prepared;
+mod pool_base;
 mod record;
 mod registry;
+mod root_object;
 pub mod salvage;
-mod slot;
-mod solo;
+mod single_tree_pool;
+mod staged_write;
+mod tree_cell;
 mod trees;
 mod u64_tree;
+pub mod write_order;
 
-pub use anchor::{ANCHOR_SIZE, ANCHOR_WORDS, Anchor};
-pub use base::Base;
 pub use bytes_load::Sink;
 pub use bytes_tree::{BytesTree, Change, Decision};
 pub use change::{Intent, Outcome};
 pub use error::IndexError;
 pub use geometry::{Geometry, Production, Tiny};
 pub use hashed_leaf::HashedLeafTree;
-pub use journal::{Edit, Journal, make_together};
+pub use journal::{BatchOp, Journal, apply_unlogged};
 pub use kind::{BytesKind, Kind, U64Kind};
 pub use nbtree::{NbTree, TreeShape};
-pub use order::Order;
 pub use ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Writes};
+pub use pool_base::PoolBase;
 pub use record::{KEY_SIZE_MAX, Record, VALUE_SIZE_MAX, Verify};
 pub use registry::{Registered, Registry};
-pub use solo::Solo;
+pub use root_object::{ROOT_OBJECT_SIZE, ROOT_OBJECT_WORDS, RootObject};
+pub use single_tree_pool::SingleTreePool;
 pub use trees::{BuiltTree, CheckReport, Trees};
 pub use u64_tree::{Exchange, U64Tree};
+pub use write_order::WriteOrder;
 
 pub use everleaf_alloc::{AllocError, Heap, Session, SessionGuard, SessionPool};
 pub use everleaf_machine::cpu::missing_feature as missing_cpu_feature;

@@ -10,7 +10,7 @@
 //! bytes: such a record is 64-byte aligned, and its contents are those of its last life. A node
 //! that no other thread has seen goes back by `free_record`; one that was reachable by
 //! `retire_record`, after its unlinking is durable, and is reused when no pinned session can hold
-//! it. Everything starts at the tree's [`Anchor`](crate::Anchor), whose place the pool's directory
+//! it. Everything starts at the tree's [`RootObject`](crate::RootObject), whose place the pool's directory
 //! keeps beside the design's number. Nothing says which records are in use but this: recovery (and
 //! the audit of a check) has every tree mark its anchor and all nodes it can reach, each once, and
 //! what is not marked is free. So allocated is reachable, and no crash can leak.
@@ -40,7 +40,7 @@ pub enum Progress {
     Serial,
 }
 
-/// Which of the things a reader sees survive a crash in the domain `Line`. (In the others a store
+/// Which of the things a reader sees survive a crash in the domain `Adr`. (In the others a store
 /// that can be seen is durable.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reads {

@@ -33,7 +33,7 @@ use everleaf_alloc::{AllocError, Heap, Recovery, Session};
 use everleaf_machine::check_sum::crc32c;
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 
-use crate::base::Base;
+use crate::pool_base::PoolBase;
 
 /// The longest key, in bytes.
 pub const KEY_SIZE_MAX: usize = 64 << 10;
@@ -278,7 +278,7 @@ pub(crate) const WRONG_KEY: Damage = "its key is not the one that its entry stan
 /// # Safety
 /// As for [`read`].
 #[inline(always)]
-unsafe fn header<M: Machine>(base: Base<M>, offset: u64) -> u64 {
+unsafe fn header<M: Machine>(base: PoolBase<M>, offset: u64) -> u64 {
     let start = base.start().wrapping_add(offset as usize);
     // SAFETY: a record starts with its header word, 16-byte aligned, inside the pool.
     unsafe { &*start.cast::<Atomic<u64, M>>() }.read_private()
@@ -290,7 +290,7 @@ unsafe fn header<M: Machine>(base: Base<M>, offset: u64) -> u64 {
 /// `offset` refers to a record that is published (or private to the caller) and that cannot be
 /// reclaimed during `'a`: the caller's session is pinned, or nobody else is active.
 #[inline(always)]
-pub unsafe fn read<'a, M: Machine>(base: Base<M>, offset: u64) -> Record<'a> {
+pub unsafe fn read<'a, M: Machine>(base: PoolBase<M>, offset: u64) -> Record<'a> {
     // SAFETY: the caller's promise.
     let result = unsafe { read_verified(base, offset, Verify::Key) };
     result.unwrap_or(Record { key: &[], value: &[], expiry_ms: 0 })
@@ -302,7 +302,7 @@ pub unsafe fn read<'a, M: Machine>(base: Base<M>, offset: u64) -> Record<'a> {
 /// As for [`read`].
 #[inline(always)]
 pub(crate) unsafe fn read_verified<'a, M: Machine>(
-    base: Base<M>,
+    base: PoolBase<M>,
     offset: u64,
     verify: Verify,
 ) -> Result<Record<'a>, Damage> {
@@ -346,7 +346,7 @@ const ASKED_LINES_MAX: usize = 16;
 /// # Safety
 /// As for [`read`].
 #[inline(always)]
-pub(crate) unsafe fn ask_for_rest<M: Machine>(base: Base<M>, offset: u64) {
+pub(crate) unsafe fn ask_for_rest<M: Machine>(base: PoolBase<M>, offset: u64) {
     if M::SIMULATED {
         return;
     }
@@ -364,7 +364,7 @@ pub(crate) unsafe fn ask_for_rest<M: Machine>(base: Base<M>, offset: u64) {
 ///
 /// # Safety
 /// As for [`read`].
-pub(crate) unsafe fn size_at<M: Machine>(base: Base<M>, offset: u64) -> usize {
+pub(crate) unsafe fn size_at<M: Machine>(base: PoolBase<M>, offset: u64) -> usize {
     // SAFETY: the caller's promise.
     Shape::of(unsafe { header(base, offset) }).size()
 }
@@ -386,7 +386,7 @@ pub fn read_checked<'a, M: Machine>(
     }
     // SAFETY: the size was just checked against the chunk, which is inside the pool; nobody changes
     // published records.
-    let record = unsafe { read_verified(Base::of(heap), offset, Verify::Sum) };
+    let record = unsafe { read_verified(PoolBase::of(heap), offset, Verify::Sum) };
     let record = record.map_err(|damage| corrupt(format!("a record is damaged: {damage}")))?;
     Ok((record, size))
 }
@@ -478,12 +478,12 @@ mod tests {
                 let (key, value) = (vec![b'k'; key_length], vec![b'v'; value_length]);
                 let offset = create_expiring(&mut session, &key, &value, expiry_ms).expect("room");
                 // SAFETY: private to us.
-                let record = unsafe { read_verified(Base::of(&heap), offset, Verify::Sum) };
+                let record = unsafe { read_verified(PoolBase::of(&heap), offset, Verify::Sum) };
                 let record = record.expect("sound");
                 assert_eq!((record.key, record.value), (&key[..], &value[..]));
                 assert_eq!(record.expiry_ms, expiry_ms);
                 // SAFETY: private to us.
-                let size = unsafe { size_at(Base::of(&heap), offset) };
+                let size = unsafe { size_at(PoolBase::of(&heap), offset) };
                 assert_eq!(size, 8 + key_length + value_length + 8 * usize::from(expiry_ms != 0));
                 session.free_record(offset, size);
             }
@@ -500,12 +500,12 @@ mod tests {
             let made = create_expiring(&mut session, b"a key", b"and its value", expiry_ms);
             let offset = made.expect("room");
             // SAFETY: private to us.
-            let size = unsafe { size_at(Base::of(&heap), offset) };
+            let size = unsafe { size_at(PoolBase::of(&heap), offset) };
             for bit in 0..size * 8 {
                 let word = heap.pool().word(offset + bit as u64 / 64 * 8);
                 word.write_private(word.read_private() ^ 1 << (bit % 64));
                 // SAFETY: private to us.
-                let found = unsafe { read_verified(Base::of(&heap), offset, Verify::Sum) };
+                let found = unsafe { read_verified(PoolBase::of(&heap), offset, Verify::Sum) };
                 assert!(found.is_err(), "bit {bit}, expiry {expiry_ms}");
                 word.write_private(word.read_private() ^ 1 << (bit % 64));
             }
@@ -518,7 +518,7 @@ mod tests {
         let mut session = heap.session().expect("a session");
         let offset = create(&mut session, b"", b"").expect("room");
         // SAFETY: private to us.
-        let read = || unsafe { read_verified(Base::of(&heap), offset, Verify::Sum) };
+        let read = || unsafe { read_verified(PoolBase::of(&heap), offset, Verify::Sum) };
         assert!(read().is_ok());
         heap.pool().word(offset).write_private(0);
         assert!(read().is_err());

@@ -13,7 +13,7 @@ use everleaf_alloc::layout::{
 use everleaf_machine::{Hardware, Pair};
 use everleaf_pool::layout::{
     ROOT_COUNT, ROOT_LIVE, ROOT_NAME_MAX, ROOT_OFFSET, ROOT_SIZE, SEAL_OFFSETS, SESSION_MARK,
-    SESSION_OFFSETS,
+    SHUTDOWN_OFFSETS,
 };
 use everleaf_pool::{DATA_START, Seal};
 
@@ -99,7 +99,7 @@ impl<'f> Salvage<'f> {
             (words[7] == mark << 32 | u64::from(crc32c::crc32c(&bytes))).then_some(words[0])
         };
         let newest =
-            SESSION_OFFSETS.iter().filter_map(|offset| generation(&words(*offset))).max()?;
+            SHUTDOWN_OFFSETS.iter().filter_map(|offset| generation(&words(*offset))).max()?;
         SEAL_OFFSETS.iter().find_map(|offset| Seal::decode(&words(*offset), newest))
     }
 

@@ -94,7 +94,7 @@ impl<G: Geometry, M: Machine> Named<G, M> {
     }
 
     /// As [`Self::tidy`] for a tree whose name was removed and that is in no list any more.
-    fn bury(&self, session: &mut Session<M>) -> bool {
+    fn retire(&self, session: &mut Session<M>) -> bool {
         match self {
             Named::Other(tree, _) => {
                 // Whoever still has the tree may use it; with the last handle it goes.
@@ -158,7 +158,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     }
 
     /// Opens a pool with all its trees, recovering them on up to `threads` threads. A pool whose
-    /// making was cut short is made again.
+    /// making was cut short is rebuilt.
     ///
     /// # Errors
     /// Damage that makes a tree unreadable; a tree of a design that is not this crate's.
@@ -177,7 +177,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     ) -> Result<Self, IndexError> {
         if !Heap::exists(&pool) {
             if let Some(root) = pool.roots().first() {
-                // Never made again over what is there: a flipped bit would cost everything.
+                // Never rebuilt over what is there: a flipped bit would cost everything.
                 let what =
                     format!("the heap header is damaged, and there is a map '{}'", root.name);
                 let _ = pool.leave_as_found();
@@ -435,7 +435,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             tree.tidy(&mut session);
         }
         self.tidy_removed_quietly(&mut session);
-        session.collect_hard();
+        session.collect_all();
         let mut audit = Audit::new(&self.heap)?;
         let mut report = CheckReport { is_complete: self.is_complete, ..Default::default() };
         for (name, tree) in named.iter() {

@@ -13,7 +13,7 @@ use crate::kind::{Kind, U64Kind, u64_key};
 use crate::nbtree::state::LIVE;
 use crate::nbtree::{BulkLoader, CheckState, Extent, NbTree, TreeShape, find_live_blocks};
 use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Writes};
-use crate::slot::Slot;
+use crate::tree_cell::TreeCell;
 use crate::trees::CheckReport;
 
 /// What a compare-and-exchange found.
@@ -49,15 +49,15 @@ pub enum Exchange {
 /// # }
 /// ```
 pub struct U64Tree<G: Geometry = Production, M: Machine = Hardware> {
-    slot: Slot<U64Kind, G, M>,
+    slot: TreeCell<U64Kind, G, M>,
 }
 
 impl<G: Geometry, M: Machine> U64Tree<G, M> {
     pub(crate) fn new(heap: Arc<Heap<M>>, root: RootIndex, tree: NbTree<U64Kind, G, M>) -> Self {
-        U64Tree { slot: Slot::new(heap, Some(root), tree) }
+        U64Tree { slot: TreeCell::new(heap, Some(root), tree) }
     }
 
-    pub(crate) fn slot(&self) -> &Slot<U64Kind, G, M> {
+    pub(crate) fn slot(&self) -> &TreeCell<U64Kind, G, M> {
         &self.slot
     }
 
@@ -374,7 +374,7 @@ impl<G: Geometry, M: Machine> Design<M> for U64Tree<G, M> {
     fn create(session: &mut Session<M>) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
         let tree = NbTree::create(session, heap.pool().next_id()?)?;
-        Ok(U64Tree { slot: Slot::new(heap, None, tree) })
+        Ok(U64Tree { slot: TreeCell::new(heap, None, tree) })
     }
 
     fn recover(
@@ -386,7 +386,7 @@ impl<G: Geometry, M: Machine> Design<M> for U64Tree<G, M> {
         let heap = session.heap().clone();
         let live = find_live_blocks(&heap, recovery, &[root], 0, threads)?.remove(0);
         let tree = NbTree::recover(session, recovery, root, live, threads, None)?;
-        Ok(U64Tree { slot: Slot::new(heap, None, tree) })
+        Ok(U64Tree { slot: TreeCell::new(heap, None, tree) })
     }
 
     fn root_value(&self) -> u32 {

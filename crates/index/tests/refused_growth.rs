@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use everleaf_index::{
-    BytesTree, Change, Domain, Edit, Hardware, Journal, Pool, PoolError, Session, Trees,
+    BatchOp, BytesTree, Change, Domain, Hardware, Journal, Pool, PoolError, Session, Trees,
 };
 use everleaf_machine::mapping::Mapping;
 use everleaf_pool::Backing;
@@ -112,11 +112,11 @@ impl World {
             after.remove(&key(number + 4, 0));
         }
         let tree = &*self.tree;
-        let edit = |key, value| Edit { tree, key, value, expiry_ms: 0 };
+        let edit = |key, value| BatchOp { tree, key, value, expiry_ms: 0 };
         let changed = after.iter().filter(|(key, value)| self.before.get(*key) != Some(*value));
         let removed = self.before.keys().filter(|key| !after.contains_key(*key));
         let puts = changed.map(|(key, value)| edit(&key[..], Some(&value[..])));
-        let edits: Vec<Edit<'_>> = puts.chain(removed.map(|key| edit(&key[..], None))).collect();
+        let edits: Vec<BatchOp<'_>> = puts.chain(removed.map(|key| edit(&key[..], None))).collect();
         let mut session = self.trees.heap().session().expect("a session");
         // Relaxed: nobody grows the pool now.
         self.granted.store(growths, Ordering::Relaxed);

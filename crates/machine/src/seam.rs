@@ -223,7 +223,7 @@ pub trait Machine: Copy + Default + Send + Sync + 'static {
     /// The cheap half of an asymmetric fence: orders this thread's earlier stores before its later
     /// loads as seen by a thread that runs [`Machine::heavy_barrier`].
     fn light_barrier();
-    /// The dear half of an asymmetric fence: every other thread behaves as if it had executed a
+    /// The expensive half of an asymmetric fence: every other thread behaves as if it had executed a
     /// full fence at some point during this call.
     fn heavy_barrier();
 

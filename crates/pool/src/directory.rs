@@ -286,7 +286,7 @@ mod tests {
     use crate::Domain;
 
     fn pool() -> Pool<everleaf_machine::Hardware> {
-        Pool::in_memory(1 << 20, 1 << 20, Domain::Line).unwrap()
+        Pool::in_memory(1 << 20, 1 << 20, Domain::Adr).unwrap()
     }
 
     #[test]

@@ -7,36 +7,36 @@ use std::str::FromStr;
 ///
 /// | domain | who has it | a store is durable when |
 /// |---|---|---|
-/// | `Line` | persistent memory without flush-on-fail (ADR, CXL) | its line is flushed and the flush is drained |
-/// | `Visible` | persistent memory with persistent CPU caches (eADR, GPF) | it is globally visible |
+/// | `Adr` | persistent memory without flush-on-fail (ADR, CXL) | its line is flushed and the flush is drained |
+/// | `Eadr` | persistent memory with persistent CPU caches (eADR, GPF) | it is globally visible |
 /// | `Process` | any mapped file | it is globally visible; it then survives the death of the process, not of the machine |
 ///
 /// # Example
 /// ```
 /// use everleaf_pool::Domain;
-/// assert_eq!("visible".parse(), Ok(Domain::Visible));
-/// assert_eq!(Domain::Line.to_string(), "line");
+/// assert_eq!("eadr".parse(), Ok(Domain::Eadr));
+/// assert_eq!(Domain::Adr.to_string(), "adr");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Domain {
     /// Durable once flushed and drained; survives loss of power.
-    Line = 1,
+    Adr = 1,
     /// Durable once globally visible; survives loss of power.
-    Visible = 2,
+    Eadr = 2,
     /// Durable once globally visible; survives the death of the process only.
     Process = 3,
 }
 
 impl Domain {
     /// All domains.
-    pub const ALL: [Domain; 3] = [Domain::Line, Domain::Visible, Domain::Process];
+    pub const ALL: [Domain; 3] = [Domain::Adr, Domain::Eadr, Domain::Process];
 
     /// The name used on command lines and in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Domain::Line => "line",
-            Domain::Visible => "visible",
+            Domain::Adr => "adr",
+            Domain::Eadr => "eadr",
             Domain::Process => "process",
         }
     }
@@ -60,7 +60,7 @@ pub struct UnknownDomain(String);
 impl fmt::Display for UnknownDomain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = &self.0;
-        write!(f, "{text:?} is no persistence domain: use line, visible or process")
+        write!(f, "{text:?} is no persistence domain: use adr, eadr or process")
     }
 }
 
@@ -69,9 +69,15 @@ impl std::error::Error for UnknownDomain {}
 impl FromStr for Domain {
     type Err = UnknownDomain;
 
-    /// The inverse of [`Domain::name`]; exact, lower case.
+    /// The inverse of [`Domain::name`]; exact, lower case. `line` and `visible`, the names of older
+    /// versions, are known too.
     fn from_str(text: &str) -> Result<Self, UnknownDomain> {
-        let found = Self::ALL.into_iter().find(|domain| domain.name() == text);
+        let name = match text {
+            "line" => "adr",
+            "visible" => "eadr",
+            _ => text,
+        };
+        let found = Self::ALL.into_iter().find(|domain| domain.name() == name);
         found.ok_or_else(|| UnknownDomain(text.to_owned()))
     }
 }
@@ -88,7 +94,9 @@ mod tests {
         }
         assert_eq!(Domain::from_byte(0), None);
         assert_eq!(Domain::from_byte(4), None);
+        assert_eq!("line".parse(), Ok(Domain::Adr));
+        assert_eq!("visible".parse(), Ok(Domain::Eadr));
         let error = "Line".parse::<Domain>().unwrap_err();
-        assert!(error.to_string().contains("line, visible or process"));
+        assert!(error.to_string().contains("adr, eadr or process"));
     }
 }

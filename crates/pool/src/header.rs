@@ -161,7 +161,7 @@ mod tests {
             uuid: *b"0123456789abcdef",
             max_size: 1 << 30,
             created_ns: 77,
-            domain: Domain::Visible,
+            domain: Domain::Eadr,
             generation: 3,
             features: 0,
         }

@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn one_damaged_copy_is_replaced_and_two_are_refused() {
-        let pool = Pool::in_memory(1 << 20, 1 << 20, Domain::Line).unwrap();
+        let pool = Pool::in_memory(1 << 20, 1 << 20, Domain::Adr).unwrap();
         assert_eq!(pool.next_id().unwrap(), 1);
         pool.view().replace(IDS_OFFSETS[0], 99);
         assert_eq!(pool.next_id().unwrap(), 2);
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn the_last_id_is_not_followed_by_the_first() {
-        let pool = Pool::in_memory(1 << 20, 1 << 20, Domain::Line).unwrap();
+        let pool = Pool::in_memory(1 << 20, 1 << 20, Domain::Adr).unwrap();
         write(pool.view(), u32::MAX - 1);
         assert_eq!(pool.next_id().unwrap(), u32::MAX);
         assert!(matches!(pool.next_id(), Err(PoolError::IdsExhausted { .. })));

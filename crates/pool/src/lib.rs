@@ -51,7 +51,7 @@ mod offset;
 mod open;
 mod pool;
 mod seal;
-mod session;
+mod shutdown_record;
 mod view;
 
 pub use backing::{Backing, Environment};

@@ -10,7 +10,7 @@ use crate::Domain;
 ///
 /// A `Medium` is a byte-sized copy that a tree carries along; every verb is inlined.
 ///
-/// *`Line`*: [`Medium::flush`] writes lines back, [`Medium::drain`] waits for them. *`Visible`*: a
+/// *`Adr`*: [`Medium::flush`] writes lines back, [`Medium::drain`] waits for them. *`Eadr`*: a
 /// store is durable when it is globally visible, so nothing is flushed, and `drain` is the fence
 /// that empties the store buffer. *`Process`*: only the process can die, and what its CPU has
 /// buffered becomes visible all the same; `drain` only keeps compiler and weakly ordered CPUs from
@@ -20,7 +20,7 @@ use crate::Domain;
 /// ```
 /// use everleaf_machine::Hardware;
 /// use everleaf_pool::{Domain, Medium};
-/// let medium: Medium<Hardware> = Medium::new(Domain::Line);
+/// let medium: Medium<Hardware> = Medium::new(Domain::Adr);
 /// let word = 7_u64;
 /// medium.persist((&raw const word).cast(), 8);
 /// assert!(medium.needs_flush());
@@ -55,10 +55,10 @@ impl<M: Machine> Medium<M> {
         self.domain
     }
 
-    /// Whether lines have to be flushed at all: only in [`Domain::Line`].
+    /// Whether lines have to be flushed at all: only in [`Domain::Adr`].
     #[inline(always)]
     pub fn needs_flush(self) -> bool {
-        matches!(self.domain, Domain::Line)
+        matches!(self.domain, Domain::Adr)
     }
 
     /// Starts the write-back of every line that `start .. start + len` touches; orders nothing.
@@ -83,8 +83,8 @@ impl<M: Machine> Medium<M> {
     #[track_caller]
     pub fn drain(self) {
         match self.domain {
-            // `Visible`: nothing was flushed, but a store still in the store buffer would be lost.
-            Domain::Line | Domain::Visible => M::drain(),
+            // `Eadr`: nothing was flushed, but a store still in the store buffer would be lost.
+            Domain::Adr | Domain::Eadr => M::drain(),
             // Release: earlier stores stay before whatever this thread makes visible later; pairs
             // with the acquire load of whoever sees that. Buffered stores survive the process.
             Domain::Process => M::fence(Ordering::Release),

@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn an_offset_leads_to_its_word_and_back() {
-        let pool = Pool::in_memory(1 << 20, 1 << 20, Domain::Line).unwrap();
+        let pool = Pool::in_memory(1 << 20, 1 << 20, Domain::Adr).unwrap();
         let offset: Offset<Atomic<u64, Hardware>> = Offset::new(DATA_START + 64);
         // SAFETY: fresh zero bytes of the pool are a valid word, and nobody else uses them.
         let word = unsafe { offset.get(&pool) }.unwrap();
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn an_address_outside_of_the_pool_has_no_offset() {
-        let pool = Pool::in_memory(1 << 20, 1 << 20, Domain::Line).unwrap();
+        let pool = Pool::in_memory(1 << 20, 1 << 20, Domain::Adr).unwrap();
         let elsewhere = 1_u8;
         assert_eq!(Offset::of(&pool, &raw const elsewhere), None);
         assert_eq!(Offset::of(&pool, pool.base()), None);

@@ -33,7 +33,7 @@ pub enum CreateMode {
 /// # Example
 /// ```
 /// use everleaf_pool::{Domain, PoolOptions};
-/// let options = PoolOptions { domain: Some(Domain::Line), ..PoolOptions::default() };
+/// let options = PoolOptions { domain: Some(Domain::Adr), ..PoolOptions::default() };
 /// assert!(!options.read_only);
 /// ```
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ impl Default for PoolOptions {
 impl Pool<Hardware> {
     /// Opens the pool in the file `path`, creating it if `options` say so.
     ///
-    /// The domain, if not given, is [`Domain::Line`] or [`Domain::Visible`] for a file on
+    /// The domain, if not given, is [`Domain::Adr`] or [`Domain::Eadr`] for a file on
     /// persistent memory that the kernel maps synchronously, by what the memory's regions say
     /// about the CPU caches, and else [`Domain::Process`].
     ///

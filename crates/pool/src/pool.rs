@@ -6,11 +6,11 @@ use everleaf_machine::lock_rank::Rank;
 use everleaf_machine::{Atomic, Hardware, Machine, Ordering, OwnerProcess, SpinLock};
 
 use crate::backing::MemoryBacking;
-use crate::layout::{DATA_START, HEADER_OFFSETS, SESSION_OFFSETS, SIZE_GRANULE, SIZE_MIN};
+use crate::layout::{DATA_START, HEADER_OFFSETS, SHUTDOWN_OFFSETS, SIZE_GRANULE, SIZE_MIN};
 use crate::seal::{self, Seal};
-use crate::session::Session;
+use crate::shutdown_record::ShutdownRecord;
 use crate::view::View;
-use crate::{Backing, Domain, Medium, PoolError, directory, header, ids, session};
+use crate::{Backing, Domain, Medium, PoolError, directory, header, ids, shutdown_record};
 
 /// The name of a pool without a file, in errors.
 const MEMORY: &str = "(memory)";
@@ -49,7 +49,7 @@ pub struct Pool<M: Machine> {
     /// Incompatible features, as the header has them.
     features: Atomic<u64, M>,
     /// The session as both its copies have it; its lock is the right to change them.
-    pub(crate) session: SpinLock<Session, M>,
+    pub(crate) session: SpinLock<ShutdownRecord, M>,
     /// The right to change roots and ids.
     pub(crate) directory_lock: SpinLock<(), M>,
     /// Who may use it.
@@ -120,7 +120,7 @@ impl<M: Machine> Pool<M> {
         let (mut header, whole, same) =
             header::choose(&HEADER_OFFSETS.map(|offset| view.read(offset)), &place)?;
         let (last, session_whole, session_same) =
-            session::choose(&SESSION_OFFSETS.map(|offset| view.read(offset)), &place)?;
+            shutdown_record::choose(&SHUTDOWN_OFFSETS.map(|offset| view.read(offset)), &place)?;
         if last.size > length {
             return Err(PoolError::Truncated { path: place, length, needed: last.size });
         }
@@ -184,7 +184,7 @@ impl<M: Machine> Pool<M> {
     fn begin_session(&mut self, whole: usize, same: bool) -> Result<(), PoolError> {
         let environment = self.backing.environment();
         let session = *self.session.get_mut();
-        let mut next = Session {
+        let mut next = ShutdownRecord {
             clean: false,
             domain: lasting_domain(&*self.backing, self.medium.domain()),
             boot_id: environment.boot_id,
@@ -221,7 +221,7 @@ impl<M: Machine> Pool<M> {
         let mut session = self.session.lock();
         // The data first, then the mark (I5).
         self.sync("sync the data")?;
-        let next = Session { clean: true, generation: session.generation + 1, ..*session };
+        let next = ShutdownRecord { clean: true, generation: session.generation + 1, ..*session };
         next.write(self.view(), 0);
         *session = next;
         self.sync("sync the clean mark")
@@ -432,7 +432,7 @@ fn format<M: Machine>(view: View<M>, backing: &dyn Backing, domain: Domain, max:
     let capacity = floor(backing.capacity());
     let wanted = if max == 0 { capacity } else { max.min(capacity) };
     ids::write(view, 0);
-    let session = Session {
+    let session = ShutdownRecord {
         generation: 1,
         size,
         clean: true,

@@ -87,11 +87,11 @@ struct Found {
 /// program must not count on it.
 fn search(structure: &Structure, effort: Effort, site: Option<Site>) -> (Report, Option<Found>) {
     let mut total = Report::default();
-    let base = Config { domain: Domain::Line, ablate: site, ..Config::default() };
+    let base = Config { domain: Domain::Adr, ablate: site, ..Config::default() };
     let small = structure.small().into_iter();
     let small = small.map(|program| (program, exhaustive(&base, 1), effort.small_schedules));
     let random = (0..effort.programs).map(|number| {
-        let fixed = Fixed { domain: Some(Domain::Line), memory: None };
+        let fixed = Fixed { domain: Some(Domain::Adr), memory: None };
         let Step { program, config, .. } = structure.step(1, number, fixed);
         let config = Config { ablate: site, rmw_drains: false, work_limit: WORK, ..config };
         (program, config, effort.schedules)

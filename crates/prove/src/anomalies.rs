@@ -6,18 +6,23 @@
 
 use everleaf_machine::simulated::Domain;
 
-use crate::guarded::{Guarded, Met};
+use crate::directed_case::{DirectedCase, Expectation};
 use crate::operation::Operation::{self, Get, Insert, Remove, Scan, Update};
 use crate::scenarios::Scenario;
 
-fn anomaly(name: &'static str, met: Met, history: &[Operation], plan: &[&[Operation]]) -> Guarded {
-    Guarded::new(("anomaly", name), met, history, plan)
+fn anomaly(
+    name: &'static str,
+    met: Expectation,
+    history: &[Operation],
+    plan: &[&[Operation]],
+) -> DirectedCase {
+    DirectedCase::new(("anomaly", name), met, history, plan)
 }
 
 /// All of them.
-pub fn anomalies() -> Vec<Guarded> {
+pub fn anomalies() -> Vec<DirectedCase> {
     let three = [Insert(1, 10), Insert(5, 50), Insert(9, 90)];
-    let line = Some(Domain::Line);
+    let line = Some(Domain::Adr);
     vec![
         // Two writers meet a full leaf; the third takes the right half's first key away while the
         // second waits. Compared with that key, 10 belongs to the left half. (The right half has to

@@ -11,7 +11,9 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use everleaf_index::{BytesTree, Change, Edit, IndexError, Journal, Order, Session, Tiny, Trees};
+use everleaf_index::{
+    BatchOp, BytesTree, Change, IndexError, Journal, Session, Tiny, Trees, WriteOrder,
+};
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Plan, Program, Random};
 use everleaf_machine::{Machine, Simulated};
@@ -46,7 +48,7 @@ pub enum Operation {
     /// Reads one twin, then the other.
     Twins,
     /// Lowers a gate that only lingers.
-    Settle,
+    LowerIfIdle,
 }
 
 /// Threads around three keys.
@@ -65,7 +67,7 @@ pub struct Opened {
     trees: Trees<G, M>,
     tree: Arc<BytesTree<G, M>>,
     journal: Journal<G, M>,
-    order: Order<M>,
+    order: WriteOrder<M>,
     fills: bool,
     /// Borrowed by its own thread only.
     sessions: Vec<RefCell<Option<Session<M>>>>,
@@ -121,7 +123,7 @@ impl Opened {
         let next = self.tree.get_with(session, TWINS[0], number)?.unwrap_or(0) + 1;
         let before = self.tree.get_with(session, SINGLE, number)?;
         let (next, value) = (next.to_le_bytes(), value.to_le_bytes());
-        let edit = |key, value| Edit { tree: &*self.tree, key, value, expiry_ms: 0 };
+        let edit = |key, value| BatchOp { tree: &*self.tree, key, value, expiry_ms: 0 };
         let mut edits = vec![
             edit(TWINS[0], Some(&next[..])),
             edit(SINGLE, Some(&value[..])),
@@ -153,8 +155,8 @@ impl Opened {
                 assert!(second >= first, "half a batch: {first:?}, then {second:?}");
                 return Ok(());
             }
-            Operation::Settle => {
-                self.order.settle_down();
+            Operation::LowerIfIdle => {
+                self.order.lower_if_idle();
                 return Ok(());
             }
         };
@@ -194,7 +196,7 @@ impl Program for Batches {
         let session = |_| Ok(RefCell::new(Some(trees.heap().session()?)));
         let sessions: Result<Vec<_>, everleaf_index::AllocError> =
             (0..self.threads).map(session).collect();
-        let order = Order::new(self.stripes);
+        let order = WriteOrder::new(self.stripes);
         let (sessions, fills) = (sessions.map_err(text)?, self.fills);
         Ok(Opened { trees, tree, journal, order, fills, sessions })
     }
@@ -231,7 +233,7 @@ impl Program for Batches {
                 Some((SINGLE_NUMBER, Call::Upsert(value)))
             }
             Operation::Get => Some((SINGLE_NUMBER, Call::Get)),
-            Operation::Twins | Operation::Settle => None,
+            Operation::Twins | Operation::LowerIfIdle => None,
         });
     }
 
@@ -256,7 +258,7 @@ pub fn plan(seed: u64) -> (Batches, Plan<Operation>) {
             5..7 => Operation::Put(value),
             7 => Operation::Get,
             8..11 => Operation::Twins,
-            _ => Operation::Settle,
+            _ => Operation::LowerIfIdle,
         }
     };
     let plan = (0..threads).map(|_| (0..length).map(|_| operation()).collect()).collect();
@@ -265,7 +267,7 @@ pub fn plan(seed: u64) -> (Batches, Plan<Operation>) {
     (Batches { threads, stripes, fills }, plan)
 }
 
-use Operation::{Batch, Put, Settle, Twins};
+use Operation::{Batch, LowerIfIdle, Put, Twins};
 
 /// Programs small enough for every order.
 const SMALL: [(&str, usize, &[&[Operation]]); 6] = [
@@ -273,7 +275,7 @@ const SMALL: [(&str, usize, &[&[Operation]]); 6] = [
     ("batch, put", 4, &[&[Batch(1)], &[Put(2), Put(3)]]),
     ("batch, batch", 2, &[&[Batch(1)], &[Batch(2)]]),
     ("batch alone, put", 1, &[&[Batch(1), Put(2), Batch(3)]]),
-    ("batch, settle, put", 1, &[&[Batch(1), Settle], &[Put(2)]]),
+    ("batch, settle, put", 1, &[&[Batch(1), LowerIfIdle], &[Put(2)]]),
     ("fillers, put", 4, &[&[Batch(2), Batch(3)], &[Put(4)]]),
 ];
 

@@ -162,7 +162,7 @@ impl Campaign<'_> {
     fn small_programs(&mut self) -> Vec<(String, Config)> {
         let Some(preemptions) = self.settings.preemptions else { return vec![] };
         let Fixed { domain, memory } = self.settings.fixed;
-        let domains = domain.map_or(vec![Domain::Line, Domain::Visible], |domain| vec![domain]);
+        let domains = domain.map_or(vec![Domain::Adr, Domain::Eadr], |domain| vec![domain]);
         let memory = memory.unwrap_or(MemoryModel::Sc);
         let races = memory == MemoryModel::Sc;
         let mut all = vec![];

@@ -27,7 +27,7 @@ pub fn vary(number: u64, base: &Config) -> Config {
 
 /// As [`vary`], but for what is fixed.
 pub fn vary_but(number: u64, base: &Config, fixed: Fixed) -> Config {
-    let domains = [Domain::Line, Domain::Visible, Domain::Line, Domain::Process];
+    let domains = [Domain::Adr, Domain::Eadr, Domain::Adr, Domain::Process];
     let domain = fixed.domain.unwrap_or(domains[(number % 4) as usize]);
     let usual = if number % 3 == 1 { MemoryModel::Tso } else { MemoryModel::Sc };
     let memory = fixed.memory.unwrap_or(usual);

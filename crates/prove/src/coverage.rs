@@ -16,7 +16,7 @@ pub struct Coverage {
 }
 
 /// The domains in the order of [`Coverage::lives`].
-pub const DOMAINS: [Domain; 3] = [Domain::Line, Domain::Visible, Domain::Process];
+pub const DOMAINS: [Domain; 3] = [Domain::Adr, Domain::Eadr, Domain::Process];
 
 impl Coverage {
     /// Nothing yet of these dimensions.

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use everleaf_alloc::Heap;
-use everleaf_index::{Design, IndexError, OrderedIndex, Progress, Reads, Solo, Writes};
+use everleaf_index::{Design, IndexError, OrderedIndex, Progress, Reads, SingleTreePool, Writes};
 use everleaf_machine::Simulated;
 use everleaf_pool::Pool;
 
@@ -29,7 +29,7 @@ impl<T> fmt::Debug for Of<T> {
 }
 
 impl<T: Design<M>> Subject for Of<T> {
-    type Opened = Solo<T, M>;
+    type Opened = SingleTreePool<T, M>;
     const LOCK_FREE: bool = matches!(T::INFO.progress, Progress::LockFree);
     const READS_COMMITTED: bool = matches!(T::INFO.reads, Reads::Committed);
     const WRITES_BLINDLY: bool = matches!(T::INFO.writes, Writes::Blind);
@@ -38,23 +38,23 @@ impl<T: Design<M>> Subject for Of<T> {
     const VALUE_MIN: u64 = *T::INFO.values.start();
     const VALUE_MAX: u64 = *T::INFO.values.end();
 
-    fn create(pool: Pool<M>, chunk_shift: u32) -> Result<Solo<T, M>, IndexError> {
-        Solo::create_with_chunks(pool, chunk_shift)
+    fn create(pool: Pool<M>, chunk_shift: u32) -> Result<SingleTreePool<T, M>, IndexError> {
+        SingleTreePool::create_with_chunks(pool, chunk_shift)
     }
 
-    fn open(pool: Pool<M>) -> Result<Solo<T, M>, String> {
-        Solo::open(pool, 1).map_err(|error| error.to_string())
+    fn open(pool: Pool<M>) -> Result<SingleTreePool<T, M>, String> {
+        SingleTreePool::open(pool, 1).map_err(|error| error.to_string())
     }
 
-    fn heap(opened: &Solo<T, M>) -> &Arc<Heap<M>> {
+    fn heap(opened: &SingleTreePool<T, M>) -> &Arc<Heap<M>> {
         opened.heap()
     }
 
-    fn tree(opened: &Solo<T, M>) -> &dyn OrderedIndex<M> {
+    fn tree(opened: &SingleTreePool<T, M>) -> &dyn OrderedIndex<M> {
         opened.tree()
     }
 
-    fn check(opened: &Solo<T, M>) -> Result<Vec<String>, IndexError> {
+    fn check(opened: &SingleTreePool<T, M>) -> Result<Vec<String>, IndexError> {
         Ok(opened.check()?.problems)
     }
 }

@@ -36,7 +36,7 @@ const SCHEDULERS: [&str; 5] =
 
 /// Values of the dimensions of every machine.
 pub const MACHINES: [(&str, &[&str]); 8] = [
-    ("domain", &["line", "visible", "process"]),
+    ("domain", &["adr", "eadr", "process"]),
     ("memory", &["sc", "tso"]),
     ("locked", &["completes flushes", "completes nothing"]),
     ("matches", &["whole", "torn"]),
@@ -57,7 +57,7 @@ fn pick<T: Copy>(random: &mut Random, values: &[T]) -> T {
 
 /// Draws a machine, but for what is fixed.
 pub fn draw(random: &mut Random, fixed: Fixed) -> Drawn {
-    let domains = [Domain::Line, Domain::Line, Domain::Visible, Domain::Process];
+    let domains = [Domain::Adr, Domain::Adr, Domain::Eadr, Domain::Process];
     let domain = pick(random, &domains);
     let domain = fixed.domain.unwrap_or(domain);
     let memory = if random.one_in(3) { MemoryModel::Tso } else { MemoryModel::Sc };

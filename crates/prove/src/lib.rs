@@ -29,36 +29,36 @@
 //! program, the same configuration the same schedules.
 
 pub mod ablation;
+pub mod allocator_program;
 pub mod anomalies;
 pub mod backing;
 pub mod batches;
+pub mod bytes_program;
 pub mod campaign;
 pub mod case;
 pub mod configure;
 pub mod coverage;
 mod design;
 pub mod dimensions;
+pub mod directed_case;
 pub mod directory;
 pub mod epochs;
-pub mod guarded;
+pub mod exhaustion;
 pub mod living;
 pub mod made;
 pub mod mutants;
 pub mod mutation;
 mod nbtree;
-pub mod numbers;
 pub mod operation;
 pub mod plans;
 pub mod published;
 pub mod record;
 pub mod safeguards;
 pub mod scenarios;
-pub mod shelf;
 pub mod structure;
 pub mod subject;
 pub mod trees;
-pub mod trouble;
-pub mod words;
+pub mod u64_program;
 
 pub use design::Of;
 pub use nbtree::Nb;

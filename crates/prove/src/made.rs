@@ -14,11 +14,11 @@
 use everleaf_machine::simulated::{Plan, Random};
 
 use crate::backing::SIZE_MIN;
+use crate::bytes_program::{AnyWords, BytesProgram};
 use crate::living::AnyTree;
-use crate::numbers::Numbers;
 use crate::operation::{Operation, Space};
 use crate::trees::SPACE_AT_HAND;
-use crate::words::{AnyWords, Words};
+use crate::u64_program::U64Program;
 
 /// Which keys there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,9 +153,9 @@ impl Made {
     }
 
     /// The program on a tree of numbers.
-    pub fn numbers(&self, tree: &'static AnyTree) -> (Numbers, Plan<Operation>) {
+    pub fn numbers(&self, tree: &'static AnyTree) -> (U64Program, Plan<Operation>) {
         let Parts { keys, walk, warm, plan } = self.parts(|count| numbers(self.keys, count));
-        let mut program = Numbers::on(tree, keys, walk, plan.len());
+        let mut program = U64Program::on(tree, keys, walk, plan.len());
         program.warm_up = warm.iter().map(|one| tree.fit(one)).collect();
         program.space = self.space();
         let plan = plan.iter().map(|thread| thread.iter().map(|one| tree.fit(one)).collect());
@@ -163,7 +163,7 @@ impl Made {
     }
 
     /// The program on a tree of byte strings.
-    pub fn words(&self, tree: &'static AnyWords) -> (Words, Plan<Operation>) {
+    pub fn words(&self, tree: &'static AnyWords) -> (BytesProgram, Plan<Operation>) {
         let mut strings: Vec<Vec<u8>> = vec![];
         let parts = self.parts(|count| {
             strings = words(self.keys, count);
@@ -178,7 +178,7 @@ impl Made {
         let last = strings.len() as u64 - 1;
         let clamp = |one: &Operation| one.map(|key| key.min(last), |value| value);
         let walk = parts.walk.iter().map(clamp).collect();
-        let mut program = Words::on(tree, &strings, walk, parts.plan.len());
+        let mut program = BytesProgram::on(tree, &strings, walk, parts.plan.len());
         program.warm_up = parts.warm.iter().map(clamp).collect();
         program.space = self.space();
         let plan = parts.plan.iter().map(|thread| thread.iter().map(clamp).collect()).collect();

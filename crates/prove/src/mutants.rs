@@ -352,7 +352,7 @@ fn step(structure: &str, number: u64) -> (String, Config) {
         _ => step_of_trees(structure, number),
     };
     let memory = if number % 5 == 4 { MemoryModel::Tso } else { MemoryModel::Sc };
-    let domain = if number % 7 == 6 { Domain::Visible } else { Domain::Line };
+    let domain = if number % 7 == 6 { Domain::Eadr } else { Domain::Adr };
     let races = memory == MemoryModel::Sc && number % 3 == 2;
     (program, Config { memory, domain, races, seed: number + 1, ..config })
 }
@@ -373,7 +373,7 @@ fn step_of_trees(structure: &str, number: u64) -> (String, Config) {
             (format!("roomy/{name}"), Config { abandon, ..usual })
         }
         8..11 | 15 => (format!("scenario/{name}"), usual),
-        11 => (format!("crowded/{number}"), roomy),
+        11 => (format!("near_full/{number}"), roomy),
         12 => (format!("growing/{number}"), roomy),
         13 => (random("random"), Config { crash, ..usual }),
         14 if number % 32 == 14 => (random("random"), Config { simulate_open: true, ..usual }),

@@ -2,11 +2,11 @@
 
 use everleaf_machine::simulated::{Plan, Random};
 
+use crate::bytes_program::{AnyWords, BytesProgram};
 use crate::living::AnyTree;
-use crate::numbers::Numbers;
 use crate::operation::Operation;
 use crate::subject::{Nodes, Subject};
-use crate::words::{AnyWords, Words};
+use crate::u64_program::U64Program;
 
 const CLASS: u64 = 1 << 61;
 
@@ -91,17 +91,17 @@ fn plan(random: &mut Random, universe: &[u64]) -> Plan<Operation> {
 }
 
 /// A random tree of numbers with `slots` slots in a leaf, and a plan.
-pub fn random<S: Subject>(seed: u64, slots: usize) -> (Numbers, Plan<Operation>) {
+pub fn random<S: Subject>(seed: u64, slots: usize) -> (U64Program, Plan<Operation>) {
     random_on(const { &AnyTree::of::<S>() }, seed, slots)
 }
 
 /// As [`random`], for any tree.
-pub fn random_on(tree: &'static AnyTree, seed: u64, slots: usize) -> (Numbers, Plan<Operation>) {
+pub fn random_on(tree: &'static AnyTree, seed: u64, slots: usize) -> (U64Program, Plan<Operation>) {
     let random = &mut Random::new(seed ^ 0x6E75_6D62);
     let universe = universe(random);
     let history = history(random, &universe, slots);
     let plan = plan(random, &universe);
-    let mut program = Numbers::on(tree, universe, history, plan.len());
+    let mut program = U64Program::on(tree, universe, history, plan.len());
     program.space.blocks_at_hand = random.below(3) as usize;
     let plan = plan.iter().map(|thread| thread.iter().map(|one| tree.fit(one)).collect());
     let plan = plan.collect();
@@ -118,7 +118,7 @@ const WORDS: [&[&[u8]]; 5] = [
 ];
 
 /// A random tree of byte strings and a plan.
-pub fn random_words<G: Nodes>(seed: u64, slots: usize) -> (Words, Plan<Operation>) {
+pub fn random_words<G: Nodes>(seed: u64, slots: usize) -> (BytesProgram, Plan<Operation>) {
     random_words_on(const { &AnyWords::of::<G>() }, seed, slots)
 }
 
@@ -127,13 +127,13 @@ pub fn random_words_on(
     tree: &'static AnyWords,
     seed: u64,
     slots: usize,
-) -> (Words, Plan<Operation>) {
+) -> (BytesProgram, Plan<Operation>) {
     let random = &mut Random::new(seed ^ 0x776F_7264);
     let words = WORDS[random.below(WORDS.len() as u64) as usize];
     let universe: Vec<u64> = (0..words.len() as u64).collect();
     let history = history(random, &universe, slots);
     let plan = plan(random, &universe);
-    let mut program = Words::on(tree, words, history, plan.len());
+    let mut program = BytesProgram::on(tree, words, history, plan.len());
     program.space.blocks_at_hand = random.below(3) as usize;
     (program, plan)
 }

@@ -5,21 +5,21 @@
 //! ```text
 //!   any name of `trees`   the program of that name, its threads' operations in turn in one thread
 //!   anomaly/NAME          one of [`anomalies`], with its threads
-//!   guarded/NAME          one of [`guarded`], with its threads
+//!   directed/NAME         one of [`guarded`], with its threads
 //! ```
 
 use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Failure, Plan, Random};
 
 use crate::case::{Case, Prepared};
 use crate::configure::{Fixed, exhaustive};
-use crate::guarded::Guarded;
+use crate::directed_case::DirectedCase;
 use crate::living::AnyTree;
-use crate::numbers::Numbers;
 use crate::operation::Operation::{self, Exchange, Get, Insert, Remove, Update};
 use crate::scenarios::Scenario;
 use crate::structure::{Dimension, Programs, Step};
 use crate::subject::Subject;
 use crate::trees::Trees;
+use crate::u64_program::U64Program;
 
 /// A program on which the protocol fails, and where that is looked for.
 pub struct Anomaly {
@@ -61,21 +61,21 @@ impl Anomaly {
     }
 
     /// Its program. Reads are held to more than the trees promise: what was read is there.
-    pub fn prepared<S: Subject>(&self) -> (Numbers, Plan<Operation>) {
+    pub fn prepared<S: Subject>(&self) -> (U64Program, Plan<Operation>) {
         self.prepared_on(const { &AnyTree::of::<S>() })
     }
 
     /// As [`Self::prepared`], of any tree.
-    pub fn prepared_on(&self, tree: &'static AnyTree) -> (Numbers, Plan<Operation>) {
+    pub fn prepared_on(&self, tree: &'static AnyTree) -> (U64Program, Plan<Operation>) {
         let (program, plan) = self.scenario.numbers_on(tree);
-        (Numbers { judges_reads: true, ..program }, plan)
+        (U64Program { judges_reads: true, ..program }, plan)
     }
 
     /// A search through all orders, in which nobody stops for ever.
     pub fn config(&self) -> Config {
         let enabled = self.crash.is_some();
         let crash = CrashConfig { enabled, ..CrashConfig::default() };
-        let domain = self.crash.unwrap_or(Domain::Visible);
+        let domain = self.crash.unwrap_or(Domain::Eadr);
         let mutants = self.mutant.into_iter().collect();
         exhaustive(&Config { domain, crash, mutants, ..Config::default() }, self.preemptions)
     }
@@ -98,17 +98,17 @@ impl Anomaly {
 }
 
 /// How an anomaly is met: its number, the crash it needs, preemptions and schedules.
-type Met = (&'static str, Option<Domain>, u32, u64);
+type Expectation = (&'static str, Option<Domain>, u32, u64);
 
 fn anomaly(
     name: &'static str,
-    (number, crash, preemptions, schedules): Met,
+    (number, crash, preemptions, schedules): Expectation,
     history: &[Operation],
     plan: &[&[Operation]],
 ) -> Anomaly {
     let plan = plan.iter().map(|operations| operations.to_vec()).collect();
     // Entries that a crash is to tell apart lie on different lines: the first two share one.
-    let slots = if crash == Some(Domain::Line) { 3 } else { 2 };
+    let slots = if crash == Some(Domain::Adr) { 3 } else { 2 };
     let scenario = Scenario { name, slots, history: history.to_vec(), plan };
     let (stops, mutant, remains_in) = (false, None, [].as_slice());
     Anomaly { scenario, number, preemptions, crash, schedules, stops, mutant, remains_in }
@@ -234,7 +234,7 @@ fn after_a_replacement() -> Vec<Anomaly> {
 
 /// What a power failure shows.
 fn after_a_crash() -> Vec<Anomaly> {
-    let (visible, line) = (Some(Domain::Visible), Some(Domain::Line));
+    let (visible, line) = (Some(Domain::Eadr), Some(Domain::Adr));
     vec![
         anomaly(
             "two entries of one key after a power failure",
@@ -301,10 +301,10 @@ pub const GUARDED: &str = "nbtree-published";
 
 /// The safeguards of the protocol that two threads miss, in the domain that it was made for. Nothing
 /// goes wrong in these programs as long as they are there.
-pub fn guarded() -> Vec<Guarded> {
+pub fn guarded() -> Vec<DirectedCase> {
     let guarded = |mutant, name, history: &[Operation], plan: [&[Operation]; 2]| {
-        let met = (GUARDED, mutant, Some(Domain::Visible), 1, 20_000);
-        Guarded::new(("guarded", name), met, history, &plan).in_leaves_of(2)
+        let met = (GUARDED, mutant, Some(Domain::Eadr), 1, 20_000);
+        DirectedCase::new(("directed", name), met, history, &plan).in_leaves_of(2)
     };
     vec![
         guarded(

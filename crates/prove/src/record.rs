@@ -65,8 +65,8 @@ impl std::error::Error for RecordError {}
 /// The name of a domain in records and on the command line.
 pub fn domain_name(domain: Domain) -> &'static str {
     match domain {
-        Domain::Line => "line",
-        Domain::Visible => "visible",
+        Domain::Adr => "adr",
+        Domain::Eadr => "eadr",
         Domain::Process => "process",
     }
 }
@@ -252,8 +252,14 @@ impl Fields<'_> {
 }
 
 fn config_of(fields: &Fields<'_>) -> Result<Config, RecordError> {
-    let domains = [Domain::Line, Domain::Visible, Domain::Process];
+    let domains = [Domain::Adr, Domain::Eadr, Domain::Process];
     let (domain, memory) = (fields.text("domain")?, fields.text("memory")?);
+    // Records of older versions have the older names.
+    let domain = match domain {
+        "line" => "adr",
+        "visible" => "eadr",
+        name => name,
+    };
     let domain = domains.into_iter().find(|known| domain_name(*known) == domain);
     let models = [MemoryModel::Sc, MemoryModel::Tso];
     let memory = models.into_iter().find(|known| memory_name(*known) == memory);
@@ -330,7 +336,7 @@ mod tests {
             program: "random/2/17".to_owned(),
             kept: Some(vec![vec![0, 2], vec![]]),
             config: Config {
-                domain: Domain::Visible,
+                domain: Domain::Eadr,
                 memory: MemoryModel::Tso,
                 mutants: vec!["nbtree.no_pending"],
                 abandon: Some(Abandon { thread: 1, after_points: 7 }),

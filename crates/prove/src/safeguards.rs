@@ -3,16 +3,21 @@
 
 use everleaf_machine::simulated::Domain;
 
-use crate::guarded::{Guarded, Met};
+use crate::directed_case::{DirectedCase, Expectation};
 use crate::operation::Operation::{self, Get, Insert, Remove, Scan, Update};
 use crate::scenarios::Scenario;
 
-fn guarded(name: &'static str, met: Met, history: &[Operation], plan: &[&[Operation]]) -> Guarded {
-    Guarded::new(("guarded", name), met, history, plan)
+fn guarded(
+    name: &'static str,
+    met: Expectation,
+    history: &[Operation],
+    plan: &[&[Operation]],
+) -> DirectedCase {
+    DirectedCase::new(("directed", name), met, history, plan)
 }
 
 /// All of them.
-pub fn safeguards() -> Vec<Guarded> {
+pub fn safeguards() -> Vec<DirectedCase> {
     let mut all = of_searches();
     all.extend(of_merges());
     all.extend(of_hybrids());
@@ -27,7 +32,7 @@ pub fn scenarios() -> Vec<Scenario> {
 
 /// Searches in FAST nodes whose records move. A node that nobody has locked since the pool was opened
 /// is read with more care, so somebody locks it first.
-fn of_searches() -> Vec<Guarded> {
+fn of_searches() -> Vec<DirectedCase> {
     let three = [Insert(1, 10), Insert(2, 20), Insert(3, 30)];
     // The records move to the left, and the search from left to right misses the last one.
     let met_by_a_removal = |mutant| {
@@ -59,7 +64,7 @@ fn of_searches() -> Vec<Guarded> {
 }
 
 /// Nodes of FAST & FAIR that leave the tree.
-fn of_merges() -> Vec<Guarded> {
+fn of_merges() -> Vec<DirectedCase> {
     let three = [Insert(1, 10), Insert(2, 20), Insert(3, 30)];
     let four = [Insert(1, 10), Insert(2, 20), Insert(3, 30), Insert(4, 40)];
     vec![
@@ -87,8 +92,8 @@ fn of_merges() -> Vec<Guarded> {
 }
 
 /// Trees with inner nodes in DRAM.
-fn of_hybrids() -> Vec<Guarded> {
-    let line = Some(Domain::Line);
+fn of_hybrids() -> Vec<DirectedCase> {
+    let line = Some(Domain::Adr);
     let removed = |name, structure, mutant| {
         let met = (structure, mutant, None, 0, 10);
         guarded(name, met, &[Insert(1, 10)], &[&[Remove(1), Get(1)]]).with_wide_compares()
@@ -134,8 +139,8 @@ fn of_hybrids() -> Vec<Guarded> {
 }
 
 /// SPTree, whose leaves of 3 slots are merged when one is empty.
-fn of_sptree() -> Vec<Guarded> {
-    let line = Some(Domain::Line);
+fn of_sptree() -> Vec<DirectedCase> {
+    let line = Some(Domain::Adr);
     let three_leaves = [1, 2, 3, 4, 5].map(|key| Insert(key, key * 10));
     vec![
         guarded(

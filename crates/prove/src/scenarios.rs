@@ -4,11 +4,11 @@
 
 use everleaf_machine::simulated::Plan;
 
+use crate::bytes_program::{AnyWords, BytesProgram};
 use crate::living::AnyTree;
-use crate::numbers::Numbers;
 use crate::operation::Operation;
 use crate::subject::{Nodes, Subject};
-use crate::words::{AnyWords, Words};
+use crate::u64_program::U64Program;
 use Operation::{Clear, Exchange, Get, GetMany, Insert, Remove, Scan, ScanBack, Update, Upsert};
 
 const CLASS: u64 = 1 << 61;
@@ -31,25 +31,25 @@ pub struct Scenario {
 impl Scenario {
     /// The program for it on a tree of numbers whose leaves should have [`slots`](Self::slots)
     /// slots.
-    pub fn numbers<S: Subject>(&self) -> (Numbers, Plan<Operation>) {
+    pub fn numbers<S: Subject>(&self) -> (U64Program, Plan<Operation>) {
         self.numbers_on(const { &AnyTree::of::<S>() })
     }
 
     /// As [`Self::numbers`], for any tree.
-    pub fn numbers_on(&self, tree: &'static AnyTree) -> (Numbers, Plan<Operation>) {
-        let program = Numbers::on(tree, self.keys(), self.history.clone(), self.plan.len());
+    pub fn numbers_on(&self, tree: &'static AnyTree) -> (U64Program, Plan<Operation>) {
+        let program = U64Program::on(tree, self.keys(), self.history.clone(), self.plan.len());
         let plan = self.plan.iter().map(|thread| thread.iter().map(|one| tree.fit(one)).collect());
         (program, plan.collect())
     }
 
     /// The same on a tree of byte strings: the keys become, in order, strings that share a prefix
     /// longer than a word and differ in length.
-    pub fn words<G: Nodes>(&self) -> (Words, Plan<Operation>) {
+    pub fn words<G: Nodes>(&self) -> (BytesProgram, Plan<Operation>) {
         self.words_on(const { &AnyWords::of::<G>() })
     }
 
     /// As [`Self::words`], for any tree.
-    pub fn words_on(&self, tree: &'static AnyWords) -> (Words, Plan<Operation>) {
+    pub fn words_on(&self, tree: &'static AnyWords) -> (BytesProgram, Plan<Operation>) {
         let keys = self.keys();
         let names: Vec<Vec<u8>> = (0..keys.len()).map(name).collect();
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
@@ -69,7 +69,7 @@ impl Scenario {
         let history = self.history.iter().map(renamed).collect();
         let plan: Plan<Operation> =
             self.plan.iter().map(|thread| thread.iter().map(renamed).collect()).collect();
-        (Words::on(tree, &names, history, plan.len()), plan)
+        (BytesProgram::on(tree, &names, history, plan.len()), plan)
     }
 
     /// The keys that are used, ascending.
@@ -117,22 +117,22 @@ fn scenario<const H: usize, const T: usize>(
 }
 
 /// Fifteen situations in which published protocols fail.
-pub fn nasty() -> Vec<Scenario> {
-    let mut all = nasty_leaves();
-    all.extend(nasty_structure());
+pub fn published_bugs() -> Vec<Scenario> {
+    let mut all = published_bugs_of_leaves();
+    all.extend(published_bugs_of_structure());
     all
 }
 
 /// All scenarios that are not small.
 pub fn named() -> Vec<Scenario> {
-    let mut all = nasty();
+    let mut all = published_bugs();
     all.extend(others());
     all
 }
 
 /// Those about one leaf.
 #[expect(clippy::too_many_lines, reason = "a list of scenarios")]
-fn nasty_leaves() -> Vec<Scenario> {
+fn published_bugs_of_leaves() -> Vec<Scenario> {
     vec![
         scenario(
             "twin inserts",
@@ -210,7 +210,7 @@ fn nasty_leaves() -> Vec<Scenario> {
 }
 
 /// Those about several leaves, persistence and limits.
-fn nasty_structure() -> Vec<Scenario> {
+fn published_bugs_of_structure() -> Vec<Scenario> {
     vec![
         scenario(
             "blocks that are used again while their past is still in doubt",

@@ -10,6 +10,7 @@ use everleaf_index::{Design, HashedLeafTree, Tiny, U64Kind};
 use everleaf_machine::Simulated as M;
 use everleaf_machine::simulated::{Config, Random, mix};
 
+use crate::bytes_program::AnyWords;
 use crate::case::Case;
 use crate::configure::Fixed;
 use crate::design::Of;
@@ -17,8 +18,7 @@ use crate::dimensions::Values;
 use crate::living::AnyTree;
 use crate::nbtree::Nb;
 use crate::trees::{Strings, Trees};
-use crate::words::AnyWords;
-use crate::{batches, directory, epochs, published, shelf};
+use crate::{allocator_program, batches, directory, epochs, published};
 
 /// One step of a search: a program, the machine it runs on, and what both are called in the table.
 pub struct Step {
@@ -191,7 +191,7 @@ pub static STRUCTURES: &[Structure] = &[
     one(
         "alloc",
         "the allocator: records, blocks, volatile nodes, recovery of space",
-        &shelf::Programs,
+        &allocator_program::Programs,
     ),
     one("epoch", "epochs: nothing is reclaimed under a reader", &epochs::Programs),
     one("pool", "the pool: roots, ids, growth, closing and opening", &directory::Programs),

@@ -27,7 +27,7 @@ pub trait Subject: Clone + Debug + 'static {
     /// Whether every thread can finish whatever becomes of the others.
     const LOCK_FREE: bool = false;
     /// Whether what a reader has seen survives a crash in every domain. If not, reads are not judged
-    /// in the domain `Line`.
+    /// in the domain `Adr`.
     const READS_COMMITTED: bool = true;
     /// Whether insert, update and upsert all set the value, and no write says what was there.
     const WRITES_BLINDLY: bool = false;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   random/SLOTS/NUMBER   a random tree and plan
-//!   crowded/NUMBER        a pool that is full
+//!   near_full/NUMBER      a pool that is full
 //!   growing/NUMBER        a pool that is full and may grow
 //!   refusing/SLOTS/NUMBER a random tree and plan whose operations may find no memory
 //!   scenario/NAME         a named scenario, with the slots it asks for
@@ -10,24 +10,24 @@
 //!   small/NAME            a program for exhaustive search
 //!   anomaly/NAME          a program for what a published protocol loses
 //!   made/..               a program that is made (`made.rs`)
-//!   guarded/NAME          a program made for a planted bug
+//!   directed/NAME         a program made for a planted bug
 //! ```
 
 use everleaf_index::Tiny;
 use everleaf_machine::simulated::{Config, Random};
 
+use crate::bytes_program::{AnyWords, BytesProgram};
 use crate::case::{Case, Outcome, Prepared, explore};
 use crate::configure::Fixed;
 use crate::dimensions::{self, Drawn};
 use crate::living::AnyTree;
 use crate::made::{KEYS, KINDS, Made, ROOMS, Room, draw_operations, draw_phases, name_in};
-use crate::numbers::Numbers;
 use crate::operation::Space;
 use crate::scenarios::{self, Scenario};
 use crate::structure::{Dimension, Programs, Step};
 use crate::subject::{Nodes, Subject};
-use crate::words::{AnyWords, Words};
-use crate::{anomalies, plans, safeguards, trouble};
+use crate::u64_program::U64Program;
+use crate::{anomalies, exhaustion, plans, safeguards};
 
 /// A tree of numbers in several sizes of leaves, by slots.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +70,7 @@ fn scenario_of(name: &str) -> Option<(Scenario, Space)> {
         "roomy" => (scenarios::named(), SPACE_AT_HAND),
         "small" => (scenarios::small(), Space::default()),
         "anomaly" => (anomalies::scenarios(), Space::default()),
-        "guarded" => (safeguards::scenarios(), Space::default()),
+        "directed" => (safeguards::scenarios(), Space::default()),
         _ => return None,
     };
     Some((list.into_iter().find(|scenario| scenario.name == wanted)?, space))
@@ -85,7 +85,7 @@ fn sized<T>(sizes: &'static [(usize, T)], slots: usize) -> &'static T {
 impl Programs for Trees {
     fn case(&self, name: &str) -> Option<Box<dyn Case>> {
         let case = self.with_threads(name)?;
-        let own_threads = name.starts_with("anomaly/") || name.starts_with("guarded/");
+        let own_threads = name.starts_with("anomaly/") || name.starts_with("directed/");
         Some(if self.alone && !own_threads { case.alone() } else { case })
     }
 
@@ -119,15 +119,15 @@ impl Trees {
             return Some(Prepared::boxed((program, plan)));
         }
         let smallest = &self.sizes[0].1;
-        if let Some(seed) = number_after(name, "crowded/") {
-            return Some(Prepared::boxed(trouble::crowded_on(smallest, seed, false)));
+        if let Some(seed) = number_after(name, "near_full/") {
+            return Some(Prepared::boxed(exhaustion::near_full_on(smallest, seed, false)));
         }
         if let Some(seed) = number_after(name, "growing/") {
-            return Some(Prepared::boxed(trouble::crowded_on(smallest, seed, true)));
+            return Some(Prepared::boxed(exhaustion::near_full_on(smallest, seed, true)));
         }
         let (scenario, space) = scenario_of(name)?;
         let (program, plan) = scenario.numbers_on(sized(self.sizes, scenario.slots));
-        Some(Prepared::boxed((Numbers { space, ..program }, plan)))
+        Some(Prepared::boxed((U64Program { space, ..program }, plan)))
     }
 }
 
@@ -143,15 +143,15 @@ impl Programs for Strings {
             return Some(Prepared::boxed((program, plan)));
         }
         let smallest = &self.sizes[0].1;
-        if let Some(seed) = number_after(name, "crowded/") {
-            return Some(Prepared::boxed(trouble::crowded_words_on(smallest, seed, false)));
+        if let Some(seed) = number_after(name, "near_full/") {
+            return Some(Prepared::boxed(exhaustion::near_full_bytes_on(smallest, seed, false)));
         }
         if let Some(seed) = number_after(name, "growing/") {
-            return Some(Prepared::boxed(trouble::crowded_words_on(smallest, seed, true)));
+            return Some(Prepared::boxed(exhaustion::near_full_bytes_on(smallest, seed, true)));
         }
         let (scenario, space) = scenario_of(name)?;
         let (program, plan) = scenario.words_on(sized(self.sizes, scenario.slots));
-        Some(Prepared::boxed((Words { space, ..program }, plan)))
+        Some(Prepared::boxed((BytesProgram { space, ..program }, plan)))
     }
 
     fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {

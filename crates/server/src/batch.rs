@@ -7,10 +7,10 @@
 
 use std::ops::ControlFlow;
 
+use crate::client_state::ClientState;
 use crate::command::keys::Keys;
 use crate::command::{self, Context, Failure, table};
 use crate::resp::{Limits, Parser, ProtocolError, Reply};
-use crate::session::Session;
 use crate::shared::Shared;
 use crate::statistics::Tally;
 
@@ -24,7 +24,7 @@ const UNAUTHENTICATED_BULK_SIZE_MAX: usize = 16 << 10;
 /// The requests of one read.
 pub struct Batch<'a> {
     pub parser: &'a mut Parser,
-    pub session: &'a mut Session,
+    pub session: &'a mut ClientState,
     pub shared: &'a Shared,
     pub tally: &'a mut Tally,
     /// Where replies go.

@@ -28,11 +28,11 @@ use std::sync::atomic::Ordering;
 use mio::event::Event;
 
 use crate::batch::Batch;
+use crate::client_state::ClientState;
 use crate::command::transaction::Transaction;
 use crate::registry::Client;
 use crate::resp::Parser;
 use crate::scratch::{Draft, OUTPUT_SIZE_KEPT, Scratch, Turn, TurnReplies};
-use crate::session::Session;
 use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::statistics::Tally;
@@ -71,7 +71,7 @@ struct Broken;
 /// One connection.
 pub struct Connection {
     socket: Socket,
-    session: Session,
+    session: ClientState,
     parser: Parser,
     leftover: Vec<u8>,
     /// True if `leftover` may hold complete requests, which wait for the client to read (I1).
@@ -108,7 +108,7 @@ enum Leave {
 }
 
 impl Connection {
-    pub fn new(socket: Socket, session: Session, place: usize) -> Self {
+    pub fn new(socket: Socket, session: ClientState, place: usize) -> Self {
         Connection {
             socket,
             session,
@@ -520,7 +520,7 @@ fn give_back(buffer: &mut Vec<u8>, kept: usize) {
 /// Writes until everything is sent or the socket takes no more; returns how much was sent. Replies
 /// leave only here, and only when the writes they tell of are durable.
 fn write_all(socket: &mut Socket, bytes: &[u8], shared: &Shared) -> io::Result<usize> {
-    if let Err(error) = shared.store.settle() {
+    if let Err(error) = shared.store.wait_deferred() {
         // Nobody can be told what became of these writes.
         shared.log_store_error(&error);
         return Err(io::Error::other("its writes could not be made durable"));

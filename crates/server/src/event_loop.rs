@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use mio::{Events, Poll, Token};
 
+use crate::client_state::ClientState;
 use crate::connection::{Connection, Fate};
 use crate::registry::Client;
 use crate::scratch::Scratch;
-use crate::session::Session;
 use crate::shared::{LoopState, Shared};
 use crate::socket::Socket;
 use crate::statistics::Tally;
@@ -127,7 +127,7 @@ impl<'a> EventLoop<'a> {
             result => result?,
         }
         // Writes of this turn become durable together, before any reply of it is sent.
-        self.shared.store.hold_writes();
+        self.shared.store.defer_sync();
         let now_ms = self.shared.now_ms();
         let mut woken = false;
         let unfinished = self.unfinished.take();
@@ -234,7 +234,7 @@ impl<'a> EventLoop<'a> {
             }
             return None;
         }
-        let session = Session::new(client, self.shared.config.password.is_none());
+        let session = ClientState::new(client, self.shared.config.password.is_none());
         let connection = Some(Box::new(Connection::new(socket, session, index)));
         if index == self.connections.len() {
             self.connections.push(connection);
@@ -337,7 +337,7 @@ impl<'a> EventLoop<'a> {
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
             result => result?,
         }
-        self.shared.store.hold_writes();
+        self.shared.store.defer_sync();
         let now_ms = self.shared.now_ms();
         for index in self.unfinished.take() {
             self.serve(index, now_ms);

@@ -11,10 +11,10 @@ use mio::Waker;
 
 use crate::Config;
 use crate::client_memory::ClientMemory;
+use crate::rate_limiter::RateLimiter;
 use crate::registry::{Client, Registry};
 use crate::saver::Saver;
 use crate::scan_table::ScanTable;
-use crate::seldom::Seldom;
 use crate::settings::Settings;
 use crate::socket::Socket;
 use crate::statistics::{Counters, Tally};
@@ -126,9 +126,9 @@ pub struct Shared {
     /// The counters when `CONFIG RESETSTAT` was last used.
     statistics_base: Mutex<Tally>,
     /// For lines about the store.
-    store_errors: Seldom,
+    store_errors: RateLimiter,
     /// For lines about clients that were refused or closed to protect the server.
-    pub defences: Seldom,
+    pub defences: RateLimiter,
 }
 
 impl Shared {
@@ -152,8 +152,8 @@ impl Shared {
             run_id: new_run_id(),
             started: Instant::now(),
             statistics_base: Mutex::default(),
-            store_errors: Seldom::default(),
-            defences: Seldom::default(),
+            store_errors: RateLimiter::default(),
+            defences: RateLimiter::default(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Measures how fast a pool is made again from its log after a crash of the machine: `cargo run
+//! Measures how fast a pool is rebuilt from its log after a crash of the machine: `cargo run
 //! --release -p everleaf --example rebuild -- FOLDER [KEYS [KEY_SIZE VALUE_SIZE]]`.
 //!
 //! The first run with a folder that is not there makes two stores in it, with random keys: the

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everleaf_index::{Edit, Hardware, Journal, Session, Verify};
+use everleaf_index::{BatchOp, Hardware, Journal, Session, Verify};
 use everleaf_log::Lsn;
 
 use crate::map::Map;
@@ -245,8 +245,8 @@ impl WriteBatch {
     }
 
     /// The changes that count, as the journal wants them.
-    fn edits(&self, last: &[usize]) -> Vec<Edit<'_>> {
-        let edit = |change: &Change| Edit {
+    fn edits(&self, last: &[usize]) -> Vec<BatchOp<'_>> {
+        let edit = |change: &Change| BatchOp {
             tree: self.map(change).tree(),
             key: self.key(change),
             value: self.value(change),
@@ -358,8 +358,8 @@ impl Shared {
         journal: &Journal,
         session: &mut Session<Hardware>,
     ) -> Result<(Written, Option<Lsn>)> {
-        if let Some(power) = &self.power {
-            power.check()?;
+        if let Some(log) = &self.log {
+            log.check()?;
         }
         if let Some(number) = batch.refused(session)? {
             return Ok((Written::Refused(number), None));
@@ -377,18 +377,18 @@ impl Shared {
                 self.watches.mark(tree, batch.key(change), |_| change.hash);
             }
         };
-        let lsn = match &self.power {
+        let lsn = match &self.log {
             None => journal.apply(session, &batch.edits(last)).map(|()| mark()).map(|()| None)?,
-            Some(power) => {
+            Some(log) => {
                 // Before the first change: a batch that cannot be logged is not made.
-                let records = power.records(batch.logged(last))?;
+                let records = log.records(batch.logged(last))?;
                 let mut place = None;
                 let edits = batch.edits(last);
-                let made = journal.apply_after(session, &edits, || place = Some(power.place()));
+                let made = journal.apply_after(session, &edits, || place = Some(log.place()));
                 if made.is_ok() {
                     mark();
                 }
-                power.note_batch(place, made, &records, &edits, session)?
+                log.note_batch(place, made, &records, &edits, session)?
             }
         };
         Ok((Written::All, lsn))

@@ -48,7 +48,7 @@ impl Store {
                 "there is a map named '{name}': choose another name, or drop that map first"
             )));
         }
-        match self.shared().power {
+        match self.shared().log {
             Some(_) => self.load_by_batches(name, pairs),
             None => self.load_at_once(name, pairs),
         }

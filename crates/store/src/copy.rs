@@ -16,8 +16,8 @@ use crate::conversion::from_pool;
 use crate::map::Map;
 use crate::new_file::NewFile;
 use crate::opening::refuse_log_beside;
-use crate::power;
 use crate::range::Range;
+use crate::wal;
 use crate::{Error, Options, Result, Store, View};
 
 /// What was copied.
@@ -188,7 +188,7 @@ impl Store {
             }
         }
         if successor {
-            power::copy_own(&self.shared().trees, &trees)?;
+            wal::copy_log_metadata(&self.shared().trees, &trees)?;
         }
         copied.size_bytes = trees.heap().pool().size();
         trees.close()?;
@@ -255,7 +255,7 @@ impl Store {
 }
 
 impl Options {
-    /// [`Store::compact`], with the pool opened in this way: also if it has to be made again from its
+    /// [`Store::compact`], with the pool opened in this way: also if it has to be rebuilt from its
     /// log first, of which [`Self::rebuild_progress`] tells.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use everleaf_index::{Change, Decision};
 
 use crate::map::{Map, Sees};
-use crate::power::Left;
+use crate::wal::LogEffect;
 use crate::{Action, Result};
 
 /// When a key expires. A [`SystemTime`] converts to it, and so does a [`Duration`] from now on.
@@ -113,7 +113,7 @@ impl Map {
     fn put_expiring(&self, key: &[u8], value: &[u8], expiry_ms: u64) -> Result<bool> {
         self.write(key, |tree, session| {
             let change = Change::Upsert(value);
-            let see = |changed, old: Option<&[u8]>| (old.is_some(), Left::if_changed(changed));
+            let see = |changed, old: Option<&[u8]>| (old.is_some(), LogEffect::if_changed(changed));
             tree.change_expiring(session, key, change, expiry_ms, see)
         })
     }

@@ -136,13 +136,12 @@ mod copy;
 mod error;
 mod expiry;
 mod key_range;
-mod life;
+mod lifecycle;
 mod map;
 #[doc(hidden)]
 pub mod new_file;
 mod opening;
 mod options;
-mod power;
 mod range;
 mod ranked;
 mod repair;
@@ -151,6 +150,7 @@ mod scan;
 mod statistics;
 mod versions;
 mod view;
+mod wal;
 mod watch;
 
 pub use alone::Alone;
@@ -163,13 +163,13 @@ pub use expiry::Expiry;
 pub use key_range::KeyRange;
 pub use map::Map;
 pub use options::Options;
-pub use power::{Durability, Rebuilt};
 pub use range::Range;
 pub use repair::Repaired;
 pub use scan::Scan;
 pub use statistics::{MapStatistics, Statistics};
 pub use store::{DEFAULT_MAP, Store};
 pub use view::{MapView, View};
+pub use wal::{Durability, Rebuilt};
 pub use watch::Watch;
 
 /// The result of a store operation.

@@ -13,9 +13,9 @@ use everleaf_index::{
 
 use everleaf_log::Lsn;
 
-use crate::life::Life;
-use crate::power::Left;
+use crate::lifecycle::Lifecycle;
 use crate::store::Shared;
+use crate::wal::LogEffect;
 use crate::{Error, KEY_SIZE_MAX, Result, VALUE_SIZE_MAX};
 
 /// What of a key a decision depends on.
@@ -27,8 +27,8 @@ pub(crate) enum Sees {
     Expiry,
 }
 
-/// What a write answers, and what it left.
-pub(crate) type Attempt<'v, R> = std::result::Result<(R, Left<'v>), IndexError>;
+/// What a write answers, and what it did.
+pub(crate) type Attempt<'v, R> = std::result::Result<(R, LogEffect<'v>), IndexError>;
 
 /// An ordered map from byte strings (keys up to 64 KiB) to byte strings (values up to 512 MiB).
 ///
@@ -59,7 +59,7 @@ pub(crate) type Attempt<'v, R> = std::result::Result<(R, Left<'v>), IndexError>;
 #[derive(Clone)]
 pub struct Map {
     /// Goes first: the last one closes the store.
-    life: Arc<Life>,
+    life: Arc<Lifecycle>,
     shared: Arc<Shared>,
     tree: Arc<BytesTree>,
     /// The number of the map in the log; 0 without one.
@@ -73,7 +73,7 @@ impl std::fmt::Debug for Map {
 }
 
 impl Map {
-    pub(crate) fn new(life: Arc<Life>, shared: Arc<Shared>, tree: Arc<BytesTree>) -> Self {
+    pub(crate) fn new(life: Arc<Lifecycle>, shared: Arc<Shared>, tree: Arc<BytesTree>) -> Self {
         let number = number_of(&shared, &tree);
         Map { life, shared, tree, number }
     }
@@ -85,7 +85,7 @@ impl Map {
     }
 
     /// What keeps the store open.
-    pub(crate) fn into_life(self) -> Arc<Life> {
+    pub(crate) fn into_lifecycle(self) -> Arc<Lifecycle> {
         self.life
     }
 
@@ -114,7 +114,7 @@ impl Map {
     ) -> Result<R> {
         let mut session = self.shared.session()?;
         // With a log, order matters for good: there is no need to look.
-        if self.shared.power.is_none() {
+        if self.shared.log.is_none() {
             let mut pinned = session.pinned();
             if self.shared.order.is_free() {
                 return Ok(write(&self.tree, &mut pinned)?.0);
@@ -122,9 +122,9 @@ impl Map {
         }
         let (result, lsn) = self.write_in_order(key, &mut session, write)?;
         drop(session);
-        match (lsn, &self.shared.power) {
+        match (lsn, &self.shared.log) {
             // Nobody waits for what changes nothing.
-            (None, Some(power)) => power.relieve(),
+            (None, Some(log)) => log.relieve(),
             _ => self.shared.wait(lsn)?,
         }
         Ok(result)
@@ -133,7 +133,7 @@ impl Map {
     /// Whether a change would change nothing, so that reading the key is all that is to be done. It is
     /// asked where there is a log, in which a write that turns out to change nothing has a place.
     fn changes_nothing(&self, key: &[u8], change: Change<'_>) -> Result<bool> {
-        let Some(power) = &self.shared.power else { return Ok(false) };
+        let Some(log) = &self.shared.log else { return Ok(false) };
         let (value, needs) = match change {
             Change::Upsert(_) => return Ok(false),
             Change::Insert(value) => (value, false),
@@ -144,7 +144,7 @@ impl Map {
             // It says so.
             return Ok(false);
         }
-        power.check()?;
+        log.check()?;
         match self.read(key, |tree, session| tree.get_with(session, key, |_| ())) {
             Ok(found) => Ok(found.is_some() != needs),
             // A write does not look at what it replaces.
@@ -164,21 +164,21 @@ impl Map {
     ) -> Result<(R, Option<Lsn>)> {
         let order = &self.shared.order;
         let _stripe = order.lock(key);
-        if let Some(power) = &self.shared.power {
-            power.check()?;
+        if let Some(log) = &self.shared.log {
+            log.check()?;
         }
         self.shared.views.save_key(&self.tree, session, key, |key| order.hash_of(key))?;
         let mut write = |tree: &BytesTree, session: &mut Session<Hardware>| {
-            let (result, left) = write(tree, session)?;
-            if !matches!(left, Left::AsItWas) {
+            let (result, effect) = write(tree, session)?;
+            if !matches!(effect, LogEffect::Unchanged) {
                 self.shared.watches.mark(&self.tree, key, |key| order.hash_of(key));
             }
-            Ok((result, left))
+            Ok((result, effect))
         };
-        let Some(power) = &self.shared.power else {
+        let Some(log) = &self.shared.log else {
             return Ok((write(&self.tree, session)?.0, None));
         };
-        power.write(self.number(), &self.tree, session, key, &mut write)
+        log.write(self.number(), &self.tree, session, key, &mut write)
     }
 
     #[inline]
@@ -188,18 +188,18 @@ impl Map {
         change: Change<'_>,
         see: impl Fn(bool, Option<&[u8]>) -> R,
     ) -> Result<R> {
-        let left = match change {
+        let effect = match change {
             Change::Insert(value) | Change::Update(value) | Change::Upsert(value) => {
-                Left::Value(value)
+                LogEffect::Value(value)
             }
-            Change::Remove => Left::Nothing,
+            Change::Remove => LogEffect::Removed,
         };
         if self.changes_nothing(key, change)? {
             return Ok(see(false, None));
         }
         self.write(key, |tree, session| {
             tree.change(session, key, change, |changed, old| {
-                (see(changed, old), if changed { left } else { Left::AsItWas })
+                (see(changed, old), if changed { effect } else { LogEffect::Unchanged })
             })
         })
     }
@@ -394,7 +394,7 @@ impl Map {
                 same = found == record.map(|record| (record.value, record.expiry_ms));
                 if same { decision.clone() } else { Decision::Keep }
             })?;
-            Ok((changed, Left::if_changed(changed)))
+            Ok((changed, LogEffect::if_changed(changed)))
         })?;
         Ok(same.then_some(changed))
     }
@@ -436,5 +436,5 @@ impl Map {
 
 /// The number of a map in the log.
 fn number_of(shared: &Shared, tree: &Arc<BytesTree>) -> Arc<AtomicU32> {
-    shared.power.as_ref().map(|power| power.number_of(tree)).unwrap_or_default()
+    shared.log.as_ref().map(|log| log.number_of(tree)).unwrap_or_default()
 }

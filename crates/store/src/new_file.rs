@@ -29,7 +29,7 @@ const ENDING: &str = ".everleaf-new";
 /// The longest name of a file, and what a longer one is cut to, in bytes.
 const NAME_SIZE_MAX: usize = 255;
 const SHORT_NAME_SIZE: usize = 200;
-/// How often a folder that somebody else removes meanwhile is made again.
+/// How often a folder that somebody else removes meanwhile is rebuilt.
 const ATTEMPTS: usize = 100;
 
 /// A file that is being made. Dropped before it has its name, it leaves nothing behind.

@@ -10,14 +10,14 @@ use everleaf_index::{
 
 use crate::conversion::from_pool;
 use crate::new_file::NewFile;
-use crate::power::{self, LogState, Place, PowerLog};
 use crate::store::DEFAULT_MAP;
+use crate::wal::{self, LogDirectory, LogState, StoreLog};
 use crate::{Durability, Error, Options, Rebuilt, Result};
 
 /// Opens the pool; if the machine crashed and there is a log, makes it again from there.
 pub fn open_pool(
     path: &Path,
-    place: &Place,
+    place: &LogDirectory,
     options: &Options,
     threads: usize,
 ) -> Result<(Pool<Hardware>, Option<Rebuilt>)> {
@@ -58,7 +58,7 @@ pub fn open_pool(
         LogState::Whole(_) if !is_lost(&error) => Err(place.mention(from_pool(error, path), path)),
         LogState::Whole(_) => {
             refuse_rebuilding(&error, place, options)?;
-            power::rebuild(path, place, options, threads)
+            wal::rebuild(path, place, options, threads)
         }
     }
 }
@@ -78,7 +78,7 @@ fn make_pool(path: &Path, options: &Options) -> Result<()> {
     trees.bytes_tree(DEFAULT_MAP)?;
     let ordinary = options.durability_of_new.filter(|_| is_ordinary);
     if let Some(durability) = options.durability.or(ordinary) {
-        power::note_durability(&trees, durability)?;
+        wal::note_durability(&trees, durability)?;
     }
     trees.close()?;
     drop(trees);
@@ -101,11 +101,11 @@ pub fn is_lost(error: &PoolError) -> bool {
 
 /// Refuses to put a new pool at `path` beside a log that is not its own.
 pub fn refuse_log_beside(path: &Path) -> Result<()> {
-    Place::of(path, &Options::new()).refuse_other(path)
+    LogDirectory::of(path, &Options::new()).refuse_other(path)
 }
 
 /// Refuses to make a pool again if that is not what was asked for.
-fn refuse_rebuilding(error: &PoolError, place: &Place, options: &Options) -> Result<()> {
+fn refuse_rebuilding(error: &PoolError, place: &LogDirectory, options: &Options) -> Result<()> {
     let log = place.display();
     let how = if options.pool.read_only {
         "open it for writing once (for instance with `everleaf snapshot`), which makes the pool again \
@@ -126,43 +126,43 @@ fn refuse_rebuilding(error: &PoolError, place: &Place, options: &Options) -> Res
 /// left as it was found: cleanly closed, if it was.
 pub fn open_rest(
     trees: &Trees,
-    place: &Place,
+    place: &LogDirectory,
     options: &Options,
     path: &Path,
-) -> Result<(Option<PowerLog>, Arc<BytesTree>)> {
-    let last = power::last_number(trees);
+) -> Result<(Option<StoreLog>, Arc<BytesTree>)> {
+    let last = wal::last_number(trees);
     let tree = || trees.find_bytes_tree(DEFAULT_MAP)?.ok_or_else(|| unmade(path));
-    let opened = tree().and_then(|tree| Ok((open_power(trees, place, options)?, tree)));
+    let opened = tree().and_then(|tree| Ok((open_log(trees, place, options)?, tree)));
     if opened.is_err() {
-        power::leave_refused(trees, last);
+        wal::leave_refused(trees, last);
     }
     opened
 }
 
 /// Opens the log, if there is to be one; a log that there was and is not to be is forgotten.
-fn open_power(trees: &Trees, place: &Place, options: &Options) -> Result<Option<PowerLog>> {
+fn open_log(trees: &Trees, place: &LogDirectory, options: &Options) -> Result<Option<StoreLog>> {
     if options.pool.read_only {
         return Ok(None);
     }
     let durability = match options.durability {
         Some(durability) => durability,
-        None => power::last_durability(trees)?,
+        None => wal::last_durability(trees)?,
     };
     if durability != Durability::Process {
-        let power = PowerLog::open(trees, place, durability, options)?;
-        if power.is_long(options.snapshot_after_bytes) {
+        let log = StoreLog::open(trees, place, durability, options)?;
+        if log.is_long(options.snapshot_after_bytes) {
             // Lives that are too short for the thread that does it otherwise add up to this. It may
             // fail: then the log is longer than it should be.
             let mut session = trees.heap().session().map_err(IndexError::from)?;
-            let _ = power.snapshot(trees, &mut session);
+            let _ = log.snapshot(trees, &mut session);
         }
-        return Ok(Some(power));
+        return Ok(Some(log));
     }
-    power::own_log(trees, place)?;
-    if trees.find_bytes_tree(power::NAME)?.is_some() {
+    wal::own_log(trees, place)?;
+    if trees.find_bytes_tree(wal::NAME)?.is_some() {
         // What is written from now on is not in it.
-        place.forget()?;
-        trees.remove(power::NAME)?;
+        place.remove()?;
+        trees.remove(wal::NAME)?;
     }
     Ok(None)
 }
@@ -181,7 +181,7 @@ pub fn open_trees(pool: Pool<Hardware>, threads: usize, path: &Path) -> Result<(
         Ok(finished)
     });
     if opened.is_err() {
-        power::leave_refused(&trees, power::last_number(&trees));
+        wal::leave_refused(&trees, wal::last_number(&trees));
     }
     opened.map(|finished| (trees, finished))
 }

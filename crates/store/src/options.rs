@@ -30,7 +30,7 @@ pub struct Options {
     pub(crate) durability_of_new: Option<Durability>,
     pub(crate) snapshot_after_bytes: u64,
     pub(crate) view_memory_bytes: u64,
-    pub(crate) rebuild_progress: Option<Tell>,
+    pub(crate) rebuild_progress: Option<ProgressFn>,
     /// Of the files of the log; 0 for what is usual.
     pub(crate) segment_size_bytes: u64,
     /// A disk for the log that is none.
@@ -40,11 +40,11 @@ pub struct Options {
 
 /// Who is told how far something is.
 #[derive(Clone)]
-pub(crate) struct Tell(pub Arc<dyn Fn(u64) + Send + Sync>);
+pub(crate) struct ProgressFn(pub Arc<dyn Fn(u64) + Send + Sync>);
 
-impl std::fmt::Debug for Tell {
+impl std::fmt::Debug for ProgressFn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Tell")
+        f.write_str("ProgressFn")
     }
 }
 
@@ -113,7 +113,7 @@ impl Options {
 
     /// Open a pool although the machine stopped while it was open on an ordinary disk, so that some
     /// of its last writes may be lost and some of its bytes torn. Run [`Store::check`] afterwards. A
-    /// pool with a log is made again from there all the same. Default: no.
+    /// pool with a log is rebuilt from there all the same. Default: no.
     pub fn trust_after_machine_crash(mut self, yes: bool) -> Self {
         self.pool.trust_after_machine_crash = yes;
         self
@@ -152,7 +152,7 @@ impl Options {
     }
 
     /// What is to survive. With anything but [`Durability::Process`] there is a log beside the pool, in
-    /// a folder with its name and `.log` behind it, and a pool whose machine crashed is made again
+    /// a folder with its name and `.log` behind it, and a pool whose machine crashed is rebuilt
     /// from there when it is opened; it has the maximum size and the durability of the one that was
     /// lost. A pool that had a log and is opened with `Process` has none any more. Default: as the
     /// pool was opened last; `Process` for a new one.
@@ -190,7 +190,7 @@ impl Options {
     /// number of pairs and changes done so far, by any of the threads that do it. Default: nobody is
     /// told.
     pub fn rebuild_progress(mut self, tell: impl Fn(u64) + Send + Sync + 'static) -> Self {
-        self.rebuild_progress = Some(Tell(Arc::new(tell)));
+        self.rebuild_progress = Some(ProgressFn(Arc::new(tell)));
         self
     }
 

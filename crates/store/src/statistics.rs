@@ -8,8 +8,8 @@ use std::time::Duration;
 use everleaf_index::{BytesTree, Hardware, Session};
 
 use crate::map::Map;
-use crate::power::PowerLog;
 use crate::store::Shared;
+use crate::wal::StoreLog;
 use crate::{Result, Store};
 
 /// Numbers about a store, as of one moment. Counts are exact when no writer is active.
@@ -65,7 +65,7 @@ pub struct Statistics {
     pub recovered_batches: u64,
     /// Whether the previous process closed the pool.
     pub was_clean: bool,
-    /// The persistence domain in force: `line`, `visible` or `process`.
+    /// The persistence domain in force: `adr`, `eadr` or `process`.
     pub domain: String,
 }
 
@@ -138,7 +138,7 @@ impl Statistics {
         let by_map = shared.glance(|session| by_map(shared, session)).unwrap_or_default();
         let sum = |number: fn(&MapStatistics) -> u64| by_map.values().map(number).sum();
         let held = shared.views.held();
-        let (log_bytes, log_lag) = shared.power.as_ref().map_or((0, 0), PowerLog::lag);
+        let (log_bytes, log_lag) = shared.log.as_ref().map_or((0, 0), StoreLog::lag);
         Statistics {
             keys: sum(|map| map.keys),
             maps: shared.map_names().len() as u64,

@@ -7,19 +7,19 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use everleaf_index::{
-    AllocError, BytesTree, Hardware, IndexError, Journal, Order, Session, SessionGuard, Trees,
-    Verify, lock_rank,
+    AllocError, BytesTree, Hardware, IndexError, Journal, Session, SessionGuard, Trees, Verify,
+    WriteOrder, lock_rank,
 };
 
 use everleaf_log::Lsn;
 
-use crate::life::{Expiring, Life};
+use crate::lifecycle::{Expiring, Lifecycle};
 use crate::map::Map;
 use crate::opening::{open_pool, open_rest, open_trees, resolved};
-use crate::power::{Place, PowerLog};
 use crate::ranked::{Rank, RankedGuard, RankedMutex};
 use crate::reserved::{is_reserved, refuse_reserved};
 use crate::versions::Versions;
+use crate::wal::{LogDirectory, StoreLog};
 use crate::watch::Watches;
 use crate::{Error, Options, Rebuilt, Result};
 
@@ -52,11 +52,11 @@ fn thread_number() -> usize {
 pub(crate) struct Shared {
     pub trees: Trees,
     /// Order among writers, while somebody needs it.
-    pub order: Order<Hardware>,
+    pub order: WriteOrder<Hardware>,
     pub views: Versions,
     pub watches: Watches,
     /// The log, unless the store is to survive its process only.
-    pub power: Option<PowerLog>,
+    pub log: Option<StoreLog>,
     /// Held while a map is made.
     map_making: RankedMutex<()>,
     journal: OnceLock<Journal>,
@@ -146,9 +146,9 @@ impl Shared {
 
     /// Whether a map may be seen: one that is being made has its place in the log first.
     fn is_for_all(&self, name: &str) -> bool {
-        let Some(power) = &self.power else { return true };
+        let Some(log) = &self.log else { return true };
         match self.trees.find_bytes_tree(name) {
-            Ok(Some(tree)) => power.is_numbered(&tree),
+            Ok(Some(tree)) => log.is_numbered(&tree),
             // Gone meanwhile, or one of integers.
             found => found.is_err(),
         }
@@ -225,19 +225,19 @@ impl Store {
             count => count,
         };
         let path = &resolved(path.as_ref());
-        let place = Place::of(path, &options);
+        let place = LogDirectory::of(path, &options);
         let (pool, rebuilt) = open_pool(path, &place, &options, threads)?;
         let (trees, recovered_batches) =
             open_trees(pool, threads, path).map_err(|error| place.mention(error, path))?;
-        let (power, tree) =
+        let (log, tree) =
             open_rest(&trees, &place, &options, path).map_err(|error| place.locate(error))?;
         let recovery = started.elapsed();
         let shared = Arc::new(Shared {
             trees,
-            order: Order::default(),
+            order: WriteOrder::default(),
             views: Versions::new(options.view_memory_bytes),
             watches: Watches::default(),
-            power,
+            log,
             map_making: RankedMutex::new(Rank::MapMaking, ()),
             journal: OnceLock::new(),
             journal_making: RankedMutex::new(Rank::JournalMaking, ()),
@@ -250,11 +250,11 @@ impl Store {
             recovered_batches,
             rebuilt,
         });
-        if shared.power.is_some() {
+        if shared.log.is_some() {
             // For good: every write keeps the order.
             shared.order.raise(shared.trees.heap());
         }
-        let life = Life::begin(shared.clone(), &options)?;
+        let life = Lifecycle::begin(shared.clone(), &options)?;
         Ok(Store { default: Map::new(life, shared.clone(), tree), shared })
     }
 
@@ -299,8 +299,8 @@ impl Store {
         }
         self.shared.check_process()?;
         let Some(mut tree) = self.shared.trees.find_bytes_tree(name)? else { return Ok(None) };
-        if let Some(power) = &self.shared.power
-            && !power.is_numbered(&tree)
+        if let Some(log) = &self.shared.log
+            && !log.is_numbered(&tree)
         {
             // Its maker is about to give it its number, or could not.
             let mut session = self.shared.session()?;
@@ -346,15 +346,15 @@ impl Store {
                 self.shared.save_all(tree, session)?;
                 self.shared.watches.mark_present(tree, session)?;
             }
-            let (Some(power), Some(tree)) = (&self.shared.power, &tree) else {
+            let (Some(log), Some(tree)) = (&self.shared.log, &tree) else {
                 return Ok((self.shared.trees.unlink(session, name)?, None));
             };
-            let slot = power.place();
+            let reservation = log.place();
             match self.shared.trees.unlink(session, name) {
-                Ok(true) => Ok((true, Some(power.forget_map(slot, tree, name, session)?))),
+                Ok(true) => Ok((true, Some(log.forget_map(reservation, tree, name, session)?))),
                 // Nothing was changed, neither if it fails.
                 kept => {
-                    slot.give_up();
+                    reservation.give_up();
                     Ok((kept?, None))
                 }
             }
@@ -397,7 +397,7 @@ impl Store {
     /// # Errors
     /// As [`Self::snapshot`] and [`Self::backup`]; the store has no file.
     pub fn save(&self) -> Result<u64> {
-        if self.shared.power.is_some() {
+        if self.shared.log.is_some() {
             return self.snapshot();
         }
         let path = self.shared.trees.heap().pool().path().map(Path::to_path_buf);
@@ -418,27 +418,27 @@ impl Store {
     /// The log has failed.
     pub fn sync(&self) -> Result<()> {
         self.shared.check_process()?;
-        self.shared.power.as_ref().map_or(Ok(()), PowerLog::sync)
+        self.shared.log.as_ref().map_or(Ok(()), StoreLog::sync)
     }
 
     /// Lets writes of the calling thread return before they are durable, from now on and for good:
-    /// nobody may be told of them before [`Self::settle`] has returned. So that many writes share one
+    /// nobody may be told of them before [`Self::wait_deferred`] has returned. So that many writes share one
     /// wait, as a server does for all requests of a moment. Called again, it forgets writes that
     /// could not be settled. For one store per thread; without a log it does nothing.
-    pub fn hold_writes(&self) {
-        if let Some(power) = &self.shared.power {
-            power.hold();
+    pub fn defer_sync(&self) {
+        if let Some(log) = &self.shared.log {
+            log.hold();
         }
     }
 
-    /// Waits until the writes of the calling thread count as done, after [`Self::hold_writes`].
+    /// Waits until the writes of the calling thread count as done, after [`Self::defer_sync`].
     ///
     /// # Errors
     /// The log has failed: of the writes since the last call, any may be lost in a crash.
     #[inline]
-    pub fn settle(&self) -> Result<()> {
+    pub fn wait_deferred(&self) -> Result<()> {
         self.shared.check_process()?;
-        self.shared.power.as_ref().map_or(Ok(()), PowerLog::settle)
+        self.shared.log.as_ref().map_or(Ok(()), StoreLog::wait_deferred)
     }
 
     /// What the pool was made from when it was opened, if the machine had crashed.
@@ -488,7 +488,7 @@ impl Store {
         shared.check_process()?;
         let (views, watches) = (shared.views.held().views, shared.watches.len());
         drop(shared);
-        let life = default.into_life();
+        let life = default.into_lifecycle();
         // Ours is one of them.
         let handles = Arc::strong_count(&life) - 1;
         match Arc::into_inner(life) {
@@ -502,36 +502,36 @@ impl Shared {
     /// Waits until a write counts as done.
     #[inline]
     pub fn wait(&self, lsn: Option<Lsn>) -> Result<()> {
-        match (&self.power, lsn) {
-            (Some(power), Some(lsn)) if !power.holds(lsn) => power.wait(lsn),
+        match (&self.log, lsn) {
+            (Some(log), Some(lsn)) if !log.holds(lsn) => log.wait(lsn),
             _ => Ok(()),
         }
     }
 
     /// What survives, in a word.
     pub fn durability_name(&self) -> &'static str {
-        self.power.as_ref().map_or("process", PowerLog::mode_name)
+        self.log.as_ref().map_or("process", StoreLog::mode_name)
     }
 
     /// Writes a snapshot for the log.
     pub fn snapshot(&self) -> Result<u64> {
-        let Some(power) = &self.power else {
+        let Some(log) = &self.log else {
             let text = "the store has no log that a snapshot could shorten: make a backup instead";
             return Err(Error::Unsupported(text.to_string()));
         };
         // A session of its own: it is held for long, and a check waits for those of the pool.
         let mut session = self.trees.heap().session().map_err(IndexError::from)?;
-        power.snapshot(&self.trees, &mut session)
+        log.snapshot(&self.trees, &mut session)
     }
 
     /// Whether the planted bug of this name is to be shown: never, except on a simulated disk.
     pub fn mutant(&self, name: &'static str) -> bool {
-        self.power.as_ref().is_some_and(|power| power.mutant(name))
+        self.log.as_ref().is_some_and(|log| log.mutant(name))
     }
 
     /// Tells a simulated run where a thread is.
     pub fn reached(&self, point: &'static str) {
-        self.power.iter().for_each(|power| power.reached(point));
+        self.log.iter().for_each(|log| log.reached(point));
     }
 
     /// Held while a map is made, gets its number, or goes. Not by one who has a stripe.
@@ -542,7 +542,7 @@ impl Shared {
 
     /// Refuses a change that could not be logged.
     fn check_log(&self) -> Result<()> {
-        self.power.as_ref().map_or(Ok(()), PowerLog::check)
+        self.log.as_ref().map_or(Ok(()), StoreLog::check)
     }
 
     /// A map was emptied or dropped: its space is returned soon.
@@ -568,11 +568,11 @@ impl Shared {
         name: &str,
         session: &mut Session<Hardware>,
     ) -> Result<()> {
-        match &self.power {
-            Some(power) if !power.is_numbered(tree) => {
-                power.check()?;
-                let lsn = power.give_number(tree, name, session)?;
-                power.wait(lsn)
+        match &self.log {
+            Some(log) if !log.is_numbered(tree) => {
+                log.check()?;
+                let lsn = log.give_number(tree, name, session)?;
+                log.wait(lsn)
             }
             _ => Ok(()),
         }

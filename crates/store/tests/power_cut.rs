@@ -3,7 +3,7 @@
 //! A file system of its own, on a loop device, is aborted at a random moment while a child process
 //! writes a store with a log in it: nothing that only the page cache has reaches the device any more.
 //! The child is killed, the file system is mounted again, which replays its journal, and the store is
-//! made again from the log that is left. The child has reported to another file system what was
+//! rebuilt from the log that is left. The child has reported to another file system what was
 //! acknowledged.
 //!
 //! Root, `losetup` and `mkfs.ext4` are needed: `cargo test --release -p everleaf --test power_cut --

@@ -163,7 +163,7 @@ fn a_pool_that_took_the_place_of_another_has_its_log() {
     make(&path, Durability::Power, b"key");
     for round in 0..3 {
         crash(&path, options(Durability::Power));
-        let store = options(Durability::Power).open(&path).expect("it is made again");
+        let store = options(Durability::Power).open(&path).expect("it is rebuilt");
         assert!(store.rebuilt().is_some(), "round {round}");
         assert_eq!(store.default_map().len(), 2, "round {round}");
         store.close().expect("it closes");
@@ -184,7 +184,7 @@ fn a_pool_that_an_old_log_does_not_know_is_kept() {
     make(&path, Durability::Power, b"key");
     crash(&path, options(Durability::Power));
     forget();
-    let store = options(Durability::Power).open(&path).expect("it is made again");
+    let store = options(Durability::Power).open(&path).expect("it is rebuilt");
     assert_eq!(store.default_map().len(), 2);
     drop(store);
     assert!(!kept.exists(), "the log was made for it");
@@ -195,7 +195,7 @@ fn a_pool_that_an_old_log_does_not_know_is_kept() {
     crash(&aside, options(Durability::Process));
     fs::rename(&aside, &path).expect("there");
     forget();
-    let store = options(Durability::Power).open(&path).expect("it is made again");
+    let store = options(Durability::Power).open(&path).expect("it is rebuilt");
     assert_eq!(store.default_map().get(b"precious").expect("readable"), None);
     drop(store);
     let trusted = Options::new().trust_after_machine_crash(true).open(&kept).expect("it opens");
@@ -219,7 +219,7 @@ fn nothing_is_restored_or_repaired_beside_a_log() {
         assert!(text.contains("pool.log") && text.contains("move the log away"), "{text}");
     }
     assert!(!path.exists());
-    let store = options(Durability::Power).open(&path).expect("it is made again");
+    let store = options(Durability::Power).open(&path).expect("it is rebuilt");
     assert_eq!(
         store.default_map().get(b"newer").expect("readable").as_deref(),
         Some(&b"value"[..])

@@ -4,7 +4,7 @@
 //! entrant after the other, in an order that is drawn anew for each round: so a slow hour of the
 //! machine, or what one entrant leaves in the caches of the system, hits all alike.
 
-use super::session::{Instruments, Session};
+use super::session::{BenchRun, Instruments};
 use super::{Progress, Settings, check};
 use crate::error::BenchError;
 use crate::random::Random;
@@ -57,7 +57,7 @@ where
 {
     let settings = Settings { index: IndexKind::Bytes, ..settings.clone() };
     check(&settings)?;
-    Ok(Box::new(Session::new(name, settings, make)))
+    Ok(Box::new(BenchRun::new(name, settings, make)))
 }
 
 /// The index of ours that the settings name.

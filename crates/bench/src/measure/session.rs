@@ -68,7 +68,7 @@ struct Filled<T, H> {
 }
 
 /// The rounds of one index.
-pub(super) struct Session<T, H, Make> {
+pub(super) struct BenchRun<T, H, Make> {
     /// What reports call the index.
     name: &'static str,
     settings: Settings,
@@ -82,14 +82,14 @@ pub(super) struct Session<T, H, Make> {
     done: u64,
 }
 
-impl<T, H, Make> Session<T, H, Make>
+impl<T, H, Make> BenchRun<T, H, Make>
 where
     T: Target,
     Make: Fn() -> Result<(T, H), BenchError>,
 {
     /// `make` makes an empty index in a new place.
     pub fn new(name: &'static str, settings: Settings, make: Make) -> Self {
-        Session {
+        BenchRun {
             name,
             make,
             filled: None,
@@ -234,7 +234,7 @@ where
     }
 }
 
-impl<T, H, Make> Entrant for Session<T, H, Make>
+impl<T, H, Make> Entrant for BenchRun<T, H, Make>
 where
     T: Target,
     Make: Fn() -> Result<(T, H), BenchError>,

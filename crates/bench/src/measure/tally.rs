@@ -59,8 +59,8 @@ impl Tally {
             latency: latencies.percentiles(),
             miss_before_ns: spread(|round| round.miss_before_ns).median,
             miss_after_ns: spread(|round| round.miss_after_ns).median,
-            unsteady_rounds: rounds.iter().filter(|round| round.is_unsteady()).count(),
-            hindered_rounds: rounds.iter().filter(|round| round.is_hindered()).count(),
+            noisy_rounds: rounds.iter().filter(|round| round.is_noisy()).count(),
+            preempted_rounds: rounds.iter().filter(|round| round.is_hindered()).count(),
             scaling: scaling(&case, &rounds, all),
             rounds,
         }

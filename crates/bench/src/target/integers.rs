@@ -1,6 +1,6 @@
 //! A tree of 64-bit integers of any design, without anything above it.
 
-use everleaf_index::{Design, Hardware, Intent, Pool, Session, Solo};
+use everleaf_index::{Design, Hardware, Intent, Pool, Session, SingleTreePool};
 
 use super::{Footprint, Target, Worker};
 use crate::error::BenchError;
@@ -11,13 +11,13 @@ const VERSION_MASK: u64 = 0xffff;
 
 /// An integer tree in a pool of its own.
 pub(crate) struct Integers<T> {
-    solo: Solo<T>,
+    solo: SingleTreePool<T>,
 }
 
 impl<T: Design> Integers<T> {
     /// An empty tree in a new pool.
     pub fn create(pool: Pool<Hardware>) -> Result<Self, BenchError> {
-        Ok(Integers { solo: Solo::create(pool)? })
+        Ok(Integers { solo: SingleTreePool::create(pool)? })
     }
 }
 

@@ -41,12 +41,12 @@ fn a_verdict_turns_with_its_figure_and_needs_one() {
     };
     assert_eq!(get_with(1.79).holds, Some(true));
     assert_eq!(get_with(1.81).holds, Some(false));
-    let mut disturbed_with = |unsteady, hindered| {
+    let mut disturbed_with = |noisy, preempted| {
         for row in &mut report.rows {
-            (row.unsteady_rounds, row.hindered_rounds) = (unsteady, hindered);
+            (row.noisy_rounds, row.preempted_rounds) = (noisy, preempted);
         }
         let verdicts = judge(&report);
-        assert_eq!(render(&verdicts).contains("disturbed"), unsteady + hindered > 0);
+        assert_eq!(render(&verdicts).contains("disturbed"), noisy + preempted > 0);
         verdicts.iter().filter(|verdict| verdict.is_disturbed).count()
     };
     assert_eq!(disturbed_with(0, 0), 0);
@@ -63,7 +63,7 @@ fn the_table_has_a_line_for_each_row_and_says_what_disturbed_it() {
     let mut report = report();
     let count = report.rows.len();
     report.rows.iter_mut().for_each(|row| {
-        (row.unsteady_rounds, row.hindered_rounds) = (0, 0);
+        (row.noisy_rounds, row.preempted_rounds) = (0, 0);
     });
     let calm = table::render(&report);
     assert!(!calm.contains("distrust"));
@@ -71,10 +71,10 @@ fn the_table_has_a_line_for_each_row_and_says_what_disturbed_it() {
     assert_eq!(lines("get "), 4);
     assert_eq!(lines("insert "), 2);
     assert!(calm.contains("10,000 keys"));
-    report.rows[0].unsteady_rounds = 1;
-    let unsteady = table::render(&report);
-    assert!(unsteady.contains(&format!("!: in 1 of {count} rows")), "{unsteady}");
-    (report.rows[0].unsteady_rounds, report.rows[1].hindered_rounds) = (0, 1);
-    let hindered = table::render(&report);
-    assert!(hindered.contains(&format!("~: in 1 of {count} rows")), "{hindered}");
+    report.rows[0].noisy_rounds = 1;
+    let noisy = table::render(&report);
+    assert!(noisy.contains(&format!("!: in 1 of {count} rows")), "{noisy}");
+    (report.rows[0].noisy_rounds, report.rows[1].preempted_rounds) = (0, 1);
+    let preempted = table::render(&report);
+    assert!(preempted.contains(&format!("~: in 1 of {count} rows")), "{preempted}");
 }

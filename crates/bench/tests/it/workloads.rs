@@ -245,7 +245,7 @@ fn a_pool_file_is_used_where_asked_for_and_removed() {
     for index in [IndexKind::U64, IndexKind::Bytes] {
         let settings = Settings {
             medium: Medium::File(path.clone()),
-            domain: Some(everleaf::Domain::Line),
+            domain: Some(everleaf::Domain::Adr),
             ..settings(index, vec![case])
         };
         let mut was_there = false;

@@ -14,7 +14,7 @@ const EXAMPLES: &str = "\
 Examples:
   everleaf create words.pool
   everleaf create words.pool --size 256M --max-size 10G
-  everleaf create /mnt/pmem/words.pool --domain line
+  everleaf create /mnt/pmem/words.pool --domain adr
   everleaf create words.pool --durability interval
 
 The pool is one file. It grows in place, up to the maximum size. Everything acknowledged survives

@@ -51,7 +51,7 @@ pub struct WriterEnd {
 /// Puts every batch. When the store refuses a pair, the channel is closed, which stops the reader. What
 /// is counted is as durable as the store is to be: the pairs of a batch wait for the log together.
 pub fn run(store: &Store, map: &Map, if_absent: bool, batches: Receiver<Batch>) -> WriterEnd {
-    store.hold_writes();
+    store.defer_sync();
     let mut counts = Counts::default();
     for batch in batches {
         let mut put_now = Counts::default();
@@ -63,7 +63,7 @@ pub fn run(store: &Store, map: &Map, if_absent: bool, batches: Receiver<Batch>) 
                 break;
             }
         }
-        match (store.settle(), last) {
+        match (store.wait_deferred(), last) {
             (Ok(()), _) => counts.add(&put_now),
             (Err(error), Some(place)) => refused = refused.or(Some(WriterError { place, error })),
             (Err(_), None) => {}

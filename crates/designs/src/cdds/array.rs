@@ -78,7 +78,7 @@ impl<M: Machine> Array<M> {
     #[inline(always)]
     pub fn rank(&self, key: u64, count: usize) -> usize {
         let (mut first, mut rest) = (0, count);
-        // Bisection whose only branch is the loop: which half is taken cannot be foretold.
+        // Bisection whose only branch is the loop: which half is taken cannot be predicted.
         while rest > 0 {
             let half = rest / 2;
             let below = self.key(first + half) < key;

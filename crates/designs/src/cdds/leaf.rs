@@ -7,7 +7,9 @@ use everleaf_machine::{Atomic, Machine, Ordering};
 
 use super::array::{Array, ENTRY_COUNT, NEVER, Versioned, starts_line};
 use crate::node::hybrid::Hybrid;
-use crate::node::hybrid::leaf::{Applied, Frame, LeafDesign, LeafHeader, Pairs, read_by_version};
+use crate::node::hybrid::leaf::{
+    Applied, LeafDesign, LeafHeader, Pairs, TreeContext, read_by_version,
+};
 use crate::node::version_lock::Retry;
 
 /// The leaf of the CDDS B-tree.
@@ -37,7 +39,7 @@ impl<M: Machine> Leaf<M> {
 
     /// Places in use. A reader may get any number that the leaf has room for.
     #[inline(always)]
-    fn count(&self, frame: Frame<M>) -> usize {
+    fn count(&self, frame: TreeContext<M>) -> usize {
         if !frame.is_writable {
             // A pool that is open read-only: the number is what a crash left.
             return self.entries.used();
@@ -48,13 +50,13 @@ impl<M: Machine> Leaf<M> {
 
     /// The value of a key.
     #[inline(always)]
-    fn get(&self, frame: Frame<M>, key: u64) -> Option<u64> {
+    fn get(&self, frame: TreeContext<M>, key: u64) -> Option<u64> {
         let found = self.entries.find(key, self.count(frame), self.version());
         found.ok().map(|(_, value)| value)
     }
 
     /// Appends up to `limit` pairs from `from` on.
-    fn append(&self, frame: Frame<M>, from: u64, limit: usize, pairs: &mut Pairs) {
+    fn append(&self, frame: TreeContext<M>, from: u64, limit: usize, pairs: &mut Pairs) {
         let (count, version) = (self.count(frame), self.version());
         let start = if from == 0 { 0 } else { self.entries.rank(from, count) };
         let before = pairs.len();
@@ -73,7 +75,7 @@ impl<M: Machine> Leaf<M> {
 
     /// Makes the leaf count as it is, durably. The caller holds the lock.
     #[inline(always)]
-    fn commit(&self, frame: Frame<M>, version: u64) {
+    fn commit(&self, frame: TreeContext<M>, version: u64) {
         // Release: the entries before the version from which on they count; recovery's view.
         self.version.store(version, Ordering::Release);
         if !M::mutant("cdds.no_version_flush") {
@@ -83,7 +85,12 @@ impl<M: Machine> Leaf<M> {
     }
 
     /// Insert or update; false if there is no room.
-    fn put(&self, frame: Frame<M>, change: &Change, found: Result<(usize, u64), usize>) -> bool {
+    fn put(
+        &self,
+        frame: TreeContext<M>,
+        change: &Change,
+        found: Result<(usize, u64), usize>,
+    ) -> bool {
         let (count, next) = (self.count(frame), self.version() + 1);
         if count >= frame.capacity {
             return false;
@@ -109,7 +116,7 @@ impl<M: Machine> Leaf<M> {
     }
 
     /// Remove.
-    fn end(&self, frame: Frame<M>, place: usize) {
+    fn end(&self, frame: TreeContext<M>, place: usize) {
         let next = self.version() + 1;
         self.entries.set_end(place, next);
         if !M::mutant("cdds.no_end_flush") {
@@ -146,7 +153,7 @@ impl<M: Machine> LeafDesign<M> for CddsLeaf {
 
     read_by_version!();
 
-    fn initialize(_frame: Frame<M>, leaf: &Leaf<M>) {
+    fn initialize(_frame: TreeContext<M>, leaf: &Leaf<M>) {
         leaf.version.write_private(1);
         leaf.count.write_private(0);
         for word in &leaf.unused {
@@ -158,7 +165,7 @@ impl<M: Machine> LeafDesign<M> for CddsLeaf {
         }
     }
 
-    fn fill(_frame: Frame<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
+    fn fill(_frame: TreeContext<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
         for (index, (key, value)) in pairs.iter().enumerate() {
             let entry = Versioned { key: *key, value: *value, start: 1, end: NEVER };
             leaf.entries.write_private(index, entry);
@@ -167,7 +174,7 @@ impl<M: Machine> LeafDesign<M> for CddsLeaf {
     }
 
     #[inline(always)]
-    fn apply(frame: Frame<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
+    fn apply(frame: TreeContext<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
         let found = leaf.entries.find(change.key, leaf.count(frame), leaf.version());
         let (outcome, effect) = change.decide(found.ok().map(|(_, value)| value));
         match (effect, found) {
@@ -186,7 +193,7 @@ impl<M: Machine> LeafDesign<M> for CddsLeaf {
         tree.replace(session, leaf)
     }
 
-    fn repair(frame: Frame<M>, leaf: &Leaf<M>) -> Result<(), String> {
+    fn repair(frame: TreeContext<M>, leaf: &Leaf<M>) -> Result<(), String> {
         let mut count = leaf.entries.used();
         if count > frame.capacity {
             return Err(format!("{count} entries are used of {}", frame.capacity));
@@ -221,7 +228,7 @@ impl<M: Machine> LeafDesign<M> for CddsLeaf {
         Ok(())
     }
 
-    fn check(frame: Frame<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
+    fn check(frame: TreeContext<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
         if !frame.is_writable {
             // What a crash left is no problem for readers.
             return;

@@ -16,7 +16,7 @@
 use std::marker::PhantomData;
 
 use everleaf_alloc::AllocError;
-use everleaf_index::{ANCHOR_WORDS, Base};
+use everleaf_index::{PoolBase, ROOT_OBJECT_WORDS};
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 use everleaf_pool::Medium;
 
@@ -39,7 +39,7 @@ pub(super) const ENTRIES_MAX: usize = (OBJECT_SIZE - LINE_SIZE) / ENTRY_SIZE;
 /// Bytes of an entry.
 const ENTRY_SIZE: usize = 32;
 
-const _: () = assert!(FRONT_WORD + FRONTS_MAX <= ANCHOR_WORDS && ENTRIES_MAX == 14);
+const _: () = assert!(FRONT_WORD + FRONTS_MAX <= ROOT_OBJECT_WORDS && ENTRIES_MAX == 14);
 
 /// Sequence numbers are below this, which takes centuries to reach: a larger one is damage.
 pub(super) const SEQUENCE_END: u64 = 1 << 62;
@@ -67,7 +67,7 @@ impl Stamp {
 
 /// The objects of one pool.
 pub(super) struct Objects<M: Machine> {
-    base: Base<M>,
+    base: PoolBase<M>,
     medium: Medium<M>,
     machine: PhantomData<M>,
 }
@@ -79,7 +79,7 @@ unsafe impl<M: Machine> Sync for Objects<M> {}
 
 impl<M: Machine> Objects<M> {
     /// The objects of the pool that begins at `base`.
-    pub fn new(base: Base<M>, medium: Medium<M>) -> Self {
+    pub fn new(base: PoolBase<M>, medium: Medium<M>) -> Self {
         Objects { base, medium, machine: PhantomData }
     }
 

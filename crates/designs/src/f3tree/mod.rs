@@ -15,7 +15,7 @@
 //! *Source*: Safdar Jamil, Awais Khan, Bernd Burgstaller, Youngjae Kim, "Towards Scalable
 //! Manycore-aware Persistent B+-Trees for Efficient Indexing in Cloud Environments", FAS*W 2021.
 //!
-//! | operation | function | linearizes at | durable (`Line`) when |
+//! | operation | function | linearizes at | durable (`Adr`) when |
 //! |---|---|---|---|
 //! | get | `search.rs` `find` | the table's lock, or the global tree's load | it was before it could be seen |
 //! | write of a key | `write.rs` `store` | the change of the table | its entry's line is drained, before |
@@ -68,7 +68,7 @@ mod write;
 use std::sync::Arc;
 
 use everleaf_alloc::Heap;
-use everleaf_index::Anchor;
+use everleaf_index::RootObject;
 use everleaf_machine::{Atomic, Machine, SpinLock};
 
 use crate::fast_fair::FastFair;
@@ -82,10 +82,10 @@ use variant::{Objects500, Variant};
 /// # Example
 /// ```
 /// use everleaf_designs::F3Tree;
-/// use everleaf_index::{Domain, OrderedIndex, Pool, Solo};
+/// use everleaf_index::{Domain, OrderedIndex, Pool, SingleTreePool};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process)?;
-/// let solo: Solo<F3Tree> = Solo::create(pool)?;
+/// let solo: SingleTreePool<F3Tree> = SingleTreePool::create(pool)?;
 /// let mut session = solo.heap().session()?;
 /// assert_eq!(solo.tree().insert(&mut session, 7, 70)?, None);
 /// assert_eq!(solo.tree().evaluate(&mut session)?, 1);
@@ -94,7 +94,7 @@ use variant::{Objects500, Variant};
 /// # }
 /// ```
 pub struct F3Tree<V: Variant = Objects500, M: Machine = everleaf_machine::Hardware> {
-    anchor: Anchor<M>,
+    anchor: RootObject<M>,
     global: FastFair<V::Global, M>,
     objects: Objects<M>,
     fronts: Vec<SpinLock<Front, M>>,

@@ -2,7 +2,7 @@
 //! was acknowledged is found from the first call on; it is evaluated when it is anyway.
 
 use everleaf_alloc::{AllocError, Recovery, Session};
-use everleaf_index::{Anchor, Base, Design, IndexError};
+use everleaf_index::{Design, IndexError, PoolBase, RootObject};
 use everleaf_machine::{Atomic, Machine, SpinLock};
 
 use super::F3Tree;
@@ -17,7 +17,7 @@ use crate::fast_fair::FastFair;
 
 impl<V: Variant, M: Machine> F3Tree<V, M> {
     pub(super) fn create_in(session: &mut Session<M>) -> Result<Self, IndexError> {
-        let anchor = Anchor::create(session, TAG)?;
+        let anchor = RootObject::create(session, TAG)?;
         let global = match FastFair::create(session) {
             Ok(global) => global,
             Err(error) => {
@@ -39,7 +39,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         root: u32,
         threads: usize,
     ) -> Result<Self, IndexError> {
-        let anchor = Anchor::open(session.heap(), recovery, root, TAG)?;
+        let anchor = RootObject::open(session.heap(), recovery, root, TAG)?;
         let found = anchor.word(VARIANT_WORD).read_private();
         let root = u32::try_from(anchor.word(GLOBAL_WORD).read_private());
         let (true, Ok(root)) = (found == u64::from(V::KIND), root) else {
@@ -58,13 +58,17 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         Ok(tree)
     }
 
-    fn assemble(session: &Session<M>, anchor: Anchor<M>, global: FastFair<V::Global, M>) -> Self {
+    fn assemble(
+        session: &Session<M>,
+        anchor: RootObject<M>,
+        global: FastFair<V::Global, M>,
+    ) -> Self {
         let () = Self::FITS;
         let drained = anchor.word(DRAINED_WORD).read_private();
         F3Tree {
             anchor,
             global,
-            objects: Objects::new(Base::of(session.heap()), session.medium()),
+            objects: Objects::new(PoolBase::of(session.heap()), session.medium()),
             fronts: (0..V::FRONTS).map(|_| SpinLock::new(Front::default())).collect(),
             table: Table::new(V::SHARDS),
             clock: Atomic::new(drained),

@@ -18,7 +18,7 @@
 //! *Source*: Deukyeon Hwang, Wook-Hee Kim, Youjip Won, Beomseok Nam, "Endurable Transient
 //! Inconsistency in Byte-Addressable Persistent B+-Tree", FAST 2018.
 //!
-//! | operation | paper | function | linearizes at | durable (`Line`) when |
+//! | operation | paper | function | linearizes at | durable (`Adr`) when |
 //! |---|---|---|---|---|
 //! | get | Alg. 3 | `search.rs` `get_word` | load of the record's word | see *Promise* |
 //! | insert | Alg. 1 | `write.rs`, `Nodes::insert` | store of the record's word | its line was flushed and drained |
@@ -45,7 +45,7 @@
 //!   parent's lock nobody adds a separator of a node that has left the tree.
 //!
 //! *Promise.* Writes are durably linearizable. A reader takes no lock and finishes always (it waits
-//! only while a node that a crash damaged is mended), but in the domain `Line` may see what a crash
+//! only while a node that a crash damaged is mended), but in the domain `Adr` may see what a crash
 //! takes back: *read uncommitted*. The variant with leaf locks reads only what is durable.
 //!
 //! *Deviations*, each for a hole of the published protocol or code:
@@ -87,7 +87,7 @@ mod write;
 use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Heap, Session};
-use everleaf_index::{Anchor, Base, IndexError};
+use everleaf_index::{IndexError, PoolBase, RootObject};
 use everleaf_machine::{Atomic, Machine, Ordering};
 
 use crate::node::fast_node::{Header, LEAF_LEFT, Node, Nodes};
@@ -99,10 +99,10 @@ use variant::{Standard, Variant};
 /// # Example
 /// ```
 /// use everleaf_designs::FastFair;
-/// use everleaf_index::{Domain, OrderedIndex, Pool, Solo};
+/// use everleaf_index::{Domain, OrderedIndex, Pool, SingleTreePool};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process)?;
-/// let solo: Solo<FastFair> = Solo::create(pool)?;
+/// let solo: SingleTreePool<FastFair> = SingleTreePool::create(pool)?;
 /// let mut session = solo.heap().session()?;
 /// assert_eq!(solo.tree().insert(&mut session, 7, 70)?, None);
 /// assert_eq!(solo.tree().upsert(&mut session, 7, 71)?, Some(70));
@@ -111,21 +111,21 @@ use variant::{Standard, Variant};
 /// # }
 /// ```
 pub struct FastFair<V: Variant = Standard, M: Machine = everleaf_machine::Hardware> {
-    anchor: Anchor<M>,
+    anchor: RootObject<M>,
     nodes: Nodes<V, M>,
     heap: Arc<Heap<M>>,
 }
 
 impl<V: Variant, M: Machine> FastFair<V, M> {
-    fn assemble(heap: Arc<Heap<M>>, anchor: Anchor<M>) -> Result<Self, IndexError> {
+    fn assemble(heap: Arc<Heap<M>>, anchor: RootObject<M>) -> Result<Self, IndexError> {
         let pool = heap.pool();
         let generation = if pool.is_read_only() { NO_GENERATION } else { pool.next_id()? };
-        let nodes = Nodes::new(Base::of(&heap), heap.medium(), generation);
+        let nodes = Nodes::new(PoolBase::of(&heap), heap.medium(), generation);
         Ok(FastFair { anchor, nodes, heap })
     }
 
     fn create_in(session: &mut Session<M>) -> Result<Self, IndexError> {
-        let anchor = Anchor::create(session, TAG)?;
+        let anchor = RootObject::create(session, TAG)?;
         let made = Self::assemble(session.heap().clone(), anchor).and_then(|tree| {
             let header = Header { level: 0, low: 0, leftmost: LEAF_LEFT, sibling: 0, held: false };
             let root = tree.build(session, &header, [])?;

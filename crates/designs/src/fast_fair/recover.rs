@@ -3,7 +3,7 @@
 //! The allocator has to learn which records are nodes; that is a walk along the levels.
 
 use everleaf_alloc::{AllocError, Recovery, Session};
-use everleaf_index::{Anchor, IndexError};
+use everleaf_index::{IndexError, RootObject};
 use everleaf_machine::Machine;
 
 use super::FastFair;
@@ -18,7 +18,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         root: u32,
     ) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
-        let anchor = Anchor::open(&heap, recovery, root, TAG)?;
+        let anchor = RootObject::open(&heap, recovery, root, TAG)?;
         let found = anchor.word(VARIANT_WORD).read_private();
         if found != u64::from(V::KIND) {
             let what =

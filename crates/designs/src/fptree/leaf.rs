@@ -8,7 +8,9 @@ use everleaf_machine::{Atomic, FingerprintLine, Machine, Ordering};
 use super::structure;
 use crate::node::entry::{ENTRY_SIZE, Entry};
 use crate::node::hybrid::Hybrid;
-use crate::node::hybrid::leaf::{Applied, Frame, LeafDesign, LeafHeader, Pairs, read_by_version};
+use crate::node::hybrid::leaf::{
+    Applied, LeafDesign, LeafHeader, Pairs, TreeContext, read_by_version,
+};
 use crate::node::micro_log::Record;
 use crate::node::version_lock::Retry;
 
@@ -65,12 +67,12 @@ impl<M: Machine> Leaf<M> {
 
     /// The value of a key.
     #[inline(always)]
-    fn get(&self, _frame: Frame<M>, key: u64) -> Option<u64> {
+    fn get(&self, _frame: TreeContext<M>, key: u64) -> Option<u64> {
         self.find(key).map(|slot| self.entries[slot].value())
     }
 
     /// Appends up to `limit` pairs from `from` on, sorted.
-    fn append(&self, _frame: Frame<M>, from: u64, limit: usize, pairs: &mut Pairs) {
+    fn append(&self, _frame: TreeContext<M>, from: u64, limit: usize, pairs: &mut Pairs) {
         let before = pairs.len();
         let all = slots(self.bitmap()).map(|slot| self.entries[slot].pair());
         pairs.extend(all.filter(|(key, _)| *key >= from));
@@ -80,7 +82,7 @@ impl<M: Machine> Leaf<M> {
 
     /// Makes another set of entries count, durably.
     #[inline(always)]
-    pub(super) fn commit(&self, frame: Frame<M>, bitmap: u64) {
+    pub(super) fn commit(&self, frame: TreeContext<M>, bitmap: u64) {
         // Release: the entries it names; pairs with the acquire in `bitmap` and with recovery.
         self.bitmap.store(bitmap, Ordering::Release);
         if !M::mutant("fptree.no_bitmap_flush") {
@@ -110,7 +112,7 @@ impl<M: Machine> Leaf<M> {
 /// Insert or update: three persists.
 #[inline(always)]
 fn put<M: Machine>(
-    frame: Frame<M>,
+    frame: TreeContext<M>,
     leaf: &Leaf<M>,
     change: &Change,
     replaced: Option<usize>,
@@ -155,24 +157,24 @@ impl<M: Machine> LeafDesign<M> for FpLeaf {
 
     read_by_version!();
 
-    fn key_count(_frame: Frame<M>, leaf: &Leaf<M>) -> usize {
+    fn key_count(_frame: TreeContext<M>, leaf: &Leaf<M>) -> usize {
         leaf.bitmap().count_ones() as usize
     }
 
-    fn initialize(_frame: Frame<M>, leaf: &Leaf<M>) {
+    fn initialize(_frame: TreeContext<M>, leaf: &Leaf<M>) {
         leaf.bitmap.write_private(0);
         for word in &leaf.unused {
             word.write_private(0);
         }
     }
 
-    fn fill(_frame: Frame<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
+    fn fill(_frame: TreeContext<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
         debug_assert!(pairs.is_empty(), "a split copies entries in their slots");
         leaf.bitmap.write_private(0);
     }
 
     #[inline(always)]
-    fn apply(frame: Frame<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
+    fn apply(frame: TreeContext<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
         let found = leaf.find(change.key);
         let old = found.map(|slot| leaf.entries[slot].value());
         let (outcome, effect) = change.decide(old);
@@ -206,7 +208,7 @@ impl<M: Machine> LeafDesign<M> for FpLeaf {
         Ok(())
     }
 
-    fn repair(frame: Frame<M>, leaf: &Leaf<M>) -> Result<(), String> {
+    fn repair(frame: TreeContext<M>, leaf: &Leaf<M>) -> Result<(), String> {
         let used = 64 - leaf.bitmap().leading_zeros() as usize;
         if used > frame.capacity {
             return Err(format!("the bitmap names slot {} of {}", used - 1, frame.capacity));
@@ -214,7 +216,7 @@ impl<M: Machine> LeafDesign<M> for FpLeaf {
         Ok(())
     }
 
-    fn check(_frame: Frame<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
+    fn check(_frame: TreeContext<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
         for slot in slots(leaf.bitmap()) {
             let key = leaf.entries[slot].key();
             if leaf.fingerprints.read_private(slot) != fingerprint(key) {

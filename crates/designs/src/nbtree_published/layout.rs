@@ -11,7 +11,7 @@
 //! ```
 
 use everleaf_alloc::{AllocError, Session};
-use everleaf_index::Base;
+use everleaf_index::PoolBase;
 use everleaf_machine::{Atomic, AtomicPointer, FingerprintLine, LINE_SIZE, Machine, Ordering};
 
 use super::variant::Variant;
@@ -156,7 +156,7 @@ pub fn in_pool<V: Variant>(is_writable: bool) -> bool {
 }
 
 /// Where the metadata of a coupled block are.
-pub fn coupled_place<M: Machine>(base: Base<M>, block: u64) -> *mut Leaf<M> {
+pub fn coupled_place<M: Machine>(base: PoolBase<M>, block: u64) -> *mut Leaf<M> {
     base.start().wrapping_add(block as usize + BLOCK_SIZE).cast()
 }
 

@@ -35,7 +35,7 @@
 //!   ones are reused after a grace period, and everything is flushed where the domain asks for it:
 //!   of none of these the paper speaks.
 //!
-//! | operation | paper | function | linearizes, if nobody interferes, at | durable (`Line`) when |
+//! | operation | paper | function | linearizes, if nobody interferes, at | durable (`Adr`) when |
 //! |---|---|---|---|---|
 //! | get | Alg. 5 | `search.rs` `get` | load of the entry or of the bitmap | - |
 //! | insert | Alg. 1 | `write.rs` `append` | exchange of the bitmap | its entry was persisted, before |
@@ -75,7 +75,7 @@ use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Heap, Session};
 use everleaf_index::build::Tally;
-use everleaf_index::{Anchor, Base, Geometry, Kind, Production, U64Kind};
+use everleaf_index::{Geometry, Kind, PoolBase, Production, RootObject, U64Kind};
 use everleaf_machine::{Atomic, Hardware, Machine, Ordering};
 use everleaf_pool::Medium;
 
@@ -96,9 +96,9 @@ const HEAD: usize = 1;
 pub struct NbPublished<V, G: Geometry = Production, M: Machine = Hardware> {
     inner: InnerNodes<G, M>,
     calloc: Calloc<M>,
-    base: Base<M>,
+    base: PoolBase<M>,
     medium: Medium<M>,
-    anchor: Anchor<M>,
+    anchor: RootObject<M>,
     is_writable: bool,
     keys: Tally<M>,
     leaves: Tally<M>,
@@ -138,14 +138,14 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
 
     fn assemble(
         heap: Arc<Heap<M>>,
-        anchor: Anchor<M>,
+        anchor: RootObject<M>,
         calloc: Calloc<M>,
         inner: InnerNodes<G, M>,
     ) -> Self {
         NbPublished {
             inner,
             calloc,
-            base: Base::of(&heap),
+            base: PoolBase::of(&heap),
             medium: heap.medium(),
             anchor,
             is_writable: !heap.pool().is_read_only(),
@@ -160,7 +160,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
     /// A new tree with one empty leaf.
     fn create_empty(session: &mut Session<M>) -> Result<Self, AllocError> {
         let heap = session.heap().clone();
-        let anchor = Anchor::create(session, TAG)?;
+        let anchor = RootObject::create(session, TAG)?;
         let calloc = Calloc::new(&heap, anchor, Self::RECORD_SIZE);
         match Self::create_first(session, anchor, &calloc) {
             Ok(inner) => {
@@ -179,10 +179,10 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
     /// The first leaf of a new tree, and the inner nodes above it.
     fn create_first(
         session: &mut Session<M>,
-        anchor: Anchor<M>,
+        anchor: RootObject<M>,
         calloc: &Calloc<M>,
     ) -> Result<InnerNodes<G, M>, AllocError> {
-        let (base, medium) = (Base::of(session.heap()), session.medium());
+        let (base, medium) = (PoolBase::of(session.heap()), session.medium());
         let block = session.allocate_record(Self::RECORD_SIZE)?;
         let contents = block_at(base, block);
         contents.fill(0, 0, &[]);
@@ -204,7 +204,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
     /// Metadata for a block, private.
     fn make_leaf(
         session: &mut Session<M>,
-        base: Base<M>,
+        base: PoolBase<M>,
         is_writable: bool,
         start: &LeafStart<'_, M>,
     ) -> Result<*mut Leaf<M>, AllocError> {
@@ -278,7 +278,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
 
 /// The block at an offset.
 #[inline(always)]
-fn block_at<'t, M: Machine>(base: Base<M>, block: u64) -> &'t Block<M> {
+fn block_at<'t, M: Machine>(base: PoolBase<M>, block: u64) -> &'t Block<M> {
     // SAFETY: offsets come from the allocator, from metadata, and from a list that recovery has
     // checked; the record is of a block's size, aligned, inside the pool, which stays open. Made of
     // atomic words, valid whatever their bits.

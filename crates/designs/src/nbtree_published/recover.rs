@@ -9,7 +9,7 @@
 //! turned to another leaf. With one writer at a time neither can be.
 
 use everleaf_alloc::{AllocError, Recovery, Session};
-use everleaf_index::{Anchor, Base, Geometry};
+use everleaf_index::{Geometry, PoolBase, RootObject};
 use everleaf_machine::Machine;
 
 use super::calloc::Calloc;
@@ -33,8 +33,8 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
     ) -> Result<Self, AllocError> {
         let heap = session.heap().clone();
         let is_writable = !heap.pool().is_read_only();
-        let base = Base::of(&heap);
-        let anchor = Anchor::open(&heap, recovery, root, TAG)?;
+        let base = PoolBase::of(&heap);
+        let anchor = RootObject::open(&heap, recovery, root, TAG)?;
         let listed = Self::walk(base, anchor, recovery)?;
         let mut leaves = Vec::with_capacity(listed.len());
         let mut keys = 0;
@@ -55,8 +55,8 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
 
     /// All blocks of the list, each marked.
     fn walk(
-        base: Base<M>,
-        anchor: Anchor<M>,
+        base: PoolBase<M>,
+        anchor: RootObject<M>,
         recovery: &Recovery<M>,
     ) -> Result<Vec<Listed>, AllocError> {
         let mut listed: Vec<Listed> = vec![];
@@ -85,7 +85,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
     /// The metadata of a block, and its number of keys.
     fn rebuild(
         session: &mut Session<M>,
-        base: Base<M>,
+        base: PoolBase<M>,
         is_writable: bool,
         this: &Listed,
         high: u64,

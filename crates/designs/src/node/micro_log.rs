@@ -10,7 +10,7 @@
 //! log lie on one line and the kind is stored last, so a log whose kind is durable is durable as a
 //! whole; zero means that nothing is under way.
 
-use everleaf_index::Anchor;
+use everleaf_index::RootObject;
 use everleaf_machine::{Machine, Ordering, SpinGuard, SpinLock};
 use everleaf_pool::Medium;
 
@@ -75,7 +75,7 @@ fn check_sum(kind: u32, leaf: u64, other: u64) -> u32 {
 
 /// The logs of one tree.
 pub struct MicroLogs<M: Machine> {
-    anchor: Anchor<M>,
+    anchor: RootObject<M>,
     medium: Medium<M>,
     claims: [SpinLock<(), M>; LOG_COUNT],
 }
@@ -89,7 +89,7 @@ pub struct Log<'l, M: Machine> {
 
 impl<M: Machine> MicroLogs<M> {
     /// The logs in an anchor.
-    pub fn new(anchor: Anchor<M>, medium: Medium<M>) -> Self {
+    pub fn new(anchor: RootObject<M>, medium: Medium<M>) -> Self {
         MicroLogs { anchor, medium, claims: std::array::from_fn(|_| SpinLock::new(())) }
     }
 

@@ -63,7 +63,7 @@ impl<M: Machine> SlotLine<M> {
     #[inline(always)]
     #[track_caller]
     fn write(&self, words: &[u64; LINE_WORDS], count_at: usize) {
-        // All of them on hardware, where the end of a loop of changing length is foretold wrongly.
+        // All of them on hardware, where the end of a loop of changing length is predicted wrongly.
         let needed = if M::SIMULATED {
             words_of(count_at, usize::from(words[0].to_le_bytes()[count_at]))
         } else {

@@ -98,8 +98,8 @@ impl<const HEADER: usize> Slots<HEADER> {
         if M::SIMULATED {
             return self.rank_by_few_loads(key, key_of);
         }
-        // Bisection without a branch, always to the end: which half is taken cannot be foretold, nor
-        // after how many steps the rest is empty. A branch foretold wrongly costs more than the steps,
+        // Bisection without a branch, always to the end: which half is taken cannot be predicted, nor
+        // after how many steps the rest is empty. A branch predicted wrongly costs more than the steps,
         // and keeps the next search from beginning early.
         let mut first = 0;
         for step in (0..STEPS).rev() {

@@ -7,7 +7,7 @@ use everleaf_machine::{Atomic, Machine, Ordering};
 
 use crate::node::entry::{ENTRY_SIZE, Entry};
 use crate::node::hybrid::Hybrid;
-use crate::node::hybrid::leaf::{Applied, Frame, LeafDesign, LeafHeader, Pairs};
+use crate::node::hybrid::leaf::{Applied, LeafDesign, LeafHeader, Pairs, TreeContext};
 use crate::node::version_lock::Retry;
 
 /// Entries of a leaf.
@@ -36,7 +36,7 @@ const _: () = assert!(size_of::<Leaf<everleaf_machine::Hardware>>() == 1088);
 const GENERATION_SHIFT: u32 = 32;
 const LOW_MASK: u64 = (1 << 32) - 1;
 
-fn visible_word<M: Machine>(frame: Frame<M>, count: usize) -> u64 {
+fn visible_word<M: Machine>(frame: TreeContext<M>, count: usize) -> u64 {
     u64::from(frame.generation) << GENERATION_SHIFT | count as u64
 }
 
@@ -79,7 +79,7 @@ impl<M: Machine> Leaf<M> {
 
     /// Appends an entry; false if there is no room.
     #[inline(always)]
-    fn append(&self, frame: Frame<M>, key: u64, value: u64, is_removal: bool) -> bool {
+    fn append(&self, frame: TreeContext<M>, key: u64, value: u64, is_removal: bool) -> bool {
         let count = self.count();
         if count >= frame.capacity {
             return false;
@@ -108,7 +108,7 @@ impl<M: Machine> Leaf<M> {
 
     /// Lets readers see the first `count` entries.
     #[inline(always)]
-    fn show(&self, frame: Frame<M>, count: usize) {
+    fn show(&self, frame: TreeContext<M>, count: usize) {
         // AcqRel: the entries before the way to them; pairs with the acquire in `view`. An exchange,
         // because the write takes effect here: it must not wait in a store buffer when the call has
         // returned.
@@ -147,7 +147,7 @@ impl<const BLIND: bool, M: Machine> LeafDesign<M> for NvLeaf<BLIND> {
     }
 
     #[inline(always)]
-    fn view(frame: Frame<M>, leaf: &Leaf<M>) -> Result<usize, Retry> {
+    fn view(frame: TreeContext<M>, leaf: &Leaf<M>) -> Result<usize, Retry> {
         // Acquire: the entries; pairs with the exchange in `show`.
         let word = leaf.visible.load(Ordering::Acquire);
         if word >> GENERATION_SHIFT == u64::from(frame.generation) {
@@ -158,13 +158,13 @@ impl<const BLIND: bool, M: Machine> LeafDesign<M> for NvLeaf<BLIND> {
     }
 
     #[inline(always)]
-    fn is_current(_frame: Frame<M>, _leaf: &Leaf<M>, _view: usize) -> bool {
+    fn is_current(_frame: TreeContext<M>, _leaf: &Leaf<M>, _view: usize) -> bool {
         true
     }
 
     #[inline(always)]
     fn search(
-        _frame: Frame<M>,
+        _frame: TreeContext<M>,
         leaf: &Leaf<M>,
         view: usize,
         key: u64,
@@ -173,7 +173,7 @@ impl<const BLIND: bool, M: Machine> LeafDesign<M> for NvLeaf<BLIND> {
     }
 
     fn collect(
-        _frame: Frame<M>,
+        _frame: TreeContext<M>,
         leaf: &Leaf<M>,
         view: usize,
         from: u64,
@@ -186,19 +186,19 @@ impl<const BLIND: bool, M: Machine> LeafDesign<M> for NvLeaf<BLIND> {
         Ok(())
     }
 
-    fn pairs(_frame: Frame<M>, leaf: &Leaf<M>) -> Pairs {
+    fn pairs(_frame: TreeContext<M>, leaf: &Leaf<M>) -> Pairs {
         let mut pairs = vec![];
         leaf.live(leaf.count(), 0, &mut pairs);
         pairs
     }
 
-    fn initialize(_frame: Frame<M>, leaf: &Leaf<M>) {
+    fn initialize(_frame: TreeContext<M>, leaf: &Leaf<M>) {
         for word in [&leaf.removals, &leaf.count, &leaf.visible].into_iter().chain(&leaf.unused) {
             word.write_private(0);
         }
     }
 
-    fn fill(frame: Frame<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
+    fn fill(frame: TreeContext<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
         for (entry, (key, value)) in leaf.entries.iter().zip(pairs) {
             entry.set(*key, *value);
         }
@@ -207,7 +207,7 @@ impl<const BLIND: bool, M: Machine> LeafDesign<M> for NvLeaf<BLIND> {
     }
 
     #[inline(always)]
-    fn apply(frame: Frame<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
+    fn apply(frame: TreeContext<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
         // A compare-and-exchange cannot do without looking.
         let compares = matches!(change.intent, Intent::Exchange(_) | Intent::RemoveExact(_));
         let (outcome, effect) = if BLIND && !compares {
@@ -231,7 +231,7 @@ impl<const BLIND: bool, M: Machine> LeafDesign<M> for NvLeaf<BLIND> {
         tree.replace(session, leaf)
     }
 
-    fn repair(frame: Frame<M>, leaf: &Leaf<M>) -> Result<(), String> {
+    fn repair(frame: TreeContext<M>, leaf: &Leaf<M>) -> Result<(), String> {
         let count = leaf.count.read_private();
         if count > frame.capacity as u64 {
             return Err(format!("the counter {count} is greater than {}", frame.capacity));
@@ -242,7 +242,7 @@ impl<const BLIND: bool, M: Machine> LeafDesign<M> for NvLeaf<BLIND> {
         Ok(())
     }
 
-    fn check(frame: Frame<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
+    fn check(frame: TreeContext<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
         let seen = leaf.visible.read_private();
         if frame.is_writable && seen != visible_word(frame, leaf.count()) {
             problems.push(format!("{} entries, but {seen:#x} visible (N2)", leaf.count()));

@@ -10,7 +10,7 @@ use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 use super::variant::Variant;
 use crate::node::entry::Entries;
 use crate::node::hybrid::Hybrid;
-use crate::node::hybrid::leaf::{Applied, Frame, LeafDesign, LeafHeader, Pairs};
+use crate::node::hybrid::leaf::{Applied, LeafDesign, LeafHeader, Pairs, TreeContext};
 use crate::node::slot_pair::{PAIR_SLOT_COUNT_MAX, PairSlots, SlotPair};
 use crate::node::slots::LINE_STEPS;
 use crate::node::version_lock::{Retry, Version};
@@ -89,14 +89,14 @@ impl<M: Machine> Leaf<M> {
 
     /// The word `active`, and the slot line it leads to.
     #[inline(always)]
-    fn active(&self, frame: Frame<M>) -> (u64, usize) {
+    fn active(&self, frame: TreeContext<M>) -> (u64, usize) {
         // Acquire: the slot line and the entries it names; pairs with the release in `switch`.
         let word = self.active.load(Ordering::Acquire);
         (word, self.line_of(frame, word))
     }
 
     #[inline(always)]
-    fn line_of(&self, frame: Frame<M>, active: u64) -> usize {
+    fn line_of(&self, frame: TreeContext<M>, active: u64) -> usize {
         if active >> GENERATION_SHIFT == u64::from(frame.generation) {
             (active & 1) as usize
         } else {
@@ -107,14 +107,14 @@ impl<M: Machine> Leaf<M> {
 
     /// The current slot line, under the lock or at rest.
     #[inline(always)]
-    pub(super) fn current(&self, frame: Frame<M>) -> usize {
+    pub(super) fn current(&self, frame: TreeContext<M>) -> usize {
         self.active(frame).1
     }
 
     /// Leads readers to `line`. The caller holds the lock; if readers do not look at it, they see the
     /// line from now `on`.
     #[inline(always)]
-    pub(super) fn switch(&self, frame: Frame<M>, line: usize, on: bool) {
+    pub(super) fn switch(&self, frame: TreeContext<M>, line: usize, on: bool) {
         // Relaxed: only the lock's holder writes it.
         let word = self.active.load(Ordering::Relaxed);
         let counter = (word & LOW_MASK).wrapping_add(1);
@@ -160,7 +160,7 @@ impl<V: Variant> RnLeaf<V> {
     /// Key and entry under a view.
     #[inline(always)]
     pub(super) fn locate<M: Machine>(
-        frame: Frame<M>,
+        frame: TreeContext<M>,
         leaf: &Leaf<M>,
         view: View,
         key: u64,
@@ -184,7 +184,7 @@ impl<V: Variant> RnLeaf<V> {
     /// The slot array under a view.
     #[inline(always)]
     fn snapshot<M: Machine>(
-        frame: Frame<M>,
+        frame: TreeContext<M>,
         leaf: &Leaf<M>,
         view: View,
     ) -> Result<PairSlots, Retry> {
@@ -234,7 +234,7 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
     }
 
     #[inline(always)]
-    fn view(frame: Frame<M>, leaf: &Leaf<M>) -> Result<View, Retry> {
+    fn view(frame: TreeContext<M>, leaf: &Leaf<M>) -> Result<View, Retry> {
         let lock = &leaf.header.lock;
         let version = if V::DUAL { None } else { Some(lock.stable_or_wait(frame.generation)?) };
         let (rewrites, _) = leaf.reserved();
@@ -247,7 +247,7 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
     }
 
     #[inline(always)]
-    fn is_current(frame: Frame<M>, leaf: &Leaf<M>, view: View) -> bool {
+    fn is_current(frame: TreeContext<M>, leaf: &Leaf<M>, view: View) -> bool {
         // Stores in place leave the word `active` as it is.
         const { assert!(!V::DUAL || V::LINE_STORE.is_none()) };
         match view.version {
@@ -262,7 +262,12 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
     }
 
     #[inline(always)]
-    fn search(frame: Frame<M>, leaf: &Leaf<M>, view: View, key: u64) -> Result<Option<u64>, Retry> {
+    fn search(
+        frame: TreeContext<M>,
+        leaf: &Leaf<M>,
+        view: View,
+        key: u64,
+    ) -> Result<Option<u64>, Retry> {
         let line = leaf.line_of(frame, view.active);
         let Some(same) = leaf.entries.with_key(key) else {
             return Ok(Self::locate(frame, leaf, view, key)?.old);
@@ -287,7 +292,7 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
 
     #[inline(always)]
     fn collect(
-        frame: Frame<M>,
+        frame: TreeContext<M>,
         leaf: &Leaf<M>,
         view: View,
         from: u64,
@@ -302,17 +307,17 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
         Ok(())
     }
 
-    fn pairs(frame: Frame<M>, leaf: &Leaf<M>) -> Pairs {
+    fn pairs(frame: TreeContext<M>, leaf: &Leaf<M>) -> Pairs {
         let slots = leaf.slots.read(leaf.current(frame));
         let pair = |slot: &u8| leaf.entries.at(usize::from(*slot)).pair();
         slots.as_slice().iter().map(pair).collect()
     }
 
-    fn key_count(frame: Frame<M>, leaf: &Leaf<M>) -> usize {
+    fn key_count(frame: TreeContext<M>, leaf: &Leaf<M>) -> usize {
         leaf.slots.count(leaf.current(frame))
     }
 
-    fn initialize(frame: Frame<M>, leaf: &Leaf<M>) {
+    fn initialize(frame: TreeContext<M>, leaf: &Leaf<M>) {
         leaf.slots.initialize(&PairSlots::default());
         // Relaxed: private until the leaf is linked; odd, so nobody reserves before `thaw`.
         leaf.set_reserved(1, 0, Ordering::Relaxed);
@@ -322,7 +327,7 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
         }
     }
 
-    fn fill(frame: Frame<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
+    fn fill(frame: TreeContext<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
         for (entry, (key, value)) in leaf.entries.iter().zip(pairs) {
             entry.set(*key, *value);
         }
@@ -335,11 +340,11 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
         leaf.set_reserved(rewrites, pairs.len(), Ordering::Relaxed);
     }
 
-    fn apply(_frame: Frame<M>, _leaf: &Leaf<M>, _change: &Change) -> Applied {
+    fn apply(_frame: TreeContext<M>, _leaf: &Leaf<M>, _change: &Change) -> Applied {
         unreachable!("this design writes in its own way")
     }
 
-    fn freeze(_frame: Frame<M>, leaf: &Leaf<M>) {
+    fn freeze(_frame: TreeContext<M>, leaf: &Leaf<M>) {
         let (rewrites, count) = leaf.reserved();
         // Relaxed: ordered by the fence.
         leaf.set_reserved(rewrites + 1, count, Ordering::Relaxed);
@@ -348,7 +353,7 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
         M::fence(Ordering::Release);
     }
 
-    fn thaw(_frame: Frame<M>, leaf: &Leaf<M>) {
+    fn thaw(_frame: TreeContext<M>, leaf: &Leaf<M>) {
         let (rewrites, count) = leaf.reserved();
         // Release: the rewritten leaf before the even number; pairs with the acquire in `reserved`.
         leaf.set_reserved((rewrites + 1) & LOW_MASK, count, Ordering::Release);
@@ -363,7 +368,7 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
         tree.write_log(session, change)
     }
 
-    fn repair(frame: Frame<M>, leaf: &Leaf<M>) -> Result<(), String> {
+    fn repair(frame: TreeContext<M>, leaf: &Leaf<M>) -> Result<(), String> {
         if !leaf.slots.is_valid() {
             return Err("the sequence numbers of the two slot lines do not follow".into());
         }
@@ -384,7 +389,7 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
         Ok(())
     }
 
-    fn check(frame: Frame<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
+    fn check(frame: TreeContext<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
         // In a pool that is open read-only the counts are what a crash left.
         let reserved = if frame.is_writable { leaf.reserved().1 } else { ENTRY_COUNT };
         if frame.is_writable && (reserved != leaf.completed() || reserved > frame.capacity) {

@@ -72,7 +72,7 @@ use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Heap, Session};
 use everleaf_index::build::Tally;
-use everleaf_index::{ANCHOR_SIZE, Anchor, Base, Geometry, IndexError, Production};
+use everleaf_index::{Geometry, IndexError, PoolBase, Production, ROOT_OBJECT_SIZE, RootObject};
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::Medium;
 
@@ -92,10 +92,10 @@ pub type SpTreeUnfiltered<G = Production, M = Hardware> = Tree<Unfiltered, G, M>
 /// # Example
 /// ```
 /// use everleaf_designs::SpTree;
-/// use everleaf_index::{Domain, OrderedIndex, Pool, Solo};
+/// use everleaf_index::{Domain, OrderedIndex, Pool, SingleTreePool};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process)?;
-/// let solo: Solo<SpTree> = Solo::create(pool)?;
+/// let solo: SingleTreePool<SpTree> = SingleTreePool::create(pool)?;
 /// let mut session = solo.heap().session()?;
 /// assert_eq!(solo.tree().insert(&mut session, 7, 70)?, None);
 /// assert_eq!(solo.tree().upsert(&mut session, 7, 71)?, Some(70));
@@ -107,8 +107,8 @@ pub struct Tree<V: Variant, G: Geometry, M: Machine> {
     top: InnerTree<G, M>,
     table: Table<M>,
     medium: Medium<M>,
-    base: Base<M>,
-    anchor: Anchor<M>,
+    base: PoolBase<M>,
+    anchor: RootObject<M>,
     /// A number that no earlier opening of the pool had.
     generation: u32,
     is_writable: bool,
@@ -146,7 +146,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     const CAPACITY: usize = if G::SLOT_COUNT < 62 { G::SLOT_COUNT } else { ENTRY_COUNT };
 
     /// A tree without leaves.
-    fn assemble(session: &mut Session<M>, anchor: Anchor<M>) -> Result<Self, IndexError> {
+    fn assemble(session: &mut Session<M>, anchor: RootObject<M>) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
         let is_writable = !heap.pool().is_read_only();
         let generation = if is_writable { heap.pool().next_id()? } else { u32::MAX };
@@ -155,7 +155,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             top: InnerTree::load(session, &[(0, 0)])?,
             table: Table::new(heap.pool().max_size()),
             medium: heap.medium(),
-            base: Base::of(&heap),
+            base: PoolBase::of(&heap),
             anchor,
             generation,
             is_writable,
@@ -180,7 +180,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     }
 
     fn create_in(session: &mut Session<M>) -> Result<Self, IndexError> {
-        let anchor = Anchor::create(session, TAG)?;
+        let anchor = RootObject::create(session, TAG)?;
         let made = Self::create_tree(session, anchor);
         if made.is_err() {
             anchor.free(session);
@@ -188,7 +188,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         made
     }
 
-    fn create_tree(session: &mut Session<M>, anchor: Anchor<M>) -> Result<Self, IndexError> {
+    fn create_tree(session: &mut Session<M>, anchor: RootObject<M>) -> Result<Self, IndexError> {
         let mut tree = Self::assemble(session, anchor)?;
         let heading = Heading { low: 0, high: HIGH_MAX, next: 0, bitmap: 0, covered: HIGH_MAX };
         let made = tree.new_leaf(session, heading, &[]).map(|first| first.offset);
@@ -207,7 +207,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         anchor.word(VARIANT_WORD).write_private(u64::from(V::KIND));
         anchor.word(HEAD_WORD).write_private(first);
         // Persist: leaf, then anchor, before the directory names the tree.
-        tree.medium.persist(anchor.word(0).as_ptr(), ANCHOR_SIZE);
+        tree.medium.persist(anchor.word(0).as_ptr(), ROOT_OBJECT_SIZE);
         tree.leaves.add(session.stripe(), 1);
         Ok(tree)
     }

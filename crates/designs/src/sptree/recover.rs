@@ -5,7 +5,7 @@
 //! leaf is first touched.
 
 use everleaf_alloc::{AllocError, Recovery, Session};
-use everleaf_index::{Anchor, Geometry, IndexError};
+use everleaf_index::{Geometry, IndexError, RootObject};
 use everleaf_machine::{LINE_SIZE, Machine};
 
 use super::Tree;
@@ -23,7 +23,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         root: u32,
     ) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
-        let anchor = Anchor::open(&heap, recovery, root, TAG)?;
+        let anchor = RootObject::open(&heap, recovery, root, TAG)?;
         let found = anchor.word(VARIANT_WORD).read_private();
         if found != u64::from(V::KIND) {
             let what = format!("the tree is of variant {found}, and this is {}", V::NAME);

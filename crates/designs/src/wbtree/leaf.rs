@@ -5,7 +5,9 @@ use everleaf_index::{DesignInfo, Progress, Reads, Writes};
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 
 use crate::node::entry::{ENTRY_SIZE, Entries, Entry};
-use crate::node::hybrid::leaf::{Applied, Frame, LeafDesign, LeafHeader, Pairs, read_by_version};
+use crate::node::hybrid::leaf::{
+    Applied, LeafDesign, LeafHeader, Pairs, TreeContext, read_by_version,
+};
 use crate::node::slot_pair::SlotLine;
 use crate::node::slots::{LINE_STEPS, SLOT_COUNT_MAX, Slots};
 use crate::node::version_lock::Retry;
@@ -39,7 +41,7 @@ impl<M: Machine> Leaf<M> {
 
     #[inline(always)]
     #[track_caller]
-    fn set_bitmap(&self, frame: Frame<M>, bitmap: u64) {
+    fn set_bitmap(&self, frame: TreeContext<M>, bitmap: u64) {
         // Release: slots and entries before the word that names them; recovery's view too.
         self.bitmap.store(bitmap, Ordering::Release);
         if !M::mutant("wbtree.no_bitmap_flush") {
@@ -62,7 +64,7 @@ impl<M: Machine> Leaf<M> {
 
     /// The value of a key.
     #[inline(always)]
-    fn get(&self, _frame: Frame<M>, key: u64) -> Option<u64> {
+    fn get(&self, _frame: TreeContext<M>, key: u64) -> Option<u64> {
         if let Some(same) = self.entries.with_key(key) {
             // The bitmap says what counts, also while the slot array may not be believed.
             let named = self.bitmap() & !VALID;
@@ -75,7 +77,7 @@ impl<M: Machine> Leaf<M> {
 
     /// Appends up to `limit` pairs from `from` on.
     #[inline(always)]
-    fn append(&self, _frame: Frame<M>, from: u64, limit: usize, pairs: &mut Pairs) {
+    fn append(&self, _frame: TreeContext<M>, from: u64, limit: usize, pairs: &mut Pairs) {
         let slots = self.sorted();
         let start = if from == 0 {
             0
@@ -99,7 +101,7 @@ impl<M: Machine> Leaf<M> {
 
     /// Steps 2 to 4 of a write: the slot array, and the entries it names, become these.
     #[inline(always)]
-    fn replace_slots(&self, frame: Frame<M>, slots: &Slots<1>, bitmap: u64) {
+    fn replace_slots(&self, frame: TreeContext<M>, slots: &Slots<1>, bitmap: u64) {
         if !M::mutant("wbtree.keep_valid") {
             // Persist: the array is not to be believed, before it changes, or recovery would take a
             // torn one for whole (W1).
@@ -118,7 +120,7 @@ impl<M: Machine> Leaf<M> {
 /// Insert or update; false if there is no room.
 #[inline(always)]
 fn put<M: Machine>(
-    frame: Frame<M>,
+    frame: TreeContext<M>,
     leaf: &Leaf<M>,
     mut slots: Slots<1>,
     change: &Change,
@@ -165,18 +167,18 @@ impl<M: Machine> LeafDesign<M> for WbLeaf {
 
     read_by_version!();
 
-    fn key_count(_frame: Frame<M>, leaf: &Leaf<M>) -> usize {
+    fn key_count(_frame: TreeContext<M>, leaf: &Leaf<M>) -> usize {
         (leaf.bitmap() & !VALID).count_ones() as usize
     }
 
-    fn initialize(_frame: Frame<M>, leaf: &Leaf<M>) {
+    fn initialize(_frame: TreeContext<M>, leaf: &Leaf<M>) {
         leaf.bitmap.write_private(0);
         for word in &leaf.unused {
             word.write_private(0);
         }
     }
 
-    fn fill(_frame: Frame<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
+    fn fill(_frame: TreeContext<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
         for (entry, (key, value)) in leaf.entries.iter().zip(pairs) {
             entry.set(*key, *value);
         }
@@ -186,7 +188,7 @@ impl<M: Machine> LeafDesign<M> for WbLeaf {
     }
 
     #[inline(always)]
-    fn apply(frame: Frame<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
+    fn apply(frame: TreeContext<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
         let mut slots = leaf.sorted();
         let found = slots.find::<M, LINE_STEPS>(change.key, |slot| leaf.entry(slot).key());
         let old = found.ok().map(|(_, slot)| leaf.entry(slot).value());
@@ -202,7 +204,7 @@ impl<M: Machine> LeafDesign<M> for WbLeaf {
         Applied::Done(outcome)
     }
 
-    fn repair(frame: Frame<M>, leaf: &Leaf<M>) -> Result<(), String> {
+    fn repair(frame: TreeContext<M>, leaf: &Leaf<M>) -> Result<(), String> {
         let bitmap = leaf.bitmap();
         if (bitmap & !VALID) >> frame.capacity != 0 {
             return Err(format!("the bitmap {bitmap:#x} names slots that are not there"));
@@ -225,7 +227,7 @@ impl<M: Machine> LeafDesign<M> for WbLeaf {
         Ok(())
     }
 
-    fn check(frame: Frame<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
+    fn check(frame: TreeContext<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
         let (bitmap, slots) = (leaf.bitmap(), leaf.slots.read());
         if bitmap & VALID == 0 && !frame.is_writable {
             // What a crash left; readers sort for themselves (W3).

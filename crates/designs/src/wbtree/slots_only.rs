@@ -5,7 +5,9 @@ use everleaf_index::{DesignInfo, Progress, Reads, Writes};
 use everleaf_machine::{Atomic, Machine, Ordering};
 
 use crate::node::entry::{ENTRY_SIZE, Entry};
-use crate::node::hybrid::leaf::{Applied, Frame, LeafDesign, LeafHeader, Pairs, read_by_version};
+use crate::node::hybrid::leaf::{
+    Applied, LeafDesign, LeafHeader, Pairs, TreeContext, read_by_version,
+};
 use crate::node::slots::{BYTE_WORD_COUNT, BYTE_WORD_STEPS, Slots};
 use crate::node::version_lock::Retry;
 
@@ -34,7 +36,7 @@ impl<M: Machine> Leaf<M> {
 
     /// Makes another slot array count, durably.
     #[inline(always)]
-    fn commit(&self, frame: Frame<M>, slots: Slots<1>) {
+    fn commit(&self, frame: TreeContext<M>, slots: Slots<1>) {
         // Release: the entries it names; pairs with the acquire in `slots` and with recovery.
         self.slots.store(slots.to_byte_word(), Ordering::Release);
         if !M::mutant("wbtree.no_word_flush") {
@@ -45,14 +47,14 @@ impl<M: Machine> Leaf<M> {
 
     /// The value of a key.
     #[inline(always)]
-    fn get(&self, _frame: Frame<M>, key: u64) -> Option<u64> {
+    fn get(&self, _frame: TreeContext<M>, key: u64) -> Option<u64> {
         let found = self.slots().find::<M, BYTE_WORD_STEPS>(key, |slot| self.entry(slot).key());
         found.ok().map(|(_, slot)| self.entry(slot).value())
     }
 
     /// Appends up to `limit` pairs from `from` on.
     #[inline(always)]
-    fn append(&self, _frame: Frame<M>, from: u64, limit: usize, pairs: &mut Pairs) {
+    fn append(&self, _frame: TreeContext<M>, from: u64, limit: usize, pairs: &mut Pairs) {
         let slots = self.slots();
         let all = slots.as_slice().iter().map(|slot| self.entry(usize::from(*slot)).pair());
         pairs.extend(all.skip_while(|(key, _)| *key < from).take(limit));
@@ -82,18 +84,18 @@ impl<M: Machine> LeafDesign<M> for SoLeaf {
 
     read_by_version!();
 
-    fn key_count(_frame: Frame<M>, leaf: &Leaf<M>) -> usize {
+    fn key_count(_frame: TreeContext<M>, leaf: &Leaf<M>) -> usize {
         leaf.slots().count()
     }
 
-    fn initialize(_frame: Frame<M>, leaf: &Leaf<M>) {
+    fn initialize(_frame: TreeContext<M>, leaf: &Leaf<M>) {
         leaf.slots.write_private(0);
         for word in &leaf.unused {
             word.write_private(0);
         }
     }
 
-    fn fill(_frame: Frame<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
+    fn fill(_frame: TreeContext<M>, leaf: &Leaf<M>, pairs: &[(u64, u64)]) {
         for (entry, (key, value)) in leaf.entries.iter().zip(pairs) {
             entry.set(*key, *value);
         }
@@ -102,7 +104,7 @@ impl<M: Machine> LeafDesign<M> for SoLeaf {
     }
 
     #[inline(always)]
-    fn apply(frame: Frame<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
+    fn apply(frame: TreeContext<M>, leaf: &Leaf<M>, change: &Change) -> Applied {
         let mut slots = leaf.slots();
         let found = slots.find::<M, BYTE_WORD_STEPS>(change.key, |slot| leaf.entry(slot).key());
         let old = found.ok().map(|(_, slot)| leaf.entry(slot).value());
@@ -127,7 +129,7 @@ impl<M: Machine> LeafDesign<M> for SoLeaf {
         Applied::Done(outcome)
     }
 
-    fn repair(frame: Frame<M>, leaf: &Leaf<M>) -> Result<(), String> {
+    fn repair(frame: TreeContext<M>, leaf: &Leaf<M>) -> Result<(), String> {
         let slots = leaf.slots();
         let whole = slots.to_byte_word() == leaf.slots.read_private();
         if whole && slots.is_valid(frame.capacity) {
@@ -137,7 +139,7 @@ impl<M: Machine> LeafDesign<M> for SoLeaf {
         }
     }
 
-    fn check(frame: Frame<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
+    fn check(frame: TreeContext<M>, leaf: &Leaf<M>, problems: &mut Vec<String>) {
         if !leaf.slots().is_valid(frame.capacity) {
             problems.push(format!("slots {:?} are not valid", leaf.slots()));
         }

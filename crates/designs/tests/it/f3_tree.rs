@@ -3,7 +3,7 @@
 
 use everleaf_designs::F3Tree;
 use everleaf_designs::f3tree::variant::{Blind, Objects100, Objects500, Small, Unlimited};
-use everleaf_index::{Domain, IndexError, OrderedIndex, Pool, Solo};
+use everleaf_index::{Domain, IndexError, OrderedIndex, Pool, SingleTreePool};
 
 use super::hybrid_trees::{blind, one_thread, reopened, shared};
 
@@ -43,7 +43,7 @@ fn without_conditional_writes_holds_what_was_written_last() {
 #[test]
 fn evaluation_beside_writers_and_readers_loses_nothing() {
     let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
-    let solo: Solo<F3Tree<Small<3, 4>>> = Solo::create(pool).expect("room");
+    let solo: SingleTreePool<F3Tree<Small<3, 4>>> = SingleTreePool::create(pool).expect("room");
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -82,8 +82,9 @@ fn evaluation_beside_writers_and_readers_loses_nothing() {
 
 #[test]
 fn a_full_pool_refuses_inserts_and_nothing_else() {
-    let pool = Pool::in_memory(1 << 18, 1 << 18, Domain::Line).expect("memory");
-    let solo: Solo<F3Tree<Unlimited>> = Solo::create_with_chunks(pool, 14).expect("room");
+    let pool = Pool::in_memory(1 << 18, 1 << 18, Domain::Adr).expect("memory");
+    let solo: SingleTreePool<F3Tree<Unlimited>> =
+        SingleTreePool::create_with_chunks(pool, 14).expect("room");
     let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a free session"));
     let mut count = 0;
     let error = loop {

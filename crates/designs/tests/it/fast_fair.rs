@@ -12,7 +12,7 @@ use everleaf_designs::fast_fair::variant::{
 };
 use everleaf_index::{
     CreateMode, Domain, Exchange, Hardware, IndexError, Intent, OrderedIndex, Outcome, Pool,
-    PoolOptions, Session, Solo,
+    PoolOptions, Session, SingleTreePool,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -20,9 +20,9 @@ use rand::{RngExt, SeedableRng};
 type Model = BTreeMap<u64, u64>;
 const VALUE_MAX: u64 = (1 << 56) - 1;
 
-fn new_solo<V: Variant>(domain: Domain) -> Solo<FastFair<V>> {
+fn new_solo<V: Variant>(domain: Domain) -> SingleTreePool<FastFair<V>> {
     let pool = Pool::in_memory(1 << 20, 1 << 30, domain).expect("memory");
-    Solo::create(pool).expect("a new pool has room")
+    SingleTreePool::create(pool).expect("a new pool has room")
 }
 
 /// A key near an end, or one of `keys` spread over all.
@@ -104,12 +104,12 @@ fn same<V: Variant>(tree: &FastFair<V>, session: &mut Session<Hardware>, model: 
     assert_eq!(tree.len(session).expect("len"), model.len() as u64);
 }
 
-fn clean<V: Variant>(solo: &Solo<FastFair<V>>) {
+fn clean<V: Variant>(solo: &SingleTreePool<FastFair<V>>) {
     assert_eq!(solo.check().expect("check").problems, Vec::<String>::new());
 }
 
 fn differential<V: Variant>(operations: usize) {
-    for (seed, domain) in [(1, Domain::Line), (2, Domain::Visible), (3, Domain::Process)] {
+    for (seed, domain) in [(1, Domain::Adr), (2, Domain::Eadr), (3, Domain::Process)] {
         for keys in [3, 60, 4000] {
             println!("{}, seed {seed}, {keys} keys", V::NAME);
             let solo = new_solo::<V>(domain);
@@ -194,7 +194,8 @@ fn a_pool_is_opened_again_and_again_and_written() {
         for round in 0..5 {
             let options = PoolOptions { create: CreateMode::IfMissing, ..PoolOptions::default() };
             let pool = Pool::open(&path, &options).expect("the pool");
-            let solo: Solo<FastFair<V>> = Solo::open(pool, 1).expect("the tree");
+            let solo: SingleTreePool<FastFair<V>> =
+                SingleTreePool::open(pool, 1).expect("the tree");
             let mut session = solo.heap().session().expect("a free session");
             same(solo.tree(), &mut session, &model);
             for _ in 0..3000 {
@@ -208,7 +209,7 @@ fn a_pool_is_opened_again_and_again_and_written() {
         }
         let options = PoolOptions { read_only: true, ..PoolOptions::default() };
         let pool = Pool::open(&path, &options).expect("the pool");
-        let solo: Solo<FastFair<V>> = Solo::open(pool, 1).expect("the tree");
+        let solo: SingleTreePool<FastFair<V>> = SingleTreePool::open(pool, 1).expect("the tree");
         let mut session = solo.heap().session().expect("a free session");
         same(solo.tree(), &mut session, &model);
         let refused = solo.tree().insert(&mut session, 1, 1);
@@ -280,7 +281,7 @@ fn a_pool_opened_at_once_uses_its_free_space_after_a_sweep() {
     let path = folder.path().join("pool");
     let options = PoolOptions { create: CreateMode::IfMissing, ..PoolOptions::default() };
     let open = || Pool::open(&path, &options).expect("the pool");
-    let solo: Solo<FastFair> = Solo::create(open()).expect("room");
+    let solo: SingleTreePool<FastFair> = SingleTreePool::create(open()).expect("room");
     let mut session = solo.heap().session().expect("a free session");
     for key in 0..20_000 {
         solo.tree().insert(&mut session, key, 1).expect("room");
@@ -293,7 +294,7 @@ fn a_pool_opened_at_once_uses_its_free_space_after_a_sweep() {
     drop(session);
     drop(solo);
 
-    let solo: Solo<FastFair> = Solo::open_at_once(open()).expect("the tree");
+    let solo: SingleTreePool<FastFair> = SingleTreePool::open_at_once(open()).expect("the tree");
     let mut session = solo.heap().session().expect("a free session");
     let used = solo.heap().used_bytes();
     for key in 0..2000 {

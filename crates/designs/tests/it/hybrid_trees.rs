@@ -14,7 +14,7 @@ use everleaf_designs::{
 
 use everleaf_index::{
     CreateMode, Design, Domain, Exchange, Hardware, Intent, Outcome, Pool, PoolOptions, Production,
-    Session, Solo, Tiny,
+    Session, SingleTreePool, Tiny,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -23,9 +23,9 @@ const SEEDS: std::ops::Range<u64> = 0..3;
 
 type Model = BTreeMap<u64, u64>;
 
-fn new_solo<T: Design>(domain: Domain) -> Solo<T> {
+fn new_solo<T: Design>(domain: Domain) -> SingleTreePool<T> {
     let pool = Pool::in_memory(1 << 20, 1 << 30, domain).expect("memory");
-    Solo::create(pool).expect("a new pool has room")
+    SingleTreePool::create(pool).expect("a new pool has room")
 }
 
 /// A key near an end, or one of `keys` spread over all.
@@ -104,7 +104,7 @@ fn operate<T: Design>(
     }
 }
 
-fn assert_holds<T: Design>(solo: &Solo<T>, model: &Model) {
+fn assert_holds<T: Design>(solo: &SingleTreePool<T>, model: &Model) {
     let mut session = solo.heap().session().expect("a free session");
     let mut all = vec![];
     solo.tree().scan(&mut session, 0, usize::MAX, &mut all).expect("scan");
@@ -118,7 +118,7 @@ fn assert_holds<T: Design>(solo: &Solo<T>, model: &Model) {
 
 pub(super) fn one_thread<T: Design>(keys: u64, operations: usize) {
     for seed in SEEDS {
-        for domain in [Domain::Process, Domain::Line] {
+        for domain in [Domain::Process, Domain::Adr] {
             println!("{} seed {seed}, {keys} keys, {domain:?}", T::INFO.name);
             let solo = new_solo::<T>(domain);
             let mut session = solo.heap().session().expect("a free session");
@@ -133,10 +133,10 @@ pub(super) fn one_thread<T: Design>(keys: u64, operations: usize) {
     }
 }
 
-fn open<T: Design>(path: &Path, mode: CreateMode) -> Solo<T> {
+fn open<T: Design>(path: &Path, mode: CreateMode) -> SingleTreePool<T> {
     let options = PoolOptions { create: mode, ..PoolOptions::default() };
     let pool = Pool::open(path, &options).expect("the pool opens");
-    Solo::open(pool, 2).expect("the tree opens")
+    SingleTreePool::open(pool, 2).expect("the tree opens")
 }
 
 pub(super) fn reopened<T: Design>() {
@@ -171,7 +171,7 @@ pub(super) fn shared<T: Design>(keys: u64, operations: usize) {
     assert_holds(&solo, &model);
 }
 
-fn share<T: Design>(solo: &Solo<T>, thread: u64, keys: u64, operations: usize) -> Model {
+fn share<T: Design>(solo: &SingleTreePool<T>, thread: u64, keys: u64, operations: usize) -> Model {
     let mut session = solo.heap().session().expect("a free session");
     let tree = solo.tree();
     let mut random = StdRng::seed_from_u64(thread);
@@ -274,7 +274,7 @@ trees_of_one_thread! {
 
 /// A write that does not look says nothing, and the tree holds what the last one said.
 pub(super) fn blind<T: Design>(keys: u64, operations: usize) {
-    let solo = new_solo::<T>(Domain::Line);
+    let solo = new_solo::<T>(Domain::Adr);
     let mut taken = solo.heap().session().expect("a free session");
     let (tree, session) = (solo.tree(), &mut taken);
     let mut random = StdRng::seed_from_u64(1);

@@ -116,7 +116,7 @@ pub struct Cold<M: Machine> {
     pub high: Atomic<u64, M>,
     /// Bytes of prefix that key words skip.
     pub skip: Atomic<u32, M>,
-    /// `Line` domain only: writers whose effect may be visible and not yet durable.
+    /// `Adr` domain only: writers whose effect may be visible and not yet durable.
     pub in_flight: Atomic<u32, M>,
 }
 

@@ -21,7 +21,7 @@
 //! leaf lives, and a fingerprint is there before its entry counts. So two inserts of a key meet at the
 //! same position, and no word of a leaf is shared by writers of different keys.
 //!
-//! | operation | function | linearizes at | durable (`Line`) when |
+//! | operation | function | linearizes at | durable (`Adr`) when |
 //! |---|---|---|---|
 //! | get | `search.rs` `look_up` | load of the entry; a miss at the load of a fingerprint | what it saw was persisted |
 //! | insert | `write.rs` `claim` | `PENDING` -> `LIVE`/`FROZEN` | its line was flushed and drained |
@@ -68,13 +68,13 @@ use everleaf_alloc::{AllocError, Heap, Session};
 use everleaf_machine::{AtomicPair, FingerprintLine, Hardware, Machine};
 use everleaf_pool::Medium;
 
-use crate::base::Base;
 use crate::geometry::Production;
 use crate::kind::{Kind, U64Kind};
 use crate::nbtree::TreeShape;
 use crate::nbtree::inner_tree::InnerTree;
 use crate::nbtree::state::BlockState;
 use crate::nbtree::tally::Tally;
+use crate::pool_base::PoolBase;
 use layout::{BLOCK_HEADER_SIZE, Cold, Header, LeafId, LeafShape};
 use slab::Slab;
 
@@ -82,7 +82,7 @@ use slab::Slab;
 pub struct HashedLeafTree<K = U64Kind, G: LeafShape = Production, M: Machine = Hardware> {
     inner: InnerTree<K, G, M>,
     slab: Slab<M>,
-    base: Base<M>,
+    base: PoolBase<M>,
     medium: Medium<M>,
     id: u32,
     keys: Tally<M>,
@@ -101,9 +101,9 @@ unsafe impl<K: Kind<M>, G: LeafShape, M: Machine> Sync for HashedLeafTree<K, G, 
 impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     fn assemble(heap: Arc<Heap<M>>, id: u32) -> Result<Self, AllocError> {
         Ok(HashedLeafTree {
-            inner: InnerTree::new(Base::of(&heap)),
+            inner: InnerTree::new(PoolBase::of(&heap)),
             slab: Slab::new::<G>(heap.pool().max_size())?,
-            base: Base::of(&heap),
+            base: PoolBase::of(&heap),
             medium: heap.medium(),
             id,
             keys: Tally::new(0),

@@ -229,7 +229,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         })
     }
 
-    /// `Line` domain: a scan that passes a removed entry says that its key is absent, so the removal
+    /// `Adr` domain: a scan that passes a removed entry says that its key is absent, so the removal
     /// must be durable first, as in a search (I11).
     #[inline(always)]
     fn pass(&self, leaf: LeafId, position: usize, entry: Pair) {

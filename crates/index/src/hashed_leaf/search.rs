@@ -111,7 +111,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
     }
 
-    /// `Line` domain: if a writer in this leaf may have made something visible that is not durable
+    /// `Adr` domain: if a writer in this leaf may have made something visible that is not durable
     /// yet, persists the entry's line, so that what we report cannot be lost.
     #[inline(always)]
     #[track_caller]

@@ -17,7 +17,7 @@ use crate::kind::Kind;
 use crate::nbtree::state::{EMPTY_ENTRY, FROZEN, LIVE, PENDING, TOMB};
 use crate::nbtree::write::Write;
 
-/// `Line` domain: while it exists, readers of the leaf persist what they read.
+/// `Adr` domain: while it exists, readers of the leaf persist what they read.
 ///
 /// It begins before anything of the write can be seen, and ends after the write is durable (I11).
 struct InFlight<'t, K: Kind<M>, G: LeafShape, M: Machine> {
@@ -61,7 +61,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// Performs a write. The session is pinned.
     ///
     /// *Linearizes*: at the exchange of the entry; for a carried write at the leaf's switch.
-    /// *Durable* (`Line`): when it returns; otherwise when it linearizes.
+    /// *Durable* (`Adr`): when it returns; otherwise when it linearizes.
     #[inline(always)]
     pub(crate) fn write(
         &self,

@@ -18,8 +18,8 @@ use super::layout::{
     group_count, heads_offset,
 };
 use super::shared::Shared;
-use crate::base::Base;
 use crate::kind::Kind;
+use crate::pool_base::PoolBase;
 
 /// A lower fence and the child for the keys from there on.
 pub(crate) type Child = (u64, *mut ());
@@ -41,7 +41,7 @@ pub(crate) fn build<K: Kind<M>, M: Machine>(
     children: &[Child],
 ) -> Result<*mut Inner<M>, AllocError> {
     debug_assert!((1..=group_count(level) * GROUP_SIZE).contains(&children.len()));
-    let base = Base::of(session.heap());
+    let base = PoolBase::of(session.heap());
     let node: *mut Inner<M> = session.allocate_node(inner_size::<K, M>(level))?.cast();
     let skip = shared_skip::<K, M>(base, children);
     let mut prefix = [0; INLINE_PREFIX_SIZE];
@@ -96,7 +96,7 @@ pub(crate) fn build<K: Kind<M>, M: Machine>(
 }
 
 /// The bytes that all fences but the first share.
-fn shared_skip<K: Kind<M>, M: Machine>(base: Base<M>, children: &[Child]) -> usize {
+fn shared_skip<K: Kind<M>, M: Machine>(base: PoolBase<M>, children: &[Child]) -> usize {
     match children {
         [] | [_] => 0,
         // A single fence shares all its bytes with itself; some are kept for the head.
@@ -189,7 +189,7 @@ impl<M: Machine> Shared<Inner<M>> {
     pub fn find<K: Kind<M>>(
         self,
         level: u16,
-        base: Base<M>,
+        base: PoolBase<M>,
         key: K::Key<'_>,
         strict: bool,
     ) -> usize {
@@ -244,7 +244,7 @@ impl<M: Machine> Shared<Inner<M>> {
     /// the one before them all.
     fn find_among_ties<K: Kind<M>>(
         self,
-        base: Base<M>,
+        base: PoolBase<M>,
         key: K::Key<'_>,
         strict: bool,
         last: usize,
@@ -270,7 +270,7 @@ impl<M: Machine> Shared<Inner<M>> {
     }
 
     #[inline]
-    fn compare_prefix<K: Kind<M>>(self, base: Base<M>, key: K::Key<'_>) -> Order {
+    fn compare_prefix<K: Kind<M>>(self, base: PoolBase<M>, key: K::Key<'_>) -> Order {
         let skip = self.skip as usize;
         let inline = &self.prefix[..skip.min(INLINE_PREFIX_SIZE)];
         let order = K::compare_prefix(inline, key);

@@ -11,9 +11,9 @@ use everleaf_machine::{AtomicPointer, Machine, Ordering};
 use super::inner::{self, Child};
 use super::layout::Inner;
 use super::shared::Shared;
-use crate::base::Base;
 use crate::geometry::Geometry;
 use crate::kind::Kind;
+use crate::pool_base::PoolBase;
 
 /// Part of the children that a new inner node gets, in sixteenths.
 const INNER_FILL: usize = 13;
@@ -44,13 +44,13 @@ impl<M: Machine> Path<M> {
 /// The inner nodes of one tree.
 pub(crate) struct InnerTree<K, G: Geometry, M: Machine> {
     root: AtomicPointer<Inner<M>, M>,
-    base: Base<M>,
+    base: PoolBase<M>,
     kind: PhantomData<(K, G)>,
 }
 
 impl<K: Kind<M>, G: Geometry, M: Machine> InnerTree<K, G, M> {
     /// Without a root, which must be set before anything else is asked.
-    pub fn new(base: Base<M>) -> Self {
+    pub fn new(base: PoolBase<M>) -> Self {
         InnerTree { root: AtomicPointer::new(std::ptr::null_mut()), base, kind: PhantomData }
     }
 

@@ -80,7 +80,7 @@ pub struct Leaf<M: Machine> {
     pub skip: u32,
     /// Slots claimed; may exceed the slot count.
     pub claimed: Atomic<u32, M>,
-    /// `Line` domain only: writers whose effect may be visible and not yet durable.
+    /// `Adr` domain only: writers whose effect may be visible and not yet durable.
     pub in_flight: Atomic<u32, M>,
 }
 

@@ -192,7 +192,7 @@ mod tests {
     use crate::geometry::Tiny;
     use crate::journal::Changes;
     use crate::kind::{BytesKey, U64Kind};
-    use crate::{Change, Edit, Trees};
+    use crate::{BatchOp, Change, Trees};
 
     fn trees(size_max: u64) -> Trees {
         let pool = Pool::in_memory(1 << 20, size_max, Domain::Process).expect("memory");
@@ -255,7 +255,7 @@ mod tests {
         owner.reserve_blocks(4).expect("room");
         let mut waster = heap.session().expect("a session");
         while waster.allocate_block().is_ok() {}
-        let edit = Edit { tree: &*tree, key: b"key", value: None, expiry_ms: 0 };
+        let edit = BatchOp { tree: &*tree, key: b"key", value: None, expiry_ms: 0 };
         let leaf_of = |nodes: &NbTree<_, _, _>, session: &mut Session<Hardware>| {
             nodes.resolve(session, BytesKey::new(b"key")).0
         };

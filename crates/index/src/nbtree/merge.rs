@@ -397,7 +397,7 @@ mod tests {
         for key in (0..400).filter(|key| key % 3 != 0) {
             assert!(write(&tree, &mut owner, key, Intent::Remove).expect("no space is needed"));
         }
-        owner.collect_hard();
+        owner.collect_all();
         owner.give_back();
         other.reserve_blocks(2).expect("room");
         let taken: Vec<u32> = std::iter::from_fn(|| waster.allocate_block().ok()).collect();

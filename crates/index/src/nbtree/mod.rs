@@ -22,7 +22,7 @@
 //! entry itself; there is no persistent leaf list, bitmap, ring or log; keys and values keep all
 //! their 64 bits; scans, conditional writes, merging and recovery are added.
 //!
-//! | operation | paper | function | linearizes at | durable (`Line`) when |
+//! | operation | paper | function | linearizes at | durable (`Adr`) when |
 //! |---|---|---|---|---|
 //! | get | IV-A, Alg. 5 | `search.rs` `get_payload` | load of the entry or of `meta` | what it saw was persisted |
 //! | insert | Alg. 1 | `write.rs` `append` | `PENDING` -> `LIVE`/`FROZEN` | its line was flushed and drained |
@@ -48,7 +48,7 @@
 //! - I9 in every crash image the live blocks have distinct low fences that start at the lowest; a
 //!   block is not reused before its replacements are durably `Live`;
 //! - I10 the unused slots of a block that becomes `New` are `EMPTY`;
-//! - I11 `Line`: what is visible and not yet durable is in flight; a cleared fingerprint means that
+//! - I11 `Adr`: what is visible and not yet durable is in flight; a cleared fingerprint means that
 //!   the tombstone is durable;
 //! - I12 a committed slot's fingerprint is its key's, or 0 if it is a tombstone;
 //! - I13 `claimed` is at least the number of non-empty slots;
@@ -78,9 +78,9 @@ use everleaf_alloc::{AllocError, Heap, Session};
 use everleaf_machine::Machine;
 use everleaf_pool::Medium;
 
-use crate::base::Base;
 use crate::geometry::{Geometry, Production};
 use crate::kind::{Kind, U64Kind};
+use crate::pool_base::PoolBase;
 use inner_tree::InnerTree;
 use state::BlockState;
 use tally::Tally;
@@ -112,7 +112,7 @@ pub struct TreeShape {
 /// This is the protocol; `U64Tree` and `BytesTree` are what one uses.
 pub struct NbTree<K = U64Kind, G: Geometry = Production, M: Machine = everleaf_machine::Hardware> {
     inner: InnerTree<K, G, M>,
-    base: Base<M>,
+    base: PoolBase<M>,
     medium: Medium<M>,
     id: u32,
     keys: Tally<M>,
@@ -131,8 +131,8 @@ unsafe impl<K: Kind<M>, G: Geometry, M: Machine> Sync for NbTree<K, G, M> {}
 impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     fn assemble(heap: Arc<Heap<M>>, id: u32, keys: u64) -> Self {
         NbTree {
-            inner: InnerTree::new(Base::of(&heap)),
-            base: Base::of(&heap),
+            inner: InnerTree::new(PoolBase::of(&heap)),
+            base: PoolBase::of(&heap),
             medium: heap.medium(),
             id,
             keys: Tally::new(keys),

@@ -20,9 +20,9 @@ use super::layout::{Block, Leaf, owner_parts};
 use super::seal::Contents;
 use super::shared::Shared;
 use super::state::{BlockState, EMPTY, FREEZING, FROZEN, NO_BLOCK, PENDING, holds};
-use crate::base::Base;
 use crate::geometry::Geometry;
 use crate::kind::Kind;
+use crate::pool_base::PoolBase;
 
 /// Threads that rebuild a tree together, at most.
 const SHARE_COUNT_MAX: usize = 128;
@@ -140,7 +140,7 @@ pub(crate) fn sort_blocks<K: Kind<M>, M: Machine>(
     recovery: &Recovery<M>,
     live: LiveBlocks,
 ) -> Result<Vec<Task>, AllocError> {
-    let base = Base::of(heap);
+    let base = PoolBase::of(heap);
     let mut blocks = live.blocks;
     for (low, number) in &blocks {
         K::mark_fence(heap, recovery, *low).map_err(|error| match error {

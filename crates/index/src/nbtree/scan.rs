@@ -18,9 +18,9 @@ use super::NbTree;
 use super::layout::{BLOCK_HEADER_SIZE, Block, Inner, Leaf, Order, SLOT_COUNT_MAX};
 use super::shared::Shared;
 use super::state::{COMMITTED, EMPTY, REPLACED, TOMB, holds};
-use crate::base::Base;
 use crate::geometry::Geometry;
 use crate::kind::Kind;
+use crate::pool_base::PoolBase;
 use crate::record::Verify;
 
 /// The value of a retired leaf's `order`: no order is installed any more.
@@ -65,7 +65,7 @@ impl Asked {
     #[inline(always)]
     fn begin<K: Kind<M>, M: Machine>(
         &mut self,
-        base: Base<M>,
+        base: PoolBase<M>,
         block: &Block<M>,
         slots: &[u8],
         count: usize,
@@ -81,7 +81,7 @@ impl Asked {
     #[inline(always)]
     fn go_on<K: Kind<M>, M: Machine>(
         &mut self,
-        base: Base<M>,
+        base: PoolBase<M>,
         block: &Block<M>,
         slots: &[u8],
         index: usize,
@@ -360,7 +360,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         count
     }
 
-    /// `Line` domain: a scan that passes a removed entry says that its key is absent, so the removal
+    /// `Adr` domain: a scan that passes a removed entry says that its key is absent, so the removal
     /// must be durable first, as in a search (I11).
     #[inline(always)]
     fn observe_removed(&self, leaf: Shared<Leaf<M>>, slot: usize, entry: Pair) {

@@ -23,7 +23,7 @@ pub(crate) struct Write<'k, K: Kind<M>, M: Machine> {
     pub payload: u64,
 }
 
-/// `Line` domain: while it exists, readers of the leaf persist what they read.
+/// `Adr` domain: while it exists, readers of the leaf persist what they read.
 ///
 /// It begins before anything of the write can be seen, and ends after the write is durable (I11).
 struct InFlight<M: Machine> {
@@ -62,7 +62,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     /// Performs a write. The session is pinned.
     ///
     /// *Linearizes*: at the exchange of the entry; for a carried write at the leaf's switch.
-    /// *Durable* (`Line`): when it returns; otherwise when it linearizes.
+    /// *Durable* (`Adr`): when it returns; otherwise when it linearizes.
     ///
     /// The parts of the write come one by one, so that the way down starts with a key in registers:
     /// from memory it would be one load of what two stores have just left, which a CPU cannot

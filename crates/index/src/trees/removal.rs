@@ -77,7 +77,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     fn tidy_others(&self, session: &mut Session<M>) {
         let is_other = |tree: &mut Named<G, M>| matches!(tree, Named::Other(..));
         let removed: Vec<_> = self.removed.lock().extract_if(.., is_other).collect();
-        let left = removed.into_iter().filter(|tree| tree.bury(session)).collect::<Vec<_>>();
+        let left = removed.into_iter().filter(|tree| tree.retire(session)).collect::<Vec<_>>();
         self.removed.lock().extend(left);
     }
 

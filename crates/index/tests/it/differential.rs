@@ -109,7 +109,7 @@ fn u64_operation<G: Geometry>(
 #[test]
 fn u64_trees_agree_with_a_btreemap() {
     for seed in SEEDS {
-        for domain in [Domain::Process, Domain::Line] {
+        for domain in [Domain::Process, Domain::Adr] {
             u64_operations::<Production>(domain, seed, 3000, 40_000);
             u64_operations::<Production>(domain, seed, 40, 10_000);
             u64_operations::<Tiny<3, 3>>(domain, seed, 300, 10_000);
@@ -269,7 +269,7 @@ fn bytes_ranges<G: Geometry>(
 #[test]
 fn bytes_trees_agree_with_a_btreemap() {
     for seed in SEEDS {
-        for domain in [Domain::Process, Domain::Line] {
+        for domain in [Domain::Process, Domain::Adr] {
             bytes_operations::<Production>(domain, seed, 2000, 20_000);
             bytes_operations::<Production>(domain, seed, 20, 5_000);
             bytes_operations::<Tiny<3, 3>>(domain, seed, 200, 5_000);

@@ -7,20 +7,20 @@ use std::collections::BTreeMap;
 
 use everleaf_index::hashed_leaf::layout::{HalfLeaves, LeafShape};
 use everleaf_index::{
-    Domain, Exchange, Hardware, HashedLeafTree, OrderedIndex, Pool, Production, Session, Solo,
-    Tiny, U64Kind,
+    Domain, Exchange, Hardware, HashedLeafTree, OrderedIndex, Pool, Production, Session,
+    SingleTreePool, Tiny, U64Kind,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 type Tree<G> = HashedLeafTree<U64Kind, G>;
 
-fn solo<G: LeafShape>(domain: Domain) -> Solo<Tree<G>> {
+fn solo<G: LeafShape>(domain: Domain) -> SingleTreePool<Tree<G>> {
     let pool = Pool::in_memory(1 << 20, 1 << 30, domain).expect("memory");
-    Solo::create(pool).expect("a new pool has room")
+    SingleTreePool::create(pool).expect("a new pool has room")
 }
 
-fn assert_sound<G: LeafShape>(solo: &Solo<Tree<G>>) {
+fn assert_sound<G: LeafShape>(solo: &SingleTreePool<Tree<G>>) {
     assert_eq!(solo.check().expect("check").problems, Vec::<String>::new());
 }
 
@@ -109,7 +109,7 @@ fn operation<G: LeafShape>(
 #[test]
 fn small_leaves_agree_with_the_model() {
     for seed in 0..3 {
-        for domain in [Domain::Line, Domain::Visible, Domain::Process] {
+        for domain in [Domain::Adr, Domain::Eadr, Domain::Process] {
             operations::<Tiny<2, 3>>(domain, seed, 60, 4000);
             operations::<Tiny<3, 3>>(domain, seed, 60, 4000);
             operations::<Tiny<4, 4>>(domain, seed, 200, 4000);
@@ -120,7 +120,7 @@ fn small_leaves_agree_with_the_model() {
 #[test]
 fn large_leaves_agree_with_the_model() {
     for (seed, keys) in [(0, 200), (1, 2000), (2, 20_000)] {
-        for domain in [Domain::Line, Domain::Process] {
+        for domain in [Domain::Adr, Domain::Process] {
             operations::<Production>(domain, seed, keys, 60_000);
             operations::<HalfLeaves>(domain, seed, keys, 60_000);
         }
@@ -152,7 +152,7 @@ fn keys_in_order_and_their_removal_leave_few_leaves() {
 #[test]
 fn threads_that_write_the_same_keys_leave_a_sound_tree() {
     const KEYS: u64 = 3000;
-    let solo = solo::<Production>(Domain::Line);
+    let solo = solo::<Production>(Domain::Adr);
     let added: u64 = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4u64)
             .map(|thread| {
@@ -190,8 +190,8 @@ fn threads_that_write_the_same_keys_leave_a_sound_tree() {
 
 #[test]
 fn a_full_pool_refuses_inserts_and_goes_on_with_the_rest() {
-    let pool = Pool::in_memory(1 << 20, 2 << 20, Domain::Line).expect("memory");
-    let solo: Solo<Tree<Production>> = Solo::create(pool).expect("room");
+    let pool = Pool::in_memory(1 << 20, 2 << 20, Domain::Adr).expect("memory");
+    let solo: SingleTreePool<Tree<Production>> = SingleTreePool::create(pool).expect("room");
     let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
     let place = |key: u64| key.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let refused = (0..1 << 20).find(|key| tree.insert(&mut session, place(*key), *key).is_err());

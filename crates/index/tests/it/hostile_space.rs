@@ -1,6 +1,8 @@
 //! Space at its limits: pools beyond 4 GiB, full pools, and what comes back after deletion.
 
-use everleaf_index::{Change, Domain, Edit, Hardware, IndexError, Journal, Pool, Session, Trees};
+use everleaf_index::{
+    BatchOp, Change, Domain, Hardware, IndexError, Journal, Pool, Session, Trees,
+};
 
 const CHUNK: u64 = 256 << 10;
 
@@ -89,7 +91,7 @@ fn a_full_pool_of_strings_can_be_emptied_and_filled_again() {
                 tree.change(&mut session, &name(key), Change::Remove, |changed, _| changed);
             assert!(removed.expect("a removal needs no space"), "round {round}");
         }
-        session.collect_hard();
+        session.collect_all();
         session.give_back();
     }
     assert!(counts[1] * 10 > counts[0] * 8, "keys that fit: {counts:?}");
@@ -116,8 +118,10 @@ fn a_large_batch_fits_where_its_changes_fit_one_by_one() {
     let mut session = batched.heap().session().expect("a free session");
     let journal = Journal::open(&batched, &mut session).expect("room");
     let keys: Vec<[u8; 4]> = (0..count).map(key).collect();
-    let edits: Vec<Edit<'_>> =
-        keys.iter().map(|key| Edit { tree: &*tree, key, value: Some(&[]), expiry_ms: 0 }).collect();
+    let edits: Vec<BatchOp<'_>> = keys
+        .iter()
+        .map(|key| BatchOp { tree: &*tree, key, value: Some(&[]), expiry_ms: 0 })
+        .collect();
     journal.apply(&mut session, &edits).expect("there is room");
     assert_eq!(tree.len(&mut session).expect("len"), u64::from(count));
     drop(session);

@@ -14,7 +14,7 @@ use std::ffi::OsString;
 const EXAMPLES: &str = "\
 Examples:
   everleaf-lab create numbers.pool --index fast-fair
-  everleaf-lab create /mnt/pmem/numbers.pool --index rntree --domain line
+  everleaf-lab create /mnt/pmem/numbers.pool --index rntree --domain adr
 
 The pool has a map of 64-bit integers called `index`, kept in a tree of that design, for programs
 that use the libraries. Unless the design is nbtree, `everleaf` refuses the pool: it has no other.";

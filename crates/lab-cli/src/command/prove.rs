@@ -28,7 +28,7 @@ Examples:
   everleaf-lab prove nbtree                           one structure, for two minutes
   everleaf-lab prove nbtree --budget 1h --seed 7
   everleaf-lab prove nbtree --budget 200000           so many schedules, on any machine
-  everleaf-lab prove nbtree --domain line --memory tso --out failure.json
+  everleaf-lab prove nbtree --domain adr --memory tso --out failure.json
   everleaf-lab prove --replay failure.json            the failed schedule again, step by step
   everleaf-lab prove --list                           what there is to prove
   everleaf-lab prove nbtree --mutant nbtree.no_pending  plant a bug, and see it found
@@ -92,9 +92,11 @@ pub struct ProveArgs {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum DomainArg {
     /// Of every cache line, any part of what was not flushed and drained (ADR)
-    Line,
+    #[value(alias = "line")]
+    Adr,
     /// Everything visible, nothing that waits in a store buffer (eADR)
-    Visible,
+    #[value(alias = "visible")]
+    Eadr,
     /// Everything: only the process dies
     Process,
 }
@@ -111,8 +113,8 @@ pub enum MemoryArg {
 impl ProveArgs {
     fn fixed(&self) -> Fixed {
         let domain = self.domain.map(|domain| match domain {
-            DomainArg::Line => Domain::Line,
-            DomainArg::Visible => Domain::Visible,
+            DomainArg::Adr => Domain::Adr,
+            DomainArg::Eadr => Domain::Eadr,
             DomainArg::Process => Domain::Process,
         });
         let memory = self.memory.map(|memory| match memory {

@@ -30,7 +30,7 @@ fn what_is_right_is_clean_and_says_how_much_was_searched() {
 #[test]
 fn domain_and_memory_model_are_held_to() {
     let place = Place::empty();
-    for domain in ["line", "visible", "process"] {
+    for domain in ["adr", "eadr", "process"] {
         for memory in ["sc", "tso"] {
             let arguments = ["--domain", domain, "--memory", memory, "--budget", "0s"];
             place.run(["prove", "nbtree"].iter().chain(&arguments)).succeeded();
@@ -121,7 +121,7 @@ fn wrong_arguments_are_refused_with_advice() {
         (&["prove", "btree"][..], "nbtree-bytes"),
         (&["prove", "--mutant", "nbtree.none"], "--list"),
         (&["prove", "--budget", "1d"], "such as 30s"),
-        (&["prove", "--domain", "adr"], "visible"),
+        (&["prove", "--domain", "pmem"], "eadr"),
         (&["prove", "nbtree", "--replay", "x"], "--replay"),
     ] {
         let sentence = place.run(arguments).failed(2);

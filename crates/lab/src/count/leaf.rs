@@ -87,7 +87,7 @@ pub(crate) fn insert_at(
     let mut random = Random::new(seed);
     let mut sum = Tally::default();
     for _ in 0..trials {
-        let mut tree = Counted::new(design, config(Domain::Line), pool_bytes(1000))?;
+        let mut tree = Counted::new(design, config(Domain::Adr), pool_bytes(1000))?;
         let first = tree.leaves()?;
         for _ in 0..entries {
             tree.fill(random.next_word())?;
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_flagship_flushes_one_line_for_each_write_and_reads_one_for_a_hit() {
-        let costs = costs("nbtree", Domain::Line, 20, 1).unwrap();
+        let costs = costs("nbtree", Domain::Adr, 20, 1).unwrap();
         assert!(costs.capacity >= 62);
         assert_eq!(flushes(&costs), [1.0; 3]);
         let read = |operation| costs.each(operation, |tally| tally.pool_lines_read);
@@ -170,13 +170,13 @@ mod tests {
 
     #[test]
     fn where_caches_are_persistent_nothing_is_flushed() {
-        let costs = costs("fptree", Domain::Visible, 5, 1).unwrap();
+        let costs = costs("fptree", Domain::Eadr, 5, 1).unwrap();
         assert_eq!(flushes(&costs), [0.0; 3]);
     }
 
     #[test]
     fn slots_of_one_word_leave_room_for_seven() {
-        let costs = costs("wbtree-so", Domain::Line, 20, 1).unwrap();
+        let costs = costs("wbtree-so", Domain::Adr, 20, 1).unwrap();
         assert_eq!(costs.capacity, 7);
         assert_eq!(flushes(&costs), [2.0, 1.0, 2.0]);
     }

@@ -117,7 +117,7 @@ mod tests {
             assert_eq!(tally.operations, 8000);
             written
         };
-        let (flushed, kept) = (written(Domain::Line), written(Domain::Visible));
+        let (flushed, kept) = (written(Domain::Adr), written(Domain::Eadr));
         assert!(kept > 0 && flushed > 3 * kept, "{flushed} and {kept}");
     }
 

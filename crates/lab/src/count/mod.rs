@@ -20,7 +20,8 @@ use std::sync::Arc;
 use everleaf_bench::BenchError;
 use everleaf_designs::catalogue::{self, DesignVisitor};
 use everleaf_index::{
-    Design, DesignInfo, Heap, IndexError, Intent, OrderedIndex, Pool, Session, Solo, Writes,
+    Design, DesignInfo, Heap, IndexError, Intent, OrderedIndex, Pool, Session, SingleTreePool,
+    Writes,
 };
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::counting::{CacheShape, Counting, CountingConfig, Tally};
@@ -73,7 +74,7 @@ trait Opened: Sync {
     fn heap(&self) -> &Arc<Heap<M>>;
 }
 
-impl<T: Design<M>> Opened for Solo<T, M> {
+impl<T: Design<M>> Opened for SingleTreePool<T, M> {
     fn tree(&self) -> &dyn OrderedIndex<M> {
         self.tree()
     }
@@ -93,7 +94,11 @@ impl DesignVisitor<M> for Open {
     type Output = Result<Box<dyn Opened>, IndexError>;
     fn visit<T: Design<M>>(self) -> Self::Output {
         let Open { pool, is_new } = self;
-        let solo = if is_new { Solo::<T, M>::create(pool)? } else { Solo::open(pool, 1)? };
+        let solo = if is_new {
+            SingleTreePool::<T, M>::create(pool)?
+        } else {
+            SingleTreePool::open(pool, 1)?
+        };
         Ok(Box::new(solo))
     }
 }

@@ -375,7 +375,7 @@ impl Finding {
     }
 
     /// Whether the machine changed its speed by more than 15 % while the experiment ran.
-    pub fn is_unsteady(&self) -> bool {
+    pub fn is_noisy(&self) -> bool {
         let (before, after) = (self.miss_before_ns, self.miss_after_ns);
         (before - after).abs() > 0.15 * before.min(after)
     }

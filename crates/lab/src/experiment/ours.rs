@@ -98,7 +98,7 @@ fn counts(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let mut flushes = Vec::new();
     for name in conditional_designs() {
         (context.tell)(&format!("counting {name}"));
-        let costs = leaf::costs(name, Domain::Line, trials, context.seed)?;
+        let costs = leaf::costs(name, Domain::Adr, trials, context.seed)?;
         for (grid, operation) in on_leaf.iter_mut().zip(Operation::SINGLE) {
             grid.add(name, LEAF_COLUMNS.iter().map(|(_, sum)| costs.each(operation, *sum)));
         }

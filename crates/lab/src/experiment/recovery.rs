@@ -7,7 +7,9 @@ use everleaf_bench::calibrate::Chase;
 use everleaf_bench::random::mix;
 use everleaf_bench::{BenchError, thread_time};
 use everleaf_designs::catalogue::{self, DesignVisitor};
-use everleaf_index::{CreateMode, Design, Domain, Hardware, IndexError, Pool, PoolOptions, Solo};
+use everleaf_index::{
+    CreateMode, Design, Domain, Hardware, IndexError, Pool, PoolOptions, SingleTreePool,
+};
 
 use super::finding::Series;
 
@@ -27,7 +29,7 @@ pub(super) struct Openings {
     /// Those after a crash, each in dependent misses measured just before and after it.
     crashed_misses: Vec<f64>,
     /// Whether the memory changed its speed by more than 15 % during one of them.
-    is_unsteady: bool,
+    is_noisy: bool,
 }
 
 impl Openings {
@@ -38,7 +40,7 @@ impl Openings {
             unit: "dm".to_owned(),
             more_is_better: false,
             is_exact: false,
-            is_disturbed: self.is_unsteady,
+            is_disturbed: self.is_noisy,
             values: self.crashed_misses.clone(),
         }
     }
@@ -47,7 +49,7 @@ impl Openings {
     fn add_crashed(&mut self, seconds: f64, before_ns: f64, after_ns: f64) {
         self.crashed.push(seconds);
         self.crashed_misses.push(seconds * 1e9 / ((before_ns + after_ns) / 2.0));
-        self.is_unsteady |= (before_ns - after_ns).abs() > 0.15 * before_ns.min(after_ns);
+        self.is_noisy |= (before_ns - after_ns).abs() > 0.15 * before_ns.min(after_ns);
     }
 }
 
@@ -115,7 +117,7 @@ impl DesignVisitor<Hardware> for Reopen<'_> {
         };
         let (first, last) = (*T::INFO.keys.start(), *T::INFO.keys.end());
         {
-            let solo: Solo<T> = Solo::create(Pool::open(path, &options)?)?;
+            let solo: SingleTreePool<T> = SingleTreePool::create(Pool::open(path, &options)?)?;
             let mut session = solo.heap().session().map_err(IndexError::from)?;
             for number in 0..keys {
                 solo.tree().insert(
@@ -131,7 +133,7 @@ impl DesignVisitor<Hardware> for Reopen<'_> {
         for time in 0..=2 * times {
             let before_ns = chase.measure();
             let started = thread_time();
-            let solo: Solo<T> = Solo::open(Pool::open(path, &options)?, 1)?;
+            let solo: SingleTreePool<T> = SingleTreePool::open(Pool::open(path, &options)?, 1)?;
             let seconds = (thread_time() - started).as_secs_f64();
             let after_ns = chase.measure();
             let mut session = solo.heap().session().map_err(IndexError::from)?;

@@ -149,7 +149,7 @@ fn table1(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let known = everleaf_designs::catalogue::names();
     let mut designs = vec!["rntree", "rntree-dual", "nvtree", "wbtree", "wbtree-so", "fptree"];
     designs.extend(["cdds"].into_iter().filter(|name| known.contains(name)));
-    let measured = leaf_table::measure(context, &designs, Domain::Line)?;
+    let measured = leaf_table::measure(context, &designs, Domain::Adr)?;
     let mut outcome = Outcome::default();
     leaf_table::judge(&mut outcome, &measured, &[] as &[Claim]);
     for (design, claim) in [("rntree", 2.0), ("nvtree", 2.0), ("wbtree", 4.0), ("fptree", 3.0)] {
@@ -246,7 +246,7 @@ fn count_single(
     let setting = Setting {
         keys: context.scale.pick(50_000, 2_000_000),
         reference: 16e6,
-        domain: Domain::Line,
+        domain: Domain::Adr,
         // The paper's modules: a read takes as long as one of DRAM.
         latencies: Latencies { dram_ns: 84.0, pool_ns: 84.0, flush_ns: 140.0 },
     };

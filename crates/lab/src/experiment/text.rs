@@ -79,7 +79,7 @@ pub fn finding(entry: &Entry, finding: &Finding) -> String {
         finding.seconds,
         finding.miss_before_ns,
         finding.miss_after_ns,
-        if finding.is_unsteady() { ": the machine changed, distrust the times" } else { "" },
+        if finding.is_noisy() { ": the machine changed, distrust the times" } else { "" },
     ));
     text
 }

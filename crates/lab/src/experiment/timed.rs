@@ -123,7 +123,7 @@ pub(super) fn describe(outcome: &mut Outcome, reports: &[Report], workloads: &[W
     }
     outcome.series.extend(reports.iter().flat_map(series));
     let disturbed = reports.iter().flat_map(|report| &report.rows);
-    let disturbed: usize = disturbed.map(|row| row.unsteady_rounds + row.hindered_rounds).sum();
+    let disturbed: usize = disturbed.map(|row| row.noisy_rounds + row.preempted_rounds).sum();
     if disturbed > 0 {
         outcome.notes.push(format!(
             "The machine disturbed {disturbed} of the measurements (other programs ran, or the \
@@ -164,7 +164,7 @@ pub(crate) fn series(report: &Report) -> Vec<Series> {
         unit: format!("dm/{}", row.unit),
         more_is_better: false,
         is_exact: false,
-        is_disturbed: row.unsteady_rounds > 0,
+        is_disturbed: row.noisy_rounds > 0,
         values: row.rounds.iter().map(|round| round.misses).collect(),
     };
     report.rows.iter().map(one).collect()

@@ -152,7 +152,7 @@ mod tests {
         let setting = Setting {
             keys: 2000,
             reference: 16e6,
-            domain: Domain::Line,
+            domain: Domain::Adr,
             latencies: Latencies::MODULES,
         };
         let all = count(&mut context, &["nbtree", "fast-fair"], setting).unwrap();

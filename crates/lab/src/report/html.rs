@@ -183,7 +183,7 @@ fn experiment(entry: &Entry, finding: &Finding) -> String {
     for note in &finding.outcome.notes {
         text.push_str(&format!("<p class=\"note\">{}</p>\n", escape(note)));
     }
-    let warning = match finding.is_unsteady() {
+    let warning = match finding.is_noisy() {
         true => " <b>The machine changed its speed meanwhile: distrust the times.</b>",
         false => "",
     };

@@ -81,7 +81,7 @@ fn experiment(entry: &Entry, finding: &Finding) -> String {
     for note in &finding.outcome.notes {
         text.push_str(&format!("{}\n\n", cell(note)));
     }
-    if finding.is_unsteady() {
+    if finding.is_noisy() {
         text.push_str("The machine changed its speed meanwhile: distrust the times.\n\n");
     }
     text

@@ -127,7 +127,7 @@ impl Page {
         Some(format!(
             "These findings were made by {} programs, which may be different versions: {} by one, the \
              others ({}) not. Run `everleaf-lab run all` again with the same folder; what this very \
-             program made is not made again.",
+             program made is not rebuilt.",
             programs.len(),
             programs[0].1.len(),
             others.join("; ")

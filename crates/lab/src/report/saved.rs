@@ -48,8 +48,8 @@ pub(crate) struct SavedRow {
     pub per_second: SavedSpread,
     pub misses: SavedSpread,
     pub latency: SavedLatency,
-    pub unsteady_rounds: usize,
-    pub hindered_rounds: usize,
+    pub noisy_rounds: usize,
+    pub preempted_rounds: usize,
     pub rounds: Vec<SavedRound>,
 }
 
@@ -102,7 +102,7 @@ impl SavedRow {
 
     /// Whether the machine disturbed some round.
     pub fn is_disturbed(&self) -> bool {
-        self.unsteady_rounds + self.hindered_rounds > 0
+        self.noisy_rounds + self.preempted_rounds > 0
     }
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn series_of(report: &SavedReport) -> Vec<Series> {
         let value = |round: &SavedRound| if of_threads { round.per_second } else { round.misses };
         // A cost in dm is CPU time, which waiting for a CPU does not change; throughput suffers from
         // slow memory too.
-        let is_disturbed = if of_threads { row.is_disturbed() } else { row.unsteady_rounds > 0 };
+        let is_disturbed = if of_threads { row.is_disturbed() } else { row.noisy_rounds > 0 };
         Series {
             name: format!(
                 "{} {}, {} keys of {}+{} B",
@@ -188,11 +188,11 @@ mod tests {
         let series = series_of(&found[0]);
         assert_eq!((series[0].values.len(), series[0].more_is_better), (2, false));
         assert!(series[1].more_is_better && series[1].unit == "1/s/op");
-        let mut unsteady = found[0].clone();
-        for row in &mut unsteady.rows {
-            (row.unsteady_rounds, row.hindered_rounds) = (1, 0);
+        let mut noisy = found[0].clone();
+        for row in &mut noisy.rows {
+            (row.noisy_rounds, row.preempted_rounds) = (1, 0);
         }
-        assert!(series_of(&unsteady).iter().all(|series| series.is_disturbed));
+        assert!(series_of(&noisy).iter().all(|series| series.is_disturbed));
         assert!(reports_in(&serde_json::json!({ "setup": 1, "rows": 2 })).is_empty());
     }
 }

@@ -154,8 +154,8 @@ impl Truth {
         let (pairs, replayed) = match rebuilt(&recovered, is_salvaged) {
             Ok(found) => found,
             // A disk that lies may lose what recovery needs; it must only not pass for whole.
-            Err(Trouble::Error(_)) if self.is_lied_to => return Ok(None),
-            Err(trouble) => return Err(trouble.to_string()),
+            Err(Failure::Error(_)) if self.is_lied_to => return Ok(None),
+            Err(failure) => return Err(failure.to_string()),
         };
         if replayed != end && !is_salvaged {
             return Err(format!("replay ends at LSN {replayed} and the log at {end}"));
@@ -184,22 +184,22 @@ pub struct Examined {
 }
 
 /// Why a store was not rebuilt.
-enum Trouble {
+enum Failure {
     Error(Error),
     Wrong(String),
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Trouble::Error(error)
+        Failure::Error(error)
     }
 }
 
-impl std::fmt::Display for Trouble {
+impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Trouble::Error(error) => write!(f, "recovery fails: {error}"),
-            Trouble::Wrong(text) => f.write_str(text),
+            Failure::Error(error) => write!(f, "recovery fails: {error}"),
+            Failure::Wrong(text) => f.write_str(text),
         }
     }
 }
@@ -209,7 +209,7 @@ impl std::fmt::Display for Trouble {
 fn rebuilt(
     recovered: &Recovered<SimulatedDisk>,
     is_salvaged: bool,
-) -> std::result::Result<(Pairs, Lsn), Trouble> {
+) -> std::result::Result<(Pairs, Lsn), Failure> {
     let mut pairs = Pairs::new();
     let base = recovered.base()?;
     if let Some(snapshot) = &base.snapshot {
@@ -220,7 +220,7 @@ fn rebuilt(
     let mut last = base.from_lsn();
     let end = recovered.replay(last, |lsn, records| {
         if lsn != last + 1 {
-            return Err(Trouble::Wrong(format!("LSN {lsn} is replayed behind {last}")));
+            return Err(Failure::Wrong(format!("LSN {lsn} is replayed behind {last}")));
         }
         last = lsn;
         records.iter().for_each(|record| apply(&mut pairs, record));
@@ -228,10 +228,10 @@ fn rebuilt(
     })?;
     let to = base.snapshot.as_ref().map_or(0, |snapshot| snapshot.to_lsn());
     match last == end {
-        false => Err(Trouble::Wrong(format!("replay says {end} and ends at {last}"))),
+        false => Err(Failure::Wrong(format!("replay says {end} and ends at {last}"))),
         // A salvaged log can end before the snapshot is consistent.
         true if is_salvaged && end < to => {
-            Err(Trouble::Error(Error::Damaged("ends too early".into())))
+            Err(Failure::Error(Error::Damaged("ends too early".into())))
         }
         true => Ok((pairs, end)),
     }

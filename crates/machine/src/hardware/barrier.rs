@@ -1,4 +1,4 @@
-//! The asymmetric fence: cheap for the many, dear for the few.
+//! The asymmetric fence: cheap for the many, expensive for the few.
 //!
 //! A thread that pins an epoch runs [`light`] on every operation; a thread that advances the epoch
 //! runs [`heavy`] once in a while. Where the kernel has `membarrier`, `light` is only a compiler

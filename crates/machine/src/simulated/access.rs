@@ -149,7 +149,7 @@ impl Core {
             return;
         }
         // Only this removes crash images: check the set just before it shrinks.
-        if self.state.borrow().config.domain == Domain::Line && self.state.borrow().would_settle() {
+        if self.state.borrow().config.domain == Domain::Adr && self.state.borrow().would_settle() {
             self.crash_point();
         }
         self.state.borrow_mut().settle();
@@ -289,7 +289,7 @@ impl Core {
         self.put(halves[0], value.first, Some(Ordering::Release), at);
         let mut state = self.state.borrow_mut();
         if state.config.memory == MemoryModel::Sc
-            && state.config.domain == Domain::Line
+            && state.config.domain == Domain::Adr
             && let Some(offset) = state.space.offset(halves[0].address)
             && offset < state.space.pool_bytes
             && state.random.one_in(2)

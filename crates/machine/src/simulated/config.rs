@@ -8,10 +8,10 @@ use super::sites::Site;
 pub enum Domain {
     /// Power loss with volatile caches: every 64-byte line independently keeps any prefix of the
     /// stores made to it since it was last made durable by a flush and a drain.
-    Line,
+    Adr,
     /// Power loss with persistent caches: every globally visible store is kept; what still waits in
     /// a store buffer is lost.
-    Visible,
+    Eadr,
     /// Death of the process: every store that was executed is kept, store buffers included.
     Process,
 }
@@ -125,7 +125,8 @@ pub struct Config {
     pub work_limit: u64,
     /// A thread to stop for ever.
     pub abandon: Option<Abandon>,
-    /// The allocation of this number (from 0, counted among those inside the simulation) fails.
+    /// The allocation of this number (from 0, counted among those of the threads, not of the opening)
+    /// fails.
     pub fail_allocation: Option<u64>,
     /// Bytes of volatile memory a schedule may allocate; a multiple of 64.
     pub arena_bytes: usize,
@@ -134,7 +135,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Config {
-            domain: Domain::Line,
+            domain: Domain::Adr,
             memory: MemoryModel::Sc,
             rmw_drains: false,
             scheduler: SchedulerKind::Mixed,

@@ -151,7 +151,7 @@ impl Persistence {
     pub fn record(&mut self, word: usize, value: u64) {
         let line = word / 8;
         self.touch(line);
-        if self.domain != Domain::Line {
+        if self.domain != Domain::Adr {
             return self.set_durable(word, value);
         }
         if self.lines[line].log.is_empty() {

@@ -301,7 +301,7 @@ impl State {
                 let word = offset / 8;
                 let value = self.space.region().read(word);
                 self.persistence.record(word, value);
-                self.config.crash.enabled && self.config.domain != Domain::Line
+                self.config.crash.enabled && self.config.domain != Domain::Adr
             }
             _ => false,
         }

@@ -14,7 +14,7 @@ fn random(number: u64) -> (ListProgram, Vec<Vec<Operation>>) {
 
 #[test]
 fn the_correct_list_survives_in_every_domain_and_memory_model() {
-    for domain in [Domain::Line, Domain::Visible, Domain::Process] {
+    for domain in [Domain::Adr, Domain::Eadr, Domain::Process] {
         for memory in [MemoryModel::Sc, MemoryModel::Tso] {
             let config = Config { domain, memory, ..Config::default() };
             let start = Instant::now();
@@ -107,7 +107,7 @@ fn an_exhaustive_search_ends_and_finds_races() {
 #[test]
 #[ignore = "takes a minute"]
 fn the_correct_list_survives_a_long_search() {
-    for domain in [Domain::Line, Domain::Visible, Domain::Process] {
+    for domain in [Domain::Adr, Domain::Eadr, Domain::Process] {
         for memory in [MemoryModel::Sc, MemoryModel::Tso] {
             for rmw_drains in [false, true] {
                 let crash = CrashConfig { nested_one_in: 100, ..CrashConfig::default() };

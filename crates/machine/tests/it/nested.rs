@@ -26,7 +26,7 @@ fn nested(domain: Domain, mutants: Vec<&'static str>) -> Config {
 
 #[test]
 fn the_correct_list_survives_crashes_in_its_recovery_and_lives_on() {
-    for domain in [Domain::Line, Domain::Visible, Domain::Process] {
+    for domain in [Domain::Adr, Domain::Eadr, Domain::Process] {
         let (counts, marks, failure) = search(&nested(domain, vec![]), 10);
         if let Some(failure) = failure {
             panic!("{domain:?}: {failure}");
@@ -41,7 +41,7 @@ fn a_recovery_that_is_not_repeatable_is_found_only_by_crashing_it() {
     let bug = vec!["recovery unlinks before it is safe"];
     let plain = Config { mutants: bug.clone(), ..Config::default() };
     assert!(search(&plain, 40).2.is_none());
-    let failure = search(&nested(Domain::Line, bug), 40).2.expect("found by a nested crash");
+    let failure = search(&nested(Domain::Adr, bug), 40).2.expect("found by a nested crash");
     assert!(failure.message.contains("in the life after a crash"), "{failure}");
 }
 

@@ -386,7 +386,7 @@ impl Program for Scribbler {
 
 #[test]
 fn what_opening_and_looking_write_is_undone_and_no_bypass() {
-    for domain in [Domain::Line, Domain::Visible] {
+    for domain in [Domain::Adr, Domain::Eadr] {
         let crash = CrashConfig { nested_one_in: 2, nested_depth: 1, ..CrashConfig::default() };
         let config = Config { domain, crash, ..Config::default() };
         let mut runner = Runner::new(Scribbler, vec![vec![(), ()]; 2], config).expect("it opens");

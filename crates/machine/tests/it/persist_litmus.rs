@@ -8,7 +8,7 @@ use everleaf_machine::simulated::{Config, Domain, FailureKind, MemoryModel};
 use everleaf_machine::{Machine, Pair, Simulated};
 
 fn line() -> Config {
-    Config { domain: Domain::Line, ..Config::default() }
+    Config { domain: Domain::Adr, ..Config::default() }
 }
 
 /// The values of words `wanted` in all crash images of a one-thread script.
@@ -109,7 +109,7 @@ fn persistent_caches_keep_all_that_is_visible() {
         words.at(0).store(1, Release);
         words.at(8).store(1, Release);
     };
-    let visible = Config { domain: Domain::Visible, ..Config::default() };
+    let visible = Config { domain: Domain::Eadr, ..Config::default() };
     let sc = images(visible.clone(), &[0, 8], body);
     assert_eq!(sc, set(&[[1, 0], [1, 1]]));
 }
@@ -128,8 +128,8 @@ fn persistent_caches_lose_store_buffers_and_process_death_does_not() {
         Simulated::fence(SeqCst);
         words.at(8).fetch_add(1, AcqRel);
     };
-    assert!(images(with(Domain::Visible), &[0, 8], body).contains(&vec![0, 1]));
-    assert!(!images(with(Domain::Visible), &[0, 8], fenced).contains(&vec![0, 1]));
+    assert!(images(with(Domain::Eadr), &[0, 8], body).contains(&vec![0, 1]));
+    assert!(!images(with(Domain::Eadr), &[0, 8], fenced).contains(&vec![0, 1]));
     let process = images(with(Domain::Process), &[0, 8], |words| {
         words.at(0).store(1, Release);
         words.at(8).store(1, Release);

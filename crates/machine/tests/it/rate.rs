@@ -35,15 +35,15 @@ fn measure(name: &str, config: &Config, spare_bytes: usize, schedules: u64) {
 #[test]
 #[ignore = "a measurement"]
 fn schedules_and_crash_states_per_second() {
-    let line = Config::default();
+    let adr = Config::default();
     let quiet = CrashConfig { enabled: false, ..CrashConfig::default() };
-    let without = Config { crash: quiet, ..line.clone() };
+    let without = Config { crash: quiet, ..adr.clone() };
     measure("no crash checks", &without, 0, 100_000);
-    measure("line", &line, 0, 40_000);
-    measure("line, tso", &Config { memory: MemoryModel::Tso, ..line.clone() }, 0, 40_000);
-    measure("visible", &Config { domain: Domain::Visible, ..line.clone() }, 0, 40_000);
-    measure("line, pool of 256 KiB", &line, 256 << 10, 40_000);
-    measure("line, pool of 4 MiB", &line, 4 << 20, 40_000);
+    measure("adr", &adr, 0, 40_000);
+    measure("adr, tso", &Config { memory: MemoryModel::Tso, ..adr.clone() }, 0, 40_000);
+    measure("eadr", &Config { domain: Domain::Eadr, ..adr.clone() }, 0, 40_000);
+    measure("adr, pool of 256 KiB", &adr, 256 << 10, 40_000);
+    measure("adr, pool of 4 MiB", &adr, 4 << 20, 40_000);
     let nested = CrashConfig { nested_one_in: 64, ..CrashConfig::default() };
-    measure("line, nested 1 in 64", &Config { crash: nested, ..line }, 0, 40_000);
+    measure("adr, nested 1 in 64", &Config { crash: nested, ..adr }, 0, 40_000);
 }

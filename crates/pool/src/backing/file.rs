@@ -14,8 +14,8 @@ use super::probe;
 use super::space::{allocate, fill_holes, has_holes, holes, secure};
 use super::unnamed::Unnamed;
 use crate::header::{self, HeaderWords};
-use crate::layout::{DATA_START, HEADER_OFFSETS, SESSION_OFFSETS};
-use crate::session::{self, SessionWords};
+use crate::layout::{DATA_START, HEADER_OFFSETS, SHUTDOWN_OFFSETS};
+use crate::shutdown_record::{self, ShutdownWords};
 use crate::{Backing, Domain, Environment, PoolError};
 
 /// A mapped, locked file.
@@ -196,7 +196,7 @@ fn open_file(path: &Path, read_only: bool) -> Result<File, PoolError> {
 
 /// Opens the file that has this name, and locks it.
 ///
-/// Another process may put a new file in its place (a compaction, a pool that is made again) after we
+/// Another process may put a new file in its place (a compaction, a pool that is rebuilt) after we
 /// opened the old one and before we locked it: what is written to the old one would be gone.
 fn open_locked(path: &Path, read_only: bool) -> Result<(File, Held), PoolError> {
     let io = |action| move |source| PoolError::Io { path: path.into(), action, source };
@@ -259,8 +259,8 @@ fn peek(file: &File, path: &Path, length: u64) -> Result<Extent, PoolError> {
     if length < DATA_START {
         return Err(truncated(DATA_START));
     }
-    let sessions: [SessionWords; 2] = SESSION_OFFSETS.map(|offset| words(&bytes, offset));
-    let session = session::choose(&sessions, path)?.0;
+    let sessions: [ShutdownWords; 2] = SHUTDOWN_OFFSETS.map(|offset| words(&bytes, offset));
+    let session = shutdown_record::choose(&sessions, path)?.0;
     if session.size > length {
         return Err(truncated(session.size));
     }

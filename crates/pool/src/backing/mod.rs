@@ -58,7 +58,7 @@ use crate::PoolError;
 /// }
 ///
 /// let backing = Fixed(Mapping::of_memory(1 << 18, 1 << 21)?);
-/// let pool: Pool<Hardware> = Pool::with_backing(Box::new(backing), Domain::Line, 0, true)?;
+/// let pool: Pool<Hardware> = Pool::with_backing(Box::new(backing), Domain::Adr, 0, true)?;
 /// assert_eq!(pool.size(), 1 << 18);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -46,8 +46,8 @@ unsafe impl Backing for SimulatedBacking {
 /// What the pool calls the domain that the simulated machine plays.
 pub fn domain_of(memory: Memory) -> Domain {
     match memory.domain() {
-        simulated::Domain::Line => Domain::Line,
-        simulated::Domain::Visible => Domain::Visible,
+        simulated::Domain::Adr => Domain::Adr,
+        simulated::Domain::Eadr => Domain::Eadr,
         simulated::Domain::Process => Domain::Process,
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::common::{Scratch, create, edit_header, edit_session, open, open_read_only};
 use everleaf_machine::Ordering;
-use everleaf_pool::layout::{SESSION_OFFSETS, SIZE_GRANULE, SIZE_MIN};
+use everleaf_pool::layout::{SHUTDOWN_OFFSETS, SIZE_GRANULE, SIZE_MIN};
 use everleaf_pool::{CreateMode, DATA_START, Domain, Pool, PoolError, PoolOptions};
 
 #[test]
@@ -244,7 +244,7 @@ fn the_domain_is_detected_or_as_ordered() {
         let options = PoolOptions { domain: Some(domain), ..PoolOptions::default() };
         let pool = Pool::open(&scratch.path, &options).unwrap();
         assert_eq!(pool.medium().domain(), domain);
-        assert_eq!(pool.medium().needs_flush(), domain == Domain::Line);
+        assert_eq!(pool.medium().needs_flush(), domain == Domain::Adr);
         pool.create_root(domain.name(), 1, 1).unwrap();
         pool.next_id().unwrap();
     }
@@ -297,7 +297,7 @@ fn a_disk_does_not_outlive_the_machine_by_being_called_memory() {
         println!("skipped: the file may be on persistent memory");
         return;
     }
-    let line = PoolOptions { domain: Some(Domain::Line), ..PoolOptions::default() };
+    let line = PoolOptions { domain: Some(Domain::Adr), ..PoolOptions::default() };
     drop(Pool::open(&scratch.path, &line).unwrap());
     another_boot(&scratch.path);
     let error = Pool::open(&scratch.path, &line).unwrap_err();
@@ -313,11 +313,11 @@ fn one_session_copy_left_behind_by_a_crash_is_brought_up_to_date() {
     drop(pool);
     // As if the crash had come between the two copies: the second still has the old size.
     let mut bytes = fs::read(&scratch.path).unwrap();
-    let stale = SESSION_OFFSETS[0] as usize;
+    let stale = SHUTDOWN_OFFSETS[0] as usize;
     bytes[stale..stale + 64].copy_from_slice(&before[stale..stale + 64]);
     fs::write(&scratch.path, &bytes).unwrap();
     assert_eq!(open(&scratch.path).unwrap().size(), 2 << 20);
     let bytes = fs::read(&scratch.path).unwrap();
-    let copies = SESSION_OFFSETS.map(|offset| &bytes[offset as usize..offset as usize + 64]);
+    let copies = SHUTDOWN_OFFSETS.map(|offset| &bytes[offset as usize..offset as usize + 64]);
     assert_eq!(copies[0], copies[1]);
 }

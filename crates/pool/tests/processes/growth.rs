@@ -168,7 +168,7 @@ impl Scarce {
     fn pool(allowance: u64) -> Pool<Hardware> {
         let mapping = Mapping::of_memory(MIB as usize, 64 << 20).unwrap();
         let backing = Scarce { mapping, allowance, attempts: AtomicU64::new(0) };
-        Pool::with_backing(Box::new(backing), Domain::Line, 0, true).unwrap()
+        Pool::with_backing(Box::new(backing), Domain::Adr, 0, true).unwrap()
     }
 }
 

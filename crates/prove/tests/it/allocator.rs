@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use everleaf_machine::simulated::{
     Config, CrashConfig, Domain, Failure, FailureKind, MemoryModel, Report, Runner,
 };
-use everleaf_prove::shelf;
+use everleaf_prove::allocator_program;
 
 /// The time for all tests together: `EVERLEAF_PROVE_SECONDS`, or a few seconds.
 fn share(part: f64) -> Duration {
@@ -17,7 +17,7 @@ fn share(part: f64) -> Duration {
 }
 
 fn vary(number: u64, base: &Config) -> Config {
-    let domain = [Domain::Line, Domain::Visible, Domain::Line, Domain::Process];
+    let domain = [Domain::Adr, Domain::Eadr, Domain::Adr, Domain::Process];
     let memory = if number % 3 == 1 { MemoryModel::Tso } else { MemoryModel::Sc };
     Config {
         domain: domain[(number % 4) as usize],
@@ -33,7 +33,7 @@ fn vary(number: u64, base: &Config) -> Config {
 fn search(base: &Config, time: Duration, programs: u64) -> Result<Report, Box<Failure>> {
     let (started, mut total) = (Instant::now(), Report::default());
     for number in 0.. {
-        let (program, plan) = shelf::random(number);
+        let (program, plan) = allocator_program::random(number);
         let mut runner = Runner::new(program, plan, vary(number, base))?;
         runner.explore(20)?;
         total.add(&runner.report());

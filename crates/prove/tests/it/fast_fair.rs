@@ -13,9 +13,9 @@ use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Report};
 use everleaf_prove::case::{Outcome, explore};
 use everleaf_prove::configure::exhaustive;
 use everleaf_prove::mutants::HARMLESS;
-use everleaf_prove::numbers::Numbers;
 use everleaf_prove::operation::Operation::{self, Get, Insert, Remove, Scan, ScanBack, Update};
 use everleaf_prove::scenarios::{self, Scenario};
+use everleaf_prove::u64_program::U64Program;
 use everleaf_prove::{Of, anomalies, plans, safeguards, trees};
 
 type Tree<const RECORDS: usize> = Of<FastFair<Small<RECORDS>, Simulated>>;
@@ -48,7 +48,7 @@ fn run_scenario(scenario: &Scenario, locked: bool, config: &Config, schedules: u
 }
 
 fn all_scenarios() -> Vec<Scenario> {
-    let all = scenarios::nasty().into_iter().chain(scenarios::others()).chain(ours());
+    let all = scenarios::published_bugs().into_iter().chain(scenarios::others()).chain(ours());
     all.chain(anomalies::scenarios()).chain(safeguards::scenarios()).collect()
 }
 
@@ -140,7 +140,7 @@ fn opening_inside_the_simulation_survives() {
 fn memory_and_space_that_give_out_harm_nothing() {
     survive("full pools", 0.03, 12, plain, |number, config| {
         let (program, plan) =
-            everleaf_prove::trouble::crowded::<Tree<2>>(number, number.is_multiple_of(2));
+            everleaf_prove::exhaustion::near_full::<Tree<2>>(number, number.is_multiple_of(2));
         explore(program, plan, config, 10)
     });
 }
@@ -159,7 +159,7 @@ fn readers_finish_beside_a_writer_that_stops_for_ever() {
             _ => vec![Insert(0, 1), Remove(2), Update(5, 51)],
         };
         let reads = vec![Get(1), Get(3), Scan(0, 9), ScanBack(9, 9), Get(6)];
-        let program = Numbers::new::<Tree<2>>((0..=6).collect(), history, 3);
+        let program = U64Program::new::<Tree<2>>((0..=6).collect(), history, 3);
         explore(program, vec![writes, reads.clone(), reads], config, 10)
     });
 }
@@ -173,7 +173,7 @@ fn small_programs_survive_every_order_with_few_preemptions() {
     let started = Instant::now();
     let mut total = Report { exhausted: true, ..Report::default() };
     let mut run = |scenario: &Scenario, locked, preemptions| {
-        for domain in [Domain::Line, Domain::Visible] {
+        for domain in [Domain::Adr, Domain::Eadr] {
             let base = Config { domain, races: true, ..Config::default() };
             let config = exhaustive(&base, preemptions);
             let (report, failure) = run_scenario(scenario, locked, &config, 1_000_000);

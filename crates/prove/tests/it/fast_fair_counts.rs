@@ -7,7 +7,7 @@ use everleaf_designs::FastFair;
 use everleaf_designs::fast_fair::variant::{
     BLink, Fenced, LeafLocks, Logging, Nodes1024, Nodes4096, Standard, Unfenced, Variant,
 };
-use everleaf_index::{OrderedIndex, Solo};
+use everleaf_index::{OrderedIndex, SingleTreePool};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::Random;
 use everleaf_machine::simulated::counting::{
@@ -15,12 +15,12 @@ use everleaf_machine::simulated::counting::{
 };
 use everleaf_prove::backing::new_pool_up_to;
 
-type Tree<V> = Solo<FastFair<V, Simulated>, Simulated>;
+type Tree<V> = SingleTreePool<FastFair<V, Simulated>, Simulated>;
 
 fn make<V: Variant>(counting: &Counting) -> Tree<V> {
     let size = counting.memory().size() as u64;
     let pool = new_pool_up_to(counting.memory(), size).expect("memory becomes a pool");
-    Solo::create(pool).expect("room")
+    SingleTreePool::create(pool).expect("room")
 }
 
 /// Flushes, drains and lines written of an operation.

@@ -1,6 +1,6 @@
 //! What an operation of the tree with hashed leaves costs in the pool, exactly, outside of splits.
 
-use everleaf_index::{HashedLeafTree, OrderedIndex, Production, Solo, U64Kind};
+use everleaf_index::{HashedLeafTree, OrderedIndex, Production, SingleTreePool, U64Kind};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::counting::{Counting, CountingConfig, Tally};
 use everleaf_prove::backing::new_pool_up_to;
@@ -30,7 +30,7 @@ fn each(tally: &Tally) -> (u64, u64, u64, u64) {
 fn an_operation_writes_and_flushes_one_line_and_reads_one() {
     let counting = Counting::new(CountingConfig::default(), POOL);
     let pool = new_pool_up_to(counting.memory(), POOL as u64).expect("memory becomes a pool");
-    let solo: Solo<Tree, M> = Solo::create(pool).expect("room");
+    let solo: SingleTreePool<Tree, M> = SingleTreePool::create(pool).expect("room");
     let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
     let session = &mut session;
     for key in 0..KEYS {

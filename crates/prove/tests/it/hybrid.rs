@@ -14,9 +14,9 @@ use everleaf_machine::Simulated;
 use everleaf_machine::simulated::{Config, CrashConfig, Domain, Plan, Report};
 use everleaf_prove::case::{Outcome, explore};
 use everleaf_prove::configure::{exhaustive, vary};
-use everleaf_prove::numbers::Numbers;
 use everleaf_prove::operation::Operation::{self, Get, Insert, Remove};
 use everleaf_prove::operation::Space;
+use everleaf_prove::u64_program::U64Program;
 use everleaf_prove::{Of, plans, scenarios, trees};
 
 type M = Simulated;
@@ -70,7 +70,7 @@ fn random_plans<T2: Design<M>, T3: Design<M>, T9: Design<M>>() {
         1 => random::<T3>(number, 3, config),
         _ => random::<T9>(number, 9, config),
     });
-    let all: Vec<_> = scenarios::nasty().into_iter().chain(scenarios::others()).collect();
+    let all: Vec<_> = scenarios::published_bugs().into_iter().chain(scenarios::others()).collect();
     survive(
         &format!("{name}, scenarios"),
         0.05,
@@ -105,10 +105,10 @@ macro_rules! trees {
 
 /// How a planted bug is looked for: mostly orders of threads, or mostly crashes.
 fn hunting_config(mutant: &'static str, number: u64, crashes: bool) -> Config {
-    // Crashes in recovery are dear, and few bugs need them.
+    // Crashes in recovery are expensive, and few bugs need them.
     let nested_one_in = if number % 4 == 3 { 1000 } else { 0 };
     let crash = CrashConfig { enabled: crashes, nested_one_in, budget: 16, nested_depth: 1 };
-    let domain = if number % 6 == 5 { Domain::Visible } else { Domain::Line };
+    let domain = if number % 6 == 5 { Domain::Eadr } else { Domain::Adr };
     Config {
         mutants: vec![mutant],
         seed: number + 1,
@@ -155,7 +155,7 @@ fn hunt<T2: Design<M>, T3: Design<M>, T9: Design<M>>(
         })
     };
     for (name, crashes, plan) in overtaken() {
-        let program = Numbers::new::<Of<T2>>(vec![1, 5, 6, 9], vec![Insert(1, 10)], plan.len());
+        let program = U64Program::new::<Of<T2>>(vec![1, 5, 6, 9], vec![Insert(1, 10)], plan.len());
         let config = exhaustive(&hunting_config(mutant, 0, crashes), 1);
         let kill = found(name.to_owned(), &config, explore(program, plan, &config, 3000));
         if kill.is_some() {
@@ -164,7 +164,7 @@ fn hunt<T2: Design<M>, T3: Design<M>, T9: Design<M>>(
     }
     // A slot array that takes two words changes in both.
     let history = (2..=9).map(|key| Insert(key, key)).collect();
-    let program = Numbers::new::<Of<T9>>((1..=9).collect(), history, 1);
+    let program = U64Program::new::<Of<T9>>((1..=9).collect(), history, 1);
     let config = hunting_config(mutant, 0, true);
     let outcome = explore(program, vec![vec![Insert(1, 1)]], &config, 3);
     let kill = found("an insert in front of a long slot array".to_owned(), &config, outcome);
@@ -202,12 +202,9 @@ fn every_order<T2: Design<M>, T3: Design<M>>() {
     let started = Instant::now();
     let mut total = Report { exhausted: true, ..Report::default() };
     for scenario in scenarios::small() {
-        for (domain, wide_compares) in [
-            (Domain::Line, false),
-            (Domain::Visible, true),
-            (Domain::Visible, false),
-            (Domain::Line, true),
-        ] {
+        for (domain, wide_compares) in
+            [(Domain::Adr, false), (Domain::Eadr, true), (Domain::Eadr, false), (Domain::Adr, true)]
+        {
             let base = Config { domain, wide_compares, races: true, ..Config::default() };
             let config = exhaustive(&base, if is_long() { 2 } else { 1 });
             let (report, failure) = trees::run_numbers::<Of<T2>, Of<T3>>(

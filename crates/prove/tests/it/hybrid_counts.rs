@@ -9,7 +9,7 @@ use everleaf_designs::{
 };
 
 use everleaf_designs::f3tree::variant::Objects500;
-use everleaf_index::{Design, OrderedIndex, Production, Solo};
+use everleaf_index::{Design, OrderedIndex, Production, SingleTreePool};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::Random;
 use everleaf_machine::simulated::counting::{Counting, CountingConfig, Tally};
@@ -24,9 +24,9 @@ const KEYS: u64 = 3;
 const POOL: usize = 16 << 20;
 
 /// Makes a tree.
-fn make<T: Design<M>>(counting: &Counting) -> Solo<T, M> {
+fn make<T: Design<M>>(counting: &Counting) -> SingleTreePool<T, M> {
     let pool = new_pool_up_to(counting.memory(), POOL as u64).expect("memory becomes a pool");
-    Solo::create(pool).expect("room")
+    SingleTreePool::create(pool).expect("room")
 }
 
 /// Flushes, drains and lines written of one operation.

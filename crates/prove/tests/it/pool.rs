@@ -30,7 +30,7 @@ fn search(
 
 #[test]
 fn a_power_cut_anywhere_leaves_a_pool_with_everything_that_was_answered() {
-    for domain in [Domain::Line, Domain::Visible, Domain::Process] {
+    for domain in [Domain::Adr, Domain::Eadr, Domain::Process] {
         for memory in [MemoryModel::Sc, MemoryModel::Tso] {
             let crash = CrashConfig { nested_one_in: 20, ..CrashConfig::default() };
             let config = Config { domain, memory, crash, ..Config::default() };

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::common::{plain, survive, tell};
 use everleaf_designs::{NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr};
-use everleaf_index::{Design, Production, Solo, Tiny};
+use everleaf_index::{Design, Production, SingleTreePool, Tiny};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::counting::{Counting, CountingConfig, Tally};
 use everleaf_machine::simulated::{Config, CrashConfig, Domain, Random, Report};
@@ -79,7 +79,7 @@ fn every_order<T2: Design<M>, T3: Design<M>>() {
     let started = Instant::now();
     let mut total = Report { exhausted: true, ..Report::default() };
     for scenario in scenarios::small() {
-        for domain in [Domain::Line, Domain::Visible] {
+        for domain in [Domain::Adr, Domain::Eadr] {
             let config = exhaustive(&Config { domain, races: true, ..Config::default() }, 1);
             let space = Default::default();
             let (report, failure) =
@@ -100,7 +100,7 @@ fn small_programs_with_locks_survive_every_order() {
 
 #[test]
 fn named_scenarios_with_locks_survive() {
-    let all: Vec<_> = scenarios::nasty().into_iter().chain(scenarios::others()).collect();
+    let all: Vec<_> = scenarios::published_bugs().into_iter().chain(scenarios::others()).collect();
     survive("scenarios", 0.05, 2, plain, |number, config| {
         crate::common::all_of(&all, |scenario| {
             let space = Default::default();
@@ -119,14 +119,14 @@ fn named_scenarios_with_locks_survive() {
 
 #[test]
 fn memory_and_space_that_give_out_harm_nothing() {
-    let crowded = |number| {
-        everleaf_prove::trouble::crowded::<Of<NbTreeW<Tiny<2, 3>, M>>>(
+    let near_full = |number| {
+        everleaf_prove::exhaustion::near_full::<Of<NbTreeW<Tiny<2, 3>, M>>>(
             number,
             number.is_multiple_of(2),
         )
     };
     survive("full pools", 0.03, 12, plain, |number, config| {
-        let (program, plan) = crowded(number);
+        let (program, plan) = near_full(number);
         explore(program, plan, config, 10)
     });
     survive("no memory", 0.03, 28, plain, |number, config| {
@@ -156,9 +156,9 @@ fn what_the_protocol_does_beside_a_replacement_is_enough_for_two_threads() {
 const POOL: usize = 16 << 20;
 
 /// Makes a tree.
-fn make<T: Design<M>>(counting: &Counting) -> Solo<T, M> {
+fn make<T: Design<M>>(counting: &Counting) -> SingleTreePool<T, M> {
     let pool = new_pool_up_to(counting.memory(), POOL as u64).expect("memory becomes a pool");
-    Solo::create(pool).expect("room")
+    SingleTreePool::create(pool).expect("room")
 }
 
 /// Flushes, drains, lines of the pool written and read.

@@ -7,8 +7,8 @@
 use everleaf_index::Tiny;
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Config, Domain, Failure, Memory, Program, Report, Runner};
+use everleaf_prove::bytes_program::{BytesProgram, Opened};
 use everleaf_prove::operation::Operation;
-use everleaf_prove::words::{Opened, Words};
 
 type Two = Tiny<2, 3>;
 
@@ -20,7 +20,7 @@ enum Step {
 }
 
 /// A tree whose pool was closed cleanly when the thread comes.
-struct Closed(Words);
+struct Closed(BytesProgram);
 
 impl Program for Closed {
     type Operation = Step;
@@ -61,7 +61,7 @@ impl Program for Closed {
 fn explore(domain: Domain, mutant: Option<&'static str>) -> Result<Report, Box<Failure>> {
     let history = (0..5).map(|key| Operation::Upsert(key, key + 1)).collect();
     let universe: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"e", b"f"];
-    let program = Closed(Words::new::<Two>(&universe, history, 1));
+    let program = Closed(BytesProgram::new::<Two>(&universe, history, 1));
     let steps = [Operation::Upsert(1, 9), Operation::Remove(3), Operation::Insert(5, 7)];
     let plan = steps.into_iter().map(Step::Do).chain([Step::Close]).collect();
     let config = Config { domain, mutants: mutant.into_iter().collect(), ..Config::default() };
@@ -70,7 +70,7 @@ fn explore(domain: Domain, mutant: Option<&'static str>) -> Result<Report, Box<F
 
 #[test]
 fn no_power_cut_makes_a_sound_leaf_look_damaged() {
-    for domain in [Domain::Line, Domain::Visible, Domain::Process] {
+    for domain in [Domain::Adr, Domain::Eadr, Domain::Process] {
         let report = explore(domain, None).unwrap_or_else(|failure| panic!("{failure}"));
         let counts = report.counts;
         println!("{domain:?}: {} schedules, {} crash states", counts.schedules, counts.images);
@@ -82,7 +82,7 @@ fn no_power_cut_makes_a_sound_leaf_look_damaged() {
 #[test]
 fn every_safeguard_of_the_seal_is_missed() {
     for mutant in ["pool.old_seal", "nbtree.no_seal_flush"] {
-        let failure = explore(Domain::Line, Some(mutant)).err();
+        let failure = explore(Domain::Adr, Some(mutant)).err();
         let failure = failure.unwrap_or_else(|| panic!("{mutant} is not missed"));
         println!("{mutant}: {}", failure.kind);
     }

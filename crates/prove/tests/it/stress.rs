@@ -18,7 +18,7 @@ const THREADS: u64 = 4;
 const TIME: Duration = Duration::from_secs(2);
 
 fn forest() -> Forest {
-    let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Line).expect("memory for a pool");
+    let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Adr).expect("memory for a pool");
     Trees::create(pool).expect("room for a heap")
 }
 

@@ -14,7 +14,7 @@ use everleaf_prove::configure::exhaustive;
 use everleaf_prove::operation::Space;
 use everleaf_prove::scenarios::Scenario;
 use everleaf_prove::trees::{SPACE_AT_HAND, run_numbers, run_words};
-use everleaf_prove::{Nb, mutants, plans, scenarios, trouble};
+use everleaf_prove::{Nb, exhaustion, mutants, plans, scenarios};
 
 type Nb2 = Nb<Tiny<2, 3>>;
 type Nb3 = Nb<Tiny<3, 3>>;
@@ -58,9 +58,9 @@ fn random_plans_on_trees_of_byte_strings_survive() {
 
 #[test]
 fn the_fifteen_nasty_scenarios_survive() {
-    let scenarios = scenarios::nasty();
+    let scenarios = scenarios::published_bugs();
     assert_eq!(scenarios.len(), 15);
-    survive("nasty scenarios", 0.1, 4, plain, |_, config| {
+    survive("published_bugs scenarios", 0.1, 4, plain, |_, config| {
         all_of(&scenarios, |scenario| run_scenario(scenario, config, 10))
     });
 }
@@ -75,7 +75,8 @@ fn merging_scanning_and_emptying_survive() {
 
 #[test]
 fn all_scenarios_survive_on_byte_strings() {
-    let scenarios: Vec<_> = scenarios::nasty().into_iter().chain(scenarios::others()).collect();
+    let scenarios: Vec<_> =
+        scenarios::published_bugs().into_iter().chain(scenarios::others()).collect();
     survive("scenarios on byte strings", 0.1, 4, plain, |_, config| {
         all_of(&scenarios, |scenario| run_words(scenario, config, 5, Space::default()))
     });
@@ -86,7 +87,7 @@ fn small_programs_survive_every_order_with_few_preemptions() {
     let started = Instant::now();
     let mut total = Report { exhausted: true, ..Report::default() };
     let mut run = |scenario: &Scenario, preemptions| {
-        for domain in [Domain::Line, Domain::Visible] {
+        for domain in [Domain::Adr, Domain::Eadr] {
             let base = Config { domain, races: true, ..Config::default() };
             let config = exhaustive(&base, preemptions);
             let (report, failure) = run_scenario(scenario, &config, 1_000_000);
@@ -109,7 +110,7 @@ fn harmless_changes_are_harmless() {
     for mutant in mutants::HARMLESS.iter().filter(|mutant| mutant.structure == "nbtree") {
         let base = |_| Config { mutants: vec![mutant.name], ..Config::default() };
         survive(mutant.name, 0.02, 1, base, |_, config| {
-            all_of(&scenarios::nasty(), |scenario| run_scenario(scenario, config, 10))
+            all_of(&scenarios::published_bugs(), |scenario| run_scenario(scenario, config, 10))
         });
     }
 }
@@ -118,7 +119,7 @@ fn harmless_changes_are_harmless() {
 fn a_full_pool_refuses_and_loses_nothing() {
     let mut seen = Witnesses::default();
     survive("full pools", 0.04, 12, plain, |number, config| {
-        let (program, plan) = trouble::crowded::<Nb2>(number, false);
+        let (program, plan) = exhaustion::near_full::<Nb2>(number, false);
         seen.0.push(Rc::clone(&program.seen));
         explore(program, plan, config, 10)
     });
@@ -131,7 +132,7 @@ fn a_full_pool_refuses_and_loses_nothing() {
 fn a_pool_that_grows_under_its_users_survives() {
     let mut seen = Witnesses::default();
     survive("growing pools", 0.04, 12, plain, |number, config| {
-        let (program, plan) = trouble::crowded::<Nb2>(number, true);
+        let (program, plan) = exhaustion::near_full::<Nb2>(number, true);
         seen.0.push(Rc::clone(&program.seen));
         explore(program, plan, config, 10)
     });
@@ -144,7 +145,7 @@ fn a_pool_that_grows_under_its_users_survives() {
 fn a_pool_full_of_records_refuses_and_loses_nothing() {
     let mut seen = Witnesses::default();
     survive("full of records", 0.04, 6, plain, |number, config| {
-        let (program, plan) = trouble::crowded_words::<Tiny<2, 3>>(number, false);
+        let (program, plan) = exhaustion::near_full_bytes::<Tiny<2, 3>>(number, false);
         seen.0.push(Rc::clone(&program.seen));
         explore(program, plan, config, 5)
     });
@@ -157,7 +158,8 @@ fn a_pool_full_of_records_refuses_and_loses_nothing() {
 fn an_allocation_that_fails_anywhere_harms_nothing() {
     let space = Space { may_fill: true, ..Space::default() };
     let base = |number| Config { fail_allocation: Some(number % 14), ..Config::default() };
-    let scenarios: Vec<_> = scenarios::nasty().into_iter().chain(scenarios::others()).collect();
+    let scenarios: Vec<_> =
+        scenarios::published_bugs().into_iter().chain(scenarios::others()).collect();
     let mut seen = Witnesses::default();
     survive("failing allocations", 0.04, 14, base, |number, config| {
         let (mut program, plan) = plans::random_words::<Tiny<2, 3>>(number, 2);
@@ -205,7 +207,7 @@ fn opening_inside_the_simulation_survives() {
 
 #[test]
 fn the_others_finish_when_a_thread_stops_for_ever() {
-    let scenarios = scenarios::nasty();
+    let scenarios = scenarios::published_bugs();
     let base = |number: u64| {
         let abandon = Abandon { thread: number as usize % 2, after_points: number * 7 % 61 };
         Config { abandon: Some(abandon), ..Config::default() }

@@ -3,9 +3,9 @@
 use super::connection::valid_name;
 use super::table::COMMANDS;
 use super::{Context, Failure, Outcome, parse_integer, shown};
+use crate::client_state::ReplyMode;
 use crate::registry::Client;
 use crate::resp::Request;
-use crate::session::ReplyMode;
 
 /// `CLIENT subcommand ...`
 pub fn client(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {

@@ -27,15 +27,15 @@ use std::borrow::Cow;
 use everleaf::Error;
 
 use self::keys::Keys;
+use crate::client_state::{ClientState, ReplyMode};
 use crate::resp::{Reply, Request};
-use crate::session::{ReplyMode, Session};
 use crate::shared::Shared;
 use crate::statistics::Tally;
 
 /// What a command works with.
 pub struct Context<'a> {
     pub shared: &'a Shared,
-    pub session: &'a mut Session,
+    pub session: &'a mut ClientState,
     pub tally: &'a mut Tally,
     pub reply: Reply<'a>,
     /// What it reads and writes.

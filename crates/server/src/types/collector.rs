@@ -143,10 +143,10 @@ mod tests {
         make(b"kept", 10);
         make(b"removed", 2_000);
         make(b"replaced", 100);
-        make(b"made again", 100);
+        make(b"rebuilt", 100);
         store.default_map().remove(b"removed").unwrap();
         store.default_map().put(b"replaced", b"a string").unwrap();
-        make(b"made again", 5);
+        make(b"rebuilt", 5);
         Collector::default().round(&types, &store).unwrap();
         assert_eq!(ready.members.len(), empty + 10 + 1 + 5 + 1);
     }

@@ -35,7 +35,7 @@ impl Map {
                 self.shared.save_all(&self.tree, session)?;
                 self.shared.watches.mark_present(&self.tree, session)?;
             }
-            let Some(power) = &self.shared.power else {
+            let Some(log) = &self.shared.log else {
                 self.tree.clear_at_once(session)?;
                 return Ok(None);
             };
@@ -47,7 +47,7 @@ impl Map {
                 // It was dropped, and the log says so.
                 return Err(IndexError::Removed.into());
             };
-            power.clear_map(&self.tree, &name, session).map(Some)
+            log.clear_map(&self.tree, &name, session).map(Some)
         })?;
         self.shared.reached("store.frees");
         // Only now: it takes as long as there is much, and nobody has to wait for it.

@@ -3,7 +3,7 @@
 use everleaf_index::Decision;
 
 use super::{Map, Sees};
-use crate::power::Left;
+use crate::wal::LogEffect;
 use crate::{Action, Error, Exchange, Result};
 
 impl Map {
@@ -94,8 +94,8 @@ impl Map {
         let key = key.as_ref();
         self.write(key, |tree, session| {
             tree.exchange(session, key, expected, new, |changed, found| match changed {
-                true => (Exchange::Done, Left::ToBeRead),
-                false => (Exchange::Mismatch(found.map(<[u8]>::to_vec)), Left::AsItWas),
+                true => (Exchange::Done, LogEffect::Reread),
+                false => (Exchange::Mismatch(found.map(<[u8]>::to_vec)), LogEffect::Unchanged),
             })
         })
     }

@@ -1,5 +1,5 @@
 //! The folder of a log is believed only as far as it explains itself, and whatever becomes of the pool
-//! file, what was acknowledged is made again from there.
+//! file, what was acknowledged is rebuilt from there.
 //!
 //! What was lost: one flipped bit in `identity` and a lost pool made a new, empty store, whose log
 //! overwrote the whole one. A pool of which both header pages were gone, or that was empty, was refused
@@ -135,7 +135,7 @@ fn a_log_that_is_not_the_pools_is_refused_before_anything_is_made() {
     let error = Options::new().create_new(true).open(&path).map(drop).expect_err("it has a log");
     assert!(error.to_string().contains("makes the pool again"), "{error}");
     assert!(!path.exists());
-    is_whole(&power().open(&path).expect("it is made again"));
+    is_whole(&power().open(&path).expect("it is rebuilt"));
 }
 
 /// What a crash of the machine may leave of a pool file.
@@ -167,7 +167,7 @@ fn whatever_a_crash_leaves_of_the_pool_it_is_made_again() {
             Some(bytes) => fs::write(&path, bytes).expect("room"),
         }
         let read = Options::new().read_only(true).open(&path).map(drop);
-        let text = read.expect_err("it cannot be made again for reading only").to_string();
+        let text = read.expect_err("it cannot be rebuilt for reading only").to_string();
         assert!(text.contains("pool.log"), "{what}: {text}");
         let store = power().open(&path).unwrap_or_else(|error| panic!("{what}: {error}"));
         assert!(store.rebuilt().is_some(), "{what}");
@@ -214,7 +214,7 @@ fn a_pool_has_one_log_whatever_link_it_is_opened_by() {
     store.close().expect("it closes");
     assert!(!folder.path().join("link.log").exists());
     fs::remove_file(&path).expect("the pool is lost");
-    let store = power().open(&link).expect("it is made again");
+    let store = power().open(&link).expect("it is rebuilt");
     assert_eq!(store.default_map().len(), u64::from(KEYS) + 1);
     assert!(link.is_symlink() && path.exists());
     drop(store);
@@ -294,7 +294,7 @@ fn a_log_without_its_end_does_not_make_an_earlier_pool() {
     fs::write(&path, pool).expect("room");
     is_whole(&power().open(&path).expect("it opens"));
     fs::remove_file(&path).expect("the pool is lost");
-    is_whole(&power().open(&path).expect("it is made again"));
+    is_whole(&power().open(&path).expect("it is rebuilt"));
     // Who wants what is left says so.
     fs::remove_file(&path).expect("the pool is lost");
     fs::remove_dir_all(log_of(&path)).expect("there");
@@ -302,6 +302,6 @@ fn a_log_without_its_end_does_not_make_an_earlier_pool() {
     cut_log(&path);
     fs::remove_file(&path).expect("the pool is lost");
     fs::remove_file(log_of(&path).join("reached")).expect("there");
-    let left = power().open(&path).expect("it is made again").default_map().len();
+    let left = power().open(&path).expect("it is rebuilt").default_map().len();
     assert!(left < u64::from(KEYS) && left > u64::from(KEYS / 2), "{left}");
 }

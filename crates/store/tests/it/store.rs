@@ -562,7 +562,7 @@ fn more_threads_than_sessions_take_turns() {
 
 #[test]
 fn every_domain_gives_the_same_answers() {
-    for domain in [Domain::Process, Domain::Visible, Domain::Line] {
+    for domain in [Domain::Process, Domain::Eadr, Domain::Adr] {
         let place = Place::new();
         let store = Options::new().create(true).domain(domain).open(&place.path).expect("it opens");
         for number in 0..3000u32 {

@@ -49,7 +49,7 @@ pub fn render(report: &Report) -> String {
          thousand/s: all connections, median of the rounds; spread: from the lowest to the highest. \
          Every\nrequest is timed, from when it was written to the connection, or due, to its reply.\n",
     );
-    if report.rows.iter().any(|row| row.hindered_rounds == 0) && setup.offered_per_second.is_none()
+    if report.rows.iter().any(|row| row.preempted_rounds == 0) && setup.offered_per_second.is_none()
     {
         text.push_str("The client was busy all the time in some rounds: give it more CPU.\n");
     }

@@ -23,7 +23,7 @@ Examples:
   everleaf bench --trace monitor.txt --index bytes
   everleaf bench --redis localhost:6379 get update a --pipeline 16
   everleaf bench --redis localhost:6379 get --rate 50k --connections 10 --json
-  everleaf bench get --pool /mnt/pmem/bench.pool --domain line
+  everleaf bench get --pool /mnt/pmem/bench.pool --domain adr
   everleaf bench --preset targets --keys 1M --json
 
 Workloads:

@@ -26,7 +26,7 @@ mod recover;
 use std::collections::BTreeMap;
 
 use everleaf_alloc::{AllocError, Heap, Session};
-use everleaf_index::{Anchor, Base};
+use everleaf_index::{PoolBase, RootObject};
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering, SpinLock};
 use everleaf_pool::Medium;
 
@@ -85,9 +85,9 @@ pub(super) struct New {
 
 /// See the module.
 pub(super) struct Calloc<M: Machine> {
-    base: Base<M>,
+    base: PoolBase<M>,
     medium: Medium<M>,
-    anchor: Anchor<M>,
+    anchor: RootObject<M>,
     record_size: usize,
     /// The segment of each span.
     segments: SpinLock<BTreeMap<u64, u64>, M>,
@@ -98,11 +98,11 @@ pub(super) struct Calloc<M: Machine> {
 
 impl<M: Machine> Calloc<M> {
     /// The allocator of a new tree.
-    pub fn new(heap: &Heap<M>, anchor: Anchor<M>, record_size: usize) -> Self {
+    pub fn new(heap: &Heap<M>, anchor: RootObject<M>, record_size: usize) -> Self {
         let epochs = [0; RING_COUNT];
         let thread = || Thread { area: 0, first: 0, count: 0, last: (0, 0), epochs };
         Calloc {
-            base: Base::of(heap),
+            base: PoolBase::of(heap),
             medium: heap.medium(),
             anchor,
             record_size,

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use everleaf_alloc::{AllocError, Heap, Recovery, Session};
-use everleaf_index::Anchor;
+use everleaf_index::RootObject;
 use everleaf_machine::{Atomic, Machine};
 
 use super::{
@@ -34,7 +34,7 @@ impl<M: Machine> Calloc<M> {
     /// Damage.
     pub fn open(
         heap: &Heap<M>,
-        anchor: Anchor<M>,
+        anchor: RootObject<M>,
         record_size: usize,
         recovery: &Recovery<M>,
         blocks: impl Iterator<Item = u64>,

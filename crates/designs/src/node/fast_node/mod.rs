@@ -43,7 +43,7 @@ mod shift;
 use std::marker::PhantomData;
 
 use everleaf_alloc::AllocError;
-use everleaf_index::Base;
+use everleaf_index::PoolBase;
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 use everleaf_pool::{Domain, Medium};
 
@@ -118,7 +118,7 @@ pub(crate) struct Header {
 
 /// What all nodes of an open tree have in common.
 pub(crate) struct Nodes<S, M: Machine> {
-    pub base: Base<M>,
+    pub base: PoolBase<M>,
     pub medium: Medium<M>,
     /// A number that no other opening of the pool had, in the upper half.
     generation: u64,
@@ -158,7 +158,7 @@ unsafe impl<S, M: Machine> Sync for Nodes<S, M> {}
 
 impl<S: NodeShape, M: Machine> Nodes<S, M> {
     /// The nodes of an opening of the pool that nobody else had.
-    pub fn new(base: Base<M>, medium: Medium<M>, generation: u32) -> Self {
+    pub fn new(base: PoolBase<M>, medium: Medium<M>, generation: u32) -> Self {
         Nodes { base, medium, generation: u64::from(generation) << 32, shape: PhantomData }
     }
 

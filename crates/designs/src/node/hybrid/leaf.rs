@@ -52,7 +52,7 @@ const _: () = {
 };
 
 /// What operations on leaves need to know of their tree.
-pub struct Frame<M: Machine> {
+pub struct TreeContext<M: Machine> {
     /// The persistence verbs.
     pub medium: Medium<M>,
     /// A number that no earlier opening of the pool had.
@@ -63,14 +63,14 @@ pub struct Frame<M: Machine> {
     pub is_writable: bool,
 }
 
-impl<M: Machine> Clone for Frame<M> {
+impl<M: Machine> Clone for TreeContext<M> {
     #[inline(always)]
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<M: Machine> Copy for Frame<M> {}
+impl<M: Machine> Copy for TreeContext<M> {}
 
 /// What came of a write on a locked leaf.
 pub enum Applied {
@@ -128,14 +128,14 @@ pub trait LeafDesign<M: Machine>: Copy + Send + Sync + Sized + 'static {
     }
 
     /// Starts a read, unless the leaf is being changed or is dead.
-    fn view(frame: Frame<M>, leaf: &Self::Leaf) -> Result<Self::View, Retry>;
+    fn view(frame: TreeContext<M>, leaf: &Self::Leaf) -> Result<Self::View, Retry>;
 
     /// Whether what was read since the view is good.
-    fn is_current(frame: Frame<M>, leaf: &Self::Leaf, view: Self::View) -> bool;
+    fn is_current(frame: TreeContext<M>, leaf: &Self::Leaf, view: Self::View) -> bool;
 
     /// The value of `key`.
     fn search(
-        frame: Frame<M>,
+        frame: TreeContext<M>,
         leaf: &Self::Leaf,
         view: Self::View,
         key: u64,
@@ -143,7 +143,7 @@ pub trait LeafDesign<M: Machine>: Copy + Send + Sync + Sized + 'static {
 
     /// Appends the pairs from `from` on, ascending, at most `limit`.
     fn collect(
-        frame: Frame<M>,
+        frame: TreeContext<M>,
         leaf: &Self::Leaf,
         view: Self::View,
         from: u64,
@@ -152,23 +152,23 @@ pub trait LeafDesign<M: Machine>: Copy + Send + Sync + Sized + 'static {
     ) -> Result<(), Retry>;
 
     /// All pairs, ascending.
-    fn pairs(frame: Frame<M>, leaf: &Self::Leaf) -> Pairs;
+    fn pairs(frame: TreeContext<M>, leaf: &Self::Leaf) -> Pairs;
 
     /// How many pairs there are, without reading them if the leaf keeps a number or a bitmap. As
     /// recovery sees it: after [`Self::repair`].
-    fn key_count(frame: Frame<M>, leaf: &Self::Leaf) -> usize {
+    fn key_count(frame: TreeContext<M>, leaf: &Self::Leaf) -> usize {
         Self::pairs(frame, leaf).len()
     }
 
     /// Makes these pairs, ascending, the contents of a leaf that nobody reads; not durable yet.
-    fn fill(frame: Frame<M>, leaf: &Self::Leaf, pairs: &[(u64, u64)]);
+    fn fill(frame: TreeContext<M>, leaf: &Self::Leaf, pairs: &[(u64, u64)]);
 
     /// Makes a new leaf the leaf of nobody: sets the words beside the header that [`Self::fill`]
     /// expects. Nobody else can reach it.
-    fn initialize(_frame: Frame<M>, _leaf: &Self::Leaf) {}
+    fn initialize(_frame: TreeContext<M>, _leaf: &Self::Leaf) {}
 
     /// Does a write under the lock.
-    fn apply(frame: Frame<M>, leaf: &Self::Leaf, change: &Change) -> Applied;
+    fn apply(frame: TreeContext<M>, leaf: &Self::Leaf, change: &Change) -> Applied;
 
     /// Splits or compacts a leaf that is full. The caller holds its lock and opens it afterwards,
     /// unless it is dead. By default the leaf is rewritten in place.
@@ -181,10 +181,10 @@ pub trait LeafDesign<M: Machine>: Copy + Send + Sync + Sized + 'static {
     }
 
     /// Turns readers away before a rewrite, beyond what the lock does.
-    fn freeze(_frame: Frame<M>, _leaf: &Self::Leaf) {}
+    fn freeze(_frame: TreeContext<M>, _leaf: &Self::Leaf) {}
 
     /// Ends [`Self::freeze`], also that of a new leaf.
-    fn thaw(_frame: Frame<M>, _leaf: &Self::Leaf) {}
+    fn thaw(_frame: TreeContext<M>, _leaf: &Self::Leaf) {}
 
     /// What to do when a leaf has become empty. The caller holds its lock; true if it is gone.
     fn drop_empty<G: Geometry>(
@@ -215,10 +215,10 @@ pub trait LeafDesign<M: Machine>: Copy + Send + Sync + Sized + 'static {
 
     /// Recovery of one leaf: makes what is not persistent right, and checks what is. Writes to the
     /// leaf only if the frame says so.
-    fn repair(frame: Frame<M>, leaf: &Self::Leaf) -> Result<(), String>;
+    fn repair(frame: TreeContext<M>, leaf: &Self::Leaf) -> Result<(), String>;
 
     /// Reports what contradicts the design's invariants. Nobody else is active.
-    fn check(frame: Frame<M>, leaf: &Self::Leaf, problems: &mut Vec<String>);
+    fn check(frame: TreeContext<M>, leaf: &Self::Leaf, problems: &mut Vec<String>);
 }
 
 /// A core has so many lines on their way to its first cache, and waits before it asks for more; the
@@ -247,18 +247,18 @@ macro_rules! read_by_version {
         }
 
         #[inline(always)]
-        fn view(frame: Frame<M>, leaf: &Leaf<M>) -> Result<Self::View, Retry> {
+        fn view(frame: TreeContext<M>, leaf: &Leaf<M>) -> Result<Self::View, Retry> {
             leaf.header.lock.stable_or_wait(frame.generation)
         }
 
         #[inline(always)]
-        fn is_current(frame: Frame<M>, leaf: &Leaf<M>, view: Self::View) -> bool {
+        fn is_current(frame: TreeContext<M>, leaf: &Leaf<M>, view: Self::View) -> bool {
             leaf.header.lock.validate(frame.generation, view)
         }
 
         #[inline(always)]
         fn search(
-            frame: Frame<M>,
+            frame: TreeContext<M>,
             leaf: &Leaf<M>,
             _view: Self::View,
             key: u64,
@@ -268,7 +268,7 @@ macro_rules! read_by_version {
 
         #[inline(always)]
         fn collect(
-            frame: Frame<M>,
+            frame: TreeContext<M>,
             leaf: &Leaf<M>,
             _view: Self::View,
             from: u64,
@@ -279,7 +279,7 @@ macro_rules! read_by_version {
             Ok(())
         }
 
-        fn pairs(frame: Frame<M>, leaf: &Leaf<M>) -> Pairs {
+        fn pairs(frame: TreeContext<M>, leaf: &Leaf<M>) -> Pairs {
             let mut pairs = vec![];
             leaf.append(frame, 0, usize::MAX, &mut pairs);
             pairs

@@ -39,12 +39,12 @@ use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Heap, Session};
 use everleaf_index::build::Tally;
-use everleaf_index::{Anchor, Base, Geometry, IndexError};
+use everleaf_index::{Geometry, IndexError, PoolBase, RootObject};
 use everleaf_machine::{Atomic, Machine, Ordering};
 
 use crate::node::inner::InnerTree;
 use crate::node::micro_log::{LOG_COUNT, MicroLogs};
-use leaf::{Frame, LeafDesign};
+use leaf::{LeafDesign, TreeContext};
 
 /// Words of the anchor.
 const HEAD: usize = 1;
@@ -54,9 +54,9 @@ const FIRST_IMAGE: usize = 2;
 pub struct Hybrid<D: LeafDesign<M>, G: Geometry, M: Machine> {
     pub inner: InnerTree<G, M>,
     pub logs: MicroLogs<M>,
-    pub frame: Frame<M>,
-    base: Base<M>,
-    anchor: Anchor<M>,
+    pub frame: TreeContext<M>,
+    base: PoolBase<M>,
+    anchor: RootObject<M>,
     keys: Tally<M>,
     leaves: Tally<M>,
     splits: Tally<M>,
@@ -76,15 +76,15 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
 
     fn assemble(
         heap: Arc<Heap<M>>,
-        anchor: Anchor<M>,
-        frame: Frame<M>,
+        anchor: RootObject<M>,
+        frame: TreeContext<M>,
         inner: InnerTree<G, M>,
     ) -> Self {
         Hybrid {
             inner,
             logs: MicroLogs::new(anchor, heap.medium()),
             frame,
-            base: Base::of(&heap),
+            base: PoolBase::of(&heap),
             anchor,
             keys: Tally::new(0),
             leaves: Tally::new(0),
@@ -94,19 +94,19 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
         }
     }
 
-    fn new_frame(heap: &Heap<M>) -> Result<Frame<M>, IndexError> {
+    fn new_frame(heap: &Heap<M>) -> Result<TreeContext<M>, IndexError> {
         let is_writable = !heap.pool().is_read_only();
         // Nobody locks anything in a pool that is open read-only: all locks count as open.
         let generation = if is_writable { heap.pool().next_id()? } else { u32::MAX };
         let capacity = D::CAPACITY.min(G::SLOT_COUNT);
-        Ok(Frame { medium: heap.medium(), generation, capacity, is_writable })
+        Ok(TreeContext { medium: heap.medium(), generation, capacity, is_writable })
     }
 
     /// A new tree with one empty leaf.
     pub fn create_empty(session: &mut Session<M>) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
         let frame = Self::new_frame(&heap)?;
-        let anchor = Anchor::create(session, D::TAG)?;
+        let anchor = RootObject::create(session, D::TAG)?;
         let made = Self::create_parts(session, frame, anchor);
         let inner = match made {
             Ok(inner) => inner,
@@ -123,8 +123,8 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
     /// Images, first leaf and inner tree; what was made before an error is named in the anchor.
     fn create_parts(
         session: &mut Session<M>,
-        frame: Frame<M>,
-        anchor: Anchor<M>,
+        frame: TreeContext<M>,
+        anchor: RootObject<M>,
     ) -> Result<InnerTree<G, M>, AllocError> {
         let images = if D::NEEDS_IMAGES { LOG_COUNT } else { 0 };
         for index in 0..images {
@@ -132,7 +132,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
             anchor.word(FIRST_IMAGE + index).write_private(offset);
         }
         let offset = session.allocate_record(Self::LEAF_SIZE)?;
-        let base = Base::of(session.heap());
+        let base = PoolBase::of(session.heap());
         // SAFETY: a record just allocated has room for a leaf and is 64-byte aligned.
         let leaf = unsafe { leaf_at::<D, M>(base, offset) };
         let header = D::header(leaf);
@@ -147,12 +147,12 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
         frame.medium.persist(header.lock.as_ptr(), Self::LEAF_SIZE);
         anchor.word(HEAD).write_private(offset);
         // Persist: leaf, then anchor, before the directory names the tree.
-        frame.medium.persist(anchor.word(0).as_ptr(), everleaf_index::ANCHOR_SIZE);
+        frame.medium.persist(anchor.word(0).as_ptr(), everleaf_index::ROOT_OBJECT_SIZE);
         InnerTree::load(session, &[(0, offset)])
     }
 
     /// Gives back the records that a new anchor names, and the anchor.
-    fn free_parts(session: &mut Session<M>, anchor: Anchor<M>) {
+    fn free_parts(session: &mut Session<M>, anchor: RootObject<M>) {
         for index in std::iter::once(HEAD).chain(FIRST_IMAGE..FIRST_IMAGE + LOG_COUNT) {
             let offset = anchor.word(index).read_private();
             if offset != 0 {
@@ -242,7 +242,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
 /// # Safety
 /// There is a record of at least a leaf's size, 64-byte aligned, inside the pool, which stays open.
 #[inline(always)]
-unsafe fn leaf_at<'t, D: LeafDesign<M>, M: Machine>(base: Base<M>, offset: u64) -> &'t D::Leaf {
+unsafe fn leaf_at<'t, D: LeafDesign<M>, M: Machine>(base: PoolBase<M>, offset: u64) -> &'t D::Leaf {
     // SAFETY: by the caller's promise; a leaf is made of atomic words, valid whatever their bits.
     unsafe { &*base.start().wrapping_add(offset as usize).cast::<D::Leaf>() }
 }

@@ -9,7 +9,7 @@
 //! step 2 writes nobody relies on after a crash.
 
 use everleaf_alloc::{AllocError, Recovery, Session};
-use everleaf_index::{Anchor, Geometry, IndexError};
+use everleaf_index::{Geometry, IndexError, RootObject};
 use everleaf_machine::{LINE_SIZE, Machine};
 
 use super::leaf::LeafDesign;
@@ -26,7 +26,7 @@ impl<D: LeafDesign<M>, G: Geometry, M: Machine> Hybrid<D, G, M> {
     ) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
         let frame = Self::new_frame(&heap)?;
-        let anchor = Anchor::open(&heap, recovery, root, D::TAG)?;
+        let anchor = RootObject::open(&heap, recovery, root, D::TAG)?;
         // A placeholder until the leaves are known.
         let inner = InnerTree::load(session, &[(0, 0)])?;
         let mut tree = Self::assemble(heap, anchor, frame, inner);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use everleaf_alloc::{AllocError, Session};
-use everleaf_index::{IndexError, Solo};
+use everleaf_index::{IndexError, SingleTreePool};
 use everleaf_machine::{Hardware, LINE_SIZE};
 use everleaf_pool::{CreateMode, Pool, PoolOptions};
 
@@ -26,11 +26,11 @@ fn crooked_record(session: &mut Session<Hardware>) -> u64 {
 fn refused(damage: impl FnOnce(&Tree, u64)) {
     let folder = tempfile::tempdir().expect("a directory");
     let path = folder.path().join("pool");
-    let solo = Solo::<Tree>::create(pool(&path, CreateMode::New)).expect("room");
+    let solo = SingleTreePool::<Tree>::create(pool(&path, CreateMode::New)).expect("room");
     let offset = crooked_record(&mut solo.heap().session().expect("a session"));
     damage(solo.tree(), offset);
     drop(solo);
-    let opened = Solo::<Tree>::open(pool(&path, CreateMode::Never), 1);
+    let opened = SingleTreePool::<Tree>::open(pool(&path, CreateMode::Never), 1);
     let at = match opened.err() {
         Some(IndexError::Alloc(AllocError::Corrupt { offset, .. })) => Some(offset),
         _ => None,

@@ -249,7 +249,7 @@ impl<M: Machine> Node<M> {
         for line in 0..NARROW_LINES {
             M::prefetch(start.wrapping_add(line * LINE_SIZE));
         }
-        // Two loops, each of a fixed length: the end of one whose length varies is foretold wrongly.
+        // Two loops, each of a fixed length: the end of one whose length varies is predicted wrongly.
         if level > 1 || is_wide {
             for line in NARROW_LINES..size_of::<Self>() / LINE_SIZE {
                 M::prefetch(start.wrapping_add(line * LINE_SIZE));

@@ -44,7 +44,7 @@ pub(super) const FAMILY: Family = Family {
             id: "fast-fair.fig3",
             what: "Figure 3: insert and search by the size of a node, 1 M keys; linear search and \
                    search by halving",
-            claim: "inserts get dearer with larger nodes; linear search wins below 4 KB; 512 bytes \
+            claim: "inserts get more expensive with larger nodes; linear search wins below 4 KB; 512 bytes \
                     and 1 KB are best",
             kinds: &[Kind::Latency, Kind::Counts],
             seconds: (40, 600),

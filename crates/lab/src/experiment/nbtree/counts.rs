@@ -48,7 +48,7 @@ const TABLE_1: [Claim; 5] = [
 /// Table I.
 pub(super) fn table1(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let rivals = rivals();
-    let measured = leaf_table::measure(context, &rivals, Domain::Line)?;
+    let measured = leaf_table::measure(context, &rivals, Domain::Adr)?;
     let mut outcome = Outcome::default();
     leaf_table::judge(&mut outcome, &measured, &TABLE_1);
     let read = |name: &str| {
@@ -78,7 +78,7 @@ pub(super) fn table1(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
 /// Figure 13.
 pub(super) fn decoupled(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let designs = ["nbtree-published", "nbtree-coupled"];
-    let measured = leaf_table::measure(context, &designs, Domain::Visible)?;
+    let measured = leaf_table::measure(context, &designs, Domain::Eadr)?;
     let columns = ["operation", "written, DRAM", "written, pool", "read, DRAM", "read, pool"];
     let title = "lines of the pool an operation on a leaf with room, by where the metadata is";
     let mut grid = Grid::new(title, &columns);
@@ -138,7 +138,7 @@ pub(super) fn domains(context: &mut Context<'_>) -> Result<Outcome, BenchError> 
             let loaded = load::design(name, config, keys, context.seed)?;
             Ok::<_, BenchError>(loaded.tree.tally(Operation::Insert))
         };
-        let (line, visible) = (insert(Domain::Line)?, insert(Domain::Visible)?);
+        let (line, visible) = (insert(Domain::Adr)?, insert(Domain::Eadr)?);
         let wait = |tally| Latencies::MODULES.waiting(tally);
         let flushes = line.per_operation(line.flushes);
         let waits = [wait(&line), wait(&visible)];

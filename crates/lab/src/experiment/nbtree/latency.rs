@@ -59,7 +59,7 @@ fn count(
     let setting = Setting {
         keys: context.scale.pick(50_000, 2_000_000),
         reference: 16e6,
-        domain: Domain::Visible,
+        domain: Domain::Eadr,
         latencies: Latencies { flush_ns: 0.0, ..Latencies::MODULES },
     };
     let waits = waiting::count(context, designs, setting)?;

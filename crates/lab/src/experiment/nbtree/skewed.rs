@@ -106,14 +106,14 @@ pub(super) fn domains(context: &mut Context<'_>) -> Result<Outcome, BenchError> 
     for design in rivals() {
         (context.tell)(&format!("counting {design}"));
         let mut costs = Costs { design, flushes: 0.0, waits: [0.0; 2], media: [0.0; 2] };
-        for (at, domain) in [Domain::Line, Domain::Visible].into_iter().enumerate() {
+        for (at, domain) in [Domain::Adr, Domain::Eadr].into_iter().enumerate() {
             let mut config = scaled_caches(keys, 16e6);
             config.domain = domain;
             let mut loaded = load::design(design, config, keys, context.seed)?;
             let (tally, written) = loaded.read_and_update(SKEWED, keys)?;
             costs.waits[at] = Latencies::MODULES.waiting(&tally);
             costs.media[at] = tally.per_operation(written);
-            if domain == Domain::Line {
+            if domain == Domain::Adr {
                 costs.flushes = tally.per_operation(tally.flushes);
             }
         }

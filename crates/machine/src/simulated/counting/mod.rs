@@ -38,7 +38,7 @@ pub struct CountingConfig {
     pub l3: CacheShape,
     /// Persistent memory behind the caches.
     pub media: MediaShape,
-    /// What the pool is told about the machine; [`Domain::Visible`] has no use for flushes.
+    /// What the pool is told about the machine; [`Domain::Eadr`] has no use for flushes.
     pub domain: Domain,
 }
 
@@ -50,7 +50,7 @@ impl Default for CountingConfig {
             l2: CacheShape { bytes: 1280 << 10, ways: 20 },
             l3: CacheShape { bytes: 42 << 20, ways: 12 },
             media: MediaShape { modules: 1, buffer_blocks: 64 },
-            domain: Domain::Line,
+            domain: Domain::Adr,
         }
     }
 }

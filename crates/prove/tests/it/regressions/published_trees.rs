@@ -7,20 +7,20 @@ use std::path::PathBuf;
 
 use everleaf_prove::anomalies::anomalies;
 use everleaf_prove::case::Case;
-use everleaf_prove::guarded::Guarded;
+use everleaf_prove::directed_case::DirectedCase;
 use everleaf_prove::record::Record;
 use everleaf_prove::structure::find;
 
 /// Schedules of a search through every order, at most.
 const ALL: u64 = 3_000_000;
 
-fn case_of(anomaly: &Guarded) -> Box<dyn Case> {
+fn case_of(anomaly: &DirectedCase) -> Box<dyn Case> {
     let structure = find(anomaly.structure).expect("in the list");
     structure.case(&anomaly.program()).expect("its program")
 }
 
 /// Where the record of an anomaly is.
-fn path_of(anomaly: &Guarded) -> PathBuf {
+fn path_of(anomaly: &DirectedCase) -> PathBuf {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/regressions/records");
     PathBuf::from(folder).join(format!("{}.{}.json", anomaly.structure, anomaly.mutant))
 }

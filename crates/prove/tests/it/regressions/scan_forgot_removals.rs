@@ -1,8 +1,8 @@
-//! A scan that passes a removed entry says that the key is absent. In the `Line` domain the removal
+//! A scan that passes a removed entry says that the key is absent. In the `Adr` domain the removal
 //! may not be durable yet: then the scan must make it so, as a search does, or a crash gives back a
 //! key whose absence was already reported. Scans did not.
 //!
-//! Found by the scenario "a scan while leaves merge" in its 9th schedule (`Line`, sequentially
+//! Found by the scenario "a scan while leaves merge" in its 9th schedule (`Adr`, sequentially
 //! consistent, seed 0x820033d5b597a6a1): one thread removes a key and is stopped before its flush,
 //! another scans and answers, the power fails. The
 //! planted bug `nbtree.no_scan_tomb_observe` brings the old behaviour back and is hunted with all
@@ -27,7 +27,7 @@ fn a_key_that_a_scan_reported_absent_stays_absent() {
         .collect();
     assert_eq!(found.len(), 2);
     for scenario in found {
-        let config = exhaustive(&Config { domain: Domain::Line, ..Config::default() }, 2);
+        let config = exhaustive(&Config { domain: Domain::Adr, ..Config::default() }, 2);
         for (report, failure) in [
             run_numbers::<Nb2, Nb3>(&scenario, &config, 100_000, Space::default()),
             run_words(&scenario, &config, 100_000, Space::default()),

@@ -1,0 +1,164 @@
+//! A named tree's place: which tree it is right now.
+//!
+//! Emptying a map swaps in a new tree by one durable word in the pool's directory; operations that
+//! found the old one finish on it and count as having come before.
+
+use std::sync::Arc;
+
+use everleaf_alloc::{Heap, Session};
+use everleaf_machine::lock_rank::Rank;
+use everleaf_machine::{AtomicPointer, Machine, Ordering, SpinLock};
+use everleaf_pool::RootIndex;
+
+use crate::error::IndexError;
+use crate::geometry::Geometry;
+use crate::kind::Kind;
+use crate::nbtree::NbTree;
+
+type Tree<K, G, M> = NbTree<K, G, M>;
+
+/// A tree that was swapped out, and the epoch of that moment.
+struct RetiredTree<K, G: Geometry, M: Machine> {
+    epoch: u64,
+    tree: *mut Tree<K, G, M>,
+}
+
+/// The current tree of a name; null once the name was removed.
+pub(crate) struct TreeCell<K, G: Geometry, M: Machine> {
+    current: AtomicPointer<Tree<K, G, M>, M>,
+    /// Its entry in the pool's directory; a temporary tree has none.
+    root: Option<RootIndex>,
+    heap: Arc<Heap<M>>,
+    /// Held while the tree is swapped; also the trees that nobody can find any more.
+    retired_trees: SpinLock<Vec<RetiredTree<K, G, M>>, M>,
+    /// Held while such trees are freed, which may take long: nobody swaps behind it.
+    burial: SpinLock<(), M>,
+}
+
+// SAFETY: trees are Send and Sync; the raw pointers are owned by the slot.
+unsafe impl<K: Kind<M>, G: Geometry, M: Machine> Send for TreeCell<K, G, M> {}
+// SAFETY: as above.
+unsafe impl<K: Kind<M>, G: Geometry, M: Machine> Sync for TreeCell<K, G, M> {}
+
+impl<K: Kind<M>, G: Geometry, M: Machine> TreeCell<K, G, M> {
+    pub fn new(heap: Arc<Heap<M>>, root: Option<RootIndex>, tree: Tree<K, G, M>) -> Self {
+        let current = AtomicPointer::new(Box::into_raw(Box::new(tree)));
+        let retired_trees = SpinLock::ranked(Rank::TreeSwap, vec![]);
+        TreeCell {
+            current,
+            root,
+            heap,
+            retired_trees,
+            burial: SpinLock::ranked(Rank::TreeBurial, ()),
+        }
+    }
+
+    /// The id of the tree in a slot that nobody shares yet.
+    pub fn first_id(&self) -> u32 {
+        // SAFETY: not null until the first `remove`; nobody frees the tree while we hold it alone.
+        unsafe { &*self.current.read_private() }.id()
+    }
+
+    /// Tells a slot that nobody shares yet where the pool's directory has it.
+    pub fn attach(&mut self, root: RootIndex) {
+        self.root = Some(root);
+    }
+
+    #[inline(always)]
+    pub fn heap(&self) -> &Heap<M> {
+        &self.heap
+    }
+
+    /// Runs `operation` on the current tree, pinned.
+    #[inline(always)]
+    pub fn with<R>(
+        &self,
+        session: &mut Session<M>,
+        operation: impl FnOnce(&Tree<K, G, M>, &mut Session<M>) -> R,
+    ) -> Result<R, IndexError> {
+        debug_assert!(Arc::ptr_eq(&self.heap, session.heap()), "a session of another pool");
+        // Also ends when the operation panics: it may run code of the user.
+        let mut session = session.pinned();
+        // Acquire: the tree is complete; pairs with the release in `swap`.
+        let tree = self.current.load(Ordering::Acquire);
+        // SAFETY: not null only while the slot owns the tree; it is freed two epochs after it was
+        // swapped out, and we are pinned since before the load.
+        let result = unsafe { tree.as_ref() }.map(|tree| operation(tree, &mut session));
+        result.ok_or(IndexError::Removed)
+    }
+
+    /// Replaces the tree by an empty one, atomically also across a crash. [`Self::tidy`] frees the old
+    /// one.
+    ///
+    /// *Linearizes* at the swap; *durable* when the directory's word is, just before.
+    pub fn clear(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+        let mut retired_trees = self.retired_trees.lock();
+        let old = self.with(session, |tree, _| tree.id())?;
+        let id = self.heap.pool().next_id()?;
+        let tree = Tree::<K, G, M>::create(session, id)?;
+        if let Some(root) = self.root
+            && let Err(error) = self.heap.pool().set_root_value(root, old, id)
+        {
+            tree.free_all(session);
+            return Err(error.into());
+        }
+        self.swap(&mut retired_trees, Box::into_raw(Box::new(tree)));
+        Ok(())
+    }
+
+    /// Removes the name from the pool. Operations that come later fail. [`Self::tidy`] frees the tree.
+    ///
+    /// # Errors
+    /// Then nothing was changed.
+    pub fn remove(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+        let mut retired_trees = self.retired_trees.lock();
+        self.with(session, |_, _| ())?;
+        if let Some(root) = self.root {
+            self.heap.pool().remove_root(root)?;
+        }
+        self.swap(&mut retired_trees, std::ptr::null_mut());
+        Ok(())
+    }
+
+    fn swap(&self, retired_trees: &mut Vec<RetiredTree<K, G, M>>, new: *mut Tree<K, G, M>) {
+        // AcqRel: publishes the new tree; pairs with the load in `with`.
+        let old = self.current.swap(new, Ordering::AcqRel);
+        let epoch = self.heap.retire_epoch();
+        retired_trees.push(RetiredTree { epoch, tree: old });
+    }
+
+    /// Frees what [`Self::clear`] and [`Self::remove`] have left, as far as no pinned operation can hold
+    /// it any more: as long as there is much in it. Waits for another that does the same, so that
+    /// nothing is half freed afterwards. Returns whether anything is left.
+    pub fn tidy(&self, session: &mut Session<M>) -> bool {
+        let _alone = self.burial.lock();
+        if self.retired_trees.lock().is_empty() {
+            return false;
+        }
+        self.heap.advance_epoch();
+        let is_over = |buried: &mut RetiredTree<K, G, M>| self.heap.is_expired(buried.epoch);
+        // Taken out, so that the tree can be swapped meanwhile.
+        let over: Vec<_> = self.retired_trees.lock().extract_if(.., is_over).collect();
+        for buried in over {
+            // SAFETY: swapped out once, its grace period is over: we are the last to know it.
+            let tree = unsafe { Box::from_raw(buried.tree) };
+            tree.free_all(session);
+        }
+        !self.retired_trees.lock().is_empty()
+    }
+}
+
+impl<K, G: Geometry, M: Machine> Drop for TreeCell<K, G, M> {
+    fn drop(&mut self) {
+        for buried in self.retired_trees.get_mut().drain(..) {
+            // SAFETY: owned by the slot; nobody uses it any more. Its space in the pool is found
+            // free at the next open, because the directory does not name it.
+            drop(unsafe { Box::from_raw(buried.tree) });
+        }
+        let current = self.current.read_private();
+        if !current.is_null() {
+            // SAFETY: owned by the slot, which is going.
+            drop(unsafe { Box::from_raw(current) });
+        }
+    }
+}

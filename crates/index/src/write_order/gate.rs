@@ -1,0 +1,148 @@
+//! The gate: one word that tells writers whether somebody needs order among them.
+//!
+//! ```text
+//!   63        62        61           32 31            0
+//!  | settled | kept raised |       0       | raised by    |
+//! ```
+//!
+//! While the word is 0, a write does nothing but load it, pinned. Whoever raises the gate waits until
+//! all pins of that moment are over, which makes it *settled*: from then on until it is lowered,
+//! every write and every read has seen it raised.
+//!
+//! Invariants:
+//! - G1 `settled` is set only by one that has the gate raised, after a wait that began later;
+//! - G2 the word falls to 0 as a whole: no raising finds `settled` of an earlier time.
+
+use everleaf_alloc::Heap;
+use everleaf_machine::{Atomic, Machine, Ordering};
+
+const SETTLED: u64 = 1 << 63;
+/// Left raised by the last batch, for the next one.
+const KEPT_RAISED: u64 = 1 << 62;
+const COUNT: u64 = (1 << 32) - 1;
+
+/// The gate. On a line of its own, for everybody loads it and hardly anybody stores it.
+#[repr(align(128))]
+pub struct OrderingGate<M: Machine> {
+    word: Atomic<u64, M>,
+}
+
+impl<M: Machine> Default for OrderingGate<M> {
+    fn default() -> Self {
+        OrderingGate { word: Atomic::new(0) }
+    }
+}
+
+impl<M: Machine> OrderingGate<M> {
+    /// Whether the caller, whose session is pinned since before this call, must keep to the order.
+    #[inline(always)]
+    pub fn is_raised(&self) -> bool {
+        // Acquire: nothing the caller does next happens before this load; pairs with the addition in
+        // `raise`. The pin before and the wait in `raise` do the rest.
+        self.word.load(Ordering::Acquire) != 0
+    }
+
+    /// Raises the gate, and returns when nobody acts any more who has not seen it. The caller's
+    /// session must not be pinned.
+    ///
+    /// *Blocking*: on the first raising, until all pins of this moment are over.
+    pub fn raise(&self, heap: &Heap<M>) {
+        let raised = self.try_raise(heap, || false);
+        debug_assert!(raised, "nobody said that it is pinned");
+    }
+
+    /// As [`Self::raise`], by one who may be pinned in another session: if that would have to be waited
+    /// for, the gate is not raised, and the answer is false.
+    pub fn try_raise(&self, heap: &Heap<M>, is_pinned: impl FnOnce() -> bool) -> bool {
+        // SeqCst: before the epoch is read in `await_pins`, which pairs with the pins. Acquire: what
+        // whoever settled the gate waited for is over; pairs with the `or` below.
+        let before = self.word.fetch_add(1, Ordering::SeqCst);
+        if before & SETTLED == 0 {
+            if is_pinned() {
+                self.lower(false);
+                return false;
+            }
+            if !M::mutant("gate.no_wait") {
+                heap.await_pins();
+            }
+            // AcqRel: hands on what the wait has seen end; pairs with the addition above (G1).
+            self.word.fetch_or(SETTLED, Ordering::AcqRel);
+        }
+        true
+    }
+
+    /// Ends one raising. With `keep_raised` the gate stays raised until [`Self::lower_if_idle`].
+    pub fn lower(&self, keep_raised: bool) {
+        // Relaxed: the exchange checks it.
+        let mut word = self.word.load(Ordering::Relaxed);
+        loop {
+            debug_assert!(word & COUNT > 0, "lowered without being raised");
+            let left = (word - 1) | if keep_raised { KEPT_RAISED } else { 0 };
+            let new = if left & (COUNT | KEPT_RAISED) == 0 { 0 } else { left };
+            // Release: whoever finds the gate down sees all that was done behind it; pairs with the
+            // load in `is_raised`. Relaxed on failure: tried again.
+            match self.word.compare_exchange(word, new, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Lowers a gate that nobody has raised and that is only kept raised.
+    pub fn lower_if_idle(&self) {
+        let idle = SETTLED | KEPT_RAISED;
+        // Release, and relaxed on failure: as in `lower`. A failure says that somebody needs it.
+        let _ = self.word.compare_exchange(idle, 0, Ordering::Release, Ordering::Relaxed);
+    }
+
+    /// Whether nobody needs the gate that is raised. Only a hint.
+    pub fn is_only_kept(&self) -> bool {
+        // Relaxed: a hint.
+        self.word.load(Ordering::Relaxed) & COUNT == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everleaf_machine::Hardware;
+    use everleaf_pool::{Domain, Pool};
+
+    #[test]
+    fn the_gate_is_up_while_somebody_holds_or_left_it_so() {
+        let pool = Pool::in_memory(1 << 20, 1 << 24, Domain::Process).expect("memory");
+        let heap = Heap::<Hardware>::create(pool).expect("room");
+        let gate = OrderingGate::default();
+        assert!(!gate.is_raised());
+        gate.raise(&heap);
+        gate.raise(&heap);
+        gate.lower(false);
+        assert!(gate.is_raised() && !gate.is_only_kept());
+        gate.lower_if_idle();
+        assert!(gate.is_raised(), "somebody still needs it");
+        gate.lower(true);
+        assert!(gate.is_raised() && gate.is_only_kept());
+        gate.raise(&heap);
+        gate.lower(false);
+        assert!(gate.is_raised(), "a lowering does not end the lingering");
+        gate.lower_if_idle();
+        assert!(!gate.is_raised());
+    }
+
+    #[test]
+    fn raising_waits_for_those_who_are_pinned() {
+        let pool = Pool::in_memory(1 << 20, 1 << 24, Domain::Process).expect("memory");
+        let heap = Heap::<Hardware>::create(pool).expect("room");
+        let (gate, mut session) = (OrderingGate::default(), heap.session().expect("a session"));
+        session.pin();
+        std::thread::scope(|scope| {
+            let raiser = scope.spawn(|| gate.raise(&heap));
+            while !gate.is_raised() {
+                std::thread::yield_now();
+            }
+            assert!(!raiser.is_finished(), "we are pinned since before it was raised");
+            session.unpin();
+        });
+        assert!(gate.is_raised());
+    }
+}

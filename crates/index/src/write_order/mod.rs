@@ -1,0 +1,154 @@
+//! Order among writers, for those who need it.
+//!
+//! The trees are lock-free, and a write of one key needs nobody's leave. But a batch of many keys, a
+//! view of the past and a log of all changes need to know which of two writes came first, and to
+//! keep others away from a key for a moment. So there is a [`OrderingGate`]: while it is down, a write costs
+//! one more load, and while it is raised, writes take the [stripe](Stripes) of their key.
+//!
+//! | who | does |
+//! |---|---|
+//! | a write | pins, finds the gate down: goes on as ever |
+//! | a write | finds it raised: unpins, takes its stripe, pins, writes |
+//! | a read | finds it raised: waits while a batch has its stripe |
+//! | a batch | raises the gate, takes the stripes of all its keys, writes ([`batch`](crate::Journal)) |
+//! | a view | raises the gate, takes all stripes for an instant |
+//!
+//! *Why no reader sees half a batch*: a batch changes its first key when it has all stripes. Who has
+//! seen a change of it therefore finds the stripes of all its keys taken until the last of them is
+//! changed, and so does whoever hears of it.
+//!
+//! *Against waiting in a circle*: a session is entered before a stripe is taken, several stripes are
+//! taken in ascending order, and nobody is pinned while waiting for a stripe or for pins.
+
+mod gate;
+mod stripes;
+
+pub use gate::OrderingGate;
+pub use stripes::{StripeGuard, Stripes, StripesGuard};
+
+use everleaf_alloc::Heap;
+use everleaf_machine::{Atomic, Machine, Ordering};
+
+use crate::record;
+
+/// Stripes of an ordinary store.
+const STRIPE_COUNT: usize = 1024;
+/// Writes of one stripe that are told at once.
+const TOLD_AT_ONCE: u32 = 16;
+/// Writes after which a gate that is only kept raised is lowered: as many as pay for raising it again.
+const KEEP_RAISED_WRITES: u64 = 1024;
+
+/// The gate and the stripes of one open pool. Shared by reference between threads.
+pub struct WriteOrder<M: Machine> {
+    gate: OrderingGate<M>,
+    stripes: Stripes<M>,
+    /// Writes that had to take their stripe although no batch came.
+    idle_writes: Atomic<u64, M>,
+}
+
+impl<M: Machine> Default for WriteOrder<M> {
+    fn default() -> Self {
+        Self::new(STRIPE_COUNT)
+    }
+}
+
+impl<M: Machine> WriteOrder<M> {
+    /// With so many stripes; a power of two.
+    pub fn new(stripe_count: usize) -> Self {
+        WriteOrder {
+            gate: OrderingGate::default(),
+            stripes: Stripes::new(stripe_count),
+            idle_writes: Atomic::new(0),
+        }
+    }
+
+    /// Whether the caller, pinned since before this call, may go on without a stripe.
+    #[inline(always)]
+    pub fn is_free(&self) -> bool {
+        !self.gate.is_raised()
+    }
+
+    /// Raises the gate; see [`OrderingGate::raise`]. To be lowered again.
+    pub fn raise(&self, heap: &Heap<M>) {
+        self.gate.raise(heap);
+    }
+
+    /// Raises the gate unless that means to wait for the caller itself; see [`OrderingGate::try_raise`].
+    pub fn try_raise(&self, heap: &Heap<M>, is_pinned: impl FnOnce() -> bool) -> bool {
+        self.gate.try_raise(heap, is_pinned)
+    }
+
+    /// Ends one raising.
+    pub fn lower(&self) {
+        self.gate.lower(false);
+    }
+
+    /// Ends the raising of a batch: the gate stays raised until many writes came and no batch.
+    pub fn lower_after_batch(&self) {
+        // Relaxed: a count that decides nothing but when to lower.
+        self.idle_writes.store(0, Ordering::Relaxed);
+        self.gate.lower(true);
+    }
+
+    /// Lowers a gate that nobody has raised and that is only kept raised.
+    pub fn lower_if_idle(&self) {
+        self.gate.lower_if_idle();
+    }
+
+    /// The hash that decides on the stripe of a key.
+    #[inline]
+    pub fn hash_of(&self, key: &[u8]) -> u64 {
+        record::hash(key)
+    }
+
+    /// The stripe of keys with this hash.
+    #[inline]
+    pub fn stripe_of_hash(&self, hash: u64) -> u32 {
+        self.stripes.number(hash)
+    }
+
+    /// The stripe of a key.
+    #[inline]
+    pub fn stripe_of(&self, key: &[u8]) -> u32 {
+        self.stripes.number(record::hash(key))
+    }
+
+    /// Takes the stripe of a key for one write. The caller is not pinned.
+    pub fn lock(&self, key: &[u8]) -> StripeGuard<'_, M> {
+        let guard = self.stripes.lock(self.stripe_of(key));
+        if guard.count_to(TOLD_AT_ONCE) && self.gate.is_only_kept() {
+            let told = u64::from(TOLD_AT_ONCE);
+            // Relaxed: as in `lower_after_batch`.
+            if self.idle_writes.fetch_add(told, Ordering::Relaxed) + told >= KEEP_RAISED_WRITES {
+                self.gate.lower_if_idle();
+            }
+        }
+        guard
+    }
+
+    /// Takes the stripes of a batch. The caller has raised the gate and is not pinned.
+    pub fn lock_many(&self, stripes: impl IntoIterator<Item = u32>) -> StripesGuard<'_, M> {
+        self.stripes.lock_many(stripes)
+    }
+
+    /// Takes all stripes. The caller has raised the gate and is not pinned.
+    pub fn lock_all(&self) -> StripesGuard<'_, M> {
+        self.stripes.lock_all()
+    }
+
+    /// Whether a reader of `key`, pinned, has to unpin and [wait](Self::await_batch) first.
+    #[inline]
+    pub fn is_in_batch(&self, key: &[u8]) -> bool {
+        self.stripes.is_in_batch(self.stripe_of(key))
+    }
+
+    /// Waits until no batch has the stripe of `key`. The caller is not pinned.
+    pub fn await_batch(&self, key: &[u8]) {
+        let number = self.stripe_of(key);
+        let mut attempt = 0;
+        while self.stripes.is_in_batch(number) {
+            M::spin(attempt);
+            attempt += 1;
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! A shelf: a row of words in the pool, each of which refers to a record or a block that holds a
+//! value. The smallest thing that uses all of the allocator: records of all sizes, blocks, volatile
+//! nodes, retirement, sessions that come and go, recovery.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use everleaf_alloc::{AllocError, Audit, BLOCK_SIZE, Heap, Session};
+use everleaf_machine::simulated::history::{Call, Reply};
+use everleaf_machine::simulated::{Memory, Plan, Program, Random};
+use everleaf_machine::{Atomic, AtomicPointer, Machine, Ordering, Simulated};
+
+use crate::backing::{SIZE_MIN, new_pool, open_pool};
+use crate::case::{Case, Prepared};
+use crate::configure::Fixed;
+use crate::dimensions::{self, Drawn};
+use crate::structure::{self, Dimension, Step};
+
+type M = Simulated;
+
+/// Places on the shelf: those with even numbers hold records, the others blocks.
+pub const PLACES: u64 = 6;
+/// Sizes of records in bytes; chunks have 4096, so the last two own chunks.
+const SIZES: [usize; 6] = [16, 48, 200, 900, 2104, 4200];
+/// What a volatile node holds, plus the number of its maker.
+const NODE: u64 = 0x0DE0;
+const NODE_SIZE: usize = 64;
+
+/// One operation on the shelf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Reads a place.
+    Get(u64),
+    /// Puts a value in a place.
+    Put(u64, u64),
+    /// Empties a place.
+    Remove(u64),
+    /// Replaces the volatile node and retires the old one.
+    Turn,
+    /// Reads the volatile node.
+    Peek,
+    /// Ends the thread's session and begins another.
+    Rejoin,
+    /// Gives chunks that are free back, so that they can serve for something else.
+    Release,
+}
+
+/// A shelf and what was put on it at first.
+#[derive(Clone, Debug)]
+pub struct AllocatorProgram {
+    /// Places and values.
+    pub initial: Vec<(u64, u64)>,
+    /// How many threads come.
+    pub threads: usize,
+    /// The largest size of the pool in bytes.
+    pub pool_bytes: usize,
+    /// Operations that found no space.
+    pub refused: Rc<Cell<u64>>,
+}
+
+/// The opened shelf.
+pub struct Opened {
+    heap: Arc<Heap<M>>,
+    /// Borrowed by its own thread only.
+    sessions: Vec<RefCell<Option<Session<M>>>>,
+    node: AtomicPointer<Atomic<u64, M>, M>,
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Whether a place holds records; the others hold blocks.
+fn holds_record(key: u64) -> bool {
+    key.is_multiple_of(2)
+}
+
+/// The size of the record for a value.
+fn size_of_record(value: u64) -> usize {
+    SIZES[(value % SIZES.len() as u64) as usize]
+}
+
+fn place(heap: &Heap<M>, key: u64) -> &Atomic<u64, M> {
+    heap.pool().word(heap.pool().data_start() + 64 * (2 + key))
+}
+
+/// Offset and number of words of what holds a value, in front of which nothing of it lies.
+fn extent(key: u64, offset: u64, value: u64) -> (u64, usize) {
+    if holds_record(key) { (offset, size_of_record(value) / 8) } else { (offset + 16, 4) }
+}
+
+fn fill(heap: &Heap<M>, key: u64, offset: u64, value: u64) {
+    let (start, words) = extent(key, offset, value);
+    let bytes: Vec<u8> =
+        (0..words as u64).flat_map(|index| (value + index).to_le_bytes()).collect();
+    let address = heap.base().wrapping_add(start as usize);
+    // SAFETY: allocated for us just now, large enough, and not published.
+    unsafe { M::write_bytes(address, &bytes) };
+    heap.medium().persist(address, bytes.len());
+}
+
+/// The value of what lies at `offset`, all of which must be whole.
+fn read(heap: &Heap<M>, key: u64, offset: u64) -> u64 {
+    let start = if holds_record(key) { offset } else { offset + 16 };
+    let address = heap.base().wrapping_add(start as usize);
+    // SAFETY: inside the pool, and not reclaimed while the caller is pinned.
+    unsafe { M::read_bytes(address, 8) };
+    let value = heap.pool().word(start).read_private();
+    let (_, words) = extent(key, offset, value);
+    // SAFETY: as above.
+    unsafe { M::read_bytes(address, 8 * words) };
+    for index in 0..words as u64 {
+        let word = heap.pool().word(start + 8 * index).read_private();
+        assert_eq!(word, value + index, "what place {key} refers to is not whole");
+    }
+    value
+}
+
+impl Opened {
+    fn allocate(session: &mut Session<M>, key: u64, value: u64) -> Result<u64, AllocError> {
+        if holds_record(key) {
+            session.allocate_record(size_of_record(value))
+        } else {
+            Ok(u64::from(session.allocate_block()?) * BLOCK_SIZE as u64)
+        }
+    }
+
+    /// Puts what lies at `offset` (0: nothing) in a place; what was there is retired.
+    fn exchange(&self, session: &mut Session<M>, key: u64, offset: u64) -> Option<u64> {
+        let word = place(&self.heap, key);
+        // AcqRel: publishes what lies there; acquires what lay there. Pairs with itself and `get`.
+        let old = word.swap(offset, Ordering::AcqRel);
+        self.heap.medium().persist(word.as_ptr(), 8);
+        if old == 0 {
+            return None;
+        }
+        let value = read(&self.heap, key, old);
+        if holds_record(key) {
+            session.retire_record(old, size_of_record(value));
+        } else {
+            session.retire_block((old / BLOCK_SIZE as u64) as u32);
+        }
+        Some(value)
+    }
+
+    fn get(&self, key: u64) -> Option<u64> {
+        let word = place(&self.heap, key);
+        // Acquire: pairs with `exchange`.
+        let offset = word.load(Ordering::Acquire);
+        let value = (offset != 0).then(|| read(&self.heap, key, offset));
+        self.heap.medium().persist(word.as_ptr(), 8);
+        value
+    }
+
+    fn turn(&self, session: &mut Session<M>, thread: usize) -> Result<(), AllocError> {
+        let node: *mut Atomic<u64, M> = session.allocate_node(NODE_SIZE)?.cast();
+        // SAFETY: ours alone, aligned and large enough.
+        unsafe { node.write(Atomic::new(NODE + thread as u64)) };
+        // AcqRel: publishes the node; pairs with itself and `peek`.
+        let old = self.node.swap(node, Ordering::AcqRel);
+        if !old.is_null() {
+            // SAFETY: retired by us below; until then nobody else may reclaim it.
+            check_node(unsafe { &*old });
+            // SAFETY: of `allocate_node` with this size, taken out by us alone.
+            unsafe { session.retire_node(old.cast(), NODE_SIZE) };
+        }
+        Ok(())
+    }
+
+    fn peek(&self) {
+        // Acquire: pairs with `turn`.
+        let node = self.node.load(Ordering::Acquire);
+        // SAFETY: not reclaimed while the caller is pinned.
+        if let Some(node) = unsafe { node.as_ref() } {
+            check_node(node);
+        }
+    }
+
+    fn run(
+        &self,
+        session: &mut Session<M>,
+        thread: usize,
+        operation: Operation,
+    ) -> Result<Option<Reply>, AllocError> {
+        Ok(match operation {
+            Operation::Get(key) => Some(Reply::Previous(self.get(key))),
+            Operation::Put(key, value) => {
+                let offset = Self::allocate(session, key, value)?;
+                fill(&self.heap, key, offset, value);
+                Some(Reply::Previous(self.exchange(session, key, offset)))
+            }
+            Operation::Remove(key) => Some(Reply::Previous(self.exchange(session, key, 0))),
+            Operation::Turn => {
+                self.turn(session, thread)?;
+                None
+            }
+            Operation::Peek => {
+                self.peek();
+                None
+            }
+            Operation::Release => {
+                session.collect_all();
+                session.give_back();
+                self.heap.release_empty_chunks();
+                None
+            }
+            Operation::Rejoin => unreachable!("done without a session"),
+        })
+    }
+}
+
+fn check_node(node: &Atomic<u64, M>) {
+    // Relaxed: written before it was published. Not a private read, so that others may come before.
+    let held = node.load(Ordering::Relaxed);
+    assert!((NODE..NODE + 8).contains(&held), "a node holds {held:#x}");
+}
+
+impl Program for AllocatorProgram {
+    type Operation = Operation;
+    type Instance = Opened;
+
+    fn pool_bytes(&self) -> usize {
+        self.pool_bytes
+    }
+
+    fn format(&self, memory: Memory) {
+        let pool = new_pool(memory).expect("new memory becomes a pool");
+        let heap = Heap::create_with_chunks(pool, 12).expect("room for a heap");
+        let mut session = heap.session().expect("a free session");
+        for &(key, value) in &self.initial {
+            let Ok(offset) = Opened::allocate(&mut session, key, value) else { continue };
+            fill(&heap, key, offset, value);
+            // Release: publishes what lies there; pairs with the acquire in `get`.
+            place(&heap, key).store(offset, Ordering::Release);
+        }
+    }
+
+    fn open(&self, memory: Memory) -> Result<Opened, String> {
+        let (heap, recovery) = Heap::open(open_pool(memory).map_err(text)?).map_err(text)?;
+        // Nothing here writes the state word of a block: one that is not zero was never cleared.
+        for block in recovery.blocks_of(0).into_iter().flatten() {
+            let word = heap.pool().word(u64::from(block) * BLOCK_SIZE as u64);
+            if word.read_private() != 0 {
+                return Err(format!("block {block} has the state of something else"));
+            }
+        }
+        for key in 0..PLACES {
+            let offset = place(&heap, key).read_private();
+            if offset == 0 {
+                continue;
+            }
+            let marked = if holds_record(key) {
+                recovery.mark_record(offset, size_of_record(read(&heap, key, offset)))
+            } else {
+                recovery.mark_block(0, (offset / BLOCK_SIZE as u64) as u32)
+            };
+            marked.map_err(text)?;
+        }
+        recovery.finish(&heap);
+        let session = |_| Ok(RefCell::new(Some(heap.session()?)));
+        let sessions: Result<Vec<_>, AllocError> = (0..self.threads).map(session).collect();
+        let node = AtomicPointer::new(std::ptr::null_mut());
+        Ok(Opened { sessions: sessions.map_err(text)?, node, heap })
+    }
+
+    fn contents(&self, opened: &Opened) -> Result<Vec<(u64, u64)>, String> {
+        opened.sessions.iter().for_each(|session| drop(session.borrow_mut().take()));
+        let audit = Audit::new(&opened.heap).map_err(text)?;
+        let mut pairs = vec![];
+        for key in 0..PLACES {
+            let offset = place(&opened.heap, key).read_private();
+            if offset == 0 {
+                continue;
+            }
+            let value = read(&opened.heap, key, offset);
+            let marked = if holds_record(key) {
+                audit.used().mark_record(offset, size_of_record(value))
+            } else {
+                audit.used().mark_block(0, (offset / BLOCK_SIZE as u64) as u32)
+            };
+            marked.map_err(text)?;
+            pairs.push((key, value));
+        }
+        let problems = audit.finish(&opened.heap);
+        if problems.is_empty() { Ok(pairs) } else { Err(problems.join("; ")) }
+    }
+
+    fn calls(&self, operation: &Operation, calls: &mut Vec<(u64, Call)>) {
+        match *operation {
+            Operation::Get(key) => calls.push((key, Call::Get)),
+            Operation::Put(key, value) => calls.push((key, Call::Upsert(value))),
+            Operation::Remove(key) => calls.push((key, Call::Remove)),
+            Operation::Turn | Operation::Peek | Operation::Rejoin | Operation::Release => {}
+        }
+    }
+
+    fn run(&self, opened: &Opened, thread: usize, operation: &Operation, replies: &mut Vec<Reply>) {
+        let mut slot = opened.sessions[thread].borrow_mut();
+        if *operation == Operation::Rejoin {
+            *slot = None;
+            *slot = Some(opened.heap.session().expect("as many sessions as threads"));
+            return;
+        }
+        let session = slot.as_mut().expect("each thread has a session");
+        let mut pinned = session.pinned();
+        match opened.run(&mut pinned, thread, *operation) {
+            Ok(reply) => replies.extend(reply),
+            Err(error) if error.is_full() => {
+                self.refused.set(self.refused.get() + 1);
+                replies.push(Reply::Refused);
+            }
+            Err(error) => panic!("{operation:?}: {error}"),
+        }
+    }
+}
+
+/// A random shelf and plan: 2 or 3 threads with 1 to 4 operations each.
+pub fn random(seed: u64) -> (AllocatorProgram, Plan<Operation>) {
+    let mut random = Random::new(seed ^ 0x7368_656C);
+    let random = &mut random;
+    let initial = (0..PLACES).filter(|_| random.one_in(2)).collect::<Vec<_>>();
+    let initial = initial.into_iter().map(|key| (key, 10 * (key + 1) + random.below(6))).collect();
+    let threads = 2 + random.below(2);
+    let length = 1 + random.below(4);
+    let mut operation = |thread: u64, index: u64| {
+        let key = random.below(PLACES);
+        match random.below(20) {
+            0..8 => Operation::Put(key, 1000 * (thread + 1) + 10 * index + random.below(6)),
+            8..12 => Operation::Remove(key),
+            12..14 => Operation::Get(key),
+            14..16 => Operation::Turn,
+            16..18 => Operation::Peek,
+            18 => Operation::Release,
+            _ => Operation::Rejoin,
+        }
+    };
+    let plan = (0..threads)
+        .map(|thread| (0..length).map(|index| operation(thread, index)).collect())
+        .collect();
+    let threads = threads as usize;
+    let pool_bytes = SIZE_MIN as usize * if seed.is_multiple_of(4) { 2 } else { 1 };
+    (AllocatorProgram { initial, threads, pool_bytes, refused: Rc::default() }, plan)
+}
+
+/// Programs small enough for every order.
+const SMALL: [(&str, &[&[Operation]]); 7] = [
+    ("put, put", &[&[Operation::Put(0, 10)], &[Operation::Put(0, 21)]]),
+    ("put, remove", &[&[Operation::Put(1, 10)], &[Operation::Remove(1)]]),
+    ("put, get", &[&[Operation::Put(2, 14)], &[Operation::Get(2)]]),
+    ("turn, peek", &[&[Operation::Turn, Operation::Turn], &[Operation::Peek]]),
+    ("remove, release", &[&[Operation::Get(0)], &[Operation::Remove(0), Operation::Release]]),
+    (
+        "remove and leave, get",
+        &[&[Operation::Get(0)], &[Operation::Remove(0), Operation::Rejoin, Operation::Release]],
+    ),
+    // A chunk of a large record becomes one of blocks.
+    (
+        "a chunk changes its use",
+        &[&[
+            Operation::Put(4, 10),
+            Operation::Remove(4),
+            Operation::Release,
+            Operation::Release,
+            Operation::Put(1, 22),
+            Operation::Put(3, 23),
+            Operation::Put(5, 24),
+            Operation::Put(1, 25),
+            Operation::Put(3, 26),
+        ]],
+    ),
+];
+
+/// The case of a name: `random/NUMBER` or `small/NAME`.
+fn case(name: &str) -> Option<Box<dyn Case>> {
+    if let Some(seed) = name.strip_prefix("random/") {
+        return Some(Prepared::boxed(random(seed.parse().ok()?)));
+    }
+    let wanted = name.strip_prefix("small/")?;
+    let (_, plan) = SMALL.iter().find(|(known, _)| *known == wanted)?;
+    let plan: Plan<Operation> = plan.iter().map(|thread| thread.to_vec()).collect();
+    let initial = vec![(0, 11), (1, 20), (2, 31)];
+    let pool_bytes = SIZE_MIN as usize;
+    let shelf =
+        AllocatorProgram { initial, threads: plan.len(), pool_bytes, refused: Rc::default() };
+    Some(Prepared::boxed((shelf, plan)))
+}
+
+/// The small programs.
+fn small() -> Vec<String> {
+    SMALL.iter().map(|(name, _)| format!("small/{name}")).collect()
+}
+
+/// The programs of this structure.
+pub struct Programs;
+
+impl structure::Programs for Programs {
+    fn case(&self, name: &str) -> Option<Box<dyn Case>> {
+        case(name)
+    }
+
+    fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
+        let Drawn { config, values } = dimensions::draw(random, fixed);
+        let program = format!("random/{}", random.below(1 << 40) << 8 | number & 255);
+        Step { program, config, values }
+    }
+
+    fn dimensions(&self) -> Vec<Dimension> {
+        dimensions::machines()
+    }
+
+    fn small(&self) -> Vec<String> {
+        small()
+    }
+}

@@ -1,0 +1,423 @@
+//! The tree of byte strings as a program of the simulated machine. To the judge a key is its place in
+//! the universe and a value is a number, from which the bytes of the value are made.
+
+use std::cell::RefCell;
+use std::ops::Bound;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use everleaf_alloc::Heap;
+use everleaf_index::{BytesTree, Change, Geometry, IndexError, Session, Trees, Verify};
+use everleaf_machine::Simulated;
+use everleaf_machine::simulated::history::{Call, Reply};
+use everleaf_machine::simulated::{Memory, Program};
+use everleaf_pool::Pool;
+
+use crate::backing::{SIZE_MIN, new_pool, open_pool};
+use crate::operation::{Operation, Seen, Space};
+use crate::subject::Nodes;
+use crate::u64_program::note_scan;
+
+const NAME: &str = "words";
+
+/// A tree of byte strings, the keys that are used in it, and what was done to it at first.
+#[derive(Clone, Debug)]
+pub struct BytesProgram {
+    /// Which tree.
+    pub tree: &'static AnyWords,
+    /// All keys, ascending; the operations name them by number.
+    pub universe: Vec<Vec<u8>>,
+    /// What was done to the tree before it was closed and opened again.
+    pub history: Vec<Operation>,
+    /// What is done to the opened tree before the threads come, by their sessions in turn.
+    pub warm_up: Vec<Operation>,
+    /// How many threads come.
+    pub threads: usize,
+    /// How much space there is.
+    pub space: Space,
+    /// What happened so far.
+    pub seen: Rc<Seen>,
+}
+
+impl BytesProgram {
+    /// A tree with nodes of the geometry `G` and this history; `universe` in any order.
+    pub fn new<G: Nodes>(universe: &[&[u8]], history: Vec<Operation>, threads: usize) -> Self {
+        Self::on(const { &AnyWords::of::<G>() }, universe, history, threads)
+    }
+
+    /// As [`Self::new`], of any tree.
+    pub fn on(
+        tree: &'static AnyWords,
+        universe: &[&[u8]],
+        history: Vec<Operation>,
+        threads: usize,
+    ) -> Self {
+        let mut universe: Vec<Vec<u8>> = universe.iter().map(|key| key.to_vec()).collect();
+        universe.sort();
+        universe.dedup();
+        BytesProgram {
+            tree,
+            universe,
+            history,
+            warm_up: vec![],
+            threads,
+            space: Space::default(),
+            seen: Rc::default(),
+        }
+    }
+
+    fn key(&self, number: u64) -> &[u8] {
+        &self.universe[number as usize]
+    }
+
+    fn number(&self, key: &[u8]) -> u64 {
+        let found = self.universe.binary_search_by(|known| known.as_slice().cmp(key));
+        found.unwrap_or_else(|_| panic!("nobody ever wrote the key {key:?}")) as u64
+    }
+}
+
+/// The bytes of a value: of different lengths, so that records move between size classes.
+fn encode(value: u64) -> Vec<u8> {
+    let mut bytes = value.to_le_bytes().to_vec();
+    bytes.extend((0..value % 3 * 11).map(|index| (value + index) as u8));
+    bytes
+}
+
+/// The value of bytes that [`encode`] made.
+fn decode(bytes: &[u8]) -> u64 {
+    let value = u64::from_le_bytes(bytes[..8].try_into().expect("a value has 8 bytes"));
+    assert_eq!(bytes, encode(value), "a value is torn");
+    value
+}
+
+/// The opened tree with a session per thread.
+pub struct Opened {
+    /// Borrowed by its own thread only.
+    sessions: Vec<RefCell<Option<Session<Simulated>>>>,
+    tree: Box<dyn LivingWords>,
+}
+
+impl Opened {
+    /// Closes the pool cleanly. Nobody writes any more.
+    ///
+    /// # Errors
+    /// The mark cannot be written.
+    pub fn close(&self) -> Result<(), IndexError> {
+        self.tree.close()
+    }
+}
+
+type Answer = Result<Option<u64>, IndexError>;
+
+/// An opened tree of byte strings, whatever its nodes. Values are [decoded](decode).
+trait LivingWords {
+    fn heap(&self) -> &Arc<Heap<Simulated>>;
+    fn change(&self, session: &mut Session<Simulated>, key: &[u8], change: Change<'_>) -> Answer;
+    fn get(&self, session: &mut Session<Simulated>, key: &[u8]) -> Answer;
+    fn exchange(&self, session: &mut Session<Simulated>, key: &[u8], values: (u64, u64)) -> Answer;
+    fn get_many(
+        &self,
+        session: &mut Session<Simulated>,
+        keys: &[Vec<u8>],
+        tell: &mut dyn FnMut(Option<u64>),
+    ) -> Result<(), IndexError>;
+    fn scan(
+        &self,
+        session: &mut Session<Simulated>,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        tell: &mut dyn FnMut(&[u8], u64) -> bool,
+    ) -> Result<(), IndexError>;
+    fn clear(&self, session: &mut Session<Simulated>) -> Result<(), IndexError>;
+    fn check(&self) -> Result<Vec<String>, IndexError>;
+    fn close(&self) -> Result<(), IndexError>;
+}
+
+struct Live<G: Geometry> {
+    tree: Arc<BytesTree<G, Simulated>>,
+    trees: Trees<G, Simulated>,
+}
+
+impl<G: Geometry> LivingWords for Live<G> {
+    fn heap(&self) -> &Arc<Heap<Simulated>> {
+        self.trees.heap()
+    }
+
+    fn change(&self, session: &mut Session<Simulated>, key: &[u8], change: Change<'_>) -> Answer {
+        self.tree.change(session, key, change, |_, old| old.map(decode))
+    }
+
+    fn get(&self, session: &mut Session<Simulated>, key: &[u8]) -> Answer {
+        self.tree.get_with(session, key, decode)
+    }
+
+    fn exchange(
+        &self,
+        session: &mut Session<Simulated>,
+        key: &[u8],
+        (expected, new): (u64, u64),
+    ) -> Answer {
+        let (old, new) = (encode(expected), encode(new));
+        self.tree.exchange(session, key, Some(&old), Some(&new), |done, found| {
+            let found = found.map(decode);
+            assert_eq!(done, found == Some(expected), "done or not?");
+            found
+        })
+    }
+
+    fn get_many(
+        &self,
+        session: &mut Session<Simulated>,
+        keys: &[Vec<u8>],
+        tell: &mut dyn FnMut(Option<u64>),
+    ) -> Result<(), IndexError> {
+        let keys = keys.iter().map(Vec::as_slice);
+        self.tree.get_many(session, keys, Verify::Sum, |_, value| tell(value.map(decode)))
+    }
+
+    fn scan(
+        &self,
+        session: &mut Session<Simulated>,
+        (low, high): (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        tell: &mut dyn FnMut(&[u8], u64) -> bool,
+    ) -> Result<(), IndexError> {
+        self.tree.scan(session, low, high, reverse, |key, value| tell(key, decode(value)))
+    }
+
+    fn clear(&self, session: &mut Session<Simulated>) -> Result<(), IndexError> {
+        self.tree.clear(session)
+    }
+
+    fn check(&self) -> Result<Vec<String>, IndexError> {
+        Ok(self.trees.check()?.problems)
+    }
+
+    fn close(&self) -> Result<(), IndexError> {
+        self.trees.close()
+    }
+}
+
+type Create = fn(Pool<Simulated>, u32) -> Result<Box<dyn LivingWords>, IndexError>;
+type Open = fn(Pool<Simulated>) -> Result<Box<dyn LivingWords>, String>;
+
+/// The tree of byte strings with nodes of some geometry: how to make and to open one.
+#[derive(Clone, Copy, Debug)]
+pub struct AnyWords {
+    create: Create,
+    open: Open,
+}
+
+impl AnyWords {
+    /// That with nodes of the geometry `G`.
+    pub const fn of<G: Nodes>() -> AnyWords {
+        AnyWords { create: create::<G>, open: open::<G> }
+    }
+}
+
+fn create<G: Nodes>(
+    pool: Pool<Simulated>,
+    chunk_shift: u32,
+) -> Result<Box<dyn LivingWords>, IndexError> {
+    let trees: Trees<G, Simulated> = Trees::create_with_chunks(pool, chunk_shift)?;
+    Ok(Box::new(Live { tree: trees.bytes_tree(NAME)?, trees }))
+}
+
+fn open<G: Nodes>(pool: Pool<Simulated>) -> Result<Box<dyn LivingWords>, String> {
+    let trees: Trees<G, Simulated> = Trees::open(pool, 1).map_err(text)?;
+    let tree = trees.find_bytes_tree(NAME).map_err(text)?.ok_or("the tree is gone")?;
+    Ok(Box::new(Live { tree, trees }))
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+type Pairs = Vec<(u64, u64)>;
+
+impl BytesProgram {
+    fn replies(
+        &self,
+        tree: &dyn LivingWords,
+        slot: &mut Option<Session<Simulated>>,
+        operation: &Operation,
+        replies: &mut Vec<Reply>,
+    ) -> Result<(), IndexError> {
+        if *operation == Operation::Rejoin {
+            // The old one ends first: what it had is judged, and goes to others.
+            *slot = None;
+            let mut session = tree.heap().session()?;
+            session.reserve_blocks(self.space.blocks_at_hand)?;
+            *slot = Some(session);
+            return Ok(());
+        }
+        let session = slot.as_mut().expect("taken only when all threads have ended");
+        let mut change = |key, change: Change<'_>| tree.change(session, self.key(key), change);
+        let previous = match *operation {
+            Operation::Insert(key, value) => change(key, Change::Insert(&encode(value)))?,
+            Operation::Update(key, value) => change(key, Change::Update(&encode(value)))?,
+            Operation::Upsert(key, value) => change(key, Change::Upsert(&encode(value)))?,
+            Operation::Remove(key) => change(key, Change::Remove)?,
+            Operation::Get(key) => tree.get(session, self.key(key))?,
+            Operation::Exchange(key, expected, new) => {
+                tree.exchange(session, self.key(key), (expected, new))?
+            }
+            Operation::GetMany => {
+                let mut tell = |value| replies.push(Reply::Previous(value));
+                return tree.get_many(session, &self.universe, &mut tell);
+            }
+            Operation::Scan(from, limit) => {
+                let pairs = self.scan(tree, session, from, limit, false)?;
+                note_scan(&pairs, limit, from..self.universe.len() as u64, replies);
+                return Ok(());
+            }
+            Operation::ScanBack(from, limit) => {
+                let last = from.min(self.universe.len() as u64 - 1);
+                let pairs = self.scan(tree, session, last, limit, true)?;
+                note_scan(&pairs, limit, (0..=last).rev(), replies);
+                return Ok(());
+            }
+            Operation::Clear => {
+                tree.clear(session)?;
+                replies.extend(self.universe.iter().map(|_| Reply::Unknown));
+                return Ok(());
+            }
+            Operation::Release => {
+                session.collect_all();
+                session.give_back();
+                tree.heap().release_empty_chunks();
+                return Ok(());
+            }
+            Operation::Rejoin => return Ok(()),
+        };
+        replies.push(Reply::Previous(previous));
+        Ok(())
+    }
+
+    /// Up to `limit` pairs from key number `from` on, or downwards.
+    fn scan(
+        &self,
+        tree: &dyn LivingWords,
+        session: &mut Session<Simulated>,
+        from: u64,
+        limit: usize,
+        reverse: bool,
+    ) -> Result<Pairs, IndexError> {
+        let mut pairs = vec![];
+        let bound = Bound::Included(self.key(from));
+        let bounds = if reverse { (Bound::Unbounded, bound) } else { (bound, Bound::Unbounded) };
+        tree.scan(session, bounds, reverse, &mut |key, value| {
+            pairs.push((self.number(key), value));
+            pairs.len() < limit
+        })?;
+        Ok(pairs)
+    }
+
+    fn all(
+        &self,
+        tree: &dyn LivingWords,
+        session: &mut Session<Simulated>,
+    ) -> Result<Pairs, String> {
+        let last = self.universe.len() as u64 - 1;
+        let pairs = self.scan(tree, session, 0, usize::MAX, false).map_err(text)?;
+        let mut back = self.scan(tree, session, last, usize::MAX, true).map_err(text)?;
+        back.reverse();
+        if back != pairs {
+            return Err(format!("scanned {pairs:?} upwards and {back:?} downwards"));
+        }
+        for (number, key) in self.universe.iter().enumerate() {
+            let value = tree.get(session, key).map_err(text)?;
+            let scanned = pairs.iter().find(|(scanned, _)| *scanned == number as u64);
+            if scanned.map(|(_, value)| *value) != value {
+                return Err(format!("key {number} is {value:?}, scanned {scanned:?}"));
+            }
+        }
+        Ok(pairs)
+    }
+}
+
+impl Program for BytesProgram {
+    type Operation = Operation;
+    type Instance = Opened;
+
+    fn pool_bytes(&self) -> usize {
+        self.space.pool_bytes
+    }
+
+    fn format(&self, memory: Memory) {
+        let pool = new_pool(memory).expect("new memory becomes a pool");
+        let tree = (self.tree.create)(pool, self.space.chunk_shift).expect("room for a tree");
+        let mut slot = Some(tree.heap().session().expect("a free session"));
+        for operation in &self.history {
+            match self.replies(&*tree, &mut slot, operation, &mut vec![]) {
+                Err(error) if self.space.may_fail(&error) => {}
+                done => done.expect("the history of a tree finds room"),
+            }
+        }
+    }
+
+    fn open(&self, memory: Memory) -> Result<Opened, String> {
+        let tree = (self.tree.open)(open_pool(memory).map_err(text)?)?;
+        let session = |_| {
+            let mut session = tree.heap().session()?;
+            session.reserve_blocks(self.space.blocks_at_hand)?;
+            Ok(RefCell::new(Some(session)))
+        };
+        let sessions: Result<Vec<_>, everleaf_index::AllocError> =
+            (0..self.threads).map(session).collect();
+        Ok(Opened { sessions: sessions.map_err(text)?, tree })
+    }
+
+    fn warm_up(&self, opened: &Opened) {
+        for (operation, slot) in self.warm_up.iter().zip(opened.sessions.iter().cycle()) {
+            let mut slot = slot.borrow_mut();
+            match self.replies(&*opened.tree, &mut slot, operation, &mut vec![]) {
+                Err(error) if self.space.may_fail(&error) => {}
+                done => done.expect("what is done before the threads come finds room"),
+            }
+        }
+        // What was taken from the blocks at hand is made up for.
+        for slot in opened.sessions.iter().filter(|_| !self.warm_up.is_empty()) {
+            if let Some(session) = &mut *slot.borrow_mut() {
+                match session.reserve_blocks(self.space.blocks_at_hand) {
+                    Err(_) if self.space.may_fill => {}
+                    done => done.expect("there is room for the blocks at hand"),
+                }
+            }
+        }
+    }
+
+    fn contents(&self, opened: &Opened) -> Result<Pairs, String> {
+        opened.sessions.iter().for_each(|session| drop(session.borrow_mut().take()));
+        let heap = opened.tree.heap();
+        let pairs = {
+            let mut session = heap.session().map_err(text)?;
+            self.all(&*opened.tree, &mut session)?
+        };
+        if heap.pool().size() > SIZE_MIN {
+            self.seen.grown.set(self.seen.grown.get() + 1);
+        }
+        let problems = opened.tree.check().map_err(text)?;
+        if problems.is_empty() { Ok(pairs) } else { Err(problems.join("; ")) }
+    }
+
+    fn calls(&self, operation: &Operation, calls: &mut Vec<(u64, Call)>) {
+        let numbers: Vec<u64> = (0..self.universe.len() as u64).collect();
+        operation.calls(&numbers, calls);
+    }
+
+    fn run(&self, opened: &Opened, thread: usize, operation: &Operation, replies: &mut Vec<Reply>) {
+        let mut slot = opened.sessions[thread].borrow_mut();
+        match self.replies(&*opened.tree, &mut slot, operation, replies) {
+            Ok(()) => {}
+            Err(error) if self.space.may_fail(&error) => {
+                self.seen.refused.set(self.seen.refused.get() + 1);
+                let mut calls = vec![];
+                self.calls(operation, &mut calls);
+                replies.clear();
+                replies.resize(calls.len(), Reply::Refused);
+            }
+            Err(error) => panic!("{operation:?}: {error}"),
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! A tree of 64-bit integers as a program of the simulated machine.
+
+use std::cell::RefCell;
+use std::fmt::Display;
+use std::rc::Rc;
+
+use everleaf_alloc::{AllocError, Session};
+use everleaf_index::{Exchange, IndexError};
+use everleaf_machine::Simulated;
+use everleaf_machine::simulated::history::{Call, Reply};
+use everleaf_machine::simulated::{Domain, Memory, Program};
+
+use crate::backing::{SIZE_MIN, new_pool, open_pool};
+use crate::living::{AnyTree, Living};
+use crate::operation::{Operation, Seen, Space};
+use crate::subject::{Pairs, Subject};
+
+/// A tree, the keys that are used in it, and what was done to it at first.
+#[derive(Clone, Debug)]
+pub struct U64Program {
+    /// Which tree.
+    pub tree: &'static AnyTree,
+    /// All keys of plan and history, ascending.
+    pub universe: Vec<u64>,
+    /// What was done to the tree before it was closed and opened again.
+    pub history: Vec<Operation>,
+    /// What is done to the opened tree before the threads come, by their sessions in turn.
+    pub warm_up: Vec<Operation>,
+    /// How many threads come.
+    pub threads: usize,
+    /// How much space there is.
+    pub space: Space,
+    /// Whether reads are judged also where a crash may take back what was read: as
+    /// [`Subject::READS_COMMITTED`] says, unless the tree is to be held to more.
+    pub judges_reads: bool,
+    /// What happened so far.
+    pub seen: Rc<Seen>,
+}
+
+impl U64Program {
+    /// A tree of the subject `S` with this history; `universe` in any order. Keys and values that the
+    /// tree does not take become the nearest ones that it does.
+    pub fn new<S: Subject>(universe: Vec<u64>, history: Vec<Operation>, threads: usize) -> Self {
+        Self::on(const { &AnyTree::of::<S>() }, universe, history, threads)
+    }
+
+    /// As [`Self::new`], of any tree.
+    pub fn on(
+        tree: &'static AnyTree,
+        universe: Vec<u64>,
+        history: Vec<Operation>,
+        threads: usize,
+    ) -> Self {
+        let mut universe: Vec<u64> = universe.into_iter().map(|key| tree.fit_key(key)).collect();
+        universe.sort_unstable();
+        universe.dedup();
+        U64Program {
+            tree,
+            universe,
+            history: history.iter().map(|operation| tree.fit(operation)).collect(),
+            warm_up: vec![],
+            threads,
+            space: Space::default(),
+            judges_reads: tree.reads_committed,
+            seen: Rc::default(),
+        }
+    }
+}
+
+/// The opened tree with a session per thread.
+pub struct Opened {
+    /// Borrowed by its own thread only.
+    sessions: Vec<RefCell<Option<Session<Simulated>>>>,
+    tree: Box<dyn Living>,
+}
+
+fn text(error: impl Display) -> String {
+    error.to_string()
+}
+
+impl U64Program {
+    fn replies(
+        &self,
+        tree: &dyn Living,
+        slot: &mut Option<Session<Simulated>>,
+        operation: &Operation,
+        replies: &mut Vec<Reply>,
+    ) -> Result<(), IndexError> {
+        if *operation == Operation::Rejoin {
+            // The old one ends first: what it had is judged, and goes to others.
+            *slot = None;
+            let mut session = tree.heap().session()?;
+            session.reserve_blocks(self.space.blocks_at_hand)?;
+            *slot = Some(session);
+            return Ok(());
+        }
+        let session = slot.as_mut().expect("taken only when all threads have ended");
+        let previous = match *operation {
+            Operation::Get(key) => tree.tree().get(session, key)?,
+            Operation::Insert(key, value) => tree.tree().insert(session, key, value)?,
+            Operation::Update(key, value) => tree.tree().update(session, key, value)?,
+            Operation::Upsert(key, value) => tree.tree().upsert(session, key, value)?,
+            Operation::Remove(key) => tree.tree().remove(session, key)?,
+            Operation::Exchange(key, expected, new) => {
+                match tree.tree().compare_exchange(session, key, expected, new)? {
+                    Exchange::Done => Some(expected),
+                    Exchange::Absent => None,
+                    Exchange::Mismatch(found) => {
+                        assert_ne!(found, expected, "a mismatch that is none");
+                        Some(found)
+                    }
+                }
+            }
+            Operation::GetMany => {
+                let mut values = vec![None; self.universe.len()];
+                tree.tree().get_many(session, &self.universe, &mut values)?;
+                replies.extend(values.into_iter().map(Reply::Previous));
+                return Ok(());
+            }
+            Operation::Scan(from, limit) => {
+                let mut pairs = vec![];
+                tree.tree().scan(session, from, limit, &mut pairs)?;
+                let keys = self.universe.iter().filter(|&&key| key >= from);
+                note_scan(&pairs, limit, keys.copied(), replies);
+                return Ok(());
+            }
+            Operation::ScanBack(from, limit) => {
+                let mut pairs = vec![];
+                tree.scan_back(session, from, limit, &mut pairs)?;
+                let keys = self.universe.iter().rev().filter(|&&key| key <= from);
+                note_scan(&pairs, limit, keys.copied(), replies);
+                return Ok(());
+            }
+            Operation::Release => {
+                session.collect_all();
+                session.give_back();
+                tree.heap().release_empty_chunks();
+                return Ok(());
+            }
+            Operation::Rejoin => return Ok(()),
+            Operation::Clear => {
+                tree.clear(session, &self.universe)?;
+                replies.extend(self.universe.iter().map(|_| Reply::Unknown));
+                return Ok(());
+            }
+        };
+        replies.push(Reply::Previous(previous));
+        Ok(())
+    }
+
+    /// All pairs, found in every way there is.
+    fn all(&self, tree: &dyn Living, session: &mut Session<Simulated>) -> Result<Pairs, String> {
+        let (mut pairs, mut back) = (vec![], vec![]);
+        tree.tree().scan(session, self.tree.keys.0, usize::MAX, &mut pairs).map_err(text)?;
+        tree.scan_back(session, self.tree.keys.1, usize::MAX, &mut back).map_err(text)?;
+        back.reverse();
+        if back != pairs {
+            return Err(format!("scanned {pairs:?} upwards and {back:?} downwards"));
+        }
+        for key in &self.universe {
+            let value = tree.tree().get(session, *key).map_err(text)?;
+            let scanned = pairs.iter().find(|(scanned, _)| scanned == key);
+            if scanned.map(|(_, value)| *value) != value {
+                return Err(format!("key {key} is {value:?}, scanned {scanned:?}"));
+            }
+        }
+        Ok(pairs)
+    }
+}
+
+/// What a scan that passes `keys` in this order says about each of them.
+pub(crate) fn note_scan(
+    pairs: &[(u64, u64)],
+    limit: usize,
+    keys: impl Iterator<Item = u64>,
+    replies: &mut Vec<Reply>,
+) {
+    let mut rest = pairs.iter().peekable();
+    for key in keys {
+        let found = rest.next_if(|(found, _)| *found == key).map(|(_, value)| *value);
+        let cut = found.is_none() && rest.peek().is_none() && pairs.len() >= limit;
+        replies.push(if cut { Reply::Unknown } else { Reply::Previous(found) });
+    }
+    assert!(rest.peek().is_none(), "a scan gives {pairs:?}: out of order, or from nowhere");
+}
+
+impl Program for U64Program {
+    type Operation = Operation;
+    type Instance = Opened;
+
+    fn pool_bytes(&self) -> usize {
+        self.space.pool_bytes
+    }
+
+    fn format(&self, memory: Memory) {
+        let pool = new_pool(memory).expect("new memory becomes a pool");
+        let tree = (self.tree.create)(pool, self.space.chunk_shift).expect("room for a tree");
+        let mut slot = Some(tree.heap().session().expect("a free session"));
+        for operation in &self.history {
+            match self.replies(&*tree, &mut slot, operation, &mut vec![]) {
+                Err(error) if self.space.may_fail(&error) => {}
+                done => done.expect("the history of a tree finds room"),
+            }
+        }
+    }
+
+    fn open(&self, memory: Memory) -> Result<Opened, String> {
+        let tree = (self.tree.open)(open_pool(memory).map_err(text)?)?;
+        let session = |_| {
+            let mut session = tree.heap().session()?;
+            session.reserve_blocks(self.space.blocks_at_hand)?;
+            Ok(RefCell::new(Some(session)))
+        };
+        let sessions: Result<Vec<_>, AllocError> = (0..self.threads).map(session).collect();
+        Ok(Opened { sessions: sessions.map_err(text)?, tree })
+    }
+
+    fn contents(&self, opened: &Opened) -> Result<Pairs, String> {
+        opened.sessions.iter().for_each(|session| drop(session.borrow_mut().take()));
+        let heap = opened.tree.heap();
+        let pairs = {
+            let mut session = heap.session().map_err(text)?;
+            self.all(&*opened.tree, &mut session)?
+        };
+        if heap.pool().size() > SIZE_MIN {
+            self.seen.grown.set(self.seen.grown.get() + 1);
+        }
+        let problems = opened.tree.check().map_err(text)?;
+        if problems.is_empty() { Ok(pairs) } else { Err(problems.join("; ")) }
+    }
+
+    fn calls(&self, operation: &Operation, calls: &mut Vec<(u64, Call)>) {
+        operation.calls(&self.universe, calls);
+        if self.tree.writes_blindly {
+            for (_, call) in calls {
+                if let Call::Insert(value) | Call::Update(value) = *call {
+                    *call = Call::Upsert(value);
+                }
+            }
+        }
+    }
+
+    /// What a reader saw may be taken back by a crash, unless the tree says otherwise: it is judged
+    /// beside what runs with it, and not beside what a crash leaves.
+    fn binds_crashes(&self, operation: &Operation, domain: Domain) -> bool {
+        self.judges_reads || domain != Domain::Adr || !operation.is_read()
+    }
+
+    fn warm_up(&self, opened: &Opened) {
+        for (operation, slot) in self.warm_up.iter().zip(opened.sessions.iter().cycle()) {
+            let mut slot = slot.borrow_mut();
+            let done = self.replies(&*opened.tree, &mut slot, operation, &mut vec![]);
+            match done {
+                Err(error) if self.space.may_fail(&error) => {}
+                done => done.expect("what is done before the threads come finds room"),
+            }
+        }
+        // What was taken from the blocks at hand is made up for.
+        for slot in opened.sessions.iter().filter(|_| !self.warm_up.is_empty()) {
+            if let Some(session) = &mut *slot.borrow_mut() {
+                match session.reserve_blocks(self.space.blocks_at_hand) {
+                    Err(_) if self.space.may_fill => {}
+                    done => done.expect("there is room for the blocks at hand"),
+                }
+            }
+        }
+    }
+
+    fn run(&self, opened: &Opened, thread: usize, operation: &Operation, replies: &mut Vec<Reply>) {
+        let mut slot = opened.sessions[thread].borrow_mut();
+        match self.replies(&*opened.tree, &mut slot, operation, replies) {
+            Ok(()) => {
+                let compares = matches!(operation, Operation::Exchange(..));
+                if self.tree.writes_blindly && !operation.is_read() && !compares {
+                    replies.fill(Reply::Unknown);
+                }
+            }
+            Err(error) if self.space.may_fail(&error) => {
+                self.seen.refused.set(self.seen.refused.get() + 1);
+                let mut calls = vec![];
+                self.calls(operation, &mut calls);
+                replies.clear();
+                replies.resize(calls.len(), Reply::Refused);
+            }
+            Err(error) => panic!("{operation:?}: {error}"),
+        }
+    }
+}

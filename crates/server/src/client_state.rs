@@ -1,0 +1,94 @@
+//! What a connection has said so far that matters for its next request.
+
+use std::sync::Arc;
+
+use crate::command::transaction::Transaction;
+use crate::registry::{Client, Details};
+use crate::resp::Protocol;
+
+/// Whether replies are sent (`CLIENT REPLY`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplyMode {
+    /// As usual.
+    #[default]
+    On,
+    /// None, until switched on again.
+    Off,
+    /// None for the next request.
+    SkipNext,
+}
+
+/// The state of one connection that commands can see and change.
+#[derive(Debug)]
+pub struct ClientState {
+    /// The entry of this connection among all connections.
+    pub client: Arc<Client>,
+    pub protocol: Protocol,
+    /// True if no password is needed, or it was given.
+    pub authenticated: bool,
+    pub reply_mode: ReplyMode,
+    /// Set to close the connection once its replies are sent.
+    pub closing: bool,
+    /// The last command, as its index in the table.
+    pub last_command: usize,
+    /// What is kept for the next `EXEC`.
+    pub transaction: Transaction,
+}
+
+/// The part of a session that commands within a transaction can change.
+pub struct SessionState {
+    protocol: Protocol,
+    authenticated: bool,
+    reply_mode: ReplyMode,
+    closing: bool,
+    details: Details,
+}
+
+impl ClientState {
+    pub fn new(client: Arc<Client>, authenticated: bool) -> Self {
+        ClientState {
+            client,
+            protocol: Protocol::default(),
+            authenticated,
+            reply_mode: ReplyMode::default(),
+            closing: false,
+            last_command: usize::MAX,
+            transaction: Transaction::default(),
+        }
+    }
+
+    /// True if a request needs none of the checks that depend on the connection's state.
+    pub fn is_plain(&self) -> bool {
+        self.authenticated && self.reply_mode == ReplyMode::On && !self.transaction.is_open()
+    }
+
+    /// What a transaction that fails must leave as it was.
+    pub fn state(&self) -> SessionState {
+        SessionState {
+            protocol: self.protocol,
+            authenticated: self.authenticated,
+            reply_mode: self.reply_mode,
+            closing: self.closing,
+            details: self.client.details(),
+        }
+    }
+
+    /// Brings back what it was.
+    pub fn restore(&mut self, state: SessionState) {
+        self.protocol = state.protocol;
+        self.authenticated = state.authenticated;
+        self.reply_mode = state.reply_mode;
+        self.closing = state.closing;
+        self.client.change(|details| *details = state.details);
+    }
+
+    /// Back to the state of a new connection (`RESET`).
+    pub fn reset(&mut self, authenticated: bool) {
+        *self = ClientState::new(Arc::clone(&self.client), authenticated);
+        self.client.change(|details| {
+            details.name.clear();
+            details.protocol = Protocol::default();
+            details.no_evict = false;
+        });
+    }
+}

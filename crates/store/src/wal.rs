@@ -1,0 +1,549 @@
+//! Durability against the loss of power on an ordinary disk: the log beside the pool.
+//!
+//! With a log, the gate is raised for good: every write takes the stripe of its key and a place in
+//! the log, changes the tree, and leaves what the key is now at that place, so that the log has the
+//! changes of a key in their order. It returns when the log says that this is durable. Since the place
+//! is taken before the change can be seen, whoever has seen it takes a later one: what is durable never
+//! comes of something that is not. The pool's pages reach the disk
+//! whenever the kernel likes; after a crash of the machine they are not looked at. The pool is then
+//! rebuilt from the newest snapshot and the log behind it.
+//!
+//! ```text
+//!   POOL.log/           the folder of the log (docs/log.md), also with two small files (`place.rs`)
+//!   map "\u{1}log"      in the pool: "identity" -> 16 bytes, the same as in the log;
+//!                       "mode" -> 8 bytes: milliseconds of the interval, 0 for none;
+//!                       "map:NAME" -> number of the map in the log, 4 bytes, little-endian;
+//!                       "last" -> the largest number ever given, 4 bytes;
+//!                       "logged" -> three times 8 bytes, as of the last closing: bytes of keys and
+//!                       values that were logged since the last snapshot, bytes that the files of the
+//!                       log have grown by, and how often the pool was opened
+//!   map 0 of the log    NAME -> number, as above: replay learns from it which map is which
+//! ```
+//!
+//! Invariants:
+//! - W1 what is in the log is in the pool: a place is filled after the change was made, also that of
+//!   the number of a map;
+//! - W2 a number is given to a map before anything of the map is in the log, and never again: an
+//!   emptied map gets a new one. So replay drops what belongs to a number that no name has;
+//! - W3 what the pool has and the log may lack (because the process died in between) gets into a
+//!   snapshot before anything new is acknowledged: before the store is open. While that is owed, the
+//!   pool does not count as cleanly closed;
+//! - W4 a place is taken before the first moment at which its change can be seen, and behind the
+//!   stripes of its keys. From then until it is filled or given up its thread waits for nothing that
+//!   may wait for the log.
+
+mod load;
+mod log_directory;
+mod log_effect;
+mod log_metadata;
+mod rebuild;
+mod replay;
+mod reservation;
+#[cfg(test)]
+mod simulated;
+mod snapshot_map;
+#[cfg(test)]
+mod tests;
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use everleaf_index::{BytesTree, Change, Hardware, IndexError, Session, Trees};
+use everleaf_log::{Disk, Log, LogOptions, Lsn, Record, SnapshotWriter, SyncMode};
+
+pub(crate) use self::log_directory::{LogDirectory, LogState};
+use self::log_directory::{LogDisk, Settings};
+pub use self::log_effect::LogEffect;
+pub(crate) use self::log_metadata::{
+    copy_log_metadata, last_durability, last_number, leave_refused, note_durability, own_log,
+};
+use self::log_metadata::{new_identity, refuse_integers};
+pub use self::rebuild::Rebuilt;
+pub(crate) use self::rebuild::rebuild;
+pub(crate) use self::reservation::LogReservation;
+use crate::ranked::{Rank, RankedGuard, RankedMutex};
+use crate::{Error, Options, Result};
+
+/// The map of the pool that says which log is its own.
+pub(crate) const NAME: &str = "\u{1}log";
+const IDENTITY: &[u8] = b"identity";
+const MODE: &[u8] = b"mode";
+const LAST: &[u8] = b"last";
+const LOGGED: &[u8] = b"logged";
+/// A snapshot is due, too, when the files of the log have grown by so many times what keys and values may
+/// grow by: small writes that are waited for one by one take a block each.
+const FILES_FACTOR: u64 = 4;
+/// And when the store was opened so often: each opening begins a file, at which all later ones look.
+const OPENINGS_MAX: u64 = 1000;
+/// The map of the log that has the names.
+const NAMES: u32 = 0;
+
+/// What is to survive, and when a write returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Durability {
+    /// Everything acknowledged survives the death of the process; on persistent memory also the loss
+    /// of power.
+    #[default]
+    Process,
+    /// As `Process`, and with a log that is synced so often that a crash of the machine loses no more
+    /// than this time. Never torn, and always the end: what is left never comes of something lost.
+    Interval(Duration),
+    /// Everything acknowledged survives the loss of power, on any disk that keeps what was synced. A
+    /// write returns when it is on the disk; writes at the same time share a sync.
+    ///
+    /// A write can be read as soon as it is made, before it is on the disk: what a read says, or a write
+    /// that changed nothing (an insertion of a key that is there, an exchange that found another
+    /// value), may be lost with the write it saw. But nothing in the store outlives what it came of: a
+    /// write that returns, by whatever thread, makes everything durable that could be read when it
+    /// began. Who acts on what was read outside of the store calls
+    /// [`Store::sync`](crate::Store::sync) first, which does the same.
+    Power,
+}
+
+/// Logs opened so far: each has a number, which no other log of this process ever has.
+static OPENED: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// The log whose writes this thread waits for later, by its number, and the last of these writes.
+    static HELD: Cell<Option<(u64, Lsn)>> = const { Cell::new(None) };
+}
+
+/// The log of an open store.
+pub(crate) struct StoreLog {
+    log: Log<LogDisk>,
+    place: LogDirectory,
+    identity: [u8; 16],
+    /// Which log of this process it is.
+    id: u64,
+    is_interval: bool,
+    /// The number of each map in the log, by the address of its tree.
+    numbers: RankedMutex<HashMap<usize, Arc<AtomicU32>>>,
+    /// The largest number given so far; held while one is given.
+    last_number: RankedMutex<u32>,
+    /// The map [`NAME`] of the pool.
+    own: Arc<BytesTree>,
+    /// Bytes appended since the last snapshot began.
+    bytes: AtomicU64,
+    /// What the log had stored then; less by what earlier lives of the store had since.
+    stored_before: AtomicU64,
+    /// Openings since then.
+    openings: AtomicU64,
+    /// Whether what the pool has and the log may lack must get into a snapshot (W3).
+    pub snapshot_due: AtomicBool,
+}
+
+fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
+    let what = what.into();
+    move |error| Error::Io(what, error)
+}
+
+fn log_options(identity: [u8; 16], durability: Durability, options: &Options) -> LogOptions {
+    let mode = match durability {
+        Durability::Interval(interval) => SyncMode::Interval(interval),
+        _ => SyncMode::Sync,
+    };
+    let log_options = LogOptions::new(identity).sync_mode(mode);
+    // A simulated run says itself when it is time.
+    let log_options = log_options.background_thread(!options.is_simulated());
+    match options.segment_size_bytes {
+        0 => log_options,
+        size => log_options.segment_size_bytes(size),
+    }
+}
+
+impl StoreLog {
+    /// Opens the log of a pool that can be trusted, or makes one.
+    pub fn open(
+        trees: &Trees,
+        place: &LogDirectory,
+        durability: Durability,
+        options: &Options,
+    ) -> Result<StoreLog> {
+        // Before anything is made that looks as if the log were its own.
+        let known = own_log(trees, place)?;
+        refuse_integers(trees)?;
+        let mut session = trees.heap().session().map_err(IndexError::from)?;
+        let own = trees.bytes_tree(NAME)?;
+        let disk = place.open()?;
+        if known.is_none() {
+            place.begin(&disk)?;
+        }
+        let identity = known.unwrap_or_else(|| new_identity(trees));
+        let log_options = log_options(identity, durability, options).starts_empty(false);
+        let (log, recovered) = Log::open(disk, &log_options)?;
+        // The pool has what the log has lost.
+        let is_short = recovered.report().end < place.reached(identity);
+        drop(recovered);
+        let power = StoreLog {
+            log,
+            place: place.clone(),
+            identity,
+            // Relaxed: only distinct numbers are wanted.
+            id: OPENED.fetch_add(1, Ordering::Relaxed),
+            is_interval: matches!(durability, Durability::Interval(_)),
+            numbers: RankedMutex::new(Rank::LogNumbers, HashMap::new()),
+            last_number: RankedMutex::new(Rank::LogNumber, 0),
+            own,
+            bytes: AtomicU64::new(0),
+            stored_before: AtomicU64::new(0),
+            openings: AtomicU64::new(0),
+            snapshot_due: false.into(),
+        };
+        power.number_all(trees, &mut session)?;
+        let logged = power.own.get_with(&mut session, LOGGED, |bytes| {
+            let (words, _) = bytes.as_chunks::<8>();
+            [0, 1, 2].map(|index| words.get(index).map_or(0, |word| u64::from_le_bytes(*word)))
+        })?;
+        let [bytes, files, openings] = logged.unwrap_or_default();
+        // Relaxed: nobody else is here yet.
+        power.bytes.store(bytes, Ordering::Relaxed);
+        // Relaxed: as above. It may be less than nothing.
+        power.stored_before.store(0_u64.wrapping_sub(files), Ordering::Relaxed);
+        // Relaxed: as above.
+        power.openings.store(openings.saturating_add(1), Ordering::Relaxed);
+        let mode = durability.interval_ms().to_le_bytes();
+        power.own.change(&mut session, MODE, Change::Upsert(&mode), |_, _| ())?;
+        let pool = trees.heap().pool();
+        let settings =
+            Settings { max_size_bytes: pool.max_size(), durability, pool: Some(pool.uuid()) };
+        place.write_settings(power.log.disk(), settings)?;
+        let owes = !trees.heap().pool().was_clean() && !power.mutant("store.owes_no_snapshot");
+        if known.is_none() || owes || is_short {
+            // Damaged in it is only what it is made of.
+            power.snapshot(trees, &mut session).map_err(|error| {
+                match trees.heap().pool().path() {
+                    Some(pool) => place.mention(error, pool),
+                    None => error,
+                }
+            })?;
+        }
+        if is_short {
+            place.write_reached(power.log.disk(), identity, power.log.durable_lsn())?;
+        }
+        if known.is_none() {
+            power.own.change(&mut session, IDENTITY, Change::Upsert(&identity), |_, _| ())?;
+        }
+        // Last: without it a crashed machine does not look at the log.
+        place.write_identity(power.log.disk(), identity)?;
+        Ok(power)
+    }
+
+    /// Gives every map its number.
+    fn number_all(&self, trees: &Trees, session: &mut Session<Hardware>) -> Result<()> {
+        let mut last = 0;
+        self.own.scan(
+            session,
+            std::ops::Bound::Unbounded,
+            std::ops::Bound::Unbounded,
+            false,
+            |_, value| {
+                if let Ok(number) = <[u8; 4]>::try_from(value) {
+                    last = last.max(u32::from_le_bytes(number));
+                }
+                true
+            },
+        )?;
+        *self.last_number.lock() = last;
+        for name in trees.names().iter().filter(|name| !crate::reserved::is_reserved(name)) {
+            if let Some(tree) = trees.find_bytes_tree(name)? {
+                let own = self.own.get_with(session, &own_key(name), |value| {
+                    <[u8; 4]>::try_from(value).map_or(0, u32::from_le_bytes)
+                })?;
+                match own {
+                    Some(number) => self.enter(&tree, number),
+                    None => drop(self.give_number(&tree, name, session)?),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> RankedGuard<'_, HashMap<usize, Arc<AtomicU32>>> {
+        self.numbers.lock()
+    }
+
+    fn enter(&self, tree: &Arc<BytesTree>, number: u32) {
+        let mut numbers = self.lock();
+        let cell = numbers.entry(Arc::as_ptr(tree) as usize).or_default();
+        // Relaxed: read by those who take a stripe after us.
+        cell.store(number, Ordering::Relaxed);
+    }
+
+    /// Whether a map has its number: nobody may get a handle before.
+    pub fn is_numbered(&self, tree: &Arc<BytesTree>) -> bool {
+        // Relaxed: whoever sees 0 looks again behind the lock of the makers.
+        self.number_of(tree).load(Ordering::Relaxed) != 0
+    }
+
+    /// The number of a map, which may change while nobody has a stripe.
+    pub fn number_of(&self, tree: &Arc<BytesTree>) -> Arc<AtomicU32> {
+        self.lock().entry(Arc::as_ptr(tree) as usize).or_default().clone()
+    }
+
+    /// Gives a map that is new, or was just emptied, a number of its own, durably (W2). The caller has
+    /// all stripes, or the map is not known to anybody yet.
+    pub fn give_number(
+        &self,
+        tree: &Arc<BytesTree>,
+        name: &str,
+        session: &mut Session<Hardware>,
+    ) -> Result<Lsn> {
+        let number = self.new_number(name, session)?;
+        self.use_number(self.place(), tree, name, number)
+    }
+
+    /// A number that no map had, noted in the pool as that of `name`.
+    fn new_number(&self, name: &str, session: &mut Session<Hardware>) -> Result<u32> {
+        let mut last = self.last_number.lock();
+        let number = last.checked_add(1).ok_or_else(|| {
+            let text = "all numbers of maps were given: write what is there to a new store";
+            Error::Unsupported(text.to_string())
+        })?;
+        let bytes = number.to_le_bytes();
+        // Before the map has it, so that it is not given again when the map is gone.
+        self.own.change(session, LAST, Change::Upsert(&bytes), |_, _| ())?;
+        *last = number;
+        self.own.change(session, &own_key(name), Change::Upsert(&bytes), |_, _| ())?;
+        Ok(number)
+    }
+
+    /// From now on a map has this number. As every change it is made before its place is filled (W1): a
+    /// snapshot that has the record has the number, too. And after its place was taken (W4): what is
+    /// logged under the number comes behind it.
+    fn use_number(
+        &self,
+        reservation: LogReservation<'_>,
+        tree: &Arc<BytesTree>,
+        name: &str,
+        number: u32,
+    ) -> Result<Lsn> {
+        let bytes = number.to_le_bytes();
+        let record = [Record::put(NAMES, name.as_bytes(), &bytes)];
+        if self.mutant("store.fills_number_first") {
+            let lsn = reservation.fill(&record)?;
+            self.log.disk().reached("store.number_entered");
+            self.enter(tree, number);
+            return Ok(lsn);
+        }
+        self.enter(tree, number);
+        self.log.disk().reached("store.number_entered");
+        reservation.fill(&record)
+    }
+
+    /// Whether the planted bug of this name is to be shown: never, except on a simulated disk.
+    pub fn mutant(&self, name: &'static str) -> bool {
+        self.log.disk().mutant(name)
+    }
+
+    /// Tells a simulated run where a thread is.
+    pub fn reached(&self, point: &'static str) {
+        self.log.disk().reached(point);
+    }
+
+    /// Empties a map, which then has a new number; what it held is freed by whoever calls this, later. The
+    /// caller has all stripes.
+    pub fn clear_map(
+        &self,
+        tree: &Arc<BytesTree>,
+        name: &str,
+        session: &mut Session<Hardware>,
+    ) -> Result<Lsn> {
+        self.check()?;
+        let number = self.new_number(name, session)?;
+        let reservation = self.place();
+        if let Err(error) = tree.clear_at_once(session) {
+            // Nothing was changed.
+            reservation.give_up();
+            // Relaxed: we have all stripes.
+            let old = self.number_of(tree).load(Ordering::Relaxed).to_le_bytes();
+            let undone = self.own.change(session, &own_key(name), Change::Upsert(&old), |_, _| ());
+            if undone.is_err() {
+                // The pool has a number that the log does not know.
+                // Relaxed: a request, which carries nothing.
+                self.snapshot_due.store(true, Ordering::Relaxed);
+            }
+            return Err(error.into());
+        }
+        self.use_number(reservation, tree, name, number)
+    }
+
+    /// Notes that a map is no more. The caller has all stripes.
+    pub fn forget_map(
+        &self,
+        reservation: LogReservation<'_>,
+        tree: &Arc<BytesTree>,
+        name: &str,
+        session: &mut Session<Hardware>,
+    ) -> Result<Lsn> {
+        self.log.disk().reached("store.map_removed");
+        // Another tree may come to lie at its address, and must not be taken for it (W2).
+        self.lock().remove(&(Arc::as_ptr(tree) as usize));
+        let lsn = reservation.fill(&[Record::delete(NAMES, name.as_bytes())])?;
+        // Last: that it is left behind harms nobody, because only names of maps are looked for.
+        self.own.change(session, &own_key(name), Change::Remove, |_, _| ())?;
+        Ok(lsn)
+    }
+
+    /// Refuses a write if it could not be logged.
+    pub fn check(&self) -> Result<()> {
+        self.log.failed().map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Takes the place of a change in the log, before it can be seen (W4). The caller has the stripes of
+    /// its keys and has [checked](Self::check) that the log works.
+    #[inline]
+    pub fn place(&self) -> LogReservation<'_> {
+        LogReservation::take(&self.log)
+    }
+
+    fn count(&self, bytes: usize) {
+        // Relaxed: a statistic, and a reason to make a snapshot.
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// How it is synced, in a word.
+    pub fn mode_name(&self) -> &'static str {
+        if self.is_interval { "interval" } else { "power" }
+    }
+
+    /// Lets writes of this thread return at once, to be waited for together.
+    pub fn hold(&self) {
+        HELD.set(Some((self.id, 0)));
+    }
+
+    /// Whether a write of this thread is to be waited for later; takes note of it.
+    #[inline]
+    pub fn holds(&self, lsn: Lsn) -> bool {
+        match HELD.get() {
+            Some((log, last)) if log == self.id => {
+                HELD.set(Some((log, last.max(lsn))));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Waits for the writes of this thread that are held.
+    #[inline]
+    pub fn wait_deferred(&self) -> Result<()> {
+        match HELD.get() {
+            Some((log, last)) if last != 0 && log == self.id => {
+                self.wait(last)?;
+                if HELD.get() == Some((log, last)) {
+                    HELD.set(Some((log, 0)));
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until a write counts as done.
+    pub fn wait(&self, lsn: Lsn) -> Result<()> {
+        Ok(self.log.wait(lsn)?)
+    }
+
+    /// Helps to write what waits, if that is much; by one who holds nothing. An error is told to whoever
+    /// writes next.
+    #[inline]
+    pub fn relieve(&self) {
+        let _ = self.log.relieve();
+    }
+
+    /// Bytes of keys and values logged since the last snapshot, and commits not yet on the disk.
+    pub fn lag(&self) -> (u64, u64) {
+        // Relaxed: a statistic.
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        (bytes, self.log.last_lsn().saturating_sub(self.log.durable_lsn()))
+    }
+
+    /// Bytes that the files of the log have grown by since the last snapshot.
+    fn file_growth(&self) -> u64 {
+        // Relaxed: a statistic.
+        self.log.stored_bytes().wrapping_sub(self.stored_before.load(Ordering::Relaxed))
+    }
+
+    /// Whether so much was logged that a snapshot should let the log go.
+    pub fn is_long(&self, snapshot_after_bytes: u64) -> bool {
+        let files = snapshot_after_bytes.saturating_mul(FILES_FACTOR);
+        // Relaxed: a statistic.
+        let openings = self.openings.load(Ordering::Relaxed);
+        self.lag().0 > snapshot_after_bytes || self.file_growth() > files || openings > OPENINGS_MAX
+    }
+
+    /// Writes a snapshot while the store goes on; the log from before it is then let go. Returns the
+    /// number of keys in it.
+    ///
+    /// What it has read of a batch or a write has a place in the log (W4), and it ends when the log up
+    /// to the last place is durable: so it never holds half a batch.
+    pub fn snapshot(&self, trees: &Trees, session: &mut Session<Hardware>) -> Result<u64> {
+        // Relaxed: a reason to make snapshots; what is logged from here on counts for the next.
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        let stored = self.log.stored_bytes();
+        let mut writer = SnapshotWriter::begin(&self.log)?;
+        let mut maps = BTreeMap::new();
+        for name in trees.names().into_iter().filter(|name| !crate::reserved::is_reserved(name)) {
+            if let Ok(Some(tree)) = trees.find_bytes_tree(&name) {
+                // Relaxed: a map that is emptied meanwhile is in the log with its new number.
+                let number = self.number_of(&tree).load(Ordering::Relaxed);
+                if number != 0 {
+                    maps.insert(number, (name, tree));
+                }
+            }
+        }
+        let mut names: Vec<(&str, u32)> =
+            maps.iter().map(|(number, (name, _))| (name.as_str(), *number)).collect();
+        names.sort_unstable();
+        for (name, number) in names {
+            writer.add(&Record::put(NAMES, name.as_bytes(), &number.to_le_bytes()))?;
+        }
+        for (number, (_, tree)) in &maps {
+            self.log.disk().reached("store.snapshot_map");
+            snapshot_map::write_map(&self.log, &mut writer, *number, tree, session)?;
+        }
+        let pair_count = writer.finish()?.pair_count - maps.len() as u64;
+        // Relaxed: as above. Only now: one that fails is tried again.
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        // Relaxed: as above.
+        self.stored_before.store(stored, Ordering::Relaxed);
+        // Relaxed: as above.
+        self.openings.store(0, Ordering::Relaxed);
+        Ok(pair_count)
+    }
+
+    /// Makes everything durable that was appended, and notes in the pool how much that is, so that
+    /// short lives add up to a snapshot, too.
+    pub fn end(&self, session: &mut Session<Hardware>) -> Result<()> {
+        self.sync()?;
+        // Only evidence: without it the end of the log could be cut off unnoticed.
+        let reached = self.log.durable_lsn();
+        let _ = self.place.write_reached(self.log.disk(), self.identity, reached);
+        // Relaxed: a statistic.
+        let openings = self.openings.load(Ordering::Relaxed);
+        let logged = [self.lag().0, self.file_growth(), openings].map(u64::to_le_bytes);
+        // A full pool must not be in the way of its closing: that much is counted anew.
+        let _ = self.own.change(session, LOGGED, Change::Upsert(logged.as_flattened()), |_, _| ());
+        Ok(())
+    }
+
+    /// Makes everything durable that anybody can have seen.
+    pub fn sync(&self) -> Result<()> {
+        if self.mutant("store.sync_is_a_wait") {
+            return self.wait(self.log.last_lsn());
+        }
+        self.log.sync()?;
+        Ok(())
+    }
+}
+
+fn own_key(name: &str) -> Vec<u8> {
+    [b"map:", name.as_bytes()].concat()
+}
+
+fn log_record<'a>(map: u32, key: &'a [u8], value: Option<&'a [u8]>, expiry_ms: u64) -> Record<'a> {
+    Record { map, key, value, expiry: (expiry_ms != 0).then_some(expiry_ms) }
+}

@@ -1,0 +1,116 @@
+//! What the pool knows of its log: whose it is, and how it is kept.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use everleaf_index::{Change, IndexError, Trees};
+
+use super::log_directory::{Identity, LogState};
+use super::{Durability, IDENTITY, LAST, LogDirectory, MODE, NAME};
+use crate::{Error, Result};
+
+/// How a pool was opened last.
+pub fn last_durability(trees: &Trees) -> Result<Durability> {
+    let Some(own) = trees.find_bytes_tree(NAME)? else { return Ok(Durability::Process) };
+    let mut session = trees.heap().session().map_err(IndexError::from)?;
+    let mode = own.get_with(&mut session, MODE, |mode| {
+        <[u8; 8]>::try_from(mode).map_or(0, u64::from_le_bytes)
+    })?;
+    Ok(match mode.unwrap_or(0) {
+        0 => Durability::Power,
+        interval_ms => Durability::Interval(Duration::from_millis(interval_ms)),
+    })
+}
+
+/// Notes in a new pool how it is to be opened.
+pub fn note_durability(trees: &Trees, durability: Durability) -> Result<()> {
+    if durability == Durability::Process {
+        return Ok(());
+    }
+    let own = trees.bytes_tree(NAME)?;
+    let mut session = trees.heap().session().map_err(IndexError::from)?;
+    let mode = durability.interval_ms().to_le_bytes();
+    Ok(own.change(&mut session, MODE, Change::Upsert(&mode), |_, _| ())?)
+}
+
+/// The log of a pool that can be trusted; `None` if it has none, and what there may be in the folder is
+/// of no use (P1).
+///
+/// # Errors
+/// The log is another's, or nobody knows whose: one of the two is not what is wanted.
+pub fn own_log(trees: &Trees, place: &LogDirectory) -> Result<Option<Identity>> {
+    let known = identity_in(trees)?;
+    match place.state()? {
+        LogState::Absent | LogState::Incomplete => Ok(None),
+        LogState::Whole(identity) if known == Some(identity) => Ok(Some(identity)),
+        LogState::Whole(_) => Err(Error::Corrupt(format!(
+            "the log in {} is not the one of this pool: move it away to go on without it, or move the \
+             pool away to make it again from that log",
+            place.display()
+        ))),
+        // What is left of its own log, which an older version was removing.
+        LogState::Unexplained(owners) if known.is_some_and(|known| owners.are(known)) => Ok(None),
+        LogState::Unexplained(owners) => Err(place.unexplained(&owners)),
+    }
+}
+
+/// Which log the pool says is its own.
+fn identity_in(trees: &Trees) -> Result<Option<Identity>> {
+    let Some(own) = trees.find_bytes_tree(NAME)? else { return Ok(None) };
+    let mut session = trees.heap().session().map_err(IndexError::from)?;
+    let identity = own.get_with(&mut session, IDENTITY, |bytes| Identity::try_from(bytes).ok())?;
+    Ok(identity.flatten())
+}
+
+/// Marks a pool clean again of which the opening was refused, if it was clean and its log lacks nothing:
+/// only a number that was given to a map meanwhile could be missing there. `last` is what
+/// [`last_number`] was before.
+pub fn leave_refused(trees: &Trees, last: Option<u32>) {
+    let pool = trees.heap().pool();
+    if pool.was_clean() && !pool.is_read_only() && last_number(trees) == last {
+        // If that fails, it counts as not closed, which costs a recovery.
+        let _ = trees.close();
+    }
+}
+
+/// The largest number that the pool has given to a map, for its log.
+pub fn last_number(trees: &Trees) -> Option<u32> {
+    let own = trees.find_bytes_tree(NAME).ok()??;
+    let mut session = trees.heap().session().ok()?;
+    let last = own.get_with(&mut session, LAST, |last| <[u8; 4]>::try_from(last).ok());
+    last.ok()??.map(u32::from_le_bytes)
+}
+
+/// Refuses a pool that has what the log cannot have, and that would be gone when it is rebuilt.
+pub fn refuse_integers(trees: &Trees) -> Result<()> {
+    let names = trees.names();
+    match names.iter().find(|name| trees.find_bytes_tree(name).is_err()) {
+        None => Ok(()),
+        Some(name) => Err(Error::Unsupported(format!(
+            "the map '{name}' is one of integers, which the log cannot have, so that it would be lost \
+             with the pool: keep such maps in a pool of their own, or open the store with durability \
+             process"
+        ))),
+    }
+}
+
+/// What a pool that takes the place of this one has to know of its log.
+pub fn copy_log_metadata(from: &Trees, to: &Trees) -> Result<()> {
+    let Some(own) = from.find_bytes_tree(NAME)? else { return Ok(()) };
+    let mut session = from.heap().session().map_err(IndexError::from)?;
+    let (low, high) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+    let mut pairs = vec![];
+    own.scan(&mut session, low, high, false, |key, value| {
+        pairs.push((key.to_vec(), value.to_vec()));
+        true
+    })?;
+    to.load_bytes_tree(NAME, pairs)?;
+    Ok(())
+}
+
+/// Sixteen bytes that no other log has: not even an older one of the same pool, which must not be
+/// taken for it if it turns up again. The first eight are those of the pool's own number.
+pub fn new_identity(trees: &Trees) -> [u8; 16] {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = since.map_or(0, |since| since.as_nanos());
+    (u128::from_be_bytes(trees.heap().pool().uuid()) ^ now).to_be_bytes()
+}

@@ -1,0 +1,307 @@
+//! Replaying the log into a new pool, by several threads.
+//!
+//! One thread reads the groups in order and deals their records out by key; the others change the
+//! maps. The changes of a key go to one thread, in order. A change of the list of names waits until
+//! everything before it is done. Groups of the log need not be done as a whole: nobody reads the
+//! pool before all of them are, and after a crash it is made from the start.
+//!
+//! Changes that a thread has of one map go down its tree together, as those of a batch do, so that
+//! the misses of one lie under those of the others.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+
+use everleaf_index::{BatchOp, BytesTree, Hardware, IndexError, Session, apply_unlogged};
+use everleaf_log::{Lsn, Record, Recovered};
+
+use super::NAMES;
+use super::log_directory::LogDisk;
+use super::rebuild::{Filling, Names, apply};
+use crate::{Error, Result};
+
+/// Bytes in memory after which a share is handed over: the more changes it has, the closer together
+/// they are when they are sorted.
+const SHARE_BYTES: usize = if cfg!(test) { 8 << 10 } else { 6 << 20 };
+/// Shares that may wait for a thread.
+const WAITING: usize = 2;
+/// Changes of a map that are made together.
+const GROUP: usize = if cfg!(test) { 16 } else { 256 };
+
+/// What was replayed.
+#[derive(Default)]
+pub(super) struct Replayed {
+    pub groups: u64,
+    /// Bytes of keys and values.
+    pub bytes: u64,
+}
+
+/// Changes for one thread, in order. It makes them in the order of the keys, of each key the last,
+/// because neighbours in a tree share what has to be fetched to find them.
+#[derive(Default)]
+struct Share {
+    bytes: Vec<u8>,
+    changes: Vec<Change>,
+}
+
+/// A change, its key and then its value at `at` in the bytes of the share.
+struct Change {
+    map: u32,
+    at: usize,
+    /// The first bytes of the key, as a number that sorts like them.
+    head: u64,
+    key_size: usize,
+    /// `None` for a removal.
+    value_size: Option<usize>,
+    expiry_ms: u64,
+}
+
+/// The first eight bytes of a key, with zeros behind a shorter one.
+fn head_of(key: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    let size = key.len().min(8);
+    head[..size].copy_from_slice(&key[..size]);
+    u64::from_be_bytes(head)
+}
+
+impl Share {
+    fn key(&self, change: &Change) -> &[u8] {
+        &self.bytes[change.at..][..change.key_size]
+    }
+
+    fn order(&self, a: &Change, b: &Change) -> std::cmp::Ordering {
+        let heads = (a.map, a.head).cmp(&(b.map, b.head));
+        heads.then_with(|| self.key(a).cmp(self.key(b)))
+    }
+
+    fn value(&self, change: &Change) -> Option<&[u8]> {
+        change.value_size.map(|size| &self.bytes[change.at + change.key_size..][..size])
+    }
+
+    /// The last change of each key, in the order of maps and keys.
+    fn sorted(&self) -> Vec<&Change> {
+        // The newest of a key comes first, and sorting leaves it there.
+        let mut changes: Vec<&Change> = self.changes.iter().rev().collect();
+        changes.sort_by(|a, b| self.order(a, b));
+        changes.dedup_by(|a, b| self.order(a, b).is_eq());
+        changes
+    }
+}
+
+enum Work {
+    Share(Share),
+    /// To be answered when everything before is done.
+    Answer(SyncSender<()>),
+}
+
+/// Why it cannot go on.
+#[derive(Default)]
+struct Failure {
+    is_any: AtomicBool,
+    first: Mutex<Option<Error>>,
+}
+
+impl Failure {
+    fn set(&self, error: Error) {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        // Relaxed: a hint to stop; the reason is behind the lock.
+        self.is_any.store(true, Ordering::Relaxed);
+    }
+
+    fn take(&self) -> Option<Error> {
+        self.first.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Replays what was logged after `from`.
+pub(super) fn replay(
+    filling: Filling<'_>,
+    recovered: &Recovered<LogDisk>,
+    from: Lsn,
+    names: &mut Names,
+) -> Result<Replayed> {
+    let failure = Failure::default();
+    // Names are changed only while all threads wait: see `Dealer::change_names`.
+    let shared = std::sync::RwLock::new(names);
+    let dealt = std::thread::scope(|scope| {
+        let mut dealer =
+            Dealer { filling, names: &shared, failure: &failure, shares: vec![], workers: vec![] };
+        for _ in 0..filling.threads {
+            let (sender, work) = sync_channel(WAITING);
+            dealer.workers.push(sender);
+            dealer.shares.push(Share::default());
+            let worker = Worker { filling, names: &shared, failure: &failure };
+            scope.spawn(move || worker.run(&work));
+        }
+        let mut replayed = Replayed::default();
+        recovered.replay(from, |_, records| -> Result<()> {
+            replayed.groups += 1;
+            records.iter().try_for_each(|record| {
+                let size = record.key.len() + record.value.map_or(0, <[u8]>::len);
+                replayed.bytes += size as u64;
+                dealer.deal(record, size)
+            })
+        })?;
+        dealer.wait()?;
+        Ok(replayed)
+    });
+    // What a thread met says more than that it ended.
+    failure.take().map_or(dealt, Err)
+}
+
+type SharedNames<'a, 'n> = std::sync::RwLock<&'n mut Names>;
+
+/// Reads the log, and deals it out.
+struct Dealer<'a, 'n> {
+    filling: Filling<'a>,
+    names: &'a SharedNames<'a, 'n>,
+    failure: &'a Failure,
+    /// What is being collected for each thread.
+    shares: Vec<Share>,
+    workers: Vec<SyncSender<Work>>,
+}
+
+impl Dealer<'_, '_> {
+    fn deal(&mut self, record: &Record<'_>, size: usize) -> Result<()> {
+        if record.map == NAMES {
+            return self.change_names(record);
+        }
+        let to = hash_of(record.map, record.key) as usize % self.shares.len();
+        let share = &mut self.shares[to];
+        let at = share.bytes.len();
+        share.bytes.extend_from_slice(record.key);
+        share.bytes.extend_from_slice(record.value.unwrap_or_default());
+        share.changes.push(Change {
+            map: record.map,
+            at,
+            head: head_of(record.key),
+            key_size: record.key.len(),
+            value_size: record.value.map(<[u8]>::len),
+            expiry_ms: record.expiry.unwrap_or(0),
+        });
+        // Small keys and values take less than what is noted of them.
+        let bytes = at + size + share.changes.len() * size_of::<Change>();
+        if bytes >= SHARE_BYTES { self.hand_over(to) } else { Ok(()) }
+    }
+
+    fn hand_over(&mut self, to: usize) -> Result<()> {
+        // Relaxed: a hint; see `Failure::set`.
+        if self.failure.is_any.load(Ordering::Relaxed) {
+            return Err(stopped());
+        }
+        let share = std::mem::take(&mut self.shares[to]);
+        self.workers[to].send(Work::Share(share)).map_err(|_| stopped())
+    }
+
+    /// Waits until all that was dealt out is done.
+    fn wait(&mut self) -> Result<()> {
+        let mut answers = vec![];
+        for to in 0..self.shares.len() {
+            self.hand_over(to)?;
+            let (sender, answer) = sync_channel(1);
+            self.workers[to].send(Work::Answer(sender)).map_err(|_| stopped())?;
+            answers.push(answer);
+        }
+        answers.into_iter().try_for_each(|answer| answer.recv().map_err(|_| stopped()))
+    }
+
+    fn change_names(&mut self, record: &Record<'_>) -> Result<()> {
+        let changed = {
+            let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+            names.change_of(record)
+        };
+        let Some((name, number)) = changed else { return Ok(()) };
+        // What was logged before belongs to the map as it was.
+        self.wait()?;
+        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        names.change(self.filling.trees, name, number)
+    }
+}
+
+/// A number that spreads keys over threads.
+fn hash_of(map: u32, key: &[u8]) -> u64 {
+    const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
+    let mut hash = u64::from(map);
+    for chunk in key.chunks(8) {
+        hash = (hash.rotate_left(29) ^ head_of(chunk)).wrapping_mul(MIX);
+    }
+    hash >> 32
+}
+
+/// Said only if no thread says why.
+fn stopped() -> Error {
+    Error::Corrupt("a thread that replayed the log ended early".to_string())
+}
+
+/// Changes the maps.
+struct Worker<'a, 'n> {
+    filling: Filling<'a>,
+    names: &'a SharedNames<'a, 'n>,
+    failure: &'a Failure,
+}
+
+impl Worker<'_, '_> {
+    fn run(&self, work: &Receiver<Work>) {
+        while let Ok(next) = work.recv() {
+            match next {
+                Work::Share(share) => {
+                    if let Err(error) = self.apply(&share) {
+                        self.failure.set(error);
+                        return;
+                    }
+                }
+                // Who asked and does not listen any more has failed.
+                Work::Answer(to) => drop(to.send(())),
+            }
+        }
+    }
+
+    fn apply(&self, share: &Share) -> Result<()> {
+        let mut session = self.filling.trees.heap().session().map_err(IndexError::from)?;
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        for changes in share.sorted().chunk_by(|a, b| a.map == b.map) {
+            // `None`: of a map that was emptied or dropped later (W2).
+            let Some(tree) = names.tree(changes[0].map) else { continue };
+            for group in changes.chunks(GROUP) {
+                share.apply_unlogged(&tree, &mut session, group)?;
+            }
+        }
+        self.filling.progress.add(share.changes.len() as u64);
+        Ok(())
+    }
+}
+
+impl Share {
+    /// Makes changes of a map, one after the other.
+    fn make(
+        &self,
+        tree: &BytesTree,
+        session: &mut Session<Hardware>,
+        changes: &[&Change],
+    ) -> Result<()> {
+        changes.iter().try_for_each(|change| {
+            apply(tree, session, self.key(change), self.value(change), change.expiry_ms)
+        })
+    }
+
+    /// Makes changes of different keys of a map together.
+    fn apply_unlogged(
+        &self,
+        tree: &BytesTree,
+        session: &mut Session<Hardware>,
+        changes: &[&Change],
+    ) -> Result<()> {
+        let edit = |change: &&Change| BatchOp {
+            tree,
+            key: self.key(change),
+            value: self.value(change),
+            expiry_ms: change.expiry_ms,
+        };
+        let edits: Vec<BatchOp<'_>> = changes.iter().map(edit).collect();
+        match apply_unlogged(session, &edits) {
+            // One by one they need less space at a time; nothing was changed.
+            Err(error) if error.lacks_space() => self.make(tree, session, changes),
+            done => Ok(done?),
+        }
+    }
+}

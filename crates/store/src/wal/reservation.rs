@@ -1,0 +1,199 @@
+//! The place of a change in the log, taken before the change can be seen, and what is left there.
+
+use everleaf_index::{BatchOp, BytesTree, Hardware, IndexError, Session, Verify};
+use everleaf_log::{Disk, Log, Lsn, Place, Record};
+
+use super::log_directory::LogDisk;
+use super::{LogEffect, NAMES, StoreLog, log_record};
+use crate::map::Attempt;
+use crate::{Error, Result};
+
+/// A place in the log. One that is dropped instead of filled or given up stops the log: its change may
+/// have been seen.
+#[must_use]
+pub(crate) struct LogReservation<'a> {
+    log: &'a Log<LogDisk>,
+    /// `None` only if the planted bug is shown: then it is taken when it is filled.
+    place: Option<Place<'a, LogDisk>>,
+}
+
+impl<'a> LogReservation<'a> {
+    #[inline]
+    pub fn take(log: &'a Log<LogDisk>) -> Self {
+        let is_late = log.disk().mutant("store.takes_place_late");
+        let place = (!is_late).then(|| log.place());
+        log.disk().reached("store.place_taken");
+        LogReservation { log, place }
+    }
+
+    /// Leaves the change there; returns its LSN.
+    pub fn fill(self, records: &[Record<'_>]) -> Result<Lsn> {
+        let place = self.place.unwrap_or_else(|| self.log.place());
+        let lsn = place.fill(records)?;
+        self.log.disk().reached("store.place_filled");
+        Ok(lsn)
+    }
+
+    /// Nothing was changed.
+    pub fn give_up(self) {
+        self.place.into_iter().for_each(Place::give_up);
+    }
+}
+
+impl StoreLog {
+    /// Makes a change of one key, behind its place in the log. The caller has the key's stripe and has
+    /// [checked](Self::check) that the log works.
+    pub fn write<'v, R>(
+        &self,
+        map: u32,
+        tree: &BytesTree,
+        session: &mut Session<Hardware>,
+        key: &[u8],
+        write: &mut impl FnMut(&BytesTree, &mut Session<Hardware>) -> Attempt<'v, R>,
+    ) -> Result<(R, Option<Lsn>)> {
+        let map = numbered(map)?;
+        // Before anybody can see the change.
+        let reservation = self.place();
+        match write(tree, session) {
+            Ok((result, effect)) => {
+                Ok((result, self.note(reservation, map, tree, session, key, effect)?))
+            }
+            Err(error) => {
+                // Nothing was changed.
+                reservation.give_up();
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Fills the place of a write with what it did to its key; gives it up if nothing was changed.
+    /// The caller has the key's stripe.
+    fn note(
+        &self,
+        reservation: LogReservation<'_>,
+        map: u32,
+        tree: &BytesTree,
+        session: &mut Session<Hardware>,
+        key: &[u8],
+        effect: LogEffect<'_>,
+    ) -> Result<Option<Lsn>> {
+        self.log.disk().reached("store.changed");
+        let put = |reservation: LogReservation<'_>, value: &[u8], expiry_ms| {
+            self.count(key.len() + value.len());
+            reservation.fill(&[log_record(map, key, Some(value), expiry_ms)])
+        };
+        let mut reservation = Some(reservation);
+        let noted = match effect {
+            LogEffect::Unchanged => {
+                reservation.take().into_iter().for_each(LogReservation::give_up);
+                return Ok(None);
+            }
+            LogEffect::Removed => None,
+            LogEffect::Value(value) => {
+                reservation.take().map(|reservation| put(reservation, value, 0))
+            }
+            // Should it fail, the reservation goes, and the log ends before anything that comes of the change.
+            LogEffect::Reread => tree
+                .get_verified(session, key, Verify::Sum, |record| {
+                    reservation
+                        .take()
+                        .map(|reservation| put(reservation, record.value, record.expiry_ms))
+                })?
+                .flatten(),
+        };
+        let delete = |reservation: LogReservation<'_>| {
+            self.count(key.len());
+            reservation.fill(&[Record::delete(map, key)])
+        };
+        noted.or_else(|| reservation.take().map(delete)).transpose()
+    }
+
+    /// The changes of a batch as the log takes them. The caller has the stripes of all its keys.
+    pub fn records<'a>(
+        &self,
+        changes: impl Iterator<Item = (u32, &'a [u8], Option<&'a [u8]>, u64)>,
+    ) -> Result<Vec<Record<'a>>> {
+        changes
+            .map(|(map, key, value, expiry_ms)| {
+                Ok(log_record(numbered(map)?, key, value, expiry_ms))
+            })
+            .collect()
+    }
+
+    /// Fills the place of a batch, as one group: with its `records` if it was made. `edits` are the same,
+    /// in the same order. The caller has the stripes of all its keys.
+    pub fn note_batch(
+        &self,
+        reservation: Option<LogReservation<'_>>,
+        made: std::result::Result<(), IndexError>,
+        records: &[Record<'_>],
+        edits: &[BatchOp<'_>],
+        session: &mut Session<Hardware>,
+    ) -> Result<Option<Lsn>> {
+        // Without a place it was not begun.
+        let Some(reservation) = reservation else {
+            return made.map(|()| None).map_err(Error::from);
+        };
+        match made {
+            Ok(()) => {}
+            Err(error) if error.lacks_space() => {
+                // What was changed was taken back, but a snapshot may have read it before.
+                self.note_taken_back(reservation, records, edits, session)?;
+                return Err(error.into());
+            }
+            // It may be there in part: the log ends before anything that comes of it.
+            Err(error) => return Err(error.into()),
+        }
+        for record in records {
+            self.count(record.key.len() + record.value.map_or(0, <[u8]>::len));
+        }
+        self.log.disk().reached("store.batch_made");
+        reservation.fill(records).map(Some)
+    }
+}
+
+impl StoreLog {
+    /// Fills the place of a batch that was taken back with what its keys are now: a snapshot that has
+    /// read a part of it needs the log up to this place, and finds there that none of it counts. Should
+    /// it fail, the reservation goes, and the log ends.
+    fn note_taken_back(
+        &self,
+        reservation: LogReservation<'_>,
+        records: &[Record<'_>],
+        edits: &[BatchOp<'_>],
+        session: &mut Session<Hardware>,
+    ) -> Result<()> {
+        let mut present = Vec::with_capacity(edits.len());
+        for (edit, record) in edits.iter().zip(records) {
+            let own =
+                |record: everleaf_index::Record<'_>| (record.value.to_vec(), record.expiry_ms);
+            match edit.tree.get_verified(session, edit.key, Verify::Sum, own) {
+                Ok(found) => present.push((record, found)),
+                // A map that is gone has no keys, in the log neither.
+                Err(IndexError::Removed) => present.push((record, None)),
+                // What is damaged was so before the batch, and is damaged again: there is no value to
+                // log, and no reason to end the log for all others.
+                Err(_) => {}
+            }
+        }
+        let present: Vec<Record<'_>> = present
+            .iter()
+            .map(|(record, present)| {
+                let (value, expiry_ms) = present
+                    .as_ref()
+                    .map_or((None, 0), |(value, expiry_ms)| (Some(value.as_slice()), *expiry_ms));
+                log_record(record.map, record.key, value, expiry_ms)
+            })
+            .collect();
+        reservation.fill(&present).map(drop)
+    }
+}
+
+/// Refuses what would be logged as a change of the list of names.
+fn numbered(map: u32) -> Result<u32> {
+    if map == NAMES {
+        let text = "the map has no number in the log, because its making failed: open it again";
+        return Err(Error::LogFailed(text.to_string()));
+    }
+    Ok(map)
+}

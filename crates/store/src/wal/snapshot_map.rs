@@ -1,0 +1,57 @@
+//! The pairs of a map on their way into a snapshot, piece by piece.
+
+use std::ops::Bound;
+use std::time::Instant;
+
+use everleaf_index::{BytesTree, Hardware, IndexError, Session};
+use everleaf_log::{Log, SnapshotWriter};
+
+use super::log_directory::LogDisk;
+use super::log_record;
+use crate::Result;
+
+/// Pairs of a map that are read at a time, and bytes after which a piece ends early: the epoch is
+/// let go of in between.
+const PIECE: usize = 1024;
+const PIECE_BYTES: usize = 256 << 10;
+
+/// After a piece during which others wrote, the snapshot rests this many times as long as the piece
+/// took, so that it takes writers no more than a quarter of a processor.
+const REST: u32 = 3;
+
+/// Writes all pairs of a map.
+pub fn write_map(
+    log: &Log<LogDisk>,
+    writer: &mut SnapshotWriter<LogDisk>,
+    number: u32,
+    tree: &BytesTree,
+    session: &mut Session<Hardware>,
+) -> Result<()> {
+    let mut from = Bound::Unbounded;
+    loop {
+        let (began, last_lsn) = (Instant::now(), log.last_lsn());
+        let (mut pairs, mut bytes, mut more) = (vec![], 0, false);
+        let start = from.as_ref().map(Vec::as_slice);
+        let scanned = tree.scan_records(session, start, Bound::Unbounded, false, |record| {
+            pairs.push((record.key.to_vec(), record.value.to_vec(), record.expiry_ms));
+            bytes += record.key.len() + record.value.len();
+            more = pairs.len() >= PIECE || bytes >= PIECE_BYTES;
+            !more
+        });
+        match scanned {
+            // Dropped meanwhile: the log says so.
+            Err(IndexError::Removed) => return Ok(()),
+            done => done?,
+        }
+        for (key, value, expiry_ms) in &pairs {
+            writer.add(&log_record(number, key, Some(value), *expiry_ms))?;
+        }
+        match pairs.pop() {
+            Some((last, ..)) if more => from = Bound::Excluded(last),
+            _ => return Ok(()),
+        }
+        if log.last_lsn() != last_lsn {
+            std::thread::sleep(began.elapsed() * REST);
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! The log of the store: what is logged, and under which numbers; and its crashes.
+
+mod crashes;
+mod replayed;
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+use everleaf_log::{Record, SnapshotWriter};
+
+use super::{Durability, NAMES};
+use crate::{Action, Error, Exchange, Expiry, Options, Store, WriteBatch};
+
+fn open(path: &std::path::Path) -> Store {
+    let options = Options::new().create(true).max_size_bytes(1 << 28);
+    options.durability(Durability::Power).open(path).expect("it opens")
+}
+
+#[test]
+fn no_number_is_given_twice_also_after_reopening_and_rebuilding() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let mut seen = BTreeSet::new();
+    for round in 0..6 {
+        let store = open(&path);
+        let name = format!("map {round}");
+        let map = store.map(&name).expect("room");
+        assert!(seen.insert(map.number()), "{} was given twice", map.number());
+        map.clear().expect("room");
+        assert!(seen.insert(map.number()), "{} was given twice", map.number());
+        drop(map);
+        assert!(store.drop_map(&name).expect("writable"));
+        store.close().expect("closed");
+        if round == 3 {
+            std::fs::remove_file(&path).expect("it was there");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_logged_under_the_number_of_the_names() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder.path().join("pool"));
+    let power = store.shared().log.as_ref().expect("it has a log");
+    let _ = store.default_map().put(b"key", b"value").expect("room");
+    let cell = power.number_of(store.default_map().tree_arc());
+    // Relaxed: one thread.
+    let number = cell.swap(0, Ordering::Relaxed);
+    let last = power.log.last_lsn();
+    assert!(matches!(store.default_map().put(b"key", b"other"), Err(Error::LogFailed(_))));
+    let mut batch = WriteBatch::new();
+    batch.put(store.default_map(), b"key", b"other");
+    assert!(matches!(store.write(&batch), Err(Error::LogFailed(_))));
+    assert_eq!(power.log.last_lsn(), last);
+    // Relaxed: as above.
+    cell.store(number, Ordering::Relaxed);
+    assert_eq!(
+        store.default_map().get(b"key").expect("get"),
+        Some(b"value".to_vec()),
+        "nothing was changed"
+    );
+    assert!(store.write(&batch).expect("room").is_done());
+}
+
+#[test]
+fn a_snapshot_with_a_pair_of_no_map_that_it_names_is_not_taken_for_the_whole() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let store = open(&path);
+    let number = store.default_map().number();
+    {
+        let power = store.shared().log.as_ref().expect("it has a log");
+        let mut writer = SnapshotWriter::begin(&power.log).expect("room");
+        for record in [
+            Record::put(NAMES, b"default", &number.to_le_bytes()),
+            Record::put(number, b"key", b"value"),
+            Record::put(number + 1, b"key", b"value"),
+        ] {
+            writer.add(&record).expect("room");
+        }
+        let _ = writer.finish().expect("room");
+    }
+    store.close().expect("closed");
+    std::fs::remove_file(&path).expect("it was there");
+    let opened = Options::new().durability(Durability::Power).open(&path);
+    let Err(Error::Corrupt(text)) = opened else { panic!("it passed for whole") };
+    assert!(text.contains("has 3 pairs, and 1 of them are names"), "{text}");
+}
+
+#[test]
+fn what_changes_nothing_is_not_logged() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder.path().join("pool"));
+    assert!(store.default_map().insert(b"key", b"value").expect("room"));
+    let last = || store.shared().log.as_ref().expect("it has a log").log.last_lsn();
+    let before = last();
+    assert!(!store.default_map().insert(b"key", b"other").expect("room"));
+    assert!(!store.default_map().update(b"none", b"value").expect("room"));
+    assert!(!store.default_map().remove(b"none").expect("writable"));
+    assert_eq!(store.default_map().take(b"none").expect("writable"), None);
+    let found = store.default_map().compare_exchange(b"key", None, Some(b"other")).expect("room");
+    assert_eq!(found, Exchange::Mismatch(Some(b"value".to_vec())));
+    let kept = store.default_map().update_with(b"key", |_| Action::Keep).expect("room");
+    assert_eq!(kept, Some(b"value".to_vec()));
+    assert!(
+        !store.default_map().expire(b"none", crate::Expiry::from_unix_ms(1 << 45)).expect("room")
+    );
+    assert_eq!(
+        store.default_map().get_with_expiry(b"key", |_, expiry| expiry).expect("get"),
+        Some(Expiry::Never)
+    );
+    assert_eq!(last(), before);
+    assert!(store.default_map().update(b"key", b"other").expect("room"));
+    assert!(store.default_map().remove(b"key").expect("writable"));
+    assert_eq!(last(), before + 2);
+}
+
+#[test]
+fn writes_that_are_held_of_one_store_do_not_hold_those_of_the_next() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    for round in 0..8u8 {
+        let store = open(&path);
+        let lag = || store.shared().log.as_ref().expect("it has a log").lag().1;
+        // Most likely it lies where the one before was.
+        store.default_map().put([round], b"waited for").expect("room");
+        assert_eq!(lag(), 0, "round {round}");
+        store.defer_sync();
+        store.default_map().put([round], b"held").expect("room");
+        assert_eq!(lag(), 1, "round {round}");
+        store.wait_deferred().expect("the disk works");
+        assert_eq!(lag(), 0, "round {round}");
+    }
+}
+
+/// The removal of a map needed a session beside the one of its thread; without one it failed behind its
+/// place in the log, which ended the log.
+#[test]
+fn a_map_that_cannot_be_dropped_does_not_end_the_log() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder.path().join("pool"));
+    let _ = store.map("second").expect("room").put(b"key", b"value").expect("room");
+    let heap = store.shared().trees.heap();
+    let mut sessions = vec![];
+    while let Ok(session) = heap.session() {
+        sessions.push(session);
+    }
+    assert!(store.drop_map("second").expect("it has the session of its thread"));
+    let _ = store.default_map().put(b"key", b"value").expect("the log works");
+    drop(sessions);
+    let _ = store.default_map().put(b"key", b"other").expect("the log works");
+    assert!(store.check().expect("it can be checked").is_clean());
+}

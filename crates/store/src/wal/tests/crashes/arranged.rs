@@ -1,0 +1,303 @@
+//! Sequences of threads that are rare, arranged: each holds with the safeguard, and not without it.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::sync_channel;
+
+use everleaf_log::simulated::{Faults, SimulatedDisk};
+use everleaf_log::{Record, SnapshotWriter};
+
+use super::super::super::NAMES;
+use super::world::{folder, options};
+use crate::{Durability, Map, Store, WriteBatch};
+
+fn disk(mutant: Option<&'static str>) -> SimulatedDisk {
+    let faults = Faults { mutants: mutant.into_iter().collect(), ..Faults::default() };
+    SimulatedDisk::new(faults, 1)
+}
+
+/// What a machine finds whose power fails now: without the pool.
+fn after_crash(disk: &SimulatedDisk, seed: u64, see: impl FnOnce(&Store)) {
+    let folder = folder();
+    let left = disk.crashed(seed);
+    left.set_faults(Faults::default());
+    see(&options(&left).open(folder.path().join("left")).expect("it opens"));
+}
+
+/// A batch that is made, but not logged, between the reading of two maps by a snapshot; then the
+/// power fails. Whether the batch is there as a whole or not at all.
+fn snapshot_beside_a_batch(mutant: Option<&'static str>) -> bool {
+    let (folder, disk) = (folder(), disk(mutant));
+    let store = options(&disk).open(folder.path().join("pool")).expect("it opens");
+    let second = store.map("second").expect("room");
+    let _ = (
+        store.default_map().put(b"k", b"old").expect("room"),
+        second.put(b"k", b"old").expect("room"),
+    );
+    let (begin, begun) = sync_channel(1);
+    let (make, made) = sync_channel(1);
+    let (release, released) = sync_channel::<()>(1);
+    let (made, released) = (Mutex::new(made), Mutex::new(released));
+    let maps = AtomicU32::new(0);
+    let to_release = release.clone();
+    disk.set_point_hook(move |point| match point {
+        // Relaxed: one thread counts.
+        "store.snapshot_map" if maps.fetch_add(1, Ordering::Relaxed) == 1 => {
+            begin.send(()).expect("the writer listens");
+            made.lock().expect("nobody panicked").recv().expect("the writer says so");
+        }
+        "store.batch_made" => {
+            make.send(()).expect("the snapshot listens");
+            let _ = released.lock().expect("nobody panicked").recv();
+        }
+        _ => {}
+    });
+    disk.set_wait_hook(move |point| {
+        let is_batch = point == "log.awaits_places";
+        if is_batch {
+            let _ = to_release.try_send(());
+        }
+        is_batch
+    });
+    let (to_store, to_second) = (&store, &second);
+    let is_whole = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            begun.recv().expect("the snapshot says so");
+            let mut batch = WriteBatch::new();
+            batch.put(to_store.default_map(), b"k", b"new").put(to_second, b"k", b"new");
+            assert!(to_store.write(&batch).expect("room").is_done());
+        });
+        let _ = store.snapshot().expect("the disk works");
+        let mut is_whole = false;
+        after_crash(&disk, 7, |left| {
+            let value = |map: &Map| map.get(b"k").expect("get");
+            let second = left.existing_map("second").expect("of strings").expect("there");
+            is_whole = value(left.default_map()) == value(&second);
+        });
+        let _ = release.try_send(());
+        is_whole
+    });
+    disk.clear_hook();
+    is_whole
+}
+
+#[test]
+fn a_snapshot_waits_for_batches_that_it_has_seen_a_part_of() {
+    assert!(snapshot_beside_a_batch(None));
+    assert!(!snapshot_beside_a_batch(Some("store.takes_place_late")), "the bug is not found");
+}
+
+/// A map is emptied while a snapshot begins, and written to; then the power fails. Whether what was
+/// written behind is there.
+fn snapshot_beside_an_emptying(mutant: Option<&'static str>) -> bool {
+    let (folder, disk) = (folder(), disk(mutant));
+    let store = options(&disk).open(folder.path().join("pool")).expect("it opens");
+    let _ = store.default_map().put(b"old", b"1").expect("room");
+    let (enter, entering) = sync_channel(1);
+    let (release, released) = sync_channel::<()>(1);
+    let released = Mutex::new(released);
+    let to_release = release.clone();
+    disk.set_point_hook(move |point| {
+        if point == "store.number_entered" {
+            enter.send(()).expect("the snapshot listens");
+            let _ = released.lock().expect("nobody panicked").recv();
+        }
+    });
+    disk.set_wait_hook(move |point| {
+        let is_number = point == "log.awaits_places";
+        if is_number {
+            let _ = to_release.try_send(());
+        }
+        is_number
+    });
+    std::thread::scope(|scope| {
+        scope.spawn(|| store.default_map().clear().expect("room"));
+        entering.recv().expect("the other thread is about to");
+        // What is written to the files before the snapshot begins does not have to be replayed.
+        let power = store.shared().log.as_ref().expect("it has a log");
+        power.log.write_out().expect("the disk works");
+        let _ = store.snapshot().expect("the disk works");
+        let _ = release.try_send(());
+    });
+    disk.clear_hook();
+    let _ = store.default_map().put(b"new", b"2").expect("room");
+    let mut is_there = false;
+    after_crash(&disk, 7, |left| {
+        is_there =
+            left.default_map().get(b"new").expect("get").is_some() && left.default_map().len() == 1;
+    });
+    is_there
+}
+
+#[test]
+fn a_map_has_its_new_number_before_the_log_says_so() {
+    assert!(snapshot_beside_an_emptying(None));
+    assert!(!snapshot_beside_an_emptying(Some("store.fills_number_first")), "not found");
+}
+
+/// Whether a log that was given up stays so, however the power fails.
+fn forgetting(mutant: Option<&'static str>) -> bool {
+    let (folder, disk) = (folder(), disk(mutant));
+    let path = folder.path().join("pool");
+    let store = options(&disk).open(&path).expect("it opens");
+    let _ = store.default_map().put(b"k", b"1").expect("room");
+    store.close().expect("it can be closed");
+    let store = options(&disk).durability(Durability::Process).open(&path).expect("it opens");
+    let _ = store.default_map().put(b"k", b"2").expect("room");
+    (0..64).all(|seed| !disk.crashed(seed).names().contains(&"identity".to_string()))
+}
+
+#[test]
+fn a_log_that_was_given_up_does_not_come_back() {
+    assert!(forgetting(None));
+    assert!(!forgetting(Some("store.no_sync_of_forgetting")), "the bug is not found");
+}
+
+/// A batch for which there is no space is taken back, while a snapshot that is being written has read a
+/// part of it; then the power fails. What was read of it must not come back with the snapshot.
+#[test]
+fn what_a_snapshot_has_read_of_a_batch_that_was_taken_back_is_not_there() {
+    let (folder, disk) = (folder(), disk(None));
+    let small = || options(&disk).max_size_bytes(16 << 20);
+    let store = small().open(folder.path().join("pool")).expect("it opens");
+    let spread = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+    let mut batch = WriteBatch::new();
+    for number in 0..60_000 {
+        batch.put(store.default_map(), spread(number), b"");
+        if batch.len() == 500 {
+            assert!(store.write(&batch).expect("room").is_done());
+            batch.clear();
+        }
+    }
+    let filler = store.map("filler").expect("room");
+    let fillers =
+        (0..u32::MAX).take_while(|number| filler.put(number.to_be_bytes(), [7; 8000]).is_ok());
+    let mut fillers = fillers.count() as u32;
+    for number in 60_000..90_000 {
+        batch.put(store.default_map(), spread(number), b"half");
+    }
+    let places = std::sync::Arc::new(AtomicU32::new(0));
+    let taken = places.clone();
+    disk.set_point_hook(move |point| {
+        if point == "store.place_taken" {
+            // Relaxed: one thread.
+            taken.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let power = store.shared().log.as_ref().expect("it has a log");
+    let mut snapshot = loop {
+        let snapshot = SnapshotWriter::begin(&power.log).expect("the disk works");
+        // Relaxed: one thread.
+        places.store(0, Ordering::Relaxed);
+        assert!(store.write(&batch).is_err(), "it would need a filler more");
+        // Relaxed: as above.
+        if places.load(Ordering::Relaxed) > 0 {
+            break snapshot;
+        }
+        // Not even what is put by before a batch begins could be had.
+        fillers -= 1;
+        assert!(filler.remove(fillers.to_be_bytes()).expect("writable"));
+    };
+    disk.clear_hook();
+    assert_eq!(store.default_map().len(), 60_000, "it was taken back");
+    let mut names = [("default", store.default_map().number()), ("filler", filler.number())];
+    for (name, number) in &names {
+        snapshot.add(&Record::put(NAMES, name.as_bytes(), &number.to_le_bytes())).expect("room");
+    }
+    names.sort_by_key(|(_, number)| *number);
+    for (name, number) in names {
+        let map = store.existing_map(name).expect("of strings").expect("there");
+        let mut pairs: BTreeMap<_, _> = map.iter().map(Result::unwrap).collect();
+        if name == "default" {
+            pairs.insert(spread(60_000).to_vec(), b"half".to_vec());
+        }
+        for (key, value) in pairs {
+            snapshot.add(&Record::put(number, &key, &value)).expect("room");
+        }
+    }
+    let _ = snapshot.finish().expect("the disk works");
+    after_crash(&disk, 7, |left| {
+        assert_eq!(
+            left.default_map().get(spread(60_000)).expect("get"),
+            None,
+            "a part of the batch"
+        );
+        assert_eq!(left.default_map().len(), 60_000);
+    });
+}
+
+/// A thread empties or drops a map, and stops when it is about to free what was in it, which may take long.
+/// Others write meanwhile, and wait for the disk: the freeing had a place in the log, so that all of them
+/// waited for it, and `Interval` lost more than its time.
+#[test]
+fn nobody_waits_for_a_map_that_is_freed() {
+    for drops in [false, true] {
+        let (folder, disk) = (folder(), disk(None));
+        let store = options(&disk).open(folder.path().join("pool")).expect("it opens");
+        let second = store.map("second").expect("room");
+        let _ = second.put(b"k", b"v").expect("room");
+        let (free, frees) = sync_channel(1);
+        let (release, released) = sync_channel::<()>(1);
+        let released = Mutex::new(released);
+        disk.set_point_hook(move |point| {
+            if point == "store.frees" {
+                free.send(()).expect("the other thread listens");
+                let _ = released.lock().expect("nobody panicked").recv();
+            }
+        });
+        std::thread::scope(|scope| {
+            let store = &store;
+            scope.spawn(move || match drops {
+                true => assert!(store.drop_map("second").expect("writable")),
+                false => second.clear().expect("room"),
+            });
+            frees.recv().expect("what was in the map is freed");
+            for number in 0..100_u32 {
+                let _ = store
+                    .default_map()
+                    .put(number.to_be_bytes(), b"durable")
+                    .expect("nobody is in the way");
+            }
+            drop(store.map("third").expect("room"));
+            after_crash(&disk, 7, |left| {
+                assert_eq!(left.default_map().len(), 100, "what was acknowledged");
+                assert!(left.map_names().contains(&"third".to_string()));
+                let second = left.existing_map("second").expect("of strings");
+                assert_eq!(second.map(|map| map.len()), (!drops).then_some(0));
+            });
+            drop(release);
+        });
+        disk.clear_hook();
+        assert!(store.check().expect("it can be checked").is_clean());
+    }
+}
+
+/// A write that changes nothing had a place in the log, and left an empty group there when others had taken
+/// one since.
+#[test]
+fn what_changes_nothing_takes_no_place() {
+    let (folder, disk) = (folder(), disk(None));
+    let store = options(&disk).open(folder.path().join("pool")).expect("it opens");
+    let _ = store.default_map().put(b"key", b"value").expect("room");
+    let places = std::sync::Arc::new(AtomicU32::new(0));
+    let taken = places.clone();
+    disk.set_point_hook(move |point| {
+        // Relaxed: one thread.
+        taken.fetch_add(u32::from(point == "store.place_taken"), Ordering::Relaxed);
+    });
+    assert!(!store.default_map().insert(b"key", b"other").expect("room"));
+    assert!(!store.default_map().update(b"none", b"value").expect("room"));
+    assert!(!store.default_map().remove(b"none").expect("writable"));
+    // Relaxed: as above.
+    assert_eq!(places.load(Ordering::Relaxed), 0);
+    let too_long = vec![0; crate::KEY_SIZE_MAX + 1];
+    assert!(
+        store.default_map().remove(&too_long).is_err()
+            && store.default_map().update(&too_long, b"").is_err()
+    );
+    assert!(store.default_map().update(b"key", b"other").expect("room"));
+    assert!(store.default_map().remove(b"key").expect("writable"));
+    assert!(store.default_map().insert(b"key", b"value").expect("room"));
+    disk.clear_hook();
+}

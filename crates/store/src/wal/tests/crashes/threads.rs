@@ -1,0 +1,550 @@
+//! Several threads that write, read each other and write what comes of it, and that stand still
+//! between place, change and record (`turns.rs`); the power fails before operations of the disk.
+//!
+//! What is left must be a state of every writer, with everything that it came of (`clocks.rs`). Threads
+//! take care not to ask for a lock of one that stands still: it could not go on.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use everleaf_log::simulated::{Faults, Random, SimulatedDisk};
+
+use super::clocks::{Clocks, KEYS, Keys};
+use super::turns::{Turns, me};
+use super::world::{folder, options};
+use crate::{Action, Durability, Map, Store, WriteBatch};
+
+const WRITERS: usize = 4;
+const EXPIRY_MS: u64 = 1 << 45;
+/// What each writer does in a run.
+const ACTS: usize = 24;
+
+/// Which locks of the store a thread may have.
+#[derive(Clone, Copy, PartialEq)]
+enum Holds {
+    Nothing,
+    /// Those of its keys; a get of them passes.
+    Keys,
+    /// Those of its keys, and a get of them waits.
+    Batch,
+    Everything,
+}
+
+/// What runs have seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    pub crashes: u64,
+    pub kills: u64,
+    /// Crashes at which a thread stood between its place and its record.
+    pub stopped: u64,
+    /// Reads that saw something new of another thread.
+    pub sights: u64,
+    /// Times a leader waited for a thread that stood still.
+    pub awaited: u64,
+    pub snapshots: u64,
+}
+
+impl Seen {
+    pub fn add(&mut self, other: Seen) {
+        self.crashes += other.crashes;
+        self.kills += other.kills;
+        self.stopped += other.stopped;
+        self.sights += other.sights;
+        self.awaited += other.awaited;
+        self.snapshots += other.snapshots;
+    }
+}
+
+/// What the threads of a run share, besides the store.
+struct World {
+    random: Random,
+    clocks: Clocks,
+    holds: [Holds; WRITERS],
+    /// Whether each stands between its place and its record.
+    in_between: [bool; WRITERS],
+    has_snapshot: bool,
+    now_ms: u64,
+    next_value: u64,
+    seen: Seen,
+    failure: Option<String>,
+}
+
+/// One run.
+struct Run {
+    number: u64,
+    interval: Option<u64>,
+    disk: SimulatedDisk,
+    folder: tempfile::TempDir,
+    world: Mutex<World>,
+    turns: Turns,
+    /// Of each writer.
+    keys: Vec<[Vec<u8>; KEYS]>,
+}
+
+/// The maps of a store: the first two keys of a writer are in the first, the third in the second, the
+/// last in one of its own.
+struct Maps {
+    first: Map,
+    second: Map,
+    own: Vec<Map>,
+}
+
+impl Maps {
+    fn of(store: &Store) -> Maps {
+        let map = |name: &str| store.map(name).expect("room");
+        let own = (0..WRITERS).map(|writer| map(&format!("own {writer}"))).collect();
+        Maps { first: map("first"), second: map("second"), own }
+    }
+
+    fn of_key(&self, writer: usize, key: usize) -> &Map {
+        match key {
+            0 | 1 => &self.first,
+            2 => &self.second,
+            _ => &self.own[writer],
+        }
+    }
+}
+
+/// Keys of which no two have one stripe.
+fn keys_of(store: &Store) -> Vec<[Vec<u8>; KEYS]> {
+    let mut taken = Vec::new();
+    let mut key = |writer: usize, key: usize| {
+        let name = |salt: u8| vec![b'a' + writer as u8, b'0' + key as u8, salt];
+        let stripe = |salt: &u8| store.shared().order.stripe_of(&name(*salt));
+        let salt = (0..=u8::MAX).find(|salt| !taken.contains(&stripe(salt)));
+        let salt = salt.expect("there are many stripes");
+        taken.push(stripe(&salt));
+        name(salt)
+    };
+    (0..WRITERS).map(|writer| std::array::from_fn(|index| key(writer, index))).collect()
+}
+
+/// The number in a value.
+fn number_in(value: &[u8]) -> Option<u64> {
+    value.first_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes))
+}
+
+/// Runs it: what it has seen.
+///
+/// # Errors
+/// What was found that must not be.
+pub fn run(number: u64, mutant: Option<&'static str>) -> Result<Seen, String> {
+    let mut random = Random::new(number ^ 0x7EAD);
+    let faults = Faults {
+        block_size: if random.one_in(2) { 512 } else { 4096 },
+        tears: random.one_in(3),
+        mutants: mutant.into_iter().collect(),
+        ..Faults::default()
+    };
+    let interval = (number % 3 == 1).then_some(2 + number % 7);
+    let (folder, disk) = (folder(), SimulatedDisk::new(faults, number));
+    let store = open(&disk, interval, &folder.path().join("pool"))?;
+    let maps = Maps::of(&store);
+    store.sync().expect("the disk works");
+    let world = World {
+        random,
+        clocks: Clocks::new(WRITERS),
+        holds: [Holds::Nothing; WRITERS],
+        in_between: [false; WRITERS],
+        has_snapshot: false,
+        now_ms: 0,
+        next_value: 0,
+        seen: Seen::default(),
+        failure: None,
+    };
+    let keys = keys_of(&store);
+    let turns = Turns::new(WRITERS, number);
+    let run = Run { number, interval, disk, folder, world: Mutex::new(world), turns, keys };
+    let run = Arc::new(run);
+    run.set_hooks();
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (run, store, maps) = (&run, &store, &maps);
+            scope.spawn(move || run.live(writer, store, maps));
+        }
+    });
+    run.disk.clear_hook();
+    let mut world = run.lock();
+    world.seen.sights = world.clocks.sights;
+    world.failure.take().map_or(Ok(world.seen), Err)
+}
+
+fn open(
+    disk: &SimulatedDisk,
+    interval: Option<u64>,
+    pool: &std::path::Path,
+) -> Result<Store, String> {
+    let durability = match interval {
+        Some(ms) => Durability::Interval(Duration::from_millis(ms)),
+        None => Durability::Power,
+    };
+    options(disk).durability(durability).open(pool).map_err(|error| error.to_string())
+}
+
+impl Run {
+    fn lock(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Before operations of the disk the machine crashes; at the points of the store threads stand
+    /// still.
+    fn set_hooks(self: &Arc<Run>) {
+        let run = Arc::downgrade(self);
+        self.disk.set_hook(move |disk| {
+            if let Some(run) = run.upgrade() {
+                run.perhaps_crash(disk);
+            }
+        });
+        let run = Arc::downgrade(self);
+        self.disk.set_point_hook(move |point| {
+            let (Some(run), Some(me)) = (run.upgrade(), me()) else { return };
+            match point {
+                "store.place_taken" => run.lock().in_between[me] = true,
+                "store.place_filled" => run.lock().in_between[me] = false,
+                _ => {}
+            }
+            run.turns.pass();
+        });
+        let run = Arc::downgrade(self);
+        self.disk.set_wait_hook(move |point| {
+            let Some(run) = run.upgrade() else { return false };
+            if let Some(me) = me() {
+                let mut world = run.lock();
+                world.seen.awaited += u64::from(point == "log.awaits_places");
+                // It has let go of them before it waits.
+                world.holds[me] = Holds::Nothing;
+            }
+            run.turns.wait()
+        });
+    }
+
+    /// The life of one thread.
+    fn live(&self, writer: usize, store: &Store, maps: &Maps) {
+        let _part = self.turns.enter(writer);
+        for _ in 0..ACTS {
+            if self.lock().failure.is_some() {
+                return;
+            }
+            self.act(writer, store, maps);
+            {
+                let mut world = self.lock();
+                world.holds[writer] = Holds::Nothing;
+                world.in_between[writer] = false;
+            }
+            self.turns.pass();
+        }
+    }
+
+    fn act(&self, writer: usize, store: &Store, maps: &Maps) {
+        let what = self.lock().random.below(24);
+        match what {
+            0..9 => self.read(writer, store, maps),
+            9..15 => self.write_key(writer, maps),
+            15..18 => self.write_batch(writer, store, maps),
+            18 => self.clear(writer, maps),
+            19 | 20 => {
+                let seen = self.lock().clocks.seen_by(writer);
+                store.sync().expect("the disk works");
+                self.lock().clocks.tell_all(&seen);
+            }
+            21 => self.snapshot(store),
+            _ => self.pass_time(store),
+        }
+    }
+
+    /// Looks at a key of another writer, in one of several ways.
+    fn read(&self, writer: usize, store: &Store, maps: &Maps) {
+        let (other, key, way) = {
+            let mut world = self.lock();
+            let other = (writer + 1 + world.random.below(WRITERS - 1)) % WRITERS;
+            let key = world.random.below(KEYS);
+            let is_free = !matches!(world.holds[other], Holds::Batch)
+                && !world.holds.contains(&Holds::Everything);
+            let all_free = world.holds.iter().all(|holds| *holds == Holds::Nothing);
+            (other, key, if all_free { world.random.below(4) } else { usize::from(is_free) })
+        };
+        let (map, name) = (maps.of_key(other, key), &self.keys[other][key]);
+        let found = match way {
+            0 => {
+                let from = map.range(name.as_slice()..).next().map(Result::unwrap);
+                from.filter(|(found, _)| found == name).and_then(|(_, value)| number_in(&value))
+            }
+            1 => map.get_with(name, number_in).expect("get").flatten(),
+            2 => {
+                let mut found = None;
+                let see = |_, value: Option<&[u8]>| found = value.and_then(number_in);
+                map.get_many(&[name], see).expect("get");
+                found
+            }
+            _ => {
+                let value = store.view().and_then(|view| view.map(map).get(name)).expect("get");
+                value.as_deref().and_then(number_in)
+            }
+        };
+        let mut world = self.lock();
+        if let Err(text) = world.clocks.see(writer, other, key, found) {
+            world.fail(text);
+        }
+    }
+
+    /// Notes that a writer begins a write, unless somebody has all locks. `change` gets its keys.
+    fn begin(
+        &self,
+        writer: usize,
+        holds: Holds,
+        change: impl FnOnce(&mut World, &mut Keys),
+    ) -> Option<usize> {
+        let mut world = self.lock();
+        if world.holds.contains(&Holds::Everything) {
+            return None;
+        }
+        let mut keys = world.clocks.keys(writer);
+        change(&mut world, &mut keys);
+        world.holds[writer] = holds;
+        Some(world.clocks.begin(writer, keys))
+    }
+
+    /// A write has returned.
+    fn end(&self, writer: usize, step: usize) {
+        let mut world = self.lock();
+        world.holds[writer] = Holds::Nothing;
+        if self.interval.is_none() {
+            world.clocks.tell(writer, step);
+        }
+    }
+
+    fn write_key(&self, writer: usize, maps: &Maps) {
+        let (mut key, mut value, mut way, mut old) = (0, vec![], 0, None);
+        let step = self.begin(writer, Holds::Keys, |world, keys| {
+            key = world.random.below(KEYS);
+            way = world.random.below(6);
+            old = keys[key];
+            value = world.value();
+            keys[key] = if way == 5 { None } else { number_in(&value) };
+        });
+        let Some(step) = step else { return };
+        let (map, name) = (maps.of_key(writer, key), &self.keys[writer][key]);
+        match way {
+            0 | 1 => drop(map.replace(name, &value).expect("room")),
+            2 => assert_eq!(
+                map.put_with_expiry(name, &value, crate::Expiry::from_unix_ms(EXPIRY_MS))
+                    .expect("room"),
+                old.is_some()
+            ),
+            3 => drop(map.update_with(name, |_| Action::Put(value.clone())).expect("room")),
+            4 => {
+                let before = map.get(name).expect("get");
+                let done = map.compare_exchange(name, before.as_deref(), Some(&value));
+                assert_eq!(done.expect("room"), crate::Exchange::Done);
+            }
+            _ => {
+                assert_eq!(map.remove(name).expect("writable"), old.is_some());
+                if old.is_none() {
+                    // Nothing was changed: that says nothing of what is durable.
+                    return;
+                }
+            }
+        }
+        self.end(writer, step);
+    }
+
+    fn write_batch(&self, writer: usize, store: &Store, maps: &Maps) {
+        let mut batch = WriteBatch::new();
+        let step = self.begin(writer, Holds::Batch, |world, keys| {
+            for (key, number) in keys.iter_mut().enumerate() {
+                let (map, name) = (maps.of_key(writer, key), &self.keys[writer][key]);
+                let value = world.value();
+                if world.random.one_in(4) {
+                    batch.remove(map, name);
+                    *number = None;
+                } else {
+                    batch.put(map, name, &value);
+                    *number = number_in(&value);
+                }
+            }
+        });
+        let Some(step) = step else { return };
+        assert!(store.write(&batch).expect("room").is_done());
+        self.end(writer, step);
+    }
+
+    /// Empties the map of its own, when nobody else has a lock.
+    fn clear(&self, writer: usize, maps: &Maps) {
+        if self.lock().holds.iter().any(|holds| *holds != Holds::Nothing) {
+            return;
+        }
+        let step = self.begin(writer, Holds::Everything, |_, keys| keys[KEYS - 1] = None);
+        let Some(step) = step else { return };
+        maps.own[writer].clear().expect("room");
+        self.end(writer, step);
+    }
+
+    fn snapshot(&self, store: &Store) {
+        if std::mem::replace(&mut self.lock().has_snapshot, true) {
+            return;
+        }
+        let _ = store.snapshot().expect("the disk works");
+        let mut world = self.lock();
+        world.has_snapshot = false;
+        world.seen.snapshots += 1;
+    }
+
+    /// In the mode `Interval` a millisecond goes by; in both, what waits is written now and then.
+    fn pass_time(&self, store: &Store) {
+        let now = {
+            let mut world = self.lock();
+            world.now_ms += 1;
+            Duration::from_millis(world.now_ms)
+        };
+        let log = &store.shared().log.as_ref().expect("it has a log").log;
+        let done = if self.interval.is_some() { log.tick(now) } else { log.write_out() };
+        done.expect("the disk works");
+    }
+
+    fn perhaps_crash(&self, disk: &SimulatedDisk) {
+        let (crash, kill, seed) = {
+            let mut world = self.lock();
+            if world.failure.is_some() || me().is_none() {
+                return;
+            }
+            (world.random.one_in(5), world.random.one_in(30), world.random.bits())
+        };
+        if crash {
+            {
+                let mut world = self.lock();
+                world.seen.crashes += 1;
+                world.seen.stopped += u64::from(world.in_between.contains(&true));
+            }
+            self.check(disk.crashed(seed), seed, None);
+        }
+        if kill {
+            self.lock().seen.kills += 1;
+            let pool = self.folder.path().join(format!("killed-{seed:x}"));
+            std::fs::copy(self.folder.path().join("pool"), &pool).expect("room");
+            self.check(disk.copied(seed), seed, Some(pool));
+        }
+    }
+
+    /// Opens what was left, in a thread that does not take part. What a killed process left must stay
+    /// what it is when the power fails next.
+    fn check(&self, disk: SimulatedDisk, seed: u64, killed: Option<std::path::PathBuf>) {
+        disk.set_faults(Faults { block_size: disk.faults().block_size, ..Faults::default() });
+        let is_killed = killed.is_some();
+        let pool = killed.unwrap_or_else(|| self.folder.path().join(format!("crashed-{seed:x}")));
+        let look = || -> Result<(), String> {
+            let found = self.found(&disk, &pool)?;
+            self.lock().clocks.judge(&found)?;
+            if is_killed {
+                let second = self.folder.path().join(format!("second-{seed:x}"));
+                let left = self.found(&disk.crashed(seed), &second)?;
+                if left != found {
+                    return Err("what a killed process left is lost when the power fails".into());
+                }
+            }
+            Ok(())
+        };
+        let looked = std::thread::scope(|scope| scope.spawn(look).join());
+        let _ = std::fs::remove_file(&pool);
+        match looked {
+            Ok(Ok(())) => {}
+            Ok(Err(text)) => self.lock().fail(format!("run {}: {text}", self.number)),
+            Err(_) => self.lock().fail(format!("run {}: a panic", self.number)),
+        }
+    }
+
+    /// What the keys of all writers are in a store.
+    fn found(&self, disk: &SimulatedDisk, pool: &std::path::Path) -> Result<Vec<Keys>, String> {
+        let store = open(disk, self.interval, pool)?;
+        let maps = Maps::of(&store);
+        let found = |writer: usize, key: usize| {
+            let value = maps.of_key(writer, key).get(&self.keys[writer][key]).expect("get");
+            value.as_deref().and_then(number_in)
+        };
+        let keys = |writer: usize| std::array::from_fn(|key| found(writer, key));
+        Ok((0..WRITERS).map(keys).collect())
+    }
+}
+
+impl World {
+    fn value(&mut self) -> Vec<u8> {
+        self.next_value += 1;
+        let size = if self.random.one_in(12) { 6000 } else { 8 + self.random.below(40) };
+        let mut value = self.next_value.to_be_bytes().to_vec();
+        value.resize(size, self.next_value as u8);
+        value
+    }
+
+    fn fail(&mut self, text: String) {
+        self.failure.get_or_insert(text);
+    }
+}
+
+fn run_whole(number: u64) -> Seen {
+    match run(number, None) {
+        Ok(seen) => seen,
+        Err(text) => panic!("{text}\nTHREADS_RUN={number} repeats it"),
+    }
+}
+
+#[test]
+fn no_thread_has_an_effect_without_its_cause() {
+    if let Some(number) = super::given("THREADS_RUN") {
+        println!("{:?}", run_whole(number));
+        return;
+    }
+    let mut seen = Seen::default();
+    for number in 0..60 {
+        seen.add(run_whole(number));
+    }
+    println!("{seen:?}");
+    assert!(seen.crashes > 300 && seen.stopped > 20 && seen.kills > 20, "{seen:?}");
+    assert!(seen.sights > 500 && seen.awaited > 100 && seen.snapshots > 20, "{seen:?}");
+}
+
+/// `THREADS_CRASHES` says how many crashes, `THREADS_FIRST` the number of the first run.
+#[test]
+#[ignore = "a long run"]
+fn no_thread_has_an_effect_without_its_cause_at_very_many() {
+    let wanted = super::given("THREADS_CRASHES").unwrap_or(100_000);
+    let first = super::given("THREADS_FIRST").unwrap_or(1000);
+    let (seen, next) = (Mutex::new(Seen::default()), std::sync::atomic::AtomicU64::new(first));
+    let failed = AtomicBool::new(false);
+    let lock = || seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let is_enough = |seen: Seen| seen.crashes + seen.kills >= wanted;
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..cpus {
+            scope.spawn(|| {
+                // Relaxed: a hint to stop, and only distinct numbers are wanted.
+                while !is_enough(*lock()) && !failed.load(Ordering::Relaxed) {
+                    // Relaxed: as above.
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let found = std::panic::catch_unwind(|| run_whole(number));
+                    // Relaxed: as above.
+                    failed.fetch_or(found.is_err(), Ordering::Relaxed);
+                    let mut seen = lock();
+                    seen.add(found.unwrap_or_default());
+                    if number.is_multiple_of(500) {
+                        println!("run {number}: {seen:?}");
+                    }
+                }
+            });
+        }
+    });
+    // Relaxed: all have ended.
+    let runs = next.load(Ordering::Relaxed) - first;
+    println!("{:?} in {runs} runs from {first} on", lock());
+    // Relaxed: as above.
+    assert!(!failed.load(Ordering::Relaxed), "a run failed: see above");
+}
+
+#[test]
+fn effects_without_causes_are_found_where_they_are_planted() {
+    for mutant in ["store.takes_place_late", "store.sync_is_a_wait"] {
+        let found = (0..200).find_map(|number| Some((number, run(number, Some(mutant)).err()?)));
+        let (number, text) = found.unwrap_or_else(|| panic!("{mutant} is not found"));
+        println!("{mutant}: {text}");
+        let _ = run_whole(number);
+    }
+}

@@ -1,0 +1,523 @@
+//! A run: a store, what it must be, and what is done to it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use everleaf_index::lock_rank::as_another_thread;
+use everleaf_log::simulated::{Faults, Random, SimulatedDisk};
+use tempfile::TempDir;
+
+use super::looking::Looks;
+use crate::{DEFAULT_MAP, Durability, Map, Options, Store, WriteBatch};
+
+/// Far away.
+const EXPIRY_MS: u64 = 1 << 45;
+/// Lives that come out of another one.
+const DEPTH_MAX: u32 = 2;
+const NAMES: [&str; 3] = [DEFAULT_MAP, "second", "third"];
+
+/// Maps, and of each key the value and when it expires.
+pub type Contents = BTreeMap<String, BTreeMap<Vec<u8>, (Vec<u8>, u64)>>;
+
+/// What runs have seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Crashes of the machine that were recovered from.
+    pub crashes: u64,
+    /// Of these, with a snapshot.
+    pub from_snapshots: u64,
+    /// Of these, in the mode `Interval` and with a loss, as they may have.
+    pub lost_in_interval: u64,
+    /// Deaths of the process.
+    pub kills: u64,
+    /// What was left of a crash or a death and lived on.
+    pub lived_on: u64,
+    pub maps_made: u64,
+}
+
+impl Counts {
+    /// What was looked at after a crash or a death.
+    pub fn seen(&self) -> u64 {
+        self.crashes + self.kills
+    }
+
+    pub fn add(&mut self, other: Counts) {
+        self.crashes += other.crashes;
+        self.from_snapshots += other.from_snapshots;
+        self.lost_in_interval += other.lost_in_interval;
+        self.kills += other.kills;
+        self.lived_on += other.lived_on;
+        self.maps_made += other.maps_made;
+    }
+}
+
+/// The store after each change, and up to which change it was told to be durable.
+pub struct Model {
+    states: Vec<Contents>,
+    acknowledged: usize,
+    clock: Clock,
+    random: Random,
+    counts: Counts,
+    next_value: u64,
+}
+
+/// The time of a run in the mode `Interval`, in milliseconds. It passes when the run says so.
+#[derive(Default)]
+struct Clock {
+    /// `None` in the mode `Power`: no time passes.
+    interval: Option<u64>,
+    now: u64,
+    /// When each state of the model came to be.
+    times: Vec<u64>,
+}
+
+impl Clock {
+    /// The last state that is older than the interval, which is not lost any more.
+    fn kept(&self) -> usize {
+        let Some(interval) = self.interval else { return 0 };
+        self.times.partition_point(|time| time + interval < self.now).saturating_sub(1)
+    }
+}
+
+impl Model {
+    fn new(first: Contents, interval: Option<u64>, seed: u64, next_value: u64) -> Model {
+        Model {
+            states: vec![first],
+            acknowledged: 0,
+            clock: Clock { interval, now: 0, times: vec![0] },
+            random: Random::new(seed),
+            counts: Counts::default(),
+            next_value,
+        }
+    }
+
+    fn now(&self) -> &Contents {
+        self.states.last().expect("there is one from the start")
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Contents)) {
+        let mut state = self.now().clone();
+        change(&mut state);
+        self.push(state);
+    }
+
+    fn push(&mut self, state: Contents) {
+        self.states.push(state);
+        self.clock.times.push(self.clock.now);
+    }
+
+    /// Everything up to a state must survive every crash from now on.
+    fn acknowledge(&mut self, state: usize) {
+        self.acknowledged = self.acknowledged.max(state);
+    }
+
+    fn last(&self) -> usize {
+        self.states.len() - 1
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        self.next_value += 1;
+        let size = if self.random.one_in(12) { 6000 } else { 12 };
+        let mut value = self.next_value.to_be_bytes().to_vec();
+        value.resize(size, self.next_value as u8);
+        value
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        vec![b'a' + self.random.below(8) as u8]
+    }
+
+    /// A map that there is.
+    fn name(&mut self) -> String {
+        let names: Vec<&String> = self.states.last().expect("as above").keys().collect();
+        names[self.random.below(names.len())].clone()
+    }
+}
+
+type Shared = Arc<Mutex<Model>>;
+
+fn lock(model: &Shared) -> MutexGuard<'_, Model> {
+    model.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A folder for pools, in memory if there is one.
+pub fn folder() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    made.expect("a folder")
+}
+
+/// How a store is opened in the mode `Interval` of so many milliseconds, or in the mode `Power`.
+fn options_of(disk: &SimulatedDisk, interval: Option<u64>) -> Options {
+    let interval = interval.map(|ms| Durability::Interval(Duration::from_millis(ms)));
+    options(disk).durability(interval.unwrap_or(Durability::Power))
+}
+
+pub fn options(disk: &SimulatedDisk) -> Options {
+    let mut options = Options::new().create(true).max_size_bytes(1 << 26).recovery_threads(2);
+    options.simulated = Some(disk.clone());
+    options.segment_size_bytes = 64 << 10;
+    options.durability(Durability::Power)
+}
+
+/// Everything in a store.
+pub fn contents(store: &Store) -> Contents {
+    let mut contents = Contents::new();
+    for name in store.map_names() {
+        let map = store.existing_map(&name).expect("a map of strings").expect("there");
+        let mut range = map.iter();
+        let pairs = std::iter::from_fn(|| range.next_entry());
+        let pairs =
+            pairs.map(Result::unwrap).map(|((key, value), expiry_ms)| (key, (value, expiry_ms)));
+        contents.insert(name, pairs.collect());
+    }
+    contents
+}
+
+/// A life of a store.
+pub struct Run {
+    folder: Arc<TempDir>,
+    pool: PathBuf,
+    disk: SimulatedDisk,
+    model: Shared,
+    depth: u32,
+    /// Whether writes are held and settled, and others come in between.
+    is_held: bool,
+}
+
+/// The interval of a run, in milliseconds of its clock; one run in three is in the mode `Interval`.
+fn interval_of(number: u64) -> Option<u64> {
+    (number % 3 == 1).then_some(2 + number % 11)
+}
+
+impl Run {
+    pub fn new(number: u64, faults: Faults) -> Run {
+        let folder = Arc::new(folder());
+        let first = Contents::from([(DEFAULT_MAP.to_string(), BTreeMap::new())]);
+        let model = Model::new(first, interval_of(number), number, 0);
+        Run {
+            pool: folder.path().join("pool"),
+            folder,
+            disk: SimulatedDisk::new(faults, number),
+            model: Arc::new(Mutex::new(model)),
+            depth: 0,
+            is_held: !number.is_multiple_of(4),
+        }
+    }
+
+    /// Lives once or twice.
+    pub fn go(self) -> Counts {
+        let lives = 1 + lock(&self.model).random.below(2);
+        for _ in 0..lives {
+            self.live(40);
+        }
+        lock(&self.model).counts
+    }
+
+    /// Cuts the power or kills the process, now and then.
+    fn watch(&self, store: Weak<Store>) {
+        let (model, folder, depth) = (self.model.clone(), self.folder.clone(), self.depth);
+        let (pool, is_held) = (self.pool.clone(), self.is_held);
+        self.disk.set_hook(move |disk| {
+            if is_held && let Some(store) = store.upgrade() {
+                while lock(&model).random.one_in(3) {
+                    // By somebody else, whatever we are about to do.
+                    as_another_thread(|| write(&store, &model));
+                }
+            }
+            let rare = 6 + 12 * depth;
+            let (crash, kill) = {
+                let random = &mut lock(&model).random;
+                (random.one_in(rare), random.one_in(2 * rare))
+            };
+            let image = Image { folder: &folder, model: &model, depth, is_held };
+            if crash {
+                image.crash(disk);
+            }
+            if kill {
+                image.kill(disk, &pool);
+            }
+        });
+    }
+
+    /// Opens the store, does so many things, and ends it.
+    fn live(&self, count: usize) {
+        self.watch(Weak::new());
+        let interval = lock(&self.model).clock.interval;
+        let opened = options_of(&self.disk, interval).open(&self.pool);
+        let store = Arc::new(opened.expect("it opens"));
+        let before = contents(&store);
+        {
+            let mut model = lock(&self.model);
+            assert_eq!(&before, model.now(), "nothing happened meanwhile");
+            model.acknowledged = model.last();
+        }
+        if self.is_held {
+            store.defer_sync();
+        }
+        self.watch(Arc::downgrade(&store));
+        let mut looks = Looks::new(lock(&self.model).states.len() as u64);
+        for _ in 0..count {
+            self.act(&store);
+            self.pass_time(&store);
+            let now = lock(&self.model).now().clone();
+            looks.step(&store, &now);
+        }
+        drop(looks);
+        self.watch(Weak::new());
+        if lock(&self.model).random.one_in(2) {
+            let store = Arc::into_inner(store).expect("nobody else has it");
+            store.close().expect("it can be closed");
+        } else {
+            drop(store);
+        }
+        self.disk.clear_hook();
+        let mut model = lock(&self.model);
+        model.acknowledged = model.last();
+    }
+
+    /// In the mode `Interval` a millisecond goes by, in which the log may write what waits without
+    /// syncing it, and does the sync that is due.
+    fn pass_time(&self, store: &Store) {
+        let (now, writes_out) = {
+            let mut model = lock(&self.model);
+            if model.clock.interval.is_none() {
+                return;
+            }
+            model.clock.now += 1;
+            (Duration::from_millis(model.clock.now), model.random.one_in(3))
+        };
+        let log = &store.shared().log.as_ref().expect("it has a log").log;
+        if writes_out {
+            log.write_out().expect("the disk works");
+        }
+        log.tick(now).expect("the disk works");
+    }
+
+    fn act(&self, store: &Store) {
+        let what = lock(&self.model).random.below(20);
+        match what {
+            0..12 => {
+                write(store, &self.model);
+                let last = lock(&self.model).last();
+                if !self.is_held {
+                    self.waited_for(last);
+                } else if what < 6 {
+                    store.wait_deferred().expect("the disk works");
+                    self.waited_for(last);
+                }
+            }
+            12..15 => {
+                let name = NAMES[lock(&self.model).random.below(3)];
+                let last = {
+                    let mut model = lock(&self.model);
+                    if !model.now().contains_key(name) {
+                        model.counts.maps_made += 1;
+                        model.change(|state| drop(state.insert(name.to_string(), BTreeMap::new())));
+                    }
+                    model.last()
+                };
+                store.map(name).expect("room");
+                if !self.is_held {
+                    self.waited_for(last);
+                }
+            }
+            15 => {
+                let name = lock(&self.model).name();
+                lock(&self.model).change(|state| drop(state.insert(name.clone(), BTreeMap::new())));
+                store
+                    .existing_map(&name)
+                    .expect("of strings")
+                    .expect("there")
+                    .clear()
+                    .expect("room");
+            }
+            16 => {
+                let name = NAMES[1 + lock(&self.model).random.below(2)];
+                if lock(&self.model).now().contains_key(name) {
+                    lock(&self.model).change(|state| drop(state.remove(name)));
+                }
+                let _ = store.drop_map(name).expect("writable");
+            }
+            17 => {
+                let last = lock(&self.model).last();
+                store.sync().expect("the disk works");
+                lock(&self.model).acknowledge(last);
+            }
+            _ => {
+                let last = lock(&self.model).last();
+                let _ = store.snapshot().expect("the disk works");
+                // It waits for the log so far.
+                lock(&self.model).acknowledge(last);
+            }
+        }
+    }
+
+    /// A write was waited for, which in the mode `Interval` says nothing: there only time does.
+    fn waited_for(&self, last: usize) {
+        let mut model = lock(&self.model);
+        if model.clock.interval.is_none() {
+            model.acknowledge(last);
+        }
+    }
+}
+
+/// Writes a key, or several as one.
+fn write(store: &Store, model: &Shared) {
+    let name = lock(model).name();
+    let Some(map) = store.existing_map(&name).expect("of strings") else { return };
+    let what = lock(model).random.below(5);
+    match what {
+        0..3 => {
+            let (key, value, expiry) = {
+                let mut model = lock(model);
+                let expiry_ms = if model.random.one_in(3) { EXPIRY_MS } else { 0 };
+                let (key, value) = (model.key(), model.value());
+                model.change(|state| {
+                    let map = state.get_mut(&name).expect("just seen");
+                    map.insert(key.clone(), (value.clone(), expiry_ms));
+                });
+                (key, value, expiry_ms)
+            };
+            let mut batch = WriteBatch::new();
+            match expiry {
+                0 => drop(map.put(&key, &value).expect("room")),
+                _ => drop(store.write(batch.put_with_expiry(
+                    &map,
+                    &key,
+                    &value,
+                    crate::Expiry::from_unix_ms(expiry),
+                ))),
+            }
+        }
+        3 => {
+            let key = lock(model).key();
+            lock(model).change(|state| drop(state.get_mut(&name).expect("seen").remove(&key)));
+            let _ = map.remove(&key).expect("room");
+        }
+        _ => write_batch(store, model),
+    }
+}
+
+fn write_batch(store: &Store, model: &Shared) {
+    let mut batch = WriteBatch::new();
+    let mut state = lock(model).now().clone();
+    let names: Vec<String> = state.keys().cloned().collect();
+    let maps: Vec<(String, Map)> = names
+        .into_iter()
+        .filter_map(|name| Some((name.clone(), store.existing_map(&name).expect("of strings")?)))
+        .collect();
+    for _ in 0..3 {
+        for (name, map) in &maps {
+            let (key, value, removes) = {
+                let mut model = lock(model);
+                (model.key(), model.value(), model.random.one_in(4))
+            };
+            let pairs = state.get_mut(name).expect("just seen");
+            if removes {
+                pairs.remove(&key);
+                batch.remove(map, &key);
+            } else {
+                batch.put(map, &key, &value);
+                pairs.insert(key, (value, 0));
+            }
+        }
+    }
+    lock(model).push(state);
+    assert!(store.write(&batch).expect("room").is_done());
+}
+
+/// A moment at which a run may end.
+struct Image<'a> {
+    folder: &'a Arc<TempDir>,
+    model: &'a Shared,
+    depth: u32,
+    is_held: bool,
+}
+
+impl Image<'_> {
+    /// The machine crashes: the pool is lost, and of the log what was not synced.
+    fn crash(&self, disk: &SimulatedDisk) {
+        let (seed, low) = {
+            let mut model = lock(self.model);
+            model.counts.crashes += 1;
+            let kept = model.clock.kept();
+            model.acknowledge(kept);
+            (model.random.bits(), model.acknowledged)
+        };
+        let pool = self.folder.path().join(format!("crashed-{seed:x}"));
+        self.check_aside(disk.crashed(seed), pool, low);
+    }
+
+    /// The process is killed: the pool is as it was, and the log as it was written.
+    fn kill(&self, disk: &SimulatedDisk, pool: &Path) {
+        if !pool.exists() {
+            return;
+        }
+        let (seed, last) = {
+            let mut model = lock(self.model);
+            model.counts.kills += 1;
+            (model.random.bits(), model.last())
+        };
+        let copy = self.folder.path().join(format!("killed-{seed:x}"));
+        std::fs::copy(pool, &copy).expect("room");
+        self.check_aside(disk.copied(seed), copy, last);
+    }
+
+    /// [`Self::check`] in a thread of its own: the writes that this one holds are of its own store.
+    fn check_aside(&self, disk: SimulatedDisk, pool: PathBuf, low: usize) {
+        std::thread::scope(|scope| {
+            let checked = scope.spawn(|| self.check(disk, pool, low)).join();
+            checked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        });
+    }
+
+    /// Opens what was left: it must be one of the states from `low` on. Some lives on.
+    fn check(&self, disk: SimulatedDisk, pool: PathBuf, low: usize) {
+        let interval = lock(self.model).clock.interval;
+        let store = options_of(&disk, interval).open(&pool).expect("what is left can be opened");
+        let found = contents(&store);
+        let mut model = lock(self.model);
+        if store.rebuilt().is_some_and(|rebuilt| rebuilt.snapshot_pairs > 0) {
+            model.counts.from_snapshots += 1;
+        }
+        let high = model.last();
+        model.counts.lost_in_interval +=
+            u64::from(interval.is_some() && found != model.states[high]);
+        assert!(
+            model.states[low..].contains(&found),
+            "it is none of the states {low} to {high}, but {:?} of all; it has\n{found:?}\nand not\n{:?}",
+            model.states.iter().position(|state| *state == found),
+            model.states[low],
+        );
+        let seed = model.random.bits();
+        let lives_on = self.depth < DEPTH_MAX && seed.is_multiple_of(6);
+        if lives_on {
+            model.counts.lived_on += 1;
+        }
+        drop(model);
+        // It takes longer than all of the rest.
+        if seed.is_multiple_of(4) {
+            let check = store.check().expect("it can be checked");
+            assert!(check.is_clean(), "{:?}", check.problems);
+        }
+        drop(store);
+        if lives_on {
+            let model = Model::new(found, interval, seed, seed >> 16);
+            let next = Run {
+                folder: self.folder.clone(),
+                pool: pool.clone(),
+                disk,
+                model: Arc::new(Mutex::new(model)),
+                depth: self.depth + 1,
+                is_held: self.is_held,
+            };
+            next.live(8);
+            let counts = lock(&next.model).counts;
+            lock(self.model).counts.add(counts);
+        }
+        let _ = std::fs::remove_file(pool);
+    }
+}
