@@ -101,7 +101,9 @@ impl Core {
 
     pub fn allocate(&self, layout: Layout) -> *mut u8 {
         let mut state = self.state.borrow_mut();
-        let refuse = state.config.fail_allocation.filter(|_| self.is_running());
+        // An opening without memory is refused, which is no failure of recovery.
+        let may_refuse = self.is_running() && !self.opening.get();
+        let refuse = state.config.fail_allocation.filter(|_| may_refuse);
         state.space.allocate(layout, refuse)
     }
 

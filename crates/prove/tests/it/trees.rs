@@ -180,6 +180,19 @@ fn an_allocation_that_fails_anywhere_harms_nothing() {
 }
 
 #[test]
+fn no_memory_is_refused_to_an_opening_that_is_simulated() {
+    let space = Space { may_fill: true, ..Space::default() };
+    for number in 0..14 {
+        let config =
+            Config { fail_allocation: Some(number), simulate_open: true, ..Config::default() };
+        let (mut program, plan) = plans::random_words::<Tiny<2, 3>>(number, 2);
+        program.space = space;
+        let (_, failure) = explore(program, plan, &config, 1);
+        assert!(failure.is_none(), "allocation {number}: {failure:?}");
+    }
+}
+
+#[test]
 fn recovery_can_be_cut_and_repeated_and_lived_after() {
     let crash = CrashConfig { nested_one_in: 100, ..CrashConfig::default() };
     let base = |_| Config { crash, ..Config::default() };
