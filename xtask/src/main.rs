@@ -14,7 +14,7 @@ mod python;
 mod summary;
 mod tidy;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const USAGE: &str = "\
@@ -28,6 +28,8 @@ usage: cargo xtask <command> [arguments]
   fmt     checks the formatting; `fmt --fix` writes it
   tidy    the style rules that clippy cannot check; `tidy --update` writes what is
           generated and lowers the ratchet
+  figures lines, files, circles, test programs, public items, replaced words, as a table;
+          `figures PATH` beside those of another checkout, such as `git worktree add` makes
   product the program `everleaf` is built without the research
   lint    clippy on all targets, warnings are errors
   doc     the documentation, warnings are errors
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         "tidy" => jobs::tidy(&root, rest),
         "capi" => capi::run(&root, rest),
         "python" => python::run(&root),
+        "figures" => figures(&root, rest),
         "sim" => jobs::sim(&root, rest),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
@@ -66,6 +69,12 @@ fn main() -> ExitCode {
         }
     };
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The numbers of this checkout behind those of others.
+fn figures(root: &Path, others: &[String]) -> bool {
+    let others = others.iter().map(Path::new);
+    tidy::figures::run(&others.chain([root]).collect::<Vec<_>>())
 }
 
 /// The folder that holds the workspace's `Cargo.toml`.

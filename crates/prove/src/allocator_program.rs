@@ -1,4 +1,4 @@
-//! A shelf: a row of words in the pool, each of which refers to a record or a block that holds a
+//! A program for the allocator: a row of words in the pool, each of which refers to a record or a block that holds a
 //! value. The smallest thing that uses all of the allocator: records of all sizes, blocks, volatile
 //! nodes, retirement, sessions that come and go, recovery.
 
@@ -19,7 +19,7 @@ use crate::structure::{self, Dimension, Step};
 
 type M = Simulated;
 
-/// Places on the shelf: those with even numbers hold records, the others blocks.
+/// Words of the row: those with even numbers hold records, the others blocks.
 pub const PLACES: u64 = 6;
 /// Sizes of records in bytes; chunks have 4096, so the last two own chunks.
 const SIZES: [usize; 6] = [16, 48, 200, 900, 2104, 4200];
@@ -27,7 +27,7 @@ const SIZES: [usize; 6] = [16, 48, 200, 900, 2104, 4200];
 const NODE: u64 = 0x0DE0;
 const NODE_SIZE: usize = 64;
 
-/// One operation on the shelf.
+/// One operation on the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Reads a place.
@@ -46,7 +46,7 @@ pub enum Operation {
     Release,
 }
 
-/// A shelf and what was put on it at first.
+/// The row and what it holds at first.
 #[derive(Clone, Debug)]
 pub struct AllocatorProgram {
     /// Places and values.
@@ -59,7 +59,7 @@ pub struct AllocatorProgram {
     pub refused: Rc<Cell<u64>>,
 }
 
-/// The opened shelf.
+/// The opened row.
 pub struct Opened {
     heap: Arc<Heap<M>>,
     /// Borrowed by its own thread only.
@@ -315,7 +315,7 @@ impl Program for AllocatorProgram {
     }
 }
 
-/// A random shelf and plan: 2 or 3 threads with 1 to 4 operations each.
+/// A random row and plan: 2 or 3 threads with 1 to 4 operations each.
 pub fn random(seed: u64) -> (AllocatorProgram, Plan<Operation>) {
     let mut random = Random::new(seed ^ 0x7368_656C);
     let random = &mut random;
@@ -381,9 +381,9 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
     let plan: Plan<Operation> = plan.iter().map(|thread| thread.to_vec()).collect();
     let initial = vec![(0, 11), (1, 20), (2, 31)];
     let pool_bytes = SIZE_MIN as usize;
-    let shelf =
+    let program =
         AllocatorProgram { initial, threads: plan.len(), pool_bytes, refused: Rc::default() };
-    Some(Prepared::boxed((shelf, plan)))
+    Some(Prepared::boxed((program, plan)))
 }
 
 /// The small programs.

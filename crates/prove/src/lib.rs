@@ -3,22 +3,22 @@
 //!
 //! ```text
 //!   Subject (a tree of numbers) --+
-//!   Words (byte strings)          |     Program + Plan      Config
-//!   Shelf (allocator)             +---> scenarios, plans ---> Runner ---> Report | Failure
+//!   BytesProgram (byte strings)   |     Program + Plan      Config
+//!   AllocatorProgram              +---> scenarios, plans ---> Runner ---> Report | Failure
 //! ```
 //!
 //! | file | what it has |
 //! |---|---|
 //! | `subject` | what a tree of numbers must offer to be proven: implement it, add one line to the list |
-//! | `numbers`, `words`, `shelf` | programs: trees of numbers, of byte strings, the allocator |
-//! | `scenarios`, `plans`, `trouble` | what the threads of a program do: by name, by chance, with too little space |
+//! | `u64_program`, `bytes_program`, `allocator_program` | programs: trees of numbers, of byte strings, the allocator |
+//! | `scenarios`, `plans`, `exhaustion` | what the threads of a program do: by name, by chance, with too little space |
 //! | `made` | programs that are made: a walk to a far state, then a few operations of a few threads |
 //! | `living` | any subject behind one type |
 //! | `dimensions` | what a step of a random search is drawn of |
 //! | `anomalies` | what the published protocols of the other trees lose, each in a program |
 //! | `safeguards` | programs made for planted bugs that few others miss |
 //! | `published` | NBTree as published: programs of one thread, and those that show what it loses |
-//! | `guarded` | a safeguard with a program that misses it |
+//! | `directed_case` | a safeguard with a program that misses it |
 //! | `case` | a program with its plan, behind one trait |
 //! | `trees`, `structure` | all programs by name, all structures by name |
 //! | `configure` | which machine a number stands for |

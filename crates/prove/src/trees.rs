@@ -216,7 +216,7 @@ fn draw_step(
     let slots = slots[pick(random, slots.len())];
     let (keys_name, keys) = KEYS[pick(random, KEYS.len())];
     let threads = if alone { 1 } else { [1, 2, 2, 2, 3, 3, 4][pick(random, 7)] };
-    // Full pools have many keys, which is dear.
+    // Full pools have many keys, which is expensive.
     let mut room = if random.one_in(6) { ROOMS[pick(random, ROOMS.len())].1 } else { Room::Usual };
     let stops = lock_free && threads > 1 && random.one_in(8);
     if stops {

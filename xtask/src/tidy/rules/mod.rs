@@ -17,6 +17,7 @@ mod persists;
 mod seam;
 mod tree_folders;
 mod unfinished;
+mod words;
 mod workplace;
 
 use super::source::{RustSource, SourceFile};
@@ -67,8 +68,14 @@ pub const RULES: &[Rule] = &[
     seam::RULE,
     tree_folders::RULE,
     unfinished::RULE,
+    words::RULE,
     workplace::RULE,
 ];
+
+/// How often a word that was replaced is still written.
+pub fn count_of_replaced_words(workspace: &Workspace) -> usize {
+    (words::RULE.check)(workspace).len()
+}
 
 /// A finding that counts once.
 fn finding(rule: &Rule, path: &str, line: usize, message: impl Into<String>) -> Finding {

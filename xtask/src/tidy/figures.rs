@@ -1,0 +1,243 @@
+//! `cargo xtask figures`: the house in numbers, beside another checkout of it if one is given.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use super::rules::count_of_replaced_words;
+use super::source::SourceFile;
+use super::workspace::Workspace;
+
+/// Crates that only research needs.
+const RESEARCH: [&str; 5] = ["designs", "lab", "lab-cli", "prove", "models"];
+
+/// The numbers of a checkout, by name, in the order in which they are shown.
+type Figures = Vec<(&'static str, usize)>;
+
+/// Prints the numbers of each checkout as a table in Markdown. Returns whether all could be read.
+pub fn run(roots: &[&Path]) -> bool {
+    let mut columns = vec![];
+    for root in roots {
+        match Workspace::load(root) {
+            Ok(workspace) => columns.push(figures(&workspace)),
+            Err(errors) => {
+                errors.iter().for_each(|error| eprintln!("{error}"));
+                return false;
+            }
+        }
+    }
+    let titles: Vec<String> = roots.iter().map(|root| root.display().to_string()).collect();
+    println!("| | {} |", titles.join(" | "));
+    println!("|---|{}", "---:|".repeat(columns.len()));
+    for row in 0..columns.first().map_or(0, Vec::len) {
+        let values: Vec<String> = columns.iter().map(|column| column[row].1.to_string()).collect();
+        println!("| {} | {} |", columns[0][row].0, values.join(" | "));
+    }
+    true
+}
+
+fn figures(workspace: &Workspace) -> Figures {
+    let rust = || workspace.files.iter().filter(|file| file.rust.is_some());
+    let in_crates = || rust().filter(|file| file.path.starts_with("crates/"));
+    let is_research = |file: &SourceFile| RESEARCH.contains(&crate_of(&file.path));
+    let lines = |file: &SourceFile| count_lines(file, false);
+    let tests = |file: &SourceFile| count_lines(file, true);
+    let circles = circles(workspace);
+    vec![
+        (
+            "lines of product, without tests",
+            in_crates().filter(|f| !is_research(f)).map(lines).sum(),
+        ),
+        (
+            "lines of research, without tests",
+            in_crates().filter(|f| is_research(f)).map(lines).sum(),
+        ),
+        ("lines of tests", in_crates().map(tests).sum()),
+        ("Rust files", rust().count()),
+        ("files above 500 lines", rust().filter(|file| lines(file) > 500).count()),
+        ("test programs", rust().filter(|file| is_test_program(&file.path)).count()),
+        ("files in circles above two", circles.values().flatten().sum()),
+        ("largest circle", circles.values().flatten().copied().max().unwrap_or(0)),
+        ("items marked pub in the store", public_items(workspace, "store")),
+        ("words that were replaced", count_of_replaced_words(workspace)),
+    ]
+}
+
+/// Lines with something on them, of tests or of everything else.
+fn count_lines(file: &SourceFile, of_tests: bool) -> usize {
+    let Some(rust) = &file.rust else { return 0 };
+    let lines = file.text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    lines.filter(|(index, _)| rust.is_test_line(index + 1) == of_tests).count()
+}
+
+/// The folder of a crate.
+fn crate_of(path: &str) -> &str {
+    path.split('/').nth(1).unwrap_or_default()
+}
+
+/// Whether cargo makes a test program of a file.
+fn is_test_program(path: &str) -> bool {
+    let Some((_, inside)) = path.split_once("/tests/") else { return false };
+    path.starts_with("crates/")
+        && (!inside.contains('/') || inside.ends_with("/main.rs"))
+        && inside.matches('/').count() <= 1
+}
+
+/// Functions, types, constants, traits, modules and re-exports that begin with `pub`, outside of tests.
+fn public_items(workspace: &Workspace, name: &str) -> usize {
+    let sources = workspace.files.iter().filter(|file| file.crate_of_source() == Some(name));
+    let is_public = |line: &str| {
+        let line = line.trim_start();
+        [
+            "pub fn ",
+            "pub struct ",
+            "pub enum ",
+            "pub trait ",
+            "pub const ",
+            "pub type ",
+            "pub async ",
+        ]
+        .iter()
+        .any(|start| line.starts_with(start))
+    };
+    let count = |file: &SourceFile| {
+        let Some(rust) = &file.rust else { return 0 };
+        let lines = file.text.lines().enumerate();
+        lines.filter(|(index, line)| is_public(line) && !rust.is_test_line(index + 1)).count()
+    };
+    sources.map(count).sum()
+}
+
+/// The sizes of the circles above two files, by crate: files that use each other, by whatever way.
+fn circles(workspace: &Workspace) -> BTreeMap<String, Vec<usize>> {
+    let mut crates: BTreeMap<String, BTreeMap<String, &SourceFile>> = BTreeMap::new();
+    for file in &workspace.files {
+        if let (Some(name), Some(module)) = (file.crate_of_source(), module_of(&file.path)) {
+            crates.entry(name.to_string()).or_default().insert(module, file);
+        }
+    }
+    let sizes = |modules: &BTreeMap<String, &SourceFile>| {
+        let uses =
+            |(module, file): (&String, &&SourceFile)| (module.clone(), uses(module, file, modules));
+        circles_of(&modules.iter().map(uses).collect())
+    };
+    crates.iter().map(|(name, modules)| (name.clone(), sizes(modules))).collect()
+}
+
+/// The path of the module that a source file holds: `a::b`; empty for the root.
+fn module_of(path: &str) -> Option<String> {
+    let inside = path.split_once("/src/")?.1.strip_suffix(".rs")?;
+    let inside = inside.strip_suffix("/mod").unwrap_or(inside);
+    Some(if matches!(inside, "lib" | "main") { String::new() } else { inside.replace('/', "::") })
+}
+
+/// The modules of the same crate that a file names, outside of tests.
+fn uses(
+    module: &str,
+    file: &SourceFile,
+    modules: &BTreeMap<String, &SourceFile>,
+) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let Some(rust) = &file.rust else { return found };
+    let above = module.rsplit_once("::").map_or("", |(above, _)| above);
+    for (index, line) in rust.lines.iter().enumerate() {
+        if rust.is_test_line(index + 1) {
+            continue;
+        }
+        for (start, base) in [("crate::", ""), ("super::", above)] {
+            for (at, _) in line.code.match_indices(start) {
+                let path = &line.code[at + start.len()..];
+                if let Some(target) = resolve(base, path, modules).filter(|target| target != module)
+                {
+                    found.insert(target);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The longest module that a path leads to.
+fn resolve(base: &str, path: &str, modules: &BTreeMap<String, &SourceFile>) -> Option<String> {
+    let (mut target, mut best) = (base.to_string(), None);
+    for segment in path.split("::") {
+        let name: String =
+            segment.chars().take_while(|sign| sign.is_alphanumeric() || *sign == '_').collect();
+        target = if target.is_empty() { name.clone() } else { format!("{target}::{name}") };
+        if !modules.contains_key(&target) {
+            break;
+        }
+        best = Some(target.clone());
+        if name.len() < segment.len() {
+            break;
+        }
+    }
+    best
+}
+
+/// The sizes of the circles above two in a graph.
+fn circles_of(uses: &BTreeMap<String, BTreeSet<String>>) -> Vec<usize> {
+    let reached = |from: &String| {
+        let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
+        while let Some(module) = next.pop() {
+            for target in uses.get(module).into_iter().flatten() {
+                if seen.insert(target) {
+                    next.push(target);
+                }
+            }
+        }
+        seen
+    };
+    let reach: BTreeMap<&String, BTreeSet<&String>> =
+        uses.keys().map(|module| (module, reached(module))).collect();
+    let mut circles = BTreeSet::new();
+    for (module, targets) in &reach {
+        let circle: BTreeSet<_> = targets
+            .iter()
+            .filter(|target| reach.get(*target).is_some_and(|back| back.contains(module)))
+            .collect();
+        if circle.len() > 2 {
+            circles.insert(circle);
+        }
+    }
+    circles.iter().map(BTreeSet::len).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(texts: &[(&str, &str)], name: &str) -> usize {
+        let texts = texts.iter().map(|(path, text)| (path.to_string(), text.to_string())).collect();
+        let workspace = Workspace::from_texts(texts).expect("it parses");
+        let found = figures(&workspace);
+        found.iter().find(|(known, _)| *known == name).expect("a figure of that name").1
+    }
+
+    #[test]
+    fn circles_are_counted_within_a_crate() {
+        let ring = [
+            ("crates/a/src/lib.rs", "mod x;\nmod y;\nmod z;\n"),
+            ("crates/a/src/x.rs", "use crate::y::A;\n"),
+            ("crates/a/src/y.rs", "use super::z::B;\n"),
+            ("crates/a/src/z.rs", "fn f() { crate::x::g(); }\n"),
+        ];
+        assert_eq!(figure(&ring, "files in circles above two"), 3);
+        assert_eq!(figure(&ring[..3], "files in circles above two"), 0, "a line is no circle");
+    }
+
+    #[test]
+    fn product_research_and_test_programs_are_told_apart() {
+        let texts = [
+            ("crates/store/src/lib.rs", "pub fn one() {}\nfn two() {}\n"),
+            ("crates/prove/src/lib.rs", "fn three() {}\n"),
+            ("crates/store/tests/a.rs", "fn four() {}\n"),
+            ("crates/store/tests/it/main.rs", "fn five() {}\n"),
+            ("crates/store/tests/it/more.rs", "fn six() {}\n"),
+        ];
+        assert_eq!(figure(&texts, "lines of product, without tests"), 2);
+        assert_eq!(figure(&texts, "lines of research, without tests"), 1);
+        assert_eq!(figure(&texts, "lines of tests"), 3);
+        assert_eq!(figure(&texts, "test programs"), 2);
+        assert_eq!(figure(&texts, "items marked pub in the store"), 1);
+    }
+}

@@ -1,0 +1,90 @@
+//! One word per thing, and the field's: what had a name of our own has one that others know.
+
+use super::{Finding, Rule, Workspace, finding};
+
+pub const RULE: Rule = Rule { name: "words", may_be_debt: true, check };
+
+/// Files that must name the words to speak of them.
+const EXEMPT: [&str; 3] = ["docs/glossary.md", "xtask/src/tidy/rules/words.rs", "CHANGELOG.md"];
+
+/// What is not written any more, and what is written instead.
+const BANNED: &[(&str, &str)] = &[
+    ("PowerLog", "StoreLog"),
+    ("AsItWas", "LogEffect::Unchanged"),
+    ("ToBeRead", "LogEffect::Reread"),
+    ("hold_writes", "defer_sync"),
+    ("settle_down", "lower_if_idle"),
+    ("Domain::Line", "Domain::Adr"),
+    ("Domain::Visible", "Domain::Eadr"),
+    ("LINGERS", "KEPT_RAISED"),
+    ("ANCHOR_SIZE", "ROOT_OBJECT_SIZE"),
+    ("Shelf", "AllocatorProgram"),
+    ("shelf", "a row of words in the pool"),
+    ("crowded_words", "near_full_bytes"),
+    ("graveyard", "retired trees"),
+    ("Buried", "RetiredTree"),
+    ("Solo", "SingleTreePool"),
+    ("take_error", "the items are results"),
+    ("make_together", "apply_unlogged"),
+    ("close_door", "block_new_sessions"),
+    ("collect_hard", "collect_all"),
+    ("Seldom", "RateLimiter"),
+    ("Bell", "ShutdownSignal"),
+    ("nasty", "published bugs"),
+    ("hindered", "preempted"),
+    ("unsteady", "noisy"),
+    ("foretold", "predicted"),
+    ("foretell", "predict"),
+    ("foretells", "predicts"),
+    ("dear", "expensive"),
+    ("dearer", "more expensive"),
+    ("dearest", "most expensive"),
+    ("made again", "rebuilt"),
+];
+
+/// Whether a letter, digit or underscore.
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// Whether `line` has `word` between other signs.
+fn has(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(start, _)| {
+        let before = line[..start].bytes().next_back();
+        let after = line[start + word.len()..].bytes().next();
+        !before.is_some_and(is_word) && !after.is_some_and(is_word)
+    })
+}
+
+fn check(workspace: &Workspace) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let files = workspace.files.iter().filter(|file| !EXEMPT.contains(&file.path.as_str()));
+    for file in files {
+        for (index, line) in file.text.lines().enumerate() {
+            for (word, instead) in BANNED.iter().filter(|(word, _)| has(line, word)) {
+                let message = format!("`{word}`: write `{instead}` (docs/glossary.md)");
+                findings.push(finding(&RULE, &file.path, index + 1, message));
+            }
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::lines_in;
+    use super::*;
+
+    #[test]
+    fn words_of_our_own_are_refused_and_their_parts_are_not() {
+        for (word, _) in BANNED {
+            assert_eq!(
+                lines_in(&RULE, "docs/a.md", &format!("fine\nsee {word}.\n")),
+                [2],
+                "{word}"
+            );
+        }
+        let fine = "endear, Bells, Solos, take_errors; what is made against it\n";
+        assert!(lines_in(&RULE, "docs/a.md", fine).is_empty());
+    }
+}
