@@ -90,7 +90,7 @@ fn no_crash_loses_what_was_acknowledged() {
     assert!(crashes > 1500, "only {crashes} crashes were examined");
 }
 
-/// `cargo test -p everleaf-log --release --test crashes -- --ignored --nocapture`
+/// `cargo test -p everleaf-log --release --test it crashes -- --ignored --nocapture`
 #[test]
 #[ignore = "a long run"]
 fn no_crash_of_very_many_loses_what_was_acknowledged() {

@@ -62,7 +62,7 @@ fn the_bytes_are_those_of_version_1() {
 
 #[test]
 fn the_page_has_every_planted_bug() {
-    let hunted = read("tests/crashes/main.rs");
+    let hunted = read("tests/it/crashes/mod.rs");
     let (_, list) = hunted.split_once("const MUTANTS").unwrap();
     let (list, _) = list.split_once("];").unwrap();
     let names: Vec<&str> = list.split('"').skip(1).step_by(2).collect();

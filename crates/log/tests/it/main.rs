@@ -1,0 +1,9 @@
+//! Tests of the log, in one program.
+
+mod crafted;
+mod crashes;
+mod failures;
+mod format;
+mod interval;
+mod real_disk;
+mod salvage;
