@@ -96,12 +96,8 @@ pub struct Recovery<M: Machine> {
 impl<M: Machine> Recovery<M> {
     /// Reads the chunk headers of `pool`.
     pub(crate) fn walk(pool: &Pool<M>, shift: u32, first: u64) -> Result<Self, AllocError> {
-        if pool.size() > POOL_SIZE_MAX {
-            let what =
-                format!("a pool has at most {POOL_SIZE_MAX} bytes, this one {}", pool.size());
-            return Err(AllocError::Corrupt { offset: 0, what });
-        }
-        let end = pool.size() >> shift;
+        // What lies behind was never given out: a pool may be larger than its heap.
+        let end = pool.size().min(POOL_SIZE_MAX) >> shift;
         let span = end.saturating_sub(first) as usize;
         let mut this = Recovery {
             shift,

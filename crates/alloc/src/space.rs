@@ -179,7 +179,8 @@ impl Space {
             let path = pool.path().unwrap_or(Path::new("(memory)")).into();
             return Err(PoolError::PoolFull { path, needed: end, max: POOL_SIZE_MAX });
         }
-        pool.grow(end).map(|_| ())
+        // Not a step beyond what block numbers reach.
+        pool.grow_within(end, POOL_SIZE_MAX).map(|_| ())
     }
 
     /// Gets space for free chunks (S5).

@@ -26,13 +26,21 @@ impl<M: Machine> Pool<M> {
     /// *Durable when* it returns, as is everything stored into the new space later under the
     /// pool's domain. *Blocking:* one thread grows, others that want to grow wait for it.
     pub fn grow(&self, at_least: u64) -> Result<u64, PoolError> {
+        self.grow_within(at_least, u64::MAX)
+    }
+
+    /// [`Self::grow`] to at most `at_most` bytes, if the pool is not larger already: for a user that
+    /// cannot use more, and shall not get it by a comfortable step.
+    ///
+    /// *Errors:* as [`Self::grow`], `PoolFull` also beyond `at_most`.
+    pub fn grow_within(&self, at_least: u64, at_most: u64) -> Result<u64, PoolError> {
         self.writable("grow")?;
         let mut session = self.session.lock();
         let old = session.size;
         if old >= at_least {
             return Ok(old);
         }
-        let new = self.extend(old, at_least)?;
+        let new = self.extend(old, at_least, at_most)?;
         let mut next = *session;
         next.size = new;
         next.generation += 1;
@@ -89,8 +97,8 @@ impl<M: Machine> Pool<M> {
     }
 
     /// Gets the space: a comfortable step, or else just what is needed. Returns the new size.
-    fn extend(&self, old: u64, at_least: u64) -> Result<u64, PoolError> {
-        let max = self.max_size();
+    fn extend(&self, old: u64, at_least: u64, at_most: u64) -> Result<u64, PoolError> {
+        let max = self.max_size().min(at_most / SIZE_GRANULE * SIZE_GRANULE);
         let full = || PoolError::PoolFull { path: self.place().into(), needed: at_least, max };
         let needed = at_least.checked_next_multiple_of(SIZE_GRANULE).filter(|&size| size <= max);
         let needed = needed.ok_or_else(full)?;
