@@ -39,6 +39,16 @@ impl Runs {
         (start + length > chunk).then_some((*start, *length))
     }
 
+    /// The parts of the runs that lie from `start` to `end`, in ascending order.
+    pub fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+        let first = self.at(start).map_or(start, |(first, _)| first);
+        let part = move |(at, length): (&u64, &u64)| {
+            let from = (*at).max(start);
+            (from, (at + length).min(end) - from)
+        };
+        self.by_start.range(first..end).map(part)
+    }
+
     /// Adds chunks, none of which is there; returns the run that they are in now.
     pub fn add(&mut self, mut start: u64, mut count: u64) -> (u64, u64) {
         debug_assert!(count > 0 && self.at(start).is_none());
@@ -121,6 +131,8 @@ mod tests {
                 runs.iter().map(|(_, length)| length).max()
             );
             assert_eq!(runs.at(start).is_some(), set.contains(&start));
+            let within = runs.within(start, end).flat_map(|(at, length)| at..at + length);
+            assert!(within.eq(set.range(start..end).copied()));
         }
     }
 }

@@ -183,9 +183,12 @@ impl Space {
         pool.grow_within(end, POOL_SIZE_MAX).map(|_| ())
     }
 
-    /// Gets space for free chunks (S5).
+    /// Gets space for free chunks (S5), all of it or none.
     fn fill<M: Machine>(&mut self, pool: &Pool<M>, start: u64, end: u64) -> Result<(), PoolError> {
-        pool.secure(start << self.shift, end << self.shift)?;
+        if let Err(error) = pool.secure(start << self.shift, end << self.shift) {
+            self.empty_again(pool, start, end);
+            return Err(error);
+        }
         self.holes.cut(start, end);
         while let Some(&head) = self.heads.range(start..end).next() {
             self.heads.remove(&head);
@@ -193,6 +196,23 @@ impl Space {
         self.backed.cut(start, end);
         self.backed.add(start, end - start);
         Ok(())
+    }
+
+    /// Returns what a filling that failed in the middle has got: nobody counts it, and so nobody would
+    /// take or return it. S4 was kept when the chunks became holes.
+    fn empty_again<M: Machine>(&self, pool: &Pool<M>, start: u64, end: u64) {
+        for (from, length) in self.holes.within(start, end) {
+            let mut at = from;
+            while at < from + length {
+                // Up to the next chunk whose first page is kept.
+                let to = self.heads.range(at + 1..from + length).next().copied();
+                let to = to.unwrap_or(from + length);
+                let kept = if self.heads.contains(&at) { HEADER_PAGE } else { 0 };
+                // A refusal leaves what a hole may have: some space that is not counted.
+                let _ = pool.release((at << self.shift) + kept, to << self.shift);
+                at = to;
+            }
+        }
     }
 
     /// Returns space of free chunks to the system, some of one run, unless only `keep` bytes or less are
@@ -250,7 +270,7 @@ impl Space {
                 // There already, if it is the second hole of a chunk.
                 self.holes.cut(first, end);
                 self.holes.add(first, end - first);
-                if is_head {
+                if first == head {
                     self.heads.insert(head);
                 }
                 // A chunk of which a part has space gets all of it, so that all can be returned again;

@@ -19,6 +19,8 @@ const PAGE: u64 = 4096;
 struct Disk {
     holes: BTreeSet<u64>,
     is_full: bool,
+    /// Pages that can be filled before it is full.
+    pages_left: Option<usize>,
     /// Whether holes cannot be filled, though files may grow.
     fills_nothing: bool,
     /// Whether it takes nothing back.
@@ -49,22 +51,22 @@ unsafe impl Backing for Holey {
         self.memory.reserved() as u64
     }
 
-    fn extend(&self, _old: u64, new: u64) -> Result<(), PoolError> {
+    fn extend(&self, old: u64, new: u64) -> Result<(), PoolError> {
         let full = |source| PoolError::DiskFull { path: "holey".into(), needed: new, source };
-        if self.disk.lock().expect("nobody panics with it").is_full {
+        let disk = self.disk.lock().expect("nobody panics with it");
+        if disk.is_full || disk.pages_left.is_some_and(|left| left < pages(old, new).count()) {
             return Err(full(io::ErrorKind::StorageFull.into()));
         }
         self.memory.extend(new as usize).map_err(full)
     }
 
     fn release(&self, start: u64, end: u64) -> io::Result<bool> {
-        let mut disk = self.disk.lock().expect("nobody panics with it");
+        let disk = &mut *self.disk.lock().expect("nobody panics with it");
         if disk.keeps_all {
             return Ok(false);
         }
-        for page in pages(start, end) {
-            disk.holes.insert(page);
-        }
+        let freed = pages(start, end).filter(|page| disk.holes.insert(*page)).count();
+        disk.pages_left = disk.pages_left.map(|left| left + freed);
         for offset in start..end {
             // SAFETY: within the memory, which nobody else touches there (or the test has found a bug).
             unsafe { self.base().wrapping_add(offset as usize).write_volatile(0) };
@@ -74,13 +76,22 @@ unsafe impl Backing for Holey {
 
     fn secure(&self, start: u64, end: u64) -> Result<(), PoolError> {
         let mut disk = self.disk.lock().expect("nobody panics with it");
-        let has_holes = pages(start, end).any(|page| disk.holes.contains(&page));
-        if has_holes && (disk.is_full || disk.fills_nothing) {
-            let source = io::ErrorKind::StorageFull.into();
-            return Err(PoolError::DiskFull { path: "holey".into(), needed: end, source });
+        let holes: Vec<u64> = disk.holes.range(pages(start, end)).copied().collect();
+        let left = match disk.is_full || disk.fills_nothing {
+            true => 0,
+            false => disk.pages_left.unwrap_or(usize::MAX),
+        };
+        // As file systems do: what there is is given, and then the error.
+        let filled = holes.len().min(left);
+        for page in &holes[..filled] {
+            disk.holes.remove(page);
         }
-        disk.holes.retain(|page| !pages(start, end).contains(page));
-        Ok(())
+        disk.pages_left = disk.pages_left.map(|left| left - filled.min(left));
+        if filled == holes.len() {
+            return Ok(());
+        }
+        let source = io::ErrorKind::StorageFull.into();
+        Err(PoolError::DiskFull { path: "holey".into(), needed: end, source })
     }
 
     fn has_holes(&self) -> bool {
@@ -301,6 +312,34 @@ fn a_pool_grows_where_holes_cannot_be_filled() {
     assert!(world.heap.pool().size() > size);
     world.walk();
     world.counts();
+}
+
+/// A filling that failed in the middle kept what it had got: the disk was full of space that nobody
+/// counted and nobody returned.
+#[test]
+fn a_refused_filling_keeps_nothing() {
+    let world = World::new();
+    let mut session = world.heap.session().expect("room");
+    let [a, _end] = [100, 1].map(|count| world.allocate(&mut session, of_chunks(count)));
+    session.free_record(a, of_chunks(100));
+    world.heap.return_space().expect("room");
+    // The frontier that the pool reaches.
+    world.disk().is_full = true;
+    while session.allocate_record(of_chunks(1)).is_ok() {}
+    world.disk().is_full = false;
+    let holes = world.disk().holes.clone();
+    for count in [100, 90, 60] {
+        world.disk().pages_left = Some(200);
+        let error = session.allocate_record(of_chunks(count)).expect_err("only 50 chunks fit");
+        assert!(error.is_full(), "{error}");
+        assert_eq!(world.disk().holes, holes, "as before it was tried");
+        world.counts();
+        world.walk();
+    }
+    // What others would have missed is there.
+    world.allocate(&mut session, of_chunks(49));
+    world.counts();
+    world.walk();
 }
 
 /// A run that is returned in several turns, and taken back in pieces from its end and as a whole.
