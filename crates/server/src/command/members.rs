@@ -18,6 +18,9 @@ use crate::types::collection::Collection;
 const SMALL_COUNT_MAX: u64 = 128;
 /// Members looked at per step at most.
 const COUNT_MAX: u64 = 1 << 20;
+/// So many times is a member drawn at most for each that is wanted. At most a quarter of the members is drawn
+/// like this, so that nearly every second time it is a new one.
+const ATTEMPT_FACTOR: u64 = 64;
 
 /// How a step is to be made.
 struct ScanOptions<'a> {
@@ -148,7 +151,11 @@ fn draw_places(
 ) -> Result<Vec<Member>> {
     check_count(count)?;
     let (mut drawn, mut known) = (Vec::new(), std::collections::BTreeSet::new());
-    while (drawn.len() as u64) < count {
+    // Others may remove members meanwhile, until fewer than these are left; then it is run again.
+    for _ in 0..ATTEMPT_FACTOR * count {
+        if drawn.len() as u64 == count {
+            break;
+        }
         let mut found = None;
         let mut take = |member: &[u8], value: &[u8]| {
             found = Some((member.to_vec(), value.to_vec()));

@@ -16,6 +16,7 @@ mod range;
 mod save;
 mod scan;
 mod set;
+mod sets;
 pub mod stage;
 mod string;
 pub mod table;

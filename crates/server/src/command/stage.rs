@@ -319,11 +319,10 @@ fn merge(
     visit: &mut Visit<'_>,
     scan: impl FnOnce(&mut Visit<'_>) -> everleaf::Result<()>,
 ) -> Result<()> {
-    let mut over: Vec<_> = written.range::<[u8], _>(bounds.as_slices()).collect();
-    if reverse {
-        over.reverse();
-    }
-    let mut over = over.into_iter().peekable();
+    let over = written.range::<[u8], _>(bounds.as_slices());
+    let over: &mut dyn Iterator<Item = _> =
+        if reverse { &mut over.rev() } else { &mut over.into_iter() };
+    let mut over = over.peekable();
     let show = |visit: &mut Visit<'_>, key: &[u8], value: &Option<Value>| match value {
         Some(value) if is_live(value) => visit(key, &value.0),
         _ => ControlFlow::Continue(()),

@@ -6,7 +6,7 @@
 use super::{Context, Failure, Outcome, shown};
 use super::{
     admin, client, configuration, connection, counter, description, expiry, hash, info, keyspace,
-    range, save, scan, set, string, transaction,
+    range, save, scan, set, sets, string, transaction,
 };
 use crate::resp::Request;
 
@@ -16,7 +16,7 @@ pub struct Command {
     pub name: &'static str,
     /// The number of arguments, the name included; negative: at least so many.
     pub arity: i8,
-    flags: u8,
+    flags: u16,
     /// Index of the first key, 0 if there is none.
     pub first_key: i8,
     /// Index of the last key; -1 is the last argument.
@@ -31,18 +31,18 @@ pub struct Command {
     pub run: fn(&mut Context<'_>, &Request<'_>) -> Outcome,
 }
 
-const WRITE: u8 = 1;
-const READ: u8 = 2;
-const ADMIN: u8 = 4;
-const FAST: u8 = 8;
-const BEFORE_AUTH: u8 = 16;
+const WRITE: u16 = 1;
+const READ: u16 = 2;
+const ADMIN: u16 = 4;
+const FAST: u16 = 8;
+const BEFORE_AUTH: u16 = 16;
 /// A write that needs room.
-const GROWS: u8 = 32;
+const GROWS: u16 = 32;
 /// Refused between `MULTI` and `EXEC`.
-const NO_MULTI: u8 = 64;
+const NO_MULTI: u16 = 64;
 /// Reads or writes collections: always run on a stage.
-const TYPED: u8 = 128;
-const FLAG_NAMES: [(u8, &str); 7] = [
+const TYPED: u16 = 128;
+const FLAG_NAMES: [(u16, &str); 7] = [
     (WRITE, "write"),
     (READ, "readonly"),
     (GROWS, "denyoom"),
@@ -167,7 +167,7 @@ macro_rules! commands {
 }
 
 /// The number of commands.
-const COUNT: usize = 75;
+const COUNT: usize = 92;
 
 /// All commands.
 #[rustfmt::skip]
@@ -195,6 +195,9 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "hset" -4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "hash" hash::write::hset, "Sets fields.";
     "hlen" 2 [TYPED | READ | FAST] (1 1 1) "hash" hash::read::hlen, "Returns the number of fields.";
     "hdel" -3 [TYPED | WRITE | FAST] (1 1 1) "hash" hash::write::hdel, "Removes fields.";
+    "sadd" -3 [TYPED | WRITE | GROWS | FAST] (1 1 1) "set" sets::write::sadd, "Adds members.";
+    "srem" -3 [TYPED | WRITE | FAST] (1 1 1) "set" sets::write::srem, "Removes members.";
+    "spop" -2 [TYPED | WRITE | FAST] (1 1 1) "set" sets::random::spop, "Removes random members and returns them.";
     "getex" -2 [WRITE | FAST] (1 1 1) "string" expiry::getex, "Returns the value of a key and sets when it expires.";
     "hello" -1 [FAST | BEFORE_AUTH] (0 0 0) "connection" connection::hello, "Chooses the version of the protocol.";
     "multi" 1 [FAST] (0 0 0) "transactions" transaction::multi, "Begins a transaction.";
@@ -208,6 +211,10 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "hkeys" 2 [TYPED | READ] (1 1 1) "hash" hash::read::hkeys, "Returns all fields.";
     "hvals" 2 [TYPED | READ] (1 1 1) "hash" hash::read::hvals, "Returns what all fields have.";
     "hscan" -3 [TYPED | READ] (1 1 1) "hash" hash::scan::hscan, "Goes through the fields in steps.";
+    "scard" 2 [TYPED | READ | FAST] (1 1 1) "set" sets::read::scard, "Returns the number of members.";
+    "sdiff" -2 [TYPED | READ] (1 -1 1) "set" sets::algebra::sdiff, "Returns the members of the first set that are in no other.";
+    "smove" 4 [TYPED | WRITE | GROWS | FAST] (1 2 1) "set" sets::write::smove, "Moves a member from one set to another.";
+    "sscan" -3 [TYPED | READ] (1 1 1) "set" sets::read::sscan, "Goes through the members in steps.";
     "append" 3 [WRITE | GROWS | FAST] (1 1 1) "string" string::append, "Appends to a value.";
     "client" -2 [ADMIN] (0 0 0) "connection" client::client, "Tells about the connections and closes them.";
     "config" -2 [ADMIN] (0 0 0) "server" configuration::config, "Returns and changes settings.";
@@ -227,6 +234,8 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "unlink" -2 [WRITE | FAST] (1 -1 1) "generic" keyspace::del, "Removes keys.";
     "bgsave" -1 [ADMIN] (0 0 0) "server" save::bgsave, "Writes a snapshot, or without a log a backup, in the background.";
     "hsetnx" 4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "hash" hash::write::hsetnx, "Sets a field that does not exist.";
+    "sinter" -2 [TYPED | READ] (1 -1 1) "set" sets::algebra::sinter, "Returns the members that all sets have.";
+    "sunion" -2 [TYPED | READ] (1 -1 1) "set" sets::algebra::sunion, "Returns the members that any of the sets has.";
     "command" -1 [READ] (0 0 0) "server" description::command, "Describes the commands.";
     "discard" 1 [FAST] (0 0 0) "transactions" transaction::discard, "Ends a transaction without running it.";
     "flushdb" -1 [WRITE] (0 0 0) "server" keyspace::flush, "Removes all keys.";
@@ -242,10 +251,18 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "getrange" 4 [READ] (1 1 1) "string" string::getrange, "Returns a part of a value.";
     "shutdown" -1 [ADMIN | NO_MULTI] (0 0 0) "server" admin::shutdown, "Stops the server.";
     "lastsave" 1 [FAST] (0 0 0) "server" save::lastsave, "Returns when the last save ended, in seconds since 1970.";
+    "smembers" 2 [TYPED | READ] (1 1 1) "set" sets::read::smembers, "Returns all members.";
     "pexpireat" -3 [WRITE | FAST] (1 1 1) "generic" expiry::pexpireat, "Lets a key expire at a time in milliseconds since 1970.";
+    "sismember" 3 [TYPED | READ | FAST] (1 1 1) "set" sets::read::sismember, "Returns whether a member is there.";
     "expiretime" 2 [READ | FAST] (1 1 1) "generic" expiry::expiretime, "Returns when a key expires, in seconds since 1970.";
     "hrandfield" -2 [TYPED | READ] (1 1 1) "hash" hash::random::hrandfield, "Returns random fields.";
+    "smismember" -3 [TYPED | READ | FAST] (1 1 1) "set" sets::read::smismember, "Returns for each member whether it is there.";
+    "sintercard" -3 [TYPED | READ] (0 0 0) "set" sets::algebra::sintercard, "Returns the number of members that all sets have.";
+    "sdiffstore" -3 [TYPED | WRITE | GROWS] (1 -1 1) "set" sets::algebra::sdiffstore, "Stores what SDIFF returns.";
     "pexpiretime" 2 [READ | FAST] (1 1 1) "generic" expiry::pexpiretime, "Returns when a key expires, in milliseconds since 1970.";
+    "sinterstore" -3 [TYPED | WRITE | GROWS] (1 -1 1) "set" sets::algebra::sinterstore, "Stores what SINTER returns.";
+    "srandmember" -2 [TYPED | READ] (1 1 1) "set" sets::random::srandmember, "Returns random members.";
+    "sunionstore" -3 [TYPED | WRITE | GROWS] (1 -1 1) "set" sets::algebra::sunionstore, "Stores what SUNION returns.";
     "hincrbyfloat" 4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "hash" hash::number::hincrbyfloat, "Adds to the number of a field.";
 };
 
@@ -253,9 +270,9 @@ pub static COMMANDS: [Command; COUNT] = commands! {
 const NAME_SIZE_MAX: usize = 12;
 
 /// Where the names of each length start in the table.
-const STARTS: [u8; NAME_SIZE_MAX + 2] = starts();
+const STARTS: [u16; NAME_SIZE_MAX + 2] = starts();
 
-const fn starts() -> [u8; NAME_SIZE_MAX + 2] {
+const fn starts() -> [u16; NAME_SIZE_MAX + 2] {
     let mut starts = [0; NAME_SIZE_MAX + 2];
     let mut size = 0;
     let mut index = 0;
@@ -263,7 +280,7 @@ const fn starts() -> [u8; NAME_SIZE_MAX + 2] {
         while index < COUNT && COMMANDS[index].name.len() < size {
             index += 1;
         }
-        starts[size] = index as u8;
+        starts[size] = index as u16;
         size += 1;
     }
     starts

@@ -330,8 +330,8 @@ pub fn run_single(context: &mut Context<'_>, request: &Request<'_>, command: &Co
     for _ in 0..ATTEMPT_COUNT_MAX {
         let mut stage = Stage::new(BATCH_SIZE_MAX);
         answer.clear();
-        run_one(context, request, command, &mut stage, &mut &*store, &mut answer)?;
-        let is_done = if stage.is_unchanged() {
+        let result = run_one(context, request, command, &mut stage, &mut &*store, &mut answer);
+        let is_done = if result.is_err() || stage.is_unchanged() {
             stage.still_holds(store.default_map())?
         } else {
             let mut batch = WriteBatch::new();
@@ -340,6 +340,8 @@ pub fn run_single(context: &mut Context<'_>, request: &Request<'_>, command: &Co
             store.write(&batch)?.is_done()
         };
         if is_done {
+            // An error is one only if what was read of header and members fits together.
+            result?;
             context.reply.encoded(&answer);
             return Ok(());
         }

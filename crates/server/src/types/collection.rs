@@ -56,6 +56,15 @@ impl<'s, 'a> Collection<'s, 'a> {
         }
     }
 
+    /// A new collection in place of whatever the key held.
+    pub fn replace(staged: &'s mut Staged<'a>, key: &'s [u8], kind: Kind) -> Result<Self> {
+        let ready = staged.types.ready().ok_or(Failure::WrongType)?;
+        // Whether it was there is what the transaction depends on.
+        staged.contains(key)?;
+        let header = Header { kind, id: ready.new_id(), count: 0, changes: 0 };
+        Ok(Collection { staged, ready, key, expiry: Expiry::Never, header, is_new: true })
+    }
+
     /// Where in the order of a hash or set a member lies, followed by the member.
     fn place_of(&self, member: &[u8]) -> Vec<u8> {
         let hash = self.ready.hash_of(member);
@@ -75,16 +84,32 @@ impl<'s, 'a> Collection<'s, 'a> {
 
     /// Sets what a member has. Returns whether it is new.
     pub fn set(&mut self, member: &[u8], value: &[u8]) -> Result<bool> {
+        // Nothing is there of a collection that is new and empty.
+        let is_empty = self.is_new && self.header.count == 0;
+        let is_there = !is_empty && self.contains(member)?;
+        self.set_known(member, value, is_there)?;
+        Ok(!is_there)
+    }
+
+    /// Sets what a member has, of which it is known whether it is there.
+    fn set_known(&mut self, member: &[u8], value: &[u8], is_there: bool) -> Result<()> {
         let place = self.place_of(member);
         if place.len() > KEY_SIZE_MAX {
             return Err(Error::KeyTooLarge(place.len()).into());
         }
-        // Nothing is there of a collection that is new and empty.
-        let is_empty = self.is_new && self.header.count == 0;
-        let is_there = !is_empty && self.staged.see_member(self.ready, &place, |_| ())?.is_some();
         self.staged.stage.write_member(&place, Some(value))?;
         self.header.count += u64::from(!is_there);
-        Ok(!is_there)
+        Ok(())
+    }
+
+    /// Adds a member unless it is there. Returns whether it was added.
+    pub fn add(&mut self, member: &[u8]) -> Result<bool> {
+        let is_empty = self.is_new && self.header.count == 0;
+        if !is_empty && self.contains(member)? {
+            return Ok(false);
+        }
+        self.set_known(member, b"", false)?;
+        Ok(true)
     }
 
     /// Removes a member. Returns whether it was there.
@@ -93,7 +118,8 @@ impl<'s, 'a> Collection<'s, 'a> {
         let is_there = self.staged.see_member(self.ready, &place, |_| ())?.is_some();
         if is_there {
             self.staged.stage.write_member(&place, None)?;
-            self.header.count -= 1;
+            // What is read while others write need not fit the count; then it is read again.
+            self.header.count = self.header.count.saturating_sub(1);
         }
         Ok(is_there)
     }

@@ -34,6 +34,8 @@ pub struct Collector {
 impl Collector {
     /// Goes round until it is stopped: while `activity` goes up, and otherwise seldom, for what expires.
     pub fn run(&self, types: &Types, store: &Store, activity: impl Fn() -> u64) {
+        // What is removed in one piece waits for the disk once.
+        store.defer_sync();
         let (mut seen, mut silence, mut pause) = (None, Duration::ZERO, PAUSE);
         loop {
             let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +87,7 @@ impl Collector {
                 let header =
                     store.default_map().get_with(&key, |value| types.header(value))?.flatten();
                 if header.is_none_or(|header| header.id != id) {
-                    self.free(&ready.members, id)?;
+                    self.free(&ready.members, id, store)?;
                 }
             }
         }
@@ -93,7 +95,7 @@ impl Collector {
     }
 
     /// Removes the members of a collection, then its note.
-    fn free(&self, members: &Map, id: u64) -> everleaf::Result<()> {
+    fn free(&self, members: &Map, id: u64, store: &Store) -> everleaf::Result<()> {
         let Bounds { end, .. } = Bounds::of_prefix(&id.to_be_bytes());
         let bounds = Bounds { start: Bound::Included(id.to_be_bytes().to_vec()), end };
         loop {
@@ -108,11 +110,12 @@ impl Collector {
             })?;
             if keys.is_empty() {
                 members.remove(live_key(id))?;
-                return Ok(());
+                return store.wait_deferred();
             }
             for key in keys {
                 members.remove(&key)?;
             }
+            store.wait_deferred()?;
             std::thread::yield_now();
         }
     }

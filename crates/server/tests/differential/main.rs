@@ -17,12 +17,13 @@ mod requests;
 #[path = "../support/mod.rs"]
 mod support;
 
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use requests::{Random, request};
+use requests::{FAMILIES, Random, request};
 use support::{TestServer, encode, eventually};
 
 /// The requests of one sequence.
@@ -177,6 +178,8 @@ impl Drop for Redis {
 /// What a sequence has done so far that matters for comparing.
 #[derive(Default)]
 struct State {
+    /// Chance has made what both hold different.
+    has_parted: Cell<bool>,
     /// Keys may be there whose time has come: whether they are counted is a matter of chance.
     has_expired: bool,
     /// What each connection has queued; `None` outside of a transaction.
@@ -208,12 +211,24 @@ fn is_same(request: &[Vec<u8>], redis: &Raw, ours: &Raw, state: &State, connecti
     let name = request[0].to_ascii_lowercase();
     if name == b"exec" && redis.kind() == b'*' && redis.children.len() == ours.children.len() {
         let queue = state.queues[connection].clone().unwrap_or_default();
+        let drew = |(index, request): (usize, &Vec<Vec<u8>>)| {
+            draws(request) && redis.children[index] != ours.children[index]
+        };
+        if queue.len() == redis.children.len() && queue.iter().enumerate().any(drew) {
+            state.has_parted.set(true);
+            return true;
+        }
         return queue.len() == redis.children.len()
             && queue.iter().enumerate().all(|(index, request)| {
                 is_same(request, &redis.children[index], &ours.children[index], state, connection)
             });
     }
     is_intended(&name, request, redis, ours, state)
+}
+
+/// Whether a request removes members by chance.
+fn draws(request: &[Vec<u8>]) -> bool {
+    request[0].eq_ignore_ascii_case(b"spop")
 }
 
 /// The list of what differs on purpose, or by chance.
@@ -243,17 +258,32 @@ fn is_intended(name: &[u8], request: &[Vec<u8>], redis: &Raw, ours: &Raw, state:
             same_kind && redis.sorted_groups(size) == ours.sorted_groups(size)
         }
         b"hkeys" | b"hvals" => same_kind && redis.sorted() == ours.sorted(),
-        b"hscan" if redis.kind() == b'*' && same_kind => {
+        b"smembers" | b"sinter" | b"sunion" | b"sdiff" => {
+            same_kind && redis.sorted() == ours.sorted()
+        }
+        b"srandmember" => same_kind && redis.children.len() == ours.children.len(),
+        b"spop" => {
+            if same_kind && redis.sorted() != ours.sorted() || redis.kind() == b'$' {
+                state.has_parted.set(true);
+            }
+            same_kind && redis.children.len() == ours.children.len()
+        }
+        b"hscan" | b"sscan" if redis.kind() == b'*' && same_kind => {
             let is_done = |raw: &Raw| raw.children[0].bytes == b"$1\r\n0\r\n";
+            let size = if name == b"hscan" { 2 } else { 1 };
             // There a cursor is ignored where all is told at once.
             let cursor_is_0 = request[2] == b"0";
             let items = |raw: &Raw| raw.children[1].clone();
-            is_done(redis)
-                && is_done(ours)
-                && (!cursor_is_0 || items(redis).sorted_groups(2) == items(ours).sorted_groups(2))
+            // From another cursor on, and of a large one, there is more there.
+            is_done(ours)
+                && (!cursor_is_0
+                    || !is_done(redis)
+                    || items(redis).sorted_groups(size) == items(ours).sorted_groups(size))
         }
         // There a zero byte ends the cursor.
-        b"hscan" => both_errors && request.get(2).is_some_and(|cursor| cursor.contains(&0)),
+        b"hscan" | b"sscan" => {
+            both_errors && request.get(2).is_some_and(|cursor| cursor.contains(&0))
+        }
         b"hrandfield" => same_kind && redis.children.len() == ours.children.len(),
         // Time goes on between the two.
         b"ttl" | b"pttl" | b"expiretime" | b"pexpiretime" => {
@@ -320,9 +350,10 @@ impl Pair {
         let mut random = Random(seed);
         self.reset(&mut random);
         let (mut state, mut told) = (State::default(), Vec::new());
+        let preferred = FAMILIES[seed as usize % FAMILIES.len()];
         for _ in 0..SEQUENCE_LENGTH {
             let connection = random.next() as usize % CONNECTION_COUNT;
-            let request = request(&mut random);
+            let request = request(&mut random, preferred);
             let (redis, ours) = self.ask(connection, &request);
             let shown: Vec<String> =
                 request.iter().map(|arg| format!("\"{}\"", arg.escape_ascii())).collect();
@@ -337,6 +368,9 @@ impl Pair {
                 ));
             }
             state.note(connection, &request, &redis);
+            if state.has_parted.get() {
+                break;
+            }
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! The requests that chance makes: of templates, and of words that are near the limits of each command.
 
+mod sets;
+
 /// Numbers by a seed.
 pub struct Random(pub u64);
 
@@ -13,7 +15,7 @@ impl Random {
     }
 
     /// One of some.
-    pub fn one<'a, T: ?Sized>(&mut self, of: &[&'a T]) -> &'a T {
+    pub fn one<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.next() as usize % of.len()]
     }
 
@@ -25,7 +27,7 @@ impl Random {
 
 /// What requests are made of: words, and places for a key `K`, a value `V`, an integer `I`, a
 /// duration `S`, a moment `T`, a pattern `P`, a key of a hash `H`, a number `F`, a small count `C`, and
-/// options of `SET`, `GETEX`, `EXPIRE`, `SCAN`.
+/// options of `SET`, `GETEX`, `EXPIRE`, `SCAN`. The other families have words of their own.
 const TEMPLATES: &[&str] = &[
     "GET K",
     "SET K V",
@@ -111,6 +113,10 @@ const TEMPLATES: &[&str] = &[
     "LASTSAVE",
     "RESET",
     "NOSUCH V V",
+];
+
+/// Requests of hashes.
+const OF_HASHES: &[&str] = &[
     "HSET H V V",
     "HSET H V V V V",
     "HSET H V V",
@@ -135,6 +141,9 @@ const TEMPLATES: &[&str] = &[
     "HRANDFIELD H C",
     "HRANDFIELD H C WITHVALUES",
 ];
+
+/// The families of templates. Each sequence prefers one of them.
+pub const FAMILIES: &[&[&str]] = &[TEMPLATES, OF_HASHES, sets::TEMPLATES];
 
 const HASHES: &[&[u8]] = &[b"hash:1", b"hash:2", b"a"];
 const NUMBERS: &[&[u8]] =
@@ -265,9 +274,14 @@ fn option(random: &mut Random, of: &str) -> Vec<Vec<u8>> {
 }
 
 /// A request.
-pub fn request(random: &mut Random) -> Vec<Vec<u8>> {
+pub fn request(random: &mut Random, preferred: &[&str]) -> Vec<Vec<u8>> {
     let mut request: Vec<Vec<u8>> = Vec::new();
-    for word in random.one(TEMPLATES).split(' ') {
+    let family = if random.is(60) { preferred } else { random.one(FAMILIES) };
+    for word in random.one(family).split(' ') {
+        if let Some(args) = sets::word(random, word) {
+            request.extend(args);
+            continue;
+        }
         match word {
             "K" => request.push(random.one(KEYS).to_vec()),
             "V" => request.push(random.one(VALUES).to_vec()),

@@ -1,0 +1,171 @@
+//! Several sets: `SINTER`, `SUNION`, `SDIFF`, what they store, and `SINTERCARD`.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use super::find;
+use crate::command::keys::Result;
+use crate::command::stage::Staged;
+use crate::command::{Context, Failure, Outcome, parse_integer};
+use crate::resp::Request;
+use crate::types::Kind;
+use crate::types::collection::Collection;
+
+/// What is made of several sets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Operation {
+    Intersection,
+    Union,
+    Difference,
+}
+
+/// Members, each once.
+type Members = BTreeSet<Vec<u8>>;
+
+/// Bytes of members that are held at once.
+const SIZE_MAX: usize = 512 << 20;
+/// Bytes that a member takes besides itself.
+const MEMBER_OVERHEAD: usize = 48;
+
+/// `SINTER key [key ...]`
+pub fn sinter(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    show(context, request, Operation::Intersection)
+}
+
+/// `SUNION key [key ...]`
+pub fn sunion(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    show(context, request, Operation::Union)
+}
+
+/// `SDIFF key [key ...]`
+pub fn sdiff(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    show(context, request, Operation::Difference)
+}
+
+/// `SINTERSTORE destination key [key ...]`
+pub fn sinterstore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    store(context, request, Operation::Intersection)
+}
+
+/// `SUNIONSTORE destination key [key ...]`
+pub fn sunionstore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    store(context, request, Operation::Union)
+}
+
+/// `SDIFFSTORE destination key [key ...]`
+pub fn sdiffstore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    store(context, request, Operation::Difference)
+}
+
+/// `SINTERCARD count key [key ...] [LIMIT limit]`
+pub fn sintercard(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let positive = |arg: &[u8]| parse_integer(arg).filter(|&number| number > 0);
+    let key_count = positive(request.arg(1))
+        .and_then(|count| usize::try_from(count).ok())
+        .ok_or(Failure::text("ERR numkeys should be greater than 0"))?;
+    if key_count > request.len() - 2 {
+        return Err(Failure::text("ERR Number of keys can't be greater than number of args"));
+    }
+    let mut limit = 0;
+    let mut args = request.args_from(2 + key_count);
+    while let Some(option) = args.next() {
+        let value = args.next().filter(|_| option.eq_ignore_ascii_case(b"limit"));
+        let value = value.ok_or(Failure::Syntax)?;
+        limit = parse_integer(value)
+            .and_then(|limit| u64::try_from(limit).ok())
+            .ok_or(Failure::text("ERR LIMIT can't be negative"))?;
+    }
+    let keys: Vec<&[u8]> = request.args_from(2).take(key_count).collect();
+    let members = combine(context.keys.staged()?, &keys, Operation::Intersection)?;
+    let count = members.len() as u64;
+    context.reply.count(if limit > 0 { count.min(limit) } else { count });
+    Ok(())
+}
+
+fn show(context: &mut Context<'_>, request: &Request<'_>, operation: Operation) -> Outcome {
+    let keys: Vec<&[u8]> = request.args_from(1).collect();
+    let members = combine(context.keys.staged()?, &keys, operation)?;
+    context.reply.set(members.len());
+    for member in members {
+        context.reply.bulk(&member);
+        if context.reply.is_full() {
+            return Err(Failure::ReplyTooLong);
+        }
+    }
+    Ok(())
+}
+
+fn store(context: &mut Context<'_>, request: &Request<'_>, operation: Operation) -> Outcome {
+    let keys: Vec<&[u8]> = request.args_from(2).collect();
+    let staged = context.keys.staged()?;
+    let members = combine(staged, &keys, operation)?;
+    if members.is_empty() {
+        staged.remove(request.arg(1))?;
+    } else {
+        let mut set = Collection::replace(staged, request.arg(1), Kind::Set)?;
+        for member in &members {
+            set.set(member, b"")?;
+        }
+        set.finish()?;
+    }
+    context.reply.count(members.len() as u64);
+    Ok(())
+}
+
+/// The members of what is made of sets. Every key must be a set or nothing.
+fn combine(staged: &mut Staged<'_>, keys: &[&[u8]], operation: Operation) -> Result<Members> {
+    let mut counts = Vec::new();
+    for key in keys {
+        counts.push(find(staged, key)?.map_or(0, |set| set.header.count));
+    }
+    let Some(first) = (match operation {
+        // Least is looked at if the smallest set comes first.
+        Operation::Intersection => (0..keys.len()).min_by_key(|&index| counts[index]),
+        _ => (!keys.is_empty()).then_some(0),
+    }) else {
+        return Ok(Members::new());
+    };
+    let mut members = Members::new();
+    add(staged, keys[first], &mut members)?;
+    for (index, key) in keys.iter().enumerate() {
+        if index == first {
+            continue;
+        }
+        match operation {
+            Operation::Union => add(staged, key, &mut members)?,
+            Operation::Intersection => keep(staged, key, &mut members, true)?,
+            Operation::Difference => keep(staged, key, &mut members, false)?,
+        }
+    }
+    Ok(members)
+}
+
+fn add(staged: &mut Staged<'_>, key: &[u8], members: &mut Members) -> Outcome {
+    let Some(mut set) = find(staged, key)? else { return Ok(()) };
+    // What there is already is small: it was counted before.
+    let mut size = members.iter().map(|member| member.len() + MEMBER_OVERHEAD).sum::<usize>();
+    set.walk(|member, _| {
+        if members.insert(member.to_vec()) {
+            size += member.len() + MEMBER_OVERHEAD;
+        }
+        if size > SIZE_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    if size > SIZE_MAX { Err(Failure::ReplyTooLong) } else { Ok(()) }
+}
+
+/// Keeps those that are in a set, or those that are not.
+fn keep(staged: &mut Staged<'_>, key: &[u8], members: &mut Members, present: bool) -> Outcome {
+    let mut set = find(staged, key)?;
+    let mut kept = Members::new();
+    for member in std::mem::take(members) {
+        let found = match &mut set {
+            Some(set) => set.contains(&member)?,
+            None => false,
+        };
+        if found == present {
+            kept.insert(member);
+        }
+    }
+    *members = kept;
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! A server that is killed while all types are written: what was acknowledged is there, and what belongs
+//! together agrees.
+
+#![allow(clippy::unwrap_used, reason = "tests may fail")]
+
+mod support;
+
+use support::{Client, ServerProcess, encode};
+
+/// Requests that are awaited before the kill, in the first round.
+const AWAITED_COUNT: usize = 500;
+
+/// Not a test of its own: see [`ServerProcess`].
+#[test]
+fn server_process() {
+    ServerProcess::play();
+}
+
+fn number(client: &mut Client, line: &str) -> usize {
+    client.line(line).strip_prefix(':').unwrap().parse().unwrap()
+}
+
+/// The strings of a flat reply.
+fn strings(client: &mut Client, line: &str) -> Vec<String> {
+    let reply = client.line(line);
+    reply.split('"').skip(1).step_by(2).map(str::to_string).collect()
+}
+
+/// What is written with a number. Each of them is one step.
+fn requests(number: usize) -> Vec<Vec<String>> {
+    let line = |text: String| text.split(' ').map(str::to_string).collect();
+    let mut requests = vec![
+        line(format!("HSET hash f{number} {number}")),
+        line(format!("SADD set m{number}")),
+        line(format!("SADD from m{number}")),
+        line(format!("SMOVE from to m{number}")),
+    ];
+    if number % 7 == 3 {
+        requests.push(line(format!("SREM set m{}", number - 3)));
+    }
+    requests
+}
+
+/// Whether a number must still be a member of `set`.
+fn is_kept(number: usize, count: usize) -> bool {
+    !number.is_multiple_of(7) || number + 3 >= count
+}
+
+/// Compares what is there with what was acknowledged: the numbers below `count`.
+fn check(client: &mut Client, count: usize) {
+    let fields = strings(client, "HGETALL hash");
+    assert_eq!(fields.len() / 2, number(client, "HLEN hash"));
+    let set = strings(client, "SMEMBERS set");
+    assert_eq!(set.len(), number(client, "SCARD set"));
+    let (from, to) = (strings(client, "SMEMBERS from"), strings(client, "SMEMBERS to"));
+    assert_eq!(from.len(), number(client, "SCARD from"));
+    assert_eq!(to.len(), number(client, "SCARD to"));
+    assert_eq!(client.line("SINTER from to"), "[]", "a member is in one of the two");
+    assert!(from.len() <= 1, "moves are in the order of additions");
+    let has = |all: &[String], text: String| all.contains(&text);
+    for number in 0..count {
+        assert!(has(&fields, format!("f{number}")), "f{number}");
+        assert!(!is_kept(number, count) || has(&set, format!("m{number}")), "m{number}");
+        assert!(has(&to, format!("m{number}")), "m{number}");
+    }
+}
+
+#[test]
+fn a_killed_server_comes_back_with_all_types_as_they_were_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut count = 0;
+    for round in 0..4 {
+        let server = ServerProcess::start(folder.path(), "");
+        let mut client = server.connect();
+        check(&mut client, count);
+        if round == 3 {
+            server.stop();
+            return;
+        }
+        // More than is awaited, so that the end comes in the middle of some.
+        let mut sizes = Vec::new();
+        for number in count..count + 2 * AWAITED_COUNT {
+            let requests = requests(number);
+            sizes.push(requests.len());
+            let bytes: Vec<Vec<u8>> = requests.iter().map(|request| encode(request)).collect();
+            client.send(&bytes.concat());
+        }
+        let awaited = AWAITED_COUNT / 2 + 37 * round;
+        for _ in 0..sizes[..awaited].iter().sum::<usize>() {
+            let reply = client.reply();
+            assert!(!reply.starts_with('-'), "{reply}");
+        }
+        count += awaited;
+        server.kill();
+    }
+}
