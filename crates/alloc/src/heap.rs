@@ -9,6 +9,7 @@ use everleaf_pool::{Medium, Pool};
 use crate::depot::Depot;
 use crate::epoch::EpochClock;
 use crate::error::AllocError;
+use crate::holes::Holes;
 use crate::layout::{BLOCK_SIZE, CHUNK_SHIFT, CHUNK_SHIFT_MAX, CHUNK_SHIFT_MIN, HEAP_MAGIC};
 use crate::recover::Recovery;
 use crate::session::Session;
@@ -96,9 +97,9 @@ impl<M: Machine> Heap<M> {
         let shift = shift as u32;
         let mut recovery = Recovery::walk(pool, shift, first_chunk(pool, shift))?;
         if !pool.is_read_only() && pool.has_holes() {
-            recovery.has_holes = true;
+            recovery.holes = Holes(pool.holes()?);
             for (from, to) in recovery.used_ranges(pool.size()) {
-                for (from, to) in pool.holes(from, to) {
+                for (from, to) in recovery.holes.within(from, to) {
                     pool.secure(from, to)?;
                 }
             }

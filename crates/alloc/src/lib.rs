@@ -29,6 +29,7 @@ mod depot;
 pub mod epoch;
 mod error;
 mod heap;
+mod holes;
 pub mod layout;
 mod node;
 mod recover;

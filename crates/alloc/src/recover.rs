@@ -13,6 +13,7 @@ use everleaf_pool::Pool;
 
 use crate::error::AllocError;
 use crate::heap::Heap;
+use crate::holes::Holes;
 use crate::layout::{
     BLOCK_CLASS_COUNT, BLOCK_SIZE, CHUNK_HEADER_SIZE, ChunkHeader, ChunkKind, POOL_SIZE_MAX,
     block_size, blocks_of_chunk, blocks_per_chunk,
@@ -87,8 +88,8 @@ pub struct Recovery<M: Machine> {
     frontier: u64,
     pub(crate) chunks: Vec<Marked<M>>,
     pub(crate) free_runs: Vec<(u64, u64)>,
-    /// Whether free runs may have no space.
-    pub(crate) has_holes: bool,
+    /// What had no space when the pool was opened.
+    pub(crate) holes: Holes,
     /// Chunk number - `first` -> index in `chunks` plus one, 0 for none.
     index: Vec<u32>,
 }
@@ -105,7 +106,7 @@ impl<M: Machine> Recovery<M> {
             frontier: first,
             chunks: vec![],
             free_runs: vec![],
-            has_holes: false,
+            holes: Holes::default(),
             index: vec![0; span],
         };
         let mut chunk = first;
@@ -290,9 +291,7 @@ impl<M: Machine> Recovery<M> {
         for (chunk, run) in &self.free_runs {
             space.add_free(*chunk, *run);
         }
-        if self.has_holes {
-            space.note_holes(heap.pool());
-        }
+        space.note_holes(heap.pool(), &self.holes);
     }
 
     /// Makes everything unmarked free, so that `heap` can be allocated from.
@@ -302,9 +301,7 @@ impl<M: Machine> Recovery<M> {
         for (chunk, run) in &self.free_runs {
             space.add_free(*chunk, *run);
         }
-        if self.has_holes {
-            space.note_holes(heap.pool());
-        }
+        space.note_holes(heap.pool(), &self.holes);
         for marked in &self.chunks {
             if marked.is_empty() {
                 if !heap.pool().is_read_only() {

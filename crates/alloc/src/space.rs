@@ -27,6 +27,7 @@ use everleaf_machine::Machine;
 use everleaf_pool::{Medium, Pool, PoolError};
 
 use crate::error::AllocError;
+use crate::holes::Holes;
 use crate::layout::{ChunkHeader, ChunkKind, POOL_SIZE_MAX, block_size};
 use crate::runs::Runs;
 
@@ -258,11 +259,11 @@ impl Space {
         (self.holes.chunks() << self.shift) - self.heads.len() as u64 * HEADER_PAGE
     }
 
-    /// Finds out at opening which free chunks have no space. The first pages of free runs have.
-    pub fn note_holes<M: Machine>(&mut self, pool: &Pool<M>) {
+    /// Notes at opening which free chunks have no space. The first pages of free runs have.
+    pub fn note_holes<M: Machine>(&mut self, pool: &Pool<M>, holes: &Holes) {
         let size = 1 << self.shift;
         for (head, length) in self.free.iter().collect::<Vec<_>>() {
-            for (from, to) in pool.holes(head << self.shift, (head + length) << self.shift) {
+            for (from, to) in holes.within(head << self.shift, (head + length) << self.shift) {
                 let is_head = from <= (head << self.shift) + HEADER_PAGE;
                 let from = if is_head { head << self.shift } else { from };
                 let (first, end) = (from >> self.shift, to.div_ceil(size));

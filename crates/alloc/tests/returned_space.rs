@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
-use everleaf_alloc::{Heap, Session};
+use everleaf_alloc::{AllocError, Heap, Session};
 use everleaf_machine::Hardware;
 use everleaf_machine::mapping::Mapping;
 use everleaf_pool::{Backing, Domain, Pool, PoolError};
@@ -23,13 +23,16 @@ struct Disk {
     pages_left: Option<usize>,
     /// Whether holes cannot be filled, though files may grow.
     fills_nothing: bool,
+    /// How often it was asked for its holes, and whether it cannot tell.
+    searches: usize,
+    cannot_search: bool,
     /// Whether it takes nothing back.
     keeps_all: bool,
 }
 
 /// Memory with holes: what is released is zeroed and noted.
 struct Holey {
-    memory: Mapping,
+    memory: Arc<Mapping>,
     disk: Arc<Mutex<Disk>>,
 }
 
@@ -98,11 +101,15 @@ unsafe impl Backing for Holey {
         !self.disk.lock().expect("nobody panics with it").holes.is_empty()
     }
 
-    fn holes(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
-        let disk = self.disk.lock().expect("nobody panics with it");
-        let holes: Vec<u64> = disk.holes.range(pages(start, end)).copied().collect();
+    fn holes(&self) -> io::Result<Vec<(u64, u64)>> {
+        let mut disk = self.disk.lock().expect("nobody panics with it");
+        disk.searches += 1;
+        if disk.cannot_search {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let holes: Vec<u64> = disk.holes.iter().copied().collect();
         let parts = holes.chunk_by(|a, b| a + 1 == *b);
-        parts.map(|part| (part[0] * PAGE, (part[part.len() - 1] + 1) * PAGE)).collect()
+        Ok(parts.map(|part| (part[0] * PAGE, (part[part.len() - 1] + 1) * PAGE)).collect())
     }
 }
 
@@ -114,6 +121,7 @@ fn mix(seed: u64) -> u64 {
 
 struct World {
     heap: Arc<Heap<Hardware>>,
+    memory: Arc<Mapping>,
     disk: Arc<Mutex<Disk>>,
 }
 
@@ -124,10 +132,21 @@ impl World {
 
     fn of_size(capacity: usize) -> World {
         let disk = Arc::new(Mutex::new(Disk::default()));
-        let memory = Mapping::of_memory(SIZE as usize, capacity).expect("room");
-        let backing = Box::new(Holey { memory, disk: disk.clone() });
+        let memory = Arc::new(Mapping::of_memory(SIZE as usize, capacity).expect("room"));
+        let backing = Box::new(Holey { memory: memory.clone(), disk: disk.clone() });
         let pool = Pool::with_backing(backing, Domain::Process, 0, true).expect("room");
-        World { heap: Heap::create_with_chunks(pool, 14).expect("room"), disk }
+        World { heap: Heap::create_with_chunks(pool, 14).expect("room"), memory, disk }
+    }
+
+    /// Opens the pool again. What was free is, and what was not stays taken.
+    fn reopen(self) -> Result<World, AllocError> {
+        let World { heap, memory, disk } = self;
+        drop(heap);
+        let backing = Box::new(Holey { memory: memory.clone(), disk: disk.clone() });
+        let pool = Pool::with_backing(backing, Domain::Process, 0, false).expect("it is whole");
+        let (heap, recovery) = Heap::open(pool)?;
+        recovery.finish_unmarked(&heap);
+        Ok(World { heap, memory, disk })
     }
 
     fn disk(&self) -> std::sync::MutexGuard<'_, Disk> {
@@ -340,6 +359,68 @@ fn a_refused_filling_keeps_nothing() {
     world.allocate(&mut session, of_chunks(49));
     world.counts();
     world.walk();
+}
+
+/// A pool in which every second chunk is free and was returned.
+fn with_many_holes() -> World {
+    let world = World::new();
+    let mut session = world.heap.session().expect("room");
+    let held: Vec<u64> = (0..300).map(|_| world.allocate(&mut session, of_chunks(1))).collect();
+    for offset in held.iter().step_by(2) {
+        session.free_record(*offset, of_chunks(1));
+    }
+    session.give_back();
+    drop(session);
+    assert!(world.heap.return_space().expect("room") > 140 * 3 * PAGE);
+    world
+}
+
+/// Each free run was searched by itself, twice, and the kernel looks at all extents before and behind
+/// it: a pool with many holes took the square of their number to open.
+#[test]
+fn an_opening_searches_for_holes_once() {
+    let world = with_many_holes();
+    let holes = world.disk().holes.clone();
+    world.disk().searches = 0;
+    let world = world.reopen().expect("it is sound");
+    assert_eq!(world.disk().searches, 1);
+    assert_eq!(world.disk().holes, holes, "free runs stay as they are");
+    world.counts();
+    world.walk();
+}
+
+/// A search that failed was taken for one that found nothing: what has no space would have been given
+/// out, and the first store to it would have ended the process.
+#[test]
+fn an_opening_that_cannot_search_for_holes_is_refused() {
+    let world = with_many_holes();
+    world.disk().cannot_search = true;
+    let error = world.reopen().err().expect("it is not known what has space");
+    assert!(error.to_string().contains("find out which parts of it have space"), "{error}");
+}
+
+/// What a full disk refuses at opening takes no header with it.
+#[test]
+fn a_chunk_that_is_half_a_hole_keeps_its_header() {
+    let world = World::new();
+    let mut session = world.heap.session().expect("room");
+    let [a, _end] = [3, 1].map(|count| world.allocate(&mut session, of_chunks(count)));
+    session.free_record(a, of_chunks(3));
+    drop(session);
+    let first = a / (1 << 14) * 4;
+    // Of three chunks a page in the middle of the first, and two of the last.
+    world.disk().holes.extend([first + 2, first + 9, first + 10]);
+    world.disk().is_full = true;
+    let world = world.reopen().expect("it is sound");
+    world.walk();
+    world.counts();
+    let world = world.reopen().expect("it is sound");
+    world.walk();
+    world.disk().is_full = false;
+    let mut session = world.heap.session().expect("room");
+    world.allocate(&mut session, of_chunks(3));
+    world.walk();
+    world.counts();
 }
 
 /// A run that is returned in several turns, and taken back in pieces from its end and as a whole.

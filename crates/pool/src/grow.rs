@@ -84,10 +84,16 @@ impl<M: Machine> Pool<M> {
         if start < end { self.backing.secure(start, end) } else { Ok(()) }
     }
 
-    /// The parts of the bytes from `start` to `end` that may have no disk space, in ascending order. What
-    /// was allocated and never written may be among them.
-    pub fn holes(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
-        if start < end { self.backing.holes(start, end) } else { vec![] }
+    /// All parts that may have no disk space, in ascending order: first byte, and the one behind the
+    /// last. What was allocated and never written may be among them.
+    ///
+    /// *Errors:* `Io`.
+    pub fn holes(&self) -> Result<Vec<(u64, u64)>, PoolError> {
+        self.backing.holes().map_err(|source| PoolError::Io {
+            path: self.place().into(),
+            action: "find out which parts of it have space",
+            source,
+        })
     }
 
     /// Whether the file may have holes, because space was returned or it was copied: what is in use

@@ -150,8 +150,8 @@ unsafe impl Backing for FileBacking {
         has_holes(self.file(), self.size())
     }
 
-    fn holes(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
-        holes(self.file(), start, end)
+    fn holes(&self) -> io::Result<Vec<(u64, u64)>> {
+        holes(self.file(), self.size())
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -100,9 +100,11 @@ pub unsafe trait Backing: Send + Sync {
         false
     }
 
-    /// The parts of the bytes from `start` to `end` that may have no space, in ascending order.
-    fn holes(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
-        if self.has_holes() { vec![(start, end)] } else { vec![] }
+    /// The parts that may have no space, in ascending order: first byte, and the one behind the last.
+    ///
+    /// *Errors:* the kernel's.
+    fn holes(&self) -> io::Result<Vec<(u64, u64)>> {
+        Ok(if self.has_holes() { vec![(0, self.size())] } else { vec![] })
     }
 
     /// Writes what was stored to the disk and waits; nothing where stores alone survive, or nothing

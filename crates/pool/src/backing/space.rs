@@ -21,7 +21,7 @@ pub fn fill_holes(file: &File, path: &Path, size: u64) -> Result<(), PoolError> 
 /// The number of its blocks can deny it only where nothing else is among them: what an interrupted growth
 /// left behind the end, and what the file system needs for itself.
 pub fn has_holes(file: &File, size: u64) -> bool {
-    is_short(file, size) || next_hole(file, 0).is_none_or(|hole| hole < size)
+    is_short(file, size) || next_hole(file, 0).map_or(true, |hole| hole < size)
 }
 
 /// Whether the file has fewer blocks than its first `size` bytes need.
@@ -29,31 +29,41 @@ fn is_short(file: &File, size: u64) -> bool {
     file.metadata().map_or(true, |status| status.blocks() * 512 < size)
 }
 
-/// Where the first hole from `from` on begins, the end of the file at last; `None` if that cannot be told.
-fn next_hole(file: &File, from: u64) -> Option<u64> {
-    rustix::fs::seek(file, SeekFrom::Hole(from)).ok()
+/// Where the first hole from `from` on begins, the end of the file at last.
+fn next_hole(file: &File, from: u64) -> Result<u64, Errno> {
+    rustix::fs::seek(file, SeekFrom::Hole(from))
 }
 
-/// The parts of the bytes from `start` to `end` that may have no space. What was allocated and never
-/// written is among them, because it looks the same.
-pub fn holes(file: &File, start: u64, end: u64) -> Vec<(u64, u64)> {
-    let length = file.metadata().map_or(0, |status| status.len());
-    // A file system that knows no holes says that the first one is at the end.
-    let is_blind = next_hole(file, 0).is_none_or(|hole| hole >= length && is_short(file, length));
-    if is_blind {
-        return vec![(start, end)];
-    }
-    let (mut holes, mut at) = (vec![], start);
-    while let Some(from) = next_hole(file, at).filter(|from| *from < end) {
-        // `NXIO`: there is no data behind it.
-        let to = rustix::fs::seek(file, SeekFrom::Data(from)).map_or(end, |to| to.min(end));
+/// The parts of the first `size` bytes that may have no space, in ascending order. What was allocated
+/// and never written is among them, because it looks the same.
+///
+/// All of them at once: the kernel looks at every extent up to the next hole, also beyond what one asks
+/// about, so that a search for each part would take the square of their number.
+pub fn holes(file: &File, size: u64) -> std::io::Result<Vec<(u64, u64)>> {
+    let length = file.metadata()?.len();
+    let mut next = match next_hole(file, 0) {
+        // A file system that knows no holes says that the first one is at the end, or nothing.
+        Ok(hole) if hole >= length && is_short(file, length) => return Ok(vec![(0, size)]),
+        Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(vec![(0, size)]),
+        first => first,
+    };
+    let mut holes = vec![];
+    loop {
+        let from = match next {
+            Ok(from) if from < size => from,
+            // `NXIO`: the file ends there.
+            Ok(_) | Err(Errno::NXIO) => return Ok(holes),
+            Err(error) => return Err(error.into()),
+        };
+        let to = match rustix::fs::seek(file, SeekFrom::Data(from)) {
+            Ok(to) => to.min(size),
+            // There is no data behind it.
+            Err(Errno::NXIO) => size,
+            Err(error) => return Err(error.into()),
+        };
         holes.push((from, to));
-        at = to;
-        if at >= end {
-            break;
-        }
+        next = next_hole(file, to);
     }
-    holes
 }
 
 /// Allocates the bytes from `start` to `end` of the file, which are kept as they are.
@@ -160,6 +170,31 @@ mod tests {
         let mut bytes = [0; 4];
         file.read_exact_at(&mut bytes, 5000).unwrap();
         assert_eq!(&bytes, b"leaf");
+    }
+
+    #[test]
+    fn holes_are_found_in_order_and_up_to_the_size() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        for place in [100_000, 300_000, 600_000] {
+            file.write_all_at(b"leaf", place).unwrap();
+        }
+        let page = |offset: u64| offset / 4096 * 4096;
+        let found = holes(&file, 700_000).unwrap();
+        let ends = [100_000, 300_000, 600_000].map(page);
+        assert_eq!(found[0], (0, ends[0]));
+        assert_eq!(found[1], (ends[0] + 4096, ends[1]));
+        assert_eq!(found[3], (ends[2] + 4096, 700_000));
+        assert_eq!(holes(&file, ends[0] + 4096).unwrap(), [(0, ends[0])]);
+        assert_eq!(holes(&file, 1 << 21).unwrap()[3].1, 1 << 21, "behind the end there is none");
+    }
+
+    /// Any error of the search was taken for "no more holes", and what comes behind for allocated.
+    #[test]
+    fn a_search_for_holes_that_fails_says_so() {
+        let (end, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let file = File::from(std::os::fd::OwnedFd::from(end));
+        assert_eq!(holes(&file, 1 << 20).unwrap_err().raw_os_error(), Some(29), "ESPIPE");
     }
 
     #[test]

@@ -124,11 +124,7 @@ fn holes_are_seen_whatever_else_the_file_has() {
         }
         let pool = open(&scratch.path).unwrap();
         assert!(pool.has_holes(), "{hole} bytes have no space");
-        assert_eq!(pool.holes(DATA_START, size), [(from, from + hole)]);
-        assert_eq!(
-            pool.holes(from + 4096, size),
-            if hole > 4096 { vec![(from + 4096, from + hole)] } else { vec![] }
-        );
+        assert_eq!(pool.holes().unwrap(), [(from, from + hole)]);
         let before = file.metadata().unwrap().blocks();
         pool.secure(from, from + hole).unwrap();
         assert!(file.metadata().unwrap().blocks() * 512 >= before * 512 + hole);
