@@ -72,6 +72,21 @@ pub struct BatchOp<'a, G: Geometry = Production, M: Machine = Hardware> {
     pub expiry_ms: u64,
 }
 
+/// Why a batch was not made.
+#[derive(Debug)]
+pub struct NotMade {
+    /// What went wrong. If it is a lack of space, nothing is changed.
+    pub error: IndexError,
+    /// How many of its puts, from the first, were made and taken back: others may have read them.
+    pub taken_back: usize,
+}
+
+impl From<IndexError> for NotMade {
+    fn from(error: IndexError) -> NotMade {
+        NotMade { error, taken_back: 0 }
+    }
+}
+
 /// The map of batches that are being applied.
 pub struct Journal<G: Geometry = Production, M: Machine = Hardware> {
     tree: Arc<BytesTree<G, M>>,
@@ -164,7 +179,7 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
         session: &mut Session<M>,
         edits: &[BatchOp<'_, G, M>],
     ) -> Result<(), IndexError> {
-        self.apply_after(session, edits, || ())
+        self.apply_after(session, edits, || ()).map_err(|not_made| not_made.error)
     }
 
     /// As [`Self::apply`]; calls `before` when everything is prepared, just before the first change that
@@ -172,13 +187,13 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
     /// of space.
     ///
     /// # Errors
-    /// As [`Self::apply`].
+    /// As [`Self::apply`], and what was made of it meanwhile.
     pub fn apply_after(
         &self,
         session: &mut Session<M>,
         edits: &[BatchOp<'_, G, M>],
         before: impl FnOnce(),
-    ) -> Result<(), IndexError> {
+    ) -> Result<(), NotMade> {
         let batch = encode(session, edits)?;
         let slot = (session.stripe() as u16).to_be_bytes();
         let mut changes = Changes::with_capacity(edits.len());
@@ -282,7 +297,7 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
     }
 
     /// Makes all changes, or none if there is no space for a put.
-    pub(crate) fn make(&mut self, session: &mut Session<M>) -> Result<(), IndexError> {
+    pub(crate) fn make(&mut self, session: &mut Session<M>) -> Result<(), NotMade> {
         let mut refusals = 0;
         while self.olds.len() < self.all.len() {
             let rest = &self.all[self.olds.len()..];
@@ -293,8 +308,9 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
             let Err(error) = result else { continue };
             if self.olds.len() < self.puts {
                 self.free_rest(session);
+                let taken_back = self.olds.len();
                 self.roll_back(session)?;
-                return Err(error);
+                return Err(NotMade { error, taken_back });
             }
             match error {
                 // A tree that is gone has no keys.
@@ -355,7 +371,7 @@ pub fn apply_unlogged<G: Geometry, M: Machine>(
 ) -> Result<(), IndexError> {
     let mut changes = Changes::with_capacity(edits.len());
     changes.prepare(session, edits).inspect_err(|_| changes.free_rest(session))?;
-    changes.make(session)
+    changes.make(session).map_err(|not_made| not_made.error)
 }
 
 /// Waits a little if a removal, or what needs no more space than one, was refused for lack of space, or

@@ -39,7 +39,7 @@ pub use change::{Intent, Outcome};
 pub use error::IndexError;
 pub use geometry::{Geometry, Production, Tiny};
 pub use hashed_leaf::HashedLeafTree;
-pub use journal::{BatchOp, Journal, apply_unlogged};
+pub use journal::{BatchOp, Journal, NotMade, apply_unlogged};
 pub use kind::{BytesKind, Kind, U64Kind};
 pub use nbtree::{NbTree, TreeShape};
 pub use ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Writes};

@@ -79,6 +79,8 @@ pub(crate) struct Shared<D: Disk> {
     pub(crate) is_work_due: AtomicBool,
     /// Whether a snapshot is being written.
     pub(crate) is_snapshotting: AtomicBool,
+    /// Whether it may have read what is not so, and the log does not tell.
+    pub(crate) is_snapshot_spoiled: AtomicBool,
 }
 
 /// Whose turn it is.
@@ -128,6 +130,7 @@ impl<D: Disk> Log<D> {
             has_failed: AtomicBool::new(false),
             is_work_due: AtomicBool::new(false),
             is_snapshotting: AtomicBool::new(false),
+            is_snapshot_spoiled: AtomicBool::new(false),
         });
         let background = match options.mode {
             SyncMode::Interval(_) if options.background => Some(interval::start(&shared)?),
@@ -285,6 +288,14 @@ impl<D: Disk> Log<D> {
     /// are not of the log.
     pub fn disk(&self) -> &D {
         &self.shared.disk
+    }
+
+    /// Whether a snapshot is being written. Who has a [place](Self::place), and is told that none is, is
+    /// read by none either before the place is filled or given up: the next waits for it.
+    pub fn is_snapshotting(&self) -> bool {
+        // Acquire: pairs with the AcqRel in `SnapshotWriter::begin`; one that began to read before our
+        // place was taken had set it before it turned, and the taking of the place has seen that.
+        self.shared.is_snapshotting.load(Ordering::Acquire)
     }
 
     /// Why the log takes nothing more; `None` if it works.

@@ -1,5 +1,7 @@
 //! A place in the log, taken before the change that its group tells of.
 
+use std::sync::atomic::Ordering;
+
 use crate::buffers::{Taken, thread_number};
 use crate::record::group_size;
 use crate::{Disk, Log, Lsn, RealDisk, Record, Result};
@@ -78,6 +80,15 @@ impl<'a, D: Disk> Place<'a, D> {
     pub fn give_up(mut self) {
         self.is_settled = true;
         self.log.shared.give_up(self.taken, thread_number());
+    }
+
+    /// Gives the place up: what was changed was taken back. A snapshot that is being written may have
+    /// read it in between, and fails.
+    pub fn give_up_taken_back(self) {
+        // Release: set before the place is settled, for which the end of the snapshot waits; pairs with
+        // the Acquire in `SnapshotWriter::finish`.
+        self.log.shared.is_snapshot_spoiled.store(true, Ordering::Release);
+        self.give_up();
     }
 }
 

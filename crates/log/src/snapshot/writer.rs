@@ -97,6 +97,8 @@ impl<D: Disk> SnapshotWriter<D> {
                 "another snapshot of this log is being written: wait until it is done".into(),
             ));
         }
+        // Relaxed: whoever spoils this snapshot takes a place after the turn below, or is waited for there.
+        shared.is_snapshot_spoiled.store(false, Ordering::Relaxed);
         let made = shared.take_turn(false).and_then(|()| create(&*shared.disk));
         let (sequence, file) = made.inspect_err(|_| {
             // Release: as in `drop`.
@@ -171,8 +173,8 @@ impl<D: Disk> SnapshotWriter<D> {
     /// longer needed.
     ///
     /// # Errors
-    /// [`Error::Failed`] if the log fails before it is durable so far, and the disk's answers. There
-    /// is a new snapshot then, or there is none, and nothing else has changed.
+    /// [`Error::Failed`] if the log fails before it is durable so far, or if what may have been read
+    /// was [taken back](crate::Place::give_up_taken_back), and the disk's answers. There is a new snapshot then, or there is none, and nothing else has changed.
     pub fn finish(mut self) -> Result<SnapshotInfo> {
         self.end_block()?;
         let disk = Arc::clone(&self.log.disk);
@@ -188,6 +190,17 @@ impl<D: Disk> SnapshotWriter<D> {
             false => self.log.wait_durable(last)?,
         };
         let to = if disk.mutant("snapshot.needs_given_up") { last } else { to };
+        // Acquire: all places up to `last` are settled; pairs with the Release in
+        // `Place::give_up_taken_back`.
+        if self.log.is_snapshot_spoiled.load(Ordering::Acquire)
+            && !disk.mutant("snapshot.keeps_taken_back")
+        {
+            return Err(Error::Failed(
+                "a large batch was taken back while the snapshot was being written, which may have a \
+                 part of it: write the snapshot again"
+                    .into(),
+            ));
+        }
         let size = self.write_end(to)?;
         let name = file_name(SNAPSHOT, self.sequence);
         let failed = |error: &std::io::Error| Error::io(format!("cannot complete {name}"), error);

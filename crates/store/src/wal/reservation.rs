@@ -1,12 +1,17 @@
 //! The place of a change in the log, taken before the change can be seen, and what is left there.
 
-use everleaf_index::{BatchOp, BytesTree, Hardware, IndexError, Session, Verify};
+use everleaf_index::{BatchOp, BytesTree, Hardware, IndexError, NotMade, Session, Verify};
 use everleaf_log::{Disk, Log, Lsn, Place, Record};
 
 use super::log_directory::LogDisk;
 use super::{LogEffect, NAMES, StoreLog, log_record};
 use crate::map::Attempt;
 use crate::{Error, Result};
+
+/// What is logged of a batch that was taken back, in bytes, at most: as much memory it takes for a moment.
+const TAKEN_BACK_MAX: usize = if cfg!(test) { 256 << 10 } else { 32 << 20 };
+/// What a record takes besides its key and its value.
+const PRESENT_SIZE: usize = 64;
 
 /// A place in the log. One that is dropped instead of filled or given up stops the log: its change may
 /// have been seen.
@@ -37,6 +42,11 @@ impl<'a> LogReservation<'a> {
     /// Nothing was changed.
     pub fn give_up(self) {
         self.place.into_iter().for_each(Place::give_up);
+    }
+
+    /// What was changed was taken back: a snapshot that may have read it fails.
+    fn give_up_taken_back(self) {
+        self.place.into_iter().for_each(Place::give_up_taken_back);
     }
 }
 
@@ -125,24 +135,24 @@ impl StoreLog {
     pub fn note_batch(
         &self,
         reservation: Option<LogReservation<'_>>,
-        made: std::result::Result<(), IndexError>,
+        made: std::result::Result<(), NotMade>,
         records: &[Record<'_>],
         edits: &[BatchOp<'_>],
         session: &mut Session<Hardware>,
     ) -> Result<Option<Lsn>> {
         // Without a place it was not begun.
         let Some(reservation) = reservation else {
-            return made.map(|()| None).map_err(Error::from);
+            return made.map(|()| None).map_err(|not_made| not_made.error.into());
         };
         match made {
             Ok(()) => {}
-            Err(error) if error.lacks_space() => {
+            Err(NotMade { error, taken_back }) if error.lacks_space() => {
                 // What was changed was taken back, but a snapshot may have read it before.
-                self.note_taken_back(reservation, records, edits, session)?;
+                self.note_taken_back(reservation, taken_back, records, edits, session)?;
                 return Err(error.into());
             }
             // It may be there in part: the log ends before anything that comes of it.
-            Err(error) => return Err(error.into()),
+            Err(not_made) => return Err(not_made.error.into()),
         }
         for record in records {
             self.count(record.key.len() + record.value.map_or(0, <[u8]>::len));
@@ -153,18 +163,27 @@ impl StoreLog {
 }
 
 impl StoreLog {
-    /// Fills the place of a batch that was taken back with what its keys are now: a snapshot that has
-    /// read a part of it needs the log up to this place, and finds there that none of it counts. Should
-    /// it fail, the reservation goes, and the log ends.
+    /// Settles the place of a batch that was taken back, of whose puts others may have seen the first
+    /// `seen`. A snapshot that has read them needs the log up to this place, and finds there what their
+    /// keys are now. If that is much, the snapshot fails instead. Without a snapshot there is nothing to
+    /// say.
     fn note_taken_back(
         &self,
         reservation: LogReservation<'_>,
+        seen: usize,
         records: &[Record<'_>],
         edits: &[BatchOp<'_>],
         session: &mut Session<Hardware>,
     ) -> Result<()> {
-        let mut present = Vec::with_capacity(edits.len());
-        for (edit, record) in edits.iter().zip(records) {
+        if seen == 0 || !self.log.is_snapshotting() {
+            reservation.give_up();
+            return Ok(());
+        }
+        // Puts come first, in the order of the edits.
+        let puts = edits.iter().zip(records).filter(|(edit, _)| edit.value.is_some()).take(seen);
+        let mut present = Vec::with_capacity(seen);
+        let mut bytes = 0;
+        for (edit, record) in puts {
             let own =
                 |record: everleaf_index::Record<'_>| (record.value.to_vec(), record.expiry_ms);
             match edit.tree.get_verified(session, edit.key, Verify::Sum, own) {
@@ -173,7 +192,13 @@ impl StoreLog {
                 Err(IndexError::Removed) => present.push((record, None)),
                 // What is damaged was so before the batch, and is damaged again: there is no value to
                 // log, and no reason to end the log for all others.
-                Err(_) => {}
+                Err(_) => continue,
+            }
+            let value = present.last().and_then(|(_, found)| found.as_ref());
+            bytes += PRESENT_SIZE + edit.key.len() + value.map_or(0, |(value, _)| value.len());
+            if bytes > TAKEN_BACK_MAX {
+                reservation.give_up_taken_back();
+                return Ok(());
             }
         }
         let present: Vec<Record<'_>> = present

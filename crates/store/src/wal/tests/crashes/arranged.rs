@@ -9,6 +9,7 @@ use everleaf_log::simulated::{Faults, SimulatedDisk};
 use everleaf_log::{Record, SnapshotWriter};
 
 use super::super::super::NAMES;
+use super::super::super::log_directory::LogDisk;
 use super::world::{folder, options};
 use crate::{Durability, Map, Store, WriteBatch};
 
@@ -154,14 +155,50 @@ fn a_log_that_was_given_up_does_not_come_back() {
     assert!(!forgetting(Some("store.no_sync_of_forgetting")), "the bug is not found");
 }
 
+/// Counts the places that are taken in the log from here on.
+fn counted_places(disk: &SimulatedDisk) -> std::sync::Arc<AtomicU32> {
+    let places = std::sync::Arc::new(AtomicU32::new(0));
+    let taken = places.clone();
+    disk.set_point_hook(move |point| {
+        // Relaxed: one thread.
+        taken.fetch_add(u32::from(point == "store.place_taken"), Ordering::Relaxed);
+    });
+    places
+}
+
+/// Adds all pairs of two maps to a snapshot, and one that was taken back, as if it had been read before.
+fn add_all(store: &Store, snapshot: &mut SnapshotWriter<LogDisk>, half: &[u8]) {
+    let filler = store.existing_map("filler").expect("of strings").expect("there");
+    let mut names = [("default", store.default_map().number()), ("filler", filler.number())];
+    for (name, number) in &names {
+        snapshot.add(&Record::put(NAMES, name.as_bytes(), &number.to_le_bytes())).expect("room");
+    }
+    names.sort_by_key(|(_, number)| *number);
+    for (name, number) in names {
+        let map = store.existing_map(name).expect("of strings").expect("there");
+        let mut pairs: BTreeMap<_, _> = map.iter().map(Result::unwrap).collect();
+        if name == "default" {
+            pairs.insert(half.to_vec(), b"half".to_vec());
+        }
+        for (key, value) in pairs {
+            snapshot.add(&Record::put(number, &key, &value)).expect("room");
+        }
+    }
+}
+
 /// A batch for which there is no space is taken back, while a snapshot that is being written has read a
-/// part of it; then the power fails. What was read of it must not come back with the snapshot.
-#[test]
-fn what_a_snapshot_has_read_of_a_batch_that_was_taken_back_is_not_there() {
-    let (folder, disk) = (folder(), disk(None));
+/// part of it, with keys of `size` bytes; then the power fails. Whether the snapshot came to its end, and
+/// whether nothing of the batch is there.
+fn snapshot_beside_what_is_taken_back(size: usize, mutant: Option<&'static str>) -> (bool, bool) {
+    let (folder, disk) = (folder(), disk(mutant));
     let small = || options(&disk).max_size_bytes(16 << 20);
     let store = small().open(folder.path().join("pool")).expect("it opens");
     let spread = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+    let key = |number: u64| {
+        let mut key = spread(number).to_vec();
+        key.resize(size, 0);
+        key
+    };
     let mut batch = WriteBatch::new();
     for number in 0..60_000 {
         batch.put(store.default_map(), spread(number), b"");
@@ -174,17 +211,15 @@ fn what_a_snapshot_has_read_of_a_batch_that_was_taken_back_is_not_there() {
     let fillers =
         (0..u32::MAX).take_while(|number| filler.put(number.to_be_bytes(), [7; 8000]).is_ok());
     let mut fillers = fillers.count() as u32;
-    for number in 60_000..90_000 {
-        batch.put(store.default_map(), spread(number), b"half");
+    for number in 60_000..60_000 + 30_000 / (1 + size as u64 / 60) {
+        batch.put(store.default_map(), key(number), b"half");
     }
-    let places = std::sync::Arc::new(AtomicU32::new(0));
-    let taken = places.clone();
-    disk.set_point_hook(move |point| {
-        if point == "store.place_taken" {
-            // Relaxed: one thread.
-            taken.fetch_add(1, Ordering::Relaxed);
-        }
-    });
+    // So much it needs in any case.
+    for _ in 0..batch.size_bytes() / 8000 {
+        fillers -= 1;
+        assert!(filler.remove(fillers.to_be_bytes()).expect("writable"));
+    }
+    let places = counted_places(&disk);
     let power = store.shared().log.as_ref().expect("it has a log");
     let mut snapshot = loop {
         let snapshot = SnapshotWriter::begin(&power.log).expect("the disk works");
@@ -196,35 +231,75 @@ fn what_a_snapshot_has_read_of_a_batch_that_was_taken_back_is_not_there() {
             break snapshot;
         }
         // Not even what is put by before a batch begins could be had.
-        fillers -= 1;
-        assert!(filler.remove(fillers.to_be_bytes()).expect("writable"));
+        for _ in 0..=size / 20 {
+            fillers -= 1;
+            assert!(filler.remove(fillers.to_be_bytes()).expect("writable"));
+        }
     };
     disk.clear_hook();
     assert_eq!(store.default_map().len(), 60_000, "it was taken back");
-    let mut names = [("default", store.default_map().number()), ("filler", filler.number())];
-    for (name, number) in &names {
-        snapshot.add(&Record::put(NAMES, name.as_bytes(), &number.to_le_bytes())).expect("room");
-    }
-    names.sort_by_key(|(_, number)| *number);
-    for (name, number) in names {
-        let map = store.existing_map(name).expect("of strings").expect("there");
-        let mut pairs: BTreeMap<_, _> = map.iter().map(Result::unwrap).collect();
-        if name == "default" {
-            pairs.insert(spread(60_000).to_vec(), b"half".to_vec());
-        }
-        for (key, value) in pairs {
-            snapshot.add(&Record::put(number, &key, &value)).expect("room");
-        }
-    }
-    let _ = snapshot.finish().expect("the disk works");
+    add_all(&store, &mut snapshot, &key(60_000));
+    let is_finished = snapshot.finish().is_ok();
+    let mut is_right = false;
     after_crash(&disk, 7, |left| {
-        assert_eq!(
-            left.default_map().get(spread(60_000)).expect("get"),
-            None,
-            "a part of the batch"
-        );
-        assert_eq!(left.default_map().len(), 60_000);
+        let half = left.default_map().get(key(60_000)).expect("get");
+        is_right = half.is_none() && left.default_map().len() == 60_000;
     });
+    let _ = store.snapshot().expect("the next is not concerned");
+    (is_finished, is_right)
+}
+
+/// What was read of it must not come back with the snapshot.
+#[test]
+fn what_a_snapshot_has_read_of_a_batch_that_was_taken_back_is_not_there() {
+    assert_eq!(snapshot_beside_what_is_taken_back(8, None), (true, true));
+}
+
+/// All old values of the keys of the batch were logged, in one group: more than 1 GiB of them ended the log,
+/// and took as much memory. Now the snapshot fails, and the log goes on.
+#[test]
+fn a_snapshot_fails_beside_a_batch_too_large_to_tell_that_it_was_taken_back() {
+    assert_eq!(snapshot_beside_what_is_taken_back(200, None), (false, true));
+    let kept = snapshot_beside_what_is_taken_back(200, Some("snapshot.keeps_taken_back"));
+    assert_eq!(kept, (true, false), "the bug is not found");
+}
+
+/// A batch for which there is no space logged what its keys are now, though nobody had read it.
+#[test]
+fn a_batch_that_is_taken_back_beside_no_snapshot_leaves_nothing_in_the_log() {
+    let (folder, disk) = (folder(), disk(None));
+    let small = options(&disk).max_size_bytes(4 << 20);
+    let store = small.open(folder.path().join("pool")).expect("it opens");
+    let spread = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+    let filler = store.map("filler").expect("room");
+    let full = (0..u64::MAX).take_while(|number| filler.put(spread(*number), [7; 900]).is_ok());
+    let mut left = full.count() as u64;
+    let places = counted_places(&disk);
+    let mut batch = WriteBatch::new();
+    for number in 0..20_000 {
+        batch.put(store.default_map(), spread(number), b"");
+    }
+    for _ in 0..batch.size_bytes() / 900 {
+        left -= 1;
+        assert!(filler.remove(spread(left)).expect("writable"));
+    }
+    let last = || store.shared().log.as_ref().expect("it has a log").log.last_lsn();
+    loop {
+        // Relaxed: as above.
+        places.store(0, Ordering::Relaxed);
+        let before = last();
+        assert!(store.write(&batch).is_err(), "it would need a filler more");
+        // Relaxed: as above.
+        if places.load(Ordering::Relaxed) > 0 {
+            assert_eq!(last(), before);
+            break;
+        }
+        left -= 1;
+        assert!(filler.remove(spread(left)).expect("writable"));
+    }
+    disk.clear_hook();
+    assert_eq!(store.default_map().len(), 0, "it was taken back");
+    after_crash(&disk, 7, |store| assert_eq!(store.default_map().len(), 0));
 }
 
 /// A thread empties or drops a map, and stops when it is about to free what was in it, which may take long.
@@ -280,12 +355,7 @@ fn what_changes_nothing_takes_no_place() {
     let (folder, disk) = (folder(), disk(None));
     let store = options(&disk).open(folder.path().join("pool")).expect("it opens");
     let _ = store.default_map().put(b"key", b"value").expect("room");
-    let places = std::sync::Arc::new(AtomicU32::new(0));
-    let taken = places.clone();
-    disk.set_point_hook(move |point| {
-        // Relaxed: one thread.
-        taken.fetch_add(u32::from(point == "store.place_taken"), Ordering::Relaxed);
-    });
+    let places = counted_places(&disk);
     assert!(!store.default_map().insert(b"key", b"other").expect("room"));
     assert!(!store.default_map().update(b"none", b"value").expect("room"));
     assert!(!store.default_map().remove(b"none").expect("writable"));
