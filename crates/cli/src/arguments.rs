@@ -4,7 +4,7 @@
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
-use everleaf::{Domain, Options};
+use everleaf::{Domain, Options, human_size};
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -175,7 +175,9 @@ impl NewPoolArgs {
             && size > max
         {
             return Err(Failure::usage(format!(
-                "--size ({size} bytes) is above --max-size ({max} bytes): raise --max-size"
+                "--size {} is above --max-size {}: raise --max-size",
+                human_size(size),
+                human_size(max)
             )));
         }
         if let Some(size) = self.size {

@@ -77,7 +77,41 @@ pub fn remark(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{}: {text}", program());
 }
 
+/// A time in the unit in which it has one to three digits before the point: `0.4 ms`, `31 ms`, `2.5 s`,
+/// `3 min 20 s`.
+pub fn human_duration(seconds: f64) -> String {
+    let milliseconds = seconds * 1e3;
+    match seconds {
+        ..0.01 => format!("{milliseconds:.1} ms"),
+        0.01..0.9995 => format!("{milliseconds:.0} ms"),
+        0.9995..10.0 => format!("{seconds:.1} s"),
+        10.0..120.0 => format!("{seconds:.0} s"),
+        _ => format!("{:.0} min {:.0} s", (seconds / 60.0).floor(), (seconds % 60.0).floor()),
+    }
+}
+
 /// A number with its noun: "1 line", "2 lines".
 pub fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::human_duration;
+
+    #[test]
+    fn times_are_shown_in_units_of_people() {
+        let expected = [
+            (0.0, "0.0 ms"),
+            (0.000_61, "0.6 ms"),
+            (0.0312, "31 ms"),
+            (0.9999, "1.0 s"),
+            (2.54, "2.5 s"),
+            (45.4, "45 s"),
+            (200.9, "3 min 20 s"),
+        ];
+        for (seconds, text) in expected {
+            assert_eq!(human_duration(seconds), text);
+        }
+    }
 }

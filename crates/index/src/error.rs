@@ -3,7 +3,7 @@
 use std::fmt;
 
 use everleaf_alloc::AllocError;
-use everleaf_pool::PoolError;
+use everleaf_pool::{PoolError, human_size};
 
 /// Everything that can go wrong in an index operation.
 #[derive(Debug)]
@@ -44,18 +44,19 @@ pub enum IndexError {
 
 impl fmt::Display for IndexError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limit = || human_size(crate::VALUE_SIZE_MAX as u64);
         match self {
             IndexError::Alloc(error) => error.fmt(f),
             IndexError::KeyTooLarge(size) => {
                 write!(f, "a key of {size} bytes is longer than {} bytes", crate::KEY_SIZE_MAX)
             }
             IndexError::ValueTooLarge(size) => {
-                write!(f, "a value of {size} bytes is longer than {} bytes", crate::VALUE_SIZE_MAX)
+                write!(f, "a value of {size} bytes is longer than {}", limit())
             }
             IndexError::BatchTooLarge(size) => write!(
                 f,
-                "a batch of {size} bytes is longer than {} bytes: write it in several batches",
-                crate::VALUE_SIZE_MAX
+                "a batch of {size} bytes is longer than {}: write it in several batches",
+                limit()
             ),
             IndexError::NotSorted(position) => write!(
                 f,

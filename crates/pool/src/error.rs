@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use crate::RootIndex;
+use crate::{RootIndex, human_size};
 
 /// A process that has a pool open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -295,9 +295,11 @@ impl PoolError {
             ),
             Truncated { path, length, needed } => write!(
                 f,
-                "pool {} is cut short: it has {length} bytes and must have {needed}; restore it \
-                 from a backup, or copy it again",
-                path.display()
+                "pool {} is cut short: it has {} and must have {} ({length} and {needed} bytes); \
+                 restore it from a backup, or copy it again",
+                path.display(),
+                human_size(*length),
+                human_size(*needed)
             ),
             NewerFormat { path, version } => write!(
                 f,
@@ -334,20 +336,24 @@ impl PoolError {
         match self {
             DiskFull { path, needed, source } => write!(
                 f,
-                "no space for pool {} to have {needed} bytes ({source}): free some on that disk or \
-                 raise the limit, and try again; nothing was lost",
-                path.display()
+                "disk full: pool {} cannot grow to {} ({source}): free space on that disk, or raise \
+                 the limit on file sizes, and try again; nothing was lost",
+                path.display(),
+                human_size(*needed)
             ),
             PoolFull { path, needed, max } => write!(
                 f,
-                "pool {} is full: it may have {max} bytes and {needed} are needed; open it with a \
-                 larger maximum, or remove something",
-                path.display()
+                "pool {} is full: it cannot grow to {}, its maximum size is {}: remove something, or \
+                 open it with a larger maximum (--max-size)",
+                path.display(),
+                human_size(*needed),
+                human_size(*max)
             ),
             AddressSpace { path, reserved, source } => write!(
                 f,
-                "cannot map pool {} into {reserved} bytes of addresses ({source}): choose a smaller \
-                 maximum size, or raise the limit on address space",
+                "cannot reserve {} of addresses for pool {} ({source}): choose a smaller maximum size \
+                 (--max-size), or raise the limit on address space (ulimit -v)",
+                human_size(*reserved),
                 path.display()
             ),
             _ => Ok(()),

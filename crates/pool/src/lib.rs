@@ -44,6 +44,7 @@ mod domain;
 mod error;
 mod grow;
 mod header;
+mod human_size;
 mod ids;
 pub mod layout;
 mod medium;
@@ -60,6 +61,7 @@ pub use backing::{SimulatedBacking, domain_of};
 pub use directory::{Root, RootIndex};
 pub use domain::{Domain, UnknownDomain};
 pub use error::{Holder, PoolError};
+pub use human_size::human_size;
 pub use layout::{
     DATA_START, FEATURE_BATCHES, FEATURE_EXPIRY, FEATURE_EXPIRY_WORD, KNOWN_FEATURES,
 };

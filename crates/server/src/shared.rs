@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use everleaf::Store;
+use everleaf::{Store, human_size};
 use mio::Waker;
 
 use crate::Config;
@@ -196,8 +196,8 @@ impl Shared {
                      less at a time",
                     client.id,
                     client.peer,
-                    human_size(client.memory()),
-                    human_size(limit),
+                    human_size(client.memory() as u64),
+                    human_size(limit as u64),
                 );
             }
             self.control.wake(client.loop_index);
@@ -216,26 +216,4 @@ impl Shared {
 fn new_run_id() -> String {
     let word = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}{:08x}", word(), word(), word() as u32)
-}
-
-/// A size as people write it: the largest unit of which there are at least ten, or bytes.
-pub fn human_size(size: usize) -> String {
-    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
-    match units.iter().find(|(shift, _)| size >> shift >= 10) {
-        Some((shift, unit)) => format!("{} {unit}", size >> shift),
-        None => format!("{size} bytes"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::human_size;
-
-    #[test]
-    fn sizes_are_shown_in_units_of_people() {
-        assert_eq!(human_size(9_999), "9999 bytes");
-        assert_eq!(human_size(64 << 10), "64 KiB");
-        assert_eq!(human_size(1 << 30), "1024 MiB");
-        assert_eq!(human_size(100 << 30), "100 GiB");
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use everleaf_index::{AllocError, IndexError, PoolError};
+use everleaf_index::{AllocError, IndexError, PoolError, human_size};
 
 use crate::Error;
 
@@ -12,6 +12,26 @@ pub(crate) fn from_pool(error: PoolError, path: &Path) -> Error {
         PoolError::Missing { .. } => Error::NotFound(path.into()),
         PoolError::Exists { .. } => Error::AlreadyExists(path.into()),
         other => IndexError::from(other).into(),
+    }
+}
+
+/// An error of making the pool that is to lie at `path`, while it has another name.
+pub(crate) fn from_new_pool(error: IndexError, path: &Path) -> Error {
+    match error {
+        IndexError::Alloc(AllocError::Pool(PoolError::PoolFull { needed, max, .. })) => {
+            Error::PoolFull(format!(
+                "the maximum size {} is too small for pool {}: an empty one needs {}; raise it \
+                 (--max-size)",
+                human_size(max),
+                path.display(),
+                human_size(needed)
+            ))
+        }
+        IndexError::Alloc(AllocError::Pool(PoolError::DiskFull { needed, source, .. })) => {
+            from_pool(PoolError::DiskFull { path: path.into(), needed, source }, path)
+        }
+        IndexError::Alloc(AllocError::Pool(error)) => from_pool(error, path),
+        other => other.into(),
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use everleaf_index::human_size;
+
 /// The longest key, in bytes.
 pub const KEY_SIZE_MAX: usize = 64 << 10;
 /// The longest value, in bytes.
@@ -77,18 +79,6 @@ pub enum Error {
     Io(String, std::io::Error),
 }
 
-/// So many bytes as people read them.
-fn human_size(bytes: u64) -> String {
-    let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
-    let unit = (bytes.max(1).ilog2() / 10).min(4);
-    match unit {
-        0 => format!("{bytes} bytes"),
-        _ => {
-            format!("{:.1} {}", bytes as f64 / (1_u64 << (10 * unit)) as f64, units[unit as usize])
-        }
-    }
-}
-
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -110,13 +100,13 @@ impl fmt::Display for Error {
             ),
             Error::ValueTooLarge(size) => write!(
                 f,
-                "the value has {size} bytes and the limit is {VALUE_SIZE_MAX}: split it over \
-                 several keys"
+                "the value has {size} bytes and the limit is {}: split it over several keys",
+                human_size(VALUE_SIZE_MAX as u64)
             ),
             Error::BatchTooLarge(size) => write!(
                 f,
-                "the batch has {size} bytes and the limit is {VALUE_SIZE_MAX}: write it in several \
-                 batches"
+                "the batch has {size} bytes and the limit is {}: write it in several batches",
+                human_size(VALUE_SIZE_MAX as u64)
             ),
             Error::Unfinished => f.write_str(
                 "the last process died while it wrote a batch: open the pool for writing once, \

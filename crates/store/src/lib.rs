@@ -158,7 +158,7 @@ pub use batch::{WriteBatch, Written};
 pub use change::{Action, Exchange};
 pub use copy::Copied;
 pub use error::{Error, KEY_SIZE_MAX, VALUE_SIZE_MAX};
-pub use everleaf_index::{CheckReport, Domain};
+pub use everleaf_index::{CheckReport, Domain, human_size};
 pub use expiry::Expiry;
 pub use key_range::KeyRange;
 pub use map::Map;

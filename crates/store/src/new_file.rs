@@ -93,7 +93,14 @@ impl NewFile {
         let target = match fs::canonicalize(target) {
             Ok(found) => found,
             // There is none yet, or a link that leads nowhere: then that is in the way.
-            Err(_) => fs::canonicalize(folder_of(target)).map_err(io(what.clone()))?.join(name),
+            Err(_) => match fs::canonicalize(folder_of(target)) {
+                Ok(folder) => folder.join(name),
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    let folder = folder_of(target).display();
+                    return Err(io(format!("{what}: create the folder {folder} first"))(error));
+                }
+                Err(error) => return Err(io(what)(error)),
+            },
         };
         let folder = target.with_file_name(folder_name(target.file_name().unwrap_or(name)));
         for _ in 0..ATTEMPTS {

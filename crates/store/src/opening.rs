@@ -8,7 +8,7 @@ use everleaf_index::{
     Trees,
 };
 
-use crate::conversion::from_pool;
+use crate::conversion::{from_new_pool, from_pool};
 use crate::new_file::NewFile;
 use crate::store::DEFAULT_MAP;
 use crate::wal::{self, LogDirectory, LogState, StoreLog};
@@ -72,10 +72,11 @@ fn make_pool(path: &Path, options: &Options) -> Result<()> {
     }
     let new = NewFile::beside(path)?;
     let pool_options = PoolOptions { create: CreateMode::New, ..options.pool.clone() };
-    let pool = Pool::open(&new.path(), &pool_options).map_err(|error| from_pool(error, path))?;
+    let refused = |error| from_new_pool(error, path);
+    let pool = Pool::open(&new.path(), &pool_options).map_err(|e| refused(e.into()))?;
     let is_ordinary = pool.medium().domain() == Domain::Process;
-    let trees = Trees::create(pool)?;
-    trees.bytes_tree(DEFAULT_MAP)?;
+    let trees = Trees::create(pool).map_err(refused)?;
+    trees.bytes_tree(DEFAULT_MAP).map_err(refused)?;
     let ordinary = options.durability_of_new.filter(|_| is_ordinary);
     if let Some(durability) = options.durability.or(ordinary) {
         wal::note_durability(&trees, durability)?;

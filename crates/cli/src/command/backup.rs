@@ -8,7 +8,7 @@ use crate::output::{Output, counted};
 use crate::progress::Progress;
 use clap::Args;
 use everleaf::new_file::NewFile;
-use everleaf::{Copied, Error, Store};
+use everleaf::{Copied, Error, Store, human_size};
 use serde_json::json;
 use std::ffi::OsString;
 use std::io;
@@ -98,5 +98,6 @@ pub fn tell(
         return Ok(());
     }
     let (keys, maps) = (counted(copied.keys, "key"), counted(copied.maps, "map"));
-    out.line(&format!("{what} {keys} of {maps} to {}, {} bytes", file.display(), copied.size_bytes))
+    let size = human_size(copied.size_bytes);
+    out.line(&format!("{what} {keys} of {maps} to {}, {size}", file.display()))
 }

@@ -47,7 +47,11 @@ pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Fail
             out.line(problem)?;
         }
         if is_sound && !global.quiet {
-            out.line(&format!("sound: {}, {} leaves", counted(report.keys, "key"), report.leaves))?;
+            let leaves = match report.leaves {
+                1 => "1 leaf".to_string(),
+                count => format!("{count} leaves"),
+            };
+            out.line(&format!("sound: {}, {leaves}", counted(report.keys, "key")))?;
         }
         if !report.is_complete && !global.quiet {
             out.line(&format!(

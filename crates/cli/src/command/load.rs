@@ -7,9 +7,10 @@ use crate::format::Format;
 use crate::format::columns::{Column, ColumnChoice};
 use crate::ingest::{self, Input, Outcome, Settings};
 use crate::open::{self, MapArgs};
-use crate::output::{Output, counted, remark};
+use crate::output::{Output, counted, human_duration, remark};
 use crate::progress::Progress;
 use clap::Args;
+use everleaf::human_size;
 use serde_json::json;
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -173,7 +174,8 @@ fn report(
     if outcome.skipped > 0 {
         text.push_str(&format!(", {} skipped", counted(outcome.skipped, "malformed line")));
     }
-    out.line(&format!("{text}; {} bytes of keys and values in {seconds:.3} s", counts.bytes))
+    let (size, time) = (human_size(counts.bytes), human_duration(seconds));
+    out.line(&format!("{text}; {size} of keys and values in {time}"))
 }
 
 fn format_of(path: &Path, given: Option<Format>, choice: &ColumnChoice) -> Result<Format, Failure> {

@@ -2,6 +2,7 @@
 
 use crate::cli::Global;
 use crate::command::backup::tell;
+use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::progress::Progress;
@@ -28,6 +29,15 @@ pub struct RestoreArgs {
 /// Restores the backup.
 pub fn run(args: RestoreArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let progress = Progress::count(global.wants_progress(), "restoring");
+    if matches!(args.backup.try_exists(), Ok(false)) {
+        let backup = args.backup.display();
+        return Err(Failure::new(
+            ExitCode::Pool,
+            format!(
+                "there is no backup at {backup}: check the path; the backup comes first, then the pool"
+            ),
+        ));
+    }
     let copied = Store::restore(&args.backup, &args.pool, |keys| progress.set(keys))?;
     drop(progress);
     tell(copied, "restored", &args.pool, global, out)

@@ -5,7 +5,7 @@ use crate::cli::Global;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::open::{self, TrustArgs};
-use crate::output::{Output, counted, remark};
+use crate::output::{Output, counted, human_duration, remark};
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 use everleaf::{Durability, Statistics};
@@ -204,15 +204,17 @@ fn announce(
     global: Global,
     out: &mut Output,
 ) -> Result<(), Failure> {
-    let milliseconds = recovered.as_secs_f64() * 1e3;
     if global.json {
-        out.json(&json!({ "ready": place, "keys": keys, "recovered_ms": milliseconds }))?;
+        out.json(
+            &json!({ "ready": place, "keys": keys, "recovered_ms": recovered.as_secs_f64() * 1e3 }),
+        )?;
         return out.flush();
     }
     if !global.quiet {
         remark(&format!(
-            "ready on {place}, {}, recovered in {milliseconds:.1} ms",
-            counted(keys, "key")
+            "ready on {place}, {}, recovered in {}",
+            counted(keys, "key"),
+            human_duration(recovered.as_secs_f64())
         ));
     }
     Ok(())

@@ -4,11 +4,12 @@ use crate::arguments::pool_and_rest;
 use crate::cli::Global;
 use crate::failure::Failure;
 use crate::open::{self, TrustArgs};
-use crate::output::Output;
+use crate::output::{Output, counted, human_duration};
 use clap::Args;
-use everleaf::Statistics;
+use everleaf::{MapStatistics, Statistics, human_size};
 use serde_json::{Value, json};
 use std::ffi::OsString;
+use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -30,38 +31,90 @@ pub struct StatArgs {
 pub fn run(args: StatArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
     let store = open::for_reading(&pool, &args.trust)?;
-    let figures = figures(&store.statistics());
+    let statistics = store.statistics();
     if global.json {
-        let mut object = serde_json::Map::new();
-        object.insert("pool".to_string(), pool.to_string_lossy().into());
-        object.extend(figures.into_iter().map(|(name, value)| (name.to_string(), value)));
-        return out.json(&object.into());
+        let mut object = as_json(&statistics);
+        object["pool"] = pool.to_string_lossy().into();
+        return out.json(&object);
     }
-    out.line(&format!("{:<18} {}", "pool", pool.display()))?;
-    for (name, value) in figures {
-        let text = match &value {
-            Value::String(text) => text.clone(),
-            Value::Null => "unknown".to_string(),
-            other => other.to_string(),
-        };
-        out.line(&format!("{name:<18} {text}"))?;
+    out.line(&format!("{:<12} {}", "pool", pool.display()))?;
+    for (name, text) in as_text(&statistics) {
+        out.line(&format!("{name:<12} {text}"))?;
     }
     Ok(())
 }
 
-fn figures(statistics: &Statistics) -> Vec<(&'static str, Value)> {
-    vec![
-        ("keys", json!(statistics.keys)),
-        ("maps", json!(statistics.maps)),
-        ("domain", json!(statistics.domain)),
-        ("pool_size_bytes", json!(statistics.pool_size_bytes)),
-        ("pool_used_bytes", json!(statistics.pool_used_bytes)),
-        ("pool_max_bytes", json!(statistics.pool_max_bytes)),
-        ("memory_bytes", json!(statistics.memory_bytes)),
-        ("height", json!(statistics.height)),
-        ("splits", json!(statistics.splits)),
-        ("merges", json!(statistics.merges)),
-        ("recovery_ns", json!(statistics.recovery.as_nanos() as u64)),
-        ("was_clean", json!(statistics.was_clean)),
-    ]
+/// The figures for people: sizes and times in their units.
+fn as_text(statistics: &Statistics) -> Vec<(&'static str, String)> {
+    let size = |bytes| human_size(bytes);
+    let closed = if statistics.was_clean { "closed" } else { "not closed" };
+    let leaves = match statistics.leaves {
+        1 => "1 leaf".to_string(),
+        count => format!("{count} leaves"),
+    };
+    let mut figures = vec![
+        ("keys", statistics.keys.to_string()),
+        ("maps", statistics.maps.to_string()),
+        ("domain", statistics.domain.clone()),
+        ("durability", statistics.durability.clone()),
+        (
+            "size",
+            format!(
+                "{}: {} used, {} returned to the file system, {} at most",
+                size(statistics.pool_size_bytes),
+                size(statistics.pool_used_bytes),
+                size(statistics.pool_returned_bytes),
+                size(statistics.pool_max_bytes)
+            ),
+        ),
+        ("memory", format!("{} for inner nodes", size(statistics.memory_bytes))),
+        ("trees", format!("{leaves}, {} at most", counted(statistics.height, "level"))),
+        (
+            "opened",
+            format!(
+                "in {}; it was {closed} cleanly",
+                human_duration(statistics.recovery.as_secs_f64())
+            ),
+        ),
+    ];
+    if statistics.log_bytes > 0 {
+        figures.push(("log", format!("{} since the last snapshot", size(statistics.log_bytes))));
+    }
+    figures
+}
+
+/// The figures for programs: bytes and nanoseconds.
+fn as_json(statistics: &Statistics) -> Value {
+    let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let of_map = |map: &MapStatistics| {
+        json!({
+            "keys": map.keys,
+            "expiring_keys": map.expiring_keys,
+            "expiring_mean_ns": nanoseconds(map.expiring_mean),
+            "leaves": map.leaves,
+            "height": map.height,
+        })
+    };
+    let by_map: serde_json::Map<String, Value> =
+        statistics.by_map.iter().map(|(name, map)| (name.clone(), of_map(map))).collect();
+    json!({
+        "keys": statistics.keys,
+        "maps": statistics.maps,
+        "by_map": by_map,
+        "domain": statistics.domain,
+        "durability": statistics.durability,
+        "pool_size_bytes": statistics.pool_size_bytes,
+        "pool_used_bytes": statistics.pool_used_bytes,
+        "pool_returned_bytes": statistics.pool_returned_bytes,
+        "pool_max_bytes": statistics.pool_max_bytes,
+        "memory_bytes": statistics.memory_bytes,
+        "log_bytes": statistics.log_bytes,
+        "leaves": statistics.leaves,
+        "height": statistics.height,
+        "splits": statistics.splits,
+        "merges": statistics.merges,
+        "recovered_batches": statistics.recovered_batches,
+        "recovery_ns": nanoseconds(statistics.recovery),
+        "was_clean": statistics.was_clean,
+    })
 }

@@ -26,6 +26,24 @@ fn a_pool_that_is_not_there_is_code_4() {
 }
 
 #[test]
+fn what_cannot_be_created_is_said_with_its_own_name_and_the_remedy() {
+    let place = Place::empty();
+    let sentence = place.run(["create", "pool", "--max-size", "100K"]).failed(6);
+    assert!(
+        sentence.contains("maximum size 128 KiB is too small for pool pool")
+            && sentence.contains("needs 512 KiB")
+            && sentence.contains("--max-size"),
+        "{sentence}"
+    );
+    let sentence = place.run(["create", "no/folder/pool"]).failed(7);
+    assert!(sentence.contains("create the folder no/folder first"), "{sentence}");
+    let sentence = place.run(["create", "pool", "--size", "2M", "--max-size", "1M"]).failed(2);
+    assert!(sentence.contains("--size 2 MiB is above --max-size 1 MiB"), "{sentence}");
+    let sentence = place.run(["restore", "copy", "pool"]).failed(4);
+    assert!(sentence.contains("there is no backup at copy"), "{sentence}");
+}
+
+#[test]
 fn a_pool_that_is_there_is_not_created_again() {
     let place = Place::with_pool();
     place.run(["put", "pool", "a", "1"]).succeeded();

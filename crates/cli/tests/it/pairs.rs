@@ -146,7 +146,11 @@ fn figures_and_checks_are_readable_too() {
         line.and_then(|line| line.split_whitespace().nth(1)).map(str::to_string)
     };
     assert_eq!(figure("keys").as_deref(), Some("2"), "{stat}");
-    assert!(figure("pool_size_bytes").is_some(), "{stat}");
+    assert_eq!(figure("size").as_deref(), Some("1"), "{stat}");
+    assert!(stat.contains(" 1 MiB: ") && stat.contains(" 64 GiB at most"), "{stat}");
+    let json = place.run(["stat", "pool", "--json"]).json();
+    assert_eq!(json["pool_size_bytes"], 1 << 20);
+    assert_eq!(json["by_map"]["default"]["keys"], 2);
     assert!(place.run(["check", "pool"]).succeeded().starts_with("sound: "));
 }
 

@@ -100,7 +100,7 @@ fn bad_and_foreign_files_are_refused_with_a_sentence() {
         ("other", "{\"format\": \"x\"}".to_owned(), "its format is 'x'"),
         ("cut", whole[..whole.len() / 2].to_owned(), "not JSON"),
         ("structure", changed("\"nbtree\"", "\"btree\""), "no structure 'btree'"),
-        ("domain", changed("\"domain\": \"line\"", "\"domain\": \"lime\""), "'domain'"),
+        ("domain", changed("\"domain\": \"adr\"", "\"domain\": \"lime\""), "'domain'"),
         ("mutant", changed("\"nbtree.no_insert_flush\"", "\"nbtree.no_bug\""), "no planted bug"),
     ] {
         place.write(name, content);

@@ -8,13 +8,12 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use everleaf::{Action, Alone, Expiry, Map, Statistics, Store, Watch, WriteBatch};
+use everleaf::{Action, Alone, Expiry, Map, Statistics, Store, Watch, WriteBatch, human_size};
 
 use super::Failure;
 use super::expiry::now_ms;
 use super::keys::Result;
 use super::walk::{Bounds, directed, walk};
-use crate::shared::human_size;
 use crate::types::{Ready, Types};
 
 /// A value and when it expires.
@@ -268,7 +267,7 @@ impl Stage {
         Failure::text(format!(
             "OOM what the transaction reads and writes takes more than {}: use several \
              transactions, or raise --client-memory",
-            human_size(self.size_max)
+            human_size(self.size_max as u64)
         ))
     }
 
