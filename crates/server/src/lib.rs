@@ -69,6 +69,7 @@ mod registry;
 pub mod resp;
 mod saver;
 mod scan_table;
+mod score;
 mod scratch;
 mod server;
 mod settings;

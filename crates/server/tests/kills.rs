@@ -34,9 +34,12 @@ fn requests(number: usize) -> Vec<Vec<String>> {
         line(format!("SADD set m{number}")),
         line(format!("SADD from m{number}")),
         line(format!("SMOVE from to m{number}")),
+        line(format!("ZADD zset {} m{number} 0 changing", number / 3)),
+        line(format!("ZINCRBY zset {number} changing")),
     ];
     if number % 7 == 3 {
         requests.push(line(format!("SREM set m{}", number - 3)));
+        requests.push(line(format!("ZREM zset m{}", number - 3)));
     }
     requests
 }
@@ -58,9 +61,16 @@ fn check(client: &mut Client, count: usize) {
     assert_eq!(client.line("SINTER from to"), "[]", "a member is in one of the two");
     assert!(from.len() <= 1, "moves are in the order of additions");
     let has = |all: &[String], text: String| all.contains(&text);
+    let zset = strings(client, "ZRANGE zset 0 -1");
+    assert_eq!(zset.len(), number(client, "ZCARD zset"));
+    assert_eq!(zset.len(), number(client, "ZCOUNT zset -inf +inf"));
+    for (rank, member) in zset.iter().enumerate() {
+        assert_eq!(number(client, &format!("ZRANK zset {member}")), rank, "{member}");
+    }
     for number in 0..count {
         assert!(has(&fields, format!("f{number}")), "f{number}");
         assert!(!is_kept(number, count) || has(&set, format!("m{number}")), "m{number}");
+        assert!(!is_kept(number, count) || has(&zset, format!("m{number}")), "m{number}");
         assert!(has(&to, format!("m{number}")), "m{number}");
     }
 }

@@ -8,11 +8,13 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
 
 use super::keys::Result;
-use super::{Context, Failure, Outcome, integer_arg, scan};
+use super::{Context, Failure, Outcome, integer_arg, parse_integer, scan};
 use crate::glob;
 use crate::resp::Request;
+use crate::score;
 use crate::types::Kind;
 use crate::types::collection::Collection;
+use crate::types::order::score_of;
 
 /// Collections up to this size are shown in one step, and drawn from exactly.
 const SMALL_COUNT_MAX: u64 = 128;
@@ -63,7 +65,6 @@ pub fn step(context: &mut Context<'_>, request: &Request<'_>, kind: Kind) -> Out
     let mut next = 0;
     if let Some(mut collection) = collection {
         let options = ScanOptions::parse(request, cursor)?;
-        let values = kind == Kind::Hash;
         let is_small = collection.header.count <= SMALL_COUNT_MAX;
         let (mut seen, mut last) = (0, 0);
         collection.walk_ordered(options.cursor, |order, member, value| {
@@ -75,7 +76,11 @@ pub fn step(context: &mut Context<'_>, request: &Request<'_>, kind: Kind) -> Out
             (seen, last) = (seen + 1, order);
             if options.pattern.is_none_or(|pattern| glob::matches(pattern, member)) {
                 items.push(member.to_vec());
-                items.extend(values.then(|| value.to_vec()));
+                match kind {
+                    Kind::Hash => items.push(value.to_vec()),
+                    Kind::SortedSet => items.push(score::format(score_of(value)).into_bytes()),
+                    Kind::Set => {}
+                }
             }
             ControlFlow::Continue(())
         })?;
@@ -97,6 +102,18 @@ pub fn count_arg(arg: &[u8]) -> Result<i64> {
         )));
     }
     Ok(count)
+}
+
+/// A number of one or more, or the given error.
+pub fn positive_arg(arg: &[u8], error: &'static str) -> Result<u64> {
+    let number = parse_integer(arg).filter(|number| *number > 0);
+    number.map(i64::unsigned_abs).ok_or(Failure::text(error))
+}
+
+/// The number of keys that follow.
+pub fn key_count_arg(arg: &[u8]) -> Result<usize> {
+    let count = positive_arg(arg, "ERR numkeys should be greater than 0")?;
+    Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
 /// A random number; good enough for drawing.
@@ -161,7 +178,7 @@ fn draw_places(
             found = Some((member.to_vec(), value.to_vec()));
             ControlFlow::Break(())
         };
-        collection.walk_from(random(), &mut take)?;
+        collection.walk_from(collection.place(random()), &mut take)?;
         if found.is_none() {
             // Behind the last one comes the first.
             collection.walk_from(0, |member, value| {

@@ -22,6 +22,7 @@ mod string;
 pub mod table;
 pub mod transaction;
 pub mod walk;
+mod zset;
 
 use std::borrow::Cow;
 

@@ -6,7 +6,7 @@
 use super::{Context, Failure, Outcome, shown};
 use super::{
     admin, client, configuration, connection, counter, description, expiry, hash, info, keyspace,
-    range, save, scan, set, sets, string, transaction,
+    range, save, scan, set, sets, string, transaction, zset,
 };
 use crate::resp::Request;
 
@@ -167,7 +167,7 @@ macro_rules! commands {
 }
 
 /// The number of commands.
-const COUNT: usize = 92;
+const COUNT: usize = 124;
 
 /// All commands.
 #[rustfmt::skip]
@@ -198,6 +198,8 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "sadd" -3 [TYPED | WRITE | GROWS | FAST] (1 1 1) "set" sets::write::sadd, "Adds members.";
     "srem" -3 [TYPED | WRITE | FAST] (1 1 1) "set" sets::write::srem, "Removes members.";
     "spop" -2 [TYPED | WRITE | FAST] (1 1 1) "set" sets::random::spop, "Removes random members and returns them.";
+    "zadd" -4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "sorted-set" zset::add::zadd, "Adds members, or changes their scores.";
+    "zrem" -3 [TYPED | WRITE | FAST] (1 1 1) "sorted-set" zset::remove::zrem, "Removes members.";
     "getex" -2 [WRITE | FAST] (1 1 1) "string" expiry::getex, "Returns the value of a key and sets when it expires.";
     "hello" -1 [FAST | BEFORE_AUTH] (0 0 0) "connection" connection::hello, "Chooses the version of the protocol.";
     "multi" 1 [FAST] (0 0 0) "transactions" transaction::multi, "Begins a transaction.";
@@ -215,6 +217,11 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "sdiff" -2 [TYPED | READ] (1 -1 1) "set" sets::algebra::sdiff, "Returns the members of the first set that are in no other.";
     "smove" 4 [TYPED | WRITE | GROWS | FAST] (1 2 1) "set" sets::write::smove, "Moves a member from one set to another.";
     "sscan" -3 [TYPED | READ] (1 1 1) "set" sets::read::sscan, "Goes through the members in steps.";
+    "zcard" 2 [TYPED | READ | FAST] (1 1 1) "sorted-set" zset::read::zcard, "Returns the number of members.";
+    "zrank" -3 [TYPED | READ | FAST] (1 1 1) "sorted-set" zset::read::zrank, "Returns how many members come before one.";
+    "zscan" -3 [TYPED | READ] (1 1 1) "sorted-set" zset::read::zscan, "Goes through the members in steps.";
+    "zdiff" -3 [TYPED | READ] (0 0 0) "sorted-set" zset::algebra::zdiff, "Returns the members of the first set that are in no other.";
+    "zmpop" -4 [TYPED | WRITE] (0 0 0) "sorted-set" zset::pop::zmpop, "Removes the first or last members of the first set that has some.";
     "append" 3 [WRITE | GROWS | FAST] (1 1 1) "string" string::append, "Appends to a value.";
     "client" -2 [ADMIN] (0 0 0) "connection" client::client, "Tells about the connections and closes them.";
     "config" -2 [ADMIN] (0 0 0) "server" configuration::config, "Returns and changes settings.";
@@ -236,6 +243,11 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "hsetnx" 4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "hash" hash::write::hsetnx, "Sets a field that does not exist.";
     "sinter" -2 [TYPED | READ] (1 -1 1) "set" sets::algebra::sinter, "Returns the members that all sets have.";
     "sunion" -2 [TYPED | READ] (1 -1 1) "set" sets::algebra::sunion, "Returns the members that any of the sets has.";
+    "zcount" 4 [TYPED | READ | FAST] (1 1 1) "sorted-set" zset::read::zcount, "Returns the number of members between two scores.";
+    "zscore" 3 [TYPED | READ | FAST] (1 1 1) "sorted-set" zset::read::zscore, "Returns the score of a member.";
+    "zrange" -4 [TYPED | READ] (1 1 1) "sorted-set" zset::range::zrange, "Returns members between two ranks, scores or members.";
+    "zunion" -3 [TYPED | READ] (0 0 0) "sorted-set" zset::algebra::zunion, "Returns the members that any of the sets has.";
+    "zinter" -3 [TYPED | READ] (0 0 0) "sorted-set" zset::algebra::zinter, "Returns the members that all sets have.";
     "command" -1 [READ] (0 0 0) "server" description::command, "Describes the commands.";
     "discard" 1 [FAST] (0 0 0) "transactions" transaction::discard, "Ends a transaction without running it.";
     "flushdb" -1 [WRITE] (0 0 0) "server" keyspace::flush, "Removes all keys.";
@@ -246,28 +258,48 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "hgetall" 2 [TYPED | READ] (1 1 1) "hash" hash::read::hgetall, "Returns all fields and what they have.";
     "hincrby" 4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "hash" hash::number::hincrby, "Adds to the integer of a field.";
     "hstrlen" 3 [TYPED | READ | FAST] (1 1 1) "hash" hash::read::hstrlen, "Returns the length of what a field has.";
+    "zincrby" 4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "sorted-set" zset::add::zincrby, "Adds to the score of a member.";
+    "zmscore" -3 [TYPED | READ | FAST] (1 1 1) "sorted-set" zset::read::zmscore, "Returns the scores of members.";
+    "zpopmin" -2 [TYPED | WRITE | FAST] (1 1 1) "sorted-set" zset::pop::zpopmin, "Removes the members with the lowest scores and returns them.";
+    "zpopmax" -2 [TYPED | WRITE | FAST] (1 1 1) "sorted-set" zset::pop::zpopmax, "Removes the members with the highest scores and returns them.";
     "expireat" -3 [WRITE | FAST] (1 1 1) "generic" expiry::expireat, "Lets a key expire at a time in seconds since 1970.";
     "flushall" -1 [WRITE] (0 0 0) "server" keyspace::flush, "Removes all keys.";
     "getrange" 4 [READ] (1 1 1) "string" string::getrange, "Returns a part of a value.";
     "shutdown" -1 [ADMIN | NO_MULTI] (0 0 0) "server" admin::shutdown, "Stops the server.";
     "lastsave" 1 [FAST] (0 0 0) "server" save::lastsave, "Returns when the last save ended, in seconds since 1970.";
     "smembers" 2 [TYPED | READ] (1 1 1) "set" sets::read::smembers, "Returns all members.";
+    "zrevrank" -3 [TYPED | READ | FAST] (1 1 1) "sorted-set" zset::read::zrevrank, "Returns how many members come after one.";
     "pexpireat" -3 [WRITE | FAST] (1 1 1) "generic" expiry::pexpireat, "Lets a key expire at a time in milliseconds since 1970.";
     "sismember" 3 [TYPED | READ | FAST] (1 1 1) "set" sets::read::sismember, "Returns whether a member is there.";
+    "zlexcount" 4 [TYPED | READ | FAST] (1 1 1) "sorted-set" zset::read::zlexcount, "Returns the number of members between two members of one score.";
+    "zrevrange" -4 [TYPED | READ] (1 1 1) "sorted-set" zset::range::zrevrange, "Returns members between two ranks, from the last.";
     "expiretime" 2 [READ | FAST] (1 1 1) "generic" expiry::expiretime, "Returns when a key expires, in seconds since 1970.";
     "hrandfield" -2 [TYPED | READ] (1 1 1) "hash" hash::random::hrandfield, "Returns random fields.";
     "smismember" -3 [TYPED | READ | FAST] (1 1 1) "set" sets::read::smismember, "Returns for each member whether it is there.";
     "sintercard" -3 [TYPED | READ] (0 0 0) "set" sets::algebra::sintercard, "Returns the number of members that all sets have.";
     "sdiffstore" -3 [TYPED | WRITE | GROWS] (1 -1 1) "set" sets::algebra::sdiffstore, "Stores what SDIFF returns.";
+    "zdiffstore" -4 [TYPED | WRITE | GROWS] (1 1 1) "sorted-set" zset::algebra::zdiffstore, "Stores what ZDIFF returns.";
+    "zintercard" -3 [TYPED | READ] (0 0 0) "sorted-set" zset::algebra::zintercard, "Returns the number of members that all sets have.";
     "pexpiretime" 2 [READ | FAST] (1 1 1) "generic" expiry::pexpiretime, "Returns when a key expires, in milliseconds since 1970.";
     "sinterstore" -3 [TYPED | WRITE | GROWS] (1 -1 1) "set" sets::algebra::sinterstore, "Stores what SINTER returns.";
     "srandmember" -2 [TYPED | READ] (1 1 1) "set" sets::random::srandmember, "Returns random members.";
     "sunionstore" -3 [TYPED | WRITE | GROWS] (1 -1 1) "set" sets::algebra::sunionstore, "Stores what SUNION returns.";
+    "zinterstore" -4 [TYPED | WRITE | GROWS] (1 1 1) "sorted-set" zset::algebra::zinterstore, "Stores what ZINTER returns.";
+    "zunionstore" -4 [TYPED | WRITE | GROWS] (1 1 1) "sorted-set" zset::algebra::zunionstore, "Stores what ZUNION returns.";
+    "zrangestore" -5 [TYPED | WRITE | GROWS] (1 2 1) "sorted-set" zset::range::zrangestore, "Stores what ZRANGE returns.";
+    "zrandmember" -2 [TYPED | READ] (1 1 1) "sorted-set" zset::random::zrandmember, "Returns random members.";
+    "zrangebylex" -4 [TYPED | READ] (1 1 1) "sorted-set" zset::range::zrangebylex, "Returns members between two members of one score.";
     "hincrbyfloat" 4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "hash" hash::number::hincrbyfloat, "Adds to the number of a field.";
+    "zrangebyscore" -4 [TYPED | READ] (1 1 1) "sorted-set" zset::range::zrangebyscore, "Returns members between two scores.";
+    "zrevrangebylex" -4 [TYPED | READ] (1 1 1) "sorted-set" zset::range::zrevrangebylex, "Returns members between two members of one score, from the last.";
+    "zremrangebylex" 4 [TYPED | WRITE] (1 1 1) "sorted-set" zset::remove::zremrangebylex, "Removes members between two members of one score.";
+    "zremrangebyrank" 4 [TYPED | WRITE] (1 1 1) "sorted-set" zset::remove::zremrangebyrank, "Removes members between two ranks.";
+    "zremrangebyscore" 4 [TYPED | WRITE] (1 1 1) "sorted-set" zset::remove::zremrangebyscore, "Removes members between two scores.";
+    "zrevrangebyscore" -4 [TYPED | READ] (1 1 1) "sorted-set" zset::range::zrevrangebyscore, "Returns members between two scores, from the last.";
 };
 
 /// The longest name, in bytes.
-const NAME_SIZE_MAX: usize = 12;
+const NAME_SIZE_MAX: usize = 16;
 
 /// Where the names of each length start in the table.
 const STARTS: [u16; NAME_SIZE_MAX + 2] = starts();

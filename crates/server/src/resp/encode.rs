@@ -106,6 +106,15 @@ impl<'a> Reply<'a> {
         self.integer(i64::try_from(value).unwrap_or(i64::MAX));
     }
 
+    /// A number with a point; in version 2 it is text.
+    pub fn double(&mut self, value: f64) {
+        let text = crate::score::format(value);
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text.as_bytes()),
+            Protocol::Resp3 => self.line(b',', text.as_bytes()),
+        }
+    }
+
     /// Bytes.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {

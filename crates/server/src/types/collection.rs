@@ -8,6 +8,7 @@ use std::ops::{Bound, ControlFlow};
 
 use everleaf::{Error, Expiry, KEY_SIZE_MAX};
 
+use super::order::ORDER;
 use super::{Header, Kind, Ready, live_key};
 use crate::command::Failure;
 use crate::command::keys::Result;
@@ -16,8 +17,8 @@ use crate::command::walk::Bounds;
 
 /// A collection on a stage.
 pub struct Collection<'s, 'a> {
-    staged: &'s mut Staged<'a>,
-    ready: &'a Ready,
+    pub(super) staged: &'s mut Staged<'a>,
+    pub(super) ready: &'a Ready,
     key: &'s [u8],
     expiry: Expiry,
     pub header: Header,
@@ -45,7 +46,7 @@ impl<'s, 'a> Collection<'s, 'a> {
         let ready = types.ready().ok_or(Failure::WrongType)?;
         match found {
             None => {
-                let header = Header { kind, id: ready.new_id(), count: 0, changes: 0 };
+                let header = Header { kind, id: ready.new_id(), count: 0, changes: 0, extra: 0 };
                 let expiry = Expiry::Never;
                 Ok(Collection { staged, ready, key, expiry, header, is_new: true })
             }
@@ -61,13 +62,33 @@ impl<'s, 'a> Collection<'s, 'a> {
         let ready = staged.types.ready().ok_or(Failure::WrongType)?;
         // Whether it was there is what the transaction depends on.
         staged.contains(key)?;
-        let header = Header { kind, id: ready.new_id(), count: 0, changes: 0 };
+        let header = Header { kind, id: ready.new_id(), count: 0, changes: 0, extra: 0 };
         Ok(Collection { staged, ready, key, expiry: Expiry::Never, header, is_new: true })
     }
 
-    /// Where in the order of a hash or set a member lies, followed by the member.
+    /// A collection of one of some kinds, if there is one.
+    pub fn find_any(
+        staged: &'s mut Staged<'a>,
+        key: &'s [u8],
+        kinds: &[Kind],
+    ) -> Result<Option<Self>> {
+        let types = staged.types;
+        let kind = staged.see(key, |value, _| types.header(value).map(|header| header.kind))?;
+        match kind {
+            None => Ok(None),
+            Some(Some(kind)) if kinds.contains(&kind) => Self::find(staged, key, kind),
+            Some(_) => Err(Failure::WrongType),
+        }
+    }
+
+    /// The place of a hash value: those of a sorted set leave the upper half to its order.
+    pub fn place(&self, hash: u64) -> u64 {
+        if self.header.kind == Kind::SortedSet { hash >> 1 } else { hash }
+    }
+
+    /// Where in the order of places a member lies, followed by the member.
     fn place_of(&self, member: &[u8]) -> Vec<u8> {
-        let hash = self.ready.hash_of(member);
+        let hash = self.place(self.ready.hash_of(member));
         [&self.header.id.to_be_bytes()[..], &hash.to_be_bytes(), member].concat()
     }
 
@@ -92,7 +113,7 @@ impl<'s, 'a> Collection<'s, 'a> {
     }
 
     /// Sets what a member has, of which it is known whether it is there.
-    fn set_known(&mut self, member: &[u8], value: &[u8], is_there: bool) -> Result<()> {
+    pub(super) fn set_known(&mut self, member: &[u8], value: &[u8], is_there: bool) -> Result<()> {
         let place = self.place_of(member);
         if place.len() > KEY_SIZE_MAX {
             return Err(Error::KeyTooLarge(place.len()).into());
@@ -132,7 +153,11 @@ impl<'s, 'a> Collection<'s, 'a> {
     ) -> Result<()> {
         let id = self.header.id.to_be_bytes();
         let start = [id, start.to_be_bytes()].concat();
-        let Bounds { end, .. } = Bounds::of_prefix(&id);
+        let end = if self.header.kind == Kind::SortedSet {
+            Bound::Excluded([&id[..], &[ORDER]].concat())
+        } else {
+            Bounds::of_prefix(&id).end
+        };
         let bounds = Bounds { start: Bound::Included(start), end };
         self.staged.walk_members(self.ready, &bounds, false, &mut |key, value| {
             let place = key.get(8..16).and_then(|place| place.try_into().ok());
@@ -155,13 +180,23 @@ impl<'s, 'a> Collection<'s, 'a> {
         self.walk_from(0, visit)
     }
 
+    /// Removes all members at once: they are freed later.
+    pub fn clear(self) -> Result<()> {
+        self.staged.stage.write(self.key, None)
+    }
+
     /// Ends a change: the header is written, or goes if nothing is left.
     pub fn finish(mut self) -> Result<()> {
         self.header.changes += 1;
         let live = live_key(self.header.id);
         let stage = &mut self.staged.stage;
         if self.header.count == 0 {
-            stage.write_member(&live, None)?;
+            // With the note the collector frees what is left beside the members.
+            if self.header.extra == 0 {
+                stage.write_member(&live, None)?;
+            } else if self.is_new {
+                stage.write_member(&live, Some(self.key))?;
+            }
             return match self.is_new {
                 true => Ok(()),
                 false => stage.write(self.key, None),

@@ -135,7 +135,8 @@ mod tests {
         let ready = types.ready().unwrap();
         let empty = ready.members.len();
         let make = |key: &[u8], count: u64| {
-            let header = Header { kind: Kind::Set, id: ready.new_id(), count, changes: 1 };
+            let header =
+                Header { kind: Kind::Set, id: ready.new_id(), count, changes: 1, extra: 0 };
             store.default_map().put(key, ready.encode(&header)).unwrap();
             ready.members.put(live_key(header.id), key).unwrap();
             for member in 0..count {

@@ -10,6 +10,7 @@
 
 pub mod collection;
 mod collector;
+pub mod order;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Read;
@@ -39,11 +40,12 @@ const COUNTER_BITS: u32 = 40;
 pub enum Kind {
     Hash = 1,
     Set = 2,
+    SortedSet = 3,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Kind> {
-        [Kind::Hash, Kind::Set].into_iter().find(|kind| *kind as u8 == byte)
+        [Kind::Hash, Kind::Set, Kind::SortedSet].into_iter().find(|kind| *kind as u8 == byte)
     }
 
     /// The name that `TYPE` tells.
@@ -51,6 +53,7 @@ impl Kind {
         match self {
             Kind::Hash => "hash",
             Kind::Set => "set",
+            Kind::SortedSet => "zset",
         }
     }
 }
@@ -65,6 +68,8 @@ pub struct Header {
     pub count: u64,
     /// Goes up with each change, so that equal headers mean equal members.
     pub changes: u64,
+    /// Of a sorted set: the levels of its order.
+    pub extra: u64,
 }
 
 /// What collections need; present once a pool has had one.
@@ -90,7 +95,7 @@ impl Ready {
             u64::from_le_bytes(value[at..at + 8].try_into().expect("eight bytes are eight bytes"))
         };
         let kind = Kind::of(value[MARK_SIZE])?;
-        Some(Header { kind, id: word(24), count: word(32), changes: word(40) })
+        Some(Header { kind, id: word(24), count: word(32), changes: word(40), extra: word(48) })
     }
 
     /// The value that holds a header.
@@ -101,6 +106,7 @@ impl Ready {
         value[24..32].copy_from_slice(&header.id.to_le_bytes());
         value[32..40].copy_from_slice(&header.count.to_le_bytes());
         value[40..48].copy_from_slice(&header.changes.to_le_bytes());
+        value[48..].copy_from_slice(&header.extra.to_le_bytes());
         value
     }
 
@@ -260,7 +266,7 @@ mod tests {
         let types = Types::default();
         types.begin(&store).unwrap();
         let ready = types.ready().unwrap();
-        let header = Header { kind: Kind::Set, id: 77, count: 5, changes: 9 };
+        let header = Header { kind: Kind::Set, id: 77, count: 5, changes: 9, extra: 2 };
         let mut value = ready.encode(&header);
         assert_eq!(types.header(&value), Some(header));
         assert!(types.is_header(&value) && !types.is_header(&value[1..]));

@@ -261,16 +261,16 @@ fn is_intended(name: &[u8], request: &[Vec<u8>], redis: &Raw, ours: &Raw, state:
         b"smembers" | b"sinter" | b"sunion" | b"sdiff" => {
             same_kind && redis.sorted() == ours.sorted()
         }
-        b"srandmember" => same_kind && redis.children.len() == ours.children.len(),
+        b"srandmember" | b"zrandmember" => same_kind && redis.children.len() == ours.children.len(),
         b"spop" => {
             if same_kind && redis.sorted() != ours.sorted() || redis.kind() == b'$' {
                 state.has_parted.set(true);
             }
             same_kind && redis.children.len() == ours.children.len()
         }
-        b"hscan" | b"sscan" if redis.kind() == b'*' && same_kind => {
+        b"hscan" | b"sscan" | b"zscan" if redis.kind() == b'*' && same_kind => {
             let is_done = |raw: &Raw| raw.children[0].bytes == b"$1\r\n0\r\n";
-            let size = if name == b"hscan" { 2 } else { 1 };
+            let size = if name == b"sscan" { 1 } else { 2 };
             // There a cursor is ignored where all is told at once.
             let cursor_is_0 = request[2] == b"0";
             let items = |raw: &Raw| raw.children[1].clone();
@@ -281,8 +281,8 @@ fn is_intended(name: &[u8], request: &[Vec<u8>], redis: &Raw, ours: &Raw, state:
                     || items(redis).sorted_groups(size) == items(ours).sorted_groups(size))
         }
         // There a zero byte ends the cursor.
-        b"hscan" | b"sscan" => {
-            both_errors && request.get(2).is_some_and(|cursor| cursor.contains(&0))
+        b"hscan" | b"sscan" | b"zscan" => {
+            ours.kind() == b'-' && request.get(2).is_some_and(|cursor| cursor.contains(&0))
         }
         b"hrandfield" => same_kind && redis.children.len() == ours.children.len(),
         // Time goes on between the two.

@@ -1,6 +1,7 @@
 //! The requests that chance makes: of templates, and of words that are near the limits of each command.
 
 mod sets;
+mod sorted_sets;
 
 /// Numbers by a seed.
 pub struct Random(pub u64);
@@ -143,7 +144,7 @@ const OF_HASHES: &[&str] = &[
 ];
 
 /// The families of templates. Each sequence prefers one of them.
-pub const FAMILIES: &[&[&str]] = &[TEMPLATES, OF_HASHES, sets::TEMPLATES];
+pub const FAMILIES: &[&[&str]] = &[TEMPLATES, OF_HASHES, sets::TEMPLATES, sorted_sets::TEMPLATES];
 
 const HASHES: &[&[u8]] = &[b"hash:1", b"hash:2", b"a"];
 const NUMBERS: &[&[u8]] =
@@ -278,7 +279,8 @@ pub fn request(random: &mut Random, preferred: &[&str]) -> Vec<Vec<u8>> {
     let mut request: Vec<Vec<u8>> = Vec::new();
     let family = if random.is(60) { preferred } else { random.one(FAMILIES) };
     for word in random.one(family).split(' ') {
-        if let Some(args) = sets::word(random, word) {
+        let args = sets::word(random, word).or_else(|| sorted_sets::word(random, word));
+        if let Some(args) = args {
             request.extend(args);
             continue;
         }
@@ -306,6 +308,10 @@ pub fn request(random: &mut Random, preferred: &[&str]) -> Vec<Vec<u8>> {
             request[index] = random.one(VALUES).to_vec();
         }
         _ => {}
+    }
+    // A later version has an option there.
+    if matches!(&request[0].to_ascii_lowercase()[..], b"zrank" | b"zrevrank") {
+        request.truncate(3);
     }
     request
 }

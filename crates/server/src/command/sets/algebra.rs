@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use super::find;
 use crate::command::keys::Result;
+use crate::command::members::key_count_arg;
 use crate::command::stage::Staged;
 use crate::command::{Context, Failure, Outcome, parse_integer};
 use crate::resp::Request;
@@ -59,10 +60,7 @@ pub fn sdiffstore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 
 /// `SINTERCARD count key [key ...] [LIMIT limit]`
 pub fn sintercard(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let positive = |arg: &[u8]| parse_integer(arg).filter(|&number| number > 0);
-    let key_count = positive(request.arg(1))
-        .and_then(|count| usize::try_from(count).ok())
-        .ok_or(Failure::text("ERR numkeys should be greater than 0"))?;
+    let key_count = key_count_arg(request.arg(1))?;
     if key_count > request.len() - 2 {
         return Err(Failure::text("ERR Number of keys can't be greater than number of args"));
     }

@@ -1,0 +1,100 @@
+//! `ZPOPMIN`, `ZPOPMAX`, `ZMPOP`.
+
+use std::ops::{Bound, ControlFlow};
+
+use super::{Scored, find, show};
+use crate::command::keys::Result;
+use crate::command::members::{key_count_arg, positive_arg};
+use crate::command::stage::Staged;
+use crate::command::{Context, Failure, Outcome, parse_integer};
+use crate::resp::Request;
+
+/// `ZPOPMIN key [count]`
+pub fn zpopmin(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    pop_one(context, request, false)
+}
+
+/// `ZPOPMAX key [count]`
+pub fn zpopmax(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    pop_one(context, request, true)
+}
+
+fn pop_one(context: &mut Context<'_>, request: &Request<'_>, reverse: bool) -> Outcome {
+    if request.len() > 3 {
+        return Err(Failure::Syntax);
+    }
+    let out_of_range = Failure::text("ERR value is out of range, must be positive");
+    let count = match request.get(2) {
+        None => None,
+        Some(arg) => {
+            let count = parse_integer(arg).and_then(|count| u64::try_from(count).ok());
+            Some(count.ok_or(out_of_range)?)
+        }
+    };
+    let items = pop(context.keys.staged()?, request.arg(1), count.unwrap_or(1), reverse)?;
+    if count.is_some() {
+        return show(&mut context.reply, &items, true, false);
+    }
+    // One member is never a pair of its own.
+    context.reply.array(2 * items.len());
+    for (member, score) in &items {
+        context.reply.bulk(member);
+        context.reply.double(*score);
+    }
+    Ok(())
+}
+
+/// Removes the first or last members.
+pub fn pop(staged: &mut Staged<'_>, key: &[u8], count: u64, reverse: bool) -> Result<Vec<Scored>> {
+    let mut items = Vec::new();
+    let Some(mut set) = find(staged, key)? else { return Ok(items) };
+    if count == 0 {
+        return Ok(items);
+    }
+    set.walk_order(&(Bound::Unbounded, Bound::Unbounded), reverse, |member, score| {
+        items.push((member.to_vec(), score));
+        let is_done = items.len() as u64 == count;
+        if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    if items.len() as u64 == set.header.count {
+        set.clear()?;
+        return Ok(items);
+    }
+    for (member, score) in &items {
+        set.remove_scored(member, *score)?;
+    }
+    set.finish()?;
+    Ok(items)
+}
+
+/// `ZMPOP count key [key ...] MIN | MAX [COUNT count]`
+pub fn zmpop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let key_count = key_count_arg(request.arg(1))?;
+    let where_index = key_count.saturating_add(2);
+    let reverse = match request.get(where_index) {
+        Some(side) if side.eq_ignore_ascii_case(b"min") => false,
+        Some(side) if side.eq_ignore_ascii_case(b"max") => true,
+        _ => return Err(Failure::Syntax),
+    };
+    let mut count = None;
+    let mut options = request.args_from(where_index + 1);
+    while let Some(option) = options.next() {
+        let value = options.next().filter(|_| count.is_none());
+        match value.filter(|_| option.eq_ignore_ascii_case(b"count")) {
+            Some(value) => {
+                count = Some(positive_arg(value, "ERR count should be greater than 0")?);
+            }
+            None => return Err(Failure::Syntax),
+        }
+    }
+    for key in request.args_from(2).take(key_count) {
+        let items = pop(context.keys.staged()?, key, count.unwrap_or(1), reverse)?;
+        if !items.is_empty() {
+            context.reply.array(2);
+            context.reply.bulk(key);
+            return show(&mut context.reply, &items, true, true);
+        }
+    }
+    context.reply.null_array();
+    Ok(())
+}

@@ -1,0 +1,176 @@
+//! `ZRANGE` in all its forms, and `ZRANGESTORE`.
+
+use std::ops::{Bound, ControlFlow};
+
+use super::parts::{By, Told, ranks};
+use super::{Scored, find, is_too_long, show};
+use crate::command::keys::Result;
+use crate::command::{Context, Failure, Outcome, integer_arg};
+use crate::resp::Request;
+use crate::types::Kind;
+use crate::types::collection::Collection;
+
+/// What a command of the family fixes, and its options choose.
+struct Options {
+    by: Option<By>,
+    reverse: Option<bool>,
+    scores: bool,
+    /// Members to leave out, and to take; negative means all.
+    limit: (i64, i64),
+}
+
+impl Options {
+    /// The options behind key, first and last.
+    fn parse(mut self, request: &Request<'_>, from: usize, stores: bool) -> Result<Self> {
+        let mut index = from;
+        while let Some(option) = request.get(index) {
+            let rest = request.len() - index - 1;
+            match option.to_ascii_lowercase().as_slice() {
+                b"withscores" if !stores => self.scores = true,
+                b"limit" if rest >= 2 => {
+                    let (offset, count) = (request.arg(index + 1), request.arg(index + 2));
+                    self.limit = (integer_arg(offset)?, integer_arg(count)?);
+                    index += 2;
+                }
+                b"rev" if self.reverse.is_none() => self.reverse = Some(true),
+                b"bylex" if self.by.is_none() => self.by = Some(By::Member),
+                b"byscore" if self.by.is_none() => self.by = Some(By::Score),
+                _ => return Err(Failure::Syntax),
+            }
+            index += 1;
+        }
+        let by = self.by.unwrap_or(By::Rank);
+        if self.limit.1 != -1 && by == By::Rank {
+            return Err(Failure::text(
+                "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
+            ));
+        }
+        if self.scores && by == By::Member {
+            return Err(Failure::text(
+                "ERR syntax error, WITHSCORES not supported in combination with BYLEX",
+            ));
+        }
+        Ok(self)
+    }
+}
+
+/// `ZRANGE key first last [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES]`
+pub fn zrange(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    run(context, request, None, None)
+}
+
+/// `ZREVRANGE key first last [WITHSCORES]`
+pub fn zrevrange(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    run(context, request, Some(By::Rank), Some(true))
+}
+
+/// `ZRANGEBYSCORE key min max [WITHSCORES] [LIMIT offset count]`
+pub fn zrangebyscore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    run(context, request, Some(By::Score), Some(false))
+}
+
+/// `ZREVRANGEBYSCORE key max min [WITHSCORES] [LIMIT offset count]`
+pub fn zrevrangebyscore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    run(context, request, Some(By::Score), Some(true))
+}
+
+/// `ZRANGEBYLEX key min max [LIMIT offset count]`
+pub fn zrangebylex(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    run(context, request, Some(By::Member), Some(false))
+}
+
+/// `ZREVRANGEBYLEX key max min [LIMIT offset count]`
+pub fn zrevrangebylex(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    run(context, request, Some(By::Member), Some(true))
+}
+
+fn run(
+    context: &mut Context<'_>,
+    request: &Request<'_>,
+    by: Option<By>,
+    reverse: Option<bool>,
+) -> Outcome {
+    let options = Options { by, reverse, scores: false, limit: (0, -1) };
+    let options = options.parse(request, 4, false)?;
+    let items = collect(context, request, 1, &options)?;
+    show(&mut context.reply, &items, options.scores, false)
+}
+
+/// `ZRANGESTORE destination source first last [BYSCORE | BYLEX] [REV] [LIMIT offset count]`
+pub fn zrangestore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let options = Options { by: None, reverse: None, scores: false, limit: (0, -1) };
+    let options = options.parse(request, 5, true)?;
+    let items = collect(context, request, 2, &options)?;
+    store(context, request.arg(1), &items)
+}
+
+/// Stores members with scores under a key in place of what it has, and answers with their number.
+pub fn store(context: &mut Context<'_>, key: &[u8], items: &[Scored]) -> Outcome {
+    let staged = context.keys.staged()?;
+    if items.is_empty() {
+        staged.remove(key)?;
+    } else {
+        let mut set = Collection::replace(staged, key, Kind::SortedSet)?;
+        for (member, score) in items {
+            set.set_score(member, *score, None)?;
+        }
+        set.finish()?;
+    }
+    context.reply.count(items.len() as u64);
+    Ok(())
+}
+
+/// The members that a command means, in its order.
+fn collect(
+    context: &mut Context<'_>,
+    request: &Request<'_>,
+    key_index: usize,
+    options: &Options,
+) -> Result<Vec<Scored>> {
+    let (by, reverse) = (options.by.unwrap_or(By::Rank), options.reverse.unwrap_or(false));
+    let (first, last) = (request.arg(key_index + 1), request.arg(key_index + 2));
+    let swapped = reverse && by != By::Rank;
+    let told = if swapped { Told::parse(by, last, first) } else { Told::parse(by, first, last) }?;
+    let (mut items, mut size) = (Vec::new(), 0);
+    let size_max = context.shared.config.reply_size_max;
+    let Some(mut set) = find(context.keys.staged()?, request.arg(key_index))? else {
+        return Ok(items);
+    };
+    // Of ranks none is left out.
+    let offset = if by == By::Rank { 0 } else { options.limit.0 };
+    let Ok(mut skipped) = u64::try_from(offset) else { return Ok(items) };
+    let mut wanted = u64::try_from(options.limit.1).unwrap_or(u64::MAX);
+    let part = match told {
+        Told::Ranks(first, last) => {
+            let Some((first, last)) = ranks(first, last, set.header.count) else {
+                return Ok(items);
+            };
+            wanted = last - first + 1;
+            let end = set.header.count - 1;
+            let position = match if reverse { end - first } else { first } {
+                // The end of the set on the side from which it is gone through.
+                at if at == (if reverse { end } else { 0 }) => Bound::Unbounded,
+                at => set.position_at(at)?.map_or(Bound::Unbounded, Bound::Included),
+            };
+            if reverse { (Bound::Unbounded, position) } else { (position, Bound::Unbounded) }
+        }
+        told => match told.of(&mut set)? {
+            Some(part) => part,
+            None => return Ok(items),
+        },
+    };
+    if wanted == 0 {
+        return Ok(items);
+    }
+    set.walk_order(&part, reverse, |member, score| {
+        if skipped > 0 {
+            skipped -= 1;
+            return ControlFlow::Continue(());
+        }
+        size += member.len() + size_of::<Scored>();
+        items.push((member.to_vec(), score));
+        let is_done = items.len() as u64 == wanted || size > size_max;
+        if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    if is_too_long(context, size) { Err(Failure::ReplyTooLong) } else { Ok(items) }
+}

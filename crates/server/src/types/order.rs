@@ -1,0 +1,263 @@
+//! The order of a sorted set: its members by score, and counts of them that make ranks cheap.
+//!
+//! Each member lies twice in the map of the members: by itself, with its score, as the fields of a hash
+//! do; and by its *position*, which is its score as eight bytes, and the member. The entries of positions
+//! begin with the number of the set and a byte from 0x80 on, which no place of a member begins with; the
+//! rest of that byte is the level.
+//!
+//! ```text
+//!   level 2   start:133 .............................. m:71 ........
+//!   level 1   start:60 ........... d:73 .............. m:40 . p:31 .
+//!   level 0   a b c .............. d e f ............. m n .. p q ..
+//! ```
+//!
+//! Level 0 has all positions. One of 64 members, chosen by its hash, is a *separator* on level 1, one of
+//! 64 of these on level 2, and so on: a skip list whose heights are those of the members, so that nothing
+//! must be kept in balance. A separator has the number of members from it to the next one of its level; a
+//! level begins with a start, which is before all members. So a rank is the sum of about 64 entries per
+//! level, and a member that comes or goes changes one entry per level. Nobody can choose members that
+//! are separators who does not know the mark of the pool.
+//!
+//! The number of levels is in the header. All of it is written in the batch of the command.
+
+use std::ops::{Bound, ControlFlow};
+
+use super::collection::Collection;
+use crate::command::keys::Result;
+use crate::command::walk::Bounds;
+use crate::score;
+
+/// What the first byte of a place in the order is at least.
+pub const ORDER: u8 = 0x80;
+/// Levels above that of the members, at most.
+const LEVEL_MAX: u8 = 10;
+/// One of so many of a level is on the next, as a power of two.
+const FAN_OUT_BITS: u32 = 6;
+
+/// A part of the order: from position to position.
+pub type Part = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// The position of a member.
+fn position(member: &[u8], score: f64) -> Vec<u8> {
+    [&score::code(score).to_be_bytes(), member].concat()
+}
+
+/// The score in what a member has.
+pub fn score_of(value: &[u8]) -> f64 {
+    f64::from_bits(number(value))
+}
+
+/// The number in an entry.
+fn number(value: &[u8]) -> u64 {
+    value.try_into().map_or(0, u64::from_le_bytes)
+}
+
+impl Collection<'_, '_> {
+    /// The level up to which a member is a separator.
+    fn height_of(&self, member: &[u8]) -> u8 {
+        let height = self.ready.hash_of(member).trailing_zeros() / FAN_OUT_BITS;
+        height.min(u32::from(LEVEL_MAX)) as u8
+    }
+
+    /// The levels in use above that of the members.
+    fn levels(&self) -> u8 {
+        self.header.extra.min(u64::from(LEVEL_MAX)) as u8
+    }
+
+    fn order_key(&self, level: u8, position: &[u8]) -> Vec<u8> {
+        [&self.header.id.to_be_bytes()[..], &[ORDER | level], position].concat()
+    }
+
+    /// The score of a member, if it is there.
+    pub fn score(&mut self, member: &[u8]) -> Result<Option<f64>> {
+        self.see(member, score_of)
+    }
+
+    /// Sets the score of a member, of which the score so far is known. A negative zero is zero.
+    pub fn set_score(&mut self, member: &[u8], score: f64, old: Option<f64>) -> Result<()> {
+        let score = if score == 0.0 { 0.0 } else { score };
+        // First, because it checks the size.
+        let count = self.header.count;
+        self.set_known(member, &score.to_bits().to_le_bytes(), old.is_some())?;
+        if let Some(old) = old {
+            self.leave(member, old)?;
+        }
+        self.enter(member, score, count - u64::from(old.is_some()).min(count))
+    }
+
+    /// Removes a member with its score.
+    pub fn remove_scored(&mut self, member: &[u8], score: f64) -> Result<()> {
+        self.remove(member)?;
+        self.leave(member, score)
+    }
+
+    /// Adds a position to an order of so many.
+    fn enter(&mut self, member: &[u8], score: f64, count: u64) -> Result<()> {
+        let position = position(member, score);
+        let key = self.order_key(0, &position);
+        self.staged.stage.write_member(&key, Some(b""))?;
+        let (height, levels) = (self.height_of(member), self.levels());
+        for level in 1..=height.max(levels) {
+            let (before, total) = if level > levels {
+                (Vec::new(), count)
+            } else {
+                match self.separator_before(level, &position)? {
+                    Some(found) => found,
+                    None => continue,
+                }
+            };
+            let mut rest = total + 1;
+            if level <= height {
+                let first = self.sum_between(level - 1, &before, &position)?;
+                self.write_count(level, &before, first)?;
+                rest = rest.saturating_sub(first);
+                self.write_count(level, &position, rest)?;
+            } else {
+                self.write_count(level, &before, rest)?;
+            }
+        }
+        self.header.extra = u64::from(height.max(levels));
+        Ok(())
+    }
+
+    /// Removes a position.
+    fn leave(&mut self, member: &[u8], score: f64) -> Result<()> {
+        let position = position(member, score);
+        let key = self.order_key(0, &position);
+        self.staged.stage.write_member(&key, None)?;
+        let height = self.height_of(member);
+        for level in 1..=self.levels() {
+            let mut count = 0;
+            if level <= height {
+                let key = self.order_key(level, &position);
+                count = self.staged.see_member(self.ready, &key, number)?.unwrap_or(0);
+                self.staged.stage.write_member(&key, None)?;
+            }
+            if let Some((before, total)) = self.separator_before(level, &position)? {
+                self.write_count(level, &before, (total + count).saturating_sub(1))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_count(&mut self, level: u8, position: &[u8], count: u64) -> Result<()> {
+        let key = self.order_key(level, position);
+        self.staged.stage.write_member(&key, Some(&count.to_le_bytes()))
+    }
+
+    /// The last separator before a position, and its count. None is missing but while others write.
+    fn separator_before(&mut self, level: u8, position: &[u8]) -> Result<Option<(Vec<u8>, u64)>> {
+        let part = (Bound::Unbounded, Bound::Excluded(position.to_vec()));
+        let mut found = None;
+        self.walk_level(level, &part, true, |position, value| {
+            found = Some((position.to_vec(), number(value)));
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
+    }
+
+    /// The number of members from one separator up to, and without, a position: what the level has.
+    fn sum_between(&mut self, level: u8, from: &[u8], to: &[u8]) -> Result<u64> {
+        let part = (Bound::Included(from.to_vec()), Bound::Excluded(to.to_vec()));
+        let mut sum = 0;
+        self.walk_level(level, &part, false, |_, value| {
+            sum += if level == 0 { 1 } else { number(value) };
+            ControlFlow::Continue(())
+        })?;
+        Ok(sum)
+    }
+
+    /// Visits the entries of a level.
+    fn walk_level(
+        &mut self,
+        level: u8,
+        part: &Part,
+        reverse: bool,
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let prefix = self.order_key(level, b"");
+        let all = Bounds::of_prefix(&prefix);
+        let placed = |position: &Vec<u8>| [&prefix[..], position].concat();
+        let inside = |bound: &Bound<Vec<u8>>, outside| match bound {
+            Bound::Unbounded => outside,
+            bound => bound.as_ref().map(placed),
+        };
+        let bounds = Bounds { start: inside(&part.0, all.start), end: inside(&part.1, all.end) };
+        self.staged.walk_members(self.ready, &bounds, reverse, &mut |key, value| {
+            visit(key.get(prefix.len()..).unwrap_or(b""), value)
+        })
+    }
+
+    /// Visits members in order, or against it, with their scores.
+    pub fn walk_order(
+        &mut self,
+        part: &Part,
+        reverse: bool,
+        mut visit: impl FnMut(&[u8], f64) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.walk_level(0, part, reverse, |position, _| {
+            let code = position.get(..8).and_then(|code| code.try_into().ok());
+            let score = score::of_code(code.map_or(0, u64::from_be_bytes));
+            visit(position.get(8..).unwrap_or(b""), score)
+        })
+    }
+
+    /// The number of members before a member.
+    pub fn rank_of(&mut self, member: &[u8], score: f64) -> Result<u64> {
+        self.rank(&position(member, score))
+    }
+
+    /// The number of members before a position.
+    fn rank(&mut self, position: &[u8]) -> Result<u64> {
+        let (mut rank, mut from) = (0, Vec::new());
+        for level in (1..=self.levels()).rev() {
+            let part = (Bound::Included(from.clone()), Bound::Included(position.to_vec()));
+            let mut last = 0;
+            self.walk_level(level, &part, false, |separator, value| {
+                rank += last;
+                last = number(value);
+                from.clear();
+                from.extend_from_slice(separator);
+                ControlFlow::Continue(())
+            })?;
+        }
+        Ok(rank + self.sum_between(0, &from, position)?)
+    }
+
+    /// The number of members in a part.
+    pub fn count_between(&mut self, part: &Part) -> Result<u64> {
+        let mut rank_at = |bound: &Bound<Vec<u8>>, after: bool| match bound {
+            Bound::Unbounded if after => Ok(self.header.count),
+            Bound::Unbounded => Ok(0),
+            // The least position behind.
+            Bound::Included(position) if after => self.rank(&[position, &b"\0"[..]].concat()),
+            Bound::Excluded(position) if !after => self.rank(&[position, &b"\0"[..]].concat()),
+            Bound::Included(position) | Bound::Excluded(position) => self.rank(position),
+        };
+        let start = rank_at(&part.0, false)?;
+        Ok(rank_at(&part.1, true)?.saturating_sub(start))
+    }
+
+    /// The position of the member of a rank. None is missing but while others write.
+    pub fn position_at(&mut self, rank: u64) -> Result<Option<Vec<u8>>> {
+        let (mut left, mut from) = (rank, Vec::new());
+        for level in (0..=self.levels()).rev() {
+            let part = (Bound::Included(from.clone()), Bound::Unbounded);
+            let mut found = None;
+            self.walk_level(level, &part, false, |position, value| {
+                let count = if level == 0 { 1 } else { number(value) };
+                if left < count {
+                    found = Some(position.to_vec());
+                    return ControlFlow::Break(());
+                }
+                left -= count;
+                ControlFlow::Continue(())
+            })?;
+            match found {
+                Some(found) => from = found,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(from))
+    }
+}

@@ -1,0 +1,120 @@
+//! Sorted sets of many members against a model: ranks, ranges and counts, whatever comes and goes.
+
+#![allow(clippy::unwrap_used, reason = "tests may fail")]
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use support::{Client, TestServer, encode};
+
+/// Numbers by a seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// Members with their scores.
+type Model = BTreeMap<String, i64>;
+
+fn in_order(model: &Model) -> Vec<(i64, String)> {
+    let mut all: Vec<_> = model.iter().map(|(member, score)| (*score, member.clone())).collect();
+    all.sort();
+    all
+}
+
+/// Adds and removes many members with one pipeline.
+fn change(client: &mut Client, random: &mut Random, model: &mut Model, adding: u64) {
+    let mut requests = Vec::new();
+    for _ in 0..1_000 {
+        let member = format!("m{}", random.below(4_000));
+        if random.below(100) < adding {
+            let score = random.below(500) as i64 - 250;
+            requests.extend(encode(&["ZADD", "z", &score.to_string(), &member]));
+            model.insert(member, score);
+        } else {
+            requests.extend(encode(&["ZREM", "z", &member]));
+            model.remove(&member);
+        }
+    }
+    client.send(&requests);
+    (0..1_000).for_each(|_| assert!(client.reply().starts_with(':')));
+}
+
+fn compare(client: &mut Client, random: &mut Random, model: &Model) {
+    let all = in_order(model);
+    assert_eq!(client.line("ZCARD z"), format!(":{}", all.len()));
+    for _ in 0..60 {
+        let rank = random.below(all.len() as u64) as usize;
+        let (score, member) = &all[rank];
+        let from_end = all.len() - 1 - rank;
+        assert_eq!(client.line(&format!("ZRANK z {member}")), format!(":{rank}"));
+        assert_eq!(client.line(&format!("ZREVRANK z {member}")), format!(":{from_end}"));
+        assert_eq!(client.line(&format!("ZRANGE z {rank} {rank}")), format!("[\"{member}\"]"));
+        assert_eq!(
+            client.line(&format!("ZREVRANGE z {from_end} {from_end}")),
+            format!("[\"{member}\"]")
+        );
+        let below = all.iter().filter(|(other, _)| other < score).count();
+        let same = all.iter().filter(|(other, _)| other == score).count();
+        assert_eq!(client.line(&format!("ZCOUNT z -inf ({score}")), format!(":{below}"));
+        assert_eq!(client.line(&format!("ZCOUNT z {score} {score}")), format!(":{same}"));
+    }
+}
+
+#[test]
+fn ranks_are_those_of_a_model() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let (mut random, mut model) = (Random(7), Model::new());
+    for round in 0..14 {
+        // It grows, and shrinks again.
+        let adding = if round < 8 { 85 } else { 25 };
+        change(&mut client, &mut random, &mut model, adding);
+        compare(&mut client, &mut random, &model);
+        if round == 7 {
+            let all = in_order(&model);
+            let (first, last) = (all.len() / 3, all.len() / 2);
+            let count = last - first + 1;
+            let line = format!("ZREMRANGEBYRANK z {first} {last}");
+            assert_eq!(client.line(&line), format!(":{count}"));
+            for (_, member) in &all[first..=last] {
+                model.remove(member);
+            }
+            compare(&mut client, &mut random, &model);
+        }
+    }
+    // In one batch, as a copy.
+    let count = model.len();
+    assert_eq!(client.line("ZUNIONSTORE z 1 z"), format!(":{count}"));
+    compare(&mut client, &mut random, &model);
+    assert_eq!(client.line("ZREMRANGEBYRANK z 0 -1"), format!(":{count}"));
+    assert_eq!(client.line("EXISTS z"), ":0");
+}
+
+#[test]
+fn a_sorted_set_is_part_of_transactions() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    for line in [
+        "MULTI",
+        "ZADD z 1 a 2 b",
+        "ZRANK z b",
+        "ZPOPMIN z",
+        "ZADD z 5 b",
+        "ZADD z 1 c",
+        "ZRANK z b",
+    ] {
+        client.line(line);
+    }
+    assert_eq!(client.line("EXEC"), "[:2 :1 [\"a\" \"1\"] :0 :1 :1]");
+    assert_eq!(client.line("ZRANGE z 0 -1 WITHSCORES"), "[\"c\" \"1\" \"b\" \"5\"]");
+    assert!(client.line("GET z").starts_with("-WRONGTYPE"));
+    assert!(client.line("SADD z a").starts_with("-WRONGTYPE"));
+    assert_eq!(client.line("TYPE z"), "+zset");
+}
