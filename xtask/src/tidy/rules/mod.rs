@@ -13,6 +13,7 @@ mod length;
 mod links;
 mod mutants;
 mod orderings;
+mod paths;
 mod persists;
 mod seam;
 mod tree_folders;
@@ -64,6 +65,7 @@ pub const RULES: &[Rule] = &[
     links::RULE,
     mutants::RULE,
     orderings::RULE,
+    paths::RULE,
     persists::RULE,
     seam::RULE,
     tree_folders::RULE,
