@@ -21,12 +21,21 @@ const SLACK: f64 = 1.1;
 /// The lines of one tier: what, and how much.
 pub type Costs = BTreeMap<String, f64>;
 
-/// What exceeds the tier's budget, in sentences; unreadable lines, too.
-pub fn check(root: &Path, tier: &str, measured: &Costs) -> Vec<String> {
+/// Something that costs more than the budget allows.
+#[derive(Clone, Debug)]
+pub struct Excess {
+    /// What, by how much, and what to do.
+    pub sentence: String,
+    /// Whether it is time, which a busy machine makes longer.
+    pub is_time: bool,
+}
+
+/// What exceeds the tier's budget; unreadable lines, too.
+pub fn check(root: &Path, tier: &str, measured: &Costs) -> Vec<Excess> {
     let text = std::fs::read_to_string(root.join(FILE)).unwrap_or_default();
     match parse(&text, tier) {
         Ok(budget) => exceeded(&budget, measured),
-        Err(sentence) => vec![sentence],
+        Err(sentence) => vec![Excess { sentence, is_time: false }],
     }
 }
 
@@ -73,26 +82,27 @@ fn parse(text: &str, tier: &str) -> Result<Costs, String> {
     Ok(costs)
 }
 
-fn exceeded(budget: &Costs, measured: &Costs) -> Vec<String> {
+fn exceeded(budget: &Costs, measured: &Costs) -> Vec<Excess> {
     let unit = |costs: &Costs| costs.get(UNIT).copied();
     let speed = match (unit(budget), unit(measured)) {
         (Some(then), Some(now)) if then > 0.0 && now > 0.0 => then / now,
         _ => 1.0,
     };
-    let mut sentences = Vec::new();
+    let mut excesses = Vec::new();
     for (what, allowed) in budget.iter().filter(|(what, _)| *what != UNIT) {
         let Some(found) = measured.get(what) else { continue };
         let is_time = what.ends_with("cpu-seconds");
         let (found, limit) =
             if is_time { (found * speed, allowed * SLACK) } else { (*found, *allowed) };
         if found > limit {
-            sentences.push(format!(
+            let sentence = format!(
                 "{what}: {found:.0} where {FILE} allows {allowed:.0}: make it less, or say why not \
                  and edit the file"
-            ));
+            );
+            excesses.push(Excess { sentence, is_time });
         }
     }
-    sentences
+    excesses
 }
 
 #[cfg(test)]
@@ -112,6 +122,8 @@ mod tests {
         assert_eq!(found(30.0, 109.0), 0);
         assert_eq!(found(31.0, 109.0), 1);
         assert_eq!(found(31.0, 111.0), 2);
+        let longer = exceeded(&budget, &costs(&[("programs", 30.0), ("run-cpu-seconds", 200.0)]));
+        assert!(longer.iter().all(|excess| excess.is_time), "{longer:?}");
         // What was not measured is not judged.
         assert!(exceeded(&budget, &costs(&[])).is_empty());
     }
