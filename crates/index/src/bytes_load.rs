@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use everleaf_alloc::{Heap, Session};
 use everleaf_machine::{Machine, SpinLock};
-use everleaf_pool::{FEATURE_EXPIRY, FEATURE_EXPIRY_WORD};
 
 use crate::bytes_tree::BytesTree;
 use crate::error::IndexError;
@@ -59,8 +58,9 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         if value.len() > limit {
             return Err(IndexError::ValueTooLarge(value.len()));
         }
-        if expiry_ms != 0 {
-            loader.session().heap().pool().enable_features(FEATURE_EXPIRY | FEATURE_EXPIRY_WORD)?;
+        let features = record::features_of(value.len(), expiry_ms);
+        if features != 0 {
+            loader.session().heap().pool().enable_features(features)?;
         }
         let key = BytesKey::new(key);
         let record = record::create_expiring(loader.session(), key.bytes, value, expiry_ms)?;

@@ -1,12 +1,11 @@
 //! The tree with byte-string keys and values.
 
-use std::borrow::Cow;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Heap, Session};
 use everleaf_machine::{Hardware, Machine};
-use everleaf_pool::{FEATURE_EXPIRY, FEATURE_EXPIRY_WORD, RootIndex};
+use everleaf_pool::{FEATURE_EXPIRY, RootIndex};
 
 use crate::change::{Intent, Outcome};
 use crate::error::IndexError;
@@ -272,78 +271,6 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         })
     }
 
-    /// Replaces a key's value by what `decide` makes of it, atomically; `decide` may run several
-    /// times, and the last answer counts. Returns whether the tree changed.
-    ///
-    /// # Errors
-    /// As [`Self::change`].
-    pub fn decide(
-        &self,
-        session: &mut Session<M>,
-        key: &[u8],
-        mut decide: impl FnMut(Option<&[u8]>) -> Decision,
-    ) -> Result<bool, IndexError> {
-        self.decide_record(session, key, |found| decide(found.map(|record| record.value)))
-    }
-
-    /// As [`Self::decide`], with the time at which the key expires.
-    ///
-    /// # Errors
-    /// As [`Self::change`]; the record that is there is damaged. Then nothing was changed.
-    pub fn decide_record(
-        &self,
-        session: &mut Session<M>,
-        key: &[u8],
-        mut decide: impl FnMut(Option<Record<'_>>) -> Decision,
-    ) -> Result<bool, IndexError> {
-        self.admit(key, None, 0)?;
-        self.slot.with(session, |tree, session| {
-            let key = BytesKey::new(key);
-            loop {
-                let found = tree.get_payload(session, key);
-                let record = match found {
-                    Some(payload) => {
-                        Some(record_of(session.heap(), payload, key.bytes, Verify::Sum)?)
-                    }
-                    None => None,
-                };
-                let record = record.filter(|record| !record.has_expired::<M>());
-                let kept = record.map_or(0, |record| record.expiry_ms);
-                let (value, expiry_ms): (Option<Cow<'_, [u8]>>, u64) =
-                    match (decide(record), record) {
-                        (Decision::Keep, _)
-                        | (Decision::Remove, None)
-                        | (Decision::Expire(_), None) => return Ok(false),
-                        (Decision::Remove, Some(_)) => (None, 0),
-                        (Decision::Put(value), _) => (Some(value.into()), kept),
-                        (Decision::PutExpiring(value, expiry_ms), _) => {
-                            (Some(value.into()), expiry_ms)
-                        }
-                        // In place: our pin keeps the old record until the new one is written.
-                        (Decision::Expire(expiry_ms), Some(record)) => {
-                            (Some(record.value.into()), expiry_ms)
-                        }
-                    };
-                self.admit(key.bytes, value.as_deref(), expiry_ms)?;
-                let payload = match &value {
-                    Some(value) => {
-                        key.payload(record::create_expiring(session, key.bytes, value, expiry_ms)?)
-                    }
-                    None => 0,
-                };
-                let intent = match (&value, found) {
-                    (_, None) => Intent::Insert,
-                    (None, Some(old)) => Intent::RemoveExact(old),
-                    (Some(_), Some(old)) => Intent::Exchange(old),
-                };
-                let write = Write { key, intent, payload };
-                if self.perform(tree, session, write, |changed, _| changed)? {
-                    return Ok(true);
-                }
-            }
-        })?
-    }
-
     /// Removes a key if it has expired. Returns whether it did.
     ///
     /// # Errors
@@ -389,9 +316,9 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         if self.slot.heap().pool().is_read_only() {
             return Err(IndexError::ReadOnly);
         }
-        if expiry_ms != 0 {
-            // Asked for at each write: both bits are in one word, and nearly always set.
-            let features = FEATURE_EXPIRY | FEATURE_EXPIRY_WORD;
+        let features = record::features_of(value.map_or(0, <[u8]>::len), expiry_ms);
+        if features != 0 {
+            // Asked for at each write: the bits are in one word, and nearly always set.
             let pool = self.slot.heap().pool();
             if pool.features() & features != features {
                 pool.enable_features(features)?;
@@ -403,7 +330,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     /// Performs a write whose payload, if any, refers to a record of ours; settles what becomes of
     /// the new and the old record. To an insertion, a key that has expired is absent.
     #[inline(always)]
-    fn perform<R>(
+    pub(crate) fn perform<R>(
         &self,
         tree: &NbTree<BytesKind<HEADS>, G, M>,
         session: &mut Session<M>,

@@ -14,7 +14,8 @@
 //! The key field holds the length of the key, up to 2^16; more than that says that there is an
 //! expiry word, and the length is what exceeds 2^16 + 1. The expiry word is aligned and has a check
 //! of its own, so that it can be changed by one store and the rest stays as it is; 0 milliseconds
-//! say that the record does not expire. An expiry from 2^48 on, one of a key too long for the field,
+//! say that the record does not expire. Records of values of 4096 bytes and more have it also if they
+//! do not expire. An expiry from 2^48 on, one of a key too long for the field,
 //! and one that an older version wrote, is behind the value instead (t): the value field, which
 //! otherwise holds the length of the value, up to 2^29, then exceeds the length by 2^29 + 1. Such an
 //! expiry is in milliseconds, too, and is a part of what the check sum covers.
@@ -32,6 +33,7 @@
 use everleaf_alloc::{AllocError, Heap, Recovery, Session};
 use everleaf_machine::check_sum::crc32c;
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
+use everleaf_pool::{FEATURE_EXPIRY, FEATURE_EXPIRY_WORD};
 
 use crate::pool_base::PoolBase;
 
@@ -61,9 +63,30 @@ const TIME_BITS: u32 = 48;
 
 const _: () = assert!(TAIL + (TAIL_VALUE_SIZE_MAX as u64) < 1 << VALUE_BITS);
 
-/// Bytes of a record with a key and a value of these lengths that does not expire.
+/// The shortest value whose record has an expiry word even if it does not expire, in bytes. What is
+/// shorter is written again in less time than changing it in place takes.
+pub const LONG_VALUE_SIZE: usize = 4096;
+
+/// Bytes of a record with a key and a short value of these lengths that does not expire.
 pub fn record_size(key_length: usize, value_length: usize) -> usize {
+    debug_assert!(value_length < LONG_VALUE_SIZE, "{value_length}");
     HEADER_SIZE + key_length + value_length
+}
+
+/// The features that a pool needs for such a record.
+#[inline(always)]
+pub(crate) fn features_of(value_length: usize, expiry_ms: u64) -> u64 {
+    match expiry_ms {
+        0 if !may_have_word(value_length, 0) => 0,
+        0 => FEATURE_EXPIRY_WORD,
+        _ => FEATURE_EXPIRY | FEATURE_EXPIRY_WORD,
+    }
+}
+
+/// Whether a record with a value of this length has an expiry word, or may have.
+#[inline(always)]
+pub(crate) fn may_have_word(value_length: usize, expiry_ms: u64) -> bool {
+    expiry_ms != 0 || value_length >= LONG_VALUE_SIZE
 }
 
 /// Where a record has its expiry.
@@ -96,7 +119,8 @@ impl Shape {
     fn new(key_length: usize, value_length: usize, expiry_ms: u64) -> Self {
         let fits = expiry_ms >> TIME_BITS == 0 && key_length <= WORD_KEY_SIZE_MAX;
         let expiry = match expiry_ms {
-            0 => ExpiryPlace::None,
+            _ if !may_have_word(value_length, expiry_ms) => ExpiryPlace::None,
+            0 if !fits => ExpiryPlace::None,
             _ if fits => ExpiryPlace::Word,
             _ => ExpiryPlace::Tail,
         };
@@ -219,6 +243,41 @@ pub fn create_expiring<M: Machine>(
         heap.medium().persist(start, size);
     }
     Ok(offset)
+}
+
+/// Changes the expiry of a published record by one durable store. False if it has no place for this
+/// expiry: then it has to be written again.
+///
+/// # Safety
+/// As for [`read`]; and nobody else changes the key of the record, or decides by its expiry what
+/// becomes of it, until this returns.
+pub(crate) unsafe fn change_expiry<M: Machine>(
+    heap: &Heap<M>,
+    offset: u64,
+    expiry_ms: u64,
+) -> bool {
+    // SAFETY: the caller's promise.
+    let shape = Shape::of(unsafe { header(PoolBase::of(heap), offset) });
+    if shape.expiry != ExpiryPlace::Word || expiry_ms >> TIME_BITS != 0 {
+        return false;
+    }
+    let word = heap.pool().word(offset + HEADER_SIZE as u64);
+    if M::mutant("record.expiry_without_check") {
+        let check = word.read_private() >> TIME_BITS << TIME_BITS;
+        // Relaxed: a planted bug, which changes time and check one after the other.
+        word.store(check | expiry_ms, Ordering::Relaxed);
+        // Persist: the time before its check, or (as it is a planted bug) a crash leaves both as they
+        // belong together.
+        heap.medium().persist(word.as_ptr(), 8);
+    }
+    // Relaxed: as where it is read; time and check are one word.
+    word.store(expiry_word(expiry_ms), Ordering::Relaxed);
+    if !M::mutant("record.expiry_no_persist") {
+        // Persist: the new time before the change is acknowledged or anybody else can read the key, or
+        // a crash would bring back the time before (R2).
+        heap.medium().persist(word.as_ptr(), 8);
+    }
+    true
 }
 
 /// Writes key and value behind the header. Small bodies go through one buffer, so that the words
@@ -513,6 +572,34 @@ mod tests {
     }
 
     #[test]
+    fn an_expiry_is_changed_where_there_is_a_word_for_it() {
+        let heap = heap();
+        let mut session = heap.session().expect("a session");
+        let long = vec![7; LONG_VALUE_SIZE];
+        for (value, first, has_word) in [
+            (&b"short"[..], 0, false),
+            (b"short", 5, true),
+            (b"short", 1 << 48, false),
+            (&long, 0, true),
+            (&long, u64::MAX, false),
+        ] {
+            let offset = create_expiring(&mut session, b"key", value, first).expect("room");
+            for (expiry_ms, fits) in [(9, true), (0, true), (1 << 48, false), ((1 << 48) - 1, true)]
+            {
+                // SAFETY: private to us.
+                let changed = unsafe { change_expiry(&heap, offset, expiry_ms) };
+                assert_eq!(changed, has_word && fits, "{first} to {expiry_ms}");
+                // SAFETY: private to us.
+                let found = unsafe { read_verified(PoolBase::of(&heap), offset, Verify::Sum) };
+                let found = found.expect("sound");
+                assert_eq!((found.key, found.value), (&b"key"[..], value));
+                assert!(!changed || found.expiry_ms == expiry_ms);
+                assert!(has_word || found.expiry_ms == first);
+            }
+        }
+    }
+
+    #[test]
     fn zeros_are_no_record() {
         let heap = heap();
         let mut session = heap.session().expect("a session");
@@ -539,6 +626,9 @@ mod tests {
             }
         }
         assert_eq!(Shape::new(5, 5, 1).expiry, ExpiryPlace::Word);
+        assert_eq!(Shape::new(5, LONG_VALUE_SIZE - 1, 0).expiry, ExpiryPlace::None);
+        assert_eq!(Shape::new(5, LONG_VALUE_SIZE, 0).expiry, ExpiryPlace::Word);
+        assert_eq!(Shape::new(KEY_SIZE_MAX, LONG_VALUE_SIZE, 0).expiry, ExpiryPlace::None);
         assert_eq!(Shape::new(5, 5, 1 << 48).expiry, ExpiryPlace::Tail);
         assert_eq!(Shape::new(KEY_SIZE_MAX, 5, 1).expiry, ExpiryPlace::Tail);
     }

@@ -44,6 +44,7 @@ pub mod directed_case;
 pub mod directory;
 pub mod epochs;
 pub mod exhaustion;
+pub mod expiries;
 pub mod living;
 pub mod made;
 pub mod mutants;

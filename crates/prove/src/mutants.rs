@@ -41,6 +41,9 @@ pub const MUTANTS: &[Mutant] = &[
     of("epoch", "epoch.no_grace"),
     of("epoch", "epoch.no_heavy_barrier"),
     of("epoch", "epoch.short_grace"),
+    of("expiry", "expiry.writers_pass"),
+    of("expiry", "record.expiry_no_persist"),
+    of("expiry", "record.expiry_without_check"),
     of("epoch", "epoch.unseen_join"),
     of("nbtree", "nbtree.commit_ignores_freeze"),
     of("nbtree", "nbtree.freeze_kills_pending"),
@@ -342,7 +345,7 @@ fn step(structure: &str, number: u64) -> (String, Config) {
             let crash = nested(if number.is_multiple_of(4) { one_in } else { 0 });
             (simple, Config { crash, simulate_open: number % 8 == 5, ..usual })
         }
-        "batch" => {
+        "batch" | "expiry" => {
             (simple, Config { crash: nested(if number % 4 == 3 { 50 } else { 0 }), ..usual })
         }
         "epoch" => {

@@ -18,7 +18,7 @@ use crate::dimensions::Values;
 use crate::living::AnyTree;
 use crate::nbtree::Nb;
 use crate::trees::{Strings, Trees};
-use crate::{allocator_program, batches, directory, epochs, published};
+use crate::{allocator_program, batches, directory, epochs, expiries, published};
 
 /// One step of a search: a program, the machine it runs on, and what both are called in the table.
 pub struct Step {
@@ -176,6 +176,7 @@ pub static STRUCTURES: &[Structure] = &[
     one("f3-tree", "F3-tree", objects!(1: 1 2 3)),
     one("f3-tree-blind", "F3-tree whose writes do not look", objects!(0: 2)),
     one("batch", "batches of byte strings: the gate, the stripes, the journal", &batches::Programs),
+    one("expiry", "expiries of byte strings, changed in place", &expiries::Programs),
     one(
         "nbtree-published",
         "NBTree as published, one thread at a time",

@@ -135,6 +135,7 @@ mod conversion;
 mod copy;
 mod error;
 mod expiry;
+mod expiry_in_place;
 mod key_range;
 mod lifecycle;
 mod map;

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use everleaf_index::{
-    BytesTree, Change, Decision, Hardware, IndexError, Record, Session, SessionGuard, Verify,
+    BytesTree, Change, Decision, ExpiryChange, Hardware, IndexError, LONG_VALUE_SIZE, Record,
+    Session, SessionGuard, Verify,
 };
 
 use everleaf_log::Lsn;
@@ -348,9 +349,17 @@ impl Map {
                 let mut session = self.shared.session()?;
                 let mut pinned = session.pinned();
                 if self.shared.order.is_free() {
-                    match self.tree.decide_record(&mut pinned, key, &mut decide) {
-                        Err(error) if error.lacks_space() => {}
-                        result => return Ok(result?),
+                    let done = match sees {
+                        Sees::Value => {
+                            self.tree.decide_record(&mut pinned, key, &mut decide).map(Some)
+                        }
+                        Sees::Expiry => self.tree.decide_short(&mut pinned, key, &mut decide),
+                    };
+                    match done {
+                        Ok(Some(changed)) => return Ok(changed),
+                        Err(error) if !error.lacks_space() => return Err(error.into()),
+                        // No space, or its expiry can be changed in place.
+                        Err(_) | Ok(None) => {}
                     }
                 }
             }
@@ -373,12 +382,16 @@ impl Map {
             Sees::Value => record.value.len(),
             Sees::Expiry => 0,
         };
+        // What is not shown is verified before it is changed.
+        let verify = if sees == Sees::Value { Verify::Sum } else { Verify::Key };
         let seen = self.read(key, |tree, session| {
-            let own =
-                |record: Record<'_>| (record.value[..part(record)].to_vec(), record.expiry_ms);
-            tree.get_verified(session, key, Verify::Sum, own)
+            let own = |record: Record<'_>| {
+                let is_long = record.value.len() >= LONG_VALUE_SIZE;
+                (record.value[..part(record)].to_vec(), record.expiry_ms, is_long)
+            };
+            tree.get_verified(session, key, verify, own)
         })?;
-        let record = seen.as_ref().map(|(value, expiry_ms)| Record {
+        let record = seen.as_ref().map(|(value, expiry_ms, _)| Record {
             key,
             value: value.as_slice(),
             expiry_ms: *expiry_ms,
@@ -386,6 +399,15 @@ impl Map {
         let decision = decide(record);
         if matches!(decision, Decision::Keep) {
             return Ok(Some(false));
+        }
+        if let (Decision::Expire(expiry_ms), Some((_, old_ms, true))) = (&decision, &seen)
+            && sees == Sees::Expiry
+        {
+            match self.expire_in_place(key, *old_ms, *expiry_ms)? {
+                ExpiryChange::Done => return Ok(Some(true)),
+                ExpiryChange::Mismatch => return Ok(None),
+                ExpiryChange::NoPlace => {}
+            }
         }
         let mut same = true;
         let changed = self.write(key, |tree, session| {

@@ -6,6 +6,7 @@ mod allocator;
 mod batches;
 mod common;
 mod counts;
+mod expiries;
 mod fast_fair;
 mod fast_fair_counts;
 mod hashed_leaf_counts;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use everleaf::{Action, Exchange, Expiry, Options, Store, WriteBatch};
+use everleaf::{Action, Durability, Exchange, Expiry, Options, Store, WriteBatch};
 
 fn open(folder: &Path, sweep: bool) -> Store {
     let options = Options::new().create(true).max_size_bytes(1 << 28).sweep(sweep);
@@ -169,10 +169,13 @@ fn the_sweep_frees_what_has_expired_and_nothing_else() {
 
 /// The longest value could not expire, because its length and the mark of a time did not fit into one
 /// field: `EXPIRE` of it failed.
+/// Every change of the expiry wrote the record again, with its value: in a pool that has room for one
+/// it was refused.
 #[test]
-fn the_longest_value_can_expire() {
+fn the_longest_value_expires_without_being_written_again() {
     let folder = tempfile::tempdir().expect("a folder");
-    let options = Options::new().create(true).max_size_bytes(2 << 30);
+    // Room for one such value.
+    let options = Options::new().create(true).max_size_bytes(600 << 20);
     let store = options.open(folder.path().join("pool")).expect("the pool opens");
     let value = vec![0; everleaf::VALUE_SIZE_MAX];
     store.default_map().put(b"k", &value).expect("room");
@@ -180,13 +183,90 @@ fn the_longest_value_can_expire() {
     assert_eq!(store.default_map().expiry(b"k").expect("get"), Some(at(LATER)));
     assert_eq!(store.default_map().get_with(b"k", <[u8]>::len).expect("get"), Some(value.len()));
     assert!(store.default_map().persist(b"k").expect("room"));
-    assert_eq!(
-        store.default_map().get_with(b"k", |found| found == value).expect("get"),
-        Some(true)
-    );
+    assert!(!store.default_map().persist(b"k").expect("room"));
+    assert!(store.default_map().expire(b"k", at(1)).expect("room"));
+    assert_eq!(store.default_map().get_with(b"k", |_| ()).expect("get"), None);
     let beyond = vec![0; everleaf::VALUE_SIZE_MAX + 1];
     assert!(matches!(
         store.default_map().put(b"k", &beyond),
         Err(everleaf::Error::ValueTooLarge(_))
     ));
+}
+
+/// A long value whose expiry is changed in place, beside everything that looks at it: an open view, a
+/// watch, the log, a restart, and writers of the same key.
+#[test]
+fn an_expiry_in_place_is_seen_as_any_change() {
+    for durability in [Durability::Process, Durability::Power] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = || {
+            let options = Options::new().create(true).max_size_bytes(1 << 28).sweep(false);
+            options.durability(durability)
+        };
+        let store = options().open(folder.path().join("pool")).expect("the pool opens");
+        let (map, long) = (store.default_map(), vec![7; 100_000]);
+        map.put(b"k", &long).expect("room");
+        let view = store.view().expect("a view");
+        let watch = map.watch(b"k").expect("a watch");
+        let used = || store.statistics().pool_used_bytes;
+        let before = used();
+        for turn in 0..50 {
+            assert!(map.expire(b"k", at(LATER + turn)).expect("room"));
+        }
+        assert_eq!(used(), before, "nothing was written again");
+        assert!(watch.is_broken(), "it was touched");
+        assert_eq!(map.expiry(b"k").expect("get"), Some(at(LATER + 49)));
+        map.expire(b"k", at(1)).expect("room");
+        assert_eq!(map.get(b"k").expect("get"), None);
+        assert_eq!(
+            view.default_map().get(b"k").expect("get").as_ref(),
+            Some(&long),
+            "it did not expire then"
+        );
+        drop((view, watch));
+        map.put(b"k", &long).expect("room");
+        map.expire(b"k", at(u64::MAX >> 1)).expect("room");
+        assert_eq!(
+            map.get(b"k").expect("get"),
+            Some(long.clone()),
+            "written again: it is too late"
+        );
+        map.expire(b"k", at(LATER)).expect("room");
+        store.close().expect("it is closed");
+        let store = options().open(folder.path().join("pool")).expect("the pool opens");
+        let found = store.default_map().get_with_expiry(b"k", |value, at| (value == long, at));
+        assert_eq!(found.expect("get"), Some((true, at(LATER))));
+        drop(store);
+        if durability == Durability::Power {
+            std::fs::remove_file(folder.path().join("pool")).expect("it is there");
+            let store = options().open(folder.path().join("pool")).expect("the log has all");
+            assert_eq!(store.default_map().expiry(b"k").expect("get"), Some(at(LATER)));
+        }
+    }
+}
+
+/// Writers that keep the expiry they find, and one that changes it in place: what it has changed is
+/// never undone.
+#[test]
+fn an_expiry_in_place_is_not_lost_to_a_writer_that_keeps_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path(), false);
+    let map = store.default_map();
+    let long = |byte: u8| vec![byte; 5000];
+    map.put_with_expiry(b"k", long(0), at(LATER)).expect("room");
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let map = store.default_map();
+            for turn in 0..3000_u32 {
+                map.update_with(b"k", |_| Action::Put(long(turn as u8))).expect("room");
+            }
+        });
+        let mut turn = 0;
+        while !writer.is_finished() || turn < 100 {
+            turn += 1;
+            assert!(map.expire(b"k", at(LATER + turn)).expect("room"));
+            let found = map.expiry(b"k").expect("get");
+            assert_eq!(found, Some(at(LATER + turn)), "nobody else changes it");
+        }
+    });
 }

@@ -1,0 +1,68 @@
+//! An expiry that is changed in place: the record of the key stays, and with it a long value.
+//!
+//! The tree itself knows nothing of it: its entry refers to the same record before and after. So whoever
+//! decides by the expiry what becomes of the key (a purge, an update that keeps the expiry, an insertion
+//! where an expired record is) would not notice. Therefore nobody else may be doing that: the caller has
+//! raised the gate and has the stripe of the key as a batch has it (`write_order`). Then nobody writes the
+//! key meanwhile, and nobody reads it alone before the new expiry is durable. A scan may tell it a moment
+//! before.
+//!
+//! One store of eight bytes is all that changes, so a crash leaves the expiry before or the one behind.
+
+use everleaf_alloc::Session;
+use everleaf_machine::Machine;
+
+use crate::bytes_tree::BytesTree;
+use crate::error::IndexError;
+use crate::found::record_of;
+use crate::geometry::Geometry;
+use crate::kind::{BytesKey, record_offset};
+use crate::record::{self, Verify};
+
+/// What became of an expiry that was to be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpiryChange {
+    /// It was changed.
+    Done,
+    /// The key is absent, or has another expiry than was expected. Nothing was changed.
+    Mismatch,
+    /// The record has no place for this expiry: it has to be written again. Nothing was changed.
+    NoPlace,
+}
+
+impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
+    /// Changes the expiry of `key` from `expected_ms` to `expiry_ms` (milliseconds since 1970-01-01 UTC, 0
+    /// for never) without writing its record again. Needs no space. The record is looked at as closely as
+    /// `verify` says.
+    ///
+    /// The caller has raised the gate, has the stripe of the key by
+    /// [`lock_many`](crate::WriteOrder::lock_many), and is not pinned.
+    ///
+    /// *Durable when* it returns.
+    ///
+    /// # Errors
+    /// As [`Self::change`]; the record is damaged. Then nothing was changed.
+    pub fn change_expiry(
+        &self,
+        session: &mut Session<M>,
+        key: &[u8],
+        expected_ms: u64,
+        expiry_ms: u64,
+        verify: Verify,
+    ) -> Result<ExpiryChange, IndexError> {
+        self.admit(key, None, expiry_ms)?;
+        self.slot().with(session, |tree, session| {
+            let Some(payload) = tree.get_payload(session, BytesKey::new(key)) else {
+                return Ok(ExpiryChange::Mismatch);
+            };
+            let record = record_of(session.heap(), payload, key, verify)?;
+            if record.has_expired::<M>() || record.expiry_ms != expected_ms {
+                return Ok(ExpiryChange::Mismatch);
+            }
+            // SAFETY: pinned since before the payload was read; the caller keeps others away.
+            let changed =
+                unsafe { record::change_expiry(session.heap(), record_offset(payload), expiry_ms) };
+            Ok(if changed { ExpiryChange::Done } else { ExpiryChange::NoPlace })
+        })?
+    }
+}

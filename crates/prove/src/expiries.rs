@@ -1,0 +1,308 @@
+//! Expiries that are changed in place, as a program: threads that change the expiry of a key, replace its
+//! value and keep the expiry, write or remove the key, and readers.
+//!
+//! To the judge the value of the key is its expiry: what is said of values holds for expiries. The bytes
+//! of the value only have to be whole. All times are so far away that nothing expires by itself.
+
+use std::cell::RefCell;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use everleaf_index::{
+    BytesTree, Decision, ExpiryChange, IndexError, Session, Tiny, Trees, Verify, WriteOrder,
+};
+use everleaf_machine::simulated::history::{Call, Reply};
+use everleaf_machine::simulated::{Memory, Plan, Program, Random};
+use everleaf_machine::{Machine, Simulated};
+
+use crate::backing::{new_pool, open_pool};
+use crate::case::{Case, Prepared};
+use crate::configure::Fixed;
+use crate::dimensions::{self, Drawn};
+use crate::operation::Space;
+use crate::structure::{self, Dimension, Step};
+
+type M = Simulated;
+type G = Tiny<3, 3>;
+
+const NAME: &str = "words";
+const KEY: &[u8] = b"the key";
+/// The number of the key to the judge.
+const KEY_NUMBER: u64 = 0;
+/// The first of the times.
+const FAR: u64 = 1 << 47;
+
+/// One operation of a thread; the numbers are expiries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Writes the key with a new value.
+    Put(u64),
+    /// Changes the expiry in place.
+    Expire(u64),
+    /// Replaces the value, and keeps the expiry that is found.
+    Rewrite,
+    /// Removes the key.
+    Remove,
+    /// Reads the key.
+    Get,
+    /// Removes the key if it has expired, which it never has.
+    Purge,
+    /// Lowers a gate that only lingers.
+    LowerIfIdle,
+}
+
+/// Threads around one key.
+#[derive(Clone, Copy, Debug)]
+pub struct Expiries {
+    /// How many threads come.
+    pub threads: usize,
+}
+
+/// The opened tree.
+pub struct Opened {
+    trees: Trees<G, M>,
+    tree: Arc<BytesTree<G, M>>,
+    order: WriteOrder<M>,
+    /// Borrowed by its own thread only.
+    sessions: Vec<RefCell<Option<Session<M>>>>,
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+/// Values of two lengths, so that records are of two classes.
+fn value(number: u64) -> Vec<u8> {
+    vec![number as u8; if number.is_multiple_of(2) { 8 } else { 40 }]
+}
+
+/// A value is all of one byte.
+fn check(value: &[u8]) {
+    assert!(value.iter().all(|byte| *byte == value[0]), "half a value: {value:?}");
+}
+
+impl Opened {
+    /// Writes the key as a store does.
+    fn write<R>(
+        &self,
+        session: &mut Session<M>,
+        write: impl FnOnce(&mut Session<M>) -> Result<R, IndexError>,
+    ) -> Result<R, IndexError> {
+        let mut pinned = session.pinned();
+        if self.order.is_free() || M::mutant("expiry.writers_pass") {
+            return write(&mut pinned);
+        }
+        drop(pinned);
+        let _stripe = self.order.lock(KEY);
+        write(session)
+    }
+
+    /// Reads the key as a store does.
+    fn read(&self, session: &mut Session<M>) -> Result<Option<u64>, IndexError> {
+        let mut pinned = session.pinned();
+        while !self.order.is_free() && self.order.is_in_batch(KEY) {
+            drop(pinned);
+            self.order.await_batch(KEY);
+            pinned = session.pinned();
+        }
+        self.tree.get_verified(&mut pinned, KEY, Verify::Sum, |record| {
+            check(record.value);
+            record.expiry_ms
+        })
+    }
+
+    /// Changes the expiry as a store does. Returns what it was.
+    fn expire(&self, session: &mut Session<M>, expiry_ms: u64) -> Result<Option<u64>, IndexError> {
+        loop {
+            let Some(found) = self.read(session)? else { return Ok(None) };
+            self.order.raise(self.trees.heap());
+            let stripes = self.order.lock_many([self.order.stripe_of(KEY)]);
+            let done = self.tree.change_expiry(session, KEY, found, expiry_ms, Verify::Key);
+            drop(stripes);
+            self.order.lower_after_batch();
+            match done? {
+                ExpiryChange::Done => return Ok(Some(found)),
+                ExpiryChange::Mismatch => M::mark("expiry.changed_meanwhile"),
+                ExpiryChange::NoPlace => panic!("all records have a place for it"),
+            }
+        }
+    }
+
+    /// Changes the key by what is found. Returns what its expiry was.
+    fn decide(
+        &self,
+        session: &mut Session<M>,
+        decision: &Decision,
+    ) -> Result<Option<u64>, IndexError> {
+        let mut before = None;
+        self.write(session, |session| {
+            self.tree.decide_record(session, KEY, |found| {
+                before = found.map(|record| record.expiry_ms);
+                match decision {
+                    Decision::Put(_) if found.is_none() => Decision::Keep,
+                    other => other.clone(),
+                }
+            })
+        })?;
+        Ok(before)
+    }
+
+    fn previous(
+        &self,
+        session: &mut Session<M>,
+        operation: Operation,
+    ) -> Result<Option<Option<u64>>, IndexError> {
+        let previous = match operation {
+            Operation::Put(expiry) => {
+                self.decide(session, &Decision::PutExpiring(value(expiry), FAR + expiry))?
+            }
+            Operation::Expire(expiry) => self.expire(session, FAR + expiry)?,
+            Operation::Rewrite => self.decide(session, &Decision::Put(value(3)))?,
+            Operation::Remove => self.decide(session, &Decision::Remove)?,
+            Operation::Get => self.read(session)?,
+            Operation::Purge => {
+                let purged = self.write(session, |session| self.tree.purge(session, KEY))?;
+                assert!(!purged, "it has not expired");
+                return Ok(None);
+            }
+            Operation::LowerIfIdle => {
+                self.order.lower_if_idle();
+                return Ok(None);
+            }
+        };
+        Ok(Some(previous))
+    }
+}
+
+impl Program for Expiries {
+    type Operation = Operation;
+    type Instance = Opened;
+
+    fn pool_bytes(&self) -> usize {
+        Space::default().pool_bytes
+    }
+
+    fn format(&self, memory: Memory) {
+        let pool = new_pool(memory).expect("new memory becomes a pool");
+        let trees: Trees<G, M> =
+            Trees::create_with_chunks(pool, Space::default().chunk_shift).expect("room for a heap");
+        trees.bytes_tree(NAME).expect("room for a tree");
+    }
+
+    fn open(&self, memory: Memory) -> Result<Opened, String> {
+        let trees: Trees<G, M> = Trees::open(open_pool(memory).map_err(text)?, 1).map_err(text)?;
+        let tree = trees.find_bytes_tree(NAME).map_err(text)?.ok_or("the tree is gone")?;
+        let session = |_| Ok(RefCell::new(Some(trees.heap().session()?)));
+        let sessions: Result<Vec<_>, everleaf_index::AllocError> =
+            (0..self.threads).map(session).collect();
+        let sessions = sessions.map_err(text)?;
+        Ok(Opened { trees, tree, order: WriteOrder::new(1), sessions })
+    }
+
+    fn contents(&self, opened: &Opened) -> Result<Vec<(u64, u64)>, String> {
+        opened.sessions.iter().for_each(|session| drop(session.borrow_mut().take()));
+        let mut found = vec![];
+        {
+            let mut session = opened.trees.heap().session().map_err(text)?;
+            let all = (Bound::Unbounded, Bound::Unbounded);
+            let scan = opened.tree.scan_records(&mut session, all.0, all.1, false, |record| {
+                check(record.value);
+                found.push((KEY_NUMBER, record.expiry_ms));
+                true
+            });
+            scan.map_err(text)?;
+        }
+        let report = opened.trees.check().map_err(text)?;
+        if !report.is_clean() {
+            return Err(report.problems.join("; "));
+        }
+        Ok(found)
+    }
+
+    fn calls(&self, operation: &Operation, calls: &mut Vec<(u64, Call)>) {
+        let call = match *operation {
+            Operation::Put(expiry) => Call::Upsert(FAR + expiry),
+            Operation::Expire(expiry) => Call::Update(FAR + expiry),
+            Operation::Rewrite | Operation::Get => Call::Get,
+            Operation::Remove => Call::Remove,
+            Operation::Purge | Operation::LowerIfIdle => return,
+        };
+        calls.push((KEY_NUMBER, call));
+    }
+
+    fn run(&self, opened: &Opened, thread: usize, operation: &Operation, replies: &mut Vec<Reply>) {
+        let mut session = opened.sessions[thread].borrow_mut();
+        let session = session.as_mut().expect("taken only when all threads have ended");
+        match opened.previous(session, *operation) {
+            Ok(previous) => replies.extend(previous.map(Reply::Previous)),
+            Err(error) => panic!("{operation:?}: {error}"),
+        }
+    }
+}
+
+use Operation::{Expire, Get, LowerIfIdle, Purge, Put, Remove, Rewrite};
+
+/// A random plan: 2 or 3 threads with 1 to 3 operations each.
+pub fn plan(seed: u64) -> (Expiries, Plan<Operation>) {
+    let mut random = Random::new(seed ^ 0x6578_7069);
+    let (threads, length) = (2 + random.below(2) as usize, 1 + random.below(3));
+    let mut number = 0;
+    let mut operation = || {
+        number += 1;
+        match random.below(14) {
+            0..3 => Put(number),
+            3..7 => Expire(number),
+            7..9 => Rewrite,
+            9 => Remove,
+            10..12 => Get,
+            12 => Purge,
+            _ => LowerIfIdle,
+        }
+    };
+    let plan = (0..threads).map(|_| (0..length).map(|_| operation()).collect()).collect();
+    (Expiries { threads }, plan)
+}
+
+/// Programs small enough for every order.
+const SMALL: [(&str, &[&[Operation]]); 6] = [
+    ("expire, read", &[&[Put(1), Expire(2)], &[Get, Get]]),
+    ("expire, rewrite", &[&[Put(1), Expire(2)], &[Rewrite, Get]]),
+    ("expire, expire", &[&[Put(1), Expire(2)], &[Expire(3)]]),
+    ("expire, remove", &[&[Put(1), Expire(2)], &[Remove]]),
+    ("expire, purge", &[&[Put(1), Expire(2)], &[Purge, Put(3)]]),
+    ("expire, settle, rewrite", &[&[Put(1), Expire(2), LowerIfIdle, Expire(3)], &[Rewrite]]),
+];
+
+/// The case of a name: `random/NUMBER` or `small/NAME`.
+fn case(name: &str) -> Option<Box<dyn Case>> {
+    if let Some(seed) = name.strip_prefix("random/") {
+        return Some(Prepared::boxed(plan(seed.parse().ok()?)));
+    }
+    let wanted = name.strip_prefix("small/")?;
+    let (_, plan) = SMALL.iter().find(|(known, _)| *known == wanted)?;
+    let plan: Plan<Operation> = plan.iter().map(|thread| thread.to_vec()).collect();
+    Some(Prepared::boxed((Expiries { threads: plan.len() }, plan)))
+}
+
+/// The programs of this structure.
+pub struct Programs;
+
+impl structure::Programs for Programs {
+    fn case(&self, name: &str) -> Option<Box<dyn Case>> {
+        case(name)
+    }
+
+    fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
+        let Drawn { config, values } = dimensions::draw(random, fixed);
+        let program = format!("random/{}", random.below(1 << 40) << 8 | number & 255);
+        Step { program, config, values }
+    }
+
+    fn dimensions(&self) -> Vec<Dimension> {
+        dimensions::machines()
+    }
+
+    fn small(&self) -> Vec<String> {
+        SMALL.iter().map(|(name, _)| format!("small/{name}")).collect()
+    }
+}

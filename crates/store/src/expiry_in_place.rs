@@ -1,0 +1,61 @@
+//! The expiry of a key with a long value, changed without writing the value again.
+//!
+//! To others it is a batch of one change: the gate is raised, and the stripe of the key is taken so that
+//! readers wait, too. It needs no journal, because one store of eight bytes does it. With a log the key
+//! is logged with its value, as after every write.
+
+use everleaf_index::{ExpiryChange, Hardware, Session, Verify};
+
+use crate::Result;
+use crate::batch::Raised;
+use crate::map::Map;
+use crate::wal::LogEffect;
+
+impl Map {
+    /// Changes the expiry of `key` if it is still `old_ms`. The caller is inside of no operation; if
+    /// another function of its thread is, the record has to be written again.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn expire_in_place(
+        &self,
+        key: &[u8],
+        old_ms: u64,
+        expiry_ms: u64,
+    ) -> Result<ExpiryChange> {
+        let shared = self.shared();
+        let mut session = shared.session()?;
+        if shared.raise(1).is_err() {
+            return Ok(ExpiryChange::NoPlace);
+        }
+        let raised = Raised(shared);
+        let stripe = shared.order.lock_many([shared.order.stripe_of(key)]);
+        if let Some(log) = &shared.log {
+            log.check()?;
+        }
+        let hash_of = |key: &[u8]| shared.order.hash_of(key);
+        shared.views.save_key(self.tree_arc(), &mut session, key, hash_of)?;
+        // What goes to the log is verified before anything is changed.
+        let verify = if shared.log.is_some() { Verify::Sum } else { Verify::Key };
+        let change = |session: &mut Session<Hardware>| {
+            let outcome = self.tree().change_expiry(session, key, old_ms, expiry_ms, verify)?;
+            if outcome == ExpiryChange::Done {
+                shared.watches.mark(self.tree_arc(), key, hash_of);
+            }
+            Ok((outcome, LogEffect::if_changed(outcome == ExpiryChange::Done)))
+        };
+        let (outcome, lsn) = match &shared.log {
+            None => (change(&mut session).map_err(crate::Error::from)?.0, None),
+            Some(log) => {
+                log.write(self.number(), self.tree(), &mut session, key, &mut |_, session| {
+                    change(session)
+                })?
+            }
+        };
+        drop((stripe, raised, session));
+        match (lsn, &shared.log) {
+            (None, Some(log)) => log.relieve(),
+            _ => shared.wait(lsn)?,
+        }
+        Ok(outcome)
+    }
+}
