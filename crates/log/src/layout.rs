@@ -18,7 +18,8 @@
 //!   first LSN           40     8    of the first chunk. From here on the segment counts, and what
 //!                                   segments before it say of this LSN or later ones does not
 //!   size                48     8    bytes of the file when it was made
-//!   zero                56     4
+//!   gap                 56     4    1: what is before it is not whole up to the first LSN, so that
+//!                                    a snapshot from there on is needed; otherwise 0
 //!   checksum            60     4    CRC-32C of bytes 0 .. 60
 //!
 //!   chunk           offset  size

@@ -37,6 +37,7 @@ pub struct LogOptions {
     pub(crate) salvage: bool,
     pub(crate) background: bool,
     pub(crate) reached: Lsn,
+    pub(crate) owner_has_all: bool,
 }
 
 impl LogOptions {
@@ -52,6 +53,7 @@ impl LogOptions {
             salvage: false,
             background: true,
             reached: 0,
+            owner_has_all: false,
         }
     }
 
@@ -94,6 +96,15 @@ impl LogOptions {
     /// and nothing in it is changed, because nothing else tells that its end was cut off. Default: 0.
     pub fn reached(mut self, lsn: Lsn) -> Self {
         self.reached = lsn;
+        self
+    }
+
+    /// Whether the owner has everything itself that was ever logged, and can write it to a snapshot. A log
+    /// whose end was cut off is then not refused: it goes on behind the last LSN that is known, with a gap,
+    /// so that nothing before it can be taken for whole, and is of no use until a snapshot is written
+    /// ([`crate::Report::is_cut`]). Default: no.
+    pub fn owner_has_all(mut self, yes: bool) -> Self {
+        self.owner_has_all = yes;
         self
     }
 

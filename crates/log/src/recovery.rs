@@ -21,8 +21,12 @@ use crate::{Disk, DiskFile, Error, LogOptions, Lsn, Record, Result};
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
-    /// The last LSN there is. What was appended behind it was not durable and is gone.
+    /// The last LSN there is. What was appended behind it was not durable and is gone. Of a log that was
+    /// cut, the last that was durable once, as far as that is known.
     pub end: Lsn,
+    /// The end of the log was cut off: only a new snapshot makes it whole. Only with
+    /// [`LogOptions::owner_has_all`].
+    pub is_cut: bool,
     /// The first LSN the segments have; there is none if it is larger than `end`.
     pub first: Lsn,
     /// Groups that were read and not proven durable, and were written again.
@@ -271,7 +275,8 @@ pub(crate) fn open<D: Disk>(
     disk: Arc<D>,
     options: &LogOptions,
 ) -> Result<(Writer<D>, Recovered<D>)> {
-    let mut opening = Opening { disk: &disk, options, report: Report::default() };
+    let mut opening =
+        Opening { disk: &disk, options, report: Report::default(), cut: None, from: 0 };
     if options.salvage {
         opening.report.damages = salvage::leave_what_follows(&disk, options)?;
     }
@@ -296,25 +301,23 @@ pub(crate) fn open<D: Disk>(
             (end, end)
         }
     };
-    if end < options.reached {
-        opening.damage(Error::Damaged(format!(
-            "the log ends at LSN {end}, and LSN {} was durable once: its end was cut off; restore the \
-             folder of the log from a backup",
-            options.reached
-        )))?;
-    }
     let snapshots = opening.snapshots(numbers(SNAPSHOT), headers.is_empty(), end)?;
+    opening.look_for_cut(&headers, end)?;
     let sequence = sequences.first().map_or(Ok(1), |newest| next_number(SEGMENT, *newest))?;
+    let cut = opening.cut.map(|lsn| lsn.max(end));
     let mut report = opening.report;
-    report.end = end;
+    report.end = cut.unwrap_or(end);
+    report.is_cut = cut.is_some();
     report.first = headers.front().map_or(durable + 1, |header| header.first);
     report.rewritten = end - durable;
     let mut first = durable + 1;
     let mut chunks = Vec::new();
-    match &tail {
-        Some(_) if disk.mutant("log.no_rewrite") => first = end + 1,
-        Some(tail) => chunks.clone_from(&tail.unproven),
-        None => {}
+    match (&tail, cut) {
+        // A gap: replay stops there, at whatever snapshot it begins.
+        (_, Some(cut)) if !disk.mutant("log.cut_goes_on") => first = cut + 1,
+        (Some(_), _) if disk.mutant("log.no_rewrite") => first = end + 1,
+        (Some(tail), _) => chunks.clone_from(&tail.unproven),
+        (None, _) => {}
     }
     let last = headers.back().copied();
     let writer = Writer::start(
@@ -325,16 +328,19 @@ pub(crate) fn open<D: Disk>(
             segments: headers.clone(),
             sequence,
             first,
+            is_gap: cut.is_some(),
             chunks,
         },
     )?;
     // What is behind damage stays, for who wants to look at it.
-    if let (Some(last), Some(tail), true) = (last, &tail, report.damages.is_empty()) {
+    if let (Some(last), Some(tail), true) =
+        (last, &tail, report.damages.is_empty() && cut.is_none())
+    {
         give_back(&*disk, &last, tail.walk.position);
     }
     headers.push_back(writer.current());
     let limits: Vec<Lsn> =
-        headers.iter().skip(1).map(|header| header.first - 1).chain([end]).collect();
+        headers.iter().skip(1).map(|header| header.first - 1).chain([report.end]).collect();
     let recovered = Recovered {
         disk,
         uuid: options.uuid,
@@ -359,9 +365,39 @@ struct Opening<'a, D: Disk> {
     disk: &'a Arc<D>,
     options: &'a LogOptions,
     report: Report,
+    /// An LSN that was durable and is gone, though the owner has everything.
+    cut: Option<Lsn>,
+    /// The newest snapshot has what was logged up to it.
+    from: Lsn,
 }
 
 impl<D: Disk> Opening<'_, D> {
+    /// Looks whether there is a snapshot from behind the last gap, since a repair may have been cut short,
+    /// and compares the end with what the owner knows to have been durable.
+    fn look_for_cut(&mut self, headers: &VecDeque<SegmentHeader>, end: Lsn) -> Result<()> {
+        let gap = headers.iter().rev().find(|header| header.is_gap);
+        if gap.is_some_and(|gap| self.from + 1 < gap.first) {
+            // If the owner does not have everything, recovery says what is missing.
+            let _ = self.is_cut_behind(end);
+        }
+        let reached = self.options.reached;
+        if end >= reached || self.is_cut_behind(reached) {
+            return Ok(());
+        }
+        self.damage(Error::Damaged(format!(
+            "the log ends at LSN {end}, and LSN {reached} was durable once: its end was cut off; restore \
+             the folder of the log from a backup"
+        )))
+    }
+
+    /// Takes note that this LSN was durable and is behind the end; false if that is damage.
+    fn is_cut_behind(&mut self, lsn: Lsn) -> bool {
+        if self.options.owner_has_all {
+            self.cut = self.cut.max(Some(lsn));
+        }
+        self.options.owner_has_all
+    }
+
     /// Takes note of damage.
     ///
     /// # Errors
@@ -391,10 +427,12 @@ impl<D: Disk> Opening<'_, D> {
                 Some(header) => headers.push_front(header),
                 // Recycled, and the new name was not durable.
                 None if !headers.is_empty() => break,
+                // Cut before its first chunk.
+                None if reader.size() < BLOCK_SIZE && self.is_cut_behind(0) => {}
                 None => self.damage(no_header(reader.name()))?,
             }
         }
-        if headers.is_empty() && !sequences.is_empty() {
+        if headers.is_empty() && !sequences.is_empty() && self.cut.is_none() {
             return Err(Error::Damaged("no segment of the log has a sound header".into()));
         }
         Ok(headers)
@@ -420,14 +458,19 @@ impl<D: Disk> Opening<'_, D> {
         let mut usable = Vec::new();
         for sequence in numbers {
             let name = file_name(SNAPSHOT, sequence);
-            if has_no_log {
+            if has_no_log && !self.is_cut_behind(end) {
                 self.damage(Error::Damaged(format!(
                     "there is {name} and no log beside it: restore a backup"
                 )))?;
             }
             let opened = SnapshotReader::open(Arc::clone(self.disk), self.options.uuid, sequence);
             let to = match opened {
-                Ok(snapshot) => snapshot.to_lsn(),
+                Ok(snapshot) => {
+                    if snapshot.to_lsn() <= end {
+                        self.from = self.from.max(snapshot.from_lsn());
+                    }
+                    snapshot.to_lsn()
+                }
                 Err(error @ Error::Foreign(_)) => return Err(error),
                 // It says so when it is chosen.
                 Err(_) => 0,
@@ -436,10 +479,12 @@ impl<D: Disk> Opening<'_, D> {
                 usable.push(sequence);
                 continue;
             }
-            self.damage(Error::Damaged(format!(
-                "{name} belongs to the log up to LSN {to}, and the log ends at LSN {end}: the disk \
-                 has lost what it said was durable; restore a backup, or open with salvage"
-            )))?;
+            if !self.is_cut_behind(to) {
+                self.damage(Error::Damaged(format!(
+                    "{name} belongs to the log up to LSN {to}, and the log ends at LSN {end}: the disk \
+                     has lost what it said was durable; restore a backup, or open with salvage"
+                )))?;
+            }
             // The LSNs behind the end are given again, and must not be taken for the old ones.
             self.disk
                 .rename(&name, &file_name("stale", sequence))

@@ -18,6 +18,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) sequence: u64,
     pub(crate) first: Lsn,
     pub(crate) size: u64,
+    /// What is before it is not whole up to its first LSN: a snapshot is needed.
+    pub(crate) is_gap: bool,
 }
 
 /// The header's bytes.
@@ -30,6 +32,7 @@ pub(crate) fn encode_header(uuid: &[u8; 16], header: &SegmentHeader) -> [u8; HEA
     write_u64(&mut bytes, 32, header.sequence);
     write_u64(&mut bytes, 40, header.first);
     write_u64(&mut bytes, 48, header.size);
+    write_u32(&mut bytes, 56, u32::from(header.is_gap));
     let sum = crc32c::crc32c(&bytes[..60]);
     write_u32(&mut bytes, 60, sum);
     bytes
@@ -114,6 +117,7 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
             sequence: read_u64(bytes, 32),
             first: read_u64(bytes, 40),
             size: read_u64(bytes, 48),
+            is_gap: read_u32(bytes, 56) != 0,
         };
         let is_sound = header.sequence == sequence && (1..=NUMBER_MAX).contains(&header.first);
         Ok(is_sound.then_some(header))

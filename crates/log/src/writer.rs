@@ -62,6 +62,8 @@ pub(crate) struct Start {
     pub(crate) sequence: u64,
     /// Everything before this LSN is durable in those segments; the new one begins with it.
     pub(crate) first: Lsn,
+    /// Whether what is before that is not whole.
+    pub(crate) is_gap: bool,
     /// Chunks to begin with: first LSN, number of entries, and the entries' bytes.
     pub(crate) chunks: Vec<(Lsn, u32, Vec<u8>)>,
 }
@@ -94,7 +96,8 @@ impl<D: Disk> Writer<D> {
         }
         let mut maker = Maker { disk: &*disk, uuid: &start.uuid, spares };
         let size = start.segment_size.max(BLOCK_SIZE + sealed.len() as u64);
-        let header = SegmentHeader { sequence: start.sequence, first: start.first, size };
+        let (sequence, first, is_gap) = (start.sequence, start.first, start.is_gap);
+        let header = SegmentHeader { sequence, first, size, is_gap };
         let current = maker.make(header, &sealed)?;
         let spares = maker.spares;
         let stored = current.position;
@@ -231,6 +234,7 @@ impl<D: Disk> Writer<D> {
             sequence: next_number(SEGMENT, self.current.header.sequence)?,
             first,
             size: self.segment_size.max(BLOCK_SIZE + stored),
+            is_gap: false,
         };
         let spares = std::mem::take(&mut self.spares);
         let mut maker = Maker { disk: &*self.disk, uuid: &self.uuid, spares };

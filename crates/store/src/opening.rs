@@ -133,15 +133,21 @@ pub fn open_rest(
 ) -> Result<(Option<StoreLog>, Arc<BytesTree>)> {
     let last = wal::last_number(trees);
     let tree = || trees.find_bytes_tree(DEFAULT_MAP)?.ok_or_else(|| unmade(path));
-    let opened = tree().and_then(|tree| Ok((open_log(trees, place, options)?, tree)));
+    let mut lacks = false;
+    let opened = tree().and_then(|tree| Ok((open_log(trees, place, options, &mut lacks)?, tree)));
     if opened.is_err() {
-        wal::leave_refused(trees, last);
+        wal::leave_refused(trees, last, lacks);
     }
     opened
 }
 
 /// Opens the log, if there is to be one; a log that there was and is not to be is forgotten.
-fn open_log(trees: &Trees, place: &LogDirectory, options: &Options) -> Result<Option<StoreLog>> {
+fn open_log(
+    trees: &Trees,
+    place: &LogDirectory,
+    options: &Options,
+    lacks: &mut bool,
+) -> Result<Option<StoreLog>> {
     if options.pool.read_only {
         return Ok(None);
     }
@@ -150,7 +156,7 @@ fn open_log(trees: &Trees, place: &LogDirectory, options: &Options) -> Result<Op
         None => wal::last_durability(trees)?,
     };
     if durability != Durability::Process {
-        let log = StoreLog::open(trees, place, durability, options)?;
+        let log = StoreLog::open(trees, place, durability, options, lacks)?;
         if log.is_long(options.snapshot_after_bytes) {
             // Lives that are too short for the thread that does it otherwise add up to this. It may
             // fail: then the log is longer than it should be.
@@ -182,7 +188,7 @@ pub fn open_trees(pool: Pool<Hardware>, threads: usize, path: &Path) -> Result<(
         Ok(finished)
     });
     if opened.is_err() {
-        wal::leave_refused(&trees, wal::last_number(&trees));
+        wal::leave_refused(&trees, wal::last_number(&trees), false);
     }
     opened.map(|finished| (trees, finished))
 }

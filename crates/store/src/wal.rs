@@ -16,7 +16,9 @@
 //!                       "last" -> the largest number ever given, 4 bytes;
 //!                       "logged" -> three times 8 bytes, as of the last closing: bytes of keys and
 //!                       values that were logged since the last snapshot, bytes that the files of the
-//!                       log have grown by, and how often the pool was opened
+//!                       log have grown by, and how often the pool was opened;
+//!                       "reached" -> the identity of the log, and an LSN that was durable, 8 bytes: of a
+//!                       pool that was closed, the last there is
 //!   map 0 of the log    NAME -> number, as above: replay learns from it which map is which
 //! ```
 //!
@@ -60,7 +62,9 @@ pub use self::log_effect::LogEffect;
 pub(crate) use self::log_metadata::{
     copy_log_metadata, last_durability, last_number, leave_refused, note_durability, own_log,
 };
-use self::log_metadata::{new_identity, refuse_integers};
+use self::log_metadata::{
+    new_identity, older_than_its_log, reached_in, reached_note, refuse_integers,
+};
 pub use self::rebuild::Rebuilt;
 pub(crate) use self::rebuild::rebuild;
 pub(crate) use self::reservation::LogReservation;
@@ -73,6 +77,7 @@ const IDENTITY: &[u8] = b"identity";
 const MODE: &[u8] = b"mode";
 const LAST: &[u8] = b"last";
 const LOGGED: &[u8] = b"logged";
+const REACHED: &[u8] = b"reached";
 /// A snapshot is due, too, when the files of the log have grown by so many times what keys and values may
 /// grow by: small writes that are waited for one by one take a block each.
 const FILES_FACTOR: u64 = 4;
@@ -156,12 +161,14 @@ fn log_options(identity: [u8; 16], durability: Durability, options: &Options) ->
 }
 
 impl StoreLog {
-    /// Opens the log of a pool that can be trusted, or makes one.
+    /// Opens the log of a pool that can be trusted, or makes one. `lacks` becomes true if the log then
+    /// lacks what the pool has, until this has returned a log.
     pub fn open(
         trees: &Trees,
         place: &LogDirectory,
         durability: Durability,
         options: &Options,
+        lacks: &mut bool,
     ) -> Result<StoreLog> {
         // Before anything is made that looks as if the log were its own.
         let known = own_log(trees, place)?;
@@ -173,11 +180,19 @@ impl StoreLog {
             place.begin(&disk)?;
         }
         let identity = known.unwrap_or_else(|| new_identity(trees));
-        let log_options = log_options(identity, durability, options).starts_empty(false);
+        let closed_at = reached_in(&own, &mut session, identity)?;
+        let log_options = log_options(identity, durability, options)
+            .starts_empty(false)
+            .reached(place.reached(identity).max(closed_at))
+            // The pool can be trusted.
+            .owner_has_all(true);
         let (log, recovered) = Log::open(disk, &log_options)?;
-        // The pool has what the log has lost.
-        let is_short = recovered.report().end < place.reached(identity);
+        let (is_cut, end) = (recovered.report().is_cut, recovered.report().end);
         drop(recovered);
+        *lacks = is_cut;
+        if trees.heap().pool().was_clean() && closed_at != 0 && closed_at < end {
+            return Err(older_than_its_log(trees, place));
+        }
         let power = StoreLog {
             log,
             place: place.clone(),
@@ -194,17 +209,7 @@ impl StoreLog {
             snapshot_due: false.into(),
         };
         power.number_all(trees, &mut session)?;
-        let logged = power.own.get_with(&mut session, LOGGED, |bytes| {
-            let (words, _) = bytes.as_chunks::<8>();
-            [0, 1, 2].map(|index| words.get(index).map_or(0, |word| u64::from_le_bytes(*word)))
-        })?;
-        let [bytes, files, openings] = logged.unwrap_or_default();
-        // Relaxed: nobody else is here yet.
-        power.bytes.store(bytes, Ordering::Relaxed);
-        // Relaxed: as above. It may be less than nothing.
-        power.stored_before.store(0_u64.wrapping_sub(files), Ordering::Relaxed);
-        // Relaxed: as above.
-        power.openings.store(openings.saturating_add(1), Ordering::Relaxed);
+        power.go_on_counting(&mut session)?;
         let mode = durability.interval_ms().to_le_bytes();
         power.own.change(&mut session, MODE, Change::Upsert(&mode), |_, _| ())?;
         let pool = trees.heap().pool();
@@ -212,7 +217,7 @@ impl StoreLog {
             Settings { max_size_bytes: pool.max_size(), durability, pool: Some(pool.uuid()) };
         place.write_settings(power.log.disk(), settings)?;
         let owes = !trees.heap().pool().was_clean() && !power.mutant("store.owes_no_snapshot");
-        if known.is_none() || owes || is_short {
+        if known.is_none() || owes || is_cut {
             // Damaged in it is only what it is made of.
             power.snapshot(trees, &mut session).map_err(|error| {
                 match trees.heap().pool().path() {
@@ -221,15 +226,28 @@ impl StoreLog {
                 }
             })?;
         }
-        if is_short {
-            place.write_reached(power.log.disk(), identity, power.log.durable_lsn())?;
-        }
         if known.is_none() {
             power.own.change(&mut session, IDENTITY, Change::Upsert(&identity), |_, _| ())?;
         }
         // Last: without it a crashed machine does not look at the log.
         place.write_identity(power.log.disk(), identity)?;
         Ok(power)
+    }
+
+    /// Goes on counting what is logged where earlier lives have ended.
+    fn go_on_counting(&self, session: &mut Session<Hardware>) -> Result<()> {
+        let logged = self.own.get_with(session, LOGGED, |bytes| {
+            let (words, _) = bytes.as_chunks::<8>();
+            [0, 1, 2].map(|index| words.get(index).map_or(0, |word| u64::from_le_bytes(*word)))
+        })?;
+        let [bytes, files, openings] = logged.unwrap_or_default();
+        // Relaxed: nobody else is here yet.
+        self.bytes.store(bytes, Ordering::Relaxed);
+        // Relaxed: as above. It may be less than nothing.
+        self.stored_before.store(0_u64.wrapping_sub(files), Ordering::Relaxed);
+        // Relaxed: as above.
+        self.openings.store(openings.saturating_add(1), Ordering::Relaxed);
+        Ok(())
     }
 
     /// Gives every map its number.
@@ -512,6 +530,8 @@ impl StoreLog {
         self.stored_before.store(stored, Ordering::Relaxed);
         // Relaxed: as above.
         self.openings.store(0, Ordering::Relaxed);
+        // Only evidence: the next closing says it again.
+        let _ = self.note_reached(session);
         Ok(pair_count)
     }
 
@@ -522,12 +542,22 @@ impl StoreLog {
         // Only evidence: without it the end of the log could be cut off unnoticed.
         let reached = self.log.durable_lsn();
         let _ = self.place.write_reached(self.log.disk(), self.identity, reached);
+        if self.note_reached(session).is_err() {
+            // It must not say less than the log has; its removal needs no space.
+            self.own.change(session, REACHED, Change::Remove, |_, _| ())?;
+        }
         // Relaxed: a statistic.
         let openings = self.openings.load(Ordering::Relaxed);
         let logged = [self.lag().0, self.file_growth(), openings].map(u64::to_le_bytes);
         // A full pool must not be in the way of its closing: that much is counted anew.
         let _ = self.own.change(session, LOGGED, Change::Upsert(logged.as_flattened()), |_, _| ());
         Ok(())
+    }
+
+    /// Notes in the pool what is durable, so that an older copy of the log beside it is noticed.
+    fn note_reached(&self, session: &mut Session<Hardware>) -> Result<()> {
+        let note = reached_note(self.identity, self.log.durable_lsn());
+        Ok(self.own.change(session, REACHED, Change::Upsert(&note), |_, _| ())?)
     }
 
     /// Makes everything durable that anybody can have seen.

@@ -1,12 +1,17 @@
 //! What the pool knows of its log: whose it is, and how it is kept.
 
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use everleaf_index::{Change, IndexError, Trees};
+use everleaf_index::{BytesTree, Change, Hardware, IndexError, Session, Trees};
+use everleaf_log::Lsn;
 
 use super::log_directory::{Identity, LogState};
-use super::{Durability, IDENTITY, LAST, LogDirectory, MODE, NAME};
+use super::{Durability, IDENTITY, LAST, LogDirectory, MODE, NAME, REACHED};
 use crate::{Error, Result};
+
+/// Above every LSN.
+const LSN_END: Lsn = 1 << 62;
 
 /// How a pool was opened last.
 pub fn last_durability(trees: &Trees) -> Result<Durability> {
@@ -61,12 +66,12 @@ fn identity_in(trees: &Trees) -> Result<Option<Identity>> {
     Ok(identity.flatten())
 }
 
-/// Marks a pool clean again of which the opening was refused, if it was clean and its log lacks nothing:
-/// only a number that was given to a map meanwhile could be missing there. `last` is what
-/// [`last_number`] was before.
-pub fn leave_refused(trees: &Trees, last: Option<u32>) {
+/// Marks a pool clean again of which the opening was refused, if it was clean and its log lacks nothing: a
+/// number that was given to a map meanwhile could be missing there, or what was cut off (`lacks`). `last` is
+/// what [`last_number`] was before.
+pub fn leave_refused(trees: &Trees, last: Option<u32>, lacks: bool) {
     let pool = trees.heap().pool();
-    if pool.was_clean() && !pool.is_read_only() && last_number(trees) == last {
+    if !lacks && pool.was_clean() && !pool.is_read_only() && last_number(trees) == last {
         // If that fails, it counts as not closed, which costs a recovery.
         let _ = trees.close();
     }
@@ -100,11 +105,45 @@ pub fn copy_log_metadata(from: &Trees, to: &Trees) -> Result<()> {
     let (low, high) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
     let mut pairs = vec![];
     own.scan(&mut session, low, high, false, |key, value| {
-        pairs.push((key.to_vec(), value.to_vec()));
+        // The log may go on before the store is closed.
+        if key != REACHED {
+            pairs.push((key.to_vec(), value.to_vec()));
+        }
         true
     })?;
     to.load_bytes_tree(NAME, pairs)?;
     Ok(())
+}
+
+/// What a pool notes of its log: that it was durable up to this LSN.
+pub fn reached_note(identity: Identity, lsn: Lsn) -> Vec<u8> {
+    [&identity[..], &lsn.to_le_bytes()].concat()
+}
+
+/// An LSN of this log that was durable, as the pool says: of one that was closed, the last. 0 if it says
+/// nothing.
+pub fn reached_in(
+    own: &BytesTree,
+    session: &mut Session<Hardware>,
+    identity: Identity,
+) -> Result<Lsn> {
+    let lsn = own.get_with(session, REACHED, |note| {
+        let (log, lsn) = note.split_first_chunk::<16>()?;
+        let lsn = <[u8; 8]>::try_from(lsn).ok().filter(|_| *log == identity)?;
+        Some(u64::from_le_bytes(lsn)).filter(|lsn| *lsn < LSN_END)
+    })?;
+    Ok(lsn.flatten().unwrap_or(0))
+}
+
+/// The error for a pool that was closed before the last changes that its log has.
+pub fn older_than_its_log(trees: &Trees, place: &LogDirectory) -> Error {
+    let pool = trees.heap().pool().path().unwrap_or(Path::new("the pool")).display().to_string();
+    Error::Corrupt(format!(
+        "{pool} is older than its log in {}, which went on after this copy of the pool was closed: move \
+         {pool} away and open it again, which makes the pool again from the log, or move the log away to \
+         go on with the older state",
+        place.display()
+    ))
 }
 
 /// Sixteen bytes that no other log has: not even an older one of the same pool, which must not be

@@ -19,7 +19,8 @@ use everleaf_log::{Log, Record, Recovered};
 
 use super::log_directory::{LogDirectory, LogDisk, LogState, Settings};
 use super::{
-    Durability, IDENTITY, LAST, LOGGED, MODE, NAME, io, load, log_options, own_key, replay,
+    Durability, IDENTITY, LAST, LOGGED, MODE, NAME, REACHED, io, load, log_options, own_key,
+    reached_note, replay,
 };
 use crate::conversion::from_pool;
 use crate::opening::is_lost;
@@ -233,6 +234,7 @@ impl Filling<'_> {
         put(LOGGED, &replayed.bytes.to_le_bytes())?;
         put(MODE, &settings.durability.interval_ms().to_le_bytes())?;
         put(IDENTITY, &identity)?;
+        put(REACHED, &reached_note(identity, recovered.report().end))?;
         Ok(rebuilt)
     }
 }

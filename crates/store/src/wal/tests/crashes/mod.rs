@@ -14,6 +14,7 @@
 mod arranged;
 mod causes;
 mod clocks;
+mod cut_log;
 mod explore;
 mod free;
 mod looking;

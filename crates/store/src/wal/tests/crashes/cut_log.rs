@@ -1,0 +1,209 @@
+//! A log whose end is gone beside a pool that is whole, and copies of one of the two that are older.
+//!
+//! What was lost: a store whose log was repaired by a new snapshot, and whose machine crashed before the
+//! note of how far the log had reached was written anew, could not be opened any more. A log that was cut
+//! before its newest snapshot was refused though the pool had everything. An older copy of the log's folder
+//! had an older note with it, so that nobody noticed; and nobody noticed an older copy of the pool.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use everleaf_log::simulated::{Faults, SimulatedDisk};
+use everleaf_log::{Disk, DiskFile};
+
+use super::world::{folder, options};
+use crate::{Error, Store};
+
+const KEYS: u32 = 54;
+
+fn put(store: &Store, keys: std::ops::Range<u32>) {
+    for number in keys {
+        let _ = store.default_map().put(number.to_be_bytes(), number.to_le_bytes()).expect("room");
+    }
+}
+
+fn is_whole(store: &Store) -> bool {
+    let has = |number: u32| {
+        let value = store.default_map().get(number.to_be_bytes()).expect("readable");
+        value.as_deref() == Some(&number.to_le_bytes()[..])
+    };
+    store.default_map().len() == u64::from(KEYS) && (0..KEYS).all(has)
+}
+
+/// A store that is closed, with a snapshot in the middle.
+fn make(disk: &SimulatedDisk, pool: &Path) {
+    let store = options(disk).open(pool).expect("it opens");
+    put(&store, 0..KEYS / 2);
+    let _ = store.snapshot().expect("the disk works");
+    put(&store, KEYS / 2..KEYS);
+    store.close().expect("it closes");
+}
+
+/// What becomes of the end of a log.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Cut {
+    /// The last segment has lost its last chunks.
+    Chunks,
+    /// Everything but the first block of the last segment, so that the newest snapshot needs more.
+    ToHeader,
+    /// The last segment is empty.
+    ToNothing,
+    /// The last segment is gone.
+    Segment,
+    /// All segments are gone.
+    Segments,
+}
+
+const CUTS: [Cut; 5] = [Cut::Chunks, Cut::ToHeader, Cut::ToNothing, Cut::Segment, Cut::Segments];
+
+fn cut(disk: &SimulatedDisk, how: Cut) {
+    let segments: Vec<String> =
+        disk.names().into_iter().filter(|name| name.starts_with("log-")).collect();
+    let last = segments.last().expect("there is one");
+    let keep = |size: u64| {
+        let file = Disk::open(disk, last).expect("there");
+        assert!(file.size().expect("open") > size);
+        file.truncate(size).expect("it works");
+        file.sync_data().expect("it works");
+    };
+    match how {
+        Cut::Chunks => {
+            let file = Disk::open(disk, last).expect("there");
+            let chunks = file.size().expect("open") / 4096 - 1;
+            assert!(chunks > 4, "{chunks}");
+            keep((chunks - 2) * 4096);
+        }
+        Cut::ToHeader => keep(4096),
+        Cut::ToNothing => keep(0),
+        Cut::Segment => disk.remove(last).expect("there"),
+        Cut::Segments => segments.iter().for_each(|name| disk.remove(name).expect("there")),
+    }
+    disk.sync_folder().expect("it works");
+}
+
+/// Opens the store with its pool beside a log that was cut, and loses the power before every operation of
+/// the disk. Whether what is left can be opened without the pool whenever the new snapshot is there, and
+/// is never an earlier state.
+fn repaired(how: Cut, mutant: Option<&'static str>) -> bool {
+    let folder = folder();
+    let faults = Faults { mutants: mutant.into_iter().collect(), ..Faults::default() };
+    let disk = SimulatedDisk::new(faults, 1);
+    let pool = folder.path().join("pool");
+    make(&disk, &pool);
+    cut(&disk, how);
+    let snapshots = |disk: &SimulatedDisk| {
+        disk.names().into_iter().filter(|name| name.starts_with("snapshot-")).max()
+    };
+    let before = snapshots(&disk);
+    let images = Arc::new(Mutex::new(vec![]));
+    let taken = images.clone();
+    disk.set_hook(move |disk| {
+        taken.lock().expect("nobody panicked").extend((0..3).map(|seed| disk.crashed(seed)));
+    });
+    let store = options(&disk).open(&pool).expect("the pool is whole");
+    assert!(is_whole(&store), "{how:?}");
+    disk.clear_hook();
+    let mut images = std::mem::take(&mut *images.lock().expect("nobody panicked"));
+    assert!(images.len() > 20, "{how:?}: {}", images.len());
+    let last = images.len();
+    images.extend((0..3).map(|seed| disk.crashed(seed)));
+    let mut is_right = true;
+    for (number, image) in images.into_iter().enumerate() {
+        image.set_faults(Faults::default());
+        let is_there = snapshots(&image) > before || number >= last;
+        let opened = options(&image).open(folder.path().join(format!("left-{number}")));
+        is_right &= match opened {
+            Ok(left) => is_whole(&left),
+            Err(_) => !is_there,
+        };
+    }
+    is_right
+}
+
+#[test]
+fn no_power_cut_in_a_repair_of_a_log_leaves_one_that_is_refused() {
+    for how in CUTS {
+        assert!(repaired(how, None), "{how:?}");
+    }
+    assert!(!repaired(Cut::Chunks, Some("log.cut_goes_on")), "the bug is not found");
+}
+
+/// The pool is copied with its store closed, so that it is whole.
+fn keep_copy(from: &Path, to: &Path) {
+    let _ = std::fs::copy(from, to).expect("room");
+}
+
+#[test]
+fn an_older_copy_of_the_log_beside_a_newer_pool_is_noticed_and_replaced() {
+    let (folder, disk) = (folder(), SimulatedDisk::new(Faults::default(), 1));
+    let pool = folder.path().join("pool");
+    let store = options(&disk).open(&pool).expect("it opens");
+    put(&store, 0..KEYS / 3);
+    store.close().expect("it closes");
+    let older = disk.copied(2);
+    let store = options(&disk).open(&pool).expect("it opens");
+    put(&store, KEYS / 3..KEYS);
+    store.close().expect("it closes");
+    assert!(is_whole(&options(&older).open(&pool).expect("the pool is whole")));
+    // What is left of a crash is that, and not the older state.
+    let store = options(&older.crashed(3)).open(folder.path().join("left")).expect("it opens");
+    assert!(is_whole(&store));
+}
+
+#[test]
+fn an_older_copy_of_the_pool_beside_a_newer_log_is_refused() {
+    let (folder, disk) = (folder(), SimulatedDisk::new(Faults::default(), 1));
+    let (pool, older) = (folder.path().join("pool"), folder.path().join("older"));
+    let store = options(&disk).open(&pool).expect("it opens");
+    put(&store, 0..KEYS / 3);
+    store.close().expect("it closes");
+    keep_copy(&pool, &older);
+    let store = options(&disk).open(&pool).expect("it opens");
+    put(&store, KEYS / 3..KEYS);
+    store.close().expect("it closes");
+    keep_copy(&older, &pool);
+    for _ in 0..2 {
+        let error = options(&disk).open(&pool).map(drop).expect_err("it lacks what the log has");
+        assert!(matches!(error, Error::Corrupt(_)), "{error}");
+        assert!(error.to_string().contains("is older than its log"), "{error}");
+    }
+    std::fs::remove_file(&pool).expect("there");
+    assert!(is_whole(&options(&disk).open(&pool).expect("the log has everything")));
+}
+
+/// An opening that begins to repair a log and fails must leave it to the next to be repaired.
+#[test]
+fn a_repair_that_fails_is_done_by_the_next_opening() {
+    for how in CUTS {
+        let mut failed = 0;
+        for refused in 0.. {
+            let (folder, disk) = (folder(), SimulatedDisk::new(Faults::default(), 1));
+            let pool = folder.path().join("pool");
+            make(&disk, &pool);
+            cut(&disk, how);
+            let mut operations = 0;
+            disk.set_hook(move |disk| {
+                operations += 1;
+                if operations > refused {
+                    disk.set_faults(Faults { error_one_in: 1, ..Faults::default() });
+                }
+            });
+            let opened = options(&disk).open(&pool);
+            disk.clear_hook();
+            disk.set_faults(Faults::default());
+            match opened {
+                Ok(store) => {
+                    drop(store);
+                    break;
+                }
+                Err(_) => failed += 1,
+            }
+            let store = options(&disk).open(&pool).expect("there is room again");
+            assert!(is_whole(&store), "{how:?} {refused}");
+            let left = folder.path().join("left");
+            let store = options(&disk.crashed(3)).open(left).expect("it was repaired");
+            assert!(is_whole(&store), "{how:?} {refused}");
+        }
+        assert!(failed > 2, "{how:?}: {failed}");
+    }
+}
