@@ -34,6 +34,11 @@ fn requests(number: usize) -> Vec<Vec<String>> {
         line(format!("SADD set m{number}")),
         line(format!("SADD from m{number}")),
         line(format!("SMOVE from to m{number}")),
+        line(format!("RPUSH list e{number}")),
+        line("RPOPLPUSH list list".to_string()),
+        line("LMOVE list list LEFT RIGHT".to_string()),
+        line(format!("RPUSH queue e{number}")),
+        line("LMOVE queue done LEFT RIGHT".to_string()),
         line(format!("ZADD zset {} m{number} 0 changing", number / 3)),
         line(format!("ZINCRBY zset {number} changing")),
     ];
@@ -49,8 +54,9 @@ fn is_kept(number: usize, count: usize) -> bool {
     !number.is_multiple_of(7) || number + 3 >= count
 }
 
-/// Compares what is there with what was acknowledged: the numbers below `count`.
-fn check(client: &mut Client, count: usize) {
+/// Compares what is there with what was acknowledged: the numbers below `count`, of lists those from
+/// `first` on.
+fn check(client: &mut Client, first: usize, count: usize) {
     let fields = strings(client, "HGETALL hash");
     assert_eq!(fields.len() / 2, number(client, "HLEN hash"));
     let set = strings(client, "SMEMBERS set");
@@ -61,6 +67,17 @@ fn check(client: &mut Client, count: usize) {
     assert_eq!(client.line("SINTER from to"), "[]", "a member is in one of the two");
     assert!(from.len() <= 1, "moves are in the order of additions");
     let has = |all: &[String], text: String| all.contains(&text);
+    let elements: Vec<String> = (first..count).map(|number| format!("e{number}")).collect();
+    for list in ["list", "done"] {
+        let all = strings(client, &format!("LRANGE {list} 0 -1"));
+        assert_eq!(all.len(), number(client, &format!("LLEN {list}")));
+        // The last rotation may be half done.
+        let mut sorted = all.clone();
+        sorted.sort_by_key(|element| element[1..].parse::<usize>().unwrap());
+        assert!(sorted.starts_with(&elements), "{list}: {all:?}");
+        assert!(list == "list" || all == sorted, "{all:?}");
+    }
+    assert!(number(client, "LLEN queue") <= 1, "moves are in the order of additions");
     let zset = strings(client, "ZRANGE zset 0 -1");
     assert_eq!(zset.len(), number(client, "ZCARD zset"));
     assert_eq!(zset.len(), number(client, "ZCOUNT zset -inf +inf"));
@@ -78,15 +95,18 @@ fn check(client: &mut Client, count: usize) {
 #[test]
 fn a_killed_server_comes_back_with_all_types_as_they_were_acknowledged() {
     let folder = tempfile::tempdir().unwrap();
-    let mut count = 0;
+    let (mut first, mut count) = (0, 0);
     for round in 0..4 {
         let server = ServerProcess::start(folder.path(), "");
         let mut client = server.connect();
-        check(&mut client, count);
+        check(&mut client, first, count);
         if round == 3 {
             server.stop();
             return;
         }
+        // What was done without an answer is done again, which only lists would notice.
+        client.line("DEL list done queue");
+        first = count;
         // More than is awaited, so that the end comes in the middle of some.
         let mut sizes = Vec::new();
         for number in count..count + 2 * AWAITED_COUNT {

@@ -79,7 +79,7 @@ pub fn step(context: &mut Context<'_>, request: &Request<'_>, kind: Kind) -> Out
                 match kind {
                     Kind::Hash => items.push(value.to_vec()),
                     Kind::SortedSet => items.push(score::format(score_of(value)).into_bytes()),
-                    Kind::Set => {}
+                    Kind::Set | Kind::List => {}
                 }
             }
             ControlFlow::Continue(())

@@ -11,6 +11,7 @@ mod hash;
 mod info;
 pub mod keys;
 mod keyspace;
+mod list;
 mod members;
 mod range;
 mod save;

@@ -6,7 +6,7 @@
 use super::{Context, Failure, Outcome, shown};
 use super::{
     admin, client, configuration, connection, counter, description, expiry, hash, info, keyspace,
-    range, save, scan, set, sets, string, transaction, zset,
+    list, range, save, scan, set, sets, string, transaction, zset,
 };
 use crate::resp::Request;
 
@@ -167,7 +167,7 @@ macro_rules! commands {
 }
 
 /// The number of commands.
-const COUNT: usize = 124;
+const COUNT: usize = 141;
 
 /// All commands.
 #[rustfmt::skip]
@@ -200,6 +200,12 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "spop" -2 [TYPED | WRITE | FAST] (1 1 1) "set" sets::random::spop, "Removes random members and returns them.";
     "zadd" -4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "sorted-set" zset::add::zadd, "Adds members, or changes their scores.";
     "zrem" -3 [TYPED | WRITE | FAST] (1 1 1) "sorted-set" zset::remove::zrem, "Removes members.";
+    "lpop" -2 [TYPED | WRITE | FAST] (1 1 1) "list" list::pop::lpop, "Removes elements at the left and returns them.";
+    "rpop" -2 [TYPED | WRITE | FAST] (1 1 1) "list" list::pop::rpop, "Removes elements at the right and returns them.";
+    "llen" 2 [TYPED | READ | FAST] (1 1 1) "list" list::read::llen, "Returns the number of elements.";
+    "lpos" -3 [TYPED | READ] (1 1 1) "list" list::read::lpos, "Returns where an element is.";
+    "lset" 4 [TYPED | WRITE | GROWS] (1 1 1) "list" list::change::lset, "Sets the element of an index.";
+    "lrem" 4 [TYPED | WRITE] (1 1 1) "list" list::change::lrem, "Removes elements that are equal to one.";
     "getex" -2 [WRITE | FAST] (1 1 1) "string" expiry::getex, "Returns the value of a key and sets when it expires.";
     "hello" -1 [FAST | BEFORE_AUTH] (0 0 0) "connection" connection::hello, "Chooses the version of the protocol.";
     "multi" 1 [FAST] (0 0 0) "transactions" transaction::multi, "Begins a transaction.";
@@ -222,6 +228,11 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "zscan" -3 [TYPED | READ] (1 1 1) "sorted-set" zset::read::zscan, "Goes through the members in steps.";
     "zdiff" -3 [TYPED | READ] (0 0 0) "sorted-set" zset::algebra::zdiff, "Returns the members of the first set that are in no other.";
     "zmpop" -4 [TYPED | WRITE] (0 0 0) "sorted-set" zset::pop::zmpop, "Removes the first or last members of the first set that has some.";
+    "lpush" -3 [TYPED | WRITE | GROWS | FAST] (1 1 1) "list" list::push::lpush, "Adds elements at the left.";
+    "rpush" -3 [TYPED | WRITE | GROWS | FAST] (1 1 1) "list" list::push::rpush, "Adds elements at the right.";
+    "ltrim" 4 [TYPED | WRITE | GROWS] (1 1 1) "list" list::change::ltrim, "Keeps only the elements between two indices.";
+    "lmove" 5 [TYPED | WRITE | GROWS] (1 2 1) "list" list::push::lmove, "Moves an element from one list to another.";
+    "lmpop" -4 [TYPED | WRITE] (0 0 0) "list" list::pop::lmpop, "Removes elements of the first list that has some.";
     "append" 3 [WRITE | GROWS | FAST] (1 1 1) "string" string::append, "Appends to a value.";
     "client" -2 [ADMIN] (0 0 0) "connection" client::client, "Tells about the connections and closes them.";
     "config" -2 [ADMIN] (0 0 0) "server" configuration::config, "Returns and changes settings.";
@@ -248,6 +259,10 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "zrange" -4 [TYPED | READ] (1 1 1) "sorted-set" zset::range::zrange, "Returns members between two ranks, scores or members.";
     "zunion" -3 [TYPED | READ] (0 0 0) "sorted-set" zset::algebra::zunion, "Returns the members that any of the sets has.";
     "zinter" -3 [TYPED | READ] (0 0 0) "sorted-set" zset::algebra::zinter, "Returns the members that all sets have.";
+    "lpushx" -3 [TYPED | WRITE | GROWS | FAST] (1 1 1) "list" list::push::lpushx, "Adds elements at the left of a list that exists.";
+    "rpushx" -3 [TYPED | WRITE | GROWS | FAST] (1 1 1) "list" list::push::rpushx, "Adds elements at the right of a list that exists.";
+    "lindex" 3 [TYPED | READ] (1 1 1) "list" list::read::lindex, "Returns the element of an index.";
+    "lrange" 4 [TYPED | READ] (1 1 1) "list" list::read::lrange, "Returns the elements between two indices.";
     "command" -1 [READ] (0 0 0) "server" description::command, "Describes the commands.";
     "discard" 1 [FAST] (0 0 0) "transactions" transaction::discard, "Ends a transaction without running it.";
     "flushdb" -1 [WRITE] (0 0 0) "server" keyspace::flush, "Removes all keys.";
@@ -262,6 +277,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "zmscore" -3 [TYPED | READ | FAST] (1 1 1) "sorted-set" zset::read::zmscore, "Returns the scores of members.";
     "zpopmin" -2 [TYPED | WRITE | FAST] (1 1 1) "sorted-set" zset::pop::zpopmin, "Removes the members with the lowest scores and returns them.";
     "zpopmax" -2 [TYPED | WRITE | FAST] (1 1 1) "sorted-set" zset::pop::zpopmax, "Removes the members with the highest scores and returns them.";
+    "linsert" 5 [TYPED | WRITE | GROWS] (1 1 1) "list" list::change::linsert, "Adds an element before or after another.";
     "expireat" -3 [WRITE | FAST] (1 1 1) "generic" expiry::expireat, "Lets a key expire at a time in seconds since 1970.";
     "flushall" -1 [WRITE] (0 0 0) "server" keyspace::flush, "Removes all keys.";
     "getrange" 4 [READ] (1 1 1) "string" string::getrange, "Returns a part of a value.";
@@ -273,6 +289,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "sismember" 3 [TYPED | READ | FAST] (1 1 1) "set" sets::read::sismember, "Returns whether a member is there.";
     "zlexcount" 4 [TYPED | READ | FAST] (1 1 1) "sorted-set" zset::read::zlexcount, "Returns the number of members between two members of one score.";
     "zrevrange" -4 [TYPED | READ] (1 1 1) "sorted-set" zset::range::zrevrange, "Returns members between two ranks, from the last.";
+    "rpoplpush" 3 [TYPED | WRITE | GROWS] (1 2 1) "list" list::push::rpoplpush, "Moves the last element of a list to the front of another.";
     "expiretime" 2 [READ | FAST] (1 1 1) "generic" expiry::expiretime, "Returns when a key expires, in seconds since 1970.";
     "hrandfield" -2 [TYPED | READ] (1 1 1) "hash" hash::random::hrandfield, "Returns random fields.";
     "smismember" -3 [TYPED | READ | FAST] (1 1 1) "set" sets::read::smismember, "Returns for each member whether it is there.";

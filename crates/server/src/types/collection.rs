@@ -8,12 +8,18 @@ use std::ops::{Bound, ControlFlow};
 
 use everleaf::{Error, Expiry, KEY_SIZE_MAX};
 
+use super::list::MIDDLE;
 use super::order::ORDER;
 use super::{Header, Kind, Ready, live_key};
 use crate::command::Failure;
 use crate::command::keys::Result;
 use crate::command::stage::Staged;
 use crate::command::walk::Bounds;
+
+/// The last word of the header of a new collection.
+fn extra_of(kind: Kind) -> u64 {
+    if kind == Kind::List { MIDDLE } else { 0 }
+}
 
 /// A collection on a stage.
 pub struct Collection<'s, 'a> {
@@ -46,7 +52,13 @@ impl<'s, 'a> Collection<'s, 'a> {
         let ready = types.ready().ok_or(Failure::WrongType)?;
         match found {
             None => {
-                let header = Header { kind, id: ready.new_id(), count: 0, changes: 0, extra: 0 };
+                let header = Header {
+                    kind,
+                    id: ready.new_id(),
+                    count: 0,
+                    changes: 0,
+                    extra: extra_of(kind),
+                };
                 let expiry = Expiry::Never;
                 Ok(Collection { staged, ready, key, expiry, header, is_new: true })
             }
@@ -62,7 +74,8 @@ impl<'s, 'a> Collection<'s, 'a> {
         let ready = staged.types.ready().ok_or(Failure::WrongType)?;
         // Whether it was there is what the transaction depends on.
         staged.contains(key)?;
-        let header = Header { kind, id: ready.new_id(), count: 0, changes: 0, extra: 0 };
+        let header =
+            Header { kind, id: ready.new_id(), count: 0, changes: 0, extra: extra_of(kind) };
         Ok(Collection { staged, ready, key, expiry: Expiry::Never, header, is_new: true })
     }
 
@@ -180,6 +193,14 @@ impl<'s, 'a> Collection<'s, 'a> {
         self.walk_from(0, visit)
     }
 
+    /// Goes on with another number and no members; what there was is freed later.
+    pub fn renew(&mut self) {
+        let Header { kind, .. } = self.header;
+        self.header.id = self.ready.new_id();
+        (self.header.count, self.header.extra) = (0, extra_of(kind));
+        self.is_new = true;
+    }
+
     /// Removes all members at once: they are freed later.
     pub fn clear(self) -> Result<()> {
         self.staged.stage.write(self.key, None)
@@ -192,7 +213,7 @@ impl<'s, 'a> Collection<'s, 'a> {
         let stage = &mut self.staged.stage;
         if self.header.count == 0 {
             // With the note the collector frees what is left beside the members.
-            if self.header.extra == 0 {
+            if self.header.kind != Kind::SortedSet || self.header.extra == 0 {
                 stage.write_member(&live, None)?;
             } else if self.is_new {
                 stage.write_member(&live, Some(self.key))?;

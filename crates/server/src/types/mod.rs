@@ -10,6 +10,7 @@
 
 pub mod collection;
 mod collector;
+pub mod list;
 pub mod order;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -41,11 +42,14 @@ pub enum Kind {
     Hash = 1,
     Set = 2,
     SortedSet = 3,
+    List = 4,
 }
 
 impl Kind {
     fn of(byte: u8) -> Option<Kind> {
-        [Kind::Hash, Kind::Set, Kind::SortedSet].into_iter().find(|kind| *kind as u8 == byte)
+        [Kind::Hash, Kind::Set, Kind::SortedSet, Kind::List]
+            .into_iter()
+            .find(|kind| *kind as u8 == byte)
     }
 
     /// The name that `TYPE` tells.
@@ -54,6 +58,7 @@ impl Kind {
             Kind::Hash => "hash",
             Kind::Set => "set",
             Kind::SortedSet => "zset",
+            Kind::List => "list",
         }
     }
 }
@@ -68,7 +73,7 @@ pub struct Header {
     pub count: u64,
     /// Goes up with each change, so that equal headers mean equal members.
     pub changes: u64,
-    /// Of a sorted set: the levels of its order.
+    /// Of a sorted set: the levels of its order. Of a list: the index of its first element.
     pub extra: u64,
 }
 

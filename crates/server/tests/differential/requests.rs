@@ -1,5 +1,6 @@
 //! The requests that chance makes: of templates, and of words that are near the limits of each command.
 
+mod lists;
 mod sets;
 mod sorted_sets;
 
@@ -144,7 +145,8 @@ const OF_HASHES: &[&str] = &[
 ];
 
 /// The families of templates. Each sequence prefers one of them.
-pub const FAMILIES: &[&[&str]] = &[TEMPLATES, OF_HASHES, sets::TEMPLATES, sorted_sets::TEMPLATES];
+pub const FAMILIES: &[&[&str]] =
+    &[TEMPLATES, OF_HASHES, sets::TEMPLATES, sorted_sets::TEMPLATES, lists::TEMPLATES];
 
 const HASHES: &[&[u8]] = &[b"hash:1", b"hash:2", b"a"];
 const NUMBERS: &[&[u8]] =
@@ -279,7 +281,9 @@ pub fn request(random: &mut Random, preferred: &[&str]) -> Vec<Vec<u8>> {
     let mut request: Vec<Vec<u8>> = Vec::new();
     let family = if random.is(60) { preferred } else { random.one(FAMILIES) };
     for word in random.one(family).split(' ') {
-        let args = sets::word(random, word).or_else(|| sorted_sets::word(random, word));
+        let args = sets::word(random, word)
+            .or_else(|| sorted_sets::word(random, word))
+            .or_else(|| lists::word(random, word));
         if let Some(args) = args {
             request.extend(args);
             continue;

@@ -1,0 +1,92 @@
+//! Changing lists inside: `LSET`, `LTRIM`, `LREM`, `LINSERT`.
+
+use std::ops::ControlFlow;
+
+use super::{find, place};
+use crate::command::zset::parts::ranks;
+use crate::command::{Context, Failure, Outcome, integer_arg};
+use crate::resp::Request;
+
+/// `LSET key index element`
+pub fn lset(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let Some(mut list) = find(context.keys.staged()?, request.arg(1))? else {
+        return Err(Failure::text("ERR no such key"));
+    };
+    let at = place(integer_arg(request.arg(2))?, list.header.count)
+        .ok_or(Failure::text("ERR index out of range"))?;
+    list.set_element(at, Some(request.arg(3)))?;
+    list.finish()?;
+    context.reply.ok();
+    Ok(())
+}
+
+/// `LTRIM key first last`
+pub fn ltrim(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let (first, last) = (integer_arg(request.arg(2))?, integer_arg(request.arg(3))?);
+    if let Some(mut list) = find(context.keys.staged()?, request.arg(1))? {
+        match ranks(first, last, list.header.count) {
+            None => list.clear()?,
+            Some((first, last)) => {
+                list.keep_elements(first, last)?;
+                list.finish()?;
+            }
+        }
+    }
+    context.reply.ok();
+    Ok(())
+}
+
+/// `LREM key count element`: negative counts begin at the right, 0 means all.
+pub fn lrem(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let count = integer_arg(request.arg(2))?;
+    let (element, wanted) = (request.arg(3), count.unsigned_abs());
+    let mut found = Vec::new();
+    if let Some(mut list) = find(context.keys.staged()?, request.arg(1))? {
+        let last = list.header.count.saturating_sub(1);
+        list.walk_elements(0, last, count < 0, |at, value| {
+            if value == element {
+                found.push(at);
+            }
+            let is_done = wanted != 0 && found.len() as u64 == wanted;
+            if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        found.sort_unstable();
+        if found.len() as u64 == list.header.count {
+            list.clear()?;
+        } else if !found.is_empty() {
+            list.remove_elements(&found)?;
+            list.finish()?;
+        }
+    }
+    context.reply.count(found.len() as u64);
+    Ok(())
+}
+
+/// `LINSERT key BEFORE | AFTER pivot element`
+pub fn linsert(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let after = match request.arg(2) {
+        side if side.eq_ignore_ascii_case(b"after") => 1,
+        side if side.eq_ignore_ascii_case(b"before") => 0,
+        _ => return Err(Failure::Syntax),
+    };
+    let Some(mut list) = find(context.keys.staged()?, request.arg(1))? else {
+        context.reply.integer(0);
+        return Ok(());
+    };
+    let (pivot, mut found) = (request.arg(3), None);
+    let last = list.header.count.saturating_sub(1);
+    list.walk_elements(0, last, false, |at, value| {
+        if value == pivot {
+            found = Some(at);
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    })?;
+    let Some(at) = found else {
+        context.reply.integer(-1);
+        return Ok(());
+    };
+    list.insert_element(at + after, request.arg(4))?;
+    context.reply.count(list.header.count);
+    list.finish()
+}

@@ -1,0 +1,106 @@
+//! `LPOP`, `RPOP`, `LMPOP`.
+
+use super::{find, side_arg};
+use crate::command::keys::Result;
+use crate::command::members::{key_count_arg, positive_arg};
+use crate::command::stage::Staged;
+use crate::command::{Context, Failure, Outcome, parse_integer};
+use crate::resp::{Reply, Request};
+use crate::types::list::Side;
+
+/// `LPOP key [count]`
+pub fn lpop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    pop_one(context, request, Side::Left, "lpop")
+}
+
+/// `RPOP key [count]`
+pub fn rpop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    pop_one(context, request, Side::Right, "rpop")
+}
+
+fn pop_one(
+    context: &mut Context<'_>,
+    request: &Request<'_>,
+    side: Side,
+    name: &'static str,
+) -> Outcome {
+    if request.len() > 3 {
+        return Err(Failure::WrongArity(name));
+    }
+    let Some(count) = request.get(2) else {
+        let popped = pop(context.keys.staged()?, request.arg(1), 1, side)?;
+        let first = popped.as_ref().and_then(|elements| elements.first());
+        context.reply.bulk_or_null(first.map(|element| &element[..]));
+        return Ok(());
+    };
+    let count = parse_integer(count)
+        .and_then(|count| u64::try_from(count).ok())
+        .ok_or(Failure::text("ERR value is out of range, must be positive"))?;
+    match pop(context.keys.staged()?, request.arg(1), count, side)? {
+        Some(popped) => show(&mut context.reply, &popped),
+        None => {
+            context.reply.null_array();
+            Ok(())
+        }
+    }
+}
+
+fn show(reply: &mut Reply<'_>, elements: &[Vec<u8>]) -> Outcome {
+    reply.array(elements.len());
+    for element in elements {
+        reply.bulk(element);
+        if reply.is_full() {
+            return Err(Failure::ReplyTooLong);
+        }
+    }
+    Ok(())
+}
+
+/// Removes elements at a side; `None` if there is no list.
+pub fn pop(
+    staged: &mut Staged<'_>,
+    key: &[u8],
+    count: u64,
+    side: Side,
+) -> Result<Option<Vec<Vec<u8>>>> {
+    let mut popped = Vec::new();
+    let Some(mut list) = find(staged, key)? else { return Ok(None) };
+    for _ in 0..count {
+        match list.pop(side)? {
+            Some(element) => popped.push(element),
+            None => break,
+        }
+    }
+    if !popped.is_empty() {
+        list.finish()?;
+    }
+    Ok(Some(popped))
+}
+
+/// `LMPOP count key [key ...] LEFT | RIGHT [COUNT count]`
+pub fn lmpop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let key_count = key_count_arg(request.arg(1))?;
+    let side_index = key_count.saturating_add(2);
+    let side = side_arg(request.get(side_index).ok_or(Failure::Syntax)?)?;
+    let mut count = None;
+    let mut options = request.args_from(side_index + 1);
+    while let Some(option) = options.next() {
+        let value = options.next().filter(|_| count.is_none());
+        match value.filter(|_| option.eq_ignore_ascii_case(b"count")) {
+            Some(value) => {
+                count = Some(positive_arg(value, "ERR count should be greater than 0")?);
+            }
+            None => return Err(Failure::Syntax),
+        }
+    }
+    for key in request.args_from(2).take(key_count) {
+        let popped = pop(context.keys.staged()?, key, count.unwrap_or(1), side)?;
+        if let Some(popped) = popped.filter(|popped| !popped.is_empty()) {
+            context.reply.array(2);
+            context.reply.bulk(key);
+            return show(&mut context.reply, &popped);
+        }
+    }
+    context.reply.null_array();
+    Ok(())
+}

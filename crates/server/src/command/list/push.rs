@@ -1,0 +1,89 @@
+//! `LPUSH`, `RPUSH` and their like, `LMOVE`, `RPOPLPUSH`.
+
+use super::{find, open, side_arg};
+use crate::command::keys::Result;
+use crate::command::stage::Staged;
+use crate::command::{Context, Outcome};
+use crate::resp::Request;
+use crate::types::list::Side;
+
+/// `LPUSH key element [element ...]`
+pub fn lpush(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    push(context, request, Side::Left)
+}
+
+/// `RPUSH key element [element ...]`
+pub fn rpush(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    push(context, request, Side::Right)
+}
+
+/// `LPUSHX key element [element ...]`
+pub fn lpushx(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    push_if_there(context, request, Side::Left)
+}
+
+/// `RPUSHX key element [element ...]`
+pub fn rpushx(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    push_if_there(context, request, Side::Right)
+}
+
+fn push_if_there(context: &mut Context<'_>, request: &Request<'_>, side: Side) -> Outcome {
+    if find(context.keys.staged()?, request.arg(1))?.is_some() {
+        return push(context, request, side);
+    }
+    context.reply.integer(0);
+    Ok(())
+}
+
+fn push(context: &mut Context<'_>, request: &Request<'_>, side: Side) -> Outcome {
+    let mut list = open(context.keys.staged()?, request.arg(1))?;
+    for element in request.args_from(2) {
+        list.push(side, element)?;
+    }
+    context.reply.count(list.header.count);
+    list.finish()
+}
+
+/// `LMOVE source destination LEFT | RIGHT LEFT | RIGHT`
+pub fn lmove(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let (from, to) = (side_arg(request.arg(3))?, side_arg(request.arg(4))?);
+    reply_move(context, request, from, to)
+}
+
+/// `RPOPLPUSH source destination`
+pub fn rpoplpush(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    reply_move(context, request, Side::Right, Side::Left)
+}
+
+fn reply_move(context: &mut Context<'_>, request: &Request<'_>, from: Side, to: Side) -> Outcome {
+    let moved = transfer(context.keys.staged()?, request.arg(1), request.arg(2), from, to)?;
+    context.reply.bulk_or_null(moved.as_deref());
+    Ok(())
+}
+
+/// Moves an element.
+pub fn transfer(
+    staged: &mut Staged<'_>,
+    source: &[u8],
+    destination: &[u8],
+    from: Side,
+    to: Side,
+) -> Result<Option<Vec<u8>>> {
+    if find(staged, source)?.is_none() {
+        return Ok(None);
+    }
+    // The destination must be a list before anything is taken from the source.
+    find(staged, destination)?;
+    let Some(mut list) = find(staged, source)? else { return Ok(None) };
+    let Some(element) = list.pop(from)? else { return Ok(None) };
+    if source == destination {
+        list.push(to, &element)?;
+        list.finish()?;
+    } else {
+        list.finish()?;
+        let mut list = open(staged, destination)?;
+        list.push(to, &element)?;
+        list.finish()?;
+    }
+    Ok(Some(element))
+}
