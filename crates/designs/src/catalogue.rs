@@ -21,7 +21,9 @@ use crate::fptree::FpTree;
 use crate::nbtree_published::{NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr};
 use crate::nvtree::{NvTree, NvTreeBlind};
 use crate::rntree::{RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide};
-use crate::sptree::{SpTree, SpTreeUnfiltered};
+use crate::sptree::{
+    SpTree, SpTreeBuffered, SpTreeBufferedUnfiltered, SpTreePlain, SpTreeUnfiltered,
+};
 use crate::wbtree::{WbTree, WbTreeSo};
 
 /// Something to be done with a design that is known by name only.
@@ -108,6 +110,9 @@ designs! {
     F3Tree<Objects1000, M>,
     F3Tree<Unlimited, M>,
     F3Tree<Blind, M>,
+    SpTreeBuffered<Production, M>,
+    SpTreePlain<Production, M>,
+    SpTreeBufferedUnfiltered<Production, M>,
 }
 
 /// The names of all designs.

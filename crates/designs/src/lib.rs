@@ -31,5 +31,5 @@ pub use fptree::FpTree;
 pub use nbtree_published::{NbPublished, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr};
 pub use nvtree::{NvTree, NvTreeBlind};
 pub use rntree::{RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide};
-pub use sptree::{SpTree, SpTreeUnfiltered};
+pub use sptree::{SpTree, SpTreeBuffered, SpTreeBufferedUnfiltered, SpTreePlain, SpTreeUnfiltered};
 pub use wbtree::{WbTree, WbTreeSo};

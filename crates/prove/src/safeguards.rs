@@ -22,6 +22,7 @@ pub fn safeguards() -> Vec<DirectedCase> {
     all.extend(of_merges());
     all.extend(of_hybrids());
     all.extend(of_sptree());
+    all.extend(of_sptree_logs());
     all
 }
 
@@ -169,6 +170,36 @@ fn of_sptree() -> Vec<DirectedCase> {
             ("sptree", "sptree.no_merge_flush", line, 0, 100),
             &three_leaves,
             &[&[Remove(2), Insert(6, 60), Insert(7, 70)]],
+        ),
+    ]
+}
+
+/// SPTree with buffers, in leaves of 7 slots with 2 entries in a buffer, and of 3 with one.
+fn of_sptree_logs() -> Vec<DirectedCase> {
+    let line = Some(Domain::Adr);
+    // Six keys are in the leaf; the records of 8 and 1 are its buffer's, the second linked to the first.
+    let mut both_halves = [1, 2, 3, 4, 5, 6].map(|key| Insert(key, key * 10)).to_vec();
+    both_halves.extend([Insert(8, 80), Update(1, 11)]);
+    let split = |mutant| {
+        guarded(
+            "a split whose left half has a record linked to one of the right half",
+            ("sptree-buffered", mutant, line, 0, 100),
+            &both_halves,
+            &[&[Insert(7, 70)]],
+        )
+        .in_leaves_of(7)
+    };
+    // The chunk that the updates have filled first is used again.
+    let mut chunks = [1, 2, 3, 4].map(|key| Insert(key, key * 10)).to_vec();
+    chunks.extend((0..20).map(|value| Update(1, 100 + value)));
+    vec![
+        split("sptree.no_range_skip"),
+        split("sptree.open_keeps_links"),
+        guarded(
+            "a record in a chunk that is used again",
+            ("sptree-buffered", "sptree.no_record_sum", line, 0, 100),
+            &chunks,
+            &[&[41, 42, 43, 44, 45, 46].map(|value| Update(4, value))],
         ),
     ]
 }

@@ -4,7 +4,8 @@ use everleaf_designs::f3tree::variant as f3;
 use everleaf_designs::fast_fair::variant::Small;
 use everleaf_designs::{
     CddsTree, F3Tree, FastFair, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr, NvTree,
-    NvTreeBlind, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, WbTree, WbTreeSo,
+    NvTreeBlind, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered,
+    WbTree, WbTreeSo,
 };
 use everleaf_index::{Design, HashedLeafTree, Tiny, U64Kind};
 use everleaf_machine::Simulated as M;
@@ -173,6 +174,7 @@ pub static STRUCTURES: &[Structure] = &[
     one("nvtree-blind", "NVTree whose writes do not look", sizes!(NvTreeBlind: 3)),
     one("cdds", "CDDS B-tree", sizes!(CddsTree: 2 3 7)),
     one("sptree", "SPTree whose writes go to the leaves", sizes!(SpTree: 2 3 9)),
+    one("sptree-buffered", "SPTree with buffers and a log", sizes!(SpTreeBuffered: 2 3 7)),
     one("f3-tree", "F3-tree", objects!(1: 1 2 3)),
     one("f3-tree-blind", "F3-tree whose writes do not look", objects!(0: 2)),
     one("batch", "batches of byte strings: the gate, the stripes, the journal", &batches::Programs),

@@ -13,6 +13,12 @@ pub struct Entry<M: Machine> {
 }
 
 impl<M: Machine> Entry<M> {
+    /// An entry of zeros.
+    #[cfg(test)]
+    pub fn zero() -> Self {
+        Entry { key: Atomic::new(0), value: Atomic::new(0) }
+    }
+
     /// The key.
     #[inline(always)]
     #[track_caller]

@@ -12,6 +12,7 @@ use super::{Place, Tree};
 impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Walks inner tree and list, which must agree (S6), and marks everything.
     pub(super) fn check_all(&self, used: &Recovery<M>, report: &mut CheckReport) {
+        self.restore_all();
         let problems = &mut report.problems;
         if let Err(error) = self.mark_all(used) {
             // The list cannot be followed safely.
@@ -82,6 +83,48 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         if keys.windows(2).any(|pair| pair[0] == pair[1]) {
             problems.push(format!("the leaf from {low} on has a key twice: {keys:?}"));
         }
-        keys.len() as u64
+        if V::BUFFERED {
+            self.check_buffer(place, problems);
+        }
+        self.sorted_pairs(place).len() as u64
+    }
+
+    /// Checks the buffer of a leaf.
+    fn check_buffer(&self, place: Place<'_, M>, problems: &mut Vec<String>) {
+        let (middle, low) = (place.middle, place.middle.low());
+        if middle.needs_restore() {
+            problems.push(format!("the buffer of the leaf from {low} on is not restored"));
+        }
+        if place.leaf.heading().flushed != middle.flushed() {
+            problems.push(format!("the leaf from {low} on says that it has what it has not (S8)"));
+        }
+        if self.is_writable {
+            self.check_records(place, problems);
+        }
+        for (key, value) in self.buffer(place).iter() {
+            if key < low || key >= middle.high() {
+                problems.push(format!("the buffer of the leaf from {low} on has key {key}"));
+            }
+            let misses = |filter: &super::filter::Filter<M>| !filter.may_have(key);
+            if V::FILTER && value.is_some() && middle.filter().is_some_and(misses) {
+                problems.push(format!("the filter does not know the buffered key {key} (S7)"));
+            }
+        }
+    }
+
+    /// Checks the records of a leaf's buffer (S9).
+    fn check_records(&self, place: Place<'_, M>, problems: &mut Vec<String>) {
+        let (middle, low) = (place.middle, place.middle.low());
+        let mut link = middle.head();
+        for sequence in (middle.flushed() + 1..=middle.sequence()).rev() {
+            match self.logs.read(link, sequence) {
+                Some(record) if (low..middle.high()).contains(&record.key) => link = record.link,
+                found => {
+                    let what =
+                        format!("record {sequence} of the leaf from {low} on is {found:?} (S9)");
+                    return problems.push(what);
+                }
+            }
+        }
     }
 }

@@ -75,7 +75,9 @@ impl<V: Variant, G: Geometry, M: Machine> OrderedIndex<M> for Tree<V, G, M> {
         Ok(())
     }
 
-    fn len(&self, _session: &mut Session<M>) -> Result<u64, IndexError> {
+    fn len(&self, session: &mut Session<M>) -> Result<u64, IndexError> {
+        let _pinned = session.pinned();
+        self.restore_all();
         Ok(self.keys.sum())
     }
 
@@ -104,6 +106,17 @@ impl<V: Variant, G: Geometry, M: Machine> OrderedIndex<M> for Tree<V, G, M> {
             let next = self.leaf(offset).heading().next;
             session.free_record(offset, LEAF_SIZE);
             offset = next;
+        }
+        if V::BUFFERED {
+            let mut chunks = vec![];
+            let all: Result<(), AllocError> = self.logs.for_each_chunk(|_, chunk| {
+                chunks.push(chunk);
+                Ok(())
+            });
+            debug_assert!(all.is_ok());
+            for chunk in chunks {
+                session.free_record(chunk, Self::LOGS.chunk_size());
+            }
         }
         self.free_volatile(session);
         self.anchor.free(session);

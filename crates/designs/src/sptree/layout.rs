@@ -1,11 +1,11 @@
 //! Where things are in the pool: the anchor and the leaf.
 //!
 //! ```text
-//!   anchor   word 0       1                       2                     3..32
-//!           | "EVLSPTR1" | the variant's number  | first leaf: offset  | zero |
+//!   anchor   word 0       1                       2                     3..27              27..32
+//!           | "EVLSPTR1" | the variant's number  | first leaf: offset  | logs (`log.rs`)  | zero |
 //!
 //!   leaf, 1216 bytes
-//!   line 0     | low 8 | high 8 | next 8 | bitmap 8 | version 8 | covered 8 | sorted 8 | 0 8 |
+//!   line 0     | low 8 | high 8 | next 8 | bitmap 8 | version 8 | covered 8 | sorted 8 | flushed 8 |
 //!   line 1     | 64 tags, one byte each                                                      |
 //!   line 2 ..  | 64 entries of key and value                                                 |
 //!   line 18    | 64 slot numbers in the order of their keys, one byte each                   |
@@ -25,6 +25,8 @@ pub(super) const TAG: u64 = u64::from_le_bytes(*b"EVLSPTR1");
 pub(super) const VARIANT_WORD: usize = 1;
 /// The anchor's word that names the first leaf.
 pub(super) const HEAD_WORD: usize = 2;
+/// The anchor's first word that names the oldest chunk of a log.
+pub(super) const LOG_WORD: usize = 3;
 /// Entries of a leaf.
 pub(super) const ENTRY_COUNT: usize = 64;
 /// The high fence of the last leaf, and no key.
@@ -44,7 +46,7 @@ pub(super) struct Leaf<M: Machine> {
     version: Atomic<u64, M>,
     covered: Atomic<u64, M>,
     sorted: Atomic<u64, M>,
-    unused: Atomic<u64, M>,
+    flushed: Atomic<u64, M>,
     tags: FingerprintLine<M>,
     entries: [Entry<M>; ENTRY_COUNT],
     order: [Atomic<u64, M>; ENTRY_COUNT / 8],
@@ -65,6 +67,8 @@ pub(super) struct Heading {
     pub bitmap: u64,
     /// The high fence up to which the bitmap is right: that of the leaf, unless a crash came between.
     pub covered: u64,
+    /// The leaf has all buffered writes up to the one of this number.
+    pub flushed: u64,
 }
 
 /// One byte of a key's hash.
@@ -92,6 +96,7 @@ impl<M: Machine> Leaf<M> {
             next: self.next.read_private(),
             bitmap: self.bitmap.read_private(),
             covered: self.covered.read_private(),
+            flushed: self.flushed.read_private(),
         }
     }
 
@@ -104,7 +109,7 @@ impl<M: Machine> Leaf<M> {
         self.version.write_private(0);
         self.covered.write_private(heading.covered);
         self.sorted.write_private(0);
-        self.unused.write_private(0);
+        self.flushed.write_private(heading.flushed);
     }
 
     /// The slots in use.
@@ -152,6 +157,33 @@ impl<M: Machine> Leaf<M> {
             // Persist: as above, or a search would miss the entry.
             medium.flush(self.tags.as_ptr().wrapping_add(slot), 1);
         }
+    }
+
+    /// Fills a slot that the bitmap does not name; not on its way to the medium yet.
+    pub fn set_slot(&self, slot: usize, (key, value): (u64, u64)) {
+        self.entries[slot].set(key, value);
+        // Relaxed: published by the bitmap.
+        self.tags.store(slot, tag(key), Ordering::Relaxed);
+    }
+
+    /// Starts the way of these slots to the medium, each line once.
+    pub fn flush_slots(&self, medium: Medium<M>, filled: u64) {
+        const LINE: usize = 64 / ENTRY_SIZE;
+        // Waited for by the caller.
+        if !M::mutant("sptree.no_tag_flush") {
+            medium.flush(self.tags.as_ptr(), 1);
+        }
+        for first in (0..ENTRY_COUNT).step_by(LINE) {
+            if filled >> first & 0xF != 0 && !M::mutant("sptree.no_entry_flush") {
+                medium.flush(self.entries[first].as_ptr(), ENTRY_SIZE);
+            }
+        }
+    }
+
+    /// Says up to which buffered write the leaf has all. Not durable yet.
+    pub fn set_flushed(&self, sequence: u64) {
+        // Release: after the bitmap, on the medium too; recovery's view.
+        self.flushed.store(sequence, Ordering::Release);
     }
 
     /// Fills a slot of a leaf that nobody else has seen.

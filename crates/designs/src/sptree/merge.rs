@@ -29,15 +29,16 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
 
     #[cold]
     fn merge_any(&self, session: &mut Session<M>, place: Place<'_, M>) -> bool {
+        let count = place.leaf.bitmap().count_ones() as usize;
         let next = place.middle.next();
         if next != 0 {
             let right = self.place(next);
             // Only tried: who holds it may want the lock that we hold.
             if right.middle.lock.try_lock(LOCK_GENERATION) {
-                if self.merge(session, place, right) {
+                if self.ready(right, count) && self.merge(session, place, right) {
                     return false;
                 }
-                right.middle.lock.unlock_unchanged();
+                self.leave(right);
             }
         }
         let Some(before) = self.top.left_neighbour(place.middle.low(), place.offset) else {
@@ -47,12 +48,36 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         if !left.middle.lock.try_lock(LOCK_GENERATION) {
             return false;
         }
-        if left.middle.next() == place.offset && self.merge(session, left, place) {
+        let fits = left.middle.next() == place.offset && self.ready(left, count);
+        if fits && self.merge(session, left, place) {
             left.middle.lock.unlock();
             return true;
         }
-        left.middle.lock.unlock_unchanged();
+        self.leave(left);
         false
+    }
+
+    /// Opens a neighbour that stays.
+    fn leave(&self, place: Place<'_, M>) {
+        // Its buffer may have been emptied.
+        if V::BUFFERED { place.middle.lock.unlock() } else { place.middle.lock.unlock_unchanged() }
+    }
+
+    /// Empties the buffer of a neighbour, locked by the caller, that may be merged with a leaf of `count`
+    /// keys. False if they do not fit.
+    fn ready(&self, place: Place<'_, M>, count: usize) -> bool {
+        if !V::BUFFERED {
+            return true;
+        }
+        if place.middle.needs_restore() {
+            self.restore(place);
+        }
+        let keys = place.leaf.bitmap().count_ones() as usize;
+        let buffer = self.buffer(place);
+        if (keys + count + buffer.len()) * 2 > Self::CAPACITY {
+            return false;
+        }
+        buffer.len() == 0 || self.write_back(place, None)
     }
 
     /// Moves everything from `right` to `left`, both locked by the caller, if it fits. Then the lock of
@@ -83,6 +108,10 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         // S4: this order is the log.
         left.leaf.set_covered(0);
         left.leaf.commit(bitmap);
+        let sequence = left.middle.sequence().max(right.middle.sequence());
+        if V::BUFFERED {
+            left.leaf.set_flushed(sequence);
+        }
         left.leaf.set_high(high);
         left.leaf.set_next(next);
         left.leaf.set_covered(high);
@@ -91,6 +120,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             left.leaf.persist_heading(self.medium);
         }
         left.middle.set_right(high, next);
+        if V::BUFFERED {
+            left.middle.settle(sequence);
+        }
         if V::FILTER {
             self.build_filter(left);
         }

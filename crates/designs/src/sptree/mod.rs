@@ -8,7 +8,7 @@
 //!      |         |
 //!   [ leaf ]->[ leaf ]->     pool, 1216 bytes: line 0, tags, entries, order
 //!      ^
-//!   anchor (pool): tag | variant | first leaf
+//!   anchor (pool): tag | variant | first leaf | logs
 //! ```
 //!
 //! A lookup of an absent key ends, 99 times of a hundred, in the middle node and reads nothing in the
@@ -16,6 +16,11 @@
 //! the bitmap. Splits and merges need no log: all that says what a leaf holds is on its line 0, whose
 //! stores become durable in their order, and every prefix of that order has exactly one repair
 //! (`state.rs`).
+//!
+//! The *buffered* variants have a buffer of 14 entries beside each middle node (`buffer.rs`). A write is
+//! a record of the log and an entry of the buffer; a full buffer goes to its leaf with two drains
+//! (`flush.rs`), and line 0 then says that the records before are not needed any more. After a crash a
+//! buffer is rebuilt when its leaf is first touched, for a read or a write (`restore.rs`).
 //!
 //! *Source*: Xingsheng Zhao, Chen Zhong, Prajwal Challa, Song Jiang, "Developing Index Structures in
 //! Persistent Memory Using Spot-on Optimizations with DRAM", ICPE 2024.
@@ -39,9 +44,20 @@
 //!   entries come before the bitmap, that before the fence, and that before the link;
 //! - S5 when a fence is raised, the leaf has no masked keys: recovery clears them;
 //! - S6 the list is the truth: the inner tree has exactly its leaves, each under its low fence;
-//! - S7 a filter that is built has all keys of its leaf.
+//! - S7 a filter that is built has all keys of its leaf and of its buffer;
+//! - S8 a leaf whose line 0 says `flushed: n` has every buffered write of its keys up to number `n`, and
+//!   the log has all later ones; the numbers of a key's writes ascend, whatever leaves it was in;
+//! - S9 the later ones of a leaf that can be locked are all of its keys and have the numbers from `n + 1`
+//!   on, without a gap, each linked to the one before: a chunk of the log is dropped when the leaves of
+//!   its records have them, so no link that is still followed leads there.
 //!
 //! *Holes of the paper and its code that are closed*, by the numbers of `docs/trees/sptree.md`:
+//! - 1 *two logs, one buffer*: records of a leaf have ascending numbers, in whatever logs they are;
+//! - 2 *the end of a log*: a log has one writer at a time, and check sums cover the chunk's number;
+//! - 3 *unbounded log*: what pins the oldest chunk is flushed;
+//! - 4 *a crash between flush and end record*: there is no end record, line 0 commits both at once, and
+//!   removals go through the buffer;
+//! - 5 *writes during resumption*: a write restores the buffer as a read does;
 //! - 6 *fence before bitmap*: the other order drops the right half as a dummy;
 //! - 8 *the order of a leaf* is tagged with the opening of the pool: after a crash nobody believes it;
 //! - 9 *masked keys*: the word `covered` of line 0 says whether there are any, so that recovery still
@@ -53,12 +69,16 @@
 //! Two neighbours are merged if both hang below one inner node. What the paper calls lock-free lookups
 //! waits for a writer at work on the leaf.
 
+mod buffer;
 mod check;
 mod design;
 mod filter;
+mod flush;
 mod layout;
+mod log;
 mod merge;
 mod recover;
+mod restore;
 mod scan;
 mod search;
 mod split;
@@ -77,15 +97,23 @@ use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::Medium;
 
 use crate::node::inner::InnerTree;
+use buffer::Buffer;
 use layout::{ENTRY_COUNT, HEAD_WORD, HIGH_MAX, Heading, LEAF_SIZE, Leaf, TAG, VARIANT_WORD};
+use log::{Logs, Shape};
 use state::Middle;
 use table::Table;
-use variant::{Unbuffered, Unfiltered, Variant};
+use variant::{Buffered, BufferedUnfiltered, Plain, Unbuffered, Unfiltered, Variant};
 
 /// SPTree whose writes go to the leaves.
 pub type SpTree<G = Production, M = Hardware> = Tree<Unbuffered, G, M>;
 /// SPTree whose writes go to the leaves, without filters.
 pub type SpTreeUnfiltered<G = Production, M = Hardware> = Tree<Unfiltered, G, M>;
+/// SPTree with buffers and a linked log.
+pub type SpTreeBuffered<G = Production, M = Hardware> = Tree<Buffered, G, M>;
+/// SPTree with buffers that opening restores.
+pub type SpTreePlain<G = Production, M = Hardware> = Tree<Plain, G, M>;
+/// SPTree with buffers and a linked log, without filters.
+pub type SpTreeBufferedUnfiltered<G = Production, M = Hardware> = Tree<BufferedUnfiltered, G, M>;
 
 /// The tree, in variant `V`, with nodes of geometry `G`, on machine `M`.
 ///
@@ -105,7 +133,9 @@ pub type SpTreeUnfiltered<G = Production, M = Hardware> = Tree<Unfiltered, G, M>
 /// ```
 pub struct Tree<V: Variant, G: Geometry, M: Machine> {
     top: InnerTree<G, M>,
-    table: Table<M>,
+    table: Table<Middle<M>, M>,
+    buffers: Table<Buffer<M>, M>,
+    logs: Logs<M>,
     medium: Medium<M>,
     base: PoolBase<M>,
     anchor: RootObject<M>,
@@ -115,6 +145,8 @@ pub struct Tree<V: Variant, G: Geometry, M: Machine> {
     keys: Tally<M>,
     leaves: Tally<M>,
     splits: Tally<M>,
+    /// Leaves whose buffers are to be rebuilt from the log.
+    unrestored: Tally<M>,
     /// Keeps the pool open.
     _heap: Arc<Heap<M>>,
     variant: PhantomData<V>,
@@ -145,6 +177,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Entries that a leaf may have: all, but in small geometries.
     const CAPACITY: usize = if G::SLOT_COUNT < 62 { G::SLOT_COUNT } else { ENTRY_COUNT };
 
+    /// The logs: of short chunks in small geometries.
+    const LOGS: Shape = if G::SLOT_COUNT < 62 { Shape::SMALL } else { Shape::USUAL };
+
     /// A tree without leaves.
     fn assemble(session: &mut Session<M>, anchor: RootObject<M>) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
@@ -154,6 +189,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             // A placeholder until the leaves are known.
             top: InnerTree::load(session, &[(0, 0)])?,
             table: Table::new(heap.pool().max_size()),
+            buffers: Table::new(if V::BUFFERED { heap.pool().max_size() } else { 0 }),
+            logs: Logs::new(PoolBase::of(&heap), heap.medium(), anchor, generation, Self::LOGS),
             medium: heap.medium(),
             base: PoolBase::of(&heap),
             anchor,
@@ -162,6 +199,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             keys: Tally::new(0),
             leaves: Tally::new(0),
             splits: Tally::new(0),
+            unrestored: Tally::new(0),
             _heap: heap,
             variant: PhantomData,
         })
@@ -190,7 +228,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
 
     fn create_tree(session: &mut Session<M>, anchor: RootObject<M>) -> Result<Self, IndexError> {
         let mut tree = Self::assemble(session, anchor)?;
-        let heading = Heading { low: 0, high: HIGH_MAX, next: 0, bitmap: 0, covered: HIGH_MAX };
+        let heading =
+            Heading { low: 0, high: HIGH_MAX, next: 0, bitmap: 0, covered: HIGH_MAX, flushed: 0 };
         let made = tree.new_leaf(session, heading, &[]).map(|first| first.offset);
         let made = made.and_then(|first| {
             let loaded = tree.load_top(session, &[(0, first)]);
@@ -229,6 +268,20 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         Place { offset, middle: self.table.at(offset), leaf: self.leaf(offset) }
     }
 
+    /// The buffer of a leaf, in a variant that has some.
+    #[inline(always)]
+    fn buffer(&self, place: Place<'_, M>) -> &Buffer<M> {
+        self.buffers.at(place.offset)
+    }
+
+    /// Makes sure that a leaf has its parts in DRAM.
+    fn make_room(&self, session: &mut Session<M>, leaf: u64) -> Result<(), AllocError> {
+        if V::BUFFERED {
+            self.buffers.make_room(session, leaf)?;
+        }
+        self.table.make_room(session, leaf)
+    }
+
     /// A new leaf with these pairs in its first slots, durable, locked, that nobody else knows.
     fn new_leaf(
         &self,
@@ -237,7 +290,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         pairs: &[(u64, u64)],
     ) -> Result<Place<'_, M>, AllocError> {
         let offset = session.allocate_record(LEAF_SIZE)?;
-        if let Err(error) = self.table.make_room(session, offset) {
+        if let Err(error) = self.make_room(session, offset) {
             session.free_record(offset, LEAF_SIZE);
             return Err(error);
         }
@@ -252,6 +305,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             place.leaf.persist_new(self.medium, pairs.len());
         }
         place.middle.set(&heading);
+        if V::BUFFERED {
+            self.buffer(place).empty();
+        }
         if V::FILTER {
             place.middle.build_filter(pairs.iter().map(|pair| pair.0));
         }
@@ -262,5 +318,6 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     fn free_volatile(&self, session: &mut Session<M>) {
         self.top.free(session);
         self.table.free(session);
+        self.buffers.free(session);
     }
 }

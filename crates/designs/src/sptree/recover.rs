@@ -30,15 +30,15 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             return Err(corrupt(0, what).into());
         }
         let mut tree = Self::assemble(session, anchor)?;
-        let restored = tree.restore(session, recovery);
-        if restored.is_err() {
+        let built = tree.build(session, recovery);
+        if built.is_err() {
             tree.free_volatile(session);
         }
-        restored.map(|()| tree)
+        built.map(|()| tree)
     }
 
     /// Walks the list; gives middle nodes and inner tree their contents.
-    fn restore(
+    fn build(
         &mut self,
         session: &mut Session<M>,
         recovery: &Recovery<M>,
@@ -55,7 +55,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                     format!("a leaf for {:?} to {} stands at {low}", heading.low, heading.high);
                 return Err(corrupt(offset, what).into());
             }
-            self.table.make_room(session, offset)?;
+            self.make_room(session, offset)?;
             let middle = self.table.at(offset);
             middle.set(&heading);
             middle.lock.unlock();
@@ -68,7 +68,59 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         }
         self.keys.add(0, keys as i64);
         self.leaves.add(0, leaves.len() as i64);
-        Ok(self.load_top(session, &leaves)?)
+        self.load_top(session, &leaves)?;
+        self.find_records(recovery)?;
+        self.end_shared_records(&leaves)?;
+        if V::EAGER {
+            self.restore_all();
+        }
+        Ok(())
+    }
+
+    /// Finds the newest record of each buffer.
+    fn find_records(&self, recovery: &Recovery<M>) -> Result<(), AllocError> {
+        if !V::BUFFERED {
+            return Ok(());
+        }
+        self.logs.for_each_chunk(|log, chunk| {
+            let size = Self::LOGS.chunk_size();
+            if recovery.record_room(chunk).is_none_or(|room| room < size) {
+                return Err(corrupt(chunk, "a chunk of the log was expected here"));
+            }
+            recovery.mark_record(chunk, size)?;
+            self.logs.adopt(log, chunk);
+            for (place, record) in self.logs.records(chunk) {
+                let leaf = self.top.find_le(record.key).leaf;
+                if self.table.at(leaf).find_record(record.sequence, place) {
+                    self.unrestored.add(0, 1);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Ends the records of leaves that were being split: some of them are linked to records of keys that
+    /// have gone to the right half. Restored now and written to the leaf, so that a chunk which the right
+    /// half does not need may be dropped (S9).
+    fn end_shared_records(&self, leaves: &[(u64, u64)]) -> Result<(), AllocError> {
+        if !V::BUFFERED || self.unrestored.sum() == 0 {
+            return Ok(());
+        }
+        for (_, offset) in leaves {
+            let place = self.place(*offset);
+            if !place.middle.needs_restore() || place.middle.has_own_records() {
+                continue;
+            }
+            M::mark("sptree.ended_records");
+            self.try_restore(place)?;
+            if self.is_writable
+                && !M::mutant("sptree.open_keeps_links")
+                && !self.write_back(place, None)
+            {
+                return Err(corrupt(*offset, "half a leaf has no room for its buffer"));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses a place where no leaf can be.
@@ -145,6 +197,10 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         while offset != 0 {
             used.mark_record(offset, LEAF_SIZE)?;
             offset = self.leaf(offset).heading().next;
+        }
+        if V::BUFFERED {
+            self.logs
+                .for_each_chunk(|_, chunk| used.mark_record(chunk, Self::LOGS.chunk_size()))?;
         }
         Ok(())
     }

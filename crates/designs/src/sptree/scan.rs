@@ -10,6 +10,7 @@
 use everleaf_index::Geometry;
 use everleaf_machine::{LINE_SIZE, Machine};
 
+use super::buffer::{Buffered, overlay};
 use super::layout::{LEAF_SIZE, slots};
 use super::search::Elsewhere;
 use super::variant::Variant;
@@ -114,6 +115,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         pairs: &mut Pairs,
     ) -> Result<Result<Seen, Elsewhere>, Retry> {
         let version = place.middle.view()?;
+        if V::BUFFERED && place.middle.needs_restore() {
+            return Err(self.restore_for_reader(place, version));
+        }
         let seen = self.check_range(place, key).map(|()| {
             let next = match place.middle.next() {
                 0 => None,
@@ -122,7 +126,11 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                     Some((next, place.middle.high()))
                 }
             };
-            self.collect(place, version, from, limit, pairs);
+            if V::BUFFERED && self.buffer(place).len() > 0 {
+                self.collect_buffered(place, version, from, limit, pairs);
+            } else {
+                self.collect(place, version, from, limit, pairs);
+            }
             Seen { low: place.middle.low(), next }
         });
         if place.middle.is_current(version) { Ok(seen) } else { Err(Retry::Now) }
@@ -165,6 +173,23 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         }
     }
 
+    /// The same of a leaf with a buffer.
+    fn collect_buffered(
+        &self,
+        place: Place<'_, M>,
+        version: Version,
+        from: u64,
+        limit: usize,
+        pairs: &mut Pairs,
+    ) {
+        let mut part = vec![];
+        self.collect(place, version, from, usize::MAX, &mut part);
+        let high = place.middle.high();
+        let fits = self.buffer(place).iter().filter(|(key, _)| *key >= from && *key < high);
+        overlay(&mut part, &fits.collect::<Vec<Buffered>>());
+        pairs.extend(part.into_iter().take(limit));
+    }
+
     /// The same of a leaf whose order is not known. Notes it if nobody else is at work on the leaf.
     fn collect_unsorted(
         &self,
@@ -195,6 +220,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         let high = place.middle.high();
         let all = slots(place.leaf.bitmap()).map(|slot| place.leaf.pair(slot));
         let mut pairs: Pairs = all.filter(|(key, _)| *key < high).collect();
+        if V::BUFFERED {
+            overlay(&mut pairs, &self.buffer(place).iter().collect::<Vec<Buffered>>());
+        }
         pairs.sort_unstable();
         pairs
     }

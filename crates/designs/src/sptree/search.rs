@@ -28,6 +28,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     #[inline(always)]
     pub(super) fn prefetch(&self, place: Place<'_, M>) {
         place.middle.prefetch(V::FILTER);
+        if V::BUFFERED {
+            self.buffer(place).prefetch();
+        }
         M::prefetch(place.leaf.as_ptr());
         M::prefetch(place.leaf.as_ptr().wrapping_add(64));
     }
@@ -81,21 +84,38 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         key: u64,
     ) -> Result<Result<Option<u64>, Elsewhere>, Retry> {
         let version = place.middle.view()?;
-        let found = self.check_range(place, key).map(|()| self.look_up(place, version, key));
+        let found = match self.check_range(place, key) {
+            Ok(()) => Ok(self.look_up(place, version, key)?),
+            Err(elsewhere) => Err(elsewhere),
+        };
         if place.middle.is_current(version) { Ok(found) } else { Err(Retry::Now) }
     }
 
     /// The value of a key of the leaf's range, good if the version is found unchanged afterwards.
     #[inline(always)]
-    fn look_up(&self, place: Place<'_, M>, version: Version, key: u64) -> Option<u64> {
+    fn look_up(
+        &self,
+        place: Place<'_, M>,
+        version: Version,
+        key: u64,
+    ) -> Result<Option<u64>, Retry> {
+        if V::BUFFERED && place.middle.needs_restore() && !M::mutant("sptree.reads_before_restore")
+        {
+            return Err(self.restore_for_reader(place, version));
+        }
         if V::FILTER {
             match place.middle.filter() {
-                Some(filter) if !filter.may_have(key) => return None,
+                Some(filter) if !filter.may_have(key) => return Ok(None),
                 Some(_) => {}
                 None => self.touch(place, version),
             }
         }
-        place.leaf.find(key).map(|slot| place.leaf.value(slot))
+        if V::BUFFERED
+            && let Some((_, value)) = self.buffer(place).find(key)
+        {
+            return Ok(value);
+        }
+        Ok(place.leaf.find(key).map(|slot| place.leaf.value(slot)))
     }
 
     /// Builds the filter of a leaf that nobody has touched since the pool was opened, if nobody else is
@@ -112,6 +132,12 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     pub(super) fn build_filter(&self, place: Place<'_, M>) {
         M::mark("sptree.filter_built");
         let slots = super::layout::slots(place.leaf.bitmap());
-        place.middle.build_filter(slots.map(|slot| place.leaf.pair(slot).0));
+        let keys = slots.map(|slot| place.leaf.pair(slot).0);
+        if V::BUFFERED {
+            let buffered = self.buffer(place).iter().map(|entry| entry.0);
+            place.middle.build_filter(keys.chain(buffered));
+        } else {
+            place.middle.build_filter(keys);
+        }
     }
 }

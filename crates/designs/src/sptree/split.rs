@@ -5,7 +5,9 @@
 //! 2. The inner tree learns of it: who looks for its keys waits.
 //! 3. Line 0 of the old leaf: the link, the fence, the bitmap, and that the bitmap fits the fence, in
 //!    this order, with one flush.
-//! 4. The middle node of the old leaf follows, and the new leaf is opened.
+//! 4. The middle node of the old leaf follows. In a variant with buffers, the old leaf's one is written
+//!    to it.
+//! 5. The new leaf is opened.
 
 use everleaf_alloc::Session;
 use everleaf_index::{Geometry, IndexError};
@@ -28,7 +30,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         let pairs = self.sorted_pairs(place);
         let (lower, upper) = pairs.split_at(pairs.len() / 2);
         let (low, high, next) = (upper[0].0, middle.high(), middle.next());
-        let heading = Heading { low, high, next, bitmap: 0, covered: high };
+        // What was buffered for the new leaf is in it.
+        let flushed = if M::mutant("sptree.split_replays") { 0 } else { middle.sequence() };
+        let heading = Heading { low, high, next, bitmap: 0, covered: high, flushed };
         let right = self.new_leaf(session, heading, upper)?;
         if let Err(error) = self.top.insert_separator(session, low, right.offset) {
             session.free_record(right.offset, LEAF_SIZE);
@@ -50,6 +54,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             leaf.persist_heading(self.medium);
         }
         middle.set_right(low, right.offset);
+        if V::BUFFERED {
+            self.end_records(place, low);
+        }
         if V::FILTER {
             middle.build_filter(lower.iter().map(|pair| pair.0));
         }
@@ -57,5 +64,18 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         self.splits.add(session.stripe(), 1);
         self.leaves.add(session.stripe(), 1);
         Ok(())
+    }
+
+    /// Ends the records of the left half of a split: what is left of its buffer goes to its leaf.
+    ///
+    /// Else records that are still needed would be linked to some whose keys are the right half's, which
+    /// has them: their chunks may go (S9). The right half's lock is opened after this.
+    fn end_records(&self, place: Place<'_, M>, low: u64) {
+        self.buffer(place).keep_below(low);
+        let has_some = place.middle.sequence() != place.middle.flushed();
+        if has_some && !M::mutant("sptree.split_keeps_links") {
+            let fits = self.write_back(place, None);
+            assert!(fits, "a half has room for what was buffered for it");
+        }
     }
 }

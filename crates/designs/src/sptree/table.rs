@@ -1,5 +1,5 @@
-//! The middle nodes of all leaves, found by the leaf's place: no pointer leads to one, so both can be
-//! asked for at once.
+//! The middle nodes of all leaves, or their buffers, found by the leaf's place: no pointer leads to one, so
+//! all can be asked for at once.
 //!
 //! ```text
 //!   offset of a leaf / 1280 = number:    | upper bits | 9 bits | 5 bits |
@@ -13,9 +13,8 @@ use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{AtomicPointer, Machine, SpinLock};
 
 use super::layout::LEAF_STRIDE;
-use super::state::Middle;
 
-/// Middle nodes of a page: few on a simulated machine, which initialises them one by one.
+/// Entries of a page: few on a simulated machine, which initialises them one by one.
 const fn page_length<M: Machine>() -> usize {
     if M::SIMULATED { 2 } else { 32 }
 }
@@ -25,19 +24,25 @@ const fn branch_length<M: Machine>() -> usize {
     if M::SIMULATED { 8 } else { 512 }
 }
 
-type Branch<M> = AtomicPointer<Middle<M>, M>;
+/// What a table is of: made of atomic words.
+pub(super) trait Cell: 'static {
+    /// Makes memory that nobody else has seen one of no leaf.
+    fn clear(&self);
+}
+
+type Branch<T, M> = AtomicPointer<T, M>;
 
 /// See the module.
-pub(super) struct Table<M: Machine> {
-    root: Box<[AtomicPointer<Branch<M>, M>]>,
+pub(super) struct Table<T, M: Machine> {
+    root: Box<[AtomicPointer<Branch<T, M>, M>]>,
     growth: SpinLock<(), M>,
 }
 
-impl<M: Machine> Table<M> {
+impl<T: Cell, M: Machine> Table<T, M> {
     const BRANCH_SIZE: usize = branch_length::<M>() * 8;
-    const PAGE_SIZE: usize = page_length::<M>() * size_of::<Middle<M>>();
+    const PAGE_SIZE: usize = page_length::<M>() * size_of::<T>();
 
-    /// No middle nodes, for a pool that may become so large.
+    /// An empty table, for a pool that may become so large.
     pub fn new(pool_size_max: u64) -> Self {
         let pages = pool_size_max.div_ceil(LEAF_STRIDE * page_length::<M>() as u64) as usize;
         let branches = pages.div_ceil(branch_length::<M>());
@@ -53,9 +58,9 @@ impl<M: Machine> Table<M> {
         (page / branch_length::<M>(), page % branch_length::<M>(), number % page_length::<M>())
     }
 
-    /// The middle node of a leaf for which [`Self::make_room`] was called.
+    /// What belongs to a leaf for which [`Self::make_room`] was called.
     #[inline(always)]
-    pub fn at(&self, leaf: u64) -> &Middle<M> {
+    pub fn at(&self, leaf: u64) -> &T {
         let (root, branch, place) = Self::path(leaf);
         // Written once, before the leaf could be reached.
         let branches = self.root[root].read_private();
@@ -68,7 +73,7 @@ impl<M: Machine> Table<M> {
         unsafe { &*page.wrapping_add(place) }
     }
 
-    /// Makes sure that the leaf has a middle node.
+    /// Makes sure that the leaf has its part.
     ///
     /// # Errors
     /// No memory.
@@ -87,7 +92,7 @@ impl<M: Machine> Table<M> {
         // SAFETY: a branch has `branch_length` pointers.
         let entry = unsafe { &*branches.wrapping_add(branch) };
         if entry.read_private().is_null() {
-            let page: *mut Middle<M> = session.allocate_node(Self::PAGE_SIZE)?.cast();
+            let page: *mut T = session.allocate_node(Self::PAGE_SIZE)?.cast();
             for index in 0..page_length::<M>() {
                 // SAFETY: inside the page just allocated; atomic words are valid whatever their bits.
                 unsafe { &*page.wrapping_add(index) }.clear();

@@ -8,6 +8,10 @@ pub trait Variant: Copy + Default + Send + Sync + 'static {
     const KIND: u16;
     /// Whether a filter says which keys a leaf does not have.
     const FILTER: bool = true;
+    /// Whether writes are gathered in buffers, with a log.
+    const BUFFERED: bool = false;
+    /// Whether opening restores all buffers, not each when its leaf is touched.
+    const EAGER: bool = false;
 }
 
 macro_rules! variants {
@@ -28,4 +32,16 @@ variants! {
     Unbuffered "sptree" 0x60 {}
     /// As [`Unbuffered`], without filters.
     Unfiltered "sptree-unfiltered" 0x61 { const FILTER: bool = false; }
+    /// Writes are gathered in buffers, whose log is linked: buffers are restored when they are touched.
+    Buffered "sptree-buffered" 0x62 { const BUFFERED: bool = true; }
+    /// As [`Buffered`]; opening restores all buffers, as with a plain log.
+    Plain "sptree-plain" 0x63 {
+        const BUFFERED: bool = true;
+        const EAGER: bool = true;
+    }
+    /// As [`Buffered`], without filters.
+    BufferedUnfiltered "sptree-buffered-unfiltered" 0x64 {
+        const BUFFERED: bool = true;
+        const FILTER: bool = false;
+    }
 }

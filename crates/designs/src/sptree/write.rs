@@ -19,6 +19,9 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         session: &mut Session<M>,
         change: &Change,
     ) -> Result<Outcome, IndexError> {
+        if V::BUFFERED {
+            return self.write_buffered(session, change);
+        }
         loop {
             let place = self.lock_leaf(change.key);
             if let Some(outcome) = self.apply(place, change) {
@@ -33,6 +36,91 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             place.middle.lock.unlock();
             room?;
         }
+    }
+
+    /// One write to a buffer.
+    ///
+    /// *Linearizes at* the opening of the lock. *Durable* before: the record is, or, if the buffer was
+    /// full, the leaf.
+    #[inline(always)]
+    fn write_buffered(
+        &self,
+        session: &mut Session<M>,
+        change: &Change,
+    ) -> Result<Outcome, IndexError> {
+        loop {
+            let place = self.lock_leaf(change.key);
+            let lock = &place.middle.lock;
+            match self.apply_buffered(session, place, change) {
+                Ok(Some((outcome, grows))) => {
+                    let is_flushed = self.buffer(place).len() == 0;
+                    if !outcome.changed {
+                        lock.unlock_unchanged();
+                    } else if !is_flushed || !self.shrink(session, place) {
+                        lock.unlock();
+                    }
+                    if grows {
+                        self.trim_log(session);
+                    }
+                    return Ok(outcome);
+                }
+                Ok(None) => lock.unlock(),
+                Err(error) => {
+                    lock.unlock();
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Does a write on the buffer of a locked leaf; says whether the log has grown. Nothing if room had
+    /// to be made first.
+    #[inline(always)]
+    fn apply_buffered(
+        &self,
+        session: &mut Session<M>,
+        place: Place<'_, M>,
+        change: &Change,
+    ) -> Result<Option<(Outcome, bool)>, IndexError> {
+        let key = change.key;
+        let buffer = self.buffer(place);
+        let found = buffer.find(key);
+        let old = match found {
+            Some((_, value)) => value,
+            None => self.find_locked(place, key).map(|slot| place.leaf.value(slot)),
+        };
+        let (outcome, effect) = change.decide(old);
+        let value = match effect {
+            Effect::None => return Ok(Some((outcome, false))),
+            Effect::Put => Some(change.value),
+            Effect::Delete => None,
+        };
+        let is_long = place.middle.sequence() - place.middle.flushed() >= Self::CHAIN_LENGTH;
+        let has_room = found.is_some() || buffer.len() < Self::BUFFER_CAPACITY;
+        let logged = has_room && !is_long;
+        let grows = match logged.then(|| self.log(session, place, (key, value))) {
+            Some(Ok(grows)) => {
+                buffer.put(found.map(|(slot, _)| slot), (key, value));
+                grows
+            }
+            // No room in the buffer, or none in the pool for the log. What is durable in the leaf needs
+            // no record.
+            None | Some(Err(_)) if self.write_back(place, Some((key, value))) => false,
+            None | Some(Err(_)) => {
+                if buffer.len() == 0 || !self.write_back(place, None) {
+                    self.split(session, place)?;
+                }
+                return Ok(None);
+            }
+        };
+        if V::FILTER
+            && old.is_none()
+            && !M::mutant("sptree.no_filter_add")
+            && let Some(filter) = place.middle.filter()
+        {
+            filter.add(key);
+        }
+        Ok(Some((outcome, grows)))
     }
 
     /// The leaf for a key, locked.
@@ -53,7 +141,15 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
                 continue;
             }
             match self.check_range(place, key) {
-                Ok(()) => return place,
+                Ok(()) => {
+                    if V::BUFFERED
+                        && place.middle.needs_restore()
+                        && !M::mutant("sptree.writes_before_restore")
+                    {
+                        self.restore(place);
+                    }
+                    return place;
+                }
                 Err(elsewhere) => {
                     lock.unlock_unchanged();
                     place = self.move_right(elsewhere).unwrap_or_else(|| self.seek(key));

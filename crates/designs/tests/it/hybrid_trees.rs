@@ -8,8 +8,8 @@ use std::path::Path;
 
 use everleaf_designs::{
     CddsTree, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr, NvTree, NvTreeBlind,
-    RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeUnfiltered, WbTree,
-    WbTreeSo,
+    RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered, SpTreePlain,
+    SpTreeUnfiltered, WbTree, WbTreeSo,
 };
 
 use everleaf_index::{
@@ -264,6 +264,8 @@ trees! {
     nbtree_wr: NbTreeWr,
     sptree: SpTree,
     sptree_unfiltered: SpTreeUnfiltered,
+    sptree_buffered: SpTreeBuffered,
+    sptree_plain: SpTreePlain,
 }
 
 // As published: with several threads they lose writes.

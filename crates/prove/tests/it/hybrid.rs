@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use crate::common::{is_long, share, tell, tell_marks};
 use everleaf_designs::{
-    CddsTree, FpTree, NvTree, NvTreeBlind, RnTree, RnTreeDual, RnTreeWide, SpTree, WbTree, WbTreeSo,
+    CddsTree, FpTree, NvTree, NvTreeBlind, RnTree, RnTreeDual, RnTreeWide, SpTree, SpTreeBuffered,
+    WbTree, WbTreeSo,
 };
 use everleaf_index::{Design, Tiny};
 use everleaf_machine::Simulated;
@@ -336,4 +337,5 @@ trees! {
     nvtree_blind_survives: NvTreeBlind,
     cdds_survives: CddsTree,
     sptree_survives: SpTree,
+    sptree_buffered_survives: SpTreeBuffered,
 }

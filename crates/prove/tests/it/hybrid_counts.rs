@@ -5,7 +5,7 @@
 
 use everleaf_designs::{
     CddsTree, F3Tree, FpTree, NvTree, NvTreeBlind, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm,
-    RnTreeWide, SpTree, SpTreeUnfiltered, WbTree, WbTreeSo,
+    RnTreeWide, SpTree, SpTreeBuffered, SpTreeUnfiltered, WbTree, WbTreeSo,
 };
 
 use everleaf_designs::f3tree::variant::Objects500;
@@ -240,4 +240,35 @@ fn random_inserts_of_sorted_versions_flush_what_a_model_on_paper_does() {
     // The allocator flushes a header for each chunk it hands out.
     let chunks = ((flushes - expected) * count as f64).round();
     assert!((0.0..=16.0).contains(&chunks), "{chunks} flushes are not accounted for");
+}
+
+/// A write to a buffer is one record of half a line. The 15th entry writes the leaf: what was buffered is
+/// on as few lines as slots next to each other take.
+#[test]
+fn buffered_writes_cost_a_line_each_and_a_flush_for_fifteen() {
+    let counting = Counting::new(CountingConfig::default(), POOL);
+    let solo = make::<SpTreeBuffered<Production, M>>(&counting);
+    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let session = &mut session;
+    // The first write makes a log.
+    tree.insert(session, 10, 1).expect("room");
+    for key in 11..24 {
+        counting.operation("insert", || tree.insert(session, key, 1).expect("room"));
+    }
+    let buffered = counting.tally("insert");
+    assert_eq!((buffered.operations, buffered.flushes, buffered.drains), (13, 13, 13));
+    counting.operation("update", || tree.update(session, 10, 2).expect("there"));
+    counting.operation("remove", || tree.remove(session, 11).expect("there"));
+    assert_eq!(cost(counting.tally("update")), (1, 1, 1));
+    assert_eq!(cost(counting.tally("remove")), (1, 1, 1));
+    counting.operation("hit", || assert_eq!(tree.get(session, 10).expect("get"), Some(2)));
+    counting.operation("miss", || assert_eq!(tree.get(session, 11).expect("get"), None));
+    let read = |kind| counting.tally(kind).pool_lines_read;
+    assert_eq!((read("hit"), read("miss")), (0, 0));
+    // 13 values and the tomb of a key that the leaf never had, and one value more: 14 entries on four
+    // lines, the tags, line 0.
+    counting.operation("flush", || tree.insert(session, 24, 1).expect("room"));
+    assert_eq!(cost(counting.tally("flush")), (6, 2, 6));
+    counting.operation("hit in the leaf", || tree.get(session, 10).expect("get"));
+    assert_eq!(read("hit in the leaf"), 3);
 }

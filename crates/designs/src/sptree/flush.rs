@@ -1,0 +1,133 @@
+//! From the buffer to the leaf, and the end of old chunks of the log.
+
+use everleaf_alloc::{AllocError, Session};
+use everleaf_index::Geometry;
+use everleaf_machine::Machine;
+
+use super::buffer::{BUFFER_LENGTH, Buffered};
+use super::layout::{ENTRY_COUNT, slots};
+use super::log::{Record, Shape};
+use super::variant::Variant;
+use super::{Place, Tree};
+
+impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
+    /// Entries that a buffer may have: so few that a half that was split off has room for them.
+    pub(super) const BUFFER_CAPACITY: usize = {
+        let third = if Self::CAPACITY < 3 { 1 } else { Self::CAPACITY / 3 };
+        let most = if third < BUFFER_LENGTH { third } else { BUFFER_LENGTH };
+        assert!((Self::CAPACITY + most) / 2 + most <= Self::CAPACITY);
+        most
+    };
+
+    /// Records that a buffer may have: a key that is written over and over would have any number of
+    /// them, and restoring its buffer would take as long.
+    pub(super) const CHAIN_LENGTH: u64 = 4 * Self::BUFFER_CAPACITY as u64;
+
+    /// Puts a write into the log, durably. True if the log has grown.
+    #[inline(always)]
+    pub(super) fn log(
+        &self,
+        session: &mut Session<M>,
+        place: Place<'_, M>,
+        (key, value): Buffered,
+    ) -> Result<bool, AllocError> {
+        let sequence = place.middle.sequence() + 1;
+        if value.is_none() && M::mutant("sptree.unlogged_removal") {
+            return Ok(false);
+        }
+        let record = Record { key, value, sequence, link: place.middle.head() };
+        let (head, grows) = self.logs.append(session, record)?;
+        place.middle.note_record(sequence, head);
+        Ok(grows)
+    }
+
+    /// Writes the buffer of a leaf, locked by the caller, and one more entry to the leaf, durably. False
+    /// if there is no room; then nothing is changed.
+    ///
+    /// *Durable* with line 0, which says both what the leaf has and that the log's records of it have
+    /// ended.
+    pub(super) fn write_back(&self, place: Place<'_, M>, extra: Option<Buffered>) -> bool {
+        let (leaf, buffer) = (place.leaf, self.buffer(place));
+        let is_replaced = |key| extra.is_some_and(|(new, _)| new == key);
+        let all = || buffer.iter().filter(|(key, _)| !is_replaced(*key)).chain(extra);
+        let before = leaf.bitmap();
+        let room = if Self::CAPACITY == ENTRY_COUNT { u64::MAX } else { (1 << Self::CAPACITY) - 1 };
+        let puts = all().filter(|entry| entry.1.is_some()).count();
+        if puts > (!before & room).count_ones() as usize {
+            return false;
+        }
+        M::mark("sptree.flush");
+        let mut free = slots(!before & room);
+        let (mut after, mut filled) = (before, 0);
+        for (key, value) in all() {
+            if let Some(old) = leaf.find(key) {
+                after &= !(1 << old);
+            }
+            if let (Some(value), Some(slot)) = (value, value.and_then(|_| free.next())) {
+                leaf.set_slot(slot, (key, value));
+                filled |= 1 << slot;
+            }
+        }
+        if filled != 0 {
+            leaf.flush_slots(self.medium, filled);
+            // Persist: the entries before the bitmap names them (S1).
+            self.medium.drain();
+        }
+        let sequence = place.middle.sequence();
+        if M::mutant("sptree.flushed_first") {
+            leaf.set_flushed(sequence);
+        }
+        leaf.commit(after | filled);
+        if !M::mutant("sptree.no_flushed") {
+            leaf.set_flushed(sequence);
+        }
+        // Persist: the leaf's part before the buffer is emptied, and before the log forgets it (S8).
+        leaf.persist_heading(self.medium);
+        buffer.empty();
+        place.middle.settle(sequence);
+        true
+    }
+
+    /// Frees old chunks of the session's log while there are too many, by flushing the buffers that
+    /// still need them. What cannot be flushed, because the pool is full, stays.
+    #[cold]
+    pub(super) fn trim_log(&self, session: &mut Session<M>) {
+        let log = self.logs.of(session);
+        while let Some(chunk) = self.logs.take_oldest(log, self.chunk_limit()) {
+            M::mark("sptree.collect");
+            for (_, record) in self.logs.records(chunk) {
+                if !M::mutant("sptree.no_forced_flush") && self.settle(session, record).is_err() {
+                    return self.logs.keep_oldest(log);
+                }
+            }
+            self.logs.drop_oldest(session, log);
+        }
+    }
+
+    /// Chunks that a log may have: twice those that full buffers need.
+    fn chunk_limit(&self) -> usize {
+        let (least, per_leaf) = if G::SLOT_COUNT < 62 { (2, 0) } else { (16, BUFFER_LENGTH * 2) };
+        let Shape { chunk_length, .. } = Self::LOGS;
+        least + self.leaves.sum() as usize * per_leaf / chunk_length
+    }
+
+    /// Makes sure that a record is not needed any more.
+    fn settle(
+        &self,
+        session: &mut Session<M>,
+        record: Record,
+    ) -> Result<(), everleaf_index::IndexError> {
+        loop {
+            let place = self.lock_leaf(record.key);
+            if record.sequence <= place.middle.flushed() {
+                place.middle.lock.unlock_unchanged();
+                return Ok(());
+            }
+            M::mark("sptree.forced_flush");
+            let room =
+                if self.write_back(place, None) { Ok(()) } else { self.split(session, place) };
+            place.middle.lock.unlock();
+            room?;
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! The log of what is in the buffers: one writer a log, records that are linked per buffer.
+//!
+//! ```text
+//!   anchor   word 3..27: the oldest chunk of each log
+//!   chunk    | opening 4, log 4 | number 8 | next 8 | 0 40 | record | record | ...
+//!   record   | key 8 | value 8 | link 48 bits, upper 16 of the sequence | meta 8 |
+//!   meta     | 0: is a value | 1..32: lower 31 of the sequence | 32..64: check sum |
+//! ```
+//!
+//! A record's *sequence* counts the buffered writes of its leaf; a leaf inherits it when it is split or
+//! merged, so the records of a key are in order whatever logs they are in. Its *link* is the place of
+//! the record before it in the same buffer, whose sequence is one less. Line 0 of a leaf says up to
+//! which sequence the leaf has everything, so a flush ends a buffer's records without one of its own.
+//!
+//! Each log has one writer at a time and each of its records is durable before the next one is written:
+//! the first place of a chunk without a valid record is its end. The check sum covers the chunk's
+//! mark: the opening of the pool, the log, and the number of the chunk among those of both. No chunk had
+//! it before, so a chunk that is used again has no old records.
+
+use std::collections::VecDeque;
+
+use everleaf_alloc::{AllocError, Session};
+use everleaf_index::{PoolBase, RootObject};
+use everleaf_machine::{Atomic, Machine, Ordering, SpinLock};
+use everleaf_pool::Medium;
+
+use super::layout::LOG_WORD;
+
+/// How many logs a tree has, and of how many records their chunks are. Sessions share logs if there
+/// are more of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    logs: usize,
+    /// Records of a chunk.
+    pub chunk_length: usize,
+}
+
+impl Shape {
+    /// Chunks of 64 KiB.
+    pub const USUAL: Shape = Shape { logs: 24, chunk_length: 2046 };
+    /// For small geometries, where rare paths are to be common.
+    pub const SMALL: Shape = Shape { logs: 2, chunk_length: 4 };
+
+    /// Bytes of a chunk.
+    pub const fn chunk_size(self) -> usize {
+        HEADER_SIZE + RECORD_SIZE * self.chunk_length
+    }
+}
+
+const HEADER_SIZE: usize = 64;
+const RECORD_SIZE: usize = 32;
+const LINK_BITS: u32 = 48;
+const LOW_BITS: u32 = 31;
+
+/// What no other chunk has, in this opening of the pool or another.
+type Mark = [u64; 2];
+
+#[repr(C)]
+struct ChunkHeader<M: Machine> {
+    mark: [Atomic<u64, M>; 2],
+    next: Atomic<u64, M>,
+}
+
+#[repr(C, align(32))]
+struct Cells<M: Machine> {
+    key: Atomic<u64, M>,
+    value: Atomic<u64, M>,
+    link: Atomic<u64, M>,
+    meta: Atomic<u64, M>,
+}
+
+/// A buffered write, as the log has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// The key.
+    pub key: u64,
+    /// Its value; none if it was removed.
+    pub value: Option<u64>,
+    /// The number of the write among those of its leaf.
+    pub sequence: u64,
+    /// The place of the record before it in the same buffer; 0 if it was the first.
+    pub link: u64,
+}
+
+impl Record {
+    fn encode(self, mark: Mark) -> [u64; 4] {
+        let link = self.link | self.sequence >> LOW_BITS << LINK_BITS;
+        let low = (self.sequence & ((1 << LOW_BITS) - 1)) << 1 | u64::from(self.value.is_some());
+        let value = self.value.unwrap_or(0);
+        let sum = [mark[0], mark[1], self.key, value, link, low]
+            .iter()
+            .fold(0, |sum, word| crc32c::crc32c_append(sum, &word.to_le_bytes()));
+        [self.key, value, link, low | u64::from(sum) << 32]
+    }
+
+    fn decode_unchecked([key, value, link, meta]: [u64; 4]) -> Self {
+        let low = meta & u64::from(u32::MAX);
+        Record {
+            key,
+            value: (low & 1 == 1).then_some(value),
+            sequence: link >> LINK_BITS << LOW_BITS | low >> 1,
+            link: link & ((1 << LINK_BITS) - 1),
+        }
+    }
+
+    fn decode(words: [u64; 4], mark: Mark) -> Option<Self> {
+        let record = Self::decode_unchecked(words);
+        (record.encode(mark) == words && record.sequence != 0).then_some(record)
+    }
+}
+
+struct State {
+    /// Oldest first.
+    chunks: VecDeque<u64>,
+    /// Records of the newest.
+    used: usize,
+    /// Chunks that were ever added in this opening.
+    added: u64,
+    /// Whether somebody frees the oldest chunk.
+    is_collected: bool,
+}
+
+/// The logs of a tree.
+pub(super) struct Logs<M: Machine> {
+    base: PoolBase<M>,
+    medium: Medium<M>,
+    anchor: RootObject<M>,
+    generation: u32,
+    shape: Shape,
+    logs: Box<[SpinLock<State, M>]>,
+}
+
+// SAFETY: `base` is the pool's mapping, which the tree keeps; everything shared is atomic or locked.
+unsafe impl<M: Machine> Send for Logs<M> {}
+// SAFETY: as above.
+unsafe impl<M: Machine> Sync for Logs<M> {}
+
+impl<M: Machine> Logs<M> {
+    pub fn new(
+        base: PoolBase<M>,
+        medium: Medium<M>,
+        anchor: RootObject<M>,
+        generation: u32,
+        shape: Shape,
+    ) -> Self {
+        let state = || State { chunks: VecDeque::new(), used: 0, added: 0, is_collected: false };
+        let logs = (0..shape.logs).map(|_| SpinLock::new(state())).collect();
+        Logs { base, medium, anchor, generation, shape, logs }
+    }
+
+    /// The word that names the oldest chunk of a log.
+    fn head(&self, log: usize) -> &Atomic<u64, M> {
+        self.anchor.word(LOG_WORD + log)
+    }
+
+    fn header(&self, chunk: u64) -> &ChunkHeader<M> {
+        let start = self.base.start().wrapping_add(chunk as usize).cast();
+        // SAFETY: a chunk is a record of at least a header's size, aligned, inside the pool, made of
+        // atomic words.
+        unsafe { &*start }
+    }
+
+    fn cells(&self, record: u64) -> &Cells<M> {
+        let start = self.base.start().wrapping_add(record as usize).cast();
+        // SAFETY: the place of a record in a chunk, aligned, inside the pool, made of atomic words.
+        unsafe { &*start }
+    }
+
+    fn place(chunk: u64, index: usize) -> u64 {
+        chunk + (HEADER_SIZE + index * RECORD_SIZE) as u64
+    }
+
+    fn words(&self, record: u64) -> [u64; 4] {
+        let cells = self.cells(record);
+        // Whoever reads a record holds its leaf, or nobody writes the chunk any more.
+        [&cells.key, &cells.value, &cells.link, &cells.meta].map(Atomic::read_private)
+    }
+
+    /// The record at a place that a valid record or recovery names, if it has this sequence.
+    pub fn read(&self, place: u64, sequence: u64) -> Option<Record> {
+        let may_be_one = place.is_multiple_of(RECORD_SIZE as u64)
+            && place != 0
+            && self.base.holds(place, RECORD_SIZE);
+        let record = || Record::decode_unchecked(self.words(place));
+        may_be_one.then(record).filter(|record| record.sequence == sequence)
+    }
+
+    fn mark(&self, chunk: u64) -> Mark {
+        let [opening, number] = &self.header(chunk).mark;
+        [opening.read_private(), number.read_private()]
+    }
+
+    /// The valid records of a chunk with their places.
+    pub fn records(&self, chunk: u64) -> impl Iterator<Item = (u64, Record)> + '_ {
+        let mark = self.mark(chunk);
+        let places = (0..self.shape.chunk_length).map(move |index| Self::place(chunk, index));
+        places.map_while(move |place| {
+            let words = self.words(place);
+            let record = if M::mutant("sptree.no_record_sum") {
+                Some(Record::decode_unchecked(words)).filter(|record| record.sequence != 0)
+            } else {
+                Record::decode(words, mark)
+            };
+            record.map(|record| (place, record))
+        })
+    }
+
+    /// Visits the chunks of all logs, oldest first, each before it is read.
+    ///
+    /// # Errors
+    /// The visitor's.
+    pub fn for_each_chunk<E>(
+        &self,
+        mut visit: impl FnMut(usize, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for log in 0..self.shape.logs {
+            let mut chunk = self.head(log).read_private();
+            while chunk != 0 {
+                visit(log, chunk)?;
+                chunk = self.header(chunk).next.read_private();
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over a chunk that recovery found. Nothing is added to it.
+    pub fn adopt(&self, log: usize, chunk: u64) {
+        let mut state = self.logs[log].lock();
+        state.chunks.push_back(chunk);
+        state.used = self.shape.chunk_length;
+    }
+
+    /// Writes a record, durably; gives its place, and whether the log has grown by a chunk.
+    ///
+    /// # Errors
+    /// No space for a chunk; then nothing was written.
+    #[inline(always)]
+    pub fn append(
+        &self,
+        session: &mut Session<M>,
+        record: Record,
+    ) -> Result<(u64, bool), AllocError> {
+        let log = self.of(session);
+        let mut state = self.logs[log].lock();
+        let grows = state.chunks.is_empty() || state.used == self.shape.chunk_length;
+        if grows {
+            self.add_chunk(session, log, &mut state)?;
+        }
+        let chunk = *state.chunks.back().expect("there is a chunk");
+        let place = Self::place(chunk, state.used);
+        let [key, value, link, meta] = record.encode(self.mark(chunk));
+        let cells = self.cells(place);
+        // Relaxed: the words of a line become durable in their order, and the check sum tells.
+        cells.key.store(key, Ordering::Relaxed);
+        // Relaxed: as above.
+        cells.value.store(value, Ordering::Relaxed);
+        // Relaxed: as above.
+        cells.link.store(link, Ordering::Relaxed);
+        // Release: the record is whole; recovery's view.
+        cells.meta.store(meta, Ordering::Release);
+        if !M::mutant("sptree.no_record_flush") {
+            // Persist: the record before the write returns, and before the next one of this log, or
+            // recovery would stop in front of that.
+            self.medium.persist(cells.key.as_ptr(), RECORD_SIZE);
+        }
+        state.used += 1;
+        Ok((place, grows))
+    }
+
+    /// The log of a session.
+    #[inline(always)]
+    pub fn of(&self, session: &Session<M>) -> usize {
+        session.stripe() % self.shape.logs
+    }
+
+    #[cold]
+    fn add_chunk(
+        &self,
+        session: &mut Session<M>,
+        log: usize,
+        state: &mut State,
+    ) -> Result<(), AllocError> {
+        let chunk = session.allocate_record(self.shape.chunk_size())?;
+        let header = self.header(chunk);
+        let mark = [u64::from(self.generation) << 32 | log as u64, state.added];
+        for (word, part) in header.mark.iter().zip(mark) {
+            word.write_private(part);
+        }
+        header.next.write_private(0);
+        // Persist: the chunk before the log leads to it.
+        self.medium.persist(header.mark[0].as_ptr(), HEADER_SIZE);
+        let link = match state.chunks.back() {
+            Some(last) => &self.header(*last).next,
+            None => self.head(log),
+        };
+        // Release: the header; recovery's view.
+        link.store(chunk, Ordering::Release);
+        // Persist: the link before a record in the chunk is acknowledged, or recovery would miss it.
+        self.medium.persist(link.as_ptr(), 8);
+        state.chunks.push_back(chunk);
+        state.used = 0;
+        state.added += 1;
+        Ok(())
+    }
+
+    /// The oldest chunk of a log that has more than `limit`, unless somebody is at work on it. To be
+    /// followed by [`Self::drop_oldest`] or [`Self::keep_oldest`].
+    pub fn take_oldest(&self, log: usize, limit: usize) -> Option<u64> {
+        let mut state = self.logs[log].lock();
+        if state.is_collected || state.chunks.len() <= limit.max(1) {
+            return None;
+        }
+        state.is_collected = true;
+        state.chunks.front().copied()
+    }
+
+    /// Ends [`Self::take_oldest`]: the chunk stays.
+    pub fn keep_oldest(&self, log: usize) {
+        self.logs[log].lock().is_collected = false;
+    }
+
+    /// Ends [`Self::take_oldest`]: nobody needs the chunk.
+    pub fn drop_oldest(&self, session: &mut Session<M>, log: usize) {
+        let mut state = self.logs[log].lock();
+        let chunk = state.chunks.pop_front().expect("it was taken");
+        let next = *state.chunks.front().expect("the newest is not taken");
+        // Release: recovery's view.
+        self.head(log).store(next, Ordering::Release);
+        // Persist: the log leads to the next chunk before this one is used again.
+        self.medium.persist(self.head(log).as_ptr(), 8);
+        state.is_collected = false;
+        drop(state);
+        session.free_record(chunk, self.shape.chunk_size());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_survives_encoding_and_no_flipped_bit_does() {
+        let records = [
+            Record { key: 7, value: Some(70), sequence: 1, link: 0 },
+            Record {
+                key: u64::MAX - 1,
+                value: None,
+                sequence: (1 << 47) - 1,
+                link: (1 << 48) - 64,
+            },
+        ];
+        for record in records {
+            let words = record.encode([5, 8]);
+            assert_eq!(Record::decode(words, [5, 8]), Some(record));
+            assert_eq!(Record::decode(words, [6, 8]), None);
+            assert_eq!(Record::decode(words, [5, 9]), None);
+            for bit in 0..256 {
+                let mut flipped = words;
+                flipped[bit / 64] ^= 1 << (bit % 64);
+                assert_eq!(Record::decode(flipped, [5, 8]), None, "bit {bit}");
+            }
+        }
+    }
+}
