@@ -132,6 +132,16 @@ impl<K: Kind<M>, G: Geometry, M: Machine> TreeCell<K, G, M> {
     /// nothing is half freed afterwards. Returns whether anything is left.
     pub fn tidy(&self, session: &mut Session<M>) -> bool {
         let _alone = self.burial.lock();
+        self.bury(session)
+    }
+
+    /// As [`Self::tidy`], unless another thread is at it: that may take long.
+    pub fn tidy_at_once(&self, session: &mut Session<M>) -> bool {
+        self.burial.try_lock().is_none_or(|_alone| self.bury(session))
+    }
+
+    /// The caller has `burial`.
+    fn bury(&self, session: &mut Session<M>) -> bool {
         if self.retired_trees.lock().is_empty() {
             return false;
         }
@@ -159,6 +169,33 @@ impl<K, G: Geometry, M: Machine> Drop for TreeCell<K, G, M> {
         if !current.is_null() {
             // SAFETY: owned by the slot, which is going.
             drop(unsafe { Box::from_raw(current) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everleaf_pool::{Domain, Pool};
+
+    use crate::Trees;
+
+    /// Who had the stripes of all keys waited, when space had run out, for another thread that was freeing a
+    /// large tree, and everybody waited for the stripes. Here it waited for ever.
+    #[test]
+    fn who_reclaims_at_once_waits_for_nobody_who_is_freeing() {
+        let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
+        let trees: Trees = Trees::create(pool).expect("room");
+        let (kept, removed) = (trees.bytes_tree("kept"), trees.bytes_tree("removed"));
+        let (kept, removed) = (kept.expect("room"), removed.expect("room"));
+        let mut session = trees.heap().session().expect("a session");
+        assert!(trees.unlink(&mut session, "removed").expect("writable"));
+        kept.clear_at_once(&mut session).expect("room");
+        for tree in [&kept, &removed] {
+            let busy = tree.slot().burial.lock();
+            let reclaimed =
+                std::thread::scope(|scope| scope.spawn(|| trees.reclaim_at_once()).join());
+            reclaimed.expect("no panic");
+            drop(busy);
         }
     }
 }

@@ -84,6 +84,15 @@ impl<G: Geometry, M: Machine> Named<G, M> {
         }
     }
 
+    /// As [`Self::tidy`], without waiting for another thread that is at it.
+    fn tidy_at_once(&self, session: &mut Session<M>) -> bool {
+        match self {
+            Named::U64(tree) => tree.slot().tidy_at_once(session),
+            Named::Bytes(tree) => tree.slot().tidy_at_once(session),
+            Named::Other(..) => false,
+        }
+    }
+
     /// Whether it is the same tree, of a design of this crate.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {

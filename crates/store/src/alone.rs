@@ -123,7 +123,8 @@ impl Store {
         let last = batch.last_changes();
         let (written, lsn) = match shared.write_behind(&batch, &last, journal, &mut session) {
             Err(error) if error.lacks_space() => {
-                shared.reclaim();
+                // All others wait for our stripes.
+                shared.trees.reclaim_at_once();
                 shared.write_behind(&batch, &last, journal, &mut session)
             }
             result => result,

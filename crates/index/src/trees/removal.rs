@@ -44,14 +44,34 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     }
 
     /// Reclaims all that can be reclaimed now: what idle sessions hold back, and trees that were
-    /// emptied or removed while somebody used them. For when space has run out.
+    /// emptied or removed while somebody used them. For when space has run out. Waits for threads that are
+    /// freeing a tree: not to be called by one for whom others wait.
     pub fn reclaim(&self) {
+        self.reclaim_with(true);
+    }
+
+    /// As [`Self::reclaim`], but leaves trees alone that another thread is freeing.
+    pub fn reclaim_at_once(&self) {
+        self.reclaim_with(false);
+    }
+
+    fn reclaim_with(&self, waits: bool) {
         if let Ok(mut session) = self.heap.session() {
             let named: Vec<_> = self.named.lock().iter().map(|(_, tree)| tree.clone()).collect();
             for tree in named {
-                tree.tidy(&mut session);
+                match waits {
+                    true => tree.tidy(&mut session),
+                    false => tree.tidy_at_once(&mut session),
+                };
             }
-            self.tidy_removed(&mut session);
+            if waits {
+                self.tidy_removed(&mut session);
+            } else {
+                if let Some(_busy) = self.maintenance.try_lock() {
+                    self.tidy_others(&mut session);
+                }
+                self.tidy_own(&mut session, false);
+            }
         }
         for _ in 0..2 {
             self.sessions.collect_idle();
@@ -64,13 +84,13 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             let _busy = self.maintenance.lock();
             self.tidy_others(session);
         }
-        self.tidy_own(session);
+        self.tidy_own(session, true);
     }
 
     /// As [`Self::tidy_removed`], by one who has the lock of maintenance.
     pub(super) fn tidy_removed_quietly(&self, session: &mut Session<M>) {
         self.tidy_others(session);
-        self.tidy_own(session);
+        self.tidy_own(session, true);
     }
 
     /// Trees of further designs. While they are out of the list they are in nobody's books.
@@ -83,10 +103,14 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
 
     /// The others stay in the list until they are freed: whoever checks the pool waits for those that
     /// are being freed, and nobody else does.
-    fn tidy_own(&self, session: &mut Session<M>) {
+    fn tidy_own(&self, session: &mut Session<M>, waits: bool) {
         let removed: Vec<_> = self.removed.lock().clone();
         for tree in removed.iter().filter(|tree| !matches!(tree, Named::Other(..))) {
-            if !tree.tidy(session) {
+            let is_left = match waits {
+                true => tree.tidy(session),
+                false => tree.tidy_at_once(session),
+            };
+            if !is_left {
                 self.removed.lock().retain(|other| !other.is_same(tree));
             }
         }
