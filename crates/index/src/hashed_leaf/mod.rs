@@ -81,7 +81,7 @@ use slab::Slab;
 /// The tree, over entries of kind `K` in leaves of shape `G`, on machine `M`.
 pub struct HashedLeafTree<K = U64Kind, G: LeafShape = Production, M: Machine = Hardware> {
     inner: InnerTree<K, G, M>,
-    slab: Slab<M>,
+    slab: Slab<G, M>,
     base: PoolBase<M>,
     medium: Medium<M>,
     id: u32,
@@ -102,7 +102,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     fn assemble(heap: Arc<Heap<M>>, id: u32) -> Result<Self, AllocError> {
         Ok(HashedLeafTree {
             inner: InnerTree::new(PoolBase::of(&heap)),
-            slab: Slab::new::<G>(heap.pool().max_size())?,
+            slab: Slab::new(heap.pool().max_size())?,
             base: PoolBase::of(&heap),
             medium: heap.medium(),
             id,
@@ -158,7 +158,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// A line of the fingerprints of a leaf.
     #[inline(always)]
     fn fingerprints(&self, leaf: LeafId, chunk: usize) -> &FingerprintLine<M> {
-        self.slab.fingerprints::<G>(leaf, chunk)
+        self.slab.fingerprints(leaf, chunk)
     }
 
     /// The metadata of a leaf.

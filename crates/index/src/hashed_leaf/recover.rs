@@ -76,6 +76,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
 
     fn rebuild_leaf(&self, recovery: &Recovery<M>, task: &Task) -> Result<u64, AllocError> {
         let leaf = LeafId::of_block::<G>(task.block);
+        self.slab.prepare(leaf)?;
         let (_, skip) = owner_parts(self.header(leaf).owner.read_private());
         let writable = !self.heap.pool().is_read_only();
         let mut bytes = Self::unclaimed();

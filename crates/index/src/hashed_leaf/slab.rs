@@ -1,99 +1,162 @@
 //! Fingerprints and metadata of all leaves, at places that follow from the leaf's number.
 //!
-//! Addresses are reserved for every block the pool may ever have; memory is taken where it is touched.
+//! ```text
+//!   segments      | * | 0 | * | 0 | ..       a pointer for every 8192 leaves that the pool may ever have
+//!                   |
+//!   segment       | fingerprints, 64 bytes a line | metadata, 64 bytes each |      of 8192 leaves
+//! ```
+//!
+//! The leaves of a tree are blocks of the pool, which other trees share: of most of the numbers it has
+//! none. So a segment is allocated when the first leaf in it is built, and stays as long as the tree.
 
 use std::alloc::Layout;
+use std::marker::PhantomData;
 
 use everleaf_alloc::AllocError;
-use everleaf_machine::mapping::Mapping;
-use everleaf_machine::{FingerprintLine, LINE_SIZE, Machine};
+use everleaf_alloc::layout::POOL_SIZE_MAX;
+use everleaf_machine::{AtomicPointer, FingerprintLine, LINE_SIZE, Machine, Ordering};
 
 use super::layout::{Cold, LeafId, LeafShape};
 
-/// Memory for `count` times `size` bytes.
-struct Area {
-    start: *mut u8,
+/// Binary logarithm of the leaves of a segment, where the pool is so large.
+const SEGMENT_SHIFT: u32 = 13;
+/// Alignment and least size of segments that get huge pages.
+const HUGE_PAGE_SIZE: usize = 2 << 20;
+
+/// The volatile half of all leaves of a tree of shape `S`.
+pub(super) struct Slab<S: LeafShape, M: Machine> {
+    /// Null until a leaf needs it.
+    segments: Vec<AtomicPointer<u8, M>>,
+    /// Of each segment.
     layout: Layout,
-    /// On a simulated machine there is none, and the memory is the machine's.
-    mapping: Option<Mapping>,
+    /// Where the metadata begin in a segment.
+    cold_start: usize,
+    shape: PhantomData<S>,
 }
 
-impl Area {
-    fn new<M: Machine>(count: usize, size: usize) -> Result<Self, AllocError> {
-        let layout = Layout::from_size_align(count * size, LINE_SIZE)
-            .map_err(|_| AllocError::OutOfMemory)?;
-        if M::SIMULATED {
-            let start = M::allocate(layout);
-            if start.is_null() {
-                return Err(AllocError::OutOfMemory);
-            }
-            return Ok(Area { start, layout, mapping: None });
-        }
-        let bytes = layout.size().next_multiple_of(2 << 20);
-        let mapping = Mapping::of_memory(bytes, bytes).map_err(|_| AllocError::OutOfMemory)?;
-        Ok(Area { start: mapping.base(), layout, mapping: Some(mapping) })
-    }
-
-    fn release<M: Machine>(&mut self) {
-        if self.mapping.is_none() {
-            // SAFETY: allocated with this layout; the slab goes, and with it the tree.
-            unsafe { M::deallocate(self.start, self.layout) }
-        }
-    }
-}
-
-/// The volatile half of all leaves of a tree.
-pub(super) struct Slab<M: Machine> {
-    fingerprints: Area,
-    cold: Area,
-    count: usize,
-    machine: std::marker::PhantomData<M>,
-}
-
-// SAFETY: plain memory, all of it atomic words.
-unsafe impl<M: Machine> Send for Slab<M> {}
+// SAFETY: the segments are plain memory, all of it atomic words.
+unsafe impl<S: LeafShape, M: Machine> Send for Slab<S, M> {}
 // SAFETY: as above.
-unsafe impl<M: Machine> Sync for Slab<M> {}
+unsafe impl<S: LeafShape, M: Machine> Sync for Slab<S, M> {}
 
-impl<M: Machine> Slab<M> {
+impl<S: LeafShape, M: Machine> Slab<S, M> {
     /// For a pool of at most so many bytes.
-    pub fn new<S: LeafShape>(pool_bytes: u64) -> Result<Self, AllocError> {
-        let count = pool_bytes.div_ceil(S::BLOCK_BYTES as u64) as usize;
-        let fingerprints = Area::new::<M>(count, S::CHUNKS * LINE_SIZE)?;
-        let cold = match Area::new::<M>(count, size_of::<Cold<M>>()) {
-            Ok(cold) => cold,
-            Err(error) => {
-                let mut fingerprints = fingerprints;
-                fingerprints.release::<M>();
-                return Err(error);
-            }
-        };
-        Ok(Slab { fingerprints, cold, count, machine: std::marker::PhantomData })
+    pub fn new(pool_bytes: u64) -> Result<Self, AllocError> {
+        let leaves = pool_bytes.min(POOL_SIZE_MAX).div_ceil(S::BLOCK_BYTES as u64) as usize;
+        let in_segment = leaves.min(1 << SEGMENT_SHIFT);
+        let cold_start = in_segment * S::CHUNKS * LINE_SIZE;
+        let size = cold_start + in_segment * size_of::<Cold<M>>();
+        let align = if size >= HUGE_PAGE_SIZE { HUGE_PAGE_SIZE } else { LINE_SIZE };
+        let layout = Layout::from_size_align(size, align).map_err(|_| AllocError::OutOfMemory)?;
+        let count = leaves.div_ceil(1 << SEGMENT_SHIFT);
+        let mut segments = Vec::new();
+        segments.try_reserve_exact(count).map_err(|_| AllocError::OutOfMemory)?;
+        segments.extend((0..count).map(|_| AtomicPointer::new(std::ptr::null_mut())));
+        Ok(Slab { segments, layout, cold_start, shape: PhantomData })
+    }
+
+    /// Makes sure that there is memory for a leaf that is about to be built. Its bytes mean nothing yet.
+    pub fn prepare(&self, leaf: LeafId) -> Result<(), AllocError> {
+        let segment = &self.segments[leaf.0 as usize >> SEGMENT_SHIFT];
+        // Acquire: the memory is there; pairs with the exchange below.
+        if !segment.load(Ordering::Acquire).is_null() {
+            return Ok(());
+        }
+        let memory = M::allocate(self.layout);
+        if memory.is_null() {
+            return Err(AllocError::OutOfMemory);
+        }
+        let null = std::ptr::null_mut();
+        // Release: hands on the memory; pairs with the load above. Who finds a leaf in the tree comes
+        // behind whoever prepared and published it. Relaxed on failure: nothing of the other's is read.
+        if segment.compare_exchange(null, memory, Ordering::Release, Ordering::Relaxed).is_err() {
+            // SAFETY: allocated above with this layout, and seen by nobody.
+            unsafe { M::deallocate(memory, self.layout) }
+        }
+        Ok(())
+    }
+
+    /// The segment of a leaf that was prepared, and its place there.
+    #[inline(always)]
+    fn place(&self, leaf: LeafId) -> (*mut u8, usize) {
+        // Not changed any more since the leaf was prepared, and the caller comes behind that.
+        let segment = self.segments[leaf.0 as usize >> SEGMENT_SHIFT].read_private();
+        debug_assert!(!segment.is_null(), "leaf {} was prepared", leaf.0);
+        (segment, leaf.0 as usize & ((1 << SEGMENT_SHIFT) - 1))
     }
 
     /// A line of a leaf's fingerprints.
     #[inline(always)]
-    pub fn fingerprints<S: LeafShape>(&self, leaf: LeafId, chunk: usize) -> &FingerprintLine<M> {
-        debug_assert!((leaf.0 as usize) < self.count && chunk < S::CHUNKS);
-        let place = (leaf.0 as usize * S::CHUNKS + chunk) * LINE_SIZE;
-        // SAFETY: leaves have the numbers of blocks of the pool, for all of which there is a place; it
-        // is made of atomic bytes, valid whatever they are, and stays as long as the slab.
-        unsafe { &*self.fingerprints.start.wrapping_add(place).cast() }
+    pub fn fingerprints(&self, leaf: LeafId, chunk: usize) -> &FingerprintLine<M> {
+        debug_assert!(chunk < S::CHUNKS);
+        let (segment, at) = self.place(leaf);
+        let place = (at * S::CHUNKS + chunk) * LINE_SIZE;
+        // SAFETY: within the segment, which has a place for each of its leaves and stays as long as the
+        // slab; the line is made of atomic bytes, valid whatever they are.
+        unsafe { &*segment.wrapping_add(place).cast() }
     }
 
     /// A leaf's metadata.
     #[inline(always)]
     pub fn cold(&self, leaf: LeafId) -> &Cold<M> {
-        debug_assert!((leaf.0 as usize) < self.count);
-        let place = leaf.0 as usize * size_of::<Cold<M>>();
+        let (segment, at) = self.place(leaf);
+        let place = self.cold_start + at * size_of::<Cold<M>>();
         // SAFETY: as above; all fields are atomic words.
-        unsafe { &*self.cold.start.wrapping_add(place).cast() }
+        unsafe { &*segment.wrapping_add(place).cast() }
     }
 }
 
-impl<M: Machine> Drop for Slab<M> {
+impl<S: LeafShape, M: Machine> Drop for Slab<S, M> {
     fn drop(&mut self) {
-        self.fingerprints.release::<M>();
-        self.cold.release::<M>();
+        for segment in &self.segments {
+            let memory = segment.read_private();
+            if !memory.is_null() {
+                // SAFETY: allocated with this layout; the slab goes, and with it the tree.
+                unsafe { M::deallocate(memory, self.layout) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::Production;
+    use everleaf_machine::Hardware;
+
+    /// Each tree reserved addresses for all leaves that the pool may ever have: for a pool that may grow
+    /// to 64 TiB that is 5 TiB, and a few dozen trees had used up what a process can address.
+    #[test]
+    fn many_trees_of_a_pool_without_bounds_have_room() {
+        let slab = || Slab::<Production, Hardware>::new(64 << 40).expect("room");
+        let slabs: Vec<_> = (0..100).map(|_| slab()).collect();
+        for (number, slab) in slabs.iter().enumerate() {
+            let leaf = LeafId(1_000_000 * number as u32);
+            slab.prepare(leaf).expect("room");
+            slab.prepare(leaf).expect("it is there");
+            slab.cold(leaf).low.write_private(number as u64);
+            slab.fingerprints(leaf, 0).write_private(5, 7);
+        }
+        for (number, slab) in slabs.iter().enumerate() {
+            assert_eq!(
+                slab.cold(LeafId(1_000_000 * number as u32)).low.read_private(),
+                number as u64
+            );
+            let prepared = slab.segments.iter().filter(|one| !one.read_private().is_null()).count();
+            assert_eq!(prepared, 1);
+        }
+    }
+
+    #[test]
+    fn leaves_on_both_sides_of_a_segment_have_places_of_their_own() {
+        let slab = Slab::<Production, Hardware>::new(1 << 30).expect("room");
+        let leaves = [0, 1, (1 << SEGMENT_SHIFT) - 1, 1 << SEGMENT_SHIFT, (1 << 18) - 1];
+        for leaf in leaves.map(LeafId) {
+            slab.prepare(leaf).expect("room");
+            slab.cold(leaf).high.write_private(u64::from(leaf.0));
+        }
+        for leaf in leaves {
+            assert_eq!(slab.cold(LeafId(leaf)).high.read_private(), u64::from(leaf));
+        }
     }
 }

@@ -383,6 +383,10 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     ) -> Result<LeafId, AllocError> {
         let number = session.allocate_block_of(G::BLOCK_CLASS)?;
         let leaf = LeafId::of_block::<G>(number);
+        if let Err(error) = self.slab.prepare(leaf) {
+            session.free_block_of(G::BLOCK_CLASS, number);
+            return Err(error);
+        }
         let skip = K::shared_prefix(self.base, low, high);
         let header = self.header(leaf);
         // Relaxed: private. The block of a tree that was cleared still says `Live`; on the same
