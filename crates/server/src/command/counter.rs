@@ -1,8 +1,9 @@
-//! Values as integers: `INCR` and its like.
+//! Values as numbers: `INCR` and its like.
 
 use everleaf::Action;
 
 use super::{Context, Failure, Outcome, integer_arg, parse_integer};
+use crate::decimal::Decimal;
 use crate::resp::Request;
 
 /// `INCR key`
@@ -49,4 +50,28 @@ fn sum(old: Option<&[u8]>, amount: i64) -> Result<i64, Failure> {
         Some(bytes) => parse_integer(bytes).ok_or(Failure::NotInteger)?,
     };
     old.checked_add(amount).ok_or(Failure::text("ERR increment or decrement would overflow"))
+}
+
+/// `INCRBYFLOAT key amount`
+pub fn incrbyfloat(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let mut result = Err(Failure::NotInteger);
+    context.keys.update_with(request.arg(1), |old| {
+        result = decimal_sum(old.map(|(old, _)| old), request.arg(2));
+        match &result {
+            Ok(sum) => Action::Put(sum.clone().into_bytes()),
+            Err(_) => Action::Keep,
+        }
+    })?;
+    context.reply.bulk(result?.as_bytes());
+    Ok(())
+}
+
+/// The sum of a value, or nothing, and an amount.
+fn decimal_sum(old: Option<&[u8]>, amount: &[u8]) -> Result<String, Failure> {
+    let parse =
+        |text: &[u8]| Decimal::parse(text).ok_or(Failure::text("ERR value is not a valid float"));
+    let old = old.map_or(Ok(Decimal::ZERO), parse)?;
+    let sum = old.plus(parse(amount)?);
+    let sum = sum.ok_or(Failure::text("ERR increment would produce NaN or Infinity"))?;
+    Ok(sum.to_string())
 }

@@ -167,7 +167,7 @@ macro_rules! commands {
 }
 
 /// The number of commands.
-const COUNT: usize = 141;
+const COUNT: usize = 143;
 
 /// All commands.
 #[rustfmt::skip]
@@ -233,6 +233,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "ltrim" 4 [TYPED | WRITE | GROWS] (1 1 1) "list" list::change::ltrim, "Keeps only the elements between two indices.";
     "lmove" 5 [TYPED | WRITE | GROWS] (1 2 1) "list" list::push::lmove, "Moves an element from one list to another.";
     "lmpop" -4 [TYPED | WRITE] (0 0 0) "list" list::pop::lmpop, "Removes elements of the first list that has some.";
+    "touch" -2 [READ | FAST] (1 -1 1) "generic" keyspace::exists, "Returns how many of the keys exist.";
     "append" 3 [WRITE | GROWS | FAST] (1 1 1) "string" string::append, "Appends to a value.";
     "client" -2 [ADMIN] (0 0 0) "connection" client::client, "Tells about the connections and closes them.";
     "config" -2 [ADMIN] (0 0 0) "server" configuration::config, "Returns and changes settings.";
@@ -306,6 +307,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "zrangestore" -5 [TYPED | WRITE | GROWS] (1 2 1) "sorted-set" zset::range::zrangestore, "Stores what ZRANGE returns.";
     "zrandmember" -2 [TYPED | READ] (1 1 1) "sorted-set" zset::random::zrandmember, "Returns random members.";
     "zrangebylex" -4 [TYPED | READ] (1 1 1) "sorted-set" zset::range::zrangebylex, "Returns members between two members of one score.";
+    "incrbyfloat" 3 [WRITE | GROWS | FAST] (1 1 1) "string" counter::incrbyfloat, "Adds to a number.";
     "hincrbyfloat" 4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "hash" hash::number::hincrbyfloat, "Adds to the number of a field.";
     "zrangebyscore" -4 [TYPED | READ] (1 1 1) "sorted-set" zset::range::zrangebyscore, "Returns members between two scores.";
     "zrevrangebylex" -4 [TYPED | READ] (1 1 1) "sorted-set" zset::range::zrevrangebylex, "Returns members between two members of one score, from the last.";

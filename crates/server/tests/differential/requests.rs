@@ -52,6 +52,8 @@ const TEMPLATES: &[&str] = &[
     "DECR K",
     "INCRBY K I",
     "DECRBY K I",
+    "INCRBYFLOAT K F",
+    "TOUCH K K",
     "MSET K V K V",
     "MSETNX K V K V",
     "MGET K K K",
