@@ -9,7 +9,7 @@ use everleaf_index::{IndexError, OrderedIndex};
 use everleaf_machine::{Machine, Ordering, SpinGuard};
 
 use super::F3Tree;
-use super::layout::{DRAINED_WORD, Stamp};
+use super::layout::{DRAINED_WORD, Stamp, sealed};
 use super::pending::{Pending, Shard};
 use super::variant::Variant;
 
@@ -124,7 +124,7 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
     fn set_drained(&self, session: &Session<M>, horizon: u64) {
         let word = self.anchor.word(DRAINED_WORD);
         // Release: the writes of the global tree before; recovery's view.
-        word.store(horizon, Ordering::Release);
+        word.store(sealed(horizon), Ordering::Release);
         // Persist: the word before an entry that it frees is filled again (F2), or recovery would
         // take the entries of the same key that are still there for the newest.
         if !M::mutant("f3.no_drained_flush") {

@@ -11,7 +11,8 @@
 //!
 //! The *stamp* of an entry is twice its sequence number, plus one if the entry is a removal. It is
 //! stored after key and value, in the same line, so that it vouches for them on the medium. An entry
-//! counts if its sequence number is at least `drained`; all below is durable in the global tree.
+//! counts if its sequence number is at least `drained`; all below is durable in the global tree. The
+//! upper 12 bits of `drained` are a check sum of the lower 52.
 
 use std::marker::PhantomData;
 
@@ -41,8 +42,22 @@ const ENTRY_SIZE: usize = 32;
 
 const _: () = assert!(FRONT_WORD + FRONTS_MAX <= ROOT_OBJECT_WORDS && ENTRIES_MAX == 14);
 
-/// Sequence numbers are below this, which takes centuries to reach: a larger one is damage.
-pub(super) const SEQUENCE_END: u64 = 1 << 62;
+/// Sequence numbers are below this, which takes years to reach: a larger one is damage.
+pub(super) const SEQUENCE_END: u64 = 1 << SEQUENCE_BITS;
+const SEQUENCE_BITS: u32 = 52;
+
+/// What the anchor's word says of a number below which everything is drained. A number that nobody wrote
+/// would make entries count that were replaced, or take away those that are pending.
+pub(super) fn sealed(drained: u64) -> u64 {
+    let sum = u64::from(crc32c::crc32c(&drained.to_le_bytes()));
+    drained | sum << SEQUENCE_BITS
+}
+
+/// The number that the anchor's word says; `None` if nobody wrote it.
+pub(super) fn unsealed(word: u64) -> Option<u64> {
+    let drained = word & (SEQUENCE_END - 1);
+    (drained > 0 && sealed(drained) == word).then_some(drained)
+}
 
 /// A sequence number, and whether the entry is a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,5 +188,22 @@ impl<M: Machine> Objects<M> {
         // SAFETY: inside an object, which lies in the pool and is given back with the tree only;
         // aligned; an atomic word is valid whatever its bits are.
         unsafe { &*self.start(offset).cast::<Atomic<u64, M>>() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_number_with_a_flipped_bit_is_believed() {
+        for drained in [1, 2, 77, 1 << 20, SEQUENCE_END - 1] {
+            let word = sealed(drained);
+            assert_eq!(unsealed(word), Some(drained));
+            for one in 0..64 {
+                assert_eq!(unsealed(word ^ 1 << one), None, "{drained}, bit {one}");
+            }
+        }
+        assert_eq!((unsealed(0), unsealed(1), unsealed(u64::MAX)), (None, None, None));
     }
 }

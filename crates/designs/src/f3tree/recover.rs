@@ -9,6 +9,7 @@ use super::F3Tree;
 use super::front::Front;
 use super::layout::{
     DRAINED_WORD, FRONT_WORD, GLOBAL_WORD, OBJECT_SIZE, Objects, SEQUENCE_END, TAG, VARIANT_WORD,
+    sealed, unsealed,
 };
 use super::pending::{Pending, Table};
 use super::state::EntryState;
@@ -27,10 +28,10 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         };
         anchor.word(VARIANT_WORD).write_private(u64::from(V::KIND));
         anchor.word(GLOBAL_WORD).write_private(u64::from(global.root_value()));
-        anchor.word(DRAINED_WORD).write_private(1);
+        anchor.word(DRAINED_WORD).write_private(sealed(1));
         // Persist: the anchor before the directory names the tree.
         session.medium().persist(anchor.word(0).as_ptr(), 64);
-        Ok(Self::assemble(session, anchor, global))
+        Ok(Self::assemble(session, anchor, global, 1))
     }
 
     pub(super) fn open_in(
@@ -46,13 +47,13 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
             let what = format!("a tree's anchor is of variant {found} instead of {}", V::KIND);
             return Err(AllocError::Corrupt { offset: 0, what }.into());
         };
-        let drained = anchor.word(DRAINED_WORD).read_private();
-        if !(1..SEQUENCE_END).contains(&drained) {
-            let what = format!("a tree's anchor says that {drained} entries are evaluated");
+        let word = anchor.word(DRAINED_WORD).read_private();
+        let Some(drained) = unsealed(word) else {
+            let what = format!("a tree's anchor says that {word:#x} entries are evaluated");
             return Err(AllocError::Corrupt { offset: 0, what }.into());
-        }
+        };
         let global = FastFair::recover(session, recovery, root, threads)?;
-        let mut tree = Self::assemble(session, anchor, global);
+        let mut tree = Self::assemble(session, anchor, global, drained);
         tree.find_objects(recovery)?;
         tree.find_pending()?;
         Ok(tree)
@@ -62,9 +63,9 @@ impl<V: Variant, M: Machine> F3Tree<V, M> {
         session: &Session<M>,
         anchor: RootObject<M>,
         global: FastFair<V::Global, M>,
+        drained: u64,
     ) -> Self {
         let () = Self::FITS;
-        let drained = anchor.word(DRAINED_WORD).read_private();
         F3Tree {
             anchor,
             global,

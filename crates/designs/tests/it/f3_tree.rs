@@ -3,9 +3,11 @@
 
 use everleaf_designs::F3Tree;
 use everleaf_designs::f3tree::variant::{Blind, Objects100, Objects500, Small, Unlimited};
-use everleaf_index::{Domain, IndexError, OrderedIndex, Pool, SingleTreePool};
+use everleaf_index::{
+    CreateMode, Domain, IndexError, OrderedIndex, Pool, PoolOptions, SingleTreePool,
+};
 
-use super::hybrid_trees::{blind, one_thread, reopened, shared};
+use super::hybrid_trees::{blind, one_thread, open, reopened, shared};
 
 #[test]
 fn agrees_with_a_btreemap() {
@@ -26,6 +28,41 @@ fn survives_being_closed_and_opened() {
     reopened::<F3Tree<Objects500>>();
     reopened::<F3Tree<Unlimited>>();
     reopened::<F3Tree<Small<3, 4>>>();
+}
+
+/// A number that nobody wrote was believed: with a smaller one entries counted that had been replaced since,
+/// with a larger one those that were pending were gone.
+#[test]
+fn a_number_of_evaluated_entries_that_nobody_wrote_is_refused() {
+    type Tree = F3Tree<Small<3, 4>>;
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pool");
+    let solo = open::<Tree>(&path, CreateMode::New);
+    let mut session = solo.heap().session().expect("a free session");
+    for round in 0..200 {
+        let _ = solo.tree().upsert(&mut session, round % 40, round + 1).expect("room");
+    }
+    solo.tree().evaluate(&mut session).expect("evaluates");
+    drop((session, solo));
+    let whole = std::fs::read(&path).expect("readable");
+    let anchor = whole.windows(8).position(|word| word == b"EVLF3TRE").expect("there");
+    let at = anchor + 24;
+    let word = u64::from_le_bytes(whole[at..at + 8].try_into().expect("eight bytes"));
+    let number = word & ((1 << 52) - 1);
+    assert!(number > 100, "{number}");
+    for wrong in [1, 2, number - 1, number + 1, number + 1000, 1 << 61, word ^ 4, word ^ 1 << 60, 0]
+    {
+        let mut damaged = whole.clone();
+        damaged[at..at + 8].copy_from_slice(&wrong.to_le_bytes());
+        std::fs::write(&path, damaged).expect("room");
+        let pool = Pool::open(&path, &PoolOptions::default()).expect("the pool itself is whole");
+        let Err(error) = SingleTreePool::<Tree>::open(pool, 1) else {
+            panic!("{wrong:#x} is believed");
+        };
+        assert!(error.to_string().contains("are evaluated"), "{error}");
+    }
+    std::fs::write(&path, whole).expect("room");
+    drop(open::<Tree>(&path, CreateMode::Never));
 }
 
 #[test]

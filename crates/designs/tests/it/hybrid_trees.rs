@@ -133,7 +133,7 @@ pub(super) fn one_thread<T: Design>(keys: u64, operations: usize) {
     }
 }
 
-fn open<T: Design>(path: &Path, mode: CreateMode) -> SingleTreePool<T> {
+pub(super) fn open<T: Design>(path: &Path, mode: CreateMode) -> SingleTreePool<T> {
     let options = PoolOptions { create: mode, ..PoolOptions::default() };
     let pool = Pool::open(path, &options).expect("the pool opens");
     SingleTreePool::open(pool, 2).expect("the tree opens")
