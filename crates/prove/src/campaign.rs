@@ -1,9 +1,11 @@
-//! A search for a given CPU time or a number of schedules: the small programs in every order, and in
-//! turn with them programs that are made by chance.
+//! A search for a given CPU time or a number of schedules: the small programs, first with crashes in
+//! every recovery, then in every order, and in turn with them programs that are made by chance.
 
 use std::time::Duration;
 
-use everleaf_machine::simulated::{Config, Domain, Failure, Fault, MemoryModel, Report, cpu_time};
+use everleaf_machine::simulated::{
+    Config, CrashConfig, Domain, Failure, Fault, MemoryModel, Report, cpu_time,
+};
 
 use crate::configure::{Fixed, exhaustive};
 use crate::coverage::Coverage;
@@ -101,9 +103,9 @@ pub fn run(
     for number in 0.. {
         // The small programs get half of the work until all have been run.
         if spent.0 <= spent.1
-            && let Some((program, config)) = small.next()
+            && let Some(one) = small.next()
         {
-            spent.0 += campaign.run_small(&program, config);
+            spent.0 += campaign.run_small(one);
         } else {
             spent.1 += campaign.run_step(number);
         }
@@ -123,6 +125,23 @@ struct Campaign<'a> {
     tell: &'a mut dyn FnMut(&Verdict),
 }
 
+/// A search of one small program.
+struct Small {
+    program: String,
+    config: Config,
+    schedules: u64,
+    /// Whether it is the search through all orders, or one with a life after every crash.
+    is_whole: bool,
+}
+
+/// Schedules of a small program of which every crash has a life after it.
+const SMALL_SCHEDULES_OF_LIVES: u64 = 2;
+/// Crash images that are taken at each point of them, about: with more of them, lives after lives take
+/// minutes where a recovery writes much.
+const IMAGES_OF_LIVES: usize = 8;
+/// If those take at most this work, every crash in such a life has a life after it, too: some bugs show
+/// in no other way. It takes several times as much, and far more where a recovery writes much.
+const WORK_OF_LIVES: u64 = 1_000_000;
 /// The most schedules of a small program: where every order is to be run, none has as many.
 const SMALL_SCHEDULES: u64 = 1_000_000;
 /// The same where stores wait in buffers, whose steps multiply the orders: only a part of them.
@@ -158,30 +177,57 @@ impl Campaign<'_> {
         Config { mutants, fault: self.settings.fault, ..config }
     }
 
-    /// The small programs, each with the search through all its orders.
-    fn small_programs(&mut self) -> Vec<(String, Config)> {
+    /// The small programs: in each domain first with a life after every crash, which is cut again, then
+    /// with the search through all their orders.
+    fn small_programs(&mut self) -> Vec<Small> {
         let Some(preemptions) = self.settings.preemptions else { return vec![] };
         let Fixed { domain, memory } = self.settings.fixed;
         let domains = domain.map_or(vec![Domain::Adr, Domain::Eadr], |domain| vec![domain]);
         let memory = memory.unwrap_or(MemoryModel::Sc);
         let races = memory == MemoryModel::Sc;
+        let in_every_order =
+            if memory == MemoryModel::Sc { SMALL_SCHEDULES } else { SMALL_SCHEDULES_TSO };
         let mut all = vec![];
         for domain in domains {
-            let base = Config { domain, memory, races, ..Config::default() };
-            let config = self.planted(exhaustive(&base, preemptions));
-            let programs = self.structure.small().into_iter();
-            all.extend(programs.map(|program| (program, config.clone())));
+            let base = self.planted(Config { domain, memory, races, ..Config::default() });
+            let budget = IMAGES_OF_LIVES;
+            let crash = CrashConfig { nested_one_in: 1, nested_depth: 1, budget, enabled: true };
+            let lives =
+                Config { crash, work_limit: WORK, seed: self.settings.seed, ..base.clone() };
+            let orders = exhaustive(&base, preemptions);
+            for (config, schedules, is_whole) in
+                [(lives, SMALL_SCHEDULES_OF_LIVES, false), (orders, in_every_order, true)]
+            {
+                let programs = self.structure.small().into_iter();
+                all.extend(programs.map(|program| Small {
+                    program,
+                    config: config.clone(),
+                    schedules,
+                    is_whole,
+                }));
+            }
         }
-        self.verdict.exhausted.1 = all.len();
+        self.verdict.exhausted.1 = all.iter().filter(|one| one.is_whole).count();
         all
     }
 
-    fn run_small(&mut self, program: &str, config: Config) -> u64 {
-        let is_sc = config.memory == MemoryModel::Sc;
-        let schedules = if is_sc { SMALL_SCHEDULES } else { SMALL_SCHEDULES_TSO };
-        let report = self.explore(program, &config, schedules);
-        self.verdict.exhausted.0 += usize::from(report.exhausted);
-        report.counts.work()
+    fn run_small(&mut self, small: Small) -> u64 {
+        let Small { program, config, schedules, is_whole } = small;
+        let report = self.explore(&program, &config, schedules);
+        self.verdict.coverage.count_lives(config.domain, &report);
+        let work = report.counts.work();
+        if is_whole {
+            self.verdict.exhausted.0 += usize::from(report.exhausted);
+            return work;
+        }
+        if !self.verdict.is_clean() || work > WORK_OF_LIVES {
+            return work;
+        }
+        let crash = CrashConfig { nested_depth: 2, ..config.crash };
+        let config = Config { crash, ..config };
+        let report = self.explore(&program, &config, 1);
+        self.verdict.coverage.count_lives(config.domain, &report);
+        work + report.counts.work()
     }
 
     fn run_step(&mut self, number: u64) -> u64 {
@@ -226,6 +272,20 @@ mod tests {
         let verdict = run(structure, &short(None), &mut |_| told += 1);
         assert!(verdict.is_clean(), "{:?}", verdict.failure);
         assert!(told > 0 && verdict.report.counts.schedules > 0);
+    }
+
+    /// Neither bug harms anybody before the second crash, and then only what reused a block: of the
+    /// programs by chance, one in hundreds does that. In ten thousands of schedules they were not found.
+    #[test]
+    fn small_programs_are_cut_again_in_the_life_after_a_crash() {
+        let structure = find("nbtree").expect("the flagship");
+        for mutant in ["nbtree.recovery_keeps_marks", "nbtree.recovery_no_end_flush"] {
+            let settings = Settings { budget: Budget::Schedules(20_000), ..short(Some(mutant)) };
+            let verdict = run(structure, &settings, &mut |_| {});
+            let (record, _) = verdict.failure.expect("a crash after recovery that is not durable");
+            assert!(record.program.starts_with("small/"), "{mutant}: {}", record.program);
+            assert!(verdict.coverage.lives()[0][0] > 0);
+        }
     }
 
     #[test]

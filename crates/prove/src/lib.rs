@@ -65,4 +65,4 @@ pub use design::Of;
 pub use nbtree::Nb;
 pub use subject::Subject;
 
-pub use everleaf_machine::simulated::{Domain, Failure, MemoryModel, SiteKind};
+pub use everleaf_machine::simulated::{Domain, Failure, MemoryModel, SiteKind, cpu_time};

@@ -2,11 +2,11 @@
 
 use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Failure, MemoryModel};
 
-use crate::campaign::{self, Budget, Settings};
+use crate::campaign::{self, Budget, Settings, WORK};
 use crate::case::Outcome;
-use crate::configure::exhaustive;
+use crate::configure::{Fixed, exhaustive};
 use crate::published::{self, GUARDED};
-use crate::structure::{Structure, find};
+use crate::structure::{Step, Structure, find};
 use crate::{anomalies, safeguards, scenarios};
 
 /// A safeguard that can be switched off by name.
@@ -67,6 +67,7 @@ pub const MUTANTS: &[Mutant] = &[
     of("nbtree", "nbtree.read_pending"),
     of("nbtree", "nbtree.recovery_keeps_marks"),
     of("nbtree", "nbtree.recovery_leans"),
+    of("nbtree", "nbtree.recovery_no_end_flush"),
     of("nbtree", "nbtree.recovery_no_live_flush"),
     of("nbtree", "nbtree.recovery_takes_pending"),
     of("nbtree", "nbtree.switch_before_commit"),
@@ -107,6 +108,7 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("fast-fair", "fast_fair.cut_before_link"),
     of("fast-fair", "fast_fair.equal_words"),
     of("fast-fair", "fast_fair.first_key"),
+    of("fast-fair", "fast_fair.key_first"),
     of("fast-fair", "fast_fair.merge_keeps_sibling"),
     of("fast-fair", "fast_fair.middle_key_stays"),
     of("fast-fair", "fast_fair.no_mend"),
@@ -154,6 +156,7 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("rntree", "hybrid.replay_again"),
     of("rntree", "inner.no_validation"),
     of("rntree", "lock.no_generation"),
+    of("rntree-wide", "line_store.torn"),
     of("nbtree-published", "nbtree_published.frees_once"),
     of("nbtree-w", "nbtree_published.key_first"),
     of("nbtree-published", "nbtree_published.late_commit"),
@@ -187,6 +190,7 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("rntree", "rntree.removes_twice"),
     of("rntree", "rntree.trusts_entries"),
     of("rntree", "rntree.trusts_seen"),
+    of("rntree", "slots.first_word_first"),
     of("sptree", "sptree.bitmap_first"),
     of("sptree", "sptree.free_at_once"),
     of("sptree", "sptree.keeps_masked"),
@@ -224,14 +228,11 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("wbtree-so", "wbtree.no_word_flush"),
 ];
 
-/// Planted bugs that only long searches find: ten to sixty seconds each.
+/// Planted bugs that only long searches find: six to sixty seconds each.
 pub const RARE: &[Mutant] = &[
     of("cdds", "cdds.no_repair_flush"),
     of("cdds", "cdds.no_shift_flush"),
-    of("fast-fair", "fast_fair.key_first"),
     of("nbtree", "nbtree.no_merge_finalize"),
-    of("rntree", "slots.first_word_first"),
-    of("rntree-wide", "line_store.torn"),
     of("hashed-leaf", "hashed.freeze_leaves_zeros"),
     of("hashed-leaf", "hashed.no_finalize"),
     of("hashed-leaf", "hashed.no_freeze_empty"),
@@ -294,12 +295,13 @@ fn made_for(mutant: Mutant) -> Vec<(String, Config, u64)> {
 
 /// Looks for a planted bug with the programs of its structure: first in those that were made for it,
 /// then in every order of the small ones with one preemption, then with crashes in their recovery,
-/// then round after round at random, with more schedules each time, then in every order of their store
-/// buffers too, and at last by the plain search.
+/// then round after round at random, in turn a written program, with more schedules each time, and a
+/// step of the plain search, then in every order of the small ones' store buffers too, and at last by
+/// the plain search.
 pub fn hunt(mutant: Mutant, rounds: u64) -> Option<Kill> {
     let structure = find(mutant.structure).expect("the list names structures that exist");
     let base = Config { mutants: vec![mutant.name], ..Config::default() };
-    let mut hunt = Hunt { structure, schedules: 0, kill: None };
+    let mut hunt = Hunt { structure, mutant: mutant.name, schedules: 0, kill: None };
     for (program, config, schedules) in made_for(mutant) {
         if hunt.run(program, config, schedules) {
             return hunt.kill;
@@ -322,7 +324,7 @@ pub fn hunt(mutant: Mutant, rounds: u64) -> Option<Kill> {
         for number in round * STEPS..(round + 1) * STEPS {
             let (program, config) = step(structure.name, number);
             let config = Config { mutants: base.mutants.clone(), ..config };
-            if hunt.run(program, config, 20 << round) {
+            if hunt.run(program, config, 20 << round) || hunt.run_plain_step(number) {
                 return hunt.kill;
             }
         }
@@ -334,10 +336,16 @@ pub fn hunt(mutant: Mutant, rounds: u64) -> Option<Kill> {
         }
     }
     // At last what finds what nobody has met: the plain search.
-    let budget = Budget::Schedules(rounds * PLAIN_SCHEDULES);
-    let settings = Settings { budget, mutant: Some(mutant.name), ..Settings::default() };
+    let kill = hunt_plainly(mutant, Budget::Schedules(rounds * PLAIN_SCHEDULES), 1)?;
+    Some(Kill { schedules: hunt.schedules + kill.schedules, ..kill })
+}
+
+/// Looks for a planted bug as for one that nobody knows: by the plain search.
+pub fn hunt_plainly(mutant: Mutant, budget: Budget, seed: u64) -> Option<Kill> {
+    let structure = find(mutant.structure).expect("the list names structures that exist");
+    let settings = Settings { budget, seed, mutant: Some(mutant.name), ..Settings::default() };
     let verdict = campaign::run(structure, &settings, &mut |_| {});
-    let schedules = hunt.schedules + verdict.report.counts.schedules;
+    let schedules = verdict.report.counts.schedules;
     verdict.failure.map(|(record, failure)| Kill {
         program: record.program,
         config: record.config,
@@ -403,6 +411,7 @@ fn step_of_trees(structure: &str, number: u64) -> (String, Config) {
 
 struct Hunt {
     structure: &'static Structure,
+    mutant: &'static str,
     schedules: u64,
     kill: Option<Kill>,
 }
@@ -416,5 +425,13 @@ impl Hunt {
         let schedules = self.schedules;
         self.kill = failure.map(|failure| Kill { program, config, schedules, failure });
         self.kill.is_some()
+    }
+
+    /// A step of the plain search: its leaves have all sizes, and its trees a past. What needs those is
+    /// met by few written programs.
+    fn run_plain_step(&mut self, number: u64) -> bool {
+        let Step { program, config, .. } = self.structure.step(1, number, Fixed::default());
+        let config = Config { mutants: vec![self.mutant], work_limit: WORK, ..config };
+        self.run(program, config, Settings::default().schedules)
     }
 }

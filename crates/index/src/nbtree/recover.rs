@@ -102,9 +102,11 @@ fn classify<M: Machine>(
     let ended = !live && matches!(state, BlockState::Merging { .. });
     if ended && !heap.pool().is_read_only() && !M::mutant("nbtree.recovery_keeps_marks") {
         block.state.write_private(BlockState::Free.encode());
-        // Persist: the end of the mark before the partner it leans on is reused, or the next
-        // recovery would find another word there and take the block for live (I9).
-        heap.medium().persist(block.state.as_ptr(), 8);
+        if !M::mutant("nbtree.recovery_no_end_flush") {
+            // Persist: the end of the mark before the partner it leans on is reused, or the next
+            // recovery would find another word there and take the block for live (I9).
+            heap.medium().persist(block.state.as_ptr(), 8);
+        }
     }
     let (owner, _) = owner_parts(block.owner.read_private());
     let tree = ids.iter().position(|id| *id == owner).filter(|_| live);
