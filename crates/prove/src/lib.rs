@@ -24,6 +24,7 @@
 //! | `configure` | which machine a number stands for |
 //! | `mutants` | planted bugs, and the hunt for them |
 //! | `mutation` | mutants by rule: every access spoilt in turn |
+//! | `arguments` | why nobody can miss some of them |
 //!
 //! Everything here runs on one OS thread and is decided by numbers: the same number gives the same
 //! program, the same configuration the same schedules.
@@ -31,6 +32,7 @@
 pub mod ablation;
 pub mod allocator_program;
 pub mod anomalies;
+pub mod arguments;
 pub mod backing;
 pub mod batches;
 pub mod bytes_program;
@@ -65,4 +67,6 @@ pub use design::Of;
 pub use nbtree::Nb;
 pub use subject::Subject;
 
-pub use everleaf_machine::simulated::{Domain, Failure, MemoryModel, SiteKind, cpu_time};
+pub use everleaf_machine::simulated::{
+    Domain, Failure, Fault, FaultKind, MemoryModel, SiteKind, cpu_time,
+};

@@ -1,39 +1,83 @@
 //! Mutants by rule: which accesses of a structure are missed when they are spoilt, and by whom. No
 //! name, no list and no program is made for any of them.
 
-use everleaf_machine::simulated::{Config, Fault};
+use everleaf_machine::simulated::{Config, Failure, Fault};
 
 use crate::campaign::{Budget, Settings, Verdict, WORK, run};
 use crate::configure::Fixed;
+use crate::record::Record;
 use crate::structure::{Step, Structure};
 
 /// Steps of a search in which everything that can be spoilt is met.
 pub const STEPS: u64 = 400;
+/// Schedules of each of them.
+const SCHEDULES: u64 = 10;
 
 /// All that the programs of a structure do and that can be spoilt, in order of place: met in the
 /// first `steps` steps of a search.
 ///
-/// # Panics
-/// If something fails with nothing spoilt.
-pub fn faults_of(structure: &Structure, steps: u64) -> Vec<Fault> {
+/// # Errors
+/// The failure if there is one with nothing spoilt.
+pub fn faults_of(structure: &Structure, steps: u64) -> Result<Vec<Fault>, Box<(Record, Failure)>> {
     let mut all = vec![];
     for number in 0..steps {
         let Step { program, config, .. } = structure.step(1, number, Fixed::default());
         let config = Config { lists_faults: true, work_limit: WORK, ..config };
         let case = structure.case(&program).expect("a structure knows its own programs");
-        let (report, failure) = case.explore(&config, 10);
+        let (report, failure) = case.explore(&config, SCHEDULES);
         if let Some(failure) = failure {
-            panic!("{}, {program}: {failure}", structure.name);
+            let record = Record::new(structure.name, &program, &config, &failure);
+            return Err(Box::new((record, *failure)));
         }
-        all.extend(report.faults);
+        all.extend(report.faults.into_iter().filter(|fault| !is_of_a_program(fault)));
+        if number % 16 == 15 {
+            all.sort_unstable();
+            all.dedup();
+        }
     }
     all.sort_unstable();
     all.dedup();
-    all
+    Ok(all)
+}
+
+/// Whether an access is one of the programs that use a structure, not of the structure.
+fn is_of_a_program(fault: &Fault) -> bool {
+    fault.site.file.starts_with("crates/prove/")
+}
+
+/// At most so many of them, evenly spread.
+pub fn spread(all: &[Fault], count: usize) -> Vec<Fault> {
+    let count = count.min(all.len());
+    (0..count).map(|index| all[index * all.len() / count]).collect()
 }
 
 /// Searches as for any failure, with one access spoilt.
-pub fn hunt(structure: &'static Structure, fault: Fault, budget: Budget, seed: u64) -> Verdict {
+pub fn hunt(
+    structure: &'static Structure,
+    fault: Fault,
+    budget: Budget,
+    seed: u64,
+    tell: &mut dyn FnMut(&Verdict),
+) -> Verdict {
     let settings = Settings { budget, seed, fault: Some(fault), ..Settings::default() };
-    run(structure, &settings, &mut |_| {})
+    run(structure, &settings, tell)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::structure::find;
+
+    #[test]
+    fn what_can_be_spoilt_is_listed_and_a_flush_that_is_left_out_is_found() {
+        let structure = find("pool").expect("in the list");
+        let all = faults_of(structure, 20).unwrap_or_else(|found| panic!("{}", found.1));
+        assert!(all.is_sorted() && all.len() > 20, "{}", all.len());
+        let few = spread(&all, 10);
+        assert!(few.len() == 10 && few.is_sorted() && few[0] == all[0]);
+        assert_eq!(spread(&all, all.len() + 1), all);
+        let budget = Budget::Schedules(300);
+        let found = |fault: &Fault| !hunt(structure, *fault, budget, 1, &mut |_| {}).is_clean();
+        assert!(few.iter().any(found), "{few:?}");
+    }
 }

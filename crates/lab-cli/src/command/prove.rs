@@ -2,6 +2,7 @@
 //! every crash it can reach.
 
 mod ablate;
+mod faults;
 mod mutants;
 mod replay;
 mod show;
@@ -33,14 +34,25 @@ Examples:
   everleaf-lab prove --list                           what there is to prove
   everleaf-lab prove nbtree --mutant nbtree.no_pending  plant a bug, and see it found
   everleaf-lab prove mutants                          plant every bug, one after the other
+  everleaf-lab prove mutants --budget 25s             the same by the search for what nobody knows
+  everleaf-lab prove rntree --faults                  spoil every access in turn, ten seconds each
+  everleaf-lab prove rntree --faults=40 --budget 5s   forty of them, evenly spread
+  everleaf-lab prove nbtree --faults --at recover.rs  those of one file
   everleaf-lab prove ablate                           switch off every flush and drain in turn
 
 The threads of small programs run on a simulated machine: in every order with few preemptions, then
 in orders that chance gives. Wherever it can matter the power is cut; what a crash could leave is
 recovered and judged. The same seed searches the same programs and schedules.
 
-Ends with 8 if something was found; what to do next is printed. A failure file repeats with the
-version that wrote it.";
+With --faults, the places in the source where the structure stores, flushes, drains, compares and
+loads are listed; at each in turn the access is left out (skip), done without comparing (blind), done
+after the next store (late) or answered with what was seen before (stale), and the plain search looks
+for who misses it. The table says who did. What nobody can miss is argued in
+crates/prove/equivalent.txt: an argument for what is not there is refused, and one whose access is
+missed after all is reported.
+
+Ends with 8 if something was found (with --faults and `mutants`: if something was not); what to do
+next is printed. A failure file repeats with the version that wrote it.";
 
 /// Prove the trees, the allocator, epochs and the pool on the simulated machine
 #[derive(Args, Clone, Debug)]
@@ -50,7 +62,7 @@ pub struct ProveArgs {
     #[arg(value_name = "STRUCTURE")]
     pub structure: Option<String>,
     /// How much to search each structure: CPU time such as 30s, 10m, 1h, or a number of schedules
-    /// [default: 5s each for all, 120s for one]
+    /// [default: 5s each for all, 120s for one, 10s for each access with --faults]
     #[arg(long, value_name = "TIME|N", value_parser = parse_budget)]
     pub budget: Option<Budget>,
     /// Where all chance begins: the same seed, the same search
@@ -74,6 +86,23 @@ pub struct ProveArgs {
     /// Plant this bug, to see that it is found
     #[arg(long, value_name = "NAME")]
     pub mutant: Option<String>,
+    /// Spoil every access of the structure in turn, or N of them evenly spread, and say who misses it
+    #[arg(
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "1000000",
+        requires = "structure",
+        conflicts_with_all = ["mutant", "out", "list", "replay"]
+    )]
+    pub faults: Option<usize>,
+    /// Of the accesses, only those whose place contains this: a file, a line
+    #[arg(long, value_name = "TEXT", requires = "faults")]
+    pub at: Option<String>,
+    /// The folder of the sources, in which arguments for accesses are looked up
+    #[arg(long, value_name = "DIR", requires = "faults", default_value = ".")]
+    pub sources: PathBuf,
     /// Repeat the schedule of this failure file, with a readable trace
     #[arg(long, value_name = "FILE", conflicts_with_all = ["structure", "mutant", "out", "list"])]
     pub replay: Option<PathBuf>,
@@ -132,6 +161,9 @@ pub fn run(args: ProveArgs, global: Global, out: &mut Output) -> Result<(), Fail
     }
     if let Some(path) = &args.replay {
         return replay::run(path, global, out);
+    }
+    if let Some(count) = args.faults {
+        return faults::run(&args, count, global, out);
     }
     match args.structure.as_deref() {
         Some("mutants") => mutants::run(&args, global, out),

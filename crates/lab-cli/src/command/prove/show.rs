@@ -29,6 +29,11 @@ impl Bar {
 
     /// Shows how far a search has come.
     pub fn show(&self, verdict: &Verdict, budget: Budget) {
+        self.show_as(verdict.structure, verdict, budget);
+    }
+
+    /// The same under another title than the structure's name.
+    pub fn show_as(&self, title: &str, verdict: &Verdict, budget: Budget) {
         let counts = &verdict.report.counts;
         let (position, length) = match budget {
             Budget::Cpu(time) => ((1000.0 * verdict.seconds) as u64, time.as_millis() as u64),
@@ -37,8 +42,7 @@ impl Bar {
         self.0.set_length(length);
         self.0.set_position(position);
         self.0.set_message(format!(
-            "{}: {} schedules ({}/s), {} crash states ({}/s)",
-            verdict.structure,
+            "{title}: {} schedules ({}/s), {} crash states ({}/s)",
             short(counts.schedules as f64),
             short(rate(counts.schedules, verdict)),
             short(counts.images as f64),
