@@ -6,8 +6,11 @@ use everleaf_cli::cli::Global;
 use everleaf_cli::command::bench::failure_of;
 use everleaf_cli::failure::Failure;
 use everleaf_cli::output::{Output, remark};
-use everleaf_lab::experiment::{self, Entry, Finding, Folder, Pace, Plan, Proof, Scale, text};
+use everleaf_lab::experiment::{
+    self, Entry, Finding, Folder, PAPERS_PROTOCOL_WITH_THREADS, Pace, Plan, Proof, Scale, text,
+};
 use everleaf_prove::campaign::{self, Budget, Settings};
+use everleaf_prove::published::{GUARDED, Meeting, anomalies};
 use everleaf_prove::structure;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
@@ -109,6 +112,9 @@ const EXHAUSTIVE: Duration = Duration::from_secs(60);
 
 /// Searches a structure for failures, in programs that chance gives.
 fn prove(structure: &'static str, budget: Duration, seed: u64) -> Result<Proof, BenchError> {
+    if structure == PAPERS_PROTOCOL_WITH_THREADS {
+        return Ok(prove_with_threads());
+    }
     let Some(structure) = structure::find(structure) else {
         return Err(BenchError::Settings(format!("there is no structure '{structure}' to prove")));
     };
@@ -123,6 +129,27 @@ fn prove(structure: &'static str, budget: Duration, seed: u64) -> Result<Proof, 
         crashes: counts.recoveries,
         failure: verdict.failure.map(|(record, _)| format!("{}: {}", record.kind, record.message)),
     })
+}
+
+/// Runs the programs that show what the published NBTree loses when several threads use it.
+fn prove_with_threads() -> Proof {
+    let published = structure::find(GUARDED).expect("in the list of structures");
+    let mut proof = Proof::default();
+    let mut lost = vec![];
+    for anomaly in anomalies() {
+        let case = published.case(&anomaly.program()).expect("a program of the structure");
+        proof.programs += 1;
+        if let Some(Meeting { schedules, failure, .. }) = anomaly.meet(&*case) {
+            proof.schedules += schedules;
+            lost.push(format!("{} ({}): {}", anomaly.number, anomaly.scenario.name, failure.kind));
+        } else {
+            proof.schedules += anomaly.schedules;
+        }
+    }
+    proof.failure = lost.first().map(|first| {
+        format!("{} of {} programs lose something, such as {first}", lost.len(), proof.programs)
+    });
+    proof
 }
 
 /// A time for people: `about 40 s`, `about 12 min`, `about 3.5 h`.
@@ -225,5 +252,12 @@ mod tests {
         let proof = prove("fast-fair", Duration::from_millis(50), 1).unwrap();
         assert!(proof.failure.is_none() && proof.schedules > 0, "{proof:?}");
         assert!(prove("nothing", Duration::ZERO, 1).is_err());
+    }
+
+    #[test]
+    fn the_published_protocol_with_threads_is_not_said_to_agree() {
+        let proof = prove(PAPERS_PROTOCOL_WITH_THREADS, Duration::ZERO, 1).unwrap();
+        let failure = proof.failure.expect("its anomalies are met");
+        assert!(failure.starts_with(&format!("{0} of {0} ", anomalies().len())), "{failure}");
     }
 }

@@ -37,7 +37,7 @@ pub use finding::{
     Axis, Bar, Chart, Figure, Finding, Grid, Judgement, Line, Outcome, Scale, Series, Side,
 };
 pub use pace::Pace;
-pub use proof::{Proof, Prover, no_prover};
+pub use proof::{PAPERS_PROTOCOL_WITH_THREADS, Proof, Prover, no_prover};
 pub(crate) use runner::read_json;
 pub use runner::{Folder, Plan, run};
 

@@ -41,6 +41,11 @@ pub fn no_prover(structure: &'static str, _: Duration, _: u64) -> Result<Proof, 
     Err(BenchError::Settings(text))
 }
 
+/// What a prover is asked for that shall run the published NBTree with several threads: the programs of
+/// `docs/trees/nbtree-published.md`. Any other search of it has one thread, with which it keeps its
+/// promise.
+pub const PAPERS_PROTOCOL_WITH_THREADS: &str = "nbtree-published with threads";
+
 /// Seconds for which a structure is searched: quick, full.
 const SECONDS: (u32, u32) = (4, 300);
 /// What an experiment takes that looks at one structure.
