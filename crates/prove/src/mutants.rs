@@ -108,7 +108,6 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("fast-fair", "fast_fair.cut_before_link"),
     of("fast-fair", "fast_fair.equal_words"),
     of("fast-fair", "fast_fair.first_key"),
-    of("fast-fair", "fast_fair.key_first"),
     of("fast-fair", "fast_fair.merge_keeps_sibling"),
     of("fast-fair", "fast_fair.middle_key_stays"),
     of("fast-fair", "fast_fair.no_mend"),
@@ -156,7 +155,6 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("rntree", "hybrid.replay_again"),
     of("rntree", "inner.no_validation"),
     of("rntree", "lock.no_generation"),
-    of("rntree-wide", "line_store.torn"),
     of("nbtree-published", "nbtree_published.frees_once"),
     of("nbtree-w", "nbtree_published.key_first"),
     of("nbtree-published", "nbtree_published.late_commit"),
@@ -190,7 +188,6 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("rntree", "rntree.removes_twice"),
     of("rntree", "rntree.trusts_entries"),
     of("rntree", "rntree.trusts_seen"),
-    of("rntree", "slots.first_word_first"),
     of("sptree", "sptree.bitmap_first"),
     of("sptree", "sptree.free_at_once"),
     of("sptree", "sptree.keeps_masked"),
@@ -228,11 +225,14 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("wbtree-so", "wbtree.no_word_flush"),
 ];
 
-/// Planted bugs that only long searches find: six to sixty seconds each.
+/// Planted bugs that only long searches find: ten to sixty seconds each.
 pub const RARE: &[Mutant] = &[
     of("cdds", "cdds.no_repair_flush"),
     of("cdds", "cdds.no_shift_flush"),
+    of("fast-fair", "fast_fair.key_first"),
     of("nbtree", "nbtree.no_merge_finalize"),
+    of("rntree", "slots.first_word_first"),
+    of("rntree-wide", "line_store.torn"),
     of("hashed-leaf", "hashed.freeze_leaves_zeros"),
     of("hashed-leaf", "hashed.no_finalize"),
     of("hashed-leaf", "hashed.no_freeze_empty"),
