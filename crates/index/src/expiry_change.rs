@@ -4,8 +4,8 @@
 //! decides by the expiry what becomes of the key (a purge, an update that keeps the expiry, an insertion
 //! where an expired record is) would not notice. Therefore nobody else may be doing that: the caller has
 //! raised the gate and has the stripe of the key as a batch has it (`write_order`). Then nobody writes the
-//! key meanwhile, and nobody reads it alone before the new expiry is durable. A scan may tell it a moment
-//! before.
+//! key meanwhile. But a reader that looked before the stripe was taken, or a scan, may be told the new expiry
+//! before it is flushed: where lines must be flushed (`Adr`), the record is to be written again instead.
 //!
 //! One store of eight bytes is all that changes, so a crash leaves the expiry before or the one behind.
 

@@ -12,7 +12,7 @@ use everleaf_index::{
     BytesTree, Decision, ExpiryChange, IndexError, Session, Tiny, Trees, Verify, WriteOrder,
 };
 use everleaf_machine::simulated::history::{Call, Reply};
-use everleaf_machine::simulated::{Memory, Plan, Program, Random};
+use everleaf_machine::simulated::{Config, Domain, Memory, Plan, Program, Random};
 use everleaf_machine::{Machine, Simulated};
 
 use crate::backing::{new_pool, open_pool};
@@ -294,6 +294,9 @@ impl structure::Programs for Programs {
 
     fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
         let Drawn { config, values } = dimensions::draw(random, fixed);
+        // Where lines are flushed, a reader that looked before the stripe was taken may read a time that
+        // is not durable yet: there a store writes the record again.
+        let config = Config { domain: Domain::Eadr, ..config };
         let program = format!("random/{}", random.below(1 << 40) << 8 | number & 255);
         Step { program, config, values }
     }

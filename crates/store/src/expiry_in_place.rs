@@ -4,7 +4,7 @@
 //! readers wait, too. It needs no journal, because one store of eight bytes does it. With a log the key
 //! is logged with its value, as after every write.
 
-use everleaf_index::{ExpiryChange, Hardware, Session, Verify};
+use everleaf_index::{Domain, ExpiryChange, Hardware, Session, Verify};
 
 use crate::Result;
 use crate::batch::Raised;
@@ -23,6 +23,11 @@ impl Map {
         expiry_ms: u64,
     ) -> Result<ExpiryChange> {
         let shared = self.shared();
+        // A reader that looked before we have the stripe may read behind the store and before its flush:
+        // what it is told would not survive. So only where what is visible is durable.
+        if shared.trees.heap().medium().domain() == Domain::Adr {
+            return Ok(ExpiryChange::NoPlace);
+        }
         let mut session = shared.session()?;
         if shared.raise(1).is_err() {
             return Ok(ExpiryChange::NoPlace);
