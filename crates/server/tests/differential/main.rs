@@ -314,7 +314,7 @@ fn is_intended(name: &[u8], request: &[Vec<u8>], redis: &Raw, ours: &Raw, state:
         b"scan" => {
             same_kind && redis.kind() == b'*'
                 // There a zero byte ends the cursor.
-                || both_errors && request.get(1).is_some_and(|cursor| cursor.contains(&0))
+                || ours.kind() == b'-' && request.get(1).is_some_and(|cursor| cursor.contains(&0))
                 || ours.starts_with("-ERR invalid cursor: ") && redis.kind() == b'*'
         }
         // The name, the version, the number of the connection.
