@@ -12,7 +12,7 @@ use everleaf_index::{
     BytesTree, Decision, ExpiryChange, IndexError, Session, Tiny, Trees, Verify, WriteOrder,
 };
 use everleaf_machine::simulated::history::{Call, Reply};
-use everleaf_machine::simulated::{Config, Domain, Memory, Plan, Program, Random};
+use everleaf_machine::simulated::{Domain, Memory, Plan, Program, Random};
 use everleaf_machine::{Machine, Simulated};
 
 use crate::backing::{new_pool, open_pool};
@@ -293,16 +293,22 @@ impl structure::Programs for Programs {
     }
 
     fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
-        let Drawn { config, values } = dimensions::draw(random, fixed);
         // Where lines are flushed, a reader that looked before the stripe was taken may read a time that
-        // is not durable yet: there a store writes the record again.
-        let config = Config { domain: Domain::Eadr, ..config };
+        // is not durable yet: there a store writes the record again. Who asks for that domain gets it, and
+        // the failure.
+        let fixed = Fixed { domain: fixed.domain.or(Some(Domain::Eadr)), ..fixed };
+        let Drawn { config, values } = dimensions::draw(random, fixed);
         let program = format!("random/{}", random.below(1 << 40) << 8 | number & 255);
         Step { program, config, values }
     }
 
     fn dimensions(&self) -> Vec<Dimension> {
-        dimensions::machines()
+        // Only what is drawn is to be seen.
+        let only_eadr = |(name, values)| match name {
+            "domain" => (name, vec!["eadr"]),
+            _ => (name, values),
+        };
+        dimensions::machines().into_iter().map(only_eadr).collect()
     }
 
     fn small(&self) -> Vec<String> {
