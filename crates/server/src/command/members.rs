@@ -116,6 +116,16 @@ pub fn key_count_arg(arg: &[u8]) -> Result<usize> {
     Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
+/// The `COUNT count` that may stand at `index`, behind which there is nothing; otherwise 1.
+pub fn count_option(request: &Request<'_>, index: usize) -> Result<u64> {
+    let mut options = request.args_from(index);
+    let Some(option) = options.next() else { return Ok(1) };
+    let value = options.next().filter(|_| option.eq_ignore_ascii_case(b"count"));
+    let count = positive_arg(value.ok_or(Failure::Syntax)?, "ERR count should be greater than 0")?;
+    // Only then, as Redis reads them one by one.
+    if options.next().is_some() { Err(Failure::Syntax) } else { Ok(count) }
+}
+
 /// A random number; good enough for drawing.
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()

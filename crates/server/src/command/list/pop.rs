@@ -2,7 +2,7 @@
 
 use super::{find, side_arg};
 use crate::command::keys::Result;
-use crate::command::members::{key_count_arg, positive_arg};
+use crate::command::members::{count_option, key_count_arg};
 use crate::command::stage::Staged;
 use crate::command::{Context, Failure, Outcome, parse_integer};
 use crate::resp::{Reply, Request};
@@ -82,19 +82,9 @@ pub fn lmpop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let key_count = key_count_arg(request.arg(1))?;
     let side_index = key_count.saturating_add(2);
     let side = side_arg(request.get(side_index).ok_or(Failure::Syntax)?)?;
-    let mut count = None;
-    let mut options = request.args_from(side_index + 1);
-    while let Some(option) = options.next() {
-        let value = options.next().filter(|_| count.is_none());
-        match value.filter(|_| option.eq_ignore_ascii_case(b"count")) {
-            Some(value) => {
-                count = Some(positive_arg(value, "ERR count should be greater than 0")?);
-            }
-            None => return Err(Failure::Syntax),
-        }
-    }
+    let count = count_option(request, side_index + 1)?;
     for key in request.args_from(2).take(key_count) {
-        let popped = pop(context.keys.staged()?, key, count.unwrap_or(1), side)?;
+        let popped = pop(context.keys.staged()?, key, count, side)?;
         if let Some(popped) = popped.filter(|popped| !popped.is_empty()) {
             context.reply.array(2);
             context.reply.bulk(key);

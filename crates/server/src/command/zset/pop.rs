@@ -4,7 +4,7 @@ use std::ops::{Bound, ControlFlow};
 
 use super::{Scored, find, show};
 use crate::command::keys::Result;
-use crate::command::members::{key_count_arg, positive_arg};
+use crate::command::members::{count_option, key_count_arg};
 use crate::command::stage::Staged;
 use crate::command::{Context, Failure, Outcome, parse_integer};
 use crate::resp::Request;
@@ -76,19 +76,9 @@ pub fn zmpop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         Some(side) if side.eq_ignore_ascii_case(b"max") => true,
         _ => return Err(Failure::Syntax),
     };
-    let mut count = None;
-    let mut options = request.args_from(where_index + 1);
-    while let Some(option) = options.next() {
-        let value = options.next().filter(|_| count.is_none());
-        match value.filter(|_| option.eq_ignore_ascii_case(b"count")) {
-            Some(value) => {
-                count = Some(positive_arg(value, "ERR count should be greater than 0")?);
-            }
-            None => return Err(Failure::Syntax),
-        }
-    }
+    let count = count_option(request, where_index + 1)?;
     for key in request.args_from(2).take(key_count) {
-        let items = pop(context.keys.staged()?, key, count.unwrap_or(1), reverse)?;
+        let items = pop(context.keys.staged()?, key, count, reverse)?;
         if !items.is_empty() {
             context.reply.array(2);
             context.reply.bulk(key);
