@@ -91,7 +91,7 @@ const NAMES: u32 = 0;
 #[non_exhaustive]
 pub enum Durability {
     /// Everything acknowledged survives the death of the process; on persistent memory also the loss
-    /// of power.
+    /// of store_log.
     #[default]
     Process,
     /// As `Process`, and with a log that is synced so often that a crash of the machine loses no more
@@ -193,7 +193,7 @@ impl StoreLog {
         if trees.heap().pool().was_clean() && closed_at != 0 && closed_at < end {
             return Err(older_than_its_log(trees, place));
         }
-        let power = StoreLog {
+        let store_log = StoreLog {
             log,
             place: place.clone(),
             identity,
@@ -208,18 +208,18 @@ impl StoreLog {
             openings: AtomicU64::new(0),
             snapshot_due: false.into(),
         };
-        power.number_all(trees, &mut session)?;
-        power.go_on_counting(&mut session)?;
+        store_log.number_all(trees, &mut session)?;
+        store_log.go_on_counting(&mut session)?;
         let mode = durability.interval_ms().to_le_bytes();
-        power.own.change(&mut session, MODE, Change::Upsert(&mode), |_, _| ())?;
+        store_log.own.change(&mut session, MODE, Change::Upsert(&mode), |_, _| ())?;
         let pool = trees.heap().pool();
         let settings =
             Settings { max_size_bytes: pool.max_size(), durability, pool: Some(pool.uuid()) };
-        place.write_settings(power.log.disk(), settings)?;
-        let owes = !trees.heap().pool().was_clean() && !power.mutant("store.owes_no_snapshot");
+        place.write_settings(store_log.log.disk(), settings)?;
+        let owes = !trees.heap().pool().was_clean() && !store_log.mutant("store.owes_no_snapshot");
         if known.is_none() || owes || is_cut {
             // Damaged in it is only what it is made of.
-            power.snapshot(trees, &mut session).map_err(|error| {
+            store_log.snapshot(trees, &mut session).map_err(|error| {
                 match trees.heap().pool().path() {
                     Some(pool) => place.mention(error, pool),
                     None => error,
@@ -227,11 +227,11 @@ impl StoreLog {
             })?;
         }
         if known.is_none() {
-            power.own.change(&mut session, IDENTITY, Change::Upsert(&identity), |_, _| ())?;
+            store_log.own.change(&mut session, IDENTITY, Change::Upsert(&identity), |_, _| ())?;
         }
         // Last: without it a crashed machine does not look at the log.
-        place.write_identity(power.log.disk(), identity)?;
-        Ok(power)
+        place.write_identity(store_log.log.disk(), identity)?;
+        Ok(store_log)
     }
 
     /// Goes on counting what is logged where earlier lives have ended.

@@ -41,17 +41,17 @@ fn no_number_is_given_twice_also_after_reopening_and_rebuilding() {
 fn nothing_is_logged_under_the_number_of_the_names() {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(&folder.path().join("pool"));
-    let power = store.shared().log.as_ref().expect("it has a log");
+    let log = store.shared().log.as_ref().expect("it has a log");
     let _ = store.default_map().put(b"key", b"value").expect("room");
-    let cell = power.number_of(store.default_map().tree_arc());
+    let cell = log.number_of(store.default_map().tree_arc());
     // Relaxed: one thread.
     let number = cell.swap(0, Ordering::Relaxed);
-    let last = power.log.last_lsn();
+    let last = log.log.last_lsn();
     assert!(matches!(store.default_map().put(b"key", b"other"), Err(Error::LogFailed(_))));
     let mut batch = WriteBatch::new();
     batch.put(store.default_map(), b"key", b"other");
     assert!(matches!(store.write(&batch), Err(Error::LogFailed(_))));
-    assert_eq!(power.log.last_lsn(), last);
+    assert_eq!(log.log.last_lsn(), last);
     // Relaxed: as above.
     cell.store(number, Ordering::Relaxed);
     assert_eq!(
@@ -69,8 +69,8 @@ fn a_snapshot_with_a_pair_of_no_map_that_it_names_is_not_taken_for_the_whole() {
     let store = open(&path);
     let number = store.default_map().number();
     {
-        let power = store.shared().log.as_ref().expect("it has a log");
-        let mut writer = SnapshotWriter::begin(&power.log).expect("room");
+        let log = store.shared().log.as_ref().expect("it has a log");
+        let mut writer = SnapshotWriter::begin(&log.log).expect("room");
         for record in [
             Record::put(NAMES, b"default", &number.to_le_bytes()),
             Record::put(number, b"key", b"value"),
