@@ -18,6 +18,8 @@ use crate::statistics::Tally;
 const GROUP_SIZE: usize = 64;
 /// Before the password: enough for `HELLO 3 AUTH user password SETNAME name`.
 const UNAUTHENTICATED_ARG_COUNT_MAX: usize = 10;
+/// Where commands count as slow from fewer microseconds on, all are timed.
+const TIMED_US_MIN: i64 = 1_000;
 /// Before the password, in bytes.
 const UNAUTHENTICATED_BULK_SIZE_MAX: usize = 16 << 10;
 
@@ -152,7 +154,8 @@ impl Batch<'_> {
     /// Key and value, if the request is a `GET` or a `SET` that can be collected.
     #[inline]
     fn plain<'b>(&self, rest: &'b [u8]) -> Option<(Kind, &'b [u8], &'b [u8])> {
-        if !self.session.is_plain() {
+        // Those that are collected are not timed.
+        if !self.session.is_plain() || self.times_all() {
             return None;
         }
         let name = self.parser.wire_arg(rest, 0)?;
@@ -164,6 +167,11 @@ impl Batch<'_> {
             }
             _ => None,
         }
+    }
+
+    /// Whether also those commands must be timed that are quick.
+    fn times_all(&self) -> bool {
+        (0..TIMED_US_MIN).contains(&self.shared.settings.slow_log_us())
     }
 
     /// Runs the request that was just parsed.

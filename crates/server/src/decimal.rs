@@ -7,6 +7,12 @@ use std::fmt;
 const SCALE: u32 = 17;
 const ONE: u128 = 10_u128.pow(SCALE);
 
+/// Whether a text is a number, but beyond all that can be added.
+pub fn is_infinite(text: &[u8]) -> bool {
+    let word = text.strip_prefix(b"-").or_else(|| text.strip_prefix(b"+")).unwrap_or(text);
+    word.eq_ignore_ascii_case(b"inf") || word.eq_ignore_ascii_case(b"infinity")
+}
+
 /// A number with 17 digits behind the point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decimal(i128);

@@ -1,6 +1,6 @@
 //! The part of the configuration that `CONFIG SET` can change while the server runs.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::Config;
@@ -15,7 +15,27 @@ pub struct Settings {
     client_memory_max: AtomicUsize,
     /// 0 = none.
     idle_timeout_s: AtomicU64,
+    /// Microseconds; negative = none.
+    slow_log_us: AtomicI64,
+    slow_log_len_max: AtomicUsize,
+    encodings: [AtomicI64; ENCODINGS.len()],
 }
+
+/// Settings of how small collections are packed, by their names and older names, each with its default. Here all
+/// lie in the same way: they are kept for clients that set them, and have no effect.
+pub const ENCODINGS: [(&str, &str, i64); 7] = [
+    ("hash-max-listpack-entries", "hash-max-ziplist-entries", 512),
+    ("hash-max-listpack-value", "hash-max-ziplist-value", 64),
+    ("list-compress-depth", "list-compress-depth", 0),
+    ("list-max-listpack-size", "list-max-ziplist-size", -2),
+    ("set-max-intset-entries", "set-max-intset-entries", 512),
+    ("zset-max-listpack-entries", "zset-max-ziplist-entries", 128),
+    ("zset-max-listpack-value", "zset-max-ziplist-value", 64),
+];
+
+/// From so many microseconds on a command is slow, unless it is configured; and so many are kept.
+const SLOW_LOG_US: i64 = 10_000;
+const SLOW_LOG_LEN_MAX: usize = 128;
 
 impl Settings {
     pub fn new(config: &Config) -> Self {
@@ -27,6 +47,9 @@ impl Settings {
             idle_timeout_s: AtomicU64::new(
                 config.idle_timeout.map_or(0, |timeout| timeout.as_secs().max(1)),
             ),
+            slow_log_us: AtomicI64::new(SLOW_LOG_US),
+            slow_log_len_max: AtomicUsize::new(SLOW_LOG_LEN_MAX),
+            encodings: ENCODINGS.map(|(.., value)| AtomicI64::new(value)),
         }
     }
 
@@ -77,5 +100,45 @@ impl Settings {
     pub fn set_idle_timeout_s(&self, seconds: u64) {
         // Relaxed: see the type.
         self.idle_timeout_s.store(seconds, Ordering::Relaxed);
+    }
+
+    /// From how long on a command is kept as slow.
+    pub fn slow_log_after(&self) -> Option<Duration> {
+        u64::try_from(self.slow_log_us()).ok().map(Duration::from_micros)
+    }
+
+    /// The same in microseconds; negative = never.
+    pub fn slow_log_us(&self) -> i64 {
+        // Relaxed: see the type.
+        self.slow_log_us.load(Ordering::Relaxed)
+    }
+
+    pub fn set_slow_log_us(&self, microseconds: i64) {
+        // Relaxed: see the type.
+        self.slow_log_us.store(microseconds, Ordering::Relaxed);
+    }
+
+    /// How many slow commands are kept.
+    pub fn slow_log_len_max(&self) -> usize {
+        // Relaxed: see the type.
+        self.slow_log_len_max.load(Ordering::Relaxed)
+    }
+
+    pub fn set_slow_log_len_max(&self, count: usize) {
+        // Relaxed: see the type.
+        self.slow_log_len_max.store(count, Ordering::Relaxed);
+    }
+
+    /// One of [`ENCODINGS`], by its index.
+    pub fn encoding(&self, index: usize) -> i64 {
+        // Relaxed: see the type.
+        self.encodings.get(index).map_or(0, |value| value.load(Ordering::Relaxed))
+    }
+
+    pub fn set_encoding(&self, index: usize, value: i64) {
+        if let Some(encoding) = self.encodings.get(index) {
+            // Relaxed: see the type.
+            encoding.store(value, Ordering::Relaxed);
+        }
     }
 }

@@ -16,6 +16,7 @@ use crate::registry::{Client, Registry};
 use crate::saver::Saver;
 use crate::scan_table::ScanTable;
 use crate::settings::Settings;
+use crate::slow_log::SlowLog;
 use crate::socket::Socket;
 use crate::statistics::{Counters, Tally};
 use crate::types::{Collector, Types};
@@ -110,6 +111,7 @@ pub struct Shared {
     pub registry: Registry,
     pub scans: ScanTable,
     pub saver: Saver,
+    pub slow_log: SlowLog,
     pub types: Types,
     pub collector: Collector,
     pub loops: Vec<LoopState>,
@@ -142,6 +144,7 @@ impl Shared {
             registry: Registry::new(),
             scans: ScanTable::new(),
             saver: Saver::new(),
+            slow_log: SlowLog::default(),
             types: Types::default(),
             collector: Collector::default(),
             loops,

@@ -234,3 +234,56 @@ fn a_scan_of_a_large_hash_returns_every_field_once() {
     fields.dedup();
     assert_eq!(fields.len(), 20);
 }
+
+#[test]
+fn what_is_renamed_or_copied_is_whole_and_its_own() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    run(
+        &mut client,
+        &[
+            ("RENAME a b", "-ERR no such key"),
+            ("COPY a b", ":0"),
+            ("RPUSH list a b c", ":3"),
+            ("LPUSH list z", ":4"),
+            ("EXPIREAT list 4000000000", ":1"),
+            ("ZADD zset 1 a 2 b 3 c", ":3"),
+            ("RENAME list moved", "+OK"),
+            ("LRANGE moved 0 -1", "[\"z\" \"a\" \"b\" \"c\"]"),
+            ("EXPIRETIME moved", ":4000000000"),
+            ("EXISTS list", ":0"),
+            ("COPY moved list", ":1"),
+            ("LPOP list", "\"z\""),
+            ("EXPIRETIME list", ":4000000000"),
+            ("LRANGE moved 0 0", "[\"z\"]"),
+            ("COPY moved list", ":0"),
+            ("RENAMENX moved zset", ":0"),
+            ("COPY zset moved REPLACE", ":1"),
+            ("ZADD moved 0 first", ":1"),
+            ("ZRANK moved c", ":3"),
+            ("ZRANK zset c", ":2"),
+            ("RENAME moved moved", "+OK"),
+            ("DEL moved", ":1"),
+            ("RENAME list zset", "+OK"),
+            ("LRANGE zset 0 -1", "[\"a\" \"b\" \"c\"]"),
+            ("MULTI", "+OK"),
+            ("SADD s 1 2 3", "+QUEUED"),
+            ("COPY s t", "+QUEUED"),
+            ("SREM t 1", "+QUEUED"),
+            ("RENAME s u", "+QUEUED"),
+            ("SCARD t", "+QUEUED"),
+            ("SCARD u", "+QUEUED"),
+            ("EXISTS s", "+QUEUED"),
+            ("EXEC", "[:3 :1 :1 +OK :2 :3 :0]"),
+            ("DEL t zset", ":2"),
+        ],
+    );
+    let members = server.store.existing_map(MEMBERS).unwrap().unwrap();
+    // The pool's mark, the number of the process, and one set of three.
+    eventually("what is gone is freed, and what was renamed is not", || {
+        client.line("PING");
+        members.len() == 6
+    });
+    assert_eq!(client.line("SCARD u"), ":3");
+    assert_eq!(client.line("SINTERCARD 1 u"), ":3");
+}

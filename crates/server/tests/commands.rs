@@ -440,3 +440,84 @@ fn a_scan_survives_changes_and_may_go_on_over_another_connection() {
     let sorted = found.windows(2).all(|pair| pair[0] < pair[1]);
     assert!(sorted, "in order, and none twice");
 }
+
+#[test]
+fn limits_of_the_new_commands_are_errors_before_memory_is_taken() {
+    let server = TestServer::with(|config| config.bulk_size_max = 1 << 20);
+    let mut client = server.connect();
+    let refused = [
+        "SETRANGE k 1048576 x",
+        "SETRANGE k 9223372036854775807 xx",
+        "SETRANGE k -1 x",
+        "SETBIT k 8388608 1",
+        "SETBIT k 18446744073709551615 1",
+        "SETBIT k 0 2",
+        "BITFIELD k SET u8 8388608 1",
+        "BITFIELD k SET i64 #9223372036854775807 1",
+        "BITFIELD k SET u64 0 1",
+        "BITFIELD k GET i65 0",
+        "BITFIELD k INCRBY",
+        "BITOP NOT k a b",
+        "BITOP NAND k a b",
+        "BITPOS k 2",
+        "COPY k k",
+        "COPY k l DB 1",
+        "COPY k l DB 99999999999",
+        "SORT k BY",
+        "SORT k LIMIT 1",
+        "SORT_RO k STORE l",
+        "RESTORE k 0 payload",
+        "RESTORE k -1 payload",
+        "RESTORE k 0 payload FREQ 256",
+        "OBJECT",
+        "OBJECT ENCODING",
+        "OBJECT NOTHING k",
+        "MEMORY USAGE k SAMPLES -1",
+        "SLOWLOG GET -2",
+        "SLOWLOG LEN x",
+        "LATENCY HISTORY",
+        "WAIT x 0",
+        "WAIT 0 -1",
+        "WAIT 0 x",
+        "CONFIG SET slowlog-log-slower-than -2",
+        "CONFIG SET slowlog-max-len 65537",
+    ];
+    for line in refused {
+        let reply = client.line(line);
+        assert!(reply.starts_with('-'), "{line}: {reply}");
+    }
+    assert_eq!(client.line("EXISTS k l"), ":0");
+    let long = "x".repeat(1 << 16);
+    assert_eq!(client.ask(&["SET", "long", &long]), "+OK");
+    let reply = client.line("LCS long long");
+    assert!(reply.starts_with("-ERR Insufficient memory"), "{reply}");
+    assert_eq!(client.line("WAIT 5 0"), ":0");
+}
+
+#[test]
+fn slow_commands_are_kept_and_cut() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    assert_eq!(client.line("SLOWLOG LEN"), ":0");
+    client.line("CLIENT SETNAME tester");
+    client.line("CONFIG SET slowlog-log-slower-than 0 slowlog-max-len 3");
+    client.line("AUTH secret");
+    let reset = "SLOWLOG RESET";
+    client.line(reset);
+    client.line("SET k v");
+    let many: Vec<String> = ["SADD".to_string(), "s".to_string()]
+        .into_iter()
+        .chain((0..31).map(|number| number.to_string()))
+        .collect();
+    client.ask(&many);
+    let log = client.line("SLOWLOG GET 2");
+    assert!(log.contains("\"... (2 more arguments)\"") && log.contains("\"tester\""), "{log}");
+    assert!(log.contains("[\"SET\" \"k\" \"v\"]"), "{log}");
+    client.line("PING");
+    client.line("PING");
+    assert_eq!(client.line("SLOWLOG LEN"), ":3");
+    client.line("CONFIG SET slowlog-log-slower-than -1");
+    client.line(reset);
+    client.line("PING");
+    assert_eq!(client.line("SLOWLOG GET -1"), "[]");
+}

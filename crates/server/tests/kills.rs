@@ -39,9 +39,15 @@ fn requests(number: usize) -> Vec<Vec<String>> {
         line("LMOVE list list LEFT RIGHT".to_string()),
         line(format!("RPUSH queue e{number}")),
         line("LMOVE queue done LEFT RIGHT".to_string()),
+        line(format!("SADD renamed r{number}")),
+        line("RENAME renamed other".to_string()),
+        line("RENAME other renamed".to_string()),
         line(format!("ZADD zset {} m{number} 0 changing", number / 3)),
         line(format!("ZINCRBY zset {number} changing")),
     ];
+    if number.is_multiple_of(16) {
+        requests.push(line("COPY list copied REPLACE".to_string()));
+    }
     if number % 7 == 3 {
         requests.push(line(format!("SREM set m{}", number - 3)));
         requests.push(line(format!("ZREM zset m{}", number - 3)));
@@ -67,6 +73,11 @@ fn check(client: &mut Client, first: usize, count: usize) {
     assert_eq!(client.line("SINTER from to"), "[]", "a member is in one of the two");
     assert!(from.len() <= 1, "moves are in the order of additions");
     let has = |all: &[String], text: String| all.contains(&text);
+    let renamed = [strings(client, "SMEMBERS renamed"), strings(client, "SMEMBERS other")];
+    assert!(renamed.iter().any(Vec::is_empty), "a collection has one key: {renamed:?}");
+    let renamed = renamed.concat();
+    let copied = strings(client, "LRANGE copied 0 -1");
+    assert_eq!(copied.len(), number(client, "LLEN copied"));
     let elements: Vec<String> = (first..count).map(|number| format!("e{number}")).collect();
     for list in ["list", "done"] {
         let all = strings(client, &format!("LRANGE {list} 0 -1"));
@@ -89,6 +100,7 @@ fn check(client: &mut Client, first: usize, count: usize) {
         assert!(!is_kept(number, count) || has(&set, format!("m{number}")), "m{number}");
         assert!(!is_kept(number, count) || has(&zset, format!("m{number}")), "m{number}");
         assert!(has(&to, format!("m{number}")), "m{number}");
+        assert!(has(&renamed, format!("r{number}")), "r{number}");
     }
 }
 
@@ -106,6 +118,7 @@ fn a_killed_server_comes_back_with_all_types_as_they_were_acknowledged() {
         }
         // What was done without an answer is done again, which only lists would notice.
         client.line("DEL list done queue");
+        client.line("RENAMENX other renamed");
         first = count;
         // More than is awaited, so that the end comes in the middle of some.
         let mut sizes = Vec::new();

@@ -1,4 +1,6 @@
-//! `SHUTDOWN`.
+//! `SHUTDOWN`, `TIME`.
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{Context, Failure, Outcome};
 use crate::resp::Request;
@@ -17,5 +19,15 @@ pub fn shutdown(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     tracing::info!("client {} from {} asked for a shutdown", client.id, client.peer);
     context.session.closing = true;
     context.shared.control.shutdown();
+    Ok(())
+}
+
+/// `TIME`
+pub fn time(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+    // A clock before 1970 has not been set yet.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    context.reply.array(2);
+    context.reply.bulk(now.as_secs().to_string().as_bytes());
+    context.reply.bulk(now.subsec_micros().to_string().as_bytes());
     Ok(())
 }

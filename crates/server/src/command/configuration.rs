@@ -3,7 +3,11 @@
 use super::{Context, Failure, Outcome, parse_integer, shown};
 use crate::glob;
 use crate::resp::Request;
+use crate::settings::ENCODINGS;
 use crate::shared::Shared;
+
+/// Slow commands that may be kept at most: each takes up to about 4 KiB.
+const SLOW_LOG_LEN_LIMIT: u64 = 1 << 16;
 
 /// `CONFIG subcommand ...`
 pub fn config(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
@@ -28,7 +32,7 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     let socket = config.unix_socket.as_ref().map(|path| path.display().to_string());
     let timeout = shared.settings.idle_timeout().map_or(0, |timeout| timeout.as_secs());
     let keepalive = config.tcp_keepalive.map_or(0, |time| time.as_secs());
-    vec![
+    let mut settings = vec![
         // Durability is the store's and has nothing to do with these two mechanisms.
         ("appendonly", "no".into()),
         ("save", String::new()),
@@ -42,10 +46,21 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("port", port.to_string()),
         ("proto-max-bulk-len", shared.settings.bulk_size_max().to_string()),
         ("client-query-buffer-limit", config.request_size_max.to_string()),
+        ("latency-monitor-threshold", "0".into()),
+        ("slowlog-log-slower-than", shared.settings.slow_log_us().to_string()),
+        ("slowlog-max-len", shared.settings.slow_log_len_max().to_string()),
         ("tcp-keepalive", keepalive.to_string()),
         ("timeout", timeout.to_string()),
         ("unixsocket", socket.unwrap_or_default()),
-    ]
+    ];
+    for (index, (name, older, _)) in ENCODINGS.into_iter().enumerate() {
+        let value = shared.settings.encoding(index).to_string();
+        if older != name {
+            settings.push((older, value.clone()));
+        }
+        settings.push((name, value));
+    }
+    settings
 }
 
 fn get(context: &mut Context<'_>, request: &Request<'_>) {
@@ -81,6 +96,11 @@ enum Change {
     ClientMemoryMax(Option<usize>),
     /// Seconds; 0 = never.
     IdleTimeout(u64),
+    /// Microseconds; negative = never.
+    SlowLogAfter(i64),
+    SlowLogLenMax(usize),
+    /// One of [`ENCODINGS`], by its index.
+    Encoding(usize, i64),
 }
 
 impl Change {
@@ -94,6 +114,9 @@ impl Change {
                 settings.set_client_memory_max(size);
                 shared.enforce_client_memory();
             }
+            Change::SlowLogAfter(microseconds) => settings.set_slow_log_us(microseconds),
+            Change::Encoding(index, value) => settings.set_encoding(index, value),
+            Change::SlowLogLenMax(count) => settings.set_slow_log_len_max(count),
             Change::IdleTimeout(seconds) => {
                 settings.set_idle_timeout_s(seconds);
                 // The event loops wait for ever unless they know of a timeout.
@@ -117,6 +140,17 @@ fn parse_change(shared: &Shared, name: &[u8], value: &[u8]) -> Result<Change, Fa
             .filter(|number| (min..=max).contains(number))
             .ok_or_else(|| fail(format!("argument must be between {min} and {max} inclusive")))
     };
+    let encoding = ENCODINGS.iter().position(|(name, older, _)| [*name, older].contains(&&*lower));
+    if let Some(index) = encoding {
+        // That of lists alone may be negative.
+        let min = if lower.starts_with("list-max") { i64::from(i32::MIN) } else { 0 };
+        let value =
+            size_arg(value).and_then(|size| i64::try_from(size).ok()).or(parse_integer(value));
+        let value = value.filter(|value| *value >= min);
+        let number =
+            value.ok_or_else(|| fail("argument couldn't be parsed into an integer".into()))?;
+        return Ok(Change::Encoding(index, number));
+    }
     let bulk_size_limit = shared.config.request_size_max as u64 - 1;
     match lower.as_str() {
         "maxclients" => Ok(Change::ClientCountMax(number(1, u64::from(u32::MAX))? as usize)),
@@ -125,6 +159,12 @@ fn parse_change(shared: &Shared, name: &[u8], value: &[u8]) -> Result<Change, Fa
                 size_arg(value).ok_or_else(|| fail("argument must be a memory value".into()))?;
             Ok(Change::ClientMemoryMax(Some(size).filter(|&size| size > 0)))
         }
+        "slowlog-log-slower-than" => {
+            let number = parse_integer(value).filter(|number| *number >= -1);
+            let range = format!("argument must be between -1 and {} inclusive", i64::MAX);
+            Ok(Change::SlowLogAfter(number.ok_or_else(|| fail(range))?))
+        }
+        "slowlog-max-len" => Ok(Change::SlowLogLenMax(number(0, SLOW_LOG_LEN_LIMIT)? as usize)),
         "timeout" => Ok(Change::IdleTimeout(number(0, u64::from(u32::MAX))?)),
         "proto-max-bulk-len" => Ok(Change::BulkSizeMax(number(1024, bulk_size_limit)? as usize)),
         _ => {

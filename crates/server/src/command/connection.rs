@@ -24,17 +24,20 @@ pub fn echo(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     Ok(())
 }
 
-/// `SELECT index`: there is one database, number 0.
-pub fn select(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let index = integer_arg(request.arg(1))?;
+/// The number of a database; there is number 0 only.
+pub fn database_arg(arg: &[u8]) -> Result<(), Failure> {
+    let index = integer_arg(arg)?;
     if i32::try_from(index).is_err() {
         return Err(Failure::text(
             "ERR value is out of range, value must between -2147483648 and 2147483647",
         ));
     }
-    if index != 0 {
-        return Err(Failure::text("ERR DB index is out of range"));
-    }
+    if index == 0 { Ok(()) } else { Err(Failure::text("ERR DB index is out of range")) }
+}
+
+/// `SELECT index`: there is one database, number 0.
+pub fn select(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    database_arg(request.arg(1))?;
     context.reply.ok();
     Ok(())
 }

@@ -3,7 +3,7 @@
 use everleaf::Action;
 
 use super::{Context, Failure, Outcome, integer_arg, parse_integer};
-use crate::decimal::Decimal;
+use crate::decimal::{Decimal, is_infinite};
 use crate::resp::Request;
 
 /// `INCR key`
@@ -68,10 +68,17 @@ pub fn incrbyfloat(context: &mut Context<'_>, request: &Request<'_>) -> Outcome 
 
 /// The sum of a value, or nothing, and an amount.
 fn decimal_sum(old: Option<&[u8]>, amount: &[u8]) -> Result<String, Failure> {
-    let parse =
-        |text: &[u8]| Decimal::parse(text).ok_or(Failure::text("ERR value is not a valid float"));
-    let old = old.map_or(Ok(Decimal::ZERO), parse)?;
-    let sum = old.plus(parse(amount)?);
-    let sum = sum.ok_or(Failure::text("ERR increment would produce NaN or Infinity"))?;
-    Ok(sum.to_string())
+    const TOO_LARGE: &str = "ERR increment would produce NaN or Infinity";
+    // `None`: infinite.
+    let parse = |text: &[u8]| match Decimal::parse(text) {
+        None if is_infinite(text) => Ok(None),
+        None => Err(Failure::text("ERR value is not a valid float")),
+        number => Ok(number),
+    };
+    let old = old.map_or(Ok(Some(Decimal::ZERO)), parse)?;
+    let sum = match (old, parse(amount)?) {
+        (Some(old), Some(amount)) => old.plus(amount),
+        _ => None,
+    };
+    Ok(sum.ok_or(Failure::text(TOO_LARGE))?.to_string())
 }

@@ -131,6 +131,7 @@ fn stats(shared: &Shared, store: &Statistics, lines: &mut Lines) {
     lines.add("total_error_replies", tally.errors);
     lines.add("expired_keys", store.swept_keys);
     lines.add("evicted_keys", 0);
+    lines.add("migrate_cached_sockets", 0);
     lines.add("evicted_clients", shared.client_memory.evicted_count());
 }
 

@@ -1,23 +1,31 @@
 //! The commands: one function each, found through one table.
 
 mod admin;
+mod bits;
 mod client;
 mod configuration;
 mod connection;
 mod counter;
 mod description;
+mod dump;
 pub mod expiry;
 mod hash;
 mod info;
 pub mod keys;
 mod keyspace;
+mod lcs;
 mod list;
 mod members;
+mod object;
+mod random_key;
 mod range;
+mod rename;
 mod save;
 mod scan;
 mod set;
 mod sets;
+mod slow_log;
+mod sort;
 pub mod stage;
 mod string;
 pub mod table;
@@ -26,6 +34,7 @@ pub mod walk;
 mod zset;
 
 use std::borrow::Cow;
+use std::time::{Duration, Instant};
 
 use everleaf::Error;
 
@@ -140,7 +149,14 @@ pub fn dispatch(context: &mut Context<'_>, request: &Request<'_>) {
     if mode == ReplyMode::SkipNext {
         context.session.reply_mode = ReplyMode::On;
     }
-    if let Err(failure) = execute(context, request) {
+    let settings = &context.shared.settings;
+    let began = settings.slow_log_after().map(|_| Instant::now());
+    let outcome = execute(context, request);
+    // What the command has set counts already.
+    if let (Some(began), Some(limit)) = (began, settings.slow_log_after()) {
+        note_slow(context, request, limit, began.elapsed());
+    }
+    if let Err(failure) = outcome {
         context.tally.errors += 1;
         context.reply.truncate(start);
         failure.write(&mut context.reply, context.shared);
@@ -148,6 +164,22 @@ pub fn dispatch(context: &mut Context<'_>, request: &Request<'_>) {
     let switched_on = mode == ReplyMode::Off && context.session.reply_mode == ReplyMode::On;
     if mode != ReplyMode::On && !switched_on {
         context.reply.truncate(start);
+    }
+}
+
+/// Keeps a command that took long, unless it holds a password.
+#[inline]
+fn note_slow(
+    context: &mut Context<'_>,
+    request: &Request<'_>,
+    limit: Duration,
+    duration: Duration,
+) {
+    let is_known = |index: usize| !table::COMMANDS[index].before_auth();
+    if duration >= limit && table::find(request.arg(0)).is_some_and(is_known) {
+        let Context { shared, session, .. } = context;
+        let count_max = shared.settings.slow_log_len_max();
+        shared.slow_log.add(request, &session.client, duration, count_max);
     }
 }
 
@@ -169,7 +201,7 @@ fn execute(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     if transaction::keep(context, request, index, command)? {
         return Ok(());
     }
-    if command.is_of_collections() {
+    if command.is_staged() {
         return transaction::run_single(context, request, command);
     }
     (command.run)(context, request)

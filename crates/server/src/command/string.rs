@@ -1,5 +1,9 @@
 //! Values as byte strings: `GET`, `MGET`, `MSET`, `APPEND` and their like.
 
+use std::borrow::Cow;
+
+use everleaf::Action;
+
 use super::{Context, Failure, Outcome};
 use crate::resp::Request;
 
@@ -96,14 +100,44 @@ fn pairs<'a>(request: &Request<'a>, command: &'static str) -> Result<Vec<KeyValu
     Ok((1..request.len()).step_by(2).map(pair).collect())
 }
 
+const TOO_LONG: Failure =
+    Failure::Text(Cow::Borrowed("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
+
 /// `APPEND key value`
 pub fn append(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let size_max = context.shared.settings.bulk_size_max();
-    let size = context
-        .keys
-        .append(request.arg(1), request.arg(2), size_max)?
-        .ok_or(Failure::text("ERR string exceeds maximum allowed size (proto-max-bulk-len)"))?;
+    let size = context.keys.append(request.arg(1), request.arg(2), size_max)?.ok_or(TOO_LONG)?;
     context.reply.count(size as u64);
+    Ok(())
+}
+
+/// `SETRANGE key offset value`: zeros are put in front of what lies behind the end.
+pub fn setrange(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let offset = super::integer_arg(request.arg(2))?;
+    let offset =
+        usize::try_from(offset).map_err(|_| Failure::text("ERR offset is out of range"))?;
+    let part = request.arg(3);
+    let end = offset.checked_add(part.len());
+    let end = end.filter(|end| *end <= context.shared.settings.bulk_size_max());
+    let mut size = Ok(0);
+    context.keys.update_with(request.arg(1), |found| {
+        let old = found.map_or(&b""[..], |(old, _)| old);
+        size = Ok(old.len());
+        if part.is_empty() {
+            return Action::Keep;
+        }
+        let Some(end) = end else {
+            size = Err(TOO_LONG);
+            return Action::Keep;
+        };
+        let mut value = Vec::with_capacity(old.len().max(end));
+        value.extend_from_slice(old);
+        value.resize(old.len().max(end), 0);
+        value[offset..end].copy_from_slice(part);
+        size = Ok(value.len());
+        Action::Put(value)
+    })?;
+    context.reply.count(size? as u64);
     Ok(())
 }
 

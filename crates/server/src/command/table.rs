@@ -5,8 +5,9 @@
 
 use super::{Context, Failure, Outcome, shown};
 use super::{
-    admin, client, configuration, connection, counter, description, expiry, hash, info, keyspace,
-    list, range, save, scan, set, sets, string, transaction, zset,
+    admin, bits, client, configuration, connection, counter, description, dump, expiry, hash, info,
+    keyspace, lcs, list, object, random_key, range, rename, save, scan, set, sets, slow_log, sort,
+    string, transaction, zset,
 };
 use crate::resp::Request;
 
@@ -42,6 +43,8 @@ const GROWS: u16 = 32;
 const NO_MULTI: u16 = 64;
 /// Reads or writes collections: always run on a stage.
 const TYPED: u16 = 128;
+/// Reads several keys as one step: run on a stage, too.
+const STEP: u16 = 256;
 const FLAG_NAMES: [(u16, &str); 7] = [
     (WRITE, "write"),
     (READ, "readonly"),
@@ -97,9 +100,9 @@ impl Command {
         self.first_key != 0 || matches!(self.name, "ping" | "echo")
     }
 
-    /// True if it reads or writes collections.
-    pub fn is_of_collections(&self) -> bool {
-        self.flags & TYPED != 0
+    /// True if it is always run on a stage: it reads or writes collections, or several keys as one step.
+    pub fn is_staged(&self) -> bool {
+        self.flags & (TYPED | STEP) != 0
     }
 
     /// True if it may make a collection.
@@ -128,7 +131,7 @@ fn has_arity(arg_count: usize, arity: i8) -> bool {
 type Subcommands = &'static [(&'static str, i8)];
 
 /// The commands that have subcommands.
-const SUBCOMMANDS: [(&str, Subcommands); 3] = [
+const SUBCOMMANDS: [(&str, Subcommands); 7] = [
     (
         "client",
         &[
@@ -146,6 +149,10 @@ const SUBCOMMANDS: [(&str, Subcommands); 3] = [
     ),
     ("command", &[("count", 2), ("docs", -2), ("info", -2), ("list", -2)]),
     ("config", &[("get", -3), ("resetstat", 2), ("set", -4)]),
+    ("latency", &[("doctor", 2), ("help", 2), ("history", 3), ("latest", 2), ("reset", -2)]),
+    ("memory", &[("doctor", 2), ("help", 2), ("stats", 2), ("usage", -3)]),
+    ("object", &[("encoding", 3), ("freq", 3), ("help", 2), ("idletime", 3), ("refcount", 3)]),
+    ("slowlog", &[("get", -2), ("help", 2), ("len", 2), ("reset", 2)]),
 ];
 
 /// One line of the table below.
@@ -167,7 +174,7 @@ macro_rules! commands {
 }
 
 /// The number of commands.
-const COUNT: usize = 143;
+const COUNT: usize = 166;
 
 /// All commands.
 #[rustfmt::skip]
@@ -176,6 +183,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "get" 2 [READ | FAST] (1 1 1) "string" string::get, "Returns the value of a key.";
     "set" -3 [WRITE | GROWS] (1 1 1) "string" set::set, "Sets the value of a key.";
     "ttl" 2 [READ | FAST] (1 1 1) "generic" expiry::ttl, "Returns the seconds until a key expires; -1 if it does not, -2 if there is none.";
+    "lcs" -3 [STEP | READ] (1 2 1) "string" lcs::lcs, "Returns the longest common subsequence of two strings.";
     "auth" -2 [FAST | BEFORE_AUTH] (0 0 0) "connection" connection::auth, "Gives the password.";
     "decr" 2 [WRITE | GROWS | FAST] (1 1 1) "string" counter::decr, "Subtracts one from an integer.";
     "echo" 2 [FAST] (0 0 0) "connection" connection::echo, "Returns its argument.";
@@ -190,6 +198,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "quit" -1 [FAST | BEFORE_AUTH] (0 0 0) "connection" connection::quit, "Closes the connection.";
     "scan" -2 [READ] (0 0 0) "generic" scan::scan, "Goes through the keys in steps.";
     "type" 2 [READ | FAST] (1 1 1) "generic" keyspace::type_of, "Returns string for a key, none for no key.";
+    "copy" -3 [TYPED | WRITE | GROWS] (1 2 1) "generic" rename::copy, "Copies what a key holds to another key.";
     "save" 1 [ADMIN | NO_MULTI] (0 0 0) "server" save::save, "Writes a snapshot, or without a log a backup, and waits for it.";
     "hget" 3 [TYPED | READ | FAST] (1 1 1) "hash" hash::read::hget, "Returns what a field has.";
     "hset" -4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "hash" hash::write::hset, "Sets fields.";
@@ -206,6 +215,10 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "lpos" -3 [TYPED | READ] (1 1 1) "list" list::read::lpos, "Returns where an element is.";
     "lset" 4 [TYPED | WRITE | GROWS] (1 1 1) "list" list::change::lset, "Sets the element of an index.";
     "lrem" 4 [TYPED | WRITE] (1 1 1) "list" list::change::lrem, "Removes elements that are equal to one.";
+    "time" 1 [FAST] (0 0 0) "server" admin::time, "Returns the seconds since 1970, and the microseconds of the last one.";
+    "sort" -2 [TYPED | WRITE | GROWS] (1 1 1) "generic" sort::sort, "Returns or stores the members of a collection by their weights.";
+    "wait" 3 [FAST] (0 0 0) "generic" slow_log::wait, "Returns the number of replicas that have what was written: none.";
+    "dump" 2 [TYPED | READ] (1 1 1) "generic" dump::dump, "Returns a value as bytes that RESTORE takes.";
     "getex" -2 [WRITE | FAST] (1 1 1) "string" expiry::getex, "Returns the value of a key and sets when it expires.";
     "hello" -1 [FAST | BEFORE_AUTH] (0 0 0) "connection" connection::hello, "Chooses the version of the protocol.";
     "multi" 1 [FAST] (0 0 0) "transactions" transaction::multi, "Begins a transaction.";
@@ -234,6 +247,8 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "lmove" 5 [TYPED | WRITE | GROWS] (1 2 1) "list" list::push::lmove, "Moves an element from one list to another.";
     "lmpop" -4 [TYPED | WRITE] (0 0 0) "list" list::pop::lmpop, "Removes elements of the first list that has some.";
     "touch" -2 [READ | FAST] (1 -1 1) "generic" keyspace::exists, "Returns how many of the keys exist.";
+    "bitop" -4 [STEP | WRITE | GROWS] (2 -1 1) "bitmap" bits::bitop, "Combines the bits of strings and stores the result.";
+    "rename" 3 [TYPED | WRITE] (1 2 1) "generic" rename::rename, "Moves what a key holds to another key.";
     "append" 3 [WRITE | GROWS | FAST] (1 1 1) "string" string::append, "Appends to a value.";
     "client" -2 [ADMIN] (0 0 0) "connection" client::client, "Tells about the connections and closes them.";
     "config" -2 [ADMIN] (0 0 0) "server" configuration::config, "Returns and changes settings.";
@@ -264,6 +279,11 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "rpushx" -3 [TYPED | WRITE | GROWS | FAST] (1 1 1) "list" list::push::rpushx, "Adds elements at the right of a list that exists.";
     "lindex" 3 [TYPED | READ] (1 1 1) "list" list::read::lindex, "Returns the element of an index.";
     "lrange" 4 [TYPED | READ] (1 1 1) "list" list::read::lrange, "Returns the elements between two indices.";
+    "setbit" 4 [WRITE | GROWS] (1 1 1) "bitmap" bits::setbit, "Sets a bit of a value and returns the old one.";
+    "getbit" 3 [READ | FAST] (1 1 1) "bitmap" bits::getbit, "Returns a bit of a value.";
+    "bitpos" -3 [READ] (1 1 1) "bitmap" bits::bitpos, "Returns where the first bit of a kind is.";
+    "object" -2 [READ] (2 2 1) "generic" object::object, "Tells how a value is kept.";
+    "memory" -2 [TYPED | READ] (0 0 0) "server" object::memory, "Tells what a key and the server take.";
     "command" -1 [READ] (0 0 0) "server" description::command, "Describes the commands.";
     "discard" 1 [FAST] (0 0 0) "transactions" transaction::discard, "Ends a transaction without running it.";
     "flushdb" -1 [WRITE] (0 0 0) "server" keyspace::flush, "Removes all keys.";
@@ -279,18 +299,27 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "zpopmin" -2 [TYPED | WRITE | FAST] (1 1 1) "sorted-set" zset::pop::zpopmin, "Removes the members with the lowest scores and returns them.";
     "zpopmax" -2 [TYPED | WRITE | FAST] (1 1 1) "sorted-set" zset::pop::zpopmax, "Removes the members with the highest scores and returns them.";
     "linsert" 5 [TYPED | WRITE | GROWS] (1 1 1) "list" list::change::linsert, "Adds an element before or after another.";
+    "sort_ro" -2 [TYPED | READ] (1 1 1) "generic" sort::sort_ro, "Returns the members of a collection by their weights.";
+    "slowlog" -2 [ADMIN] (0 0 0) "server" slow_log::slowlog, "Tells which commands took long.";
+    "latency" -2 [ADMIN] (0 0 0) "server" slow_log::latency, "Tells what was recorded of latency: nothing.";
+    "restore" -4 [TYPED | WRITE | GROWS] (1 1 1) "generic" dump::restore, "Makes a key of what DUMP returned.";
     "expireat" -3 [WRITE | FAST] (1 1 1) "generic" expiry::expireat, "Lets a key expire at a time in seconds since 1970.";
     "flushall" -1 [WRITE] (0 0 0) "server" keyspace::flush, "Removes all keys.";
     "getrange" 4 [READ] (1 1 1) "string" string::getrange, "Returns a part of a value.";
+    "renamenx" 3 [TYPED | WRITE | FAST] (1 2 1) "generic" rename::renamenx, "Moves what a key holds to a key that does not exist.";
     "shutdown" -1 [ADMIN | NO_MULTI] (0 0 0) "server" admin::shutdown, "Stops the server.";
     "lastsave" 1 [FAST] (0 0 0) "server" save::lastsave, "Returns when the last save ended, in seconds since 1970.";
     "smembers" 2 [TYPED | READ] (1 1 1) "set" sets::read::smembers, "Returns all members.";
     "zrevrank" -3 [TYPED | READ | FAST] (1 1 1) "sorted-set" zset::read::zrevrank, "Returns how many members come after one.";
+    "bitcount" -2 [READ] (1 1 1) "bitmap" bits::bitcount, "Returns the number of ones in a value.";
+    "bitfield" -2 [WRITE | GROWS] (1 1 1) "bitmap" bits::bitfield, "Reads and changes integers of any width in a value.";
+    "setrange" 4 [WRITE | GROWS] (1 1 1) "string" string::setrange, "Overwrites a part of a value.";
     "pexpireat" -3 [WRITE | FAST] (1 1 1) "generic" expiry::pexpireat, "Lets a key expire at a time in milliseconds since 1970.";
     "sismember" 3 [TYPED | READ | FAST] (1 1 1) "set" sets::read::sismember, "Returns whether a member is there.";
     "zlexcount" 4 [TYPED | READ | FAST] (1 1 1) "sorted-set" zset::read::zlexcount, "Returns the number of members between two members of one score.";
     "zrevrange" -4 [TYPED | READ] (1 1 1) "sorted-set" zset::range::zrevrange, "Returns members between two ranks, from the last.";
     "rpoplpush" 3 [TYPED | WRITE | GROWS] (1 2 1) "list" list::push::rpoplpush, "Moves the last element of a list to the front of another.";
+    "randomkey" 1 [READ] (0 0 0) "generic" random_key::randomkey, "Returns a random key.";
     "expiretime" 2 [READ | FAST] (1 1 1) "generic" expiry::expiretime, "Returns when a key expires, in seconds since 1970.";
     "hrandfield" -2 [TYPED | READ] (1 1 1) "hash" hash::random::hrandfield, "Returns random fields.";
     "smismember" -3 [TYPED | READ | FAST] (1 1 1) "set" sets::read::smismember, "Returns for each member whether it is there.";
@@ -308,6 +337,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "zrandmember" -2 [TYPED | READ] (1 1 1) "sorted-set" zset::random::zrandmember, "Returns random members.";
     "zrangebylex" -4 [TYPED | READ] (1 1 1) "sorted-set" zset::range::zrangebylex, "Returns members between two members of one score.";
     "incrbyfloat" 3 [WRITE | GROWS | FAST] (1 1 1) "string" counter::incrbyfloat, "Adds to a number.";
+    "bitfield_ro" -2 [READ | FAST] (1 1 1) "bitmap" bits::bitfield_ro, "Reads integers of any width in a value.";
     "hincrbyfloat" 4 [TYPED | WRITE | GROWS | FAST] (1 1 1) "hash" hash::number::hincrbyfloat, "Adds to the number of a field.";
     "zrangebyscore" -4 [TYPED | READ] (1 1 1) "sorted-set" zset::range::zrangebyscore, "Returns members between two scores.";
     "zrevrangebylex" -4 [TYPED | READ] (1 1 1) "sorted-set" zset::range::zrevrangebylex, "Returns members between two members of one score, from the last.";

@@ -6,7 +6,11 @@
 //! between leaves the note, and the next one goes on.
 //!
 //! A note is written in one batch with the header, and no batch adds members to a collection whose header
-//! is gone (the header is its condition), so what was found to be gone stays so.
+//! is gone (the header is its condition), so what is gone stays so.
+//!
+//! A renamed collection has its header under another key, and a note that says so. So a key without the
+//! header may mean no more than that the note was read too early: it is read again, and then the key, while
+//! the key is watched. If it was not written in between, note and key were so at one moment.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -84,9 +88,7 @@ impl Collector {
             let Some(last) = last else { return Ok(()) };
             bounds.skip_to_after(last);
             for (id, key) in notes {
-                let header =
-                    store.default_map().get_with(&key, |value| types.header(value))?.flatten();
-                if header.is_none_or(|header| header.id != id) {
+                if !holds(types, store, &key, id)? && is_gone(types, store, id)? {
                     self.free(&ready.members, id, store)?;
                 }
             }
@@ -121,28 +123,62 @@ impl Collector {
     }
 }
 
+/// Whether a key holds the header of a collection.
+fn holds(types: &Types, store: &Store, key: &[u8], id: u64) -> everleaf::Result<bool> {
+    let header = store.default_map().get_with(key, |value| types.header(value))?.flatten();
+    Ok(header.is_some_and(|header| header.id == id))
+}
+
+/// Whether a collection is gone, and not only renamed.
+fn is_gone(types: &Types, store: &Store, id: u64) -> everleaf::Result<bool> {
+    let Some(ready) = types.ready() else { return Ok(false) };
+    let Some(key) = ready.members.get(live_key(id))? else { return Ok(false) };
+    // A collection that came and went between the two readings of note and key has written the key.
+    let watch = store.default_map().watch(&key)?;
+    let is_noted = ready.members.get(live_key(id))?.is_some_and(|again| again == key);
+    Ok(is_noted && !holds(types, store, &key, id)? && !watch.is_broken())
+}
+
 #[cfg(test)]
 mod tests {
+    use everleaf::WriteBatch;
+
     use super::super::{Header, Kind};
     use super::*;
 
-    #[test]
-    fn what_is_gone_is_freed_and_what_is_there_stays() {
+    fn store() -> (tempfile::TempDir, Store, Types) {
         let folder = tempfile::tempdir().unwrap();
         let store = everleaf::Options::new().create(true).open(folder.path().join("p")).unwrap();
         let types = Types::default();
         types.begin(&store).unwrap();
+        (folder, store, types)
+    }
+
+    /// Makes a collection like the one of a header, with a number of its own.
+    fn make(types: &Types, store: &Store, key: &[u8], header: Header) -> Header {
+        let ready = types.ready().unwrap();
+        let header = Header { id: ready.new_id(), ..header };
+        store.default_map().put(key, ready.encode(&header)).unwrap();
+        ready.members.put(live_key(header.id), key).unwrap();
+        for member in 0..header.count {
+            let place = [header.id.to_be_bytes(), member.to_be_bytes()].concat();
+            ready.members.put(&place, b"").unwrap();
+        }
+        header
+    }
+
+    #[test]
+    fn what_is_gone_is_freed_and_what_is_there_stays() {
+        let (_folder, store, types) = store();
         let ready = types.ready().unwrap();
         let empty = ready.members.len();
         let make = |key: &[u8], count: u64| {
-            let header =
-                Header { kind: Kind::Set, id: ready.new_id(), count, changes: 1, extra: 0 };
-            store.default_map().put(key, ready.encode(&header)).unwrap();
-            ready.members.put(live_key(header.id), key).unwrap();
-            for member in 0..count {
-                let place = [header.id.to_be_bytes(), member.to_be_bytes()].concat();
-                ready.members.put(&place, b"").unwrap();
-            }
+            make(
+                &types,
+                &store,
+                key,
+                Header { kind: Kind::Set, id: 0, count, changes: 1, extra: 0 },
+            )
         };
         make(b"kept", 10);
         make(b"removed", 2_000);
@@ -153,5 +189,53 @@ mod tests {
         make(b"rebuilt", 5);
         Collector::default().round(&types, &store).unwrap();
         assert_eq!(ready.members.len(), empty + 10 + 1 + 5 + 1);
+    }
+    /// Moves a collection, as `RENAME` does.
+    fn rename(types: &Types, store: &Store, header: &Header, from: &[u8], to: &[u8]) {
+        let ready = types.ready().unwrap();
+        let mut batch = WriteBatch::new();
+        batch.put(&ready.members, live_key(header.id), to);
+        batch.put(store.default_map(), to, ready.encode(header));
+        batch.remove(store.default_map(), from);
+        store.write(&batch).unwrap();
+    }
+
+    /// The collector reads a note, then the key it names. A collection that is renamed in between was
+    /// taken for one that is gone before the note was read again, and its members were freed.
+    #[test]
+    fn what_is_renamed_while_the_collector_looks_is_not_gone() {
+        let (_folder, store, types) = store();
+        let header = Header { kind: Kind::Set, id: 0, count: 3, changes: 1, extra: 0 };
+        let header = make(&types, &store, b"here", header);
+        // The note that the collector has read names this key.
+        rename(&types, &store, &header, b"here", b"there");
+        assert!(!holds(&types, &store, b"here", header.id).unwrap());
+        assert!(!is_gone(&types, &store, header.id).unwrap());
+        store.default_map().remove(b"there").unwrap();
+        assert!(is_gone(&types, &store, header.id).unwrap());
+    }
+
+    #[test]
+    fn what_is_renamed_to_and_fro_keeps_its_members() {
+        let (_folder, store, types) = store();
+        let header = Header { kind: Kind::Set, id: 0, count: 5, changes: 1, extra: 0 };
+        let header = make(&types, &store, b"here", header);
+        let before = types.ready().unwrap().members.len();
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        // Relaxed throughout: only ends the loop.
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_done.load(relaxed) {
+                    Collector::default().round(&types, &store).unwrap();
+                }
+            });
+            for _ in 0..3_000 {
+                rename(&types, &store, &header, b"here", b"there");
+                rename(&types, &store, &header, b"there", b"here");
+            }
+            is_done.store(true, relaxed);
+        });
+        assert_eq!(types.ready().unwrap().members.len(), before);
     }
 }

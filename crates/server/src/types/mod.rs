@@ -12,6 +12,7 @@ pub mod collection;
 mod collector;
 pub mod list;
 pub mod order;
+mod relocation;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Read;

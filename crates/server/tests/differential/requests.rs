@@ -1,8 +1,11 @@
 //! The requests that chance makes: of templates, and of words that are near the limits of each command.
 
+mod bits;
+mod keyspace;
 mod lists;
 mod sets;
 mod sorted_sets;
+mod sorting;
 
 /// Numbers by a seed.
 pub struct Random(pub u64);
@@ -77,6 +80,22 @@ const TEMPLATES: &[&str] = &[
     "SCAN I SCANOPTION",
     "SCAN 0 SCANOPTION SCANOPTION",
     "DBSIZE",
+    "RANDOMKEY",
+    "OBJECT REFCOUNT K",
+    "OBJECT FREQ K",
+    "MEMORY USAGE K",
+    "MEMORY USAGE K SAMPLES I",
+    "TIME",
+    "SLOWLOG LEN",
+    "SLOWLOG RESET",
+    "SLOWLOG GET I",
+    "SLOWLOG V",
+    "LATENCY LATEST",
+    "LATENCY RESET",
+    "LATENCY HISTORY V",
+    "RESTORE K S V",
+    "RESTORE K 0 V EXOPTION",
+    "DUMP K",
     "FLUSHALL",
     "FLUSHDB V",
     "PING",
@@ -147,12 +166,34 @@ const OF_HASHES: &[&str] = &[
 ];
 
 /// The families of templates. Each sequence prefers one of them.
-pub const FAMILIES: &[&[&str]] =
-    &[TEMPLATES, OF_HASHES, sets::TEMPLATES, sorted_sets::TEMPLATES, lists::TEMPLATES];
+pub const FAMILIES: &[&[&str]] = &[
+    TEMPLATES,
+    OF_HASHES,
+    sets::TEMPLATES,
+    sorted_sets::TEMPLATES,
+    lists::TEMPLATES,
+    keyspace::TEMPLATES,
+    bits::TEMPLATES,
+    sorting::TEMPLATES,
+];
 
 const HASHES: &[&[u8]] = &[b"hash:1", b"hash:2", b"a"];
-const NUMBERS: &[&[u8]] =
-    &[b"1.5", b"-0.25", b"3", b"5.0e2", b"x", b"", b" 1", b"1 ", b"10.5", b"-1e-1", b"+.5"];
+const NUMBERS: &[&[u8]] = &[
+    b"1.5",
+    b"-0.25",
+    b"3",
+    b"5.0e2",
+    b"x",
+    b"",
+    b" 1",
+    b"1 ",
+    b"10.5",
+    b"-1e-1",
+    b"+.5",
+    b"inf",
+    b"-Infinity",
+    b"nan",
+];
 const COUNTS: &[&[u8]] = &[b"0", b"1", b"-3", b"5", b"-1", b"x", b"-9223372036854775808"];
 const KEYS: &[&[u8]] = &[
     b"hash:1",
@@ -285,7 +326,10 @@ pub fn request(random: &mut Random, preferred: &[&str]) -> Vec<Vec<u8>> {
     for word in random.one(family).split(' ') {
         let args = sets::word(random, word)
             .or_else(|| sorted_sets::word(random, word))
-            .or_else(|| lists::word(random, word));
+            .or_else(|| lists::word(random, word))
+            .or_else(|| keyspace::word(random, word))
+            .or_else(|| bits::word(random, word))
+            .or_else(|| sorting::word(random, word));
         if let Some(args) = args {
             request.extend(args);
             continue;

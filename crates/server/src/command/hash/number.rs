@@ -2,7 +2,7 @@
 
 use super::open;
 use crate::command::{Context, Failure, Outcome, integer_arg, parse_integer};
-use crate::decimal::Decimal;
+use crate::decimal::{Decimal, is_infinite};
 use crate::resp::Request;
 
 /// `HINCRBY key field amount`
@@ -25,18 +25,22 @@ pub fn hincrby(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 
 /// `HINCRBYFLOAT key field amount`
 pub fn hincrbyfloat(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let amount =
-        Decimal::parse(request.arg(3)).ok_or(Failure::text("ERR value is not a valid float"))?;
-    let mut hash = open(context.keys.staged()?, request.arg(1))?;
-    let old = match hash.see(request.arg(2), Decimal::parse)? {
-        None => Decimal::ZERO,
-        Some(Some(old)) => old,
-        Some(None) => return Err(Failure::text("ERR hash value is not a float")),
+    let amount = match Decimal::parse(request.arg(3)) {
+        Some(amount) => amount,
+        None if is_infinite(request.arg(3)) => {
+            return Err(Failure::text("ERR value is NaN or Infinity"));
+        }
+        None => return Err(Failure::text("ERR value is not a valid float")),
     };
-    let new = old
-        .plus(amount)
-        .ok_or(Failure::text("ERR increment would produce NaN or Infinity"))?
-        .to_string();
+    let mut hash = open(context.keys.staged()?, request.arg(1))?;
+    let see = |old: &[u8]| (Decimal::parse(old), is_infinite(old));
+    let sum = match hash.see(request.arg(2), see)? {
+        None => Some(amount),
+        Some((Some(old), _)) => old.plus(amount),
+        Some((None, true)) => None,
+        Some((None, false)) => return Err(Failure::text("ERR hash value is not a float")),
+    };
+    let new = sum.ok_or(Failure::text("ERR increment would produce NaN or Infinity"))?.to_string();
     hash.set(request.arg(2), new.as_bytes())?;
     hash.finish()?;
     context.reply.bulk(new.as_bytes());

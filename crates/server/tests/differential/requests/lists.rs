@@ -48,7 +48,7 @@ pub const TEMPLATES: &[&str] = &[
     "SCAN 0 TYPE list",
 ];
 
-const KEYS: &[&[u8]] = &[b"list:1", b"list:2", b"list:3"];
+pub const KEYS: &[&[u8]] = &[b"list:1", b"list:2", b"list:3"];
 const ELEMENTS: &[&[u8]] =
     &[b"a", b"b", b"c", b"1", b"", b"\x00\r\n", b"an element of some length"];
 const COUNTS: &[&[u8]] = &[b"0", b"1", b"2", b"3", b"-2", b"100", b"-1", b"x", b""];

@@ -44,7 +44,7 @@ pub const TEMPLATES: &[&str] = &[
     "SCAN 0 TYPE set",
 ];
 
-const KEYS: &[&[u8]] = &[b"set:1", b"set:2", b"set:3"];
+pub const KEYS: &[&[u8]] = &[b"set:1", b"set:2", b"set:3"];
 const MEMBERS: &[&[u8]] =
     &[b"1", b"2", b"-7", b"x", b"y", b"", b"a member", b"01", b"\x00\r\n", b"9223372036854775807"];
 const COUNTS: &[&[u8]] = &[b"0", b"1", b"2", b"100", b"100", b"-1", b"x", b""];

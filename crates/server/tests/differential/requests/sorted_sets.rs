@@ -81,7 +81,7 @@ pub const TEMPLATES: &[&str] = &[
     "SCAN 0 TYPE zset",
 ];
 
-const KEYS: &[&[u8]] = &[b"zset:1", b"zset:2", b"zset:3"];
+pub const KEYS: &[&[u8]] = &[b"zset:1", b"zset:2", b"zset:3"];
 const LEX_KEYS: &[&[u8]] = &[b"lex:1", b"lex:2"];
 const SCORES: &[&[u8]] = &[
     b"0",

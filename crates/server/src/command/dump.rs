@@ -1,0 +1,188 @@
+//! `DUMP`, `RESTORE`: a value as bytes that other servers understand.
+
+use std::ops::{Bound, ControlFlow};
+
+use everleaf::{Action, Error, Expiry, KEY_SIZE_MAX};
+
+use super::expiry::now_ms;
+use super::keys::Result;
+use super::stage::Staged;
+use super::{Context, Failure, Outcome, integer_arg};
+use crate::rdb::{self, Damage, Value, Writer};
+use crate::resp::Request;
+use crate::types::Kind;
+use crate::types::collection::Collection;
+use crate::types::list::Side;
+
+/// Bytes of the key of a member besides the member.
+const MEMBER_OVERHEAD: usize = 17;
+
+/// `DUMP key`
+pub fn dump(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let size_max = context.shared.config.reply_size_max;
+    let Context { keys, reply, .. } = context;
+    let (staged, key) = (keys.staged()?, request.arg(1));
+    let types = staged.types;
+    let held = staged.see(key, |value, _| match types.header(value) {
+        Some(header) => Err(header.kind),
+        None => Ok(Writer::string(value)),
+    })?;
+    let writer = match held {
+        None => {
+            reply.null();
+            return Ok(());
+        }
+        Some(Ok(writer)) => writer,
+        Some(Err(kind)) => write_collection(staged, key, kind, size_max)?,
+    };
+    reply.bulk(&writer.finish());
+    Ok(())
+}
+
+fn write_collection(
+    staged: &mut Staged<'_>,
+    key: &[u8],
+    kind: Kind,
+    size_max: usize,
+) -> Result<Writer> {
+    let count = |found: &Option<Collection<'_, '_>>| found.as_ref().map_or(0, |it| it.header.count);
+    let found = Collection::find(staged, key, kind)?;
+    let count = count(&found);
+    let mut writer = Writer::collection(kind, count);
+    let Some(mut collection) = found else { return Ok(writer) };
+    let is_full = |writer: &Writer| match writer.size() > size_max {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    };
+    match kind {
+        Kind::List => {
+            collection.walk_elements(0, count.saturating_sub(1), false, |_, element| {
+                writer.push(element);
+                is_full(&writer)
+            })?;
+        }
+        Kind::SortedSet => {
+            let all = (Bound::Unbounded, Bound::Unbounded);
+            collection.walk_order(&all, true, |member, score| {
+                writer.push(member);
+                writer.push_score(score);
+                is_full(&writer)
+            })?;
+        }
+        Kind::Set | Kind::Hash => collection.walk(|member, value| {
+            writer.push(member);
+            if kind == Kind::Hash {
+                writer.push(value);
+            }
+            is_full(&writer)
+        })?,
+    }
+    if writer.size() > size_max { Err(Failure::ReplyTooLong) } else { Ok(writer) }
+}
+
+/// The options of `RESTORE`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Options {
+    replace: bool,
+    is_absolute: bool,
+}
+
+impl Options {
+    fn parse(request: &Request<'_>) -> Result<Self> {
+        let mut options = Options::default();
+        let (mut has_idle, mut has_frequency) = (false, false);
+        let mut args = request.args_from(4);
+        while let Some(option) = args.next() {
+            match option.to_ascii_lowercase().as_slice() {
+                b"replace" => options.replace = true,
+                b"absttl" => options.is_absolute = true,
+                // How a key was used is not tracked.
+                b"idletime" if !has_frequency => {
+                    has_idle = true;
+                    if integer_arg(args.next().ok_or(Failure::Syntax)?)? < 0 {
+                        return Err(Failure::text("ERR Invalid IDLETIME value, must be >= 0"));
+                    }
+                }
+                b"freq" if !has_idle => {
+                    has_frequency = true;
+                    let frequency = integer_arg(args.next().ok_or(Failure::Syntax)?)?;
+                    if !(0..=255).contains(&frequency) {
+                        return Err(Failure::text(
+                            "ERR Invalid FREQ value, must be >= 0 and <= 255",
+                        ));
+                    }
+                }
+                _ => return Err(Failure::Syntax),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// `RESTORE key ttl payload [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]`
+pub fn restore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let options = Options::parse(request)?;
+    let (staged, key) = (context.keys.staged()?, request.arg(1));
+    if !options.replace && staged.contains(key)? {
+        return Err(Failure::text("BUSYKEY Target key name already exists."));
+    }
+    let time = u64::try_from(integer_arg(request.arg(2))?)
+        .map_err(|_| Failure::text("ERR Invalid TTL value, must be >= 0"))?;
+    let value = rdb::read(request.arg(3)).map_err(|damage| match damage {
+        Damage::Footer => Failure::text("ERR DUMP payload version or checksum are wrong"),
+        Damage::Format => Failure::text("ERR Bad data format"),
+    })?;
+    let moment = match time {
+        0 => None,
+        time if options.is_absolute => Some(time),
+        time => Some(time.saturating_add(now_ms())),
+    };
+    if moment.is_some_and(|moment| moment <= now_ms()) {
+        staged.remove(key)?;
+    } else {
+        put(staged, key, &value)?;
+        if let Some(moment) = moment {
+            let expiry = Expiry::from_unix_ms(moment);
+            staged.update_with(key, &mut |_| Action::Expire(expiry))?;
+        }
+    }
+    context.reply.ok();
+    Ok(())
+}
+
+/// Puts a value in place of whatever the key held. What cannot be put changes nothing.
+fn put(staged: &mut Staged<'_>, key: &[u8], value: &Value) -> Outcome {
+    let check = |member: &Vec<u8>| match member.len() + MEMBER_OVERHEAD {
+        size if size > KEY_SIZE_MAX => Err(Failure::Store(Error::KeyTooLarge(size))),
+        _ => Ok(()),
+    };
+    match value {
+        Value::String(value) => {
+            staged.contains(key)?;
+            staged.put(key, value)
+        }
+        Value::List(elements) => {
+            let mut list = Collection::replace(staged, key, Kind::List)?;
+            elements.iter().try_for_each(|element| list.push(Side::Right, element))?;
+            list.finish()
+        }
+        Value::Set(members) => {
+            members.iter().try_for_each(check)?;
+            let mut set = Collection::replace(staged, key, Kind::Set)?;
+            members.iter().try_for_each(|member| set.add(member).map(drop))?;
+            set.finish()
+        }
+        Value::Hash(fields) => {
+            fields.iter().try_for_each(|(field, _)| check(field))?;
+            let mut hash = Collection::replace(staged, key, Kind::Hash)?;
+            fields.iter().try_for_each(|(field, value)| hash.set(field, value).map(drop))?;
+            hash.finish()
+        }
+        Value::SortedSet(members) => {
+            members.iter().try_for_each(|(member, _)| check(member))?;
+            let mut zset = Collection::replace(staged, key, Kind::SortedSet)?;
+            members.iter().try_for_each(|(member, score)| zset.set_score(member, *score, None))?;
+            zset.finish()
+        }
+    }
+}

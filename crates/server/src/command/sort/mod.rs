@@ -1,0 +1,124 @@
+//! `SORT`, `SORT_RO`: the members of a list, set or sorted set by weights, and what belongs to them.
+//!
+//! What it reads beside the collection is a part of the same step. Bytes are compared, whatever the locale.
+
+mod options;
+mod weight;
+
+use std::ops::{Bound, ControlFlow};
+
+use self::options::Options;
+use super::keys::Result;
+use super::stage::Staged;
+use super::{Context, Failure, Outcome};
+use crate::resp::Request;
+use crate::types::Kind;
+use crate::types::collection::Collection;
+use crate::types::list::Side;
+
+/// Bytes of members that are sorted at once, and what each takes besides.
+const SIZE_MAX: usize = 256 << 20;
+const MEMBER_OVERHEAD: usize = 64;
+const TOO_MANY: &str = "OOM so many members cannot be sorted at once";
+
+/// `SORT key [BY pattern] [LIMIT start count] [GET pattern ...] [ASC | DESC] [ALPHA] [STORE destination]`
+pub fn sort(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    run(context, request, Options::parse(request, true)?)
+}
+
+/// `SORT_RO`, the same without `STORE`.
+pub fn sort_ro(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    run(context, request, Options::parse(request, false)?)
+}
+
+fn run(context: &mut Context<'_>, request: &Request<'_>, mut options: Options<'_>) -> Outcome {
+    let Context { keys, reply, .. } = context;
+    let staged = keys.staged()?;
+    let kinds = [Kind::List, Kind::Set, Kind::SortedSet];
+    let kind = Collection::find_any(staged, request.arg(1), &kinds)?.map(|found| found.header.kind);
+    if options.is_unsorted() && kind == Some(Kind::Set) && options.destination.is_some() {
+        // What is stored must not depend on the order in which a set happens to lie.
+        (options.by, options.by_bytes) = (None, true);
+    }
+    let descends = options.is_unsorted() && options.descends;
+    let mut members = match kind {
+        Some(kind) => members(staged, request.arg(1), kind, descends)?,
+        None => Vec::new(),
+    };
+    if !options.is_unsorted() {
+        members = weight::sorted(staged, members, &options)?;
+    }
+    let members = &members[options.part(members.len())];
+    let Some(destination) = options.destination else {
+        let items = if options.get.is_empty() { 1 } else { options.get.len() };
+        reply.array(members.len() * items);
+        for member in members {
+            if options.get.is_empty() {
+                reply.bulk(member);
+            }
+            for pattern in &options.get {
+                let found = weight::look_up(staged, pattern, member)?;
+                reply.bulk_or_null(found.as_deref());
+                if reply.is_full() {
+                    return Err(Failure::ReplyTooLong);
+                }
+            }
+        }
+        return Ok(());
+    };
+    let (mut results, mut size) = (Vec::new(), 0);
+    for member in members {
+        if options.get.is_empty() {
+            results.push(member.clone());
+        }
+        for pattern in &options.get {
+            let result = weight::look_up(staged, pattern, member)?.unwrap_or_default();
+            size += result.len() + MEMBER_OVERHEAD;
+            if size > SIZE_MAX {
+                return Err(Failure::text(TOO_MANY));
+            }
+            results.push(result);
+        }
+    }
+    store(staged, destination, &results)?;
+    reply.count(results.len() as u64);
+    Ok(())
+}
+
+/// Makes a list of the results, in place of what the key held.
+fn store(staged: &mut Staged<'_>, key: &[u8], results: &[Vec<u8>]) -> Outcome {
+    if results.is_empty() {
+        staged.remove(key)?;
+        return Ok(());
+    }
+    let mut list = Collection::replace(staged, key, Kind::List)?;
+    results.iter().try_for_each(|result| list.push(Side::Right, result))?;
+    list.finish()
+}
+
+/// Copies of all members, in the order they have, or against it.
+fn members(staged: &mut Staged<'_>, key: &[u8], kind: Kind, reverse: bool) -> Result<Vec<Vec<u8>>> {
+    let Some(mut collection) = Collection::find(staged, key, kind)? else { return Ok(Vec::new()) };
+    let (mut members, mut size) = (Vec::new(), 0);
+    let mut take = |member: &[u8]| {
+        size += member.len() + MEMBER_OVERHEAD;
+        members.push(member.to_vec());
+        if size > SIZE_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    match kind {
+        Kind::List => {
+            if let Some(last) = collection.header.count.checked_sub(1) {
+                collection.walk_elements(0, last, reverse, |_, element| take(element))?;
+            }
+        }
+        Kind::SortedSet => {
+            let all = (Bound::Unbounded, Bound::Unbounded);
+            collection.walk_order(&all, reverse, |member, _| take(member))?;
+        }
+        Kind::Set | Kind::Hash => collection.walk(|member, _| take(member))?,
+    }
+    if size > SIZE_MAX {
+        return Err(Failure::text(TOO_MANY));
+    }
+    Ok(members)
+}

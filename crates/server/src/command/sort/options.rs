@@ -1,0 +1,82 @@
+//! The options of `SORT`.
+
+use std::ops::Range;
+
+use crate::command::keys::Result;
+use crate::command::{Failure, integer_arg};
+use crate::resp::Request;
+
+/// What is to be sorted how.
+#[derive(Debug, Default)]
+pub struct Options<'a> {
+    /// Where the weight of a member is; without it the member is its weight.
+    pub by: Option<&'a [u8]>,
+    /// Weights are bytes, and not numbers.
+    pub by_bytes: bool,
+    pub descends: bool,
+    /// What is told of each member, if not the member itself.
+    pub get: Vec<&'a [u8]>,
+    pub destination: Option<&'a [u8]>,
+    start: i64,
+    count: Option<i64>,
+}
+
+impl<'a> Options<'a> {
+    pub fn parse(request: &Request<'a>, may_store: bool) -> Result<Self> {
+        let mut options = Options::default();
+        let mut args = request.args_from(2);
+        while let Some(option) = args.next() {
+            let mut next = || args.next().ok_or(Failure::Syntax);
+            match option.to_ascii_lowercase().as_slice() {
+                b"asc" => options.descends = false,
+                b"desc" => options.descends = true,
+                b"alpha" => options.by_bytes = true,
+                b"by" => options.by = Some(next()?),
+                b"get" => options.get.push(next()?),
+                b"store" if may_store => options.destination = Some(next()?),
+                b"limit" => {
+                    let (start, count) = (next()?, next()?);
+                    options.start = integer_arg(start)?;
+                    options.count = Some(integer_arg(count)?);
+                }
+                _ => return Err(Failure::Syntax),
+            }
+        }
+        Ok(options)
+    }
+
+    /// Whether the order is left as it is: all weights are the same.
+    pub fn is_unsorted(&self) -> bool {
+        self.by.is_some_and(|pattern| !text(pattern).contains(&b'*'))
+    }
+
+    /// Which of so many are wanted.
+    pub fn part(&self, len: usize) -> Range<usize> {
+        let start = usize::try_from(self.start.max(0)).unwrap_or(len).min(len);
+        let rest = len - start;
+        let count = self.count.filter(|count| *count >= 0);
+        let count = count.map_or(rest, |count| usize::try_from(count).unwrap_or(rest).min(rest));
+        start..start + count
+    }
+}
+
+/// A pattern ends with a zero byte.
+pub fn text(pattern: &[u8]) -> &[u8] {
+    pattern.split(|byte| *byte == 0).next().unwrap_or(b"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_clipped() {
+        let part = |start, count, len| Options { start, count, ..Options::default() }.part(len);
+        assert_eq!(part(0, None, 3), 0..3);
+        assert_eq!(part(1, Some(1), 3), 1..2);
+        assert_eq!(part(-5, Some(2), 3), 0..2);
+        assert_eq!(part(2, Some(i64::MAX), 3), 2..3);
+        assert_eq!(part(i64::MAX, Some(-1), 3), 3..3);
+        assert_eq!(part(0, Some(0), 3), 0..0);
+    }
+}

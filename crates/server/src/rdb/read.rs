@@ -1,0 +1,258 @@
+//! Reading payloads, whatever they hold.
+
+use std::collections::BTreeSet;
+
+use super::check_sum::crc64;
+use super::listpack::{entries, integers};
+use super::lzf::decompressed;
+use super::{Damage, FOOTER_SIZE, VERSION, Value, kind};
+use crate::score;
+
+/// Bytes that all that a payload holds may take, and what each item takes besides itself.
+const SIZE_MAX: usize = 512 << 20;
+const ITEM_OVERHEAD: usize = 32;
+
+/// What a payload holds.
+pub fn read(payload: &[u8]) -> Result<Value, Damage> {
+    let body_size = payload.len().checked_sub(FOOTER_SIZE).ok_or(Damage::Footer)?;
+    let (body, footer) = payload.split_at(body_size);
+    let (version, sum) = footer.split_at(2);
+    if u16::from_le_bytes([version[0], version[1]]) > VERSION
+        || crc64(&payload[..body_size + 2]).to_le_bytes() != sum
+    {
+        return Err(Damage::Footer);
+    }
+    let (&kind, rest) = body.split_first().ok_or(Damage::Format)?;
+    let mut reader = Reader { rest, budget: SIZE_MAX };
+    let value = reader.value(kind).ok_or(Damage::Format)?;
+    // There, too, what follows the value is not looked at.
+    if is_fit(&value) { Ok(value) } else { Err(Damage::Format) }
+}
+
+/// Whether a collection has members, and each of them once.
+fn is_fit(value: &Value) -> bool {
+    fn are_different<'a>(members: impl Iterator<Item = &'a Vec<u8>>) -> bool {
+        let mut seen = BTreeSet::new();
+        let mut members = members.peekable();
+        members.peek().is_some() && members.all(|member| seen.insert(member))
+    }
+    match value {
+        Value::String(_) => true,
+        Value::List(elements) => !elements.is_empty(),
+        Value::Set(members) => are_different(members.iter()),
+        Value::Hash(fields) => are_different(fields.iter().map(|(field, _)| field)),
+        Value::SortedSet(members) => {
+            are_different(members.iter().map(|(member, _)| member))
+                && members.iter().all(|(_, score)| !score.is_nan())
+        }
+    }
+}
+
+/// What is left to be read.
+struct Reader<'a> {
+    rest: &'a [u8],
+    /// Bytes that may still be taken for it.
+    budget: usize,
+}
+
+/// A length, or that an encoding of another kind follows.
+enum Length {
+    Of(u64),
+    Special(u8),
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, size: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(size)?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    /// Counts what is kept.
+    fn keep(&mut self, value: Vec<u8>) -> Option<Vec<u8>> {
+        self.budget = self.budget.checked_sub(value.len() + ITEM_OVERHEAD)?;
+        Some(value)
+    }
+
+    fn any_length(&mut self) -> Option<Length> {
+        let [first] = self.array()?;
+        let low = u64::from(first & 0x3f);
+        Some(match first >> 6 {
+            0 => Length::Of(low),
+            1 => Length::Of(low << 8 | u64::from(self.array::<1>()?[0])),
+            2 if first == 0x80 => Length::Of(u64::from(u32::from_be_bytes(self.array()?))),
+            2 if first == 0x81 => Length::Of(u64::from_be_bytes(self.array()?)),
+            2 => return None,
+            _ => Length::Special(first & 0x3f),
+        })
+    }
+
+    fn length(&mut self) -> Option<u64> {
+        match self.any_length()? {
+            Length::Of(length) => Some(length),
+            Length::Special(_) => None,
+        }
+    }
+
+    fn string(&mut self) -> Option<Vec<u8>> {
+        let value = match self.any_length()? {
+            Length::Of(length) => self.take(usize::try_from(length).ok()?)?.to_vec(),
+            Length::Special(0) => i8::from_le_bytes(self.array()?).to_string().into_bytes(),
+            Length::Special(1) => i16::from_le_bytes(self.array()?).to_string().into_bytes(),
+            Length::Special(2) => i32::from_le_bytes(self.array()?).to_string().into_bytes(),
+            Length::Special(3) => {
+                let compressed_size = usize::try_from(self.length()?).ok()?;
+                let size = usize::try_from(self.length()?).ok()?;
+                if size > self.budget {
+                    return None;
+                }
+                decompressed(self.take(compressed_size)?, size)?
+            }
+            Length::Special(_) => return None,
+        };
+        self.keep(value)
+    }
+
+    /// So many items.
+    fn items<T>(&mut self, mut item: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let (count, mut items) = (self.length()?, Vec::new());
+        for _ in 0..count {
+            items.push(item(self)?);
+        }
+        Some(items)
+    }
+
+    /// The entries of a string that packs many.
+    fn packed(&mut self, unpack: fn(&[u8]) -> Option<Vec<Vec<u8>>>) -> Option<Vec<Vec<u8>>> {
+        let packed = self.string()?;
+        // An entry of two bytes becomes a string of its own.
+        let size = packed.len() / 2 * (ITEM_OVERHEAD + 2);
+        self.budget = self.budget.checked_sub(size)?;
+        unpack(&packed)
+    }
+
+    fn value(&mut self, kind: u8) -> Option<Value> {
+        Some(match kind {
+            kind::STRING => Value::String(self.string()?),
+            kind::LIST => Value::List(self.items(Self::string)?),
+            kind::SET => Value::Set(self.items(Self::string)?),
+            kind::HASH => {
+                Value::Hash(self.items(|reader| Some((reader.string()?, reader.string()?)))?)
+            }
+            kind::SORTED_SET => {
+                Value::SortedSet(self.items(|reader| {
+                    Some((reader.string()?, f64::from_le_bytes(reader.array()?)))
+                })?)
+            }
+            kind::INTEGER_SET => Value::Set(self.packed(integers)?),
+            kind::HASH_LISTPACK => Value::Hash(pairs(self.packed(entries)?)?),
+            kind::SORTED_SET_LISTPACK => {
+                let scored = |(member, score): (Vec<u8>, Vec<u8>)| {
+                    score::parse(&score).map(|score| (member, score))
+                };
+                let pairs = pairs(self.packed(entries)?)?.into_iter();
+                Value::SortedSet(pairs.map(scored).collect::<Option<_>>()?)
+            }
+            kind::LIST_OF_LISTPACKS => {
+                let nodes = self.items(|reader| match reader.length()? {
+                    1 => Some(vec![reader.string().filter(|element| !element.is_empty())?]),
+                    2 => reader.packed(entries),
+                    _ => None,
+                })?;
+                Value::List(nodes.into_iter().flatten().collect())
+            }
+            _ => return None,
+        })
+    }
+}
+
+/// Every two of them.
+fn pairs(entries: Vec<Vec<u8>>) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
+    let (mut entries, mut pairs) = (entries.into_iter(), Vec::new());
+    while let Some(first) = entries.next() {
+        pairs.push((first, entries.next()?));
+    }
+    Some(pairs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Writer;
+    use super::*;
+    use crate::types::Kind;
+
+    #[test]
+    fn what_is_written_is_read() {
+        for size in [0, 1, 63, 64, 16_383, 16_384, 70_000] {
+            let value = vec![b'x'; size];
+            assert_eq!(read(&Writer::string(&value).finish()), Ok(Value::String(value)));
+        }
+        let mut writer = Writer::collection(Kind::SortedSet, 2);
+        for (member, score) in [(&b"a"[..], -1.5), (b"b", f64::INFINITY)] {
+            writer.push(member);
+            writer.push_score(score);
+        }
+        let expected = vec![(b"a".to_vec(), -1.5), (b"b".to_vec(), f64::INFINITY)];
+        assert_eq!(read(&writer.finish()), Ok(Value::SortedSet(expected)));
+    }
+
+    /// As Redis 7.0 writes them.
+    #[test]
+    fn payloads_of_the_original_server_are_read() {
+        let sum = |body: &[u8]| [body, &crc64(body).to_le_bytes()].concat();
+        let payload = sum(b"\x00\xc0\x7b\x0a\x00");
+        assert_eq!(read(&payload), Ok(Value::String(b"123".to_vec())));
+        let payload = sum(b"\x12\x01\x02\x0b\x0b\0\0\0\x02\0\x01\x01\x02\x01\xff\x0a\x00");
+        assert_eq!(read(&payload), Ok(Value::List(vec![b"1".to_vec(), b"2".to_vec()])));
+    }
+
+    #[test]
+    fn every_damage_is_found() {
+        let mut writer = Writer::collection(Kind::Hash, 1);
+        writer.push(b"field");
+        writer.push(b"value");
+        let payload = writer.finish();
+        for index in 0..payload.len() {
+            let mut damaged = payload.clone();
+            damaged[index] ^= 1;
+            assert_eq!(read(&damaged), Err(Damage::Footer), "{index}");
+            assert_eq!(read(&payload[..index]), Err(Damage::Footer), "{index}");
+        }
+    }
+
+    /// With a check sum that fits, the rest may be anything: nothing of it may panic, or take much memory.
+    #[test]
+    fn forged_payloads_are_refused_or_read() {
+        let bodies: [&[u8]; 7] = [
+            b"\x01\x81\xff\xff\xff\xff\xff\xff\xff\xff",
+            b"\x02\x02\x01a\x01a",
+            b"\x04\x01\x01a",
+            b"\x00\xc3\x02\x81\xff\xff\xff\xff\xff\xff\xff\xff\x00a",
+            b"\x05\x01\x01a\x00\x00\x00\x00\x00\x00\xf8\x7f",
+            b"\x01\x00",
+            b"\x63",
+        ];
+        for body in bodies {
+            let body = [body, &VERSION.to_le_bytes()].concat();
+            let payload = [&body[..], &crc64(&body).to_le_bytes()].concat();
+            assert_eq!(read(&payload), Err(Damage::Format), "{}", body.escape_ascii());
+        }
+        let mut state = 7u64;
+        for _ in 0..20_000 {
+            let mut bytes = Vec::new();
+            for _ in 0..24 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                bytes.push((state >> 33) as u8);
+            }
+            bytes[0] %= 20;
+            bytes.extend_from_slice(&VERSION.to_le_bytes());
+            let sum = crc64(&bytes);
+            let payload = [&bytes[..], &sum.to_le_bytes()].concat();
+            assert_ne!(read(&payload), Err(Damage::Footer));
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Giving what a key holds to another key: moving it, and copying it.
+//!
+//! A collection moves with its header, however large it is: its members lie under its number, and know
+//! nothing of the key. Its note must follow in the same batch (`collector.rs`). A copy has a number and
+//! members of its own.
+
+use std::ops::ControlFlow;
+
+use everleaf::Expiry;
+
+use super::{Header, Ready, live_key};
+use crate::command::keys::Result;
+use crate::command::stage::{Staged, Visit};
+use crate::command::walk::Bounds;
+
+/// Entries, and bytes of them, that are copied at once.
+const PIECE_LENGTH: usize = 1024;
+const PIECE_SIZE: usize = 1 << 20;
+
+/// What a key holds, and when it expires.
+struct Held {
+    value: Vec<u8>,
+    expiry: Expiry,
+    header: Option<Header>,
+}
+
+impl Staged<'_> {
+    fn held(&mut self, key: &[u8]) -> Result<Option<Held>> {
+        let types = self.types;
+        self.see(key, |value, expiry| Held {
+            value: value.to_vec(),
+            expiry,
+            header: types.header(value),
+        })
+    }
+
+    /// Moves what a key holds to another one, in place of what that held. Returns whether there was
+    /// something. Costs the same for a collection of any size.
+    pub fn rename(&mut self, source: &[u8], destination: &[u8]) -> Result<bool> {
+        let Some(held) = self.held(source)? else { return Ok(false) };
+        if source == destination {
+            return Ok(true);
+        }
+        if let Some(header) = held.header {
+            self.stage.write_member(&live_key(header.id), Some(destination))?;
+        }
+        self.stage.write(destination, Some((held.value, held.expiry)))?;
+        self.stage.write(source, None)?;
+        Ok(true)
+    }
+
+    /// Copies what a key holds to another one, in place of what that held. Returns whether there was
+    /// something. A collection costs its size; with [`crate::command::Failure::Text`] (`OOM`) one that
+    /// is larger than a transaction may be stays as it is.
+    pub fn duplicate(&mut self, source: &[u8], destination: &[u8]) -> Result<bool> {
+        let Some(mut held) = self.held(source)? else { return Ok(false) };
+        if let (Some(header), Some(ready)) = (held.header, self.types.ready()) {
+            let copy = Header { id: ready.new_id(), ..header };
+            self.copy_members(ready, header.id, copy.id)?;
+            self.stage.write_member(&live_key(copy.id), Some(destination))?;
+            held.value = ready.encode(&copy).to_vec();
+        }
+        self.stage.write(destination, Some((held.value, held.expiry)))?;
+        Ok(true)
+    }
+
+    /// Visits all entries of a collection, with their keys.
+    pub fn walk_collection(&mut self, id: u64, visit: &mut Visit<'_>) -> Result<()> {
+        let Some(ready) = self.types.ready() else { return Ok(()) };
+        self.walk_members(ready, &Bounds::of_prefix(&id.to_be_bytes()), false, visit)
+    }
+
+    /// Copies all that lies under a number to another one, in pieces.
+    fn copy_members(&mut self, ready: &Ready, from: u64, to: u64) -> Result<()> {
+        let mut bounds = Bounds::of_prefix(&from.to_be_bytes());
+        loop {
+            let (mut piece, mut size) = (Vec::new(), 0);
+            self.walk_members(ready, &bounds, false, &mut |key, value| {
+                size += key.len() + value.len();
+                piece.push((key.to_vec(), value.to_vec()));
+                let is_full = piece.len() == PIECE_LENGTH || size > PIECE_SIZE;
+                if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            let Some((last, _)) = piece.last() else { return Ok(()) };
+            bounds.skip_to_after(last.clone());
+            for (mut key, value) in piece {
+                key[..8].copy_from_slice(&to.to_be_bytes());
+                self.stage.write_member(&key, Some(&value))?;
+            }
+        }
+    }
+}
