@@ -289,6 +289,17 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         })?
     }
 
+    /// Gives the empty key of a tree that nobody uses yet its check sum, if its value is empty and an older
+    /// program wrote it without.
+    pub(crate) fn mend_empty(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+        self.slot.with(session, |tree, session| {
+            if let Some(payload) = tree.get_payload(session, BytesKey::new(&[])) {
+                // SAFETY: the payload is that of an entry of the tree, which nobody else uses.
+                unsafe { record::mend_empty(session.heap(), record_offset(payload)) };
+            }
+        })
+    }
+
     /// Whether any key may expire: then an update has to look first.
     #[inline(always)]
     pub fn may_expire(&self) -> bool {

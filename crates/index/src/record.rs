@@ -21,7 +21,8 @@
 //! expiry is in milliseconds, too, and is a part of what the check sum covers.
 //!
 //! The check sum folds the CRC-32C of all bytes behind the header but the expiry word into 17 bits.
-//! It is never 0 where both lengths are, so that no header is 0. A damaged length covers other bytes,
+//! It is never 0 where both lengths are, so that no header is 0: a pool where an older program may have
+//! written 0 has no feature bit that says so, and is mended when it is opened for writing. A damaged length covers other bytes,
 //! so the sum finds it as it finds a damaged byte: but for one damage in 131,072. Whoever comes from
 //! an entry also compares the key, or 17 bits of its hash.
 //!
@@ -278,6 +279,22 @@ pub(crate) unsafe fn change_expiry<M: Machine>(
         heap.medium().persist(word.as_ptr(), 8);
     }
     true
+}
+
+/// Gives an empty key with an empty value its check sum if it is one that an older program wrote, by one
+/// durable store.
+///
+/// # Safety
+/// As for [`read`], and nobody else is active.
+pub(crate) unsafe fn mend_empty<M: Machine>(heap: &Heap<M>, offset: u64) {
+    let header = heap.pool().word(offset);
+    if header.read_private() == 0 {
+        let shape = Shape::of(0);
+        header.write_private(fold_sum(0, shape) << SUM_SHIFT | shape.encode());
+        // Persist: the sum before the pool says that all are there, or what the older program wrote would
+        // pass for damage.
+        heap.medium().persist(header.as_ptr(), HEADER_SIZE);
+    }
 }
 
 /// Writes key and value behind the header. Small bodies go through one buffer, so that the words

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use everleaf_alloc::{AllocError, Audit, Heap, Recovery, Session, SessionPool};
 use everleaf_machine::lock_rank::Rank;
 use everleaf_machine::{Hardware, Machine, Ordering, SpinLock};
-use everleaf_pool::{Pool, Root, RootIndex};
+use everleaf_pool::{FEATURE_SUM_OF_EMPTY, Pool, Root, RootIndex};
 
 use crate::bytes_tree::BytesTree;
 use crate::error::IndexError;
@@ -210,7 +210,27 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         }
         let trees = opened?;
         recovery.finish(&heap);
+        trees.mend_empty_pairs()?;
         Ok(trees)
+    }
+
+    /// Mends what older programs have written whose empty pairs had the check sum 0, and notes that it was
+    /// done. A crash in between leaves some of them to the next opening.
+    fn mend_empty_pairs(&self) -> Result<(), IndexError> {
+        let pool = self.heap.pool();
+        if pool.is_read_only() || pool.has_compatible(FEATURE_SUM_OF_EMPTY)? {
+            return Ok(());
+        }
+        let mut session = self.heap.session()?;
+        let named: Vec<_> = self.named.lock().iter().map(|(_, tree)| tree.clone()).collect();
+        for tree in &named {
+            if let Named::Bytes(tree) = tree {
+                tree.mend_empty(&mut session)?;
+            }
+        }
+        // If the disk refuses, the next opening does it again.
+        let _ = pool.enable_compatible(FEATURE_SUM_OF_EMPTY);
+        Ok(())
     }
 
     /// All trees, compared with the pool's seal if there is one in force.

@@ -26,6 +26,8 @@ pub struct Header {
     pub generation: u64,
     /// Of the known ones.
     pub features: u64,
+    /// Features that may be ignored, known or not.
+    pub compatible: u64,
 }
 
 /// What one copy turned out to be.
@@ -47,6 +49,7 @@ impl Header {
         words[0] = u64::from_le_bytes(MAGIC);
         words[1] = pair(FORMAT_VERSION, HEADER_SIZE as u32);
         words[2] = self.features;
+        words[3] = self.compatible;
         let (first, second) = halves(self.uuid);
         words[4] = first;
         words[5] = second;
@@ -124,11 +127,10 @@ fn decode(words: &HeaderWords) -> Copy {
         domain,
         generation: words[12],
         features: words[2],
+        compatible: words[3],
     };
-    // A checksum that fits does not make a hostile file sound: everything must be as we write it,
-    // except for features that may be ignored.
+    // A checksum that fits does not make a hostile file sound: everything must be as we write it.
     let mut expected = header.encode();
-    expected[3] = words[3];
     expected[15] = words[15];
     let sound = *words == expected
         && header.max_size >= SIZE_MIN
@@ -164,6 +166,7 @@ mod tests {
             domain: Domain::Eadr,
             generation: 3,
             features: 0,
+            compatible: 0,
         }
     }
 
@@ -218,11 +221,13 @@ mod tests {
     }
 
     #[test]
-    fn a_feature_that_may_be_ignored_is_ignored() {
+    fn a_feature_that_may_be_ignored_is_ignored_and_kept() {
         let mut words = header().encode();
-        words[3] = 1;
+        words[3] = 1 << 40;
         reseal(&mut words);
-        assert_eq!(opened([words; 2]).unwrap().0, header());
+        let found = opened([words; 2]).unwrap().0;
+        assert_eq!(found, Header { compatible: 1 << 40, ..header() });
+        assert_eq!(found.encode(), words);
     }
 
     #[test]

@@ -6,7 +6,10 @@ use everleaf_machine::lock_rank::Rank;
 use everleaf_machine::{Atomic, Hardware, Machine, Ordering, OwnerProcess, SpinLock};
 
 use crate::backing::MemoryBacking;
-use crate::layout::{DATA_START, HEADER_OFFSETS, SHUTDOWN_OFFSETS, SIZE_GRANULE, SIZE_MIN};
+use crate::header::Header;
+use crate::layout::{
+    DATA_START, FEATURE_SUM_OF_EMPTY, HEADER_OFFSETS, SHUTDOWN_OFFSETS, SIZE_GRANULE, SIZE_MIN,
+};
 use crate::seal::{self, Seal};
 use crate::shutdown_record::ShutdownRecord;
 use crate::view::View;
@@ -330,14 +333,41 @@ impl<M: Machine> Pool<M> {
     ///
     /// *Errors:* `ReadOnly`; `Io` if the disk refuses; `Damaged`.
     pub fn enable_features(&self, features: u64) -> Result<(), PoolError> {
+        self.note_features(|header| {
+            let is_known = header.features & features == features;
+            header.features |= features;
+            is_known
+        })
+    }
+
+    /// Whether the pool says that it has these features, which older code ignores; see `layout.rs`.
+    ///
+    /// *Errors:* `Damaged`.
+    pub fn has_compatible(&self, features: u64) -> Result<bool, PoolError> {
+        let copies = HEADER_OFFSETS.map(|offset| self.view().read(offset));
+        Ok(header::choose(&copies, self.place())?.0.compatible & features == features)
+    }
+
+    /// Notes durably that the pool has these features, which older code ignores.
+    ///
+    /// *Errors:* as [`Pool::enable_features`].
+    pub fn enable_compatible(&self, features: u64) -> Result<(), PoolError> {
+        self.note_features(|header| {
+            let is_known = header.compatible & features == features;
+            header.compatible |= features;
+            is_known
+        })
+    }
+
+    /// Writes the header again with what `note` adds, unless it says that it is there.
+    fn note_features(&self, note: impl FnOnce(&mut Header) -> bool) -> Result<(), PoolError> {
         self.writable("enable a feature")?;
         let _alone = self.directory_lock.lock();
-        if self.features() & features == features {
-            return Ok(());
-        }
         let copies = HEADER_OFFSETS.map(|offset| self.view().read(offset));
         let (mut header, whole, _) = header::choose(&copies, self.place())?;
-        header.features |= features;
+        if note(&mut header) {
+            return Ok(());
+        }
         header.generation += 1;
         header.write(self.view(), whole);
         self.sync("note a feature")?;
@@ -448,6 +478,8 @@ fn format<M: Machine>(view: View<M>, backing: &dyn Backing, domain: Domain, max:
         domain,
         generation: 1,
         features: 0,
+        // It is new.
+        compatible: FEATURE_SUM_OF_EMPTY,
     };
     header.write(view, 0);
 }

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use everleaf::{Options, Store, WriteBatch, Written};
+use everleaf::{Durability, Options, Store, WriteBatch, Written};
 
 fn unpack(fixture: &[u8], path: &Path) {
     let (magic, rest) = fixture.split_at(8);
@@ -92,4 +92,76 @@ fn a_pool_of_the_first_format_gets_what_is_new_when_it_is_first_used() {
         .expect("room");
     store.close().expect("closed");
     assert_eq!(Store::upgrade(&path).expect("upgraded"), ["batches"]);
+}
+
+/// What a store leaves in `from` if its process is killed now, in `to`.
+fn copy_files(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(from).expect("readable") {
+        let (entry, place) =
+            entry.map(|entry| (entry.path(), to.join(entry.file_name()))).expect("readable");
+        if entry.is_dir() {
+            std::fs::create_dir(&place).expect("writable");
+            copy_files(&entry, &place);
+        } else {
+            std::fs::copy(&entry, &place).expect("writable");
+        }
+    }
+}
+
+/// Makes the empty pair of a pool one that a program has written whose empty pairs had the check sum 0,
+/// and the header one of such a program.
+fn forget_sum_of_empty(path: &Path) {
+    let mut pool = std::fs::read(path).expect("readable");
+    let header = (0x1_FFFF_u64 << 47).to_le_bytes();
+    let records: Vec<usize> =
+        (0..pool.len()).step_by(16).filter(|at| pool[*at..*at + 8] == header).collect();
+    assert_eq!(records.len(), 1, "it has one empty pair");
+    pool[records[0]..][..8].fill(0);
+    for copy in [0, 4096] {
+        pool[copy + 24..][..8].fill(0);
+        let sum = everleaf_log::checksum(&pool[copy..copy + 120]);
+        pool[copy + 120..][..4].copy_from_slice(&sum.to_le_bytes());
+    }
+    std::fs::write(path, pool).expect("writable");
+}
+
+/// An empty key with an empty value had the check sum 0 once, and has another now, so that zeros are no
+/// record. The snapshot that a pool with a log owes after its process died met such a pair and found it
+/// damaged: the pool could not be opened.
+#[test]
+fn an_empty_pair_of_an_older_program_is_mended_where_a_snapshot_is_owed() {
+    for is_killed in [true, false] {
+        let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+        let [from, to] = [&folders[0], &folders[1]].map(|folder| folder.path().join("pool"));
+        let options = || Options::new().create(true).durability(Durability::Power);
+        let store = options().open(&from).expect("it opens");
+        for map in [store.default_map(), &store.map("second").expect("room")] {
+            let _ = map.put(b"key", b"value").expect("room");
+        }
+        let _ = store.default_map().put(b"", b"").expect("room");
+        if is_killed {
+            copy_files(folders[0].path(), folders[1].path());
+            drop(store);
+        } else {
+            store.close().expect("closed");
+            copy_files(folders[0].path(), folders[1].path());
+        }
+        forget_sum_of_empty(&to);
+        for _ in 0..2 {
+            let store = options().verify_reads(true).open(&to).expect("it opens");
+            assert_eq!(store.default_map().get(b"").expect("whole"), Some(vec![]));
+            assert_eq!(store.default_map().get(b"key").expect("whole"), Some(b"value".to_vec()));
+            assert_eq!(store.check().expect("it runs").problems, Vec::<String>::new());
+            store.close().expect("closed");
+        }
+        // From then on zeros are damage again.
+        let mut pool = std::fs::read(&to).expect("readable");
+        let header = (0x1_FFFF_u64 << 47).to_le_bytes();
+        let is_header = |at: &usize| pool[*at..*at + 8] == header;
+        let record = (0..pool.len()).step_by(16).find(is_header).expect("it was mended");
+        pool[record..][..8].fill(0);
+        std::fs::write(&to, pool).expect("writable");
+        let store = options().verify_reads(true).open(&to).expect("it opens");
+        assert!(store.default_map().get(b"").is_err());
+    }
 }
