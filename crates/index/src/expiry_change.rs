@@ -13,10 +13,12 @@ use everleaf_alloc::Session;
 use everleaf_machine::Machine;
 
 use crate::bytes_tree::BytesTree;
+use crate::change::Intent;
 use crate::error::IndexError;
 use crate::found::record_of;
 use crate::geometry::Geometry;
 use crate::kind::{BytesKey, record_offset};
+use crate::nbtree::write::Write;
 use crate::record::{self, Verify};
 
 /// What became of an expiry that was to be changed.
@@ -63,6 +65,34 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             let changed =
                 unsafe { record::change_expiry(session.heap(), record_offset(payload), expiry_ms) };
             Ok(if changed { ExpiryChange::Done } else { ExpiryChange::NoPlace })
+        })?
+    }
+
+    /// Lets `key` expire at this time (in milliseconds since 1970-01-01 UTC, 0 for never), whether it has
+    /// expired meanwhile or not: for a tree that is being rebuilt from what was logged. Returns whether
+    /// the key is there. Nobody else may use the tree.
+    ///
+    /// # Errors
+    /// As [`Self::change`]; the record is damaged. Then nothing was changed.
+    pub fn set_expiry(
+        &self,
+        session: &mut Session<M>,
+        key: &[u8],
+        expiry_ms: u64,
+    ) -> Result<bool, IndexError> {
+        self.admit(key, None, expiry_ms)?;
+        self.slot().with(session, |tree, session| {
+            let key = BytesKey::new(key);
+            let Some(old) = tree.get_payload(session, key) else { return Ok(false) };
+            // SAFETY: pinned since before the payload was read; nobody else uses the tree.
+            if unsafe { record::change_expiry(session.heap(), record_offset(old), expiry_ms) } {
+                return Ok(true);
+            }
+            let found = record_of(session.heap(), old, key.bytes, Verify::Sum)?;
+            self.admit(key.bytes, Some(found.value), expiry_ms)?;
+            let offset = record::create_expiring(session, key.bytes, found.value, expiry_ms)?;
+            let write = Write { key, intent: Intent::Exchange(old), payload: key.payload(offset) };
+            self.perform(tree, session, write, |changed, _| changed)
         })?
     }
 }

@@ -11,7 +11,7 @@
 //!
 //!   segment header  offset  size
 //!   magic                0     8    "EVERLOGS"
-//!   format version       8     4    1
+//!   format version       8     4    2; 1 if no record of it is of kind 3
 //!   block size          12     4    4096
 //!   uuid                16    16    of the store the log belongs to
 //!   sequence            32     8    as in the name; one more than that of the segment before
@@ -43,8 +43,9 @@
 //!   record          offset  size
 //!   map                  0     4
 //!   key size             4     3
-//!   kind                 7     1    1 put, 2 deletion; 0x80 is added if there is an expiry
-//!   value size           8     4    0 for a deletion
+//!   kind                 7     1    1 put, 2 deletion, 3 the key keeps its value and expires as
+//!                                   the record says; 0x80 is added if there is an expiry
+//!   value size           8     4    0 unless it is a put
 //!   expiry              12     8    milliseconds since 1970-01-01 UTC; only if the kind says so
 //!   key
 //!   value
@@ -100,8 +101,10 @@ pub const SEGMENT_MAGIC: [u8; 8] = *b"EVERLOGS";
 pub const SNAPSHOT_MAGIC: [u8; 8] = *b"EVERSNAP";
 /// The first eight bytes of a snapshot's footer.
 pub const FOOTER_MAGIC: [u8; 8] = *b"EVERSEND";
-/// The version this code writes, and the newest it reads.
-pub const FORMAT_VERSION: u32 = 1;
+/// The version of segments that this code writes, and the newest of any file that it reads.
+pub const FORMAT_VERSION: u32 = 2;
+/// The version of snapshots that this code writes.
+pub const SNAPSHOT_VERSION: u32 = 1;
 /// Chunks begin at multiples of this, so that no block ever has both durable and new bytes.
 pub const BLOCK_SIZE: u64 = 4096;
 /// Bytes in the header of a segment, of a snapshot, and in a snapshot's footer.

@@ -45,7 +45,7 @@ pub use options::{LogOptions, SyncMode};
 pub use owner::{FileOwner, is_file_of_log, owner_of};
 pub use place::Place;
 pub use real_disk::RealDisk;
-pub use record::{KEY_SIZE_MAX, Lsn, Record};
+pub use record::{KEY_SIZE_MAX, Lsn, Record, RecordEffect};
 pub use recovery::{Base, Recovered, Report};
 pub use snapshot::{SnapshotBlock, SnapshotInfo, SnapshotReader, SnapshotWriter};
 

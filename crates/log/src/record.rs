@@ -13,7 +13,19 @@ pub const KEY_SIZE_MAX: usize = (1 << 24) - 1;
 
 const PUT: u8 = 1;
 const DELETE: u8 = 2;
+const EXPIRE: u8 = 3;
 const HAS_EXPIRY: u8 = 0x80;
+
+/// What a record says of the value of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordEffect<'a> {
+    /// The key has this value from now on.
+    Put(&'a [u8]),
+    /// The key is deleted.
+    Delete,
+    /// The key keeps its value. Only when it expires changes.
+    Expire,
+}
 
 /// One change of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,35 +34,54 @@ pub struct Record<'a> {
     pub map: u32,
     /// The key, up to [`KEY_SIZE_MAX`] bytes.
     pub key: &'a [u8],
-    /// The value the key has from now on; `None` if it is deleted.
-    pub value: Option<&'a [u8]>,
-    /// When the key expires, in milliseconds since 1970-01-01 UTC; `None` for never.
+    /// What becomes of its value.
+    pub effect: RecordEffect<'a>,
+    /// When the key expires from now on, in milliseconds since 1970-01-01 UTC; `None` for never.
     pub expiry: Option<u64>,
 }
 
 impl<'a> Record<'a> {
     /// The key gets this value, and does not expire.
     pub fn put(map: u32, key: &'a [u8], value: &'a [u8]) -> Record<'a> {
-        Record { map, key, value: Some(value), expiry: None }
+        Record { map, key, effect: RecordEffect::Put(value), expiry: None }
     }
 
     /// The key is deleted.
     pub fn delete(map: u32, key: &'a [u8]) -> Record<'a> {
-        Record { map, key, value: None, expiry: None }
+        Record { map, key, effect: RecordEffect::Delete, expiry: None }
+    }
+
+    /// The key keeps its value, and expires then: in milliseconds since 1970-01-01 UTC, or never. The
+    /// record is logged behind that of the value, so what replays both in the order of their LSNs needs
+    /// no more. If a snapshot has the key as a later record leaves it, that record comes, too.
+    pub fn expire(map: u32, key: &'a [u8], expiry: Option<u64>) -> Record<'a> {
+        Record { map, key, effect: RecordEffect::Expire, expiry }
+    }
+
+    /// The value that the key has from now on, if the record says which.
+    pub fn value(&self) -> Option<&'a [u8]> {
+        match self.effect {
+            RecordEffect::Put(value) => Some(value),
+            RecordEffect::Delete | RecordEffect::Expire => None,
+        }
     }
 
     /// Bytes of the record in the log.
     pub(crate) fn size(&self) -> usize {
         let expiry = if self.expiry.is_some() { 8 } else { 0 };
-        RECORD_HEADER_SIZE + expiry + self.key.len() + self.value.map_or(0, <[u8]>::len)
+        RECORD_HEADER_SIZE + expiry + self.key.len() + self.value().map_or(0, <[u8]>::len)
     }
 
     /// Writes the record behind `bytes`. The key and the value must have been found short enough.
     pub(crate) fn encode(&self, bytes: &mut Vec<u8>) {
-        let kind = if self.value.is_some() { PUT } else { DELETE };
+        let kind = match self.effect {
+            RecordEffect::Put(_) => PUT,
+            RecordEffect::Delete => DELETE,
+            RecordEffect::Expire => EXPIRE,
+        };
         let kind = kind | if self.expiry.is_some() { HAS_EXPIRY } else { 0 };
         let key_and_kind = self.key.len() as u32 | u32::from(kind) << 24;
-        let value = self.value.unwrap_or_default();
+        let value = self.value().unwrap_or_default();
         let mut header = [0; RECORD_HEADER_SIZE + 8];
         write_u32(&mut header, 0, self.map);
         write_u32(&mut header, 4, key_and_kind);
@@ -133,13 +164,14 @@ impl<'a> Iterator for Records<'a> {
         at += key_size;
         let value = self.bytes.get(at..at + value_size)?;
         at += value_size;
-        let value = match kind & !HAS_EXPIRY {
-            PUT => Some(value),
-            DELETE if value.is_empty() => None,
+        let effect = match kind & !HAS_EXPIRY {
+            PUT => RecordEffect::Put(value),
+            DELETE if value.is_empty() => RecordEffect::Delete,
+            EXPIRE if value.is_empty() => RecordEffect::Expire,
             _ => return None,
         };
         self.bytes = &self.bytes[at..];
-        Some(Record { map, key, value, expiry })
+        Some(Record { map, key, effect, expiry })
     }
 }
 
@@ -172,11 +204,13 @@ pub(crate) fn decode_entries(mut bytes: &[u8]) -> Option<Vec<Entry<'_>>> {
 mod tests {
     use super::*;
 
-    fn some_records() -> [Record<'static>; 4] {
+    fn some_records() -> [Record<'static>; 6] {
         [
             Record::put(1, b"key", b"value"),
             Record::delete(u32::MAX, b"gone"),
             Record { expiry: Some(7), ..Record::put(0, b"", b"") },
+            Record::expire(1, b"key", Some(9)),
+            Record::expire(1, b"key", None),
             Record::put(2, b"last", &[7; 300]),
         ]
     }
@@ -194,7 +228,7 @@ mod tests {
         let bytes = encoded();
         let entries = decode_entries(&bytes).unwrap();
         assert_eq!(entries.iter().map(|entry| entry.lsn).collect::<Vec<_>>(), [9, 8]);
-        assert_eq!(entries[0].record_count, 4);
+        assert_eq!(entries[0].record_count, 6);
         let records: Vec<_> = Records::new(entries[0].records).collect();
         assert_eq!(records, some_records());
     }
@@ -208,7 +242,7 @@ mod tests {
         }
         let entries = decode_entries(&bytes).unwrap();
         for end in 0..entries[0].records.len() {
-            assert!(Records::new(&entries[0].records[..end]).count() < 4);
+            assert!(Records::new(&entries[0].records[..end]).count() < 6);
         }
     }
 

@@ -381,9 +381,9 @@ impl Shared {
             None => journal.apply(session, &batch.edits(last)).map(|()| mark()).map(|()| None)?,
             Some(log) => {
                 // Before the first change: a batch that cannot be logged is not made.
-                let records = log.records(batch.logged(last))?;
-                let mut place = None;
                 let edits = batch.edits(last);
+                let records = log.records(batch.logged(last), &edits, session)?;
+                let mut place = None;
                 let made = journal.apply_after(session, &edits, || place = Some(log.place()));
                 if made.is_ok() {
                     mark();

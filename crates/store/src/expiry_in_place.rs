@@ -1,8 +1,8 @@
 //! The expiry of a key with a long value, changed without writing the value again.
 //!
 //! To others it is a batch of one change: the gate is raised, and the stripe of the key is taken so that
-//! readers wait, too. It needs no journal, because one store of eight bytes does it. With a log the key
-//! is logged with its value, as after every write.
+//! readers wait, too. It needs no journal, because one store of eight bytes does it. A log gets the key
+//! and the time, and no value.
 
 use everleaf_index::{Domain, ExpiryChange, Hardware, Session, Verify};
 
@@ -39,14 +39,14 @@ impl Map {
         }
         let hash_of = |key: &[u8]| shared.order.hash_of(key);
         shared.views.save_key(self.tree_arc(), &mut session, key, hash_of)?;
-        // What goes to the log is verified before anything is changed.
-        let verify = if shared.log.is_some() { Verify::Sum } else { Verify::Key };
         let change = |session: &mut Session<Hardware>| {
-            let outcome = self.tree().change_expiry(session, key, old_ms, expiry_ms, verify)?;
+            let outcome =
+                self.tree().change_expiry(session, key, old_ms, expiry_ms, Verify::Key)?;
             if outcome == ExpiryChange::Done {
                 shared.watches.mark(self.tree_arc(), key, hash_of);
             }
-            Ok((outcome, LogEffect::if_changed(outcome == ExpiryChange::Done)))
+            let is_done = outcome == ExpiryChange::Done;
+            Ok((outcome, LogEffect::expiry_if_changed(is_done, expiry_ms)))
         };
         let (outcome, lsn) = match &shared.log {
             None => (change(&mut session).map_err(crate::Error::from)?.0, None),

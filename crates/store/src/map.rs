@@ -416,7 +416,11 @@ impl Map {
                 same = found == record.map(|record| (record.value, record.expiry_ms));
                 if same { decision.clone() } else { Decision::Keep }
             })?;
-            Ok((changed, LogEffect::if_changed(changed)))
+            let effect = match decision {
+                Decision::Expire(expiry_ms) => LogEffect::expiry_if_changed(changed, expiry_ms),
+                _ => LogEffect::if_changed(changed),
+            };
+            Ok((changed, effect))
         })?;
         Ok(same.then_some(changed))
     }

@@ -54,7 +54,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use everleaf_index::{BytesTree, Change, Hardware, IndexError, Session, Trees};
-use everleaf_log::{Disk, Log, LogOptions, Lsn, Record, SnapshotWriter, SyncMode};
+use everleaf_log::{Disk, Log, LogOptions, Lsn, Record, RecordEffect, SnapshotWriter, SyncMode};
 
 pub(crate) use self::log_directory::{LogDirectory, LogState};
 use self::log_directory::{LogDisk, Settings};
@@ -575,5 +575,11 @@ fn own_key(name: &str) -> Vec<u8> {
 }
 
 fn log_record<'a>(map: u32, key: &'a [u8], value: Option<&'a [u8]>, expiry_ms: u64) -> Record<'a> {
-    Record { map, key, value, expiry: (expiry_ms != 0).then_some(expiry_ms) }
+    let effect = value.map_or(RecordEffect::Delete, RecordEffect::Put);
+    Record { map, key, effect, expiry: logged_expiry(expiry_ms) }
+}
+
+/// An expiry as the log has it.
+fn logged_expiry(expiry_ms: u64) -> Option<u64> {
+    (expiry_ms != 0).then_some(expiry_ms)
 }

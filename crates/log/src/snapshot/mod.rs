@@ -12,7 +12,7 @@ pub use reader::{SnapshotBlock, SnapshotReader};
 pub use writer::{SnapshotInfo, SnapshotWriter};
 
 use crate::layout::{
-    FOOTER_MAGIC, FORMAT_VERSION, HEADER_SIZE, INDEX_ENTRY_SIZE, SNAPSHOT, SNAPSHOT_MAGIC,
+    FOOTER_MAGIC, HEADER_SIZE, INDEX_ENTRY_SIZE, SNAPSHOT, SNAPSHOT_MAGIC, SNAPSHOT_VERSION,
     file_name, read_u32, read_u64, write_u32, write_u64,
 };
 use crate::{Disk, Lsn};
@@ -108,7 +108,7 @@ fn footer_checksum(uuid: &[u8; 16], bytes: &[u8]) -> u32 {
 fn encode_start(uuid: &[u8; 16], sequence: u64, from: Lsn) -> [u8; HEADER_SIZE] {
     let mut bytes = [0; HEADER_SIZE];
     bytes[..8].copy_from_slice(&SNAPSHOT_MAGIC);
-    write_u32(&mut bytes, 8, FORMAT_VERSION);
+    write_u32(&mut bytes, 8, SNAPSHOT_VERSION);
     bytes[16..32].copy_from_slice(uuid);
     write_u64(&mut bytes, 32, sequence);
     write_u64(&mut bytes, 40, from);

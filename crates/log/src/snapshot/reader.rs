@@ -111,7 +111,7 @@ impl<D: Disk> SnapshotReader<D> {
             false => lz4_flex::block::decompress(&stored, info.raw_size as usize)
                 .map_err(|_| damaged(&self.name, "a compressed block"))?,
         };
-        let pairs = Records::new(&records).filter(|record| record.value.is_some());
+        let pairs = Records::new(&records).filter(|record| record.value().is_some());
         let size: usize = Records::new(&records).map(|record| record.size()).sum();
         let is_whole = records.len() == info.raw_size as usize
             && size == records.len()

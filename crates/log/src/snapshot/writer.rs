@@ -143,9 +143,9 @@ impl<D: Disk> SnapshotWriter<D> {
     /// those of the record before.
     ///
     /// # Panics
-    /// If the record is a deletion.
+    /// If the record is no put.
     pub fn add(&mut self, pair: &Record<'_>) -> Result<()> {
-        assert!(pair.value.is_some(), "a snapshot has pairs only, and no deletions");
+        assert!(pair.value().is_some(), "a snapshot has pairs only, and no other records");
         group_size(std::slice::from_ref(pair))?;
         match &mut self.last {
             Some((map, key)) => {

@@ -23,7 +23,7 @@ fn keys(recovered: &Recovered<SimulatedDisk>) -> Result<Vec<u64>> {
     let base = recovered.base()?;
     let mut take = |record: &Record<'_>| {
         let number = u64::from_be_bytes(record.key.try_into().unwrap());
-        assert_eq!(record.value, Some(&[number as u8; 40][..]), "the value is the key's");
+        assert_eq!(record.value(), Some(&[number as u8; 40][..]), "the value is the key's");
         pairs.insert(number, ());
     };
     if let Some(snapshot) = &base.snapshot {
@@ -190,12 +190,12 @@ fn a_newer_format_is_refused_as_such() {
     let file = disk.open(&name).unwrap();
     let mut header = [0; 64];
     file.read_at(&mut header, 0).unwrap();
-    header[8] = 2;
+    header[8] = 3;
     let sum = crc32c::crc32c(&header[..60]);
     header[60..].copy_from_slice(&sum.to_le_bytes());
     file.write_at(&header, 0).unwrap();
     let error = Log::open(disk.clone(), &options()).unwrap_err();
-    assert!(error.to_string().contains("has format version 2"), "{error}");
+    assert!(error.to_string().contains("has format version 3"), "{error}");
 }
 
 #[test]

@@ -32,6 +32,7 @@ fn small_log() -> Vec<(String, Vec<u8>)> {
     log.append(&[Record::put(1, b"oak", b"Quercus"), expiring]).unwrap();
     log.sync().unwrap();
     log.append(&[Record::delete(1, b"oak")]).unwrap();
+    log.append(&[Record::expire(2, b"elm", None)]).unwrap();
     let mut snapshot = SnapshotWriter::begin(&log).unwrap();
     snapshot.add(&expiring).unwrap();
     snapshot.finish().unwrap();
@@ -46,7 +47,7 @@ fn small_log() -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn the_bytes_are_those_of_version_1() {
+fn the_bytes_are_those_of_version_2() {
     // Whoever changes these numbers changes the format: it then needs a new version, and old files
     // must still be read.
     let found: Vec<(String, usize, u32)> = small_log()
@@ -54,10 +55,41 @@ fn the_bytes_are_those_of_version_1() {
         .map(|(name, bytes)| (name, bytes.len(), crc32c::crc32c(&bytes)))
         .collect();
     let expected = [
-        ("log-0000000000000001".to_string(), 16384, 1_654_605_156),
+        ("log-0000000000000001".to_string(), 16384, 2_672_046_951),
         ("snapshot-0000000000000001".to_string(), 188, 2_819_701_036),
     ];
     assert_eq!(found, expected);
+}
+
+/// A segment of the version before is read, and goes on as one of this version.
+#[test]
+fn a_log_of_version_1_is_read() {
+    let disk = SimulatedDisk::new(Faults::default(), 1);
+    let options = LogOptions::new([1; 16]).segment_size_bytes(16 << 10);
+    let name = "log-0000000000000001";
+    let (log, _) = Log::open(disk.clone(), &options).unwrap();
+    log.append(&[Record::put(1, b"oak", b"Quercus")]).unwrap();
+    log.close().unwrap();
+    let file = disk.open(name).unwrap();
+    let mut header = [0; 64];
+    file.read_at(&mut header, 0).unwrap();
+    assert_eq!(header[8], 2);
+    header[8] = 1;
+    let sum = crc32c::crc32c(&header[..60]);
+    header[60..].copy_from_slice(&sum.to_le_bytes());
+    file.write_at(&header, 0).unwrap();
+    let (log, _) = Log::open(disk.clone(), &options).unwrap();
+    log.append(&[Record::expire(1, b"oak", Some(7))]).unwrap();
+    log.close().unwrap();
+    let (_, recovered) = Log::open(disk, &options).unwrap();
+    let mut found = vec![];
+    let replayed = recovered.replay(0, |lsn, records| {
+        found.push((lsn, format!("{:?}", records[0].effect), records[0].expiry));
+        Ok::<(), everleaf_log::Error>(())
+    });
+    assert_eq!(replayed.unwrap(), 2);
+    let put = format!("{:?}", Record::put(1, b"oak", b"Quercus").effect);
+    assert_eq!(found, [(1, put, None), (2, "Expire".into(), Some(7))]);
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn rebuilt(recovered: &Recovered<RealDisk>) -> Pairs {
 fn apply(pairs: &mut Pairs, records: &[Record<'_>]) {
     for record in records {
         let key = (record.map, record.key.to_vec());
-        match record.value {
+        match record.value() {
             Some(value) => pairs.insert(key, value.to_vec()),
             None => pairs.remove(&key),
         };

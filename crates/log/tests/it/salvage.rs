@@ -27,7 +27,8 @@ fn open(disk: &SimulatedDisk, salvage: bool) -> Result<Opened> {
     let (log, recovered) = Log::open(disk.clone(), &options().salvage(salvage))?;
     let mut pairs = BTreeMap::new();
     let mut take = |record: &Record<'_>| {
-        pairs.insert(Lsn::from_be_bytes(record.key.try_into().unwrap()), record.value.unwrap()[0]);
+        pairs
+            .insert(Lsn::from_be_bytes(record.key.try_into().unwrap()), record.value().unwrap()[0]);
     };
     let base = recovered.base()?;
     if let Some(snapshot) = &base.snapshot {

@@ -39,7 +39,7 @@ pub(super) fn load(
                     let mut count = 0;
                     for pair in block.pairs().filter(|pair| pair.map == number) {
                         // A snapshot has pairs only: its reader has looked.
-                        let value = pair.value.unwrap_or_default();
+                        let value = pair.value().unwrap_or_default();
                         sink(pair.key, value, pair.expiry.unwrap_or(0))?;
                         count += 1;
                     }

@@ -9,6 +9,8 @@ pub enum LogEffect<'v> {
     Value(&'v [u8]),
     /// The key was removed.
     Removed,
+    /// The key has the value that it had, and expires at this time (0: never).
+    Expiry(u64),
     /// The key has another record now: it has to be read again from the tree.
     Reread,
 }
@@ -17,5 +19,10 @@ impl LogEffect<'_> {
     /// A record to be read again, if it `changed`.
     pub fn if_changed(changed: bool) -> Self {
         if changed { LogEffect::Reread } else { LogEffect::Unchanged }
+    }
+
+    /// An expiry that is this one now, if it `changed`.
+    pub fn expiry_if_changed(changed: bool, expiry_ms: u64) -> Self {
+        if changed { LogEffect::Expiry(expiry_ms) } else { LogEffect::Unchanged }
     }
 }

@@ -15,7 +15,7 @@ use everleaf_index::{
     BytesTree, Change, CreateMode, Hardware, IndexError, Pool, PoolError, PoolOptions, Session,
     Trees, uuid_of,
 };
-use everleaf_log::{Log, Record, Recovered};
+use everleaf_log::{Log, Record, RecordEffect, Recovered};
 
 use super::log_directory::{LogDirectory, LogDisk, LogState, Settings};
 use super::{
@@ -264,6 +264,9 @@ impl Names {
 
     /// What a record of the list of names changes; `None` if it says what is known.
     pub fn change_of(&mut self, record: &Record<'_>) -> Option<(String, Option<u32>)> {
+        if record.effect == RecordEffect::Expire {
+            return None;
+        }
         let (name, number) = name_of(record);
         self.last = self.last.max(number.unwrap_or(0));
         (self.numbers.get(&name) != number.as_ref()).then_some((name, number))
@@ -285,7 +288,7 @@ impl Names {
 
 /// A record of the list of names: the name, and its number unless the map is dropped.
 pub(super) fn name_of(record: &Record<'_>) -> (String, Option<u32>) {
-    let number = record.value.and_then(|value| <[u8; 4]>::try_from(value).ok());
+    let number = record.value().and_then(|value| <[u8; 4]>::try_from(value).ok());
     (String::from_utf8_lossy(record.key).into_owned(), number.map(u32::from_le_bytes))
 }
 
@@ -295,9 +298,16 @@ pub(super) fn apply(
     tree: &BytesTree,
     session: &mut Session<Hardware>,
     key: &[u8],
-    value: Option<&[u8]>,
+    effect: RecordEffect<'_>,
     expiry_ms: u64,
 ) -> Result<()> {
-    let change = value.map_or(Change::Remove, Change::Upsert);
+    let change = match effect {
+        RecordEffect::Put(value) => Change::Upsert(value),
+        RecordEffect::Delete => Change::Remove,
+        // Absent: the snapshot is from behind a later record that removes it.
+        RecordEffect::Expire => {
+            return Ok(tree.set_expiry(session, key, expiry_ms).map(drop)?);
+        }
+    };
     Ok(tree.change_expiring(session, key, change, expiry_ms, |_, _| ())?)
 }

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
 use everleaf_index::{BatchOp, BytesTree, Hardware, IndexError, Session, apply_unlogged};
-use everleaf_log::{Lsn, Record, Recovered};
+use everleaf_log::{Lsn, Record, RecordEffect, Recovered};
 
 use super::NAMES;
 use super::log_directory::LogDisk;
@@ -45,15 +45,36 @@ struct Share {
 }
 
 /// A change, its key and then its value at `at` in the bytes of the share.
+#[derive(Clone, Copy)]
 struct Change {
     map: u32,
     at: usize,
     /// The first bytes of the key, as a number that sorts like them.
     head: u64,
     key_size: usize,
-    /// `None` for a removal.
-    value_size: Option<usize>,
+    effect: Effect,
     expiry_ms: u64,
+}
+
+/// What a change does to the value of its key.
+#[derive(Clone, Copy)]
+enum Effect {
+    /// The key has a value of this length.
+    Put(usize),
+    Remove,
+    /// The key keeps the value that it has.
+    Expire,
+}
+
+impl Change {
+    /// What the change and an earlier one of the same key do together.
+    fn after(self, earlier: Change) -> Change {
+        match (self.effect, earlier.effect) {
+            (Effect::Expire, Effect::Put(_)) => Change { expiry_ms: self.expiry_ms, ..earlier },
+            (Effect::Expire, Effect::Remove) => earlier,
+            _ => self,
+        }
+    }
 }
 
 /// The first eight bytes of a key, with zeros behind a shorter one.
@@ -74,16 +95,28 @@ impl Share {
         heads.then_with(|| self.key(a).cmp(self.key(b)))
     }
 
-    fn value(&self, change: &Change) -> Option<&[u8]> {
-        change.value_size.map(|size| &self.bytes[change.at + change.key_size..][..size])
+    fn effect(&self, change: &Change) -> RecordEffect<'_> {
+        match change.effect {
+            Effect::Put(size) => {
+                RecordEffect::Put(&self.bytes[change.at + change.key_size..][..size])
+            }
+            Effect::Remove => RecordEffect::Delete,
+            Effect::Expire => RecordEffect::Expire,
+        }
     }
 
-    /// The last change of each key, in the order of maps and keys.
-    fn sorted(&self) -> Vec<&Change> {
+    /// What the changes of each key do together, in the order of maps and keys.
+    fn sorted(&self) -> Vec<Change> {
         // The newest of a key comes first, and sorting leaves it there.
-        let mut changes: Vec<&Change> = self.changes.iter().rev().collect();
+        let mut changes: Vec<Change> = self.changes.iter().rev().copied().collect();
         changes.sort_by(|a, b| self.order(a, b));
-        changes.dedup_by(|a, b| self.order(a, b).is_eq());
+        changes.dedup_by(|earlier, later| {
+            let is_same = self.order(earlier, later).is_eq();
+            if is_same {
+                *later = later.after(*earlier);
+            }
+            is_same
+        });
         changes
     }
 }
@@ -137,7 +170,7 @@ pub(super) fn replay(
         recovered.replay(from, |_, records| -> Result<()> {
             replayed.groups += 1;
             records.iter().try_for_each(|record| {
-                let size = record.key.len() + record.value.map_or(0, <[u8]>::len);
+                let size = record.key.len() + record.value().map_or(0, <[u8]>::len);
                 replayed.bytes += size as u64;
                 dealer.deal(record, size)
             })
@@ -170,13 +203,17 @@ impl Dealer<'_, '_> {
         let share = &mut self.shares[to];
         let at = share.bytes.len();
         share.bytes.extend_from_slice(record.key);
-        share.bytes.extend_from_slice(record.value.unwrap_or_default());
+        share.bytes.extend_from_slice(record.value().unwrap_or_default());
         share.changes.push(Change {
             map: record.map,
             at,
             head: head_of(record.key),
             key_size: record.key.len(),
-            value_size: record.value.map(<[u8]>::len),
+            effect: match record.effect {
+                RecordEffect::Put(value) => Effect::Put(value.len()),
+                RecordEffect::Delete => Effect::Remove,
+                RecordEffect::Expire => Effect::Expire,
+            },
             expiry_ms: record.expiry.unwrap_or(0),
         });
         // Small keys and values take less than what is noted of them.
@@ -262,9 +299,13 @@ impl Worker<'_, '_> {
         for changes in share.sorted().chunk_by(|a, b| a.map == b.map) {
             // `None`: of a map that was emptied or dropped later (W2).
             let Some(tree) = names.tree(changes[0].map) else { continue };
-            for group in changes.chunks(GROUP) {
+            let is_expiry = |change: &&Change| matches!(change.effect, Effect::Expire);
+            let (expiries, others): (Vec<&Change>, Vec<&Change>) =
+                changes.iter().partition(is_expiry);
+            for group in others.chunks(GROUP) {
                 share.apply_unlogged(&tree, &mut session, group)?;
             }
+            share.make(&tree, &mut session, &expiries)?;
         }
         self.filling.progress.add(share.changes.len() as u64);
         Ok(())
@@ -280,7 +321,7 @@ impl Share {
         changes: &[&Change],
     ) -> Result<()> {
         changes.iter().try_for_each(|change| {
-            apply(tree, session, self.key(change), self.value(change), change.expiry_ms)
+            apply(tree, session, self.key(change), self.effect(change), change.expiry_ms)
         })
     }
 
@@ -294,7 +335,10 @@ impl Share {
         let edit = |change: &&Change| BatchOp {
             tree,
             key: self.key(change),
-            value: self.value(change),
+            value: match self.effect(change) {
+                RecordEffect::Put(value) => Some(value),
+                RecordEffect::Delete | RecordEffect::Expire => None,
+            },
             expiry_ms: change.expiry_ms,
         };
         let edits: Vec<BatchOp<'_>> = changes.iter().map(edit).collect();

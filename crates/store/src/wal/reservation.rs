@@ -1,10 +1,12 @@
 //! The place of a change in the log, taken before the change can be seen, and what is left there.
 
-use everleaf_index::{BatchOp, BytesTree, Hardware, IndexError, NotMade, Session, Verify};
+use everleaf_index::{
+    BatchOp, BytesTree, Hardware, IndexError, LONG_VALUE_SIZE, NotMade, Session, Verify,
+};
 use everleaf_log::{Disk, Log, Lsn, Place, Record};
 
 use super::log_directory::LogDisk;
-use super::{LogEffect, NAMES, StoreLog, log_record};
+use super::{LogEffect, NAMES, StoreLog, log_record, logged_expiry};
 use crate::map::Attempt;
 use crate::{Error, Result};
 
@@ -99,6 +101,11 @@ impl StoreLog {
                 return Ok(None);
             }
             LogEffect::Removed => None,
+            LogEffect::Expiry(expiry_ms) => {
+                self.count(key.len());
+                let record = Record::expire(map, key, logged_expiry(expiry_ms));
+                reservation.take().map(|reservation| reservation.fill(&[record]))
+            }
             LogEffect::Value(value) => {
                 reservation.take().map(|reservation| put(reservation, value, 0))
             }
@@ -118,16 +125,24 @@ impl StoreLog {
         noted.or_else(|| reservation.take().map(delete)).transpose()
     }
 
-    /// The changes of a batch as the log takes them. The caller has the stripes of all its keys.
+    /// The changes of a batch as the log takes them; `edits` are the same, in the same order. The caller
+    /// has the stripes of all its keys.
     pub fn records<'a>(
         &self,
         changes: impl Iterator<Item = (u32, &'a [u8], Option<&'a [u8]>, u64)>,
+        edits: &[BatchOp<'_>],
+        session: &mut Session<Hardware>,
     ) -> Result<Vec<Record<'a>>> {
-        changes
-            .map(|(map, key, value, expiry_ms)| {
-                Ok(log_record(numbered(map)?, key, value, expiry_ms))
-            })
-            .collect()
+        let mut records = Vec::with_capacity(edits.len());
+        for ((map, key, value, expiry_ms), edit) in changes.zip(edits) {
+            let map = numbered(map)?;
+            let is_kept = value.is_some_and(|value| has_long_value(edit.tree, session, key, value));
+            records.push(match is_kept {
+                true => Record::expire(map, key, logged_expiry(expiry_ms)),
+                false => log_record(map, key, value, expiry_ms),
+            });
+        }
+        Ok(records)
     }
 
     /// Fills the place of a batch, as one group: with its `records` if it was made. `edits` are the same,
@@ -155,7 +170,7 @@ impl StoreLog {
             Err(not_made) => return Err(not_made.error.into()),
         }
         for record in records {
-            self.count(record.key.len() + record.value.map_or(0, <[u8]>::len));
+            self.count(record.key.len() + record.value().map_or(0, <[u8]>::len));
         }
         self.log.disk().reached("store.batch_made");
         reservation.fill(records).map(Some)
@@ -221,4 +236,18 @@ fn numbered(map: u32) -> Result<u32> {
         return Err(Error::LogFailed(text.to_string()));
     }
     Ok(map)
+}
+
+/// Whether a key has this value already, and it is long: then the log, which has it, gets the expiry only. A
+/// batch has no other way to change an expiry. The caller has the stripe of the key.
+fn has_long_value(
+    tree: &BytesTree,
+    session: &mut Session<Hardware>,
+    key: &[u8],
+    value: &[u8],
+) -> bool {
+    let is_same = |record: everleaf_index::Record<'_>| record.value == value;
+    // What cannot be read is written again.
+    value.len() >= LONG_VALUE_SIZE
+        && matches!(tree.get_verified(session, key, Verify::Key, is_same), Ok(Some(true)))
 }

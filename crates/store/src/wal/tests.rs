@@ -151,3 +151,72 @@ fn a_map_that_cannot_be_dropped_does_not_end_the_log() {
     let _ = store.default_map().put(b"key", b"other").expect("the log works");
     assert!(store.check().expect("it can be checked").is_clean());
 }
+
+/// Every change of an expiry logged the whole value: `EXPIRE` of 400 MB wrote 400 MB.
+#[test]
+fn an_expiry_is_logged_without_the_value() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let store = open(&path);
+    let map = store.default_map();
+    let values = [(&b"short"[..], vec![1; 30]), (b"long", vec![2; 1 << 20])];
+    let late = Expiry::from_unix_ms(1 << 45);
+    let logged = || store.shared().log.as_ref().expect("it has a log").lag().0;
+    for (key, value) in &values {
+        map.put(key, value).expect("room");
+        let before = logged();
+        assert!(map.expire(key, late).expect("room"));
+        assert!(map.persist(key).expect("room"));
+        assert!(map.expire(key, late).expect("room"));
+        assert_eq!(logged() - before, 3 * key.len() as u64);
+    }
+    let (long, mut batch) = (&values[1].1, WriteBatch::new());
+    let before = logged();
+    batch.put_with_expiry(map, b"long", long, late).put(map, b"other", b"value");
+    assert!(store.write(&batch).expect("room").is_done());
+    assert_eq!(logged() - before, 4 + 10);
+    drop(batch);
+    map.put(b"kept", long).expect("room");
+    assert!(map.expire(b"kept", late).expect("room") && map.persist(b"kept").expect("room"));
+    store.close().expect("closed");
+    std::fs::remove_file(&path).expect("it was there");
+    let store = open(&path);
+    assert!(store.rebuilt().is_some());
+    for (key, value) in &values {
+        assert_eq!(store.default_map().get(key).expect("get").as_ref(), Some(value));
+        assert_eq!(store.default_map().expiry(key).expect("get"), Some(late));
+    }
+    assert_eq!(store.default_map().expiry(b"kept").expect("get"), Some(Expiry::Never));
+}
+
+/// Replay that took a key whose time has come for absent would lose one that was kept before that.
+#[test]
+fn a_key_that_was_kept_in_time_is_replayed_after_that_time() {
+    for size in [10, 10_000] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pool");
+        let store = open(&path);
+        let number = store.default_map().number();
+        let value = vec![3; size];
+        for between in [false, true] {
+            let log = &store.shared().log.as_ref().expect("it has a log").log;
+            let key = [u8::from(between)];
+            let put = Record { expiry: Some(1), ..Record::put(number, &key, &value) };
+            let _ = log.append(&[put]).expect("the log works");
+            if between {
+                // More than is replayed together.
+                let other = [7; 9 << 10];
+                let _ = log.append(&[Record::put(number, b"other", &other)]).expect("it works");
+                let _ = log.append(&[Record::put(number, b"third", &other)]).expect("it works");
+            }
+            let _ = log.append(&[Record::expire(number, &key, None)]).expect("the log works");
+        }
+        store.close().expect("closed");
+        std::fs::remove_file(&path).expect("it was there");
+        let store = open(&path);
+        for key in [[0], [1]] {
+            assert_eq!(store.default_map().get(key).expect("get"), Some(value.clone()));
+        }
+        assert_eq!(store.default_map().expiry([0]).expect("get"), Some(Expiry::Never));
+    }
+}

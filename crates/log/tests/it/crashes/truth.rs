@@ -5,20 +5,29 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use everleaf_log::simulated::{Faults, Random, SimulatedDisk};
-use everleaf_log::{Error, Log, LogOptions, Lsn, Record, Recovered, Result, SyncMode};
+use everleaf_log::{
+    Error, Log, LogOptions, Lsn, Record, RecordEffect, Recovered, Result, SyncMode,
+};
 
 /// One change, with its own bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     pub map: u32,
     pub key: Vec<u8>,
+    /// `None`: the key is deleted, or keeps its value.
     pub value: Option<Vec<u8>>,
+    pub keeps_value: bool,
     pub expiry: Option<u64>,
 }
 
 impl Change {
     pub fn record(&self) -> Record<'_> {
-        Record { map: self.map, key: &self.key, value: self.value.as_deref(), expiry: self.expiry }
+        let effect = match &self.value {
+            Some(value) => RecordEffect::Put(value),
+            None if self.keeps_value => RecordEffect::Expire,
+            None => RecordEffect::Delete,
+        };
+        Record { map: self.map, key: &self.key, effect, expiry: self.expiry }
     }
 }
 
@@ -33,10 +42,13 @@ pub type Pairs = BTreeMap<(u32, Vec<u8>), (Vec<u8>, Option<u64>)>;
 /// Makes a change in the store.
 pub fn apply(pairs: &mut Pairs, record: &Record<'_>) {
     let key = (record.map, record.key.to_vec());
-    match record.value {
-        Some(value) => pairs.insert(key, (value.to_vec(), record.expiry)),
-        None => pairs.remove(&key),
-    };
+    match record.effect {
+        RecordEffect::Put(value) => drop(pairs.insert(key, (value.to_vec(), record.expiry))),
+        RecordEffect::Delete => drop(pairs.remove(&key)),
+        RecordEffect::Expire => {
+            pairs.get_mut(&key).into_iter().for_each(|pair| pair.1 = record.expiry)
+        }
+    }
 }
 
 /// One group of the log, and what its writer had seen.
@@ -258,7 +270,7 @@ pub fn some_change(random: &mut Random, number: u64) -> Change {
     let map = random.below(2) as u32;
     let key = vec![b'a' + random.below(6) as u8; 1 + random.below(3)];
     if random.one_in(4) {
-        return Change { map, key, value: None, expiry: None };
+        return Change { map, key, value: None, keeps_value: false, expiry: None };
     }
     let size = match random.below(12) {
         0 => random.below(9000),
@@ -268,7 +280,11 @@ pub fn some_change(random: &mut Random, number: u64) -> Change {
     let mut value = number.to_le_bytes().to_vec();
     value.extend((0..size).map(|_| random.bits() as u8));
     let expiry = random.one_in(5).then(|| random.bits());
-    Change { map, key, value: Some(value), expiry }
+    // Not drawn, so that the runs are those from before there were such records.
+    match number.is_multiple_of(7) {
+        true => Change { map, key, value: None, keeps_value: true, expiry },
+        false => Change { map, key, value: Some(value), keeps_value: false, expiry },
+    }
 }
 
 /// A group of one change, or of some with different keys.

@@ -299,6 +299,7 @@ fn short_life(disk: &SimulatedDisk, truth: &Truth, random: &mut Random) -> Resul
                     map: *map,
                     key: key.clone(),
                     value: Some(value.clone()),
+                    keeps_value: false,
                     expiry: *expiry,
                 };
                 snapshot.add(&record.record()).map_err(|error| error.to_string())?;
@@ -435,6 +436,7 @@ fn step_scan(world: &SharedWorld, scan: &mut Option<Scan>) {
                 map: *map,
                 key: key.clone(),
                 value: Some(value.clone()),
+                keeps_value: false,
                 expiry: *expiry,
             },
         );

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use everleaf_index::{Hardware, Machine, journal};
 use everleaf_log::simulated::{Faults, Random, SimulatedDisk};
-use everleaf_log::{Log, LogOptions, Record};
+use everleaf_log::{Log, LogOptions, Record, RecordEffect};
 
 use super::crashes::world::{Contents, contents, folder, options};
 use crate::wal::{NAMES, simulated};
@@ -29,7 +29,7 @@ impl OneByOne {
         let key = record.key.to_vec();
         if record.map == NAMES {
             let name = String::from_utf8(key).expect("names are text");
-            match record.value {
+            match record.value() {
                 Some(number) => {
                     let number = u32::from_le_bytes(number.try_into().expect("four bytes"));
                     self.numbers.insert(name, number)
@@ -39,10 +39,14 @@ impl OneByOne {
             return;
         }
         let map = self.maps.entry(record.map).or_default();
-        match record.value {
-            Some(value) => map.insert(key, (value.to_vec(), record.expiry.unwrap_or(0))),
-            None => map.remove(&key),
-        };
+        let expiry_ms = record.expiry.unwrap_or(0);
+        match record.effect {
+            RecordEffect::Put(value) => drop(map.insert(key, (value.to_vec(), expiry_ms))),
+            RecordEffect::Delete => drop(map.remove(&key)),
+            RecordEffect::Expire => {
+                map.get_mut(&key).into_iter().for_each(|pair| pair.1 = expiry_ms);
+            }
+        }
     }
 
     /// What a reader sees.
@@ -124,6 +128,10 @@ fn act(store: &Store, random: &mut Random) {
         1 => drop(store.drop_map(name).expect("writable")),
         2 => drop(store.snapshot().expect("the disk works")),
         3..60 => (0..20).for_each(|_| add(&mut batch, &map, random)),
+        60..130 => {
+            let expiry = crate::Expiry::from_unix_ms(EXPIRIES_MS[random.below(4)]);
+            let _ = map.expire(some_key(random), expiry).expect("room");
+        }
         _ => add(&mut batch, &map, random),
     }
     if !batch.is_empty() {
