@@ -1,8 +1,8 @@
 //! The command line as clap sees it. The arguments of a command are in the file of the command.
 
 use crate::command::{
-    backup, bench, check, compact, completions, create, del, export, get, load, maps, put, repair,
-    restore, scan, serve, snapshot, stat, upgrade,
+    backup, bench, check, compact, completions, create, del, export, get, load, man, maps, ping,
+    put, repair, restore, scan, serve, snapshot, stat, upgrade,
 };
 use crate::exit_code;
 use crate::failure::Failure;
@@ -79,9 +79,11 @@ pub(crate) enum Command {
     Compact(compact::CompactArgs),
     Repair(repair::RepairArgs),
     Upgrade(upgrade::UpgradeArgs),
-    Serve(serve::ServeArgs),
+    Serve(Box<serve::ServeArgs>),
     Bench(Box<bench::BenchArgs>),
+    Ping(ping::PingArgs),
     Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
 }
 
 /// A command line with what every command takes.

@@ -12,6 +12,7 @@
 pub mod arguments;
 pub mod cli;
 pub mod command;
+mod config;
 pub mod exit_code;
 pub mod failure;
 mod format;

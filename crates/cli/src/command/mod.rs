@@ -10,7 +10,9 @@ pub(crate) mod del;
 pub(crate) mod export;
 pub(crate) mod get;
 pub(crate) mod load;
+pub(crate) mod man;
 pub(crate) mod maps;
+pub(crate) mod ping;
 pub(crate) mod put;
 pub(crate) mod repair;
 pub(crate) mod restore;
@@ -45,8 +47,10 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Compact(args) => compact::run(args, global, out),
         Command::Repair(args) => repair::run(args, global, out),
         Command::Upgrade(args) => upgrade::run(args, global, out),
-        Command::Serve(args) => serve::run(args, global, out),
+        Command::Serve(args) => serve::run(*args, global, out),
         Command::Bench(args) => bench::run(*args, &[], global, out),
+        Command::Ping(args) => ping::run(args, global, out),
+        Command::Man(args) => man::run(args, out),
         Command::Completions(args) => completions::run(args, out),
     };
     let flushed = output.flush();

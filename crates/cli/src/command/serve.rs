@@ -2,6 +2,7 @@
 
 use crate::arguments::{NewPoolArgs, parse_size, pool_from_environment};
 use crate::cli::Global;
+use crate::config;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::open::{self, TrustArgs};
@@ -29,6 +30,7 @@ Examples:
   everleaf serve words.pool --port 7000
   everleaf serve words.pool --bind 0.0.0.0 --requirepass-file /etc/everleaf.password
   everleaf serve words.pool --durability power
+  everleaf serve --config /etc/everleaf.toml
   everleaf serve words.pool --unixsocket /run/everleaf.sock --timeout 300
   redis-cli -p 6399 set apple 'a round fruit'
 
@@ -44,6 +46,10 @@ better use --requirepass-file, or the environment variable EVERLEAF_REQUIREPASS.
 pub struct ServeArgs {
     /// The pool file (or EVERLEAF_POOL) [default: everleaf.pool]
     pub pool: Option<PathBuf>,
+    /// Take what the command line does not say from this file, in TOML: its keys are
+    /// the options below without their dashes, and `pool`
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// The TCP port; 0 lets the system choose
     #[arg(long, default_value_t = 6399)]
     pub port: u16,
@@ -126,6 +132,14 @@ impl DurabilityArg {
 
 /// Serves until a signal or a client's `SHUTDOWN`.
 pub fn run(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
+    let args = match &args.config {
+        Some(file) => config::merged(file, std::env::args_os())?,
+        None => args,
+    };
+    serve(args, global, out)
+}
+
+fn serve(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let pool = args.pool.clone().or_else(pool_from_environment);
     let pool = pool.unwrap_or_else(|| PathBuf::from("everleaf.pool"));
     let config = config_of(&args)?;

@@ -2,7 +2,7 @@
 
 use crate::common::Place;
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 21] = [
     "create",
     "load",
     "get",
@@ -21,7 +21,9 @@ const COMMANDS: [&str; 19] = [
     "upgrade",
     "serve",
     "bench",
+    "ping",
     "completions",
+    "man",
 ];
 
 #[test]
@@ -57,6 +59,19 @@ fn completions_know_the_commands() {
         let script = Place::empty().run(["completions", shell]).succeeded();
         assert!(script.contains("export") && script.contains("key-column"), "{shell}");
     }
+}
+
+#[test]
+fn there_is_a_manual_page_for_each_command() {
+    let place = Place::empty();
+    assert!(place.run(["man"]).succeeded().contains("everleaf\\-serve(1)"));
+    assert_eq!(place.run(["man", "share/man1"]).succeeded(), "");
+    for command in COMMANDS {
+        let page = place.read(&format!("share/man1/everleaf-{command}.1"));
+        assert!(String::from_utf8_lossy(&page).contains("Example"), "{command}");
+    }
+    place.write("file", "");
+    assert!(place.run(["man", "file/man1"]).failed(7).contains("file/man1"));
 }
 
 #[test]

@@ -177,3 +177,38 @@ fn the_memory_of_clients_has_a_limit_in_human_units() {
     let sentence = place.run(["serve", "pool", "--client-memory", "much"]).failed(2);
     assert!(sentence.contains("64M"), "{sentence}");
 }
+
+#[test]
+fn a_server_takes_its_options_from_a_file_and_the_command_line_counts_before_it() {
+    let place = Place::empty();
+    place.write("e.toml", "pool = 'filed.pool'\nport = 1\nrequirepass = 'secret'\n");
+    let serving = Serving::start(&place, &["--config", "e.toml"]);
+    serving.ask("GET a\r\n", "-NOAUTH");
+    serving.ask("AUTH secret\r\nSET a b\r\n", "+OK\r\n+OK\r\n");
+    serving.signal("TERM");
+    assert_eq!(serving.end().succeeded(), "");
+    assert_eq!(place.run(["get", "filed.pool", "a"]).succeeded(), "b");
+    place.write("wrong.toml", "port = 1\nthread = 2\n");
+    let sentence = place.run(["serve", "--config", "wrong.toml"]).failed(2);
+    assert!(sentence.starts_with("wrong.toml:2: thread: "), "{sentence}");
+    place.run(["serve", "--config", "none.toml"]).failed(7);
+}
+
+#[test]
+fn ping_tells_whether_a_server_answers() {
+    let place = Place::empty();
+    let serving = Serving::start(&place, &["--unixsocket", "s.sock", "--requirepass", "secret"]);
+    assert_eq!(place.run(["ping", &serving.address]).succeeded(), "NOAUTH\n");
+    assert_eq!(place.run(["ping", "./s.sock", "--wait", "60"]).succeeded(), "NOAUTH\n");
+    let address = serving.address.clone();
+    serving.signal("TERM");
+    assert_eq!(serving.end().succeeded(), "");
+    let sentence = place.run(["ping", &address]).failed(7);
+    assert!(sentence.starts_with(&format!("{address} does not answer: ")), "{sentence}");
+    let serving = Serving::start(&place, &[]);
+    let answer = place.run(["ping", &serving.address, "--json"]).json();
+    assert_eq!(answer["answer"], "PONG");
+    assert_eq!(place.run(["ping", &serving.address, "--quiet"]).succeeded(), "");
+    serving.signal("TERM");
+    assert_eq!(serving.end().succeeded(), "");
+}

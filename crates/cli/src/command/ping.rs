@@ -1,0 +1,137 @@
+//! `everleaf ping`: whether a server answers; for health checks, and to wait until it does.
+
+use crate::cli::Global;
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::output::Output;
+use clap::Args;
+use serde_json::json;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const EXAMPLES: &str = "\
+Examples:
+  everleaf ping
+  everleaf ping 10.0.0.7:6399
+  everleaf ping /run/everleaf/everleaf.sock
+  everleaf ping --wait 60                           until it answers, for a minute at most
+
+Ends with code 0 if the server answers, also if it wants a password first; with code 7 if it does
+not. A server that is still opening its pool takes connections, and answers when it is ready.";
+
+/// How long one attempt waits for the answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(50);
+/// The longest answer that is looked at.
+const ANSWER_MAX: usize = 512;
+
+/// Ask a server whether it answers
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct PingArgs {
+    /// Where it listens: HOST:PORT, or the path of its Unix socket
+    #[arg(default_value = "127.0.0.1:6399")]
+    pub address: String,
+    /// Try again until it answers, for so long
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub wait: u32,
+}
+
+/// Asks until there is an answer, or no time is left.
+pub fn run(args: PingArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
+    let started = Instant::now();
+    let patience = Duration::from_secs(args.wait.into());
+    loop {
+        let left = patience.saturating_sub(started.elapsed());
+        match ask(&args.address, left.max(PATIENCE)) {
+            Ok(answer) => return tell(&answer, global, out),
+            Err(error) if left.is_zero() => {
+                let message = format!("{} does not answer: {error}", args.address);
+                return Err(Failure::new(ExitCode::Io, message));
+            }
+            Err(_) => thread::sleep(PAUSE.min(left)),
+        }
+    }
+}
+
+fn tell(answer: &str, global: Global, out: &mut Output) -> Result<(), Failure> {
+    match (global.json, global.quiet) {
+        (true, _) => out.json(&json!({ "answer": answer })),
+        (false, true) => Ok(()),
+        (false, false) => out.line(answer),
+    }
+}
+
+/// One attempt: the server's answer.
+fn ask(address: &str, patience: Duration) -> io::Result<String> {
+    if address.contains('/') {
+        let stream = UnixStream::connect(address)?;
+        stream.set_read_timeout(Some(patience))?;
+        exchange(stream)
+    } else {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(patience))?;
+        exchange(stream)
+    }
+}
+
+/// Sends PING, and reads the one line that answers it.
+fn exchange(mut stream: impl Read + Write) -> io::Result<String> {
+    stream.write_all(b"PING\r\n")?;
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n") {
+        let mut byte = [0];
+        let got = stream.read(&mut byte).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
+            _ => error,
+        })?;
+        if got == 0 || answer.len() == ANSWER_MAX {
+            return Err(io::Error::new(ErrorKind::InvalidData, "it is no server of this protocol"));
+        }
+        answer.push(byte[0]);
+    }
+    match answer.trim_ascii_end() {
+        b"+PONG" => Ok("PONG".to_string()),
+        error if error.starts_with(b"-NOAUTH") => Ok("NOAUTH".to_string()),
+        other => Err(io::Error::other(other.escape_ascii().to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server's side of an exchange: what it will say.
+    struct Saying(&'static [u8]);
+
+    impl Read for Saying {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            self.0.read(into)
+        }
+    }
+
+    impl Write for Saying {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn answers_are_told_from_what_is_none() {
+        assert_eq!(exchange(Saying(b"+PONG\r\n")).unwrap(), "PONG");
+        assert_eq!(exchange(Saying(b"-NOAUTH give a password\r\n")).unwrap(), "NOAUTH");
+        let error = exchange(Saying(b"-ERR too many clients\r\n")).unwrap_err();
+        assert_eq!(error.to_string(), "-ERR too many clients");
+        for no_answer in [&b""[..], b"+PONG", &[b'x'; ANSWER_MAX + 9]] {
+            assert_eq!(exchange(Saying(no_answer)).unwrap_err().kind(), ErrorKind::InvalidData);
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The configuration file of `everleaf serve`: the options of its command line, as TOML.
+//!
+//! A key is the long name of an option without its dashes; `pool` is the pool. A value is parsed by the
+//! very code that parses the option's, each by itself, so that a mistake is told with its file, line and key.
+//! What the command line says counts before the file, the file before the environment.
+
+use crate::cli::Cli;
+use crate::command::serve::ServeArgs;
+use crate::failure::Failure;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use toml::de::{DeTable, DeValue};
+
+/// The command whose options the file has.
+const SERVE: &str = "serve";
+/// The key of the pool, which is no option.
+const POOL: &str = "pool";
+/// The option that names the file itself.
+const CONFIG: &str = "config";
+/// Two ways to say the same: the file's is passed over when the command line has the other.
+const PASSWORDS: [&str; 2] = ["requirepass", "requirepass-file"];
+
+/// The arguments of `everleaf serve`: these of the command line, the first of which is the program, and for
+/// what they do not say those of the file.
+pub fn merged(
+    file: &Path,
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<ServeArgs, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Failure::io(&format!("cannot read the configuration {}", file.display()), &error)
+    })?;
+    let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+    let given = parse(&arguments)?;
+    let settings = Settings { file, text: &text };
+    let (options, pool) = settings.options(&given)?;
+    // Only options without a value stand before the command, so that the first such word is it.
+    let command = arguments.iter().position(|argument| argument == SERVE);
+    let command = command.expect("they were parsed as arguments of this command");
+    arguments.splice(command + 1..=command, options);
+    let mut args = ServeArgs::from_arg_matches(&parse(&arguments)?).map_err(|e| refusal(&e))?;
+    args.pool = args.pool.or(pool);
+    Ok(args)
+}
+
+/// The arguments of the command as clap sees them.
+fn parse(arguments: &[OsString]) -> Result<ArgMatches, Failure> {
+    let mut matches = Cli::command().try_get_matches_from(arguments).map_err(|e| refusal(&e))?;
+    let found = matches.remove_subcommand().filter(|(name, _)| name == SERVE);
+    Ok(found.expect("only this command has a configuration").1)
+}
+
+fn refusal(error: &clap::Error) -> Failure {
+    Failure::usage(sentence(error))
+}
+
+/// The first paragraph of what clap says: what is wrong with what.
+fn sentence(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    text.split("\n\n").next().unwrap_or_default().trim_end().to_string()
+}
+
+/// A file of settings.
+struct Settings<'a> {
+    file: &'a Path,
+    text: &'a str,
+}
+
+impl Settings<'_> {
+    /// The options that the file adds to what is `given`, as words of a command line, and its pool.
+    fn options(&self, given: &ArgMatches) -> Result<(Vec<OsString>, Option<PathBuf>), Failure> {
+        let table = DeTable::parse(self.text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            self.wrong(at, error.message())
+        })?;
+        let serve = Cli::command().find_subcommand(SERVE).expect("it is a command").clone();
+        let (mut options, mut pool) = (Vec::new(), None);
+        for (key, value) in table.get_ref() {
+            let (name, at) = (key.get_ref().as_ref(), key.span().start);
+            let wrong = |what: &str| self.wrong(at, &format!("{name}: {what}"));
+            if name == POOL {
+                let path = value.get_ref().as_str().filter(|path| !path.is_empty());
+                pool =
+                    Some(path.ok_or_else(|| wrong("write the path of a file in quotes"))?.into());
+                continue;
+            }
+            let known = serve.get_arguments().find(|arg| arg.get_long() == Some(name));
+            let option = known.filter(|_| name != CONFIG).ok_or_else(|| {
+                wrong("there is no such key; keys are the options of `everleaf serve --help`")
+            })?;
+            let words = words_of(option, name, value.get_ref()).map_err(|what| wrong(&what))?;
+            let alone = ["everleaf", SERVE].map(String::from).into_iter().chain(words.clone());
+            Cli::command().try_get_matches_from(alone).map_err(|e| wrong(&sentence(&e)))?;
+            if !is_given(given, &serve, name) {
+                options.extend(words.into_iter().map(OsString::from));
+            }
+        }
+        Ok((options, pool))
+    }
+
+    /// What is wrong at this byte of the file.
+    fn wrong(&self, at: usize, what: &str) -> Failure {
+        let line = 1 + self.text.bytes().take(at).filter(|byte| *byte == b'\n').count();
+        Failure::usage(format!("{}:{line}: {what}", self.file.display()))
+    }
+}
+
+/// Whether the command line has the option, or the other way to say the same.
+fn is_given(given: &ArgMatches, serve: &clap::Command, name: &str) -> bool {
+    let names = match PASSWORDS.contains(&name) {
+        true => &PASSWORDS[..],
+        false => &[name],
+    };
+    let options = serve.get_arguments();
+    options
+        .filter(|arg| arg.get_long().is_some_and(|long| names.contains(&long)))
+        .any(|arg| given.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine))
+}
+
+/// The words of a command line that say the same as a key and its value.
+fn words_of(option: &Arg, name: &str, value: &DeValue<'_>) -> Result<Vec<String>, String> {
+    match (option.get_action(), value) {
+        (ArgAction::SetTrue, DeValue::Boolean(true)) => Ok(vec![format!("--{name}")]),
+        (ArgAction::SetTrue, DeValue::Boolean(false)) => Ok(Vec::new()),
+        (ArgAction::SetTrue, _) => Err("write true or false".to_string()),
+        (ArgAction::Append, DeValue::Array(values)) => {
+            values.iter().map(|value| word_of(name, value.get_ref())).collect()
+        }
+        (_, value) => Ok(vec![word_of(name, value)?]),
+    }
+}
+
+fn word_of(name: &str, value: &DeValue<'_>) -> Result<String, String> {
+    let value = match value {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) if number.radix() == 10 => number.as_str().replace('_', ""),
+        DeValue::Boolean(yes) => if *yes { "yes" } else { "no" }.to_string(),
+        other => return Err(format!("this cannot be a value: it is a TOML {}", other.type_str())),
+    };
+    Ok(format!("--{name}={value}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everleaf::Durability;
+    use std::time::Duration;
+
+    /// The configuration that packages install.
+    const INSTALLED: &str = include_str!("../packaging/everleaf.toml");
+
+    fn merge(text: &str, arguments: &[&str]) -> Result<ServeArgs, String> {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let file = folder.path().join("e.toml");
+        std::fs::write(&file, text).expect("it can be written");
+        let words = ["everleaf", "serve"].iter().chain(arguments);
+        let place = format!("{}/", folder.path().display());
+        merged(&file, words.map(OsString::from)).map_err(|f| f.message.replace(&place, ""))
+    }
+
+    #[test]
+    fn a_file_says_what_options_say() {
+        let text = "pool = 'p.pool'\nport = 7_000\nbind = ['127.0.0.1', '::1']\nsize = '64M'\n\
+                    durability = 'interval'\ninterval = 200\nverify-reads = false\n\
+                    trust-after-machine-crash = true\nlog = 'info'\n";
+        let args = merge(text, &[]).unwrap();
+        assert_eq!(args.pool, Some("p.pool".into()));
+        assert_eq!(args.port, 7000);
+        assert_eq!(args.bind, ["127.0.0.1", "::1"]);
+        assert_eq!(args.new_pool.size, Some(64 << 20));
+        let durability = args.durability.map(|durability| durability.with(args.interval));
+        assert_eq!(durability, Some(Durability::Interval(Duration::from_millis(200))));
+        assert!(!args.verify_reads && args.trust.trust_after_machine_crash);
+        assert_eq!(args.log, tracing::Level::INFO);
+    }
+
+    #[test]
+    fn the_command_line_counts_before_the_file() {
+        let text = "pool = 'file.pool'\nport = 7000\nbind = '::1'\nrequirepass = 'file'\n";
+        let args = merge(text, &["line.pool", "--port", "1", "--requirepass-file", "x"]).unwrap();
+        assert_eq!(args.pool, Some("line.pool".into()));
+        assert_eq!((args.port, &args.bind[..]), (1, &["::1".to_string()][..]));
+        assert_eq!((args.requirepass, args.requirepass_file), (None, Some("x".into())));
+        let args = merge(text, &["--bind", "a", "--bind", "b", "--", "-odd"]).unwrap();
+        assert_eq!(
+            (args.pool, &args.bind[..]),
+            (Some("-odd".into()), &["a".into(), "b".into()][..])
+        );
+        assert_eq!(args.requirepass.as_deref(), Some("file"));
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_its_file_line_and_key() {
+        for (text, start, part) in [
+            ("\nprot = 1", "e.toml:2: prot: ", "no such key"),
+            ("config = 'a'", "e.toml:1: config: ", "no such key"),
+            ("json = true", "e.toml:1: json: ", "no such key"),
+            ("threads = 1\nport = 70000", "e.toml:2: port: ", "70000"),
+            ("port = 0x10", "e.toml:1: port: ", "TOML integer"),
+            ("size = '64X'", "e.toml:1: size: ", "such as 64M"),
+            ("log = ['info']", "e.toml:1: log: ", "TOML array"),
+            ("durability = 'all'", "e.toml:1: durability: ", "power"),
+            ("[server]\nport = 1", "e.toml:1: server: ", "no such key"),
+            ("pool = 7", "e.toml:1: pool: ", "in quotes"),
+            ("trust-after-machine-crash = 'yes'", "e.toml:1: trust-", "true or false"),
+            ("port = 1\nport = 2", "e.toml:2: ", "duplicate"),
+            ("port 1", "e.toml:1: ", ""),
+            ("requirepass = 'a'\nrequirepass-file = 'b'", "", "cannot be used with"),
+        ] {
+            let message = merge(text, &[]).unwrap_err();
+            assert!(message.starts_with(start) && message.contains(part), "{text}: {message}");
+        }
+        let failure = merged(Path::new("/none/e.toml"), []).unwrap_err();
+        assert!(failure.message.contains("/none/e.toml"), "{}", failure.message);
+    }
+
+    /// Every option has a line in the installed file, commented out or not, with a value that is right.
+    #[test]
+    fn the_installed_file_shows_every_option() {
+        merge(INSTALLED, &[]).unwrap();
+        let mut shown = vec![CONFIG];
+        for line in INSTALLED.lines() {
+            let setting = line.strip_prefix("#").unwrap_or(line);
+            let Some((key, _)) = setting.split_once(" = ") else { continue };
+            if !key.starts_with(' ') {
+                merge(setting, &[]).unwrap_or_else(|message| panic!("{line}: {message}"));
+                shown.push(key);
+            }
+        }
+        let serve = Cli::command().find_subcommand(SERVE).expect("it is a command").clone();
+        let missing = serve.get_arguments().filter_map(Arg::get_long);
+        let missing: Vec<&str> = missing.filter(|long| !shown.contains(long)).collect();
+        assert!(missing.is_empty() && shown.contains(&POOL), "{missing:?}");
+    }
+}
