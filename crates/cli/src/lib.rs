@@ -22,6 +22,12 @@ pub mod output;
 mod progress;
 pub mod target_file;
 
+/// The Rust of the guide, whose commands are run by `tests/it/guide.rs`.
+#[cfg(doctest)]
+#[allow(rustdoc::invalid_codeblock_attributes, reason = "they are for the test of the guide")]
+#[doc = include_str!("../../../docs/guide/embed.md")]
+mod guide {}
+
 use clap::CommandFactory;
 use failure::Failure;
 

@@ -4,6 +4,7 @@ mod bench;
 mod common;
 mod copies;
 mod exit_codes;
+mod guide;
 mod help;
 mod kill_server;
 mod killed;

@@ -1,0 +1,144 @@
+//! A shell that runs the commands of a page in a folder of its own.
+
+use super::block::{Command, is_printed};
+use std::net::TcpListener;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command as Process, Stdio};
+
+/// What pages write for the ports of the server and of a Redis server; each run gets free ones.
+const PORTS: [&str; 2] = ["6399", "6379"];
+/// Begins the lines that part the output.
+const MARK: &str = "@@guide";
+
+/// The commands of a page, with their lines in it.
+#[derive(Default)]
+pub struct Session {
+    commands: Vec<(usize, Command)>,
+    files: Vec<(String, String)>,
+}
+
+impl Session {
+    /// Adds the commands of the block at this line.
+    pub fn add(&mut self, line: usize, commands: &[Command]) {
+        for Command { text, prints } in commands {
+            let command = Command { text: text.clone(), prints: prints.clone() };
+            self.commands.push((line, command));
+        }
+    }
+
+    /// Adds a file.
+    pub fn add_file(&mut self, name: &str, text: &str) {
+        self.files.push((name.to_string(), text.to_string()));
+    }
+
+    /// Runs everything in one shell, and compares.
+    pub fn run(&self, page: &str) {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let ports = free_ports();
+        let replaced = |text: &str| {
+            let pairs = PORTS.iter().zip(&ports);
+            pairs.fold(text.to_string(), |text, (port, free)| text.replace(port, free))
+        };
+        for (name, text) in &self.files {
+            std::fs::write(folder.path().join(name), replaced(text)).expect("it can be written");
+        }
+        let script = replaced(&self.script());
+        let (output, ended) = shell(folder.path(), &script);
+        for (number, (line, command)) in self.commands.iter().enumerate() {
+            let at = format!("{page}:{line}: `{}`", command.text);
+            let (printed, code) = part(&output, number)
+                .unwrap_or_else(|| panic!("{at}: the shell did not get to its end\n{output}"));
+            assert_eq!(code, "0", "{at}\n{printed}");
+            let page: Vec<String> = command.prints.iter().map(|line| replaced(line)).collect();
+            let is_right =
+                page.is_empty() || is_printed(&page, &printed.lines().collect::<Vec<_>>());
+            assert!(is_right, "{at}\n---- the page\n{}\n---- printed\n{printed}", page.join("\n"));
+        }
+        assert!(ended, "{page}: the shell failed\n{output}");
+    }
+
+    /// The script: each command is followed by a line with its number and how it ended.
+    fn script(&self) -> String {
+        let mut script = String::new();
+        for (number, (_, command)) in self.commands.iter().enumerate() {
+            script.push_str(&format!("{}\nprintf '{MARK} {number} %d\\n' $?\n", command.text));
+        }
+        script
+    }
+}
+
+/// What the command of this number printed, and its exit code.
+fn part(output: &str, number: usize) -> Option<(&str, &str)> {
+    let start = match number.checked_sub(1) {
+        None => 0,
+        Some(before) => {
+            let mark = format!("{MARK} {before} ");
+            let at = output.find(&mark)?;
+            at + output[at..].find('\n')? + 1
+        }
+    };
+    let rest = &output[start..];
+    let mark = format!("{MARK} {number} ");
+    let end = rest.find(&mark)?;
+    let code = rest[end + mark.len()..].lines().next()?;
+    Some((&rest[..end], code))
+}
+
+/// Ports that nobody listens on.
+fn free_ports() -> [String; 2] {
+    let listeners = PORTS.map(|_| TcpListener::bind("127.0.0.1:0").expect("a port is free"));
+    listeners.map(|listener| {
+        let address = listener.local_addr().expect("it has an address");
+        address.port().to_string()
+    })
+}
+
+/// Runs a script to its end; what it printed, and whether it ended well. What it left running is killed.
+fn shell(folder: &Path, script: &str) -> (String, bool) {
+    let output = folder.join(".output");
+    let file = std::fs::File::create(&output).expect("it can be made");
+    let program = Path::new(crate::PROGRAM).parent().expect("it is in a folder");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::iter::once(program.to_path_buf()).chain(std::env::split_paths(&path));
+    let mut bash = Process::new("bash");
+    bash.args(["--norc", "-c", script]).current_dir(folder).stdin(Stdio::null());
+    bash.stdout(file.try_clone().expect("it can be shared")).stderr(file);
+    bash.env("PATH", std::env::join_paths(path).expect("it was a path"));
+    bash.env("HOME", folder).env("LC_ALL", "C").env_remove("EVERLEAF_POOL");
+    bash.env_remove("EVERLEAF_REQUIREPASS").process_group(0);
+    let mut child = bash.spawn().expect("bash runs");
+    let status = child.wait().expect("it ends");
+    // Whether there was anything left to kill does not matter.
+    let group = format!("-{}", child.id());
+    let _ = Process::new("kill").args(["-9", "--", &group]).stderr(Stdio::null()).status();
+    let text = std::fs::read(&output).expect("it is there");
+    let is_good = status.signal().is_none();
+    (String::from_utf8_lossy(&text).into_owned(), is_good)
+}
+
+fn run_of(text: &str, prints: &[&str]) {
+    let prints = prints.iter().map(ToString::to_string).collect();
+    let mut session = Session::default();
+    session.add(1, &[Command { text: text.to_string(), prints }]);
+    session.run("a page");
+}
+
+#[test]
+fn a_shell_goes_on_in_its_folder() {
+    run_of("echo 6399 > port; cat port", &["6399"]);
+    run_of("printf 'no line end'", &["no line end"]);
+    run_of("echo what a page does not show is not compared", &[]);
+}
+
+#[test]
+#[should_panic(expected = "---- printed")]
+fn another_output_is_told() {
+    run_of("echo two", &["one"]);
+}
+
+#[test]
+#[should_panic(expected = "left: \"3\"")]
+fn a_command_that_fails_is_told() {
+    run_of("(exit 3)", &[]);
+}
