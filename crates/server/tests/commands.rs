@@ -4,7 +4,7 @@
 
 mod support;
 
-use support::{Client, TestServer};
+use support::{Client, TestServer, encode};
 
 /// Runs lines on one connection and compares each reply.
 fn run(client: &mut Client, script: &[(&str, &str)]) {
@@ -520,4 +520,119 @@ fn slow_commands_are_kept_and_cut() {
     client.line(reset);
     client.line("PING");
     assert_eq!(client.line("SLOWLOG GET -1"), "[]");
+}
+
+#[test]
+fn strings_are_rows_of_bits_and_of_bytes() {
+    let server = TestServer::start();
+    run(
+        &mut server.connect(),
+        &[
+            ("SETBIT b 7 1", ":0"),
+            ("GET b", "\"\\x01\""),
+            ("SETBIT b 7 0", ":1"),
+            ("GETBIT b 7", ":0"),
+            ("GETBIT none 7", ":0"),
+            ("SET b foobar", "+OK"),
+            ("BITCOUNT b", ":26"),
+            ("BITCOUNT b 0 0", ":4"),
+            ("BITCOUNT b 1 1 BYTE", ":6"),
+            ("BITCOUNT b 5 30 BIT", ":17"),
+            ("BITPOS b 1", ":1"),
+            ("BITPOS b 1 2 -1 BIT", ":2"),
+            ("BITPOS none 0", ":0"),
+            ("SETRANGE b 6 !", ":7"),
+            ("GET b", "\"foobar!\""),
+            ("SETRANGE n 3 x", ":4"),
+            ("GET n", "\"\\x00\\x00\\x00x\""),
+            ("MSET x abc y abd", "+OK"),
+            ("BITOP XOR d x y none", ":3"),
+            ("GET d", "\"\\x00\\x00\\x07\""),
+            ("BITOP AND d none", ":0"),
+            ("EXISTS d", ":0"),
+            (
+                "BITFIELD f SET u8 0 200 INCRBY u8 0 100 OVERFLOW SAT INCRBY u8 0 300 OVERFLOW FAIL \
+                 INCRBY u8 0 1 GET i8 0",
+                "[:0 :44 :255 nil :-1]",
+            ),
+            ("BITFIELD_RO f GET u4 #1", "[:15]"),
+            ("MSET a ohmytext b mynewtext", "+OK"),
+            ("LCS a b", "\"mytext\""),
+            ("LCS a b LEN", ":6"),
+            (
+                "LCS a b IDX MINMATCHLEN 4 WITHMATCHLEN",
+                "[\"matches\" [[[:4 :7] [:5 :8] :4]] \"len\" :6]",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn collections_are_sorted_by_weights() {
+    let server = TestServer::start();
+    run(
+        &mut server.connect(),
+        &[
+            ("RPUSH l 3 1 2", ":3"),
+            ("SORT l", "[\"1\" \"2\" \"3\"]"),
+            ("SORT l DESC LIMIT 0 2", "[\"3\" \"2\"]"),
+            ("MSET w_1 c w_2 b w_3 a", "+OK"),
+            ("SORT l BY w_* ALPHA GET # GET w_*", "[\"3\" \"a\" \"2\" \"b\" \"1\" \"c\"]"),
+            ("SORT_RO l BY nosort", "[\"3\" \"1\" \"2\"]"),
+            ("HSET h_1 f 9", ":1"),
+            ("SORT l GET h_*->f", "[\"9\" nil nil]"),
+            ("SORT l GET h_*->f STORE t", ":3"),
+            ("LRANGE t 0 -1", "[\"9\" \"\" \"\"]"),
+            ("SORT none STORE t", ":0"),
+            ("EXISTS t", ":0"),
+            ("SADD s b a", ":2"),
+            ("SORT s", "-ERR One or more scores can't be converted into double"),
+            ("SORT s ALPHA", "[\"a\" \"b\"]"),
+            ("COMMAND GETKEYS SORT l STORE t", "[\"l\" \"t\"]"),
+        ],
+    );
+}
+
+#[test]
+fn what_is_dumped_is_restored_with_its_time() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    run(
+        &mut client,
+        &[
+            ("SET string value", "+OK"),
+            ("RPUSH list a b c", ":3"),
+            ("SADD set a b", ":2"),
+            ("HSET hash f 1 g 2", ":2"),
+            ("ZADD zset 1.5 a -inf b", ":2"),
+            ("DUMP none", "nil"),
+        ],
+    );
+    for (key, show) in [
+        ("string", "GET"),
+        ("list", "LRANGE 0 -1"),
+        ("set", "SCARD"),
+        ("hash", "HGETALL"),
+        ("zset", "ZRANGE 0 -1 WITHSCORES"),
+    ] {
+        let show = match show.split_once(' ') {
+            Some((name, rest)) => format!("{name} {key} {rest}"),
+            None => format!("{show} {key}"),
+        };
+        let before = client.line(&show);
+        client.send(&encode(&["DUMP", key]));
+        let payload = client.bulk();
+        let restore = |time: &'static str, option: &'static str| {
+            [&b"RESTORE"[..], key.as_bytes(), time.as_bytes(), &payload, option.as_bytes()]
+        };
+        assert_eq!(client.ask(&restore("0", "ABSTTL")), "-BUSYKEY Target key name already exists.");
+        assert_eq!(client.line(&format!("DEL {key}")), ":1");
+        assert_eq!(client.ask(&restore("4000000000000", "ABSTTL")), "+OK");
+        assert_eq!(client.line(&show), before);
+        assert_eq!(client.line(&format!("EXPIRETIME {key}")), ":4000000000");
+        assert_eq!(client.ask(&restore("1", "ABSTTL")), "-BUSYKEY Target key name already exists.");
+        let absolute = [&restore("1", "ABSTTL")[..], &[&b"REPLACE"[..]]].concat();
+        assert_eq!(client.ask(&absolute), "+OK");
+        assert_eq!(client.line(&format!("EXISTS {key}")), ":0", "its time has come");
+    }
 }

@@ -223,3 +223,122 @@ fn a_peer_that_never_ends_the_connection_is_closed_all_the_same() {
         observer.line("INFO clients").contains("connected_clients:1\\r")
     });
 }
+
+/// What arguments are made of: numbers at limits, options of all commands, and bytes.
+const WORDS: &[&str] = &[
+    "k",
+    "l",
+    "h",
+    "s",
+    "z",
+    "0",
+    "1",
+    "-1",
+    "2",
+    "7",
+    "x",
+    "",
+    "#1",
+    "#9223372036854775807",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "18446744073709551615",
+    "524287",
+    "524288",
+    "1e308",
+    "-inf",
+    "nan",
+    "(1",
+    "[a",
+    "+",
+    "*",
+    "w_*->f",
+    "\u{0}",
+    "u8",
+    "i64",
+    "u63",
+    "GET",
+    "SET",
+    "INCRBY",
+    "OVERFLOW",
+    "SAT",
+    "FAIL",
+    "AND",
+    "NOT",
+    "XOR",
+    "BIT",
+    "BYTE",
+    "BY",
+    "LIMIT",
+    "STORE",
+    "ALPHA",
+    "DESC",
+    "REPLACE",
+    "DB",
+    "ABSTTL",
+    "FREQ",
+    "IDLETIME",
+    "IDX",
+    "LEN",
+    "MINMATCHLEN",
+    "WITHMATCHLEN",
+    "USAGE",
+    "SAMPLES",
+    "ENCODING",
+    "REFCOUNT",
+    "STATS",
+    "DOCTOR",
+    "HELP",
+    "RESET",
+    "COUNT",
+    "MATCH",
+    "WITHSCORES",
+    "BEFORE",
+    "LEFT",
+    "RIGHT",
+    "RANK",
+    "MAXLEN",
+    "EX",
+    "PXAT",
+    "NX",
+];
+
+/// Whether a command is left out: it ends connection or server, waits, or mutes the replies.
+fn is_left_out(name: &str) -> bool {
+    let waits = ["bl", "br", "bz"].iter().any(|start| name.starts_with(start));
+    waits || matches!(name, "shutdown" | "quit" | "client" | "hello" | "save" | "bgsave" | "config")
+}
+
+#[test]
+fn every_command_answers_whatever_its_arguments_are() {
+    let server = TestServer::with(|config| config.bulk_size_max = 64 << 10);
+    let mut client = server.connect();
+    let list = client.line("COMMAND LIST");
+    let names: Vec<&str> =
+        list.split('"').skip(1).step_by(2).filter(|name| !is_left_out(name)).collect();
+    assert!(names.len() > 150, "{list}");
+    let mut state = 1_u64;
+    let mut random = |below: usize| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    for round in 0..400 {
+        let payload = client.ask(&["DUMP", WORDS[random(5)]]);
+        for _ in 0..100 {
+            let mut request = vec![names[random(names.len())]];
+            for _ in 0..random(8) {
+                let word = WORDS[random(WORDS.len())];
+                request.push(if random(40) == 0 { &payload } else { word });
+            }
+            client.send(&encode(&request));
+        }
+        // As many answers as there were requests: then this one has its own.
+        for _ in 0..100 {
+            client.reply();
+        }
+        client.line("DISCARD");
+        let marker = round.to_string();
+        assert_eq!(client.line(&format!("ECHO {marker}")), format!("\"{marker}\""));
+    }
+}

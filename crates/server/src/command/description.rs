@@ -1,7 +1,7 @@
 //! `COMMAND`: the commands, described to clients.
 
 use super::table::{self, COMMANDS, Command};
-use super::{Context, Failure, Outcome};
+use super::{Context, Failure, Outcome, key_positions};
 use crate::glob;
 use crate::resp::{Reply, Request};
 
@@ -28,6 +28,7 @@ pub fn command(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
                 }
             }
         }
+        (b"getkeys", _) => return key_positions::getkeys(context, request),
         (b"docs", _) => docs(reply, request),
         (b"list", _) => return list(reply, request),
         // The table knows no others.

@@ -11,6 +11,7 @@ mod dump;
 pub mod expiry;
 mod hash;
 mod info;
+mod key_positions;
 pub mod keys;
 mod keyspace;
 mod lcs;

@@ -147,7 +147,7 @@ const SUBCOMMANDS: [(&str, Subcommands); 7] = [
             ("setname", 3),
         ],
     ),
-    ("command", &[("count", 2), ("docs", -2), ("info", -2), ("list", -2)]),
+    ("command", &[("count", 2), ("docs", -2), ("getkeys", -4), ("info", -2), ("list", -2)]),
     ("config", &[("get", -3), ("resetstat", 2), ("set", -4)]),
     ("latency", &[("doctor", 2), ("help", 2), ("history", 3), ("latest", 2), ("reset", -2)]),
     ("memory", &[("doctor", 2), ("help", 2), ("stats", 2), ("usage", -3)]),

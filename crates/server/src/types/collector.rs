@@ -131,11 +131,22 @@ fn holds(types: &Types, store: &Store, key: &[u8], id: u64) -> everleaf::Result<
 
 /// Whether a collection is gone, and not only renamed.
 fn is_gone(types: &Types, store: &Store, id: u64) -> everleaf::Result<bool> {
+    is_gone_after(types, store, id, || ())
+}
+
+/// The same, where something is done between the looks at note and key.
+fn is_gone_after(
+    types: &Types,
+    store: &Store,
+    id: u64,
+    meanwhile: impl FnOnce(),
+) -> everleaf::Result<bool> {
     let Some(ready) = types.ready() else { return Ok(false) };
     let Some(key) = ready.members.get(live_key(id))? else { return Ok(false) };
     // A collection that came and went between the two readings of note and key has written the key.
     let watch = store.default_map().watch(&key)?;
     let is_noted = ready.members.get(live_key(id))?.is_some_and(|again| again == key);
+    meanwhile();
     Ok(is_noted && !holds(types, store, &key, id)? && !watch.is_broken())
 }
 
@@ -213,6 +224,16 @@ mod tests {
         assert!(!is_gone(&types, &store, header.id).unwrap());
         store.default_map().remove(b"there").unwrap();
         assert!(is_gone(&types, &store, header.id).unwrap());
+    }
+
+    /// Nor if it comes to the key that the note names, is seen there, and goes on.
+    #[test]
+    fn what_is_renamed_between_the_looks_at_note_and_key_is_not_gone() {
+        let (_folder, store, types) = store();
+        let header = Header { kind: Kind::Set, id: 0, count: 3, changes: 1, extra: 0 };
+        let header = make(&types, &store, b"here", header);
+        let meanwhile = || rename(&types, &store, &header, b"here", b"there");
+        assert!(!is_gone_after(&types, &store, header.id, meanwhile).unwrap());
     }
 
     #[test]

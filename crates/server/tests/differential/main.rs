@@ -317,6 +317,41 @@ fn is_intended(name: &[u8], request: &[Vec<u8>], redis: &Raw, ours: &Raw, state:
             }
         }
         b"dbsize" => same_kind && state.has_expired,
+        // Cursors are our own; those that are not known are refused.
+        b"scan" => {
+            same_kind && redis.kind() == b'*'
+                // There a zero byte ends the cursor.
+                || ours.kind() == b'-' && request.get(1).is_some_and(|cursor| cursor.contains(&0))
+                || ours.starts_with("-ERR invalid cursor: ") && redis.kind() == b'*'
+        }
+        // The name, the version, the number of the connection.
+        b"hello" => same_kind && matches!(redis.kind(), b'*' | b'%'),
+        // Settings and their bounds are our own; so is what is said of subcommands.
+        b"config" if request.len() > 1 && request[1].eq_ignore_ascii_case(b"get") => same_kind,
+        b"config" | b"client" | b"command" if both_start("-ERR unknown subcommand") => true,
+        b"config" => both_errors,
+        // There a number of keys may be no number, and then the destination comes last.
+        b"command" if request.get(1).is_some_and(|arg| arg.eq_ignore_ascii_case(b"getkeys")) => {
+            ours.starts_with("-ERR Invalid arguments")
+        }
+        b"client" | b"command" => same_kind && matches!(redis.kind(), b':' | b'*'),
+        b"lastsave" => same_kind,
+        _ => is_intended_of_keys(name, request, redis, ours, state),
+    }
+}
+
+/// The same for commands of keys whatever they hold, and of the server.
+fn is_intended_of_keys(
+    name: &[u8],
+    request: &[Vec<u8>],
+    redis: &Raw,
+    ours: &Raw,
+    state: &State,
+) -> bool {
+    let same_kind = redis.kind() == ours.kind();
+    let both_start = |text| redis.starts_with(text) && ours.starts_with(text);
+    let has = |word: &[u8]| request.iter().any(|arg| arg.eq_ignore_ascii_case(word));
+    match name {
         // There an earlier number that was out of range may make it fail (`errno` is never reset).
         b"sort" | b"sort_ro" if redis.starts_with("-ERR One or more scores") => {
             state.has_parted.set(ours.kind() == b':');
@@ -324,7 +359,6 @@ fn is_intended(name: &[u8], request: &[Vec<u8>], redis: &Raw, ours: &Raw, state:
         }
         // Those of equal weights come in any order, and so do members with a zero byte, which ends them there.
         b"sort" | b"sort_ro" if same_kind && redis.kind() == b'*' => {
-            let has = |word: &[u8]| request.iter().any(|arg| arg.eq_ignore_ascii_case(word));
             let may_part = has(b"by") || has(b"alpha") && redis.bytes.contains(&0);
             let is_whole = !has(b"limit") && !has(b"get");
             let is_equal = if is_whole {
@@ -341,23 +375,11 @@ fn is_intended(name: &[u8], request: &[Vec<u8>], redis: &Raw, ours: &Raw, state:
         b"slowlog" if same_kind => redis.kind() == b':' || redis.kind() == b'*',
         b"memory" if both_start("-ERR unknown subcommand") => true,
         b"object" if both_start("-ERR unknown subcommand") => true,
-        b"memory" => same_kind && redis.kind() == b':',
+        // There a key whose time has come still takes memory.
+        b"memory" => same_kind && redis.kind() == b':' || state.has_expired,
         b"time" => same_kind && redis.children.len() == ours.children.len(),
-        // Cursors are our own; those that are not known are refused.
-        b"scan" => {
-            same_kind && redis.kind() == b'*'
-                // There a zero byte ends the cursor.
-                || ours.kind() == b'-' && request.get(1).is_some_and(|cursor| cursor.contains(&0))
-                || ours.starts_with("-ERR invalid cursor: ") && redis.kind() == b'*'
-        }
-        // The name, the version, the number of the connection.
-        b"hello" => same_kind && matches!(redis.kind(), b'*' | b'%'),
-        // Settings and their bounds are our own; so is what is said of subcommands.
-        b"config" if request.len() > 1 && request[1].eq_ignore_ascii_case(b"get") => same_kind,
-        b"config" | b"client" | b"command" if both_start("-ERR unknown subcommand") => true,
-        b"config" => both_errors,
-        b"client" | b"command" => same_kind && matches!(redis.kind(), b':' | b'*'),
-        b"lastsave" => same_kind,
+        // There small integers are shared.
+        b"object" if has(b"refcount") => same_kind && ours.bytes == b":1\r\n",
         _ => false,
     }
 }
