@@ -1,6 +1,6 @@
 //! From a key to its leaf, and lookups.
 
-use everleaf_index::Geometry;
+use everleaf_index::{Domain, Geometry};
 use everleaf_machine::Machine;
 
 use super::variant::Variant;
@@ -24,12 +24,16 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         place
     }
 
-    /// Asks for what a search or a write reads and writes first.
+    /// Asks for what a search or a write reads and writes first. Where the pool is slower than memory, the
+    /// leaf is not asked for before the filter was: most often it is not needed then.
     #[inline(always)]
     pub(super) fn prefetch(&self, place: Place<'_, M>) {
         place.middle.prefetch(V::FILTER);
         if V::BUFFERED {
             self.buffer(place).prefetch();
+        }
+        if V::FILTER && self.medium.domain() != Domain::Process {
+            return;
         }
         M::prefetch(place.leaf.as_ptr());
         M::prefetch(place.leaf.as_ptr().wrapping_add(64));
