@@ -10,6 +10,7 @@ mod count;
 mod design;
 pub mod experiment;
 mod pool;
+mod replay;
 pub mod report;
 
 pub use design::{design, designs};

@@ -1,18 +1,35 @@
 //! SPTree: Xingsheng Zhao, Chen Zhong, Prajwal Challa, Song Jiang, "Developing Index Structures in
 //! Persistent Memory Using Spot-on Optimizations with DRAM", ICPE 2024.
 
-use super::{Entry, Family, Kind, Method};
+use super::{Entry, Family, Kind, Make, Method};
 
-const BUILT: &str = "SPTree, CCEH and the skip list are not built";
+mod media;
 
-/// An experiment that waits for the systems.
+const CORES: &str = "it needs the paper's 20 cores, or the model of them";
+const MAKING: &str = "SPTree is built, the experiment is not";
+
+/// An experiment that waits, and why.
 const fn later(
     id: &'static str,
     what: &'static str,
     claim: &'static str,
     kinds: &'static [Kind],
+    why: &'static str,
 ) -> Entry {
-    Entry { id, what, claim, kinds, seconds: (0, 0), needs: &[], method: Method::NotYet(BUILT) }
+    Entry { id, what, claim, kinds, seconds: (0, 0), needs: &[], method: Method::NotYet(why) }
+}
+
+/// An experiment that can be made.
+const fn made(
+    id: &'static str,
+    what: &'static str,
+    claim: &'static str,
+    seconds: (u32, u32),
+    make: Make,
+) -> Entry {
+    let kinds = &[Kind::Counts];
+    let needs = &["sptree", "sptree-buffered", "sptree-plain", "sptree-unfiltered"];
+    Entry { id, what, claim, kinds, seconds, needs, method: Method::Run(make) }
 }
 
 pub(super) const FAMILY: Family = Family {
@@ -26,72 +43,86 @@ pub(super) const FAMILY: Family = Family {
             "Figures 1, 5 and 6: structures",
             "sizes of nodes, buffers and tags",
             &[Kind::Crashes],
+            MAKING,
         ),
-        later(
+        made(
             "sptree.fig2",
             "Figure 2: media bytes written by inserts with buffers and without",
             "70.6 to 16.6 GB for CCEH, 98.4 to 17.9 for FAST & FAIR, 53.4 to 28.6 for a skip list",
-            &[Kind::Counts],
+            (3, 60),
+            media::buffers,
         ),
-        later(
+        made(
             "sptree.fig3",
-            "Figure 3: buffer, ordering and cache, one after the other, with a log and without",
-            "volumes fall to a quarter; throughput doubles",
-            &[Kind::Counts, Kind::ManyCores],
+            "Figure 3: buffers, new places and caching, one after the other, with a log and without; \
+             the volumes of one thread, of the authors' programs played back",
+            "volumes fall to a quarter",
+            (7, 180),
+            media::techniques,
         ),
         later(
             "sptree.fig4",
             "Figure 4: latencies of inserts and reads, 20 threads",
             "nothing for CCEH, much for FAST & FAIR and the skip list",
             &[Kind::Counts, Kind::Latency, Kind::ManyCores],
+            CORES,
         ),
         later(
             "sptree.fig7",
             "Figure 7 a to d: throughput on 1 to 40 threads",
             "inserts up to 2 times, reads of absent keys up to 4 times",
             &[Kind::ManyCores],
+            CORES,
         ),
-        later(
+        made(
             "sptree.fig7-media",
-            "Figure 7 e to h: media bytes of the same",
+            "Figure 7 e to h: media bytes of the same, one thread, of the authors' programs played back \
+             and of ours as counted",
             "a third for inserts and reads, next to nothing for absent keys",
-            &[Kind::Counts],
+            (6, 150),
+            media::trees,
         ),
         later(
             "sptree.fig7-bandwidth",
             "Figure 7 i to l: bandwidth of the medium",
             "the others use as much for less",
             &[Kind::Counts, Kind::ManyCores],
+            CORES,
         ),
         later(
             "sptree.fig8",
             "Figure 8: latencies of three workloads, 20 threads",
             "the lowest of all",
             &[Kind::Latency, Kind::ManyCores],
+            CORES,
         ),
         later(
             "sptree.fig9",
             "Figure 9: rebuilding 4 to 256 M keys",
             "linear, about a second for 250 M",
             &[Kind::Recovery, Kind::Counts],
+            MAKING,
         ),
         later(
             "sptree.fig10",
             "Figure 10: time to the first lookup by the size of the log",
             "about nothing, where others grow with the log",
             &[Kind::Recovery],
+            MAKING,
         ),
         later(
             "sptree.footprint",
             "section 5: DRAM, false positives of the filters",
             "12 to 33 % of the data; about 5 % false positives",
             &[Kind::Space, Kind::Counts],
+            MAKING,
         ),
         later(
             "sptree.crash",
             "section 4.6: crashes in splits and merges",
             "one repair for each state",
             &[Kind::Crashes],
+            MAKING,
         ),
     ],
 };

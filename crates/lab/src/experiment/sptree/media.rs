@@ -1,0 +1,254 @@
+//! Bytes of the medium: Figures 2, 3 and 7 e to h. The authors' programs are played back
+//! ([`crate::replay`]); SPTree is also counted as it is built here.
+
+use everleaf_bench::BenchError;
+
+use super::super::finding::{Figure, Grid, Series};
+use super::super::{Context, Outcome};
+use crate::count::{Operation, load, scaled_caches};
+use crate::replay::{PAPERS_KEYS, Program, Techniques, Traffic, Volumes, play};
+
+/// What may lie between a prediction and what was measured.
+const TOLERANCE: f64 = 0.15;
+
+const COLUMNS: [&str; 5] = [
+    "program, operation",
+    "controller B read",
+    "controller B written",
+    "media B read",
+    "media B written",
+];
+
+fn keys(context: &Context<'_>) -> u64 {
+    context.scale.pick(50_000, 1_000_000)
+}
+
+fn played(context: &mut Context<'_>, name: &str, program: Program) -> Volumes {
+    (context.tell)(&format!("playing {name}"));
+    play(program, keys(context), context.seed)
+}
+
+fn row(grid: &mut Grid, name: String, traffic: &Traffic) {
+    let Traffic { controller_read, controller_written, media_read, media_written } = *traffic;
+    grid.add(name, [controller_read, controller_written, media_read, media_written]);
+}
+
+/// Gigabytes of a whole load as the paper counts them: thousands of 2^20 bytes.
+fn gigabytes(each: f64) -> f64 {
+    each * PAPERS_KEYS / f64::from(1 << 20) / 1000.0
+}
+
+const NONE: Techniques = Techniques::of("");
+const BUFFERING: Techniques = Techniques::of("b");
+
+/// Figure 2, with what its bars say.
+pub(super) fn buffers(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+    let programs: [(&str, Program, f64); 6] = [
+        ("CCEH", Program::Cceh(NONE), 70.6),
+        ("CCEH, buffers", Program::Cceh(BUFFERING), 16.6),
+        ("FAST & FAIR", Program::FastFair(NONE), 98.4),
+        ("FAST & FAIR, buffers", Program::FastFair(BUFFERING), 17.9),
+        ("skip list", Program::SkipList(NONE), 53.4),
+        ("skip list, buffers", Program::SkipList(BUFFERING), 28.6),
+    ];
+    let mut outcome = Outcome::default();
+    for (name, program, claim) in programs {
+        let ours = gigabytes(played(context, name, program).load.media_written);
+        outcome.figures.push(Figure::near(name, claim, ours, "GB written", TOLERANCE));
+    }
+    Ok(outcome)
+}
+
+/// A program, and the media bytes an insert reads and writes by the authors' data.
+type Measured = (&'static str, Program, [f64; 2]);
+
+const CASES: [Measured; 12] = [
+    ("CCEH", Program::Cceh(NONE), [892.8, 611.9]),
+    ("CCEH B", Program::Cceh(BUFFERING), [391.2, 143.7]),
+    ("CCEH BO", Program::Cceh(Techniques::of("bo")), [326.4, 142.7]),
+    ("CCEH BOC", Program::Cceh(Techniques::of("boc")), [322.7, 142.7]),
+    ("CCEH B, log", Program::Cceh(Techniques::of("bl")), [428.1, 289.1]),
+    ("CCEH BOC, log", Program::Cceh(Techniques::of("bocl")), [355.6, 280.7]),
+    ("FAST & FAIR", Program::FastFair(NONE), [1574.7, 852.6]),
+    ("FAST & FAIR B", Program::FastFair(BUFFERING), [1001.1, 155.5]),
+    ("FAST & FAIR BO", Program::FastFair(Techniques::of("bo")), [978.7, 215.2]),
+    ("FAST & FAIR BOC", Program::FastFair(Techniques::of("boc")), [231.9, 214.2]),
+    ("FAST & FAIR B, log", Program::FastFair(Techniques::of("bl")), [1059.0, 282.3]),
+    ("FAST & FAIR BOC, log", Program::FastFair(Techniques::of("bocl")), [271.0, 343.0]),
+];
+
+/// The skip list, of which no data are published.
+const SKIP_LISTS: [(&str, Techniques); 5] = [
+    ("skip list", NONE),
+    ("skip list B", BUFFERING),
+    ("skip list BC", Techniques::of("bc")),
+    ("skip list B, log", Techniques::of("bl")),
+    ("skip list BC, log", Techniques::of("bcl")),
+];
+
+/// Figure 3, the volumes of one thread.
+pub(super) fn techniques(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+    let mut outcome = Outcome::default();
+    let mut grid = Grid::new("bytes of an operation, played back", &COLUMNS);
+    for (name, program, [read, written]) in CASES {
+        let volumes = played(context, name, program);
+        let load = volumes.load;
+        row(&mut grid, format!("{name}, insert"), &load);
+        let figure = |what, claim, ours| {
+            Figure::near(format!("{name}, {what} by an insert"), claim, ours, "B", TOLERANCE)
+        };
+        outcome.figures.push(figure("read", read, load.media_read));
+        outcome.figures.push(figure("written", written, load.media_written));
+        series(&mut outcome, name, &load);
+    }
+    for (name, techniques) in SKIP_LISTS {
+        let volumes = played(context, name, Program::SkipList(techniques));
+        phases(&mut outcome, &mut grid, name, &volumes);
+    }
+    outcome.tables.push(grid);
+    Ok(outcome)
+}
+
+fn series(outcome: &mut Outcome, name: &str, load: &Traffic) {
+    for (what, bytes) in [("read", load.media_read), ("written", load.media_written)] {
+        let name = format!("{name} insert, {what}");
+        outcome.series.push(Series::count(name, "media B", bytes));
+    }
+}
+
+/// All phases of a program.
+fn phases(outcome: &mut Outcome, grid: &mut Grid, name: &str, volumes: &Volumes) {
+    let Volumes { load, positive, negative, scan } = volumes;
+    row(grid, format!("{name}, insert"), load);
+    row(grid, format!("{name}, positive lookup"), positive);
+    row(grid, format!("{name}, negative lookup"), negative);
+    row(grid, format!("{name}, scan of 50"), scan);
+    series(outcome, name, load);
+}
+
+const fn sptree(buffered: bool, filtered: bool, flushes_bitmap: bool) -> Program {
+    Program::SpTree { buffered, filtered, flushes_bitmap }
+}
+
+/// SPTree as published, by variant.
+const SPTREES: [(&str, Program); 5] = [
+    ("SPTree, bitmap not flushed", sptree(false, true, false)),
+    ("SPTree", sptree(false, true, true)),
+    ("SPTree without filters", sptree(false, false, true)),
+    ("SPTree with buffers", sptree(true, true, true)),
+    ("SPTree with buffers, without filters", sptree(true, false, true)),
+];
+
+/// Media bytes that FAST & FAIR reads by the authors' data: insert, lookups, scan of 50.
+const FAST_FAIR: [(&str, f64); 4] = [
+    ("an insert", 1577.0),
+    ("a positive lookup", 1656.9),
+    ("a negative lookup", 2184.9),
+    ("a scan of 50", 3553.9),
+];
+
+/// Figure 7 e to h: SPTree and FAST & FAIR played back, then ours as they are counted.
+pub(super) fn trees(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+    let mut outcome = Outcome::default();
+    let mut grid = Grid::new("bytes of an operation, played back", &COLUMNS);
+    let fast_fair = played(context, "FAST & FAIR", Program::FastFair(NONE));
+    phases(&mut outcome, &mut grid, "FAST & FAIR", &fast_fair);
+    let ours = [fast_fair.load, fast_fair.positive, fast_fair.negative, fast_fair.scan];
+    for ((what, claim), traffic) in FAST_FAIR.into_iter().zip(ours) {
+        let what = format!("FAST & FAIR, read by {what}");
+        outcome.figures.push(Figure::near(what, claim, traffic.media_read, "B", TOLERANCE));
+    }
+    let mut loads = Vec::new();
+    for (name, program) in SPTREES {
+        let volumes = played(context, name, program);
+        phases(&mut outcome, &mut grid, name, &volumes);
+        loads.push(volumes.load);
+        if program == sptree(false, true, true) {
+            let share = volumes.positive.media_read / fast_fair.positive.media_read;
+            let what = "SPTree's positive lookup, as a share of FAST & FAIR's";
+            outcome.figures.push(Figure::near(what, 1.0 / 3.0, share, "", TOLERANCE));
+            let bytes = volumes.negative.media_read;
+            let what = "SPTree's negative lookup reads";
+            let said =
+                Figure::statement(what, "almost nothing", format!("{bytes:.1} B"), bytes < 20.0);
+            outcome.figures.push(said);
+        }
+    }
+    let volume = |load: &Traffic| load.media_read + load.media_written;
+    let saved = volume(&loads[0]) / volume(&loads[3]);
+    outcome.figures.push(Figure::near("an insert with buffers, saved", 3.0, saved, "x", TOLERANCE));
+    outcome.tables.push(grid);
+    built(context, &mut outcome)?;
+    Ok(outcome)
+}
+
+/// The trees as they are built here, on the counting machine.
+fn built(context: &mut Context<'_>, outcome: &mut Outcome) -> Result<(), BenchError> {
+    let designs = ["fast-fair", "sptree", "sptree-unfiltered", "sptree-buffered", "sptree-plain"];
+    let keys = context.scale.pick(20_000, 500_000);
+    let config = scaled_caches(keys, PAPERS_KEYS);
+    let title = "bytes of an operation, our trees as counted, without prefetchers";
+    let columns = ["tree, operation", "media B read", "media B written", "lines flushed", "drains"];
+    let mut grid = Grid::new(title, &columns);
+    for name in designs {
+        (context.tell)(&format!("counting {name}"));
+        let mut loaded = load::design(name, config, keys, context.seed)?;
+        loaded.perform(Operation::Get, keys / 8)?;
+        loaded.perform(Operation::GetAbsent, keys / 8)?;
+        loaded.perform(Operation::Scan(50), keys / 30)?;
+        for operation in
+            [Operation::Insert, Operation::Get, Operation::GetAbsent, Operation::Scan(50)]
+        {
+            let tally = loaded.tree.tally(operation);
+            let each = |sum| tally.per_operation(sum);
+            let numbers = [
+                each(tally.media_read_bytes),
+                each(tally.media_written_bytes),
+                each(tally.flushes),
+                each(tally.drains),
+            ];
+            grid.add(format!("{name}, {}", operation.name()), numbers);
+        }
+    }
+    outcome.tables.push(grid);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_is_as_many_gigabytes_as_the_figure_says() {
+        // The authors' data and their figure, of the same program.
+        assert!((gigabytes(611.9) - 70.6).abs() < 0.1);
+        assert!((gigabytes(852.6) - 98.4).abs() < 0.1);
+    }
+
+    /// The leaf used to be asked for beside its filter, so an absent key read its block for nothing.
+    #[test]
+    fn an_absent_key_that_a_filter_knows_to_be_absent_reads_no_block() {
+        for name in ["sptree", "sptree-buffered"] {
+            let mut loaded = load::design(name, scaled_caches(4000, PAPERS_KEYS), 4000, 1).unwrap();
+            loaded.perform(Operation::GetAbsent, 2000).unwrap();
+            loaded.perform(Operation::Get, 2000).unwrap();
+            let read = |operation| {
+                let tally = loaded.tree.tally(operation);
+                tally.per_operation(tally.media_read_bytes)
+            };
+            assert!(read(Operation::GetAbsent) < 16.0, "{name}: {}", read(Operation::GetAbsent));
+            assert!(read(Operation::Get) > 100.0, "{name}: {}", read(Operation::Get));
+        }
+    }
+
+    #[test]
+    fn every_program_has_a_name_of_its_own() {
+        let cases = CASES.iter().map(|case| case.0);
+        let names = cases.chain(SKIP_LISTS.map(|case| case.0)).chain(SPTREES.map(|case| case.0));
+        let mut names: Vec<&str> = names.collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

@@ -1,0 +1,242 @@
+//! What the authors' programs do to the modules of persistent memory, played back.
+//!
+//! Not our trees, and no prediction of theirs: the layouts and the order of accesses are those of the
+//! public programs as far as reading them tells, mistakes included (a bitmap that is not flushed, a log
+//! that is not). The accesses go through one model of processor and modules, the same for all:
+//!
+//! ```text
+//!   access -> L1 -> L2 <- prefetchers (the other line of a pair; the next line of a run)
+//!                    +-> L3 -> read buffer  -> blocks of 256 bytes
+//!   write back ------------> write buffer -> blocks of 256 bytes
+//! ```
+//!
+//! Its constants are those of the processor and the modules, but for one: how much of the L3 works for
+//! one thread. That one is fitted to what was measured of CCEH and FAST & FAIR together.
+
+mod cceh;
+mod fast_fair;
+mod machine;
+mod skip_list;
+mod sptree;
+
+use everleaf_bench::random::{Random, mix};
+
+pub(crate) use machine::{Machine, Traffic};
+
+/// Keys of the paper's workload.
+pub(crate) const PAPERS_KEYS: f64 = 120.96e6;
+
+/// Which of the three techniques a program has, and whether it writes a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Techniques {
+    /// Writes are gathered in DRAM.
+    pub buffering: bool,
+    /// What was gathered goes to a new place.
+    pub out_of_place: bool,
+    /// What leads to the data is read in DRAM.
+    pub caching: bool,
+    /// What is gathered is also in a log.
+    pub log: bool,
+}
+
+impl Techniques {
+    /// From letters: `b`, `o`, `c` and `l`.
+    pub const fn of(letters: &str) -> Self {
+        let letters = letters.as_bytes();
+        let mut made =
+            Techniques { buffering: false, out_of_place: false, caching: false, log: false };
+        let mut at = 0;
+        while at < letters.len() {
+            match letters[at] {
+                b'b' => made.buffering = true,
+                b'o' => made.out_of_place = true,
+                b'c' => made.caching = true,
+                _ => made.log = true,
+            }
+            at += 1;
+        }
+        made
+    }
+}
+
+/// A program that can be played back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    /// CCEH.
+    Cceh(Techniques),
+    /// FAST & FAIR with nodes of 512 bytes.
+    FastFair(Techniques),
+    /// The skip list.
+    SkipList(Techniques),
+    /// SPTree with buffers, with the filters, and whether an unbuffered insert flushes its bitmap.
+    SpTree {
+        /// Writes are gathered, with the log flushed.
+        buffered: bool,
+        /// Lookups ask a filter first.
+        filtered: bool,
+        /// The public program leaves this out.
+        flushes_bitmap: bool,
+    },
+}
+
+/// What a program does to memory.
+pub(crate) trait Play {
+    fn insert(&mut self, machine: &mut Machine, key: u64);
+    fn get(&mut self, machine: &mut Machine, key: u64);
+    /// Reads so many pairs; nothing if it cannot.
+    fn scan(&mut self, machine: &mut Machine, from: u64, count: usize);
+}
+
+/// Bytes of an operation, by phase.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Volumes {
+    pub load: Traffic,
+    pub positive: Traffic,
+    pub negative: Traffic,
+    pub scan: Traffic,
+}
+
+/// Plays the paper's workload with `keys` keys: load, positive and negative lookups, scans of 50.
+pub(crate) fn play(program: Program, keys: u64, seed: u64) -> Volumes {
+    let mut machine = Machine::xeon_6230(PAPERS_KEYS / keys as f64);
+    let mut played = made(program, seed);
+    let mut volumes = Volumes::default();
+    for number in 0..keys {
+        played.insert(&mut machine, key(number, seed));
+    }
+    volumes.load = machine.take(keys);
+    // The paper's share: 4 M of 121 M.
+    let reads = keys / 30;
+    let mut random = Random::new(seed ^ 0x5eed);
+    for _ in 0..reads {
+        played.get(&mut machine, key(random.below(keys), seed));
+    }
+    volumes.positive = machine.take(reads);
+    for _ in 0..reads {
+        played.get(&mut machine, key(keys + random.below(keys), seed));
+    }
+    volumes.negative = machine.take(reads);
+    for _ in 0..reads {
+        played.scan(&mut machine, key(random.below(keys), seed), 50);
+    }
+    volumes.scan = machine.take(reads);
+    volumes
+}
+
+fn made(program: Program, seed: u64) -> Box<dyn Play> {
+    match program {
+        Program::Cceh(techniques) => Box::new(cceh::Cceh::new(techniques)),
+        Program::FastFair(techniques) => Box::new(fast_fair::FastFair::new(techniques)),
+        Program::SkipList(techniques) => Box::new(skip_list::SkipList::new(techniques, seed)),
+        Program::SpTree { buffered, filtered, flushes_bitmap } => {
+            Box::new(sptree::SpTree::new(buffered, filtered, flushes_bitmap))
+        }
+    }
+}
+
+/// The key of a number: different numbers have different keys, none is 0.
+fn key(number: u64, seed: u64) -> u64 {
+    mix(number.wrapping_add(seed << 40)).max(1)
+}
+
+/// Places of objects as an allocator with a header of 16 bytes and classes of 64 gives them out: every
+/// object begins 16 bytes behind a line's beginning. New memory is zeroed and flushed.
+struct Heap {
+    next: u64,
+}
+
+const HEADER: u64 = 16;
+
+impl Heap {
+    fn new(start: u64) -> Self {
+        Heap { next: start }
+    }
+
+    fn take(&mut self, size: u64) -> u64 {
+        let place = self.next + HEADER;
+        self.next += (size + HEADER).next_multiple_of(64).max(128);
+        place
+    }
+
+    fn take_zeroed(&mut self, machine: &mut Machine, size: u64) -> u64 {
+        let place = self.take(size);
+        machine.write_past(place, size);
+        place
+    }
+}
+
+/// A log of one thread.
+struct Log {
+    next: u64,
+    is_flushed: bool,
+}
+
+/// Bytes of a record, with what links and checks it.
+const RECORD: u64 = 64;
+
+impl Log {
+    fn new(is_flushed: bool) -> Self {
+        Log { next: 1 << 45, is_flushed }
+    }
+
+    fn append(&mut self, machine: &mut Machine) {
+        machine.write(self.next, RECORD);
+        if self.is_flushed {
+            machine.flush(self.next, RECORD);
+        }
+        self.next += RECORD;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: Techniques = Techniques::of("");
+
+    #[test]
+    fn buffers_save_media_writes_in_every_program() {
+        let pairs = [
+            (Program::Cceh(NONE), Program::Cceh(Techniques::of("b"))),
+            (Program::FastFair(NONE), Program::FastFair(Techniques::of("bo"))),
+            (Program::SkipList(NONE), Program::SkipList(Techniques::of("b"))),
+            (sptree(false), sptree(true)),
+        ];
+        for (plain, buffered) in pairs {
+            let written = |program| play(program, 30_000, 1).load.media_written;
+            let (plain_bytes, buffered_bytes) = (written(plain), written(buffered));
+            assert!(
+                buffered_bytes < 0.8 * plain_bytes,
+                "{plain:?}: {plain_bytes}, {buffered_bytes}"
+            );
+        }
+    }
+
+    fn sptree(buffered: bool) -> Program {
+        Program::SpTree { buffered, filtered: true, flushes_bitmap: true }
+    }
+
+    #[test]
+    fn filters_spare_absent_keys_the_medium() {
+        let volumes = play(sptree(false), 60_000, 1);
+        assert!(volumes.negative.media_read < 20.0, "{volumes:?}");
+        assert!(volumes.positive.media_read > 200.0, "{volumes:?}");
+        let bare = Program::SpTree { buffered: false, filtered: false, flushes_bitmap: true };
+        assert!(play(bare, 60_000, 1).negative.media_read > 200.0);
+    }
+
+    #[test]
+    fn a_copy_in_dram_of_what_leads_to_the_data_spares_reads() {
+        for make in [Program::FastFair, Program::SkipList] {
+            let reads =
+                |letters| play(make(Techniques::of(letters)), 60_000, 1).positive.media_read;
+            assert!(reads("boc") < 0.8 * reads("bo"), "{:?}", make(NONE));
+        }
+    }
+
+    #[test]
+    fn objects_begin_behind_their_headers() {
+        let mut heap = Heap::new(0);
+        assert_eq!([heap.take(512), heap.take(40), heap.take(1)], [16, 592, 720]);
+    }
+}
