@@ -11,6 +11,8 @@ use everleaf_designs::catalogue;
 
 use super::{Entry, Family, Kind, Method, cores, proof};
 
+pub(super) use space::memory;
+
 const CORES: &str = "it needs the paper's 56 threads on 28 cores";
 const NO_RIVALS: &str = "its rivals, Masstree and Bw-tree, are not built";
 

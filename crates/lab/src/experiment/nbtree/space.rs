@@ -17,7 +17,7 @@ use super::{PAPERS_TREE, rivals};
 use crate::count::{load, scaled_caches};
 
 /// The memory of a tree of the design with so many keys.
-fn memory(design: &'static str, keys: u64) -> Result<Memory, BenchError> {
+pub(in crate::experiment) fn memory(design: &'static str, keys: u64) -> Result<Memory, BenchError> {
     let distribution = Distribution::Uniform;
     let unknown = || BenchError::Settings(format!("there is no design {design} in the catalogue"));
     let settings = Settings {
