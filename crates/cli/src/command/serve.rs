@@ -145,7 +145,8 @@ fn serve(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Failur
     let config = config_of(&args)?;
     let is_colored = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let log = tracing_subscriber::fmt().with_max_level(args.log).with_ansi(is_colored);
-    log.with_writer(io::stderr).init();
+    // A log that nobody reads any more is no reason to fail: to tell of it would panic.
+    log.with_writer(io::stderr).log_internal_errors(false).init();
     // Before the pool is opened, so that a signal during a long recovery is not lost.
     let signals = Signals::new([SIGTERM, SIGINT])
         .map_err(|error| Failure::io("cannot watch for signals", &error))?;

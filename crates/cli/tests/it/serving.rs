@@ -21,8 +21,14 @@ impl Serving {
     fn spawn(command: &mut Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the binary runs");
         let stderr = child.stderr.as_mut().expect("it is piped");
+        let mut lines = BufReader::with_capacity(1, stderr);
         let mut ready = String::new();
-        BufReader::with_capacity(1, stderr).read_line(&mut ready).expect("stderr can be read");
+        // What is logged before it is passed over.
+        while !ready.starts_with("everleaf: ready on ") {
+            ready.clear();
+            let size = lines.read_line(&mut ready).expect("stderr can be read");
+            assert_ne!(size, 0, "it ended before it was ready");
+        }
         let rest = ready.strip_prefix("everleaf: ready on ");
         let address = rest.and_then(|rest| rest.split(',').next()).unwrap_or_default().to_string();
         assert!(!address.is_empty(), "{ready}");
@@ -102,6 +108,20 @@ fn what_was_acknowledged_survives_kill_9() {
     assert_eq!(serving.end().code, -1, "it was killed");
     assert_eq!(place.run(["stat", "pool", "--json"]).json()["was_clean"], false);
     assert_eq!(place.run(["get", "pool", "apple"]).succeeded(), "red");
+}
+
+/// Whoever read the log of a server went away (`everleaf serve --log info 2>&1 | head -1`), and at the next
+/// event the server ended: telling on the same standard error that the event cannot be written panicked.
+#[test]
+fn a_server_goes_on_when_nobody_reads_its_log() {
+    let place = Place::with_pool();
+    let mut serving = Serving::start(&place, &["pool", "--log", "trace"]);
+    drop(serving.child.stderr.take());
+    for _ in 0..3 {
+        serving.ask("SET apple red\r\n", "+OK\r\n");
+    }
+    serving.signal("TERM");
+    assert_eq!(serving.child.wait().expect("it ends").code(), Some(0));
 }
 
 #[test]
