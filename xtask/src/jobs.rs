@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::budget::{self, Costs};
 use crate::programs::{self, Built, Ran};
 use crate::summary::Totals;
-use crate::{dashboard, tidy};
+use crate::{dashboard, licences, tidy};
 
 /// `cargo xtask ci`: every job, even after one failed; the last line has the totals.
 pub fn ci(root: &Path) -> bool {
@@ -36,9 +36,10 @@ pub fn checks(root: &Path) -> bool {
 type Job = fn(&Path) -> bool;
 
 /// The jobs besides the tests, the cheap ones first.
-const CHECKS: [(&str, Job); 5] = [
+const CHECKS: [(&str, Job); 6] = [
     ("fmt", |root| fmt(root, &[])),
     ("tidy", |root| tidy(root, &[])),
+    ("licences", |root| licences::run(root, &[])),
     ("product", product),
     ("lint", lint),
     ("doc", doc),

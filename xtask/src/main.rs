@@ -9,6 +9,8 @@ mod budget;
 mod capi;
 mod dashboard;
 mod jobs;
+mod licences;
+mod package;
 mod programs;
 mod python;
 mod summary;
@@ -33,8 +35,10 @@ usage: cargo xtask <command> [arguments]
   product the program `everleaf` is built without the research
   lint    clippy on all targets, warnings are errors
   doc     the documentation, warnings are errors
+  licences  the licences of all dependencies are known; `licences --list` prints them
   ci      test and checks; one line of totals at the end
   capi    installs the C library below a folder; `capi header` writes its header anew
+  package makes the Debian package, installs it in a root of its own, and starts it there
   python  builds the wheel of the Python package, and runs its tests
   sim     long searches on the simulated machine and of replies; `sim 3600` for an hour each
 ";
@@ -56,6 +60,8 @@ fn main() -> ExitCode {
         "doc" => jobs::doc(&root),
         "tidy" => jobs::tidy(&root, rest),
         "capi" => capi::run(&root, rest),
+        "licences" => licences::run(&root, rest),
+        "package" => package::run(&root, rest),
         "python" => python::run(&root),
         "figures" => figures(&root, rest),
         "sim" => jobs::sim(&root, rest),
