@@ -40,8 +40,8 @@ pub struct Batch<'a> {
 pub struct BatchEnd {
     /// Bytes of the requests that were run.
     pub consumed: usize,
-    /// True if it ended because the replies must be sent first.
-    pub output_full: bool,
+    /// True if it ended because the replies must be sent first, or a command waits.
+    pub is_paused: bool,
 }
 
 /// The requests that can be collected.
@@ -105,7 +105,7 @@ impl Batch<'_> {
                         self.refuse(error);
                         at = bytes.len();
                     }
-                    return BatchEnd { consumed: at, output_full: false };
+                    return BatchEnd { consumed: at, is_paused: false };
                 }
             };
             let plain = self.plain(rest);
@@ -121,10 +121,10 @@ impl Batch<'_> {
             self.run_one(rest);
             limits = self.limits();
             if self.session.closing {
-                return BatchEnd { consumed: bytes.len(), output_full: false };
+                return BatchEnd { consumed: bytes.len(), is_paused: false };
             }
-            if self.out.len() > self.pause_size {
-                return BatchEnd { consumed: at, output_full: true };
+            if self.out.len() > self.pause_size || self.session.waiting.is_some() {
+                return BatchEnd { consumed: at, is_paused: true };
             }
         }
     }
@@ -225,7 +225,7 @@ impl Batch<'_> {
             return ControlFlow::Continue(());
         }
         self.parser.restart();
-        ControlFlow::Break(BatchEnd { consumed: end, output_full: true })
+        ControlFlow::Break(BatchEnd { consumed: end, is_paused: true })
     }
 
     fn run_sets(&mut self, keys: &[&[u8]], values: &[&[u8]]) {

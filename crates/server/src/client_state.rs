@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::command::transaction::Transaction;
 use crate::registry::{Client, Details};
 use crate::resp::Protocol;
+use crate::waiters::Ticket;
 
 /// Whether replies are sent (`CLIENT REPLY`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +34,21 @@ pub struct ClientState {
     pub last_command: usize,
     /// What is kept for the next `EXEC`.
     pub transaction: Transaction,
+    /// Set while a command waits: nothing else is run.
+    pub waiting: Option<Waiting>,
+}
+
+/// A command that waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    /// By which the waiters know it.
+    pub ticket: Ticket,
+    /// When it ends, in milliseconds since the server started.
+    pub until_ms: Option<u64>,
+    /// Its reply is not sent.
+    pub is_silent: bool,
+    /// Bytes that the wish takes.
+    pub memory: usize,
 }
 
 /// The part of a session that commands within a transaction can change.
@@ -54,6 +70,7 @@ impl ClientState {
             closing: false,
             last_command: usize::MAX,
             transaction: Transaction::default(),
+            waiting: None,
         }
     }
 

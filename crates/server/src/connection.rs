@@ -22,6 +22,8 @@
 //! `readable` is true unless the last read found the socket empty, because events come once per
 //! change (I2); `output_total` of the server counts exactly the bytes in `output` (I3).
 
+mod waiting;
+
 use std::io::{self, ErrorKind};
 use std::sync::atomic::Ordering;
 
@@ -36,6 +38,7 @@ use crate::scratch::{Draft, OUTPUT_SIZE_KEPT, Scratch, Turn, TurnReplies};
 use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::statistics::Tally;
+use crate::waiters::Ticket;
 
 /// An unfinished request up to this size is copied back before the next read; a longer one grows
 /// in place.
@@ -74,7 +77,8 @@ pub struct Connection {
     session: ClientState,
     parser: Parser,
     leftover: Vec<u8>,
-    /// True if `leftover` may hold complete requests, which wait for the client to read (I1).
+    /// True if `leftover` may hold complete requests, which wait for the client to read (I1), or for a
+    /// command before them.
     backlog: bool,
     output: Vec<u8>,
     /// How much of `output` is sent.
@@ -95,6 +99,8 @@ pub struct Connection {
     finished: bool,
     /// Set when the server stops: what was received so far is everything that is answered.
     stopping: Option<Leave>,
+    /// The ticket with which the event loop knows that this connection waits.
+    parked: Option<Ticket>,
 }
 
 /// How a connection ends when the server stops.
@@ -125,6 +131,7 @@ impl Connection {
             ended: false,
             finished: false,
             stopping: None,
+            parked: None,
         }
     }
 
@@ -153,6 +160,9 @@ impl Connection {
         self.sent = 0;
         self.count_output(shared);
         self.socket.finish();
+        if let Some(waiting) = self.session.waiting.take() {
+            shared.waiters.remove(waiting.ticket);
+        }
         shared.registry.remove(self.client().id);
         shared.client_memory.forget(self.client());
         tracing::debug!("client {} disconnected", self.client().id);
@@ -193,6 +203,9 @@ impl Connection {
 
     /// Whether it has to be served again, event or not.
     fn has_work(&self) -> bool {
+        if self.session.waiting.is_some() {
+            return self.hung_up || self.stopping.is_some();
+        }
         self.readable
             || self.backlog
             || self.session.closing
@@ -215,6 +228,16 @@ impl Connection {
             }
             if self.unsent() > 0 {
                 self.send_output(shared, tally)?;
+            }
+            if self.session.waiting.is_some() {
+                let is_leaving = self.hung_up || self.stopping.is_some();
+                if !is_leaving || !self.give_up(shared) {
+                    return Ok(Fate::Wait);
+                }
+                // What was sent behind a command that was not answered is not run.
+                self.leftover = Vec::new();
+                self.backlog = false;
+                self.session.closing |= self.hung_up;
             }
             if self.session.closing {
                 return if self.unsent() == 0 {
@@ -394,7 +417,7 @@ impl Connection {
             out,
         };
         let end = batch.run(bytes);
-        self.backlog = end.output_full;
+        self.backlog = end.is_paused;
         if use_draft {
             self.send_draft(draft, shared, tally)?;
         } else {
@@ -483,6 +506,7 @@ impl Connection {
             + self.output.capacity()
             + self.parser.memory()
             + self.session.transaction.memory()
+            + self.session.waiting.map_or(0, |waiting| waiting.memory)
             + self.client().details_size()
     }
 

@@ -15,11 +15,13 @@ use mio::{Events, Poll, Token};
 
 use crate::client_state::ClientState;
 use crate::connection::{Connection, Fate};
+use crate::parked::Parked;
 use crate::registry::Client;
 use crate::scratch::Scratch;
 use crate::shared::{LoopState, Shared};
 use crate::socket::Socket;
 use crate::statistics::Tally;
+use crate::waiters::Delivery;
 
 /// The token of the waker of every event queue; sockets count from zero.
 pub const WAKER: Token = Token(usize::MAX);
@@ -48,6 +50,8 @@ pub struct EventLoop<'a> {
     unfinished: Places,
     /// Connections that have said everything, those to be closed first in front.
     lingering: VecDeque<Lingering>,
+    /// Connections on which a command waits.
+    parked: Parked,
     scratch: Scratch,
     /// What was done since the counters were last brought up to date.
     tally: Tally,
@@ -104,6 +108,7 @@ impl<'a> EventLoop<'a> {
             freed: Vec::new(),
             unfinished: Places::default(),
             lingering: VecDeque::new(),
+            parked: Parked::default(),
             scratch: Scratch::new(),
             tally: Tally::default(),
             idle_check_ms: None,
@@ -129,23 +134,24 @@ impl<'a> EventLoop<'a> {
         // Writes of this turn become durable together, before any reply of it is sent.
         self.shared.store.defer_sync();
         let now_ms = self.shared.now_ms();
-        let mut woken = false;
+        let woken = events.iter().any(|event| event.token() == WAKER);
         let unfinished = self.unfinished.take();
+        if woken {
+            // First, while no reply waits that they could overtake.
+            self.take_deliveries(now_ms);
+        }
         for event in events.iter() {
             let Token(index) = event.token();
-            match self.connections.get_mut(index) {
-                Some(Some(connection)) => {
-                    connection.notice(event);
-                    self.serve(index, now_ms);
-                }
-                // A place freed earlier in this turn.
-                Some(None) => {}
-                None => woken |= event.token() == WAKER,
+            // There is none in a place that was freed earlier in this turn, and none for the waker.
+            if let Some(Some(connection)) = self.connections.get_mut(index) {
+                connection.notice(event);
+                self.serve(index, now_ms);
             }
         }
         for index in unfinished {
             self.serve(index, now_ms);
         }
+        self.end_waits(now_ms);
         // After the events, so that no event of a closed connection reaches a new one.
         if woken {
             self.close_killed();
@@ -176,14 +182,72 @@ impl<'a> EventLoop<'a> {
             }
             Fate::Close => self.close(index),
         }
+        self.note_waiting(index);
         let replies = &self.scratch.replies;
         if replies.count() >= DEFERRED_COUNT_MAX || replies.size() > DEFERRED_SIZE_MAX {
             self.end_turn();
         }
     }
 
+    /// Notes whether a connection waits.
+    fn note_waiting(&mut self, index: usize) {
+        let Some(Some(connection)) = self.connections.get_mut(index) else { return };
+        if connection.has_begun_or_ended_to_wait() {
+            let waiting = connection.waiting().map(|waiting| waiting.until_ms);
+            self.parked.set(connection.client().id, index, waiting);
+        }
+    }
+
+    /// Takes the replies to connections that waited.
+    fn take_deliveries(&mut self, now_ms: u64) {
+        for Delivery { client, ticket, reply } in self.state.take_deliveries() {
+            // A connection that was closed since is not there.
+            let Some(index) = self.parked.index_of(client.id) else { continue };
+            if let Some(connection) = &mut self.connections[index] {
+                connection.deliver(ticket, &reply, self.shared, now_ms);
+                self.serve(index, now_ms);
+            }
+        }
+    }
+
+    /// Answers connections that have waited long enough.
+    fn end_waits(&mut self, now_ms: u64) {
+        while let Some(index) = self.parked.take_due(now_ms) {
+            if let Some(connection) = &mut self.connections[index] {
+                connection.time_out(self.shared, now_ms);
+                self.serve(index, now_ms);
+            }
+        }
+    }
+
+    /// Hands over the replies to clients that waited, once what they tell of is durable.
+    fn send_deliveries(&mut self) {
+        let deliveries = self.state.take_outbox();
+        if deliveries.is_empty() {
+            return;
+        }
+        let settled = self.shared.store.wait_deferred();
+        if let Err(error) = &settled {
+            self.shared.log_store_error(error);
+        }
+        let mut loops: Vec<usize> = Vec::new();
+        for delivery in deliveries {
+            let loop_index = delivery.client.loop_index;
+            match settled {
+                Ok(()) => self.shared.loops[loop_index].deliver(delivery),
+                // Nobody can be told what became of it.
+                Err(_) => delivery.client.kill(),
+            }
+            if !loops.contains(&loop_index) {
+                loops.push(loop_index);
+            }
+        }
+        loops.iter().for_each(|index| self.shared.control.wake(*index));
+    }
+
     /// Sends the replies that wait for it.
     fn end_turn(&mut self) {
+        self.send_deliveries();
         // First, so that who has a reply finds its request counted.
         self.count();
         let turn = self.scratch.replies.finish_turn();
@@ -208,6 +272,9 @@ impl<'a> EventLoop<'a> {
 
     fn close(&mut self, index: usize) {
         if let Some(connection) = self.connections[index].take() {
+            if connection.waiting().is_some() {
+                self.parked.set(connection.client().id, index, None);
+            }
             connection.close(self.shared);
             self.state.connection_closed();
             self.freed.push(index);
@@ -255,10 +322,14 @@ impl<'a> EventLoop<'a> {
             return;
         }
         let timeout_ms = timeout.as_millis() as u64;
+        // Who waits for an answer is not idle.
+        let can_be_idle = |connection: &Connection| connection.waiting().is_none();
         self.close_where(|connection| {
-            now_ms.saturating_sub(connection.client().last_active_ms()) >= timeout_ms
+            can_be_idle(connection)
+                && now_ms.saturating_sub(connection.client().last_active_ms()) >= timeout_ms
         });
-        let connections = self.connections.iter().flatten();
+        let connections =
+            self.connections.iter().flatten().filter(|connection| can_be_idle(connection));
         let oldest = connections.map(|connection| connection.client().last_active_ms()).min();
         self.idle_check_ms = Some(oldest.unwrap_or(now_ms) + timeout_ms);
     }
@@ -291,7 +362,11 @@ impl<'a> EventLoop<'a> {
             return Some(Duration::ZERO);
         }
         let lingering_ms = self.lingering.front().map(|first| first.until_ms);
-        let at = lingering_ms.into_iter().chain(self.idle_due_ms()).min()?;
+        let at = lingering_ms
+            .into_iter()
+            .chain(self.idle_due_ms())
+            .chain(self.parked.next_ms())
+            .min()?;
         // One more millisecond, so that a wait cut short by rounding does not wake too early.
         Some(Duration::from_millis(at.saturating_sub(self.shared.now_ms()) + 1))
     }
@@ -339,6 +414,7 @@ impl<'a> EventLoop<'a> {
         }
         self.shared.store.defer_sync();
         let now_ms = self.shared.now_ms();
+        self.take_deliveries(now_ms);
         for index in self.unfinished.take() {
             self.serve(index, now_ms);
         }

@@ -22,6 +22,7 @@ pub struct Client {
     last_active_ms: AtomicU64,
     last_command: AtomicUsize,
     killed: AtomicBool,
+    waiting: AtomicBool,
     /// Bytes it makes the server hold.
     memory: AtomicUsize,
     /// Of it, what it held when it was chosen to be closed for that.
@@ -77,6 +78,18 @@ impl Client {
     pub fn is_killed(&self) -> bool {
         // Relaxed: see `kill`.
         self.killed.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether a command of it waits.
+    pub fn set_waiting(&self, waiting: bool) {
+        // Relaxed: what others see of it is a statistic.
+        self.waiting.store(waiting, Ordering::Relaxed);
+    }
+
+    /// Whether a command of it waits.
+    pub fn is_waiting(&self) -> bool {
+        // Relaxed: see `set_waiting`.
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// Bytes it makes the server hold, as counted last.
@@ -160,6 +173,7 @@ impl Registry {
             last_active_ms: AtomicU64::new(now_ms),
             last_command: AtomicUsize::new(usize::MAX),
             killed: AtomicBool::new(false),
+            waiting: AtomicBool::new(false),
             memory: AtomicUsize::new(0),
             condemned_size: AtomicUsize::new(0),
             details_size: AtomicUsize::new(0),

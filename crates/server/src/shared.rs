@@ -19,7 +19,9 @@ use crate::settings::Settings;
 use crate::slow_log::SlowLog;
 use crate::socket::Socket;
 use crate::statistics::{Counters, Tally};
+use crate::turns::Turns;
 use crate::types::{Collector, Types};
+use crate::waiters::{Delivery, Waiters};
 
 /// The switch that ends a server. Holds neither the store nor a connection, so a handle that is
 /// kept for long keeps nothing else alive.
@@ -70,6 +72,10 @@ pub struct LoopState {
     /// Connections handed over, from the hand-over to the close.
     connection_count: AtomicUsize,
     inbox: Mutex<Vec<(Socket, Arc<Client>)>>,
+    /// Replies to clients that waited, of this loop.
+    deliveries: Mutex<Vec<Delivery>>,
+    /// The same of any loop, made by this one, to be sent when what they tell of is durable.
+    outbox: Mutex<Vec<Delivery>>,
 }
 
 impl LoopState {
@@ -97,9 +103,34 @@ impl LoopState {
         self.connection_count.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn inbox(&self) -> MutexGuard<'_, Vec<(Socket, Arc<Client>)>> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Leaves replies to the end of the turn of this loop, which makes them.
+    pub fn send_later(&self, deliveries: impl Iterator<Item = Delivery>) {
+        lock(&self.outbox).extend(deliveries);
     }
+
+    /// The replies made since the last call.
+    pub fn take_outbox(&self) -> Vec<Delivery> {
+        std::mem::take(&mut lock(&self.outbox))
+    }
+
+    /// Hands over a reply to a client of this loop, which must be woken.
+    pub fn deliver(&self, delivery: Delivery) {
+        lock(&self.deliveries).push(delivery);
+    }
+
+    /// The replies handed over since the last call.
+    pub fn take_deliveries(&self) -> Vec<Delivery> {
+        std::mem::take(&mut lock(&self.deliveries))
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, Vec<(Socket, Arc<Client>)>> {
+        lock(&self.inbox)
+    }
+}
+
+/// A panic elsewhere cannot have left a list half changed.
+fn lock<T>(list: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
+    list.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the threads of a server share. Counters here are statistics: relaxed.
@@ -114,6 +145,8 @@ pub struct Shared {
     pub slow_log: SlowLog,
     pub types: Types,
     pub collector: Collector,
+    pub waiters: Waiters,
+    pub turns: Turns,
     pub loops: Vec<LoopState>,
     /// Connections accepted so far.
     pub accepted_count: AtomicU64,
@@ -147,6 +180,8 @@ impl Shared {
             slow_log: SlowLog::default(),
             types: Types::default(),
             collector: Collector::default(),
+            waiters: Waiters::new(),
+            turns: Turns::new(),
             loops,
             accepted_count: AtomicU64::new(0),
             rejected_count: AtomicU64::new(0),

@@ -8,6 +8,49 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use support::{Client, ServerProcess, TestServer, encode, eventually};
 
+#[test]
+fn what_is_trimmed_is_gone_at_once_and_freed_later() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let push = |client: &mut Client, command: &str, name: &str, count: usize| {
+        let mut request = vec![command.to_string(), "k".to_string()];
+        request.extend((0..count).map(|number| format!("{name}{number}")));
+        assert!(client.ask(&request).starts_with(':'));
+    };
+    push(&mut client, "RPUSH", "e", 9_000);
+    assert_eq!(client.line("LTRIM k 3000 7999"), "+OK");
+    // Over what is still there outside.
+    push(&mut client, "LPUSH", "left", 700);
+    push(&mut client, "RPUSH", "right", 700);
+    let members = server.store.existing_map(MEMBERS).unwrap().unwrap();
+    assert_eq!(client.line("LLEN k"), ":6400");
+    assert_eq!(client.line("LINDEX k 0"), "\"left699\"");
+    assert_eq!(client.line("LINDEX k 700"), "\"e3000\"");
+    assert_eq!(client.line("LINDEX k 5699"), "\"e7999\"");
+    assert_eq!(client.line("LINDEX k -1"), "\"right699\"");
+    let report = everleaf_server::check_collections(&server.store).unwrap();
+    assert_eq!(report.problems, Vec::<String>::new());
+    eventually("what is outside is freed", || {
+        client.line("PING");
+        // The mark, the start, the note.
+        members.len() == 6_400 + 3
+    });
+    let popped = client.line("RPOP k 5000");
+    assert!(
+        popped.starts_with("[\"right699\" ") && popped.ends_with("\"e3700\"]"),
+        "{}",
+        popped.len()
+    );
+    assert_eq!(client.line("LLEN k"), ":1400");
+    assert_eq!(client.line("LPOP k 1400").split(' ').count(), 1_400);
+    assert_eq!(client.line("EXISTS k"), ":0");
+    eventually("nothing is left", || {
+        client.line("PING");
+        members.len() == 2
+    });
+    assert_eq!(everleaf_server::check_collections(&server.store).unwrap().collections, 0);
+}
+
 /// The map in which members lie.
 const MEMBERS: &str = "server.members";
 

@@ -5,7 +5,7 @@
 
 mod support;
 
-use support::{Client, ServerProcess, encode};
+use support::{Client, ServerProcess, encode, eventually, open};
 
 /// Requests that are awaited before the kill, in the first round.
 const AWAITED_COUNT: usize = 500;
@@ -24,6 +24,14 @@ fn number(client: &mut Client, line: &str) -> usize {
 fn strings(client: &mut Client, line: &str) -> Vec<String> {
     let reply = client.line(line);
     reply.split('"').skip(1).step_by(2).map(str::to_string).collect()
+}
+
+/// The collections that the last kill left are whole.
+fn check_collections_of(folder: &std::path::Path) {
+    let store = open(&folder.join("test.pool"), 1 << 30);
+    let report = everleaf_server::check_collections(&store).unwrap();
+    assert_eq!(report.problems, Vec::<String>::new());
+    assert!(report.collections > 5 && report.members > 1_000);
 }
 
 /// What is written with a number. Each of them is one step.
@@ -106,16 +114,36 @@ fn check(client: &mut Client, first: usize, count: usize) {
 
 #[test]
 fn a_killed_server_comes_back_with_all_types_as_they_were_acknowledged() {
+    kill_and_compare("process");
+}
+
+/// The same with a log: what was acknowledged had waited for the disk.
+#[test]
+fn a_killed_server_with_a_log_comes_back_with_all_types_as_they_were_acknowledged() {
+    kill_and_compare("power");
+}
+
+fn kill_and_compare(durability: &str) {
     let folder = tempfile::tempdir().unwrap();
     let (mut first, mut count) = (0, 0);
     for round in 0..4 {
-        let server = ServerProcess::start(folder.path(), "");
+        let server = ServerProcess::start_with(folder.path(), "", durability);
         let mut client = server.connect();
         check(&mut client, first, count);
         if round == 3 {
             server.stop();
+            check_collections_of(folder.path());
             return;
         }
+        // Somebody waits: what is pushed for it is taken in the same step.
+        let mut waiting = server.connect();
+        waiting.send(b"BLMOVE waited given LEFT RIGHT 0\r\n");
+        let given = number(&mut client, "LLEN given");
+        eventually("it waits", || client.line("INFO clients").contains("blocked_clients:1"));
+        client.line(&format!("RPUSH waited {round}"));
+        assert_eq!(client.line("EXISTS waited"), ":0");
+        assert_eq!(number(&mut client, "LLEN given"), given + 1);
+        assert_eq!(waiting.reply(), format!("\"{round}\""));
         // What was done without an answer is done again, which only lists would notice.
         client.line("DEL list done queue");
         client.line("RENAMENX other renamed");

@@ -2,7 +2,7 @@
 
 use super::connection::valid_name;
 use super::table::COMMANDS;
-use super::{Context, Failure, Outcome, parse_integer, shown};
+use super::{Context, Failure, Outcome, integer_arg, parse_integer, shown, waiting};
 use crate::client_state::ReplyMode;
 use crate::registry::Client;
 use crate::resp::Request;
@@ -18,6 +18,7 @@ pub fn client(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         }
         (b"list", _) => return list(context, request),
         (b"kill", 3..) => return kill(context, request),
+        (b"unblock", 3 | 4) => return unblock(context, request),
         (b"getname", 2) => {
             let name = context.session.client.details().name;
             let name = Some(name.as_bytes()).filter(|name| !name.is_empty());
@@ -40,6 +41,33 @@ pub fn client(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         // The table knows no others.
         _ => return Err(Failure::Syntax),
     }
+    Ok(())
+}
+
+/// `CLIENT UNBLOCK id [TIMEOUT | ERROR]`
+fn unblock(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let with_error = match request.get(3).map(|reason| reason.to_ascii_lowercase()).as_deref() {
+        None | Some(b"timeout") => false,
+        Some(b"error") => true,
+        Some(_) => {
+            return Err(Failure::text("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"));
+        }
+    };
+    let client_id = u64::try_from(integer_arg(request.arg(2))?).unwrap_or(0);
+    if context.later.is_some() {
+        // The lock of the waiters comes before what is held here.
+        let clients = context.shared.registry.all();
+        let waits = clients.iter().any(|client| client.id == client_id && client.is_waiting());
+        let loop_index = context.session.client.loop_index;
+        context.act(move |shared| {
+            waiting::unblock(shared, loop_index, client_id, with_error);
+        });
+        context.reply.integer(i64::from(waits));
+        return Ok(());
+    }
+    let loop_index = context.session.client.loop_index;
+    let done = waiting::unblock(context.shared, loop_index, client_id, with_error);
+    context.reply.integer(i64::from(done));
     Ok(())
 }
 
@@ -132,7 +160,12 @@ fn describe(client: &Client, now_ms: u64) -> String {
         details.name,
         now_ms.saturating_sub(client.created_ms) / 1000,
         now_ms.saturating_sub(client.last_active_ms()) / 1000,
-        if details.no_evict { "e" } else { "N" },
+        match (client.is_waiting(), details.no_evict) {
+            (true, true) => "be",
+            (true, false) => "b",
+            (false, true) => "e",
+            (false, false) => "N",
+        },
         client.memory(),
         details.protocol.number(),
         details.library_name,

@@ -76,7 +76,7 @@ fn server(shared: &Shared, _: &Statistics, lines: &mut Lines) {
 fn clients(shared: &Shared, _: &Statistics, lines: &mut Lines) {
     lines.add("connected_clients", shared.registry.count());
     lines.add("maxclients", shared.settings.client_count_max());
-    lines.add("blocked_clients", 0);
+    lines.add("blocked_clients", shared.waiters.total());
     // Relaxed: a statistic.
     lines.add("client_output_bytes", shared.output_total.load(Ordering::Relaxed));
     for (index, state) in shared.loops.iter().enumerate() {

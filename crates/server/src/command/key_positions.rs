@@ -30,7 +30,7 @@ pub fn getkeys(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 fn counted_from(name: &str) -> Option<usize> {
     match name {
         "zunion" | "zinter" | "zdiff" | "zintercard" | "sintercard" | "lmpop" | "zmpop" => Some(1),
-        "zunionstore" | "zinterstore" | "zdiffstore" => Some(2),
+        "zunionstore" | "zinterstore" | "zdiffstore" | "blmpop" | "bzmpop" => Some(2),
         _ => None,
     }
 }
@@ -47,7 +47,7 @@ fn counted_positions(command: &Command, args: &[&[u8]], at: usize) -> Result<Vec
 fn listed_positions(command: &Command, args: &[&[u8]]) -> Vec<usize> {
     let first = usize::from(command.first_key.unsigned_abs());
     let last = match command.last_key {
-        last if last < 0 => args.len() - 1,
+        last if last < 0 => args.len().saturating_sub(usize::from(last.unsigned_abs())),
         last => usize::from(last.unsigned_abs()).min(args.len() - 1),
     };
     let step = usize::from(command.key_step.unsigned_abs()).max(1);
@@ -84,6 +84,8 @@ mod tests {
         assert_eq!(keys("sort abc store invalid store def"), ["abc", "def"]);
         assert_eq!(keys("zunionstore d 2 a b weights 1 2"), ["d", "a", "b"]);
         assert_eq!(keys("lmpop 1 k left"), ["k"]);
+        assert_eq!(keys("blmpop 0 2 k l left"), ["k", "l"]);
+        assert_eq!(keys("blpop k l 0"), ["k", "l"]);
         assert!(keys("lmpop 9223372036854775807 k left").is_empty());
     }
 }

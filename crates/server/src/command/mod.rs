@@ -31,6 +31,7 @@ pub mod stage;
 mod string;
 pub mod table;
 pub mod transaction;
+pub mod waiting;
 pub mod walk;
 mod zset;
 
@@ -165,6 +166,9 @@ pub fn dispatch(context: &mut Context<'_>, request: &Request<'_>) {
     let switched_on = mode == ReplyMode::Off && context.session.reply_mode == ReplyMode::On;
     if mode != ReplyMode::On && !switched_on {
         context.reply.truncate(start);
+        if let Some(waiting) = &mut context.session.waiting {
+            waiting.is_silent = true;
+        }
     }
 }
 
@@ -201,6 +205,9 @@ fn execute(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     context.session.last_command = index;
     if transaction::keep(context, request, index, command)? {
         return Ok(());
+    }
+    if command.can_wait() {
+        return waiting::wait(context, request);
     }
     if command.is_staged() {
         return transaction::run_single(context, request, command);

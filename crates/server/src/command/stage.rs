@@ -14,7 +14,7 @@ use super::Failure;
 use super::expiry::now_ms;
 use super::keys::Result;
 use super::walk::{Bounds, directed, walk};
-use crate::types::{Ready, Types};
+use crate::types::{HEADER_SIZE, Kind, Ready, Types};
 
 /// A value and when it expires.
 type Value = (Vec<u8>, Expiry);
@@ -190,6 +190,10 @@ pub struct Stage {
     members: BTreeMap<Vec<u8>, Option<Value>>,
     /// For `INFO`: taken before, because a stage that is alone must not ask the store.
     pub statistics: Option<Statistics>,
+    /// The keys that were given what has the size of a header, in this order.
+    made: Vec<Vec<u8>>,
+    /// How often something was written.
+    change_count: u64,
     /// Bytes that all of it takes.
     size: usize,
     size_max: usize,
@@ -257,6 +261,21 @@ impl Stage {
         }
     }
 
+    /// The keys that may have been made collections, in the order in which they were.
+    pub fn made(&self) -> impl Iterator<Item = &[u8]> {
+        self.made.iter().map(Vec::as_slice)
+    }
+
+    /// Begins with keys that were made before.
+    pub fn note_made(&mut self, keys: &[Vec<u8>]) {
+        self.made.extend_from_slice(keys);
+    }
+
+    /// How often something was written.
+    pub fn change_count(&self) -> u64 {
+        self.change_count
+    }
+
     /// Whether it holds more than it may.
     pub fn is_over(&self) -> bool {
         self.size > self.size_max
@@ -277,6 +296,14 @@ impl Stage {
 
     /// Sets what is to be written of a key.
     pub fn write(&mut self, key: &[u8], value: Option<Value>) -> Result<()> {
+        let is_header = |value: &Option<Value>| {
+            value.as_ref().is_some_and(|(value, _)| value.len() == HEADER_SIZE)
+        };
+        if is_header(&value) && !self.written.get(key).is_some_and(is_header) {
+            self.size += key.len() + ENTRY_OVERHEAD;
+            self.made.push(key.to_vec());
+        }
+        self.change_count += 1;
         note_write(&mut self.written, &mut self.size, key, value);
         self.check()
     }
@@ -284,6 +311,7 @@ impl Stage {
     /// Sets what is to be written of a member of a collection.
     pub fn write_member(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         let value = value.map(|value| (value.to_vec(), Expiry::Never));
+        self.change_count += 1;
         note_write(&mut self.members, &mut self.size, key, value);
         self.check()
     }
@@ -395,6 +423,13 @@ impl Staged<'_> {
             self.stage.read.insert(key.to_vec(), seen);
         }
         self.stage.check()
+    }
+
+    /// The kind of collection that a key holds, if it does.
+    pub fn kind(&mut self, key: &[u8]) -> Result<Option<Kind>> {
+        let types = self.types;
+        let kind = self.see(key, |value, _| types.header(value).map(|header| header.kind))?;
+        Ok(kind.flatten())
     }
 
     /// Whether a key is there.

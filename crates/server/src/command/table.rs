@@ -7,7 +7,7 @@ use super::{Context, Failure, Outcome, shown};
 use super::{
     admin, bits, client, configuration, connection, counter, description, dump, expiry, hash, info,
     keyspace, lcs, list, object, random_key, range, rename, save, scan, set, sets, slow_log, sort,
-    string, transaction, zset,
+    string, transaction, waiting, zset,
 };
 use crate::resp::Request;
 
@@ -45,12 +45,15 @@ const NO_MULTI: u16 = 64;
 const TYPED: u16 = 128;
 /// Reads several keys as one step: run on a stage, too.
 const STEP: u16 = 256;
-const FLAG_NAMES: [(u16, &str); 7] = [
+/// Waits until it can be done.
+const WAITS: u16 = 512;
+const FLAG_NAMES: [(u16, &str); 8] = [
     (WRITE, "write"),
     (READ, "readonly"),
     (GROWS, "denyoom"),
     (ADMIN, "admin"),
     (FAST, "fast"),
+    (WAITS, "blocking"),
     (BEFORE_AUTH, "no_auth"),
     (NO_MULTI, "no_multi"),
 ];
@@ -110,6 +113,16 @@ impl Command {
         self.flags & (TYPED | GROWS) == TYPED | GROWS
     }
 
+    /// True if it waits until it can be done.
+    pub fn can_wait(&self) -> bool {
+        self.flags & WAITS != 0
+    }
+
+    /// True if it writes.
+    pub fn writes(&self) -> bool {
+        self.flags & WRITE != 0
+    }
+
     /// True if it may be used without the password.
     pub fn before_auth(&self) -> bool {
         self.flags & BEFORE_AUTH != 0
@@ -145,6 +158,7 @@ const SUBCOMMANDS: [(&str, Subcommands); 7] = [
             ("reply", 3),
             ("setinfo", 4),
             ("setname", 3),
+            ("unblock", -3),
         ],
     ),
     ("command", &[("count", 2), ("docs", -2), ("getkeys", -4), ("info", -2), ("list", -2)]),
@@ -174,7 +188,7 @@ macro_rules! commands {
 }
 
 /// The number of commands.
-const COUNT: usize = 166;
+const COUNT: usize = 174;
 
 /// All commands.
 #[rustfmt::skip]
@@ -241,6 +255,8 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "zscan" -3 [TYPED | READ] (1 1 1) "sorted-set" zset::read::zscan, "Goes through the members in steps.";
     "zdiff" -3 [TYPED | READ] (0 0 0) "sorted-set" zset::algebra::zdiff, "Returns the members of the first set that are in no other.";
     "zmpop" -4 [TYPED | WRITE] (0 0 0) "sorted-set" zset::pop::zmpop, "Removes the first or last members of the first set that has some.";
+    "blpop" -3 [TYPED | WRITE | WAITS] (1 -2 1) "list" waiting::run, "Waits for an element and removes it at the left.";
+    "brpop" -3 [TYPED | WRITE | WAITS] (1 -2 1) "list" waiting::run, "Waits for an element and removes it at the right.";
     "lpush" -3 [TYPED | WRITE | GROWS | FAST] (1 1 1) "list" list::push::lpush, "Adds elements at the left.";
     "rpush" -3 [TYPED | WRITE | GROWS | FAST] (1 1 1) "list" list::push::rpush, "Adds elements at the right.";
     "ltrim" 4 [TYPED | WRITE | GROWS] (1 1 1) "list" list::change::ltrim, "Keeps only the elements between two indices.";
@@ -249,6 +265,9 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "touch" -2 [READ | FAST] (1 -1 1) "generic" keyspace::exists, "Returns how many of the keys exist.";
     "bitop" -4 [STEP | WRITE | GROWS] (2 -1 1) "bitmap" bits::bitop, "Combines the bits of strings and stores the result.";
     "rename" 3 [TYPED | WRITE] (1 2 1) "generic" rename::rename, "Moves what a key holds to another key.";
+    "blmove" 6 [TYPED | WRITE | GROWS | WAITS] (1 2 1) "list" waiting::run, "Waits for an element and moves it to another list.";
+    "blmpop" -5 [TYPED | WRITE | WAITS] (0 0 0) "list" waiting::run, "Waits for elements and removes them.";
+    "bzmpop" -5 [TYPED | WRITE | WAITS] (0 0 0) "sorted-set" waiting::run, "Waits for members and removes the first or last of them.";
     "append" 3 [WRITE | GROWS | FAST] (1 1 1) "string" string::append, "Appends to a value.";
     "client" -2 [ADMIN] (0 0 0) "connection" client::client, "Tells about the connections and closes them.";
     "config" -2 [ADMIN] (0 0 0) "server" configuration::config, "Returns and changes settings.";
@@ -303,6 +322,8 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "slowlog" -2 [ADMIN] (0 0 0) "server" slow_log::slowlog, "Tells which commands took long.";
     "latency" -2 [ADMIN] (0 0 0) "server" slow_log::latency, "Tells what was recorded of latency: nothing.";
     "restore" -4 [TYPED | WRITE | GROWS] (1 1 1) "generic" dump::restore, "Makes a key of what DUMP returned.";
+    "bzpopmin" -3 [TYPED | WRITE | WAITS | FAST] (1 -2 1) "sorted-set" waiting::run, "Waits for a member and removes the one with the lowest score.";
+    "bzpopmax" -3 [TYPED | WRITE | WAITS | FAST] (1 -2 1) "sorted-set" waiting::run, "Waits for a member and removes the one with the highest score.";
     "expireat" -3 [WRITE | FAST] (1 1 1) "generic" expiry::expireat, "Lets a key expire at a time in seconds since 1970.";
     "flushall" -1 [WRITE] (0 0 0) "server" keyspace::flush, "Removes all keys.";
     "getrange" 4 [READ] (1 1 1) "string" string::getrange, "Returns a part of a value.";
@@ -320,6 +341,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "zrevrange" -4 [TYPED | READ] (1 1 1) "sorted-set" zset::range::zrevrange, "Returns members between two ranks, from the last.";
     "rpoplpush" 3 [TYPED | WRITE | GROWS] (1 2 1) "list" list::push::rpoplpush, "Moves the last element of a list to the front of another.";
     "randomkey" 1 [READ] (0 0 0) "generic" random_key::randomkey, "Returns a random key.";
+    "brpoplpush" 4 [TYPED | WRITE | GROWS | WAITS] (1 2 1) "list" waiting::run, "Waits for an element at the right and moves it to the front of another list.";
     "expiretime" 2 [READ | FAST] (1 1 1) "generic" expiry::expiretime, "Returns when a key expires, in seconds since 1970.";
     "hrandfield" -2 [TYPED | READ] (1 1 1) "hash" hash::random::hrandfield, "Returns random fields.";
     "smismember" -3 [TYPED | READ | FAST] (1 1 1) "set" sets::read::smismember, "Returns for each member whether it is there.";

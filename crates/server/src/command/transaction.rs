@@ -20,6 +20,7 @@ use everleaf::{Store, Watch, WriteBatch, Written};
 use super::keys::Keys;
 use super::stage::{Source, Stage, Staged};
 use super::table::{COMMANDS, Command};
+use super::waiting::service::{Service, Stageable, serve_rest};
 use super::{Context, Failure, Later, Outcome};
 use crate::resp::{KeptRequests, Reply, Request};
 
@@ -31,9 +32,9 @@ const WATCHED_SIZE_MAX: usize = 16 << 20;
 /// Bytes that a watched key takes besides itself, which it does three times.
 const WATCHED_OVERHEAD: usize = 300;
 /// What a batch takes at most.
-const BATCH_SIZE_MAX: usize = everleaf::VALUE_SIZE_MAX;
+pub const BATCH_SIZE_MAX: usize = everleaf::VALUE_SIZE_MAX;
 /// How often a transaction is run while others write.
-const ATTEMPT_COUNT_MAX: usize = 8;
+pub const ATTEMPT_COUNT_MAX: usize = 8;
 
 /// What a connection keeps for its next `EXEC`.
 #[derive(Debug, Default)]
@@ -284,10 +285,14 @@ fn run_among_others(
             // Alone it need not hold what it reads.
             return if stage.is_over() { Ok(None) } else { Err(failure) };
         }
+        let Some(service) = serve(context, &mut stage, &store)? else { continue };
         stage.expect_read(&mut batch, store.default_map());
         stage.fill(&mut batch, store.default_map(), &context.shared.types);
         match store.write(&batch)? {
-            Written::All => return Ok(Some(true)),
+            Written::All => {
+                finish(context, service, &stage);
+                return Ok(Some(true));
+            }
             Written::Refused(number) if number < watched.keys.len() => return Ok(Some(false)),
             Written::Refused(_) => {}
         }
@@ -305,39 +310,106 @@ fn run_alone(
 ) -> Result<bool, Failure> {
     let store = Arc::clone(&context.shared.store);
     let asks = queue.requests.iter().any(|(index, _)| COMMANDS[index].name == "info");
-    let mut stage = Stage::new(stage_size_max(context));
-    stage.statistics = asks.then(|| store.statistics());
-    let written = store.write_alone(|alone, batch| {
-        watched.expect(batch);
-        if watched.is_broken() {
-            // The batch will be refused; nothing may be done that is not in it.
-            return Ok(());
+    let statistics = asks.then(|| store.statistics());
+    loop {
+        let mut stage = Stage::new(stage_size_max(context));
+        stage.statistics.clone_from(&statistics);
+        let mut stageable = Stageable::Yes;
+        let mut service = Service::if_any(context.shared, context.session.client.loop_index);
+        let written = store.write_alone(|alone, batch| {
+            watched.expect(batch);
+            if watched.is_broken() {
+                // The batch will be refused; nothing may be done that is not in it.
+                return Ok(());
+            }
+            later.clear();
+            run(context, queue, &mut stage, alone, answers, later)?;
+            if let Some(service) = &mut service {
+                stageable = service.serve(&mut stage, alone)?;
+            }
+            if stageable == Stageable::Yes {
+                stage.fill(batch, store.default_map(), &context.shared.types);
+            }
+            Ok::<(), Failure>(())
+        })?;
+        if stageable == Stageable::Yes {
+            if written.is_done() {
+                finish(context, service, &stage);
+            }
+            return Ok(written.is_done());
         }
-        run(context, queue, &mut stage, alone, answers, later)?;
-        stage.fill(batch, store.default_map(), &context.shared.types);
-        Ok::<(), Failure>(())
-    })?;
-    Ok(written.is_done())
+    }
+}
+
+/// Serves those who wait for what a stage makes, while others write. `None` if it must be made anew.
+fn serve<'a>(
+    context: &Context<'a>,
+    stage: &mut Stage,
+    store: &Store,
+) -> Result<Option<Option<Service<'a>>>, Failure> {
+    let loop_index = context.session.client.loop_index;
+    let mut service = Service::if_wanted(context.shared, loop_index, stage);
+    let stageable = match &mut service {
+        Some(service) => service.serve(stage, &mut &*store)?,
+        None => Stageable::Yes,
+    };
+    Ok((stageable == Stageable::Yes).then_some(service))
+}
+
+/// Answers those who were served on a stage that is written, and serves who came too late for that.
+fn finish(context: &Context<'_>, service: Option<Service<'_>>, stage: &Stage) {
+    let loop_index = context.session.client.loop_index;
+    let served = match service {
+        Some(service) => {
+            service.finish();
+            Ok(())
+        }
+        None => serve_rest(context.shared, loop_index, stage),
+    };
+    // What was written is written; who waits goes on to do so.
+    if let Err(Failure::Store(error)) = served {
+        context.shared.log_store_error(&error);
+    }
 }
 
 /// Runs one command of a collection, as a transaction of its own.
 pub fn run_single(context: &mut Context<'_>, request: &Request<'_>, command: &Command) -> Outcome {
-    let store = Arc::clone(&context.shared.store);
     if command.makes_collections() {
-        context.shared.types.begin(&store)?;
+        context.shared.types.begin(&context.shared.store)?;
     }
+    let key = usize::try_from(command.first_key).ok().filter(|index| *index > 0);
+    let key = key.and_then(|index| request.get(index)).unwrap_or(b"");
+    run_step(context, key, command.writes(), &mut |inner| (command.run)(inner, request))
+}
+
+/// Runs what works with collections, of which one has this key, as a transaction of its own; perhaps several
+/// times.
+pub fn run_step(
+    context: &mut Context<'_>,
+    key: &[u8],
+    writes: bool,
+    run: &mut dyn FnMut(&mut Context<'_>) -> Outcome,
+) -> Outcome {
+    let store = Arc::clone(&context.shared.store);
+    let turns = &context.shared.turns;
+    let mut turn = if writes { turns.wait(key) } else { None };
     let mut answer = Vec::new();
     for _ in 0..ATTEMPT_COUNT_MAX {
         let mut stage = Stage::new(BATCH_SIZE_MAX);
         answer.clear();
-        let result = run_one(context, request, command, &mut stage, &mut &*store, &mut answer);
+        let result = run_one(context, run, &mut stage, &mut &*store, &mut answer);
         let is_done = if result.is_err() || stage.is_unchanged() {
             stage.still_holds(store.default_map())?
         } else {
+            let Some(service) = serve(context, &mut stage, &store)? else { continue };
             let mut batch = WriteBatch::new();
             stage.expect_read(&mut batch, store.default_map());
             stage.fill(&mut batch, store.default_map(), &context.shared.types);
-            store.write(&batch)?.is_done()
+            let is_done = store.write(&batch)?.is_done();
+            if is_done {
+                finish(context, service, &stage);
+            }
+            is_done
         };
         if is_done {
             // An error is one only if what was read of header and members fits together.
@@ -345,22 +417,44 @@ pub fn run_single(context: &mut Context<'_>, request: &Request<'_>, command: &Co
             context.reply.encoded(&answer);
             return Ok(());
         }
+        turn = turn.or_else(|| Some(turns.wait_after_conflict(key)));
     }
-    store.write_alone(|alone, batch| {
-        let mut stage = Stage::new(BATCH_SIZE_MAX);
-        answer.clear();
-        run_one(context, request, command, &mut stage, alone, &mut answer)?;
-        stage.fill(batch, store.default_map(), &context.shared.types);
-        Ok::<(), Failure>(())
-    })?;
+    run_step_alone(context, run, &mut answer)?;
     context.reply.encoded(&answer);
     Ok(())
 }
 
+fn run_step_alone(
+    context: &mut Context<'_>,
+    run: &mut dyn FnMut(&mut Context<'_>) -> Outcome,
+    answer: &mut Vec<u8>,
+) -> Outcome {
+    let store = Arc::clone(&context.shared.store);
+    loop {
+        let mut stage = Stage::new(BATCH_SIZE_MAX);
+        let mut stageable = Stageable::Yes;
+        let mut service = Service::if_any(context.shared, context.session.client.loop_index);
+        store.write_alone(|alone, batch| {
+            answer.clear();
+            run_one(context, run, &mut stage, alone, answer)?;
+            if let Some(service) = &mut service {
+                stageable = service.serve(&mut stage, alone)?;
+            }
+            if stageable == Stageable::Yes {
+                stage.fill(batch, store.default_map(), &context.shared.types);
+            }
+            Ok::<(), Failure>(())
+        })?;
+        if stageable == Stageable::Yes {
+            finish(context, service, &stage);
+            return Ok(());
+        }
+    }
+}
+
 fn run_one(
     context: &mut Context<'_>,
-    request: &Request<'_>,
-    command: &Command,
+    run: &mut dyn FnMut(&mut Context<'_>) -> Outcome,
     stage: &mut Stage,
     source: &mut dyn Source,
     answer: &mut Vec<u8>,
@@ -375,7 +469,7 @@ fn run_one(
         keys: Keys::Stage(Staged { stage, source, types: &shared.types }),
         later: None,
     };
-    (command.run)(&mut inner, request)?;
+    run(&mut inner)?;
     if inner.reply.is_full() { Err(Failure::ReplyTooLong) } else { Ok(()) }
 }
 

@@ -193,14 +193,6 @@ impl<'s, 'a> Collection<'s, 'a> {
         self.walk_from(0, visit)
     }
 
-    /// Goes on with another number and no members; what there was is freed later.
-    pub fn renew(&mut self) {
-        let Header { kind, .. } = self.header;
-        self.header.id = self.ready.new_id();
-        (self.header.count, self.header.extra) = (0, extra_of(kind));
-        self.is_new = true;
-    }
-
     /// Removes all members at once: they are freed later.
     pub fn clear(self) -> Result<()> {
         self.staged.stage.write(self.key, None)
@@ -210,10 +202,15 @@ impl<'s, 'a> Collection<'s, 'a> {
     pub fn finish(mut self) -> Result<()> {
         self.header.changes += 1;
         let live = live_key(self.header.id);
-        let stage = &mut self.staged.stage;
         if self.header.count == 0 {
             // With the note the collector frees what is left beside the members.
-            if self.header.kind != Kind::SortedSet || self.header.extra == 0 {
+            let is_bare = match self.header.kind {
+                Kind::Hash | Kind::Set => true,
+                Kind::SortedSet => self.header.extra == 0,
+                Kind::List => !self.is_trimmed()?,
+            };
+            let stage = &mut self.staged.stage;
+            if is_bare {
                 stage.write_member(&live, None)?;
             } else if self.is_new {
                 stage.write_member(&live, Some(self.key))?;
@@ -223,6 +220,7 @@ impl<'s, 'a> Collection<'s, 'a> {
                 false => stage.write(self.key, None),
             };
         }
+        let stage = &mut self.staged.stage;
         if self.is_new {
             stage.write_member(&live, Some(self.key))?;
         }

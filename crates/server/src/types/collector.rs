@@ -16,13 +16,15 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use everleaf::{Map, Store};
+use everleaf::{Map, Store, WriteBatch};
 
-use super::{LIVE, Types, live_key};
+use super::{Header, LIVE, Ready, TRIMMED, Types, live_key, trimmed_key};
 use crate::command::walk::{Bounds, walk};
 
 /// Notes looked at, and members removed, without a break.
 const PIECE_LENGTH: usize = 512;
+/// So often in a row a list that is being changed is tried again; then it waits for the next round.
+const REFUSED_COUNT_MAX: u32 = 100;
 /// Between two rounds, at least.
 const PAUSE: Duration = Duration::from_secs(1);
 /// Between two rounds while nothing is asked.
@@ -54,7 +56,8 @@ impl Collector {
             }
             (seen, silence) = (now, Duration::ZERO);
             let start = Instant::now();
-            if let Err(error) = self.round(types, store) {
+            let done = self.round(types, store).and_then(|()| self.trim_lists(types, store));
+            if let Err(error) = done {
                 tracing::warn!("what is left of removed collections cannot be freed now: {error}");
             }
             // A twentieth of one processor.
@@ -96,6 +99,55 @@ impl Collector {
         Ok(())
     }
 
+    /// Frees what lists have outside of their bounds.
+    fn trim_lists(&self, types: &Types, store: &Store) -> everleaf::Result<()> {
+        let Some(ready) = types.ready() else { return Ok(()) };
+        let mut ids = Vec::new();
+        walk(&ready.members, &Bounds::of_prefix(&TRIMMED.to_be_bytes()), false, |note, _| {
+            let id = note.get(8..16).and_then(|id| id.try_into().ok()).map(u64::from_be_bytes);
+            ids.extend(id);
+            let is_full = ids.len() == PIECE_LENGTH;
+            if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        ids.into_iter().try_for_each(|id| self.trim(ready, id, store))
+    }
+
+    /// Removes the elements of a list outside of its bounds, then the note that says so: a piece at a time, each
+    /// of them if the list is as it was, so that an element that was pushed there meanwhile stays.
+    fn trim(&self, ready: &Ready, id: u64, store: &Store) -> everleaf::Result<()> {
+        let Ready { members, .. } = ready;
+        let mut refused_count = 0;
+        while !self.is_stopped() && refused_count < REFUSED_COUNT_MAX {
+            let key = members.get(live_key(id))?.unwrap_or_default();
+            let see = |value: &[u8], expiry| ready.header(value).map(|header| (header, expiry));
+            let found = store.default_map().get_with_expiry(&key, see)?.flatten();
+            let Some((header, expiry)) = found.filter(|(header, _)| header.id == id) else {
+                // Without its header it is freed as a whole.
+                return Ok(());
+            };
+            let outside = outside(members, &header)?;
+            let mut batch = WriteBatch::new();
+            let value = ready.encode(&header);
+            batch.expect_with_expiry(store.default_map(), &key, value, expiry);
+            for key in &outside {
+                batch.remove(members, key);
+            }
+            if outside.is_empty() {
+                batch.remove(members, trimmed_key(id));
+            }
+            let is_done = store.write(&batch)?.is_done();
+            store.wait_deferred()?;
+            match is_done {
+                true if outside.is_empty() => return Ok(()),
+                true => refused_count = 0,
+                // The list was changed meanwhile.
+                false => refused_count += 1,
+            }
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
     /// Removes the members of a collection, then its note.
     fn free(&self, members: &Map, id: u64, store: &Store) -> everleaf::Result<()> {
         let Bounds { end, .. } = Bounds::of_prefix(&id.to_be_bytes());
@@ -111,6 +163,7 @@ impl Collector {
                 if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })?;
             if keys.is_empty() {
+                members.remove(trimmed_key(id))?;
                 members.remove(live_key(id))?;
                 return store.wait_deferred();
             }
@@ -150,11 +203,31 @@ fn is_gone_after(
     Ok(is_noted && !holds(types, store, &key, id)? && !watch.is_broken())
 }
 
+/// Some keys of elements that a list has outside of its bounds, all of them if they are few.
+fn outside(members: &Map, list: &Header) -> everleaf::Result<Vec<Vec<u8>>> {
+    let key_of = |index: u64| [list.id.to_be_bytes(), index.to_be_bytes()].concat();
+    let first = key_of(list.extra);
+    let behind = key_of(list.extra.wrapping_add(list.count));
+    let all = Bounds::of_prefix(&list.id.to_be_bytes());
+    let before = Bounds { start: all.start, end: Bound::Excluded(first) };
+    let after = Bounds { start: Bound::Included(behind), end: all.end };
+    let mut keys = Vec::new();
+    for bounds in [before, after] {
+        if keys.len() == PIECE_LENGTH {
+            break;
+        }
+        walk(members, &bounds, false, |key, _| {
+            keys.push(key.to_vec());
+            let is_full = keys.len() == PIECE_LENGTH;
+            if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+    }
+    Ok(keys)
+}
+
 #[cfg(test)]
 mod tests {
-    use everleaf::WriteBatch;
-
-    use super::super::{Header, Kind};
+    use super::super::Kind;
     use super::*;
 
     fn store() -> (tempfile::TempDir, Store, Types) {

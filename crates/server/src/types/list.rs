@@ -6,6 +6,7 @@
 use std::ops::{Bound, ControlFlow};
 
 use super::collection::Collection;
+use super::trimmed_key;
 use crate::command::Failure;
 use crate::command::keys::Result;
 use crate::command::walk::Bounds;
@@ -16,6 +17,12 @@ pub const MIDDLE: u64 = 1 << 63;
 const MOVED_SIZE_MAX: usize = 256 << 20;
 /// Bytes that an element takes besides itself.
 const ELEMENT_OVERHEAD: usize = 24;
+
+/// So many elements are removed with their command. Of more only the bounds of the list are changed, and what is
+/// outside of them is freed later (`collector.rs`).
+const REMOVED_COUNT_MAX: u64 = 512;
+/// Bytes of elements that are removed and returned.
+const POPPED_SIZE_MAX: usize = 1 << 30;
 
 /// A side of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +73,31 @@ impl Collection<'_, '_> {
         self.header.extra = self.header.extra.wrapping_add(u64::from(side == Side::Left));
         self.header.count = last;
         Ok(value)
+    }
+
+    /// Removes so many elements at a side, if there are so many, in the order in which they go.
+    pub fn pop_many(&mut self, side: Side, count: u64) -> Result<Vec<Vec<u8>>> {
+        let (total, mut popped) = (self.header.count, Vec::new());
+        let count = count.min(total);
+        if count <= REMOVED_COUNT_MAX {
+            for _ in 0..count {
+                popped.extend(self.pop(side)?);
+            }
+            return Ok(popped);
+        }
+        let first = if side == Side::Left { 0 } else { total - count };
+        let mut size = 0;
+        self.walk_elements(first, first + count - 1, side == Side::Right, |_, value| {
+            size += value.len() + ELEMENT_OVERHEAD;
+            popped.push(value.to_vec());
+            if size > POPPED_SIZE_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        if size > POPPED_SIZE_MAX {
+            return Err(Failure::ReplyTooLong);
+        }
+        let kept_first = if side == Side::Left { count } else { 0 };
+        self.keep(kept_first, total - count)?;
+        Ok(popped)
     }
 
     /// Visits the elements from one to, and with, another, or against their order.
@@ -148,16 +180,24 @@ impl Collection<'_, '_> {
 
     /// Keeps only the elements from one to, and with, another, which are there.
     pub fn keep_elements(&mut self, first: u64, last: u64) -> Result<()> {
-        let (count, kept) = (self.header.count, last - first + 1);
-        if kept < count / 2 {
-            // What goes is more: it is freed later.
-            let values = self.copies(first, kept, &[])?;
-            self.renew();
-            return values.iter().try_for_each(|value| self.push(Side::Right, value));
+        self.keep(first, last - first + 1)
+    }
+
+    fn keep(&mut self, first: u64, kept: u64) -> Result<()> {
+        let count = self.header.count;
+        if count - kept <= REMOVED_COUNT_MAX {
+            (0..first).chain(first + kept..count).try_for_each(|at| self.set_element(at, None))?;
+        } else {
+            self.staged.stage.write_member(&trimmed_key(self.header.id), Some(b""))?;
         }
-        (0..first).chain(last + 1..count).try_for_each(|at| self.set_element(at, None))?;
         self.header.extra = self.header.extra.wrapping_add(first);
         self.header.count = kept;
         Ok(())
+    }
+
+    /// Whether there are elements outside of the bounds that are still to be freed.
+    pub(super) fn is_trimmed(&mut self) -> Result<bool> {
+        let key = trimmed_key(self.header.id);
+        Ok(self.staged.see_member(self.ready, &key, |_| ())?.is_some())
     }
 }

@@ -8,6 +8,7 @@
 //! A value is a header if it has a header's size and begins with the pool's mark: 128 random bits, made
 //! with the second map, which no reply ever shows.
 
+pub mod check;
 pub mod collection;
 mod collector;
 pub mod list;
@@ -34,6 +35,8 @@ const MARK_KEY: &[u8] = b"\0\0\0\0\0\0\0\0mark";
 const START_KEY: &[u8] = b"\0\0\0\0\0\0\0\0start";
 /// The number under which the key of every collection is noted.
 const LIVE: u64 = 1;
+/// The number under which lists are noted that have elements outside of their bounds.
+const TRIMMED: u64 = 2;
 /// Bits of a number that count the collections of one process.
 const COUNTER_BITS: u32 = 40;
 
@@ -92,9 +95,14 @@ impl Ready {
         Ready { members, mark, ids: OnceLock::new() }
     }
 
+    /// Whether a value begins with the mark of the pool.
+    pub fn has_mark(&self, value: &[u8]) -> bool {
+        value.starts_with(&self.mark)
+    }
+
     /// The header in a value, if it is one.
     pub fn header(&self, value: &[u8]) -> Option<Header> {
-        if value.len() != HEADER_SIZE || value[..MARK_SIZE] != self.mark {
+        if value.len() != HEADER_SIZE || !self.has_mark(value) {
             return None;
         }
         let word = |at: usize| {
@@ -220,8 +228,17 @@ fn new_mark() -> [u8; MARK_SIZE] {
 
 /// The key under which a collection notes its own key.
 fn live_key(id: u64) -> [u8; 16] {
+    note_key(LIVE, id)
+}
+
+/// The key that a list has beside it while elements outside of its bounds are still to be freed.
+fn trimmed_key(id: u64) -> [u8; 16] {
+    note_key(TRIMMED, id)
+}
+
+fn note_key(kind: u64, id: u64) -> [u8; 16] {
     let mut key = [0; 16];
-    key[..8].copy_from_slice(&LIVE.to_be_bytes());
+    key[..8].copy_from_slice(&kind.to_be_bytes());
     key[8..].copy_from_slice(&id.to_be_bytes());
     key
 }

@@ -30,7 +30,7 @@ use crate::score;
 /// What the first byte of a place in the order is at least.
 pub const ORDER: u8 = 0x80;
 /// Levels above that of the members, at most.
-const LEVEL_MAX: u8 = 10;
+pub const LEVEL_MAX: u8 = 10;
 /// One of so many of a level is on the next, as a power of two.
 const FAN_OUT_BITS: u32 = 6;
 
@@ -38,8 +38,18 @@ const FAN_OUT_BITS: u32 = 6;
 pub type Part = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// The position of a member.
-fn position(member: &[u8], score: f64) -> Vec<u8> {
+pub fn position(member: &[u8], score: f64) -> Vec<u8> {
     [&score::code(score).to_be_bytes(), member].concat()
+}
+
+/// The level up to which a member of this hash is a separator.
+pub fn height_of(hash: u64) -> u8 {
+    (hash.trailing_zeros() / FAN_OUT_BITS).min(u32::from(LEVEL_MAX)) as u8
+}
+
+/// The key of an entry of the order of a sorted set.
+pub fn order_key(id: u64, level: u8, position: &[u8]) -> Vec<u8> {
+    [&id.to_be_bytes()[..], &[ORDER | level], position].concat()
 }
 
 /// The score in what a member has.
@@ -55,8 +65,7 @@ fn number(value: &[u8]) -> u64 {
 impl Collection<'_, '_> {
     /// The level up to which a member is a separator.
     fn height_of(&self, member: &[u8]) -> u8 {
-        let height = self.ready.hash_of(member).trailing_zeros() / FAN_OUT_BITS;
-        height.min(u32::from(LEVEL_MAX)) as u8
+        height_of(self.ready.hash_of(member))
     }
 
     /// The levels in use above that of the members.
@@ -65,7 +74,7 @@ impl Collection<'_, '_> {
     }
 
     fn order_key(&self, level: u8, position: &[u8]) -> Vec<u8> {
-        [&self.header.id.to_be_bytes()[..], &[ORDER | level], position].concat()
+        order_key(self.header.id, level, position)
     }
 
     /// The score of a member, if it is there.

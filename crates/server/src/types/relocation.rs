@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use everleaf::Expiry;
 
-use super::{Header, Ready, live_key};
+use super::{Header, Ready, live_key, trimmed_key};
 use crate::command::keys::Result;
 use crate::command::stage::{Staged, Visit};
 use crate::command::walk::Bounds;
@@ -57,6 +57,10 @@ impl Staged<'_> {
         if let (Some(header), Some(ready)) = (held.header, self.types.ready()) {
             let copy = Header { id: ready.new_id(), ..header };
             self.copy_members(ready, header.id, copy.id)?;
+            // Elements outside of its bounds are copied, too, and freed there as well (`collector.rs`).
+            if self.see_member(ready, &trimmed_key(header.id), |_| ())?.is_some() {
+                self.stage.write_member(&trimmed_key(copy.id), Some(b""))?;
+            }
             self.stage.write_member(&live_key(copy.id), Some(destination))?;
             held.value = ready.encode(&copy).to_vec();
         }

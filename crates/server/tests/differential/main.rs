@@ -17,6 +17,7 @@ mod payloads;
 mod requests;
 #[path = "../support/mod.rs"]
 mod support;
+mod waiting;
 
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -73,6 +74,8 @@ struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
     at: usize,
+    /// What was asked last.
+    asked: Vec<u8>,
 }
 
 impl Connection {
@@ -80,11 +83,12 @@ impl Connection {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         stream.set_nodelay(true).unwrap();
-        Connection { stream, buffer: Vec::new(), at: 0 }
+        Connection { stream, buffer: Vec::new(), at: 0, asked: vec![] }
     }
 
     fn ask(&mut self, request: &[Vec<u8>]) -> Raw {
-        self.stream.write_all(&encode(request)).unwrap();
+        self.asked = encode(request);
+        self.stream.write_all(&self.asked).unwrap();
         self.reply()
     }
 
@@ -139,7 +143,11 @@ impl Connection {
 
     fn fill(&mut self) {
         let mut chunk = [0; 16 << 10];
-        let size = self.stream.read(&mut chunk).expect("a reply within half a minute");
+        let read = self.stream.read(&mut chunk);
+        let size = read.unwrap_or_else(|error| {
+            let peer = self.stream.peer_addr();
+            panic!("no reply of {peer:?} to {}: {error}", self.asked.escape_ascii())
+        });
         assert!(size > 0, "the connection ended: {}", self.buffer.escape_ascii());
         self.buffer.extend_from_slice(&chunk[..size]);
     }
@@ -425,6 +433,9 @@ impl Pair {
         for _ in 0..SEQUENCE_LENGTH {
             let connection = random.next() as usize % CONNECTION_COUNT;
             let request = request(&mut random, preferred);
+            if waiting::waits_long(&request) {
+                continue;
+            }
             let (redis, ours) = self.ask(connection, &request);
             let shown: Vec<String> =
                 request.iter().map(|arg| format!("\"{}\"", arg.escape_ascii())).collect();

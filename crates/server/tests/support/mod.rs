@@ -252,6 +252,8 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// Set, to a folder, for a process that plays the server.
 const PROCESS_FOLDER: &str = "EVERLEAF_TEST_SERVER_FOLDER";
+/// How durable its store is.
+const PROCESS_DURABILITY: &str = "EVERLEAF_TEST_SERVER_DURABILITY";
 
 /// A server in a process of its own, which may be short of something, or be killed.
 ///
@@ -267,10 +269,16 @@ pub struct ServerProcess {
 impl ServerProcess {
     /// Starts one on the pool in `folder`, after the given shell command.
     pub fn start(folder: &Path, setup: &str) -> Self {
+        Self::start_with(folder, setup, "process")
+    }
+
+    /// The same with a durability: `process`, or `power`.
+    pub fn start_with(folder: &Path, setup: &str, durability: &str) -> Self {
         let mut child = Command::new("sh")
             .args(["-c", &format!("{setup} exec \"$0\" --exact server_process --nocapture")])
             .arg(std::env::current_exe().unwrap())
             .env(PROCESS_FOLDER, folder)
+            .env(PROCESS_DURABILITY, durability)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -286,7 +294,13 @@ impl ServerProcess {
     /// Is the server, if this process was started to be one, until its standard input is closed.
     pub fn play() {
         let Some(folder) = std::env::var_os(PROCESS_FOLDER) else { return };
-        let store = open(&Path::new(&folder).join("test.pool"), 1 << 30);
+        let path = Path::new(&folder).join("test.pool");
+        let store = if std::env::var(PROCESS_DURABILITY).is_ok_and(|name| name == "power") {
+            let options = everleaf::Options::new().create(true).max_size_bytes(1 << 30);
+            options.durability(everleaf::Durability::Power).open(&path).unwrap()
+        } else {
+            open(&path, 1 << 30)
+        };
         let server = TestServer::on(tempfile::tempdir().unwrap(), store, |_| {});
         println!("PORT {}", server.address.port());
         std::io::stdin().read_to_end(&mut Vec::new()).unwrap();

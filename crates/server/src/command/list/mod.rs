@@ -23,7 +23,7 @@ fn open<'s, 'a>(staged: &'s mut Staged<'a>, key: &'s [u8]) -> Result<Collection<
 }
 
 /// A side by its name.
-fn side_arg(arg: &[u8]) -> Result<Side> {
+pub fn side_arg(arg: &[u8]) -> Result<Side> {
     match arg {
         _ if arg.eq_ignore_ascii_case(b"left") => Ok(Side::Left),
         _ if arg.eq_ignore_ascii_case(b"right") => Ok(Side::Right),

@@ -45,7 +45,7 @@ fn pop_one(
     }
 }
 
-fn show(reply: &mut Reply<'_>, elements: &[Vec<u8>]) -> Outcome {
+pub fn show(reply: &mut Reply<'_>, elements: &[Vec<u8>]) -> Outcome {
     reply.array(elements.len());
     for element in elements {
         reply.bulk(element);
@@ -63,26 +63,25 @@ pub fn pop(
     count: u64,
     side: Side,
 ) -> Result<Option<Vec<Vec<u8>>>> {
-    let mut popped = Vec::new();
     let Some(mut list) = find(staged, key)? else { return Ok(None) };
-    for _ in 0..count {
-        match list.pop(side)? {
-            Some(element) => popped.push(element),
-            None => break,
-        }
-    }
+    let popped = list.pop_many(side, count)?;
     if !popped.is_empty() {
         list.finish()?;
     }
     Ok(Some(popped))
 }
 
+/// `count key [key ...] LEFT | RIGHT [COUNT count]`, from an index on: keys, side and count.
+pub fn parse_many(request: &Request<'_>, first: usize) -> Result<(usize, Side, u64)> {
+    let key_count = key_count_arg(request.arg(first))?;
+    let side_index = key_count.saturating_add(first + 1);
+    let side = side_arg(request.get(side_index).ok_or(Failure::Syntax)?)?;
+    Ok((key_count, side, count_option(request, side_index + 1)?))
+}
+
 /// `LMPOP count key [key ...] LEFT | RIGHT [COUNT count]`
 pub fn lmpop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let key_count = key_count_arg(request.arg(1))?;
-    let side_index = key_count.saturating_add(2);
-    let side = side_arg(request.get(side_index).ok_or(Failure::Syntax)?)?;
-    let count = count_option(request, side_index + 1)?;
+    let (key_count, side, count) = parse_many(request, 1)?;
     for key in request.args_from(2).take(key_count) {
         let popped = pop(context.keys.staged()?, key, count, side)?;
         if let Some(popped) = popped.filter(|popped| !popped.is_empty()) {

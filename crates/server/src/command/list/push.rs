@@ -1,5 +1,7 @@
 //! `LPUSH`, `RPUSH` and their like, `LMOVE`, `RPOPLPUSH`.
 
+use everleaf::{Error, KEY_SIZE_MAX};
+
 use super::{find, open, side_arg};
 use crate::command::keys::Result;
 use crate::command::stage::Staged;
@@ -72,7 +74,10 @@ pub fn transfer(
     if find(staged, source)?.is_none() {
         return Ok(None);
     }
-    // The destination must be a list before anything is taken from the source.
+    // The destination must be a list, or can become one, before anything is taken from the source.
+    if destination.len() > KEY_SIZE_MAX {
+        return Err(Error::KeyTooLarge(destination.len()).into());
+    }
     find(staged, destination)?;
     let Some(mut list) = find(staged, source)? else { return Ok(None) };
     let Some(element) = list.pop(from)? else { return Ok(None) };

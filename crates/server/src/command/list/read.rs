@@ -91,6 +91,8 @@ pub fn lpos(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let element = request.arg(2);
     let wanted = match options.count.unwrap_or(1) {
         0 => u64::MAX,
+        // With the lowest number all are told, as the protocol's original server does.
+        _ if options.rank == i64::MIN && options.count.is_some() => u64::MAX,
         count => count,
     };
     let mut found = Vec::new();

@@ -27,7 +27,7 @@ fn find<'s, 'a>(staged: &'s mut Staged<'a>, key: &'s [u8]) -> Result<Option<Coll
 type Scored = (Vec<u8>, f64);
 
 /// Answers with members, or members with scores: these are pairs in version 3, or if `nested` is wanted.
-fn show(reply: &mut Reply<'_>, items: &[Scored], scores: bool, nested: bool) -> Result<()> {
+pub fn show(reply: &mut Reply<'_>, items: &[Scored], scores: bool, nested: bool) -> Result<()> {
     let nested = scores && (nested || reply.protocol == Protocol::Resp3);
     reply.array(if scores && !nested { 2 * items.len() } else { items.len() });
     for (member, score) in items {

@@ -67,16 +67,22 @@ pub fn pop(staged: &mut Staged<'_>, key: &[u8], count: u64, reverse: bool) -> Re
     Ok(items)
 }
 
-/// `ZMPOP count key [key ...] MIN | MAX [COUNT count]`
-pub fn zmpop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let key_count = key_count_arg(request.arg(1))?;
-    let where_index = key_count.saturating_add(2);
+/// `count key [key ...] MIN | MAX [COUNT count]`, from an index on: keys, whether it is the last members,
+/// and count.
+pub fn parse_many(request: &Request<'_>, first: usize) -> Result<(usize, bool, u64)> {
+    let key_count = key_count_arg(request.arg(first))?;
+    let where_index = key_count.saturating_add(first + 1);
     let reverse = match request.get(where_index) {
         Some(side) if side.eq_ignore_ascii_case(b"min") => false,
         Some(side) if side.eq_ignore_ascii_case(b"max") => true,
         _ => return Err(Failure::Syntax),
     };
-    let count = count_option(request, where_index + 1)?;
+    Ok((key_count, reverse, count_option(request, where_index + 1)?))
+}
+
+/// `ZMPOP count key [key ...] MIN | MAX [COUNT count]`
+pub fn zmpop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let (key_count, reverse, count) = parse_many(request, 1)?;
     for key in request.args_from(2).take(key_count) {
         let items = pop(context.keys.staged()?, key, count, reverse)?;
         if !items.is_empty() {

@@ -2,7 +2,8 @@
 
 use super::Random;
 
-/// Templates with places for a key `lK`, an element `lE`, a side `lS`, a count `lN`, and options of `LPOS`.
+/// Templates with places for a key `lK`, an element `lE`, a side `lS`, a count `lN`, a time to wait `lT`, and
+/// options of `LPOS`.
 pub const TEMPLATES: &[&str] = &[
     "LPUSH lK lE",
     "LPUSH lK lE lE lE",
@@ -41,6 +42,11 @@ pub const TEMPLATES: &[&str] = &[
     "LMPOP 1 lK lS",
     "LMPOP 2 lK lK lS COUNT lN",
     "LMPOP lN lK lK LEFT",
+    "BLPOP lK lK lT",
+    "BRPOP lK lT",
+    "BLMOVE lK lK lS lS lT",
+    "BRPOPLPUSH lK lK lT",
+    "BLMPOP lT 2 lK lK lS COUNT lN",
     "EXPIRE lK S",
     "EXPIREAT lK T",
     "TYPE lK",
@@ -62,6 +68,11 @@ pub fn word(random: &mut Random, word: &str) -> Option<Vec<Vec<u8>>> {
         "lE" if random.is(5) => random.one(super::VALUES),
         "lE" => random.one(ELEMENTS),
         "lN" => random.one(COUNTS),
+        // Nobody else is there to be waited for.
+        "lT" => random.one::<&[u8]>(&[
+            b"0.001", b"0.001", b"0.001", b"1e-3", b".001", b"-1", b"-0.5", b"x", b"", b"inf",
+            b" 1", b"1e300", b"nan",
+        ]),
         "lS" => return Some(words(random.one(&["LEFT", "RIGHT", "left", "Right", "junk"]))),
         "lOPTION" => {
             return Some(words(random.one(&[

@@ -1,0 +1,208 @@
+//! Commands that wait for a key to get members: `BLPOP`, `BRPOP`, `BLMPOP`, `BLMOVE`, `BRPOPLPUSH`, `BZPOPMIN`,
+//! `BZPOPMAX`, `BZMPOP`.
+//!
+//! If one of the keys has members the command is done at once, as that of the same name without `B`. Otherwise
+//! its *wish* is kept (`waiters.rs`), and the connection runs nothing more until it is answered: by a
+//! command that makes such a collection (`service.rs`), by `CLIENT UNBLOCK`, or when the time is over. Between
+//! `MULTI` and `EXEC` nothing waits.
+
+mod parse;
+pub mod service;
+
+pub use parse::parse;
+
+use super::keys::Result;
+use super::list::{pop::pop as pop_elements, pop::show as show_elements, push::transfer};
+use super::stage::Staged;
+use super::zset::{pop::pop as pop_members, show as show_members};
+use super::{Context, Outcome, transaction};
+use crate::client_state::Waiting;
+use crate::resp::{Reply, Request};
+use crate::shared::Shared;
+use crate::types::Kind;
+use crate::types::list::Side;
+use crate::waiters::{Delivery, Waiter};
+
+/// Bytes that a key takes besides itself, which it does twice, while somebody waits for it.
+const KEY_OVERHEAD: usize = 150;
+
+/// What a client waits for.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// A collection of this kind,
+    pub kind: Kind,
+    /// with one of these keys,
+    pub keys: Vec<Vec<u8>>,
+    /// to do this with it.
+    pub what: What,
+}
+
+/// What is done with a collection that has members.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// Removes an element.
+    Pop(Side),
+    /// Removes so many elements at most.
+    PopMany(Side, u64),
+    /// Moves an element.
+    Move { destination: Vec<u8>, from: Side, to: Side },
+    /// Removes the first member, or the last.
+    PopMember { reverse: bool },
+    /// Removes so many members at most.
+    PopMembers { reverse: bool, count: u64 },
+}
+
+impl Wish {
+    /// Does it with this key, if that has members. Returns whether it had.
+    pub fn grant(
+        &self,
+        staged: &mut Staged<'_>,
+        key: &[u8],
+        reply: &mut Reply<'_>,
+    ) -> Result<bool> {
+        match &self.what {
+            What::Pop(side) => {
+                let popped = pop_elements(staged, key, 1, *side)?.unwrap_or_default();
+                let Some(element) = popped.first() else { return Ok(false) };
+                reply.array(2);
+                reply.bulk(key);
+                reply.bulk(element);
+            }
+            What::PopMany(side, count) => {
+                let popped = pop_elements(staged, key, *count, *side)?.unwrap_or_default();
+                if popped.is_empty() {
+                    return Ok(false);
+                }
+                reply.array(2);
+                reply.bulk(key);
+                show_elements(reply, &popped)?;
+            }
+            What::Move { destination, from, to } => {
+                let moved = transfer(staged, key, destination, *from, *to)?;
+                let Some(element) = moved else { return Ok(false) };
+                reply.bulk(&element);
+            }
+            What::PopMember { reverse } => {
+                let popped = pop_members(staged, key, 1, *reverse)?;
+                let Some((member, score)) = popped.first() else { return Ok(false) };
+                reply.array(3);
+                reply.bulk(key);
+                reply.bulk(member);
+                reply.double(*score);
+            }
+            What::PopMembers { reverse, count } => {
+                let popped = pop_members(staged, key, *count, *reverse)?;
+                if popped.is_empty() {
+                    return Ok(false);
+                }
+                reply.array(2);
+                reply.bulk(key);
+                show_members(reply, &popped, true, true)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Does it with the first key that has members. Returns whether one had.
+    fn grant_first(&self, staged: &mut Staged<'_>, reply: &mut Reply<'_>) -> Result<bool> {
+        for key in &self.keys {
+            if self.grant(staged, key, reply)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The bytes that it takes while it is kept.
+    fn memory(&self) -> usize {
+        self.keys.iter().map(|key| 2 * key.len() + KEY_OVERHEAD).sum()
+    }
+}
+
+/// Runs one of the commands where nothing waits: between `MULTI` and `EXEC`.
+pub fn run(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let (wish, _) = parse(request)?;
+    if !wish.grant_first(context.keys.staged()?, &mut context.reply)? {
+        match wish.what {
+            What::Move { .. } => context.reply.null(),
+            _ => context.reply.null_array(),
+        }
+    }
+    Ok(())
+}
+
+/// Runs one of the commands. If it has to wait, nothing is answered, and the connection is marked.
+pub fn wait(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let (wish, timeout_ms) = parse(request)?;
+    let shared = context.shared;
+    // What it moves becomes a list, perhaps the first there is.
+    if matches!(wish.what, What::Move { .. }) {
+        shared.types.begin(&shared.store)?;
+    }
+    loop {
+        let mut granted = false;
+        let first = wish.keys.first().map_or(&b""[..], Vec::as_slice);
+        transaction::run_step(context, first, true, &mut |inner| {
+            granted = wish.grant_first(inner.keys.staged()?, &mut inner.reply)?;
+            Ok(())
+        })?;
+        if granted {
+            return Ok(());
+        }
+        let mut waiters = shared.waiters.lock();
+        let waiter = Waiter {
+            client: context.session.client.clone(),
+            wish: wish.clone(),
+            protocol: context.session.protocol,
+        };
+        let ticket = waiters.add(waiter);
+        match has_members(context, &wish) {
+            Ok(false) => {}
+            result => {
+                waiters.take(ticket);
+                result?;
+                continue;
+            }
+        }
+        context.session.waiting = Some(Waiting {
+            ticket,
+            until_ms: timeout_ms.map(|timeout| shared.now_ms().saturating_add(timeout)),
+            is_silent: false,
+            memory: wish.memory(),
+        });
+        context.session.client.set_waiting(true);
+        return Ok(());
+    }
+}
+
+/// Whether one of the keys has what is wished for.
+fn has_members(context: &Context<'_>, wish: &Wish) -> Result<bool> {
+    let (store, types) = (&context.shared.store, &context.shared.types);
+    for key in &wish.keys {
+        let kind = store.default_map().get_with(key, |value| types.header(value))?;
+        if kind.flatten().is_some_and(|header| header.kind == wish.kind) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Ends the waiting of a client. Returns whether it waited.
+pub fn unblock(shared: &Shared, loop_index: usize, client_id: u64, with_error: bool) -> bool {
+    let Some((ticket, waiter)) = shared.waiters.lock().take_client(client_id) else { return false };
+    let mut answer = Vec::new();
+    let mut reply = Reply::new(&mut answer, waiter.protocol, usize::MAX);
+    if with_error {
+        reply.error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
+    } else {
+        write_timeout(&mut reply);
+    }
+    let delivery = Delivery { client: waiter.client, ticket, reply: answer };
+    shared.loops[loop_index].send_later(std::iter::once(delivery));
+    true
+}
+
+/// What a client is told whose time is over.
+pub fn write_timeout(reply: &mut Reply<'_>) {
+    reply.null_array();
+}

@@ -1,0 +1,168 @@
+//! Serving clients that wait, in the step of the command that makes what they wait for.
+//!
+//! When a command has been run on its stage, and before the stage is written, the commands of those who wait
+//! for what it made are run on the same stage, first come first served. So making and taking are one step for
+//! every reader and across a crash, and between them nobody else can take. The lock of the waiters is held
+//! until the stage is written; if it is not, nothing was taken and nobody was answered.
+//!
+//! Who begins to wait while a stage is written that made something for it, and was not seen, is served in a
+//! step of its own (`serve_rest`).
+//!
+//! The replies go to the event loops of the clients when what was taken is durable, at the end of the turn
+//! (`event_loop.rs`).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use everleaf::WriteBatch;
+
+use super::What;
+use crate::command::Failure;
+use crate::command::keys::Result;
+use crate::command::stage::{Source, Stage, Staged};
+use crate::command::transaction::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX};
+use crate::resp::Reply;
+use crate::shared::Shared;
+use crate::waiters::{Delivery, Locked, Ticket};
+
+/// Serves clients on a stage that is about to be written.
+pub struct Service<'a> {
+    shared: &'a Shared,
+    /// The event loop whose thread this is.
+    loop_index: usize,
+    waiters: Locked<'a>,
+    /// Who was served on this stage, with what.
+    served: BTreeMap<Ticket, Vec<u8>>,
+}
+
+/// What becomes of a stage on which clients were served.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stageable {
+    /// It can be written.
+    Yes,
+    /// A client was served in part, and has its error: the stage must be made anew.
+    Spoilt,
+}
+
+impl<'a> Service<'a> {
+    /// A service, if somebody may wait for what a stage makes.
+    pub fn if_wanted(shared: &'a Shared, loop_index: usize, stage: &Stage) -> Option<Self> {
+        let wanted =
+            shared.waiters.total() > 0 && stage.made().any(|key| shared.waiters.may_want(key));
+        wanted.then(|| Self::begin(shared, loop_index))
+    }
+
+    /// A service, if anybody waits, for a stage that is made while nobody else writes: the lock comes before
+    /// those of the store.
+    pub fn if_any(shared: &'a Shared, loop_index: usize) -> Option<Self> {
+        (shared.waiters.total() > 0).then(|| Self::begin(shared, loop_index))
+    }
+
+    fn begin(shared: &'a Shared, loop_index: usize) -> Self {
+        Service { shared, loop_index, waiters: shared.waiters.lock(), served: BTreeMap::new() }
+    }
+
+    /// Serves everybody who waits for what the stage makes, as far as it reaches.
+    ///
+    /// # Errors
+    /// The store refused to read. What was staged must not be written.
+    pub fn serve(&mut self, stage: &mut Stage, source: &mut dyn Source) -> Result<Stageable> {
+        self.served.clear();
+        let mut ready: VecDeque<Vec<u8>> = stage.made().map(<[u8]>::to_vec).collect();
+        while let Some(key) = ready.pop_front() {
+            let mut last = 0;
+            loop {
+                let mut staged = Staged { stage, source, types: &self.shared.types };
+                let Some(kind) = staged.kind(&key)? else { break };
+                let Some((ticket, waiter)) = self.waiters.next(kind, &key, last) else { break };
+                last = ticket;
+                if self.served.contains_key(&ticket) {
+                    continue;
+                }
+                let before = staged.stage.change_count();
+                let mut answer = Vec::new();
+                let limit = self.shared.config.reply_size_max;
+                let mut reply = Reply::new(&mut answer, waiter.protocol, limit);
+                let granted = waiter.wish.grant(&mut staged, &key, &mut reply);
+                let granted = granted.and_then(|granted| match reply.is_full() {
+                    true => Err(Failure::ReplyTooLong),
+                    false => Ok(granted),
+                });
+                match granted {
+                    Ok(true) => {
+                        if let What::Move { destination, .. } = &waiter.wish.what {
+                            ready.push_back(destination.clone());
+                        }
+                    }
+                    Ok(false) => continue,
+                    Err(failure) => {
+                        reply.truncate(0);
+                        failure.write(&mut reply, self.shared);
+                        if stage.change_count() != before {
+                            self.answer(BTreeMap::from([(ticket, answer)]));
+                            return Ok(Stageable::Spoilt);
+                        }
+                    }
+                }
+                self.served.insert(ticket, answer);
+            }
+        }
+        Ok(Stageable::Yes)
+    }
+
+    /// Answers those who were served, once the stage is written.
+    pub fn finish(mut self) {
+        let served = std::mem::take(&mut self.served);
+        self.answer(served);
+    }
+
+    fn answer(&mut self, served: BTreeMap<Ticket, Vec<u8>>) {
+        let deliveries = served.into_iter().filter_map(|(ticket, reply)| {
+            let client = self.waiters.take(ticket)?.client;
+            Some(Delivery { client, ticket, reply })
+        });
+        self.shared.loops[self.loop_index].send_later(deliveries);
+    }
+}
+
+/// Behind a write without a service: serves who began to wait meanwhile for what was made.
+pub fn serve_rest(shared: &Shared, loop_index: usize, stage: &Stage) -> Result<()> {
+    if stage.made().next().is_none() {
+        return Ok(());
+    }
+    shared.waiters.fence();
+    let Some(mut service) = Service::if_wanted(shared, loop_index, stage) else { return Ok(()) };
+    let store = Arc::clone(&shared.store);
+    let made: Vec<Vec<u8>> = stage.made().map(<[u8]>::to_vec).collect();
+    for _ in 0..ATTEMPT_COUNT_MAX {
+        let mut stage = Stage::new(BATCH_SIZE_MAX);
+        stage.note_made(&made);
+        if service.serve(&mut stage, &mut &*store)? == Stageable::Spoilt {
+            continue;
+        }
+        let mut batch = WriteBatch::new();
+        stage.expect_read(&mut batch, store.default_map());
+        stage.fill(&mut batch, store.default_map(), &shared.types);
+        if store.write(&batch)?.is_done() {
+            service.finish();
+            return Ok(());
+        }
+    }
+    loop {
+        let mut stageable = Stageable::Yes;
+        store.write_alone(|alone, batch| {
+            let mut stage = Stage::new(BATCH_SIZE_MAX);
+            stage.note_made(&made);
+            stageable = service.serve(&mut stage, alone)?;
+            if stageable == Stageable::Yes {
+                stage.fill(batch, store.default_map(), &shared.types);
+            }
+            Ok::<(), Failure>(())
+        })?;
+        if stageable == Stageable::Yes {
+            service.finish();
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Clients that wait for a key to get members (`BLPOP` and its like), in the order in which they came.
+//!
+//! A client that waits costs an entry here and nothing else: no thread, and nobody looks at it until a
+//! command makes a collection of a kind and key that it waits for. That command serves it in its own step
+//! (`command/waiting/service.rs`), so nobody else ever sees the members.
+//!
+//! ```text
+//!   who waits                                  who makes a collection
+//!   add to the table, count up                 write the collection
+//!   fence                                      fence
+//!   look at the keys once more                 look at the counts
+//! ```
+//!
+//! Either who waits sees the members, or who makes them sees that somebody waits. The counts are by the hash
+//! of the key, so that a command looks into the table only if somebody waits for a key of its own.
+//!
+//! Invariants, under the lock: each ticket is in the queue of each of its keys, and in no other (I1); a client
+//! has at most one ticket (I2); whoever takes a ticket out of the table answers the client (I3).
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::command::waiting::Wish;
+use crate::registry::Client;
+use crate::resp::Protocol;
+use crate::types::Kind;
+
+/// Counts of those who wait, by the hash of a key.
+const COUNT_LENGTH: usize = 1024;
+
+/// The place of a client among those who wait: who came first has the lowest.
+pub type Ticket = u64;
+
+/// A client that waits.
+#[derive(Debug)]
+pub struct Waiter {
+    pub client: Arc<Client>,
+    pub wish: Wish,
+    pub protocol: Protocol,
+}
+
+/// A reply to a client that waited, for its event loop.
+#[derive(Debug)]
+pub struct Delivery {
+    pub client: Arc<Client>,
+    pub ticket: Ticket,
+    pub reply: Vec<u8>,
+}
+
+/// All clients that wait. Thread-safe; the lock comes before all of the store's.
+#[derive(Debug)]
+pub struct Waiters {
+    /// How many there are.
+    total: AtomicUsize,
+    /// For how many keys of a hash somebody waits.
+    counts: Box<[AtomicU32]>,
+    hasher: RandomState,
+    table: Mutex<Table>,
+}
+
+/// Who waits for what.
+#[derive(Debug, Default)]
+pub struct Table {
+    last: Ticket,
+    waiters: BTreeMap<Ticket, Waiter>,
+    by_client: HashMap<u64, Ticket>,
+    lists: HashMap<Vec<u8>, BTreeSet<Ticket>>,
+    sorted_sets: HashMap<Vec<u8>, BTreeSet<Ticket>>,
+}
+
+/// The locked table.
+pub struct Locked<'a> {
+    waiters: &'a Waiters,
+    table: MutexGuard<'a, Table>,
+}
+
+impl Waiters {
+    pub fn new() -> Self {
+        Waiters {
+            total: AtomicUsize::new(0),
+            counts: (0..COUNT_LENGTH).map(|_| AtomicU32::new(0)).collect(),
+            hasher: RandomState::new(),
+            table: Mutex::default(),
+        }
+    }
+
+    /// How many clients wait.
+    pub fn total(&self) -> usize {
+        // Relaxed: a statistic here, and a hint for those who look again behind a fence.
+        self.total.load(Ordering::Relaxed)
+    }
+
+    /// Whether somebody may wait for a key. Who has written it and passed [`Self::fence`] is told of
+    /// everybody who did not find what was written.
+    pub fn may_want(&self, key: &[u8]) -> bool {
+        // Relaxed: the fences order it (see the header of this file).
+        self.total() > 0 && self.count_of(key).load(Ordering::Relaxed) > 0
+    }
+
+    /// Between writing and [`Self::may_want`].
+    pub fn fence(&self) {
+        // SeqCst: one order of the write before it and the count read behind it, with the count raised and
+        // the key read by who waits; pairs with the fence in `Locked::add`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Locks the table.
+    pub fn lock(&self) -> Locked<'_> {
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        Locked { waiters: self, table }
+    }
+
+    /// Takes a client out. Returns whether it still waited: if not, a reply is on its way.
+    pub fn remove(&self, ticket: Ticket) -> bool {
+        self.lock().take(ticket).is_some()
+    }
+
+    fn count_of(&self, key: &[u8]) -> &AtomicU32 {
+        &self.counts[self.hasher.hash_one(key) as usize % COUNT_LENGTH]
+    }
+}
+
+impl Locked<'_> {
+    /// Adds a client behind all others. What its keys have must be looked at afterwards.
+    pub fn add(&mut self, waiter: Waiter) -> Ticket {
+        let waiters = self.waiters;
+        self.table.last += 1;
+        let ticket = self.table.last;
+        for key in &waiter.wish.keys {
+            let queue = self.table.queues(waiter.wish.kind).entry(key.clone()).or_default();
+            if queue.insert(ticket) {
+                // Relaxed: the fence below orders it.
+                waiters.count_of(key).fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        self.table.by_client.insert(waiter.client.id, ticket);
+        self.table.waiters.insert(ticket, waiter);
+        // Relaxed: as above.
+        waiters.total.fetch_add(1, Ordering::Relaxed);
+        // SeqCst: see `Waiters::fence`, which it pairs with.
+        fence(Ordering::SeqCst);
+        ticket
+    }
+
+    /// Takes a client out, if it is there.
+    pub fn take(&mut self, ticket: Ticket) -> Option<Waiter> {
+        let waiter = self.table.waiters.remove(&ticket)?;
+        self.table.by_client.remove(&waiter.client.id);
+        for key in &waiter.wish.keys {
+            let queues = self.table.queues(waiter.wish.kind);
+            let Some(queue) = queues.get_mut(key) else { continue };
+            if queue.remove(&ticket) {
+                // Relaxed: who sees it too late looks into the table for nothing.
+                self.waiters.count_of(key).fetch_sub(1, Ordering::Relaxed);
+            }
+            if queue.is_empty() {
+                queues.remove(key);
+            }
+        }
+        // Relaxed: as above.
+        self.waiters.total.fetch_sub(1, Ordering::Relaxed);
+        Some(waiter)
+    }
+
+    /// The first client behind a ticket that waits for a collection of this kind and key.
+    pub fn next(&self, kind: Kind, key: &[u8], behind: Ticket) -> Option<(Ticket, &Waiter)> {
+        let queues = match kind {
+            Kind::List => &self.table.lists,
+            Kind::SortedSet => &self.table.sorted_sets,
+            Kind::Hash | Kind::Set => return None,
+        };
+        let ticket = *queues.get(key)?.range(behind + 1..).next()?;
+        Some((ticket, self.table.waiters.get(&ticket)?))
+    }
+
+    /// Takes out what a client waits with, if it does.
+    pub fn take_client(&mut self, client_id: u64) -> Option<(Ticket, Waiter)> {
+        let ticket = *self.table.by_client.get(&client_id)?;
+        Some((ticket, self.take(ticket)?))
+    }
+}
+
+impl Table {
+    fn queues(&mut self, kind: Kind) -> &mut HashMap<Vec<u8>, BTreeSet<Ticket>> {
+        if kind == Kind::List { &mut self.lists } else { &mut self.sorted_sets }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::waiting::What;
+    use crate::registry::Registry;
+    use crate::types::list::Side;
+
+    fn waiter(registry: &Registry, keys: &[&[u8]], kind: Kind) -> Waiter {
+        let client = registry.add(("a:1".into(), "b:2".into()), 0, 5);
+        let keys = keys.iter().map(|key| key.to_vec()).collect();
+        let wish = Wish { kind, keys, what: What::Pop(Side::Left) };
+        Waiter { client, wish, protocol: Protocol::Resp2 }
+    }
+
+    #[test]
+    fn clients_are_found_by_kind_and_key_in_the_order_in_which_they_came() {
+        let (waiters, registry) = (Waiters::new(), Registry::new());
+        let mut locked = waiters.lock();
+        let first = locked.add(waiter(&registry, &[b"a", b"b", b"a"], Kind::List));
+        let second = locked.add(waiter(&registry, &[b"a"], Kind::List));
+        let third = locked.add(waiter(&registry, &[b"a"], Kind::SortedSet));
+        let order = |locked: &Locked<'_>, kind, key: &[u8]| {
+            let (mut found, mut last) = (Vec::new(), 0);
+            while let Some((ticket, _)) = locked.next(kind, key, last) {
+                found.push(ticket);
+                last = ticket;
+            }
+            found
+        };
+        assert_eq!(order(&locked, Kind::List, b"a"), [first, second]);
+        assert_eq!(order(&locked, Kind::List, b"b"), [first]);
+        assert_eq!(order(&locked, Kind::SortedSet, b"a"), [third]);
+        assert_eq!(order(&locked, Kind::Hash, b"a"), []);
+        assert!(locked.take(first).is_some() && locked.take(first).is_none());
+        assert_eq!(order(&locked, Kind::List, b"a"), [second]);
+        assert_eq!(order(&locked, Kind::List, b"b"), []);
+        drop(locked);
+        assert_eq!(waiters.total(), 2);
+        assert!(waiters.may_want(b"a"));
+    }
+
+    #[test]
+    fn nothing_is_left_of_clients_that_are_gone() {
+        let (waiters, registry) = (Waiters::new(), Registry::new());
+        let keys = [&b"a"[..], b"b", b"a"];
+        let tickets = [Kind::List, Kind::SortedSet]
+            .map(|kind| waiters.lock().add(waiter(&registry, &keys, kind)));
+        assert!(waiters.remove(tickets[0]));
+        let client_id = registry.all()[1].id;
+        assert_eq!(waiters.lock().take_client(client_id).map(|taken| taken.0), Some(tickets[1]));
+        assert!(waiters.lock().take_client(client_id).is_none());
+        let locked = waiters.lock();
+        assert!(locked.table.lists.is_empty() && locked.table.sorted_sets.is_empty());
+        assert!(locked.table.waiters.is_empty() && locked.table.by_client.is_empty());
+        // Relaxed: no other thread is there.
+        assert!(waiters.counts.iter().all(|count| count.load(Ordering::Relaxed) == 0));
+        assert!(!waiters.may_want(b"a"));
+    }
+}
