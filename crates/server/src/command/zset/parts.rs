@@ -1,12 +1,12 @@
 //! Parts of a sorted set as clients write them: by rank, by score, by member.
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 
 use crate::command::keys::Result;
 use crate::command::{Failure, integer_arg};
 use crate::score;
 use crate::types::collection::Collection;
-use crate::types::order::Part;
+use crate::types::order::{Part, position};
 
 /// By what a part is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +85,10 @@ impl Told {
             Told::Members(start, end) => {
                 let Some(position) = set.position_at(0)? else { return Ok(None) };
                 let code = position.get(..8).unwrap_or(b"");
+                let last = set.position_at(set.header.count.saturating_sub(1))?;
+                if last.is_some_and(|last| !last.starts_with(code)) {
+                    return mixed(set, start, end).map(Some);
+                }
                 let placed = |member: &Vec<u8>| [code, member].concat();
                 let start = match start {
                     Bound::Unbounded => Bound::Unbounded,
@@ -94,6 +98,42 @@ impl Told {
             }
         }
     }
+}
+
+/// The part between two members of a set with several scores: as the protocol's original server finds it, which
+/// goes through the members, from the first in the range to the first behind it.
+fn mixed(
+    set: &mut Collection<'_, '_>,
+    start: &Bound<Vec<u8>>,
+    end: &Bound<Vec<u8>>,
+) -> Result<Part> {
+    let (mut from, mut to) = (None, None);
+    set.walk_order(&(Bound::Unbounded, Bound::Unbounded), false, |member, score| {
+        let is_behind_start = match start {
+            Bound::Unbounded => true,
+            Bound::Included(start) => member >= &start[..],
+            Bound::Excluded(start) => member > &start[..],
+        };
+        let is_before_end = match end {
+            Bound::Unbounded => true,
+            Bound::Included(end) => member <= &end[..],
+            Bound::Excluded(end) => member < &end[..],
+        };
+        if from.is_none() && is_behind_start {
+            from = Some(position(member, score));
+        }
+        if from.is_some() && !is_before_end {
+            to = Some(position(member, score));
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(match (from, to) {
+        (Some(from), Some(to)) => (Bound::Included(from), Bound::Excluded(to)),
+        (Some(from), None) => (Bound::Included(from), Bound::Unbounded),
+        // Behind all members.
+        (None, _) => (Bound::Excluded(vec![u8::MAX; 9]), Bound::Unbounded),
+    })
 }
 
 /// The ranks inside of a set of so many, the first and the last.
