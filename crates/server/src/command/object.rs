@@ -110,13 +110,12 @@ fn stats(context: &mut Context<'_>) -> Outcome {
 }
 
 fn usage(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let samples = match (request.get(3), request.get(4), request.len()) {
-        (None, ..) => SAMPLE_COUNT_DEFAULT,
-        (Some(option), Some(count), 5) if option.eq_ignore_ascii_case(b"samples") => {
-            u64::try_from(integer_arg(count)?).map_err(|_| Failure::Syntax)?
-        }
-        _ => return Err(Failure::Syntax),
-    };
+    let (mut samples, mut options) = (SAMPLE_COUNT_DEFAULT, request.args_from(3));
+    while let Some(option) = options.next() {
+        let count = options.next().filter(|_| option.eq_ignore_ascii_case(b"samples"));
+        let count = integer_arg(count.ok_or(Failure::Syntax)?)?;
+        samples = u64::try_from(count).map_err(|_| Failure::Syntax)?;
+    }
     let Context { keys, reply, .. } = context;
     let (staged, key) = (keys.staged()?, request.arg(2));
     let types = staged.types;

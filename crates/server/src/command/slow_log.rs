@@ -1,7 +1,7 @@
 //! `SLOWLOG`, `LATENCY`: what took long.
 
 use super::object::help;
-use super::{Context, Failure, Outcome, parse_integer};
+use super::{Context, Failure, Outcome, parse_integer, shown};
 use crate::resp::Request;
 
 /// Entries that are told unless the client says otherwise.
@@ -25,7 +25,12 @@ pub fn slowlog(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
             ],
         ),
         // The table knows no other subcommands.
-        _ => return Err(Failure::Syntax),
+        _ => {
+            return Err(Failure::text(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{}'. Try SLOWLOG HELP.",
+                shown(request.arg(1))
+            )));
+        }
     }
     Ok(())
 }
