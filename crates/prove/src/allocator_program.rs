@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Audit, BLOCK_SIZE, Heap, Session};
 use everleaf_machine::simulated::history::{Call, Reply};
-use everleaf_machine::simulated::{Memory, Plan, Program, Random};
+use everleaf_machine::simulated::{Config, CrashConfig, Memory, Plan, Program, Random};
 use everleaf_machine::{Atomic, AtomicPointer, Machine, Ordering, Simulated};
 
-use crate::backing::{SIZE_MIN, new_pool, open_pool};
+use crate::backing::{SIZE_MIN, new_pool_up_to, open_pool};
 use crate::case::{Case, Prepared};
 use crate::configure::Fixed;
 use crate::dimensions::{self, Drawn};
+use crate::expected::Expected;
 use crate::structure::{self, Dimension, Step};
 
 type M = Simulated;
@@ -23,6 +24,17 @@ type M = Simulated;
 pub const PLACES: u64 = 6;
 /// Sizes of records in bytes; chunks have 4096, so the last two own chunks.
 const SIZES: [usize; 6] = [16, 48, 200, 900, 2104, 4200];
+/// Sizes in long programs, whose chunks have 16 KiB: around the ends of classes, and of chunks.
+const LONG_SIZES: [usize; 23] = [
+    8, 16, 24, 32, 64, 120, 128, 136, 160, 168, 192, 256, 320, 512, 648, 1024, 2048, 4096, 8104,
+    8192, 12_304, 16_320, 20_000,
+];
+/// Values of long programs begin here.
+const LONG_VALUES: u64 = 1 << 32;
+/// Words of the row in long programs.
+const LONG_PLACES: u64 = 24;
+/// Binary logarithm of the size of their chunks.
+const LONG_CHUNKS: u32 = 14;
 /// What a volatile node holds, plus the number of its maker.
 const NODE: u64 = 0x0DE0;
 const NODE_SIZE: usize = 64;
@@ -47,7 +59,7 @@ pub enum Operation {
 }
 
 /// The row and what it holds at first.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct AllocatorProgram {
     /// Places and values.
     pub initial: Vec<(u64, u64)>,
@@ -55,6 +67,10 @@ pub struct AllocatorProgram {
     pub threads: usize,
     /// The largest size of the pool in bytes.
     pub pool_bytes: usize,
+    /// What was done before the pool was opened, in a long program.
+    pub walk: Vec<Operation>,
+    /// What is done to the opened pool before the threads come, by their sessions in turn.
+    pub warm_up: Vec<Operation>,
     /// Operations that found no space.
     pub refused: Rc<Cell<u64>>,
 }
@@ -76,13 +92,22 @@ fn holds_record(key: u64) -> bool {
     key.is_multiple_of(2)
 }
 
+/// The class of the block that a place holds.
+fn class_of_block(heap: &Heap<M>, key: u64) -> usize {
+    if heap.chunk_shift() == LONG_CHUNKS { (key / 2) as usize % 3 } else { 0 }
+}
+
 /// The size of the record for a value.
 fn size_of_record(value: u64) -> usize {
+    if value >= LONG_VALUES {
+        return LONG_SIZES[(value % LONG_SIZES.len() as u64) as usize];
+    }
     SIZES[(value % SIZES.len() as u64) as usize]
 }
 
 fn place(heap: &Heap<M>, key: u64) -> &Atomic<u64, M> {
-    heap.pool().word(heap.pool().data_start() + 64 * (2 + key))
+    let distance = if heap.chunk_shift() == LONG_CHUNKS { 8 } else { 64 };
+    heap.pool().word(heap.pool().data_start() + 128 + distance * key)
 }
 
 /// Offset and number of words of what holds a value, in front of which nothing of it lies.
@@ -122,7 +147,8 @@ impl Opened {
         if holds_record(key) {
             session.allocate_record(size_of_record(value))
         } else {
-            Ok(u64::from(session.allocate_block()?) * BLOCK_SIZE as u64)
+            let class = class_of_block(session.heap(), key);
+            Ok(u64::from(session.allocate_block_of(class)?) * BLOCK_SIZE as u64)
         }
     }
 
@@ -139,7 +165,8 @@ impl Opened {
         if holds_record(key) {
             session.retire_record(old, size_of_record(value));
         } else {
-            session.retire_block((old / BLOCK_SIZE as u64) as u32);
+            let class = class_of_block(&self.heap, key);
+            session.retire_block_of(class, (old / BLOCK_SIZE as u64) as u32);
         }
         Some(value)
     }
@@ -210,6 +237,30 @@ impl Opened {
     }
 }
 
+impl AllocatorProgram {
+    fn places(&self) -> u64 {
+        if self.walk.is_empty() { PLACES } else { LONG_PLACES }
+    }
+
+    /// Does the walk on a new heap, each answer held against a map.
+    fn do_walk(&self, heap: Arc<Heap<M>>) {
+        let session = RefCell::new(Some(heap.session().expect("a free session")));
+        let node = AtomicPointer::new(std::ptr::null_mut());
+        let opened = Opened { sessions: vec![session], node, heap };
+        let mut expected = Expected::new();
+        let (mut calls, mut replies) = (vec![], vec![]);
+        for operation in &self.walk {
+            calls.clear();
+            replies.clear();
+            self.calls(operation, &mut calls);
+            self.run(&opened, 0, operation, &mut replies);
+            if !replies.contains(&Reply::Refused) {
+                expected.hold(operation, &calls, &replies);
+            }
+        }
+    }
+}
+
 fn check_node(node: &Atomic<u64, M>) {
     // Relaxed: written before it was published. Not a private read, so that others may come before.
     let held = node.load(Ordering::Relaxed);
@@ -225,8 +276,13 @@ impl Program for AllocatorProgram {
     }
 
     fn format(&self, memory: Memory) {
-        let pool = new_pool(memory).expect("new memory becomes a pool");
-        let heap = Heap::create_with_chunks(pool, 12).expect("room for a heap");
+        let size = if self.walk.is_empty() { SIZE_MIN } else { memory.size() as u64 };
+        let pool = new_pool_up_to(memory, size).expect("new memory becomes a pool");
+        let shift = if self.walk.is_empty() { 12 } else { LONG_CHUNKS };
+        let heap = Heap::create_with_chunks(pool, shift).expect("room for a heap");
+        if !self.walk.is_empty() {
+            return self.do_walk(heap);
+        }
         let mut session = heap.session().expect("a free session");
         for &(key, value) in &self.initial {
             let Ok(offset) = Opened::allocate(&mut session, key, value) else { continue };
@@ -239,13 +295,13 @@ impl Program for AllocatorProgram {
     fn open(&self, memory: Memory) -> Result<Opened, String> {
         let (heap, recovery) = Heap::open(open_pool(memory).map_err(text)?).map_err(text)?;
         // Nothing here writes the state word of a block: one that is not zero was never cleared.
-        for block in recovery.blocks_of(0).into_iter().flatten() {
+        for block in (0..3).flat_map(|class| recovery.blocks_of(class)).flatten() {
             let word = heap.pool().word(u64::from(block) * BLOCK_SIZE as u64);
             if word.read_private() != 0 {
                 return Err(format!("block {block} has the state of something else"));
             }
         }
-        for key in 0..PLACES {
+        for key in 0..self.places() {
             let offset = place(&heap, key).read_private();
             if offset == 0 {
                 continue;
@@ -253,7 +309,7 @@ impl Program for AllocatorProgram {
             let marked = if holds_record(key) {
                 recovery.mark_record(offset, size_of_record(read(&heap, key, offset)))
             } else {
-                recovery.mark_block(0, (offset / BLOCK_SIZE as u64) as u32)
+                recovery.mark_block(class_of_block(&heap, key), (offset / BLOCK_SIZE as u64) as u32)
             };
             marked.map_err(text)?;
         }
@@ -268,7 +324,7 @@ impl Program for AllocatorProgram {
         opened.sessions.iter().for_each(|session| drop(session.borrow_mut().take()));
         let audit = Audit::new(&opened.heap).map_err(text)?;
         let mut pairs = vec![];
-        for key in 0..PLACES {
+        for key in 0..self.places() {
             let offset = place(&opened.heap, key).read_private();
             if offset == 0 {
                 continue;
@@ -277,13 +333,22 @@ impl Program for AllocatorProgram {
             let marked = if holds_record(key) {
                 audit.used().mark_record(offset, size_of_record(value))
             } else {
-                audit.used().mark_block(0, (offset / BLOCK_SIZE as u64) as u32)
+                audit.used().mark_block(
+                    class_of_block(&opened.heap, key),
+                    (offset / BLOCK_SIZE as u64) as u32,
+                )
             };
             marked.map_err(text)?;
             pairs.push((key, value));
         }
         let problems = audit.finish(&opened.heap);
         if problems.is_empty() { Ok(pairs) } else { Err(problems.join("; ")) }
+    }
+
+    fn warm_up(&self, opened: &Opened) {
+        for (number, operation) in self.warm_up.iter().enumerate() {
+            self.run(opened, number % self.threads, operation, &mut vec![]);
+        }
     }
 
     fn calls(&self, operation: &Operation, calls: &mut Vec<(u64, Call)>) {
@@ -340,7 +405,48 @@ pub fn random(seed: u64) -> (AllocatorProgram, Plan<Operation>) {
         .collect();
     let threads = threads as usize;
     let pool_bytes = SIZE_MIN as usize * if seed.is_multiple_of(4) { 2 } else { 1 };
-    (AllocatorProgram { initial, threads, pool_bytes, refused: Rc::default() }, plan)
+    (AllocatorProgram { initial, threads, pool_bytes, ..AllocatorProgram::default() }, plan)
+}
+
+/// A long walk of one thread over many places, of all sizes, and what a few do then.
+fn long(seed: u64) -> (AllocatorProgram, Plan<Operation>) {
+    let random = &mut Random::new(seed ^ 0x616C_6C6F);
+    let mut value = LONG_VALUES;
+    // A part of the sizes only, so that chunks fill and become empty.
+    let (base, sizes) = (random.below(23), 1 + random.below(23));
+    let mut walk_of = |length: u64, random: &mut Random| -> Vec<Operation> {
+        let (low, removals) = (random.below(LONG_PLACES - 3), 4 + random.below(8));
+        let width = 3 + random.below(LONG_PLACES - low - 2);
+        let mut operation = || {
+            value += 23;
+            let key = low + random.below(width);
+            match random.below(20) {
+                0 => Operation::Release,
+                1 => Operation::Rejoin,
+                2 => Operation::Turn,
+                3 => Operation::Get(key),
+                kind if kind < removals => Operation::Remove(key),
+                _ => {
+                    let size = (base + random.below(sizes)) % 23;
+                    Operation::Put(key, value - value % 23 + size)
+                }
+            }
+        };
+        (0..length).map(|_| operation()).collect()
+    };
+    let mut walk = vec![Operation::Turn];
+    for _ in 0..1 + random.below(4) {
+        let length = 20 + random.below(100);
+        walk.extend(walk_of(length, random));
+    }
+    let length = random.below(60);
+    let warm_up = walk_of(length, random);
+    let threads = 1 + random.below(3) as usize;
+    let plan = (0..threads).map(|_| walk_of(3, random)).collect();
+    let pool_bytes = SIZE_MIN as usize * (2 + random.below(7) as usize);
+    let program =
+        AllocatorProgram { threads, pool_bytes, walk, warm_up, ..AllocatorProgram::default() };
+    (program, plan)
 }
 
 /// Programs small enough for every order.
@@ -371,8 +477,11 @@ const SMALL: [(&str, &[&[Operation]]); 7] = [
     ),
 ];
 
-/// The case of a name: `random/NUMBER` or `small/NAME`.
+/// The case of a name: `random/NUMBER`, `long/NUMBER` or `small/NAME`.
 fn case(name: &str) -> Option<Box<dyn Case>> {
+    if let Some(seed) = name.strip_prefix("long/") {
+        return Some(Prepared::boxed(long(seed.parse().ok()?)));
+    }
     if let Some(seed) = name.strip_prefix("random/") {
         return Some(Prepared::boxed(random(seed.parse().ok()?)));
     }
@@ -381,8 +490,12 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
     let plan: Plan<Operation> = plan.iter().map(|thread| thread.to_vec()).collect();
     let initial = vec![(0, 11), (1, 20), (2, 31)];
     let pool_bytes = SIZE_MIN as usize;
-    let program =
-        AllocatorProgram { initial, threads: plan.len(), pool_bytes, refused: Rc::default() };
+    let program = AllocatorProgram {
+        initial,
+        threads: plan.len(),
+        pool_bytes,
+        ..AllocatorProgram::default()
+    };
     Some(Prepared::boxed((program, plan)))
 }
 
@@ -401,8 +514,14 @@ impl structure::Programs for Programs {
 
     fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
         let Drawn { config, values } = dimensions::draw(random, fixed);
-        let program = format!("random/{}", random.below(1 << 40) << 8 | number & 255);
-        Step { program, config, values }
+        let seed = random.below(1 << 40) << 8 | number & 255;
+        if random.one_in(3) {
+            // Each crash is a recovery of many chunks, and programs find more than schedules here.
+            let crash = CrashConfig { budget: 8, nested_one_in: 0, ..config.crash };
+            let config = Config { crash, work_limit: 60_000, ..config };
+            return Step { program: format!("long/{seed}"), config, values };
+        }
+        Step { program: format!("random/{seed}"), config, values }
     }
 
     fn dimensions(&self) -> Vec<Dimension> {

@@ -112,6 +112,18 @@ impl Sources {
     }
 }
 
+impl Sources {
+    /// Whether a place is in the source.
+    pub fn has(&mut self, place: &Place) -> bool {
+        let Ok(text) = fs::read_to_string(self.root.join(&place.file)) else { return false };
+        let mut function = "";
+        text.lines().any(|line| {
+            function = function_of(line).unwrap_or(function);
+            function == place.function && line.trim() == place.line
+        })
+    }
+}
+
 /// The name of the function whose declaration begins on this line.
 fn function_of(line: &str) -> Option<&str> {
     let (before, after) = line.trim().split_once("fn ")?;
@@ -197,6 +209,9 @@ two | crates/prove/src/arguments.rs | parse | late | nothing
         let found = argued("one", &arguments, &[skip, late], &mut sources()).expect("it is there");
         assert_eq!(found, HashMap::from([(skip, 0)]));
         assert_eq!(argued("three", &arguments, &[skip], &mut sources()), Ok(HashMap::new()));
+        let place = arguments[0].place.clone();
+        assert!(sources().has(&place));
+        assert!(!sources().has(&Place { function: "argued".to_owned(), ..place }));
     }
 
     #[test]

@@ -13,7 +13,8 @@ use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Program};
 use everleaf_pool::Pool;
 
-use crate::backing::{SIZE_MIN, new_pool, open_pool};
+use crate::backing::{SIZE_MIN, open_pool};
+use crate::expected::Expected;
 use crate::operation::{Operation, Seen, Space};
 use crate::subject::Nodes;
 use crate::u64_program::note_scan;
@@ -277,6 +278,22 @@ impl BytesProgram {
                 note_scan(&pairs, limit, (0..=last).rev(), replies);
                 return Ok(());
             }
+            Operation::Range(range) => {
+                let keys = range.of(0..self.universe.len() as u64);
+                let end = |key, excludes| match excludes {
+                    true => Bound::Excluded(self.key(key)),
+                    false => Bound::Included(self.key(key)),
+                };
+                let (low, high) =
+                    (end(range.low, range.excludes.0), end(range.high, range.excludes.1));
+                let mut pairs = vec![];
+                tree.scan(session, (low, high), range.reverse, &mut |key, value| {
+                    pairs.push((self.number(key), value));
+                    true
+                })?;
+                note_scan(&pairs, usize::MAX, keys.into_iter(), replies);
+                return Ok(());
+            }
             Operation::Clear => {
                 tree.clear(session)?;
                 replies.extend(self.universe.iter().map(|_| Reply::Unknown));
@@ -327,8 +344,9 @@ impl BytesProgram {
         }
         for (number, key) in self.universe.iter().enumerate() {
             let value = tree.get(session, key).map_err(text)?;
-            let scanned = pairs.iter().find(|(scanned, _)| *scanned == number as u64);
-            if scanned.map(|(_, value)| *value) != value {
+            let scanned = pairs.binary_search_by_key(&(number as u64), |(key, _)| *key).ok();
+            let scanned = scanned.map(|index| pairs[index]);
+            if scanned.map(|(_, value)| value) != value {
                 return Err(format!("key {number} is {value:?}, scanned {scanned:?}"));
             }
         }
@@ -345,15 +363,38 @@ impl Program for BytesProgram {
     }
 
     fn format(&self, memory: Memory) {
-        let pool = new_pool(memory).expect("new memory becomes a pool");
+        let pool = self.space.new_pool(memory);
         let tree = (self.tree.create)(pool, self.space.chunk_shift).expect("room for a tree");
         let mut slot = Some(tree.heap().session().expect("a free session"));
+        let mut expected = Expected::new();
+        let (mut calls, mut replies) = (vec![], vec![]);
         for operation in &self.history {
-            match self.replies(&*tree, &mut slot, operation, &mut vec![]) {
-                Err(error) if self.space.may_fail(&error) => {}
-                done => done.expect("the history of a tree finds room"),
+            calls.clear();
+            replies.clear();
+            self.calls(operation, &mut calls);
+            match self.replies(&*tree, &mut slot, operation, &mut replies) {
+                Err(error) if self.space.may_fail(&error) => expected.refuse(&calls),
+                done => {
+                    done.expect("the history of a tree finds room");
+                    expected.hold(operation, &calls, &replies);
+                }
             }
         }
+    }
+
+    fn expected(&self, warm: bool) -> Option<Pairs> {
+        if self.space.may_fill {
+            return None;
+        }
+        let mut expected = Expected::new();
+        let warm_up = self.warm_up.iter().filter(|_| warm);
+        let mut calls = vec![];
+        for operation in self.history.iter().chain(warm_up) {
+            calls.clear();
+            self.calls(operation, &mut calls);
+            expected.hold(operation, &calls, &vec![Reply::Unknown; calls.len()]);
+        }
+        expected.pairs()
     }
 
     fn open(&self, memory: Memory) -> Result<Opened, String> {

@@ -1,13 +1,15 @@
 //! A search for a given CPU time or a number of schedules: the small programs, first with crashes in
 //! every recovery, then in every order, and in turn with them programs that are made by chance.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use everleaf_machine::simulated::{
-    Config, CrashConfig, Domain, Failure, Fault, MemoryModel, Report, cpu_time,
+    Config, CrashConfig, Domain, Failure, Fault, MemoryModel, Random, Report, cpu_time, mix,
 };
 
 use crate::configure::{Fixed, exhaustive};
+use crate::corpus::Corpus;
 use crate::coverage::Coverage;
 use crate::record::Record;
 use crate::structure::{Step, Structure};
@@ -55,6 +57,18 @@ impl Default for Settings {
     }
 }
 
+/// What is told when a program begins: the structure, the program, the machine.
+pub type Begin = fn(&str, &str, &Config);
+
+/// Who is told.
+static BEGIN: OnceLock<Begin> = OnceLock::new();
+
+/// From now on, `tell` is told of each program that a search of this process begins. The first call
+/// counts.
+pub fn on_begin(tell: Begin) {
+    let _ = BEGIN.set(tell);
+}
+
 /// What came of a search.
 #[derive(Clone, Debug)]
 pub struct Verdict {
@@ -97,7 +111,14 @@ pub fn run(
         seconds: 0.0,
         failure: None,
     };
-    let mut campaign = Campaign { structure, settings, started: cpu_time(), verdict, tell };
+    let mut campaign = Campaign {
+        structure,
+        settings,
+        started: cpu_time(),
+        verdict,
+        tell,
+        corpus: Corpus::default(),
+    };
     let mut small = campaign.small_programs().into_iter();
     let mut spent = (0, 0);
     for number in 0.. {
@@ -123,6 +144,7 @@ struct Campaign<'a> {
     started: Duration,
     verdict: Verdict,
     tell: &'a mut dyn FnMut(&Verdict),
+    corpus: Corpus,
 }
 
 /// A search of one small program.
@@ -142,10 +164,15 @@ const IMAGES_OF_LIVES: usize = 8;
 /// If those take at most this work, every crash in such a life has a life after it, too: some bugs show
 /// in no other way. It takes several times as much, and far more where a recovery writes much.
 const WORK_OF_LIVES: u64 = 1_000_000;
+/// The most that lives of one small program may take: with less, the last crashes of a schedule would
+/// have none.
+const WORK_OF_ALL_LIVES: u64 = 8 * WORK;
 /// The most schedules of a small program: where every order is to be run, none has as many.
 const SMALL_SCHEDULES: u64 = 1_000_000;
 /// The same where stores wait in buffers, whose steps multiply the orders: only a part of them.
 const SMALL_SCHEDULES_TSO: u64 = 20_000;
+/// One of so many steps goes back to where another one was first.
+const RETURNS_ONE_IN: u64 = 3;
 /// What one random program may cost, in [`Counts::work`](everleaf_machine::simulated::Counts::work).
 pub const WORK: u64 = 1_000_000;
 
@@ -192,8 +219,12 @@ impl Campaign<'_> {
             let base = self.planted(Config { domain, memory, races, ..Config::default() });
             let budget = IMAGES_OF_LIVES;
             let crash = CrashConfig { nested_one_in: 1, nested_depth: 1, budget, enabled: true };
-            let lives =
-                Config { crash, work_limit: WORK, seed: self.settings.seed, ..base.clone() };
+            let lives = Config {
+                crash,
+                work_limit: WORK_OF_ALL_LIVES,
+                seed: self.settings.seed,
+                ..base.clone()
+            };
             let orders = exhaustive(&base, preemptions);
             for (config, schedules, is_whole) in
                 [(lives, SMALL_SCHEDULES_OF_LIVES, false), (orders, in_every_order, true)]
@@ -233,9 +264,15 @@ impl Campaign<'_> {
     fn run_step(&mut self, number: u64) -> u64 {
         let step = self.structure.step(self.settings.seed, number, self.settings.fixed);
         let Step { program, config, values } = step;
-        let config = self.planted(Config { work_limit: WORK, ..config });
+        let random = &mut Random::new(mix(self.settings.seed ^ mix(number)));
+        let program = match random.one_in(RETURNS_ONE_IN) {
+            true => self.corpus.vary(program, random),
+            false => program,
+        };
+        let config = self.planted(Config { work_limit: WORK.min(config.work_limit), ..config });
         let report = self.explore(&program, &config, self.settings.schedules);
         self.verdict.programs += 1;
+        self.corpus.note(&program, &report);
         self.verdict.coverage.count(&values);
         self.verdict.coverage.count_lives(config.domain, &report);
         report.counts.work()
@@ -244,6 +281,9 @@ impl Campaign<'_> {
     /// Runs a program; what was done in it.
     fn explore(&mut self, program: &str, config: &Config, schedules: u64) -> Report {
         let case = self.structure.case(program).expect("a structure knows its own programs");
+        if let Some(begin) = BEGIN.get() {
+            begin(self.structure.name, program, config);
+        }
         let (report, failure) = case.explore(config, self.schedules(schedules));
         self.verdict.report.add(&report);
         self.verdict.seconds = self.seconds();

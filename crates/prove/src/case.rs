@@ -65,6 +65,10 @@ impl<P: Program + Clone + 'static> Case for Prepared<P> {
     }
 
     fn shrink(&self, config: &Config, failure: &Failure, effort: u64) -> Small {
+        if failure.is_before_all() {
+            let kept = self.1.iter().map(|operations| (0..operations.len()).collect()).collect();
+            return Small { kept, failure: failure.clone() };
+        }
         let shrunk = shrink(config, &self.1, failure, effort, || self.0.clone());
         Small { kept: positions(&self.1, &shrunk.plan), failure: shrunk.failure }
     }

@@ -2,14 +2,16 @@
 //! value and keep the expiry, write or remove the key, and readers.
 //!
 //! To the judge the value of the key is its expiry: what is said of values holds for expiries. The bytes
-//! of the value only have to be whole. All times are so far away that nothing expires by itself.
+//! of the value only have to be whole. The calendar stands still: in some programs before all times, so that
+//! nothing ever expires, in others between them, so that a key written with an early time is gone at once
+//! although its record is there.
 
 use std::cell::RefCell;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use everleaf_index::{
-    BytesTree, Decision, ExpiryChange, IndexError, Session, Tiny, Trees, Verify, WriteOrder,
+    BytesTree, Change, Decision, ExpiryChange, IndexError, Session, Tiny, Trees, Verify, WriteOrder,
 };
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Domain, Memory, Plan, Program, Random};
@@ -45,8 +47,12 @@ pub enum Operation {
     Remove,
     /// Reads the key.
     Get,
-    /// Removes the key if it has expired, which it never has.
+    /// Removes what is left of the key if it has expired.
     Purge,
+    /// Writes the key if it is absent; with a time that has not come.
+    Insert(u64),
+    /// Writes the key if it is there.
+    Update(u64),
     /// Lowers a gate that only lingers.
     LowerIfIdle,
 }
@@ -56,6 +62,8 @@ pub enum Operation {
 pub struct Expiries {
     /// How many threads come.
     pub threads: usize,
+    /// How many of the times have come.
+    pub now: u64,
 }
 
 /// The opened tree.
@@ -63,6 +71,7 @@ pub struct Opened {
     trees: Trees<G, M>,
     tree: Arc<BytesTree<G, M>>,
     order: WriteOrder<M>,
+    now: u64,
     /// Borrowed by its own thread only.
     sessions: Vec<RefCell<Option<Session<M>>>>,
 }
@@ -147,6 +156,36 @@ impl Opened {
         Ok(before)
     }
 
+    /// Writes the key by whether it is there. Returns whether it did.
+    fn change(
+        &self,
+        session: &mut Session<M>,
+        change: Change<'_>,
+        expiry: u64,
+    ) -> Result<bool, IndexError> {
+        self.write(session, |session| {
+            let tree = &self.tree;
+            tree.change_expiring(session, KEY, change, FAR + expiry, |changed, _| changed)
+        })
+    }
+
+    fn reply(
+        &self,
+        session: &mut Session<M>,
+        operation: Operation,
+    ) -> Result<Option<Reply>, IndexError> {
+        let done = match operation {
+            Operation::Insert(expiry) => {
+                self.change(session, Change::Insert(&value(expiry)), expiry)?
+            }
+            Operation::Update(expiry) => {
+                self.change(session, Change::Update(&value(expiry)), expiry)?
+            }
+            other => return Ok(self.previous(session, other)?.map(Reply::Previous)),
+        };
+        Ok(Some(Reply::Done(done)))
+    }
+
     fn previous(
         &self,
         session: &mut Session<M>,
@@ -162,9 +201,10 @@ impl Opened {
             Operation::Get => self.read(session)?,
             Operation::Purge => {
                 let purged = self.write(session, |session| self.tree.purge(session, KEY))?;
-                assert!(!purged, "it has not expired");
+                assert!(!purged || self.now > 0, "it has not expired");
                 return Ok(None);
             }
+            Operation::Insert(_) | Operation::Update(_) => unreachable!("done by `change`"),
             Operation::LowerIfIdle => {
                 self.order.lower_if_idle();
                 return Ok(None);
@@ -196,7 +236,7 @@ impl Program for Expiries {
         let sessions: Result<Vec<_>, everleaf_index::AllocError> =
             (0..self.threads).map(session).collect();
         let sessions = sessions.map_err(text)?;
-        Ok(Opened { trees, tree, order: WriteOrder::new(1), sessions })
+        Ok(Opened { trees, tree, order: WriteOrder::new(1), now: self.now, sessions })
     }
 
     fn contents(&self, opened: &Opened) -> Result<Vec<(u64, u64)>, String> {
@@ -207,10 +247,25 @@ impl Program for Expiries {
             let all = (Bound::Unbounded, Bound::Unbounded);
             let scan = opened.tree.scan_records(&mut session, all.0, all.1, false, |record| {
                 check(record.value);
-                found.push((KEY_NUMBER, record.expiry_ms));
+                if record.expiry_ms > self.wall_clock_ms() {
+                    found.push((KEY_NUMBER, record.expiry_ms));
+                }
                 true
             });
             scan.map_err(text)?;
+            let (mut scanned, mut gotten) = (0, 0);
+            let visit = |_: &[u8], _: &[u8]| {
+                scanned += 1;
+                true
+            };
+            opened.tree.scan(&mut session, all.0, all.1, true, visit).map_err(text)?;
+            let see = |_, value: Option<&[u8]>| gotten += usize::from(value.is_some());
+            opened.tree.get_many(&mut session, [KEY], Verify::Sum, see).map_err(text)?;
+            let single = opened.tree.get_with(&mut session, KEY, |_| ()).map_err(text)?;
+            let all = [scanned, gotten, usize::from(single.is_some())];
+            if all != [found.len(); 3] {
+                return Err(format!("{found:?} is there by its time, {all:?} by reads"));
+            }
         }
         let report = opened.trees.check().map_err(text)?;
         if !report.is_clean() {
@@ -219,10 +274,21 @@ impl Program for Expiries {
         Ok(found)
     }
 
+    fn wall_clock_ms(&self) -> u64 {
+        if self.now == 0 { 0 } else { FAR + self.now }
+    }
+
     fn calls(&self, operation: &Operation, calls: &mut Vec<(u64, Call)>) {
         let call = match *operation {
+            // Whoever writes what has expired by then removes the key.
+            Operation::Put(expiry) | Operation::Expire(expiry) | Operation::Update(expiry)
+                if expiry <= self.now =>
+            {
+                Call::Remove
+            }
             Operation::Put(expiry) => Call::Upsert(FAR + expiry),
-            Operation::Expire(expiry) => Call::Update(FAR + expiry),
+            Operation::Insert(expiry) => Call::Insert(FAR + expiry),
+            Operation::Expire(expiry) | Operation::Update(expiry) => Call::Update(FAR + expiry),
             Operation::Rewrite | Operation::Get => Call::Get,
             Operation::Remove => Call::Remove,
             Operation::Purge | Operation::LowerIfIdle => return,
@@ -233,43 +299,54 @@ impl Program for Expiries {
     fn run(&self, opened: &Opened, thread: usize, operation: &Operation, replies: &mut Vec<Reply>) {
         let mut session = opened.sessions[thread].borrow_mut();
         let session = session.as_mut().expect("taken only when all threads have ended");
-        match opened.previous(session, *operation) {
-            Ok(previous) => replies.extend(previous.map(Reply::Previous)),
+        match opened.reply(session, *operation) {
+            Ok(reply) => replies.extend(reply),
             Err(error) => panic!("{operation:?}: {error}"),
         }
     }
 }
 
-use Operation::{Expire, Get, LowerIfIdle, Purge, Put, Remove, Rewrite};
+use Operation::{Expire, Get, Insert, LowerIfIdle, Purge, Put, Remove, Rewrite, Update};
 
 /// A random plan: 2 or 3 threads with 1 to 3 operations each.
 pub fn plan(seed: u64) -> (Expiries, Plan<Operation>) {
     let mut random = Random::new(seed ^ 0x6578_7069);
     let (threads, length) = (2 + random.below(2) as usize, 1 + random.below(3));
-    let mut number = 0;
+    let now = [0, 0, 2, 4][random.below(4) as usize];
+    let mut last = 0;
     let mut operation = || {
-        number += 1;
-        match random.below(14) {
+        last += 1;
+        // Early times recur, later ones are distinct.
+        let number =
+            if now > 0 && random.one_in(2) { 1 + random.below(now + 1) } else { last + now };
+        match random.below(18) {
             0..3 => Put(number),
             3..7 => Expire(number),
             7..9 => Rewrite,
             9 => Remove,
             10..12 => Get,
-            12 => Purge,
+            12 | 13 => Purge,
+            14 | 15 => Insert(last + now),
+            16 => Update(number),
             _ => LowerIfIdle,
         }
     };
     let plan = (0..threads).map(|_| (0..length).map(|_| operation()).collect()).collect();
-    (Expiries { threads }, plan)
+    (Expiries { threads, now }, plan)
 }
 
 /// Programs small enough for every order.
-const SMALL: [(&str, &[&[Operation]]); 6] = [
+const SMALL: [(&str, &[&[Operation]]); 10] = [
     ("expire, read", &[&[Put(1), Expire(2)], &[Get, Get]]),
     ("expire, rewrite", &[&[Put(1), Expire(2)], &[Rewrite, Get]]),
     ("expire, expire", &[&[Put(1), Expire(2)], &[Expire(3)]]),
     ("expire, remove", &[&[Put(1), Expire(2)], &[Remove]]),
     ("expire, purge", &[&[Put(1), Expire(2)], &[Purge, Put(3)]]),
+    // The last time has come in these, whose names say so.
+    ("gone: expire, insert", &[&[Put(3), Expire(2)], &[Insert(3), Get]]),
+    ("gone: put, purge", &[&[Put(2), Insert(3)], &[Purge, Get]]),
+    ("gone: put, update", &[&[Put(2), Get], &[Update(3), Rewrite]]),
+    ("gone: put, put", &[&[Put(2), Put(3)], &[Put(1), Remove]]),
     ("expire, settle, rewrite", &[&[Put(1), Expire(2), LowerIfIdle, Expire(3)], &[Rewrite]]),
 ];
 
@@ -281,7 +358,8 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
     let wanted = name.strip_prefix("small/")?;
     let (_, plan) = SMALL.iter().find(|(known, _)| *known == wanted)?;
     let plan: Plan<Operation> = plan.iter().map(|thread| thread.to_vec()).collect();
-    Some(Prepared::boxed((Expiries { threads: plan.len() }, plan)))
+    let now = if wanted.starts_with("gone: ") { 2 } else { 0 };
+    Some(Prepared::boxed((Expiries { threads: plan.len(), now }, plan)))
 }
 
 /// The programs of this structure.

@@ -13,7 +13,10 @@
 //! | `u64_program`, `bytes_program`, `allocator_program` | programs: trees of numbers, of byte strings, the allocator |
 //! | `scenarios`, `plans`, `exhaustion` | what the threads of a program do: by name, by chance, with too little space |
 //! | `made` | programs that are made: a walk to a far state, then a few operations of a few threads |
+//! | `long` | long walks of one thread through trees with many keys, and wide nodes |
+//! | `expected` | a map that such walks are held against |
 //! | `living` | any subject behind one type |
+//! | `corpus` | programs that came to new places, gone back to |
 //! | `dimensions` | what a step of a random search is drawn of |
 //! | `anomalies` | what the published protocols of the other trees lose, each in a program |
 //! | `safeguards` | programs made for planted bugs that few others miss |
@@ -39,6 +42,7 @@ pub mod bytes_program;
 pub mod campaign;
 pub mod case;
 pub mod configure;
+pub mod corpus;
 pub mod coverage;
 mod design;
 pub mod dimensions;
@@ -46,8 +50,10 @@ pub mod directed_case;
 pub mod directory;
 pub mod epochs;
 pub mod exhaustion;
+mod expected;
 pub mod expiries;
 pub mod living;
+pub mod long;
 pub mod made;
 pub mod mutants;
 pub mod mutation;
@@ -68,5 +74,6 @@ pub use nbtree::Nb;
 pub use subject::Subject;
 
 pub use everleaf_machine::simulated::{
-    Domain, Failure, Fault, FaultKind, MemoryModel, SiteKind, cpu_time,
+    Config, Domain, FAULT_KINDS, Failure, FailureKind, Fault, FaultKind, MemoryModel, Site,
+    SiteKind, cpu_time,
 };

@@ -16,7 +16,7 @@ use everleaf_machine::simulated::{Plan, Random};
 use crate::backing::SIZE_MIN;
 use crate::bytes_program::{AnyWords, BytesProgram};
 use crate::living::AnyTree;
-use crate::operation::{Operation, Space};
+use crate::operation::{Operation, Range, Space};
 use crate::trees::SPACE_AT_HAND;
 use crate::u64_program::U64Program;
 
@@ -62,7 +62,7 @@ pub const ROOMS: [(&str, Room); 5] = [
 ];
 
 /// How many kinds of operations there are to choose from.
-pub const KINDS: u32 = 12;
+pub const KINDS: u32 = 13;
 /// Those that change the tree.
 const WRITES: u32 = 0b1_1111;
 /// The most keys of a program, but for those that fill a pool.
@@ -93,7 +93,8 @@ pub struct Made {
     pub tail: u32,
 }
 
-fn named<T: Copy>(list: &[(&str, T)], name: &str) -> Option<T> {
+/// The value of a name in such a list.
+pub(crate) fn named<T: Copy>(list: &[(&str, T)], name: &str) -> Option<T> {
     list.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
 }
 
@@ -332,9 +333,29 @@ fn phase(
                 });
             }
         }
-        14 => operations.push(Operation::Rejoin),
+        14 => {
+            // What all of them say by now, and how the session goes on.
+            let from = window[random.below(window.len() as u64) as usize];
+            let limit = 1 + random.below(9) as usize;
+            operations.push(match random.below(5) {
+                0 => Operation::GetMany,
+                1 => Operation::Scan(from, limit),
+                2 => Operation::ScanBack(from, limit),
+                3 => Operation::Exchange(from, last_value(operations), value()),
+                _ => Operation::Rejoin,
+            });
+        }
         _ => operations.push(if random.one_in(6) { Operation::Clear } else { Operation::Release }),
     }
+}
+
+/// What was put last.
+fn last_value(operations: &[Operation]) -> u64 {
+    let value = |one: &Operation| match one {
+        Operation::Upsert(_, value) | Operation::Insert(_, value) => Some(*value),
+        _ => None,
+    };
+    operations.iter().rev().find_map(value).unwrap_or(0)
 }
 
 /// What the threads do: near each other, so that they meet.
@@ -366,8 +387,13 @@ fn tail(random: &mut Random, keys: &[u64], made: &Made) -> Plan<Operation> {
     (0..made.threads).map(thread).collect()
 }
 
+/// A key, or, now and then, one next to it.
+fn beside(random: &mut Random, key: u64) -> u64 {
+    if random.one_in(3) { key.wrapping_add(random.below(3)).wrapping_sub(1) } else { key }
+}
+
 /// An operation of a kind. Values are distinct but for some that recur on purpose.
-fn operation_of(random: &mut Random, kind: u32, keys: &[u64], own: u64) -> Operation {
+pub(crate) fn operation_of(random: &mut Random, kind: u32, keys: &[u64], own: u64) -> Operation {
     let key = keys[random.below(keys.len() as u64) as usize];
     let old = 101 + random.below(6);
     let value = if random.one_in(5) { old } else { own };
@@ -380,10 +406,19 @@ fn operation_of(random: &mut Random, kind: u32, keys: &[u64], own: u64) -> Opera
         4 => Operation::Exchange(key, old, own),
         5 => Operation::Get(key),
         6 => Operation::GetMany,
-        7 => Operation::Scan(if random.one_in(2) { 0 } else { key }, limit),
-        8 => Operation::ScanBack(if random.one_in(2) { u64::MAX } else { key }, limit),
-        9 => Operation::Rejoin,
-        10 => Operation::Release,
+        7 => Operation::Scan(if random.one_in(2) { 0 } else { beside(random, key) }, limit),
+        8 => Operation::ScanBack(
+            if random.one_in(2) { u64::MAX } else { beside(random, key) },
+            limit,
+        ),
+        9 => Operation::Range(Range {
+            low: key,
+            high: keys[random.below(keys.len() as u64) as usize],
+            excludes: (random.one_in(2), random.one_in(2)),
+            reverse: random.one_in(2),
+        }),
+        10 => Operation::Rejoin,
+        11 => Operation::Release,
         _ => Operation::Clear,
     }
 }

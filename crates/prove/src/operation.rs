@@ -3,9 +3,12 @@
 use std::cell::Cell;
 
 use everleaf_index::{AllocError, IndexError};
+use everleaf_machine::Simulated;
+use everleaf_machine::simulated::Memory;
 use everleaf_machine::simulated::history::Call;
+use everleaf_pool::Pool;
 
-use crate::backing::SIZE_MIN;
+use crate::backing::{SIZE_MIN, new_pool_up_to};
 
 /// One operation on the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,12 +31,44 @@ pub enum Operation {
     Scan(u64, usize),
     /// Everything up to the key, downwards, up to a number of pairs.
     ScanBack(u64, usize),
+    /// Everything between two keys, one way or the other.
+    Range(Range),
     /// Empties the tree.
     Clear,
     /// Ends the thread's session and begins another.
     Rejoin,
     /// Gives space that is free back, so that it can serve for something else.
     Release,
+}
+
+/// What a scan with two ends passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The lower end.
+    pub low: u64,
+    /// The upper end; if it is below the lower one, there is nothing between.
+    pub high: u64,
+    /// Which of the two ends are left out.
+    pub excludes: (bool, bool),
+    /// Whether it goes downwards.
+    pub reverse: bool,
+}
+
+impl Range {
+    /// Whether a key is between the ends.
+    pub fn has(&self, key: u64) -> bool {
+        let low = if self.excludes.0 { key > self.low } else { key >= self.low };
+        low && if self.excludes.1 { key < self.high } else { key <= self.high }
+    }
+
+    /// Of these keys, ascending, those that are passed, in the order in which they are.
+    pub fn of(&self, keys: impl Iterator<Item = u64>) -> Vec<u64> {
+        let mut all: Vec<u64> = keys.filter(|key| self.has(*key)).collect();
+        if self.reverse {
+            all.reverse();
+        }
+        all
+    }
 }
 
 /// How much space the tree starts with.
@@ -47,9 +82,20 @@ pub struct Space {
     pub blocks_at_hand: usize,
     /// Whether operations may fail because the pool or the volatile memory is full.
     pub may_fill: bool,
+    /// Whether the pool may grow to its largest size before it is opened again.
+    pub grows_at_once: bool,
 }
 
 impl Space {
+    /// A new pool with so much of it as it begins with.
+    ///
+    /// # Panics
+    /// If the memory is too small for any pool.
+    pub fn new_pool(&self, memory: Memory) -> Pool<Simulated> {
+        let max = if self.grows_at_once { memory.size() as u64 } else { SIZE_MIN };
+        new_pool_up_to(memory, max).expect("new memory becomes a pool")
+    }
+
     /// Whether an operation may answer with this error.
     pub fn may_fail(&self, error: &IndexError) -> bool {
         let no_memory = matches!(error, IndexError::Alloc(AllocError::OutOfMemory));
@@ -60,7 +106,13 @@ impl Space {
 impl Default for Space {
     fn default() -> Self {
         let pool_bytes = SIZE_MIN as usize;
-        Space { pool_bytes, chunk_shift: 12, blocks_at_hand: 0, may_fill: false }
+        Space {
+            pool_bytes,
+            chunk_shift: 12,
+            blocks_at_hand: 0,
+            may_fill: false,
+            grows_at_once: false,
+        }
     }
 }
 
@@ -93,6 +145,9 @@ impl Operation {
             Operation::ScanBack(from, _) => {
                 return calls.extend(universe.iter().rev().filter(|&&key| key <= from).map(get));
             }
+            Operation::Range(range) => {
+                return calls.extend(range.of(universe.iter().copied()).iter().map(get));
+            }
             Operation::Clear => {
                 return calls.extend(universe.iter().map(|key| (*key, Call::Remove)));
             }
@@ -103,8 +158,8 @@ impl Operation {
 
     /// Whether the operation never changes anything.
     pub fn is_read(&self) -> bool {
-        use Operation::{Get, GetMany, Scan, ScanBack};
-        matches!(self, Get(_) | GetMany | Scan(..) | ScanBack(..))
+        use Operation::{Get, GetMany, Range, Scan, ScanBack};
+        matches!(self, Get(_) | GetMany | Scan(..) | ScanBack(..) | Range(_))
     }
 
     /// The same operation with every key and value replaced.
@@ -120,6 +175,9 @@ impl Operation {
             Operation::Exchange(k, old, new) => Operation::Exchange(key(k), value(old), value(new)),
             Operation::Scan(from, limit) => Operation::Scan(key(from), limit),
             Operation::ScanBack(from, limit) => Operation::ScanBack(key(from), limit),
+            Operation::Range(range) => {
+                Operation::Range(Range { low: key(range.low), high: key(range.high), ..range })
+            }
             Operation::Clear => Operation::Clear,
             Operation::Rejoin => Operation::Rejoin,
             Operation::Release => Operation::Release,

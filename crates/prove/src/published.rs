@@ -345,7 +345,7 @@ pub struct Alone(pub &'static [(usize, AnyTree)]);
 
 impl Alone {
     fn trees(&self) -> Trees {
-        Trees { sizes: self.0, alone: true }
+        Trees { sizes: self.0, wide: &[], alone: true }
     }
 
     fn of_slots(&self, slots: usize) -> &'static AnyTree {

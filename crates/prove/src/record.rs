@@ -118,9 +118,8 @@ impl Record {
     /// [`RecordError::Unknown`].
     pub fn replay(&self) -> Result<Replay, RecordError> {
         let case = self.case()?;
-        case.replay(&self.config, self.seed, &self.choices).map_err(|failure| {
-            RecordError::Unknown(format!("the program does not even open ({failure})"))
-        })
+        let begun = case.replay(&self.config, self.seed, &self.choices);
+        Ok(begun.unwrap_or_else(|failure| Replay { failure: Some(*failure), ..Replay::default() }))
     }
 
     /// Makes the failure small, with about `effort` schedules per attempt.

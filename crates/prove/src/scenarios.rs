@@ -64,7 +64,10 @@ impl Scenario {
             Exchange(key, expected, new) => Exchange(rank(key), expected, new),
             Scan(from, limit) => Scan(rank(from).min(keys.len() as u64 - 1), limit),
             ScanBack(from, limit) => ScanBack(floor(from), limit),
-            GetMany | Clear | Operation::Rejoin | Operation::Release => operation.clone(),
+            // No scenario has one: its ends need not be keys.
+            Operation::Range(_) | GetMany | Clear | Operation::Rejoin | Operation::Release => {
+                operation.clone()
+            }
         };
         let history = self.history.iter().map(renamed).collect();
         let plan: Plan<Operation> =
@@ -85,6 +88,7 @@ impl Scenario {
                 | Exchange(key, _, _) => keys.push(key),
                 Scan(..)
                 | ScanBack(..)
+                | Operation::Range(_)
                 | GetMany
                 | Clear
                 | Operation::Rejoin

@@ -7,7 +7,7 @@ use everleaf_designs::{
     NvTreeBlind, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered,
     WbTree, WbTreeSo,
 };
-use everleaf_index::{Design, HashedLeafTree, Tiny, U64Kind};
+use everleaf_index::{Design, Geometry, HashedLeafTree, Production, Tiny, U64Kind};
 use everleaf_machine::Simulated as M;
 use everleaf_machine::simulated::{Config, Random, mix};
 
@@ -86,18 +86,36 @@ const fn any<T: Design<M>>() -> AnyTree {
     AnyTree::of::<Of<T>>()
 }
 
+/// Leaves of few slots below inner nodes that are as wide as they may be.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wide<const SLOTS: usize>;
+
+impl<const SLOTS: usize> Geometry for Wide<SLOTS> {
+    const SLOT_COUNT: usize = SLOTS;
+    const CHILD_COUNT: usize = Production::CHILD_COUNT;
+    const PARENT_CHILD_COUNT: usize = Production::PARENT_CHILD_COUNT;
+}
+
 /// Trees of a design in several sizes of leaves: small ones, where rare paths are common, and some whose
 /// slot arrays have more words, and whose entries more lines, than one. Every size is compiled anew.
 macro_rules! sizes {
-    ($tree:ident: $($slots:literal)*) => {
-        &Trees { sizes: &[$(($slots, any::<$tree<Tiny<$slots, 3>, M>>())),*], alone: false }
+    ($tree:ident: $($slots:literal)* $(; $($wide:literal)*)?) => {
+        &Trees {
+            sizes: &[$(($slots, any::<$tree<Tiny<$slots, 3>, M>>())),*],
+            wide: &[$($(($wide, any::<$tree<Wide<$wide>, M>>())),*)?],
+            alone: false,
+        }
     };
 }
 
 /// Trees of FAST & FAIR and its kin with nodes of so many records.
 macro_rules! records {
     ($locks:literal: $($slots:literal)*) => {
-        &Trees { sizes: &[$(($slots, any::<FastFair<Small<$slots, $locks>, M>>())),*], alone: false }
+        &Trees {
+            sizes: &[$(($slots, any::<FastFair<Small<$slots, $locks>, M>>())),*],
+            wide: &[],
+            alone: false,
+        }
     };
 }
 
@@ -106,6 +124,7 @@ macro_rules! objects {
     ($looks:literal: $($entries:literal)*) => {
         &Trees {
             sizes: &[$(($entries, any::<F3Tree<f3::Small<$entries, 2, $looks>, M>>())),*],
+            wide: &[],
             alone: false,
         }
     };
@@ -129,6 +148,18 @@ static NB_TREES: &Trees = &Trees {
         (9, AnyTree::of::<Nb<Tiny<9, 3>>>()),
         (17, AnyTree::of::<Nb<Tiny<17, 4>>>()),
     ],
+    wide: &[(5, AnyTree::of::<Nb<Wide<5>>>()), (62, AnyTree::of::<Nb<Production>>())],
+    alone: false,
+};
+
+static HASHED: &Trees = &Trees {
+    sizes: &[
+        (2, any::<Hashed<Tiny<2, 3>, M>>()),
+        (3, any::<Hashed<Tiny<3, 3>, M>>()),
+        (4, any::<Hashed<Tiny<4, 3>, M>>()),
+        (7, any::<Hashed<Tiny<7, 3>, M>>()),
+    ],
+    wide: &[(254, any::<Hashed<Production, M>>())],
     alone: false,
 };
 
@@ -139,6 +170,7 @@ static NB_STRINGS: &Strings = &Strings {
         (4, AnyWords::of::<Tiny<4, 3>>()),
         (9, AnyWords::of::<Tiny<9, 3>>()),
     ],
+    wide: &[(5, AnyWords::of::<Wide<5>>())],
 };
 
 static PUBLISHED: &[(usize, AnyTree)] =
@@ -161,20 +193,20 @@ pub static STRUCTURES: &[Structure] = &[
     one("fast-fair", "FAST & FAIR", records!(0: 2 3 4 9)),
     one("fast-fair-leaf-locks", "FAST & FAIR whose readers lock leaves", records!(1: 3 9)),
     one("blink", "B-link tree", records!(2: 3 9)),
-    one("rntree", "RNTree", sizes!(RnTree: 2 3 9 17)),
+    one("rntree", "RNTree", sizes!(RnTree: 2 3 9 17; 5)),
     one("rntree-dual", "RNTree with two slot arrays", sizes!(RnTreeDual: 3 9)),
     one("rntree-wide", "RNTree with stores of 64 bytes", sizes!(RnTreeWide: 3 9)),
     one("rntree-direct", "RNTree with direct stores", sizes!(RnTreeDirect: 9)),
     one("rntree-rtm", "RNTree with transactions", sizes!(RnTreeRtm: 9)),
-    one("hashed-leaf", "B+-tree with hashed leaves", sizes!(Hashed: 2 3 4 7)),
-    one("fptree", "FPTree", sizes!(FpTree: 2 3 7)),
+    one("hashed-leaf", "B+-tree with hashed leaves", HASHED),
+    one("fptree", "FPTree", sizes!(FpTree: 2 3 7; 5)),
     one("wbtree", "wB+Tree", sizes!(WbTree: 2 3 9)),
     one("wbtree-so", "wB+Tree with slots only", sizes!(WbTreeSo: 3 7)),
     one("nvtree", "NVTree", sizes!(NvTree: 2 3 7)),
     one("nvtree-blind", "NVTree whose writes do not look", sizes!(NvTreeBlind: 3)),
     one("cdds", "CDDS B-tree", sizes!(CddsTree: 2 3 7)),
-    one("sptree", "SPTree whose writes go to the leaves", sizes!(SpTree: 2 3 9)),
-    one("sptree-buffered", "SPTree with buffers and a log", sizes!(SpTreeBuffered: 2 3 7)),
+    one("sptree", "SPTree whose writes go to the leaves", sizes!(SpTree: 2 3 9; 5)),
+    one("sptree-buffered", "SPTree with buffers and a log", sizes!(SpTreeBuffered: 2 3 7; 5)),
     one("f3-tree", "F3-tree", objects!(1: 1 2 3)),
     one("f3-tree-blind", "F3-tree whose writes do not look", objects!(0: 2)),
     one("batch", "batches of byte strings: the gate, the stripes, the journal", &batches::Programs),
@@ -184,7 +216,7 @@ pub static STRUCTURES: &[Structure] = &[
         "NBTree as published, one thread at a time",
         &published::Alone(PUBLISHED),
     ),
-    one("nbtree-w", "NBTree as published, writers lock leaves", sizes!(NbTreeW: 2 3 9)),
+    one("nbtree-w", "NBTree as published, writers lock leaves", sizes!(NbTreeW: 2 3 9; 5)),
     one("nbtree-wr", "the same, readers lock leaves too", sizes!(NbTreeWr: 3 9)),
     one(
         "nbtree-coupled",

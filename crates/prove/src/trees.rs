@@ -9,6 +9,7 @@
 //!   roomy/NAME            the same with so much space at hand that nobody asks the allocator
 //!   small/NAME            a program for exhaustive search
 //!   anomaly/NAME          a program for what a published protocol loses
+//!   long/SLOTS/KEYS/NUMBER a long walk (`long.rs`)
 //!   made/..               a program that is made (`made.rs`)
 //!   directed/NAME         a program made for a planted bug
 //! ```
@@ -21,6 +22,7 @@ use crate::case::{Case, Outcome, Prepared, explore};
 use crate::configure::Fixed;
 use crate::dimensions::{self, Drawn};
 use crate::living::AnyTree;
+use crate::long::Long;
 use crate::made::{KEYS, KINDS, Made, ROOMS, Room, draw_operations, draw_phases, name_in};
 use crate::operation::Space;
 use crate::scenarios::{self, Scenario};
@@ -34,6 +36,8 @@ use crate::{anomalies, exhaustion, plans, safeguards};
 pub struct Trees {
     /// Slots and tree, ascending; two at least.
     pub sizes: &'static [(usize, AnyTree)],
+    /// The same with nodes as wide as they may be, for long walks only.
+    pub wide: &'static [(usize, AnyTree)],
     /// Whether programs have one thread only: all that others would do, in turn.
     pub alone: bool,
 }
@@ -43,6 +47,8 @@ pub struct Trees {
 pub struct Strings {
     /// Slots and tree, ascending; two at least.
     pub sizes: &'static [(usize, AnyWords)],
+    /// The same with nodes as wide as they may be, for long walks only.
+    pub wide: &'static [(usize, AnyWords)],
 }
 
 /// The number at the end of a name.
@@ -82,6 +88,25 @@ fn sized<T>(sizes: &'static [(usize, T)], slots: usize) -> &'static T {
     &at_most.unwrap_or(&sizes[0]).1
 }
 
+/// What a long walk of so many slots is on.
+fn long_of<T>(
+    sizes: &'static [(usize, T)],
+    wide: &'static [(usize, T)],
+    slots: usize,
+) -> &'static T {
+    let exactly = wide.iter().find(|(known, _)| *known == slots);
+    exactly.map_or_else(|| sized(sizes, slots), |(_, tree)| tree)
+}
+
+/// Slots that a long walk may have.
+fn slots_of<T>(sizes: &[(usize, T)], wide: &[(usize, T)]) -> Vec<usize> {
+    // Each as often as the other kind.
+    let mut all: Vec<usize> = sizes.iter().map(|(slots, _)| *slots).collect();
+    let rounds = if wide.is_empty() { 0 } else { sizes.len().div_ceil(wide.len()) };
+    all.extend((0..rounds).flat_map(|_| wide.iter().map(|(slots, _)| *slots)));
+    all
+}
+
 impl Programs for Trees {
     fn case(&self, name: &str) -> Option<Box<dyn Case>> {
         let case = self.with_threads(name)?;
@@ -92,7 +117,8 @@ impl Programs for Trees {
     fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
         let slots: Vec<usize> = self.sizes.iter().map(|(slots, _)| *slots).collect();
         let lock_free = self.sizes[0].1.lock_free && !self.alone;
-        draw_step(number, random, fixed, &slots, lock_free, self.alone)
+        let longs = slots_of(self.sizes, self.wide);
+        draw_step(number, random, fixed, [&slots, &longs], lock_free, self.alone)
     }
 
     fn dimensions(&self) -> Vec<Dimension> {
@@ -108,6 +134,10 @@ impl Trees {
     fn with_threads(&self, name: &str) -> Option<Box<dyn Case>> {
         if let Some(made) = Made::from_name(name) {
             return Some(Prepared::boxed(made.numbers(sized(self.sizes, made.slots))));
+        }
+        if let Some(long) = Long::from_name(name) {
+            let tree = long_of(self.sizes, self.wide, long.slots);
+            return Some(Prepared::boxed(long.numbers(tree)));
         }
         if let Some((refuses, slots, seed)) = random_of(name) {
             let is_usual = (2..=4).contains(&slots);
@@ -136,6 +166,10 @@ impl Programs for Strings {
         if let Some(made) = Made::from_name(name) {
             return Some(Prepared::boxed(made.words(sized(self.sizes, made.slots))));
         }
+        if let Some(long) = Long::from_name(name) {
+            let tree = long_of(self.sizes, self.wide, long.slots);
+            return Some(Prepared::boxed(long.words(tree)));
+        }
         if let Some((refuses, slots, seed)) = random_of(name) {
             let known = self.sizes.iter().find(|(known, _)| *known == slots);
             let (mut program, plan) = plans::random_words_on(&known?.1, seed, slots);
@@ -157,7 +191,8 @@ impl Programs for Strings {
     fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
         // Its records come from the allocator, whose locks are honest locks.
         let slots: Vec<usize> = self.sizes.iter().map(|(slots, _)| *slots).collect();
-        draw_step(number, random, fixed, &slots, false, false)
+        let longs = slots_of(self.sizes, self.wide);
+        draw_step(number, random, fixed, [&slots, &longs], false, false)
     }
 
     fn dimensions(&self) -> Vec<Dimension> {
@@ -190,7 +225,7 @@ fn draw_step(
     number: u64,
     random: &mut Random,
     fixed: Fixed,
-    slots: &[usize],
+    [slots, longs]: [&[usize]; 2],
     lock_free: bool,
     alone: bool,
 ) -> Step {
@@ -210,6 +245,13 @@ fn draw_step(
             let slots = 2 + random.below(3);
             let program = format!("random/{slots}/{}", random.below(1 << 40) << 8 | number & 255);
             return Step { program, config: drawn.config, values: drawn.values };
+        }
+        2 => {
+            let slots = longs[pick(random, longs.len())];
+            let (_, keys) = KEYS[pick(random, KEYS.len())];
+            let long = Long { slots, keys, number: random.next() as u32 };
+            let config = Long::machine(drawn.config, random);
+            return Step { program: long.name(), config, values: drawn.values };
         }
         _ => {}
     }
@@ -261,8 +303,13 @@ pub fn small() -> Vec<String> {
 
 /// Space for a run in which a thread stops for ever: enough at hand that nobody waits for the
 /// allocator, whose locks are honest locks.
-pub const SPACE_AT_HAND: Space =
-    Space { pool_bytes: 256 << 10, chunk_shift: 12, blocks_at_hand: 24, may_fill: false };
+pub const SPACE_AT_HAND: Space = Space {
+    pool_bytes: 256 << 10,
+    chunk_shift: 12,
+    blocks_at_hand: 24,
+    may_fill: false,
+    grows_at_once: false,
+};
 
 /// Runs a scenario on trees of numbers with 2 or 3 slots.
 pub fn run_numbers<S2: Subject, S3: Subject>(

@@ -10,7 +10,8 @@ use everleaf_machine::Simulated;
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Domain, Memory, Program};
 
-use crate::backing::{SIZE_MIN, new_pool, open_pool};
+use crate::backing::{SIZE_MIN, open_pool};
+use crate::expected::Expected;
 use crate::living::{AnyTree, Living};
 use crate::operation::{Operation, Seen, Space};
 use crate::subject::{Pairs, Subject};
@@ -131,6 +132,18 @@ impl U64Program {
                 note_scan(&pairs, limit, keys.copied(), replies);
                 return Ok(());
             }
+            Operation::Range(range) => {
+                let keys = range.of(self.universe.iter().copied());
+                let mut pairs = vec![];
+                // As many as there may be: what is beyond the other end comes behind them.
+                match range.reverse {
+                    false => tree.tree().scan(session, range.low, keys.len() + 2, &mut pairs)?,
+                    true => tree.scan_back(session, range.high, keys.len() + 2, &mut pairs)?,
+                }
+                pairs.retain(|(key, _)| range.has(*key));
+                note_scan(&pairs, usize::MAX, keys.into_iter(), replies);
+                return Ok(());
+            }
             Operation::Release => {
                 session.collect_all();
                 session.give_back();
@@ -148,6 +161,14 @@ impl U64Program {
         Ok(())
     }
 
+    /// What writes that do not look answer says nothing.
+    fn forget_blind(&self, operation: &Operation, replies: &mut [Reply]) {
+        let compares = matches!(operation, Operation::Exchange(..));
+        if self.tree.writes_blindly && !operation.is_read() && !compares {
+            replies.fill(Reply::Unknown);
+        }
+    }
+
     /// All pairs, found in every way there is.
     fn all(&self, tree: &dyn Living, session: &mut Session<Simulated>) -> Result<Pairs, String> {
         let (mut pairs, mut back) = (vec![], vec![]);
@@ -159,8 +180,9 @@ impl U64Program {
         }
         for key in &self.universe {
             let value = tree.tree().get(session, *key).map_err(text)?;
-            let scanned = pairs.iter().find(|(scanned, _)| scanned == key);
-            if scanned.map(|(_, value)| *value) != value {
+            let scanned = pairs.binary_search_by_key(key, |(key, _)| *key).ok();
+            let scanned = scanned.map(|index| pairs[index]);
+            if scanned.map(|(_, value)| value) != value {
                 return Err(format!("key {key} is {value:?}, scanned {scanned:?}"));
             }
         }
@@ -175,6 +197,7 @@ pub(crate) fn note_scan(
     keys: impl Iterator<Item = u64>,
     replies: &mut Vec<Reply>,
 ) {
+    assert!(pairs.len() <= limit.max(1), "a scan for {limit} pairs gives {pairs:?}");
     let mut rest = pairs.iter().peekable();
     for key in keys {
         let found = rest.next_if(|(found, _)| *found == key).map(|(_, value)| *value);
@@ -193,13 +216,22 @@ impl Program for U64Program {
     }
 
     fn format(&self, memory: Memory) {
-        let pool = new_pool(memory).expect("new memory becomes a pool");
+        let pool = self.space.new_pool(memory);
         let tree = (self.tree.create)(pool, self.space.chunk_shift).expect("room for a tree");
         let mut slot = Some(tree.heap().session().expect("a free session"));
+        let mut expected = Expected::new();
+        let (mut calls, mut replies) = (vec![], vec![]);
         for operation in &self.history {
-            match self.replies(&*tree, &mut slot, operation, &mut vec![]) {
-                Err(error) if self.space.may_fail(&error) => {}
-                done => done.expect("the history of a tree finds room"),
+            calls.clear();
+            replies.clear();
+            self.calls(operation, &mut calls);
+            match self.replies(&*tree, &mut slot, operation, &mut replies) {
+                Err(error) if self.space.may_fail(&error) => expected.refuse(&calls),
+                done => {
+                    done.expect("the history of a tree finds room");
+                    self.forget_blind(operation, &mut replies);
+                    expected.hold(operation, &calls, &replies);
+                }
             }
         }
     }
@@ -227,6 +259,21 @@ impl Program for U64Program {
         }
         let problems = opened.tree.check().map_err(text)?;
         if problems.is_empty() { Ok(pairs) } else { Err(problems.join("; ")) }
+    }
+
+    fn expected(&self, warm: bool) -> Option<Pairs> {
+        if self.space.may_fill {
+            return None;
+        }
+        let mut expected = Expected::new();
+        let warm_up = self.warm_up.iter().filter(|_| warm);
+        let mut calls = vec![];
+        for operation in self.history.iter().chain(warm_up) {
+            calls.clear();
+            self.calls(operation, &mut calls);
+            expected.hold(operation, &calls, &vec![Reply::Unknown; calls.len()]);
+        }
+        expected.pairs()
     }
 
     fn calls(&self, operation: &Operation, calls: &mut Vec<(u64, Call)>) {
@@ -269,12 +316,7 @@ impl Program for U64Program {
     fn run(&self, opened: &Opened, thread: usize, operation: &Operation, replies: &mut Vec<Reply>) {
         let mut slot = opened.sessions[thread].borrow_mut();
         match self.replies(&*opened.tree, &mut slot, operation, replies) {
-            Ok(()) => {
-                let compares = matches!(operation, Operation::Exchange(..));
-                if self.tree.writes_blindly && !operation.is_read() && !compares {
-                    replies.fill(Reply::Unknown);
-                }
-            }
+            Ok(()) => self.forget_blind(operation, replies),
             Err(error) if self.space.may_fail(&error) => {
                 self.seen.refused.set(self.seen.refused.get() + 1);
                 let mut calls = vec![];

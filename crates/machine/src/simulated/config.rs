@@ -118,8 +118,8 @@ pub struct Config {
     pub simulate_open: bool,
     /// A recovery at full speed of more machine operations than this never ends.
     pub recovery_limit: u64,
-    /// A search does no further schedule when it has done this much, in [`Counts::work`]: so that what
-    /// one program costs is bounded, and the same on every machine.
+    /// A search does no further schedule, and begins no life after a crash, when it has done this much,
+    /// in [`Counts::work`]: so that what one program costs is bounded, and the same on every machine.
     ///
     /// [`Counts::work`]: super::Counts::work
     pub work_limit: u64,

@@ -58,6 +58,8 @@ pub struct Core {
     pub opening: Cell<bool>,
     /// Operations left until a recovery at full speed counts as endless.
     patience: Cell<u64>,
+    /// What the calendar says, and goes on saying.
+    pub wall_clock_ms: Cell<u64>,
     /// A panic is unwinding: nothing waits or switches until it was caught.
     pub dying: Cell<bool>,
     /// Volatile memory that the recovery of a crash image has from the process.
@@ -69,6 +71,7 @@ impl Core {
         Core {
             mode: Cell::new(Mode::Track),
             request: Cell::new(Request::Switch),
+            wall_clock_ms: Cell::new(0),
             spoils: config.fault.is_some() || config.lists_faults,
             state: RefCell::new(State::new(config, pool_bytes)),
             yielders: std::array::from_fn(|_| Cell::new(ptr::null())),

@@ -69,6 +69,13 @@ pub struct Failure {
     pub plan: String,
 }
 
+impl Failure {
+    /// Whether it failed before any schedule ran: no choice leads to it, and the plan has no part in it.
+    pub fn is_before_all(&self) -> bool {
+        self.schedule == 0
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}: {}", self.kind, self.message)?;

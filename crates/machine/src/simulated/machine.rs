@@ -433,4 +433,8 @@ impl Machine for Simulated {
             None => Hardware::now_ns(),
         }
     }
+
+    fn wall_clock_ms() -> u64 {
+        current::core().map_or(0, |core| core.wall_clock_ms.get())
+    }
 }

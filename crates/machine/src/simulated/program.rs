@@ -46,6 +46,19 @@ pub trait Program {
     /// What is broken, in words.
     fn contents(&self, instance: &Self::Instance) -> Result<Vec<(u64, u64)>, String>;
 
+    /// What the formatted pool must hold, and the opened one after [`warm_up`](Program::warm_up) if it is
+    /// `warm`: sorted by key. None if the program does not know.
+    fn expected(&self, warm: bool) -> Option<Vec<(u64, u64)>> {
+        let _ = warm;
+        None
+    }
+
+    /// What the calendar says in all of the run, in milliseconds since 1970-01-01 UTC. At 0 nothing
+    /// expires.
+    fn wall_clock_ms(&self) -> u64 {
+        0
+    }
+
     /// What `operation` does, key by key, for the judge; no key twice. A scan is a `Get` of each
     /// key in its range.
     fn calls(&self, operation: &Self::Operation, calls: &mut Vec<(u64, Call)>);

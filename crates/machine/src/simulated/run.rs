@@ -162,7 +162,9 @@ impl<P: Program + 'static> Runner<P> {
 
     /// Checks the images of a crash at this point of the run.
     fn check_crash(&mut self, level: usize, context: &Context<P>) -> Verdict {
-        if !self.config.crash.enabled {
+        // A life after a crash that came too late to be afforded goes on, without further crashes.
+        let is_spent = level > 0 && self.work() >= self.config.work_limit;
+        if !self.config.crash.enabled || is_spent {
             return Ok(());
         }
         self.counts.crash_points += 1;
@@ -228,7 +230,8 @@ impl<P: Program + 'static> Runner<P> {
         let CrashConfig { nested_one_in, nested_depth, .. } = self.config.crash;
         let is_chosen =
             nested_one_in > 0 && mix(hash ^ self.config.seed).is_multiple_of(nested_one_in);
-        if level >= nested_depth || !is_chosen {
+        // Lives multiply: one schedule of them could cost more than all that was asked for.
+        if level >= nested_depth || !is_chosen || self.work() >= self.config.work_limit {
             return Ok(outcome);
         }
         self.run_nested(level, context, images, hash, cut)?;
@@ -274,7 +277,9 @@ impl<P: Program + 'static> Runner<P> {
         if self.cores.len() == level + 1 {
             let size = self.scenario.program.pool_bytes();
             let config = Config { abandon: None, fail_allocation: None, ..self.config.clone() };
-            self.cores.push(Rc::new(Core::new(config, size)));
+            let core = Core::new(config, size);
+            core.wall_clock_ms.set(self.scenario.program.wall_clock_ms());
+            self.cores.push(Rc::new(core));
         }
         {
             let state = &mut *context.core.state.borrow_mut();

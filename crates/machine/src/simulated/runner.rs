@@ -125,6 +125,7 @@ impl<P: Program + 'static> Runner<P> {
         assert!((1..=THREADS_MAX).contains(&plan.len()), "1 to {THREADS_MAX} threads");
         panics::install_hook();
         let core = Rc::new(Core::new(config.clone(), program.pool_bytes()));
+        core.wall_clock_ms.set(program.wall_clock_ms());
         let mut runner = Runner {
             scenario: Rc::new(Scenario { program, plan }),
             config,
@@ -156,16 +157,20 @@ impl<P: Program + 'static> Runner<P> {
             let state = &mut *core.state.borrow_mut();
             state.persistence.set_template(state.space.region());
         }
+        let warm = !self.config.simulate_open;
         let contents = panics::catch(|| {
             let instance = self.scenario.program.open(memory)?;
-            if !self.config.simulate_open {
+            if warm {
                 self.scenario.program.warm_up(&instance);
             }
             self.scenario.program.contents(&instance)
         })??;
-        match core.state.borrow_mut().failure.take() {
-            Some((_, message)) => Err(message),
-            None => Ok(contents),
+        if let Some((_, message)) = core.state.borrow_mut().failure.take() {
+            return Err(message);
+        }
+        match self.scenario.program.expected(warm) {
+            Some(expected) if expected != contents => Err(differences(&expected, &contents)),
+            _ => Ok(contents),
         }
     }
 
@@ -201,7 +206,7 @@ impl<P: Program + 'static> Runner<P> {
         Ok(Report { exhausted, ..self.report() })
     }
 
-    fn work(&self) -> u64 {
+    pub(super) fn work(&self) -> u64 {
         let of_core = |core: &Rc<Core>| core.state.borrow().counts.work();
         self.counts.work() + self.cores.iter().map(of_core).sum::<u64>()
     }
@@ -242,7 +247,10 @@ impl<P: Program + 'static> Runner<P> {
         let kept = self.search.take();
         // Crash images must be recovered again, not remembered as good.
         let memo = std::mem::take(&mut self.memo);
+        // Nor may a life be left out that was afforded then.
+        let limit = std::mem::replace(&mut self.config.work_limit, u64::MAX);
         let (result, replay) = self.execute(seed, Scheduler::replay(choices.to_vec()), true);
+        self.config.work_limit = limit;
         self.memo = memo;
         self.search = kept;
         Replay { failure: result.err().map(|failure| *failure), ..replay }
@@ -322,4 +330,13 @@ impl<P: Program + 'static> Runner<P> {
             plan: describe(&self.scenario.plan),
         }
     }
+}
+
+/// What the formatted pool holds and should not, and what it lacks: the first few of each.
+fn differences(expected: &[(u64, u64)], found: &[(u64, u64)]) -> String {
+    let only = |one: &[(u64, u64)], other: &[(u64, u64)]| -> Vec<(u64, u64)> {
+        one.iter().filter(|pair| other.binary_search(pair).is_err()).take(5).copied().collect()
+    };
+    let (lost, strange) = (only(expected, found), only(found, expected));
+    format!("before any thread ran: {lost:?} should be there, {strange:?} should not")
 }

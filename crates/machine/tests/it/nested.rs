@@ -54,3 +54,19 @@ fn opening_inside_the_simulation_is_explored_from_the_first_schedule() {
     // The list's opening reads, so it adds steps and no image.
     assert!(counts.accesses > plain.accesses);
 }
+
+/// One schedule whose every crash has a life with crashes of its own takes many times what was asked
+/// for, unless what it costs is looked at within it, too.
+#[test]
+fn a_schedule_begins_no_life_that_it_cannot_afford() {
+    let crash = CrashConfig { nested_one_in: 1, nested_depth: 2, ..CrashConfig::default() };
+    let work_of = |work_limit| {
+        let (program, plan) = ListProgram::random(3, 3, 3);
+        let config = Config { crash, work_limit, ..Config::default() };
+        let mut runner = Runner::new(program, plan, config).expect("the fresh list opens");
+        runner.explore(1).expect("the list is right").counts
+    };
+    let (all, part) = (work_of(u64::MAX), work_of(10_000));
+    assert!(all.nested_at[1] > all.nested_at[0], "{all:?}");
+    assert!(part.work() < all.work() / 2 && part.nested_runs > 0, "{part:?}");
+}

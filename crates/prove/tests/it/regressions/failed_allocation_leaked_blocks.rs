@@ -15,8 +15,13 @@ use everleaf_prove::operation::Space;
 use everleaf_prove::trees::run_numbers;
 use everleaf_prove::{Nb, plans, scenarios};
 
-const SPACE: Space =
-    Space { pool_bytes: 128 << 10, chunk_shift: 12, blocks_at_hand: 0, may_fill: true };
+const SPACE: Space = Space {
+    pool_bytes: 128 << 10,
+    chunk_shift: 12,
+    blocks_at_hand: 0,
+    may_fill: true,
+    grows_at_once: false,
+};
 
 #[test]
 fn nothing_is_lost_when_a_replacement_fails_half_way() {
