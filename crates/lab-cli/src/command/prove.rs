@@ -2,8 +2,10 @@
 //! every crash it can reach.
 
 mod ablate;
+mod apart;
 mod faults;
 mod mutants;
+mod page;
 mod replay;
 mod show;
 
@@ -38,6 +40,7 @@ Examples:
   everleaf-lab prove rntree --faults                  spoil every access in turn, ten seconds each
   everleaf-lab prove rntree --faults=40 --budget 5s   forty of them, evenly spread
   everleaf-lab prove nbtree --faults --at recover.rs  those of one file
+  everleaf-lab prove rntree --faults --page docs/results/faults.md  and keep what comes of it
   everleaf-lab prove ablate                           switch off every flush and drain in turn
 
 The threads of small programs run on a simulated machine: in every order with few preemptions, then
@@ -97,11 +100,25 @@ pub struct ProveArgs {
         conflicts_with_all = ["mutant", "out", "list", "replay"]
     )]
     pub faults: Option<usize>,
+    /// Spoil this access, as the table of --faults names it: to see who misses it, and how
+    #[arg(
+        long,
+        value_name = "HOW FILE:LINE:COLUMN",
+        requires = "structure",
+        conflicts_with_all = ["mutant", "faults", "replay"]
+    )]
+    pub fault: Option<String>,
     /// Of the accesses, only those whose place contains this: a file, a line
     #[arg(long, value_name = "TEXT", requires = "faults")]
     pub at: Option<String>,
+    /// Put what comes of --faults or `mutants` into this page, whose other parts stay
+    #[arg(long, value_name = "FILE")]
+    pub page: Option<PathBuf>,
+    /// Do not search: put what such a run has printed with --json into the page
+    #[arg(long, value_name = "FILE", requires_all = ["structure", "page"])]
+    pub printed: Option<PathBuf>,
     /// The folder of the sources, in which arguments for accesses are looked up
-    #[arg(long, value_name = "DIR", requires = "faults", default_value = ".")]
+    #[arg(long, value_name = "DIR", default_value = ".")]
     pub sources: PathBuf,
     /// Repeat the schedule of this failure file, with a readable trace
     #[arg(long, value_name = "FILE", conflicts_with_all = ["structure", "mutant", "out", "list"])]
@@ -162,6 +179,9 @@ pub fn run(args: ProveArgs, global: Global, out: &mut Output) -> Result<(), Fail
     if let Some(path) = &args.replay {
         return replay::run(path, global, out);
     }
+    if let (Some(printed), Some(page)) = (&args.printed, &args.page) {
+        return faults::keep_printed(&args, printed, page);
+    }
     if let Some(count) = args.faults {
         return faults::run(&args, count, global, out);
     }
@@ -207,6 +227,29 @@ const USUAL_OF_ALL: Duration = Duration::from_secs(5);
 const USUAL_OF_ONE: Duration = Duration::from_secs(120);
 
 fn search(args: &ProveArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
+    match apart::run()? {
+        apart::Part::Search => search_here(args, global, out),
+        apart::Part::Report(record) => {
+            let sentence = show::sentence(&[], Some(&record));
+            if global.json {
+                out.json(&json!({
+                    "clean": false,
+                    "verdict": sentence,
+                    "seed": args.seed,
+                    "structures": [],
+                    "failure": show::record_as_json(&record),
+                }))?;
+            } else {
+                out.line(&format!("found: {} in program {}", record.message, record.program))?;
+                out.line(&sentence)?;
+            }
+            let what = format!("{} is wrong: {}", record.structure, record.message);
+            Err(Failure::new(ExitCode::Violated, what))
+        }
+    }
+}
+
+fn search_here(args: &ProveArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
     let mutant = mutant_of(args)?;
     let structures = structures_of(args, mutant)?;
     // Opened before the search, which may take long.
@@ -217,7 +260,7 @@ fn search(args: &ProveArgs, global: Global, out: &mut Output) -> Result<(), Fail
         seed: args.seed,
         fixed: args.fixed(),
         mutant: mutant.map(|mutant| mutant.name),
-        fault: None,
+        fault: args.fault.as_deref().map(faults::fault_of).transpose()?,
         schedules: args.schedules,
         preemptions: (!args.random_only).then_some(args.preemptions),
     };

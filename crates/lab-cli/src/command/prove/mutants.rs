@@ -7,8 +7,11 @@ use everleaf_cli::exit_code::ExitCode;
 use everleaf_cli::failure::Failure;
 use everleaf_cli::output::Output;
 use everleaf_prove::cpu_time;
-use everleaf_prove::mutants::{all, hunt, hunt_plainly};
+use everleaf_prove::mutants::{Kill, all, hunt, hunt_plainly};
 use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 /// Rounds of the search for one bug, each twice as long as the one before.
 const ROUNDS: u64 = 4;
@@ -19,6 +22,7 @@ pub fn run(args: &ProveArgs, global: Global, out: &mut Output) -> Result<(), Fai
     let chosen: Vec<_> =
         all().filter(|mutant| wanted.is_none_or(|wanted| wanted == *mutant)).collect();
     let mut alive = vec![];
+    let mut figures = BTreeMap::new();
     for mutant in &chosen {
         let started = cpu_time();
         let kill = match args.budget {
@@ -47,9 +51,15 @@ pub fn run(args: &ProveArgs, global: Global, out: &mut Output) -> Result<(), Fai
         }
         // Each line as it comes: the whole takes a while.
         out.flush()?;
-        if kill.is_none() {
-            alive.push(mutant.name);
+        match kill {
+            Some(Kill { program, schedules, .. }) => {
+                figures.insert(mutant.name, Figures { program, schedules, seconds });
+            }
+            None => alive.push(mutant.name),
         }
+    }
+    if let Some(path) = &args.page {
+        keep(path, &figures)?;
     }
     if !alive.is_empty() {
         let what = format!("not found: {}", alive.join(", "));
@@ -60,4 +70,105 @@ pub fn run(args: &ProveArgs, global: Global, out: &mut Output) -> Result<(), Fai
         out.line(&format!("{count} of {count} planted bugs found"))?;
     }
     Ok(())
+}
+
+/// How one was found.
+struct Figures {
+    program: String,
+    schedules: u64,
+    seconds: f64,
+}
+
+/// Puts the figures into a page that has the planted bugs in tables.
+fn keep(path: &Path, figures: &BTreeMap<&str, Figures>) -> Result<(), Failure> {
+    let shown = path.display();
+    let page = fs::read_to_string(path)
+        .map_err(|error| Failure::io(&format!("cannot read {shown}"), &error))?;
+    fs::write(path, with_figures(&page, figures))
+        .map_err(|error| Failure::io(&format!("cannot write {shown}"), &error))
+}
+
+/// The page with what is new in the rows of these planted bugs: by the columns that their table has.
+fn with_figures(page: &str, figures: &BTreeMap<&str, Figures>) -> String {
+    let mut columns: Vec<&str> = vec![];
+    let mut text = String::with_capacity(page.len());
+    for line in page.lines() {
+        let cells = cells_of(line);
+        if cells.first() == Some(&"planted bug") {
+            columns.clone_from(&cells);
+        }
+        let name = cells.first().map(|first| first.trim_matches('`'));
+        let Some(found) = name.and_then(|name| figures.get(name)) else {
+            text.push_str(line);
+            text.push('\n');
+            continue;
+        };
+        let program = found.program.strip_prefix("small/").unwrap_or(&found.program);
+        let cell = |(cell, column): (&&str, &&str)| match *column {
+            "found by" => program.to_owned(),
+            "schedules" => found.schedules.to_string(),
+            "s" => format!("{:.2}", found.seconds),
+            _ => (*cell).to_owned(),
+        };
+        let cells: Vec<String> = cells.iter().zip(&columns).map(cell).collect();
+        text.push_str(&format!("| {} |\n", cells.join(" | ")));
+    }
+    text
+}
+
+/// The cells of a line of a table; none of any other line.
+fn cells_of(line: &str) -> Vec<&str> {
+    let inner = line.strip_prefix('|').and_then(|rest| rest.strip_suffix('|'));
+    inner.map_or(vec![], |inner| inner.split('|').map(str::trim).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everleaf_prove::mutants::HARMLESS;
+    use std::collections::BTreeSet;
+
+    const PAGE: &str = include_str!("../../../../../docs/mutants.md");
+
+    /// What stands in the first column of a table, quoted.
+    fn named_in(page: &'static str) -> BTreeSet<&'static str> {
+        let first = |line| cells_of(line).first().copied();
+        let quoted =
+            |cell: &'static str| cell.strip_prefix('`').and_then(|cell| cell.strip_suffix('`'));
+        page.lines()
+            .filter_map(first)
+            .filter_map(quoted)
+            .filter(|name| name.contains('.'))
+            .collect()
+    }
+
+    /// The page has a row for every planted bug, and none for another.
+    #[test]
+    fn the_page_is_about_what_is_planted() {
+        let planted: BTreeSet<&str> = all().map(|mutant| mutant.name).collect();
+        let harmless: BTreeSet<&str> = HARMLESS.iter().map(|mutant| mutant.name).collect();
+        let named = named_in(PAGE);
+        let missing: Vec<_> = planted.difference(&named).collect();
+        assert!(missing.is_empty(), "not on the page: {missing:?}");
+        let gone: Vec<_> =
+            named.difference(&planted).filter(|name| !harmless.contains(*name)).collect();
+        assert!(gone.is_empty(), "on the page, and not planted: {gone:?}");
+        assert!(PAGE.contains(&format!("There are {}.", planted.len())), "{}", planted.len());
+    }
+
+    #[test]
+    fn figures_go_where_the_columns_say() {
+        let page = "\
+text | with | bars
+| planted bug | what | found by | schedules | s |
+|---|---|---|---|---|
+| `a.b` | why | nobody | | |
+| `c.d` | why | x | 1 | 2 |
+";
+        let found = Figures { program: "small/split".to_owned(), schedules: 7, seconds: 0.128 };
+        let text = with_figures(page, &BTreeMap::from([("a.b", found)]));
+        assert!(text.contains("| `a.b` | why | split | 7 | 0.13 |\n"), "{text}");
+        assert!(text.contains("| `c.d` | why | x | 1 | 2 |\n"), "{text}");
+        assert_eq!(with_figures(PAGE, &BTreeMap::new()), PAGE);
+    }
 }

@@ -29,11 +29,7 @@ impl Bar {
 
     /// Shows how far a search has come.
     pub fn show(&self, verdict: &Verdict, budget: Budget) {
-        self.show_as(verdict.structure, verdict, budget);
-    }
-
-    /// The same under another title than the structure's name.
-    pub fn show_as(&self, title: &str, verdict: &Verdict, budget: Budget) {
+        let title = verdict.structure;
         let counts = &verdict.report.counts;
         let (position, length) = match budget {
             Budget::Cpu(time) => ((1000.0 * verdict.seconds) as u64, time.as_millis() as u64),
@@ -48,6 +44,12 @@ impl Bar {
             short(counts.images as f64),
             short(rate(counts.images, verdict)),
         ));
+    }
+
+    /// Says what is being done.
+    pub fn say(&self, text: &str) {
+        self.0.set_message(text.to_owned());
+        self.0.tick();
     }
 
     /// Takes the bar away.
