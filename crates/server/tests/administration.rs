@@ -103,7 +103,7 @@ fn commands_are_described() {
     assert_eq!(client.line("COMMAND INFO"), client.line("COMMAND"));
     assert!(client.line("COMMAND DOCS get").starts_with("[\"get\" [\"summary\" \"Returns"));
     assert!(client.line("COMMAND DOCS").len() > 1_000);
-    assert_eq!(client.line("COMMAND LIST FILTERBY PATTERN get*").matches('"').count(), 10);
+    assert_eq!(client.line("COMMAND LIST FILTERBY PATTERN get*").matches('"').count(), 12);
     assert!(client.line("COMMAND FOO").starts_with("-ERR unknown subcommand"));
     client.line("HELLO 3");
     assert!(client.line("COMMAND DOCS get").starts_with("{\"get\" {\"summary\""));
