@@ -1,16 +1,12 @@
 //! Commands that wait: who is served, in which order, with what, and that no element is lost or given twice.
 
-#![allow(clippy::unwrap_used, reason = "tests may fail")]
-
-mod support;
-
 use std::collections::BTreeMap;
 use std::net::Shutdown;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use crate::support::{Client, TestServer, encode, eventually};
 use everleaf::{Durability, Options};
-use support::{Client, TestServer, encode, eventually};
 
 /// Sends a request that must wait, and waits until it does.
 fn wait(server: &TestServer, client: &mut Client, line: &str) {

@@ -1,12 +1,8 @@
 //! Collections as clients see them: one step for everybody, across a crash, and gone at once.
 
-#![allow(clippy::unwrap_used, reason = "tests may fail")]
-
-mod support;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use support::{Client, ServerProcess, TestServer, encode, eventually};
+use crate::support::{Client, ServerProcess, TestServer, encode, eventually};
 
 #[test]
 fn what_is_trimmed_is_gone_at_once_and_freed_later() {
@@ -53,12 +49,6 @@ fn what_is_trimmed_is_gone_at_once_and_freed_later() {
 
 /// The map in which members lie.
 const MEMBERS: &str = "server.members";
-
-/// Not a test of its own: see [`ServerProcess`].
-#[test]
-fn server_process() {
-    ServerProcess::play();
-}
 
 /// Runs lines on one connection and compares each reply.
 fn run(client: &mut Client, script: &[(&str, &str)]) {

@@ -1,12 +1,8 @@
 //! Sorted sets of many members against a model: ranks, ranges and counts, whatever comes and goes.
 
-#![allow(clippy::unwrap_used, reason = "tests may fail")]
-
-mod support;
-
 use std::collections::BTreeMap;
 
-use support::{Client, TestServer, encode};
+use crate::support::{Client, TestServer, encode};
 
 /// Numbers by a seed.
 struct Random(u64);

@@ -1,12 +1,8 @@
 //! The check of collections: it finds each kind of damage, and nothing in what is whole.
 
-#![allow(clippy::unwrap_used, clippy::too_many_lines, reason = "tests may fail, and have tables")]
-
-mod support;
-
+use crate::support::{TestServer, encode};
 use everleaf::Map;
 use everleaf_server::check_collections;
-use support::{TestServer, encode};
 
 /// A server with collections of each kind, some of them gone.
 fn filled() -> TestServer {

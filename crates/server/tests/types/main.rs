@@ -1,0 +1,16 @@
+//! Hashes, sets, sorted sets and lists, as clients see them.
+
+#![allow(clippy::unwrap_used, clippy::too_many_lines, reason = "tests may fail, and have tables")]
+
+mod check;
+mod collections;
+mod sorted_sets;
+#[path = "../support/mod.rs"]
+mod support;
+mod waiting;
+
+/// Not a test of its own: see [`support::ServerProcess`].
+#[test]
+fn server_process() {
+    support::ServerProcess::play();
+}
