@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::open::{self, TrustArgs};
 use crate::output::{Output, counted};
 use clap::Args;
+use everleaf_server::CollectionReport;
 use serde_json::json;
 use std::ffi::OsString;
 
@@ -32,18 +33,26 @@ pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Fail
     let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
     let store = open::for_reading(&pool, &args.trust)?;
     let report = store.check()?;
-    let is_sound = report.problems.is_empty();
+    // What the pool itself has lost would be told once more of each collection.
+    let collections = if report.problems.is_empty() {
+        everleaf_server::check_collections(&store)?
+    } else {
+        CollectionReport::default()
+    };
+    let is_sound = report.problems.is_empty() && collections.problems.is_empty();
     if global.json {
+        let problems = [&report.problems[..], &collections.problems[..]].concat();
         out.json(&json!({
             "sound": is_sound,
             "keys": report.keys,
             "leaves": report.leaves,
             "complete": report.is_complete,
             "unproven_leaves": report.unproven_leaves,
-            "problems": report.problems,
+            "collections": collections.collections,
+            "problems": problems,
         }))?;
     } else {
-        for problem in &report.problems {
+        for problem in report.problems.iter().chain(&collections.problems) {
             out.line(problem)?;
         }
         if is_sound && !global.quiet {
@@ -61,9 +70,15 @@ pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Fail
             ))?;
         }
     }
-    match report.problems.len() {
-        0 => Ok(()),
-        count => Err(Failure::not_found(format!(
+    match (report.problems.len(), collections.problems.len()) {
+        (0, 0) => Ok(()),
+        (0, count) => Err(Failure::not_found(format!(
+            "{} in the collections of {}: the pool itself is sound; `everleaf export` shows what it \
+             holds, and a server removes a collection that is named above with `DEL`",
+            counted(count as u64, "problem"),
+            pool.display()
+        ))),
+        (count, _) => Err(Failure::not_found(format!(
             "{} in {}: `everleaf repair` makes a new pool with all that can be proven",
             counted(count as u64, "problem"),
             pool.display()

@@ -164,3 +164,17 @@ fn a_reader_that_goes_away_ends_the_command_in_silence() {
         assert_eq!((ended.code, ended.err.as_str()), (0, ""), "{arguments:?}");
     }
 }
+
+#[test]
+fn a_damaged_collection_is_code_1_and_named() {
+    let place = Place::with_pool();
+    place.run(["put", "pool", "a", "1"]).succeeded();
+    let store = everleaf::Options::new().open(place.path("pool")).unwrap();
+    let members = store.map("server.members").unwrap();
+    members.put(b"\0\0\0\0\0\0\0\0mark", [7; 16]).unwrap();
+    members.put([9; 20], "").unwrap();
+    drop(members);
+    store.close().unwrap();
+    let sentence = place.run(["check", "pool"]).failed(1);
+    assert!(sentence.contains("1 problem in the collections of"), "{sentence}");
+}

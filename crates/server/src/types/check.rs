@@ -76,8 +76,11 @@ fn check_numbers(ready: &Ready, report: &mut CollectionReport) -> Result<()> {
             ControlFlow::Break(())
         })?;
         let Some(prefix) = found else { return Ok(()) };
-        let number = <[u8; 8]>::try_from(&prefix[..]).map(u64::from_be_bytes);
-        if !number.is_ok_and(|id| ready.members.contains(live_key(id)).unwrap_or(false)) {
+        let is_noted = match <[u8; 8]>::try_from(&prefix[..]) {
+            Ok(id) => ready.members.contains(live_key(u64::from_be_bytes(id)))?,
+            Err(_) => false,
+        };
+        if !is_noted {
             report.tell(format!(
                 "members under {} belong to no collection, and no note says so",
                 prefix.escape_ascii()
