@@ -25,9 +25,9 @@ pub const PLACES: u64 = 6;
 /// Sizes of records in bytes; chunks have 4096, so the last two own chunks.
 const SIZES: [usize; 6] = [16, 48, 200, 900, 2104, 4200];
 /// Sizes in long programs, whose chunks have 16 KiB: around the ends of classes, and of chunks.
-const LONG_SIZES: [usize; 23] = [
+const LONG_SIZES: [usize; 27] = [
     8, 16, 24, 32, 64, 120, 128, 136, 160, 168, 192, 256, 320, 512, 648, 1024, 2048, 4096, 8104,
-    8192, 12_304, 16_320, 20_000,
+    8192, 12_304, 16_320, 16_328, 16_384, 20_000, 32_704, 32_768,
 ];
 /// Values of long programs begin here.
 const LONG_VALUES: u64 = 1 << 32;
@@ -413,12 +413,13 @@ fn long(seed: u64) -> (AllocatorProgram, Plan<Operation>) {
     let random = &mut Random::new(seed ^ 0x616C_6C6F);
     let mut value = LONG_VALUES;
     // A part of the sizes only, so that chunks fill and become empty.
-    let (base, sizes) = (random.below(23), 1 + random.below(23));
+    let all = LONG_SIZES.len() as u64;
+    let (base, sizes) = (random.below(all), 1 + random.below(all));
     let mut walk_of = |length: u64, random: &mut Random| -> Vec<Operation> {
         let (low, removals) = (random.below(LONG_PLACES - 3), 4 + random.below(8));
         let width = 3 + random.below(LONG_PLACES - low - 2);
         let mut operation = || {
-            value += 23;
+            value += all;
             let key = low + random.below(width);
             match random.below(20) {
                 0 => Operation::Release,
@@ -427,8 +428,8 @@ fn long(seed: u64) -> (AllocatorProgram, Plan<Operation>) {
                 3 => Operation::Get(key),
                 kind if kind < removals => Operation::Remove(key),
                 _ => {
-                    let size = (base + random.below(sizes)) % 23;
-                    Operation::Put(key, value - value % 23 + size)
+                    let size = (base + random.below(sizes)) % all;
+                    Operation::Put(key, value - value % all + size)
                 }
             }
         };
