@@ -11,15 +11,17 @@
 //!
 //!   segment header  offset  size
 //!   magic                0     8    "EVERLOGS"
-//!   format version       8     4    2; 1 if no record of it is of kind 3
+//!   format version       8     4    2; 1 if no gap of it is 2 or 3 and no record of kind 3
 //!   block size          12     4    4096
 //!   uuid                16    16    of the store the log belongs to
 //!   sequence            32     8    as in the name; one more than that of the segment before
 //!   first LSN           40     8    of the first chunk. From here on the segment counts, and what
 //!                                   segments before it say of this LSN or later ones does not
 //!   size                48     8    bytes of the file when it was made
-//!   gap                 56     4    1: what is before it is not whole up to the first LSN, so that
-//!                                    a snapshot from there on is needed; otherwise 0
+//!   gap                 56     4    0; 1: what is before it is not whole up to the first LSN, so that
+//!                                   a snapshot from there on is needed; 2: it is, but for that LSN
+//!                                   less one, which nobody has, and the segment counts only with a
+//!                                   snapshot from there on; 3: as 2, of the segment before
 //!   checksum            60     4    CRC-32C of bytes 0 .. 60
 //!
 //!   chunk           offset  size
@@ -29,7 +31,8 @@
 //!   sequence            16     8    of the segment
 //!   first LSN           24     8    the entries have this LSN and the following ones, in any order
 //!   durable LSN         32     8    everything up to it was durable when the chunk was written
-//!   entry count         40     4    0 for the mark of a clean end: all before it is durable
+//!   entry count         40     4    0 for the mark of a clean end, or of a snapshot that was owed
+//!                                   and is there: all up to the durable LSN counts
 //!   zero                44     4
 //!   entries             48
 //!   zero                            up to a multiple of 4096

@@ -81,6 +81,8 @@ pub(crate) struct Shared<D: Disk> {
     pub(crate) is_snapshotting: AtomicBool,
     /// Whether it may have read what is not so, and the log does not tell.
     pub(crate) is_snapshot_spoiled: AtomicBool,
+    /// Whether nothing counts until there is a snapshot.
+    is_owing: AtomicBool,
 }
 
 /// Whose turn it is.
@@ -117,6 +119,7 @@ impl<D: Disk> Log<D> {
             buffers: Buffers::new(options.buffer_count, writer.written() + 1),
             durable: writer.durable(),
             stored: writer.stored(),
+            is_owing: AtomicBool::new(writer.is_owing()),
             writer: Mutex::new(writer),
             turn: Mutex::new(Turn {
                 is_led: false,
@@ -214,6 +217,33 @@ impl<D: Disk> Log<D> {
     /// [`Error::Failed`] if the log failed before.
     pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
         self.shared.wait_durable(lsn.min(self.last_lsn())).map(drop)
+    }
+
+    /// Whether nothing that is logged counts until there is a snapshot: [`LogOptions::owes_snapshot`]. Until
+    /// then [`Log::wait_durable`] and [`Log::sync`] wait for it, so somebody has to write it.
+    #[inline]
+    pub fn owes_snapshot(&self) -> bool {
+        self.shared.owes_snapshot()
+    }
+
+    /// Waits until no snapshot is owed, or the one that is being written is not any more. For those who
+    /// would otherwise write one.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the log has failed.
+    pub fn await_snapshot(&self) -> Result<()> {
+        self.shared.await_owed(|| !self.is_snapshotting())
+    }
+
+    /// Ends the log, because the snapshot that is owed cannot be written: nothing would ever count.
+    pub fn fail_owed(&self, why: &str) {
+        if self.owes_snapshot() {
+            self.shared.fail(&Error::Failed(format!(
+                "the snapshot that the log needs since the process died cannot be written, so nothing more \
+                 is taken, and what was written since the store was opened does not survive the machine: \
+                 {why}; mend the cause, then open the store again"
+            )));
+        }
     }
 
     /// Makes everything durable that was appended before the call, and every change for which a place
@@ -372,6 +402,64 @@ impl<D: Disk> Shared<D> {
         self.durable.load(Ordering::Acquire)
     }
 
+    fn owes_snapshot(&self) -> bool {
+        // Acquire: what was synced before counts; pairs with the Release in `settle_owed`.
+        self.is_owing.load(Ordering::Acquire)
+    }
+
+    /// Waits while a snapshot is owed, unless `is_over`.
+    fn await_owed(&self, is_over: impl Fn() -> bool) -> Result<()> {
+        loop {
+            let turn = self.turn();
+            if let Some(error) = &turn.failed {
+                return Err(error.clone());
+            }
+            if !self.owes_snapshot() || is_over() {
+                return Ok(());
+            }
+            drop(turn);
+            if self.disk.waits("log.awaits_snapshot") {
+                continue;
+            }
+            let turn = self.turn();
+            if self.owes_snapshot() && turn.failed.is_none() && !is_over() {
+                drop(self.done.wait(turn).unwrap_or_else(PoisonError::into_inner));
+            }
+        }
+    }
+
+    /// The snapshot that was owed is there: what was synced counts from now on.
+    pub(crate) fn settle_owed(&self) -> Result<()> {
+        if !self.owes_snapshot() {
+            return Ok(());
+        }
+        let settled = self.writer().settle_owed();
+        settled.map_err(|error| self.fail(&error))?;
+        let turn = self.turn();
+        // Release: pairs with the Acquire in `owes_snapshot`.
+        self.is_owing.store(false, Ordering::Release);
+        self.done.notify_all();
+        drop(turn);
+        Ok(())
+    }
+
+    /// A snapshot is not being written any more: whoever waits for it looks again.
+    pub(crate) fn tell_snapshot_is_over(&self) {
+        let turn = self.turn();
+        self.done.notify_all();
+        drop(turn);
+    }
+
+    /// Syncs what a snapshot may have read, up to this LSN, also if it does not count yet; returns the last
+    /// LSN of it.
+    pub(crate) fn sync_for_snapshot(&self, lsn: Lsn) -> Result<Lsn> {
+        if !self.owes_snapshot() {
+            return self.wait_durable(lsn);
+        }
+        self.take_turn(true)?;
+        Ok(lsn.min(self.writer().synced()))
+    }
+
     pub(crate) fn last_lsn(&self) -> Lsn {
         self.buffers.last_lsn()
     }
@@ -412,6 +500,7 @@ impl<D: Disk> Shared<D> {
     /// it. One that was given up at the end may never be given again.
     pub(crate) fn wait_durable(&self, lsn: Lsn) -> Result<Lsn> {
         let wanted = || lsn.min(self.last_lsn());
+        self.await_owed(|| self.durable_lsn() >= lsn)?;
         while self.durable_lsn() < lsn {
             let now = wanted();
             if self.durable_lsn() >= now {

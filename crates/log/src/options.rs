@@ -38,6 +38,8 @@ pub struct LogOptions {
     pub(crate) background: bool,
     pub(crate) reached: Lsn,
     pub(crate) owner_has_all: bool,
+    pub(crate) owner_is_proven: bool,
+    pub(crate) owes_snapshot: bool,
 }
 
 impl LogOptions {
@@ -54,6 +56,8 @@ impl LogOptions {
             background: true,
             reached: 0,
             owner_has_all: false,
+            owner_is_proven: false,
+            owes_snapshot: false,
         }
     }
 
@@ -105,6 +109,23 @@ impl LogOptions {
     /// ([`crate::Report::is_cut`]). Default: no.
     pub fn owner_has_all(mut self, yes: bool) -> Self {
         self.owner_has_all = yes;
+        self
+    }
+
+    /// Whether the owner has proven that it has everything and that nothing of it is damaged. With
+    /// [`Self::owner_has_all`] a log whose last segment is damaged is then not refused either: it goes on as
+    /// one that was cut off there, and what is damaged is kept. Default: no.
+    pub fn owner_is_proven(mut self, yes: bool) -> Self {
+        self.owner_is_proven = yes;
+        self
+    }
+
+    /// Whether the owner has something that was never logged, on which what is logged from now on may
+    /// depend. Then nothing of that counts as durable until a snapshot is there that was begun after the
+    /// opening, and a crash before leaves the log as it was found ([`crate::Log::owes_snapshot`]). A log
+    /// that is cut needs a snapshot anyhow, and is not kept in this way. Default: no.
+    pub fn owes_snapshot(mut self, yes: bool) -> Self {
+        self.owes_snapshot = yes;
         self
     }
 

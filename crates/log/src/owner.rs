@@ -50,11 +50,11 @@ pub fn is_file_of_log(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scan::{SegmentHeader, encode_header};
+    use crate::scan::{Gap, SegmentHeader, encode_header};
 
     #[test]
     fn a_segment_says_whose_it_is_and_a_damaged_one_does_not() {
-        let header = SegmentHeader { sequence: 3, first: 1, size: 4096, is_gap: false };
+        let header = SegmentHeader { sequence: 3, first: 1, size: 4096, gap: Gap::None };
         let mut start = encode_header(&[7; 16], &header);
         let name = "log-0000000000000003";
         assert_eq!(owner_of(name, &start), FileOwner::Log([7; 16]));

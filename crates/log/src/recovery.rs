@@ -12,7 +12,7 @@ use crate::layout::{
 };
 use crate::record::Records;
 use crate::salvage;
-use crate::scan::{Chunk, SegmentHeader, SegmentReader};
+use crate::scan::{Chunk, Gap, SegmentHeader, SegmentReader};
 use crate::snapshot::{SnapshotReader, put_aside};
 use crate::writer::{Start, Writer};
 use crate::{Disk, DiskFile, Error, LogOptions, Lsn, Record, Result};
@@ -293,7 +293,9 @@ pub(crate) fn open<D: Disk>(
     }
     let sequences = numbers(SEGMENT);
     let mut headers = opening.headers(&sequences)?;
-    let tail = opening.tail(headers.back())?;
+    let counting = opening.counting(&headers, &numbers(SNAPSHOT))?;
+    let last = counting.checked_sub(1).and_then(|last| headers.get(last).copied());
+    let tail = opening.tail(last.as_ref())?;
     let (end, durable) = match &tail {
         Some(tail) => (tail.walk.end, tail.durable.min(tail.walk.end)),
         None => {
@@ -302,7 +304,7 @@ pub(crate) fn open<D: Disk>(
         }
     };
     let snapshots = opening.snapshots(numbers(SNAPSHOT), headers.is_empty(), end)?;
-    opening.look_for_cut(&headers, end)?;
+    opening.look_for_cut(headers.iter().take(counting), end)?;
     let sequence = sequences.first().map_or(Ok(1), |newest| next_number(SEGMENT, *newest))?;
     let cut = opening.cut.map(|lsn| lsn.max(end));
     let mut report = opening.report;
@@ -319,7 +321,6 @@ pub(crate) fn open<D: Disk>(
         (Some(tail), _) => chunks.clone_from(&tail.unproven),
         (None, _) => {}
     }
-    let last = headers.back().copied();
     let writer = Writer::start(
         Arc::clone(&disk),
         Start {
@@ -328,7 +329,8 @@ pub(crate) fn open<D: Disk>(
             segments: headers.clone(),
             sequence,
             first,
-            is_gap: cut.is_some(),
+            is_cut: cut.is_some(),
+            owes_snapshot: options.owes_snapshot && cut.is_none(),
             chunks,
         },
     )?;
@@ -339,16 +341,29 @@ pub(crate) fn open<D: Disk>(
         give_back(&*disk, &last, tail.walk.position);
     }
     headers.push_back(writer.current());
-    let limits: Vec<Lsn> =
-        headers.iter().skip(1).map(|header| header.first - 1).chain([report.end]).collect();
     let recovered = Recovered {
         disk,
         uuid: options.uuid,
-        segments: headers.into_iter().zip(limits).collect(),
+        segments: limited(headers, report.end),
         snapshots,
         report,
     };
     Ok((writer, recovered))
+}
+
+/// Each segment with the last LSN that counts in it: what a later one begins with, and what follows, does
+/// not. Segments of which nothing counts are left out.
+fn limited(headers: VecDeque<SegmentHeader>, end: Lsn) -> Vec<(SegmentHeader, Lsn)> {
+    let mut limit = end;
+    let mut segments = Vec::new();
+    for header in headers.into_iter().rev() {
+        if header.first <= limit + 1 {
+            segments.push((header, limit));
+        }
+        limit = limit.min(header.first - 1);
+    }
+    segments.reverse();
+    segments
 }
 
 /// Gives back the space behind the end of a segment that is no longer written. Best effort: it is
@@ -372,10 +387,63 @@ struct Opening<'a, D: Disk> {
 }
 
 impl<D: Disk> Opening<'_, D> {
+    /// How many segments count: not those at the end that count only with a snapshot, if it is not there.
+    /// It is if the log says so, or if there is one from the first LSN of the first of them on.
+    fn counting(&self, headers: &VecDeque<SegmentHeader>, snapshots: &[u64]) -> Result<usize> {
+        let mut count = headers.len();
+        while let Some(last) = count.checked_sub(1).filter(|last| headers[*last].gap.is_owed()) {
+            let first = (0..=last).rev().find(|index| headers[*index].gap == Gap::Owed);
+            let first = first.unwrap_or(0);
+            if self.disk.mutant("log.counts_what_is_owed")
+                || self.is_settled(headers.range(first..=last))?
+                || self.has_snapshot_from(snapshots, headers[first].first - 1)?
+            {
+                break;
+            }
+            count = first;
+        }
+        Ok(count)
+    }
+
+    /// Whether a chunk in one of the segments says that something in them is durable.
+    fn is_settled<'h>(&self, headers: impl Iterator<Item = &'h SegmentHeader>) -> Result<bool> {
+        for header in headers {
+            let mut reader =
+                SegmentReader::open(&**self.disk, &self.options.uuid, header.sequence)?;
+            let found = reader.look_behind(header.sequence, BLOCK_SIZE)?;
+            if found.is_some_and(|(durable, _)| durable + 1 >= header.first) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether there is a snapshot that has what was logged up to an LSN.
+    fn has_snapshot_from(&self, snapshots: &[u64], lsn: Lsn) -> Result<bool> {
+        for &sequence in snapshots {
+            match SnapshotReader::open(Arc::clone(self.disk), self.options.uuid, sequence) {
+                Ok(snapshot) if snapshot.from_lsn() >= lsn => return Ok(true),
+                Err(error @ Error::Foreign(_)) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(false)
+    }
+
     /// Looks whether there is a snapshot from behind the last gap, since a repair may have been cut short,
     /// and compares the end with what the owner knows to have been durable.
-    fn look_for_cut(&mut self, headers: &VecDeque<SegmentHeader>, end: Lsn) -> Result<()> {
-        let gap = headers.iter().rev().find(|header| header.is_gap);
+    fn look_for_cut<'h>(
+        &mut self,
+        headers: impl DoubleEndedIterator<Item = &'h SegmentHeader>,
+        end: Lsn,
+    ) -> Result<()> {
+        // What begins with a later segment does not count before it, a gap neither.
+        let mut later = Lsn::MAX;
+        let gap = headers.rev().find(|header| {
+            let counts = header.first <= later;
+            later = later.min(header.first);
+            counts && header.gap.is_beginning()
+        });
         if gap.is_some_and(|gap| self.from + 1 < gap.first) {
             // If the owner does not have everything, recovery says what is missing.
             let _ = self.is_cut_behind(end);
@@ -396,6 +464,11 @@ impl<D: Disk> Opening<'_, D> {
             self.cut = self.cut.max(Some(lsn));
         }
         self.options.owner_has_all
+    }
+
+    /// As [`Self::is_cut_behind`], of what is there and damaged.
+    fn is_damaged_behind(&mut self, lsn: Lsn) -> bool {
+        self.options.owner_is_proven && self.is_cut_behind(lsn)
     }
 
     /// Takes note of damage.
@@ -429,6 +502,7 @@ impl<D: Disk> Opening<'_, D> {
                 None if !headers.is_empty() => break,
                 // Cut before its first chunk.
                 None if reader.size() < BLOCK_SIZE && self.is_cut_behind(0) => {}
+                None if self.is_damaged_behind(0) => {}
                 None => self.damage(no_header(reader.name()))?,
             }
         }
@@ -444,8 +518,9 @@ impl<D: Disk> Opening<'_, D> {
         let mut reader = SegmentReader::open(&**self.disk, &self.options.uuid, last.sequence)?;
         let tail = read_tail(&**self.disk, &mut reader, last)?;
         let behind = reader.look_behind(last.sequence, tail.walk.position)?;
-        if let Some((durable, _)) = behind
+        if let Some((durable, last)) = behind
             && durable > tail.walk.end
+            && !self.is_damaged_behind(last.max(durable))
         {
             self.damage(missing(reader.name(), tail.walk.end + 1, tail.walk.position))?;
         }

@@ -12,14 +12,48 @@ use crate::{Disk, DiskFile, Error, Lsn, Result};
 /// Bytes that are read at once.
 const WINDOW_SIZE: usize = 256 << 10;
 
+/// What the header of a segment says of what is before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gap {
+    /// The log is whole up to its first LSN.
+    None,
+    /// It is not, because its end was cut off: a snapshot from there on is needed.
+    Cut,
+    /// It is, but the store had more: the segment counts once there is a snapshot from its first LSN on.
+    Owed,
+    /// It follows one that is owed, and the snapshot was not there yet when it was begun.
+    StillOwed,
+}
+
+impl Gap {
+    fn of(number: u32) -> Gap {
+        match number {
+            0 => Gap::None,
+            2 => Gap::Owed,
+            3 => Gap::StillOwed,
+            _ => Gap::Cut,
+        }
+    }
+
+    /// Whether the log from the segment on cannot be replayed onto what is before it.
+    pub(crate) fn is_beginning(self) -> bool {
+        matches!(self, Gap::Cut | Gap::Owed)
+    }
+
+    /// Whether the segment counts only with a snapshot that may not be there yet.
+    pub(crate) fn is_owed(self) -> bool {
+        matches!(self, Gap::Owed | Gap::StillOwed)
+    }
+}
+
 /// What the header of a segment says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SegmentHeader {
     pub(crate) sequence: u64,
     pub(crate) first: Lsn,
     pub(crate) size: u64,
-    /// What is before it is not whole up to its first LSN: a snapshot is needed.
-    pub(crate) is_gap: bool,
+    /// Whether what is before it is enough for it to count.
+    pub(crate) gap: Gap,
 }
 
 /// The header's bytes.
@@ -32,7 +66,7 @@ pub(crate) fn encode_header(uuid: &[u8; 16], header: &SegmentHeader) -> [u8; HEA
     write_u64(&mut bytes, 32, header.sequence);
     write_u64(&mut bytes, 40, header.first);
     write_u64(&mut bytes, 48, header.size);
-    write_u32(&mut bytes, 56, u32::from(header.is_gap));
+    write_u32(&mut bytes, 56, header.gap as u32);
     let sum = crc32c::crc32c(&bytes[..60]);
     write_u32(&mut bytes, 60, sum);
     bytes
@@ -117,7 +151,7 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
             sequence: read_u64(bytes, 32),
             first: read_u64(bytes, 40),
             size: read_u64(bytes, 48),
-            is_gap: read_u32(bytes, 56) != 0,
+            gap: Gap::of(read_u32(bytes, 56)),
         };
         let is_sound = header.sequence == sequence && (1..=NUMBER_MAX).contains(&header.first);
         Ok(is_sound.then_some(header))

@@ -4,6 +4,9 @@
 //! last segment can have chunks that are not durable. A file gets its name as a segment when its
 //! header is durable, so a segment without a sound header is damage and never an accident of a
 //! crash.
+//!
+//! While a snapshot is *owed* (`LogOptions::owes_snapshot`), what is synced does not count: segments say so,
+//! and nothing is told to be durable, until a mark in the log says that the snapshot is there.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,7 +18,7 @@ use crate::disk::write_whole;
 use crate::layout::{
     BLOCK_SIZE, CHUNK_HEADER_SIZE, SEGMENT, SPARE, file_name, next_number, parse_name, whole_blocks,
 };
-use crate::scan::{SegmentHeader, encode_header};
+use crate::scan::{Gap, SegmentHeader, encode_header};
 use crate::{Disk, DiskFile, Error, Lsn, Result};
 
 /// How many files wait to become segments again, at most.
@@ -43,8 +46,13 @@ pub(crate) struct Writer<D: Disk> {
     spares: Vec<String>,
     /// The last LSN that is in the file.
     written: Lsn,
-    /// Everything up to here is durable. Others read it.
+    /// Everything up to here was synced.
+    synced: Lsn,
+    /// Everything up to here is durable. Others read it. Less than what was synced while a snapshot is
+    /// owed, without which that does not count.
     durable: Arc<AtomicU64>,
+    /// Whether a snapshot is owed.
+    is_owing: bool,
     /// Bytes of segments that were written, padding included. Others read it.
     stored: Arc<AtomicU64>,
     /// An empty buffer for the collections.
@@ -63,7 +71,9 @@ pub(crate) struct Start {
     /// Everything before this LSN is durable in those segments; the new one begins with it.
     pub(crate) first: Lsn,
     /// Whether what is before that is not whole.
-    pub(crate) is_gap: bool,
+    pub(crate) is_cut: bool,
+    /// Whether what comes behind `chunks` counts only with a snapshot.
+    pub(crate) owes_snapshot: bool,
     /// Chunks to begin with: first LSN, number of entries, and the entries' bytes.
     pub(crate) chunks: Vec<(Lsn, u32, Vec<u8>)>,
 }
@@ -95,15 +105,17 @@ impl<D: Disk> Writer<D> {
             sealed.append(&mut chunk);
         }
         let mut maker = Maker { disk: &*disk, uuid: &start.uuid, spares };
-        let size = start.segment_size.max(BLOCK_SIZE + sealed.len() as u64);
-        let (sequence, first, is_gap) = (start.sequence, start.first, start.is_gap);
-        let header = SegmentHeader { sequence, first, size, is_gap };
+        let filled = BLOCK_SIZE + sealed.len() as u64;
+        // Nothing more is written to it if a snapshot is owed.
+        let size = if start.owes_snapshot { filled } else { start.segment_size.max(filled) };
+        let gap = if start.is_cut { Gap::Cut } else { Gap::None };
+        let header = SegmentHeader { sequence: start.sequence, first: start.first, size, gap };
         let current = maker.make(header, &sealed)?;
         let spares = maker.spares;
         let stored = current.position;
         let mut segments = start.segments;
         segments.push_back(current.header);
-        Ok(Writer {
+        let mut writer = Writer {
             disk,
             uuid: start.uuid,
             segment_size: start.segment_size,
@@ -111,11 +123,62 @@ impl<D: Disk> Writer<D> {
             segments,
             spares,
             written,
+            synced: written,
             durable: Arc::new(AtomicU64::new(written)),
+            is_owing: false,
             stored: Arc::new(AtomicU64::new(stored)),
             lent: Vec::new(),
             chunk: Vec::new(),
-        })
+        };
+        if start.owes_snapshot {
+            writer.owe()?;
+        }
+        Ok(writer)
+    }
+
+    /// From now on a snapshot is owed. The next LSN is nobody's, so that nothing is replayed across it.
+    fn owe(&mut self) -> Result<()> {
+        self.is_owing = true;
+        self.make_segment(self.written + 2, BLOCK_SIZE, Gap::Owed)?;
+        self.written += 1;
+        self.synced = self.written;
+        Ok(())
+    }
+
+    /// Whether a snapshot is owed.
+    pub(crate) fn is_owing(&self) -> bool {
+        self.is_owing
+    }
+
+    /// Notes durably that the snapshot that was owed is there: from then on what was synced is durable.
+    ///
+    /// # Errors
+    /// What the disk answers. The writer must then not be used again.
+    pub(crate) fn settle_owed(&mut self) -> Result<()> {
+        if !self.is_owing {
+            return Ok(());
+        }
+        if self.current.position + BLOCK_SIZE > self.current.header.size {
+            self.next_segment(self.written + 1, BLOCK_SIZE)?;
+        }
+        let header = ChunkHeader {
+            body_size: 0,
+            sequence: self.current.header.sequence,
+            first: self.written + 1,
+            durable: self.synced,
+            count: 0,
+        };
+        let mut mark = vec![0; CHUNK_HEADER_SIZE];
+        seal(&*self.disk, &self.uuid, header, &mut mark);
+        write_whole(&self.current.file, &mark, self.current.position)
+            .and_then(|()| self.current.file.sync_data())
+            .map_err(|error| Error::io(self.cannot("settle"), &error))?;
+        self.current.position += BLOCK_SIZE;
+        self.count_stored(BLOCK_SIZE);
+        self.is_owing = false;
+        self.synced = self.written;
+        self.publish();
+        Ok(())
     }
 
     /// The last LSN that is in the file.
@@ -126,6 +189,11 @@ impl<D: Disk> Writer<D> {
     /// The segment that is written.
     pub(crate) fn current(&self) -> SegmentHeader {
         self.current.header
+    }
+
+    /// Everything up to here was synced, whether it counts or not.
+    pub(crate) fn synced(&self) -> Lsn {
+        self.synced
     }
 
     /// The word that says what is durable.
@@ -197,8 +265,7 @@ impl<D: Disk> Writer<D> {
 
     /// Makes durable what is written.
     fn sync(&mut self) -> Result<()> {
-        // Relaxed: only the holder of the writer stores it.
-        if self.durable.load(Ordering::Relaxed) == self.written {
+        if self.synced == self.written {
             return Ok(());
         }
         let mut result = self.current.file.sync_data();
@@ -208,7 +275,10 @@ impl<D: Disk> Writer<D> {
         // A sync that failed may have dropped the pages it could not write, and the next would
         // succeed without them: the log ends here.
         result.map_err(|error| Error::io(self.cannot("sync"), &error))?;
-        self.publish();
+        self.synced = self.written;
+        if !self.is_owing || self.disk.mutant("log.tells_of_what_is_owed") {
+            self.publish();
+        }
         Ok(())
     }
 
@@ -230,11 +300,16 @@ impl<D: Disk> Writer<D> {
         if !self.disk.mutant("log.no_sync_at_switch") {
             self.sync()?;
         }
+        let gap = if self.is_owing { Gap::StillOwed } else { Gap::None };
+        self.make_segment(first, stored, gap)
+    }
+
+    fn make_segment(&mut self, first: Lsn, stored: u64, gap: Gap) -> Result<()> {
         let header = SegmentHeader {
             sequence: next_number(SEGMENT, self.current.header.sequence)?,
             first,
             size: self.segment_size.max(BLOCK_SIZE + stored),
-            is_gap: false,
+            gap,
         };
         let spares = std::mem::take(&mut self.spares);
         let mut maker = Maker { disk: &*self.disk, uuid: &self.uuid, spares };
@@ -277,6 +352,10 @@ impl<D: Disk> Writer<D> {
     /// What the disk answers.
     pub(crate) fn close(&mut self, buffers: &Buffers) -> Result<()> {
         self.round(buffers, true)?;
+        if self.is_owing && !self.disk.mutant("log.ends_what_is_owed") {
+            // A mark would say that the snapshot is there.
+            return Ok(());
+        }
         let header = ChunkHeader {
             body_size: 0,
             sequence: self.current.header.sequence,

@@ -143,6 +143,7 @@ impl Lifecycle {
             if log.snapshot_due.load(Ordering::Relaxed) {
                 self.shared.snapshot()?;
             }
+            self.shared.settle_owed()?;
             log.end(&mut *self.shared.session()?)?;
         }
         Ok(self.shared.trees.close()?)
@@ -161,6 +162,10 @@ impl Drop for Lifecycle {
 fn run(shared: &Shared, shutdown: &ShutdownSignal, sweep: bool, snapshot_after_bytes: u64) {
     let mut next_snapshot = Instant::now();
     let mut spare = SpareSpace::default();
+    if let (Err(error), Some(log)) = (shared.settle_owed(), &shared.log) {
+        // What would be written meanwhile would be said to be kept, and is not.
+        log.fail_owed(&shared.trees, error);
+    }
     while !shutdown.wait(ROUND_REST) {
         if let Some(log) = &shared.log {
             let started = Instant::now();

@@ -157,7 +157,7 @@ fn open_log(
     };
     if durability != Durability::Process {
         let log = StoreLog::open(trees, place, durability, options, lacks)?;
-        if log.is_long(options.snapshot_after_bytes) {
+        if !log.owes_snapshot() && log.is_long(options.snapshot_after_bytes) {
             // Lives that are too short for the thread that does it otherwise add up to this. It may
             // fail: then the log is longer than it should be.
             let mut session = trees.heap().session().map_err(IndexError::from)?;

@@ -418,7 +418,7 @@ impl Store {
     /// The log has failed.
     pub fn sync(&self) -> Result<()> {
         self.shared.check_process()?;
-        self.shared.log.as_ref().map_or(Ok(()), StoreLog::sync)
+        self.shared.sync()
     }
 
     /// Lets writes of the calling thread return before they are durable, from now on and for good:

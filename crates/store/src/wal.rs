@@ -28,8 +28,9 @@
 //! - W2 a number is given to a map before anything of the map is in the log, and never again: an
 //!   emptied map gets a new one. So replay drops what belongs to a number that no name has;
 //! - W3 what the pool has and the log may lack (because the process died in between) gets into a
-//!   snapshot before anything new is acknowledged: before the store is open. While that is owed, the
-//!   pool does not count as cleanly closed;
+//!   snapshot before anything new is durable: before the store is open, or, where writes do not wait for
+//!   the disk anyhow (`Interval`), behind that. Until then the log counts as it was found
+//!   (`LogOptions::owes_snapshot`), and the pool does not count as cleanly closed;
 //! - W4 a place is taken before the first moment at which its change can be seen, and behind the
 //!   stripes of its keys. From then until it is filled or given up its thread waits for nothing that
 //!   may wait for the log.
@@ -38,6 +39,7 @@ mod load;
 mod log_directory;
 mod log_effect;
 mod log_metadata;
+mod owed;
 mod rebuild;
 mod replay;
 mod reservation;
@@ -181,9 +183,19 @@ impl StoreLog {
         }
         let identity = known.unwrap_or_else(|| new_identity(trees));
         let closed_at = reached_in(&own, &mut session, identity)?;
+        let reached = place.reached(identity).max(closed_at);
+        let pool = trees.heap().pool();
+        // It is as it was sealed, and it was sealed behind all that is known to have been logged.
+        let is_proven =
+            pool.was_clean() && pool.seal().is_some() && closed_at != 0 && closed_at == reached;
+        let owes_none = disk.mutant("store.owes_no_snapshot");
+        let owes = !trees.heap().pool().was_clean() && !owes_none;
+        let is_interval = matches!(durability, Durability::Interval(_));
         let log_options = log_options(identity, durability, options)
             .starts_empty(false)
-            .reached(place.reached(identity).max(closed_at))
+            .owner_is_proven(is_proven)
+            .owes_snapshot(owes && is_interval && known.is_some())
+            .reached(reached)
             // The pool can be trusted.
             .owner_has_all(true);
         let (log, recovered) = Log::open(disk, &log_options)?;
@@ -199,7 +211,7 @@ impl StoreLog {
             identity,
             // Relaxed: only distinct numbers are wanted.
             id: OPENED.fetch_add(1, Ordering::Relaxed),
-            is_interval: matches!(durability, Durability::Interval(_)),
+            is_interval,
             numbers: RankedMutex::new(Rank::LogNumbers, HashMap::new()),
             last_number: RankedMutex::new(Rank::LogNumber, 0),
             own,
@@ -216,8 +228,9 @@ impl StoreLog {
         let settings =
             Settings { max_size_bytes: pool.max_size(), durability, pool: Some(pool.uuid()) };
         place.write_settings(store_log.log.disk(), settings)?;
-        let owes = !trees.heap().pool().was_clean() && !store_log.mutant("store.owes_no_snapshot");
-        if known.is_none() || owes || is_cut {
+        // Otherwise it is written behind the opening: see W3.
+        let is_owed_now = owes && !store_log.owes_snapshot();
+        if known.is_none() || is_owed_now || is_cut {
             // Damaged in it is only what it is made of.
             store_log.snapshot(trees, &mut session).map_err(|error| {
                 match trees.heap().pool().path() {
@@ -560,7 +573,7 @@ impl StoreLog {
         Ok(self.own.change(session, REACHED, Change::Upsert(&note), |_, _| ())?)
     }
 
-    /// Makes everything durable that anybody can have seen.
+    /// Makes everything durable that anybody can have seen. If a snapshot is owed, it is waited for.
     pub fn sync(&self) -> Result<()> {
         if self.mutant("store.sync_is_a_wait") {
             return self.wait(self.log.last_lsn());

@@ -187,7 +187,7 @@ impl<D: Disk> SnapshotWriter<D> {
         // the log than there is: the last place may have been given up.
         let to = match disk.mutant("snapshot.footer_early") {
             true => last,
-            false => self.log.wait_durable(last)?,
+            false => self.log.sync_for_snapshot(last)?,
         };
         let to = if disk.mutant("snapshot.needs_given_up") { last } else { to };
         // Acquire: all places up to `last` are settled; pairs with the Release in
@@ -204,6 +204,9 @@ impl<D: Disk> SnapshotWriter<D> {
         let size = self.write_end(to)?;
         let name = file_name(SNAPSHOT, self.sequence);
         let failed = |error: &std::io::Error| Error::io(format!("cannot complete {name}"), error);
+        if disk.mutant("snapshot.settles_early") {
+            self.log.settle_owed()?;
+        }
         if !disk.mutant("snapshot.no_sync") {
             self.file.sync_data().map_err(|error| failed(&error))?;
         }
@@ -213,6 +216,7 @@ impl<D: Disk> SnapshotWriter<D> {
         if !disk.mutant("snapshot.no_folder_sync") {
             disk.sync_folder().map_err(|error| failed(&error))?;
         }
+        self.log.settle_owed()?;
         self.let_go()?;
         Ok(SnapshotInfo {
             sequence: self.sequence,
@@ -336,5 +340,6 @@ impl<D: Disk> Drop for SnapshotWriter<D> {
         }
         // Release: the file is gone before the next is made; pairs with the AcqRel in `begin`.
         self.log.is_snapshotting.store(false, Ordering::Release);
+        self.log.tell_snapshot_is_over();
     }
 }

@@ -5,5 +5,6 @@ mod crashes;
 mod failures;
 mod format;
 mod interval;
+mod owed;
 mod real_disk;
 mod salvage;

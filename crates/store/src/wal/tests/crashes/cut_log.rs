@@ -1,4 +1,4 @@
-//! A log whose end is gone beside a pool that is whole, and copies of one of the two that are older.
+//! A log whose end is gone or damaged beside a pool that is whole, and copies of one of the two that are older.
 //!
 //! What was lost: a store whose log was repaired by a new snapshot, and whose machine crashed before the
 //! note of how far the log had reached was written anew, could not be opened any more. A log that was cut
@@ -52,9 +52,24 @@ enum Cut {
     Segment,
     /// All segments are gone.
     Segments,
+    /// A byte of a chunk in the middle of the last segment is another.
+    Byte,
+    /// A block in the middle of the last segment is zero.
+    Block,
+    /// A byte of the header of the last segment is another.
+    Header,
 }
 
-const CUTS: [Cut; 5] = [Cut::Chunks, Cut::ToHeader, Cut::ToNothing, Cut::Segment, Cut::Segments];
+const CUTS: [Cut; 8] = [
+    Cut::Chunks,
+    Cut::ToHeader,
+    Cut::ToNothing,
+    Cut::Segment,
+    Cut::Segments,
+    Cut::Byte,
+    Cut::Block,
+    Cut::Header,
+];
 
 fn cut(disk: &SimulatedDisk, how: Cut) {
     let segments: Vec<String> =
@@ -66,7 +81,16 @@ fn cut(disk: &SimulatedDisk, how: Cut) {
         file.truncate(size).expect("it works");
         file.sync_data().expect("it works");
     };
+    let overwrite = |offset: u64, bytes: &[u8]| {
+        let file = Disk::open(disk, last).expect("there");
+        assert!(file.size().expect("open") > offset + 2 * 4096);
+        assert_eq!(file.write_at(bytes, offset).expect("it works"), bytes.len());
+        file.sync_data().expect("it works");
+    };
     match how {
+        Cut::Byte => overwrite(3 * 4096 + 60, &[0xA5]),
+        Cut::Block => overwrite(4 * 4096, &[0; 4096]),
+        Cut::Header => overwrite(40, &[0xA5]),
         Cut::Chunks => {
             let file = Disk::open(disk, last).expect("there");
             let chunks = file.size().expect("open") / 4096 - 1;
@@ -118,6 +142,22 @@ fn repaired(how: Cut, mutant: Option<&'static str>) -> bool {
         };
     }
     is_right
+}
+
+/// A pool whose process died cannot be proven whole: damage of its log is told, and nothing is changed.
+#[test]
+fn a_damaged_log_beside_a_pool_that_was_not_closed_is_refused() {
+    for how in [Cut::Byte, Cut::Block, Cut::Header] {
+        let (folder, disk) = (folder(), SimulatedDisk::new(Faults::default(), 1));
+        let (pool, killed) = (folder.path().join("pool"), folder.path().join("killed"));
+        let store = options(&disk).open(&pool).expect("it opens");
+        put(&store, 0..KEYS);
+        keep_copy(&pool, &killed);
+        let left = disk.copied(1);
+        cut(&left, how);
+        let error = options(&left).open(&killed).map(drop).expect_err("it is damaged");
+        assert!(matches!(error, Error::Corrupt(_)), "{how:?}: {error}");
+    }
 }
 
 #[test]

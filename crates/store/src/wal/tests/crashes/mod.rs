@@ -18,6 +18,7 @@ mod cut_log;
 mod explore;
 mod free;
 mod looking;
+mod owed;
 mod threads;
 mod turns;
 pub(super) mod world;
@@ -59,7 +60,7 @@ fn a_store_with_a_log_loses_nothing_at_any_crash() {
     println!("{counts:?}");
     assert!(counts.crashes > 200 && counts.kills > 100 && counts.lived_on > 20, "{counts:?}");
     assert!(counts.from_snapshots > 60 && counts.maps_made > 10, "{counts:?}");
-    assert!(counts.lost_in_interval > 20, "{counts:?}");
+    assert!(counts.lost_in_interval > 20 && counts.owing > 5, "{counts:?}");
 }
 
 /// `STORE_CRASHES` says how many crashes, `STORE_FIRST` the number of the first run, `STORE_THREADS`

@@ -30,6 +30,8 @@ pub struct Counts {
     pub from_snapshots: u64,
     /// Of these, in the mode `Interval` and with a loss, as they may have.
     pub lost_in_interval: u64,
+    /// Of these, while a snapshot was owed.
+    pub owing: u64,
     /// Deaths of the process.
     pub kills: u64,
     /// What was left of a crash or a death and lived on.
@@ -47,6 +49,7 @@ impl Counts {
         self.crashes += other.crashes;
         self.from_snapshots += other.from_snapshots;
         self.lost_in_interval += other.lost_in_interval;
+        self.owing += other.owing;
         self.kills += other.kills;
         self.lived_on += other.lived_on;
         self.maps_made += other.maps_made;
@@ -57,6 +60,8 @@ impl Counts {
 pub struct Model {
     states: Vec<Contents>,
     acknowledged: usize,
+    /// The process died before, and nothing counts until there is a snapshot.
+    is_owing: bool,
     clock: Clock,
     random: Random,
     counts: Counts,
@@ -82,11 +87,14 @@ impl Clock {
 }
 
 impl Model {
-    fn new(first: Contents, interval: Option<u64>, seed: u64, next_value: u64) -> Model {
+    /// A store that was in these states, of which the first is durable.
+    fn new(states: Vec<Contents>, interval: Option<u64>, seed: u64, next_value: u64) -> Model {
+        let times = vec![0; states.len()];
         Model {
-            states: vec![first],
+            states,
             acknowledged: 0,
-            clock: Clock { interval, now: 0, times: vec![0] },
+            is_owing: false,
+            clock: Clock { interval, now: 0, times },
             random: Random::new(seed),
             counts: Counts::default(),
             next_value,
@@ -115,6 +123,14 @@ impl Model {
 
     fn last(&self) -> usize {
         self.states.len() - 1
+    }
+
+    /// The first state that may be found if the machine crashes now.
+    fn lowest(&self) -> usize {
+        match self.is_owing {
+            true => self.acknowledged,
+            false => self.acknowledged.max(self.clock.kept()),
+        }
     }
 
     fn value(&mut self) -> Vec<u8> {
@@ -196,7 +212,7 @@ impl Run {
     pub fn new(number: u64, faults: Faults) -> Run {
         let folder = Arc::new(folder());
         let first = Contents::from([(DEFAULT_MAP.to_string(), BTreeMap::new())]);
-        let model = Model::new(first, interval_of(number), number, 0);
+        let model = Model::new(vec![first], interval_of(number), number, 0);
         Run {
             pool: folder.path().join("pool"),
             folder,
@@ -232,6 +248,9 @@ impl Run {
                 let random = &mut lock(&model).random;
                 (random.one_in(rare), random.one_in(2 * rare))
             };
+            if let Some(store) = store.upgrade() {
+                lock(&model).is_owing = owes(&store);
+            }
             let image = Image { folder: &folder, model: &model, depth, is_held };
             if crash {
                 image.crash(disk);
@@ -252,7 +271,10 @@ impl Run {
         {
             let mut model = lock(&self.model);
             assert_eq!(&before, model.now(), "nothing happened meanwhile");
-            model.acknowledged = model.last();
+            model.is_owing = owes(&store);
+            if !model.is_owing {
+                model.acknowledged = model.last();
+            }
         }
         if self.is_held {
             store.defer_sync();
@@ -443,12 +465,13 @@ impl Image<'_> {
         let (seed, low) = {
             let mut model = lock(self.model);
             model.counts.crashes += 1;
-            let kept = model.clock.kept();
-            model.acknowledge(kept);
-            (model.random.bits(), model.acknowledged)
+            model.counts.owing += u64::from(model.is_owing);
+            let low = model.lowest();
+            model.acknowledge(low);
+            (model.random.bits(), low)
         };
         let pool = self.folder.path().join(format!("crashed-{seed:x}"));
-        self.check_aside(disk.crashed(seed), pool, low);
+        self.check_aside(disk.crashed(seed), pool, low, false);
     }
 
     /// The process is killed: the pool is as it was, and the log as it was written.
@@ -463,20 +486,26 @@ impl Image<'_> {
         };
         let copy = self.folder.path().join(format!("killed-{seed:x}"));
         std::fs::copy(pool, &copy).expect("room");
-        self.check_aside(disk.copied(seed), copy, last);
+        self.check_aside(disk.copied(seed), copy, last, true);
     }
 
     /// [`Self::check`] in a thread of its own: the writes that this one holds are of its own store.
-    fn check_aside(&self, disk: SimulatedDisk, pool: PathBuf, low: usize) {
+    fn check_aside(&self, disk: SimulatedDisk, pool: PathBuf, low: usize, is_killed: bool) {
         std::thread::scope(|scope| {
-            let checked = scope.spawn(|| self.check(disk, pool, low)).join();
+            let checked = scope.spawn(|| self.check(disk, pool, low, is_killed)).join();
             checked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         });
     }
 
     /// Opens what was left: it must be one of the states from `low` on. Some lives on.
-    fn check(&self, disk: SimulatedDisk, pool: PathBuf, low: usize) {
+    fn check(&self, disk: SimulatedDisk, pool: PathBuf, low: usize, is_killed: bool) {
         let interval = lock(self.model).clock.interval;
+        // What lives on is what was left, and not what the end of looking at it makes of it.
+        let left = (is_killed && interval.is_some()).then(|| {
+            let copy = pool.with_extension("left");
+            std::fs::copy(&pool, &copy).expect("room");
+            (copy, disk.copied(1))
+        });
         let store = options_of(&disk, interval).open(&pool).expect("what is left can be opened");
         let found = contents(&store);
         let mut model = lock(self.model);
@@ -497,6 +526,9 @@ impl Image<'_> {
         if lives_on {
             model.counts.lived_on += 1;
         }
+        // If the machine crashes before the snapshot that is owed, it may still be one from before.
+        let low = if left.is_some() { model.lowest() } else { model.last() };
+        let states = model.states[low..].to_vec();
         drop(model);
         // It takes longer than all of the rest.
         if seed.is_multiple_of(4) {
@@ -505,10 +537,13 @@ impl Image<'_> {
         }
         drop(store);
         if lives_on {
-            let model = Model::new(found, interval, seed, seed >> 16);
+            let states = if left.is_some() { states } else { vec![found] };
+            let (pool, disk) = left.clone().unwrap_or((pool.clone(), disk));
+            let mut model = Model::new(states, interval, seed, seed >> 16);
+            model.is_owing = left.is_some();
             let next = Run {
                 folder: self.folder.clone(),
-                pool: pool.clone(),
+                pool,
                 disk,
                 model: Arc::new(Mutex::new(model)),
                 depth: self.depth + 1,
@@ -519,5 +554,11 @@ impl Image<'_> {
             lock(self.model).counts.add(counts);
         }
         let _ = std::fs::remove_file(pool);
+        left.into_iter().for_each(|(copy, _)| drop(std::fs::remove_file(copy)));
     }
+}
+
+/// Whether nothing that is logged counts until there is a snapshot.
+fn owes(store: &Store) -> bool {
+    store.shared().log.as_ref().is_some_and(|log| log.owes_snapshot())
 }

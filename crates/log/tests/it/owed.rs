@@ -1,0 +1,122 @@
+//! A log whose owner owes it a snapshot: what is logged counts only when that is there.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+use everleaf_log::simulated::{Faults, SimulatedDisk};
+use everleaf_log::{Disk, DiskFile, Error, Log, LogOptions, Lsn, Record, SnapshotWriter};
+
+fn options() -> LogOptions {
+    LogOptions::new([9; 16]).segment_size_bytes(16 << 10)
+}
+
+fn owing() -> LogOptions {
+    options().owes_snapshot(true).owner_has_all(true)
+}
+
+fn put(log: &Log<SimulatedDisk>, key: &[u8]) -> Lsn {
+    log.append(&[Record::put(1, key, &[7; 3000])]).unwrap()
+}
+
+/// A log with one durable group, opened by who owes a snapshot, with more groups than a segment takes.
+fn begun(mutants: Vec<&'static str>) -> (SimulatedDisk, Log<SimulatedDisk>) {
+    let disk = SimulatedDisk::new(Faults { mutants, ..Faults::default() }, 1);
+    let (log, _) = Log::open(disk.clone(), &options()).unwrap();
+    assert_eq!(put(&log, b"first"), 1);
+    log.close().unwrap();
+    let (log, _) = Log::open(disk.clone(), &owing()).unwrap();
+    assert!(log.owes_snapshot());
+    for number in 0..9u8 {
+        // One LSN is nobody's.
+        assert_eq!(put(&log, &[number]), Lsn::from(number) + 3);
+        log.write_out().unwrap();
+    }
+    (disk, log)
+}
+
+fn end(disk: &SimulatedDisk) -> Lsn {
+    let (_, recovered) = Log::open(disk.copied(1), &options()).unwrap();
+    recovered.base().unwrap();
+    recovered.replay(0, |_, _| Ok::<(), Error>(())).unwrap_or(recovered.report().end)
+}
+
+fn snapshot(log: &Log<SimulatedDisk>) {
+    let mut writer = SnapshotWriter::begin(log).unwrap();
+    for number in 0..9u8 {
+        writer.add(&Record::put(1, &[number], &[7; 3000])).unwrap();
+    }
+    writer.add(&Record::put(1, b"first", &[7; 3000])).unwrap();
+    let info = writer.finish().unwrap();
+    assert!(info.from >= 2 && info.to >= info.from, "{info:?}");
+}
+
+#[test]
+fn what_is_logged_before_the_snapshot_does_not_count() {
+    let (disk, log) = begun(vec![]);
+    assert_eq!(log.durable_lsn(), 1);
+    assert_eq!(end(&disk), 1);
+    log.close().unwrap();
+    assert_eq!(end(&disk), 1, "an end without the snapshot says nothing");
+    let (disk, log) = begun(vec!["log.ends_what_is_owed"]);
+    log.close().unwrap();
+    assert_ne!(Log::open(disk, &options()).unwrap().1.report().end, 1, "the bug is not found");
+}
+
+#[test]
+fn with_the_snapshot_all_of_it_counts_and_later_openings_go_on() {
+    let (disk, log) = begun(vec![]);
+    snapshot(&log);
+    assert!(!log.owes_snapshot());
+    assert_eq!(log.durable_lsn(), 11);
+    assert_eq!(put(&log, b"last"), 12);
+    log.sync().unwrap();
+    let crashed = disk.crashed(3);
+    log.close().unwrap();
+    for disk in [crashed, disk] {
+        for round in 0..3 {
+            let (log, recovered) = Log::open(disk.clone(), &options()).unwrap();
+            assert_eq!(recovered.report().end, 12 + round);
+            let base = recovered.base().unwrap();
+            assert!(base.from_lsn() >= 2);
+            recovered.replay(base.from_lsn(), |_, _| Ok::<(), Error>(())).unwrap();
+            assert_eq!(put(&log, b"more"), 13 + round);
+            log.close().unwrap();
+        }
+    }
+}
+
+/// Who dies again before the snapshot is there owes it again, and nothing that did not count comes back.
+#[test]
+fn a_second_debt_takes_the_place_of_the_first() {
+    let (disk, log) = begun(vec![]);
+    let disk = {
+        let copy = disk.copied(2);
+        drop(log);
+        copy
+    };
+    let (log, recovered) = Log::open(disk.clone(), &owing()).unwrap();
+    assert_eq!(recovered.report().end, 1);
+    assert_eq!(put(&log, b"second"), 3);
+    log.write_out().unwrap();
+    assert_eq!(end(&disk), 1);
+    snapshot(&log);
+    log.close().unwrap();
+    let (_, recovered) = Log::open(disk.clone(), &options()).unwrap();
+    assert_eq!(recovered.report().end, 3);
+    recovered.base().unwrap();
+}
+
+/// Damage of the only snapshot behind the gap is told, and the log from before it does not pass for all.
+#[test]
+fn a_log_whose_owed_snapshot_is_damaged_later_is_refused() {
+    let (disk, log) = begun(vec![]);
+    snapshot(&log);
+    log.close().unwrap();
+    let file = disk.open("snapshot-0000000000000001").unwrap();
+    let at = file.size().unwrap() - 20;
+    file.write_at(&[0xA5], at).unwrap();
+    let (_, recovered) = Log::open(disk, &options()).unwrap();
+    let replayed = recovered
+        .base()
+        .and_then(|base| recovered.replay(base.from_lsn(), |_, _| Ok::<(), Error>(())));
+    assert!(matches!(replayed, Err(Error::Damaged(_))), "{replayed:?}");
+}

@@ -1,0 +1,61 @@
+//! A snapshot that is owed since the process died, and written behind the opening (W3).
+
+use everleaf_index::Trees;
+
+use super::StoreLog;
+use crate::store::Shared;
+use crate::{Error, Result};
+
+impl StoreLog {
+    /// Whether nothing that is logged counts until there is a snapshot.
+    pub fn owes_snapshot(&self) -> bool {
+        self.log.owes_snapshot()
+    }
+
+    /// Whether somebody is writing a snapshot.
+    pub fn is_snapshotting(&self) -> bool {
+        self.log.is_snapshotting()
+    }
+
+    /// Ends the log, because the snapshot that is owed cannot be written.
+    pub fn fail_owed(&self, trees: &Trees, error: Error) {
+        let error = match trees.heap().pool().path() {
+            Some(pool) => self.place.mention(error, pool),
+            None => error,
+        };
+        self.log.fail_owed(&error.to_string());
+    }
+
+    /// Waits for who is writing a snapshot that is owed.
+    pub fn await_snapshot(&self) -> Result<()> {
+        Ok(self.log.await_snapshot()?)
+    }
+}
+
+impl Shared {
+    /// Makes everything durable that anybody can have seen.
+    pub fn sync(&self) -> Result<()> {
+        let Some(log) = &self.log else { return Ok(()) };
+        self.settle_owed()?;
+        log.sync()
+    }
+
+    /// Writes the snapshot that is owed, if it is, or waits for whoever is writing it.
+    pub fn settle_owed(&self) -> Result<()> {
+        let Some(log) = &self.log else { return Ok(()) };
+        while log.owes_snapshot() {
+            if log.is_snapshotting() {
+                log.await_snapshot()?;
+                continue;
+            }
+            match self.snapshot() {
+                // Another was faster.
+                Err(_) if log.is_snapshotting() || !log.owes_snapshot() => {}
+                written => {
+                    let _pairs = written?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
