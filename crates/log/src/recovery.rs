@@ -27,6 +27,10 @@ pub struct Report {
     /// The end of the log was cut off: only a new snapshot makes it whole. Only with
     /// [`LogOptions::owner_has_all`].
     pub is_cut: bool,
+    /// An earlier opening owed a snapshot that never came ([`LogOptions::owes_snapshot`]), so what was
+    /// logged behind that opening does not count. Stays so until the segments of that are let go, which a
+    /// later snapshot does.
+    pub was_owing: bool,
     /// The first LSN the segments have; there is none if it is larger than `end`.
     pub first: Lsn,
     /// Groups that were read and not proven durable, and were written again.
@@ -270,6 +274,15 @@ pub(crate) fn numbers(names: &[String], kind: &str) -> Vec<u64> {
     numbers
 }
 
+/// Removes the files of which the making was cut short.
+fn remove_unfinished<D: Disk>(disk: &D, names: &[String]) -> Result<()> {
+    for sequence in numbers(names, UNFINISHED) {
+        let name = file_name(UNFINISHED, sequence);
+        disk.remove(&name).map_err(|error| Error::io(format!("cannot remove {name}"), &error))?;
+    }
+    Ok(())
+}
+
 /// Opens the log: finds its end and begins a new segment there.
 pub(crate) fn open<D: Disk>(
     disk: Arc<D>,
@@ -287,10 +300,7 @@ pub(crate) fn open<D: Disk>(
     if !disk.mutant("log.no_sync_at_opening") {
         disk.sync_folder().map_err(|error| Error::io("cannot sync the log's folder", &error))?;
     }
-    for sequence in numbers(UNFINISHED) {
-        let name = file_name(UNFINISHED, sequence);
-        disk.remove(&name).map_err(|error| Error::io(format!("cannot remove {name}"), &error))?;
-    }
+    remove_unfinished(&*disk, &names)?;
     let sequences = numbers(SEGMENT);
     let mut headers = opening.headers(&sequences)?;
     let counting = opening.counting(&headers, &numbers(SNAPSHOT))?;
@@ -310,6 +320,7 @@ pub(crate) fn open<D: Disk>(
     let mut report = opening.report;
     report.end = cut.unwrap_or(end);
     report.is_cut = cut.is_some();
+    report.was_owing = leaves_out_owed(&headers, counting, end);
     report.first = headers.front().map_or(durable + 1, |header| header.first);
     report.rewritten = end - durable;
     let mut first = durable + 1;
@@ -364,6 +375,13 @@ fn limited(headers: VecDeque<SegmentHeader>, end: Lsn) -> Vec<(SegmentHeader, Ls
     }
     segments.reverse();
     segments
+}
+
+/// Whether segments are there that counted only with a snapshot that never came.
+fn leaves_out_owed(headers: &VecDeque<SegmentHeader>, counting: usize, end: Lsn) -> bool {
+    let counted = limited(headers.iter().take(counting).copied().collect(), end);
+    let counted = counted.iter().filter(|(header, _)| header.gap.is_owed()).count();
+    headers.iter().filter(|header| header.gap.is_owed()).count() > counted
 }
 
 /// Gives back the space behind the end of a segment that is no longer written. Best effort: it is

@@ -123,6 +123,42 @@ fn a_killed_server_with_a_log_comes_back_with_all_types_as_they_were_acknowledge
     kill_and_compare("power");
 }
 
+/// With `interval` the snapshot that the log needs then is written while the server serves: `INFO` says
+/// whether it is there, and `SAVE` waits for it.
+#[test]
+fn a_killed_server_with_an_interval_says_when_its_log_has_caught_up() {
+    kill_and_compare("interval");
+    let folder = tempfile::tempdir().unwrap();
+    let start = || ServerProcess::start_with(folder.path(), "", "interval");
+    let owes = |client: &mut Client| {
+        let info = client.line("INFO persistence");
+        assert_ne!(info.contains("log_owes_snapshot:1"), info.contains("log_owes_snapshot:0"));
+        info.contains("log_owes_snapshot:1")
+    };
+    let server = start();
+    let mut client = server.connect();
+    assert!(!owes(&mut client), "it is new");
+    assert_eq!(client.line("SET key value"), "+OK");
+    server.kill();
+    assert!(read_only_of(folder.path()).statistics().log_owes_snapshot);
+    let server = start();
+    let mut client = server.connect();
+    assert_eq!(client.line("SET other value"), "+OK");
+    assert_eq!(client.line("SAVE"), "+OK");
+    assert!(!owes(&mut client));
+    server.kill();
+    let server = start();
+    let mut client = server.connect();
+    eventually("the log has caught up", || !owes(&mut client));
+    assert_eq!(client.line("EXISTS key other"), ":2");
+    server.stop();
+    assert!(!read_only_of(folder.path()).statistics().log_owes_snapshot);
+}
+
+fn read_only_of(folder: &std::path::Path) -> everleaf::Store {
+    everleaf::Options::new().read_only(true).open(folder.join("test.pool")).unwrap()
+}
+
 fn kill_and_compare(durability: &str) {
     let folder = tempfile::tempdir().unwrap();
     let (mut first, mut count) = (0, 0);

@@ -49,6 +49,11 @@ pub struct Statistics {
     pub log_bytes: u64,
     /// Commits in the log that are not on the disk yet.
     pub log_lag: u64,
+    /// Whether the log lacks what the process before had not brought to it when it died: until the snapshot is
+    /// there that makes it whole, a crash of the machine takes back all that was written since then, the
+    /// interval before it included. The snapshot is written in the background, and [`Store::sync`] waits for
+    /// it; of a store that is open for reading only, the next opening for writing begins with it.
+    pub log_owes_snapshot: bool,
     /// Views that are open.
     pub views: u64,
     /// Keys of which an old value is kept for these views.
@@ -156,6 +161,7 @@ impl Statistics {
             durability: shared.durability_name().to_string(),
             log_bytes,
             log_lag,
+            log_owes_snapshot: shared.owes_snapshot(),
             views: held.views,
             view_keys: held.keys,
             view_bytes: held.bytes,

@@ -29,8 +29,9 @@
 //!   emptied map gets a new one. So replay drops what belongs to a number that no name has;
 //! - W3 what the pool has and the log may lack (because the process died in between) gets into a
 //!   snapshot before anything new is durable: before the store is open, or, where writes do not wait for
-//!   the disk anyhow (`Interval`), behind that. Until then the log counts as it was found
-//!   (`LogOptions::owes_snapshot`), and the pool does not count as cleanly closed;
+//!   the disk anyhow (`Interval`), behind that, unless the life before had not come so far. Until then
+//!   the log counts as it was found (`LogOptions::owes_snapshot`), and the pool does not count as cleanly
+//!   closed;
 //! - W4 a place is taken before the first moment at which its change can be seen, and behind the
 //!   stripes of its keys. From then until it is filled or given up its thread waits for nothing that
 //!   may wait for the log.
@@ -200,6 +201,7 @@ impl StoreLog {
             .owner_has_all(true);
         let (log, recovered) = Log::open(disk, &log_options)?;
         let (is_cut, end) = (recovered.report().is_cut, recovered.report().end);
+        let was_owing = recovered.report().was_owing;
         drop(recovered);
         *lacks = is_cut;
         if trees.heap().pool().was_clean() && closed_at != 0 && closed_at < end {
@@ -228,8 +230,10 @@ impl StoreLog {
         let settings =
             Settings { max_size_bytes: pool.max_size(), durability, pool: Some(pool.uuid()) };
         place.write_settings(store_log.log.disk(), settings)?;
-        // Otherwise it is written behind the opening: see W3.
-        let is_owed_now = owes && !store_log.owes_snapshot();
+        // Otherwise it is written behind the opening: see W3. Not twice in a row, or a store that dies
+        // again and again would keep nothing of what it wrote if the machine crashed.
+        let was_owing = was_owing && !store_log.mutant("store.owes_again");
+        let is_owed_now = owes && (was_owing || !store_log.owes_snapshot());
         if known.is_none() || is_owed_now || is_cut {
             // Damaged in it is only what it is made of.
             store_log.snapshot(trees, &mut session).map_err(|error| {

@@ -16,6 +16,9 @@ Examples:
   everleaf stat words.pool
   everleaf stat words.pool --json | jq .keys";
 
+const NOT_CAUGHT_UP: &str =
+    "lacks the end of what the process wrote that died; the next opening for writing completes it";
+
 /// Print figures about a pool
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -80,6 +83,9 @@ fn as_text(statistics: &Statistics) -> Vec<(&'static str, String)> {
     if statistics.log_bytes > 0 {
         figures.push(("log", format!("{} since the last snapshot", size(statistics.log_bytes))));
     }
+    if statistics.log_owes_snapshot {
+        figures.push(("log", NOT_CAUGHT_UP.to_string()));
+    }
     figures
 }
 
@@ -109,6 +115,7 @@ fn as_json(statistics: &Statistics) -> Value {
         "pool_max_bytes": statistics.pool_max_bytes,
         "memory_bytes": statistics.memory_bytes,
         "log_bytes": statistics.log_bytes,
+        "log_owes_snapshot": statistics.log_owes_snapshot,
         "leaves": statistics.leaves,
         "height": statistics.height,
         "splits": statistics.splits,

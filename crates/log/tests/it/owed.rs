@@ -75,6 +75,7 @@ fn with_the_snapshot_all_of_it_counts_and_later_openings_go_on() {
         for round in 0..3 {
             let (log, recovered) = Log::open(disk.clone(), &options()).unwrap();
             assert_eq!(recovered.report().end, 12 + round);
+            assert!(!recovered.report().was_owing, "it was settled");
             let base = recovered.base().unwrap();
             assert!(base.from_lsn() >= 2);
             recovered.replay(base.from_lsn(), |_, _| Ok::<(), Error>(())).unwrap();
@@ -95,6 +96,7 @@ fn a_second_debt_takes_the_place_of_the_first() {
     };
     let (log, recovered) = Log::open(disk.clone(), &owing()).unwrap();
     assert_eq!(recovered.report().end, 1);
+    assert!(recovered.report().was_owing);
     assert_eq!(put(&log, b"second"), 3);
     log.write_out().unwrap();
     assert_eq!(end(&disk), 1);

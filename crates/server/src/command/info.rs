@@ -109,6 +109,7 @@ fn persistence(shared: &Shared, store: &Statistics, lines: &mut Lines) {
     lines.add("durability", &store.durability);
     lines.add("log_bytes_since_snapshot", store.log_bytes);
     lines.add("log_commits_not_on_disk", store.log_lag);
+    lines.add("log_owes_snapshot", u8::from(store.log_owes_snapshot));
     lines.add("pool_domain", &store.domain);
     lines.add("pool_size_bytes", store.pool_size_bytes);
     lines.add("pool_used_bytes", store.pool_used_bytes);

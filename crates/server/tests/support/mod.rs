@@ -272,7 +272,7 @@ impl ServerProcess {
         Self::start_with(folder, setup, "process")
     }
 
-    /// The same with a durability: `process`, or `power`.
+    /// The same with a durability: `process`, `interval` or `power`.
     pub fn start_with(folder: &Path, setup: &str, durability: &str) -> Self {
         let mut child = Command::new("sh")
             .args(["-c", &format!("{setup} exec \"$0\" --exact server_process --nocapture")])
@@ -295,11 +295,17 @@ impl ServerProcess {
     pub fn play() {
         let Some(folder) = std::env::var_os(PROCESS_FOLDER) else { return };
         let path = Path::new(&folder).join("test.pool");
-        let store = if std::env::var(PROCESS_DURABILITY).is_ok_and(|name| name == "power") {
-            let options = everleaf::Options::new().create(true).max_size_bytes(1 << 30);
-            options.durability(everleaf::Durability::Power).open(&path).unwrap()
-        } else {
-            open(&path, 1 << 30)
+        let durability = match std::env::var(PROCESS_DURABILITY).as_deref() {
+            Ok("power") => Some(everleaf::Durability::Power),
+            Ok("interval") => Some(everleaf::Durability::Interval(Duration::from_secs(1))),
+            _ => None,
+        };
+        let store = match durability {
+            Some(durability) => {
+                let options = everleaf::Options::new().create(true).max_size_bytes(1 << 30);
+                options.durability(durability).open(&path).unwrap()
+            }
+            None => open(&path, 1 << 30),
         };
         let server = TestServer::on(tempfile::tempdir().unwrap(), store, |_| {});
         println!("PORT {}", server.address.port());

@@ -4,7 +4,7 @@ use everleaf_index::Trees;
 
 use super::StoreLog;
 use crate::store::Shared;
-use crate::{Error, Result};
+use crate::{Durability, Error, Result};
 
 impl StoreLog {
     /// Whether nothing that is logged counts until there is a snapshot.
@@ -38,6 +38,18 @@ impl Shared {
         let Some(log) = &self.log else { return Ok(()) };
         self.settle_owed()?;
         log.sync()
+    }
+
+    /// Whether the log lacks what the process before had not brought to it when it died.
+    pub fn owes_snapshot(&self) -> bool {
+        let pool = self.trees.heap().pool();
+        match &self.log {
+            Some(log) => log.owes_snapshot(),
+            // Open for reading: the log is left alone.
+            None if pool.is_read_only() && !pool.was_clean() => super::last_durability(&self.trees)
+                .is_ok_and(|durability| durability != Durability::Process),
+            None => false,
+        }
     }
 
     /// Writes the snapshot that is owed, if it is, or waits for whoever is writing it.
