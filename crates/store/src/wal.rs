@@ -94,11 +94,11 @@ const NAMES: u32 = 0;
 #[non_exhaustive]
 pub enum Durability {
     /// Everything acknowledged survives the death of the process; on persistent memory also the loss
-    /// of store_log.
+    /// of power.
     #[default]
     Process,
-    /// As `Process`, and with a log that is synced so often that a crash of the machine loses no more
-    /// than this time. Never torn, and always the end: what is left never comes of something lost.
+    /// As `Process`, and with a log: a crash of the machine loses the end, no more than this time, and what
+    /// was written while [`crate::Statistics::log_owes_snapshot`]. What is left never comes of what is lost.
     Interval(Duration),
     /// Everything acknowledged survives the loss of power, on any disk that keeps what was synced. A
     /// write returns when it is on the disk; writes at the same time share a sync.
