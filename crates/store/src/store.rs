@@ -387,8 +387,7 @@ impl Store {
     /// # Errors
     /// The store has no log; another snapshot is being written; the disk refuses.
     pub fn snapshot(&self) -> Result<u64> {
-        // The one that is owed may be on its way.
-        self.shared.settle_owed()?;
+        self.shared.end_owed()?;
         self.shared.snapshot()
     }
 

@@ -1,10 +1,15 @@
 //! A snapshot that is owed since the process died, and written behind the opening (W3).
 
+use std::time::Duration;
+
 use everleaf_index::Trees;
 
 use super::StoreLog;
 use crate::store::Shared;
 use crate::{Durability, Error, Result};
+
+/// Between two looks whether the older log was let go.
+const END_REST: Duration = Duration::from_millis(1);
 
 impl StoreLog {
     /// Whether nothing that is logged counts until there is a snapshot.
@@ -50,6 +55,17 @@ impl Shared {
                 .is_ok_and(|durability| durability != Durability::Process),
             None => false,
         }
+    }
+
+    /// As [`Self::settle_owed`], and waits until whoever wrote the snapshot has let the older log go, too:
+    /// then another snapshot can be begun.
+    pub fn end_owed(&self) -> Result<()> {
+        let Some(log) = self.log.as_ref().filter(|log| log.owes_snapshot()) else { return Ok(()) };
+        self.settle_owed()?;
+        while log.is_snapshotting() {
+            std::thread::sleep(END_REST);
+        }
+        Ok(())
     }
 
     /// Writes the snapshot that is owed, if it is, or waits for whoever is writing it.
