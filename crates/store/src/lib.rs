@@ -114,9 +114,9 @@
 //! # Durability
 //! An operation that returned survives the death of the process. [`Durability`] says what a crash of
 //! the machine costs on an ordinary disk: with `Process` (no log) the crash is detected at the next
-//! open, and the pool refused; with `Interval` the last moment is lost; with `Power` nothing is. On
-//! persistent memory nothing is lost either. The assumptions about the medium are numbered in
-//! `docs/persistency.md`.
+//! open, and the pool refused; with `Interval` the last moment is lost ([`Durability::Interval`] says
+//! when more is); with `Power` nothing is. On persistent memory nothing is lost either. The assumptions
+//! about the medium are numbered in `docs/persistency.md`.
 //!
 //! # Limits
 //! Keys up to 64 KiB, values up to 512 MiB, names of maps up to 40 bytes, about 1000 maps, pools up

@@ -100,8 +100,9 @@ def open(
 
     `keys` and `values` are the types of the default map: bytes, str, int, float, or a codec; values also
     "json". `durability`: what is written survives the death of the process ("process"), a crash of the
-    machine but for the last `interval_ms` ("interval"), or any crash ("power"). A forked process cannot
-    use a store that it inherits (`Forked`): open one after forking.
+    machine but for the last `interval_ms` ("interval"; after a kill, but for all since the opening until the
+    log has a new snapshot), or any crash ("power"). A forked process cannot use a store that it inherits
+    (`Forked`): open one after forking.
     """
     raw = RawStore(
         path,

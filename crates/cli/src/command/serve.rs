@@ -80,12 +80,13 @@ pub struct ServeArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub timeout: u64,
     /// What survives: `process` (everything acknowledged survives `kill -9`; after a crash of the machine
-    /// the pool is refused), `interval` (a crash of the machine loses --interval at most), or `power` (it
-    /// loses nothing: each write waits for the disk, many share a wait) [default: as the pool was opened
-    /// last; `interval` for a new pool on an ordinary disk]
+    /// the pool is refused), `interval` (a crash of the machine loses --interval at most; behind a
+    /// `kill -9` all since the restart, while INFO says `log_owes_snapshot:1`), or `power` (it loses
+    /// nothing: each write waits for the disk, many share a wait) [default: as the pool was opened last;
+    /// `interval` for a new pool on an ordinary disk]
     #[arg(long, value_enum)]
     pub durability: Option<DurabilityArg>,
-    /// How much a crash of the machine may lose with `--durability interval`
+    /// How much a crash of the machine may lose with `--durability interval`, see there
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub interval: u64,
