@@ -1,6 +1,6 @@
 //! How long a killed server takes to answer again.
 //!
-//! Run: `cargo build --release && cargo run --release -p everleaf-cli --example restart -- [KEYS [ROUNDS]]`
+//! Run: `cargo build --release && cargo run --release -p everleaf-cli --example restart_server -- [KEYS [ROUNDS]]`
 //! (10 million keys of 8 bytes with values of 8 bytes, 5 rounds). Each round starts the server,
 //! writes one key, kills it with SIGKILL, starts it again, and measures from the start of the
 //! process to the reply to a GET of that key over the network.
