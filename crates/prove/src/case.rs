@@ -88,14 +88,14 @@ impl<P: Program + Clone + 'static> Case for Prepared<P> {
 }
 
 /// The operations of all threads, one of each in turn.
-fn in_turn<O: Clone>(plan: &Plan<O>) -> Vec<O> {
+pub fn in_turn<O: Clone>(plan: &Plan<O>) -> Vec<O> {
     let length = plan.iter().map(Vec::len).max().unwrap_or(0);
     let round = |number| plan.iter().filter_map(move |operations| operations.get(number));
     (0..length).flat_map(round).cloned().collect()
 }
 
 /// Which operations of `plan` are those of `part`, which lacks some of them.
-fn positions<O: Debug>(plan: &Plan<O>, part: &Plan<O>) -> Kept {
+pub fn positions<O: Debug>(plan: &Plan<O>, part: &Plan<O>) -> Kept {
     let of_thread = |(operations, left): (&Vec<O>, &Vec<O>)| {
         let mut left = left.iter().map(|operation| format!("{operation:?}")).peekable();
         let mut kept = vec![];
@@ -123,25 +123,5 @@ pub fn explore<P: Program + 'static>(
     match runner.explore(schedules) {
         Ok(report) => (report, None),
         Err(failure) => (runner.report(), Some(failure)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn threads_take_turns_in_one() {
-        assert_eq!(in_turn(&vec![vec![1, 2, 3], vec![], vec![4], vec![5, 6]]), [1, 4, 5, 2, 6, 3]);
-    }
-
-    #[test]
-    fn the_part_of_a_plan_is_found_again() {
-        let plan = vec![vec![1, 2, 1, 3], vec![7], vec![5, 5]];
-        assert_eq!(
-            positions(&plan, &vec![vec![2, 3], vec![], vec![5]]),
-            [vec![1, 3], vec![], vec![0]]
-        );
-        assert_eq!(positions(&plan, &plan), [vec![0, 1, 2, 3], vec![0], vec![0, 1]]);
     }
 }

@@ -12,7 +12,7 @@ use everleaf_machine::simulated::{Random, Report};
 use crate::made::{Made, draw_operations};
 
 /// The most programs that are kept: then the oldest goes.
-const PROGRAMS_MAX: usize = 64;
+pub const PROGRAMS_MAX: usize = 64;
 /// The most phases before the threads come.
 const PHASES_MAX: usize = 8;
 
@@ -49,6 +49,11 @@ impl Corpus {
         self.kept
     }
 
+    /// How many of them are still there to go back to.
+    pub fn at_hand(&self) -> usize {
+        self.programs.len()
+    }
+
     /// The state of one that was kept instead of that of a program that was drawn: what its threads
     /// do, or one more phase, is drawn anew. The program itself if there is none to go back to.
     pub fn vary(&self, program: String, random: &mut Random) -> String {
@@ -68,44 +73,5 @@ impl Corpus {
             made.warm.clear();
         }
         made.name()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn report(marks: &[(&'static str, u64)]) -> Report {
-        Report { marks: marks.to_vec(), ..Report::default() }
-    }
-
-    const PROGRAM: &str = "made/3/near/2/usual/1ff/1a.7c/3/9e41";
-
-    #[test]
-    fn what_is_new_is_kept_and_gone_back_to() {
-        let mut corpus = Corpus::default();
-        let random = &mut Random::new(7);
-        let drawn = "made/9/far/3/usual/7/-/1/1";
-        assert_eq!(corpus.vary(drawn.to_owned(), random), drawn);
-        corpus.note(PROGRAM, &report(&[("split", 3)]));
-        corpus.note("made/2/near/2/usual/1/-/-/1", &report(&[("split", 2)]));
-        assert_eq!(corpus.kept(), 1);
-        corpus.note("scenario/merge", &report(&[("merge", 1)]));
-        assert_eq!(corpus.kept(), 1, "only what is made can be varied");
-        let varied = Made::from_name(&corpus.vary(drawn.to_owned(), random)).expect("a program");
-        assert_eq!((varied.slots, varied.threads, varied.tail), (3, 3, 0x9e41));
-        assert!(varied.walk.starts_with(&[0x1a, 0x7c]), "{varied:?}");
-        corpus.note(PROGRAM, &report(&[("split", 300)]));
-        assert_eq!(corpus.kept(), 2, "far more often than ever is new, too");
-    }
-
-    #[test]
-    fn the_oldest_goes() {
-        let mut corpus = Corpus::default();
-        for number in 0..100 {
-            let mark: &'static str = Box::leak(format!("mark {number}").into_boxed_str());
-            corpus.note(PROGRAM, &report(&[(mark, 1)]));
-        }
-        assert_eq!((corpus.kept(), corpus.programs.len()), (100, PROGRAMS_MAX));
     }
 }

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use everleaf_machine::simulated::history::{Call, Reply};
 
 /// What the tree must hold by now.
-pub(crate) struct Expected {
+pub struct Expected {
     /// None when nobody can know any more.
     map: Option<BTreeMap<u64, u64>>,
 }
@@ -47,40 +47,5 @@ impl Expected {
     /// What must be there.
     pub fn pairs(self) -> Option<Vec<(u64, u64)>> {
         Some(self.map?.into_iter().collect())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn answers_are_held_against_a_map() {
-        let mut expected = Expected::new();
-        let answer = |value| [Reply::Previous(value)];
-        expected.hold(&"insert", &[(1, Call::Insert(7))], &answer(None));
-        expected.hold(&"insert", &[(1, Call::Insert(8))], &answer(Some(7)));
-        expected.hold(
-            &"both",
-            &[(1, Call::Get), (2, Call::Get)],
-            &[Reply::Previous(Some(7)), Reply::Unknown],
-        );
-        expected.refuse(&[(1, Call::Remove)]);
-        assert_eq!(expected.pairs(), Some(vec![(1, 7)]));
-    }
-
-    #[test]
-    #[should_panic(expected = "answered Previous(None)")]
-    fn a_wrong_answer_is_told() {
-        let mut expected = Expected::new();
-        expected.hold(&"upsert", &[(1, Call::Upsert(7))], &[Reply::Unknown]);
-        expected.hold(&"get", &[(1, Call::Get)], &[Reply::Previous(None)]);
-    }
-
-    #[test]
-    fn a_part_of_several_changes_leaves_nothing_to_know() {
-        let mut expected = Expected::new();
-        expected.refuse(&[(1, Call::Remove), (2, Call::Remove)]);
-        assert_eq!(expected.pairs(), None);
     }
 }

@@ -50,7 +50,7 @@ pub mod directed_case;
 pub mod directory;
 pub mod epochs;
 pub mod exhaustion;
-mod expected;
+pub mod expected;
 pub mod expiries;
 pub mod living;
 pub mod long;

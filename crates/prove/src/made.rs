@@ -64,7 +64,7 @@ pub const ROOMS: [(&str, Room); 5] = [
 /// How many kinds of operations there are to choose from.
 pub const KINDS: u32 = 13;
 /// Those that change the tree.
-const WRITES: u32 = 0b1_1111;
+pub const WRITES: u32 = 0b1_1111;
 /// The most keys of a program, but for those that fill a pool.
 const KEYS_MAX: usize = 30;
 /// Keys that fill a pool.
@@ -444,33 +444,4 @@ pub fn draw_operations(random: &mut Random) -> u32 {
 /// Phases of a walk.
 pub fn draw_phases(random: &mut Random, most: u64) -> Vec<u16> {
     (0..random.below(most + 1)).map(|_| random.next() as u16).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_says_all() {
-        let random = &mut Random::new(3);
-        for number in 0..200 {
-            let made = Made {
-                slots: 2 + number % 9,
-                keys: KEYS[number % 4].1,
-                threads: 1 + number % 4,
-                room: ROOMS[number % 5].1,
-                operations: draw_operations(random),
-                walk: draw_phases(random, 4),
-                warm: draw_phases(random, 3),
-                tail: random.next() as u32,
-            };
-            assert!(made.operations & WRITES != 0);
-            assert_eq!(Made::from_name(&made.name()), Some(made));
-        }
-        for wrong in
-            ["made/", "made/2/near/9/usual/1/-/-/1", "made/2/near/1/usual/1/-/-", "random/1"]
-        {
-            assert_eq!(Made::from_name(wrong), None, "{wrong}");
-        }
-    }
 }

@@ -62,22 +62,3 @@ pub fn hunt(
     let settings = Settings { budget, seed, fault: Some(fault), ..Settings::default() };
     run(structure, &settings, tell)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::structure::find;
-
-    #[test]
-    fn what_can_be_spoilt_is_listed_and_a_flush_that_is_left_out_is_found() {
-        let structure = find("pool").expect("in the list");
-        let all = faults_of(structure, 20).unwrap_or_else(|found| panic!("{}", found.1));
-        assert!(all.is_sorted() && all.len() > 20, "{}", all.len());
-        let few = spread(&all, 10);
-        assert!(few.len() == 10 && few.is_sorted() && few[0] == all[0]);
-        assert_eq!(spread(&all, all.len() + 1), all);
-        let budget = Budget::Schedules(300);
-        let found = |fault: &Fault| !hunt(structure, *fault, budget, 1, &mut |_| {}).is_clean();
-        assert!(few.iter().any(found), "{few:?}");
-    }
-}

@@ -13,6 +13,7 @@ mod hashed_leaf_counts;
 mod hybrid;
 mod hybrid_counts;
 mod mutants;
+mod parts;
 mod pool;
 mod published;
 mod regressions;

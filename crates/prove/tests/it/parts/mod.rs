@@ -1,0 +1,12 @@
+//! The parts of the searches, each alone.
+
+mod arguments;
+mod campaign;
+mod case;
+mod corpus;
+mod coverage;
+mod expected;
+mod long;
+mod made;
+mod mutation;
+mod record;
