@@ -6,12 +6,8 @@
 
 #![forbid(unsafe_code)]
 
-mod count;
-mod design;
 pub mod experiment;
-mod pool;
 mod replay;
 pub mod report;
 
-pub use design::{design, designs};
-pub use pool::{add_index, check_pool};
+pub use everleaf_lab_designs::{add_index, check_pool, design, designs};

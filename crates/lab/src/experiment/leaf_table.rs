@@ -5,8 +5,8 @@ use everleaf_machine::simulated::Domain;
 
 use super::finding::{Figure, Grid, Series};
 use super::{Context, Outcome};
-use crate::count::Operation;
-use crate::count::leaf::{self, LeafCosts};
+use everleaf_lab_designs::count::Operation;
+use everleaf_lab_designs::count::leaf::{self, LeafCosts};
 
 /// A row of a paper's table: insert, delete, update.
 pub(super) struct Claim {

@@ -7,7 +7,9 @@ use everleaf_machine::simulated::counting::Tally;
 use super::finding::{Bar, Chart, Grid, Series, number};
 use super::timed::{self, Contest};
 use super::{Context, Entry, Family, Kind, Method, Outcome};
-use crate::count::{Operation, conditional_designs, leaf, load, scaled_caches, threads};
+use everleaf_lab_designs::count::{
+    Operation, conditional_designs, leaf, load, scaled_caches, threads,
+};
 
 pub(super) const FAMILY: Family = Family {
     name: "everleaf",

@@ -1,159 +1,18 @@
-//! How long it takes to have a tree again after a crash, and after a clean end.
+//! What two runs are compared by after a recovery.
 
-use std::fs;
-use std::path::Path;
-
-use everleaf_bench::calibrate::Chase;
-use everleaf_bench::random::mix;
-use everleaf_bench::{BenchError, thread_time};
-use everleaf_designs::catalogue::{self, DesignVisitor};
-use everleaf_index::{
-    CreateMode, Design, Domain, Hardware, IndexError, Pool, PoolOptions, SingleTreePool,
-};
+use everleaf_lab_designs::openings::Openings;
 
 use super::finding::Series;
 
-/// The file system that is memory, on Linux.
-const MEMORY_FILES: &str = "/dev/shm";
-
-/// What the names of our folders there begin with; then comes the number of the process.
-const PREFIX: &str = "everleaf-lab-";
-
-/// Seconds of the openings of one tree, on a CPU: what else runs does not count.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Openings {
-    /// After a process that just ended.
-    pub crashed: Vec<f64>,
-    /// After a clean end.
-    pub clean: Vec<f64>,
-    /// Those after a crash, each in dependent misses measured just before and after it.
-    crashed_misses: Vec<f64>,
-    /// Whether the memory changed its speed by more than 15 % during one of them.
-    is_noisy: bool,
-}
-
-impl Openings {
-    /// What two runs are compared by: the openings after a crash, in dependent misses.
-    pub fn series(&self, design: &str, keys: u64) -> Series {
-        Series {
-            name: format!("{design} recovery of {keys} keys"),
-            unit: "dm".to_owned(),
-            more_is_better: false,
-            is_exact: false,
-            is_disturbed: self.is_noisy,
-            values: self.crashed_misses.clone(),
-        }
-    }
-
-    /// Adds an opening after a crash, with the nanoseconds of a miss before and after it.
-    fn add_crashed(&mut self, seconds: f64, before_ns: f64, after_ns: f64) {
-        self.crashed.push(seconds);
-        self.crashed_misses.push(seconds * 1e9 / ((before_ns + after_ns) / 2.0));
-        self.is_noisy |= (before_ns - after_ns).abs() > 0.15 * before_ns.min(after_ns);
-    }
-}
-
-/// Fills a tree of the design with `keys` random keys, in a file in memory, and opens it `times`
-/// times after each kind of end, on one thread. Misses are timed by `chase`.
-///
-/// # Errors
-/// The design's; the file cannot be made; keys are missing afterwards.
-pub(super) fn openings(
-    design: &str,
-    keys: u64,
-    times: usize,
-    chase: &mut Chase,
-) -> Result<Openings, BenchError> {
-    let memory = Path::new(MEMORY_FILES);
-    let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    remove_left_over(&parent);
-    let prefix = format!("{PREFIX}{}-", std::process::id());
-    let folder = tempfile::Builder::new().prefix(&prefix).tempdir_in(&parent);
-    let folder = folder.map_err(|error| {
-        BenchError::Io(format!("cannot make a folder for the pool in {}", parent.display()), error)
-    })?;
-    let path = folder.path().join("recovery.pool");
-    let visitor = Reopen { path: &path, keys, times, chase };
-    let unknown = || IndexError::UnknownDesign(design.to_string());
-    catalogue::visit(design, visitor).ok_or_else(unknown)?
-}
-
-/// Removes the folders of runs that were killed: they are memory. The number in the name is that of the
-/// process; where the system does not say which processes there are, nothing is removed.
-fn remove_left_over(parent: &Path) {
-    let processes = Path::new("/proc");
-    if !processes.join("self").exists() {
-        return;
-    }
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let process = name
-            .to_str()
-            .and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'))
-            .and_then(|(number, _)| number.parse::<u32>().ok());
-        if process.is_some_and(|number| !processes.join(number.to_string()).exists()) {
-            // Another run may be faster.
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
-}
-
-struct Reopen<'p> {
-    path: &'p Path,
-    keys: u64,
-    times: usize,
-    chase: &'p mut Chase,
-}
-
-impl DesignVisitor<Hardware> for Reopen<'_> {
-    type Output = Result<Openings, BenchError>;
-    fn visit<T: Design>(self) -> Self::Output {
-        let Reopen { path, keys, times, chase } = self;
-        let options = PoolOptions {
-            create: CreateMode::New,
-            max_size_bytes: keys.saturating_mul(200).max(1 << 30),
-            domain: Some(Domain::Process),
-            ..PoolOptions::default()
-        };
-        let (first, last) = (*T::INFO.keys.start(), *T::INFO.keys.end());
-        {
-            let solo: SingleTreePool<T> = SingleTreePool::create(Pool::open(path, &options)?)?;
-            let mut session = solo.heap().session().map_err(IndexError::from)?;
-            for number in 0..keys {
-                solo.tree().insert(
-                    &mut session,
-                    mix(number).clamp(first, last),
-                    1 + number % 999,
-                )?;
-            }
-        }
-        let options = PoolOptions { create: CreateMode::Never, ..options };
-        let mut openings = Openings::default();
-        // The first opening brings the file's pages in and does not count.
-        for time in 0..=2 * times {
-            let before_ns = chase.measure();
-            let started = thread_time();
-            let solo: SingleTreePool<T> = SingleTreePool::open(Pool::open(path, &options)?, 1)?;
-            let seconds = (thread_time() - started).as_secs_f64();
-            let after_ns = chase.measure();
-            let mut session = solo.heap().session().map_err(IndexError::from)?;
-            let found = solo.tree().len(&mut session)?;
-            if found != keys {
-                let text = format!("{} has {found} keys after recovery, not {keys}", T::INFO.name);
-                return Err(BenchError::Wrong(text));
-            }
-            drop(session);
-            match time {
-                0 => {}
-                _ if time % 2 == 0 => openings.clean.push(seconds),
-                _ => openings.add_crashed(seconds, before_ns, after_ns),
-            }
-            // The next opening follows a clean end if this one is odd, else a crash.
-            if time % 2 == 1 {
-                solo.close()?;
-            }
-        }
-        Ok(openings)
+/// The openings after a crash, in dependent misses.
+pub(super) fn series(openings: &Openings, design: &str, keys: u64) -> Series {
+    Series {
+        name: format!("{design} recovery of {keys} keys"),
+        unit: "dm".to_owned(),
+        more_is_better: false,
+        is_exact: false,
+        is_disturbed: openings.is_noisy,
+        values: openings.crashed_misses.clone(),
     }
 }
 
@@ -162,42 +21,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_kinds_of_opening_are_timed_and_nothing_is_lost() {
-        let mut chase = Chase::new(1 << 16);
-        for design in ["nbtree", "fast-fair", "fptree"] {
-            let openings = openings(design, 3000, 2, &mut chase).unwrap();
-            assert_eq!((openings.crashed.len(), openings.clean.len()), (2, 2), "{design}");
-            assert!(openings.crashed.iter().chain(&openings.clean).all(|seconds| *seconds > 0.0));
-            assert_eq!(openings.series(design, 3000).values.len(), 2, "{design}");
-        }
-    }
-
-    #[test]
-    fn folders_of_runs_that_are_gone_are_removed_and_no_others() {
-        let parent = tempfile::tempdir().unwrap();
-        // No process has a number as large as this.
-        let gone = format!("{PREFIX}4294967295-abc");
-        let own = format!("{PREFIX}{}-abc", std::process::id());
-        let names = [gone.as_str(), own.as_str(), "everleaf-lab-abc", "other-4294967295-abc"];
-        for name in names {
-            fs::create_dir(parent.path().join(name)).unwrap();
-        }
-        fs::write(parent.path().join(&gone).join("recovery.pool"), "data").unwrap();
-        remove_left_over(parent.path());
-        for name in names {
-            let is_kept = name != gone || !Path::new("/proc/self").exists();
-            assert_eq!(parent.path().join(name).exists(), is_kept, "{name}");
-        }
-    }
-
-    #[test]
     fn an_opening_is_compared_in_misses_and_disturbed_if_they_change() {
         let mut openings = Openings::default();
         openings.add_crashed(1e-6, 90.0, 100.0);
-        let series = openings.series("a", 5);
-        assert_eq!((series.unit.as_str(), series.is_disturbed), ("dm", false));
-        assert!((series.values[0] - 1000.0 / 95.0).abs() < 1e-9, "{series:?}");
+        let one = series(&openings, "a", 5);
+        assert_eq!((one.unit.as_str(), one.is_disturbed), ("dm", false));
+        assert!((one.values[0] - 1000.0 / 95.0).abs() < 1e-9, "{one:?}");
         openings.add_crashed(1e-6, 100.0, 130.0);
-        assert!(openings.series("a", 5).is_disturbed);
+        assert!(series(&openings, "a", 5).is_disturbed);
     }
 }

@@ -11,11 +11,12 @@ use super::finding::{Axis, Chart, Figure, Grid, Line, Series};
 use super::leaf_table::{self, Claim};
 use super::model::Latencies;
 use super::proof;
-use super::recovery::openings;
+use super::recovery::series;
 use super::timed::{self, Contest};
 use super::waiting::{self, Setting};
 use super::{Context, Entry, Family, Kind, Method, Outcome};
-use crate::count::{Operation, leaf, load, scaled_caches};
+use everleaf_lab_designs::count::{Operation, leaf, load, scaled_caches};
+use everleaf_lab_designs::openings::openings;
 
 const CORES: &str = "it needs the paper's 24 cores";
 
@@ -406,7 +407,7 @@ fn recovery(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
         grid.add(million.to_string(), [pair[0], pair[1], pair[0] * 1e6 / keys as f64]);
         crashed.points.push((*million, pair[0]));
         clean.points.push((*million, pair[1]));
-        outcome.series.push(openings.series("rntree", keys));
+        outcome.series.push(series(&openings, "rntree", keys));
     }
     let each = |line: &Line, at: usize| line.points[at].1 / line.points[at].0;
     let last = millions.len() - 1;

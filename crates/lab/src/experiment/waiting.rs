@@ -6,7 +6,7 @@ use everleaf_machine::simulated::Domain;
 use super::finding::{Figure, Grid, Series};
 use super::model::Latencies;
 use super::{Context, Outcome};
-use crate::count::{Operation, load, scaled_caches};
+use everleaf_lab_designs::count::{Operation, load, scaled_caches};
 
 /// The four operations, in the order of the tables.
 pub(super) const FOUR: [Operation; 4] =

@@ -18,6 +18,7 @@ mod persists;
 mod seam;
 mod tree_folders;
 mod unfinished;
+mod unrun_tests;
 mod words;
 mod workplace;
 
@@ -70,6 +71,7 @@ pub const RULES: &[Rule] = &[
     seam::RULE,
     tree_folders::RULE,
     unfinished::RULE,
+    unrun_tests::RULE,
     words::RULE,
     workplace::RULE,
 ];

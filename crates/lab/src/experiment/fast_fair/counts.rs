@@ -11,7 +11,7 @@ use super::super::finding::{Axis, Bar, Chart, Figure, Grid, Line, Series};
 use super::super::model::Latencies;
 use super::super::{Context, Outcome};
 use super::times::SIZE_COUNT;
-use crate::count::{Counted, Operation, load, scaled_caches};
+use everleaf_lab_designs::count::{Counted, Operation, load, scaled_caches};
 
 /// What random inserts and then reads of the designs cost, on caches in proportion.
 fn counted(

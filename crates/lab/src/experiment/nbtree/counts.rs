@@ -8,7 +8,7 @@ use super::super::leaf_table::{self, Claim, More};
 use super::super::model::Latencies;
 use super::super::{Context, Outcome};
 use super::{PAPERS_TREE, is_published, rivals};
-use crate::count::{Operation, load, scaled_caches};
+use everleaf_lab_designs::count::{Operation, load, scaled_caches};
 
 const APPENDED: &str = "an update appends an entry here, as in the code the paper borrowed: one \
                         that overwrites would not be atomic";

@@ -10,7 +10,7 @@ use super::super::finding::{Bar, Chart, Figure, Grid, Series, number};
 use super::super::model::Latencies;
 use super::super::{Context, Outcome};
 use super::{PAPERS_TREE, is_published, rivals};
-use crate::count::{load, scaled_caches, threads};
+use everleaf_lab_designs::count::{load, scaled_caches, threads};
 
 /// As in the paper.
 const SKEWED: Distribution = Distribution::Zipfian { theta: Distribution::THETA_DEFAULT };

@@ -11,10 +11,11 @@ use everleaf_index::Hardware;
 use everleaf_index::nbtree;
 
 use super::super::finding::{Bar, Chart, Figure, Grid, Series};
-use super::super::recovery::openings;
+use super::super::recovery::series;
 use super::super::{Context, Outcome};
 use super::{PAPERS_TREE, rivals};
-use crate::count::{load, scaled_caches};
+use everleaf_lab_designs::count::{load, scaled_caches};
+use everleaf_lab_designs::openings::openings;
 
 /// The memory of a tree of the design with so many keys.
 pub(in crate::experiment) fn memory(design: &'static str, keys: u64) -> Result<Memory, BenchError> {
@@ -160,7 +161,7 @@ pub(super) fn recovery(context: &mut Context<'_>) -> Result<Outcome, BenchError>
         let read = tree.recovery().pool_lines_read as f64 / leaves as f64;
         let each = crashed * 1e9 / keys as f64;
         grid.add(name, [crashed * 1e3, clean * 1e3, each, read]);
-        outcome.series.push(openings.series(name, keys));
+        outcome.series.push(series(&openings, name, keys));
         times.push((name, each));
     }
     let of =

@@ -5,8 +5,8 @@ use everleaf_bench::BenchError;
 use super::super::finding::{Figure, Grid, Series};
 use super::super::nbtree::memory;
 use super::super::{Context, Outcome};
-use crate::count::{Operation, load, scaled_caches};
 use crate::replay::PAPERS_KEYS;
+use everleaf_lab_designs::count::{Operation, load, scaled_caches};
 
 /// Bytes of a leaf in the pool.
 const LEAF_BYTES: f64 = 1216.0;

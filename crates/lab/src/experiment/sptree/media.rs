@@ -5,8 +5,8 @@ use everleaf_bench::BenchError;
 
 use super::super::finding::{Figure, Grid, Series};
 use super::super::{Context, Outcome};
-use crate::count::{Operation, load, scaled_caches};
 use crate::replay::{PAPERS_KEYS, Program, Techniques, Traffic, Volumes, play};
+use everleaf_lab_designs::count::{Operation, load, scaled_caches};
 
 /// What may lie between a prediction and what was measured.
 const TOLERANCE: f64 = 0.15;

@@ -7,7 +7,7 @@ use everleaf_machine::simulated::counting::{CountingConfig, Tally};
 use super::{Counted, Operation, pool_bytes};
 
 /// A tree filled with keys at random.
-pub(crate) struct Loaded {
+pub struct Loaded {
     /// The tree; its inserts are counted.
     pub tree: Counted,
     /// Leaves that the empty tree had.
@@ -20,7 +20,7 @@ pub(crate) struct Loaded {
 ///
 /// # Errors
 /// The design's.
-pub(crate) fn random(
+pub fn random(
     tree: impl FnOnce(usize) -> Result<Counted, BenchError>,
     keys: u64,
     seed: u64,
@@ -37,7 +37,7 @@ pub(crate) fn random(
 ///
 /// # Errors
 /// The design's.
-pub(crate) fn design(
+pub fn design(
     name: &str,
     config: CountingConfig,
     keys: u64,
@@ -97,41 +97,5 @@ impl Loaded {
         let mut tally = self.tree.tally(Operation::Get);
         tally += self.tree.tally(Operation::Update);
         Ok((tally, tally.media_written_bytes + self.tree.write_back_all()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use everleaf_machine::simulated::Domain;
-
-    use super::*;
-
-    /// Hot lines are flushed again and again, or written to the medium once.
-    #[test]
-    fn persistent_caches_gather_the_writes_of_hot_keys() {
-        let written = |domain| {
-            let config = CountingConfig { domain, ..CountingConfig::default() };
-            let mut loaded = design("fptree", config, 5000, 1).unwrap();
-            let skewed = Distribution::Zipfian { theta: 0.99 };
-            let (tally, written) = loaded.read_and_update(skewed, 8000).unwrap();
-            assert_eq!(tally.operations, 8000);
-            written
-        };
-        let (flushed, kept) = (written(Domain::Adr), written(Domain::Eadr));
-        assert!(kept > 0 && flushed > 3 * kept, "{flushed} and {kept}");
-    }
-
-    #[test]
-    fn operations_on_a_loaded_tree_are_counted_apart_from_its_inserts() {
-        let mut loaded = design("rntree", CountingConfig::default(), 2000, 3).unwrap();
-        for operation in [Operation::Get, Operation::GetAbsent, Operation::Remove] {
-            loaded.perform(operation, 100).unwrap();
-            assert_eq!(loaded.tree.tally(operation).operations, 100);
-        }
-        loaded.perform(Operation::Scan(10), 10).unwrap();
-        assert_eq!(loaded.tree.tally(Operation::Insert).operations, 2000);
-        // Leaves of 62 entries split about every 43 inserts.
-        let splits = loaded.tree.leaves().unwrap() - loaded.leaves_first;
-        assert!((35..60).contains(&splits), "{splits}");
     }
 }

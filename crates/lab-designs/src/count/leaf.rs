@@ -14,7 +14,7 @@ use super::{Counted, Operation, pool_bytes};
 const ROOM: u64 = 3;
 
 /// The sums over the trials, by operation.
-pub(crate) struct LeafCosts {
+pub struct LeafCosts {
     /// Random keys that a new tree takes before its leaves become more. A tree may start with several.
     pub capacity: u64,
     sums: Vec<(Operation, Tally)>,
@@ -49,7 +49,7 @@ fn config(domain: Domain) -> CountingConfig {
 ///
 /// # Errors
 /// The design's, or that no trial counted.
-pub(crate) fn costs(
+pub fn costs(
     design: &str,
     domain: Domain,
     trials: u64,
@@ -78,12 +78,7 @@ pub(crate) fn costs(
 ///
 /// # Errors
 /// The design's, or that so many keys make more than the leaves of a new tree.
-pub(crate) fn insert_at(
-    design: &str,
-    entries: u64,
-    trials: u64,
-    seed: u64,
-) -> Result<Tally, BenchError> {
+pub fn insert_at(design: &str, entries: u64, trials: u64, seed: u64) -> Result<Tally, BenchError> {
     let mut random = Random::new(seed);
     let mut sum = Tally::default();
     for _ in 0..trials {
@@ -136,48 +131,4 @@ fn trial(
     tree.count(Operation::GetAbsent, random.next_word())?;
     tree.count(Operation::Remove, removed)?;
     Ok((tree.leaves()? == first).then_some(tree))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn flushes(costs: &LeafCosts) -> [f64; 3] {
-        [Operation::Insert, Operation::Remove, Operation::Update]
-            .map(|operation| costs.each(operation, |tally| tally.flushes))
-    }
-
-    #[test]
-    fn the_flagship_flushes_one_line_for_each_write_and_reads_one_for_a_hit() {
-        let costs = costs("nbtree", Domain::Adr, 20, 1).unwrap();
-        assert!(costs.capacity >= 62);
-        assert_eq!(flushes(&costs), [1.0; 3]);
-        let read = |operation| costs.each(operation, |tally| tally.pool_lines_read);
-        // An absent key that shares a fingerprint costs a look at an entry.
-        assert!((1.0..1.5).contains(&read(Operation::Get)) && read(Operation::GetAbsent) < 0.5);
-    }
-
-    #[test]
-    fn an_insert_is_counted_at_the_fill_that_is_asked_for() {
-        let flushes = |entries| {
-            let tally = insert_at("cdds", entries, 10, 1).unwrap();
-            assert_eq!(tally.operations, 10);
-            tally.per_operation(tally.flushes)
-        };
-        assert!(flushes(16) > flushes(4), "{} and {}", flushes(16), flushes(4));
-        assert!(insert_at("wbtree-so", 8, 1, 1).is_err(), "a leaf has room for seven");
-    }
-
-    #[test]
-    fn where_caches_are_persistent_nothing_is_flushed() {
-        let costs = costs("fptree", Domain::Eadr, 5, 1).unwrap();
-        assert_eq!(flushes(&costs), [0.0; 3]);
-    }
-
-    #[test]
-    fn slots_of_one_word_leave_room_for_seven() {
-        let costs = costs("wbtree-so", Domain::Adr, 20, 1).unwrap();
-        assert_eq!(costs.capacity, 7);
-        assert_eq!(flushes(&costs), [2.0, 1.0, 2.0]);
-    }
 }

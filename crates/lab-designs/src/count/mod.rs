@@ -11,9 +11,9 @@
 //!                        threads::contend  updates of the same keys by several threads
 //! ```
 
-pub(crate) mod leaf;
-pub(crate) mod load;
-pub(crate) mod threads;
+pub mod leaf;
+pub mod load;
+pub mod threads;
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ type M = Simulated;
 
 /// An operation that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub enum Operation {
     /// Adds a key that is absent.
     Insert,
     /// Replaces the value of a key that is there.
@@ -104,7 +104,7 @@ impl DesignVisitor<M> for Open {
 }
 
 /// A tree on a counting machine.
-pub(crate) struct Counted {
+pub struct Counted {
     // The session before the tree, the tree before its memory.
     session: Session<M>,
     opened: Box<dyn Opened>,
@@ -114,6 +114,9 @@ pub(crate) struct Counted {
 
 impl Counted {
     /// An empty tree of the design `name`.
+    ///
+    /// # Errors
+    /// There is no such design; no space.
     pub fn new(name: &str, config: CountingConfig, pool_bytes: usize) -> Result<Self, BenchError> {
         let counting = Counting::new(config, pool_bytes);
         let pool = Pool::new_simulated(counting.owned_memory())?;
@@ -122,6 +125,9 @@ impl Counted {
     }
 
     /// An empty tree of a design that need not be in the catalogue.
+    ///
+    /// # Errors
+    /// No space.
     pub fn of<T: Design<M>>(config: CountingConfig, pool_bytes: usize) -> Result<Self, BenchError> {
         let counting = Counting::new(config, pool_bytes);
         let pool = Pool::new_simulated(counting.owned_memory())?;
@@ -135,6 +141,9 @@ impl Counted {
     }
 
     /// Drops the tree as a crash does and recovers it, counted as the kind `recover`.
+    ///
+    /// # Errors
+    /// The recovery's.
     pub fn crash_and_recover(self) -> Result<Self, BenchError> {
         let name = self.info().name;
         let Counted { session, opened, counting, .. } = self;
@@ -151,16 +160,25 @@ impl Counted {
     }
 
     /// Leaves there are.
+    ///
+    /// # Errors
+    /// The design's.
     pub fn leaves(&mut self) -> Result<u64, BenchError> {
         Ok(self.opened.tree().shape(&mut self.session)?.leaves)
     }
 
     /// Levels there are, leaves included.
+    ///
+    /// # Errors
+    /// The design's.
     pub fn height(&mut self) -> Result<u64, BenchError> {
         Ok(self.opened.tree().shape(&mut self.session)?.height)
     }
 
     /// Inserts a key without counting it, but seen by the caches.
+    ///
+    /// # Errors
+    /// The design's.
     pub fn fill(&mut self, key: u64) -> Result<(), BenchError> {
         let Counted { session, opened, counting, .. } = self;
         let (key, value) = fitting(&opened.tree().info(), key);
@@ -218,7 +236,7 @@ impl Counted {
 }
 
 /// The designs whose writes look at what is there: those that are measured alike.
-pub(crate) fn conditional_designs() -> Vec<&'static str> {
+pub fn conditional_designs() -> Vec<&'static str> {
     let all = catalogue::designs().into_iter();
     all.filter(|info| info.writes == Writes::Conditional).map(|info| info.name).collect()
 }
@@ -235,13 +253,13 @@ fn unknown(name: &str) -> BenchError {
 }
 
 /// Bytes of a pool that `keys` keys fit into, whatever the design.
-pub(crate) fn pool_bytes(keys: u64) -> usize {
+pub fn pool_bytes(keys: u64) -> usize {
     ((32 << 20) + keys as usize * 160).next_multiple_of(2 << 20)
 }
 
 /// The caches of a server as much smaller as a tree of `keys` keys is than one of `reference` keys,
 /// so that about as much of it stays in them.
-pub(crate) fn scaled_caches(keys: u64, reference: f64) -> CountingConfig {
+pub fn scaled_caches(keys: u64, reference: f64) -> CountingConfig {
     let scale = |bytes: f64, granule: usize| {
         ((bytes * keys as f64 / reference) as usize / granule).max(1) * granule
     };
@@ -250,43 +268,5 @@ pub(crate) fn scaled_caches(keys: u64, reference: f64) -> CountingConfig {
         l2: CacheShape { bytes: scale(1.25e6, 4096).max(8192), ways: 8 },
         l3: CacheShape { bytes: scale(42e6, 12288).max(24576), ways: 12 },
         ..CountingConfig::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_design_can_be_counted_and_finds_what_it_was_given() {
-        for name in catalogue::names() {
-            let mut tree = Counted::new(name, CountingConfig::default(), pool_bytes(10)).unwrap();
-            for key in 1..=3 {
-                tree.fill(key * 1000).unwrap();
-            }
-            tree.count(Operation::Insert, 1500).unwrap();
-            tree.count(Operation::Update, 2000).unwrap();
-            tree.count(Operation::Remove, 1000).unwrap();
-            tree.count(Operation::Get, 1500).unwrap();
-            tree.count(Operation::GetAbsent, 1000).unwrap();
-            for operation in Operation::SINGLE {
-                assert_eq!(tree.tally(operation).operations, 1, "{name} {operation:?}");
-            }
-            assert!(tree.tally(Operation::Insert).flushes >= 1, "{name}");
-            assert!(tree.count(Operation::Get, 1000).is_err(), "{name}");
-            let mut tree = tree.crash_and_recover().unwrap();
-            assert!(tree.recovery().pool_lines_read > 0, "{name}");
-            tree.count(Operation::Get, 3000).unwrap();
-        }
-    }
-
-    #[test]
-    fn caches_shrink_with_the_tree() {
-        let whole = scaled_caches(16_000_000, 16e6);
-        let small = scaled_caches(160_000, 16e6);
-        assert!(whole.l3.bytes > 41_000_000 && small.l3.bytes < 430_000, "{small:?}");
-        // A machine can be made of them.
-        Counting::new(small, 64);
-        Counting::new(scaled_caches(1, 16e6), 64);
     }
 }

@@ -16,7 +16,7 @@ use super::{Counted, fitting, pool_bytes};
 
 /// What the threads did, all together.
 #[derive(Default)]
-pub(crate) struct Contention {
+pub struct Contention {
     /// The sums of their updates.
     pub tally: Tally,
     /// The coverage marks they met.
@@ -42,7 +42,7 @@ fn config() -> CountingConfig {
 ///
 /// # Errors
 /// The design's.
-pub(crate) fn contend(
+pub fn contend(
     design: &str,
     threads: usize,
     keys: u64,
@@ -108,7 +108,7 @@ pub(crate) fn contend(
 
 /// How many of the keys in `met` each of so many leaves has, the most first, without those that have
 /// none. The keys of the tree are taken to be spread over its leaves evenly, in order.
-fn by_leaf(mut all: Vec<u64>, met: &[u64], leaves: u64) -> Vec<u64> {
+pub fn by_leaf(mut all: Vec<u64>, met: &[u64], leaves: u64) -> Vec<u64> {
     all.sort_unstable();
     let each = all.len().div_ceil(leaves as usize).max(1);
     let mut counts = vec![0; all.len().div_ceil(each)];
@@ -118,30 +118,4 @@ fn by_leaf(mut all: Vec<u64>, met: &[u64], leaves: u64) -> Vec<u64> {
     counts.retain(|count| *count > 0);
     counts.sort_unstable_by(|one, other| other.cmp(one));
     counts
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_thread_counts_its_own_updates_and_nothing_is_lost() {
-        for design in ["nbtree", "fast-fair", "rntree", "fptree"] {
-            let skewed = Distribution::Zipfian { theta: 0.99 };
-            let contention = contend(design, 2, 500, 400, skewed, 1).unwrap();
-            assert_eq!(contention.tally.operations, 800, "{design}");
-            assert!(contention.tally.flushes >= 800, "{design}");
-            let met: u64 = contention.by_leaf.iter().sum();
-            assert!(met <= contention.tally.refused + contention.tally.spins, "{design}");
-            assert!(contention.by_leaf.len() as u64 <= contention.leaves, "{design}");
-        }
-    }
-
-    #[test]
-    fn meetings_are_added_up_by_runs_of_keys_as_long_as_a_leaf() {
-        let all = vec![50, 10, 20, 30, 40, 60, 70];
-        assert_eq!(by_leaf(all.clone(), &[10, 30, 20, 50, 50, 40, 60], 2), [4, 3]);
-        assert_eq!(by_leaf(all.clone(), &[70, 70], 7), [2]);
-        assert_eq!(by_leaf(all, &[], 1), [0; 0]);
-    }
 }

@@ -1,0 +1,36 @@
+use everleaf_designs::catalogue;
+use everleaf_lab_designs::count::{Counted, Operation, pool_bytes, scaled_caches};
+use everleaf_machine::simulated::counting::{Counting, CountingConfig};
+
+#[test]
+fn every_design_can_be_counted_and_finds_what_it_was_given() {
+    for name in catalogue::names() {
+        let mut tree = Counted::new(name, CountingConfig::default(), pool_bytes(10)).unwrap();
+        for key in 1..=3 {
+            tree.fill(key * 1000).unwrap();
+        }
+        tree.count(Operation::Insert, 1500).unwrap();
+        tree.count(Operation::Update, 2000).unwrap();
+        tree.count(Operation::Remove, 1000).unwrap();
+        tree.count(Operation::Get, 1500).unwrap();
+        tree.count(Operation::GetAbsent, 1000).unwrap();
+        for operation in Operation::SINGLE {
+            assert_eq!(tree.tally(operation).operations, 1, "{name} {operation:?}");
+        }
+        assert!(tree.tally(Operation::Insert).flushes >= 1, "{name}");
+        assert!(tree.count(Operation::Get, 1000).is_err(), "{name}");
+        let mut tree = tree.crash_and_recover().unwrap();
+        assert!(tree.recovery().pool_lines_read > 0, "{name}");
+        tree.count(Operation::Get, 3000).unwrap();
+    }
+}
+
+#[test]
+fn caches_shrink_with_the_tree() {
+    let whole = scaled_caches(16_000_000, 16e6);
+    let small = scaled_caches(160_000, 16e6);
+    assert!(whole.l3.bytes > 41_000_000 && small.l3.bytes < 430_000, "{small:?}");
+    // A machine can be made of them.
+    Counting::new(small, 64);
+    Counting::new(scaled_caches(1, 16e6), 64);
+}

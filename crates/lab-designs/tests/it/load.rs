@@ -1,0 +1,34 @@
+use everleaf_bench::Distribution;
+use everleaf_lab_designs::count::Operation;
+use everleaf_lab_designs::count::load::design;
+use everleaf_machine::simulated::Domain;
+use everleaf_machine::simulated::counting::CountingConfig;
+
+/// Hot lines are flushed again and again, or written to the medium once.
+#[test]
+fn persistent_caches_gather_the_writes_of_hot_keys() {
+    let written = |domain| {
+        let config = CountingConfig { domain, ..CountingConfig::default() };
+        let mut loaded = design("fptree", config, 5000, 1).unwrap();
+        let skewed = Distribution::Zipfian { theta: 0.99 };
+        let (tally, written) = loaded.read_and_update(skewed, 8000).unwrap();
+        assert_eq!(tally.operations, 8000);
+        written
+    };
+    let (flushed, kept) = (written(Domain::Adr), written(Domain::Eadr));
+    assert!(kept > 0 && flushed > 3 * kept, "{flushed} and {kept}");
+}
+
+#[test]
+fn operations_on_a_loaded_tree_are_counted_apart_from_its_inserts() {
+    let mut loaded = design("rntree", CountingConfig::default(), 2000, 3).unwrap();
+    for operation in [Operation::Get, Operation::GetAbsent, Operation::Remove] {
+        loaded.perform(operation, 100).unwrap();
+        assert_eq!(loaded.tree.tally(operation).operations, 100);
+    }
+    loaded.perform(Operation::Scan(10), 10).unwrap();
+    assert_eq!(loaded.tree.tally(Operation::Insert).operations, 2000);
+    // Leaves of 62 entries split about every 43 inserts.
+    let splits = loaded.tree.leaves().unwrap() - loaded.leaves_first;
+    assert!((35..60).contains(&splits), "{splits}");
+}

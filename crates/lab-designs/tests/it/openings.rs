@@ -1,0 +1,34 @@
+use std::fs;
+use std::path::Path;
+
+use everleaf_bench::calibrate::Chase;
+use everleaf_lab_designs::openings::{PREFIX, openings, remove_left_over};
+
+#[test]
+fn both_kinds_of_opening_are_timed_and_nothing_is_lost() {
+    let mut chase = Chase::new(1 << 16);
+    for design in ["nbtree", "fast-fair", "fptree"] {
+        let openings = openings(design, 3000, 2, &mut chase).unwrap();
+        assert_eq!((openings.crashed.len(), openings.clean.len()), (2, 2), "{design}");
+        assert!(openings.crashed.iter().chain(&openings.clean).all(|seconds| *seconds > 0.0));
+        assert_eq!(openings.crashed_misses.len(), 2, "{design}");
+    }
+}
+
+#[test]
+fn folders_of_runs_that_are_gone_are_removed_and_no_others() {
+    let parent = tempfile::tempdir().unwrap();
+    // No process has a number as large as this.
+    let gone = format!("{PREFIX}4294967295-abc");
+    let own = format!("{PREFIX}{}-abc", std::process::id());
+    let names = [gone.as_str(), own.as_str(), "everleaf-lab-abc", "other-4294967295-abc"];
+    for name in names {
+        fs::create_dir(parent.path().join(name)).unwrap();
+    }
+    fs::write(parent.path().join(&gone).join("recovery.pool"), "data").unwrap();
+    remove_left_over(parent.path());
+    for name in names {
+        let is_kept = name != gone || !Path::new("/proc/self").exists();
+        assert_eq!(parent.path().join(name).exists(), is_kept, "{name}");
+    }
+}
