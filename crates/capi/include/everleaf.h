@@ -288,6 +288,9 @@ typedef struct {
     uint64_t recovered_batches;
     // 1 if the previous process closed the pool.
     uint64_t was_clean;
+    // 1 if a crash of the machine would still take back what was written since the opening, because the
+    // process before died and the snapshot that makes the log whole is not written yet.
+    uint64_t log_owes_snapshot;
 } el_statistics;
 
 #ifdef __cplusplus

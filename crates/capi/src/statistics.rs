@@ -61,15 +61,18 @@ pub struct el_statistics {
     pub recovered_batches: u64,
     /// 1 if the previous process closed the pool.
     pub was_clean: u64,
+    /// 1 if a crash of the machine would still take back what was written since the opening, because the
+    /// process before died and the snapshot that makes the log whole is not written yet.
+    pub log_owes_snapshot: u64,
 }
 
 numbers! {
     keys, maps, pool_size_bytes, pool_used_bytes, pool_max_bytes, memory_bytes, leaves, height,
     recovery_ns, log_bytes, log_lag, views, view_bytes, views_lost, swept_keys, recovered_batches,
-    was_clean;
+    was_clean, log_owes_snapshot;
     of which keys, maps, pool_size_bytes, pool_used_bytes, pool_max_bytes, memory_bytes, leaves, height,
     log_bytes, log_lag, views, view_bytes, views_lost, swept_keys, recovered_batches,
-    was_clean,
+    was_clean, log_owes_snapshot,
 }
 
 #[cfg(test)]
@@ -78,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_bytes_are_those_of_the_struct() {
-        let numbers = el_statistics { keys: 3, was_clean: 1, ..el_statistics::default() };
+        let numbers = el_statistics { keys: 3, log_owes_snapshot: 1, ..el_statistics::default() };
         let bytes = numbers.to_bytes();
         assert_eq!(bytes.len(), size_of::<el_statistics>());
         assert_eq!(bytes[..8], 3_u64.to_ne_bytes());

@@ -4,6 +4,8 @@
 //! becomes the *leader*: it writes everything for which a place was taken with one write and one sync;
 //! the others wait for it, and those it did not cover choose the next leader among themselves.
 
+mod owed;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::JoinHandle;
@@ -79,6 +81,8 @@ pub(crate) struct Shared<D: Disk> {
     pub(crate) is_work_due: AtomicBool,
     /// Whether a snapshot is being written.
     pub(crate) is_snapshotting: AtomicBool,
+    /// Whether it is the one that is owed.
+    pub(crate) is_settling: AtomicBool,
     /// Whether it may have read what is not so, and the log does not tell.
     pub(crate) is_snapshot_spoiled: AtomicBool,
     /// Whether nothing counts until there is a snapshot.
@@ -133,6 +137,7 @@ impl<D: Disk> Log<D> {
             has_failed: AtomicBool::new(false),
             is_work_due: AtomicBool::new(false),
             is_snapshotting: AtomicBool::new(false),
+            is_settling: AtomicBool::new(false),
             is_snapshot_spoiled: AtomicBool::new(false),
         });
         let background = match options.mode {
@@ -235,6 +240,15 @@ impl<D: Disk> Log<D> {
         self.shared.await_owed(|| !self.is_snapshotting())
     }
 
+    /// Waits until whoever writes the snapshot that is owed, or was, has let the older log go, too: then
+    /// another can be begun. Returns at once if nobody does.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if the log has failed.
+    pub fn await_settled(&self) -> Result<()> {
+        self.shared.await_settled()
+    }
+
     /// Ends the log, because the snapshot that is owed cannot be written: nothing would ever count.
     pub fn fail_owed(&self, why: &str) {
         if self.owes_snapshot() {
@@ -323,7 +337,7 @@ impl<D: Disk> Log<D> {
     /// Whether a snapshot is being written. Who has a [place](Self::place), and is told that none is, is
     /// read by none either before the place is filled or given up: the next waits for it.
     pub fn is_snapshotting(&self) -> bool {
-        // Acquire: pairs with the AcqRel in `SnapshotWriter::begin`; one that began to read before our
+        // Acquire: pairs with the AcqRel in `Shared::begin_snapshot`; one that began to read before our
         // place was taken had set it before it turned, and the taking of the place has seen that.
         self.shared.is_snapshotting.load(Ordering::Acquire)
     }
@@ -400,64 +414,6 @@ impl<D: Disk> Shared<D> {
     pub(crate) fn durable_lsn(&self) -> Lsn {
         // Acquire: pairs with the Release in `Writer::publish`.
         self.durable.load(Ordering::Acquire)
-    }
-
-    fn owes_snapshot(&self) -> bool {
-        // Acquire: what was synced before counts; pairs with the Release in `settle_owed`.
-        self.is_owing.load(Ordering::Acquire)
-    }
-
-    /// Waits while a snapshot is owed, unless `is_over`.
-    fn await_owed(&self, is_over: impl Fn() -> bool) -> Result<()> {
-        loop {
-            let turn = self.turn();
-            if let Some(error) = &turn.failed {
-                return Err(error.clone());
-            }
-            if !self.owes_snapshot() || is_over() {
-                return Ok(());
-            }
-            drop(turn);
-            if self.disk.waits("log.awaits_snapshot") {
-                continue;
-            }
-            let turn = self.turn();
-            if self.owes_snapshot() && turn.failed.is_none() && !is_over() {
-                drop(self.done.wait(turn).unwrap_or_else(PoisonError::into_inner));
-            }
-        }
-    }
-
-    /// The snapshot that was owed is there: what was synced counts from now on.
-    pub(crate) fn settle_owed(&self) -> Result<()> {
-        if !self.owes_snapshot() {
-            return Ok(());
-        }
-        let settled = self.writer().settle_owed();
-        settled.map_err(|error| self.fail(&error))?;
-        let turn = self.turn();
-        // Release: pairs with the Acquire in `owes_snapshot`.
-        self.is_owing.store(false, Ordering::Release);
-        self.done.notify_all();
-        drop(turn);
-        Ok(())
-    }
-
-    /// A snapshot is not being written any more: whoever waits for it looks again.
-    pub(crate) fn tell_snapshot_is_over(&self) {
-        let turn = self.turn();
-        self.done.notify_all();
-        drop(turn);
-    }
-
-    /// Syncs what a snapshot may have read, up to this LSN, also if it does not count yet; returns the last
-    /// LSN of it.
-    pub(crate) fn sync_for_snapshot(&self, lsn: Lsn) -> Result<Lsn> {
-        if !self.owes_snapshot() {
-            return self.wait_durable(lsn);
-        }
-        self.take_turn(true)?;
-        Ok(lsn.min(self.writer().synced()))
     }
 
     pub(crate) fn last_lsn(&self) -> Lsn {

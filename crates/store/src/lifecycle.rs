@@ -5,6 +5,7 @@
 //! from the one that opened the store none of this happens: it leaves everything as it is.
 
 use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -25,6 +26,8 @@ const ROUND_REST: Duration = Duration::from_secs(1);
 /// Rounds after which it looks whether so much space is free that it should be returned.
 const SPACE_ROUNDS: u32 = 60;
 const SPACE_MIN: u64 = 64 << 20;
+/// How often it is tried to write the snapshot that is owed, if that panics.
+const OWED_TRIES: u32 = 3;
 /// The part of the used space that is kept free then.
 const KEPT_PART: u64 = 8;
 
@@ -158,14 +161,30 @@ impl Drop for Lifecycle {
     }
 }
 
+/// Writes the snapshot that is owed. If that panics, it is tried again: nobody else might do it, and nothing
+/// that is logged would ever count.
+pub(crate) fn settle(shared: &Shared) {
+    let Some(log) = &shared.log else { return };
+    for _ in 0..OWED_TRIES {
+        // What a panic leaves is whole: the writer of a snapshot removes its file, and the log fails if one
+        // of its own steps panics.
+        let settled = catch_unwind(AssertUnwindSafe(|| shared.settle_owed()));
+        match settled {
+            Ok(Ok(())) => return,
+            // What would be written meanwhile would be said to be kept, and is not.
+            Ok(Err(error)) => return log.fail_owed(&shared.trees, error),
+            Err(_) => {}
+        }
+    }
+    let text = format!("writing it panicked {OWED_TRIES} times");
+    log.fail_owed(&shared.trees, Error::LogFailed(text));
+}
+
 /// Snapshots when they are due, and the sweep: round after round over all maps, slice by slice.
 fn run(shared: &Shared, shutdown: &ShutdownSignal, sweep: bool, snapshot_after_bytes: u64) {
     let mut next_snapshot = Instant::now();
     let mut spare = SpareSpace::default();
-    if let (Err(error), Some(log)) = (shared.settle_owed(), &shared.log) {
-        // What would be written meanwhile would be said to be kept, and is not.
-        log.fail_owed(&shared.trees, error);
-    }
+    settle(shared);
     while !shutdown.wait(ROUND_REST) {
         if let Some(log) = &shared.log {
             let started = Instant::now();

@@ -9,8 +9,7 @@ use everleaf_index::{BytesTree, Hardware, Session};
 
 use crate::map::Map;
 use crate::store::Shared;
-use crate::wal::StoreLog;
-use crate::{Result, Store};
+use crate::{Durability, Result, Store};
 
 /// Numbers about a store, as of one moment. Counts are exact when no writer is active.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,9 +42,11 @@ pub struct Statistics {
     pub merges: u64,
     /// How long opening took, recovery included.
     pub recovery: Duration,
-    /// What survives: `process`, `interval` or `power`.
+    /// What survives: `process`, `interval` or `power`. Of a store that is open for reading, what survives
+    /// of what is written by those who open it for writing without saying otherwise.
     pub durability: String,
-    /// Bytes of keys and values in the log since the last snapshot; 0 without a log.
+    /// Bytes of keys and values in the log since the last snapshot; 0 without a log. Of a store that is open
+    /// for reading, as of its closing; 0 if it was not closed, since nobody has counted them then.
     pub log_bytes: u64,
     /// Commits in the log that are not on the disk yet.
     pub log_lag: u64,
@@ -143,7 +144,7 @@ impl Statistics {
         let by_map = shared.glance(|session| by_map(shared, session)).unwrap_or_default();
         let sum = |number: fn(&MapStatistics) -> u64| by_map.values().map(number).sum();
         let held = shared.views.held();
-        let (log_bytes, log_lag) = shared.log.as_ref().map_or((0, 0), StoreLog::lag);
+        let (log_bytes, log_lag) = shared.log_lag();
         Statistics {
             keys: sum(|map| map.keys),
             maps: shared.map_names().len() as u64,
@@ -158,7 +159,7 @@ impl Statistics {
             merges: sum(|map| map.merges),
             by_map,
             recovery: shared.recovery,
-            durability: shared.durability_name().to_string(),
+            durability: name_of(shared.durability()).to_string(),
             log_bytes,
             log_lag,
             log_owes_snapshot: shared.owes_snapshot(),
@@ -172,6 +173,15 @@ impl Statistics {
             was_clean: pool.was_clean(),
             domain: heap.medium().domain().to_string(),
         }
+    }
+}
+
+/// A durability in a word.
+fn name_of(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Process => "process",
+        Durability::Interval(_) => "interval",
+        Durability::Power => "power",
     }
 }
 

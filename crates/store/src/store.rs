@@ -509,11 +509,6 @@ impl Shared {
         }
     }
 
-    /// What survives, in a word.
-    pub fn durability_name(&self) -> &'static str {
-        self.log.as_ref().map_or("process", StoreLog::mode_name)
-    }
-
     /// Writes a snapshot for the log.
     pub fn snapshot(&self) -> Result<u64> {
         let Some(log) = &self.log else {

@@ -63,7 +63,8 @@ pub(crate) use self::log_directory::{LogDirectory, LogState};
 use self::log_directory::{LogDisk, Settings};
 pub use self::log_effect::LogEffect;
 pub(crate) use self::log_metadata::{
-    copy_log_metadata, last_durability, last_number, leave_refused, note_durability, own_log,
+    copy_log_metadata, last_durability, last_number, leave_refused, logged_at_close,
+    note_durability, own_log,
 };
 use self::log_metadata::{
     new_identity, older_than_its_log, reached_in, reached_note, refuse_integers,
@@ -127,7 +128,7 @@ pub(crate) struct StoreLog {
     identity: [u8; 16],
     /// Which log of this process it is.
     id: u64,
-    is_interval: bool,
+    durability: Durability,
     /// The number of each map in the log, by the address of its tree.
     numbers: RankedMutex<HashMap<usize, Arc<AtomicU32>>>,
     /// The largest number given so far; held while one is given.
@@ -213,7 +214,7 @@ impl StoreLog {
             identity,
             // Relaxed: only distinct numbers are wanted.
             id: OPENED.fetch_add(1, Ordering::Relaxed),
-            is_interval,
+            durability,
             numbers: RankedMutex::new(Rank::LogNumbers, HashMap::new()),
             last_number: RankedMutex::new(Rank::LogNumber, 0),
             own,
@@ -440,9 +441,9 @@ impl StoreLog {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// How it is synced, in a word.
-    pub fn mode_name(&self) -> &'static str {
-        if self.is_interval { "interval" } else { "power" }
+    /// When a write counts as done.
+    pub fn durability(&self) -> Durability {
+        self.durability
     }
 
     /// Lets writes of this thread return at once, to be waited for together.

@@ -154,6 +154,24 @@ fn figures_and_checks_are_readable_too() {
     assert!(place.run(["check", "pool"]).succeeded().starts_with("sound: "));
 }
 
+/// It said `process`, and nothing of the log, of every pool.
+#[test]
+fn figures_of_a_pool_with_a_log_tell_of_the_log() {
+    let place = Place::empty();
+    for durability in ["process", "interval", "power"] {
+        let pool = format!("{durability}.pool");
+        place.run(["create", &pool, "--durability", durability]).succeeded();
+        assert_eq!(place.run(["stat", &pool, "--json"]).json()["durability"], durability);
+        place.run(["put", &pool, "key", "a value"]).succeeded();
+        let json = place.run(["stat", &pool, "--json"]).json();
+        assert_eq!(json["durability"], durability);
+        assert_eq!(json["log_bytes"], if durability == "process" { 0 } else { 10 });
+        let stat = place.run(["stat", &pool]).succeeded();
+        let tells = stat.lines().any(|line| line.ends_with("since the last snapshot"));
+        assert_eq!(tells, durability != "process", "{stat}");
+    }
+}
+
 #[test]
 fn maps_are_apart_from_each_other() {
     let place = place_with(&[("a", "in default")]);

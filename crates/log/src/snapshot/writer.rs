@@ -91,19 +91,13 @@ impl<D: Disk> SnapshotWriter<D> {
             return Err(error);
         }
         let shared = Arc::clone(&log.shared);
-        // AcqRel: what the writer before did is done; pairs with the Release in `drop`.
-        if shared.is_snapshotting.swap(true, Ordering::AcqRel) {
+        if !shared.begin_snapshot() {
             return Err(Error::Failed(
                 "another snapshot of this log is being written: wait until it is done".into(),
             ));
         }
-        // Relaxed: whoever spoils this snapshot takes a place after the turn below, or is waited for there.
-        shared.is_snapshot_spoiled.store(false, Ordering::Relaxed);
         let made = shared.take_turn(false).and_then(|()| create(&*shared.disk));
-        let (sequence, file) = made.inspect_err(|_| {
-            // Release: as in `drop`.
-            shared.is_snapshotting.store(false, Ordering::Release);
-        })?;
+        let (sequence, file) = made.inspect_err(|_| shared.end_snapshot())?;
         let from = match shared.disk.mutant("snapshot.from_places") {
             true => shared.last_lsn(),
             false => shared.made_lsn(),
@@ -338,8 +332,6 @@ impl<D: Disk> Drop for SnapshotWriter<D> {
             // Best effort: the next opening removes it otherwise.
             drop(self.log.disk.remove(&file_name(UNFINISHED, self.sequence)));
         }
-        // Release: the file is gone before the next is made; pairs with the AcqRel in `begin`.
-        self.log.is_snapshotting.store(false, Ordering::Release);
-        self.log.tell_snapshot_is_over();
+        self.log.end_snapshot();
     }
 }

@@ -2,8 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
 use everleaf_log::simulated::{Faults, SimulatedDisk};
 use everleaf_log::{Disk, DiskFile, Error, Log, LogOptions, Lsn, Record, SnapshotWriter};
+
+/// Far more than any of the tests needs on the slowest machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn options() -> LogOptions {
     LogOptions::new([9; 16]).segment_size_bytes(16 << 10)
@@ -121,4 +128,37 @@ fn a_log_whose_owed_snapshot_is_damaged_later_is_refused() {
         .base()
         .and_then(|base| recovered.replay(base.from_lsn(), |_, _| Ok::<(), Error>(())));
     assert!(matches!(replayed, Err(Error::Damaged(_))), "{replayed:?}");
+}
+
+/// Who waited for a snapshot that could not be begun was not told: it waited until somebody used the log.
+#[test]
+fn who_waits_for_a_snapshot_that_cannot_be_begun_is_told() {
+    for _ in 0..6 {
+        let (disk, log) = begun(vec![]);
+        let log = Arc::new(log);
+        let (begins, begun) = channel();
+        disk.set_wait_hook(move |point| {
+            if point == "log.awaits_snapshot" {
+                begins.send(()).unwrap();
+            }
+            false
+        });
+        let (ends, ended) = channel();
+        let waiter = log.clone();
+        let mut parts = Some((waiter, ends));
+        disk.set_hook(move |disk| {
+            let Some((waiter, ends)) = parts.take() else { return };
+            // Its thread ends by itself, or the test fails.
+            let _ = std::thread::spawn(move || ends.send(waiter.await_snapshot()));
+            begun.recv().unwrap();
+            // It is about to wait.
+            (0..30).for_each(|_| std::thread::yield_now());
+            disk.set_faults(Faults { error_one_in: 1, ..Faults::default() });
+        });
+        assert!(SnapshotWriter::begin(&log).is_err(), "its file cannot be made");
+        ended.recv_timeout(PATIENCE).expect("it is told").unwrap();
+        assert!(log.owes_snapshot());
+        disk.clear_hook();
+        disk.set_faults(Faults::default());
+    }
 }

@@ -7,7 +7,7 @@ use everleaf_index::{BytesTree, Change, Hardware, IndexError, Session, Trees};
 use everleaf_log::Lsn;
 
 use super::log_directory::{Identity, LogState};
-use super::{Durability, IDENTITY, LAST, LogDirectory, MODE, NAME, REACHED};
+use super::{Durability, IDENTITY, LAST, LOGGED, LogDirectory, MODE, NAME, REACHED};
 use crate::{Error, Result};
 
 /// Above every LSN.
@@ -24,6 +24,16 @@ pub fn last_durability(trees: &Trees) -> Result<Durability> {
         0 => Durability::Power,
         interval_ms => Durability::Interval(Duration::from_millis(interval_ms)),
     })
+}
+
+/// Bytes of keys and values that were in the log since the last snapshot when the pool was closed.
+pub fn logged_at_close(trees: &Trees) -> Result<u64> {
+    let Some(own) = trees.find_bytes_tree(NAME)? else { return Ok(0) };
+    let mut session = trees.heap().session().map_err(IndexError::from)?;
+    let logged = own.get_with(&mut session, LOGGED, |logged| {
+        logged.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    })?;
+    Ok(logged.unwrap_or(0))
 }
 
 /// Notes in a new pool how it is to be opened.

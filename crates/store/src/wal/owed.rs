@@ -1,15 +1,10 @@
 //! A snapshot that is owed since the process died, and written behind the opening (W3).
 
-use std::time::Duration;
-
 use everleaf_index::Trees;
 
 use super::StoreLog;
 use crate::store::Shared;
 use crate::{Durability, Error, Result};
-
-/// Between two looks whether the older log was let go.
-const END_REST: Duration = Duration::from_millis(1);
 
 impl StoreLog {
     /// Whether nothing that is logged counts until there is a snapshot.
@@ -35,6 +30,11 @@ impl StoreLog {
     pub fn await_snapshot(&self) -> Result<()> {
         Ok(self.log.await_snapshot()?)
     }
+
+    /// As [`Self::await_snapshot`], and until the older log was let go.
+    fn await_settled(&self) -> Result<()> {
+        Ok(self.log.await_settled()?)
+    }
 }
 
 impl Shared {
@@ -47,25 +47,44 @@ impl Shared {
 
     /// Whether the log lacks what the process before had not brought to it when it died.
     pub fn owes_snapshot(&self) -> bool {
-        let pool = self.trees.heap().pool();
         match &self.log {
             Some(log) => log.owes_snapshot(),
             // Open for reading: the log is left alone.
-            None if pool.is_read_only() && !pool.was_clean() => super::last_durability(&self.trees)
-                .is_ok_and(|durability| durability != Durability::Process),
-            None => false,
+            None => {
+                !self.trees.heap().pool().was_clean() && self.durability() != Durability::Process
+            }
+        }
+    }
+
+    /// What survives; of a store that is open for reading, what does of what its writers write.
+    pub fn durability(&self) -> Durability {
+        match &self.log {
+            Some(log) => log.durability(),
+            None if self.trees.heap().pool().is_read_only() => {
+                super::last_durability(&self.trees).unwrap_or_default()
+            }
+            None => Durability::Process,
+        }
+    }
+
+    /// Bytes of keys and values in the log since the last snapshot, and commits not yet on the disk; of a
+    /// store that is open for reading, as of its closing.
+    pub fn log_lag(&self) -> (u64, u64) {
+        let pool = self.trees.heap().pool();
+        match &self.log {
+            Some(log) => log.lag(),
+            None if pool.is_read_only() && pool.was_clean() => {
+                (super::logged_at_close(&self.trees).unwrap_or(0), 0)
+            }
+            None => (0, 0),
         }
     }
 
     /// As [`Self::settle_owed`], and waits until whoever wrote the snapshot has let the older log go, too:
     /// then another snapshot can be begun.
     pub fn end_owed(&self) -> Result<()> {
-        let Some(log) = self.log.as_ref().filter(|log| log.owes_snapshot()) else { return Ok(()) };
         self.settle_owed()?;
-        while log.is_snapshotting() {
-            std::thread::sleep(END_REST);
-        }
-        Ok(())
+        self.log.as_ref().map_or(Ok(()), StoreLog::await_settled)
     }
 
     /// Writes the snapshot that is owed, if it is, or waits for whoever is writing it.

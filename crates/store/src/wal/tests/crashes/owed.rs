@@ -3,7 +3,9 @@
 //!
 //! Before, the snapshot was written before the store was open: 3.1 s for 777,000 keys.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -48,24 +50,35 @@ fn owes(store: &Store) -> bool {
 }
 
 /// What a process leaves that dies: the pool, and the log that lacks some of it.
-fn killed(folder: &Path, mutants: Vec<&'static str>) -> (std::path::PathBuf, SimulatedDisk) {
+fn killed(folder: &Path, mutants: Vec<&'static str>) -> (PathBuf, SimulatedDisk) {
     let pool = folder.join("pool");
     let disk = SimulatedDisk::new(Faults { mutants, ..Faults::default() }, 1);
     let store = open(&disk, &pool);
     put(&store, 0..DURABLE);
     store.sync().expect("the disk works");
     put(&store, DURABLE..SEEN);
-    let (left, copy) = (folder.join("killed"), disk.copied(1));
-    std::fs::copy(&pool, &left).expect("room");
+    let left = left_by_kill(folder, &pool, &disk, "killed");
     drop(store);
-    (left, copy)
+    left
+}
+
+/// The pool as it is now, under another name, and the log.
+fn left_by_kill(
+    folder: &Path,
+    pool: &Path,
+    disk: &SimulatedDisk,
+    name: &str,
+) -> (PathBuf, SimulatedDisk) {
+    let left = folder.join(name);
+    std::fs::copy(pool, &left).expect("room");
+    (left, disk.copied(1))
 }
 
 /// A moment at which the machine may crash, or the process die once more: the log then, the pool, and
 /// whether the snapshot was owed and all that was written had been told to be durable.
 struct Moment {
     disk: SimulatedDisk,
-    pool: Option<std::path::PathBuf>,
+    pool: Option<PathBuf>,
     is_safe: bool,
 }
 
@@ -204,4 +217,81 @@ fn who_dies_before_the_snapshot_has_it_before_the_next_is_open() {
         assert!(!store.statistics().log_owes_snapshot);
         assert_eq!(count(&open(&disk.crashed(6), &folder.path().join("last"))), SEEN + 15);
     }
+}
+
+/// The thread that wrote the snapshot panicked, and nobody tried again: what was logged did not count until
+/// somebody happened to call `sync`.
+#[test]
+fn a_snapshot_that_is_owed_is_written_although_its_writing_panics() {
+    for panics in [1, usize::MAX] {
+        let folder = folder();
+        let (pool, disk) = killed(folder.path(), vec![]);
+        let store = open(&disk, &pool);
+        let left = Arc::new(AtomicUsize::new(panics));
+        disk.set_point_hook(move |point| {
+            let is_due = point == "store.snapshot_map"
+                // Relaxed: only a number.
+                && left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
+            assert!(!is_due, "as if its writing had a fault");
+        });
+        crate::lifecycle::settle(store.shared());
+        disk.clear_hook();
+        let written = store.default_map().put("key", "value");
+        if panics == 1 {
+            assert!(!owes(&store) && written.is_ok());
+            continue;
+        }
+        let error = written.expect_err("it would not count").to_string();
+        assert!(owes(&store) && error.contains("panicked"), "{error}");
+    }
+}
+
+/// A snapshot that was asked for while the one that is owed was let go of its older log was refused, since
+/// one was being written.
+#[test]
+fn a_snapshot_can_be_asked_for_until_the_one_that_is_owed_is_over() {
+    let folder = folder();
+    let (pool, disk) = killed(folder.path(), vec![]);
+    // So many snapshots that one of them goes.
+    for round in 0..2 {
+        let store = open(&disk, &pool);
+        let _ = store.snapshot().expect("the disk works");
+        put(&store, round..round + 1);
+        store.close().expect("it closes");
+    }
+    let store = open(&disk, &pool);
+    put(&store, 0..1);
+    let (pool, disk) = left_by_kill(folder.path(), &pool, &disk, "again");
+    drop(store);
+    let store = Arc::new(open(&disk, &pool));
+    assert!(owes(&store));
+    let asked = Arc::new(Mutex::new(None));
+    let (other, thread) = (Arc::downgrade(&store), asked.clone());
+    let (begun, waits) = std::sync::mpsc::channel();
+    let ended = begun.clone();
+    disk.set_wait_hook(move |point| {
+        if point == "log.awaits_snapshot" {
+            let _ = begun.send(());
+        }
+        false
+    });
+    disk.set_hook(move |_| {
+        let Some(store) = other.upgrade().filter(|store| !owes(store)) else { return };
+        let mut thread = thread.lock().expect("nobody panicked");
+        if thread.is_none() {
+            let ended = ended.clone();
+            *thread = Some(std::thread::spawn(move || {
+                let written = store.snapshot();
+                let _ = ended.send(());
+                written
+            }));
+            // It waits, or has failed.
+            waits.recv().expect("one of them is said");
+        }
+    });
+    store.sync().expect("it writes the snapshot");
+    let thread = asked.lock().expect("nobody panicked").take().expect("the older log is let go");
+    let pairs = thread.join().expect("it does not panic").expect("it is no error");
+    assert_eq!(pairs, u64::from(SEEN));
+    disk.clear_hook();
 }
