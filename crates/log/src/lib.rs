@@ -42,7 +42,7 @@ pub use disk::{Disk, DiskFile};
 pub use error::Error;
 pub use log::Log;
 pub use options::{LogOptions, SyncMode};
-pub use owner::{FileOwner, is_file_of_log, owner_of};
+pub use owner::{FileOwner, is_file_of_log, is_put_aside, owner_of};
 pub use place::Place;
 pub use real_disk::RealDisk;
 pub use record::{KEY_SIZE_MAX, Lsn, Record, RecordEffect};

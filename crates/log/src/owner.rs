@@ -39,9 +39,29 @@ pub fn owner_of(name: &str, start: &[u8]) -> FileOwner {
     }
 }
 
+/// Kinds of files that were put aside.
+const ASIDE: [&str; 3] = ["stale", "damaged", "damaged-log"];
+
+/// Whether a file of this name was put aside, because it was damaged or belongs to what the log has lost.
+/// Nothing reads it any more.
+///
+/// # Example
+/// ```
+/// use everleaf_log::is_put_aside;
+/// assert!(is_put_aside("damaged-log-0000000000000001"));
+/// assert!(!is_put_aside("log-0000000000000001"));
+/// ```
+pub fn is_put_aside(name: &str) -> bool {
+    is_of(name, &ASIDE)
+}
+
 /// Whether the log makes files of such a name, those that were put aside included.
 pub fn is_file_of_log(name: &str) -> bool {
-    let kinds = [SEGMENT, SNAPSHOT, SPARE, UNFINISHED, "stale", "damaged", "damaged-log"];
+    is_of(name, &[SEGMENT, SNAPSHOT, SPARE, UNFINISHED]) || is_put_aside(name)
+}
+
+/// Whether a name is that of a file of one of these kinds.
+fn is_of(name: &str, kinds: &[&str]) -> bool {
     // Behind the number there may be another: of several that were put aside.
     let name = name.split_once('.').map_or(name, |(name, _)| name);
     kinds.iter().any(|kind| parse_name(kind, name).is_some())

@@ -96,7 +96,7 @@ pub(crate) fn leave_what_follows<D: Disk>(
 }
 
 /// A name for a segment that is put aside, which no earlier one has.
-fn free_name(names: &[String], sequence: u64) -> String {
+pub(crate) fn free_name(names: &[String], sequence: u64) -> String {
     let name = file_name("damaged-log", sequence);
     let numbered = (2..).map(|number: u64| format!("{name}.{number}"));
     let mut candidates = std::iter::once(name.clone()).chain(numbered);

@@ -157,6 +157,19 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
         Ok(is_sound.then_some(header))
     }
 
+    /// Whether it is known what the file is: a segment with a sound header, perhaps that of another use, or
+    /// nothing at all.
+    ///
+    /// # Errors
+    /// As [`check_start`], and what the disk answers.
+    pub(crate) fn is_understood(&mut self) -> Result<bool> {
+        let (uuid, name, is_empty) = (self.uuid, self.name.clone(), self.size == 0);
+        match self.bytes(0, HEADER_SIZE)? {
+            Some(bytes) => check_start(&name, SEGMENT_MAGIC, uuid, bytes),
+            None => Ok(is_empty),
+        }
+    }
+
     /// Bytes in the file.
     pub(crate) fn size(&self) -> u64 {
         self.size

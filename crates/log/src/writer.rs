@@ -18,7 +18,9 @@ use crate::disk::write_whole;
 use crate::layout::{
     BLOCK_SIZE, CHUNK_HEADER_SIZE, SEGMENT, SPARE, file_name, next_number, parse_name, whole_blocks,
 };
-use crate::scan::{Gap, SegmentHeader, encode_header};
+use crate::recovery::numbers;
+use crate::salvage::free_name;
+use crate::scan::{Gap, SegmentHeader, SegmentReader, encode_header};
 use crate::{Disk, DiskFile, Error, Lsn, Result};
 
 /// How many files wait to become segments again, at most.
@@ -342,6 +344,31 @@ impl<D: Disk> Writer<D> {
                 self.spares.push(spare);
             }
             self.segments.pop_front();
+        }
+        match self.segments.front() {
+            // What is kept reaches back to a snapshot: nobody needs what is before it.
+            Some(first) if first.first <= kept + 1 => self.settle_strays(first.sequence),
+            _ => Ok(()),
+        }
+    }
+
+    /// Settles the segments from before the first that is kept that do not belong to it, because one in
+    /// between is damaged or missing. Of those that can be understood nothing is needed any more, and they
+    /// go; a damaged one is put aside, for who wants to look at it.
+    fn settle_strays(&self, first: u64) -> Result<()> {
+        let names = self.disk.list();
+        let names = names.map_err(|error| Error::io("cannot list the log's folder", &error))?;
+        for sequence in numbers(&names, SEGMENT).into_iter().filter(|sequence| *sequence < first) {
+            let name = file_name(SEGMENT, sequence);
+            let looked = SegmentReader::open(&*self.disk, &self.uuid, sequence)
+                .and_then(|mut reader| reader.is_understood());
+            let settled = match looked {
+                Ok(true) => self.disk.remove(&name),
+                Ok(false) => self.disk.rename(&name, &free_name(&names, sequence)),
+                // It cannot be read now, or is another's: it stays.
+                Err(_) => continue,
+            };
+            settled.map_err(|error| Error::io(format!("cannot put {name} aside"), &error))?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! A store: the named maps of one pool.
 
 use std::cell::Cell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -476,6 +476,18 @@ impl Store {
             }
         }
         Ok(report)
+    }
+
+    /// The files of the log that were found damaged, or belong to what a log has lost, and are kept under
+    /// other names (`damaged-..`, `stale-..`). Nothing needs them; they can be deleted.
+    ///
+    /// # Errors
+    /// The folder of the log cannot be read.
+    pub fn put_aside_files(&self) -> Result<Vec<PathBuf>> {
+        match self.shared.trees.heap().pool().path() {
+            Some(path) => LogDirectory::of(path, &Options::new()).put_aside(),
+            None => Ok(vec![]),
+        }
     }
 
     /// Marks the pool cleanly closed and closes it. Dropping a store does the same but cannot report

@@ -39,6 +39,7 @@ pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Fail
     } else {
         CollectionReport::default()
     };
+    let put_aside = store.put_aside_files()?;
     let is_sound = report.problems.is_empty() && collections.problems.is_empty();
     if global.json {
         let problems = [&report.problems[..], &collections.problems[..]].concat();
@@ -49,6 +50,7 @@ pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Fail
             "complete": report.is_complete,
             "unproven_leaves": report.unproven_leaves,
             "collections": collections.collections,
+            "put_aside": put_aside,
             "problems": problems,
         }))?;
     } else {
@@ -67,6 +69,13 @@ pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Fail
                 "the pool was not closed cleanly: that no key is missing cannot be proven; {} of {} \
                  leaves were written since the last clean close",
                 report.unproven_leaves, report.leaves
+            ))?;
+        }
+        for file in put_aside.iter().filter(|_| !global.quiet) {
+            out.line(&format!(
+                "put aside: {}: it was damaged or belongs to what the log has lost; nothing needs it, so \
+                 delete it when nobody wants to look at it",
+                file.display()
             ))?;
         }
     }

@@ -25,7 +25,7 @@ use std::io::{ErrorKind, Read, Result as IoResult};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use everleaf_log::{Disk, DiskFile, FileOwner, Lsn, is_file_of_log, owner_of};
+use everleaf_log::{Disk, DiskFile, FileOwner, Lsn, is_file_of_log, is_put_aside, owner_of};
 
 use super::{Durability, io};
 use crate::{Error, Options, Result};
@@ -303,6 +303,14 @@ impl LogDirectory {
             }
         }
         Ok(owners)
+    }
+
+    /// The files that were put aside, sorted.
+    pub fn put_aside(&self) -> Result<Vec<PathBuf>> {
+        let mut names = self.list()?;
+        names.retain(|name| is_put_aside(name));
+        names.sort_unstable();
+        Ok(names.into_iter().map(|name| self.folder.join(name)).collect())
     }
 
     /// The names in the folder; none if there is no folder.

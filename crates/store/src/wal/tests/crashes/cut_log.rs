@@ -168,6 +168,41 @@ fn no_power_cut_in_a_repair_of_a_log_leaves_one_that_is_refused() {
     assert!(!repaired(Cut::Chunks, Some("log.cut_goes_on")), "the bug is not found");
 }
 
+/// A damaged last segment kept its name for good, beside segments that nobody needed.
+#[test]
+fn a_damaged_segment_is_put_aside_when_nothing_can_need_it() {
+    let (folder, disk) = (folder(), SimulatedDisk::new(Faults::default(), 1));
+    let pool = folder.path().join("pool");
+    make(&disk, &pool);
+    let segments = |disk: &SimulatedDisk| -> Vec<String> {
+        disk.names().into_iter().filter(|name| name.starts_with("log-")).collect()
+    };
+    let damaged = segments(&disk).pop().expect("there is one");
+    cut(&disk, Cut::Header);
+    let bytes = |name: &str| {
+        let file = Disk::open(&disk, name).expect("there");
+        let mut bytes = vec![0; file.size().expect("open") as usize];
+        assert_eq!(file.read_at(&mut bytes, 0).expect("open"), bytes.len());
+        bytes
+    };
+    let before = bytes(&damaged);
+    for round in 0..3 {
+        let store = options(&disk).open(&pool).expect("the pool is whole");
+        // The first since the damage is written by the opening.
+        assert!(disk.names().contains(&damaged) == (round == 0), "{round}: {:?}", disk.names());
+        let _ = store.snapshot().expect("the disk works");
+        assert!(is_whole(&store));
+        store.close().expect("it closes");
+    }
+    let aside = format!("damaged-{damaged}");
+    assert_eq!(bytes(&aside), before, "it is kept as it was");
+    assert_eq!(disk.names().iter().filter(|name| name.starts_with("damaged")).count(), 1);
+    let oldest = segments(&disk).swap_remove(0);
+    assert!(oldest > damaged, "what was before it went: {oldest}");
+    let left = options(&disk.crashed(3)).open(folder.path().join("left")).expect("it opens");
+    assert!(is_whole(&left));
+}
+
 /// The pool is copied with its store closed, so that it is whole.
 fn keep_copy(from: &Path, to: &Path) {
     let _ = std::fs::copy(from, to).expect("room");
