@@ -17,8 +17,9 @@ use crate::{Action, Durability, Map, Store, WriteBatch};
 
 const WRITERS: usize = 4;
 const EXPIRY_MS: u64 = 1 << 45;
-/// What each writer does in a run.
+/// What each writer does in a run, and before that, in one that begins with a kill.
 const ACTS: usize = 24;
+const ACTS_BEFORE: usize = 3;
 
 /// Which locks of the store a thread may have.
 #[derive(Clone, Copy, PartialEq)]
@@ -36,6 +37,8 @@ enum Holds {
 pub struct Seen {
     pub crashes: u64,
     pub kills: u64,
+    /// Crashes while a snapshot was owed.
+    pub owing: u64,
     /// Crashes at which a thread stood between its place and its record.
     pub stopped: u64,
     /// Reads that saw something new of another thread.
@@ -49,6 +52,7 @@ impl Seen {
     pub fn add(&mut self, other: Seen) {
         self.crashes += other.crashes;
         self.kills += other.kills;
+        self.owing += other.owing;
         self.stopped += other.stopped;
         self.sights += other.sights;
         self.awaited += other.awaited;
@@ -75,6 +79,7 @@ struct Run {
     number: u64,
     interval: Option<u64>,
     disk: SimulatedDisk,
+    store: Store,
     folder: tempfile::TempDir,
     world: Mutex<World>,
     turns: Turns,
@@ -155,19 +160,31 @@ pub fn run(number: u64, mutant: Option<&'static str>) -> Result<Seen, String> {
     };
     let keys = keys_of(&store);
     let turns = Turns::new(WRITERS, number);
-    let run = Run { number, interval, disk, folder, world: Mutex::new(world), turns, keys };
+    drop(maps);
+    let mut run =
+        Run { number, interval, disk, folder, store, world: Mutex::new(world), turns, keys };
+    if interval.is_some() && number.is_multiple_of(2) {
+        run = run.killed()?;
+    }
     let run = Arc::new(run);
+    let maps = Maps::of(&run.store);
     run.set_hooks();
     std::thread::scope(|scope| {
         for writer in 0..WRITERS {
-            let (run, store, maps) = (&run, &store, &maps);
-            scope.spawn(move || run.live(writer, store, maps));
+            let (run, maps) = (&run, &maps);
+            scope.spawn(move || run.live(writer, &run.store, maps));
         }
     });
+    drop(maps);
     run.disk.clear_hook();
     let mut world = run.lock();
     world.seen.sights = world.clocks.sights;
     world.failure.take().map_or(Ok(world.seen), Err)
+}
+
+/// Whether nothing that is logged counts until there is a snapshot.
+fn owes(store: &Store) -> bool {
+    store.shared().log.as_ref().is_some_and(|log| log.owes_snapshot())
 }
 
 fn open(
@@ -185,6 +202,27 @@ fn open(
 impl Run {
     fn lock(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same after a few acts and the death of the process: what the threads see of the store is more than
+    /// its log has, and a snapshot is owed.
+    fn killed(self) -> Result<Run, String> {
+        let maps = Maps::of(&self.store);
+        for act in 0..WRITERS * ACTS_BEFORE {
+            self.act(act % WRITERS, &self.store, &maps);
+            self.lock().holds[act % WRITERS] = Holds::Nothing;
+        }
+        drop(maps);
+        let pool = self.folder.path().join("killed");
+        std::fs::copy(self.folder.path().join("pool"), &pool).expect("room");
+        let Run { number, interval, disk, folder, store, world, turns, keys } = self;
+        let left = disk.copied(number);
+        drop(store);
+        std::fs::rename(&pool, folder.path().join("pool")).expect("it is closed");
+        let store = open(&left, interval, &folder.path().join("pool"))?;
+        assert!(owes(&store), "its process died");
+        // The clock of a log begins when it is opened.
+        Ok(Run { number, interval, disk: left, folder, store, world, turns, keys })
     }
 
     /// Before operations of the disk the machine crashes; at the points of the store threads stand
@@ -262,7 +300,12 @@ impl Run {
             let is_free = !matches!(world.holds[other], Holds::Batch)
                 && !world.holds.contains(&Holds::Everything);
             let all_free = world.holds.iter().all(|holds| *holds == Holds::Nothing);
-            (other, key, if all_free { world.random.below(4) } else { usize::from(is_free) })
+            let way = if all_free { world.random.below(7) } else { usize::from(is_free) };
+            if matches!(way, 3 | 4) {
+                // These take the lock of the key, which is another's.
+                world.holds[writer] = Holds::Everything;
+            }
+            (other, key, way)
         };
         let (map, name) = (maps.of_key(other, key), &self.keys[other][key]);
         let found = match way {
@@ -277,12 +320,33 @@ impl Run {
                 map.get_many(&[name], see).expect("get");
                 found
             }
+            // Writes that change nothing tell what is there.
+            3 => {
+                let mut found = None;
+                let keep = |value: Option<&[u8]>| {
+                    found = value.and_then(number_in);
+                    Action::Keep
+                };
+                let _ = map.update_with(name, keep).expect("readable");
+                found
+            }
+            4 => {
+                match map.compare_exchange(name, Some(b"no such value"), None).expect("readable") {
+                    crate::Exchange::Mismatch(value) => value.as_deref().and_then(number_in),
+                    crate::Exchange::Done => panic!("nobody wrote it"),
+                }
+            }
+            5 => {
+                let back = map.range(..=name.as_slice()).next_back().map(Result::unwrap);
+                back.filter(|(found, _)| found == name).and_then(|(_, value)| number_in(&value))
+            }
             _ => {
                 let value = store.view().and_then(|view| view.map(map).get(name)).expect("get");
                 value.as_deref().and_then(number_in)
             }
         };
         let mut world = self.lock();
+        world.holds[writer] = Holds::Nothing;
         if let Err(text) = world.clocks.see(writer, other, key, found) {
             world.fail(text);
         }
@@ -414,6 +478,7 @@ impl Run {
             {
                 let mut world = self.lock();
                 world.seen.crashes += 1;
+                world.seen.owing += u64::from(owes(&self.store));
                 world.seen.stopped += u64::from(world.in_between.contains(&true));
             }
             self.check(disk.crashed(seed), seed, None);
@@ -499,6 +564,7 @@ fn no_thread_has_an_effect_without_its_cause() {
     }
     println!("{seen:?}");
     assert!(seen.crashes > 300 && seen.stopped > 20 && seen.kills > 20, "{seen:?}");
+    assert!(seen.owing > 8, "{seen:?}");
     assert!(seen.sights > 500 && seen.awaited > 100 && seen.snapshots > 20, "{seen:?}");
 }
 
