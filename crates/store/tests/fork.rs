@@ -198,3 +198,61 @@ fn a_child_may_open_a_store_of_its_own() {
     assert!(store.statistics().was_clean);
     assert_eq!(store.default_map().len(), 1);
 }
+
+/// A child that lives on has the files of its parent open, and with them what the lock is on: the parent can
+/// close the store and open it again nevertheless.
+#[test]
+fn a_parent_closes_and_opens_again_while_its_child_lives() {
+    for durability in ALL {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.pool");
+        let store = options(durability).open(&path).expect("it opens");
+        let _ = store.default_map().put(b"key", b"value").expect("room");
+        // SAFETY: the child waits until it is ended, and does nothing else.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: system calls without memory.
+            unsafe {
+                libc::alarm(PATIENCE);
+                libc::pause();
+                libc::_exit(0);
+            }
+        }
+        assert!(child > 0, "a process can be forked");
+        store.close().expect("it closes");
+        for _ in 0..2 {
+            let store = options(durability).open(&path).expect("nobody else has it open");
+            assert!(store.statistics().was_clean, "{durability:?}");
+            assert_eq!(store.default_map().len(), 1);
+            store.close().expect("it closes");
+        }
+        // SAFETY: the child is ours; the status is not wanted.
+        unsafe {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+/// Another program that is started while a store is open gets none of its files, and so holds no lock when
+/// it outlives the store.
+#[test]
+fn a_program_that_is_started_gets_no_file_of_the_store() {
+    for durability in ALL {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.pool");
+        let store = options(durability).open(&path).expect("it opens");
+        let _ = store.default_map().put(b"key", b"value").expect("room");
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("it starts");
+        let files = std::fs::read_dir(format!("/proc/{}/fd", child.id())).expect("it lives");
+        for file in files.map(|file| file.expect("readable").path()) {
+            let leads_to = std::fs::read_link(&file).unwrap_or_default();
+            assert!(!leads_to.starts_with(folder.path()), "{}", leads_to.display());
+        }
+        drop(store);
+        let opened = options(durability).open(&path).expect("it is free");
+        assert_eq!(opened.default_map().len(), 1);
+        child.kill().expect("it lives");
+        let _ = child.wait().expect("it is ours");
+    }
+}

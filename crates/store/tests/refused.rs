@@ -229,3 +229,64 @@ fn nothing_is_restored_or_repaired_beside_a_log() {
     fs::rename(log_of(&path), folder.path().join("away")).expect("there");
     assert_eq!(Store::restore(&backup, &path, |_| {}).expect("nothing is in the way").keys, 1);
 }
+
+/// The log of a pool is lost, and then the machine crashes: what is left of the pool is not proven by
+/// anything, and is refused with what can be done, however it is opened.
+#[test]
+fn a_pool_without_its_log_is_refused_after_a_machine_crash() {
+    for durability in [Durability::Power, Durability::Interval(std::time::Duration::from_secs(1))] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pool");
+        make(&path, durability, b"key");
+        crash(&path, options(durability));
+        fs::remove_dir_all(log_of(&path)).expect("there");
+        let before = fs::read(&path).expect("there");
+        for options in [
+            options(durability),
+            options(Durability::Process),
+            Options::new().create(true),
+            Options::new().read_only(true),
+        ] {
+            let error = options.open(&path).map(drop).expect_err("nothing proves it");
+            let text = error.to_string();
+            assert!(matches!(error, Error::MachineCrashed(_)), "{text}");
+            assert!(
+                text.contains("--trust-after-machine-crash") && text.contains("repair"),
+                "{text}"
+            );
+        }
+        assert!(fs::read(&path).expect("there") == before, "nothing was changed");
+        assert!(!log_of(&path).exists(), "no log was made");
+        let trusted = options(durability).trust_after_machine_crash(true);
+        assert_eq!(trusted.open(&path).expect("it is wanted").default_map().len(), 2);
+    }
+}
+
+/// A pool is trusted after a crash of the machine although its log is there: what counts is the log.
+#[test]
+fn trust_does_not_put_a_torn_pool_before_its_log() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    make(&path, Durability::Power, b"key");
+    crash(&path, options(Durability::Power));
+    // As the disk may leave it: the pages of the values never came there.
+    let mut torn = fs::read(&path).expect("there");
+    let values: Vec<usize> = torn
+        .windows(5)
+        .enumerate()
+        .filter(|(_, bytes)| bytes == b"value")
+        .map(|(at, _)| at)
+        .collect();
+    assert!(!values.is_empty());
+    values.iter().for_each(|at| torn[*at..*at + 5].copy_from_slice(b"torn!"));
+    fs::write(&path, torn).expect("room");
+    let read_only = Options::new().read_only(true).trust_after_machine_crash(true);
+    let error = read_only.open(&path).map(drop).expect_err("the log has to be read");
+    let text = error.to_string();
+    assert!(text.contains("pool.log") && text.contains("everleaf snapshot"), "{text}");
+    let trusted = options(Durability::Power).trust_after_machine_crash(true);
+    let store = trusted.open(&path).expect("it is rebuilt");
+    assert!(store.rebuilt().is_some());
+    let value = store.default_map().get(b"key").expect("readable");
+    assert_eq!(value.as_deref(), Some(&b"value"[..]));
+}

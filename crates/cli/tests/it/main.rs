@@ -1,5 +1,6 @@
 //! Runs the real program, in one test program: its tests are processes of their own anyway.
 
+mod attacks;
 mod bench;
 mod common;
 mod copies;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::too_many_lines, reason = "tests may fail, and have tables")]
 
+mod attacks;
 mod check;
 mod collections;
 mod sorted_sets;

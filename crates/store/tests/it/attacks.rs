@@ -281,3 +281,56 @@ fn a_store_that_cannot_write_the_snapshot_it_owes_takes_no_writes() {
     let store = interval().open(left.join("pool")).expect("the log has everything");
     assert_eq!(store.default_map().get("key").expect("readable").as_deref(), Some(&marked[..]));
 }
+
+/// A map is emptied and its space returned to the system while others read it, iterate it, and look at it by
+/// views from before: nobody sees anything else than what was there, and what is written then is kept.
+#[test]
+fn space_that_goes_back_under_readers_takes_nothing_with_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let interval = || options().durability(Durability::Interval(Duration::from_secs(5)));
+    let store = interval().open(folder.path().join("pool")).expect("it opens");
+    let value = |number: u32| number.to_le_bytes().repeat(500);
+    let fill = || {
+        for number in 0..600_u32 {
+            let _ = store.default_map().put(number.to_be_bytes(), value(number)).expect("room");
+        }
+    };
+    fill();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    // Relaxed, here and below: it is only to end some time.
+    let goes_on = || !is_over.load(std::sync::atomic::Ordering::Relaxed);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while goes_on() {
+                    let view = store.view().expect("a view");
+                    let mut seen = 0;
+                    for pair in view.default_map().iter() {
+                        let (key, found) = pair.expect("readable");
+                        let number = u32::from_be_bytes(key.try_into().expect("four bytes"));
+                        // They were written in this order.
+                        assert_eq!((number, found), (seen, value(seen)));
+                        seen += 1;
+                    }
+                    let number = 77_u32;
+                    let got = store.default_map().get(number.to_be_bytes()).expect("readable");
+                    assert!(got.is_none_or(|got| got == value(number)));
+                }
+            });
+        }
+        let mut returned = 0;
+        for _ in 0..12 {
+            store.default_map().clear().expect("room");
+            returned += store.return_space().expect("the system takes it");
+            fill();
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        println!("{returned} bytes were returned");
+    });
+    assert!(store.check().expect("it can be checked").problems.is_empty());
+    store.close().expect("it closes");
+    fs::remove_file(folder.path().join("pool")).expect("there");
+    let store = interval().open(folder.path().join("pool")).expect("the log has everything");
+    assert_eq!(store.default_map().len(), 600);
+    assert_eq!(store.default_map().get(599_u32.to_be_bytes()).expect("readable"), Some(value(599)));
+}
