@@ -1,0 +1,65 @@
+// Random programs over the C interface (`program.h`), which `run.sh` builds: random FOLDER FIRST COUNT runs those of so many seeds,
+// each as three threads with a map of their own in one store, and prints `fine`.
+
+#include "program.h"
+#include <pthread.h>
+#include <unistd.h>
+
+enum { THREADS = 3, BYTES = 1500 };
+
+typedef struct {
+    el_store *store;
+    uint64_t seed;
+    char name[16];
+} task;
+
+// A step of splitmix64.
+static uint64_t next_random(uint64_t *state) {
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+static void *run_task(void *context) {
+    task *t = (task *)context;
+    unsigned char *bytes = (unsigned char *)malloc(BYTES);
+    program *p = (program *)calloc(1, sizeof *p);
+    if (!bytes || !p) exit(2);
+    uint64_t state = t->seed;
+    for (size_t i = 0; i < BYTES; i++) bytes[i] = (unsigned char)next_random(&state);
+    p->data = bytes;
+    p->size = BYTES;
+    p->store = t->store;
+    MUST(el_store_map(p->store, t->name, true, &p->map) == EL_OK);
+    run_program(p);
+    end_program(p);
+    free(p);
+    free(bytes);
+    return NULL;
+}
+
+int main(int count, char **arguments) {
+    if (count != 4) return 2;
+    char path[300];
+    snprintf(path, sizeof path, "%s/random-%ld.pool", arguments[1], (long)getpid());
+    uint64_t first = strtoull(arguments[2], NULL, 10), seeds = strtoull(arguments[3], NULL, 10);
+    for (uint64_t seed = first; seed < first + seeds; seed++) {
+        el_store *store = open_store(path);
+        pthread_t threads[THREADS];
+        task tasks[THREADS];
+        for (int i = 0; i < THREADS; i++) {
+            tasks[i].store = store;
+            tasks[i].seed = seed * THREADS + (uint64_t)i;
+            snprintf(tasks[i].name, sizeof tasks[i].name, "map %d", i);
+            if (pthread_create(&threads[i], NULL, run_task, &tasks[i])) return 2;
+        }
+        for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+        size_t problems = 1;
+        MUST(el_store_check(store, NULL, NULL, &problems) == EL_OK && problems == 0);
+        MUST(el_store_close(store) == EL_OK && el_store_free(store) == EL_OK);
+        unlink(path);
+    }
+    puts("fine");
+    return 0;
+}
