@@ -1,137 +1,498 @@
-"""Everleaf beside py-lmdb, sqlite3 and sortedcontainers, in one run: `python benchmark.py [keys]`.
+"""Everleaf beside other ordered and embedded stores that Python has, in one run.
 
-Keys are eight bytes in a random order, values a hundred. Each figure is the median of three runs, in
-thousands of operations a second; what is not installed is left out. LMDB writes without syncs, SQLite with
-a write-ahead log and without syncs: all survive the death of the process, as Everleaf does, but for
-sortedcontainers, which is memory.
+    python benchmark.py [--keys N] [--many N] [--rounds N] [--folder PATH] [--markdown FILE]
+
+Keys are eight bytes in a random order, values a hundred. In each round every store is measured, in an order
+that changes, each in a new file and the same way; a figure is the median of the rounds, in thousands of
+operations for each second that the *process* used of the processors, threads of the store's own included: so
+other programs on the machine matter less. A ratio is the median of the ratios of single rounds. What is not
+installed is left out.
+
+All but sortedcontainers, which is memory, survive the death of the process, without a sync: LMDB with `sync=False` and `writemap`,
+SQLite with a write-ahead log and `synchronous=off`, LevelDB and RocksDB with their logs, GDBM as it is.
+Single operations are single: what has transactions makes one for each, as the program does whose other
+threads or processes write, too. Loops are written out for each store, so that none pays for another's call.
 """
 
 from __future__ import annotations
 
+import argparse
+import gc
+import os
+import platform
 import random
-import sqlite3
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import everleaf
 
 VALUE = b"v" * 100
+Keys = list[bytes]
+Figures = dict[str, float]
 
 
-def keys_of(count: int) -> list[bytes]:
+def keys_of(count: int) -> Keys:
     keys = [n.to_bytes(8, "big") for n in range(count)]
     random.Random(7).shuffle(keys)
     return keys
 
 
-def of_everleaf(folder: str) -> dict[str, Callable[..., Any]]:
-    store = everleaf.open(folder + "/everleaf.pool")
-    return {
-        "put": store.__setitem__,
-        "get": store.__getitem__,
-        "iterate": lambda: sum(1 for _ in store.items()),
-        "put_many": lambda keys: store.put_many((key, VALUE) for key in keys),
-        "get_many": store.get_many,
-    }
+class Everleaf:
+    name = "everleaf"
+
+    def __init__(self, folder: str) -> None:
+        self.store = everleaf.open(folder + "/everleaf.pool")
+
+    def put(self, keys: Keys) -> None:
+        store = self.store
+        for key in keys:
+            store[key] = VALUE
+
+    def get(self, keys: Keys) -> None:
+        store = self.store
+        for key in keys:
+            store[key]
+
+    def iterate(self) -> int:
+        count = 0
+        for _ in self.store.items():
+            count += 1
+        return count
+
+    def put_many(self, keys: Keys) -> None:
+        self.store.put_many([(key, VALUE) for key in keys])
+
+    def get_many(self, keys: Keys) -> None:
+        self.store.get_many(keys)
+
+    def prepare(self, keys: Keys) -> None:
+        import numpy
+
+        self.keys, self.values = numpy.array(keys, "V8"), numpy.full(len(keys), VALUE, "V100")
+
+    def put_array(self, _: Keys) -> None:
+        self.store.put_many(self.keys, self.values)
+
+    def get_array(self, _: Keys) -> None:
+        self.store.get_many(self.keys, "V100")
+
+    def get_array_by_loop(self, keys: Keys) -> None:
+        """What `get_array` does, one key at a time."""
+        import numpy
+
+        get = self.store.get
+        values, found = numpy.zeros(len(keys), "V100"), numpy.zeros(len(keys), "?")
+        for index, key in enumerate(self.keys):
+            value = get(key.tobytes())
+            if value is not None:
+                values[index] = value
+                found[index] = True
+
+    def close(self) -> None:
+        self.store.close()
 
 
-def of_lmdb(folder: str) -> dict[str, Callable[..., Any]]:
-    import lmdb
+class SortedContainers:
+    name = "sortedcontainers (memory)"
 
-    env = lmdb.open(folder + "/lmdb", map_size=1 << 32, sync=False, writemap=True)
+    def __init__(self, _: str) -> None:
+        from sortedcontainers import SortedDict
 
-    def put(key: bytes, value: bytes) -> None:
-        with env.begin(write=True) as txn:
-            txn.put(key, value)
+        self.map = SortedDict()
 
-    def get(key: bytes) -> bytes:
-        with env.begin() as txn:
-            return bytes(txn.get(key))
+    def put(self, keys: Keys) -> None:
+        map = self.map
+        for key in keys:
+            map[key] = VALUE
 
-    def iterate() -> int:
-        with env.begin() as txn:
-            return sum(1 for _ in txn.cursor())
+    def get(self, keys: Keys) -> None:
+        map = self.map
+        for key in keys:
+            map[key]
 
-    def put_many(keys: list[bytes]) -> None:
-        with env.begin(write=True) as txn, txn.cursor() as cursor:
+    def iterate(self) -> int:
+        count = 0
+        for _ in self.map.items():
+            count += 1
+        return count
+
+    def put_many(self, keys: Keys) -> None:
+        self.map.update([(key, VALUE) for key in keys])
+
+    def close(self) -> None:
+        self.map.clear()
+
+
+class Lmdb:
+    name = "py-lmdb"
+
+    def __init__(self, folder: str) -> None:
+        import lmdb
+
+        self.env = lmdb.open(folder + "/lmdb", map_size=1 << 33, sync=False, writemap=True)
+
+    def put(self, keys: Keys) -> None:
+        begin = self.env.begin
+        for key in keys:
+            with begin(write=True) as txn:
+                txn.put(key, VALUE)
+
+    def get(self, keys: Keys) -> None:
+        begin = self.env.begin
+        for key in keys:
+            with begin() as txn:
+                txn.get(key)
+
+    def get_in_one_transaction(self, keys: Keys) -> None:
+        with self.env.begin() as txn:
+            for key in keys:
+                txn.get(key)
+
+    def iterate(self) -> int:
+        count = 0
+        with self.env.begin() as txn:
+            for _ in txn.cursor():
+                count += 1
+        return count
+
+    def put_many(self, keys: Keys) -> None:
+        with self.env.begin(write=True) as txn, txn.cursor() as cursor:
             cursor.putmulti([(key, VALUE) for key in keys])
 
-    def get_many(keys: list[bytes]) -> Any:
-        with env.begin() as txn, txn.cursor() as cursor:
-            return cursor.getmulti(keys)
+    def get_many(self, keys: Keys) -> None:
+        with self.env.begin() as txn, txn.cursor() as cursor:
+            cursor.getmulti(keys)
 
-    return {"put": put, "get": get, "iterate": iterate, "put_many": put_many, "get_many": get_many}
-
-
-def of_sqlite(folder: str) -> dict[str, Callable[..., Any]]:
-    db = sqlite3.connect(folder + "/sqlite", isolation_level=None)
-    db.execute("pragma journal_mode=wal")
-    db.execute("pragma synchronous=off")
-    db.execute("create table t (k blob primary key, v blob) without rowid")
-    put = "insert or replace into t values (?, ?)"
-
-    def put_many(keys: list[bytes]) -> None:
-        db.execute("begin")
-        db.executemany(put, [(key, VALUE) for key in keys])
-        db.execute("commit")
-
-    return {
-        "put": lambda key, value: db.execute(put, (key, value)),
-        "get": lambda key: db.execute("select v from t where k = ?", (key,)).fetchone()[0],
-        "iterate": lambda: sum(1 for _ in db.execute("select k, v from t order by k")),
-        "put_many": put_many,
-    }
+    def close(self) -> None:
+        self.env.close()
 
 
-def of_sortedcontainers(_: str) -> dict[str, Callable[..., Any]]:
-    from sortedcontainers import SortedDict
+class LevelDb:
+    name = "plyvel"
 
-    map = SortedDict()
-    return {
-        "put": map.__setitem__,
-        "get": map.__getitem__,
-        "iterate": lambda: sum(1 for _ in map.items()),
-        "put_many": lambda keys: map.update((key, VALUE) for key in keys),
-    }
+    def __init__(self, folder: str) -> None:
+        import plyvel
+
+        self.db = plyvel.DB(folder + "/leveldb", create_if_missing=True)
+
+    def put(self, keys: Keys) -> None:
+        put = self.db.put
+        for key in keys:
+            put(key, VALUE)
+
+    def get(self, keys: Keys) -> None:
+        get = self.db.get
+        for key in keys:
+            get(key)
+
+    def iterate(self) -> int:
+        count = 0
+        for _ in self.db:
+            count += 1
+        return count
+
+    def put_many(self, keys: Keys) -> None:
+        with self.db.write_batch() as batch:
+            for key in keys:
+                batch.put(key, VALUE)
+
+    def close(self) -> None:
+        self.db.close()
 
 
-def measure(make: Callable[[str], dict[str, Callable[..., Any]]], keys: list[bytes]) -> dict[str, float]:
-    rates: dict[str, list[float]] = {}
-    for _ in range(3):
-        with tempfile.TemporaryDirectory() as folder:
-            calls = make(folder)
-            put, get = calls["put"], calls["get"]
+class RocksDb:
+    name = "rocksdict"
 
-            def timed(name: str, run: Callable[[], Any]) -> None:
-                start = time.perf_counter()
-                run()
-                rates.setdefault(name, []).append(len(keys) / (time.perf_counter() - start) / 1000)
+    def __init__(self, folder: str) -> None:
+        import rocksdict
 
-            timed("put", lambda: [put(key, VALUE) for key in keys])
-            timed("get", lambda: [get(key) for key in keys])
-            timed("iterate", calls["iterate"])
-            for name in ("put_many", "get_many"):
-                if name in calls:
-                    timed(name, lambda: calls[name](keys))
-    return {name: statistics.median(each) for name, each in rates.items()}
+        self.rocksdict = rocksdict
+        self.db = rocksdict.Rdict(folder + "/rocksdb", rocksdict.Options(raw_mode=True))
+
+    def put(self, keys: Keys) -> None:
+        db = self.db
+        for key in keys:
+            db[key] = VALUE
+
+    def get(self, keys: Keys) -> None:
+        db = self.db
+        for key in keys:
+            db[key]
+
+    def iterate(self) -> int:
+        count = 0
+        for _ in self.db.items():
+            count += 1
+        return count
+
+    def put_many(self, keys: Keys) -> None:
+        batch = self.rocksdict.WriteBatch(raw_mode=True)
+        for key in keys:
+            batch.put(key, VALUE)
+        self.db.write(batch)
+
+    def get_many(self, keys: Keys) -> None:
+        self.db[keys]
+
+    def close(self) -> None:
+        self.db.close()
+
+
+class Sqlite:
+    name = "sqlite3"
+    statement = "insert or replace into t values (?, ?)"
+
+    def __init__(self, folder: str) -> None:
+        import sqlite3
+
+        self.db = sqlite3.connect(folder + "/sqlite", isolation_level=None)
+        self.db.execute("pragma journal_mode=wal")
+        self.db.execute("pragma synchronous=off")
+        self.db.execute("create table t (k blob primary key, v blob) without rowid")
+
+    def put(self, keys: Keys) -> None:
+        execute, statement = self.db.execute, self.statement
+        for key in keys:
+            execute(statement, (key, VALUE))
+
+    def get(self, keys: Keys) -> None:
+        execute = self.db.execute
+        for key in keys:
+            execute("select v from t where k = ?", (key,)).fetchone()[0]
+
+    def iterate(self) -> int:
+        count = 0
+        for _ in self.db.execute("select k, v from t order by k"):
+            count += 1
+        return count
+
+    def put_many(self, keys: Keys) -> None:
+        self.db.execute("begin")
+        self.db.executemany(self.statement, [(key, VALUE) for key in keys])
+        self.db.execute("commit")
+
+    def close(self) -> None:
+        self.db.close()
+
+
+class Gdbm:
+    name = "dbm.gnu (no order)"
+
+    def __init__(self, folder: str) -> None:
+        import dbm.gnu
+
+        self.db = dbm.gnu.open(folder + "/gdbm", "n")
+
+    def put(self, keys: Keys) -> None:
+        db = self.db
+        for key in keys:
+            db[key] = VALUE
+
+    def get(self, keys: Keys) -> None:
+        db = self.db
+        for key in keys:
+            db[key]
+
+    def iterate(self) -> int:
+        db, count, key = self.db, 0, self.db.firstkey()
+        while key is not None:
+            db[key]
+            count += 1
+            key = db.nextkey(key)
+        return count
+
+    def put_many(self, keys: Keys) -> None:
+        self.put(keys)
+
+    def close(self) -> None:
+        self.db.close()
+
+
+class Shelve:
+    name = "shelve (no order)"
+
+    def __init__(self, folder: str) -> None:
+        import shelve
+
+        self.db = shelve.open(folder + "/shelve", "n")
+        # Its keys are text.
+        self.texts: dict[int, list[str]] = {}
+
+    def text(self, keys: Keys) -> list[str]:
+        return self.texts.setdefault(id(keys), [key.hex() for key in keys])
+
+    def put(self, keys: Keys) -> None:
+        db = self.db
+        for key in self.text(keys):
+            db[key] = VALUE
+
+    def get(self, keys: Keys) -> None:
+        db = self.db
+        for key in self.text(keys):
+            db[key]
+
+    def iterate(self) -> int:
+        count = 0
+        for _ in self.db.items():
+            count += 1
+        return count
+
+    def put_many(self, keys: Keys) -> None:
+        self.db.update(zip(self.text(keys), [VALUE] * len(keys)))
+
+    def close(self) -> None:
+        self.db.close()
+
+
+STORES: list[Any] = [Everleaf, SortedContainers, Lmdb, LevelDb, RocksDb, Sqlite, Gdbm, Shelve]
+
+
+def rate(count: int, run: Callable[[], Any]) -> float:
+    """Thousands a second of the processors."""
+    start = time.process_time()
+    run()
+    return count / (time.process_time() - start) / 1000
+
+
+def measure(make: Any, keys: Keys, many: Keys, where: str | None = None) -> Figures:
+    """One round of one store."""
+    figures: Figures = {}
+    with tempfile.TemporaryDirectory(dir=where) as folder:
+        os.mkdir(folder + "/single")
+        store = make(folder + "/single")
+        gc.collect()
+        figures["put"] = rate(len(keys), lambda: store.put(keys))
+        figures["get"] = rate(len(keys), lambda: store.get(keys))
+        figures["iterate"] = rate(len(keys), lambda: check(store.iterate(), len(keys)))
+        if hasattr(store, "prepare"):
+            store.prepare(keys)
+        for name in ("get_many", "get_array", "get_array_by_loop", "get_in_one_transaction"):
+            if hasattr(store, name):
+                figures[name] = rate(len(keys), lambda: getattr(store, name)(keys))
+        store.close()
+        for name in ("put_many", "put_array"):
+            if hasattr(make, name):
+                os.mkdir(f"{folder}/{name}")
+                store = make(f"{folder}/{name}")
+                if hasattr(store, "prepare"):
+                    store.prepare(many)
+                gc.collect()
+                figures[name] = rate(len(many), lambda: getattr(store, name)(many))
+                store.close()
+    return figures
+
+
+def check(count: int, expected: int) -> None:
+    if count != expected:
+        raise AssertionError(f"{count} pairs, not {expected}")
+
+
+def rounds(arguments: argparse.Namespace) -> Iterator[dict[str, list[Figures]]]:
+    """What is known after each round."""
+    keys, many = keys_of(arguments.keys), keys_of(arguments.many)
+    found: dict[str, list[Figures]] = {}
+    stores = list(STORES)
+    for number in range(arguments.rounds):
+        for make in stores:
+            try:
+                figures = measure(make, keys, many, arguments.folder)
+            except ImportError as error:
+                print(f"{make.name} is left out: {error}", file=sys.stderr)
+                continue
+            found.setdefault(make.name, []).append(figures)
+            shown = ", ".join(f"{name} {value:.0f}" for name, value in figures.items())
+            print(f"round {number + 1}: {make.name}: {shown}", file=sys.stderr)
+        stores.append(stores.pop(0))
+        yield found
+
+
+COLUMNS = ["put", "get", "iterate", "put_many", "get_many", "put_array", "get_array"]
+
+
+def file_system(folder: str | None) -> str:
+    """The type of the file system that has the folder."""
+    path = os.path.realpath(folder or tempfile.gettempdir())
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    within = [mount for mount in mounts if os.path.commonpath([path, mount[1]]) == mount[1]]
+    return max(within, key=lambda mount: len(mount[1]))[2]
+
+
+def ratio(found: dict[str, list[Figures]], one: tuple[str, str], other: tuple[str, str]) -> str:
+    """How many times as fast, by rounds."""
+    each = sorted(
+        a[one[1]] / b[other[1]] for a, b in zip(found[one[0]], found[other[0]])
+    )
+    return f"{statistics.median(each):.2f} ({each[0]:.2f} to {each[-1]:.2f})"
+
+
+def table(found: dict[str, list[Figures]]) -> Iterator[str]:
+    yield "| | " + " | ".join(COLUMNS) + " |"
+    yield "|---|" + "---:|" * len(COLUMNS)
+    for make in STORES:
+        if each := found.get(make.name):
+            medians = (
+                f"{statistics.median(figures[name] for figures in each):.0f}" if name in each[0] else ""
+                for name in COLUMNS
+            )
+            yield f"| {make.name} | " + " | ".join(medians) + " |"
+
+
+def comparisons(found: dict[str, list[Figures]]) -> Iterator[str]:
+    yield "| Everleaf's | over | times (least to greatest of the rounds) |"
+    yield "|---|---|---|"
+    mine, lmdb = Everleaf.name, Lmdb.name
+    for other in [make.name for make in STORES[1:] if make.name in found]:
+        for name in ("put", "get", "iterate", "put_many"):
+            yield f"| {name} | {name} of {other} | {ratio(found, (mine, name), (other, name))} |"
+    if lmdb in found:
+        kept = ratio(found, (mine, "get"), (lmdb, "get_in_one_transaction"))
+        yield f"| get | get of {lmdb} in one transaction that is kept, and sees nothing new | {kept} |"
+    for name, what, loop, by in [
+        ("get_many", "a list", "get", "a loop of gets that keeps nothing"),
+        ("get_array", "a NumPy array", "get", "a loop of gets over a list that keeps nothing"),
+        ("get_array", "a NumPy array", "get_array_by_loop", "a loop of gets over the array that fills the same"),
+    ]:
+        yield f"| get_many of {what} | {by} | {ratio(found, (mine, name), (mine, loop))} |"
+
+
+def page(found: dict[str, list[Figures]], arguments: argparse.Namespace) -> Iterator[str]:
+    yield "# Python: Everleaf beside other stores"
+    yield ""
+    yield "Made by `python benchmark.py --markdown`, in `bindings/python`; not edited by hand."
+    yield ""
+    yield from (__doc__ or "").split("\n\n", 2)[2].strip().splitlines()
+    yield ""
+    where = "on a disk" if file_system(arguments.folder) != "tmpfs" else "in memory (tmpfs)"
+    yield (f"Files {where}; {arguments.keys} keys, {arguments.many} for `put_many` and `put_array`; {len(found[Everleaf.name])} rounds; "
+           f"Python {platform.python_version()}, {os.cpu_count()} processors, {platform.machine()}. `put_array` and "
+           "`get_array` are `put_many` and `get_many` of NumPy arrays.")
+    yield ""
+    yield "Thousands a second:"
+    yield ""
+    yield from table(found)
+    yield ""
+    yield from comparisons(found)
 
 
 def main() -> None:
-    keys = keys_of(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)
-    names = ["put", "get", "iterate", "put_many", "get_many"]
-    print(f"{'':18}" + "".join(f"{name:>10}" for name in names))
-    for make in (of_everleaf, of_lmdb, of_sqlite, of_sortedcontainers):
-        try:
-            rates = measure(make, keys)
-        except ImportError as error:
-            print(f"{make.__name__[3:]:18}left out: {error}")
-            continue
-        row = (f"{rates[name]:10.0f}" if name in rates else f"{'-':>10}" for name in names)
-        print(f"{make.__name__[3:]:18}" + "".join(row))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--keys", type=int, default=200_000)
+    parser.add_argument("--many", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--folder", help="where the files are made (default: where temporary files are)")
+    parser.add_argument("--markdown", metavar="FILE", help="write the page of results there")
+    arguments = parser.parse_args()
+    lines: list[str] = []
+    for found in rounds(arguments):
+        lines = list(page(found, arguments))
+        if arguments.markdown:
+            Path(arguments.markdown).write_text("\n".join(lines) + "\n")
+    print("\n".join(lines[lines.index("Thousands a second:"):]))
 
 
 if __name__ == "__main__":

@@ -1,46 +1,103 @@
 //! Many keys and values in arrays, of NumPy or anything else with the buffer protocol, without an object
 //! for each.
 //!
-//! The bytes are copied out of and into the arrays while the interpreter is held, because other threads
-//! may write to them; the work is done without it.
+//! A block of rows is copied out of the array, and worked on by a detached thread; blocks are small enough
+//! to stay in the cache. Other threads may write to an array meanwhile, and then it is open which of its
+//! bytes are used; they are copied exactly once.
 
+use everleaf::Map;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::map::Held;
+use crate::failure::raised;
+use crate::held::Held;
+use crate::many::put_block;
 
-/// The bytes of an array, and how many each of its rows has.
+/// Bytes of keys and values in a block, and rows at most.
+const BLOCK_BYTES: usize = 128 << 10;
+const BLOCK_ROWS: usize = 1024;
+
+/// An array of bytes, with rows of one size.
 struct Column {
-    bytes: Vec<u8>,
+    buffer: PyBuffer<u8>,
     row: usize,
-}
-
-fn buffer(array: &Bound<'_, PyAny>) -> PyResult<PyBuffer<u8>> {
-    let buffer = PyBuffer::<u8>::get(array)?;
-    if !buffer.is_c_contiguous() || buffer.dimensions() != 2 {
-        return Err(PyValueError::new_err("a column is an array of bytes with a row for each key"));
-    }
-    Ok(buffer)
-}
-
-fn row_of(buffer: &PyBuffer<u8>) -> usize {
-    buffer.shape().get(1).copied().unwrap_or(0)
-}
-
-fn column(py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<Column> {
-    let buffer = buffer(array)?;
-    Ok(Column { row: row_of(&buffer), bytes: buffer.to_vec(py)? })
+    rows: usize,
 }
 
 impl Column {
-    /// The rows as keys.
-    fn keys(&self) -> PyResult<Vec<&[u8]>> {
-        match self.row {
+    fn of(array: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let buffer = PyBuffer::<u8>::get(array)?;
+        if !buffer.is_c_contiguous() || buffer.dimensions() != 2 {
+            return Err(PyValueError::new_err(
+                "a column is an array of bytes with a row for each key",
+            ));
+        }
+        let [rows, row] = buffer.shape() else {
+            return Err(PyValueError::new_err("a column has rows"));
+        };
+        Ok(Column { row: *row, rows: *rows, buffer })
+    }
+
+    fn of_keys(array: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let column = Column::of(array)?;
+        match column.row {
             0 => Err(PyValueError::new_err("a key has at least one byte")),
-            row => Ok(self.bytes.chunks_exact(row).collect()),
+            _ => Ok(column),
         }
     }
+
+    /// Copies rows, from number `first` on, as many as fit, to `block`.
+    fn read(&self, first: usize, block: &mut [u8]) {
+        read(&self.buffer, first * self.row, block);
+    }
+}
+
+/// Refuses arrays that cannot be written to.
+fn writable(buffer: &PyBuffer<u8>) -> PyResult<()> {
+    match buffer.readonly() || !buffer.is_c_contiguous() {
+        true => {
+            Err(PyValueError::new_err("an array for results is contiguous and can be written to"))
+        }
+        false => Ok(()),
+    }
+}
+
+/// Copies bytes of an array, from `from` on.
+#[allow(unsafe_code, reason = "a part of a buffer cannot be copied in safe code")]
+fn read(buffer: &PyBuffer<u8>, from: usize, to: &mut [u8]) {
+    let Some(bytes) = buffer.as_slice_ptr() else { return };
+    assert!(
+        from.checked_add(to.len()).is_some_and(|end| end <= bytes.len()),
+        "a part of the array"
+    );
+    // SAFETY: `from` is within the array: just compared.
+    let start = unsafe { bytes.cast::<u8>().add(from) };
+    // SAFETY: the array is C-contiguous (`as_slice_ptr`), keeps its memory as long as `buffer` is there, and
+    // so many bytes of it follow `start`: just compared. `to` is memory of ours, and no part of it. The
+    // bytes are copied whatever they are, once, as by any user of the buffer protocol; whoever writes
+    // to the array meanwhile decides what they are.
+    unsafe { start.as_ptr().copy_to_nonoverlapping(to.as_mut_ptr(), to.len()) };
+}
+
+/// Copies bytes into an array, from `to` on.
+#[allow(unsafe_code, reason = "a part of a buffer cannot be copied in safe code")]
+fn write(buffer: &PyBuffer<u8>, to: usize, from: &[u8]) {
+    let Some(bytes) = buffer.as_slice_ptr() else { return };
+    assert!(
+        to.checked_add(from.len()).is_some_and(|end| end <= bytes.len()),
+        "a part of the array"
+    );
+    assert!(!buffer.readonly(), "an array that can be written to");
+    // SAFETY: `to` is within the array: just compared.
+    let start = unsafe { bytes.cast::<u8>().add(to) };
+    // SAFETY: as in `read`, the other way round; the array can be written to: just asked.
+    unsafe { start.as_ptr().copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+}
+
+/// Rows in a block.
+fn rows_of_block(row: usize) -> usize {
+    (BLOCK_BYTES / row.max(1)).clamp(1, BLOCK_ROWS)
 }
 
 /// Puts a pair for each row.
@@ -50,22 +107,58 @@ pub fn put(
     keys: &Bound<'_, PyAny>,
     values: &Bound<'_, PyAny>,
 ) -> PyResult<()> {
-    let (keys, values) = (column(py, keys)?, column(py, values)?);
-    let rows = keys.keys()?;
-    if rows.len().checked_mul(values.row) != Some(values.bytes.len()) {
+    let (keys, values, map) = (Column::of_keys(keys)?, Column::of(values)?, held.map()?);
+    if keys.rows != values.rows {
         return Err(PyValueError::new_err("there is not one value for each key"));
     }
-    py.detach(|| {
-        held.with(|map| {
-            for (index, key) in rows.iter().enumerate() {
-                map.put(key, &values.bytes[index * values.row..][..values.row])?;
-            }
-            Ok(())
-        })
-    })
+    let size = rows_of_block(keys.row + values.row);
+    let (mut key_bytes, mut value_bytes) = (vec![0; size * keys.row], vec![0; size * values.row]);
+    for first in (0..keys.rows).step_by(size) {
+        let count = size.min(keys.rows - first);
+        let key_bytes = &mut key_bytes[..count * keys.row];
+        let value_bytes = &mut value_bytes[..count * values.row];
+        keys.read(first, key_bytes);
+        values.read(first, value_bytes);
+        let row = (keys.row, values.row);
+        py.detach(|| put_rows(&map, key_bytes, value_bytes, row)).map_err(raised)?;
+    }
+    Ok(())
 }
 
-/// Fills a row of `values` and an item of `found` for each row of `keys`. Returns how many were found.
+fn put_rows(map: &Map, keys: &[u8], values: &[u8], row: (usize, usize)) -> everleaf::Result<()> {
+    let value = |at: usize| &values[at * row.1..][..row.1];
+    put_block(map, keys.chunks_exact(row.0).enumerate().map(|(at, key)| (key, value(at))))
+}
+
+/// A block of keys, and what is found.
+struct Block {
+    keys: Vec<u8>,
+    values: Vec<u8>,
+    found: Vec<u8>,
+    /// The size of a value that is none of a row.
+    wrong: Option<usize>,
+}
+
+impl Block {
+    fn find(&mut self, map: &Map, key_row: usize, row: usize) -> everleaf::Result<()> {
+        let keys: Vec<&[u8]> = self.keys.chunks_exact(key_row).collect();
+        let (values, found, wrong) = (&mut self.values, &mut self.found, &mut self.wrong);
+        map.get_many(&keys, |at, value| {
+            found[at] = 0;
+            match value {
+                Some(value) if value.len() == row => {
+                    values[at * row..][..row].copy_from_slice(value);
+                    found[at] = 1;
+                }
+                Some(value) => *wrong = Some(value.len()),
+                None => {}
+            }
+        })
+    }
+}
+
+/// Fills a row of `values` and an item of `found` for each row of `keys`; rows of keys that are not there
+/// stay as they are. Returns how many were found.
 pub fn get(
     py: Python<'_>,
     held: &Held,
@@ -73,32 +166,42 @@ pub fn get(
     values: &Bound<'_, PyAny>,
     found: &Bound<'_, PyAny>,
 ) -> PyResult<usize> {
-    let keys = column(py, keys)?;
-    let rows = keys.keys()?;
-    let (to_values, to_found) = (buffer(values)?, PyBuffer::<u8>::get(found)?);
-    let row = row_of(&to_values);
-    if to_values.item_count() != rows.len() * row || to_found.item_count() != rows.len() {
+    let (keys, values, map) = (Column::of_keys(keys)?, Column::of(values)?, held.map()?);
+    let marks = PyBuffer::<u8>::get(found)?;
+    if values.rows != keys.rows || marks.item_count() != keys.rows {
         return Err(PyValueError::new_err("the arrays do not have a row for each key"));
     }
-    let (mut copies, mut marks) = (vec![0; rows.len() * row], vec![0; rows.len()]);
-    let mut wrong = None;
-    py.detach(|| {
-        held.with(|map| {
-            map.get_many(&rows, |index, value| match value {
-                Some(value) if value.len() == row => {
-                    copies[index * row..][..row].copy_from_slice(value);
-                    marks[index] = 1;
-                }
-                Some(value) => wrong = Some(value.len()),
-                None => {}
-            })
-        })
-    })?;
-    if let Some(size) = wrong {
-        let text = format!("a value has {size} bytes, and the rows have {row}");
-        return Err(PyValueError::new_err(text));
+    writable(&values.buffer)?;
+    writable(&marks)?;
+    let (size, row, mut hits) = (rows_of_block(keys.row + values.row), values.row, 0);
+    let mut block = Block { keys: vec![], values: vec![], found: vec![], wrong: None };
+    for first in (0..keys.rows).step_by(size) {
+        let count = size.min(keys.rows - first);
+        block.keys.resize(count * keys.row, 0);
+        block.values.resize(count * row, 0);
+        block.found.resize(count, 0);
+        keys.read(first, &mut block.keys);
+        py.detach(|| block.find(&map, keys.row, row)).map_err(raised)?;
+        if let Some(size) = block.wrong {
+            let text = format!("a value has {size} bytes, and the rows have {row}");
+            return Err(PyValueError::new_err(text));
+        }
+        hits += copy_found(&block, &values, &marks, first);
     }
-    to_values.copy_from_slice(py, &copies)?;
-    to_found.copy_from_slice(py, &marks)?;
-    Ok(marks.iter().filter(|mark| **mark == 1).count())
+    Ok(hits)
+}
+
+/// Copies what was found to the arrays; returns how much it was.
+fn copy_found(block: &Block, values: &Column, marks: &PyBuffer<u8>, first: usize) -> usize {
+    let row = values.row;
+    write(marks, first, &block.found);
+    let hits = block.found.iter().filter(|mark| **mark == 1).count();
+    if hits == block.found.len() {
+        write(&values.buffer, first * row, &block.values);
+        return hits;
+    }
+    for (at, _) in block.found.iter().enumerate().filter(|(_, mark)| **mark == 1) {
+        write(&values.buffer, (first + at) * row, &block.values[at * row..][..row]);
+    }
+    hits
 }

@@ -1,21 +1,26 @@
-//! The compiled part of the Python package `everleaf`: stores, maps, views, batches and iterators of
-//! byte strings. What is typed, or like a dictionary, is Python (`python/everleaf`).
+//! The compiled part of the Python package `everleaf`: stores, maps, views, batches and iterators, and how
+//! objects become bytes. What need not be fast is Python (`python/everleaf`), in subclasses.
 //!
 //! Whatever may wait or takes long lets other Python threads run meanwhile; a get or put of one key takes
-//! less time than that would, and does not, unless the store has a log to wait for. Errors are exceptions
-//! of the class `everleaf.Error`, with the text of the library. Everything is thread-safe.
+//! less time than that would, and does not, unless there is something to wait for (`held.rs`). Errors are
+//! exceptions of the class `everleaf.Error`, with the text of the library. Everything is thread-safe, also
+//! without the interpreter's lock.
 
+mod codec;
 mod columns;
 mod failure;
+mod held;
+mod many;
 mod map;
 mod pairs;
+mod reader;
 mod store;
 mod view;
 
 use pyo3::prelude::*;
 
 /// The compiled part of `everleaf`.
-#[pymodule]
+#[pymodule(gil_used = false)]
 mod _everleaf {
     #[pymodule_export]
     use super::failure::{Closed, Corrupt, Error, Forked, Full, Locked, NotFound, ReadOnly};

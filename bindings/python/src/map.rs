@@ -1,220 +1,304 @@
-//! Maps: one key at a time.
+//! Maps: one key at a time, and many.
 
-use std::ops::Bound;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use everleaf::{Exchange, Expiry, Map};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PySlice, PyTuple, PyType};
 
-use crate::failure::{closed, raised};
-use crate::pairs::{Pairs, Source};
+use crate::codec::Codec;
+use crate::failure::raised;
+use crate::held::Held;
+use crate::pairs::{Ends, Pairs, Source, What};
+use crate::reader::{Codecs, Object, Reader, missing, what};
+use crate::store::RawStore;
+use crate::{columns, many};
 
-/// Bytes of Python.
-type Value<'py> = pyo3::Bound<'py, PyBytes>;
-
-/// A map until it is closed.
-pub struct Held {
-    map: RwLock<Option<Map>>,
-    /// Whether a write waits for a log.
-    pub is_slow: bool,
-}
-
-impl Held {
-    pub fn new(map: Map, is_slow: bool) -> Arc<Self> {
-        Arc::new(Held { map: RwLock::new(Some(map)), is_slow })
-    }
-
-    /// Lets go of the map, and with it of the store.
-    pub fn close(&self) {
-        drop(self.map.write().unwrap_or_else(PoisonError::into_inner).take());
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, Option<Map>> {
-        self.map.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Lets `run` use the map, unless it was closed.
-    pub fn with<R>(&self, run: impl FnOnce(&Map) -> everleaf::Result<R>) -> PyResult<R> {
-        run(self.read().as_ref().ok_or_else(closed)?).map_err(raised)
-    }
-
-    /// A handle of its own.
-    pub fn map(&self) -> PyResult<Map> {
-        self.read().clone().ok_or_else(closed)
-    }
-
-    /// Runs a write: with a log without the interpreter, because it waits for the disk.
-    pub fn write<R: Send>(
-        &self,
-        py: Python<'_>,
-        run: impl FnOnce(&Map) -> everleaf::Result<R> + Send,
-    ) -> PyResult<R> {
-        if self.is_slow { py.detach(|| self.with(run)) } else { self.with(run) }
-    }
-}
-
-/// An ordered map of byte strings.
-#[pyclass(frozen, module = "everleaf._everleaf")]
+/// An ordered map. What it has in common with a dictionary, and what is fast, is here; `everleaf.Map` is
+/// its subclass.
+#[pyclass(frozen, subclass, mapping, module = "everleaf._everleaf")]
 pub struct RawMap {
     pub held: Arc<Held>,
+    pub codecs: Codecs,
 }
 
-/// The bounds of a range: with `None` it has no end there.
-pub fn bounds(
-    from: Option<Vec<u8>>,
-    to: Option<Vec<u8>>,
-    inclusive: (bool, bool),
-) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-    let bound = |key: Option<Vec<u8>>, included| match key {
-        None => Bound::Unbounded,
-        Some(key) if included => Bound::Included(key),
-        Some(key) => Bound::Excluded(key),
-    };
-    (bound(from, inclusive.0), bound(to, inclusive.1))
+impl Reader for RawMap {
+    fn codecs(&self) -> &Codecs {
+        &self.codecs
+    }
+
+    fn pairs(&self, ends: Ends, reverse: bool, what: What) -> PyResult<Pairs> {
+        let codecs = (&self.codecs.keys, &self.codecs.values);
+        Ok(Pairs::new(Source::Map(self.held.map()?, ends), reverse, what, codecs))
+    }
+}
+
+impl RawMap {
+    /// The value of a key.
+    #[inline]
+    fn find<'py>(&self, key: &Object<'py>) -> PyResult<Option<Object<'py>>> {
+        let py = key.py();
+        let (key, values) = (self.codecs.keys.encode(key)?, &self.codecs.values);
+        let key = key.as_ref();
+        let seen = if self.held.may_wait() {
+            let found = py.detach(|| self.held.with(|map| map.get(key)))?;
+            found.map(|value| values.seen(py, &value))
+        } else {
+            self.held.with(|map| map.get_with(key, |value| values.seen(py, value)))?
+        };
+        match seen {
+            Some(seen) => values.decoded(seen?).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Removes a key, and returns its value.
+    fn taken<'py>(&self, key: &Object<'py>) -> PyResult<Option<Object<'py>>> {
+        let (py, key) = (key.py(), self.codecs.keys.encode(key)?);
+        let (key, values) = (key.as_ref(), &self.codecs.values);
+        let Some(value) = self.held.write(py, 0, |map| map.take(key))? else { return Ok(None) };
+        values.decoded(values.seen(py, &value)?).map(Some)
+    }
+
+    /// Runs a write of a pair.
+    #[inline]
+    fn write<R: Send>(
+        &self,
+        key: &Object<'_>,
+        value: &Object<'_>,
+        run: impl FnOnce(&Map, &[u8], &[u8]) -> everleaf::Result<R> + Send,
+    ) -> PyResult<R> {
+        let py = key.py();
+        let (key, value) = (self.codecs.keys.encode(key)?, self.codecs.values.encode(value)?);
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.held.write(py, value.len(), |map| run(map, key, value))
+    }
+}
+
+/// The time so many seconds from now.
+fn expiry_in(seconds: f64) -> Expiry {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64());
+    Expiry::from_unix_ms((((now + seconds) * 1000.0) as u64).max(1))
 }
 
 #[pymethods]
 impl RawMap {
-    /// The value of a key, or None.
-    fn get<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Value<'py>>> {
-        self.held.with(|map| map.get_with(key, |value| PyBytes::new(py, value)))
+    /// The map of this name, made if it is missing. `_path` is for a subclass.
+    #[new]
+    #[pyo3(signature = (store, name, keys, values, _path=None))]
+    fn new(
+        store: &RawStore,
+        name: &str,
+        keys: &Object<'_>,
+        values: &Object<'_>,
+        _path: Option<&Object<'_>>,
+    ) -> PyResult<Self> {
+        let (keys, values) = (Arc::new(Codec::of(keys)?), Arc::new(Codec::of(values)?));
+        Ok(RawMap { held: store.open_map(name)?, codecs: Codecs { keys, values } })
     }
 
-    /// Whether a key is there.
-    fn contains(&self, key: &[u8]) -> PyResult<bool> {
+    /// For annotations.
+    #[classmethod]
+    fn __class_getitem__<'py>(
+        class: &pyo3::Bound<'py, PyType>,
+        _of: &Object<'py>,
+    ) -> pyo3::Bound<'py, PyType> {
+        class.clone()
+    }
+
+    fn __getitem__<'py>(&self, key: &Object<'py>) -> PyResult<Object<'py>> {
+        if let Ok(slice) = key.cast::<PySlice>() {
+            return self.sliced(key.py(), slice);
+        }
+        self.find(key)?.ok_or_else(|| missing(key))
+    }
+
+    fn __setitem__(&self, key: &Object<'_>, value: &Object<'_>) -> PyResult<()> {
+        self.write(key, value, |map, key, value| map.put(key, value).map(|_| ()))
+    }
+
+    fn __delitem__(&self, key: &Object<'_>) -> PyResult<()> {
+        let (py, encoded) = (key.py(), self.codecs.keys.encode(key)?);
+        let encoded = encoded.as_ref();
+        match self.held.write(py, 0, |map| map.remove(encoded))? {
+            true => Ok(()),
+            false => Err(missing(key)),
+        }
+    }
+
+    fn __contains__(&self, key: &Object<'_>) -> PyResult<bool> {
+        let (py, key) = (key.py(), self.codecs.keys.encode(key)?);
+        let key = key.as_ref();
+        if self.held.may_wait() {
+            return py.detach(|| self.held.with(|map| map.contains(key)));
+        }
         self.held.with(|map| map.contains(key))
     }
 
-    /// Sets the value of a key; says whether one was replaced.
-    fn put(&self, py: Python<'_>, key: &[u8], value: &[u8]) -> PyResult<bool> {
-        self.held.write(py, |map| map.put(key, value))
+    fn __len__(&self) -> PyResult<usize> {
+        self.held.with(|map| Ok(map.len() as usize))
     }
 
-    /// As `put`; from that time on the key is absent, in milliseconds since 1970-01-01 UTC.
-    fn put_expiring(&self, py: Python<'_>, key: &[u8], value: &[u8], at_ms: u64) -> PyResult<bool> {
-        self.held.write(py, |map| map.put_with_expiry(key, value, Expiry::from_unix_ms(at_ms)))
+    fn __iter__(&self) -> PyResult<Pairs> {
+        self.all(false, What::Keys)
     }
 
-    /// Lets a key expire at that time, 0 for never; says whether it is there.
-    fn expire_at(&self, py: Python<'_>, key: &[u8], at_ms: u64) -> PyResult<bool> {
-        self.held.write(py, |map| map.expire(key, Expiry::from_unix_ms(at_ms)))
+    fn __reversed__(&self) -> PyResult<Pairs> {
+        self.all(true, What::Keys)
     }
 
-    /// When a key expires, 0 for never; None if it is not there.
-    fn expiry(&self, key: &[u8]) -> PyResult<Option<u64>> {
-        let found = self.held.with(|map| map.expiry(key))?;
-        Ok(found.map(Expiry::as_unix_ms))
+    /// The value of a key, or a default.
+    #[pyo3(signature = (key, default=None))]
+    fn get<'py>(
+        &self,
+        key: &Object<'py>,
+        default: Option<Object<'py>>,
+    ) -> PyResult<Option<Object<'py>>> {
+        Ok(self.find(key)?.or(default))
+    }
+
+    /// Removes a key, and returns its value, in one atomic step; or the default.
+    #[pyo3(signature = (key, *default))]
+    fn pop<'py>(
+        &self,
+        key: &Object<'py>,
+        default: &pyo3::Bound<'py, PyTuple>,
+    ) -> PyResult<Object<'py>> {
+        match self.taken(key)? {
+            Some(value) => Ok(value),
+            None => default.get_item(0).map_err(|_| missing(key)),
+        }
+    }
+
+    /// The value of a key, which is added with the default if it is not there; one atomic step.
+    #[pyo3(signature = (key, default=None))]
+    fn setdefault<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Object<'py>,
+        default: Option<Object<'py>>,
+    ) -> PyResult<Object<'py>> {
+        let default = default.unwrap_or_else(|| py.None().into_bound(py));
+        loop {
+            if let Some(found) = self.find(key)? {
+                return Ok(found);
+            }
+            if self.insert(key, &default)? {
+                let values = &self.codecs.values;
+                let encoded = values.encode(&default)?;
+                return values.decoded(values.seen(py, encoded.as_ref())?);
+            }
+        }
     }
 
     /// Adds a key unless it is there; says whether it was added.
-    fn insert(&self, py: Python<'_>, key: &[u8], value: &[u8]) -> PyResult<bool> {
-        self.held.write(py, |map| map.insert(key, value))
+    fn insert(&self, key: &Object<'_>, value: &Object<'_>) -> PyResult<bool> {
+        self.write(key, value, |map, key, value| map.insert(key, value))
     }
 
-    /// Removes a key; says whether it was there.
-    fn remove(&self, py: Python<'_>, key: &[u8]) -> PyResult<bool> {
-        self.held.write(py, |map| map.remove(key))
+    /// Sets a value, for so many seconds if `ttl` is given.
+    #[pyo3(signature = (key, value, ttl=None))]
+    fn put(&self, key: &Object<'_>, value: &Object<'_>, ttl: Option<f64>) -> PyResult<()> {
+        let Some(ttl) = ttl else { return self.__setitem__(key, value) };
+        let expiry = expiry_in(ttl);
+        self.write(key, value, |map, key, value| {
+            map.put_with_expiry(key, value, expiry).map(|_| ())
+        })
     }
 
-    /// Removes a key, and returns its value, or None.
-    fn take<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Value<'py>>> {
-        let taken = self.held.write(py, |map| map.take(key))?;
-        Ok(taken.map(|value| PyBytes::new(py, &value)))
+    /// Lets a key expire in so many seconds, or never (None). Says whether it is there.
+    fn expire(&self, key: &Object<'_>, ttl: Option<f64>) -> PyResult<bool> {
+        let expiry = ttl.map_or(Expiry::from_unix_ms(0), expiry_in);
+        let (py, key) = (key.py(), self.codecs.keys.encode(key)?);
+        let key = key.as_ref();
+        self.held.write(py, 0, |map| map.expire(key, expiry))
     }
 
-    /// Changes a key if its value is `expected` (None: absent); says whether it was.
+    /// In how many seconds a key expires, or None for never. KeyError if it is not there.
+    fn ttl(&self, key: &Object<'_>) -> PyResult<Option<f64>> {
+        let encoded = self.codecs.keys.encode(key)?;
+        let encoded = encoded.as_ref();
+        let found = key.py().detach(|| self.held.with(|map| map.expiry(encoded)))?;
+        let at_ms = found.ok_or_else(|| missing(key))?.as_unix_ms();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64());
+        Ok((at_ms != 0).then(|| at_ms as f64 / 1000.0 - now))
+    }
+
+    /// Changes a key if its value is as expected, in one atomic step; None stands for absent.
     fn compare_exchange(
         &self,
-        py: Python<'_>,
-        key: &[u8],
-        expected: Option<&[u8]>,
-        value: Option<&[u8]>,
+        key: &Object<'_>,
+        expected: Option<Object<'_>>,
+        value: Option<Object<'_>>,
     ) -> PyResult<bool> {
-        let done = self.held.write(py, |map| map.compare_exchange(key, expected, value))?;
+        let (py, key, values) = (key.py(), self.codecs.keys.encode(key)?, &self.codecs.values);
+        let expected = expected.as_ref().map(|value| values.encode(value)).transpose()?;
+        let value = value.as_ref().map(|value| values.encode(value)).transpose()?;
+        let (key, expected) = (key.as_ref(), expected.as_ref().map(AsRef::as_ref));
+        let value: Option<&[u8]> = value.as_ref().map(AsRef::as_ref);
+        let size = value.map_or(0, <[u8]>::len);
+        let done = self.held.write(py, size, |map| map.compare_exchange(key, expected, value))?;
         Ok(done == Exchange::Done)
     }
 
-    /// The number of keys.
-    fn count(&self) -> PyResult<u64> {
-        self.held.with(|map| Ok(map.len()))
-    }
-
-    /// Removes all keys.
+    /// Removes all keys, as one change.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
-        py.detach(|| self.held.with(Map::clear))
+        self.held.waits.during(py, || self.held.with(Map::clear))
     }
 
-    /// The pairs of a range, in order, or from its end.
+    /// An iterator over the 'keys', 'values' or 'pairs' of a range, in order, or from its end.
     fn pairs(
         &self,
-        from: Option<Vec<u8>>,
-        to: Option<Vec<u8>>,
+        low: Option<Object<'_>>,
+        high: Option<Object<'_>>,
         inclusive: (bool, bool),
         reverse: bool,
+        of: &str,
     ) -> PyResult<Pairs> {
-        Ok(Pairs::new(&Source::Map(self.held.map()?), bounds(from, to, inclusive), reverse))
+        let ends = self.ends(low.as_ref(), high.as_ref(), inclusive)?;
+        Reader::pairs(self, ends, reverse, what(of)?)
     }
 
     /// The number of keys of a range, by looking at them.
     fn count_range(
         &self,
         py: Python<'_>,
-        from: Option<Vec<u8>>,
-        to: Option<Vec<u8>>,
+        low: Option<Object<'_>>,
+        high: Option<Object<'_>>,
         inclusive: (bool, bool),
     ) -> PyResult<usize> {
-        let range = bounds(from, to, inclusive);
-        py.detach(|| Pairs::new(&Source::Map(self.held.map()?), range, false).count())
+        let (map, ends) = (self.held.map()?, self.ends(low.as_ref(), high.as_ref(), inclusive)?);
+        py.detach(|| {
+            let mut count = 0;
+            map.scan(ends).for_each(|_, _| count += 1).map_err(raised)?;
+            Ok(count)
+        })
     }
 
     /// The values of many keys, None where there is none.
-    fn get_many<'py>(
-        &self,
-        py: Python<'py>,
-        keys: Vec<Vec<u8>>,
-    ) -> PyResult<Vec<Option<Value<'py>>>> {
-        let found = py.detach(|| {
-            let mut found = vec![None; keys.len()];
-            let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-            let see = |index: usize, value: Option<&[u8]>| found[index] = value.map(<[u8]>::to_vec);
-            self.held.with(|map| map.get_many(&slices, see))?;
-            PyResult::Ok(found)
-        })?;
-        let shown = |value: Option<Vec<u8>>| value.map(|value| PyBytes::new(py, &value));
-        Ok(found.into_iter().map(shown).collect())
+    fn find_many<'py>(&self, keys: &Object<'py>) -> PyResult<Object<'py>> {
+        many::find(&self.held, &self.codecs, keys)
     }
 
     /// Puts many pairs, each for itself.
-    fn put_many(&self, py: Python<'_>, pairs: Vec<(Vec<u8>, Vec<u8>)>) -> PyResult<()> {
-        py.detach(|| {
-            self.held.with(|map| {
-                for (key, value) in &pairs {
-                    map.put(key, value)?;
-                }
-                Ok(())
-            })
-        })
+    fn put_pairs(&self, pairs: &Object<'_>) -> PyResult<()> {
+        many::put(&self.held, &self.codecs, pairs)
     }
 
     /// As `everleaf.Map.get_columns`, on buffers.
     fn get_columns(
         &self,
         py: Python<'_>,
-        keys: &pyo3::Bound<'_, PyAny>,
-        values: &pyo3::Bound<'_, PyAny>,
-        found: &pyo3::Bound<'_, PyAny>,
+        keys: &Object<'_>,
+        values: &Object<'_>,
+        found: &Object<'_>,
     ) -> PyResult<usize> {
-        crate::columns::get(py, &self.held, keys, values, found)
+        columns::get(py, &self.held, keys, values, found)
     }
 
     /// As `everleaf.Map.put_columns`, on buffers.
-    fn put_columns(
-        &self,
-        py: Python<'_>,
-        keys: &pyo3::Bound<'_, PyAny>,
-        values: &pyo3::Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        crate::columns::put(py, &self.held, keys, values)
+    fn put_columns(&self, py: Python<'_>, keys: &Object<'_>, values: &Object<'_>) -> PyResult<()> {
+        columns::put(py, &self.held, keys, values)
     }
 }

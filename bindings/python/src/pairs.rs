@@ -1,60 +1,182 @@
-//! Iterators over pairs.
+//! Iterators over keys, values or pairs.
 
-use std::ops::Bound;
-use std::sync::{Mutex, PoisonError};
+use std::ops::{Bound, ControlFlow};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::vec::IntoIter;
 
 use everleaf::{Map, MapView, Range};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::PyTuple;
 
+use crate::codec::Codec;
 use crate::failure::raised;
+use crate::reader::Object;
+
+/// Pairs fetched at first, and at most; and how many bytes end a page early.
+const PAGE_FIRST: usize = 16;
+const PAGE_MAX: usize = 256;
+const PAGE_BYTES: usize = 256 << 10;
+
+/// Both ends of a range.
+pub type Ends = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// Where pairs come from.
 pub enum Source {
-    Map(Map),
-    View(MapView),
+    Map(Map, Ends),
+    View(Box<Range>),
 }
 
-/// An iterator over pairs. It holds no lock; two threads that share it get each pair once.
+impl Source {
+    pub fn of_view(view: &MapView, (from, to): &Ends) -> Self {
+        Source::View(Box::new(view.range((slice(from), slice(to)))))
+    }
+}
+
+fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
+
+/// What an iterator returns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    Keys,
+    Values,
+    Pairs,
+}
+
+/// An object of a key and one of a value, as far as they are wanted.
+type Item = (Option<Py<PyAny>>, Option<Py<PyAny>>);
+
+/// What is fetched, and what is to be.
+struct State {
+    source: Source,
+    page: IntoIter<Item>,
+    size: usize,
+    /// What follows the page, and ends the iterator.
+    failed: Option<PyErr>,
+    is_done: bool,
+}
+
+/// An iterator. Two threads that share it get each pair once. What it has fetched are objects already,
+/// made of the bytes in the pool, so that a pair is copied once.
 #[pyclass(frozen, module = "everleaf._everleaf")]
 pub struct Pairs {
-    range: Mutex<Range>,
+    state: Mutex<State>,
     reverse: bool,
+    what: What,
+    keys: Arc<Codec>,
+    values: Arc<Codec>,
 }
-
-type Pair = (Vec<u8>, Vec<u8>);
-type Shown<'py> = (pyo3::Bound<'py, PyBytes>, pyo3::Bound<'py, PyBytes>);
 
 impl Pairs {
-    pub fn new(source: &Source, bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>), reverse: bool) -> Self {
-        let (from, to) = &bounds;
-        let bounds = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
-        let range = match source {
-            Source::Map(map) => map.range(bounds),
-            Source::View(view) => view.range(bounds),
+    pub fn new(
+        source: Source,
+        reverse: bool,
+        what: What,
+        (keys, values): (&Arc<Codec>, &Arc<Codec>),
+    ) -> Self {
+        let page = vec![].into_iter();
+        let state = State { source, page, size: PAGE_FIRST, failed: None, is_done: false };
+        let (keys, values) = (keys.clone(), values.clone());
+        Pairs { state: Mutex::new(state), reverse, what, keys, values }
+    }
+
+    /// The objects of a pair. No function of Python runs.
+    fn item(&self, py: Python<'_>, key: &[u8], value: &[u8]) -> PyResult<Item> {
+        let key = match self.what {
+            What::Values => None,
+            _ => Some(self.keys.seen(py, key)?.unbind()),
         };
-        Pairs { range: Mutex::new(range), reverse }
+        let value = match self.what {
+            What::Keys => None,
+            _ => Some(self.values.seen(py, value)?.unbind()),
+        };
+        Ok((key, value))
     }
 
-    fn step(&self) -> PyResult<Option<Pair>> {
-        let mut range = self.range.lock().unwrap_or_else(PoisonError::into_inner);
-        next(&mut range, self.reverse)
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> PyResult<usize> {
-        let mut count = 0;
-        while self.step()?.is_some() {
-            count += 1;
+    fn next_item(&self, py: Python<'_>) -> PyResult<Option<Item>> {
+        // Nothing of Python runs while it is held.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(item) = state.page.next() {
+                return Ok(Some(item));
+            }
+            if let Some(error) = state.failed.take() {
+                return Err(error);
+            }
+            if state.is_done {
+                return Ok(None);
+            }
+            self.fill(py, &mut state);
         }
-        Ok(count)
     }
-}
 
-/// The next pair from an end.
-fn next(range: &mut Range, reverse: bool) -> PyResult<Option<Pair>> {
-    let pair = if reverse { range.next_back() } else { range.next() };
-    pair.transpose().map_err(raised)
+    /// Fetches the next page.
+    fn fill(&self, py: Python<'_>, state: &mut State) {
+        let (size, mut page) = (state.size, Vec::with_capacity(state.size));
+        state.size = (size * 4).min(PAGE_MAX);
+        let filled = match &mut state.source {
+            Source::Map(map, ends) => self.fill_from_map(py, map, ends, &mut page),
+            Source::View(range) => self.fill_from_view(py, range, &mut page),
+        };
+        state.page = page.into_iter();
+        (state.is_done, state.failed) = match filled {
+            Ok(is_done) => (is_done, None),
+            Err(error) => (true, Some(error)),
+        };
+    }
+
+    /// Appends to the page as much as it has space for; says whether that was all there is.
+    fn fill_from_map(
+        &self,
+        py: Python<'_>,
+        map: &Map,
+        ends: &mut Ends,
+        page: &mut Vec<Item>,
+    ) -> PyResult<bool> {
+        let (mut bytes, mut reached, mut failed) = (0, None, None);
+        let scan = map.scan((slice(&ends.0), slice(&ends.1)));
+        let scan = if self.reverse { scan.reverse() } else { scan };
+        let scanned = scan.visit(|key, value| {
+            match self.item(py, key, value) {
+                Ok(item) => page.push(item),
+                Err(error) => {
+                    failed = Some(error);
+                    return ControlFlow::Break(());
+                }
+            }
+            bytes += key.len() + value.len();
+            if page.len() == page.capacity() || bytes >= PAGE_BYTES {
+                reached = Some(key.to_vec());
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+        scanned.map_err(raised)?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let Some(reached) = reached else { return Ok(true) };
+        let end = if self.reverse { &mut ends.1 } else { &mut ends.0 };
+        *end = Bound::Excluded(reached);
+        Ok(false)
+    }
+
+    /// As [`Self::fill_from_map`].
+    fn fill_from_view(
+        &self,
+        py: Python<'_>,
+        range: &mut Range,
+        page: &mut Vec<Item>,
+    ) -> PyResult<bool> {
+        while page.len() < page.capacity() {
+            let pair = if self.reverse { range.next_back() } else { range.next() };
+            let Some(pair) = pair else { return Ok(true) };
+            let (key, value) = pair.map_err(raised)?;
+            page.push(self.item(py, &key, &value)?);
+        }
+        Ok(false)
+    }
 }
 
 #[pymethods]
@@ -63,23 +185,13 @@ impl Pairs {
         this
     }
 
-    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Shown<'py>>> {
-        let pair = self.step()?;
-        Ok(pair.map(|(key, value)| (PyBytes::new(py, &key), PyBytes::new(py, &value))))
-    }
-
-    /// Up to so many pairs at once, fetched while other threads run.
-    fn take<'py>(&self, py: Python<'py>, count: usize) -> PyResult<Vec<Shown<'py>>> {
-        let pairs = py.detach(|| {
-            let mut pairs = Vec::with_capacity(count.min(1024));
-            while pairs.len() < count
-                && let Some(pair) = self.step()?
-            {
-                pairs.push(pair);
-            }
-            PyResult::Ok(pairs)
-        })?;
-        let shown = |(key, value): Pair| (PyBytes::new(py, &key), PyBytes::new(py, &value));
-        Ok(pairs.into_iter().map(shown).collect())
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Object<'py>>> {
+        let Some((key, value)) = self.next_item(py)? else { return Ok(None) };
+        let key = key.map(|key| self.keys.decoded(key.into_bound(py))).transpose()?;
+        let value = value.map(|value| self.values.decoded(value.into_bound(py))).transpose()?;
+        match (key, value) {
+            (Some(key), Some(value)) => Ok(Some(PyTuple::new(py, [key, value])?.into_any())),
+            (one, other) => Ok(one.or(other)),
+        }
     }
 }

@@ -4,14 +4,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
-use everleaf::{Durability, Options, Store, WriteBatch, Written};
+use everleaf::{Durability, MapView, Options, Store, WriteBatch, Written};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::failure::{closed, raised};
-use crate::map::{Held, RawMap};
-use crate::view::RawView;
+use crate::held::{Held, Waits};
+use crate::map::RawMap;
+use crate::reader::Object;
 
 /// An open store.
 #[pyclass(frozen, module = "everleaf._everleaf")]
@@ -20,6 +21,7 @@ pub struct RawStore {
     /// Of all maps that were asked for: closing the store closes them.
     maps: Mutex<Vec<Weak<Held>>>,
     is_slow: bool,
+    pub waits: Arc<Waits>,
 }
 
 /// What is to survive, from its name.
@@ -42,6 +44,24 @@ impl RawStore {
         let mut maps = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
         maps.retain(|map| map.strong_count() > 0);
         maps.push(Arc::downgrade(held));
+    }
+
+    /// The map of this name, made if it is missing.
+    pub fn open_map(&self, name: &str) -> PyResult<Arc<Held>> {
+        let map = self.with(|store| match store.existing_map(name)? {
+            Some(map) => Ok(map),
+            None => store.map(name),
+        })?;
+        let held = Held::new(map, self.is_slow, self.waits.clone());
+        self.remember(&held);
+        Ok(held)
+    }
+
+    /// A view of a map as it is now.
+    pub fn view_of(&self, py: Python<'_>, map: &RawMap) -> PyResult<MapView> {
+        let map = map.held.map()?;
+        let view = self.waits.during(py, || self.with(Store::view))?;
+        Ok(view.map(&map))
     }
 }
 
@@ -77,21 +97,9 @@ impl RawStore {
             options = options.durability(durability(name, interval_ms)?);
         }
         let store = py.detach(|| options.open(path)).map_err(raised)?;
-        let is_slow = store.statistics().durability == "power";
-        Ok(RawStore { store: RwLock::new(Some(store)), maps: Mutex::default(), is_slow })
-    }
-
-    /// The map of this name, made if it is missing and `create`.
-    fn map(&self, name: &str, create: bool) -> PyResult<Option<RawMap>> {
-        let found = self.with(|store| match create {
-            true => store.map(name).map(Some),
-            false => store.existing_map(name),
-        })?;
-        Ok(found.map(|map| {
-            let held = Held::new(map, self.is_slow);
-            self.remember(&held);
-            RawMap { held }
-        }))
+        let is_slow = store.statistics().durability != "process";
+        let (store, waits) = (RwLock::new(Some(store)), Arc::default());
+        Ok(RawStore { store, maps: Mutex::default(), is_slow, waits })
     }
 
     /// The names of all maps.
@@ -101,19 +109,12 @@ impl RawStore {
 
     /// Removes a map; says whether there was one.
     fn drop_map(&self, py: Python<'_>, name: &str) -> PyResult<bool> {
-        py.detach(|| self.with(|store| store.drop_map(name)))
-    }
-
-    /// A view of a map as it is now.
-    fn view(&self, py: Python<'_>, map: &RawMap) -> PyResult<RawView> {
-        let map = map.held.map()?;
-        let view = py.detach(|| self.with(Store::view))?;
-        Ok(RawView::new(view.map(&map)))
+        self.waits.during(py, || self.with(|store| store.drop_map(name)))
     }
 
     /// Writes a batch: None if all was done, or the number of the condition that did not hold.
     fn write(&self, py: Python<'_>, batch: &RawBatch) -> PyResult<Option<usize>> {
-        py.detach(|| {
+        self.waits.during(py, || {
             let batch = batch.batch.lock().unwrap_or_else(PoisonError::into_inner);
             match self.with(|store| store.write(&batch))? {
                 Written::All => Ok(None),
@@ -129,45 +130,55 @@ impl RawStore {
 
     /// Copies the store to a new pool; returns the number of pairs.
     fn backup(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
-        py.detach(|| self.with(|store| Ok(store.backup(path, |_| {})?.keys)))
+        self.waits.during(py, || self.with(|store| Ok(store.backup(path, |_| {})?.keys)))
     }
 
     /// What is wrong in the pool: nothing, one hopes.
     fn check(&self, py: Python<'_>) -> PyResult<Vec<String>> {
-        let report = py.detach(|| self.with(Store::check))?;
+        let report = self.waits.during(py, || self.with(Store::check))?;
         Ok(report.problems.iter().map(ToString::to_string).collect())
     }
 
     /// Numbers about the store.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let found = self.with(|store| Ok(store.statistics()))?;
+        let found = py.detach(|| self.with(|store| Ok(store.statistics())))?;
         let numbers = PyDict::new(py);
         for (name, number) in [
             ("keys", found.keys),
             ("maps", found.maps),
             ("pool_size_bytes", found.pool_size_bytes),
             ("pool_used_bytes", found.pool_used_bytes),
+            ("pool_returned_bytes", found.pool_returned_bytes),
             ("pool_max_bytes", found.pool_max_bytes),
             ("memory_bytes", found.memory_bytes),
             ("leaves", found.leaves),
             ("height", found.height),
+            ("splits", found.splits),
+            ("merges", found.merges),
             ("log_bytes", found.log_bytes),
+            ("log_lag", found.log_lag),
             ("views", found.views),
+            ("view_keys", found.view_keys),
             ("view_bytes", found.view_bytes),
+            ("views_lost", found.views_lost),
             ("swept_keys", found.swept_keys),
+            ("recovered_batches", found.recovered_batches),
         ] {
             numbers.set_item(name, number)?;
         }
+        numbers.set_item("recovery_seconds", found.recovery.as_secs_f64())?;
         numbers.set_item("durability", found.durability)?;
+        numbers.set_item("domain", found.domain)?;
         numbers.set_item("was_clean", found.was_clean)?;
+        numbers.set_item("log_owes_snapshot", found.log_owes_snapshot)?;
         Ok(numbers)
     }
 
     /// Closes the store and its maps; views and iterators keep the pool open while they are held.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let maps = std::mem::take(&mut *self.maps.lock().unwrap_or_else(PoisonError::into_inner));
-        maps.iter().filter_map(Weak::upgrade).for_each(|map| map.close());
         py.detach(|| {
+            maps.iter().filter_map(Weak::upgrade).for_each(|map| map.close());
             let taken = self.store.write().unwrap_or_else(PoisonError::into_inner).take();
             match taken.map_or(Ok(()), Store::close) {
                 // Iterators and views that are held: the last of them closes it.
@@ -210,23 +221,27 @@ impl RawBatch {
     }
 
     /// Adds that a key gets a value.
-    fn put(&self, map: &RawMap, key: &[u8], value: &[u8]) -> PyResult<()> {
+    fn put(&self, map: &RawMap, key: &Object<'_>, value: &Object<'_>) -> PyResult<()> {
+        let (key, value) = (map.codecs.keys.encode(key)?, map.codecs.values.encode(value)?);
         self.with(map, |batch, map| {
             batch.put(map, key, value);
         })
     }
 
     /// Adds that a key is removed.
-    fn remove(&self, map: &RawMap, key: &[u8]) -> PyResult<()> {
+    fn remove(&self, map: &RawMap, key: &Object<'_>) -> PyResult<()> {
+        let key = map.codecs.keys.encode(key)?;
         self.with(map, |batch, map| {
             batch.remove(map, key);
         })
     }
 
     /// Lets the batch depend on the value of a key; None: on its absence.
-    fn expect(&self, map: &RawMap, key: &[u8], value: Option<&[u8]>) -> PyResult<()> {
+    fn expect(&self, map: &RawMap, key: &Object<'_>, value: Option<Object<'_>>) -> PyResult<()> {
+        let key = map.codecs.keys.encode(key)?;
+        let value = value.as_ref().map(|value| map.codecs.values.encode(value)).transpose()?;
         self.with(map, |batch, map| {
-            batch.expect(map, key, value);
+            batch.expect(map, key, value.as_ref().map(AsRef::as_ref));
         })
     }
 

@@ -1,52 +1,114 @@
 //! Views: a map as it was at one moment.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use everleaf::MapView;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PySlice, PyType};
 
 use crate::failure::{closed, raised};
-use crate::map::bounds;
-use crate::pairs::{Pairs, Source};
+use crate::held::Waits;
+use crate::map::RawMap;
+use crate::pairs::{Ends, Pairs, Source, What};
+use crate::reader::{Codecs, Object, Reader, missing, what};
+use crate::store::RawStore;
 
-/// A map as it was when the view was opened.
-#[pyclass(frozen, module = "everleaf._everleaf")]
+/// A map as it was when the view was opened. `everleaf.View` is its subclass.
+#[pyclass(frozen, subclass, mapping, module = "everleaf._everleaf")]
 pub struct RawView {
     view: Mutex<Option<MapView>>,
+    codecs: Codecs,
+    waits: Arc<Waits>,
 }
 
 impl RawView {
-    pub fn new(view: MapView) -> Self {
-        RawView { view: Mutex::new(Some(view)) }
-    }
-
     fn view(&self) -> PyResult<MapView> {
         self.view.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(closed)
+    }
+
+    fn find<'py>(&self, key: &Object<'py>) -> PyResult<Option<Object<'py>>> {
+        let (py, view, values) = (key.py(), self.view()?, &self.codecs.values);
+        let key = self.codecs.keys.encode(key)?;
+        let key = key.as_ref();
+        match py.detach(|| view.get(key)).map_err(raised)? {
+            Some(value) => values.decoded(values.seen(py, &value)?).map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+impl Reader for RawView {
+    fn codecs(&self) -> &Codecs {
+        &self.codecs
+    }
+
+    fn pairs(&self, ends: Ends, reverse: bool, what: What) -> PyResult<Pairs> {
+        let source = Source::of_view(&self.view()?, &ends);
+        Ok(Pairs::new(source, reverse, what, (&self.codecs.keys, &self.codecs.values)))
     }
 }
 
 #[pymethods]
 impl RawView {
-    /// The value that a key had, or None.
-    fn get<'py>(&self, py: Python<'py>, key: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
-        let found = self.view()?.get(key).map_err(raised)?;
-        Ok(found.map(|value| PyBytes::new(py, &value)))
+    /// Opens a view of a map.
+    #[new]
+    fn new(py: Python<'_>, store: &RawStore, map: &RawMap) -> PyResult<Self> {
+        let view = Mutex::new(Some(store.view_of(py, map)?));
+        let (keys, values) = (map.codecs.keys.clone(), map.codecs.values.clone());
+        Ok(RawView { view, codecs: Codecs { keys, values }, waits: store.waits.clone() })
     }
 
-    /// The pairs of a range, in order, or from its end.
+    /// For annotations.
+    #[classmethod]
+    fn __class_getitem__<'py>(class: &Bound<'py, PyType>, _of: &Object<'py>) -> Bound<'py, PyType> {
+        class.clone()
+    }
+
+    fn __getitem__<'py>(&self, key: &Object<'py>) -> PyResult<Object<'py>> {
+        if let Ok(slice) = key.cast::<PySlice>() {
+            return self.sliced(key.py(), slice);
+        }
+        self.find(key)?.ok_or_else(|| missing(key))
+    }
+
+    fn __contains__(&self, key: &Object<'_>) -> PyResult<bool> {
+        Ok(self.find(key)?.is_some())
+    }
+
+    fn __iter__(&self) -> PyResult<Pairs> {
+        self.all(false, What::Keys)
+    }
+
+    fn __reversed__(&self) -> PyResult<Pairs> {
+        self.all(true, What::Keys)
+    }
+
+    /// The value that a key had, or a default.
+    #[pyo3(signature = (key, default=None))]
+    fn get<'py>(
+        &self,
+        key: &Object<'py>,
+        default: Option<Object<'py>>,
+    ) -> PyResult<Option<Object<'py>>> {
+        Ok(self.find(key)?.or(default))
+    }
+
+    /// An iterator over the 'keys', 'values' or 'pairs' of a range, in order, or from its end.
     fn pairs(
         &self,
-        from: Option<Vec<u8>>,
-        to: Option<Vec<u8>>,
+        low: Option<Object<'_>>,
+        high: Option<Object<'_>>,
         inclusive: (bool, bool),
         reverse: bool,
+        of: &str,
     ) -> PyResult<Pairs> {
-        Ok(Pairs::new(&Source::View(self.view()?), bounds(from, to, inclusive), reverse))
+        let ends = self.ends(low.as_ref(), high.as_ref(), inclusive)?;
+        Reader::pairs(self, ends, reverse, what(of)?)
     }
 
     /// Lets go of what is kept for it.
-    fn close(&self) {
-        drop(self.view.lock().unwrap_or_else(PoisonError::into_inner).take());
+    fn close(&self, py: Python<'_>) {
+        let view = self.view.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.waits.during(py, || drop(view));
     }
 }

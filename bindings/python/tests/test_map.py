@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import tempfile
 import threading
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import everleaf
 import numpy
@@ -12,7 +16,7 @@ import pytest
 from everleaf import codecs
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from sortedcontainers import SortedDict
 
 
@@ -27,18 +31,21 @@ VALUES = st.binary(max_size=40)
 
 
 class Comparison(RuleBasedStateMachine):
-    """Random operations do the same to a map and to a SortedDict."""
+    """Random operations do the same to a map and to a SortedDict; views to a copy of one."""
 
     def __init__(self) -> None:
         super().__init__()
-        import tempfile
-
         self.folder = tempfile.TemporaryDirectory()
         self.path = os.path.join(self.folder.name, "a.pool")
         self.store = everleaf.open(self.path, max_size=1 << 28)
         self.model: SortedDict = SortedDict()
+        self.views: list[tuple[everleaf.View[bytes, bytes], SortedDict]] = []
+        # Keys whose time has come are counted until they are swept.
+        self.has_expired = False
 
     def teardown(self) -> None:
+        for view, _ in self.views:
+            view.close()
         self.store.close()
         self.folder.cleanup()
 
@@ -47,13 +54,113 @@ class Comparison(RuleBasedStateMachine):
         self.store[key] = value
         self.model[key] = value
 
+    @rule(pairs=st.dictionaries(KEYS, VALUES, max_size=40))
+    def put_many(self, pairs: dict[bytes, bytes]) -> None:
+        self.store.put_many(pairs.items())
+        self.model.update(pairs)
+
     @rule(key=KEYS)
     def remove(self, key: bytes) -> None:
         assert self.store.pop(key, None) == self.model.pop(key, None)
 
+    @rule(key=KEYS)
+    def delete(self, key: bytes) -> None:
+        if key in self.model:
+            del self.store[key], self.model[key]
+        else:
+            with pytest.raises(KeyError):
+                del self.store[key]
+            with pytest.raises(KeyError):
+                self.store.pop(key)
+            with pytest.raises(KeyError):
+                self.store[key]
+
     @rule(key=KEYS, value=VALUES)
     def setdefault(self, key: bytes, value: bytes) -> None:
         assert self.store.setdefault(key, value) == self.model.setdefault(key, value)
+
+    @rule(key=KEYS, value=VALUES)
+    def insert(self, key: bytes, value: bytes) -> None:
+        assert self.store.insert(key, value) == (key not in self.model)
+        self.model.setdefault(key, value)
+
+    @rule(key=KEYS, expected=st.none() | VALUES, value=st.none() | VALUES, holds=st.booleans())
+    def compare_exchange(
+        self, key: bytes, expected: bytes | None, value: bytes | None, holds: bool
+    ) -> None:
+        expected = self.model.get(key) if holds else expected
+        done = self.model.get(key) == expected
+        assert self.store.compare_exchange(key, expected, value) == done
+        if done and value is None:
+            self.model.pop(key, None)
+        elif done and value is not None:
+            self.model[key] = value
+
+    @rule(key=KEYS, value=VALUES, ttl=st.sampled_from([-5.0, 3600.0]))
+    def put_with_time_to_live(self, key: bytes, value: bytes, ttl: float) -> None:
+        self.store.put(key, value, ttl=ttl)
+        if ttl > 0:
+            self.model[key] = value
+            left = self.store.ttl(key)
+            assert left is not None and 0 < left <= ttl
+        else:
+            self.has_expired = True
+            self.model.pop(key, None)
+
+    @rule(key=KEYS, ttl=st.sampled_from([None, -5.0, 3600.0]))
+    def expire(self, key: bytes, ttl: float | None) -> None:
+        # A key whose time has come is absent from views, too: only what no view shows goes this way.
+        if ttl is not None and ttl < 0 and any(key in model for _, model in self.views):
+            return
+        assert self.store.expire(key, ttl) == (key in self.model)
+        if ttl is not None and ttl < 0:
+            self.has_expired = True
+            self.model.pop(key, None)
+        elif key in self.model:
+            assert (self.store.ttl(key) is None) == (ttl is None)
+
+    @rule(
+        changes=st.dictionaries(KEYS, st.none() | VALUES, max_size=6),
+        condition=st.none() | st.tuples(KEYS, st.none() | VALUES),
+    )
+    def batch(
+        self, changes: dict[bytes, bytes | None], condition: tuple[bytes, bytes | None] | None
+    ) -> None:
+        holds = condition is None or self.model.get(condition[0]) == condition[1]
+        with nullcontext() if holds else pytest.raises(everleaf.Refused), self.store.batch() as batch:
+            if condition is not None:
+                batch.expect(self.store, *condition)
+            for key, value in changes.items():
+                if value is None:
+                    batch.remove(self.store, key)
+                else:
+                    batch.put(self.store, key, value)
+            assert len(batch) == len(changes)
+        if holds:
+            for key, value in changes.items():
+                if value is None:
+                    self.model.pop(key, None)
+                else:
+                    self.model[key] = value
+
+    @precondition(lambda self: len(self.views) < 3)
+    @rule()
+    def open_view(self) -> None:
+        self.views.append((self.store.view(), self.model.copy()))
+
+    @precondition(lambda self: self.views)
+    @rule(index=st.integers(0, 2), key=KEYS, low=KEYS, high=KEYS, back=st.booleans())
+    def read_view(self, index: int, key: bytes, low: bytes, high: bytes, back: bool) -> None:
+        view, model = self.views[index % len(self.views)]
+        assert view.get(key) == model.get(key)
+        assert (key in view) == (key in model)
+        if low <= high:
+            assert list(view.irange(low, high, reverse=back)) == list(model.irange(low, high, reverse=back))
+
+    @precondition(lambda self: self.views)
+    @rule(index=st.integers(0, 2))
+    def close_view(self, index: int) -> None:
+        self.views.pop(index % len(self.views))[0].close()
 
     @rule(index=st.sampled_from([0, -1]))
     def popitem(self, index: int) -> None:
@@ -68,7 +175,9 @@ class Comparison(RuleBasedStateMachine):
         if low <= high:
             expected = list(self.model.irange(low, high, inclusive, back))
             assert list(self.store.irange(low, high, inclusive, back)) == expected
-            assert self.store[low:high] == [(k, self.model[k]) for k in self.model.irange(low, high, (True, False))]
+            pairs = [(k, self.model[k]) for k in self.model.irange(low, high, (True, False))]
+            assert self.store[low:high] == pairs
+            assert self.store[low:high:-1] == pairs[::-1]
 
     @rule(key=KEYS)
     def bisect(self, key: bytes) -> None:
@@ -93,7 +202,9 @@ class Comparison(RuleBasedStateMachine):
     def clear(self) -> None:
         self.store.clear()
         self.model.clear()
+        self.has_expired = False
 
+    @precondition(lambda self: not self.views)
     @rule()
     def reopen(self) -> None:
         self.store.close()
@@ -102,12 +213,16 @@ class Comparison(RuleBasedStateMachine):
     @invariant()
     def same(self) -> None:
         assert list(self.store.items()) == list(self.model.items())
+        assert list(self.store.values()) == list(self.model.values())
         assert list(reversed(self.store)) == list(reversed(self.model))
-        assert len(self.store) == len(self.model)
+        assert list(reversed(self.store.items())) == list(reversed(self.model.items()))
+        assert len(self.store) >= len(self.model) if self.has_expired else len(self.store) == len(self.model)
+        for view, model in self.views:
+            assert list(view.items()) == list(model.items())
 
 
 TestComparison = Comparison.TestCase
-TestComparison.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
+TestComparison.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))
@@ -128,6 +243,74 @@ def test_floats_keep_their_order(a: float, b: float) -> None:
 @given(st.text(), st.text())
 def test_texts_keep_their_order(a: str, b: str) -> None:
     assert (codecs.text.encode(a) < codecs.text.encode(b)) == (a < b)
+
+
+PART = {
+    "bytes": st.binary(max_size=5), "str": st.text(max_size=5), "int": st.integers(-(2**63), 2**63 - 1),
+    "float": st.floats(allow_nan=False),
+}
+
+
+@given(st.data())
+def test_tuples_keep_their_order(data: st.DataObject) -> None:
+    names = data.draw(st.lists(st.sampled_from(sorted(PART)), min_size=1, max_size=4))
+    types = {"bytes": bytes, "str": str, "int": int, "float": float}
+    codec = codecs.struct(*(types[name] for name in names))
+    a, b = (tuple(data.draw(PART[name]) for name in names) for _ in range(2))
+    assert (codec.encode(a) < codec.encode(b)) == (a < b)
+    assert codec.decode(codec.encode(a)) == a
+
+
+def test_what_is_no_tuple_of_the_parts_is_refused() -> None:
+    codec = codecs.struct(str, int)
+    for wrong in [("a",), ("a", 1, 2), ["a", 1], "a"]:
+        with pytest.raises(TypeError):
+            codec.encode(wrong)  # type: ignore[arg-type]
+    good = codec.encode(("a", 1))
+    for damaged in [good[:-1], good + b"x", b"a", b"a\0", b"a\0\x01" + good]:
+        with pytest.raises(ValueError):
+            codec.decode(damaged)
+    with pytest.raises(TypeError):
+        codecs.struct("json")
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_the_compiled_codecs_do_what_those_in_python_do(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder, everleaf.open(folder + "/pool", max_size=1 << 26) as store:
+        for name, native in [("bytes", codecs.raw), ("str", codecs.text), ("int", codecs.integer), ("float", codecs.real)]:
+            slow: codecs.Codec[Any] = codecs.Codec("slow", native.encode, native.decode)
+            pairs = dict(data.draw(st.lists(st.tuples(PART[name], PART[name]), max_size=8)))
+            quick, checked = store.map(name, native, native), store.map(name, slow, slow)
+            quick.update(pairs)
+            expected = [(key, pairs[key]) for key in sorted(pairs)]
+            assert list(quick.items()) == list(checked.items()) == expected
+            assert quick.get_many(pairs) == checked.get_many(pairs) == list(pairs.values())
+
+
+def test_what_is_of_another_type_is_told(store: everleaf.Store) -> None:
+    store[b"short"] = b"\xff"
+    for kind in [int, float, str]:
+        wrong = store.map("default", keys=bytes, values=kind)
+        with pytest.raises(ValueError):
+            wrong[b"short"]
+        with pytest.raises(ValueError):
+            wrong.get_many([b"short"])
+        with pytest.raises(ValueError):
+            list(wrong.items())
+        assert list(wrong) == [b"short"]
+    bad: codecs.Codec[Any] = codecs.Codec("bad", lambda value: "text", lambda data: 1 // 0)  # type: ignore
+    broken = store.map("default", keys=bytes, values=bad)
+    with pytest.raises(TypeError, match="bytes"):
+        broken[b"k"] = 1
+    with pytest.raises(ZeroDivisionError):
+        next(iter(broken.items()))
+
+
+def test_pickles_only_when_asked_for(store: everleaf.Store) -> None:
+    objects = store.map("objects", keys=str, values="pickle")
+    objects["set"] = {1, 2}
+    assert objects["set"] == {1, 2} and objects.setdefault("set", None) == {1, 2}
 
 
 def test_wrong_types_are_refused(store: everleaf.Store) -> None:
@@ -199,6 +382,176 @@ def test_columns_of_numpy(store: everleaf.Store) -> None:
     ]:
         with pytest.raises(ValueError):
             store.get_columns(*arguments)
+
+
+def test_many_of_numpy(store: everleaf.Store) -> None:
+    keys = numpy.array([b"oak", b"ash", b"elm"], "S3")
+    store.put_many(keys, numpy.array([1.5, 2.5, 3.5]).view("V8"))
+    values, found = store.get_many(numpy.array([b"elm", b"fir", b"oak"], "S3"), "f8")
+    assert values.tolist() == [3.5, 0.0, 1.5] and found.tolist() == [True, False, True]
+    assert list(store) == [b"ash", b"elm", b"oak"]
+    # Every second, and none.
+    assert store.get_many(keys[::2], "f8")[0].tolist() == [1.5, 3.5]
+    assert store.get_many(keys[:0], "f8")[1].tolist() == []
+    with pytest.raises(TypeError, match="dtype"):
+        store.get_many(keys)
+    with pytest.raises(ValueError):
+        store.get_many(keys, "V7")
+    with pytest.raises(TypeError):
+        store.get_many(keys, object)
+
+
+@given(
+    st.dictionaries(st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), max_size=40),
+    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=10),
+)
+@settings(max_examples=30, deadline=None)
+def test_numbers_of_numpy_are_those_of_python(pairs: dict[int, float], others: list[int]) -> None:
+    with tempfile.TemporaryDirectory() as folder, everleaf.open(folder + "/pool", max_size=1 << 26) as store:
+        map = store.map("numbers", keys=int, values=float)
+        map.put_many(numpy.array(list(pairs), "i8"), numpy.array(list(pairs.values()), "f8"))
+        assert dict(map) == pairs
+        wanted = [*pairs, *others]
+        values, found = map.get_many(numpy.array(wanted, "i8"))
+        assert found.tolist() == [key in pairs for key in wanted]
+        assert values.tolist() == [pairs.get(key, 0.0) for key in wanted]
+
+
+def test_numbers_that_are_none(store: everleaf.Store) -> None:
+    map = store.map("numbers", keys=int, values=float)
+    for keys, values, error in [
+        ([1.5], [1.0], TypeError), ([[1]], [1.0], ValueError), ([1], [numpy.nan], ValueError),
+        (numpy.array([2**63], "u8"), [1.0], OverflowError), ([1, 2], [1.0], ValueError),
+    ]:
+        with pytest.raises(error):
+            map.put_many(numpy.array(keys), numpy.array(values))
+    assert len(map) == 0
+
+
+def test_tables_and_series(store: everleaf.Store) -> None:
+    pyarrow, pandas = pytest.importorskip("pyarrow"), pytest.importorskip("pandas")
+    heights = store.map("heights", keys=str, values=float)
+    table = pyarrow.table({"tree": ["oak", "ash", "elm"], "height": [40.0, 35.0, 30.0]})
+    assert heights.put_arrow(table, "tree", "height") == 3
+    assert heights.to_arrow().to_pydict() == {"key": ["ash", "elm", "oak"], "value": [35.0, 30.0, 40.0]}
+    assert heights.to_arrow("b", "f")["key"].to_pylist() == ["elm"]
+    assert [len(batch) for batch in heights.arrow_batches(size=2)] == [2, 1]
+    assert len(heights.to_arrow("x")) == 0
+    series = heights.to_pandas()
+    assert series["elm"] == 30.0 and list(series.index) == ["ash", "elm", "oak"]
+    copy = store.map("copy", keys=str, values=float)
+    assert copy.put_pandas(series * 2) == 3 and copy["oak"] == 80.0
+    frame = pandas.DataFrame({"height": [1.0]}, index=["fir"])
+    assert copy.put_pandas(frame, "height") == 1 and copy["fir"] == 1.0
+    with pytest.raises(TypeError):
+        copy.put_pandas(frame)
+    with heights.view() as view:
+        assert copy.put_arrow(view.arrow_batches()) == 3
+
+
+def test_batches_and_gets_of_many_threads(store: everleaf.Store) -> None:
+    """Gets keep the interpreter unless a batch is being written: nobody waits for somebody who waits."""
+    stop = threading.Event()
+    keys = [b"%d" % n for n in range(50)]
+
+    def write(name: bytes) -> None:
+        for _ in range(40):
+            with store.batch() as batch:
+                for key in keys:
+                    batch.put(store, key, name)
+            with store.view() as view:
+                assert len({view.get(key) for key in keys}) == 1
+
+    def read() -> None:
+        while not stop.is_set():
+            for key in keys:
+                store.get(key)
+                store[key] = store.get(key, b"0")
+            assert len(store.get_many(keys)) == 50
+            assert sum(1 for _ in store.items()) == 50
+
+    store.put_many((key, b"0") for key in keys)
+    writer = threading.Thread(target=write, args=(b"a",))
+    # It checks that a batch is seen as a whole: nobody else writes meanwhile.
+    writer.start()
+    writer.join()
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for _ in range(40):
+        with store.batch() as batch:
+            for key in keys:
+                batch.put(store, key, b"b")
+        store.check()
+    stop.set()
+    for reader in readers:
+        reader.join()
+
+
+def test_closing_ends_what_other_threads_do(tmp_path: Path) -> None:
+    for _ in range(5):
+        store = everleaf.open(tmp_path / "a.pool", max_size=1 << 26)
+        started = threading.Barrier(4)
+
+        def work() -> None:
+            started.wait()
+            with pytest.raises(everleaf.Closed):
+                while True:
+                    store.put_many((b"%d" % n, b"v") for n in range(300))
+                    store.get_many([b"%d" % n for n in range(300)])
+                    store[b"k"] = b"v"
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        started.wait()
+        store.close()
+        for thread in threads:
+            thread.join()
+
+
+def test_an_iterator_may_be_shared_and_used_by_finalizers(store: everleaf.Store) -> None:
+    store.put_many((b"%05d" % n, b"v") for n in range(3000))
+    shared = iter(store)
+
+    class Circle:
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            next(shared, None)
+            store.get(b"00001")
+
+    threshold = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        seen = []
+        for key, value in store.items():
+            Circle()
+            seen.append((key, value, [key]))
+        assert len(seen) == 3000
+    finally:
+        gc.set_threshold(*threshold)
+    found: list[bytes] = []
+    shared = iter(store)
+    threads = [threading.Thread(target=lambda: found.extend(shared)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == list(store)
+
+
+def test_a_notebook_shows_the_numbers(store: everleaf.Store) -> None:
+    assert "<th>keys</th><td>0</td>" in store._repr_html_() and "&lt;everleaf.Store" in store._repr_html_()
+    store.close()
+    assert "closed" in store._repr_html_() and "<table>" not in store._repr_html_()
+
+
+def test_statistics_are_all_there(store: everleaf.Store) -> None:
+    numbers = store.stat()
+    assert numbers["log_owes_snapshot"] is False and numbers["durability"] == "process"
+    assert numbers["views"] == 0 and numbers["recovered_batches"] == 0
 
 
 def test_a_closed_store_refuses(tmp_path: Path) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import os
 from typing import Any, Literal, Optional
 
 from . import codecs
 from ._everleaf import RawStore
-from ._map import Batch, Handle, Map
+from ._map import Batch, Map
 
 Durability = Literal["process", "interval", "power"]
 _DEFAULT = "default"
@@ -16,36 +17,44 @@ _DEFAULT = "default"
 class Store(Map[Any, Any]):
     """An open store. It is its default map, and has further maps by name."""
 
-    def __init__(self, raw: RawStore, path: str, keys: Any, values: Any) -> None:
-        found = raw.map(_DEFAULT, False)
-        assert found is not None, "every store has a default map"
-        super().__init__(Handle(raw), found, _DEFAULT, codecs.find(keys), codecs.find(values))
-        self._handle, self._path = raw, path
+    def __init__(
+        self, store: RawStore, name: str, keys: Any, values: Any, path: Optional[str] = None
+    ) -> None:
+        super().__init__(store, name, keys, values)
+        self._path = path
 
     def __repr__(self) -> str:
         if self.closed:
             return f"<everleaf.Store {self._path!r}, closed>"
         return f"<everleaf.Store {self._path!r}, {len(self)} keys, maps {self.map_names()}>"
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the numbers of the store as a table."""
+        if self.closed:
+            return f"<p>{html.escape(repr(self))}</p>"
+        rows = "".join(
+            f"<tr><th>{html.escape(name)}</th><td>{html.escape(str(number))}</td></tr>"
+            for name, number in self.stat().items()
+        )
+        return f"<table><caption>{html.escape(repr(self))}</caption>{rows}</table>"
+
     @property
     def closed(self) -> bool:
         """Whether it was closed."""
-        return self._handle.is_closed()
+        return self._store.is_closed()
 
     def map(self, name: str, keys: Any = bytes, values: Any = bytes) -> Map[Any, Any]:
         """The map of this name, made if it is missing. `keys` is bytes, str, int, float or a codec;
         `values` also "json". The types are not kept in the store: ask with the same ones."""
-        found = self._handle.map(name, True)
-        assert found is not None, "it was made"
-        return Map(self._store, found, name, codecs.find(keys), codecs.find(values))
+        return Map(self._store, name, codecs.find(keys), codecs.find(values))
 
     def map_names(self) -> list[str]:
         """The names of all maps."""
-        return self._handle.map_names()
+        return self._store.map_names()
 
     def drop_map(self, name: str) -> bool:
         """Removes a map with everything in it; says whether there was one."""
-        return self._handle.drop_map(name)
+        return self._store.drop_map(name)
 
     def batch(self) -> Batch:
         """Changes of any maps, done as one when the `with` block ends without an exception.
@@ -57,23 +66,23 @@ class Store(Map[Any, Any]):
 
     def sync(self) -> None:
         """Makes everything durable that can be read now."""
-        self._handle.sync()
+        self._store.sync()
 
     def backup(self, path: str | os.PathLike[str]) -> int:
         """Copies the store to a new pool, while it goes on being used. Returns the number of pairs."""
-        return self._handle.backup(path)
+        return self._store.backup(path)
 
     def check(self) -> list[str]:
         """What is wrong in the pool; an empty list is good."""
-        return self._handle.check()
+        return self._store.check()
 
     def stat(self) -> dict[str, Any]:
         """Numbers about the store."""
-        return self._handle.statistics()
+        return self._store.statistics()
 
     def close(self) -> None:
         """Closes the store and its maps. Views and iterators keep the file open while they are held."""
-        self._handle.close()
+        self._store.close()
 
     def __enter__(self) -> Store:
         return self
@@ -115,4 +124,4 @@ def open(
         verify_reads=verify_reads,
         view_memory=view_memory,
     )
-    return Store(raw, os.fspath(path), keys, values)
+    return Store(raw, _DEFAULT, codecs.find(keys), codecs.find(values), os.fspath(path))

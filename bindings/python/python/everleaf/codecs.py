@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as _json
+import pickle as _pickle
 import struct as _struct
 from dataclasses import dataclass
 from typing import Any, Callable, Generic, TypeVar
@@ -12,11 +13,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Codec(Generic[T]):
-    """A pair of functions between objects and bytes."""
+    """A pair of functions between objects and bytes. `native`: the compiled codec that does the same."""
 
     name: str
     encode: Callable[[T], bytes]
     decode: Callable[[bytes], T]
+    native: str = ""
 
 
 def _raw(data: bytes | bytearray | memoryview) -> bytes:
@@ -53,23 +55,83 @@ def _unfloat(data: bytes) -> float:
     return float(_struct.unpack(">d", bits.to_bytes(8, "big"))[0])
 
 
-raw: Codec[bytes] = Codec("bytes", _raw, lambda data: data)
-text: Codec[str] = Codec("str", _text, lambda data: data.decode())
-integer: Codec[int] = Codec("int", _int, lambda data: int.from_bytes(data, "big") - (1 << 63))
-real: Codec[float] = Codec("float", _float, _unfloat)
+def _unnumber(data: bytes) -> bytes:
+    if len(data) != 8:
+        raise ValueError("what is stored is no number")
+    return data
+
+
+raw: Codec[bytes] = Codec("bytes", _raw, lambda data: data, "bytes")
+text: Codec[str] = Codec("str", _text, lambda data: data.decode(), "str")
+integer: Codec[int] = Codec(
+    "int", _int, lambda data: int.from_bytes(_unnumber(data), "big") - (1 << 63), "int"
+)
+real: Codec[float] = Codec("float", _float, lambda data: _unfloat(_unnumber(data)), "float")
 json: Codec[Any] = Codec(
     "json",
     lambda value: _json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(),
     lambda data: _json.loads(data),
 )
+# Loading a pickle runs what it says: only for files that nobody else can write.
+pickle: Codec[Any] = Codec("pickle", _pickle.dumps, _pickle.loads)
 
 _BY_TYPE: dict[Any, Codec[Any]] = {
-    bytes: raw, str: text, int: integer, float: real, "json": json,
+    bytes: raw, str: text, int: integer, float: real, "json": json, "pickle": pickle,
 }
 
 
+def struct(*parts: Any) -> Codec[tuple[Any, ...]]:
+    """Tuples of so many parts, each of `bytes`, `str`, `int` or `float`, in the order of tuples.
+
+    >>> key = struct(str, int)
+    >>> key.encode(("oak", 7)) < key.encode(("oak", 10)) < key.encode(("oaks", -1))
+    True
+    >>> key.decode(key.encode(("oak", 7)))
+    ('oak', 7)
+    """
+    codecs = [find(part) for part in parts]
+    for codec in codecs:
+        if not codec.native:
+            raise TypeError(f"a part of a key is bytes, str, int or float, not {codec.name}")
+
+    def encode(values: tuple[Any, ...]) -> bytes:
+        if not isinstance(values, tuple) or len(values) != len(codecs):
+            raise TypeError(f"a tuple of {len(codecs)} parts is wanted, not {values!r}")
+        return b"".join(_part(codec, value) for codec, value in zip(codecs, values))
+
+    def decode(data: bytes) -> tuple[Any, ...]:
+        values = []
+        for codec in codecs:
+            part, data = _split(codec, data)
+            values.append(codec.decode(part))
+        if data:
+            raise ValueError("what is stored has more parts")
+        return tuple(values)
+
+    return Codec(f"struct({', '.join(codec.name for codec in codecs)})", encode, decode)
+
+
+def _part(codec: Codec[Any], value: Any) -> bytes:
+    """A part of a key: numbers as they are; else two zero bytes end it, and a zero byte in it is followed
+    by the highest one, so that what is shorter comes first."""
+    data = codec.encode(value)
+    return data if codec.native in ("int", "float") else data.replace(b"\0", b"\0\xff") + b"\0\0"
+
+
+def _split(codec: Codec[Any], data: bytes) -> tuple[bytes, bytes]:
+    """The first part of a key, and the rest."""
+    if codec.native in ("int", "float"):
+        return data[:8], data[8:]
+    at = data.find(b"\0")
+    while at >= 0 and data[at + 1:at + 2] == b"\xff":
+        at = data.find(b"\0", at + 2)
+    if at < 0 or data[at + 1:at + 2] != b"\0":
+        raise ValueError("what is stored has an end missing")
+    return data[:at].replace(b"\0\xff", b"\0"), data[at + 2:]
+
+
 def find(of: Any) -> Codec[Any]:
-    """The codec for `bytes`, `str`, `int`, `float`, `"json"`, or a `Codec` itself."""
+    """The codec for `bytes`, `str`, `int`, `float`, `"json"`, `"pickle"`, or a `Codec` itself."""
     if isinstance(of, Codec):
         return of
     try:

@@ -1,0 +1,141 @@
+"""Arrays of NumPy, tables of pyarrow, series of pandas: in and out. None of them is needed for the rest."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from .codecs import Codec
+
+_SIGN = 1 << 63
+
+
+def is_array(keys: Any) -> bool:
+    """Whether it is an array of NumPy, without importing that."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(keys, numpy.ndarray)
+
+
+def _rows(array: Any, codec: Codec[Any]) -> Any:
+    """The bytes of an array, with a row for each item."""
+    import numpy
+
+    if array.ndim != 1:
+        raise ValueError("an array of keys or values has one dimension")
+    if codec.native == "int":
+        if array.dtype.kind not in "iu":
+            raise TypeError(f"an array of integers is wanted, not of {array.dtype}")
+        if array.dtype.kind == "u" and array.size and int(array.max()) >= _SIGN:
+            raise OverflowError("an int key has 64 bits")
+        array = (array.astype("i8").view("u8") ^ numpy.uint64(_SIGN)).astype(">u8")
+    elif codec.native == "float":
+        array = array.astype("f8") + 0.0
+        if numpy.isnan(array).any():
+            raise ValueError("what is not a number has no place in an order")
+        bits = array.view("u8")
+        mask = numpy.where(bits >> numpy.uint64(63), numpy.uint64(2 * _SIGN - 1), numpy.uint64(_SIGN))
+        array = (bits ^ mask).astype(">u8")
+    elif codec.native != "bytes":
+        raise TypeError(f"arrays are for bytes, int and float, not for {codec.name}")
+    elif array.dtype.hasobject:
+        raise TypeError("an array of objects has no rows of bytes: pass a list")
+    array = numpy.ascontiguousarray(array)
+    return array.view("u1").reshape(len(array), array.dtype.itemsize)
+
+
+def _items(rows: Any, codec: Codec[Any], dtype: Any) -> Any:
+    """What `_rows` has made bytes of."""
+    import numpy
+
+    if codec.native == "int":
+        numbers = (rows.view(">u8").astype("u8") ^ numpy.uint64(_SIGN)).view("i8")
+    elif codec.native == "float":
+        bits = rows.view(">u8").astype("u8")
+        mask = numpy.where(bits >> numpy.uint64(63), numpy.uint64(_SIGN), numpy.uint64(2 * _SIGN - 1))
+        numbers = (bits ^ mask).view("f8")
+    else:
+        return rows.view(dtype).reshape(len(rows))
+    return numbers.reshape(len(rows)).astype(dtype, copy=False)
+
+
+def get_many(map: Any, keys: Any, dtype: Any, key_codec: Codec[Any], codec: Codec[Any]) -> Any:
+    """As `Map.get_many`, of an array."""
+    import numpy
+
+    known = {"int": "i8", "float": "f8"}.get(codec.native)
+    if dtype is None and known is None:
+        raise TypeError("say the dtype of the values, such as 'V100'")
+    dtype = numpy.dtype(dtype if dtype is not None else known)
+    if dtype.hasobject:
+        raise TypeError("values in an array are bytes or numbers")
+    rows = _rows(keys, key_codec)
+    values = numpy.zeros((len(rows), 8 if known else dtype.itemsize), "u1")
+    found = numpy.zeros(len(rows), "u1")
+    map.get_columns(rows, values, found)
+    items, found = _items(values, codec, dtype), found.view("?")
+    if known:
+        # What is absent is 0, whatever the bytes of 0 are.
+        items[~found] = 0
+    return items, found
+
+
+def put_many(map: Any, keys: Any, values: Any, key_codec: Codec[Any], codec: Codec[Any]) -> None:
+    """As `Map.put_many`, of arrays."""
+    map.put_columns(_rows(keys, key_codec), _rows(values, codec))
+
+
+def record_batches(pairs: Iterator[tuple[Any, Any]], size: int) -> Iterator[Any]:
+    """Record batches of so many pairs."""
+    import pyarrow
+
+    while block := list(islice(pairs, size)):
+        columns = [pyarrow.array(list(column)) for column in zip(*block)]
+        yield pyarrow.RecordBatch.from_arrays(columns, names=["key", "value"])
+
+
+def table(batches: Iterator[Any]) -> Any:
+    """A table of all of them; an empty one has columns without a type."""
+    import pyarrow
+
+    found = list(batches)
+    if not found:
+        return pyarrow.table({"key": pyarrow.nulls(0), "value": pyarrow.nulls(0)})
+    return pyarrow.Table.from_batches(found)
+
+
+def series(pairs: Iterator[tuple[Any, Any]]) -> Any:
+    """A series of pandas."""
+    import pandas
+
+    block = list(pairs)
+    index = pandas.Index([key for key, _ in block], name="key")
+    return pandas.Series([value for _, value in block], index=index, name="value")
+
+
+def put_arrow(map: Any, source: Any, key: str, value: str) -> int:
+    """As `Map.put_arrow`."""
+    if hasattr(source, "to_batches"):
+        batches: Iterable[Any] = source.to_batches()
+    elif hasattr(source, "schema") and hasattr(source, "column"):
+        batches = [source]
+    else:
+        batches = source
+    count = 0
+    for batch in batches:
+        keys, values = batch.column(key).to_pylist(), batch.column(value).to_pylist()
+        map.put_pairs(zip(keys, values))
+        count += len(keys)
+    return count
+
+
+def put_pandas(map: Any, source: Any, value: str | None) -> int:
+    """As `Map.put_pandas`."""
+    if hasattr(source, "columns"):
+        if value is None:
+            raise TypeError("say which column of the frame has the values")
+        source = source[value]
+    keys, values = source.index.tolist(), source.tolist()
+    map.put_pairs(zip(keys, values))
+    return len(keys)

@@ -1,0 +1,105 @@
+//! Who may wait, and what for.
+//!
+//! A thread of Python has the interpreter, or is detached from it. A get or a put of one key takes about
+//! as long as detaching and coming back, so those threads keep it, unless there is something to wait for:
+//! - a log, whose file may be slow, and which may sync before a write returns (`is_slow`);
+//! - a batch, or whatever else keeps writers out (`Waits`). It is counted before its thread detaches: who
+//!   has the interpreter and sees none has nothing to wait for until he lets go of it. Where threads run
+//!   without a common lock it may begin meanwhile, and costs the waiting thread nothing but time.
+//!
+//! Nobody waits for ever: no thread attaches while it is inside the store or has a lock of this crate, so
+//! whoever is waited for there needs no interpreter to go on.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use everleaf::Map;
+use pyo3::prelude::*;
+
+use crate::failure::{closed, raised};
+
+/// A value of this size is put by a detached thread: it takes longer to copy.
+const LONG_VALUE: usize = 64 << 10;
+
+/// Calls that others may wait for.
+#[derive(Default)]
+pub struct Waits(AtomicUsize);
+
+impl Waits {
+    /// Runs, detached, what others may have to wait for.
+    pub fn during<R: Send>(&self, py: Python<'_>, run: impl FnOnce() -> R + Send) -> R {
+        struct Ends<'a>(&'a AtomicUsize);
+        impl Drop for Ends<'_> {
+            fn drop(&mut self) {
+                // Relaxed: as below.
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        // Relaxed: whoever has to see it takes the interpreter after us; where there is no such lock
+        // nothing depends on it.
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let _ends = Ends(&self.0);
+        py.detach(run)
+    }
+
+    #[inline]
+    fn any(&self) -> bool {
+        // Relaxed: see `during`.
+        self.0.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// A map until it is closed.
+pub struct Held {
+    map: RwLock<Option<Map>>,
+    /// Whether a write goes to a log, and may wait for it.
+    is_slow: bool,
+    pub waits: Arc<Waits>,
+}
+
+impl Held {
+    pub fn new(map: Map, is_slow: bool, waits: Arc<Waits>) -> Arc<Self> {
+        Arc::new(Held { map: RwLock::new(Some(map)), is_slow, waits })
+    }
+
+    /// Lets go of the map, and with it of the store. By a detached thread: calls end first.
+    pub fn close(&self) {
+        drop(self.map.write().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    #[inline]
+    fn lock(&self) -> RwLockReadGuard<'_, Option<Map>> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets `run` use the map, unless it was closed. Nothing in there may attach or detach.
+    #[inline]
+    pub fn with<R>(&self, run: impl FnOnce(&Map) -> everleaf::Result<R>) -> PyResult<R> {
+        run(self.lock().as_ref().ok_or_else(closed)?).map_err(raised)
+    }
+
+    /// A handle of its own, for what takes long.
+    pub fn map(&self) -> PyResult<Map> {
+        self.lock().clone().ok_or_else(closed)
+    }
+
+    /// Whether a read may have to wait.
+    #[inline]
+    pub fn may_wait(&self) -> bool {
+        self.waits.any()
+    }
+
+    /// Runs a write of one key, detached if it may wait or is long.
+    #[inline]
+    pub fn write<R: Send>(
+        &self,
+        py: Python<'_>,
+        size: usize,
+        run: impl FnOnce(&Map) -> everleaf::Result<R> + Send,
+    ) -> PyResult<R> {
+        if self.is_slow || size >= LONG_VALUE || self.waits.any() {
+            return py.detach(|| self.with(run));
+        }
+        self.with(run)
+    }
+}
