@@ -20,11 +20,15 @@ use crate::fast_fair::variant::{
 use crate::fptree::FpTree;
 use crate::nbtree_published::{NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr};
 use crate::nvtree::{NvTree, NvTreeBlind};
+use crate::pactree::PacTree;
+use crate::pactree::variant::Standard as PacStandard;
 use crate::rntree::{RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide};
 use crate::sptree::{
     SpTree, SpTreeBuffered, SpTreeBufferedUnfiltered, SpTreePlain, SpTreeUnfiltered,
 };
+use crate::utree::UTree;
 use crate::wbtree::{WbTree, WbTreeSo};
+use crate::wort::Wort;
 
 /// Something to be done with a design that is known by name only.
 pub trait DesignVisitor<M: Machine> {
@@ -113,6 +117,9 @@ designs! {
     SpTreeBuffered<Production, M>,
     SpTreePlain<Production, M>,
     SpTreeBufferedUnfiltered<Production, M>,
+    Wort<4, M>,
+    UTree<Production, M>,
+    PacTree<PacStandard, 4, M>,
 }
 
 /// The names of all designs.

@@ -1,6 +1,6 @@
 //! A safeguard, and a program in which it is missed as soon as it is switched off.
 
-use everleaf_machine::simulated::{Config, CrashConfig, Domain};
+use everleaf_machine::simulated::{Config, CrashConfig, Domain, MemoryModel};
 
 use crate::configure::exhaustive;
 use crate::operation::Operation;
@@ -24,6 +24,8 @@ pub struct DirectedCase {
     pub schedules: u64,
     /// Whether the machine compares a key with many words at once.
     pub wide_compares: bool,
+    /// Whether its stores wait in buffers.
+    pub memory: MemoryModel,
 }
 
 /// How it is met: the structure, the safeguard, the crash, preemptions and schedules.
@@ -49,12 +51,19 @@ impl DirectedCase {
             crash,
             schedules,
             wide_compares,
+            memory: MemoryModel::Sc,
         }
     }
 
     /// The same on a machine that compares a key with many words at once.
     pub(crate) fn with_wide_compares(mut self) -> Self {
         self.wide_compares = true;
+        self
+    }
+
+    /// The same on a machine whose stores wait in buffers.
+    pub(crate) fn with_store_buffers(mut self) -> Self {
+        self.memory = MemoryModel::Tso;
         self
     }
 
@@ -74,8 +83,8 @@ impl DirectedCase {
         let crash = CrashConfig { enabled: self.crash.is_some(), ..CrashConfig::default() };
         let domain = self.crash.unwrap_or(Domain::Eadr);
         let mutants = if is_planted { vec![self.mutant] } else { vec![] };
-        let wide_compares = self.wide_compares;
-        let base = Config { domain, crash, mutants, wide_compares, ..Config::default() };
+        let (wide_compares, memory) = (self.wide_compares, self.memory);
+        let base = Config { domain, crash, mutants, wide_compares, memory, ..Config::default() };
         exhaustive(&base, self.preemptions)
     }
 }

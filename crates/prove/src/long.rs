@@ -58,8 +58,11 @@ impl Long {
     pub fn machine(config: Config, random: &mut Random) -> Config {
         let enabled = random.one_in(4);
         let crash = CrashConfig { enabled, budget: 4, nested_one_in: 0, nested_depth: 1 };
+        // A scan of a hundred pairs that are found one by one, word by word, takes ten thousand steps.
+        let step_limit = 10 * config.step_limit;
         // A schedule or a few: programs find more than schedules here.
-        Config { crash, work_limit: 20_000, arena_bytes: 128 << 20, abandon: None, ..config }
+        let work_limit = 20_000;
+        Config { crash, step_limit, work_limit, arena_bytes: 128 << 20, abandon: None, ..config }
     }
 
     /// The program on a tree of numbers.

@@ -23,6 +23,8 @@ pub fn safeguards() -> Vec<DirectedCase> {
     all.extend(of_hybrids());
     all.extend(of_sptree());
     all.extend(of_sptree_logs());
+    all.extend(of_pactree());
+    all.extend(of_wort());
     all
 }
 
@@ -171,6 +173,82 @@ fn of_sptree() -> Vec<DirectedCase> {
             &three_leaves,
             &[&[Remove(2), Insert(6, 60), Insert(7, 70)]],
         ),
+    ]
+}
+
+/// PACTree, in nodes of 2 and 3 pairs.
+fn of_pactree() -> Vec<DirectedCase> {
+    vec![
+        guarded(
+            "a get in a node that is merged away",
+            ("pactree", "pactree.free_at_once", None, 1, 2000),
+            &[Insert(1, 10), Insert(2, 20), Insert(3, 30), Remove(3)],
+            &[&[Get(2)], &[Remove(1)]],
+        )
+        .in_leaves_of(2),
+        guarded(
+            "a scan whose order is not on the medium",
+            ("pactree", "pactree.no_sort_generation", Some(Domain::Adr), 0, 100),
+            &[Insert(2, 20), Insert(1, 10)],
+            &[&[Scan(0, 9)]],
+        ),
+        guarded(
+            "a split in front of another data node",
+            ("pactree", "pactree.no_link_back", None, 0, 10),
+            &[Insert(10, 1), Insert(20, 2), Insert(30, 3), Insert(40, 4)],
+            &[&[Insert(11, 5), Insert(12, 6), Insert(13, 7)]],
+        ),
+        // The records of the log are on two lines: that of the first split of the node from 20 on is on
+        // the line of the history's, that of the second one is not, and brings nothing else to the medium.
+        guarded(
+            "a node that is split twice, with records on two lines",
+            ("pactree", "pactree.no_linked_flush", Some(Domain::Adr), 0, 100),
+            &[Insert(10, 1), Insert(20, 2), Insert(30, 3), Insert(40, 4)],
+            &[&[Insert(50, 5), Insert(21, 6), Insert(22, 7), Insert(23, 8)]],
+        ),
+    ]
+}
+
+/// WORT. The first two are where only the process dies: no drain empties a store buffer there, and readers
+/// do not wait for the writer's lock. The plain search with seed 7 found it in its 19th schedule (`Process`,
+/// total store order, `made/4/near/2/usual/777/41e5.c9f6/-/eb74d1f2`, seed 0x7f363c8b24ae3b0a): a get behind
+/// an upsert that had returned, and behind the upserter's own get, did not find the key.
+fn of_wort() -> Vec<DirectedCase> {
+    let (process, line) = (Some(Domain::Process), Some(Domain::Adr));
+    vec![
+        guarded(
+            "a get behind an insert that waits in a store buffer",
+            ("wort", "radix.no_exchange", process, 1, 2000),
+            &[],
+            &[&[Insert(3, 30)], &[Get(3)]],
+        )
+        .with_store_buffers(),
+        guarded(
+            "a get behind an update that waits in a store buffer",
+            ("wort", "wort.no_exchange", process, 1, 2000),
+            &[Insert(3, 30)],
+            &[&[Update(3, 31)], &[Get(3)]],
+        )
+        .with_store_buffers(),
+        guarded(
+            "a get of a value that is not durable",
+            ("wort", "wort.reads_dirty", line, 1, 2000),
+            &[Insert(3, 30)],
+            &[&[Update(3, 31)], &[Get(3)]],
+        ),
+        guarded(
+            "a get of a record that is removed",
+            ("wort", "wort.free_at_once", None, 1, 2000),
+            &[Insert(3, 30)],
+            &[&[Get(3)], &[Remove(3)]],
+        ),
+        guarded(
+            "a get in a node that is dropped",
+            ("wort", "radix.free_at_once", None, 1, 2000),
+            &[Insert(2, 20), Insert(3, 30)],
+            &[&[Get(3)], &[Remove(2)]],
+        )
+        .in_leaves_of(2),
     ]
 }
 

@@ -2,10 +2,11 @@
 
 use everleaf_designs::f3tree::variant as f3;
 use everleaf_designs::fast_fair::variant::Small;
+use everleaf_designs::pactree::variant as pac;
 use everleaf_designs::{
     CddsTree, F3Tree, FastFair, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr, NvTree,
-    NvTreeBlind, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered,
-    WbTree, WbTreeSo,
+    NvTreeBlind, PacTree, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree,
+    SpTreeBuffered, UTree, WbTree, WbTreeSo, Wort,
 };
 use everleaf_index::{Design, Geometry, HashedLeafTree, Production, Tiny, U64Kind};
 use everleaf_machine::Simulated as M;
@@ -130,6 +131,28 @@ macro_rules! objects {
     };
 }
 
+/// Radix trees whose nodes branch on so many bits: one or two, where nodes come and go often.
+macro_rules! bits {
+    ($tree:ident: $($bits:literal)*) => {
+        &Trees {
+            sizes: &[$((1 << $bits, any::<$tree<$bits, M>>())),*],
+            wide: &[(16, any::<$tree<4, M>>())],
+            alone: false,
+        }
+    };
+}
+
+/// PACTrees with so many pairs a node, and a search layer that is so many changes behind.
+macro_rules! pairs {
+    ($($pairs:literal $lag:literal),*) => {
+        &Trees {
+            sizes: &[$(($pairs, any::<PacTree<pac::Small<$pairs, $lag>, 1, M>>())),*],
+            wide: &[(64, any::<PacTree<pac::Standard, 4, M>>())],
+            alone: false,
+        }
+    };
+}
+
 /// Trees whose protocol promises something to one thread at a time only.
 const fn alone<T2: Design<M>, T3: Design<M>>() -> [(usize, AnyTree); 2] {
     assert!(T2::CAVEAT.is_some(), "what is proven with one thread is said to need it");
@@ -173,6 +196,13 @@ static NB_STRINGS: &Strings = &Strings {
     wide: &[(5, AnyWords::of::<Wide<5>>())],
 };
 
+/// Its nodes in the pool have one size; what differs is how many are below one in DRAM.
+static U_TREES: &Trees = &Trees {
+    sizes: &[(2, any::<UTree<Tiny<2, 3>, M>>()), (4, any::<UTree<Tiny<2, 5>, M>>())],
+    wide: &[(5, any::<UTree<Wide<5>, M>>())],
+    alone: false,
+};
+
 static PUBLISHED: &[(usize, AnyTree)] =
     &alone::<NbTreePublished<Tiny<2, 3>, M>, NbTreePublished<Tiny<3, 3>, M>>();
 static COUPLED: &[(usize, AnyTree)] =
@@ -209,6 +239,9 @@ pub static STRUCTURES: &[Structure] = &[
     one("sptree-buffered", "SPTree with buffers and a log", sizes!(SpTreeBuffered: 2 3 7; 5)),
     one("f3-tree", "F3-tree", objects!(1: 1 2 3)),
     one("f3-tree-blind", "F3-tree whose writes do not look", objects!(0: 2)),
+    one("utree", "uTree", U_TREES),
+    one("pactree", "PACTree", pairs!(2 0, 3 2, 4 1)),
+    one("wort", "WORT", bits!(Wort: 1 2)),
     one("batch", "batches of byte strings: the gate, the stripes, the journal", &batches::Programs),
     one("expiry", "expiries of byte strings, changed in place", &expiries::Programs),
     one(

@@ -7,6 +7,7 @@
 //! | `entry`, `slots`, `slot_pair` | entries and their sorted order | RNTree, wB+Tree |
 //! | `fast_node` | sorted records shifted by 8-byte stores that readers tolerate | FAST & FAIR, B-link |
 //! | `micro_log` | a line of the pool that says which structure change is under way | RNTree, FPTree, wB+Tree |
+//! | `radix` | a radix tree in the pool, changed by one store of one link | WORT, PACTree |
 //! | `hybrid` | everything of such a tree but its leaf | all of them |
 
 pub(crate) mod entry;
@@ -14,6 +15,7 @@ pub(crate) mod fast_node;
 pub(crate) mod hybrid;
 pub(crate) mod inner;
 pub(crate) mod micro_log;
+pub(crate) mod radix;
 pub(crate) mod slot_pair;
 pub(crate) mod slots;
 pub(crate) mod version_lock;

@@ -3,5 +3,8 @@
 mod f3_tree;
 mod fast_fair;
 mod hybrid_trees;
+mod pactree;
 mod shared_numbers;
 mod unknown;
+mod utree;
+mod wort;

@@ -4,11 +4,12 @@
 #![allow(clippy::print_stdout, reason = "what was counted is the result")]
 
 use everleaf_designs::{
-    CddsTree, F3Tree, FpTree, NvTree, NvTreeBlind, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm,
-    RnTreeWide, SpTree, SpTreeBuffered, SpTreeUnfiltered, WbTree, WbTreeSo,
+    CddsTree, F3Tree, FpTree, NvTree, NvTreeBlind, PacTree, RnTree, RnTreeDirect, RnTreeDual,
+    RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered, SpTreeUnfiltered, UTree, WbTree, WbTreeSo, Wort,
 };
 
 use everleaf_designs::f3tree::variant::Objects500;
+use everleaf_designs::pactree::variant::Standard as PacStandard;
 use everleaf_index::{Design, OrderedIndex, Production, SingleTreePool};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::Random;
@@ -81,6 +82,12 @@ fn an_operation_on_a_leaf_with_room_costs_what_the_papers_say() {
     assert_costs::<NvTree<Production, M>>((2, 2, 2), (2, 2, 2), (2, 2, 2));
     // An entry of a future object, for keys that are pending or not.
     assert_costs::<F3Tree<Objects500, M>>((1, 1, 1), (1, 1, 1), (1, 1, 1));
+    // A new node and the link before it; a value; a link. And the lock of the node that goes.
+    let listed = assert_costs::<UTree<Production, M>>((2, 2, 2), (1, 1, 1), (1, 1, 2));
+    assert_eq!(listed, (1, 0), "its node; nothing if the tree in DRAM says so");
+    // Entry and fingerprint on their way together, then line 0; a value in place; line 0.
+    let published = assert_costs::<PacTree<PacStandard, 4, M>>((3, 2, 3), (1, 1, 2), (1, 1, 1));
+    assert_eq!(published, (4, 3), "a link of the root, line 0, fingerprints, and an entry");
     // Entry and tag on their way together, then line 0.
     let filtered = assert_costs::<SpTree<Production, M>>((3, 2, 3), (3, 2, 3), (1, 1, 1));
     assert_eq!(filtered, (3, 0), "line 0, tags and an entry; nothing if the filter says so");
@@ -196,6 +203,14 @@ fn splits_add_the_expected_flushes_to_random_inserts() {
             7.0,
         ),
         ("nvtree", flushes_per_insert::<NvTree<Production, M>>(count), 2.0, 2.0 * 17.0 + 1.0, 62.0),
+        (
+            "pactree",
+            flushes_per_insert::<PacTree<PacStandard, 4, M>>(count),
+            3.0,
+            // The new node, its record thrice, two lines 0; a link, and for every third a node of it.
+            10.0 + 3.0 + 2.0 + 1.0 + 3.0 * 0.36,
+            64.0,
+        ),
     ] {
         let expected = insert + split / (capacity * std::f64::consts::LN_2);
         println!("{name}: {flushes:.3} flushes per insert, {expected:.3} expected");
@@ -271,4 +286,59 @@ fn buffered_writes_cost_a_line_each_and_a_flush_for_fifteen() {
     assert_eq!(cost(counting.tally("flush")), (6, 2, 6));
     counting.operation("hit in the leaf", || tree.get(session, 10).expect("get"));
     assert_eq!(read("hit in the leaf"), 3);
+}
+
+#[test]
+fn a_write_of_a_radix_tree_is_a_record_and_a_link() {
+    let counting = Counting::new(CountingConfig::default(), POOL);
+    let solo = make::<Wort<4, M>>(&counting);
+    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let session = &mut session;
+    // Of each class of records a chunk is taken.
+    for key in [1, 2, 3] {
+        tree.insert(session, key, key).expect("room");
+    }
+    counting.operation("insert", || tree.insert(session, 4, 1).expect("room"));
+    counting.operation("update", || tree.update(session, 4, 2).expect("there"));
+    counting.operation("remove", || tree.remove(session, 4).expect("there"));
+    assert_eq!(cost(counting.tally("insert")), (2, 2, 2));
+    assert_eq!(cost(counting.tally("update")), (1, 1, 1));
+    assert_eq!(cost(counting.tally("remove")), (1, 1, 1));
+    // Its bits differ from those of the others before the node does: a new node of three lines.
+    counting.operation("new node", || tree.insert(session, 0x100, 1).expect("room"));
+    assert_eq!(cost(counting.tally("new node")), (5, 2, 5));
+    // A node that would have one link left goes with the record.
+    counting.operation("dropped node", || tree.remove(session, 0x100).expect("there"));
+    assert_eq!(cost(counting.tally("dropped node")), (1, 1, 1));
+    counting.operation("refused", || tree.insert(session, 2, 9).expect("room"));
+    assert_eq!(counting.tally("refused").flushes, 0);
+    counting.operation("hit", || assert_eq!(tree.get(session, 3).expect("get"), Some(3)));
+    counting.operation("miss", || assert_eq!(tree.get(session, 5).expect("get"), None));
+    let read = |kind| counting.tally(kind).pool_lines_read;
+    assert_eq!((read("hit"), read("miss")), (3, 2), "root, node, and a record if it is there");
+}
+
+/// Nodes of a radix tree with these keys, without the root: one for each place where two keys that
+/// follow each other part.
+fn branches(keys: &[u64]) -> usize {
+    let part = |pair: &[u64]| {
+        let at = (pair[0] ^ pair[1]).leading_zeros() / 4 * 4;
+        (at, pair[0].unbounded_shr(64 - at))
+    };
+    let all: std::collections::BTreeSet<_> = keys.windows(2).map(part).collect();
+    all.into_iter().filter(|(at, _)| *at > 0).count()
+}
+
+#[test]
+fn random_inserts_of_a_radix_tree_flush_two_lines_and_three_for_each_node() {
+    let count = 30_000;
+    let mut random = Random::new(1);
+    let mut keys: Vec<u64> = (0..count).map(|_| random.below(u64::MAX)).collect();
+    keys.sort_unstable();
+    let nodes = branches(&keys) as u64;
+    let flushes = (flushes_per_insert::<Wort<4, M>>(count) * count as f64).round() as u64;
+    println!("wort: {:.3} flushes per insert, {nodes} nodes", flushes as f64 / count as f64);
+    // The allocator flushes a header for each chunk it hands out.
+    let chunks = flushes - (2 * count + 3 * nodes);
+    assert!(chunks <= 16, "{chunks} flushes are not accounted for");
 }

@@ -76,7 +76,20 @@ impl<G: Geometry, M: Machine> InnerTree<G, M> {
     /// # Errors
     /// No memory for the nodes.
     pub fn load(session: &mut Session<M>, leaves: &[(u64, u64)]) -> Result<Self, AllocError> {
-        let is_wide = node::is_wide(session.heap().pool().max_size());
+        let end = session.heap().pool().max_size();
+        Self::load_up_to(session, end, leaves)
+    }
+
+    /// As [`Self::load`] where leaves are any numbers below `end` that are multiples of 64.
+    ///
+    /// # Errors
+    /// No memory for the nodes.
+    pub fn load_up_to(
+        session: &mut Session<M>,
+        end: u64,
+        leaves: &[(u64, u64)],
+    ) -> Result<Self, AllocError> {
+        let is_wide = node::is_wide(end);
         let root = write::build_levels::<G, M>(session, is_wide, leaves)?;
         Ok(InnerTree { root: AtomicPointer::new(root), is_wide, geometry: PhantomData })
     }
@@ -107,7 +120,20 @@ impl<G: Geometry, M: Machine> InnerTree<G, M> {
     pub fn find_le(&self, key: u64) -> Found<M> {
         let mut attempt = 0;
         loop {
-            match self.try_find(key) {
+            match self.try_find::<false>(key) {
+                Ok((found, _)) => return found,
+                Err(retry) => retry.pause::<M>(&mut attempt),
+            }
+            M::mark("inner.find_again");
+        }
+    }
+
+    /// The same with the low fence under which the leaf is entered.
+    #[inline(always)]
+    pub fn find_fence(&self, key: u64) -> (Found<M>, u64) {
+        let mut attempt = 0;
+        loop {
+            match self.try_find::<true>(key) {
                 Ok(found) => return found,
                 Err(retry) => retry.pause::<M>(&mut attempt),
             }
@@ -116,22 +142,26 @@ impl<G: Geometry, M: Machine> InnerTree<G, M> {
     }
 
     #[inline(always)]
-    fn try_find(&self, key: u64) -> Result<Found<M>, Retry> {
+    fn try_find<const FENCE: bool>(&self, key: u64) -> Result<(Found<M>, u64), Retry> {
         let mut node = self.root();
         let mut version = node.lock.stable_or_wait(GENERATION)?;
         // A root that was split meanwhile leads to half of the tree only.
         if !self.is_root(node) {
             return Err(Retry::Now);
         }
+        let mut low = 0;
         loop {
             let index = node.find(key);
+            if FENCE && index > 0 {
+                low = node.key(index);
+            }
             if node.level == 1 {
                 let leaf = node.leaf(index);
                 if !M::mutant("inner.no_validation") && !node.lock.validate(GENERATION, version) {
                     return Err(Retry::Now);
                 }
                 let token = Token { node, version };
-                return Ok(Found { leaf, token });
+                return Ok((Found { leaf, token }, low));
             }
             let child = node.child(index);
             if child.is_null() {

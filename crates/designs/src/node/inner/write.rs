@@ -208,6 +208,60 @@ impl<G: Geometry, M: Machine> InnerTree<G, M> {
         }
     }
 
+    /// Lets the keys above `low`, up to `last`, that lead to `old` by another place than `low` lead to
+    /// `new`: first places of nodes that [`Self::yield_place`] has given away. The caller holds the locks
+    /// of both leaves.
+    pub fn give_places(&self, low: u64, last: u64, old: u64, new: u64) {
+        let mut key = last;
+        loop {
+            let (found, fence) = self.find_fence(key);
+            if fence <= low {
+                return;
+            }
+            let node = self.node(found.token.node);
+            if !node.lock.upgrade(found.token.version) {
+                continue;
+            }
+            debug_assert_eq!(found.leaf, old, "nobody else enters leaves here");
+            M::mark("inner.gave_place");
+            let index = node.find(key);
+            node.replace(index, (fence, Below::Leaf(new)));
+            node.lock.unlock();
+            key = fence - 1;
+        }
+    }
+
+    /// Takes `old`, a leaf with the low fence `low`, out of the tree: its keys fall to `new`, the leaf on
+    /// its left. If it is the first child of a node, its place is given to `new`, and the answer is true:
+    /// then `new` has two places. The caller holds the locks of both leaves.
+    pub fn yield_place(&self, low: u64, old: u64, new: u64) -> bool {
+        loop {
+            let found = self.find_le(low);
+            let node = self.node(found.token.node);
+            if !node.lock.upgrade(found.token.version) {
+                continue;
+            }
+            debug_assert_eq!(found.leaf, old, "nobody else changes this place");
+            let index = node.find(low);
+            if index == 0 {
+                node.replace(0, (low, Below::Leaf(new)));
+            } else {
+                node.remove(index);
+            }
+            node.lock.unlock();
+            return index == 0;
+        }
+    }
+
+    /// Whether the place of `key` may be the last one of its node, so that the next one is the first of
+    /// another.
+    pub fn may_end_node(&self, key: u64) -> bool {
+        let found = self.find_le(key);
+        let node = self.node(found.token.node);
+        let is_last = node.find(key) + 1 >= node.count();
+        is_last || !self.revalidate(found.token)
+    }
+
     /// Puts `new` in the place of `old`, a leaf with the low fence `low`. The caller holds the lock
     /// of the old one.
     pub fn replace_leaf(&self, low: u64, old: u64, new: u64) {

@@ -85,7 +85,7 @@ pub(super) const FAMILY: Family = Family {
             claim: "8.3 cache misses a search; FPTree slightly ahead above 600 ns",
             kinds: &[Kind::Counts, Kind::Latency],
             seconds: (3, 300),
-            needs: &["fptree", "wbtree"],
+            needs: &["fptree", "wbtree", "wort"],
             method: Method::Run(counts::read_latency),
         },
         Entry {
@@ -94,7 +94,7 @@ pub(super) const FAMILY: Family = Family {
             claim: "beats FPTree and wB+Tree at every latency, as it flushes fewer lines",
             kinds: &[Kind::Counts, Kind::Latency],
             seconds: (3, 300),
-            needs: &["fptree", "wbtree"],
+            needs: &["fptree", "wbtree", "wort"],
             method: Method::Run(counts::write_latency),
         },
         Entry {

@@ -206,8 +206,8 @@ pub(super) fn transactions(context: &mut Context<'_>) -> Result<Outcome, BenchEr
             ),
         );
     }
-    outcome
-        .notes
-        .push("The pool is in ordinary memory. The radix tree (WORT) is not built.".into());
+    outcome.notes.push(
+        "The pool is in ordinary memory. The radix tree (WORT) is not among them here.".into(),
+    );
     Ok(outcome)
 }

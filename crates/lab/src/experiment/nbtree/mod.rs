@@ -111,7 +111,7 @@ pub(super) const FAMILY: Family = Family {
         Entry {
             id: "nbtree.fig10",
             what: "Figure 10: conflicts on hot leaves",
-            claim: "fewer in uTree (which is not built) than in FAST & FAIR than in FPTree and RNTree",
+            claim: "fewer in uTree (which is not among them here) than in FAST & FAIR than in FPTree and RNTree",
             kinds: &[Kind::Counts, Kind::ManyCores],
             seconds: (20, 600),
             needs: &["fast-fair", "fptree", "rntree"],
