@@ -16,6 +16,7 @@
 mod cceh;
 mod fast_fair;
 mod machine;
+mod pactree;
 mod skip_list;
 mod sptree;
 
@@ -66,6 +67,8 @@ pub(crate) enum Program {
     Cceh(Techniques),
     /// FAST & FAIR with nodes of 512 bytes.
     FastFair(Techniques),
+    /// PACTree.
+    PacTree,
     /// The skip list.
     SkipList(Techniques),
     /// SPTree with buffers, with the filters, and whether an unbuffered insert flushes its bitmap.
@@ -98,8 +101,9 @@ pub(crate) struct Volumes {
 
 /// Plays the paper's workload with `keys` keys: load, positive and negative lookups, scans of 50.
 pub(crate) fn play(program: Program, keys: u64, seed: u64) -> Volumes {
-    let mut machine = Machine::xeon_6230(PAPERS_KEYS / keys as f64);
-    let mut played = made(program, seed);
+    let scale = PAPERS_KEYS / keys as f64;
+    let mut machine = Machine::xeon_6230(scale);
+    let mut played = made(program, scale, seed);
     let mut volumes = Volumes::default();
     for number in 0..keys {
         played.insert(&mut machine, key(number, seed));
@@ -123,10 +127,11 @@ pub(crate) fn play(program: Program, keys: u64, seed: u64) -> Volumes {
     volumes
 }
 
-fn made(program: Program, seed: u64) -> Box<dyn Play> {
+fn made(program: Program, scale: f64, seed: u64) -> Box<dyn Play> {
     match program {
         Program::Cceh(techniques) => Box::new(cceh::Cceh::new(techniques)),
         Program::FastFair(techniques) => Box::new(fast_fair::FastFair::new(techniques)),
+        Program::PacTree => Box::new(pactree::PacTree::new(scale)),
         Program::SkipList(techniques) => Box::new(skip_list::SkipList::new(techniques, seed)),
         Program::SpTree { buffered, filtered, flushes_bitmap } => {
             Box::new(sptree::SpTree::new(buffered, filtered, flushes_bitmap))

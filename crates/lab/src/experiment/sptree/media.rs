@@ -147,7 +147,7 @@ const FAST_FAIR: [(&str, f64); 4] = [
     ("a scan of 50", 3553.9),
 ];
 
-/// Figure 7 e to h: SPTree and FAST & FAIR played back, then ours as they are counted.
+/// Figure 7 e to h: FAST & FAIR, PACTree and SPTree played back, then ours as they are counted.
 pub(super) fn trees(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let mut outcome = Outcome::default();
     let mut grid = Grid::new("bytes of an operation, played back", &COLUMNS);
@@ -158,15 +158,19 @@ pub(super) fn trees(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
         let what = format!("FAST & FAIR, read by {what}");
         outcome.figures.push(Figure::near(what, claim, traffic.media_read, "B", TOLERANCE));
     }
+    let pactree = played(context, "PACTree", Program::PacTree);
+    phases(&mut outcome, &mut grid, "PACTree", &pactree);
     let mut loads = Vec::new();
     for (name, program) in SPTREES {
         let volumes = played(context, name, program);
         phases(&mut outcome, &mut grid, name, &volumes);
         loads.push(volumes.load);
         if program == sptree(false, true, true) {
-            let share = volumes.positive.media_read / fast_fair.positive.media_read;
-            let what = "SPTree's positive lookup, as a share of FAST & FAIR's";
-            outcome.figures.push(Figure::near(what, 1.0 / 3.0, share, "", TOLERANCE));
+            for (name, other) in [("FAST & FAIR", &fast_fair), ("PACTree", &pactree)] {
+                let share = volumes.positive.media_read / other.positive.media_read;
+                let what = format!("SPTree's positive lookup, as a share of {name}'s");
+                outcome.figures.push(Figure::near(what, 1.0 / 3.0, share, "", TOLERANCE));
+            }
             let bytes = volumes.negative.media_read;
             let what = "SPTree's negative lookup reads";
             let said =
