@@ -155,7 +155,8 @@ impl Batch<'_> {
     #[inline]
     fn plain<'b>(&self, rest: &'b [u8]) -> Option<(Kind, &'b [u8], &'b [u8])> {
         // Those that are collected are not timed.
-        if !self.session.is_plain() || self.times_all() {
+        let generation = self.shared.acl.generation();
+        if !self.session.is_plain(generation) || self.times_all() {
             return None;
         }
         let name = self.parser.wire_arg(rest, 0)?;

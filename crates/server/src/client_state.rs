@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::acl::{self, Acl};
 use crate::command::transaction::Transaction;
 use crate::registry::{Client, Details};
 use crate::resp::Protocol;
@@ -27,6 +28,8 @@ pub struct ClientState {
     pub protocol: Protocol,
     /// True if no password is needed, or it was given.
     pub authenticated: bool,
+    /// Who it is, and what it may do.
+    pub access: acl::Session,
     pub reply_mode: ReplyMode,
     /// Set to close the connection once its replies are sent.
     pub closing: bool,
@@ -55,17 +58,21 @@ pub struct Waiting {
 pub struct SessionState {
     protocol: Protocol,
     authenticated: bool,
+    access: acl::Session,
     reply_mode: ReplyMode,
     closing: bool,
     details: Details,
 }
 
 impl ClientState {
-    pub fn new(client: Arc<Client>, authenticated: bool) -> Self {
+    pub fn new(client: Arc<Client>, acl: &Acl) -> Self {
+        let (access, authenticated) = acl.arrive();
+        client.change(|details| details.user = Some(Arc::clone(&access.user)));
         ClientState {
             client,
             protocol: Protocol::default(),
             authenticated,
+            access,
             reply_mode: ReplyMode::default(),
             closing: false,
             last_command: usize::MAX,
@@ -74,9 +81,24 @@ impl ClientState {
         }
     }
 
-    /// True if a request needs none of the checks that depend on the connection's state.
-    pub fn is_plain(&self) -> bool {
-        self.authenticated && self.reply_mode == ReplyMode::On && !self.transaction.is_open()
+    /// True if a request needs none of the checks that depend on the connection's state, as of this generation of users.
+    pub fn is_plain(&self, generation: u64) -> bool {
+        self.authenticated
+            && self.access.allows_all(generation)
+            && self.reply_mode == ReplyMode::On
+            && !self.transaction.is_open()
+    }
+
+    /// True if it needs no password, or gave it.
+    pub fn is_let_in(&self, acl: &Acl) -> bool {
+        self.authenticated || acl.is_open()
+    }
+
+    /// Makes it another user.
+    pub fn become_user(&mut self, access: acl::Session) {
+        self.client.change(|details| details.user = Some(Arc::clone(&access.user)));
+        self.access = access;
+        self.authenticated = true;
     }
 
     /// What a transaction that fails must leave as it was.
@@ -84,6 +106,7 @@ impl ClientState {
         SessionState {
             protocol: self.protocol,
             authenticated: self.authenticated,
+            access: self.access.clone(),
             reply_mode: self.reply_mode,
             closing: self.closing,
             details: self.client.details(),
@@ -94,14 +117,15 @@ impl ClientState {
     pub fn restore(&mut self, state: SessionState) {
         self.protocol = state.protocol;
         self.authenticated = state.authenticated;
+        self.access = state.access;
         self.reply_mode = state.reply_mode;
         self.closing = state.closing;
         self.client.change(|details| *details = state.details);
     }
 
     /// Back to the state of a new connection (`RESET`).
-    pub fn reset(&mut self, authenticated: bool) {
-        *self = ClientState::new(Arc::clone(&self.client), authenticated);
+    pub fn reset(&mut self, acl: &Acl) {
+        *self = ClientState::new(Arc::clone(&self.client), acl);
         self.client.change(|details| {
             details.name.clear();
             details.protocol = Protocol::default();

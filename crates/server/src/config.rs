@@ -27,6 +27,12 @@ pub struct Config {
     pub threads: usize,
     /// What clients must give to `AUTH` before anything else. Default: no password.
     pub password: Option<String>,
+    /// A file of users with their passwords and permissions (`ACL`), which must exist. Default: there is one user, with the
+    /// password above. Contradicts a password.
+    pub acl_file: Option<PathBuf>,
+    /// Wrong passwords a minute that are looked at from one address; further ones are refused, right or wrong, until the
+    /// minute is over. 0 = no limit. Default 100.
+    pub wrong_password_count_max: u64,
     /// The most connections at a time; a further one is told so and closed. Default 10,000.
     pub client_count_max: usize,
     /// Connections that send nothing for this long are closed. Default: never. Whole seconds.
@@ -63,6 +69,8 @@ impl Default for Config {
             unix_socket: None,
             threads: 0,
             password: None,
+            acl_file: None,
+            wrong_password_count_max: 100,
             client_count_max: 10_000,
             idle_timeout: None,
             tcp_keepalive: Some(Duration::from_secs(300)),
@@ -116,6 +124,12 @@ impl Config {
         if self.password.as_deref() == Some("") {
             return refuse("the password is empty: give one, or none at all".into());
         }
+        if self.password.is_some() && self.acl_file.is_some() {
+            return refuse(
+                "the file of users says the password of `default`: leave the other password away"
+                    .into(),
+            );
+        }
         Ok(())
     }
 }
@@ -128,6 +142,7 @@ impl fmt::Debug for Config {
             .field("unix_socket", &self.unix_socket)
             .field("threads", &self.threads)
             .field("password", &self.password.as_ref().map(|_| "(hidden)"))
+            .field("acl_file", &self.acl_file)
             .field("client_count_max", &self.client_count_max)
             .field("idle_timeout", &self.idle_timeout)
             .finish_non_exhaustive()
@@ -155,6 +170,7 @@ mod tests {
             Config { request_size_max: usize::MAX, ..base() },
             Config { bulk_size_max: 1 << 30, ..base() },
             Config { password: Some(String::new()), ..base() },
+            Config { password: Some("a".into()), acl_file: Some("b".into()), ..base() },
         ];
         for config in bad {
             let error = config.check().unwrap_err();

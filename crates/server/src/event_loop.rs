@@ -301,7 +301,7 @@ impl<'a> EventLoop<'a> {
             }
             return None;
         }
-        let session = ClientState::new(client, self.shared.config.password.is_none());
+        let session = ClientState::new(client, &self.shared.acl);
         let connection = Some(Box::new(Connection::new(socket, session, index)));
         if index == self.connections.len() {
             self.connections.push(connection);

@@ -52,6 +52,7 @@
 #![forbid(unsafe_code)]
 
 mod acceptor;
+mod acl;
 mod batch;
 mod client_memory;
 mod client_state;

@@ -1,30 +1,70 @@
-//! Comparing passwords without telling how much of a guess was right.
+//! Passwords: kept as SHA-256, compared without telling how much of a guess was right.
 
 use std::hint::black_box;
 
-/// True if both are equal. The time taken depends on the length of `given` only.
-pub fn equal(given: &[u8], expected: &[u8]) -> bool {
-    let mut difference = u8::from(given.len() != expected.len());
-    for (index, byte) in given.iter().enumerate() {
-        // `expected` is never empty: the configuration refuses an empty password.
-        let other = expected.get(index % expected.len().max(1)).copied().unwrap_or(0);
+use sha2::{Digest, Sha256};
+
+/// The SHA-256 of a password.
+pub type Hash = [u8; 32];
+
+/// The hash of a password.
+pub fn hash(password: &[u8]) -> Hash {
+    Sha256::digest(password).into()
+}
+
+/// True if both are equal. The time taken does not depend on where they differ.
+pub fn equal(one: &Hash, other: &Hash) -> bool {
+    let mut difference = 0;
+    for (a, b) in one.iter().zip(other) {
         // The black box keeps the compiler from leaving the loop at the first difference.
-        difference = black_box(difference | (byte ^ other));
+        difference = black_box(difference | (a ^ b));
     }
     difference == 0
 }
 
+/// A hash as 64 hexadecimal digits.
+pub fn digits(hash: &Hash) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A hash from 64 hexadecimal digits, all letters small.
+pub fn parse_hash(digits: &[u8]) -> Option<Hash> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let mut hash = Hash::default();
+    if digits.len() != 2 * hash.len() {
+        return None;
+    }
+    for (byte, pair) in hash.iter_mut().zip(digits.chunks(2)) {
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(hash)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::equal;
+    use super::*;
 
     #[test]
     fn only_the_password_is_equal_to_the_password() {
-        assert!(equal(b"secret", b"secret"));
+        let secret = hash(b"secret");
+        assert!(equal(&secret, &hash(b"secret")));
         for guess in [&b""[..], b"s", b"secre", b"Secret", b"secreT", b"secretsecret", b"secret\0"]
         {
-            assert!(!equal(guess, b"secret"), "{}", guess.escape_ascii());
+            assert!(!equal(&hash(guess), &secret), "{}", guess.escape_ascii());
         }
-        assert!(!equal(b"x", b""));
+    }
+
+    #[test]
+    fn a_hash_is_the_known_one_and_its_digits_are_read_back() {
+        let text = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(digits(&hash(b"abc")), text);
+        assert_eq!(parse_hash(text.as_bytes()), Some(hash(b"abc")));
+        for bad in ["", &text[1..], &text.to_uppercase(), &text.replace('b', "g")] {
+            assert_eq!(parse_hash(bad.as_bytes()), None, "{bad}");
+        }
     }
 }

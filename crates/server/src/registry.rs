@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::acl::user::User;
 use crate::resp::Protocol;
 
 /// One connection, as others see it. The event loop that serves it writes, anybody may read.
@@ -41,6 +42,8 @@ pub struct Details {
     pub protocol: Protocol,
     /// Never closed for what it holds (`CLIENT NO-EVICT`).
     pub no_evict: bool,
+    /// Who it is, once it is served.
+    pub user: Option<Arc<User>>,
 }
 
 impl Client {
@@ -121,6 +124,11 @@ impl Client {
     pub fn details_size(&self) -> usize {
         // Relaxed: a statistic, written by the event loop that reads it.
         self.details_size.load(Ordering::Relaxed)
+    }
+
+    /// Who it is.
+    pub fn user(&self) -> Option<Arc<User>> {
+        self.lock().user.clone()
     }
 
     /// A copy of what the client told about itself.

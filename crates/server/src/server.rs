@@ -7,6 +7,7 @@ use everleaf::Store;
 use mio::{Poll, Waker};
 
 use crate::acceptor::Acceptor;
+use crate::acl::Acl;
 use crate::event_loop::EventLoop;
 use crate::shared::{Control, Shared};
 use crate::types::Collector;
@@ -55,6 +56,7 @@ impl Handle {
 /// The sockets of a server that has no store yet; from [`Server::listen`].
 pub struct Listening {
     config: Config,
+    acl: Acl,
     acceptor: Acceptor,
     polls: Vec<Poll>,
     control: Arc<Control>,
@@ -63,8 +65,8 @@ pub struct Listening {
 impl Listening {
     /// A server of this store on these sockets.
     pub fn serve(self, store: Arc<Store>) -> Server {
-        let Listening { config, acceptor, polls, control } = self;
-        let shared = Arc::new(Shared::new(config, store, control));
+        let Listening { config, acl, acceptor, polls, control } = self;
+        let shared = Arc::new(Shared::new(config, acl, store, control));
         Server { shared, parts: Mutex::new(Some(Parts { acceptor, polls })) }
     }
 }
@@ -83,11 +85,12 @@ impl Server {
     /// that cannot listen. Connections wait in the kernel until [`Server::run`] accepts them.
     ///
     /// # Errors
-    /// [`ServerError::Config`] if the configuration contradicts itself, [`ServerError::Bind`] if an
+    /// [`ServerError::Config`] if the configuration contradicts itself, or the file of users cannot be read, [`ServerError::Bind`] if an
     /// address cannot be listened on (in use, not allowed, not of this machine), and
     /// [`ServerError::Io`] if the system refuses something else.
     pub fn listen(config: Config) -> Result<Listening, ServerError> {
         config.check()?;
+        let acl = Acl::open(&config)?;
         let listeners = socket::listen(&config)?;
         let addresses = listeners.iter().filter_map(|listener| listener.local_addr()).collect();
         let mut polls = Vec::new();
@@ -103,7 +106,7 @@ impl Server {
         let acceptor =
             Acceptor::new(accept_poll, listeners).map_err(io("cannot wait for connections"))?;
         let control = Arc::new(Control::new(wakers, addresses));
-        Ok(Listening { config, acceptor, polls, control })
+        Ok(Listening { config, acl, acceptor, polls, control })
     }
 
     /// Serves on this thread and the configured number of others, until a shutdown is asked for
@@ -199,7 +202,7 @@ fn io(what: &'static str) -> impl Fn(std::io::Error) -> ServerError {
 
 fn warn_if_open(shared: &Shared) {
     let open = shared.control.addresses.iter().find(|address| !address.ip().is_loopback());
-    if let (Some(address), None) = (open, &shared.config.password) {
+    if let Some(address) = open.filter(|_| shared.acl.is_open()) {
         tracing::warn!(
             "{address} can be reached from other machines and there is no password: anybody there \
              can read and remove everything; set a password or listen on 127.0.0.1"

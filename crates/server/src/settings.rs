@@ -18,6 +18,7 @@ pub struct Settings {
     /// Microseconds; negative = none.
     slow_log_us: AtomicI64,
     slow_log_len_max: AtomicUsize,
+    acl_log_len_max: AtomicUsize,
     encodings: [AtomicI64; ENCODINGS.len()],
 }
 
@@ -36,6 +37,8 @@ pub const ENCODINGS: [(&str, &str, i64); 7] = [
 /// From so many microseconds on a command is slow, unless it is configured; and so many are kept.
 const SLOW_LOG_US: i64 = 10_000;
 const SLOW_LOG_LEN_MAX: usize = 128;
+/// Refusals that are kept, unless it is configured.
+const ACL_LOG_LEN_MAX: usize = 128;
 
 impl Settings {
     pub fn new(config: &Config) -> Self {
@@ -49,6 +52,7 @@ impl Settings {
             ),
             slow_log_us: AtomicI64::new(SLOW_LOG_US),
             slow_log_len_max: AtomicUsize::new(SLOW_LOG_LEN_MAX),
+            acl_log_len_max: AtomicUsize::new(ACL_LOG_LEN_MAX),
             encodings: ENCODINGS.map(|(.., value)| AtomicI64::new(value)),
         }
     }
@@ -127,6 +131,17 @@ impl Settings {
     pub fn set_slow_log_len_max(&self, count: usize) {
         // Relaxed: see the type.
         self.slow_log_len_max.store(count, Ordering::Relaxed);
+    }
+
+    /// How many refusals are kept.
+    pub fn acl_log_len_max(&self) -> usize {
+        // Relaxed: see the type.
+        self.acl_log_len_max.load(Ordering::Relaxed)
+    }
+
+    pub fn set_acl_log_len_max(&self, count: usize) {
+        // Relaxed: see the type.
+        self.acl_log_len_max.store(count, Ordering::Relaxed);
     }
 
     /// One of [`ENCODINGS`], by its index.

@@ -10,6 +10,7 @@ use everleaf::{Store, human_size};
 use mio::Waker;
 
 use crate::Config;
+use crate::acl::Acl;
 use crate::client_memory::ClientMemory;
 use crate::rate_limiter::RateLimiter;
 use crate::registry::{Client, Registry};
@@ -140,6 +141,7 @@ pub struct Shared {
     pub settings: Settings,
     pub control: Arc<Control>,
     pub registry: Registry,
+    pub acl: Acl,
     pub scans: ScanTable,
     pub saver: Saver,
     pub slow_log: SlowLog,
@@ -167,7 +169,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    pub fn new(config: Config, store: Arc<Store>, control: Arc<Control>) -> Self {
+    pub fn new(config: Config, acl: Acl, store: Arc<Store>, control: Arc<Control>) -> Self {
         let loops = (0..config.thread_count()).map(|_| LoopState::default()).collect();
         Shared {
             store,
@@ -175,6 +177,7 @@ impl Shared {
             config,
             control,
             registry: Registry::new(),
+            acl,
             scans: ScanTable::new(),
             saver: Saver::new(),
             slow_log: SlowLog::default(),

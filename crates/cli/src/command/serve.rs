@@ -68,6 +68,13 @@ pub struct ServeArgs {
     /// A file whose first line is the password
     #[arg(long, value_name = "FILE")]
     pub requirepass_file: Option<PathBuf>,
+    /// A file of users with their passwords and permissions (`ACL SETUSER`, `ACL SAVE`), a line for each; it must
+    /// exist, and says the password of `default`, too
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["requirepass", "requirepass_file"])]
+    pub aclfile: Option<PathBuf>,
+    /// Wrong passwords a minute that are looked at from one address; 0 means no limit
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub auth_attempts: u64,
     /// The most connections at a time
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     pub maxclients: usize,
@@ -243,6 +250,8 @@ fn config_of(args: &ServeArgs) -> Result<Config, Failure> {
         unix_socket: args.unixsocket.clone(),
         threads: args.threads,
         password: password_of(args)?,
+        acl_file: args.aclfile.clone(),
+        wrong_password_count_max: args.auth_attempts,
         client_count_max: args.maxclients,
         client_memory_max: client_memory_of(args)?,
         idle_timeout: (args.timeout > 0).then(|| Duration::from_secs(args.timeout)),

@@ -1,8 +1,11 @@
 //! `CLIENT`: the connections of the server.
 
+use std::sync::Arc;
+
 use super::connection::valid_name;
 use super::table::COMMANDS;
 use super::{Context, Failure, Outcome, integer_arg, parse_integer, shown, waiting};
+use crate::acl::user::User;
 use crate::client_state::ReplyMode;
 use crate::registry::Client;
 use crate::resp::Request;
@@ -148,12 +151,12 @@ fn parse_type(arg: &[u8]) -> Result<bool, Failure> {
 }
 
 /// One line of `CLIENT LIST`.
-fn describe(client: &Client, now_ms: u64) -> String {
+pub fn describe(client: &Client, now_ms: u64) -> String {
     let details = client.details();
     let command = COMMANDS.get(client.last_command()).map_or("NULL", |command| command.name);
     format!(
         "id={} addr={} laddr={} name={} age={} idle={} flags={} db=0 sub=0 psub=0 multi=-1 \
-         tot-mem={} cmd={command} user=default resp={} lib-name={} lib-ver={} loop={}\n",
+         tot-mem={} cmd={command} user={} resp={} lib-name={} lib-ver={} loop={}\n",
         client.id,
         client.peer,
         client.local,
@@ -167,6 +170,7 @@ fn describe(client: &Client, now_ms: u64) -> String {
             (false, false) => "N",
         },
         client.memory(),
+        details.user.as_ref().map_or_else(String::new, |user| user.shown()),
         details.protocol.number(),
         details.library_name,
         details.library_version,
@@ -181,6 +185,7 @@ struct KillFilter<'a> {
     peer: Option<&'a [u8]>,
     local: Option<&'a [u8]>,
     age_s: Option<u64>,
+    user: Option<Arc<User>>,
     /// True if a condition was given that no client meets.
     nobody: bool,
     spare_self: bool,
@@ -192,7 +197,7 @@ fn kill(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let filter = if by_address {
         KillFilter { peer: Some(request.arg(2)), ..KillFilter::default() }
     } else {
-        parse_kill(request)?
+        parse_kill(context, request)?
     };
     let now_ms = context.shared.now_ms();
     let own_id = context.session.client.id;
@@ -220,7 +225,7 @@ fn kill(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     Ok(())
 }
 
-fn parse_kill<'a>(request: &Request<'a>) -> Result<KillFilter<'a>, Failure> {
+fn parse_kill<'a>(context: &Context<'_>, request: &Request<'a>) -> Result<KillFilter<'a>, Failure> {
     let mut filter = KillFilter { spare_self: true, ..KillFilter::default() };
     let mut args = request.args_from(2);
     while let Some(option) = args.next() {
@@ -231,7 +236,10 @@ fn parse_kill<'a>(request: &Request<'a>) -> Result<KillFilter<'a>, Failure> {
             b"laddr" => filter.local = Some(value),
             b"maxage" => filter.age_s = Some(parse_id(value)?),
             b"type" => filter.nobody |= !parse_type(value)?,
-            b"user" => filter.nobody |= value != b"default",
+            b"user" => {
+                let no_user = || Failure::text(format!("ERR No such user '{}'", shown(value)));
+                filter.user = Some(context.shared.acl.get(value).ok_or_else(no_user)?);
+            }
             b"skipme" => {
                 filter.spare_self = match value.to_ascii_lowercase().as_slice() {
                     b"yes" => true,
@@ -253,6 +261,10 @@ impl KillFilter<'_> {
             && self.id.is_none_or(|id| id == client.id)
             && self.peer.is_none_or(|peer| peer == client.peer.as_bytes())
             && self.local.is_none_or(|local| local == client.local.as_bytes())
+            && self
+                .user
+                .as_ref()
+                .is_none_or(|user| client.user().is_some_and(|own| Arc::ptr_eq(user, &own)))
             && self.age_s.is_none_or(|age| age_s >= age)
     }
 }

@@ -6,7 +6,7 @@ use crate::resp::Request;
 use crate::settings::ENCODINGS;
 use crate::shared::Shared;
 
-/// Slow commands that may be kept at most: each takes up to about 4 KiB.
+/// Slow commands, and refusals, that may be kept at most: each takes up to about 4 KiB.
 const SLOW_LOG_LEN_LIMIT: u64 = 1 << 16;
 
 /// `CONFIG subcommand ...`
@@ -34,6 +34,11 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     let keepalive = config.tcp_keepalive.map_or(0, |time| time.as_secs());
     let mut settings = vec![
         // Durability is the store's and has nothing to do with these two mechanisms.
+        ("acllog-max-len", shared.settings.acl_log_len_max().to_string()),
+        (
+            "aclfile",
+            config.acl_file.as_ref().map_or_else(String::new, |path| path.display().to_string()),
+        ),
         ("appendonly", "no".into()),
         ("save", String::new()),
         ("bind", config.bind.join(" ")),
@@ -99,6 +104,7 @@ enum Change {
     /// Microseconds; negative = never.
     SlowLogAfter(i64),
     SlowLogLenMax(usize),
+    AclLogLenMax(usize),
     /// One of [`ENCODINGS`], by its index.
     Encoding(usize, i64),
 }
@@ -116,6 +122,7 @@ impl Change {
             }
             Change::SlowLogAfter(microseconds) => settings.set_slow_log_us(microseconds),
             Change::Encoding(index, value) => settings.set_encoding(index, value),
+            Change::AclLogLenMax(count) => settings.set_acl_log_len_max(count),
             Change::SlowLogLenMax(count) => settings.set_slow_log_len_max(count),
             Change::IdleTimeout(seconds) => {
                 settings.set_idle_timeout_s(seconds);
@@ -165,6 +172,7 @@ fn parse_change(shared: &Shared, name: &[u8], value: &[u8]) -> Result<Change, Fa
             Ok(Change::SlowLogAfter(number.ok_or_else(|| fail(range))?))
         }
         "slowlog-max-len" => Ok(Change::SlowLogLenMax(number(0, SLOW_LOG_LEN_LIMIT)? as usize)),
+        "acllog-max-len" => Ok(Change::AclLogLenMax(number(0, SLOW_LOG_LEN_LIMIT)? as usize)),
         "timeout" => Ok(Change::IdleTimeout(number(0, u64::from(u32::MAX))?)),
         "proto-max-bulk-len" => Ok(Change::BulkSizeMax(number(1024, bulk_size_limit)? as usize)),
         _ => {

@@ -1,7 +1,6 @@
 //! The connection itself: `HELLO`, `AUTH`, `PING` and their like.
 
-use super::{Context, Failure, Outcome, integer_arg, parse_integer, shown};
-use crate::password;
+use super::{Context, Failure, Outcome, acl, integer_arg, parse_integer, shown};
 use crate::resp::{Protocol, Request};
 
 /// The version of the protocol's original server whose behaviour this one follows; clients choose
@@ -51,7 +50,7 @@ pub fn quit(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
 
 /// `RESET`
 pub fn reset(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
-    context.session.reset(context.shared.config.password.is_none());
+    context.session.reset(&context.shared.acl);
     context.reply.protocol = Protocol::default();
     context.reply.status("RESET");
     Ok(())
@@ -64,13 +63,13 @@ pub fn auth(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         3 => (request.arg(1), request.arg(2)),
         _ => return Err(Failure::Syntax),
     };
-    if context.shared.config.password.is_none() && request.len() == 2 {
+    if request.len() == 2 && context.shared.acl.default_has_no_password() {
         return Err(Failure::text(
             "ERR AUTH <password> called without any password configured for the default user. \
              Are you sure your configuration is correct?",
         ));
     }
-    authenticate(context, user, given)?;
+    authenticate(context, request, user, given)?;
     context.reply.ok();
     Ok(())
 }
@@ -91,7 +90,7 @@ pub fn hello(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         match (option.to_ascii_lowercase().as_slice(), args.len()) {
             (b"auth", 2..) => {
                 let credentials = (args.next().unwrap_or(b""), args.next().unwrap_or(b""));
-                authenticate(context, credentials.0, credentials.1)?;
+                authenticate(context, request, credentials.0, credentials.1)?;
             }
             // Kept even if what follows is refused, as clients know it.
             (b"setname", 1..) => {
@@ -104,7 +103,7 @@ pub fn hello(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
             }
         }
     }
-    if !context.session.authenticated {
+    if !context.session.is_let_in(&context.shared.acl) {
         return Err(Failure::text(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
              HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
@@ -138,20 +137,34 @@ fn greet(context: &mut Context<'_>) {
     reply.array(0);
 }
 
-/// There is one user; without a password configured, it is let in with any.
-fn authenticate(context: &mut Context<'_>, user: &[u8], given: &[u8]) -> Outcome {
-    let right_user = user == b"default";
-    let right = match &context.shared.config.password {
-        None => right_user,
-        // Compared even for a wrong user, so that the time does not tell which was wrong.
-        Some(expected) => password::equal(given, expected.as_bytes()) & right_user,
-    };
-    if !right {
-        let client = &context.session.client;
-        tracing::info!("client {} from {} gave a wrong password", client.id, client.peer);
-        return Err(Failure::text("WRONGPASS invalid username-password pair or user is disabled."));
+/// Makes the connection this user, if the password is right.
+fn authenticate(
+    context: &mut Context<'_>,
+    request: &Request<'_>,
+    user: &[u8],
+    given: &[u8],
+) -> Outcome {
+    let Context { shared, session, .. } = context;
+    let (limit, now_ms) = (shared.config.wrong_password_count_max, shared.now_ms());
+    let client = &session.client;
+    if !shared.acl.attempts.allows(&client.peer, limit, now_ms) {
+        if shared.defences.allows(now_ms) {
+            tracing::warn!(
+                "{} gave {limit} wrong passwords within a minute: it has to wait",
+                client.peer
+            );
+        }
+        return Err(Failure::text(
+            "ERR too many wrong passwords from this address: none is looked at for a minute",
+        ));
     }
-    context.session.authenticated = true;
+    let Some(access) = shared.acl.admit(user, given) else {
+        tracing::info!("client {} from {} gave a wrong password", client.id, client.peer);
+        shared.acl.attempts.failed(&client.peer, now_ms);
+        acl::note_wrong_password(context, request.arg(0), user);
+        return Err(Failure::text("WRONGPASS invalid username-password pair or user is disabled."));
+    };
+    session.become_user(access);
     Ok(())
 }
 

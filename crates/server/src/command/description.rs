@@ -2,6 +2,7 @@
 
 use super::table::{self, COMMANDS, Command};
 use super::{Context, Failure, Outcome, key_positions};
+use crate::acl::commands;
 use crate::glob;
 use crate::resp::{Reply, Request};
 
@@ -47,8 +48,11 @@ fn info(reply: &mut Reply<'_>, command: &Command) {
     for position in [command.first_key, command.last_key, command.key_step] {
         reply.integer(i64::from(position));
     }
-    // Access categories, tips, key specifications, subcommands: none.
-    reply.set(0);
+    let id = table::find(command.name.as_bytes()).unwrap_or(usize::MAX);
+    let categories: Vec<_> = commands::category_names(id).collect();
+    reply.set(categories.len());
+    categories.iter().for_each(|name| reply.status(&format!("@{name}")));
+    // Tips, key specifications, subcommands: none.
     for _ in 0..3 {
         reply.array(0);
     }

@@ -11,7 +11,8 @@ pub fn getkeys(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let command = args.first().and_then(|name| find(name)).map(|index| &COMMANDS[index]);
     let command = command.ok_or(Failure::text("ERR Invalid command specified"))?;
     let counted = counted_from(command.name);
-    if command.first_key == 0 && counted.is_none() {
+    let has_keys = command.first_key != 0 || counted.is_some() || is_memory_usage(command, &args);
+    if !has_keys {
         return Err(Failure::text("ERR The command has no key arguments"));
     }
     if !command.accepts(args.len()) {
@@ -24,6 +25,14 @@ pub fn getkeys(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     context.reply.array(positions.len());
     positions.iter().for_each(|at| context.reply.bulk(args[*at]));
     Ok(())
+}
+
+/// The arguments that are keys; none where their number makes no sense, which the command refuses.
+pub fn of(command: &Command, args: &[&[u8]]) -> Vec<usize> {
+    match counted_from(command.name) {
+        Some(at) => counted_positions(command, args, at).unwrap_or_default(),
+        None => listed_positions(command, args),
+    }
 }
 
 /// Where the number of keys is told, of a command that tells it.
@@ -45,6 +54,12 @@ fn counted_positions(command: &Command, args: &[&[u8]], at: usize) -> Result<Vec
 }
 
 fn listed_positions(command: &Command, args: &[&[u8]]) -> Vec<usize> {
+    if is_memory_usage(command, args) {
+        return if args.len() > 2 { vec![2] } else { Vec::new() };
+    }
+    if command.first_key == 0 {
+        return Vec::new();
+    }
     let first = usize::from(command.first_key.unsigned_abs());
     let last = match command.last_key {
         last if last < 0 => args.len().saturating_sub(usize::from(last.unsigned_abs())),
@@ -53,11 +68,31 @@ fn listed_positions(command: &Command, args: &[&[u8]]) -> Vec<usize> {
     let step = usize::from(command.key_step.unsigned_abs()).max(1);
     let mut positions: Vec<usize> = (first..=last).step_by(step).collect();
     if command.name == "sort" {
-        // Of several destinations the last counts.
-        let stores = (2..args.len() - 1).filter(|at| args[*at].eq_ignore_ascii_case(b"store"));
-        positions.extend(stores.map(|at| at + 1).next_back());
+        positions.extend(destination_of_sort(args));
     }
     positions
+}
+
+/// `MEMORY` has a key only there.
+fn is_memory_usage(command: &Command, args: &[&[u8]]) -> bool {
+    command.name == "memory" && args.get(1).is_some_and(|arg| arg.eq_ignore_ascii_case(b"usage"))
+}
+
+/// The argument behind the last `STORE` of a `SORT` that is not an argument of another option.
+fn destination_of_sort(args: &[&[u8]]) -> Option<usize> {
+    let (mut at, mut destination) = (2, None);
+    while let Some(option) = args.get(at) {
+        at += match option.to_ascii_lowercase().as_slice() {
+            b"limit" => 3,
+            b"by" | b"get" => 2,
+            b"store" if at + 1 < args.len() => {
+                destination = Some(at + 1);
+                2
+            }
+            _ => 1,
+        };
+    }
+    destination
 }
 
 #[cfg(test)]
@@ -68,11 +103,7 @@ mod tests {
         let words: Vec<&str> = line.split(' ').collect();
         let args: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         let command = &COMMANDS[find(args[0]).unwrap()];
-        let positions = match counted_from(command.name) {
-            Some(at) => counted_positions(command, &args, at).unwrap_or_default(),
-            None => listed_positions(command, &args),
-        };
-        positions.into_iter().map(|at| words[at]).collect()
+        of(command, &args).into_iter().map(|at| words[at]).collect()
     }
 
     #[test]
@@ -82,6 +113,9 @@ mod tests {
         assert_eq!(keys("del a b c"), ["a", "b", "c"]);
         assert_eq!(keys("bitop and d a b"), ["d", "a", "b"]);
         assert_eq!(keys("sort abc store invalid store def"), ["abc", "def"]);
+        assert_eq!(keys("sort abc store d by store get x"), ["abc", "d"]);
+        assert_eq!(keys("sort abc limit store store"), ["abc"]);
+        assert_eq!(keys("memory usage k"), ["k"]);
         assert_eq!(keys("zunionstore d 2 a b weights 1 2"), ["d", "a", "b"]);
         assert_eq!(keys("lmpop 1 k left"), ["k"]);
         assert_eq!(keys("blmpop 0 2 k l left"), ["k", "l"]);

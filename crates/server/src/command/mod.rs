@@ -1,5 +1,6 @@
 //! The commands: one function each, found through one table.
 
+pub mod acl;
 mod admin;
 mod bits;
 mod client;
@@ -11,7 +12,7 @@ mod dump;
 pub mod expiry;
 mod hash;
 mod info;
-mod key_positions;
+pub mod key_positions;
 pub mod keys;
 mod keyspace;
 mod lcs;
@@ -172,7 +173,7 @@ pub fn dispatch(context: &mut Context<'_>, request: &Request<'_>) {
     }
 }
 
-/// Keeps a command that took long, unless it holds a password.
+/// Keeps a command that took long, unless it may hold a password.
 #[inline]
 fn note_slow(
     context: &mut Context<'_>,
@@ -180,7 +181,10 @@ fn note_slow(
     limit: Duration,
     duration: Duration,
 ) {
-    let is_known = |index: usize| !table::COMMANDS[index].before_auth();
+    let is_known = |index: usize| {
+        let command = &table::COMMANDS[index];
+        !command.before_auth() && command.name != "acl"
+    };
     if duration >= limit && table::find(request.arg(0)).is_some_and(is_known) {
         let Context { shared, session, .. } = context;
         let count_max = shared.settings.slow_log_len_max();
@@ -191,7 +195,8 @@ fn note_slow(
 fn execute(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let index = table::find(request.arg(0));
     let command = index.map(|index| &table::COMMANDS[index]);
-    if !context.session.authenticated && !command.is_some_and(|command| command.before_auth()) {
+    let needs_password = !command.is_some_and(|command| command.before_auth());
+    if needs_password && !context.session.is_let_in(&context.shared.acl) {
         return Err(Failure::text("NOAUTH Authentication required."));
     }
     let (Some(index), Some(command)) = (index, command) else {
@@ -202,6 +207,9 @@ fn execute(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         return Err(transaction::refuse_arity(context, command));
     }
     command.check_subcommand(request).inspect_err(|_| transaction::refuse(context))?;
+    if !transaction::refuses(context, command) {
+        acl::check(context, request, index, command)?;
+    }
     context.session.last_command = index;
     if transaction::keep(context, request, index, command)? {
         return Ok(());

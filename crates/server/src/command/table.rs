@@ -5,9 +5,9 @@
 
 use super::{Context, Failure, Outcome, shown};
 use super::{
-    admin, bits, client, configuration, connection, counter, description, dump, expiry, hash, info,
-    keyspace, lcs, list, object, random_key, range, rename, save, scan, set, sets, slow_log, sort,
-    string, transaction, waiting, zset,
+    acl, admin, bits, client, configuration, connection, counter, description, dump, expiry, hash,
+    info, keyspace, lcs, list, object, random_key, range, rename, save, scan, set, sets, slow_log,
+    sort, string, transaction, waiting, zset,
 };
 use crate::resp::Request;
 
@@ -64,12 +64,29 @@ impl Command {
         has_arity(arg_count, self.arity)
     }
 
+    /// The subcommands, if it has some.
+    fn subcommands(&self) -> Option<Subcommands> {
+        SUBCOMMANDS.iter().find(|(name, _)| *name == self.name).map(|(_, known)| *known)
+    }
+
+    /// True if it has subcommands.
+    pub fn has_subcommands(&self) -> bool {
+        self.subcommands().is_some()
+    }
+
+    /// True if these arguments, the name included, are as many as it, or its subcommand, wants.
+    pub fn accepts_with_subcommand(&self, args: &[&[u8]]) -> bool {
+        let known = self.subcommands().zip(args.get(1));
+        let found = known.and_then(|(known, given)| {
+            known.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(given))
+        });
+        self.accepts(args.len()) && found.is_none_or(|(_, arity)| has_arity(args.len(), *arity))
+    }
+
     /// Refuses a subcommand that is not known, or has the wrong number of arguments. The request has
     /// as many arguments as the command wants.
     pub fn check_subcommand(&self, request: &Request<'_>) -> Outcome {
-        let Some((_, known)) = SUBCOMMANDS.iter().find(|(name, _)| *name == self.name) else {
-            return Ok(());
-        };
+        let Some(known) = self.subcommands() else { return Ok(()) };
         // `COMMAND` may stand alone.
         let Some(subcommand) = request.get(1) else { return Ok(()) };
         let found = known.iter().find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(subcommand));
@@ -141,10 +158,28 @@ fn has_arity(arg_count: usize, arity: i8) -> bool {
 }
 
 /// The subcommands of a command, each with its arity.
-type Subcommands = &'static [(&'static str, i8)];
+pub type Subcommands = &'static [(&'static str, i8)];
 
 /// The commands that have subcommands.
-const SUBCOMMANDS: [(&str, Subcommands); 7] = [
+pub const SUBCOMMANDS: [(&str, Subcommands); 8] = [
+    (
+        "acl",
+        &[
+            ("cat", -2),
+            ("deluser", -3),
+            ("dryrun", -4),
+            ("genpass", -2),
+            ("getuser", 3),
+            ("help", 2),
+            ("list", 2),
+            ("load", 2),
+            ("log", -2),
+            ("save", 2),
+            ("setuser", -3),
+            ("users", 2),
+            ("whoami", 2),
+        ],
+    ),
     (
         "client",
         &[
@@ -188,11 +223,12 @@ macro_rules! commands {
 }
 
 /// The number of commands.
-const COUNT: usize = 174;
+const COUNT: usize = 175;
 
 /// All commands.
 #[rustfmt::skip]
 pub static COMMANDS: [Command; COUNT] = commands! {
+    "acl" -2 [ADMIN | NO_MULTI] (0 0 0) "server" acl::acl, "Makes users, changes what they may do, and tells about them.";
     "del" -2 [WRITE] (1 -1 1) "generic" keyspace::del, "Removes keys.";
     "get" 2 [READ | FAST] (1 1 1) "string" string::get, "Returns the value of a key.";
     "set" -3 [WRITE | GROWS] (1 1 1) "string" set::set, "Sets the value of a key.";

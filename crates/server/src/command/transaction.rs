@@ -21,7 +21,7 @@ use super::keys::Keys;
 use super::stage::{Source, Stage, Staged};
 use super::table::{COMMANDS, Command};
 use super::waiting::service::{Service, Stageable, serve_rest};
-use super::{Context, Failure, Later, Outcome};
+use super::{Context, Failure, Later, Outcome, acl};
 use crate::resp::{KeptRequests, Reply, Request};
 
 /// Commands a transaction may hold, and bytes of them.
@@ -150,6 +150,21 @@ pub fn refuse(context: &mut Context<'_>) {
     if let Some(queue) = &mut context.session.transaction.queue {
         queue.refuse();
     }
+}
+
+/// Whether a command is refused because a transaction is open.
+pub fn refuses(context: &Context<'_>, command: &Command) -> bool {
+    command.is_refused_in_multi() && context.session.transaction.is_open()
+}
+
+/// Notes that a command may not be run by its user; with `EXEC` itself the transaction ends.
+pub fn refuse_permission(context: &mut Context<'_>, command: &Command, text: String) -> Failure {
+    if command.name != "exec" {
+        refuse(context);
+        return Failure::text(text);
+    }
+    context.session.transaction = Transaction::default();
+    Failure::text(format!("EXECABORT Transaction discarded because of: {text}"))
 }
 
 /// Notes that a command had the wrong number of arguments; with `EXEC` itself the transaction ends.
@@ -495,7 +510,8 @@ fn run(
             keys: Keys::Stage(Staged { stage, source, types: &context.shared.types }),
             later: Some(later),
         };
-        if let Err(failure) = (COMMANDS[index].run)(&mut inner, &request) {
+        let allowed = acl::check_kept(&mut inner, &request, index);
+        if let Err(failure) = allowed.and_then(|()| (COMMANDS[index].run)(&mut inner, &request)) {
             inner.tally.errors += 1;
             inner.reply.truncate(start);
             failure.write(&mut inner.reply, inner.shared);

@@ -25,6 +25,17 @@ pub(super) fn split(
     Ok(())
 }
 
+/// The words of a line; `None` if quotes do not match.
+pub fn words(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let (mut words, mut rest) = (Vec::new(), line.trim_ascii_start());
+    while !rest.is_empty() {
+        let mut text = Vec::new();
+        rest = word(rest, &mut text).ok()?.trim_ascii_start();
+        words.push(text);
+    }
+    Some(words)
+}
+
 /// Copies the first word of `line` and returns what follows it.
 fn word<'a>(line: &'a [u8], text: &mut Vec<u8>) -> Result<&'a [u8], Unbalanced> {
     let mut rest = line;

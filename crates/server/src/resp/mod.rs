@@ -11,4 +11,5 @@ mod inline;
 mod parse;
 
 pub use encode::{OpenArray, Protocol, Reply};
+pub(crate) use inline::words;
 pub use parse::{KeptRequests, Limits, Parser, ProtocolError, Request};

@@ -13,6 +13,7 @@
     reason = "tests may fail, and say what they do"
 )]
 
+mod acl;
 mod payloads;
 mod requests;
 #[path = "../support/mod.rs"]

@@ -1,5 +1,6 @@
 # Read by Redis's suite behind its client. Answers in place of the server what it has no need of: settings of how
-# Redis lays out small collections, which have no meaning here, and functions, which do not exist here.
+# Redis lays out small collections, which have no meaning here, and functions, which do not exist here. Users are not
+# given commands that do not exist here.
 
 rename ::redis::__dispatch__raw__ ::redis::__dispatch__server__
 
@@ -16,6 +17,9 @@ proc ::redis::__dispatch__raw__ {id method argv} {
             if {$first eq {set}} { return OK }
             if {$first eq {get}} { return [list [lindex $argv 1] 0] }
         }
+    }
+    if {[string equal -nocase $method acl] && [string equal -nocase [lindex $argv 0] setuser]} {
+        set argv [lmap rule $argv {expr {$rule in {+eval +publish} ? [continue] : $rule}}]
     }
     uplevel 1 [list ::redis::__dispatch__server__ $id $method $argv]
 }

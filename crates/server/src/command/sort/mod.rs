@@ -8,6 +8,7 @@ mod weight;
 use std::ops::{Bound, ControlFlow};
 
 use self::options::Options;
+use super::acl::may_read_all;
 use super::keys::Result;
 use super::stage::Staged;
 use super::{Context, Failure, Outcome};
@@ -32,6 +33,12 @@ pub fn sort_ro(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 fn run(context: &mut Context<'_>, request: &Request<'_>, mut options: Options<'_>) -> Outcome {
+    let reads_others = options.reads_others();
+    if let Some(option) = reads_others.filter(|_| !may_read_all(context, request)) {
+        return Err(Failure::text(format!(
+            "ERR {option} option of SORT denied due to insufficient ACL permissions."
+        )));
+    }
     let Context { keys, reply, .. } = context;
     let staged = keys.staged()?;
     let kinds = [Kind::List, Kind::Set, Kind::SortedSet];

@@ -17,6 +17,7 @@ pub struct Options<'a> {
     /// What is told of each member, if not the member itself.
     pub get: Vec<&'a [u8]>,
     pub destination: Option<&'a [u8]>,
+    reads_others: Option<&'static str>,
     start: i64,
     count: Option<i64>,
 }
@@ -31,8 +32,17 @@ impl<'a> Options<'a> {
                 b"asc" => options.descends = false,
                 b"desc" => options.descends = true,
                 b"alpha" => options.by_bytes = true,
-                b"by" => options.by = Some(next()?),
-                b"get" => options.get.push(next()?),
+                b"by" => {
+                    let pattern = next()?;
+                    options.by = Some(pattern);
+                    if text(pattern).contains(&b'*') {
+                        options.reads_others = options.reads_others.or(Some("BY"));
+                    }
+                }
+                b"get" => {
+                    options.get.push(next()?);
+                    options.reads_others = options.reads_others.or(Some("GET"));
+                }
                 b"store" if may_store => options.destination = Some(next()?),
                 b"limit" => {
                     let (start, count) = (next()?, next()?);
@@ -43,6 +53,11 @@ impl<'a> Options<'a> {
             }
         }
         Ok(options)
+    }
+
+    /// The first option that reads keys which the command does not name.
+    pub fn reads_others(&self) -> Option<&'static str> {
+        self.reads_others
     }
 
     /// Whether the order is left as it is: all weights are the same.

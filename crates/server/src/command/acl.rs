@@ -1,0 +1,395 @@
+//! `ACL`: users and what they may do; the check before each command.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use super::client::describe as describe_client;
+use super::object::help;
+use super::table::{COMMANDS, Command};
+use super::{Context, Failure, Outcome, integer_arg, shown, table, transaction};
+use crate::acl::log::Entry;
+use crate::acl::user::{Rules, User};
+use crate::acl::{self, DEFAULT, Denied, Selector, commands};
+use crate::resp::{Reply, Request};
+use crate::shared::Shared;
+
+/// Entries of the log that are told unless the client says otherwise.
+const LOG_COUNT_DEFAULT: i64 = 10;
+/// Bits of a password that is made up: those asked for at most, and unless the client says otherwise.
+const PASSWORD_BITS_MAX: i64 = 4096;
+const PASSWORD_BITS_DEFAULT: i64 = 256;
+const NO_FILE: &str = "ERR This Redis instance is not configured to use an ACL file: start it with --aclfile, to keep users in one.";
+
+/// `ACL subcommand ...`
+pub fn acl(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let subcommand = request.arg(1).to_ascii_lowercase();
+    match (subcommand.as_slice(), request.len()) {
+        (b"setuser", _) => return setuser(context, request),
+        (b"deluser", _) => return deluser(context, request),
+        (b"getuser", _) => getuser(context, request),
+        (b"list", _) => list(context),
+        (b"users", _) => {
+            let users = context.shared.acl.all();
+            context.reply.array(users.len());
+            users.iter().for_each(|user| context.reply.bulk(&user.name));
+        }
+        (b"whoami", _) => {
+            let user = Arc::clone(&context.session.access.user);
+            context.reply.bulk(&user.name);
+        }
+        (b"load", _) => return load(context),
+        (b"save", _) => return save(context),
+        (b"cat", 2 | 3) => return cat(context, request.get(2)),
+        (b"genpass", 2 | 3) => return genpass(context, request.get(2)),
+        (b"log", 2 | 3) => return log(context, request.get(2)),
+        (b"dryrun", _) => return dryrun(context, request),
+        (b"help", _) => help(context, &HELP),
+        _ => {
+            return Err(Failure::text(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{}'. Try ACL HELP.",
+                shown(request.arg(1))
+            )));
+        }
+    }
+    Ok(())
+}
+
+const HELP: [&str; 13] = [
+    "ACL CAT [category]: the categories, or the commands of one",
+    "ACL DELUSER name ...: deletes users and closes their connections",
+    "ACL DRYRUN name command ...: tells whether a user may run a command",
+    "ACL GENPASS [bits]: makes up a password",
+    "ACL GETUSER name: shows a user",
+    "ACL HELP: these lines",
+    "ACL LIST: shows all users as lines of the file",
+    "ACL LOAD: reads all users from the file",
+    "ACL LOG [count | RESET]: shows what was refused",
+    "ACL SAVE: writes all users to the file",
+    "ACL SETUSER name rule ...: makes or changes a user",
+    "ACL USERS: the names of all users",
+    "ACL WHOAMI: the name of this connection's user",
+];
+
+fn setuser(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let (name, rules) = (request.arg(2), request.args_from(3).collect::<Vec<_>>());
+    if acl::has_space(name) {
+        return Err(Failure::text("ERR Usernames can't contain spaces or null characters"));
+    }
+    context
+        .shared
+        .acl
+        .set(name, &rules)
+        .map_err(|error| Failure::text(format!("ERR {}", String::from_utf8_lossy(&error))))?;
+    context.reply.ok();
+    Ok(())
+}
+
+fn deluser(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    if request.args_from(2).any(|name| name == DEFAULT) {
+        return Err(Failure::text("ERR The 'default' user cannot be removed"));
+    }
+    let acl = &context.shared.acl;
+    let deleted: Vec<Arc<User>> =
+        request.args_from(2).filter_map(|name| acl.delete(name)).collect();
+    close_clients_of(context, &deleted);
+    context.reply.count(deleted.len() as u64);
+    Ok(())
+}
+
+/// Closes the connections of users that there are no more; this one when it is answered.
+fn close_clients_of(context: &mut Context<'_>, users: &[Arc<User>]) {
+    let shared = context.shared;
+    let is_gone = |user: &Arc<User>| users.iter().any(|gone| Arc::ptr_eq(gone, user));
+    for client in shared.registry.all() {
+        if client.id != context.session.client.id && client.user().as_ref().is_some_and(is_gone) {
+            client.kill();
+            shared.control.wake(client.loop_index);
+        }
+    }
+    if is_gone(&context.session.access.user) {
+        context.session.closing = true;
+        context.session.authenticated = false;
+    }
+}
+
+fn getuser(context: &mut Context<'_>, request: &Request<'_>) {
+    let user = context.shared.acl.get(request.arg(2)).and_then(|user| user.rules());
+    let reply = &mut context.reply;
+    let Some(rules) = user else { return reply.null() };
+    let (root, others) = rules.parts();
+    reply.map(6);
+    reply.bulk(b"flags");
+    let flags = rules.flags();
+    reply.set(flags.len());
+    flags.iter().for_each(|flag| reply.bulk(flag.as_bytes()));
+    reply.bulk(b"passwords");
+    let passwords = rules.passwords();
+    reply.array(passwords.len());
+    passwords.iter().for_each(|hash| reply.bulk(hash.as_bytes()));
+    show_selector(reply, root);
+    reply.bulk(b"selectors");
+    reply.array(others.len());
+    for selector in others {
+        reply.map(3);
+        show_selector(reply, selector);
+    }
+}
+
+fn show_selector(reply: &mut Reply<'_>, selector: &Selector) {
+    let fields = [
+        ("commands", selector.describe_commands()),
+        ("keys", selector.describe_keys()),
+        ("channels", selector.describe_channels()),
+    ];
+    for (name, text) in fields {
+        reply.bulk(name.as_bytes());
+        reply.bulk(&text);
+    }
+}
+
+fn list(context: &mut Context<'_>) {
+    let users = context.shared.acl.all();
+    let known = users.iter().filter_map(|user| Some((&user.name, user.rules()?)));
+    let lines: Vec<Vec<u8>> = known.map(|(name, rules)| acl::describe(name, &rules)).collect();
+    context.reply.array(lines.len());
+    lines.iter().for_each(|line| context.reply.bulk(line));
+}
+
+fn load(context: &mut Context<'_>) -> Outcome {
+    let acl = &context.shared.acl;
+    let path = acl.file().ok_or(Failure::text(NO_FILE))?;
+    let gone = acl.load(path).map_err(|errors| Failure::text(format!("ERR {errors}")))?;
+    close_clients_of(context, &gone);
+    context.reply.ok();
+    Ok(())
+}
+
+fn save(context: &mut Context<'_>) -> Outcome {
+    let acl = &context.shared.acl;
+    let path = acl.file().ok_or(Failure::text(NO_FILE))?;
+    acl.save(path).map_err(|error| {
+        tracing::error!("the users cannot be written to {}: {error}", path.display());
+        Failure::text(
+            "ERR There was an error trying to save the ACLs. Please check the server logs for more information",
+        )
+    })?;
+    context.reply.ok();
+    Ok(())
+}
+
+fn cat(context: &mut Context<'_>, category: Option<&[u8]>) -> Outcome {
+    let reply = &mut context.reply;
+    let Some(name) = category else {
+        let names = acl::facts::CATEGORIES;
+        reply.array(names.len());
+        names.iter().for_each(|name| reply.bulk(name.as_bytes()));
+        return Ok(());
+    };
+    let category = commands::category(name);
+    let category =
+        category.ok_or_else(|| Failure::text(format!("ERR Unknown category '{}'", shown(name))))?;
+    let known = commands::all().iter();
+    let members: Vec<&str> = known
+        .filter(|known| known.categories & category != 0 && !known.is_reserved)
+        .map(|known| known.name.as_str())
+        .collect();
+    reply.array(members.len());
+    members.iter().for_each(|name| reply.bulk(name.as_bytes()));
+    Ok(())
+}
+
+fn genpass(context: &mut Context<'_>, bits: Option<&[u8]>) -> Outcome {
+    let bits = bits.map_or(Ok(PASSWORD_BITS_DEFAULT), integer_arg)?;
+    if !(1..=PASSWORD_BITS_MAX).contains(&bits) {
+        return Err(Failure::text(format!(
+            "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to \
+             {PASSWORD_BITS_MAX}"
+        )));
+    }
+    let digits = usize::try_from((bits + 3) / 4).unwrap_or(1);
+    let mut random = vec![0; digits.div_ceil(2)];
+    let source = std::fs::File::open("/dev/urandom");
+    source
+        .and_then(|mut source| source.read_exact(&mut random))
+        .map_err(|error| Failure::text(format!("ERR the system gives no random bytes: {error}")))?;
+    let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    context.reply.bulk(&text.as_bytes()[..digits]);
+    Ok(())
+}
+
+fn log(context: &mut Context<'_>, option: Option<&[u8]>) -> Outcome {
+    if option.is_some_and(|option| option.eq_ignore_ascii_case(b"reset")) {
+        context.shared.acl.log.reset();
+        context.reply.ok();
+        return Ok(());
+    }
+    let count = option.map_or(Ok(LOG_COUNT_DEFAULT), integer_arg)?;
+    let count = usize::try_from(count).unwrap_or(0);
+    let entries = context.shared.acl.log.newest(count);
+    let now_ms = context.shared.now_ms();
+    let reply = &mut context.reply;
+    reply.array(entries.len());
+    for entry in entries {
+        reply.map(7);
+        reply.bulk(b"count");
+        reply.count(entry.count);
+        let age = now_ms.saturating_sub(entry.at_ms) as f64 / 1000.0;
+        for (name, value) in [
+            ("reason", entry.reason.as_bytes()),
+            ("context", entry.context.as_bytes()),
+            ("object", &entry.object),
+            ("username", &entry.user),
+        ] {
+            reply.bulk(name.as_bytes());
+            reply.bulk(value);
+        }
+        reply.bulk(b"age-seconds");
+        reply.double(age);
+        reply.bulk(b"client-info");
+        reply.bulk(entry.client.trim_end().as_bytes());
+    }
+    Ok(())
+}
+
+fn dryrun(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let name = request.arg(2);
+    let user = context.shared.acl.get(name).and_then(|user| user.rules());
+    let rules =
+        user.ok_or_else(|| Failure::text(format!("ERR User '{}' not found", shown(name))))?;
+    let args: Vec<&[u8]> = request.args_from(3).collect();
+    let not_found = || Failure::text(format!("ERR Command '{}' not found", shown(args[0])));
+    let command = table::find(args[0]).ok_or_else(not_found)?;
+    let id = commands::of_request(command, &args).ok_or_else(not_found)?;
+    let full_name = commands::all().get(id).map_or("", |known| known.name.as_str());
+    if !COMMANDS[command].accepts_with_subcommand(&args) {
+        return Err(Failure::text(format!(
+            "ERR wrong number of arguments for '{full_name}' command"
+        )));
+    }
+    match rules.check(id, &args) {
+        Ok(()) => context.reply.ok(),
+        Err(Denied::Command) => {
+            let text = format!("This user has no permissions to run the '{full_name}' command");
+            context.reply.bulk(text.as_bytes());
+        }
+        Err(Denied::Key(at)) => {
+            let key = args.get(at).copied().unwrap_or(b"");
+            let text = [b"This user has no permissions to access the '", key, b"' key"].concat();
+            context.reply.bulk(&text);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a command that the connection's user may not run, and makes a note of it.
+pub fn check(
+    context: &mut Context<'_>,
+    request: &Request<'_>,
+    index: usize,
+    command: &Command,
+) -> Outcome {
+    let session = &mut *context.session;
+    if !session.access.refresh(&context.shared.acl) {
+        // It was deleted; the connection is closed.
+        session.authenticated = false;
+        session.closing = true;
+        return Err(Failure::text("NOAUTH Authentication required."));
+    }
+    if session.access.rules().allows_all() {
+        return Ok(());
+    }
+    let Err((id, denied)) = may_run(session.access.rules(), request, index) else { return Ok(()) };
+    let is_open = session.transaction.is_open();
+    note(context, request, id, denied, is_open);
+    let text = match denied {
+        Denied::Command => {
+            let name = commands::all().get(id).map_or(command.name, |known| &known.name);
+            format!("NOPERM this user has no permissions to run the '{name}' command")
+        }
+        Denied::Key(_) => {
+            "NOPERM this user has no permissions to access one of the keys used as arguments"
+                .to_string()
+        }
+    };
+    Err(transaction::refuse_permission(context, command, text))
+}
+
+/// The same for a command of a transaction that is run: what it may do can have changed since it was kept.
+pub fn check_kept(context: &mut Context<'_>, request: &Request<'_>, index: usize) -> Outcome {
+    let session = &mut *context.session;
+    let is_there = session.access.refresh(&context.shared.acl);
+    if is_there && session.access.rules().allows_all() {
+        return Ok(());
+    }
+    let denied = match is_there {
+        true => may_run(session.access.rules(), request, index),
+        false => Err((index, Denied::Command)),
+    };
+    let Err((id, denied)) = denied else { return Ok(()) };
+    note(context, request, id, denied, true);
+    let reason = match denied {
+        Denied::Command => "no permission to execute the command or subcommand",
+        Denied::Key(_) => "no permission to touch the specified keys",
+    };
+    Err(Failure::text(format!(
+        "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command \
+         is no longer allowed for the following reason: {reason}"
+    )))
+}
+
+/// Whether a request may be run by whoever has these rules; otherwise what, by its number, and why not.
+fn may_run(rules: &Rules, request: &Request<'_>, index: usize) -> Result<(), (usize, Denied)> {
+    let args: Vec<&[u8]> = request.args_from(0).collect();
+    let id = commands::of_request(index, &args).unwrap_or(index);
+    rules.check(id, &args).map_err(|denied| (id, denied))
+}
+
+/// Whether a command may also read keys that it does not name (`SORT .. BY`).
+pub fn may_read_all(context: &Context<'_>, request: &Request<'_>) -> bool {
+    let rules = context.session.access.rules();
+    if rules.allows_all() {
+        return true;
+    }
+    let args: Vec<&[u8]> = request.args_from(0).collect();
+    let index = table::find(args.first().copied().unwrap_or(b""));
+    index.is_some_and(|index| rules.check_reading_all(index, &args))
+}
+
+fn note(context: &Context<'_>, request: &Request<'_>, id: usize, denied: Denied, in_multi: bool) {
+    let (reason, object) = match denied {
+        Denied::Command => {
+            let name = commands::all().get(id).map_or("", |known| known.name.as_str());
+            ("command", name.as_bytes())
+        }
+        Denied::Key(at) => ("key", request.get(at).unwrap_or(b"")),
+    };
+    add_entry(context, reason, object, &context.session.access.user.name, in_multi);
+}
+
+/// Makes a note of a wrong password.
+pub fn note_wrong_password(context: &Context<'_>, command: &[u8], user: &[u8]) {
+    let in_multi = context.session.transaction.is_open();
+    add_entry(context, "auth", command, user, in_multi);
+}
+
+fn add_entry(
+    context: &Context<'_>,
+    reason: &'static str,
+    object: &[u8],
+    user: &[u8],
+    in_multi: bool,
+) {
+    let shared: &Shared = context.shared;
+    let at_ms = shared.now_ms();
+    let short = |bytes: &[u8]| bytes[..bytes.len().min(1024)].to_vec();
+    let entry = Entry {
+        count: 1,
+        reason,
+        context: if in_multi { "multi" } else { "toplevel" },
+        object: short(object),
+        user: short(user),
+        at_ms,
+        client: describe_client(&context.session.client, at_ms),
+    };
+    shared.acl.log.add(entry, shared.settings.acl_log_len_max());
+}
