@@ -20,6 +20,7 @@ mod ingest;
 mod open;
 pub mod output;
 mod progress;
+mod service_manager;
 pub mod target_file;
 
 /// The Rust of the guide, whose commands are run by `tests/it/guide.rs`.

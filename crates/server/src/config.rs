@@ -23,6 +23,8 @@ pub struct Config {
     pub port: u16,
     /// A Unix socket to listen on as well. A dead one at this path is replaced.
     pub unix_socket: Option<PathBuf>,
+    /// An address with a port on which `/metrics` (OpenMetrics) and `/health` are told by HTTP, without a password. Default: none.
+    pub metrics: Option<String>,
     /// The threads that serve connections; 0 = one per CPU. Default 0.
     pub threads: usize,
     /// What clients must give to `AUTH` before anything else. Default: no password.
@@ -67,6 +69,7 @@ impl Default for Config {
             bind: vec!["127.0.0.1".into()],
             port: 6399,
             unix_socket: None,
+            metrics: None,
             threads: 0,
             password: None,
             acl_file: None,
@@ -140,6 +143,7 @@ impl fmt::Debug for Config {
             .field("bind", &self.bind)
             .field("port", &self.port)
             .field("unix_socket", &self.unix_socket)
+            .field("metrics", &self.metrics)
             .field("threads", &self.threads)
             .field("password", &self.password.as_ref().map(|_| "(hidden)"))
             .field("acl_file", &self.acl_file)

@@ -19,6 +19,8 @@
 //! keys (`MSET`, `DEL a b`, `MSETNX`) are a sequence of such steps, and other clients may see the
 //! state in between.
 //!
+//! Who may do what is said by users (`ACL`, [`Config::acl_file`]); metrics are told by HTTP ([`Config::metrics`]).
+//!
 //! # Example
 //! ```
 //! use std::io::{Read, Write};
@@ -63,6 +65,7 @@ mod decimal;
 mod error;
 mod event_loop;
 mod glob;
+mod metrics;
 mod parked;
 mod password;
 mod process_memory;
@@ -87,4 +90,5 @@ mod waiters;
 pub use config::Config;
 pub use error::ServerError;
 pub use server::{Handle, Listening, Server};
+pub use socket::ListeningSocket;
 pub use types::check::{CollectionReport, check_collections};

@@ -9,7 +9,9 @@ use mio::{Poll, Waker};
 use crate::acceptor::Acceptor;
 use crate::acl::Acl;
 use crate::event_loop::EventLoop;
+use crate::metrics::Metrics;
 use crate::shared::{Control, Shared};
+use crate::socket::ListeningSocket;
 use crate::types::Collector;
 use crate::{Config, ServerError, socket};
 
@@ -24,6 +26,7 @@ pub struct Server {
 
 struct Parts {
     acceptor: Acceptor,
+    metrics: Option<Metrics>,
     polls: Vec<Poll>,
 }
 
@@ -47,6 +50,11 @@ impl Handle {
         self.control.addresses.first().copied()
     }
 
+    /// Where metrics are told by HTTP, if they are.
+    pub fn metrics_addr(&self) -> Option<SocketAddr> {
+        self.control.metrics_address
+    }
+
     /// All TCP addresses the server listens on.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.control.addresses
@@ -58,6 +66,7 @@ pub struct Listening {
     config: Config,
     acl: Acl,
     acceptor: Acceptor,
+    metrics: Option<Metrics>,
     polls: Vec<Poll>,
     control: Arc<Control>,
 }
@@ -65,9 +74,9 @@ pub struct Listening {
 impl Listening {
     /// A server of this store on these sockets.
     pub fn serve(self, store: Arc<Store>) -> Server {
-        let Listening { config, acl, acceptor, polls, control } = self;
+        let Listening { config, acl, acceptor, metrics, polls, control } = self;
         let shared = Arc::new(Shared::new(config, acl, store, control));
-        Server { shared, parts: Mutex::new(Some(Parts { acceptor, polls })) }
+        Server { shared, parts: Mutex::new(Some(Parts { acceptor, metrics, polls })) }
     }
 }
 
@@ -89,9 +98,21 @@ impl Server {
     /// address cannot be listened on (in use, not allowed, not of this machine), and
     /// [`ServerError::Io`] if the system refuses something else.
     pub fn listen(config: Config) -> Result<Listening, ServerError> {
+        Self::listen_on(config, Vec::new())
+    }
+
+    /// The same on sockets that listen already, as a service manager hands them over; where there is one, the addresses
+    /// and the path of the configuration are not used.
+    ///
+    /// # Errors
+    /// As [`Self::listen`].
+    pub fn listen_on(
+        config: Config,
+        sockets: Vec<ListeningSocket>,
+    ) -> Result<Listening, ServerError> {
         config.check()?;
         let acl = Acl::open(&config)?;
-        let listeners = socket::listen(&config)?;
+        let listeners = socket::listen(&config, sockets)?;
         let addresses = listeners.iter().filter_map(|listener| listener.local_addr()).collect();
         let mut polls = Vec::new();
         let mut wakers = Vec::new();
@@ -105,8 +126,12 @@ impl Server {
         let accept_poll = polls.pop().expect("one more than the number of threads was pushed");
         let acceptor =
             Acceptor::new(accept_poll, listeners).map_err(io("cannot wait for connections"))?;
-        let control = Arc::new(Control::new(wakers, addresses));
-        Ok(Listening { config, acl, acceptor, polls, control })
+        let metrics = config.metrics.as_deref().map(Metrics::bind).transpose()?;
+        let (metrics, waker) = metrics.unzip();
+        wakers.extend(waker);
+        let metrics_address = metrics.as_ref().map(Metrics::address);
+        let control = Arc::new(Control::new(wakers, addresses, metrics_address));
+        Ok(Listening { config, acl, acceptor, metrics, polls, control })
     }
 
     /// Serves on this thread and the configured number of others, until a shutdown is asked for
@@ -117,7 +142,7 @@ impl Server {
     /// thread or the event queue; [`ServerError::ThreadPanicked`] if the server has a defect.
     pub fn run(&self) -> Result<(), ServerError> {
         let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Parts { mut acceptor, polls } = parts.ok_or(ServerError::AlreadyRan)?;
+        let Parts { mut acceptor, metrics, polls } = parts.ok_or(ServerError::AlreadyRan)?;
         let shared = &*self.shared;
         let opened = shared.types.open(&shared.store).map_err(std::io::Error::other);
         opened.map_err(io("cannot read what collections need"))?;
@@ -135,6 +160,7 @@ impl Server {
             if !shared.store.is_read_only() {
                 collector.spawn_scoped(scope, collect).map_err(io("cannot start a thread"))?;
             }
+            serve_metrics(scope, metrics, shared)?;
             let mut threads = Vec::new();
             for (index, poll) in polls.into_iter().enumerate() {
                 let event_loop = EventLoop::new(index, poll, shared);
@@ -178,6 +204,25 @@ impl Server {
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.shared.control.addresses.first().copied()
     }
+}
+
+/// Starts the thread of the metrics, if they are wanted. It ends when the server is stopping.
+fn serve_metrics<'scope>(
+    scope: &'scope std::thread::Scope<'scope, '_>,
+    metrics: Option<Metrics>,
+    shared: &'scope Shared,
+) -> Result<(), ServerError> {
+    let Some(mut metrics) = metrics else { return Ok(()) };
+    tracing::info!("telling metrics on {}", metrics.address());
+    let serve = move || {
+        if let Err(error) = metrics.run(shared) {
+            // Clients go on being served.
+            tracing::error!("metrics are told no more: {error}");
+        }
+    };
+    let builder = std::thread::Builder::new().name("everleaf-metrics".to_string());
+    builder.spawn_scoped(scope, serve).map_err(io("cannot start a thread"))?;
+    Ok(())
 }
 
 struct StopCollector<'a>(&'a Collector);

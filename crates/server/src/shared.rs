@@ -29,14 +29,20 @@ use crate::waiters::{Delivery, Waiters};
 #[derive(Debug)]
 pub struct Control {
     stopping: AtomicBool,
-    /// One per event loop, then the acceptor's.
+    /// One per event loop, then the acceptor's, then that of the metrics, if they are wanted.
     wakers: Vec<Waker>,
     pub addresses: Vec<SocketAddr>,
+    /// Where metrics are told.
+    pub metrics_address: Option<SocketAddr>,
 }
 
 impl Control {
-    pub fn new(wakers: Vec<Waker>, addresses: Vec<SocketAddr>) -> Self {
-        Control { stopping: AtomicBool::new(false), wakers, addresses }
+    pub fn new(
+        wakers: Vec<Waker>,
+        addresses: Vec<SocketAddr>,
+        metrics_address: Option<SocketAddr>,
+    ) -> Self {
+        Control { stopping: AtomicBool::new(false), wakers, addresses, metrics_address }
     }
 
     /// Asks every thread to finish.
@@ -166,6 +172,8 @@ pub struct Shared {
     store_errors: RateLimiter,
     /// For lines about clients that were refused or closed to protect the server.
     pub defences: RateLimiter,
+    /// For lines about commands that took long.
+    pub slow_commands: RateLimiter,
 }
 
 impl Shared {
@@ -195,6 +203,7 @@ impl Shared {
             statistics_base: Mutex::default(),
             store_errors: RateLimiter::default(),
             defences: RateLimiter::default(),
+            slow_commands: RateLimiter::default(),
         }
     }
 

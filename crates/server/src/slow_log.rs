@@ -37,6 +37,11 @@ struct State {
 }
 
 impl SlowLog {
+    /// How many there were.
+    pub fn total(&self) -> u64 {
+        self.state().next_id
+    }
+
     /// Adds a command, and forgets the oldest beyond `count_max`.
     pub fn add(
         &self,

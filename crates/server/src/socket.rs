@@ -88,8 +88,8 @@ impl Socket {
 #[derive(Debug)]
 pub enum Listener {
     Tcp(TcpListener),
-    /// The path is removed when the listener goes.
-    Unix(UnixListener, PathBuf),
+    /// The path is removed when the listener goes, if it made it.
+    Unix(UnixListener, Option<PathBuf>),
 }
 
 impl Listener {
@@ -118,7 +118,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Listener::Unix(_, path) = self
+        if let Listener::Unix(_, Some(path)) = self
             && let Err(error) = std::fs::remove_file(&*path)
         {
             tracing::debug!("{} cannot be removed: {error}", path.display());
@@ -126,8 +126,37 @@ impl Drop for Listener {
     }
 }
 
-/// Listens everywhere the configuration asks for.
-pub fn listen(config: &Config) -> Result<Vec<Listener>, ServerError> {
+/// A socket that listens already, as a service manager hands over.
+#[derive(Debug)]
+pub enum ListeningSocket {
+    /// On a TCP port.
+    Tcp(std::net::TcpListener),
+    /// On a path.
+    Unix(std::os::unix::net::UnixListener),
+}
+
+impl ListeningSocket {
+    fn adopt(self) -> io::Result<Listener> {
+        Ok(match self {
+            ListeningSocket::Tcp(listener) => {
+                listener.set_nonblocking(true)?;
+                Listener::Tcp(TcpListener::from_std(listener))
+            }
+            ListeningSocket::Unix(listener) => {
+                listener.set_nonblocking(true)?;
+                Listener::Unix(UnixListener::from_std(listener), None)
+            }
+        })
+    }
+}
+
+/// Listens on the sockets that are given, or if there is none everywhere the configuration asks for.
+pub fn listen(config: &Config, given: Vec<ListeningSocket>) -> Result<Vec<Listener>, ServerError> {
+    if !given.is_empty() {
+        let adopted = given.into_iter().map(ListeningSocket::adopt).collect::<io::Result<_>>();
+        return adopted
+            .map_err(|error| ServerError::Io("cannot use a socket that was handed over", error));
+    }
     let mut listeners = Vec::new();
     for host in &config.bind {
         listeners.extend(listen_tcp(host, config.port)?);
@@ -168,7 +197,7 @@ fn listen_unix(path: &Path) -> Result<Listener, ServerError> {
         std::fs::remove_file(path).map_err(fail)?;
     }
     let listener = UnixListener::bind(path).map_err(fail)?;
-    Ok(Listener::Unix(listener, path.to_path_buf()))
+    Ok(Listener::Unix(listener, Some(path.to_path_buf())))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::open::{self, TrustArgs};
 use crate::output::{Output, counted, human_duration, remark};
+use crate::service_manager;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 use everleaf::{Durability, Statistics};
@@ -32,6 +33,7 @@ Examples:
   everleaf serve words.pool --durability power
   everleaf serve --config /etc/everleaf.toml
   everleaf serve words.pool --unixsocket /run/everleaf.sock --timeout 300
+  everleaf serve words.pool --aclfile /etc/everleaf.users --metrics 127.0.0.1:9399
   redis-cli -p 6399 set apple 'a round fruit'
 
 SIGTERM and SIGINT end the server cleanly: it answers what it has read, marks the pool clean, and
@@ -59,6 +61,9 @@ pub struct ServeArgs {
     /// Listen on this Unix socket as well
     #[arg(long, value_name = "PATH")]
     pub unixsocket: Option<PathBuf>,
+    /// Tell `/metrics` (OpenMetrics) and `/health` by HTTP on this address, as in 127.0.0.1:9399; without a password
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics: Option<String>,
     /// Threads that serve connections; 0 means one per CPU
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
@@ -105,6 +110,9 @@ pub struct ServeArgs {
     #[arg(long, value_name = "yes|no", default_value = "yes", hide_possible_values = true)]
     #[arg(value_parser = BoolishValueParser::new(), action = ArgAction::Set)]
     pub verify_reads: bool,
+    /// How lines of the log look: for people, or as JSON objects
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
     /// What to log on stderr: error, warn, info, debug or trace
     #[arg(long, value_name = "LEVEL", default_value = "warn")]
     pub log: Level,
@@ -114,6 +122,15 @@ pub struct ServeArgs {
     /// Whether to trust the pool.
     #[command(flatten)]
     pub trust: TrustArgs,
+}
+
+/// How lines of the log look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people
+    Text,
+    /// An object in each line
+    Json,
 }
 
 /// What survives.
@@ -151,17 +168,15 @@ fn serve(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Failur
     let pool = args.pool.clone().or_else(pool_from_environment);
     let pool = pool.unwrap_or_else(|| PathBuf::from("everleaf.pool"));
     let config = config_of(&args)?;
-    let is_colored = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let log = tracing_subscriber::fmt().with_max_level(args.log).with_ansi(is_colored);
-    // A log that nobody reads any more is no reason to fail: to tell of it would panic.
-    log.with_writer(io::stderr).log_internal_errors(false).init();
+    begin_log(&args);
     // Before the pool is opened, so that a signal during a long recovery is not lost.
     let signals = Signals::new([SIGTERM, SIGINT])
         .map_err(|error| Failure::io("cannot watch for signals", &error))?;
 
     // First, so that no pool is made or recovered for a server that cannot listen.
-    let listening = Server::listen(config).map_err(failure_of)?;
+    let listening = Server::listen_on(config, service_manager::sockets()?).map_err(failure_of)?;
     let started = Instant::now();
+    service_manager::tell("STATUS=opening the pool");
     let options = args.trust.options().create(args.create_if_missing);
     let options = options.verify_reads(args.verify_reads);
     let options = match args.durability {
@@ -179,13 +194,15 @@ fn serve(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Failur
     let place = match (handle.local_addr(), &args.unixsocket) {
         (Some(address), _) => address.to_string(),
         (None, Some(path)) => path.display().to_string(),
-        (None, None) => "nothing".to_string(),
+        (None, None) => "a socket that was handed over".to_string(),
     };
     let watched = handle.clone();
     thread::spawn(move || shut_down_on_signal(signals, &watched));
     announce(&place, store.default_map().len(), recovered, global, out)?;
+    service_manager::tell(&format!("READY=1\nSTATUS=ready on {place}"));
 
     let end = server.run().map_err(failure_of);
+    service_manager::tell("STOPPING=1\nSTATUS=closing the pool");
     drop(server);
     let Some(store) = Arc::into_inner(store) else {
         remark("the pool could not be marked clean; nothing acknowledged is lost");
@@ -193,6 +210,18 @@ fn serve(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Failur
     };
     // Why the server ended matters more than why the pool could not be marked clean.
     end.and(store.close().map_err(Failure::from))
+}
+
+/// Writes the log to the standard error.
+fn begin_log(args: &ServeArgs) {
+    let is_colored = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let log = tracing_subscriber::fmt().with_max_level(args.log).with_ansi(is_colored);
+    // A log that nobody reads any more is no reason to fail: to tell of it would panic.
+    let log = log.with_writer(io::stderr).log_internal_errors(false);
+    match args.log_format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.with_ansi(false).json().flatten_event(true).init(),
+    }
 }
 
 /// Says what a crash of the machine does to a pool that was made without a log.
@@ -210,6 +239,7 @@ fn shut_down_on_signal(mut signals: Signals, handle: &Handle) {
     let mut is_first = true;
     for signal in signals.forever() {
         if is_first {
+            service_manager::tell("STOPPING=1");
             handle.shutdown();
             is_first = false;
         } else {
@@ -248,6 +278,7 @@ fn config_of(args: &ServeArgs) -> Result<Config, Failure> {
         bind: args.bind.clone(),
         port: args.port,
         unix_socket: args.unixsocket.clone(),
+        metrics: args.metrics.clone(),
         threads: args.threads,
         password: password_of(args)?,
         acl_file: args.aclfile.clone(),

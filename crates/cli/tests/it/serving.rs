@@ -3,6 +3,8 @@
 use crate::common::{Ended, Place};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
 
 /// A running server; killed when a test fails before it ended.
@@ -66,6 +68,75 @@ impl Drop for Serving {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// What a service manager hears, on a socket that it makes; and what the log says in JSON.
+#[test]
+fn a_service_manager_is_told_and_the_log_is_json() {
+    let place = Place::empty();
+    let path = place.path("notify");
+    let manager = UnixDatagram::bind(&path).expect("it can be bound");
+    let patience = Some(std::time::Duration::from_secs(60));
+    manager.set_read_timeout(patience).expect("a timeout can be set");
+    let arguments = ["serve", "new.pool", "--port", "0", "--log", "info", "--log-format", "json"];
+    let mut command = place.command(arguments);
+    let serving = Serving::spawn(command.env("NOTIFY_SOCKET", &path));
+    let mut buffer = [0; 1000];
+    let mut hear = || {
+        let size = manager.recv(&mut buffer).expect("it is told");
+        String::from_utf8_lossy(&buffer[..size]).into_owned()
+    };
+    assert_eq!(hear(), "STATUS=opening the pool");
+    assert_eq!(hear(), format!("READY=1\nSTATUS=ready on {}", serving.address));
+    serving.signal("TERM");
+    assert_eq!(hear(), "STOPPING=1");
+    let ended = serving.end();
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let lines = ended.err.lines().filter(|line| !line.starts_with("everleaf: "));
+    let told: Vec<serde_json::Value> =
+        lines.map(|line| serde_json::from_str(line).expect("a line is an object")).collect();
+    let has =
+        |what: &str| told.iter().any(|line| line["message"] == what && line["level"] == "INFO");
+    assert!(has("stopped"), "{told:?}");
+}
+
+/// The server takes a socket that somebody else listens on, and leaves its path when it ends.
+#[test]
+fn sockets_that_are_handed_over_are_served() {
+    let place = Place::empty();
+    let path = place.path("handed.sock");
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = tcp.local_addr().expect("it has an address").to_string();
+    let unix = UnixListener::bind(&path).expect("it can be bound");
+    let end = |socket: OwnedFd, count: &str| {
+        let script = "exec 3<&0 </dev/null; LISTEN_PID=$$ exec \"$0\" serve new.pool --port 1";
+        let program = place.command([""; 0]).get_program().to_os_string();
+        let mut command = Command::new("sh");
+        command.current_dir(place.path("")).args(["-c", script]).arg(program);
+        command.env("LISTEN_FDS", count).stdin(Stdio::from(socket)).stderr(Stdio::piped());
+        command
+    };
+    let mut command = end(OwnedFd::from(tcp), "1");
+    let mut serving = Serving::spawn(&mut command);
+    assert_eq!(serving.address, address);
+    serving.ask("PING\r\n", "+PONG\r\n");
+    serving.signal("TERM");
+    assert_eq!(serving.end().code, 0);
+    let mut command = end(OwnedFd::from(unix), "1");
+    serving = Serving::spawn(&mut command);
+    let mut stream = UnixStream::connect(&path).expect("it listens");
+    stream.write_all(b"PING\r\n").expect("it reads");
+    let mut reply = [0; 7];
+    stream.read_exact(&mut reply).expect("it answers");
+    assert_eq!(&reply, b"+PONG\r\n");
+    drop(stream);
+    serving.signal("TERM");
+    assert_eq!(serving.end().code, 0);
+    assert!(path.exists(), "who made it removes it");
+    // A file is no socket.
+    let file = std::fs::File::open(place.path("new.pool")).expect("it is there");
+    let output = end(OwnedFd::from(file), "1").output().expect("it runs");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
 /// The pool was made before the server found that it cannot listen, and stayed.

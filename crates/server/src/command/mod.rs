@@ -189,6 +189,15 @@ fn note_slow(
         let Context { shared, session, .. } = context;
         let count_max = shared.settings.slow_log_len_max();
         shared.slow_log.add(request, &session.client, duration, count_max);
+        // Its arguments are not for the log.
+        if shared.slow_commands.allows(shared.now_ms()) {
+            let (name, client) = (shown(request.arg(0)), &session.client);
+            tracing::info!(
+                "{name} of client {} from {} took {duration:?}; SLOWLOG has it, and the others",
+                client.id,
+                client.peer
+            );
+        }
     }
 }
 

@@ -1,0 +1,79 @@
+//! What a service manager (systemd) is told, and gives: that the server is ready, that it stops, sockets it listens on.
+//!
+//! Without a manager nothing happens. The messages are datagrams to the socket that `NOTIFY_SOCKET` names; a name that begins
+//! with `@` is of the abstract namespace.
+
+use crate::failure::Failure;
+use everleaf_server::ListeningSocket;
+use listenfd::ListenFd;
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// The environment variable that names the manager's socket.
+const SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
+
+/// The sockets that the manager hands over (`LISTEN_FDS`), on which the server listens instead of its own.
+pub fn sockets() -> Result<Vec<ListeningSocket>, Failure> {
+    let mut given = ListenFd::from_env();
+    let wrong = || {
+        Failure::usage(
+            "the service manager hands over what is no listening TCP or Unix socket".to_string(),
+        )
+    };
+    let mut sockets = Vec::new();
+    for index in 0..given.len() {
+        // Of another kind, it stays to be taken.
+        let tcp = given.take_tcp_listener(index).ok().flatten().map(ListeningSocket::Tcp);
+        let unix = || given.take_unix_listener(index).ok().flatten().map(ListeningSocket::Unix);
+        sockets.push(tcp.or_else(unix).ok_or_else(wrong)?);
+    }
+    Ok(sockets)
+}
+
+/// Tells the manager, if there is one. That it cannot be told is no reason to stop.
+pub fn tell(message: &str) {
+    let Some(name) = std::env::var_os(SOCKET_VARIABLE).filter(|name| !name.is_empty()) else {
+        return;
+    };
+    if let Err(error) = send(&name, message) {
+        tracing::warn!("the service manager cannot be told: {error}");
+    }
+}
+
+fn send(name: &OsStr, message: &str) -> io::Result<()> {
+    let address = match name.as_bytes() {
+        [b'@', rest @ ..] => SocketAddr::from_abstract_name(rest)?,
+        _ => SocketAddr::from_pathname(name)?,
+    };
+    let socket = UnixDatagram::unbound()?;
+    // A manager that does not read must not keep the server from serving.
+    socket.set_nonblocking(true)?;
+    socket.send_to_addr(message.as_bytes(), &address).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_arrive_in_both_kinds_of_sockets() {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let path = folder.path().join("notify");
+        let abstract_name = format!("everleaf-test-{}", std::process::id());
+        let by_path = UnixDatagram::bind(&path).expect("it can be bound");
+        let address = SocketAddr::from_abstract_name(&abstract_name).expect("it is a name");
+        let by_name = UnixDatagram::bind_addr(&address).expect("it can be bound");
+        let abstract_name = format!("@{abstract_name}");
+        for (name, socket) in [(path.as_os_str(), by_path), (OsStr::new(&abstract_name), by_name)] {
+            send(name, "READY=1").expect("it can be sent");
+            let mut buffer = [0; 64];
+            let size = socket.recv(&mut buffer).expect("it came");
+            assert_eq!(&buffer[..size], b"READY=1");
+        }
+        assert!(send(OsStr::new("/none/such"), "x").is_err());
+        assert!(send(OsStr::new(&"x".repeat(500)), "x").is_err());
+    }
+}

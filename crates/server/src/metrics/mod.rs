@@ -1,0 +1,226 @@
+//! `/metrics` and `/health` for those who watch over the server, by HTTP on an address of their own.
+//!
+//! One thread serves them: its connections are few, each asks once, and gets one reply. A head has 4 KiB at most, a
+//! connection 10 seconds; of more than 64 at a time the oldest is closed. So whoever is slow or hostile costs
+//! a few hundred KiB, and nobody waits for him. There is no password: the address should be one of a network that is trusted.
+
+mod http;
+mod page;
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::time::{Duration, Instant};
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token, Waker};
+
+use self::http::{HEAD_SIZE_MAX, Head};
+use crate::ServerError;
+use crate::shared::Shared;
+
+const WAKER: Token = Token(0);
+const LISTENER: Token = Token(1);
+/// Connections at a time.
+const CONNECTION_COUNT_MAX: usize = 64;
+/// How long a connection may take, from its first byte to its end.
+const TIME_MAX: Duration = Duration::from_secs(10);
+/// After an error of `accept`.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The listener and its connections.
+pub struct Metrics {
+    poll: Poll,
+    listener: TcpListener,
+    address: SocketAddr,
+    connections: BTreeMap<usize, Connection>,
+    next: usize,
+}
+
+struct Connection {
+    stream: TcpStream,
+    since: Instant,
+    head: Vec<u8>,
+    /// Its reply, and how much of it is sent.
+    reply: Option<(Vec<u8>, usize)>,
+    /// All is sent, and that nothing more will come was told.
+    is_finished: bool,
+}
+
+/// What a connection wants next.
+#[derive(PartialEq, Eq)]
+enum Fate {
+    Wait,
+    Close,
+}
+
+impl Metrics {
+    /// Listens on an address. The waker ends it, when the server is stopping.
+    pub fn bind(address: &str) -> Result<(Self, Waker), ServerError> {
+        let fail = |error| ServerError::Bind(address.to_string(), error);
+        let std_listener = std::net::TcpListener::bind(address).map_err(fail)?;
+        std_listener.set_nonblocking(true).map_err(fail)?;
+        let mut listener = TcpListener::from_std(std_listener);
+        let local = listener.local_addr().map_err(fail)?;
+        let poll = Poll::new().map_err(fail)?;
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE).map_err(fail)?;
+        let waker = Waker::new(poll.registry(), WAKER).map_err(fail)?;
+        let metrics = Metrics {
+            poll,
+            listener,
+            address: local,
+            connections: BTreeMap::new(),
+            next: LISTENER.0 + 1,
+        };
+        Ok((metrics, waker))
+    }
+
+    /// Where it listens, with the port that the system chose.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until the server is stopping.
+    pub fn run(&mut self, shared: &Shared) -> io::Result<()> {
+        let mut events = Events::with_capacity(64);
+        let mut is_behind = false;
+        while !shared.control.is_stopping() {
+            match self.poll.poll(&mut events, self.timeout(is_behind)) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                result => result?,
+            }
+            let is_called = is_behind || events.iter().any(|event| event.token() == LISTENER);
+            is_behind = is_called && !self.accept_all();
+            // All of them: they are few, and an event comes once.
+            self.connections.retain(|_, connection| connection.serve(shared) == Fate::Wait);
+        }
+        Ok(())
+    }
+
+    /// Until the first connection has had its time.
+    fn timeout(&self, is_behind: bool) -> Option<Duration> {
+        let oldest = self.connections.values().map(|connection| connection.since).min();
+        let rest = oldest.map(|since| TIME_MAX.saturating_sub(since.elapsed()));
+        // A little later than that.
+        let rest = rest.map(|rest| rest + Duration::from_millis(1));
+        if is_behind { Some(rest.unwrap_or(PAUSE).min(PAUSE)) } else { rest }
+    }
+
+    /// Accepts what is waiting. False if something may be left.
+    fn accept_all(&mut self) -> bool {
+        loop {
+            let mut stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::Interrupted | ErrorKind::ConnectionAborted
+                    ) =>
+                {
+                    continue;
+                }
+                Err(error) => {
+                    tracing::debug!("a connection for metrics cannot be accepted: {error}");
+                    return false;
+                }
+            };
+            let token = self.next;
+            self.next += 1;
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            if self.poll.registry().register(&mut stream, Token(token), interest).is_err() {
+                return false;
+            }
+            if self.connections.len() >= CONNECTION_COUNT_MAX {
+                self.connections.pop_first();
+            }
+            let since = Instant::now();
+            let connection =
+                Connection { stream, since, head: Vec::new(), reply: None, is_finished: false };
+            self.connections.insert(token, connection);
+        }
+    }
+}
+
+impl Connection {
+    /// Does what can be done now.
+    fn serve(&mut self, shared: &Shared) -> Fate {
+        if self.since.elapsed() >= TIME_MAX {
+            return Fate::Close;
+        }
+        match self.advance(shared) {
+            Ok(fate) => fate,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Fate::Wait,
+            // Its peer is gone.
+            Err(_) => Fate::Close,
+        }
+    }
+
+    fn advance(&mut self, shared: &Shared) -> io::Result<Fate> {
+        while self.reply.is_none() {
+            let mut chunk = [0; HEAD_SIZE_MAX];
+            let room = HEAD_SIZE_MAX - self.head.len();
+            let size = read(&mut self.stream, &mut chunk[..room])?;
+            if size == 0 {
+                return Ok(Fate::Close);
+            }
+            self.head.extend_from_slice(&chunk[..size]);
+            self.reply = answer(&self.head, shared).map(|reply| (reply, 0));
+        }
+        if let Some((reply, sent)) = &mut self.reply {
+            while *sent < reply.len() {
+                match self.stream.write(&reply[*sent..]) {
+                    Ok(0) => return Ok(Fate::Close),
+                    Ok(size) => *sent += size,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        if !self.is_finished {
+            self.is_finished = true;
+            self.stream.shutdown(Shutdown::Write)?;
+        }
+        // With bytes unread, closing would take back what is on its way.
+        let mut rest = [0; HEAD_SIZE_MAX];
+        for _ in 0..16 {
+            if read(&mut self.stream, &mut rest)? == 0 {
+                return Ok(Fate::Close);
+            }
+        }
+        // Whoever goes on sending has had his reply.
+        Ok(Fate::Close)
+    }
+}
+
+fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match stream.read(buffer) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+/// The reply to a head; `None` if it is not complete.
+fn answer(head: &[u8], shared: &Shared) -> Option<Vec<u8>> {
+    const TEXT: &str = "text/plain; charset=utf-8";
+    let (path, is_head) = match http::parse(head) {
+        Head::Unfinished => return None,
+        Head::Refused(status, reason) => {
+            return Some(http::reply(status, reason, TEXT, &format!("{reason}\n"), false));
+        }
+        Head::Page { path, is_head } => (path, is_head),
+    };
+    Some(match path {
+        b"/metrics" => http::reply(200, "OK", page::KIND, &page::metrics(shared), is_head),
+        b"/health" => match page::illness(shared) {
+            None => http::reply(200, "OK", TEXT, "ok\n", is_head),
+            Some(what) => {
+                http::reply(503, "Service Unavailable", TEXT, &format!("{what}\n"), is_head)
+            }
+        },
+        b"/" => http::reply(200, "OK", TEXT, "/metrics\n/health\n", is_head),
+        _ => http::reply(404, "Not Found", TEXT, "there are /metrics and /health\n", is_head),
+    })
+}
