@@ -83,6 +83,16 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// How many keys more the tree has after a write of this intent.
+    #[inline(always)]
+    pub(crate) fn growth(self, intent: Intent) -> i64 {
+        match self {
+            Outcome { changed: true, old: None } => 1,
+            Outcome { changed: true, .. } if intent.removes() => -1,
+            _ => 0,
+        }
+    }
+
     /// What a compare-and-exchange with this outcome found.
     #[inline(always)]
     pub fn exchange(self) -> Exchange {

@@ -21,7 +21,7 @@ use everleaf_alloc::{AllocError, Recovery, Session};
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::RootIndex;
 
-use crate::change::{Intent, Outcome};
+use crate::change::{Change, Intent, Outcome};
 use crate::error::IndexError;
 use crate::nbtree::TreeShape;
 use crate::trees::CheckReport;
@@ -224,6 +224,33 @@ pub trait OrderedIndex<M: Machine>: Send + Sync {
             *value = self.get(session, *key)?;
         }
         Ok(())
+    }
+
+    /// Performs many writes, in order: `outcomes[i]` is that of `changes[i]`. As separate changes in every
+    /// other respect: a crash, or another thread, may come between two of them.
+    ///
+    /// # Errors
+    /// As all calls. Then all writes before the one that failed were made and have their outcomes, and
+    /// none behind it was.
+    ///
+    /// # Panics
+    /// If `outcomes` is shorter than `changes`.
+    fn write_many(
+        &self,
+        session: &mut Session<M>,
+        changes: &[Change],
+        outcomes: &mut [Outcome],
+    ) -> Result<(), IndexError> {
+        let outcomes = &mut outcomes[..changes.len()];
+        for (change, outcome) in changes.iter().zip(outcomes) {
+            *outcome = self.change(session, change.key, change.intent, change.value)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of DRAM that the tree takes besides the nodes that sessions allocate. O(1).
+    fn table_bytes(&self) -> u64 {
+        0
     }
 
     /// Number of keys; exact when no writer is active. Some designs have to count.

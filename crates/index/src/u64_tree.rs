@@ -6,12 +6,15 @@ use everleaf_alloc::{Heap, Recovery, Session};
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::RootIndex;
 
-use crate::change::{Intent, Outcome};
+use crate::change::{Change, Intent, Outcome};
 use crate::error::IndexError;
 use crate::geometry::{Geometry, Production};
 use crate::kind::{Kind, U64Kind, u64_key};
 use crate::nbtree::state::LIVE;
-use crate::nbtree::{BulkLoader, CheckState, Extent, NbTree, TreeShape, find_live_blocks};
+use crate::nbtree::write::Write;
+use crate::nbtree::{
+    BulkLoader, CheckState, Extent, NbTree, TOGETHER, TreeShape, find_live_blocks,
+};
 use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Writes};
 use crate::tree_cell::TreeCell;
 use crate::trees::CheckReport;
@@ -172,14 +175,63 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
         }
         let outcome = self.slot.with(session, |tree, session| {
             let outcome = tree.write(session, key, intent, payload);
-            match outcome {
-                Ok(Outcome { changed: true, old: None }) => tree.count(session, 1),
-                Ok(Outcome { changed: true, .. }) if intent.removes() => tree.count(session, -1),
-                _ => {}
+            if let Ok(outcome) = outcome {
+                tree.count(session, outcome.growth(intent));
             }
             outcome
         })?;
         Ok(outcome?)
+    }
+
+    /// Performs many writes, in order, with overlapping cache misses: `outcomes[i]` is that of
+    /// `changes[i]`. As separate writes in every other respect.
+    ///
+    /// # Errors
+    /// As [`Self::insert`]. Then all writes before the one that failed were made and have their
+    /// outcomes, and none behind it was.
+    ///
+    /// # Panics
+    /// If `outcomes` is shorter than `changes`.
+    pub fn write_many(
+        &self,
+        session: &mut Session<M>,
+        changes: &[Change],
+        outcomes: &mut [Outcome],
+    ) -> Result<(), IndexError> {
+        if self.slot.heap().pool().is_read_only() {
+            return Err(IndexError::ReadOnly);
+        }
+        let outcomes = &mut outcomes[..changes.len()];
+        for (changes, outcomes) in changes.chunks(TOGETHER).zip(outcomes.chunks_mut(TOGETHER)) {
+            let write = |change: &Change| Write {
+                key: change.key,
+                intent: change.intent,
+                payload: change.value,
+            };
+            let writes: Vec<Write<'_, U64Kind, M>> = changes.iter().map(write).collect();
+            let mut done = 0;
+            let made = self.slot.with(session, |tree, session| {
+                let mut growth = 0;
+                let note = |write: &Write<'_, U64Kind, M>, outcome: Outcome| {
+                    growth += outcome.growth(write.intent);
+                    outcomes[done] = outcome;
+                    done += 1;
+                };
+                let made = tree.write_many(session, &writes, |write| write, note);
+                tree.count(session, growth);
+                made
+            })?;
+            match made {
+                // While we were pinned, leaves that we have replaced could not be used again.
+                Err(error) if error.lacks_space() && done > 0 => {
+                    for (change, outcome) in changes[done..].iter().zip(&mut outcomes[done..]) {
+                        *outcome = self.write(session, change.key, change.intent, change.value)?;
+                    }
+                }
+                made => made?,
+            }
+        }
+        Ok(())
     }
 
     /// Up to `limit` pairs from `from` (inclusive) on, ascending, appended to `pairs`. See
@@ -332,6 +384,14 @@ impl<G: Geometry, M: Machine> OrderedIndex<M> for U64Tree<G, M> {
         values: &mut [Option<u64>],
     ) -> Result<(), IndexError> {
         self.get_many(session, keys, values)
+    }
+    fn write_many(
+        &self,
+        session: &mut Session<M>,
+        changes: &[Change],
+        outcomes: &mut [Outcome],
+    ) -> Result<(), IndexError> {
+        self.write_many(session, changes, outcomes)
     }
     fn len(&self, session: &mut Session<M>) -> Result<u64, IndexError> {
         self.len(session)

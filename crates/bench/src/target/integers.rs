@@ -103,7 +103,7 @@ impl<T: Design> Target for Integers<T> {
             keys: shape.keys,
             pool_used_bytes: heap.used_bytes(),
             pool_size_bytes: heap.pool().size(),
-            dram_bytes: self.solo.sessions().node_bytes(),
+            dram_bytes: self.solo.sessions().node_bytes() + self.solo.tree().table_bytes(),
             leaves: shape.leaves,
             height: shape.height,
         })

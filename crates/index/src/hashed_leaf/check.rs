@@ -275,7 +275,6 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     }
 
     fn free_chain(&self, session: &mut Session<M>, leaf: LeafId, fences: &mut BTreeSet<u64>) {
-        self.retire_order(session, leaf);
         if self.is_replaced(leaf) {
             // Its own node stays until the heap goes.
             let successor = self.successor_of(leaf);

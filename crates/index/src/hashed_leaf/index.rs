@@ -4,11 +4,12 @@ use everleaf_alloc::{Recovery, Session};
 use everleaf_machine::Machine;
 
 use super::HashedLeafTree;
-use super::layout::LeafShape;
-use crate::change::{Intent, Outcome};
+use super::layout::{LeafShape, OrderPlace};
+use crate::change::{Change, Intent, Outcome};
 use crate::error::IndexError;
 use crate::kind::{U64Kind, u64_key};
-use crate::nbtree::{TreeShape, find_live_blocks};
+use crate::nbtree::write::Write;
+use crate::nbtree::{TOGETHER, TreeShape, find_live_blocks};
 use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Writes};
 use crate::trees::CheckReport;
 
@@ -36,14 +37,58 @@ impl<G: LeafShape, M: Machine> OrderedIndex<M> for HashedLeafTree<U64Kind, G, M>
         }
         let mut session = session.pinned();
         let outcome = self.write(&mut session, key, intent, value)?;
-        match outcome {
-            Outcome { changed: true, old: None } => self.keys.add(session.stripe(), 1),
-            Outcome { changed: true, .. } if intent.removes() => {
-                self.keys.add(session.stripe(), -1);
-            }
-            _ => {}
-        }
+        self.count(&session, intent, outcome);
         Ok(outcome)
+    }
+
+    fn get_many(
+        &self,
+        session: &mut Session<M>,
+        keys: &[u64],
+        values: &mut [Option<u64>],
+    ) -> Result<(), IndexError> {
+        let values = &mut values[..keys.len()];
+        let mut session = session.pinned();
+        self.get_many_payloads(&mut session, keys, |index, value| values[index] = value);
+        Ok(())
+    }
+
+    fn write_many(
+        &self,
+        session: &mut Session<M>,
+        changes: &[Change],
+        outcomes: &mut [Outcome],
+    ) -> Result<(), IndexError> {
+        if self.heap.pool().is_read_only() {
+            return Err(IndexError::ReadOnly);
+        }
+        let outcomes = &mut outcomes[..changes.len()];
+        for (changes, outcomes) in changes.chunks(TOGETHER).zip(outcomes.chunks_mut(TOGETHER)) {
+            let mut done = 0;
+            let made = {
+                let mut session = session.pinned();
+                let write_of = |index: usize| {
+                    let Change { key, intent, value } = changes[index];
+                    Write { key, intent, payload: value }
+                };
+                self.write_together(&mut session, changes.len(), write_of, |session, outcome| {
+                    self.count(session, changes[done].intent, outcome);
+                    outcomes[done] = outcome;
+                    done += 1;
+                })
+            };
+            match made {
+                // While we were pinned, leaves that we have replaced could not be used again.
+                Err(error) if error.lacks_space() && done > 0 => {
+                    M::mark("hashed.many.one_by_one");
+                    for (change, outcome) in changes[done..].iter().zip(&mut outcomes[done..]) {
+                        *outcome = self.change(session, change.key, change.intent, change.value)?;
+                    }
+                }
+                made => made?,
+            }
+        }
+        Ok(())
     }
 
     fn scan(
@@ -60,7 +105,7 @@ impl<G: LeafShape, M: Machine> OrderedIndex<M> for HashedLeafTree<U64Kind, G, M>
         pairs.reserve(limit.min(256));
         let mut session = session.pinned();
         let mut left = limit;
-        self.scan_forward(&mut session, from, |low, entry| {
+        self.scan_forward(&mut session, from, limit, |low, entry| {
             pairs.push((u64_key(low, entry), entry.second));
             left -= 1;
             left > 0
@@ -93,6 +138,12 @@ impl<G: LeafShape, M: Machine> OrderedIndex<M> for HashedLeafTree<U64Kind, G, M>
         Ok(self.key_count())
     }
 
+    fn table_bytes(&self) -> u64 {
+        let orders = self.ordered.sum().saturating_mul(size_of::<OrderPlace<M>>() as u64);
+        let leaves = self.leaves.sum().saturating_mul(Self::PLACE_SIZE);
+        leaves + orders + self.slab.directory_size() as u64
+    }
+
     fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
         Ok(self.tree_shape(session))
     }
@@ -109,6 +160,17 @@ impl<G: LeafShape, M: Machine> OrderedIndex<M> for HashedLeafTree<U64Kind, G, M>
 
     fn free_all(&self, session: &mut Session<M>) {
         self.free_tree(session);
+    }
+}
+
+impl<G: LeafShape, M: Machine> HashedLeafTree<U64Kind, G, M> {
+    /// Adds to the count of keys what a write changed.
+    #[inline(always)]
+    fn count(&self, session: &Session<M>, intent: Intent, outcome: Outcome) {
+        match outcome.growth(intent) {
+            0 => {}
+            growth => self.keys.add(session.stripe(), growth),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use everleaf_alloc::Session;
 use everleaf_machine::{Machine, Ordering};
 
 use super::HashedLeafTree;
-use super::layout::{LeafId, LeafShape, Order, Successor};
+use super::layout::{LeafId, LeafShape, Successor};
 use crate::kind::Kind;
 use crate::nbtree::inner::Child;
 use crate::nbtree::shared::Shared;
@@ -74,8 +74,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         unsafe { Shared::new(successor) }
     }
 
-    /// Gives up a replaced leaf that inner nodes no longer lead to, with its order and, if asked,
-    /// its successor (a merge's two leaves share one).
+    /// Gives up a replaced leaf that inner nodes no longer lead to, with its successor, if
+    /// asked (a merge's two leaves share one).
     pub(super) fn retire_leaf(&self, session: &mut Session<M>, leaf: LeafId, with_successor: bool) {
         if with_successor {
             // Relaxed: the leaf is replaced, so its successor is final.
@@ -83,17 +83,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             // SAFETY: allocated with this size; the leaf's retirer is the only one (N3).
             unsafe { session.retire_node(successor.cast(), size_of::<Successor<M>>()) };
         }
-        self.retire_order(session, leaf);
+        self.close_order(leaf, session.stripe());
         session.retire_block_of(G::BLOCK_CLASS, leaf.block::<G>());
-    }
-
-    /// Gives up a leaf's cached order and admits no other.
-    pub(super) fn retire_order(&self, session: &mut Session<M>, leaf: LeafId) {
-        // AcqRel: takes over the order; no scan installs one afterwards. Pairs with `scan.rs`.
-        let order = self.cold(leaf).order.swap(super::scan::closed(), Ordering::AcqRel);
-        if !order.is_null() && order != super::scan::closed() {
-            // SAFETY: allocated with this size; the swap made us its only owner.
-            unsafe { session.retire_node(order.cast(), size_of::<Order>()) };
-        }
     }
 }

@@ -108,8 +108,8 @@ pub struct Cold<M: Machine> {
     pub flags: Atomic<u64, M>,
     /// What replaces this leaf; null until decided, then never null again.
     pub successor: AtomicPointer<Successor<M>, M>,
-    /// The positions in key order, as of some set of claimed ones; or null.
-    pub order: AtomicPointer<Order, M>,
+    /// Guards the positions in key order, as of some set of claimed ones (`order.rs`); or 0.
+    pub order: Atomic<u64, M>,
     /// Lower fence, inclusive.
     pub low: Atomic<u64, M>,
     /// Upper fence, exclusive; 0 means none.
@@ -170,15 +170,21 @@ pub struct Successor<M: Machine> {
     pub status: Atomic<u32, M>,
 }
 
-/// The positions of a leaf in key order, for scans. Immutable.
+/// Heads of entries that divide an order into equal parts.
+pub const ORDER_SAMPLES: usize = 7;
+/// Positions in a word of an order.
+pub const POSITIONS_IN_WORD: usize = 8;
+
+/// Where the positions of a leaf lie in key order, for scans. It means nothing unless `Cold::order`
+/// says so.
 #[repr(C, align(64))]
-pub struct Order {
-    /// How many positions were known when it was made: as long as as many are, it is complete.
-    pub covered: u16,
-    /// How many positions follow: those that had not been removed.
-    pub count: u16,
+pub struct OrderPlace<M: Machine> {
+    /// Heads of the entries that begin its second to eighth part.
+    pub samples: [Atomic<u64, M>; ORDER_SAMPLES],
+    /// Of no meaning.
+    pub unused: Atomic<u64, M>,
     /// The positions.
-    pub positions: [u8; POSITION_COUNT_MAX],
+    pub positions: [Atomic<u64, M>; POSITION_COUNT_MAX / POSITIONS_IN_WORD],
 }
 
 /// A machine type with no behaviour for the layout asserts.
@@ -188,6 +194,7 @@ const _: () = {
     assert!(size_of::<Header<Plain>>() == BLOCK_HEADER_SIZE);
     assert!(size_of::<Cold<Plain>>() == LINE_SIZE);
     assert!(size_of::<Successor<Plain>>() == LINE_SIZE);
+    assert!(size_of::<OrderPlace<Plain>>() == 5 * LINE_SIZE);
     assert!(<Production as LeafShape>::CAPACITY * 16 + BLOCK_HEADER_SIZE == 4096);
     assert!(<HalfLeaves as LeafShape>::CAPACITY * 16 + BLOCK_HEADER_SIZE == 2048);
 };

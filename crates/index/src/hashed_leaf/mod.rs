@@ -52,7 +52,9 @@ mod check;
 mod index;
 mod install;
 pub mod layout;
+mod many;
 mod merge;
+mod order;
 mod probe;
 mod recover;
 mod scan;
@@ -65,7 +67,7 @@ mod write;
 use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Heap, Session};
-use everleaf_machine::{AtomicPair, FingerprintLine, Hardware, Machine};
+use everleaf_machine::{AtomicPair, FingerprintLine, Hardware, LINE_SIZE, Machine};
 use everleaf_pool::Medium;
 
 use crate::geometry::Production;
@@ -87,6 +89,8 @@ pub struct HashedLeafTree<K = U64Kind, G: LeafShape = Production, M: Machine = H
     id: u32,
     keys: Tally<M>,
     leaves: Tally<M>,
+    /// Leaves that have an order.
+    ordered: Tally<M>,
     splits: Tally<M>,
     merges: Tally<M>,
     heap: Arc<Heap<M>>,
@@ -108,6 +112,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             id,
             keys: Tally::new(0),
             leaves: Tally::new(0),
+            ordered: Tally::new(0),
             splits: Tally::new(0),
             merges: Tally::new(0),
             heap,
@@ -154,6 +159,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         self.medium.persist(state.as_ptr(), 8);
         Ok(leaf)
     }
+
+    /// Bytes of DRAM that a leaf has a place for in the slab.
+    const PLACE_SIZE: u64 = (G::CHUNKS * LINE_SIZE + size_of::<Cold<M>>()) as u64;
 
     /// A line of the fingerprints of a leaf.
     #[inline(always)]

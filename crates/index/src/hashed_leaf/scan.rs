@@ -4,17 +4,18 @@
 //! current at some instant of the scan; a key present during the whole scan is returned, one absent
 //! during the whole scan is not. It is not a snapshot.
 //!
-//! Entries lie unsorted in a leaf. The order of its positions is computed once, cached in DRAM and
-//! made anew when positions were added. A leaf that is replaced while it is read is read to its end:
+//! Entries lie unsorted in a leaf. The order of its positions is computed once, kept in DRAM
+//! (`order.rs`) and completed when positions were added. A leaf that is replaced while it is read is read to its end:
 //! its entries are frozen.
 
 use std::cmp::Ordering as KeyOrder;
 
 use everleaf_alloc::Session;
-use everleaf_machine::{LINE_SIZE, Machine, Ordering, Pair};
+use everleaf_machine::{LINE_SIZE, Machine, Pair};
 
 use super::HashedLeafTree;
-use super::layout::{DEAD, LeafId, LeafShape, Order, POSITION_COUNT_MAX, UNKNOWN};
+use super::layout::{DEAD, LeafId, LeafShape, UNKNOWN};
+use super::order::Sorted;
 use super::probe::usable;
 use super::state::FROZEN_EMPTY;
 use crate::kind::Kind;
@@ -22,13 +23,9 @@ use crate::nbtree::layout::Inner;
 use crate::nbtree::shared::Shared;
 use crate::nbtree::state::{EMPTY, TOMB, holds};
 
-/// The value of a retired leaf's `order`: no order is installed any more.
-pub(super) fn closed() -> *mut Order {
-    std::ptr::without_provenance_mut(1)
-}
-
-/// Entries are asked for this many visits before they are read.
-const AHEAD: usize = 16;
+/// A scan of so many pairs asks for the entries it will read; a longer one for the whole leaf, whose
+/// lines it would read nearly all.
+const SHORT: usize = 40;
 
 /// A leaf and where it hangs, so that its neighbour is found without a descent.
 struct Place<M: Machine> {
@@ -37,45 +34,37 @@ struct Place<M: Machine> {
     index: usize,
 }
 
-/// Sorted positions of a leaf: a copy on the stack.
-struct Sorted {
-    positions: [u8; POSITION_COUNT_MAX],
-    count: usize,
-}
-
-impl Sorted {
-    #[inline(always)]
-    fn as_slice(&self) -> &[u8] {
-        &self.positions[..self.count]
-    }
-}
-
 impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
-    /// Visits the entries from `from` (inclusive) on, ascending, until `visit` returns false. The
-    /// visitor gets the leaf's low fence (which completes `u64` keys) and the entry.
+    /// Visits the entries from `from` (inclusive) on, ascending, until `visit` returns false, which is
+    /// expected after `limit`. The visitor gets the leaf's low fence (which completes `u64` keys) and
+    /// the entry.
     pub(crate) fn scan_forward(
         &self,
         session: &mut Session<M>,
         from: K::Key<'_>,
+        limit: usize,
         mut visit: impl FnMut(u64, Pair) -> bool,
     ) {
         let mut from = from;
-        let mut place = self.place(session, from);
+        let mut place = self.place(session, from, limit);
         let mut first = true;
+        let mut left = limit;
         loop {
             let leaf = place.leaf;
-            if first {
-                self.prefetch_entries(leaf);
-            }
             let next = self.neighbour(&place);
             let sorted = self.sorted_positions(session, leaf);
-            let positions = sorted.as_slice();
-            let start = if first { self.lower_bound(leaf, positions, from) } else { 0 };
+            let start = if first { self.lower_bound(leaf, &sorted, from, left) } else { 0 };
+            let positions = &sorted.as_slice()[start..];
+            if !first && left <= SHORT {
+                self.prefetch_some(leaf, positions, left);
+            }
+            if let Some(next) = &next
+                && positions.len() < left
+            {
+                self.prefetch_for_scan(next.leaf, left - positions.len());
+            }
             let low = self.cold(leaf).low.read_private();
-            for (index, position) in positions.iter().enumerate().skip(start) {
-                if let Some(ahead) = positions.get(index + AHEAD) {
-                    self.prefetch_entry(leaf, *ahead);
-                }
+            for position in positions {
                 let position = usize::from(*position);
                 let entry = self.entry(leaf, position).load();
                 if !holds(K::state(entry)) {
@@ -87,6 +76,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                     return;
                 }
             }
+            // Removed ones do not count: more may be wanted than this says.
+            left = left.saturating_sub(positions.len()).max(1);
             let high = self.cold(leaf).high.read_private();
             if high == 0 {
                 return;
@@ -104,7 +95,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                     // After a merge the leaf may start below where we stand: skip what was seen.
                     from = K::fence_as_key(self.base, high);
                     first = true;
-                    self.place(session, from)
+                    self.place(session, from, left)
                 }
             };
         }
@@ -121,11 +112,11 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         let mut bound = to;
         loop {
             let leaf = self.resolve_below(session, bound);
-            self.prefetch_entries(leaf);
+            self.prefetch_for_scan(leaf, usize::MAX);
             let sorted = self.sorted_positions(session, leaf);
             let positions = sorted.as_slice();
             let end = match bound {
-                Some(key) if !self.is_above(leaf, key) => self.lower_bound(leaf, positions, key),
+                Some(key) if !self.is_above(leaf, key) => self.lower_bound(leaf, &sorted, key, 0),
                 _ => positions.len(),
             };
             let low = self.cold(leaf).low.read_private();
@@ -150,7 +141,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
 
     /// The authority for `key`, with its place under its parent if it hangs there directly.
     #[inline(always)]
-    fn place(&self, session: &mut Session<M>, key: K::Key<'_>) -> Place<M> {
+    fn place(&self, session: &mut Session<M>, key: K::Key<'_>, limit: usize) -> Place<M> {
         let mut node = self.inner.root();
         loop {
             let index = node.find::<K>(node.level, self.base, key, false);
@@ -162,7 +153,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 continue;
             }
             let mut place = Place { leaf: LeafId::of_child(child), parent: node, index };
-            self.prefetch_metadata(place.leaf);
+            self.prefetch_for_scan(place.leaf, limit);
             if self.is_replaced(place.leaf) {
                 place.leaf = self.resolve(session, key);
             }
@@ -178,7 +169,6 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             return None;
         }
         let leaf = LeafId::of_child(place.parent.child(index));
-        self.prefetch_metadata(leaf);
         Some(Place { leaf, parent: place.parent, index })
     }
 
@@ -220,13 +210,21 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         high != 0 && K::compare_fence(self.base, high, key) != KeyOrder::Greater
     }
 
-    /// How many of the sorted positions come before `key`.
-    fn lower_bound(&self, leaf: LeafId, positions: &[u8], key: K::Key<'_>) -> usize {
+    /// How many of the sorted positions come before `key`. Asks for the entries of a short scan from
+    /// there on.
+    #[inline(always)]
+    fn lower_bound(&self, leaf: LeafId, sorted: &Sorted, key: K::Key<'_>, limit: usize) -> usize {
         let skip = self.skip(leaf);
-        positions.partition_point(|position| {
+        let (low, high) = sorted.bounds(K::head(K::entry(key, skip, 0, EMPTY)));
+        let positions = sorted.as_slice();
+        if limit <= SHORT {
+            self.prefetch_some(leaf, &positions[low..], high - low + limit);
+        }
+        let within = positions[low..high].partition_point(|position| {
             let entry = self.entry(leaf, usize::from(*position)).load();
             K::compare_to(self.base, entry, skip, key) == KeyOrder::Less
-        })
+        });
+        low + within
     }
 
     /// `Adr` domain: a scan that passes a removed entry says that its key is absent, so the removal
@@ -247,6 +245,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// The positions that may hold keys, in key order.
     #[inline(always)]
     fn sorted_positions(&self, session: &mut Session<M>, leaf: LeafId) -> Sorted {
+        let guard = self.order_guard(leaf);
         let known: [u64; 4] =
             std::array::from_fn(
                 |chunk| {
@@ -254,21 +253,15 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 },
             );
         let covered: u32 = known.iter().map(|mask| mask.count_ones()).sum();
-        // Acquire: the order is complete; pairs with the exchange in `cache_order`.
-        let cached = self.cold(leaf).order.load(Ordering::Acquire);
-        if !cached.is_null() && cached != closed() {
-            // SAFETY: orders are retired by whoever replaces them, and we are pinned.
-            let order = unsafe { Shared::new(cached) };
+        let kept = self.kept_order(leaf, guard);
+        match kept {
             // What is known stays known, so equal counts mean equal sets.
-            if u32::from(order.covered) == covered {
-                let count = usize::from(order.count);
-                return Sorted { positions: order.positions, count };
-            }
+            Some(kept) if kept.covered == covered => kept,
+            _ => self.sort_positions(session, leaf, known, kept.as_ref()),
         }
-        self.sort_positions(session, leaf, known, cached)
     }
 
-    /// Sorts the positions, and caches the result.
+    /// Sorts the positions, beginning with those of an older order, and keeps the result.
     #[cold]
     #[inline(never)]
     fn sort_positions(
@@ -276,75 +269,63 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         session: &mut Session<M>,
         leaf: LeafId,
         known: [u64; 4],
-        cached: *mut Order,
+        older: Option<&Sorted>,
     ) -> Sorted {
         self.prefetch_entries(leaf);
-        let mut held: Vec<(u64, u8, Pair)> = Vec::with_capacity(G::CAPACITY);
-        for (chunk, mask) in known.iter().enumerate().take(G::CHUNKS) {
-            // A dead position is one that was removed, durably, or that nobody ever claims.
-            let mut mask = mask & !self.fingerprints(leaf, chunk).matches(DEAD);
-            while mask != 0 {
-                let position = chunk * G::CHUNK + mask.trailing_zeros() as usize;
-                mask &= mask - 1;
-                let entry = self.entry(leaf, position).load();
-                match K::state(entry) {
-                    TOMB => self.pass(leaf, position, entry),
-                    EMPTY | FROZEN_EMPTY => {}
-                    _ => held.push((K::head(entry), position as u8, entry)),
-                }
+        let mut held: Vec<(u64, u8)> = Vec::with_capacity(G::CAPACITY);
+        let mut entries: Vec<Pair> = vec![];
+        if K::HAS_TAILS {
+            entries.resize(G::POSITIONS, Pair { first: 0, second: 0 });
+        }
+        // A dead position is one that was removed, durably, or that nobody ever claims.
+        let mut left: [u64; 4] = std::array::from_fn(|chunk| match known[chunk] {
+            0 => 0,
+            mask => mask & !self.fingerprints(leaf, chunk).matches(DEAD),
+        });
+        let mut hold = |position: usize| {
+            let entry = self.entry(leaf, position).load();
+            match K::state(entry) {
+                TOMB => return self.pass(leaf, position, entry),
+                EMPTY | FROZEN_EMPTY => return,
+                _ => held.push((K::head(entry), position as u8)),
+            }
+            if K::HAS_TAILS {
+                entries[position] = entry;
+            }
+        };
+        for position in older.map_or(&[][..], Sorted::as_slice) {
+            let position = usize::from(*position);
+            let (chunk, bit) = (position / G::CHUNK, 1 << (position % G::CHUNK));
+            if left[chunk] & bit != 0 {
+                left[chunk] &= !bit;
+                hold(position);
             }
         }
-        held.sort_unstable_by(|a, b| {
+        for (chunk, mask) in left.iter_mut().enumerate() {
+            while *mask != 0 {
+                hold(chunk * G::CHUNK + mask.trailing_zeros() as usize);
+                *mask &= *mask - 1;
+            }
+        }
+        // A stable sort: it goes through what is in order already only once.
+        held.sort_by(|a, b| {
             let heads = a.0.cmp(&b.0);
-            if K::HAS_TAILS { heads.then_with(|| K::compare(self.base, a.2, b.2)) } else { heads }
+            let entry = |position: u8| entries[usize::from(position)];
+            match K::HAS_TAILS {
+                true => heads.then_with(|| K::compare(self.base, entry(a.1), entry(b.1))),
+                false => heads,
+            }
         });
-        let mut sorted = Sorted { positions: [0; POSITION_COUNT_MAX], count: held.len() };
-        for (place, (_, position, _)) in sorted.positions.iter_mut().zip(&held) {
-            *place = *position;
-        }
-        if cached != closed() {
-            let covered = known.iter().map(|mask| mask.count_ones()).sum::<u32>();
-            self.cache_order(session, leaf, covered as u16, cached, &sorted);
-        }
+        let covered = known.iter().map(|mask| mask.count_ones()).sum();
+        let sorted = Sorted::of(covered, &held);
+        self.keep_order(leaf, &sorted, session.stripe());
         sorted
     }
 
-    /// Offers a new order; without memory for it the next scan sorts again.
-    fn cache_order(
-        &self,
-        session: &mut Session<M>,
-        leaf: LeafId,
-        covered: u16,
-        cached: *mut Order,
-        sorted: &Sorted,
-    ) {
-        let Ok(memory) = session.allocate_node(size_of::<Order>()) else { return };
-        let order: *mut Order = memory.cast();
-        let contents = Order { covered, count: sorted.count as u16, positions: sorted.positions };
-        // SAFETY: the memory is ours, large enough and aligned to 64.
-        unsafe { order.write(contents) };
-        // AcqRel: publishes the order; pairs with the load in `sorted_positions`. If the leaf was
-        // retired meanwhile its order is `closed` and this fails. Relaxed: then nothing is read.
-        let offered = self.cold(leaf).order.compare_exchange(
-            cached,
-            order,
-            Ordering::AcqRel,
-            Ordering::Relaxed,
-        );
-        match offered {
-            // SAFETY: allocated with this size; the exchange made us its only owner.
-            Ok(old) if !old.is_null() => unsafe {
-                session.retire_node(old.cast(), size_of::<Order>());
-            },
-            Ok(_) => {}
-            // SAFETY: allocated with this size, never published.
-            Err(_) => unsafe { session.free_node(memory, size_of::<Order>()) },
-        }
-    }
-
-    /// Asks for fingerprints and metadata of a leaf.
+    /// Asks for what a scan of `limit` pairs reads of a leaf before it can tell which entries it needs;
+    /// if it is no short scan, for all entries.
     #[inline(always)]
-    fn prefetch_metadata(&self, leaf: LeafId) {
+    fn prefetch_for_scan(&self, leaf: LeafId, limit: usize) {
         if M::SIMULATED {
             return;
         }
@@ -352,26 +333,28 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         for chunk in 0..G::CHUNKS {
             M::prefetch(self.fingerprints(leaf, chunk).as_ptr());
         }
-    }
-
-    /// Asks for an entry.
-    #[inline(always)]
-    fn prefetch_entry(&self, leaf: LeafId, position: u8) {
-        if !M::SIMULATED {
-            M::prefetch(self.entry_place(leaf, usize::from(position)));
+        self.prefetch_order(leaf);
+        if limit > SHORT {
+            self.prefetch_entries(leaf);
         }
     }
 
-    /// Asks for a leaf's order and all its entries.
+    /// Asks for the entries at the first `count` of some positions.
+    #[inline(always)]
+    fn prefetch_some(&self, leaf: LeafId, positions: &[u8], count: usize) {
+        if M::SIMULATED {
+            return;
+        }
+        for position in &positions[..positions.len().min(count)] {
+            M::prefetch(self.entry_place(leaf, usize::from(*position)));
+        }
+    }
+
+    /// Asks for all entries of a leaf.
     #[inline(always)]
     fn prefetch_entries(&self, leaf: LeafId) {
         if M::SIMULATED {
             return;
-        }
-        // Relaxed: not followed, only asked for.
-        let order = self.cold(leaf).order.load(Ordering::Relaxed).cast::<u8>();
-        for line in (0..size_of::<Order>()).step_by(LINE_SIZE) {
-            M::prefetch(order.wrapping_add(line));
         }
         let block = self.block_start(leaf);
         for line in (0..G::BLOCK_BYTES).step_by(LINE_SIZE) {

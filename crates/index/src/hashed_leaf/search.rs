@@ -148,9 +148,21 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     #[inline]
     pub(crate) fn get_payload(&self, session: &mut Session<M>, key: K::Key<'_>) -> Option<u64> {
         let probe = Probe::new(K::hash(key));
-        let mut leaf = self.descend(key, &probe, false);
+        let leaf = self.descend(key, &probe, false);
+        self.get_from(session, leaf, key, &probe)
+    }
+
+    /// [`Self::get_payload`] from the leaf on that the inner nodes gave.
+    #[inline(always)]
+    pub(super) fn get_from(
+        &self,
+        session: &mut Session<M>,
+        mut leaf: LeafId,
+        key: K::Key<'_>,
+        probe: &Probe<G>,
+    ) -> Option<u64> {
         loop {
-            match self.look_up(leaf, key, &probe) {
+            match self.look_up(leaf, key, probe) {
                 Found::Payload(payload) => return Some(payload),
                 Found::Absent => return None,
                 Found::Replaced => leaf = self.resolve(session, key),

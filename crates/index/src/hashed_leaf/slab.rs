@@ -1,9 +1,9 @@
-//! Fingerprints and metadata of all leaves, at places that follow from the leaf's number.
+//! Fingerprints, metadata and orders of all leaves, at places that follow from the leaf's number.
 //!
 //! ```text
 //!   segments      | * | 0 | * | 0 | ..       a pointer for every 8192 leaves that the pool may ever have
 //!                   |
-//!   segment       | fingerprints, 64 bytes a line | metadata, 64 bytes each |      of 8192 leaves
+//!   segment       | fingerprints, 64 bytes a line | metadata, 64 | orders, 320 |   of 8192 leaves
 //! ```
 //!
 //! The leaves of a tree are blocks of the pool, which other trees share: of most of the numbers it has
@@ -16,7 +16,7 @@ use everleaf_alloc::AllocError;
 use everleaf_alloc::layout::POOL_SIZE_MAX;
 use everleaf_machine::{AtomicPointer, FingerprintLine, LINE_SIZE, Machine, Ordering};
 
-use super::layout::{Cold, LeafId, LeafShape};
+use super::layout::{Cold, LeafId, LeafShape, OrderPlace};
 
 /// Binary logarithm of the leaves of a segment, where the pool is so large.
 const SEGMENT_SHIFT: u32 = 13;
@@ -31,6 +31,8 @@ pub(super) struct Slab<S: LeafShape, M: Machine> {
     layout: Layout,
     /// Where the metadata begin in a segment.
     cold_start: usize,
+    /// Where the orders begin: their memory is touched when a leaf is scanned.
+    order_start: usize,
     shape: PhantomData<S>,
 }
 
@@ -45,14 +47,20 @@ impl<S: LeafShape, M: Machine> Slab<S, M> {
         let leaves = pool_bytes.min(POOL_SIZE_MAX).div_ceil(S::BLOCK_BYTES as u64) as usize;
         let in_segment = leaves.min(1 << SEGMENT_SHIFT);
         let cold_start = in_segment * S::CHUNKS * LINE_SIZE;
-        let size = cold_start + in_segment * size_of::<Cold<M>>();
+        let order_start = cold_start + in_segment * size_of::<Cold<M>>();
+        let size = order_start + in_segment * size_of::<OrderPlace<M>>();
         let align = if size >= HUGE_PAGE_SIZE { HUGE_PAGE_SIZE } else { LINE_SIZE };
         let layout = Layout::from_size_align(size, align).map_err(|_| AllocError::OutOfMemory)?;
         let count = leaves.div_ceil(1 << SEGMENT_SHIFT);
         let mut segments = Vec::new();
         segments.try_reserve_exact(count).map_err(|_| AllocError::OutOfMemory)?;
         segments.extend((0..count).map(|_| AtomicPointer::new(std::ptr::null_mut())));
-        Ok(Slab { segments, layout, cold_start, shape: PhantomData })
+        Ok(Slab { segments, layout, cold_start, order_start, shape: PhantomData })
+    }
+
+    /// Bytes that lead to the segments.
+    pub fn directory_size(&self) -> usize {
+        std::mem::size_of_val(&self.segments[..])
     }
 
     /// Makes sure that there is memory for a leaf that is about to be built. Its bytes mean nothing yet.
@@ -102,6 +110,15 @@ impl<S: LeafShape, M: Machine> Slab<S, M> {
         let (segment, at) = self.place(leaf);
         let place = self.cold_start + at * size_of::<Cold<M>>();
         // SAFETY: as above; all fields are atomic words.
+        unsafe { &*segment.wrapping_add(place).cast() }
+    }
+
+    /// The place of a leaf's order.
+    #[inline(always)]
+    pub fn order(&self, leaf: LeafId) -> &OrderPlace<M> {
+        let (segment, at) = self.place(leaf);
+        let place = self.order_start + at * size_of::<OrderPlace<M>>();
+        // SAFETY: as above.
         unsafe { &*segment.wrapping_add(place).cast() }
     }
 }

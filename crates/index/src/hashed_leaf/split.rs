@@ -453,7 +453,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         let cold: &Cold<M> = self.cold(leaf);
         cold.flags.write_private(flags);
         cold.successor.write_private(std::ptr::null_mut());
-        cold.order.write_private(std::ptr::null_mut());
+        cold.order.write_private(0);
         cold.low.write_private(low);
         cold.high.write_private(high);
         cold.skip.write_private(skip as u32);

@@ -71,20 +71,31 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         payload: u64,
     ) -> Result<Outcome, AllocError> {
         let probe = Probe::new(K::hash(key));
-        let mut leaf = self.descend(key, &probe, true);
+        let leaf = self.descend(key, &probe, true);
+        self.write_from(session, leaf, &probe, &Write { key, intent, payload })
+    }
+
+    /// [`Self::write`] from the leaf on that the inner nodes gave.
+    #[inline(always)]
+    pub(super) fn write_from(
+        &self,
+        session: &mut Session<M>,
+        mut leaf: LeafId,
+        probe: &Probe<G>,
+        write: &Write<'_, K, M>,
+    ) -> Result<Outcome, AllocError> {
         loop {
-            let write = Write { key, intent, payload };
-            match self.attempt(session, leaf, &probe, &write) {
+            match self.attempt(session, leaf, probe, write) {
                 Attempt::Done(outcome) => return Ok(outcome),
                 Attempt::Again => continue,
                 Attempt::Replace => {
-                    if let Some(outcome) = self.replace_leaf(session, leaf, Some(&write))? {
+                    if let Some(outcome) = self.replace_leaf(session, leaf, Some(write))? {
                         return Ok(outcome);
                     }
                 }
                 Attempt::Replaced => {}
             }
-            leaf = self.resolve(session, key);
+            leaf = self.resolve(session, write.key);
         }
     }
 

@@ -18,7 +18,7 @@ use crate::geometry::Geometry;
 use crate::kind::Kind;
 
 /// Keys that travel together: as many misses as a core has in flight, and some.
-const GROUP: usize = 32;
+pub(crate) const TOGETHER: usize = 32;
 
 impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     /// Calls `found(i, payload)` for each of `keys`, in order.
@@ -29,8 +29,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         extent: Extent,
         mut found: impl FnMut(&mut Session<M>, usize, Option<u64>),
     ) {
-        for (group, keys) in keys.chunks(GROUP).enumerate() {
-            let mut payloads = [None; GROUP];
+        for (group, keys) in keys.chunks(TOGETHER).enumerate() {
+            let mut payloads = [None; TOGETHER];
             self.get_group(session, keys, &mut payloads);
             if extent == Extent::Whole && !M::SIMULATED {
                 for payload in payloads.iter().flatten() {
@@ -38,7 +38,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 }
             }
             for (index, payload) in payloads[..keys.len()].iter().enumerate() {
-                found(session, group * GROUP + index, *payload);
+                found(session, group * TOGETHER + index, *payload);
             }
         }
     }
@@ -47,10 +47,10 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         &self,
         session: &mut Session<M>,
         keys: &[K::Key<'_>],
-        payloads: &mut [Option<u64>; GROUP],
+        payloads: &mut [Option<u64>; TOGETHER],
     ) {
         let leaves = self.descend_group(keys.len(), |index| keys[index]);
-        let mut places = [(leaves[0], 0); GROUP];
+        let mut places = [(leaves[0], 0); TOGETHER];
         for (index, key) in keys.iter().enumerate() {
             // Acquire: as in `resolve`.
             let meta = leaves[index].meta.load(Ordering::Acquire);
@@ -100,7 +100,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         'k: 'w,
         K: 'w,
     {
-        for items in items.chunks(GROUP) {
+        for items in items.chunks(TOGETHER) {
             let leaves = self.descend_group(items.len(), |index| write_of(&items[index]).key);
             for (item, leaf) in items.iter().zip(&leaves) {
                 self.prefetch_for_write(*leaf, write_of(item).key);
@@ -152,9 +152,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         &self,
         count: usize,
         key: impl Fn(usize) -> K::Key<'k>,
-    ) -> [Shared<Leaf<M>>; GROUP] {
+    ) -> [Shared<Leaf<M>>; TOGETHER] {
         let root = self.root();
-        let mut nodes: [*mut (); GROUP] = [root.as_ptr().cast(); GROUP];
+        let mut nodes: [*mut (); TOGETHER] = [root.as_ptr().cast(); TOGETHER];
         // Levels may differ between keys only while a new root is being installed, and then all
         // start from the root read above: they are on one level at all times.
         for level in (1..=root.level).rev() {

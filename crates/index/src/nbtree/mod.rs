@@ -87,6 +87,7 @@ use tally::Tally;
 
 pub(crate) use bulk::{BulkLoader, Part};
 pub(crate) use check::CheckState;
+pub(crate) use many::TOGETHER;
 pub(crate) use recover::find_live_blocks;
 pub(crate) use scan::Extent;
 pub(crate) use seal::{Contents, sum_of};

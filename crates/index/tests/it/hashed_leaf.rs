@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use everleaf_index::build::{Change, Effect, Intent, Outcome};
 use everleaf_index::hashed_leaf::layout::{HalfLeaves, LeafShape};
 use everleaf_index::{
     Domain, Exchange, Hardware, HashedLeafTree, OrderedIndex, Pool, Production, Session,
@@ -211,4 +212,102 @@ fn a_full_pool_refuses_inserts_and_goes_on_with_the_rest() {
     }
     drop(session);
     assert_sound(&solo);
+}
+
+/// Writes of many keys, some of them more than once, against the model; then all keys are looked up.
+fn many_at_once<G: LeafShape>(domain: Domain, seed: u64, keys: u64, rounds: usize) {
+    println!("seed {seed}, {keys} keys");
+    let solo = solo::<G>(domain);
+    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let mut model = BTreeMap::new();
+    let mut random = StdRng::seed_from_u64(seed);
+    let place = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    for _ in 0..rounds {
+        let count = random.random_range(0..100);
+        let changes: Vec<Change> = (0..count)
+            .map(|_| {
+                let key = place(random.random_range(0..keys));
+                let intents = [Intent::Insert, Intent::Upsert, Intent::Update, Intent::Remove];
+                let intent = match random.random_range(0..6) {
+                    4 => Intent::Exchange(model.get(&key).copied().unwrap_or(3)),
+                    choice => intents[choice % 4],
+                };
+                Change { key, intent, value: random.random() }
+            })
+            .collect();
+        let mut outcomes = vec![Outcome { changed: false, old: None }; changes.len()];
+        tree.write_many(&mut session, &changes, &mut outcomes).expect("room");
+        for (change, outcome) in changes.iter().zip(outcomes) {
+            let (expected, effect) = change.decide(model.get(&change.key).copied());
+            assert_eq!(outcome, expected, "{change:?}");
+            match effect {
+                Effect::None => {}
+                Effect::Put => drop(model.insert(change.key, change.value)),
+                Effect::Delete => drop(model.remove(&change.key)),
+            }
+        }
+    }
+    let all: Vec<u64> = (0..keys + 5).map(place).collect();
+    let mut values = vec![None; all.len()];
+    tree.get_many(&mut session, &all, &mut values).expect("get");
+    for (key, value) in all.iter().zip(values) {
+        assert_eq!(value, model.get(key).copied(), "{key}");
+    }
+    assert_eq!(tree.len(&mut session).expect("len"), model.len() as u64);
+    drop(session);
+    assert_sound(&solo);
+}
+
+#[test]
+fn many_keys_at_once_agree_with_the_model() {
+    for seed in 0..3 {
+        for domain in [Domain::Adr, Domain::Process] {
+            many_at_once::<Tiny<2, 3>>(domain, seed, 60, 100);
+            many_at_once::<Tiny<4, 4>>(domain, seed, 300, 200);
+            many_at_once::<Production>(domain, seed, 20_000, 600);
+            many_at_once::<HalfLeaves>(domain, seed, 3000, 300);
+        }
+    }
+}
+
+/// Blocks of leaves that a batch has replaced cannot be used again while the batch goes on: it ran out
+/// of space where separate writes did not.
+#[test]
+fn a_batch_finds_as_much_room_as_separate_writes() {
+    let fill = |batch: usize| {
+        let pool = Pool::in_memory(1 << 20, 2 << 20, Domain::Process).expect("memory");
+        let solo: SingleTreePool<Tree<Production>> = SingleTreePool::create(pool).expect("room");
+        let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+        let change = |number: u64| {
+            let key = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            Change { key, intent: Intent::Insert, value: number }
+        };
+        let unset = Outcome { changed: false, old: Some(u64::MAX) };
+        for first in (0..1 << 20).step_by(batch) {
+            let changes: Vec<Change> = (first..first + batch as u64).map(change).collect();
+            let mut outcomes = vec![unset; batch];
+            if tree.write_many(&mut session, &changes, &mut outcomes).is_err() {
+                let made = outcomes.iter().take_while(|outcome| **outcome != unset).count() as u64;
+                assert_eq!(tree.len(&mut session).expect("len"), first + made);
+                return first + made;
+            }
+        }
+        panic!("the pool has an end");
+    };
+    let (alone, together) = (fill(1), fill(1000));
+    assert!(together * 100 >= alone * 98, "{together} of {alone} keys");
+}
+
+#[test]
+fn a_tree_says_how_much_memory_its_leaves_take() {
+    let solo = solo::<Production>(Domain::Process);
+    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let empty = tree.table_bytes();
+    for key in 0..20_000u64 {
+        tree.insert(&mut session, key << 40, key).expect("room");
+    }
+    let leaves = tree.shape(&mut session).expect("a shape").leaves;
+    // What lies before the first leaf's place is the same.
+    assert!(leaves > 50);
+    assert_eq!(tree.table_bytes() - empty, (leaves - 8) * 320);
 }

@@ -1,5 +1,6 @@
 //! What an operation of the tree with hashed leaves costs in the pool, exactly, outside of splits.
 
+use everleaf_index::build::{Change, Intent, Outcome};
 use everleaf_index::{HashedLeafTree, OrderedIndex, Production, SingleTreePool, U64Kind};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::counting::{Counting, CountingConfig, Tally};
@@ -60,4 +61,34 @@ fn an_operation_writes_and_flushes_one_line_and_reads_one() {
     assert!(hit.pool_lines_read >= KEYS && hit.pool_lines_read <= KEYS + KEYS / 10, "{hit:?}");
     assert!(miss.pool_lines_read <= KEYS, "{miss:?}");
     assert_eq!((miss.flushes, miss.pool_lines_written), (0, 0));
+}
+
+#[test]
+fn many_keys_at_once_cost_the_pool_what_they_cost_one_by_one() {
+    let counting = Counting::new(CountingConfig::default(), POOL);
+    let pool = new_pool_up_to(counting.memory(), POOL as u64).expect("memory becomes a pool");
+    let solo: SingleTreePool<Tree, M> = SingleTreePool::create(pool).expect("room");
+    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let session = &mut session;
+    let mut outcomes = [Outcome { changed: false, old: None }; KEYS as usize];
+    let changes = |intent| -> Vec<Change> {
+        (0..KEYS).map(|key| Change { key, intent, value: key }).collect()
+    };
+    let mut write = |name, intent| {
+        let changes = changes(intent);
+        let made = counting.operation(name, || tree.write_many(session, &changes, &mut outcomes));
+        made.expect("room");
+        assert!(outcomes.iter().all(|outcome| outcome.changed), "{name}");
+        let tally = counting.tally(name);
+        assert_eq!((tally.flushes, tally.drains), (KEYS, KEYS), "{name}");
+    };
+    write("insert", Intent::Insert);
+    write("update", Intent::Update);
+    let keys: Vec<u64> = (0..KEYS).collect();
+    let mut values = vec![None; KEYS as usize];
+    counting.operation("get", || tree.get_many(session, &keys, &mut values).expect("get"));
+    assert!(values.iter().zip(&keys).all(|(value, key)| *value == Some(*key)));
+    let got = counting.tally("get");
+    assert_eq!((got.flushes, got.pool_lines_written), (0, 0));
+    assert!(got.pool_lines_read <= KEYS + KEYS / 10, "{got:?}");
 }

@@ -1,0 +1,131 @@
+//! Looking up or writing many keys at once, so that their cache misses overlap.
+//!
+//! All keys go down the tree together, one level at a time: while the lines of one are on their way,
+//! the next one's are asked for. The answers are those of separate gets, and the writes are separate
+//! writes, in order.
+
+use everleaf_alloc::{AllocError, Session};
+use everleaf_machine::Machine;
+
+use super::HashedLeafTree;
+use super::layout::{LeafId, LeafShape, UNKNOWN};
+use super::probe::Probe;
+use crate::change::Outcome;
+use crate::kind::Kind;
+use crate::nbtree::TOGETHER;
+use crate::nbtree::layout::Inner;
+use crate::nbtree::shared::Shared;
+use crate::nbtree::write::Write;
+
+/// A key on its way: how it goes through a leaf, and the leaf.
+#[derive(Clone, Copy)]
+struct Traveller<G> {
+    probe: Probe<G>,
+    leaf: LeafId,
+}
+
+impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
+    /// Calls `found(i, payload)` for each of `keys`, in order. Each is looked up as by `get_payload`.
+    pub(super) fn get_many_payloads(
+        &self,
+        session: &mut Session<M>,
+        keys: &[K::Key<'_>],
+        mut found: impl FnMut(usize, Option<u64>),
+    ) {
+        for (group, keys) in keys.chunks(TOGETHER).enumerate() {
+            let travellers = self.descend_together(keys.len(), |index| keys[index], false);
+            for traveller in &travellers[..keys.len()] {
+                self.prefetch_matches(traveller, false);
+            }
+            for (index, (key, traveller)) in keys.iter().zip(&travellers).enumerate() {
+                let payload = self.get_from(session, traveller.leaf, *key, &traveller.probe);
+                found(group * TOGETHER + index, payload);
+            }
+        }
+    }
+
+    /// Performs `count` writes, at most [`TOGETHER`], one after the other, and calls `done` for each with
+    /// its outcome. The session is pinned.
+    ///
+    /// # Errors
+    /// As `write`; then `done` was called for all before the one that failed, and none behind it was
+    /// begun.
+    pub(super) fn write_together<'k>(
+        &self,
+        session: &mut Session<M>,
+        count: usize,
+        write_of: impl Fn(usize) -> Write<'k, K, M>,
+        mut done: impl FnMut(&mut Session<M>, Outcome),
+    ) -> Result<(), AllocError>
+    where
+        K: 'k,
+    {
+        let travellers = self.descend_together(count, |index| write_of(index).key, true);
+        for traveller in &travellers[..count] {
+            self.prefetch_matches(traveller, true);
+        }
+        for (index, traveller) in travellers[..count].iter().enumerate() {
+            // The leaf may have been replaced since, also by us: then the attempt says so. Its number
+            // means no other leaf as long as we are pinned (L7).
+            let Traveller { leaf, probe } = traveller;
+            let outcome = self.write_from(session, *leaf, probe, &write_of(index))?;
+            done(session, outcome);
+        }
+        Ok(())
+    }
+
+    /// Asks for the entry whose fingerprint matches first, or where a write would insert: it may not be
+    /// where the key begins to look.
+    #[inline(always)]
+    fn prefetch_matches(&self, traveller: &Traveller<G>, writes: bool) {
+        if M::SIMULATED {
+            return;
+        }
+        let Traveller { probe, leaf } = traveller;
+        let chunk = probe.chunk(0);
+        let fingerprints = self.fingerprints(*leaf, chunk);
+        let mut positions = fingerprints.matches(probe.fingerprint);
+        if positions == 0 && writes {
+            positions = fingerprints.matches(UNKNOWN);
+        }
+        if positions != 0 {
+            let position = chunk * G::CHUNK + probe.first(0, positions);
+            M::prefetch(self.entry_place(*leaf, position));
+        }
+    }
+
+    /// The leaves that the inner nodes give for so many keys, at most [`TOGETHER`], with what a search
+    /// of them reads asked for.
+    #[inline(always)]
+    fn descend_together<'k>(
+        &self,
+        count: usize,
+        key: impl Fn(usize) -> K::Key<'k>,
+        writes: bool,
+    ) -> [Traveller<G>; TOGETHER] {
+        let root = self.inner.root();
+        let mut nodes: [*mut (); TOGETHER] = [root.as_ptr().cast(); TOGETHER];
+        // All start from the root read above, so that they are on one level at all times.
+        for level in (2..=root.level).rev() {
+            for (index, place) in nodes[..count].iter_mut().enumerate() {
+                // SAFETY: nodes on levels above 0 are inner nodes, read while pinned.
+                let node: Shared<Inner<M>> = unsafe { Shared::new(place.cast()) };
+                debug_assert_eq!(node.level, level);
+                *place = node.child_at(level, node.find::<K>(level, self.base, key(index), false));
+                Shared::<Inner<M>>::prefetch::<K>(*place, level - 1);
+            }
+        }
+        std::array::from_fn(|index| {
+            if index >= count {
+                return Traveller { probe: Probe::new(0), leaf: LeafId(0) };
+            }
+            let probe = Probe::new(K::hash(key(index)));
+            // SAFETY: as above.
+            let node: Shared<Inner<M>> = unsafe { Shared::new(nodes[index].cast()) };
+            let place = node.find::<K>(1, self.base, key(index), false);
+            let leaf = LeafId::of_child(node.child_at(1, place));
+            self.prefetch(leaf, &probe, writes);
+            Traveller { probe, leaf }
+        })
+    }
+}
