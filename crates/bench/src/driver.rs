@@ -13,7 +13,7 @@ use crate::error::BenchError;
 use crate::keys::KeyList;
 use crate::stream::{Step, Stream};
 use crate::target::{Target, Worker};
-use crate::workload::{Action, Workload};
+use crate::workload::{Action, Unit, Workload};
 
 /// How the operations of a workload are carried out.
 #[derive(Clone, Copy, Debug)]
@@ -52,8 +52,8 @@ pub(crate) struct Outcome {
 impl Outcome {
     /// How many units the throughput counts: operations, or keys.
     pub fn units(&self, workload: Workload) -> u64 {
-        match workload {
-            Workload::GetMany | Workload::Scan => self.effects,
+        match workload.unit() {
+            Unit::Key => self.effects,
             _ => self.operations,
         }
     }
@@ -117,7 +117,7 @@ fn run_thread<T: Target>(
     // A thread that cannot be tied runs where the system puts it: no reason not to measure.
     let _ = topology::pin_current_thread(cpu);
     let calls = |positions: usize| match manner.workload {
-        Workload::GetMany => positions / manner.batch,
+        batched if batched.is_batched() => positions / manner.batch,
         _ => positions,
     };
     let (before, all) = (calls(stream.warm_up), calls(stream.len()));
@@ -244,6 +244,9 @@ fn perform_call<W: Worker>(
     let (keys, version) = (&stream.keys, call as u64);
     let action = match manner.workload {
         Workload::GetMany => return worker.get_many(keys, call * manner.batch, manner.batch),
+        Workload::UpdateMany => {
+            return worker.update_many(keys, call * manner.batch, manner.batch, version);
+        }
         Workload::Scan => return worker.scan(keys.key(call), manner.scan_length),
         Workload::Tpcc(_) => {
             let start = call.checked_sub(1).map_or(0, |before| stream.ends[before]);
@@ -362,7 +365,7 @@ fn verify(manner: Manner, outcome: &Outcome, expected: Option<u64>) -> Result<()
     let allowed = match (expected, workload) {
         (Some(expected), _) => expected..=expected,
         (None, Workload::GetAbsent) => 0..=0,
-        (None, Workload::GetMany) => {
+        (None, batched) if batched.is_batched() => {
             let keys = operations * batch as u64;
             keys..=keys
         }

@@ -47,6 +47,7 @@ mod clock;
 mod distribution;
 mod driver;
 mod error;
+pub mod flagship;
 mod keys;
 mod latency;
 pub mod measure;

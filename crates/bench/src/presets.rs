@@ -82,7 +82,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    fn new(
+    pub(crate) fn new(
         figure: impl Into<String>,
         measured: Option<f64>,
         unit: &'static str,
@@ -94,7 +94,7 @@ impl Verdict {
         Verdict { figure: figure.into(), measured, unit, bound, target, holds, is_disturbed: false }
     }
 
-    fn disturbed(self, is_disturbed: bool) -> Self {
+    pub(crate) fn disturbed(self, is_disturbed: bool) -> Self {
         Verdict { is_disturbed, ..self }
     }
 }

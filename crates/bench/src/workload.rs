@@ -24,6 +24,8 @@ pub enum Workload {
     Scan,
     /// Replaces values.
     Update,
+    /// Replaces values, a batch of keys at a time.
+    UpdateMany,
     /// Replaces values by the call that would also add the key.
     Put,
     /// Adds keys, so that the index grows.
@@ -128,7 +130,7 @@ fn writes_name(percent: u8) -> &'static str {
 impl Workload {
     /// All workloads that are known by name alone: all but [`Workload::Writes`], a family, and
     /// [`Workload::Trace`], which needs a file.
-    pub const ALL: [Workload; 22] = [
+    pub const ALL: [Workload; 23] = [
         Workload::Load,
         Workload::LoadSequential,
         Workload::Get,
@@ -136,6 +138,7 @@ impl Workload {
         Workload::GetMany,
         Workload::Scan,
         Workload::Update,
+        Workload::UpdateMany,
         Workload::Put,
         Workload::Insert,
         Workload::Remove,
@@ -163,6 +166,7 @@ impl Workload {
             Workload::GetMany => "get-many",
             Workload::Scan => "scan",
             Workload::Update => "update",
+            Workload::UpdateMany => "update-many",
             Workload::Put => "put",
             Workload::Insert => "insert",
             Workload::Remove => "remove",
@@ -186,10 +190,15 @@ impl Workload {
     /// What throughput and cost are counted in.
     pub fn unit(self) -> Unit {
         match self {
-            Workload::GetMany | Workload::Scan => Unit::Key,
+            Workload::GetMany | Workload::UpdateMany | Workload::Scan => Unit::Key,
             Workload::Tpcc(_) => Unit::Transaction,
             _ => Unit::Operation,
         }
+    }
+
+    /// Whether each call is of a batch of keys.
+    pub fn is_batched(self) -> bool {
+        matches!(self, Workload::GetMany | Workload::UpdateMany)
     }
 
     /// Whether this is a mix of operations.

@@ -154,7 +154,8 @@ fn check_server(server: &Server, settings: &Settings) -> Result<(), BenchError> 
         return wrong("there can be 1 to 10000 connections, with 1 to 10000 requests each".into());
     }
     for case in &settings.cases {
-        if case.workload.has_own_keys() || case.workload == Workload::LoadSequential {
+        let is_ours = matches!(case.workload, Workload::LoadSequential | Workload::UpdateMany);
+        if case.workload.has_own_keys() || is_ours {
             let text =
                 "cannot be measured over the network: choose single operations, or mixes of them";
             return wrong(format!("{} {text}", case.workload));
@@ -294,7 +295,7 @@ impl Bench<'_> {
         // A thread that cannot be tied runs where the system puts it: no reason not to measure.
         let _ = topology::pin_current_thread(cpu);
         let calls = |positions: usize| match workload {
-            Workload::GetMany => positions / self.settings.batch,
+            batched if batched.is_batched() => positions / self.settings.batch,
             _ => positions,
         };
         let mut phase = self.phase(workload);

@@ -288,7 +288,7 @@ where
 pub(super) fn plan_of(case: &Case, count: u64, settings: &Settings, done: u64) -> Plan {
     let mut each = count.div_ceil(case.threads as u64);
     let mut warm_up = (each / WARM_UP_SHARE).min(WARM_UP_MAX);
-    if case.workload == Workload::GetMany {
+    if case.workload.is_batched() {
         each = each.next_multiple_of(settings.batch as u64);
         warm_up = (each / WARM_UP_SHARE).min(WARM_UP_MAX);
         warm_up = warm_up.next_multiple_of(settings.batch as u64);

@@ -1,5 +1,6 @@
 //! A tree of 64-bit integers of any design, without anything above it.
 
+use everleaf_index::build::{Change, Outcome};
 use everleaf_index::{Design, Hardware, Intent, Pool, Session, SingleTreePool};
 
 use super::{Footprint, Target, Worker};
@@ -87,7 +88,14 @@ impl<T: Design> Target for Integers<T> {
 
     fn worker(&self) -> Result<IntegerWorker<'_, T>, BenchError> {
         let session = self.solo.heap().session().map_err(everleaf_index::IndexError::from)?;
-        Ok(IntegerWorker { tree: self.solo.tree(), session, pairs: vec![], values: vec![] })
+        Ok(IntegerWorker {
+            tree: self.solo.tree(),
+            session,
+            pairs: vec![],
+            values: vec![],
+            changes: vec![],
+            outcomes: vec![],
+        })
     }
 
     fn domain(&self) -> String {
@@ -116,6 +124,8 @@ pub(crate) struct IntegerWorker<'t, T> {
     session: Session<Hardware>,
     pairs: Vec<(u64, u64)>,
     values: Vec<Option<u64>>,
+    changes: Vec<Change>,
+    outcomes: Vec<Outcome>,
 }
 
 impl<T: Design> Worker for IntegerWorker<'_, T> {
@@ -162,6 +172,25 @@ impl<T: Design> Worker for IntegerWorker<'_, T> {
         let key = key_of::<T>(key);
         let value = value_of::<T>(key, version);
         Ok(self.tree.change(&mut self.session, key, Intent::Update, value)?.changed)
+    }
+
+    #[inline(always)]
+    fn update_many(
+        &mut self,
+        keys: &IntegerKeys,
+        position: usize,
+        count: usize,
+        version: u64,
+    ) -> Result<u64, BenchError> {
+        let change = |key: &u64| {
+            let key = key_of::<T>(*key);
+            Change { key, intent: Intent::Update, value: value_of::<T>(key, version) }
+        };
+        self.changes.clear();
+        self.changes.extend(keys.0[position..][..count].iter().map(change));
+        self.outcomes.resize(count, Outcome { changed: false, old: None });
+        self.tree.write_many(&mut self.session, &self.changes, &mut self.outcomes)?;
+        Ok(self.outcomes.iter().filter(|outcome| outcome.changed).count() as u64)
     }
 
     #[inline(always)]

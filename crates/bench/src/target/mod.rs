@@ -196,6 +196,25 @@ pub trait Worker {
     /// As all operations.
     fn update(&mut self, key: KeyOf<'_, Self>, version: u64) -> Result<bool, BenchError>;
 
+    /// Replaces the values of `count` keys from `position` on, and says how many were there. One after
+    /// the other, unless what is measured has something better.
+    ///
+    /// # Errors
+    /// As all operations.
+    fn update_many(
+        &mut self,
+        keys: &Self::Keys,
+        position: usize,
+        count: usize,
+        version: u64,
+    ) -> Result<u64, BenchError> {
+        let mut found = 0;
+        for at in position..position + count {
+            found += u64::from(self.update(keys.key(at), version)?);
+        }
+        Ok(found)
+    }
+
     /// Sets the value of the key, be it there or not.
     ///
     /// # Errors

@@ -53,8 +53,8 @@ fn expected(row: &Row) -> (u64, RangeInclusive<u64>) {
     match row.workload {
         "load" | "load-sequential" => exactly(KEYS),
         // 4,000 keys, in whole batches of 32 for each thread.
-        "get-many" if row.threads == 1 => (125, 4_000..=4_000),
-        "get-many" => (126, 4_032..=4_032),
+        "get-many" | "update-many" if row.threads == 1 => (125, 4_000..=4_000),
+        "get-many" | "update-many" => (126, 4_032..=4_032),
         // Scans weigh ten; a few start less than 100 keys before the end.
         "scan" => (400, 39_000..=40_000),
         // Transactions weigh twenty.

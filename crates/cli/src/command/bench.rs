@@ -12,7 +12,7 @@ use arguments::{IndexArg, Preset, index_of, server_of, settings_of};
 use everleaf_bench::measure::redis::{self, Server};
 use everleaf_bench::measure::{self, Progress, Settings};
 use everleaf_bench::target::MeasuredDesign;
-use everleaf_bench::{BenchError, IndexKind, presets, table};
+use everleaf_bench::{BenchError, IndexKind, flagship, presets, table};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
@@ -32,6 +32,9 @@ pub fn run(
     if skipped > 0 && !global.quiet {
         let commands = counted(skipped, "command");
         remark(&format!("{commands} of the trace left out: not about strings by key"));
+    }
+    if args.preset == Some(Preset::Flagship) {
+        return run_flagship(&settings, designs, global, out);
     }
     let server = server_of(&args);
     match (chosen, &server) {
@@ -69,7 +72,8 @@ fn run_one(
     let report = measure::run(settings, &mut |step| show(&bar, step));
     bar.finish_and_clear();
     let report = report.map_err(failure_of)?;
-    let verdicts = preset.map(|Preset::Targets| presets::judge(&report));
+    let wants_verdicts = preset == Some(Preset::Targets);
+    let verdicts = wants_verdicts.then(|| presets::judge(&report));
     if global.json {
         let mut object = with_caveat(settings.index, json!(report));
         if let Some(verdicts) = verdicts {
@@ -82,6 +86,40 @@ fn run_one(
     if let Some(verdicts) = verdicts {
         out.line("")?;
         out.bytes(presets::render(&verdicts).as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Measures the flagship beside others and prints the page of it, or the reports as JSON.
+fn run_flagship(
+    settings: &[Settings],
+    designs: Designs<'_>,
+    global: Global,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    for settings in settings {
+        let bar = progress_bar(global.wants_progress());
+        let mut show = |name: &str, progress: Progress<'_>| {
+            bar.set_length(progress.total);
+            bar.set_position(progress.done);
+            bar.set_message(format!("{name}: {}", progress.what));
+        };
+        let findings = flagship::run(settings, designs, &mut show);
+        bar.finish_and_clear();
+        let findings = findings.map_err(failure_of)?;
+        if global.json {
+            let verdicts = flagship::judge(&findings);
+            let (visible, flushed) = (&findings.visible, &findings.flushed);
+            let all = json!({ "visible": visible, "flushed": flushed, "verdicts": verdicts });
+            out.json(&all)?;
+            continue;
+        }
+        let (keys, rounds) = (settings.keys, settings.rounds);
+        let command = format!(
+            "everleaf-lab bench --preset flagship --keys {keys} --rounds {rounds} --seed {}",
+            settings.seed
+        );
+        out.bytes(flagship::page(&findings, &command).as_bytes())?;
     }
     Ok(())
 }

@@ -58,3 +58,23 @@ fn a_pool_is_created_with_an_index() {
     assert!(place.run(["create", "other", "--index", "fair"]).failed(2).contains("fast-fair"));
     assert!(!place.path("other").exists());
 }
+
+#[test]
+fn the_flagship_is_put_beside_the_fastest_designs() {
+    let place = Place::empty();
+    let preset = ["bench", "--preset", "flagship", "--keys", "2k", "--ops", "200", "--rounds", "1"];
+    let page = place.run(preset).succeeded();
+    assert!(page.contains("--preset flagship --keys 2000 --rounds 1"), "{page}");
+    let lines = |start: &str| page.lines().filter(|line| line.starts_with(start)).count();
+    // Both tables have a line for each case, the flushed one of its own.
+    assert_eq!(lines("| get |"), 2, "{page}");
+    assert_eq!(lines("| update-many, 2 threads |"), 2, "{page}");
+    assert_eq!(lines("| update |"), 2 + 1, "{page}");
+    assert_eq!(lines("| hashed-leaf |") + lines("| fast-fair-1024 |"), 2, "{page}");
+    // 1 load, and 11 cases on 1 and on 2 threads, and 4 flushed ones; 7 costs, a speed, 11 times two
+    // threads, memory twice.
+    let verdicts = |word: &str| page.lines().filter(|line| line.contains(word)).count();
+    let (met, missed) = (verdicts("| met"), verdicts("| **missed**"));
+    assert_eq!(met + missed, (1 + 22 + 4) + 7 + 1 + 11 + 2, "{page}");
+    assert!(page.contains(&format!("{met} of {} are met", met + missed)), "{page}");
+}

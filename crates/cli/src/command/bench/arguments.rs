@@ -6,7 +6,9 @@ use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use everleaf_bench::measure::redis::Server;
 use everleaf_bench::measure::{Case, Length, Settings};
-use everleaf_bench::{Arrivals, Distribution, IndexKind, Medium, Trace, Workload, presets};
+use everleaf_bench::{
+    Arrivals, Distribution, IndexKind, Medium, Trace, Workload, flagship, presets,
+};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -25,12 +27,14 @@ Examples:
   everleaf bench --redis localhost:6379 get --rate 50k --connections 10 --json
   everleaf bench get --pool /mnt/pmem/bench.pool --domain adr
   everleaf bench --preset targets --keys 1M --json
+  everleaf-lab bench --preset flagship --rounds 2 -q > flagship.md
 
 Workloads:
   load, load-sequential         all keys into an empty index, in random or ascending order
   get, get-absent, get-many     reads of keys that are there, that are not, a batch at a time
   scan                          runs of --scan-length pairs from random keys on
-  update, put                   new values; put is the call that would also add the key
+  update, update-many, put      new values, one at a time, a batch at a time; put is the call that
+                                would also add the key
   insert, remove                new keys; keys taken once each
   a b c d e f                   the mixes of the YCSB: a (50 % reads, 50 % updates), b (95/5),
                                 c (reads), d (95 % reads of the latest, 5 % inserts), e (95 %
@@ -116,7 +120,7 @@ pub struct BenchArgs {
     /// When a store counts as durable; detected if not given (memory: process)
     #[arg(long, value_enum)]
     pub domain: Option<DomainArg>,
-    /// Keys of a batch of get-many
+    /// Keys of a batch of get-many and update-many
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub batch: usize,
     /// Pairs of a scan; the most for those of e
@@ -170,6 +174,8 @@ pub struct ServerArgs {
 pub enum Preset {
     /// 10 M keys of 8 bytes: cost, throughput, scaling to 2 threads, memory, and the verdicts
     Targets,
+    /// The tree with hashed leaves beside the fastest designs, as a page (`everleaf-lab bench`)
+    Flagship,
 }
 
 /// Which index.
@@ -256,6 +262,7 @@ pub fn settings_of(args: &BenchArgs, index: IndexArg) -> Result<Vec<Settings>, F
 fn base_of(args: &BenchArgs, index: IndexArg) -> Result<Settings, Failure> {
     let base = match args.preset {
         Some(Preset::Targets) => presets::targets(presets::TARGET_KEYS),
+        Some(Preset::Flagship) => flagship::settings(presets::TARGET_KEYS),
         None => Settings { cases: cases_of(args), ..Settings::default() },
     };
     let (index, key_size, value_size) = match index {
@@ -295,7 +302,8 @@ fn length_of(args: &BenchArgs, keys: u64) -> Length {
     match (args.ops, args.seconds) {
         (Some(count), _) => Length::Operations(count),
         (None, Some(seconds)) => Length::Seconds(seconds),
-        (None, None) if args.preset.is_some() => presets::targets(keys).length,
+        (None, None) if args.preset == Some(Preset::Targets) => presets::targets(keys).length,
+        (None, None) if args.preset == Some(Preset::Flagship) => flagship::settings(keys).length,
         (None, None) => Length::Operations(keys.min(1_000_000)),
     }
 }
