@@ -7,9 +7,16 @@ use std::fmt::Debug;
 use everleaf_machine::simulated::history::{Call, Reply};
 
 /// What the tree must hold by now.
+#[derive(Debug)]
 pub struct Expected {
     /// None when nobody can know any more.
     map: Option<BTreeMap<u64, u64>>,
+}
+
+impl Default for Expected {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Expected {

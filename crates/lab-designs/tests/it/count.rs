@@ -1,3 +1,5 @@
+//! Every design counted.
+
 use everleaf_designs::catalogue;
 use everleaf_lab_designs::count::{Counted, Operation, pool_bytes, scaled_caches};
 use everleaf_machine::simulated::counting::{Counting, CountingConfig};

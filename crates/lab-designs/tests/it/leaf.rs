@@ -1,3 +1,5 @@
+//! Single operations on leaves with room, counted.
+
 use everleaf_lab_designs::count::Operation;
 use everleaf_lab_designs::count::leaf::{LeafCosts, costs, insert_at};
 use everleaf_machine::simulated::Domain;

@@ -1,3 +1,5 @@
+//! Operations on trees with many keys, counted.
+
 use everleaf_bench::Distribution;
 use everleaf_lab_designs::count::Operation;
 use everleaf_lab_designs::count::load::design;

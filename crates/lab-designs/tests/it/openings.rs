@@ -1,3 +1,5 @@
+//! Trees opened again after a crash and after a clean end.
+
 use std::fs;
 use std::path::Path;
 

@@ -1,3 +1,5 @@
+//! Threads that update the same keys, counted.
+
 use everleaf_bench::Distribution;
 use everleaf_lab_designs::count::threads::{by_leaf, contend};
 

@@ -1,3 +1,5 @@
+//! Why some spoilt accesses cannot be missed by anybody: the list and its reader.
+
 use std::collections::HashMap;
 use std::path::Path;
 

@@ -1,3 +1,5 @@
+//! Searches of a structure, clean and with planted bugs.
+
 use everleaf_prove::campaign::{Budget, Settings, run};
 use everleaf_prove::record::Record;
 use everleaf_prove::structure::find;

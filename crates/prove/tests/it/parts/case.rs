@@ -1,3 +1,5 @@
+//! Plans taken apart.
+
 use everleaf_prove::case::{in_turn, positions};
 
 #[test]

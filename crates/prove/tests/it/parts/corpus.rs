@@ -1,3 +1,5 @@
+//! Programs that are kept since they did something new.
+
 use everleaf_machine::simulated::{Random, Report};
 use everleaf_prove::corpus::{Corpus, PROGRAMS_MAX};
 use everleaf_prove::made::Made;

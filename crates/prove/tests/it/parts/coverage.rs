@@ -1,3 +1,5 @@
+//! Pairs of dimensions that never ran.
+
 use everleaf_prove::coverage::Coverage;
 
 #[test]

@@ -1,3 +1,5 @@
+//! Answers held against a map.
+
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_prove::expected::Expected;
 

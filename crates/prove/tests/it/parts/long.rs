@@ -1,3 +1,5 @@
+//! Long walks by name.
+
 use everleaf_machine::simulated::{Config, Random};
 use everleaf_prove::long::Long;
 use everleaf_prove::made::Keys;

@@ -1,3 +1,5 @@
+//! Made programs by name.
+
 use everleaf_machine::simulated::Random;
 use everleaf_prove::made::{KEYS, Made, ROOMS, WRITES, draw_operations, draw_phases};
 

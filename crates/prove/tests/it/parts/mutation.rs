@@ -1,3 +1,5 @@
+//! Accesses spoilt by rule.
+
 use everleaf_machine::simulated::Fault;
 use everleaf_prove::campaign::Budget;
 use everleaf_prove::mutation::{faults_of, hunt, spread};

@@ -1,3 +1,5 @@
+//! Records of failures, written and read.
+
 use everleaf_machine::simulated::{Abandon, Config, Domain, MemoryModel};
 use everleaf_prove::record::{Record, RecordError};
 use serde_json::{Value, json};
