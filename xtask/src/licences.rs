@@ -8,12 +8,13 @@ use std::path::Path;
 use std::process::Command;
 
 /// Licences that everything may have: they ask for no more than to be named.
-const ALLOWED: [&str; 8] = [
+const ALLOWED: [&str; 9] = [
     "MIT",
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
     "BSD-3-Clause",
     "BSL-1.0",
+    "ISC",
     "Unicode-3.0",
     "Unlicense",
     "Zlib",
@@ -24,7 +25,8 @@ const ALLOWED: [&str; 8] = [
 const TOOLS: [(&str, &str); 1] = [("cbindgen", "MPL-2.0")];
 
 /// The workspaces whose dependencies are looked at.
-const MANIFESTS: [&str; 2] = ["Cargo.toml", "bindings/python/Cargo.toml"];
+const MANIFESTS: [&str; 3] =
+    ["Cargo.toml", "bindings/python/Cargo.toml", "bindings/module/Cargo.toml"];
 
 /// Whether all licences are known; with `--list` they are also printed.
 pub fn run(root: &Path, arguments: &[String]) -> bool {

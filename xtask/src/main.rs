@@ -10,6 +10,7 @@ mod capi;
 mod dashboard;
 mod jobs;
 mod licences;
+mod module;
 mod package;
 mod programs;
 mod python;
@@ -40,6 +41,7 @@ usage: cargo xtask <command> [arguments]
   capi    installs the C library below a folder; `capi header` writes its header anew
   package makes the Debian package, installs it in a root of its own, and starts it there
   python  builds the wheel of the Python package, and runs its tests
+  module  builds the module of Redis and Valkey, and runs its tests in live servers
   sim     long searches on the simulated machine and of replies; `sim 3600` for an hour each
 ";
 
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         "licences" => licences::run(&root, rest),
         "package" => package::run(&root, rest),
         "python" => python::run(&root),
+        "module" => module::run(&root, rest),
         "figures" => figures(&root, rest),
         "sim" => jobs::sim(&root, rest),
         "help" | "--help" | "-h" => {

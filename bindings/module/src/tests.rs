@@ -1,0 +1,202 @@
+//! The map against a model, without a server.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::entry::{Entry, NAME_SIZE_MAX};
+use crate::map::{ALL, OrderedMap, PACKED_COUNT_MAX};
+use crate::space;
+
+type Model = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
+
+fn put(map: &mut OrderedMap, name: &[u8], value: &[u8], expiry_ms: u64) {
+    map.put(Entry { name, value, expiry_ms }).expect("memory");
+}
+
+fn contents(map: &OrderedMap, reverse: bool) -> Vec<(Vec<u8>, Vec<u8>, u64)> {
+    let mut all = vec![];
+    map.walk(ALL, reverse, &mut |entry| {
+        all.push((entry.name.to_vec(), entry.value.to_vec(), entry.expiry_ms));
+        true
+    })
+    .expect("undamaged");
+    all
+}
+
+fn compare(map: &mut OrderedMap, model: &Model, now: u64) {
+    let expected: Vec<_> = model
+        .iter()
+        .map(|(name, (value, expiry))| (name.clone(), value.clone(), *expiry))
+        .collect();
+    assert_eq!(contents(map, false), expected);
+    let reversed: Vec<_> = expected.iter().rev().cloned().collect();
+    assert_eq!(contents(map, true), reversed);
+    assert_eq!(map.len(), model.len() as u64);
+    let volatile = model.values().filter(|(_, expiry)| *expiry != 0).count();
+    assert_eq!(map.volatile(), volatile as u64);
+    let alive = model.values().filter(|(_, expiry)| *expiry == 0 || *expiry > now).count();
+    assert_eq!(map.live_len(now).expect("undamaged"), alive as u64);
+    let mut expired = map.expired(now, usize::MAX).expect("undamaged");
+    expired.sort();
+    let due: Vec<_> = model
+        .iter()
+        .filter(|(_, (_, expiry))| *expiry != 0 && *expiry <= now)
+        .map(|(name, _)| name.clone())
+        .collect();
+    assert_eq!(expired, due);
+}
+
+fn random_name(random: &mut StdRng, names: usize) -> Vec<u8> {
+    let number = random.random_range(0..names);
+    let mut name = format!("{:b}", number).into_bytes();
+    if number % 7 == 0 {
+        name.resize(name.len() + number % 90, 0xFF);
+    }
+    if number == 5 { vec![] } else { name }
+}
+
+/// A step on map and model; the names that are due at `now` may be removed.
+fn step(random: &mut StdRng, map: &mut OrderedMap, model: &mut Model, names: usize, now: u64) {
+    let name = random_name(random, names);
+    match random.random_range(0..10) {
+        0..5 => {
+            let size = if random.random_ratio(1, 50) { 5000 } else { random.random_range(0..40) };
+            let value = vec![random.random(); size];
+            let expires = random.random_ratio(1, 3);
+            let expiry = if expires { random.random_range(1..2 * now) } else { 0 };
+            put(map, &name, &value, expiry);
+            model.insert(name, (value, expiry));
+        }
+        5..8 => {
+            let old = map.remove(&name).expect("memory").map(|old| (old.value_size, old.expiry_ms));
+            let expected = model.remove(&name).map(|(value, expiry)| (value.len(), expiry));
+            assert_eq!(old, expected);
+        }
+        8 => {
+            let found = map.get(&name, now, |entry| entry.value.to_vec()).expect("undamaged");
+            let expected = model.get(&name).filter(|(_, expiry)| *expiry == 0 || *expiry > now);
+            assert_eq!(found, expected.map(|(value, _)| value.clone()));
+        }
+        _ => {
+            let other = random_name(random, names);
+            let (from, to) = if name < other { (name, other) } else { (other, name) };
+            let bounds = (Bound::Excluded(from.as_slice()), Bound::Included(to.as_slice()));
+            let mut found = vec![];
+            map.walk(bounds, false, &mut |entry| {
+                found.push(entry.name.to_vec());
+                true
+            })
+            .expect("undamaged");
+            let expected: Vec<_> = if from == to {
+                vec![]
+            } else {
+                model.range::<[u8], _>(bounds).map(|(name, _)| name.clone()).collect()
+            };
+            assert_eq!(found, expected);
+        }
+    }
+}
+
+#[test]
+fn random_operations_give_what_the_model_gives() {
+    space::open().expect("this machine is fit");
+    for seed in 0..60 {
+        println!("seed {seed}");
+        let mut random = StdRng::seed_from_u64(seed);
+        let names = [10, 60, 200, 3000][seed as usize % 4];
+        let (mut map, mut model) = (OrderedMap::new(), Model::new());
+        for round in 0..3000 {
+            step(&mut random, &mut map, &mut model, names, 1000);
+            if round % 500 == 0 {
+                compare(&mut map, &model, 1000);
+            }
+        }
+        compare(&mut map, &model, 1000);
+        let mut copy = map.copy().expect("memory");
+        // Down to nothing, through the packed form.
+        for name in model.keys() {
+            map.remove(name).expect("memory").expect("it is there");
+        }
+        assert_eq!((map.len(), map.encoding()), (0, "packed"));
+        compare(&mut copy, &model, 1000);
+    }
+}
+
+#[test]
+fn a_map_is_packed_while_small_and_again_when_small() {
+    space::open().expect("this machine is fit");
+    let mut map = OrderedMap::new();
+    let empty = map.memory();
+    for number in 0..10 {
+        put(&mut map, format!("key:{number:04}").as_bytes(), b"eight by", 0);
+    }
+    let ten = map.memory();
+    println!("an empty map: {empty} bytes; of ten entries of 16 bytes: {ten}");
+    assert!(empty < 128 && ten < 512, "{empty} {ten}");
+    for number in 10..PACKED_COUNT_MAX {
+        put(&mut map, format!("key:{number:04}").as_bytes(), b"eight by", 0);
+    }
+    assert_eq!(map.encoding(), "packed");
+    for number in PACKED_COUNT_MAX..1000 {
+        put(&mut map, format!("key:{number:04}").as_bytes(), b"eight by", number as u64);
+    }
+    assert_eq!(map.encoding(), "tree");
+    println!("of a thousand: {}", map.memory());
+    for number in 20..1000 {
+        map.remove(format!("key:{number:04}").as_bytes()).expect("memory").expect("there");
+    }
+    assert_eq!((map.encoding(), map.len()), ("packed", 20));
+}
+
+#[test]
+fn the_longest_names_and_the_emptiest_are_kept() {
+    space::open().expect("this machine is fit");
+    let mut map = OrderedMap::new();
+    let long = vec![0xFF; NAME_SIZE_MAX];
+    put(&mut map, &long, b"last", 7);
+    put(&mut map, b"", b"first", 0);
+    put(&mut map, &long[1..], &vec![1; 1 << 20], 9);
+    assert_eq!(map.encoding(), "tree");
+    let all = contents(&map, false);
+    assert_eq!(all.iter().map(|entry| entry.0.len()).collect::<Vec<_>>(), [0, 65_518, 65_519]);
+    assert_eq!(all[2].1, b"last");
+    assert_eq!(map.expired(8, 10).expect("undamaged"), [long]);
+    let too_long = Entry { name: &[0; NAME_SIZE_MAX + 1], value: b"", expiry_ms: 0 };
+    assert!(too_long.check().is_err());
+}
+
+#[test]
+fn maps_that_share_the_tree_do_not_see_each_other_and_are_freed_on_another_thread() {
+    space::open().expect("this machine is fit");
+    let mut maps: Vec<OrderedMap> = (0..4).map(|_| OrderedMap::new()).collect();
+    for round in 0..20_000_u32 {
+        for (number, map) in maps.iter_mut().enumerate() {
+            let value = [number as u8; 9];
+            put(
+                map,
+                &(round.wrapping_mul(2_654_435_761)).to_be_bytes(),
+                &value,
+                u64::from(round % 2),
+            );
+        }
+    }
+    let freed: Vec<OrderedMap> = maps.drain(1..3).collect();
+    std::thread::scope(|scope| {
+        scope.spawn(move || drop(freed));
+        for map in &mut maps {
+            for round in 0..1000_u32 {
+                put(map, format!("new {round}").as_bytes(), b"value", 0);
+            }
+        }
+    });
+    for (number, map) in [0, 3].into_iter().zip(&maps) {
+        let all = contents(map, false);
+        assert_eq!(all.len(), 21_000);
+        assert!(
+            all.iter().all(|(name, value, _)| name.starts_with(b"new") || *value == [number; 9])
+        );
+    }
+}
