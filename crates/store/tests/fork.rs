@@ -211,12 +211,12 @@ fn a_parent_closes_and_opens_again_while_its_child_lives() {
         // SAFETY: the child waits until it is ended, and does nothing else.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: system calls without memory.
-            unsafe {
-                libc::alarm(PATIENCE);
-                libc::pause();
-                libc::_exit(0);
-            }
+            // SAFETY: a system call without memory.
+            unsafe { libc::alarm(PATIENCE) };
+            // SAFETY: as above.
+            unsafe { libc::pause() };
+            // SAFETY: ends the process at once; nothing of the parent's is run.
+            unsafe { libc::_exit(0) };
         }
         assert!(child > 0, "a process can be forked");
         store.close().expect("it closes");
@@ -226,11 +226,10 @@ fn a_parent_closes_and_opens_again_while_its_child_lives() {
             assert_eq!(store.default_map().len(), 1);
             store.close().expect("it closes");
         }
+        // SAFETY: a system call without memory, about a child of ours.
+        unsafe { libc::kill(child, libc::SIGKILL) };
         // SAFETY: the child is ours; the status is not wanted.
-        unsafe {
-            libc::kill(child, libc::SIGKILL);
-            libc::waitpid(child, std::ptr::null_mut(), 0);
-        }
+        unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
     }
 }
 

@@ -304,13 +304,11 @@ fn space_that_goes_back_under_readers_takes_nothing_with_it() {
             scope.spawn(|| {
                 while goes_on() {
                     let view = store.view().expect("a view");
-                    let mut seen = 0;
-                    for pair in view.default_map().iter() {
+                    for (seen, pair) in (0_u32..).zip(view.default_map().iter()) {
                         let (key, found) = pair.expect("readable");
                         let number = u32::from_be_bytes(key.try_into().expect("four bytes"));
                         // They were written in this order.
                         assert_eq!((number, found), (seen, value(seen)));
-                        seen += 1;
                     }
                     let number = 77_u32;
                     let got = store.default_map().get(number.to_be_bytes()).expect("readable");
