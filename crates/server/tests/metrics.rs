@@ -12,24 +12,24 @@ use support::TestServer;
 
 fn server() -> (TestServer, SocketAddr) {
     let server = TestServer::with(|config| config.metrics = Some("127.0.0.1:0".into()));
-    let address = server.handle.metrics_addr().unwrap();
+    let address = server.handle.metrics_addr().expect("it listens");
     (server, address)
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let stream = TcpStream::connect(address).expect("it accepts");
+    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a time");
     stream
 }
 
 /// Sends bytes and returns the status line and the body of the reply, behind which the connection ends.
 fn ask(address: SocketAddr, request: &str) -> (String, String) {
     let mut stream = connect(address);
-    stream.write_all(request.as_bytes()).unwrap();
+    stream.write_all(request.as_bytes()).expect("it reads");
     let mut reply = String::new();
-    stream.read_to_string(&mut reply).unwrap();
-    let (head, body) = reply.split_once("\r\n\r\n").unwrap();
-    (head.lines().next().unwrap().to_string(), body.to_string())
+    stream.read_to_string(&mut reply).expect("the answer is whole");
+    let (head, body) = reply.split_once("\r\n\r\n").expect("the answer is whole");
+    (head.lines().next().expect("the answer is whole").to_string(), body.to_string())
 }
 
 fn page(address: SocketAddr, path: &str) -> (String, String) {
@@ -51,14 +51,14 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
             ["#", "UNIT", name, unit] => assert!(name == family && name.ends_with(unit), "{line}"),
             ["#", "HELP", name, _, ..] => assert_eq!(name, family),
             [sample, value] => {
-                let name = sample.split('{').next().unwrap();
+                let name = sample.split("{").next().expect("a name");
                 let suffix = match families[&family].as_str() {
                     "counter" => "_total",
                     "info" => "_info",
                     _ => "",
                 };
                 assert_eq!(name, format!("{family}{suffix}"), "{line}");
-                let value: f64 = value.parse().unwrap();
+                let value: f64 = value.parse().expect("a number");
                 assert_eq!(samples.insert(sample.to_string(), value), None, "{line}");
             }
             _ => panic!("{line}"),
