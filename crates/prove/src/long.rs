@@ -62,7 +62,10 @@ impl Long {
         let step_limit = 10 * config.step_limit;
         // A schedule or a few: programs find more than schedules here.
         let work_limit = 20_000;
-        Config { crash, step_limit, work_limit, arena_bytes: 128 << 20, abandon: None, ..config }
+        // Inner nodes of three children are split into one and two, so that keys in order leave a comb, with
+        // as many levels as keys: of a thousand leaves of one key, half a million nodes.
+        let arena_bytes = 512 << 20;
+        Config { crash, step_limit, work_limit, arena_bytes, abandon: None, ..config }
     }
 
     /// The program on a tree of numbers.
