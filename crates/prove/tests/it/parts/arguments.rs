@@ -9,11 +9,11 @@ use everleaf_prove::arguments::{KEPT, Place, Sources, argued, function_of, parse
 const LIST: &str = "\
 # a remark
 one | crates/prove/src/arguments.rs | parse | skip | let mut all: Vec<Argument> = vec![];
-Because
-of this.
+    Because
+    of this.
 
 two | crates/prove/src/arguments.rs | parse | late | nothing
-So.
+    So.
 ";
 
 fn fault_at(line: &str, kind: FaultKind) -> Fault {
