@@ -15,7 +15,7 @@ use everleaf_index::{CheckReport, CreateMode, Pool, PoolOptions, Trees};
 ///
 /// # Example
 /// ```
-/// use everleaf_lab::add_index;
+/// use everleaf_lab_designs::add_index;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("numbers.pool");
