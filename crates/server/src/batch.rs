@@ -185,8 +185,9 @@ impl Batch<'_> {
         self.tally.commands += 1;
         let limit = self.out.len().saturating_add(self.shared.config.reply_size_max);
         let reply = Reply::new(self.out, self.session.protocol, limit);
-        let keys = Keys::Store(&self.shared.store, &self.shared.types);
         let Batch { shared, session, tally, .. } = self;
+        let map = shared.databases.map(session.database);
+        let keys = Keys::Store(&shared.store, map, &shared.types);
         let mut context = Context { shared, session, tally, reply, keys, later: None };
         command::dispatch(&mut context, &request);
     }
@@ -232,14 +233,14 @@ impl Batch<'_> {
     fn run_sets(&mut self, keys: &[&[u8]], values: &[&[u8]]) {
         self.session.last_command = table::SET;
         self.tally.commands += keys.len() as u64;
-        let store = &self.shared.store;
+        let map = self.shared.databases.map(self.session.database);
         // Only for what it brings into the cache; a key that makes it fail will fail below as well.
-        if keys.len() > 1 && store.default_map().prefetch(keys).is_err() {
+        if keys.len() > 1 && map.prefetch(keys).is_err() {
             tracing::trace!("the keys of a group of SETs cannot be looked up together");
         }
         let mut reply = Reply::new(self.out, self.session.protocol, usize::MAX);
         for (key, value) in keys.iter().zip(values) {
-            match store.default_map().put(key, value) {
+            match map.put(key, value) {
                 Ok(_) => reply.ok(),
                 Err(error) => {
                     self.tally.errors += 1;
@@ -257,7 +258,7 @@ impl Batch<'_> {
         let shared = self.shared;
         let types = &shared.types;
         let mut reply = Reply::new(self.out, self.session.protocol, pause_size);
-        let result = self.shared.store.default_map().get_many(keys, |_, value| {
+        let result = shared.databases.map(self.session.database).get_many(keys, |_, value| {
             if !reply.is_full() {
                 answered += 1;
                 if value.is_some_and(|value| types.is_header(value)) {
@@ -284,7 +285,8 @@ impl Batch<'_> {
     fn get_one(&mut self, key: &[u8]) {
         self.tally.commands += 1;
         let mut reply = Reply::new(self.out, self.session.protocol, usize::MAX);
-        let mut keys = Keys::Store(&self.shared.store, &self.shared.types);
+        let map = self.shared.databases.map(self.session.database);
+        let mut keys = Keys::Store(&self.shared.store, map, &self.shared.types);
         match keys.get_with(key, |value| reply.bulk(value)) {
             Ok(Some(())) => self.tally.hits += 1,
             Ok(None) => {

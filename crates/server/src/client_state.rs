@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::acl::{self, Acl};
 use crate::command::transaction::Transaction;
+use crate::databases::Database;
 use crate::registry::{Client, Details};
 use crate::resp::Protocol;
 use crate::waiters::Ticket;
@@ -30,6 +31,8 @@ pub struct ClientState {
     pub authenticated: bool,
     /// Who it is, and what it may do.
     pub access: acl::Session,
+    /// The database that is selected.
+    pub database: Database,
     pub reply_mode: ReplyMode,
     /// Set to close the connection once its replies are sent.
     pub closing: bool,
@@ -59,6 +62,7 @@ pub struct SessionState {
     protocol: Protocol,
     authenticated: bool,
     access: acl::Session,
+    database: Database,
     reply_mode: ReplyMode,
     closing: bool,
     details: Details,
@@ -73,6 +77,7 @@ impl ClientState {
             protocol: Protocol::default(),
             authenticated,
             access,
+            database: 0,
             reply_mode: ReplyMode::default(),
             closing: false,
             last_command: usize::MAX,
@@ -101,12 +106,21 @@ impl ClientState {
         self.authenticated = true;
     }
 
+    /// Selects a database, which must be there.
+    pub fn select(&mut self, database: Database) {
+        if self.database != database {
+            self.database = database;
+            self.client.change(|details| details.database = database);
+        }
+    }
+
     /// What a transaction that fails must leave as it was.
     pub fn state(&self) -> SessionState {
         SessionState {
             protocol: self.protocol,
             authenticated: self.authenticated,
             access: self.access.clone(),
+            database: self.database,
             reply_mode: self.reply_mode,
             closing: self.closing,
             details: self.client.details(),
@@ -118,6 +132,7 @@ impl ClientState {
         self.protocol = state.protocol;
         self.authenticated = state.authenticated;
         self.access = state.access;
+        self.database = state.database;
         self.reply_mode = state.reply_mode;
         self.closing = state.closing;
         self.client.change(|details| *details = state.details);
@@ -130,6 +145,7 @@ impl ClientState {
             details.name.clear();
             details.protocol = Protocol::default();
             details.no_evict = false;
+            details.database = 0;
         });
     }
 }

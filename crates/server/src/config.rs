@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::databases::DATABASE_COUNT_MAX;
 use crate::{ServerError, process_memory};
 
 /// How a server is set up. Start from [`Config::default`] and change what differs.
@@ -25,6 +26,8 @@ pub struct Config {
     pub unix_socket: Option<PathBuf>,
     /// An address with a port on which `/metrics` (OpenMetrics) and `/health` are told by HTTP, without a password. Default: none.
     pub metrics: Option<String>,
+    /// The databases that clients can select. Default 16; at most 1024.
+    pub databases: usize,
     /// The threads that serve connections; 0 = one per CPU. Default 0.
     pub threads: usize,
     /// What clients must give to `AUTH` before anything else. Default: no password.
@@ -70,6 +73,7 @@ impl Default for Config {
             port: 6399,
             unix_socket: None,
             metrics: None,
+            databases: 16,
             threads: 0,
             password: None,
             acl_file: None,
@@ -108,6 +112,12 @@ impl Config {
         }
         if self.threads > 1024 {
             return refuse(format!("{} threads are too many: the limit is 1024", self.threads));
+        }
+        if !(1..=DATABASE_COUNT_MAX).contains(&self.databases) {
+            return refuse(format!(
+                "{} databases: give from 1 to {DATABASE_COUNT_MAX}",
+                self.databases
+            ));
         }
         if self.client_count_max == 0 {
             return refuse("a limit of 0 clients would refuse everybody: give at least 1".into());
@@ -169,6 +179,8 @@ mod tests {
         let bad = [
             Config { bind: vec![], ..base() },
             Config { threads: 5000, ..base() },
+            Config { databases: 0, ..base() },
+            Config { databases: 1025, ..base() },
             Config { client_count_max: 0, ..base() },
             Config { client_memory_max: Some(0), ..base() },
             Config { request_size_max: usize::MAX, ..base() },

@@ -15,7 +15,7 @@
 //! A write is acknowledged after the store made it durable in the store's own sense, so whatever
 //! a client has seen acknowledged survives the death of the process.
 //!
-//! What is served is the store's default map. Each command is atomic on one key. Commands on many
+//! What is served is the store's default map as database 0, and further maps as the others. Each command is atomic on one key. Commands on many
 //! keys (`MSET`, `DEL a b`, `MSETNX`) are a sequence of such steps, and other clients may see the
 //! state in between.
 //!
@@ -61,6 +61,7 @@ mod client_state;
 mod command;
 mod config;
 mod connection;
+mod databases;
 mod decimal;
 mod error;
 mod event_loop;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::acl::user::User;
+use crate::databases::Database;
 use crate::resp::Protocol;
 
 /// One connection, as others see it. The event loop that serves it writes, anybody may read.
@@ -40,6 +41,8 @@ pub struct Details {
     pub library_name: String,
     pub library_version: String,
     pub protocol: Protocol,
+    /// The database that it has selected.
+    pub database: Database,
     /// Never closed for what it holds (`CLIENT NO-EVICT`).
     pub no_evict: bool,
     /// Who it is, once it is served.

@@ -146,6 +146,8 @@ impl Server {
         let shared = &*self.shared;
         let opened = shared.types.open(&shared.store).map_err(std::io::Error::other);
         opened.map_err(io("cannot read what collections need"))?;
+        let opened = shared.databases.open(&shared.store).map_err(std::io::Error::other);
+        opened.map_err(io("cannot serve the databases of the pool"))?;
         warn_if_open(shared);
         for address in &shared.control.addresses {
             tracing::info!("listening on {address} with {} threads", shared.loops.len());
@@ -154,7 +156,7 @@ impl Server {
             let collector = std::thread::Builder::new().name("everleaf-collector".to_string());
             let collect = || {
                 let activity = || shared.total().commands;
-                shared.collector.run(&shared.types, &shared.store, activity);
+                shared.collector.run(&shared.types, &shared.databases, &shared.store, activity);
             };
             let _collector = StopCollector(&shared.collector);
             if !shared.store.is_read_only() {

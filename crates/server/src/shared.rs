@@ -12,6 +12,7 @@ use mio::Waker;
 use crate::Config;
 use crate::acl::Acl;
 use crate::client_memory::ClientMemory;
+use crate::databases::Databases;
 use crate::rate_limiter::RateLimiter;
 use crate::registry::{Client, Registry};
 use crate::saver::Saver;
@@ -152,6 +153,7 @@ pub struct Shared {
     pub saver: Saver,
     pub slow_log: SlowLog,
     pub types: Types,
+    pub databases: Databases,
     pub collector: Collector,
     pub waiters: Waiters,
     pub turns: Turns,
@@ -180,6 +182,7 @@ impl Shared {
     pub fn new(config: Config, acl: Acl, store: Arc<Store>, control: Arc<Control>) -> Self {
         let loops = (0..config.thread_count()).map(|_| LoopState::default()).collect();
         Shared {
+            databases: Databases::new(&store, config.databases),
             store,
             settings: Settings::new(&config),
             config,

@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::command::waiting::Wish;
+use crate::databases::Database;
 use crate::registry::Client;
 use crate::resp::Protocol;
 use crate::types::Kind;
@@ -37,6 +38,8 @@ pub type Ticket = u64;
 #[derive(Debug)]
 pub struct Waiter {
     pub client: Arc<Client>,
+    /// Whose keys it waits for.
+    pub database: Database,
     pub wish: Wish,
     pub protocol: Protocol,
 }
@@ -60,14 +63,17 @@ pub struct Waiters {
     table: Mutex<Table>,
 }
 
+/// Who waits for each key of each database.
+type Queues = HashMap<(Database, Vec<u8>), BTreeSet<Ticket>>;
+
 /// Who waits for what.
 #[derive(Debug, Default)]
 pub struct Table {
     last: Ticket,
     waiters: BTreeMap<Ticket, Waiter>,
     by_client: HashMap<u64, Ticket>,
-    lists: HashMap<Vec<u8>, BTreeSet<Ticket>>,
-    sorted_sets: HashMap<Vec<u8>, BTreeSet<Ticket>>,
+    lists: Queues,
+    sorted_sets: Queues,
 }
 
 /// The locked table.
@@ -94,9 +100,9 @@ impl Waiters {
 
     /// Whether somebody may wait for a key. Who has written it and passed [`Self::fence`] is told of
     /// everybody who did not find what was written.
-    pub fn may_want(&self, key: &[u8]) -> bool {
+    pub fn may_want(&self, database: Database, key: &[u8]) -> bool {
         // Relaxed: the fences order it (see the header of this file).
-        self.total() > 0 && self.count_of(key).load(Ordering::Relaxed) > 0
+        self.total() > 0 && self.count_of(database, key).load(Ordering::Relaxed) > 0
     }
 
     /// Between writing and [`Self::may_want`].
@@ -117,8 +123,8 @@ impl Waiters {
         self.lock().take(ticket).is_some()
     }
 
-    fn count_of(&self, key: &[u8]) -> &AtomicU32 {
-        &self.counts[self.hasher.hash_one(key) as usize % COUNT_LENGTH]
+    fn count_of(&self, database: Database, key: &[u8]) -> &AtomicU32 {
+        &self.counts[self.hasher.hash_one((database, key)) as usize % COUNT_LENGTH]
     }
 }
 
@@ -128,11 +134,13 @@ impl Locked<'_> {
         let waiters = self.waiters;
         self.table.last += 1;
         let ticket = self.table.last;
+        let database = waiter.database;
         for key in &waiter.wish.keys {
-            let queue = self.table.queues(waiter.wish.kind).entry(key.clone()).or_default();
+            let place = (database, key.clone());
+            let queue = self.table.queues(waiter.wish.kind).entry(place).or_default();
             if queue.insert(ticket) {
                 // Relaxed: the fence below orders it.
-                waiters.count_of(key).fetch_add(1, Ordering::Relaxed);
+                waiters.count_of(database, key).fetch_add(1, Ordering::Relaxed);
             }
         }
         self.table.by_client.insert(waiter.client.id, ticket);
@@ -150,13 +158,14 @@ impl Locked<'_> {
         self.table.by_client.remove(&waiter.client.id);
         for key in &waiter.wish.keys {
             let queues = self.table.queues(waiter.wish.kind);
-            let Some(queue) = queues.get_mut(key) else { continue };
+            let place = (waiter.database, key.clone());
+            let Some(queue) = queues.get_mut(&place) else { continue };
             if queue.remove(&ticket) {
                 // Relaxed: who sees it too late looks into the table for nothing.
-                self.waiters.count_of(key).fetch_sub(1, Ordering::Relaxed);
+                self.waiters.count_of(waiter.database, key).fetch_sub(1, Ordering::Relaxed);
             }
             if queue.is_empty() {
-                queues.remove(key);
+                queues.remove(&place);
             }
         }
         // Relaxed: as above.
@@ -164,14 +173,19 @@ impl Locked<'_> {
         Some(waiter)
     }
 
-    /// The first client behind a ticket that waits for a collection of this kind and key.
-    pub fn next(&self, kind: Kind, key: &[u8], behind: Ticket) -> Option<(Ticket, &Waiter)> {
+    /// The first client behind a ticket that waits for a collection of this kind and place.
+    pub fn next(
+        &self,
+        kind: Kind,
+        place: &(Database, Vec<u8>),
+        behind: Ticket,
+    ) -> Option<(Ticket, &Waiter)> {
         let queues = match kind {
             Kind::List => &self.table.lists,
             Kind::SortedSet => &self.table.sorted_sets,
             Kind::Hash | Kind::Set => return None,
         };
-        let ticket = *queues.get(key)?.range(behind + 1..).next()?;
+        let ticket = *queues.get(place)?.range(behind + 1..).next()?;
         Some((ticket, self.table.waiters.get(&ticket)?))
     }
 
@@ -183,7 +197,7 @@ impl Locked<'_> {
 }
 
 impl Table {
-    fn queues(&mut self, kind: Kind) -> &mut HashMap<Vec<u8>, BTreeSet<Ticket>> {
+    fn queues(&mut self, kind: Kind) -> &mut Queues {
         if kind == Kind::List { &mut self.lists } else { &mut self.sorted_sets }
     }
 }
@@ -199,7 +213,7 @@ mod tests {
         let client = registry.add(("a:1".into(), "b:2".into()), 0, 5);
         let keys = keys.iter().map(|key| key.to_vec()).collect();
         let wish = Wish { kind, keys, what: What::Pop(Side::Left) };
-        Waiter { client, wish, protocol: Protocol::Resp2 }
+        Waiter { client, database: 0, wish, protocol: Protocol::Resp2 }
     }
 
     #[test]
@@ -211,7 +225,7 @@ mod tests {
         let third = locked.add(waiter(&registry, &[b"a"], Kind::SortedSet));
         let order = |locked: &Locked<'_>, kind, key: &[u8]| {
             let (mut found, mut last) = (Vec::new(), 0);
-            while let Some((ticket, _)) = locked.next(kind, key, last) {
+            while let Some((ticket, _)) = locked.next(kind, &(0, key.to_vec()), last) {
                 found.push(ticket);
                 last = ticket;
             }
@@ -226,7 +240,7 @@ mod tests {
         assert_eq!(order(&locked, Kind::List, b"b"), []);
         drop(locked);
         assert_eq!(waiters.total(), 2);
-        assert!(waiters.may_want(b"a"));
+        assert!(waiters.may_want(0, b"a"));
     }
 
     #[test]
@@ -244,6 +258,6 @@ mod tests {
         assert!(locked.table.waiters.is_empty() && locked.table.by_client.is_empty());
         // Relaxed: no other thread is there.
         assert!(waiters.counts.iter().all(|count| count.load(Ordering::Relaxed) == 0));
-        assert!(!waiters.may_want(b"a"));
+        assert!(!waiters.may_want(0, b"a"));
     }
 }

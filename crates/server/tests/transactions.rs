@@ -325,7 +325,7 @@ fn commands_about_all_keys_are_part_of_a_transaction() {
         client.line("EXEC"),
         "[:1 +OK +OK [\"a\" \"aa\" \"c\"] [\"a\" \"1\" \"aa\" \"4\" \"c\" \"3\"] \
          [\"c\" \"aa\"] [\"a\" \"aa\"] [\"0\" [\"a\" \"aa\"]] :3 +OK +OK +OK +OK [] +OK :1 \
-         [\"databases\" \"1\"]]"
+         [\"databases\" \"16\"]]"
     );
     run(&mut other, &[("KEYS *", "[\"e\"]"), ("DBSIZE", ":1")]);
     assert_eq!(client.line("CLIENT GETNAME"), "\"me\"");

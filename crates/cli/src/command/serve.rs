@@ -64,6 +64,10 @@ pub struct ServeArgs {
     /// Tell `/metrics` (OpenMetrics) and `/health` by HTTP on this address, as in 127.0.0.1:9399; without a password
     #[arg(long, value_name = "ADDRESS")]
     pub metrics: Option<String>,
+    /// Databases that clients can select; number 0 is the pool's default map, each other a map `server.dbN`, made when
+    /// it is first selected
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub databases: usize,
     /// Threads that serve connections; 0 means one per CPU
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub threads: usize,
@@ -279,6 +283,7 @@ fn config_of(args: &ServeArgs) -> Result<Config, Failure> {
         port: args.port,
         unix_socket: args.unixsocket.clone(),
         metrics: args.metrics.clone(),
+        databases: args.databases,
         threads: args.threads,
         password: password_of(args)?,
         acl_file: args.aclfile.clone(),

@@ -61,7 +61,7 @@ pub type Fact = (&'static str, u32, Access, Access);
 
 /// All commands and subcommands, by name.
 #[rustfmt::skip]
-pub static FACTS: [Fact; 225] = [
+pub static FACTS: [Fact; 226] = [
     ("acl", SLOW, NONE, NONE),
     ("acl|cat", SLOW, NONE, NONE),
     ("acl|deluser", ADMIN | SLOW | DANGEROUS, NONE, NONE),
@@ -184,6 +184,7 @@ pub static FACTS: [Fact; 225] = [
     ("memory|stats", SLOW, NONE, NONE),
     ("memory|usage", READ | SLOW, NONE, NONE),
     ("mget", READ | STRING | FAST, READS, READS),
+    ("move", KEYSPACE | WRITE | FAST, CHANGES, CHANGES),
     ("mset", WRITE | STRING | SLOW, WRITES, WRITES),
     ("msetnx", WRITE | STRING | SLOW, WRITES, WRITES),
     ("multi", FAST | TRANSACTION, NONE, NONE),

@@ -155,7 +155,7 @@ pub fn describe(client: &Client, now_ms: u64) -> String {
     let details = client.details();
     let command = COMMANDS.get(client.last_command()).map_or("NULL", |command| command.name);
     format!(
-        "id={} addr={} laddr={} name={} age={} idle={} flags={} db=0 sub=0 psub=0 multi=-1 \
+        "id={} addr={} laddr={} name={} age={} idle={} flags={} db={} sub=0 psub=0 multi=-1 \
          tot-mem={} cmd={command} user={} resp={} lib-name={} lib-ver={} loop={}\n",
         client.id,
         client.peer,
@@ -169,6 +169,7 @@ pub fn describe(client: &Client, now_ms: u64) -> String {
             (false, true) => "e",
             (false, false) => "N",
         },
+        details.database,
         client.memory(),
         details.user.as_ref().map_or_else(String::new, |user| user.shown()),
         details.protocol.number(),

@@ -42,7 +42,7 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("appendonly", "no".into()),
         ("save", String::new()),
         ("bind", config.bind.join(" ")),
-        ("databases", "1".into()),
+        ("databases", config.databases.to_string()),
         ("io-threads", shared.loops.len().to_string()),
         ("maxclients", shared.settings.client_count_max().to_string()),
         ("maxmemory", "0".into()),

@@ -1,6 +1,7 @@
 //! The connection itself: `HELLO`, `AUTH`, `PING` and their like.
 
 use super::{Context, Failure, Outcome, acl, integer_arg, parse_integer, shown};
+use crate::databases::Database;
 use crate::resp::{Protocol, Request};
 
 /// The version of the protocol's original server whose behaviour this one follows; clients choose
@@ -23,20 +24,25 @@ pub fn echo(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     Ok(())
 }
 
-/// The number of a database; there is number 0 only.
-pub fn database_arg(arg: &[u8]) -> Result<(), Failure> {
+/// The number of a database, of which there are so many.
+pub fn database_arg(arg: &[u8], count: usize) -> Result<Database, Failure> {
     let index = integer_arg(arg)?;
     if i32::try_from(index).is_err() {
         return Err(Failure::text(
             "ERR value is out of range, value must between -2147483648 and 2147483647",
         ));
     }
-    if index == 0 { Ok(()) } else { Err(Failure::text("ERR DB index is out of range")) }
+    let database = Database::try_from(index).ok().filter(|database| *database < count);
+    database.ok_or(Failure::text("ERR DB index is out of range"))
 }
 
-/// `SELECT index`: there is one database, number 0.
+/// `SELECT index`
 pub fn select(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    database_arg(request.arg(1))?;
+    let Context { shared, session, .. } = context;
+    let database = database_arg(request.arg(1), shared.databases.count())?;
+    // Within a transaction it is there already.
+    shared.databases.begin(&shared.store, database)?;
+    session.select(database);
     context.reply.ok();
     Ok(())
 }

@@ -7,6 +7,7 @@ use everleaf::{DEFAULT_MAP, Statistics};
 
 use super::connection::COMPATIBLE_VERSION;
 use super::{Context, Outcome};
+use crate::databases;
 use crate::process_memory;
 use crate::resp::Request;
 use crate::shared::Shared;
@@ -151,19 +152,19 @@ fn replication(shared: &Shared, _: &Statistics, lines: &mut Lines) {
     lines.add("repl_backlog_histlen", 0);
 }
 
-fn keyspace(_: &Shared, store: &Statistics, lines: &mut Lines) {
-    let default = store.by_map.get(DEFAULT_MAP).cloned().unwrap_or_default();
-    let keys = default.keys;
-    if keys > 0 {
+fn keyspace(shared: &Shared, store: &Statistics, lines: &mut Lines) {
+    for (database, map) in databases::figures(store, shared.databases.count()) {
+        let keys = map.keys;
         lines.add(
-            "db0",
+            &format!("db{database}"),
             format_args!(
                 "keys={keys},expires={},avg_ttl={}",
-                default.expiring_keys.min(keys),
-                default.expiring_mean.as_millis()
+                map.expiring_keys.min(keys),
+                map.expiring_mean.as_millis()
             ),
         );
     }
+    let default = store.by_map.get(DEFAULT_MAP).cloned().unwrap_or_default();
     lines.add("maps", store.maps);
     lines.add("leaves", default.leaves);
     lines.add("height", default.height);

@@ -7,7 +7,7 @@
 
 use std::ops::ControlFlow;
 
-use everleaf::{Action, Expiry, Statistics, Store, WriteBatch};
+use everleaf::{Action, Expiry, Map, Statistics, Store, WriteBatch};
 
 use super::Failure;
 use super::stage::Staged;
@@ -19,8 +19,8 @@ pub type Result<T> = std::result::Result<T, Failure>;
 
 /// Where a command reads and writes.
 pub enum Keys<'a> {
-    /// The store itself.
-    Store(&'a Store, &'a Types),
+    /// The store itself: the map of a database.
+    Store(&'a Store, &'a Map, &'a Types),
     /// A transaction.
     Stage(Staged<'a>),
 }
@@ -36,7 +36,7 @@ impl<'a> Keys<'a> {
     /// Runs `see` on whatever a key holds.
     fn see<R>(&mut self, key: &[u8], see: impl FnOnce(&[u8]) -> R) -> Result<Option<R>> {
         match self {
-            Keys::Store(store, _) => Ok(store.default_map().get_with(key, see)?),
+            Keys::Store(_, map, _) => Ok(map.get_with(key, see)?),
             Keys::Stage(staged) => staged.see(key, |value, _| see(value)),
         }
     }
@@ -44,7 +44,7 @@ impl<'a> Keys<'a> {
     /// What tells strings from collections.
     pub fn types(&self) -> &'a Types {
         match self {
-            Keys::Store(_, types) => types,
+            Keys::Store(_, _, types) => types,
             Keys::Stage(staged) => staged.types,
         }
     }
@@ -72,7 +72,7 @@ impl<'a> Keys<'a> {
     ) -> Result<()> {
         let types = self.types();
         match self {
-            Keys::Store(store, _) => Ok(store.default_map().get_many(keys, |index, value| {
+            Keys::Store(_, map, _) => Ok(map.get_many(keys, |index, value| {
                 see(index, value.filter(|value| !types.is_header(value)));
             })?),
             Keys::Stage(staged) => {
@@ -101,7 +101,7 @@ impl<'a> Keys<'a> {
     /// When a key expires; `None` if it is not there.
     pub fn expiry(&mut self, key: &[u8]) -> Result<Option<Expiry>> {
         match self {
-            Keys::Store(store, _) => Ok(store.default_map().expiry(key)?),
+            Keys::Store(_, map, _) => Ok(map.expiry(key)?),
             Keys::Stage(staged) => staged.see(key, |_, expiry| expiry),
         }
     }
@@ -115,7 +115,7 @@ impl<'a> Keys<'a> {
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
         match self {
-            Keys::Store(store, _) => Ok(walk(store.default_map(), bounds, reverse, visit)?),
+            Keys::Store(_, map, _) => Ok(walk(map, bounds, reverse, visit)?),
             Keys::Stage(staged) => staged.walk(bounds, reverse, &mut visit),
         }
     }
@@ -123,7 +123,7 @@ impl<'a> Keys<'a> {
     /// The number of keys.
     pub fn len(&mut self) -> Result<u64> {
         match self {
-            Keys::Store(store, _) => Ok(store.default_map().len()),
+            Keys::Store(_, map, _) => Ok(map.len()),
             Keys::Stage(staged) => staged.len(),
         }
     }
@@ -131,15 +131,15 @@ impl<'a> Keys<'a> {
     /// Numbers about the store.
     pub fn statistics(&mut self) -> Statistics {
         match self {
-            Keys::Store(store, _) => store.statistics(),
+            Keys::Store(store, ..) => store.statistics(),
             Keys::Stage(staged) => staged.stage.statistics.clone().unwrap_or_default(),
         }
     }
 
-    /// Removes everything.
+    /// Removes all keys of the database.
     pub fn clear(&mut self) -> Result<()> {
         match self {
-            Keys::Store(store, _) => Ok(store.default_map().clear()?),
+            Keys::Store(_, map, _) => Ok(map.clear()?),
             Keys::Stage(staged) => staged.clear(),
         }
     }
@@ -147,7 +147,7 @@ impl<'a> Keys<'a> {
     /// Sets a value that never expires.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
-            Keys::Store(store, _) => Ok(store.default_map().put(key, value).map(drop)?),
+            Keys::Store(_, map, _) => Ok(map.put(key, value).map(drop)?),
             Keys::Stage(staged) => staged.put(key, value),
         }
     }
@@ -155,7 +155,7 @@ impl<'a> Keys<'a> {
     /// Adds a key unless it is there. Returns whether it was added.
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
         match self {
-            Keys::Store(store, _) => Ok(store.default_map().insert(key, value)?),
+            Keys::Store(_, map, _) => Ok(map.insert(key, value)?),
             Keys::Stage(_) => {
                 let absent = !self.contains(key)?;
                 if absent {
@@ -169,7 +169,7 @@ impl<'a> Keys<'a> {
     /// Replaces the value of a key that is there. Returns whether it was.
     pub fn update(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
         match self {
-            Keys::Store(store, _) => Ok(store.default_map().update(key, value)?),
+            Keys::Store(_, map, _) => Ok(map.update(key, value)?),
             Keys::Stage(_) => {
                 let present = self.contains(key)?;
                 if present {
@@ -203,7 +203,7 @@ impl<'a> Keys<'a> {
     /// Removes a key. Returns whether it was there.
     pub fn remove(&mut self, key: &[u8]) -> Result<bool> {
         match self {
-            Keys::Store(store, _) => Ok(store.default_map().remove(key)?),
+            Keys::Store(_, map, _) => Ok(map.remove(key)?),
             Keys::Stage(staged) => staged.remove(key),
         }
     }
@@ -229,7 +229,7 @@ impl<'a> Keys<'a> {
         mut decide: impl FnMut(Option<(&[u8], Expiry)>) -> Action,
     ) -> Result<()> {
         match self {
-            Keys::Store(store, _) => Ok(store.default_map().update_with_expiry(key, decide)?),
+            Keys::Store(_, map, _) => Ok(map.update_with_expiry(key, decide)?),
             Keys::Stage(staged) => staged.update_with(key, &mut decide),
         }
     }
@@ -241,7 +241,7 @@ impl<'a> Keys<'a> {
         mut decide: impl FnMut(Option<Expiry>) -> Action,
     ) -> Result<()> {
         match self {
-            Keys::Store(store, _) => Ok(store.default_map().update_expiry_with(key, decide)?),
+            Keys::Store(_, map, _) => Ok(map.update_expiry_with(key, decide)?),
             Keys::Stage(_) => {
                 self.update_any_with(key, |found| decide(found.map(|(_, expiry)| expiry)))
             }
@@ -269,8 +269,8 @@ impl<'a> Keys<'a> {
     /// The keys `pairs` with their values as one change, unless one of them is there and `fresh` is
     /// wanted. Returns whether it was done.
     pub fn put_all(&mut self, pairs: &[(&[u8], &[u8])], fresh: bool) -> Result<bool> {
-        let store = match self {
-            Keys::Store(store, _) => *store,
+        let (store, map) = match self {
+            Keys::Store(store, map, _) => (*store, *map),
             Keys::Stage(_) => {
                 for (key, _) in pairs {
                     if fresh && self.contains(key)? {
@@ -284,9 +284,9 @@ impl<'a> Keys<'a> {
         let mut batch = WriteBatch::new();
         for (key, value) in pairs {
             if fresh {
-                batch.expect(store.default_map(), key, None);
+                batch.expect(map, key, None);
             }
-            batch.put(store.default_map(), key, value);
+            batch.put(map, key, value);
         }
         Ok(store.write(&batch)?.is_done())
     }

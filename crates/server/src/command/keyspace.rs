@@ -2,6 +2,8 @@
 
 use std::ops::ControlFlow;
 
+use super::keys::Keys;
+use super::stage::Staged;
 use super::walk::Bounds;
 use super::{Context, Failure, Outcome};
 use crate::glob;
@@ -62,15 +64,33 @@ pub fn dbsize(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
     Ok(())
 }
 
-/// `FLUSHDB [ASYNC | SYNC]` and `FLUSHALL`: the served map; other maps of the pool stay.
-pub fn flush(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    match request.get(1) {
-        None => {}
-        Some(mode) if request.len() == 2 && mode.eq_ignore_ascii_case(b"async") => {}
-        Some(mode) if request.len() == 2 && mode.eq_ignore_ascii_case(b"sync") => {}
-        Some(_) => return Err(Failure::Syntax),
-    }
+/// `FLUSHDB [ASYNC | SYNC]`: the map of the database; others stay.
+pub fn flushdb(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    check_mode(request)?;
     context.keys.clear()?;
     context.reply.ok();
     Ok(())
+}
+
+/// `FLUSHALL [ASYNC | SYNC]`: the maps of all databases; other maps of the pool stay.
+pub fn flushall(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    check_mode(request)?;
+    match &mut context.keys {
+        Keys::Store(..) => context.shared.databases.clear_all()?,
+        Keys::Stage(staged) => {
+            let mut all = staged.databases.existing();
+            all.try_for_each(|database| staged.within(database, Staged::clear))?;
+        }
+    }
+    context.reply.ok();
+    Ok(())
+}
+
+fn check_mode(request: &Request<'_>) -> Outcome {
+    match request.get(1) {
+        None => Ok(()),
+        Some(mode) if request.len() == 2 && mode.eq_ignore_ascii_case(b"async") => Ok(()),
+        Some(mode) if request.len() == 2 && mode.eq_ignore_ascii_case(b"sync") => Ok(()),
+        Some(_) => Err(Failure::Syntax),
+    }
 }

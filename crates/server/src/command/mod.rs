@@ -28,6 +28,7 @@ mod set;
 mod sets;
 mod slow_log;
 mod sort;
+pub mod source;
 pub mod stage;
 mod string;
 pub mod table;

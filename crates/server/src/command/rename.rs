@@ -1,7 +1,9 @@
-//! `RENAME`, `RENAMENX`, `COPY`: what a key holds under another key.
+//! `RENAME`, `RENAMENX`, `MOVE`, `COPY`: what a key holds under another key, or in another database.
 
 use super::keys::Result;
-use super::{Context, Failure, Outcome, connection};
+use super::table::Command;
+use super::{Context, Failure, Outcome, connection, parse_integer};
+use crate::databases::Database;
 use crate::resp::Request;
 
 /// `RENAME key newkey`
@@ -32,33 +34,68 @@ fn no_such_key() -> Failure {
     Failure::text("ERR no such key")
 }
 
-/// Reads the options of `COPY`; returns whether the destination is replaced.
-fn parse_copy(request: &Request<'_>) -> Result<bool> {
-    let mut replace = false;
+/// The database that a command names besides the one that is selected, if it does.
+pub fn database_of(request: &Request<'_>, command: &Command) -> Option<Database> {
+    let arg = match command.name {
+        "select" => request.get(1)?,
+        "move" => request.get(2)?,
+        "copy" => {
+            let mut args = request.args_from(3);
+            args.find(|arg| arg.eq_ignore_ascii_case(b"db"))?;
+            args.next()?
+        }
+        _ => return None,
+    };
+    parse_integer(arg).and_then(|index| Database::try_from(index).ok())
+}
+
+/// `MOVE key index`
+pub fn move_key(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let count = context.shared.databases.count();
+    let database = connection::database_arg(request.arg(2), count)?;
+    let (staged, key) = (context.keys.staged()?, request.arg(1));
+    if database == staged.database {
+        return Err(same_object());
+    }
+    let is_free = staged.contains(key)? && !staged.within(database, |it| it.contains(key))?;
+    let done = is_free && staged.relocate(key, database)?;
+    context.reply.integer(i64::from(done));
+    Ok(())
+}
+
+fn same_object() -> Failure {
+    Failure::text("ERR source and destination objects are the same")
+}
+
+/// Reads the options of `COPY`; returns whether the destination is replaced, and its database.
+fn parse_copy(request: &Request<'_>, count: usize) -> Result<(bool, Option<Database>)> {
+    let (mut replace, mut database) = (false, None);
     let mut args = request.args_from(3);
     while let Some(arg) = args.next() {
         if arg.eq_ignore_ascii_case(b"replace") {
             replace = true;
         } else if arg.eq_ignore_ascii_case(b"db") {
-            connection::database_arg(args.next().ok_or(Failure::Syntax)?)?;
+            let arg = args.next().ok_or(Failure::Syntax)?;
+            database = Some(connection::database_arg(arg, count)?);
         } else {
             return Err(Failure::Syntax);
         }
     }
-    Ok(replace)
+    Ok((replace, database))
 }
 
 /// `COPY source destination [DB index] [REPLACE]`
 pub fn copy(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    let replace = parse_copy(request)?;
+    let (replace, database) = parse_copy(request, context.shared.databases.count())?;
     let (source, destination) = (request.arg(1), request.arg(2));
-    if source == destination {
-        return Err(Failure::text("ERR source and destination objects are the same"));
-    }
     let staged = context.keys.staged()?;
+    let database = database.unwrap_or(staged.database);
+    if source == destination && database == staged.database {
+        return Err(same_object());
+    }
     let done = staged.contains(source)?
-        && (replace || !staged.contains(destination)?)
-        && staged.duplicate(source, destination)?;
+        && (replace || !staged.within(database, |it| it.contains(destination))?)
+        && staged.duplicate(source, database, destination)?;
     context.reply.integer(i64::from(done));
     Ok(())
 }

@@ -8,22 +8,18 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use everleaf::{Action, Alone, Expiry, Map, Statistics, Store, Watch, WriteBatch, human_size};
+use everleaf::{Action, Expiry, Statistics, Watch, WriteBatch, human_size};
 
 use super::Failure;
 use super::expiry::now_ms;
 use super::keys::Result;
-use super::walk::{Bounds, directed, walk};
+pub use super::source::{Source, Visit};
+use super::walk::Bounds;
+use crate::databases::{Database, Databases};
 use crate::types::{HEADER_SIZE, Kind, Ready, Types};
 
 /// A value and when it expires.
 type Value = (Vec<u8>, Expiry);
-
-/// What is shown of a key and its value, until it breaks.
-pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
-
-/// What is shown of a value, and when it expires.
-type See<'a> = dyn FnMut(&[u8], Expiry) + 'a;
 
 /// What makes of a key, and when it expires, what is to be done with it.
 pub type Decide<'a> = dyn FnMut(Option<(&[u8], Expiry)>) -> Action + 'a;
@@ -40,135 +36,9 @@ pub struct Staged<'a> {
     pub stage: &'a mut Stage,
     pub source: &'a mut (dyn Source + 'a),
     pub types: &'a Types,
-}
-
-/// Where a transaction reads what it has not written.
-pub trait Source {
-    /// Shows a key as it is, with its time. Returns whether it is there.
-    fn read(&mut self, key: &[u8], see: &mut See<'_>) -> everleaf::Result<bool>;
-    /// Visits the keys inside bounds.
-    fn scan(
-        &mut self,
-        bounds: &Bounds,
-        reverse: bool,
-        visit: &mut Visit<'_>,
-    ) -> everleaf::Result<()>;
-    /// The number of keys.
-    fn len(&mut self) -> u64;
-    /// Watches a key; `None` if nobody else writes.
-    fn watch(&mut self, key: &[u8]) -> everleaf::Result<Option<Watch>>;
-    /// Whether others write meanwhile.
-    fn has_others(&self) -> bool;
-    /// Shows what a member of a collection has. Returns whether it is there.
-    fn read_member(
-        &mut self,
-        members: &Map,
-        key: &[u8],
-        see: &mut dyn FnMut(&[u8]),
-    ) -> everleaf::Result<bool>;
-    /// Visits the members inside bounds.
-    fn scan_members(
-        &mut self,
-        members: &Map,
-        bounds: &Bounds,
-        reverse: bool,
-        visit: &mut Visit<'_>,
-    ) -> everleaf::Result<()>;
-}
-
-/// While others write.
-impl Source for &Store {
-    fn read(&mut self, key: &[u8], see: &mut See<'_>) -> everleaf::Result<bool> {
-        Ok(self.default_map().get_with_expiry(key, see)?.is_some())
-    }
-
-    fn scan(
-        &mut self,
-        bounds: &Bounds,
-        reverse: bool,
-        visit: &mut Visit<'_>,
-    ) -> everleaf::Result<()> {
-        walk(self.default_map(), bounds, reverse, visit)
-    }
-
-    fn len(&mut self) -> u64 {
-        self.default_map().len()
-    }
-
-    fn watch(&mut self, key: &[u8]) -> everleaf::Result<Option<Watch>> {
-        self.default_map().watch(key).map(Some)
-    }
-
-    fn has_others(&self) -> bool {
-        true
-    }
-
-    fn read_member(
-        &mut self,
-        members: &Map,
-        key: &[u8],
-        see: &mut dyn FnMut(&[u8]),
-    ) -> everleaf::Result<bool> {
-        Ok(members.get_with(key, see)?.is_some())
-    }
-
-    fn scan_members(
-        &mut self,
-        members: &Map,
-        bounds: &Bounds,
-        reverse: bool,
-        visit: &mut Visit<'_>,
-    ) -> everleaf::Result<()> {
-        walk(members, bounds, reverse, visit)
-    }
-}
-
-/// While nobody else writes.
-impl Source for Alone<'_> {
-    fn read(&mut self, key: &[u8], see: &mut See<'_>) -> everleaf::Result<bool> {
-        Ok(self.get_with_expiry(key, see)?.is_some())
-    }
-
-    fn scan(
-        &mut self,
-        bounds: &Bounds,
-        reverse: bool,
-        visit: &mut Visit<'_>,
-    ) -> everleaf::Result<()> {
-        directed(Alone::scan(self, bounds.as_slices()), reverse).visit(visit)
-    }
-
-    fn len(&mut self) -> u64 {
-        Alone::len(self)
-    }
-
-    fn watch(&mut self, _: &[u8]) -> everleaf::Result<Option<Watch>> {
-        Ok(None)
-    }
-
-    fn has_others(&self) -> bool {
-        false
-    }
-
-    fn read_member(
-        &mut self,
-        members: &Map,
-        key: &[u8],
-        see: &mut dyn FnMut(&[u8]),
-    ) -> everleaf::Result<bool> {
-        Ok(self.on(members)?.get_with_expiry(key, |value, _| see(value))?.is_some())
-    }
-
-    fn scan_members(
-        &mut self,
-        members: &Map,
-        bounds: &Bounds,
-        reverse: bool,
-        visit: &mut Visit<'_>,
-    ) -> everleaf::Result<()> {
-        let mut members = self.on(members)?;
-        directed(members.scan(bounds.as_slices()), reverse).visit(visit)
-    }
+    pub databases: &'a Databases,
+    /// The database whose keys are meant.
+    pub database: Database,
 }
 
 /// What a transaction depends on, of a key that it has read.
@@ -179,19 +49,27 @@ enum Seen {
     Unwritten(Watch),
 }
 
-/// What a transaction has read and written so far.
+/// What a transaction has read and written of one database.
 #[derive(Default)]
-pub struct Stage {
+struct Part {
+    database: Database,
     /// What was read while others write.
     read: BTreeMap<Vec<u8>, Seen>,
     /// What is to be written; `None` removes the key.
     written: BTreeMap<Vec<u8>, Option<Value>>,
-    /// The same for members of collections, which never expire.
+}
+
+/// What a transaction has read and written so far.
+#[derive(Default)]
+pub struct Stage {
+    /// One for each database that it touched: nearly always one.
+    parts: Vec<Part>,
+    /// What is to be written of the members of collections, which never expire.
     members: BTreeMap<Vec<u8>, Option<Value>>,
     /// For `INFO`: taken before, because a stage that is alone must not ask the store.
     pub statistics: Option<Statistics>,
     /// The keys that were given what has the size of a header, in this order.
-    made: Vec<Vec<u8>>,
+    made: Vec<(Database, Vec<u8>)>,
     /// How often something was written.
     change_count: u64,
     /// Bytes that all of it takes.
@@ -205,45 +83,78 @@ impl Stage {
         Stage { size_max, ..Stage::default() }
     }
 
+    fn part(&self, database: Database) -> Option<&Part> {
+        self.parts.iter().find(|part| part.database == database)
+    }
+
+    fn part_mut(&mut self, database: Database) -> &mut Part {
+        let index = self.parts.iter().position(|part| part.database == database);
+        let index = index.unwrap_or_else(|| {
+            self.parts.push(Part { database, ..Part::default() });
+            self.parts.len() - 1
+        });
+        &mut self.parts[index]
+    }
+
+    /// What is to be written of a key, if anything is.
+    fn written(&self, database: Database, key: &[u8]) -> Option<&Option<Value>> {
+        self.part(database)?.written.get(key)
+    }
+
+    fn written_mut(&mut self, database: Database, key: &[u8]) -> Option<&mut Option<Value>> {
+        self.part_mut(database).written.get_mut(key)
+    }
+
+    /// What is depended on of a key, if it was read while others write.
+    fn seen(&self, database: Database, key: &[u8]) -> Option<&Seen> {
+        self.part(database)?.read.get(key)
+    }
+
     /// Makes a batch depend on what was read.
-    pub fn expect_read(&self, batch: &mut WriteBatch, map: &Map) {
-        for (key, seen) in &self.read {
-            match seen {
-                Seen::Same(Some((value, expiry))) => {
-                    batch.expect_with_expiry(map, key, value, *expiry)
-                }
-                Seen::Same(None) => batch.expect(map, key, None),
-                Seen::Unwritten(watch) => batch.expect_unwritten(watch),
-            };
+    pub fn expect_read(&self, batch: &mut WriteBatch, databases: &Databases) {
+        for part in &self.parts {
+            let map = databases.map(part.database);
+            for (key, seen) in &part.read {
+                match seen {
+                    Seen::Same(Some((value, expiry))) => {
+                        batch.expect_with_expiry(map, key, value, *expiry)
+                    }
+                    Seen::Same(None) => batch.expect(map, key, None),
+                    Seen::Unwritten(watch) => batch.expect_unwritten(watch),
+                };
+            }
         }
     }
 
     /// Whether there is nothing to write.
     pub fn is_unchanged(&self) -> bool {
-        self.written.is_empty() && self.members.is_empty()
+        self.parts.iter().all(|part| part.written.is_empty()) && self.members.is_empty()
     }
 
     /// Whether all that was read is as it was.
-    pub fn still_holds(&self, map: &Map) -> everleaf::Result<bool> {
-        for (key, seen) in &self.read {
-            let holds = match seen {
-                Seen::Unwritten(watch) => !watch.is_broken(),
-                Seen::Same(expected) => {
-                    let same = |value: &[u8], expiry| {
-                        expected.as_ref().is_some_and(|(v, e)| v == value && *e == expiry)
-                    };
-                    map.get_with_expiry(key, same)?.unwrap_or(expected.is_none())
+    pub fn still_holds(&self, databases: &Databases) -> everleaf::Result<bool> {
+        for part in &self.parts {
+            let map = databases.map(part.database);
+            for (key, seen) in &part.read {
+                let holds = match seen {
+                    Seen::Unwritten(watch) => !watch.is_broken(),
+                    Seen::Same(expected) => {
+                        let same = |value: &[u8], expiry| {
+                            expected.as_ref().is_some_and(|(v, e)| v == value && *e == expiry)
+                        };
+                        map.get_with_expiry(key, same)?.unwrap_or(expected.is_none())
+                    }
+                };
+                if !holds {
+                    return Ok(false);
                 }
-            };
-            if !holds {
-                return Ok(false);
             }
         }
         Ok(true)
     }
 
     /// Moves what is to be written to a batch.
-    pub fn fill(&mut self, batch: &mut WriteBatch, map: &Map, types: &Types) {
+    pub fn fill(&mut self, batch: &mut WriteBatch, databases: &Databases, types: &Types) {
         if let Some(ready) = types.ready() {
             while let Some((key, value)) = self.members.pop_first() {
                 match value {
@@ -252,22 +163,25 @@ impl Stage {
                 };
             }
         }
-        // One by one, so that the bytes are not held twice.
-        while let Some((key, value)) = self.written.pop_first() {
-            match value {
-                Some((value, expiry)) => batch.put_with_expiry(map, key, value, expiry),
-                None => batch.remove(map, &key),
-            };
+        for part in &mut self.parts {
+            let map = databases.map(part.database);
+            // One by one, so that the bytes are not held twice.
+            while let Some((key, value)) = part.written.pop_first() {
+                match value {
+                    Some((value, expiry)) => batch.put_with_expiry(map, key, value, expiry),
+                    None => batch.remove(map, &key),
+                };
+            }
         }
     }
 
     /// The keys that may have been made collections, in the order in which they were.
-    pub fn made(&self) -> impl Iterator<Item = &[u8]> {
-        self.made.iter().map(Vec::as_slice)
+    pub fn made(&self) -> &[(Database, Vec<u8>)] {
+        &self.made
     }
 
     /// Begins with keys that were made before.
-    pub fn note_made(&mut self, keys: &[Vec<u8>]) {
+    pub fn note_made(&mut self, keys: &[(Database, Vec<u8>)]) {
         self.made.extend_from_slice(keys);
     }
 
@@ -295,16 +209,18 @@ impl Stage {
     }
 
     /// Sets what is to be written of a key.
-    pub fn write(&mut self, key: &[u8], value: Option<Value>) -> Result<()> {
+    pub fn write(&mut self, database: Database, key: &[u8], value: Option<Value>) -> Result<()> {
         let is_header = |value: &Option<Value>| {
             value.as_ref().is_some_and(|(value, _)| value.len() == HEADER_SIZE)
         };
-        if is_header(&value) && !self.written.get(key).is_some_and(is_header) {
+        if is_header(&value) && !self.written(database, key).is_some_and(is_header) {
             self.size += key.len() + ENTRY_OVERHEAD;
-            self.made.push(key.to_vec());
+            self.made.push((database, key.to_vec()));
         }
         self.change_count += 1;
-        note_write(&mut self.written, &mut self.size, key, value);
+        let mut size = self.size;
+        note_write(&mut self.part_mut(database).written, &mut size, key, value);
+        self.size = size;
         self.check()
     }
 
@@ -388,18 +304,18 @@ impl Staged<'_> {
         key: &[u8],
         see: impl FnOnce(&[u8], Expiry) -> R,
     ) -> Result<Option<R>> {
-        if let Some(value) = self.stage.written.get(key) {
+        if let Some(value) = self.stage.written(self.database, key) {
             let live = value.as_ref().filter(|value| is_live(value));
             return Ok(live.map(|(value, expiry)| see(value, *expiry)));
         }
-        if self.source.has_others() && !self.stage.read.contains_key(key) {
+        if self.source.has_others() && self.stage.seen(self.database, key).is_none() {
             self.note(key)?;
         }
-        if let Some(Seen::Same(value)) = self.stage.read.get(key) {
+        if let Some(Seen::Same(value)) = self.stage.seen(self.database, key) {
             return Ok(value.as_ref().map(|(value, expiry)| see(value, *expiry)));
         }
         let (mut see, mut result) = (Some(see), None);
-        self.source.read(key, &mut |value, expiry| {
+        self.source.read(self.databases.map(self.database), key, &mut |value, expiry| {
             result = see.take().map(|see| see(value, expiry));
         })?;
         Ok(result)
@@ -409,18 +325,18 @@ impl Staged<'_> {
     fn note(&mut self, key: &[u8]) -> Result<()> {
         let mut seen = Some(Seen::Same(None));
         let mut size = key.len() + ENTRY_OVERHEAD;
-        self.source.read(key, &mut |value, expiry| {
+        self.source.read(self.databases.map(self.database), key, &mut |value, expiry| {
             let is_short = value.len() <= COPY_SIZE_MAX;
             seen = is_short.then(|| Seen::Same(Some((value.to_vec(), expiry))));
             size += if is_short { value.len() } else { 0 };
         })?;
         if seen.is_none() {
             size += 3 * key.len() + WATCH_OVERHEAD;
-            seen = self.source.watch(key)?.map(Seen::Unwritten);
+            seen = self.source.watch(self.databases.map(self.database), key)?.map(Seen::Unwritten);
         }
         if let Some(seen) = seen {
             self.stage.size += size;
-            self.stage.read.insert(key.to_vec(), seen);
+            self.stage.part_mut(self.database).read.insert(key.to_vec(), seen);
         }
         self.stage.check()
     }
@@ -443,14 +359,14 @@ impl Staged<'_> {
     }
 
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.stage.write(key, Some((value.to_vec(), Expiry::Never)))
+        self.stage.write(self.database, key, Some((value.to_vec(), Expiry::Never)))
     }
 
     /// Removes a key. Returns whether it was there.
     pub fn remove(&mut self, key: &[u8]) -> Result<bool> {
         let present = self.contains(key)?;
         if present {
-            self.stage.write(key, None)?;
+            self.stage.write(self.database, key, None)?;
         }
         Ok(present)
     }
@@ -467,7 +383,7 @@ impl Staged<'_> {
             Action::Put(value) => Some((value, old_expiry.unwrap_or(Expiry::Never))),
             Action::PutWithExpiry(value, expiry) => Some((value, expiry)),
             Action::Expire(new) => {
-                if let Some(Some((_, expiry))) = self.stage.written.get_mut(key) {
+                if let Some(Some((_, expiry))) = self.stage.written_mut(self.database, key) {
                     *expiry = new;
                     return Ok(());
                 }
@@ -475,7 +391,7 @@ impl Staged<'_> {
             }
             Action::Remove => None,
         };
-        self.stage.write(key, new)
+        self.stage.write(self.database, key, new)
     }
 
     /// Appends to a value, unless it would have more than `size_max` bytes. Returns its size.
@@ -484,7 +400,7 @@ impl Staged<'_> {
         if size > size_max {
             return Ok(None);
         }
-        match self.stage.written.get_mut(key) {
+        match self.stage.written_mut(self.database, key) {
             // What was written already grows where it is: many appends take as long as one.
             Some(Some(value)) if is_live(value) => {
                 value.0.extend_from_slice(suffix);
@@ -494,7 +410,7 @@ impl Staged<'_> {
             _ => {
                 let (mut value, expiry) = self.copy(key)?.unwrap_or((Vec::new(), Expiry::Never));
                 value.extend_from_slice(suffix);
-                self.stage.write(key, Some((value, expiry)))?;
+                self.stage.write(self.database, key, Some((value, expiry)))?;
             }
         }
         Ok(Some(size))
@@ -505,10 +421,10 @@ impl Staged<'_> {
         if bounds.is_empty() {
             return Ok(());
         }
-        let source = &mut self.source;
-        merge(&self.stage.written, bounds, reverse, visit, |visit| {
-            source.scan(bounds, reverse, visit)
-        })
+        let (source, map) = (&mut self.source, self.databases.map(self.database));
+        let none = BTreeMap::new();
+        let written = self.stage.part(self.database).map_or(&none, |part| &part.written);
+        merge(written, bounds, reverse, visit, |visit| source.scan(map, bounds, reverse, visit))
     }
 
     /// Shows what a member of a collection has to the transaction, if it is there.
@@ -545,13 +461,14 @@ impl Staged<'_> {
         })
     }
 
-    /// Removes everything.
+    /// Removes all keys of the database.
     pub fn clear(&mut self) -> Result<()> {
-        let Staged { stage, source, .. } = self;
-        let values = stage.written.values_mut().filter_map(Option::take);
-        stage.size -= values.map(|(value, _)| value.len()).sum::<usize>();
-        source.scan(&Bounds::of_prefix(b""), false, &mut |key, _| {
-            if stage.write(key, None).is_ok() {
+        let Staged { stage, source, databases, database, .. } = self;
+        let values = stage.part_mut(*database).written.values_mut().filter_map(Option::take);
+        let size = values.map(|(value, _)| value.len()).sum::<usize>();
+        stage.size -= size;
+        source.scan(databases.map(*database), &Bounds::of_prefix(b""), false, &mut |key, _| {
+            if stage.write(*database, key, None).is_ok() {
                 ControlFlow::Continue(())
             } else {
                 ControlFlow::Break(())
@@ -560,10 +477,20 @@ impl Staged<'_> {
         stage.check()
     }
 
+    /// Does something in another database.
+    pub fn within<R>(&mut self, database: Database, act: impl FnOnce(&mut Self) -> R) -> R {
+        let before = std::mem::replace(&mut self.database, database);
+        let result = act(self);
+        self.database = before;
+        result
+    }
+
     pub fn len(&mut self) -> Result<u64> {
-        let mut count = self.source.len();
-        for (key, value) in &self.stage.written {
-            let before = self.source.read(key, &mut |_, _| {})?;
+        let map = self.databases.map(self.database);
+        let mut count = self.source.len(map)?;
+        let Some(part) = self.stage.part(self.database) else { return Ok(count) };
+        for (key, value) in &part.written {
+            let before = self.source.read(map, key, &mut |_, _| {})?;
             let now = value.as_ref().is_some_and(is_live);
             count = count.saturating_add_signed(i64::from(now) - i64::from(before));
         }

@@ -117,7 +117,7 @@ impl Command {
     /// True if it concerns single keys at most: a transaction of such commands can be run while
     /// others write.
     pub fn is_of_keys(&self) -> bool {
-        self.first_key != 0 || matches!(self.name, "ping" | "echo")
+        self.first_key != 0 || matches!(self.name, "ping" | "echo" | "select")
     }
 
     /// True if it is always run on a stage: it reads or writes collections, or several keys as one step.
@@ -223,7 +223,7 @@ macro_rules! commands {
 }
 
 /// The number of commands.
-const COUNT: usize = 175;
+const COUNT: usize = 176;
 
 /// All commands.
 #[rustfmt::skip]
@@ -241,6 +241,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "incr" 2 [WRITE | GROWS | FAST] (1 1 1) "string" counter::incr, "Adds one to an integer.";
     "info" -1 [READ] (0 0 0) "server" info::info, "Returns the state of the server in numbers.";
     "keys" 2 [READ] (0 0 0) "generic" keyspace::keys, "Returns all keys that match a pattern.";
+    "move" 3 [TYPED | WRITE | FAST] (1 1 1) "generic" rename::move_key, "Moves a key to another database.";
     "mget" -2 [READ | FAST] (1 -1 1) "string" string::mget, "Returns the values of keys.";
     "mset" -3 [WRITE | GROWS] (1 -1 2) "string" string::mset, "Sets the values of keys as one change.";
     "ping" -1 [FAST] (0 0 0) "connection" connection::ping, "Returns PONG or its argument.";
@@ -307,7 +308,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "append" 3 [WRITE | GROWS | FAST] (1 1 1) "string" string::append, "Appends to a value.";
     "client" -2 [ADMIN] (0 0 0) "connection" client::client, "Tells about the connections and closes them.";
     "config" -2 [ADMIN] (0 0 0) "server" configuration::config, "Returns and changes settings.";
-    "dbsize" 1 [READ | FAST] (0 0 0) "server" keyspace::dbsize, "Returns the number of keys.";
+    "dbsize" 1 [READ | FAST] (0 0 0) "server" keyspace::dbsize, "Returns the number of keys of the database.";
     "decrby" 3 [WRITE | GROWS | FAST] (1 1 1) "string" counter::decrby, "Subtracts from an integer.";
     "exists" -2 [READ | FAST] (1 -1 1) "generic" keyspace::exists, "Returns how many of the keys exist.";
     "expire" -3 [WRITE | FAST] (1 1 1) "generic" expiry::expire, "Lets a key expire after so many seconds.";
@@ -317,7 +318,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "msetnx" -3 [WRITE | GROWS] (1 -1 2) "string" string::msetnx, "Sets the values of keys if none of them exists.";
     "prefix" -2 [READ] (0 0 0) "range" range::prefix, "Returns the keys with a prefix, in order.";
     "psetex" 4 [WRITE | GROWS] (1 1 1) "string" expiry::psetex, "Sets a value that expires after so many milliseconds.";
-    "select" 2 [FAST] (0 0 0) "connection" connection::select, "Chooses the database; there is only number 0.";
+    "select" 2 [FAST] (0 0 0) "connection" connection::select, "Chooses the database.";
     "strlen" 2 [READ | FAST] (1 1 1) "string" string::strlen, "Returns the length of a value.";
     "substr" 4 [READ] (1 1 1) "string" string::getrange, "Returns a part of a value.";
     "unlink" -2 [WRITE | FAST] (1 -1 1) "generic" keyspace::del, "Removes keys.";
@@ -341,7 +342,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "memory" -2 [TYPED | READ] (0 0 0) "server" object::memory, "Tells what a key and the server take.";
     "command" -1 [READ] (0 0 0) "server" description::command, "Describes the commands.";
     "discard" 1 [FAST] (0 0 0) "transactions" transaction::discard, "Ends a transaction without running it.";
-    "flushdb" -1 [WRITE] (0 0 0) "server" keyspace::flush, "Removes all keys.";
+    "flushdb" -1 [WRITE] (0 0 0) "server" keyspace::flushdb, "Removes all keys of the database.";
     "persist" 2 [WRITE | FAST] (1 1 1) "generic" expiry::persist, "Lets a key never expire.";
     "pexpire" -3 [WRITE | FAST] (1 1 1) "generic" expiry::pexpire, "Lets a key expire after so many milliseconds.";
     "unwatch" 1 [FAST] (0 0 0) "transactions" transaction::unwatch, "Forgets the keys of WATCH.";
@@ -361,7 +362,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "bzpopmin" -3 [TYPED | WRITE | WAITS | FAST] (1 -2 1) "sorted-set" waiting::run, "Waits for a member and removes the one with the lowest score.";
     "bzpopmax" -3 [TYPED | WRITE | WAITS | FAST] (1 -2 1) "sorted-set" waiting::run, "Waits for a member and removes the one with the highest score.";
     "expireat" -3 [WRITE | FAST] (1 1 1) "generic" expiry::expireat, "Lets a key expire at a time in seconds since 1970.";
-    "flushall" -1 [WRITE] (0 0 0) "server" keyspace::flush, "Removes all keys.";
+    "flushall" -1 [WRITE] (0 0 0) "server" keyspace::flushall, "Removes all keys of all databases.";
     "getrange" 4 [READ] (1 1 1) "string" string::getrange, "Returns a part of a value.";
     "renamenx" 3 [TYPED | WRITE | FAST] (1 2 1) "generic" rename::renamenx, "Moves what a key holds to a key that does not exist.";
     "shutdown" -1 [ADMIN | NO_MULTI] (0 0 0) "server" admin::shutdown, "Stops the server.";

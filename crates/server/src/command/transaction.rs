@@ -15,13 +15,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use everleaf::{Store, Watch, WriteBatch, Written};
+use everleaf::{Map, Store, Watch, WriteBatch, Written};
 
 use super::keys::Keys;
 use super::stage::{Source, Stage, Staged};
 use super::table::{COMMANDS, Command};
 use super::waiting::service::{Service, Stageable, serve_rest};
-use super::{Context, Failure, Later, Outcome, acl};
+use super::{Context, Failure, Later, Outcome, acl, rename};
+use crate::databases::Database;
 use crate::resp::{KeptRequests, Reply, Request};
 
 /// Commands a transaction may hold, and bytes of them.
@@ -47,16 +48,22 @@ pub struct Transaction {
 /// Watched keys.
 #[derive(Debug, Default)]
 struct Watched {
-    keys: BTreeMap<Vec<u8>, Watch>,
+    keys: BTreeMap<(Database, Vec<u8>), Watch>,
     size: usize,
 }
 
 impl Watched {
     /// Watches keys, all or none of them; those that are watched already go on as they are.
-    fn add<'k>(&mut self, store: &Store, keys: impl Iterator<Item = &'k [u8]>) -> Outcome {
+    fn add<'k>(
+        &mut self,
+        map: &Map,
+        database: Database,
+        keys: impl Iterator<Item = &'k [u8]>,
+    ) -> Outcome {
         let (mut new, mut size) = (BTreeMap::new(), self.size);
-        for key in keys.filter(|key| !self.keys.contains_key(*key)) {
-            if new.contains_key(key) {
+        for key in keys {
+            let place = (database, key.to_vec());
+            if self.keys.contains_key(&place) || new.contains_key(&place) {
                 continue;
             }
             size += 3 * key.len() + WATCHED_OVERHEAD;
@@ -66,7 +73,7 @@ impl Watched {
                      was added; use EXEC, DISCARD or UNWATCH, or watch fewer keys"
                 )));
             }
-            new.insert(key.to_vec(), store.default_map().watch(key)?);
+            new.insert(place, map.watch(key)?);
         }
         self.size = size;
         self.keys.append(&mut new);
@@ -87,6 +94,8 @@ impl Watched {
 
 #[derive(Debug, Default)]
 struct Queue {
+    /// The database that was selected at `MULTI`.
+    database: Database,
     /// With the command's index in the table.
     requests: KeptRequests,
     /// Whether one of them was refused: then `EXEC` does nothing.
@@ -185,7 +194,7 @@ pub fn multi(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
     if transaction.is_open() {
         return Err(Failure::text("ERR MULTI calls can not be nested"));
     }
-    transaction.queue = Some(Queue::default());
+    transaction.queue = Some(Queue { database: context.session.database, ..Queue::default() });
     context.reply.ok();
     Ok(())
 }
@@ -202,11 +211,13 @@ pub fn discard(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
 
 /// `WATCH key [key ...]`
 pub fn watch(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let database = context.session.database;
     let transaction = &mut context.session.transaction;
     if transaction.is_open() {
         return Err(Failure::text("ERR WATCH inside MULTI is not allowed"));
     }
-    transaction.watched.add(&context.shared.store, request.args_from(1))?;
+    let map = context.shared.databases.map(database);
+    transaction.watched.add(map, database, request.args_from(1))?;
     context.reply.ok();
     Ok(())
 }
@@ -233,8 +244,8 @@ pub fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
         context.reply.null_array();
         return Ok(());
     }
-    if queue.requests.iter().any(|(index, _)| COMMANDS[index].makes_collections()) {
-        context.shared.types.begin(&context.shared.store)?;
+    for (index, request) in queue.requests.iter() {
+        prepare(context, &request, &COMMANDS[index])?;
     }
     let (mut answers, mut later) = (Vec::new(), Vec::new());
     let before = context.session.state();
@@ -301,8 +312,8 @@ fn run_among_others(
             return if stage.is_over() { Ok(None) } else { Err(failure) };
         }
         let Some(service) = serve(context, &mut stage, &store)? else { continue };
-        stage.expect_read(&mut batch, store.default_map());
-        stage.fill(&mut batch, store.default_map(), &context.shared.types);
+        stage.expect_read(&mut batch, &context.shared.databases);
+        stage.fill(&mut batch, &context.shared.databases, &context.shared.types);
         match store.write(&batch)? {
             Written::All => {
                 finish(context, service, &stage);
@@ -343,7 +354,7 @@ fn run_alone(
                 stageable = service.serve(&mut stage, alone)?;
             }
             if stageable == Stageable::Yes {
-                stage.fill(batch, store.default_map(), &context.shared.types);
+                stage.fill(batch, &context.shared.databases, &context.shared.types);
             }
             Ok::<(), Failure>(())
         })?;
@@ -387,11 +398,21 @@ fn finish(context: &Context<'_>, service: Option<Service<'_>>, stage: &Stage) {
     }
 }
 
+/// Makes what a command needs of the store, before it is run within an operation of that.
+fn prepare(context: &Context<'_>, request: &Request<'_>, command: &Command) -> Outcome {
+    let Context { shared, .. } = context;
+    if command.makes_collections() {
+        shared.types.begin(&shared.store)?;
+    }
+    if let Some(database) = rename::database_of(request, command) {
+        shared.databases.begin(&shared.store, database)?;
+    }
+    Ok(())
+}
+
 /// Runs one command of a collection, as a transaction of its own.
 pub fn run_single(context: &mut Context<'_>, request: &Request<'_>, command: &Command) -> Outcome {
-    if command.makes_collections() {
-        context.shared.types.begin(&context.shared.store)?;
-    }
+    prepare(context, request, command)?;
     let key = usize::try_from(command.first_key).ok().filter(|index| *index > 0);
     let key = key.and_then(|index| request.get(index)).unwrap_or(b"");
     run_step(context, key, command.writes(), &mut |inner| (command.run)(inner, request))
@@ -414,12 +435,12 @@ pub fn run_step(
         answer.clear();
         let result = run_one(context, run, &mut stage, &mut &*store, &mut answer);
         let is_done = if result.is_err() || stage.is_unchanged() {
-            stage.still_holds(store.default_map())?
+            stage.still_holds(&context.shared.databases)?
         } else {
             let Some(service) = serve(context, &mut stage, &store)? else { continue };
             let mut batch = WriteBatch::new();
-            stage.expect_read(&mut batch, store.default_map());
-            stage.fill(&mut batch, store.default_map(), &context.shared.types);
+            stage.expect_read(&mut batch, &context.shared.databases);
+            stage.fill(&mut batch, &context.shared.databases, &context.shared.types);
             let is_done = store.write(&batch)?.is_done();
             if is_done {
                 finish(context, service, &stage);
@@ -456,7 +477,7 @@ fn run_step_alone(
                 stageable = service.serve(&mut stage, alone)?;
             }
             if stageable == Stageable::Yes {
-                stage.fill(batch, store.default_map(), &context.shared.types);
+                stage.fill(batch, &context.shared.databases, &context.shared.types);
             }
             Ok::<(), Failure>(())
         })?;
@@ -474,14 +495,20 @@ fn run_one(
     source: &mut dyn Source,
     answer: &mut Vec<u8>,
 ) -> Outcome {
-    let shared = context.shared;
+    let (shared, database) = (context.shared, context.session.database);
     let limit = shared.config.reply_size_max;
     let mut inner = Context {
         shared,
         session: context.session,
         tally: context.tally,
         reply: Reply::new(answer, context.reply.protocol, limit),
-        keys: Keys::Stage(Staged { stage, source, types: &shared.types }),
+        keys: Keys::Stage(Staged {
+            stage,
+            source,
+            types: &shared.types,
+            databases: &shared.databases,
+            database,
+        }),
         later: None,
     };
     run(&mut inner)?;
@@ -498,16 +525,26 @@ fn run(
     later: &mut Vec<Later>,
 ) -> Outcome {
     answers.clear();
+    // An attempt before this one may have selected another.
+    context.session.select(queue.database);
+    let Context { shared, .. } = *context;
     for (index, request) in queue.requests.iter() {
         let start = answers.len();
+        let database = context.session.database;
         let protocol = context.session.protocol;
         let limit = start.saturating_add(context.shared.config.reply_size_max);
         let mut inner = Context {
-            shared: context.shared,
+            shared,
             session: context.session,
             tally: context.tally,
             reply: Reply::new(answers, protocol, limit),
-            keys: Keys::Stage(Staged { stage, source, types: &context.shared.types }),
+            keys: Keys::Stage(Staged {
+                stage,
+                source,
+                types: &shared.types,
+                databases: &shared.databases,
+                database,
+            }),
             later: Some(later),
         };
         let allowed = acl::check_kept(&mut inner, &request, index);

@@ -1,10 +1,10 @@
 //! Checks that the collections of a store are whole: headers, members, orders and notes agree.
 //!
-//! For each header: its note has its key (C1), it counts its members, and at least one (C2), each member lies where
+//! For each header: its note, of its database, has its key (C1), it counts its members, and at least one (C2), each member lies where
 //! its hash or index says (C3), the elements of a list are those from its first index on, without a gap, and others only where a note says so (C4), each
 //! member of a sorted set has its position, and each position its member with that score (C5), each level of the
 //! order has its start and its separators, with the numbers of members up to the next (C6). For each number under
-//! which members lie: it has a note (C7), so that the collector finds what no header has.
+//! which members lie: it has one note (C7), so that the collector finds what no header has.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -12,8 +12,11 @@ use std::ops::ControlFlow;
 use everleaf::{Map, Result, Store};
 
 use super::order::{LEVEL_MAX, ORDER, height_of, order_key, position};
-use super::{HEADER_SIZE, Header, Kind, MEMBERS, Ready, TRIMMED, Types, live_key, trimmed_key};
+use super::{
+    HEADER_SIZE, Header, Kind, MEMBERS, Ready, TRIMMED, Types, live_key, live_number, trimmed_key,
+};
 use crate::command::walk::{Bounds, walk};
+use crate::databases::{Database, Databases};
 
 /// Entries read at once.
 const PIECE_LENGTH: usize = 512;
@@ -48,25 +51,33 @@ pub fn check_collections(store: &Store) -> Result<CollectionReport> {
         }
         return Ok(report);
     };
-    pieces(store.default_map(), Bounds::of_prefix(b""), |key, value| {
-        if value.len() != HEADER_SIZE || !ready.has_mark(value) {
-            return Ok(());
-        }
-        report.collections += 1;
-        match ready.header(value) {
-            Some(header) => Check { ready, key, header, report: &mut report }.run(),
-            None => {
-                report.add(key, "its header is of no kind that there is");
-                Ok(())
+    let databases = Databases::of_store(store)?;
+    for database in databases.existing() {
+        pieces(databases.map(database), Bounds::of_prefix(b""), |key, value| {
+            if value.len() != HEADER_SIZE || !ready.has_mark(value) {
+                return Ok(());
             }
-        }
-    })?;
-    check_numbers(ready, &mut report)?;
+            report.collections += 1;
+            match ready.header(value) {
+                Some(header) => Check { ready, database, key, header, report: &mut report }.run(),
+                None => {
+                    report.add(database, key, "its header is of no kind that there is");
+                    Ok(())
+                }
+            }
+        })?;
+    }
+    check_numbers(ready, &databases, &mut report)?;
     Ok(report)
 }
 
 /// Each number under which members lie has a note (C7).
-fn check_numbers(ready: &Ready, report: &mut CollectionReport) -> Result<()> {
+fn check_numbers(
+    ready: &Ready,
+    databases: &Databases,
+    report: &mut CollectionReport,
+) -> Result<()> {
+    let all: Vec<Database> = databases.existing().collect();
     let mut bounds = Bounds::of_prefix(b"");
     bounds.start = std::ops::Bound::Included((TRIMMED + 1).to_be_bytes().to_vec());
     loop {
@@ -76,11 +87,19 @@ fn check_numbers(ready: &Ready, report: &mut CollectionReport) -> Result<()> {
             ControlFlow::Break(())
         })?;
         let Some(prefix) = found else { return Ok(()) };
-        let is_noted = match <[u8; 8]>::try_from(&prefix[..]) {
-            Ok(id) => ready.members.contains(live_key(u64::from_be_bytes(id)))?,
-            Err(_) => false,
-        };
-        if !is_noted {
+        let id = <[u8; 8]>::try_from(&prefix[..]).ok().map(u64::from_be_bytes);
+        // The notes of the other databases lie between.
+        let are_notes = all.iter().any(|database| Some(live_number(*database)) == id);
+        let mut notes = 0;
+        for database in all.iter().filter(|_| !are_notes) {
+            if let Some(id) = id {
+                notes += usize::from(ready.members.contains(live_key(*database, id))?);
+            }
+        }
+        if notes > 1 {
+            report.tell(format!("a collection is noted twice: {}", prefix.escape_ascii()));
+        }
+        if !are_notes && notes == 0 {
             report.tell(format!(
                 "members under {} belong to no collection, and no note says so",
                 prefix.escape_ascii()
@@ -114,8 +133,12 @@ fn pieces(
 }
 
 impl CollectionReport {
-    fn add(&mut self, key: &[u8], what: &str) {
-        self.tell(format!("collection {}: {what}", key.escape_ascii()));
+    fn add(&mut self, database: Database, key: &[u8], what: &str) {
+        let place = match database {
+            0 => String::new(),
+            database => format!(" of database {database}"),
+        };
+        self.tell(format!("collection {}{place}: {what}", key.escape_ascii()));
     }
 
     fn tell(&mut self, problem: String) {
@@ -128,6 +151,7 @@ impl CollectionReport {
 /// The check of one collection.
 struct Check<'a> {
     ready: &'a Ready,
+    database: Database,
     key: &'a [u8],
     header: Header,
     report: &'a mut CollectionReport,
@@ -135,7 +159,7 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn run(mut self) -> Result<()> {
-        let note = self.ready.members.get(live_key(self.header.id))?;
+        let note = self.ready.members.get(live_key(self.database, self.header.id))?;
         match note {
             None => self.problem("it has no note, so its members would never be freed"),
             Some(note) if note != self.key => {
@@ -157,7 +181,7 @@ impl Check<'_> {
     }
 
     fn problem(&mut self, what: &str) {
-        self.report.add(self.key, what);
+        self.report.add(self.database, self.key, what);
     }
 
     fn prefix(&self) -> [u8; 8] {

@@ -8,7 +8,8 @@
 //! A note is written in one batch with the header, and no batch adds members to a collection whose header
 //! is gone (the header is its condition), so what is gone stays so.
 //!
-//! A renamed collection has its header under another key, and a note that says so. So a key without the
+//! A renamed collection has its header under another key, and a note that says so; one that is moved to another
+//! database has its note there, too. So a key without the
 //! header may mean no more than that the note was read too early: it is read again, and then the key, while
 //! the key is watched. If it was not written in between, note and key were so at one moment.
 
@@ -18,8 +19,9 @@ use std::time::{Duration, Instant};
 
 use everleaf::{Map, Store, WriteBatch};
 
-use super::{Header, LIVE, Ready, TRIMMED, Types, live_key, trimmed_key};
+use super::{Header, Ready, TRIMMED, Types, live_key, live_number, trimmed_key};
 use crate::command::walk::{Bounds, walk};
+use crate::databases::{Database, Databases};
 
 /// Notes looked at, and members removed, without a break.
 const PIECE_LENGTH: usize = 512;
@@ -39,7 +41,13 @@ pub struct Collector {
 
 impl Collector {
     /// Goes round until it is stopped: while `activity` goes up, and otherwise seldom, for what expires.
-    pub fn run(&self, types: &Types, store: &Store, activity: impl Fn() -> u64) {
+    pub fn run(
+        &self,
+        types: &Types,
+        databases: &Databases,
+        store: &Store,
+        activity: impl Fn() -> u64,
+    ) {
         // What is removed in one piece waits for the disk once.
         store.defer_sync();
         let (mut seen, mut silence, mut pause) = (None, Duration::ZERO, PAUSE);
@@ -56,7 +64,9 @@ impl Collector {
             }
             (seen, silence) = (now, Duration::ZERO);
             let start = Instant::now();
-            let done = self.round(types, store).and_then(|()| self.trim_lists(types, store));
+            let mut all = databases.existing();
+            let done = all.try_for_each(|database| self.round(types, databases, database, store));
+            let done = done.and_then(|()| self.trim_lists(types, databases, store));
             if let Err(error) = done {
                 tracing::warn!("what is left of removed collections cannot be freed now: {error}");
             }
@@ -75,10 +85,17 @@ impl Collector {
         *self.stopped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at every collection once, and frees those that are gone.
-    fn round(&self, types: &Types, store: &Store) -> everleaf::Result<()> {
+    /// Looks at every collection of a database once, and frees those that are gone.
+    fn round(
+        &self,
+        types: &Types,
+        databases: &Databases,
+        database: Database,
+        store: &Store,
+    ) -> everleaf::Result<()> {
         let Some(ready) = types.ready() else { return Ok(()) };
-        let mut bounds = Bounds::of_prefix(&LIVE.to_be_bytes());
+        let mut bounds = Bounds::of_prefix(&live_number(database).to_be_bytes());
+        let keys = Place { types, map: databases.map(database), database };
         while !self.is_stopped() {
             let (mut notes, mut last) = (Vec::new(), None);
             walk(&ready.members, &bounds, false, |note, key| {
@@ -91,8 +108,8 @@ impl Collector {
             let Some(last) = last else { return Ok(()) };
             bounds.skip_to_after(last);
             for (id, key) in notes {
-                if !holds(types, store, &key, id)? && is_gone(types, store, id)? {
-                    self.free(&ready.members, id, store)?;
+                if !keys.holds(&key, id)? && keys.is_gone(id)? {
+                    self.free(&ready.members, database, id, store)?;
                 }
             }
         }
@@ -100,7 +117,12 @@ impl Collector {
     }
 
     /// Frees what lists have outside of their bounds.
-    fn trim_lists(&self, types: &Types, store: &Store) -> everleaf::Result<()> {
+    fn trim_lists(
+        &self,
+        types: &Types,
+        databases: &Databases,
+        store: &Store,
+    ) -> everleaf::Result<()> {
         let Some(ready) = types.ready() else { return Ok(()) };
         let mut ids = Vec::new();
         walk(&ready.members, &Bounds::of_prefix(&TRIMMED.to_be_bytes()), false, |note, _| {
@@ -109,18 +131,25 @@ impl Collector {
             let is_full = ids.len() == PIECE_LENGTH;
             if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
-        ids.into_iter().try_for_each(|id| self.trim(ready, id, store))
+        ids.into_iter().try_for_each(|id| self.trim(ready, databases, id, store))
     }
 
     /// Removes the elements of a list outside of its bounds, then the note that says so: a piece at a time, each
     /// of them if the list is as it was, so that an element that was pushed there meanwhile stays.
-    fn trim(&self, ready: &Ready, id: u64, store: &Store) -> everleaf::Result<()> {
+    fn trim(
+        &self,
+        ready: &Ready,
+        databases: &Databases,
+        id: u64,
+        store: &Store,
+    ) -> everleaf::Result<()> {
         let Ready { members, .. } = ready;
         let mut refused_count = 0;
         while !self.is_stopped() && refused_count < REFUSED_COUNT_MAX {
-            let key = members.get(live_key(id))?.unwrap_or_default();
+            let Some((database, key)) = noted(ready, databases, id)? else { return Ok(()) };
+            let map = databases.map(database);
             let see = |value: &[u8], expiry| ready.header(value).map(|header| (header, expiry));
-            let found = store.default_map().get_with_expiry(&key, see)?.flatten();
+            let found = map.get_with_expiry(&key, see)?.flatten();
             let Some((header, expiry)) = found.filter(|(header, _)| header.id == id) else {
                 // Without its header it is freed as a whole.
                 return Ok(());
@@ -128,7 +157,7 @@ impl Collector {
             let outside = outside(members, &header)?;
             let mut batch = WriteBatch::new();
             let value = ready.encode(&header);
-            batch.expect_with_expiry(store.default_map(), &key, value, expiry);
+            batch.expect_with_expiry(map, &key, value, expiry);
             for key in &outside {
                 batch.remove(members, key);
             }
@@ -149,7 +178,13 @@ impl Collector {
     }
 
     /// Removes the members of a collection, then its note.
-    fn free(&self, members: &Map, id: u64, store: &Store) -> everleaf::Result<()> {
+    fn free(
+        &self,
+        members: &Map,
+        database: Database,
+        id: u64,
+        store: &Store,
+    ) -> everleaf::Result<()> {
         let Bounds { end, .. } = Bounds::of_prefix(&id.to_be_bytes());
         let bounds = Bounds { start: Bound::Included(id.to_be_bytes().to_vec()), end };
         loop {
@@ -164,7 +199,7 @@ impl Collector {
             })?;
             if keys.is_empty() {
                 members.remove(trimmed_key(id))?;
-                members.remove(live_key(id))?;
+                members.remove(live_key(database, id))?;
                 return store.wait_deferred();
             }
             for key in keys {
@@ -176,31 +211,50 @@ impl Collector {
     }
 }
 
-/// Whether a key holds the header of a collection.
-fn holds(types: &Types, store: &Store, key: &[u8], id: u64) -> everleaf::Result<bool> {
-    let header = store.default_map().get_with(key, |value| types.header(value))?.flatten();
-    Ok(header.is_some_and(|header| header.id == id))
-}
-
-/// Whether a collection is gone, and not only renamed.
-fn is_gone(types: &Types, store: &Store, id: u64) -> everleaf::Result<bool> {
-    is_gone_after(types, store, id, || ())
-}
-
-/// The same, where something is done between the looks at note and key.
-fn is_gone_after(
-    types: &Types,
-    store: &Store,
+/// Where a collection has noted its key: in which database, and which key.
+fn noted(
+    ready: &Ready,
+    databases: &Databases,
     id: u64,
-    meanwhile: impl FnOnce(),
-) -> everleaf::Result<bool> {
-    let Some(ready) = types.ready() else { return Ok(false) };
-    let Some(key) = ready.members.get(live_key(id))? else { return Ok(false) };
-    // A collection that came and went between the two readings of note and key has written the key.
-    let watch = store.default_map().watch(&key)?;
-    let is_noted = ready.members.get(live_key(id))?.is_some_and(|again| again == key);
-    meanwhile();
-    Ok(is_noted && !holds(types, store, &key, id)? && !watch.is_broken())
+) -> everleaf::Result<Option<(Database, Vec<u8>)>> {
+    for database in databases.existing() {
+        if let Some(key) = ready.members.get(live_key(database, id))? {
+            return Ok(Some((database, key)));
+        }
+    }
+    Ok(None)
+}
+
+/// The keys of a database.
+struct Place<'a> {
+    types: &'a Types,
+    map: &'a Map,
+    database: Database,
+}
+
+impl Place<'_> {
+    /// Whether a key holds the header of a collection.
+    fn holds(&self, key: &[u8], id: u64) -> everleaf::Result<bool> {
+        let header = self.map.get_with(key, |value| self.types.header(value))?.flatten();
+        Ok(header.is_some_and(|header| header.id == id))
+    }
+
+    /// Whether a collection is gone, and not only renamed or moved.
+    fn is_gone(&self, id: u64) -> everleaf::Result<bool> {
+        self.is_gone_after(id, || ())
+    }
+
+    /// The same, where something is done between the looks at note and key.
+    fn is_gone_after(&self, id: u64, meanwhile: impl FnOnce()) -> everleaf::Result<bool> {
+        let Some(ready) = self.types.ready() else { return Ok(false) };
+        let note = live_key(self.database, id);
+        let Some(key) = ready.members.get(note)? else { return Ok(false) };
+        // A collection that came and went between the two readings of note and key has written the key.
+        let watch = self.map.watch(&key)?;
+        let is_noted = ready.members.get(note)?.is_some_and(|again| again == key);
+        meanwhile();
+        Ok(is_noted && !self.holds(&key, id)? && !watch.is_broken())
+    }
 }
 
 /// Some keys of elements that a list has outside of its bounds, all of them if they are few.
@@ -238,12 +292,17 @@ mod tests {
         (folder, store, types)
     }
 
+    /// Database 0.
+    fn place<'a>(types: &'a Types, store: &'a Store) -> Place<'a> {
+        Place { types, map: store.default_map(), database: 0 }
+    }
+
     /// Makes a collection like the one of a header, with a number of its own.
     fn make(types: &Types, store: &Store, key: &[u8], header: Header) -> Header {
         let ready = types.ready().unwrap();
         let header = Header { id: ready.new_id(), ..header };
         store.default_map().put(key, ready.encode(&header)).unwrap();
-        ready.members.put(live_key(header.id), key).unwrap();
+        ready.members.put(live_key(0, header.id), key).unwrap();
         for member in 0..header.count {
             let place = [header.id.to_be_bytes(), member.to_be_bytes()].concat();
             ready.members.put(&place, b"").unwrap();
@@ -271,14 +330,14 @@ mod tests {
         store.default_map().remove(b"removed").unwrap();
         store.default_map().put(b"replaced", b"a string").unwrap();
         make(b"rebuilt", 5);
-        Collector::default().round(&types, &store).unwrap();
+        Collector::default().round(&types, &Databases::new(&store, 1), 0, &store).unwrap();
         assert_eq!(ready.members.len(), empty + 10 + 1 + 5 + 1);
     }
     /// Moves a collection, as `RENAME` does.
     fn rename(types: &Types, store: &Store, header: &Header, from: &[u8], to: &[u8]) {
         let ready = types.ready().unwrap();
         let mut batch = WriteBatch::new();
-        batch.put(&ready.members, live_key(header.id), to);
+        batch.put(&ready.members, live_key(0, header.id), to);
         batch.put(store.default_map(), to, ready.encode(header));
         batch.remove(store.default_map(), from);
         store.write(&batch).unwrap();
@@ -293,10 +352,10 @@ mod tests {
         let header = make(&types, &store, b"here", header);
         // The note that the collector has read names this key.
         rename(&types, &store, &header, b"here", b"there");
-        assert!(!holds(&types, &store, b"here", header.id).unwrap());
-        assert!(!is_gone(&types, &store, header.id).unwrap());
+        assert!(!place(&types, &store).holds(b"here", header.id).unwrap());
+        assert!(!place(&types, &store).is_gone(header.id).unwrap());
         store.default_map().remove(b"there").unwrap();
-        assert!(is_gone(&types, &store, header.id).unwrap());
+        assert!(place(&types, &store).is_gone(header.id).unwrap());
     }
 
     /// Nor if it comes to the key that the note names, is seen there, and goes on.
@@ -306,7 +365,7 @@ mod tests {
         let header = Header { kind: Kind::Set, id: 0, count: 3, changes: 1, extra: 0 };
         let header = make(&types, &store, b"here", header);
         let meanwhile = || rename(&types, &store, &header, b"here", b"there");
-        assert!(!is_gone_after(&types, &store, header.id, meanwhile).unwrap());
+        assert!(!place(&types, &store).is_gone_after(header.id, meanwhile).unwrap());
     }
 
     #[test]
@@ -321,7 +380,9 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_done.load(relaxed) {
-                    Collector::default().round(&types, &store).unwrap();
+                    Collector::default()
+                        .round(&types, &Databases::new(&store, 1), 0, &store)
+                        .unwrap();
                 }
             });
             for _ in 0..3_000 {

@@ -24,6 +24,8 @@ use everleaf::{Map, Store};
 
 pub use collector::Collector;
 
+use crate::databases::Database;
+
 /// The map of the members.
 pub const MEMBERS: &str = "server.members";
 /// Size of a header.
@@ -33,8 +35,10 @@ const MARK_SIZE: usize = 16;
 /// Keys of the map of the members that are not members: the number 0.
 const MARK_KEY: &[u8] = b"\0\0\0\0\0\0\0\0mark";
 const START_KEY: &[u8] = b"\0\0\0\0\0\0\0\0start";
-/// The number under which the key of every collection is noted.
+/// The number under which the key of every collection of database 0 is noted; of another database it is that of the
+/// database added to this base.
 const LIVE: u64 = 1;
+const LIVE_OTHERS: u64 = 0x100;
 /// The number under which lists are noted that have elements outside of their bounds.
 const TRIMMED: u64 = 2;
 /// Bits of a number that count the collections of one process.
@@ -226,9 +230,14 @@ fn new_mark() -> [u8; MARK_SIZE] {
     mark
 }
 
-/// The key under which a collection notes its own key.
-fn live_key(id: u64) -> [u8; 16] {
-    note_key(LIVE, id)
+/// The number under which the collections of a database note their keys.
+fn live_number(database: Database) -> u64 {
+    if database == 0 { LIVE } else { LIVE_OTHERS + database as u64 }
+}
+
+/// The key under which a collection of a database notes its own key.
+fn live_key(database: Database, id: u64) -> [u8; 16] {
+    note_key(live_number(database), id)
 }
 
 /// The key that a list has beside it while elements outside of its bounds are still to be freed.

@@ -169,7 +169,7 @@ impl Redis {
         let child = Command::new("redis-server")
             .env("LC_ALL", "C")
             .args(["--port", &address.port().to_string(), "--bind", "127.0.0.1"])
-            .args(["--save", "", "--appendonly", "no", "--databases", "1", "--dir"])
+            .args(["--save", "", "--appendonly", "no", "--databases", "16", "--dir"])
             .arg(folder.path())
             .stdout(Stdio::null())
             .spawn()

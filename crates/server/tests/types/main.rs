@@ -5,6 +5,7 @@
 mod attacks;
 mod check;
 mod collections;
+mod databases;
 mod sorted_sets;
 #[path = "../support/mod.rs"]
 mod support;

@@ -152,6 +152,7 @@ pub fn wait(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         let mut waiters = shared.waiters.lock();
         let waiter = Waiter {
             client: context.session.client.clone(),
+            database: context.session.database,
             wish: wish.clone(),
             protocol: context.session.protocol,
         };
@@ -177,9 +178,10 @@ pub fn wait(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 
 /// Whether one of the keys has what is wished for.
 fn has_members(context: &Context<'_>, wish: &Wish) -> Result<bool> {
-    let (store, types) = (&context.shared.store, &context.shared.types);
+    let types = &context.shared.types;
+    let map = context.shared.databases.map(context.session.database);
     for key in &wish.keys {
-        let kind = store.default_map().get_with(key, |value| types.header(value))?;
+        let kind = map.get_with(key, |value| types.header(value))?;
         if kind.flatten().is_some_and(|header| header.kind == wish.kind) {
             return Ok(true);
         }

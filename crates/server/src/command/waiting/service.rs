@@ -21,6 +21,7 @@ use crate::command::Failure;
 use crate::command::keys::Result;
 use crate::command::stage::{Source, Stage, Staged};
 use crate::command::transaction::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX};
+use crate::databases::Database;
 use crate::resp::Reply;
 use crate::shared::Shared;
 use crate::waiters::{Delivery, Locked, Ticket};
@@ -48,8 +49,9 @@ pub enum Stageable {
 impl<'a> Service<'a> {
     /// A service, if somebody may wait for what a stage makes.
     pub fn if_wanted(shared: &'a Shared, loop_index: usize, stage: &Stage) -> Option<Self> {
-        let wanted =
-            shared.waiters.total() > 0 && stage.made().any(|key| shared.waiters.may_want(key));
+        let may_want =
+            |(database, key): &(Database, Vec<u8>)| shared.waiters.may_want(*database, key);
+        let wanted = shared.waiters.total() > 0 && stage.made().iter().any(may_want);
         wanted.then(|| Self::begin(shared, loop_index))
     }
 
@@ -69,13 +71,20 @@ impl<'a> Service<'a> {
     /// The store refused to read. What was staged must not be written.
     pub fn serve(&mut self, stage: &mut Stage, source: &mut dyn Source) -> Result<Stageable> {
         self.served.clear();
-        let mut ready: VecDeque<Vec<u8>> = stage.made().map(<[u8]>::to_vec).collect();
-        while let Some(key) = ready.pop_front() {
+        let mut ready: VecDeque<(Database, Vec<u8>)> = stage.made().iter().cloned().collect();
+        while let Some(place) = ready.pop_front() {
+            let (database, key) = (place.0, &place.1);
             let mut last = 0;
             loop {
-                let mut staged = Staged { stage, source, types: &self.shared.types };
-                let Some(kind) = staged.kind(&key)? else { break };
-                let Some((ticket, waiter)) = self.waiters.next(kind, &key, last) else { break };
+                let mut staged = Staged {
+                    stage,
+                    source,
+                    types: &self.shared.types,
+                    databases: &self.shared.databases,
+                    database,
+                };
+                let Some(kind) = staged.kind(key)? else { break };
+                let Some((ticket, waiter)) = self.waiters.next(kind, &place, last) else { break };
                 last = ticket;
                 if self.served.contains_key(&ticket) {
                     continue;
@@ -84,7 +93,7 @@ impl<'a> Service<'a> {
                 let mut answer = Vec::new();
                 let limit = self.shared.config.reply_size_max;
                 let mut reply = Reply::new(&mut answer, waiter.protocol, limit);
-                let granted = waiter.wish.grant(&mut staged, &key, &mut reply);
+                let granted = waiter.wish.grant(&mut staged, key, &mut reply);
                 let granted = granted.and_then(|granted| match reply.is_full() {
                     true => Err(Failure::ReplyTooLong),
                     false => Ok(granted),
@@ -92,7 +101,7 @@ impl<'a> Service<'a> {
                 match granted {
                     Ok(true) => {
                         if let What::Move { destination, .. } = &waiter.wish.what {
-                            ready.push_back(destination.clone());
+                            ready.push_back((database, destination.clone()));
                         }
                     }
                     Ok(false) => continue,
@@ -128,13 +137,13 @@ impl<'a> Service<'a> {
 
 /// Behind a write without a service: serves who began to wait meanwhile for what was made.
 pub fn serve_rest(shared: &Shared, loop_index: usize, stage: &Stage) -> Result<()> {
-    if stage.made().next().is_none() {
+    if stage.made().is_empty() {
         return Ok(());
     }
     shared.waiters.fence();
     let Some(mut service) = Service::if_wanted(shared, loop_index, stage) else { return Ok(()) };
     let store = Arc::clone(&shared.store);
-    let made: Vec<Vec<u8>> = stage.made().map(<[u8]>::to_vec).collect();
+    let made = stage.made().to_vec();
     for _ in 0..ATTEMPT_COUNT_MAX {
         let mut stage = Stage::new(BATCH_SIZE_MAX);
         stage.note_made(&made);
@@ -142,8 +151,8 @@ pub fn serve_rest(shared: &Shared, loop_index: usize, stage: &Stage) -> Result<(
             continue;
         }
         let mut batch = WriteBatch::new();
-        stage.expect_read(&mut batch, store.default_map());
-        stage.fill(&mut batch, store.default_map(), &shared.types);
+        stage.expect_read(&mut batch, &shared.databases);
+        stage.fill(&mut batch, &shared.databases, &shared.types);
         if store.write(&batch)?.is_done() {
             service.finish();
             return Ok(());
@@ -156,7 +165,7 @@ pub fn serve_rest(shared: &Shared, loop_index: usize, stage: &Stage) -> Result<(
             stage.note_made(&made);
             stageable = service.serve(&mut stage, alone)?;
             if stageable == Stageable::Yes {
-                stage.fill(batch, store.default_map(), &shared.types);
+                stage.fill(batch, &shared.databases, &shared.types);
             }
             Ok::<(), Failure>(())
         })?;

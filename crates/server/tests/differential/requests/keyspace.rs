@@ -13,6 +13,13 @@ pub const TEMPLATES: &[&str] = &[
     "COPY kK kK replace",
     "COPY kK kK kOPTION",
     "COPY kK kK kOPTION kOPTION",
+    "COPY kK kK DB kDATABASE",
+    "COPY kK kK DB kDATABASE REPLACE",
+    "MOVE kK kDATABASE",
+    "MOVE kK kDATABASE",
+    "SELECT kDATABASE",
+    "SELECT kDATABASE",
+    "DBSIZE",
     "SET kK V",
     "GET kK",
     "HSET kK V V V V",
@@ -52,9 +59,10 @@ pub fn word(random: &mut Random, word: &str) -> Option<Vec<Vec<u8>>> {
             3 => random.one(sorted_sets::KEYS),
             _ => random.one(super::KEYS),
         },
+        "kDATABASE" => random.one(&[&b"0"[..], b"0", b"1", b"2", b"15", b"16", b"x"]),
         "kOPTION" => {
             return Some(words(
-                random.one(&["REPLACE", "DB 0", "DB 99", "DB x", "db -1", "DB", "x"]),
+                random.one(&["REPLACE", "DB 0", "DB 2", "DB 99", "DB x", "db -1", "DB", "x"]),
             ));
         }
         _ => return None,

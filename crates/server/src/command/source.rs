@@ -1,0 +1,145 @@
+//! Where a transaction reads what it has not written: the store while others write, or while nobody else does.
+
+use std::ops::ControlFlow;
+
+use everleaf::{Alone, Expiry, Map, Store, Watch};
+
+use super::walk::{Bounds, directed, walk};
+
+/// What is shown of a key and its value, until it breaks.
+pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+
+/// What is shown of a value, and when it expires.
+pub type See<'a> = dyn FnMut(&[u8], Expiry) + 'a;
+
+/// Where a transaction reads what it has not written.
+pub trait Source {
+    /// Shows a key of a database as it is, with its time. Returns whether it is there.
+    fn read(&mut self, map: &Map, key: &[u8], see: &mut See<'_>) -> everleaf::Result<bool>;
+    /// Visits the keys of a database inside bounds.
+    fn scan(
+        &mut self,
+        map: &Map,
+        bounds: &Bounds,
+        reverse: bool,
+        visit: &mut Visit<'_>,
+    ) -> everleaf::Result<()>;
+    /// The number of keys.
+    fn len(&mut self, map: &Map) -> everleaf::Result<u64>;
+    /// Watches a key; `None` if nobody else writes.
+    fn watch(&mut self, map: &Map, key: &[u8]) -> everleaf::Result<Option<Watch>>;
+    /// Whether others write meanwhile.
+    fn has_others(&self) -> bool;
+    /// Shows what a member of a collection has. Returns whether it is there.
+    fn read_member(
+        &mut self,
+        members: &Map,
+        key: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> everleaf::Result<bool>;
+    /// Visits the members inside bounds.
+    fn scan_members(
+        &mut self,
+        members: &Map,
+        bounds: &Bounds,
+        reverse: bool,
+        visit: &mut Visit<'_>,
+    ) -> everleaf::Result<()>;
+}
+
+/// While others write.
+impl Source for &Store {
+    fn read(&mut self, map: &Map, key: &[u8], see: &mut See<'_>) -> everleaf::Result<bool> {
+        Ok(map.get_with_expiry(key, see)?.is_some())
+    }
+
+    fn scan(
+        &mut self,
+        map: &Map,
+        bounds: &Bounds,
+        reverse: bool,
+        visit: &mut Visit<'_>,
+    ) -> everleaf::Result<()> {
+        walk(map, bounds, reverse, visit)
+    }
+
+    fn len(&mut self, map: &Map) -> everleaf::Result<u64> {
+        Ok(map.len())
+    }
+
+    fn watch(&mut self, map: &Map, key: &[u8]) -> everleaf::Result<Option<Watch>> {
+        map.watch(key).map(Some)
+    }
+
+    fn has_others(&self) -> bool {
+        true
+    }
+
+    fn read_member(
+        &mut self,
+        members: &Map,
+        key: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> everleaf::Result<bool> {
+        Ok(members.get_with(key, see)?.is_some())
+    }
+
+    fn scan_members(
+        &mut self,
+        members: &Map,
+        bounds: &Bounds,
+        reverse: bool,
+        visit: &mut Visit<'_>,
+    ) -> everleaf::Result<()> {
+        walk(members, bounds, reverse, visit)
+    }
+}
+
+/// While nobody else writes.
+impl Source for Alone<'_> {
+    fn read(&mut self, map: &Map, key: &[u8], see: &mut See<'_>) -> everleaf::Result<bool> {
+        Ok(self.on(map)?.get_with_expiry(key, see)?.is_some())
+    }
+
+    fn scan(
+        &mut self,
+        map: &Map,
+        bounds: &Bounds,
+        reverse: bool,
+        visit: &mut Visit<'_>,
+    ) -> everleaf::Result<()> {
+        directed(self.on(map)?.scan(bounds.as_slices()), reverse).visit(visit)
+    }
+
+    fn len(&mut self, map: &Map) -> everleaf::Result<u64> {
+        Ok(self.on(map)?.len())
+    }
+
+    fn watch(&mut self, _: &Map, _: &[u8]) -> everleaf::Result<Option<Watch>> {
+        Ok(None)
+    }
+
+    fn has_others(&self) -> bool {
+        false
+    }
+
+    fn read_member(
+        &mut self,
+        members: &Map,
+        key: &[u8],
+        see: &mut dyn FnMut(&[u8]),
+    ) -> everleaf::Result<bool> {
+        Ok(self.on(members)?.get_with_expiry(key, |value, _| see(value))?.is_some())
+    }
+
+    fn scan_members(
+        &mut self,
+        members: &Map,
+        bounds: &Bounds,
+        reverse: bool,
+        visit: &mut Visit<'_>,
+    ) -> everleaf::Result<()> {
+        let mut members = self.on(members)?;
+        directed(members.scan(bounds.as_slices()), reverse).visit(visit)
+    }
+}
