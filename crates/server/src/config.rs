@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::databases::DATABASE_COUNT_MAX;
+use crate::tls::TlsConfig;
 use crate::{ServerError, process_memory};
 
 /// How a server is set up. Start from [`Config::default`] and change what differs.
@@ -22,6 +23,10 @@ pub struct Config {
     pub bind: Vec<String>,
     /// The TCP port; 0 lets the system choose. Default 6399.
     pub port: u16,
+    /// TLS on a port of its own, on the same addresses. Default: none.
+    pub tls: Option<TlsConfig>,
+    /// Whether the plain TCP port is not listened on. Default: it is.
+    pub tls_only: bool,
     /// A Unix socket to listen on as well. A dead one at this path is replaced.
     pub unix_socket: Option<PathBuf>,
     /// An address with a port on which `/metrics` (OpenMetrics) and `/health` are told by HTTP, without a password. Default: none.
@@ -71,6 +76,8 @@ impl Default for Config {
         Config {
             bind: vec!["127.0.0.1".into()],
             port: 6399,
+            tls: None,
+            tls_only: false,
             unix_socket: None,
             metrics: None,
             databases: 16,
@@ -105,6 +112,9 @@ impl Config {
     /// Refuses what cannot work.
     pub(crate) fn check(&self) -> Result<(), ServerError> {
         let refuse = |text: String| Err(ServerError::Config(text));
+        if self.tls_only && self.tls.is_none() {
+            return refuse("nothing but TLS is wanted, and it has no port: give one".into());
+        }
         if self.bind.is_empty() && self.unix_socket.is_none() {
             return refuse(
                 "there is nothing to listen on: give an address or a Unix socket".into(),
@@ -152,6 +162,8 @@ impl fmt::Debug for Config {
         f.debug_struct("Config")
             .field("bind", &self.bind)
             .field("port", &self.port)
+            .field("tls", &self.tls)
+            .field("tls_only", &self.tls_only)
             .field("unix_socket", &self.unix_socket)
             .field("metrics", &self.metrics)
             .field("threads", &self.threads)
@@ -179,6 +191,7 @@ mod tests {
         let bad = [
             Config { bind: vec![], ..base() },
             Config { threads: 5000, ..base() },
+            Config { tls_only: true, ..base() },
             Config { databases: 0, ..base() },
             Config { databases: 1025, ..base() },
             Config { client_count_max: 0, ..base() },

@@ -361,7 +361,7 @@ impl Connection {
                 Ok(size) => {
                     // A short read emptied the socket; the next bytes make a new event. But the
                     // end of the stream may have come with the same event as these bytes.
-                    self.readable = size == buffer.len() || self.hung_up;
+                    self.readable = size == buffer.len() || self.hung_up || self.socket.has_more();
                     tally.bytes_in += size as u64;
                     return Ok(size);
                 }
@@ -483,8 +483,14 @@ impl Connection {
         Ok(())
     }
 
+    /// Bytes that are to be sent; of those that a session keeps it counts one.
     fn unsent(&self) -> usize {
-        self.output.len() - self.sent
+        self.output.len() - self.sent + usize::from(self.socket.has_unsent())
+    }
+
+    /// Whether its peer must still show that it speaks TLS.
+    pub fn is_handshaking(&self) -> bool {
+        self.socket.is_handshaking()
     }
 
     /// Keeps the server's total right (I3).
@@ -508,6 +514,7 @@ impl Connection {
             + self.session.transaction.memory()
             + self.session.waiting.map_or(0, |waiting| waiting.memory)
             + self.client().details_size()
+            + self.socket.memory()
     }
 
     /// Counts what this connection holds, and closes those that hold most if it is too much.
@@ -549,6 +556,7 @@ fn write_all(socket: &mut Socket, bytes: &[u8], shared: &Shared) -> io::Result<u
         shared.log_store_error(&error);
         return Err(io::Error::other("its writes could not be made durable"));
     }
+    socket.flush()?;
     let mut sent = 0;
     while sent < bytes.len() {
         match socket.write(&bytes[sent..]) {

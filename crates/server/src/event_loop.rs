@@ -50,6 +50,8 @@ pub struct EventLoop<'a> {
     unfinished: Places,
     /// Connections that have said everything, those to be closed first in front.
     lingering: VecDeque<Lingering>,
+    /// Connections whose peers must still show that they speak TLS, the oldest in front.
+    handshaking: VecDeque<Lingering>,
     /// Connections on which a command waits.
     parked: Parked,
     scratch: Scratch,
@@ -59,7 +61,7 @@ pub struct EventLoop<'a> {
     idle_check_ms: Option<u64>,
 }
 
-/// A connection that its peer should end.
+/// A connection that is closed at some time, if it goes on as it is.
 struct Lingering {
     /// When it is closed in any case, in milliseconds since the server started.
     until_ms: u64,
@@ -108,6 +110,7 @@ impl<'a> EventLoop<'a> {
             freed: Vec::new(),
             unfinished: Places::default(),
             lingering: VecDeque::new(),
+            handshaking: VecDeque::new(),
             parked: Parked::default(),
             scratch: Scratch::new(),
             tally: Tally::default(),
@@ -161,6 +164,7 @@ impl<'a> EventLoop<'a> {
         self.end_turn();
         self.close_idle(now_ms);
         self.close_lingering(now_ms);
+        self.close_handshaking(now_ms);
         Ok(())
     }
 
@@ -283,7 +287,13 @@ impl<'a> EventLoop<'a> {
 
     fn adopt_newcomers(&mut self, now_ms: u64) {
         for (socket, client) in self.state.take_inbox() {
+            let (is_handshaking, client_id) = (socket.is_handshaking(), client.id);
             if let Some(index) = self.adopt(socket, client) {
+                if is_handshaking {
+                    let timeout = self.shared.config.tls.as_ref().map(|tls| tls.handshake_timeout);
+                    let until_ms = now_ms + timeout.unwrap_or_default().as_millis() as u64;
+                    self.handshaking.push_back(Lingering { until_ms, index, client_id });
+                }
                 // Requests may have arrived before the socket was registered.
                 self.serve(index, now_ms);
             }
@@ -347,6 +357,23 @@ impl<'a> EventLoop<'a> {
         }
     }
 
+    /// Closes connections whose peers do not speak TLS.
+    fn close_handshaking(&mut self, now_ms: u64) {
+        while let Some(first) = self.handshaking.front() {
+            let connection = self.connections[first.index].as_ref();
+            let connection = connection.filter(|it| it.client().id == first.client_id);
+            let goes_on = connection.is_some_and(|connection| connection.is_handshaking());
+            if goes_on && first.until_ms > now_ms {
+                return;
+            }
+            let index = first.index;
+            self.handshaking.pop_front();
+            if goes_on {
+                self.close(index);
+            }
+        }
+    }
+
     fn close_where(&mut self, condition: impl Fn(&Connection) -> bool) {
         for index in 0..self.connections.len() {
             if self.connections[index].as_ref().is_some_and(|connection| condition(connection)) {
@@ -362,8 +389,10 @@ impl<'a> EventLoop<'a> {
             return Some(Duration::ZERO);
         }
         let lingering_ms = self.lingering.front().map(|first| first.until_ms);
+        let handshaking_ms = self.handshaking.front().map(|first| first.until_ms);
         let at = lingering_ms
             .into_iter()
+            .chain(handshaking_ms)
             .chain(self.idle_due_ms())
             .chain(self.parked.next_ms())
             .min()?;

@@ -12,6 +12,7 @@ use crate::event_loop::EventLoop;
 use crate::metrics::Metrics;
 use crate::shared::{Control, Shared};
 use crate::socket::ListeningSocket;
+use crate::tls::{ClientCertificates, Tls};
 use crate::types::Collector;
 use crate::{Config, ServerError, socket};
 
@@ -45,7 +46,7 @@ impl Handle {
         self.control.shutdown();
     }
 
-    /// The first TCP address the server listens on; `None` if it only has a Unix socket.
+    /// The first TCP address the server listens on without TLS; `None` if it only has a Unix socket.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.control.addresses.first().copied()
     }
@@ -55,7 +56,22 @@ impl Handle {
         self.control.metrics_address
     }
 
-    /// All TCP addresses the server listens on.
+    /// The first address on which the server speaks TLS, if it does.
+    pub fn tls_addr(&self) -> Option<SocketAddr> {
+        self.control.tls_addresses.first().copied()
+    }
+
+    /// Reads the certificates of TLS again, for connections to come. Returns whether there is TLS.
+    ///
+    /// # Errors
+    /// [`ServerError::Config`] if they cannot be used: then those that were used stay.
+    pub fn reload_tls(&self) -> Result<bool, ServerError> {
+        let Some(tls) = &self.control.tls else { return Ok(false) };
+        tls.reload().map_err(ServerError::Config)?;
+        Ok(true)
+    }
+
+    /// All TCP addresses the server listens on without TLS.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.control.addresses
     }
@@ -112,8 +128,9 @@ impl Server {
     ) -> Result<Listening, ServerError> {
         config.check()?;
         let acl = Acl::open(&config)?;
-        let listeners = socket::listen(&config, sockets)?;
-        let addresses = listeners.iter().filter_map(|listener| listener.local_addr()).collect();
+        let tls = config.tls.as_ref().map(|wanted| Tls::load(wanted.files.clone())).transpose();
+        let tls = tls.map_err(ServerError::Config)?.map(Arc::new);
+        let listeners = socket::listen(&config, sockets, tls.as_ref())?;
         let mut polls = Vec::new();
         let mut wakers = Vec::new();
         for _ in 0..=config.thread_count() {
@@ -124,13 +141,13 @@ impl Server {
             wakers.push(waker);
         }
         let accept_poll = polls.pop().expect("one more than the number of threads was pushed");
-        let acceptor =
-            Acceptor::new(accept_poll, listeners).map_err(io("cannot wait for connections"))?;
         let metrics = config.metrics.as_deref().map(Metrics::bind).transpose()?;
         let (metrics, waker) = metrics.unzip();
         wakers.extend(waker);
         let metrics_address = metrics.as_ref().map(Metrics::address);
-        let control = Arc::new(Control::new(wakers, addresses, metrics_address));
+        let control = Arc::new(Control::new(wakers, &listeners, tls, metrics_address));
+        let acceptor =
+            Acceptor::new(accept_poll, listeners).map_err(io("cannot wait for connections"))?;
         Ok(Listening { config, acl, acceptor, metrics, polls, control })
     }
 
@@ -151,6 +168,9 @@ impl Server {
         warn_if_open(shared);
         for address in &shared.control.addresses {
             tracing::info!("listening on {address} with {} threads", shared.loops.len());
+        }
+        for address in &shared.control.tls_addresses {
+            tracing::info!("listening on {address} with TLS, {} threads", shared.loops.len());
         }
         let result = std::thread::scope(|scope| {
             let collector = std::thread::Builder::new().name("everleaf-collector".to_string());
@@ -202,7 +222,7 @@ impl Server {
         Handle { control: Arc::clone(&self.shared.control) }
     }
 
-    /// The first TCP address the server listens on; `None` if it only has a Unix socket.
+    /// The first TCP address the server listens on without TLS; `None` if it only has a Unix socket.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.shared.control.addresses.first().copied()
     }
@@ -248,7 +268,14 @@ fn io(what: &'static str) -> impl Fn(std::io::Error) -> ServerError {
 }
 
 fn warn_if_open(shared: &Shared) {
-    let open = shared.control.addresses.iter().find(|address| !address.ip().is_loopback());
+    let asks_for_certificates = shared
+        .control
+        .tls
+        .as_ref()
+        .is_some_and(|tls| tls.files().client_certificates == ClientCertificates::Required);
+    let tls_addresses = shared.control.tls_addresses.iter().filter(|_| !asks_for_certificates);
+    let mut addresses = shared.control.addresses.iter().chain(tls_addresses);
+    let open = addresses.find(|address| !address.ip().is_loopback());
     if let Some(address) = open.filter(|_| shared.acl.is_open()) {
         tracing::warn!(
             "{address} can be reached from other machines and there is no password: anybody there \

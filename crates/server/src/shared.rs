@@ -19,8 +19,9 @@ use crate::saver::Saver;
 use crate::scan_table::ScanTable;
 use crate::settings::Settings;
 use crate::slow_log::SlowLog;
-use crate::socket::Socket;
+use crate::socket::{Listener, Socket};
 use crate::statistics::{Counters, Tally};
+use crate::tls::Tls;
 use crate::turns::Turns;
 use crate::types::{Collector, Types};
 use crate::waiters::{Delivery, Waiters};
@@ -32,7 +33,12 @@ pub struct Control {
     stopping: AtomicBool,
     /// One per event loop, then the acceptor's, then that of the metrics, if they are wanted.
     wakers: Vec<Waker>,
+    /// Those on which no TLS is spoken.
     pub addresses: Vec<SocketAddr>,
+    /// Those on which TLS is spoken.
+    pub tls_addresses: Vec<SocketAddr>,
+    /// The certificates, if TLS is spoken.
+    pub tls: Option<Arc<Tls>>,
     /// Where metrics are told.
     pub metrics_address: Option<SocketAddr>,
 }
@@ -40,10 +46,17 @@ pub struct Control {
 impl Control {
     pub fn new(
         wakers: Vec<Waker>,
-        addresses: Vec<SocketAddr>,
+        listeners: &[Listener],
+        tls: Option<Arc<Tls>>,
         metrics_address: Option<SocketAddr>,
     ) -> Self {
-        Control { stopping: AtomicBool::new(false), wakers, addresses, metrics_address }
+        let addresses = |is_tls: bool| {
+            let wanted = listeners.iter().filter(|listener| listener.is_tls() == is_tls);
+            wanted.filter_map(Listener::local_addr).collect()
+        };
+        let (plain, tls_addresses) = (addresses(false), addresses(true));
+        let stopping = AtomicBool::new(false);
+        Control { stopping, wakers, addresses: plain, tls_addresses, tls, metrics_address }
     }
 
     /// Asks every thread to finish.

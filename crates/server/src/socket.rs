@@ -1,20 +1,23 @@
-//! TCP and Unix sockets under one name.
+//! TCP and Unix sockets under one name, with TLS and without.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use mio::{Interest, Registry, Token};
 use socket2::{SockRef, TcpKeepalive};
 
+use crate::tls::{Tls, TlsSocket};
 use crate::{Config, ServerError};
 
 /// A connection's socket; non-blocking.
 #[derive(Debug)]
 pub enum Socket {
     Tcp(TcpStream),
+    Tls(TlsSocket),
     Unix(UnixStream),
 }
 
@@ -22,6 +25,7 @@ impl Socket {
     pub fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Socket::Tcp(stream) => stream.read(buffer),
+            Socket::Tls(socket) => socket.read(buffer),
             Socket::Unix(stream) => stream.read(buffer),
         }
     }
@@ -29,7 +33,48 @@ impl Socket {
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Socket::Tcp(stream) => stream.write(bytes),
+            Socket::Tls(socket) => socket.write(bytes),
             Socket::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    /// Gives the kernel what a session has kept of earlier writes.
+    pub fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Socket::Tls(socket) => socket.flush(),
+            Socket::Tcp(_) | Socket::Unix(_) => Ok(()),
+        }
+    }
+
+    /// Whether a session keeps something of earlier writes.
+    pub fn has_unsent(&self) -> bool {
+        matches!(self, Socket::Tls(socket) if socket.has_unsent())
+    }
+
+    /// Whether a read would find something without an event.
+    pub fn has_more(&self) -> bool {
+        matches!(self, Socket::Tls(socket) if socket.has_more())
+    }
+
+    /// Whether the peer must still show that it speaks TLS.
+    pub fn is_handshaking(&self) -> bool {
+        matches!(self, Socket::Tls(socket) if socket.is_handshaking())
+    }
+
+    /// Bytes that a session holds, about.
+    pub fn memory(&self) -> usize {
+        match self {
+            Socket::Tls(socket) => socket.memory(),
+            Socket::Tcp(_) | Socket::Unix(_) => 0,
+        }
+    }
+
+    /// The TCP socket, if it is one.
+    fn tcp(&self) -> Option<&TcpStream> {
+        match self {
+            Socket::Tcp(stream) => Some(stream),
+            Socket::Tls(socket) => Some(socket.stream()),
+            Socket::Unix(_) => None,
         }
     }
 
@@ -38,6 +83,7 @@ impl Socket {
         let interest = Interest::READABLE | Interest::WRITABLE;
         match self {
             Socket::Tcp(stream) => registry.register(stream, token, interest),
+            Socket::Tls(socket) => registry.register(socket.stream_mut(), token, interest),
             Socket::Unix(stream) => registry.register(stream, token, interest),
         }
     }
@@ -46,6 +92,7 @@ impl Socket {
     pub fn finish(&mut self) {
         let result = match self {
             Socket::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Socket::Tls(socket) => socket.finish(),
             Socket::Unix(stream) => stream.shutdown(Shutdown::Write),
         };
         if let Err(error) = result {
@@ -55,7 +102,7 @@ impl Socket {
 
     /// Sends small replies at once, and notices dead peers. Best effort.
     pub fn tune(&self, keepalive: Option<Duration>) {
-        let Socket::Tcp(stream) = self else { return };
+        let Some(stream) = self.tcp() else { return };
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!("TCP_NODELAY cannot be set: {error}");
         }
@@ -74,6 +121,10 @@ impl Socket {
         };
         match self {
             Socket::Tcp(stream) => (shown(stream.peer_addr()), shown(stream.local_addr())),
+            Socket::Tls(socket) => {
+                let stream = socket.stream();
+                (shown(stream.peer_addr()), shown(stream.local_addr()))
+            }
             Socket::Unix(stream) => {
                 let address = stream.local_addr().ok();
                 let path = address.as_ref().and_then(|address| address.as_pathname());
@@ -88,6 +139,8 @@ impl Socket {
 #[derive(Debug)]
 pub enum Listener {
     Tcp(TcpListener),
+    /// With the certificates of its connections.
+    Tls(TcpListener, Arc<Tls>),
     /// The path is removed when the listener goes, if it made it.
     Unix(UnixListener, Option<PathBuf>),
 }
@@ -96,21 +149,29 @@ impl Listener {
     pub fn accept(&self) -> io::Result<Socket> {
         Ok(match self {
             Listener::Tcp(listener) => Socket::Tcp(listener.accept()?.0),
+            Listener::Tls(listener, tls) => Socket::Tls(TlsSocket::new(listener.accept()?.0, tls)?),
             Listener::Unix(listener, _) => Socket::Unix(listener.accept()?.0),
         })
     }
 
     pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match self {
-            Listener::Tcp(listener) => registry.register(listener, token, Interest::READABLE),
+            Listener::Tcp(listener) | Listener::Tls(listener, _) => {
+                registry.register(listener, token, Interest::READABLE)
+            }
             Listener::Unix(listener, _) => registry.register(listener, token, Interest::READABLE),
         }
+    }
+
+    /// Whether it speaks TLS.
+    pub fn is_tls(&self) -> bool {
+        matches!(self, Listener::Tls(..))
     }
 
     /// The TCP address, with the port the system chose.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         match self {
-            Listener::Tcp(listener) => listener.local_addr().ok(),
+            Listener::Tcp(listener) | Listener::Tls(listener, _) => listener.local_addr().ok(),
             Listener::Unix(..) => None,
         }
     }
@@ -150,16 +211,28 @@ impl ListeningSocket {
     }
 }
 
-/// Listens on the sockets that are given, or if there is none everywhere the configuration asks for.
-pub fn listen(config: &Config, given: Vec<ListeningSocket>) -> Result<Vec<Listener>, ServerError> {
-    if !given.is_empty() {
-        let adopted = given.into_iter().map(ListeningSocket::adopt).collect::<io::Result<_>>();
-        return adopted
-            .map_err(|error| ServerError::Io("cannot use a socket that was handed over", error));
+/// Listens on the sockets that are given, which are plain ones, or if there is none everywhere the configuration asks for;
+/// with TLS in any case where it does.
+pub fn listen(
+    config: &Config,
+    given: Vec<ListeningSocket>,
+    tls: Option<&Arc<Tls>>,
+) -> Result<Vec<Listener>, ServerError> {
+    let is_given = !given.is_empty();
+    let adopted = given.into_iter().map(ListeningSocket::adopt).collect::<io::Result<Vec<_>>>();
+    let mut listeners = adopted
+        .map_err(|error| ServerError::Io("cannot use a socket that was handed over", error))?;
+    if let (Some(tls), Some(wanted)) = (tls, &config.tls) {
+        for host in &config.bind {
+            let found = listen_tcp(host, wanted.port)?.into_iter();
+            listeners.extend(found.map(|listener| Listener::Tls(listener, Arc::clone(tls))));
+        }
     }
-    let mut listeners = Vec::new();
-    for host in &config.bind {
-        listeners.extend(listen_tcp(host, config.port)?);
+    if is_given {
+        return Ok(listeners);
+    }
+    for host in config.bind.iter().filter(|_| !config.tls_only) {
+        listeners.extend(listen_tcp(host, config.port)?.into_iter().map(Listener::Tcp));
     }
     if let Some(path) = &config.unix_socket {
         listeners.push(listen_unix(path)?);
@@ -169,7 +242,7 @@ pub fn listen(config: &Config, given: Vec<ListeningSocket>) -> Result<Vec<Listen
 
 /// Every address of the host name; an address that does not exist here (such as `::1` without
 /// IPv6) is passed over if another one works.
-fn listen_tcp(host: &str, port: u16) -> Result<Vec<Listener>, ServerError> {
+fn listen_tcp(host: &str, port: u16) -> Result<Vec<TcpListener>, ServerError> {
     let name = format!("{host}:{port}");
     let fail = |error| ServerError::Bind(name.clone(), error);
     let addresses = (host, port).to_socket_addrs().map_err(fail)?;
@@ -177,7 +250,7 @@ fn listen_tcp(host: &str, port: u16) -> Result<Vec<Listener>, ServerError> {
     let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in addresses {
         match TcpListener::bind(address) {
-            Ok(listener) => listeners.push(Listener::Tcp(listener)),
+            Ok(listener) => listeners.push(listener),
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => failure = error,
             Err(error) => return Err(fail(error)),
         }

@@ -1,6 +1,8 @@
 //! Who may do what: the password, the limits before it, the number of clients, silence.
 
 mod support;
+#[path = "access/tls.rs"]
+mod tls;
 
 use std::time::Duration;
 

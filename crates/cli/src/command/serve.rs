@@ -11,9 +11,11 @@ use crate::service_manager;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 use everleaf::{Durability, Statistics};
-use everleaf_server::{Config, Handle, Server, ServerError};
+use everleaf_server::{
+    ClientCertificates, Config, Handle, Server, ServerError, TlsConfig, TlsFiles,
+};
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
@@ -25,6 +27,9 @@ use tracing::Level;
 /// The environment variable that holds the password.
 const PASSWORD_VARIABLE: &str = "EVERLEAF_REQUIREPASS";
 
+/// How long a client may take to show that it speaks TLS.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
 const EXAMPLES: &str = "\
 Examples:
   everleaf serve                                    everleaf.pool here, port 6399
@@ -34,11 +39,12 @@ Examples:
   everleaf serve --config /etc/everleaf.toml
   everleaf serve words.pool --unixsocket /run/everleaf.sock --timeout 300
   everleaf serve words.pool --aclfile /etc/everleaf.users --metrics 127.0.0.1:9399
+  everleaf serve words.pool --tls-port 6400 --tls-cert-file server.crt --tls-key-file server.key
   redis-cli -p 6399 set apple 'a round fruit'
 
 SIGTERM and SIGINT end the server cleanly: it answers what it has read, marks the pool clean, and
 ends with code 0. A second signal ends it at once. Either way, and after `kill -9` too, everything
-acknowledged is there at the next start.
+acknowledged is there at the next start. SIGHUP reads the certificates of TLS again.
 A password in --requirepass can be seen by every user of this machine, in the list of processes:
 better use --requirepass-file, or the environment variable EVERLEAF_REQUIREPASS.";
 
@@ -58,6 +64,24 @@ pub struct ServeArgs {
     /// An address or host name to listen on; may be repeated
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub bind: Vec<String>,
+    /// Speak TLS on this port of the same addresses; 0 lets the system choose
+    #[arg(long, value_name = "PORT")]
+    pub tls_port: Option<u16>,
+    /// Do not listen on the plain TCP port
+    #[arg(long)]
+    pub tls_only: bool,
+    /// The certificate of the server in PEM, behind it those that lead to one that clients know
+    #[arg(long, value_name = "FILE")]
+    pub tls_cert_file: Option<PathBuf>,
+    /// The private key of the certificate in PEM
+    #[arg(long, value_name = "FILE")]
+    pub tls_key_file: Option<PathBuf>,
+    /// Certificates in PEM of those who may sign certificates of clients
+    #[arg(long, value_name = "FILE")]
+    pub tls_ca_cert_file: Option<PathBuf>,
+    /// Whether clients must show a certificate [default: yes with --tls-ca-cert-file, else no]
+    #[arg(long, value_enum, value_name = "no|optional|yes", hide_possible_values = true)]
+    pub tls_auth_clients: Option<AuthClientsArg>,
     /// Listen on this Unix socket as well
     #[arg(long, value_name = "PATH")]
     pub unixsocket: Option<PathBuf>,
@@ -137,6 +161,27 @@ pub enum LogFormat {
     Json,
 }
 
+/// Whether clients must show a certificate.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum AuthClientsArg {
+    /// Nobody is asked
+    No,
+    /// One that is shown must be valid
+    Optional,
+    /// Without a valid one nobody is served
+    Yes,
+}
+
+impl AuthClientsArg {
+    fn meant(self) -> ClientCertificates {
+        match self {
+            Self::No => ClientCertificates::No,
+            Self::Optional => ClientCertificates::Optional,
+            Self::Yes => ClientCertificates::Required,
+        }
+    }
+}
+
 /// What survives.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum DurabilityArg {
@@ -174,7 +219,7 @@ fn serve(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Failur
     let config = config_of(&args)?;
     begin_log(&args);
     // Before the pool is opened, so that a signal during a long recovery is not lost.
-    let signals = Signals::new([SIGTERM, SIGINT])
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])
         .map_err(|error| Failure::io("cannot watch for signals", &error))?;
 
     // First, so that no pool is made or recovered for a server that cannot listen.
@@ -195,7 +240,8 @@ fn serve(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Failur
     }
     let server = listening.serve(Arc::clone(&store));
     let handle = server.handle();
-    let place = match (handle.local_addr(), &args.unixsocket) {
+    let address = handle.local_addr().or(handle.tls_addr());
+    let place = match (address, &args.unixsocket) {
         (Some(address), _) => address.to_string(),
         (None, Some(path)) => path.display().to_string(),
         (None, None) => "a socket that was handed over".to_string(),
@@ -242,7 +288,9 @@ fn tell_of_process(statistics: &Statistics, pool: &Path) {
 fn shut_down_on_signal(mut signals: Signals, handle: &Handle) {
     let mut is_first = true;
     for signal in signals.forever() {
-        if is_first {
+        if signal == SIGHUP {
+            reload_certificates(handle);
+        } else if is_first {
             service_manager::tell("STOPPING=1");
             handle.shutdown();
             is_first = false;
@@ -251,6 +299,15 @@ fn shut_down_on_signal(mut signals: Signals, handle: &Handle) {
             // shutdown under way goes on.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
+    }
+}
+
+/// Reads the certificates of TLS again.
+fn reload_certificates(handle: &Handle) {
+    match handle.reload_tls() {
+        Ok(true) => tracing::info!("SIGHUP: the certificates were read again"),
+        Ok(false) => tracing::info!("SIGHUP: there is no TLS, and nothing to be read again"),
+        Err(error) => tracing::error!("SIGHUP: the certificates stay as they are: {error}"),
     }
 }
 
@@ -281,6 +338,8 @@ fn config_of(args: &ServeArgs) -> Result<Config, Failure> {
     Ok(Config {
         bind: args.bind.clone(),
         port: args.port,
+        tls: tls_of(args)?,
+        tls_only: args.tls_only,
         unix_socket: args.unixsocket.clone(),
         metrics: args.metrics.clone(),
         databases: args.databases,
@@ -293,6 +352,40 @@ fn config_of(args: &ServeArgs) -> Result<Config, Failure> {
         idle_timeout: (args.timeout > 0).then(|| Duration::from_secs(args.timeout)),
         ..Config::default()
     })
+}
+
+/// What is said of TLS.
+fn tls_of(args: &ServeArgs) -> Result<Option<TlsConfig>, Failure> {
+    let files = [&args.tls_cert_file, &args.tls_key_file, &args.tls_ca_cert_file];
+    let Some(port) = args.tls_port else {
+        let is_wanted = args.tls_only
+            || args.tls_auth_clients.is_some()
+            || files.iter().any(|file| file.is_some());
+        return match is_wanted {
+            true => Err(Failure::usage(
+                "options of TLS without a port: give --tls-port as well".to_string(),
+            )),
+            false => Ok(None),
+        };
+    };
+    let (Some(certificate), Some(key)) = (&args.tls_cert_file, &args.tls_key_file) else {
+        return Err(Failure::usage(
+            "--tls-port needs a certificate and its key: give --tls-cert-file and --tls-key-file"
+                .to_string(),
+        ));
+    };
+    let client_certificates = match (args.tls_auth_clients, &args.tls_ca_cert_file) {
+        (Some(wanted), _) => wanted.meant(),
+        (None, Some(_)) => ClientCertificates::Required,
+        (None, None) => ClientCertificates::No,
+    };
+    let files = TlsFiles {
+        certificate: certificate.clone(),
+        key: key.clone(),
+        client_authorities: args.tls_ca_cert_file.clone(),
+        client_certificates,
+    };
+    Ok(Some(TlsConfig { port, files, handshake_timeout: HANDSHAKE_TIMEOUT }))
 }
 
 /// The limit of the memory of clients; `None` is none.

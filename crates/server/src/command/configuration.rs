@@ -1,10 +1,15 @@
 //! `CONFIG`: reading settings, and changing those that can change while the server runs.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
 use super::{Context, Failure, Outcome, parse_integer, shown};
 use crate::glob;
 use crate::resp::Request;
 use crate::settings::ENCODINGS;
 use crate::shared::Shared;
+use crate::tls::{ClientCertificates, Prepared, TlsFiles};
 
 /// Slow commands, and refusals, that may be kept at most: each takes up to about 4 KiB.
 const SLOW_LOG_LEN_LIMIT: u64 = 1 << 16;
@@ -58,6 +63,20 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("timeout", timeout.to_string()),
         ("unixsocket", socket.unwrap_or_default()),
     ];
+    let tls = shared.control.tls.as_ref().map(|tls| tls.files());
+    let tls_port = shared.control.tls_addresses.first().map_or(0, |address| address.port());
+    settings.push(("tls-port", tls_port.to_string()));
+    let file = |pick: fn(&TlsFiles) -> Option<&PathBuf>| {
+        let path = tls.as_ref().and_then(pick);
+        path.map_or_else(String::new, |path| path.display().to_string())
+    };
+    settings.extend([
+        ("tls-cert-file", file(|files| Some(&files.certificate))),
+        ("tls-key-file", file(|files| Some(&files.key))),
+        ("tls-ca-cert-file", file(|files| files.client_authorities.as_ref())),
+    ]);
+    let clients = tls.as_ref().map_or("no", |files| files.client_certificates.name());
+    settings.push(("tls-auth-clients", clients.to_string()));
     for (index, (name, older, _)) in ENCODINGS.into_iter().enumerate() {
         let value = shared.settings.encoding(index).to_string();
         if older != name {
@@ -84,15 +103,66 @@ fn get(context: &mut Context<'_>, request: &Request<'_>) {
 /// All values are checked before the first is changed.
 fn set(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let mut changes = Vec::new();
+    let mut certificates = Certificates::of(context.shared);
     for index in (2..request.len()).step_by(2) {
+        if certificates.take(request.arg(index), request.arg(index + 1))? {
+            continue;
+        }
         changes.push(parse_change(context.shared, request.arg(index), request.arg(index + 1))?);
     }
+    changes.extend(certificates.read()?);
     context.act(move |shared| changes.into_iter().for_each(|change| change.make(shared)));
     context.reply.ok();
     Ok(())
 }
 
+/// The files of TLS, as they are to be.
+struct Certificates {
+    /// `None` without TLS.
+    files: Option<TlsFiles>,
+    is_changed: bool,
+}
+
+impl Certificates {
+    fn of(shared: &Shared) -> Self {
+        let files = shared.control.tls.as_ref().map(|tls| tls.files());
+        Certificates { files, is_changed: false }
+    }
+
+    /// Takes a setting, if it is one of TLS; also one that is as it was, because what the file holds may not be.
+    fn take(&mut self, name: &[u8], value: &[u8]) -> Result<bool, Failure> {
+        let Some(files) = &mut self.files else { return Ok(false) };
+        let path = || PathBuf::from(OsStr::from_bytes(value));
+        match name.to_ascii_lowercase().as_slice() {
+            b"tls-cert-file" => files.certificate = path(),
+            b"tls-key-file" => files.key = path(),
+            b"tls-ca-cert-file" => {
+                files.client_authorities = Some(path()).filter(|_| !value.is_empty());
+            }
+            b"tls-auth-clients" => {
+                files.client_certificates =
+                    ClientCertificates::of_name(value).ok_or(Failure::text(
+                        "ERR CONFIG SET failed (possibly related to argument 'tls-auth-clients') - \
+                         argument(s) must be one of the following: no, optional, yes",
+                    ))?;
+            }
+            _ => return Ok(false),
+        }
+        self.is_changed = true;
+        Ok(true)
+    }
+
+    /// Reads them.
+    fn read(self) -> Result<Option<Change>, Failure> {
+        let Some(files) = self.files.filter(|_| self.is_changed) else { return Ok(None) };
+        let ready = Prepared::read(files)
+            .map_err(|why| Failure::text(format!("ERR CONFIG SET failed - {why}")))?;
+        Ok(Some(Change::Certificates(ready)))
+    }
+}
+
 enum Change {
+    Certificates(Prepared),
     /// The setting has this value already.
     None,
     ClientCountMax(usize),
@@ -114,6 +184,11 @@ impl Change {
         let settings = &shared.settings;
         match self {
             Change::None => {}
+            Change::Certificates(ready) => {
+                if let Some(tls) = &shared.control.tls {
+                    tls.exchange(ready);
+                }
+            }
             Change::ClientCountMax(count) => settings.set_client_count_max(count),
             Change::BulkSizeMax(size) => settings.set_bulk_size_max(size),
             Change::ClientMemoryMax(size) => {

@@ -1,0 +1,192 @@
+//! TLS: certificates, and a socket that speaks it.
+//!
+//! A session lies between the socket and its connection (`socket.rs`). It reads and writes in the event loop as a plain
+//! socket does, and never waits: what the kernel does not take, and what of a record has not arrived, stays in the
+//! session until the socket is ready again. Certificates are read when the server starts, and again when it is told to
+//! (`CONFIG SET`, SIGHUP); connections that are open keep theirs.
+
+mod socket;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+
+pub use socket::TlsSocket;
+
+/// How a server speaks TLS.
+#[derive(Clone, Debug)]
+pub struct TlsConfig {
+    /// The TCP port; 0 lets the system choose.
+    pub port: u16,
+    /// Where certificates are, and who must show one.
+    pub files: TlsFiles,
+    /// Connections that have not shown by then that they speak TLS are closed.
+    pub handshake_timeout: Duration,
+}
+
+/// Where certificates are, and who must show one. All files are PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate of the server, followed by those that lead to one that clients know.
+    pub certificate: PathBuf,
+    /// The private key of the certificate.
+    pub key: PathBuf,
+    /// Certificates of those who may sign certificates of clients.
+    pub client_authorities: Option<PathBuf>,
+    /// Whether clients must show a certificate.
+    pub client_certificates: ClientCertificates,
+}
+
+/// Whether clients must show a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// Nobody is asked.
+    No,
+    /// One that is shown must be valid.
+    Optional,
+    /// Without a valid one nobody is served.
+    Required,
+}
+
+impl ClientCertificates {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ClientCertificates::No => "no",
+            ClientCertificates::Optional => "optional",
+            ClientCertificates::Required => "yes",
+        }
+    }
+
+    /// What a word stands for.
+    pub fn of_name(name: &[u8]) -> Option<Self> {
+        let all =
+            [ClientCertificates::No, ClientCertificates::Optional, ClientCertificates::Required];
+        all.into_iter().find(|it| it.name().as_bytes().eq_ignore_ascii_case(name))
+    }
+}
+
+/// The certificates in use, which can be exchanged. Thread-safe.
+pub struct Tls {
+    state: Mutex<Prepared>,
+}
+
+/// Certificates that were read and fit together.
+pub struct Prepared {
+    files: TlsFiles,
+    config: Arc<ServerConfig>,
+}
+
+impl Prepared {
+    /// Reads the files. The error is a sentence that names the file.
+    pub fn read(files: TlsFiles) -> Result<Self, String> {
+        let config = load(&files)?;
+        Ok(Prepared { files, config })
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("files", &self.files()).finish_non_exhaustive()
+    }
+}
+
+impl Tls {
+    /// Reads the files. The error is a sentence that names the file.
+    pub fn load(files: TlsFiles) -> Result<Self, String> {
+        Ok(Tls { state: Mutex::new(Prepared::read(files)?) })
+    }
+
+    /// Uses these from now on.
+    pub fn exchange(&self, ready: Prepared) {
+        *self.state() = ready;
+    }
+
+    /// Reads the files in use again. If one of them cannot be used, nothing changes.
+    pub fn reload(&self) -> Result<(), String> {
+        self.exchange(Prepared::read(self.files())?);
+        Ok(())
+    }
+
+    /// The files in use.
+    pub fn files(&self) -> TlsFiles {
+        self.state().files.clone()
+    }
+
+    /// What a new connection is served with.
+    fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.state().config)
+    }
+
+    /// A panic elsewhere cannot have left it half changed.
+    fn state(&self) -> MutexGuard<'_, Prepared> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, String> {
+    let chain = certificates(&files.certificate, "tls-cert-file")?;
+    let key = PrivateKeyDer::from_pem_file(&files.key)
+        .map_err(|error| unreadable("tls-key-file", &files.key, &error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let wrong = |error: rustls::Error| {
+        format!(
+            "the certificate {} and the key {} cannot be used: {error}",
+            files.certificate.display(),
+            files.key.display()
+        )
+    };
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+    let builder = builder.with_safe_default_protocol_versions().map_err(wrong)?;
+    let builder = match (files.client_certificates, &files.client_authorities) {
+        (ClientCertificates::No, _) => builder.with_no_client_auth(),
+        (wanted, None) => {
+            return Err(format!(
+                "tls-auth-clients is {}, and nobody is named who signs the certificates of clients: give \
+                 --tls-ca-cert-file, or --tls-auth-clients no",
+                wanted.name()
+            ));
+        }
+        (wanted, Some(file)) => {
+            let mut roots = RootCertStore::empty();
+            let refused = |what: &dyn fmt::Display| {
+                format!("tls-ca-cert-file {} cannot be used: {what}", file.display())
+            };
+            for certificate in certificates(file, "tls-ca-cert-file")? {
+                roots.add(certificate).map_err(|error| refused(&error))?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = match wanted {
+                ClientCertificates::Optional => verifier.allow_unauthenticated(),
+                _ => verifier,
+            };
+            builder.with_client_cert_verifier(verifier.build().map_err(|error| refused(&error))?)
+        }
+    };
+    Ok(Arc::new(builder.with_single_cert(chain, key).map_err(wrong)?))
+}
+
+/// The certificates in a file, of which there must be one.
+fn certificates(file: &Path, name: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+    let all = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let all = all.map_err(|error| unreadable(name, file, &error))?;
+    match all.is_empty() {
+        true => Err(format!("{name}: {} has no certificate: it must be PEM", file.display())),
+        false => Ok(all),
+    }
+}
+
+fn unreadable(name: &str, file: &Path, error: &pem::Error) -> String {
+    let file = file.display();
+    match error {
+        pem::Error::Io(error) => format!("{name}: {file} cannot be read: {error}"),
+        pem::Error::NoItemsFound => format!("{name}: {file} has no such part: it must be PEM"),
+        other => format!("{name}: {file} is not PEM: {other}"),
+    }
+}

@@ -1,0 +1,272 @@
+//! TLS, as clients see it: the same server, and nobody who does not speak it disturbs those who do.
+
+#![allow(clippy::unwrap_used, reason = "tests may fail")]
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use everleaf_server::{ClientCertificates, TlsConfig, TlsFiles};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use crate::support::{TestServer, encode, eventually};
+
+/// Who signs certificates.
+struct Authority {
+    pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let pem = params.self_signed(&key).unwrap().pem();
+        Authority { pem, issuer: Issuer::new(params, key) }
+    }
+
+    /// A certificate and its key.
+    fn sign(&self) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["localhost".to_string()]).unwrap();
+        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
+    }
+
+    /// Writes a signed certificate and its key as files of a folder.
+    fn write(&self, folder: &Path, name: &str) -> (std::path::PathBuf, std::path::PathBuf) {
+        let (certificate, key) = self.sign();
+        let paths = (folder.join(format!("{name}.crt")), folder.join(format!("{name}.key")));
+        std::fs::write(&paths.0, certificate).unwrap();
+        std::fs::write(&paths.1, key).unwrap();
+        paths
+    }
+
+    /// What a client believes that trusts this authority, and shows a certificate of another one.
+    fn trusted(&self, shown_by: Option<&Authority>) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider);
+        let builder =
+            builder.with_safe_default_protocol_versions().unwrap().with_root_certificates(roots);
+        Arc::new(match shown_by {
+            None => builder.with_no_client_auth(),
+            Some(authority) => {
+                let (certificate, key) = authority.sign();
+                let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+                let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+                builder.with_client_auth_cert(chain, key).unwrap()
+            }
+        })
+    }
+}
+
+/// A server with TLS, and who signed its certificate.
+fn serve(clients: Option<(&Authority, ClientCertificates)>) -> (TestServer, Authority) {
+    let authority = Authority::new();
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = authority.write(folder.path(), "server");
+    let client_authorities = clients.map(|(authority, _)| {
+        let path = folder.path().join("clients.crt");
+        std::fs::write(&path, &authority.pem).unwrap();
+        path
+    });
+    let client_certificates = clients.map_or(ClientCertificates::No, |(_, wanted)| wanted);
+    let files = TlsFiles { certificate, key, client_authorities, client_certificates };
+    let store = crate::support::open(&folder.path().join("test.pool"), 4 << 30);
+    let server = TestServer::on(folder, store, |config| {
+        let handshake_timeout = Duration::from_millis(300);
+        config.tls = Some(TlsConfig { port: 0, files, handshake_timeout });
+    });
+    (server, authority)
+}
+
+/// A stream that gives and takes a few bytes at a time.
+struct Narrow(TcpStream, usize);
+
+impl Read for Narrow {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let size = buffer.len().min(self.1);
+        self.0.read(&mut buffer[..size])
+    }
+}
+
+impl Write for Narrow {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(&bytes[..bytes.len().min(self.1)])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+type Client = StreamOwned<ClientConnection, Narrow>;
+
+fn connect(server: &TestServer, config: Arc<ClientConfig>, width: usize) -> Client {
+    let stream = TcpStream::connect(server.handle.tls_addr().unwrap()).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    StreamOwned::new(ClientConnection::new(config, name).unwrap(), Narrow(stream, width))
+}
+
+/// Sends a request; exactly this must come back.
+fn ask(client: &mut Client, request: &[u8], reply: &[u8]) {
+    client.write_all(request).unwrap();
+    let mut found = vec![0; reply.len()];
+    client.read_exact(&mut found).unwrap();
+    assert_eq!(found.escape_ascii().to_string(), reply.escape_ascii().to_string());
+}
+
+/// Whether a client with this configuration is served.
+fn is_served(server: &TestServer, config: &Arc<ClientConfig>) -> bool {
+    let mut client = connect(server, Arc::clone(config), usize::MAX);
+    let mut reply = [0; 7];
+    client.write_all(b"PING\r\n").is_ok()
+        && client.read_exact(&mut reply).is_ok()
+        && &reply == b"+PONG\r\n"
+}
+
+#[test]
+fn requests_and_replies_of_any_size_pass_in_any_pieces() {
+    let (server, authority) = serve(None);
+    let trusted = authority.trusted(None);
+    for width in [5, 1_000, usize::MAX] {
+        let mut client = connect(&server, Arc::clone(&trusted), width);
+        ask(&mut client, b"PING\r\n", b"+PONG\r\n");
+        let value = vec![b'v'; if width < 100 { 3_000 } else { 3 << 20 }];
+        ask(&mut client, &encode(&[b"SET", &b"k"[..], &value]), b"+OK\r\n");
+        let bulk = [format!("${}\r\n", value.len()).as_bytes(), &value, b"\r\n"].concat();
+        ask(&mut client, b"GET k\r\n", &bulk);
+    }
+    // The plain port goes on, with the same keys.
+    let mut plain = server.connect();
+    assert_eq!(plain.line("STRLEN k"), ":3145728");
+    assert!(plain.line("CONFIG GET tls-auth-clients").contains("\"no\""));
+}
+
+#[test]
+fn a_slow_reader_of_many_replies_gets_all_of_them() {
+    let (server, authority) = serve(None);
+    let mut client = connect(&server, authority.trusted(None), usize::MAX);
+    ask(&mut client, &encode(&[b"SET", &b"k"[..], &[b'x'; 10_000]]), b"+OK\r\n");
+    // More than the sockets hold, in pieces of which none is read before all are sent.
+    let request = encode(&["GET", "k"]).repeat(2_000);
+    client.write_all(&request).unwrap();
+    let mut plain = server.connect();
+    eventually("replies wait", || !plain.line("INFO clients").contains("client_output_bytes:0"));
+    let one = [&b"$10000\r\n"[..], &[b'x'; 10_000], b"\r\n"].concat();
+    let mut reply = vec![0; one.len()];
+    for number in 0..2_000 {
+        client.read_exact(&mut reply).unwrap();
+        assert!(reply == one, "reply {number}");
+    }
+    ask(&mut client, b"ECHO end\r\n", b"$3\r\nend\r\n");
+}
+
+#[test]
+fn who_says_goodbye_gets_the_replies_that_are_due() {
+    let (server, authority) = serve(None);
+    let mut client = connect(&server, authority.trusted(None), usize::MAX);
+    client.write_all(&b"INCR n\r\n".repeat(500)).unwrap();
+    client.conn.send_close_notify();
+    client.flush().unwrap();
+    let mut replies = Vec::new();
+    client.read_to_end(&mut replies).unwrap();
+    assert!(replies.ends_with(b":500\r\n"), "{}", replies.escape_ascii());
+}
+
+#[test]
+fn who_does_not_speak_tls_disturbs_nobody() {
+    let (server, authority) = serve(None);
+    let trusted = authority.trusted(None);
+    let mut client = connect(&server, Arc::clone(&trusted), usize::MAX);
+    ask(&mut client, b"PING\r\n", b"+PONG\r\n");
+    let raw = || {
+        let stream = TcpStream::connect(server.handle.tls_addr().unwrap()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    };
+    // Plain requests, a record that is none, a beginning and no more, silence.
+    for bytes in [&b"PING\r\n"[..], &[0x16, 3, 1, 0xff, 0xff, 1, 2, 3], &[0x16, 3, 1], b""] {
+        let mut stream = raw();
+        stream.write_all(bytes).unwrap();
+        let mut rest = Vec::new();
+        // Closed in any case, at the latest when the time for the handshake is over.
+        let _ = stream.read_to_end(&mut rest);
+        assert!(!rest.windows(4).any(|part| part == b"PONG"), "{}", rest.escape_ascii());
+    }
+    // Gone in the middle of a record.
+    let mut half = connect(&server, Arc::clone(&trusted), usize::MAX);
+    ask(&mut half, b"PING\r\n", b"+PONG\r\n");
+    half.sock.0.write_all(&[0x17, 3, 3, 0x40, 0, 1, 2, 3]).unwrap();
+    drop(half);
+    // Bytes that were changed on the way.
+    let mut forged = connect(&server, Arc::clone(&trusted), usize::MAX);
+    ask(&mut forged, b"PING\r\n", b"+PONG\r\n");
+    forged.sock.0.write_all(&[0x17, 3, 3, 0, 32]).unwrap();
+    forged.sock.0.write_all(&[7; 32]).unwrap();
+    assert!(
+        forged.read(&mut [0; 10]).is_ok_and(|size| size == 0) || forged.read(&mut [0; 10]).is_err()
+    );
+    // TLS on the plain port.
+    let mut wrong = server.connect();
+    wrong.send(&[0x16, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]);
+    ask(&mut client, b"PING\r\n", b"+PONG\r\n");
+    drop((forged, wrong));
+    let mut plain = server.connect();
+    eventually("all of them are gone", || plain.line("CLIENT LIST").matches("id=").count() == 2);
+}
+
+#[test]
+fn clients_show_certificates_where_they_must() {
+    let clients = Authority::new();
+    for wanted in [ClientCertificates::Required, ClientCertificates::Optional] {
+        let (server, authority) = serve(Some((&clients, wanted)));
+        let is_optional = wanted == ClientCertificates::Optional;
+        assert_eq!(is_served(&server, &authority.trusted(None)), is_optional);
+        assert!(is_served(&server, &authority.trusted(Some(&clients))));
+        assert!(!is_served(&server, &authority.trusted(Some(&Authority::new()))));
+    }
+}
+
+#[test]
+fn certificates_are_exchanged_while_the_server_runs() {
+    let (server, old) = serve(None);
+    let mut open = connect(&server, old.trusted(None), usize::MAX);
+    ask(&mut open, b"PING\r\n", b"+PONG\r\n");
+    let new = Authority::new();
+    let (certificate, key) = new.write(server.folder.path(), "new");
+    let (certificate, key) = (certificate.to_str().unwrap(), key.to_str().unwrap());
+    let mut plain = server.connect();
+    // A certificate without its key, and files that are none, change nothing.
+    let alone = plain.ask(&["CONFIG", "SET", "tls-cert-file", certificate]);
+    assert!(alone.contains("cannot be used"), "{alone}");
+    let none = plain.ask(&["CONFIG", "SET", "tls-key-file", "/none/such"]);
+    assert!(none.contains("/none/such cannot be read"), "{none}");
+    let bad = plain.ask(&["CONFIG", "SET", "tls-auth-clients", "maybe"]);
+    assert!(bad.contains("no, optional, yes"), "{bad}");
+    let unsigned = plain.ask(&["CONFIG", "SET", "tls-auth-clients", "yes"]);
+    assert!(unsigned.contains("--tls-ca-cert-file"), "{unsigned}");
+    assert!(is_served(&server, &old.trusted(None)));
+    let set = ["CONFIG", "SET", "tls-cert-file", certificate, "tls-key-file", key];
+    assert_eq!(plain.ask(&set), "+OK");
+    assert!(is_served(&server, &new.trusted(None)));
+    assert!(!is_served(&server, &old.trusted(None)));
+    ask(&mut open, b"PING\r\n", b"+PONG\r\n");
+    // The same files with something else in them.
+    let (other_certificate, other_key) = old.sign();
+    std::fs::write(certificate, other_certificate).unwrap();
+    assert!(server.handle.reload_tls().is_err());
+    assert!(is_served(&server, &new.trusted(None)));
+    std::fs::write(key, other_key).unwrap();
+    assert!(server.handle.reload_tls().unwrap());
+    assert!(is_served(&server, &old.trusted(None)));
+}
