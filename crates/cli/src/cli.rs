@@ -1,8 +1,8 @@
 //! The command line as clap sees it. The arguments of a command are in the file of the command.
 
 use crate::command::{
-    backup, bench, check, compact, completions, create, del, export, get, load, man, maps, ping,
-    put, repair, restore, scan, serve, snapshot, stat, upgrade,
+    backup, bench, check, compact, completions, create, del, export, get, import, load, man, maps,
+    ping, put, repair, restore, scan, serve, snapshot, stat, upgrade,
 };
 use crate::exit_code;
 use crate::failure::Failure;
@@ -70,6 +70,7 @@ pub(crate) enum Command {
     Del(del::DelArgs),
     Scan(scan::ScanArgs),
     Export(export::ExportArgs),
+    Import(Box<import::ImportArgs>),
     Stat(stat::StatArgs),
     Check(check::CheckArgs),
     Maps(maps::MapsArgs),

@@ -85,6 +85,7 @@ mod slow_log;
 mod socket;
 mod statistics;
 mod tls;
+pub mod transfer;
 mod turns;
 mod types;
 mod waiters;

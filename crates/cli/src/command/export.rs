@@ -3,17 +3,19 @@
 use super::scan::Selection;
 use crate::arguments::{EncodingArgs, RangeArgs, pool_and_rest};
 use crate::cli::Global;
+use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use crate::format::{Format, PairWriter};
+use crate::format::{Format, PairWriter, resp};
 use crate::open::{self, MapArgs};
 use crate::output::{Output, counted};
 use crate::progress::Progress;
 use crate::target_file::TargetFile;
-use clap::Args;
-use everleaf::Map;
+use clap::{Args, ValueEnum};
+use everleaf::{Map, Store};
+use everleaf_server::transfer::Keyspace;
 use serde_json::json;
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Pairs between two updates of the progress bar.
@@ -22,6 +24,7 @@ const PROGRESS_STEP: u64 = 4096;
 const EXAMPLES: &str = "\
 Examples:
   everleaf export words.pool > words.tsv
+  everleaf export shop.pool --format resp | redis-cli -p 6379 --pipe
   everleaf export words.pool --output words.csv --header
   everleaf export words.pool --output backup.jsonl
   everleaf export words.pool --prefix ap --format csv
@@ -29,6 +32,8 @@ Examples:
 Pairs come in the byte order of their keys. What `load` read, `export` writes back byte for byte,
 if it was sorted by key and in the exporter's own form: in tsv the escapes \\t \\n \\r \\\\ and no
 others, in csv quotes only where needed, in jsonl the members key and value without spaces.
+As `resp`, all databases of a pool that a server has served are written as requests that make the same keys of
+all types, with their times, in any Redis. The other formats have pairs of strings.
 A file is written under another name and renamed once it is complete and on the disk.";
 
 /// Write pairs to a TSV, CSV or JSON-lines file
@@ -42,7 +47,7 @@ pub struct ExportArgs {
     pub output: PathBuf,
     /// The format; told by the extension of the file if not given, otherwise tsv
     #[arg(long, value_enum)]
-    pub format: Option<Format>,
+    pub format: Option<ExportFormat>,
     /// Start with a line of column names (TSV, CSV)
     #[arg(long)]
     pub header: bool,
@@ -63,12 +68,49 @@ pub struct ExportArgs {
     pub base64: bool,
 }
 
+/// What is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// Key, tab, value; backslash escapes (.tsv, .tab, .txt)
+    Tsv,
+    /// Comma-separated, quoted where needed (.csv)
+    Csv,
+    /// One JSON object per line (.jsonl, .ndjson, .json)
+    Jsonl,
+    /// Requests for `redis-cli --pipe`: keys of all types of all databases, with their times
+    Resp,
+}
+
+impl ExportFormat {
+    /// That of pairs; `None` for requests.
+    fn of_pairs(self) -> Option<Format> {
+        match self {
+            Self::Tsv => Some(Format::Tsv),
+            Self::Csv => Some(Format::Csv),
+            Self::Jsonl => Some(Format::Jsonl),
+            Self::Resp => None,
+        }
+    }
+}
+
 /// Writes the pairs.
 pub fn run(args: ExportArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
-    let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
+    let (pool, _) = pool_and_rest(args.pool.clone(), Vec::new(), &[])?;
     let encoding = EncodingArgs { hex: args.hex, base64: args.base64 };
     let range = args.range.bounds(&encoding)?;
-    let format = args.format.or_else(|| Format::of_path(&args.output)).unwrap_or(Format::Tsv);
+    let of_path = || Format::of_path(&args.output).unwrap_or(Format::Tsv);
+    let Some(format) = args.format.map_or_else(|| Some(of_path()), ExportFormat::of_pairs) else {
+        let is_everything = range.as_ref().is_some_and(|range| range.is_everything());
+        let is_plain = !args.header && !args.keys_only && args.map.map.is_none();
+        if !is_everything || !is_plain {
+            return Err(Failure::usage(
+                "--format resp writes all keys of all databases: leave --map, --header, --keys-only and \
+                 the range away"
+                    .to_string(),
+            ));
+        }
+        return run_requests(&args, &pool, global, out);
+    };
     let store = open::for_reading(&pool, &args.map.trust)?;
     let map = open::existing_map(&store, &pool, args.map.map.as_deref())?;
     let is_everything = range.as_ref().is_some_and(|range| range.is_everything());
@@ -98,6 +140,67 @@ pub fn run(args: ExportArgs, global: Global, out: &mut Output) -> Result<(), Fai
         return Ok(());
     }
     out.line(&format!("exported {} to {}", counted(pairs, "pair"), args.output.display()))
+}
+
+/// Why requests cannot be written.
+enum Trouble {
+    /// The pool cannot be read.
+    Pool(String),
+    Output(io::Error),
+}
+
+impl From<String> for Trouble {
+    fn from(why: String) -> Self {
+        Trouble::Pool(why)
+    }
+}
+
+fn run_requests(
+    args: &ExportArgs,
+    pool: &Path,
+    global: Global,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let store = open::for_reading(pool, &args.map.trust)?;
+    let show = global.wants_progress();
+    let failure = |trouble, failed: &dyn Fn(&io::Error) -> Failure| match trouble {
+        Trouble::Pool(why) => Failure::new(ExitCode::Pool, format!("{}: {why}", pool.display())),
+        Trouble::Output(error) => failed(&error),
+    };
+    if args.output == Path::new("-") {
+        let written = write_requests(&store, out.writer(), show);
+        return written.map(drop).map_err(|trouble| failure(trouble, &Failure::output));
+    }
+    let mut target = TargetFile::create(&args.output)?;
+    let written = write_requests(&store, target.writer(), show);
+    let keys = written.map_err(|trouble| failure(trouble, &|error| target.failure(error)))?;
+    target.finish()?;
+    if global.json {
+        return out.json(&json!({ "keys": keys, "file": args.output.to_string_lossy() }));
+    }
+    if global.quiet {
+        return Ok(());
+    }
+    out.line(&format!("exported {} to {}", counted(keys, "key"), args.output.display()))
+}
+
+/// Writes all keys as requests. How many they were.
+fn write_requests(store: &Store, out: &mut dyn Write, show: bool) -> Result<u64, Trouble> {
+    let mut keyspace = Keyspace::new(store).map_err(|error| error.to_string())?;
+    let sizes = keyspace.sizes();
+    let progress = Progress::pairs(show, "exporting", sizes.iter().map(|(_, keys)| keys).sum());
+    let mut done: u64 = 0;
+    for (database, _) in sizes.into_iter().filter(|(_, keys)| *keys > 0) {
+        resp::write_select(out, database).map_err(Trouble::Output)?;
+        keyspace.each(database, |key, entry| {
+            done += 1;
+            if done.is_multiple_of(PROGRESS_STEP) {
+                progress.set(done);
+            }
+            resp::write_entry(out, key, entry).map_err(Trouble::Output)
+        })?;
+    }
+    Ok(done)
 }
 
 struct Job<'m> {

@@ -9,6 +9,7 @@ pub(crate) mod create;
 pub(crate) mod del;
 pub(crate) mod export;
 pub(crate) mod get;
+pub(crate) mod import;
 pub(crate) mod load;
 pub(crate) mod man;
 pub(crate) mod maps;
@@ -38,6 +39,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Failure> {
         Command::Del(args) => del::run(args, global, out),
         Command::Scan(args) => scan::run(args, global, out),
         Command::Export(args) => export::run(args, global, out),
+        Command::Import(args) => import::run(*args, global, out),
         Command::Stat(args) => stat::run(args, global, out),
         Command::Check(args) => check::run(args, global, out),
         Command::Maps(args) => maps::run(args, global, out),

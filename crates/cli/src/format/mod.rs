@@ -14,6 +14,7 @@ pub mod columns;
 pub mod csv;
 pub mod jsonl;
 pub mod lines;
+pub mod resp;
 pub mod tsv;
 
 use clap::ValueEnum;

@@ -2,7 +2,8 @@
 
 use crate::common::Place;
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 22] = [
+    "import",
     "create",
     "load",
     "get",

@@ -7,6 +7,7 @@ mod copies;
 mod exit_codes;
 mod guide;
 mod help;
+mod importing;
 mod kill_server;
 mod killed;
 mod loading;

@@ -21,22 +21,23 @@ const MEMBER_OVERHEAD: usize = 17;
 pub fn dump(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let size_max = context.shared.config.reply_size_max;
     let Context { keys, reply, .. } = context;
-    let (staged, key) = (keys.staged()?, request.arg(1));
+    let payload = payload(keys.staged()?, request.arg(1), size_max)?;
+    reply.bulk_or_null(payload.as_deref());
+    Ok(())
+}
+
+/// What a key holds, as `DUMP` tells it.
+pub fn payload(staged: &mut Staged<'_>, key: &[u8], size_max: usize) -> Result<Option<Vec<u8>>> {
     let types = staged.types;
     let held = staged.see(key, |value, _| match types.header(value) {
         Some(header) => Err(header.kind),
         None => Ok(Writer::string(value)),
     })?;
-    let writer = match held {
-        None => {
-            reply.null();
-            return Ok(());
-        }
-        Some(Ok(writer)) => writer,
-        Some(Err(kind)) => write_collection(staged, key, kind, size_max)?,
-    };
-    reply.bulk(&writer.finish());
-    Ok(())
+    Ok(match held {
+        None => None,
+        Some(Ok(writer)) => Some(writer.finish()),
+        Some(Err(kind)) => Some(write_collection(staged, key, kind, size_max)?.finish()),
+    })
 }
 
 fn write_collection(
@@ -151,7 +152,7 @@ pub fn restore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// Puts a value in place of whatever the key held. What cannot be put changes nothing.
-fn put(staged: &mut Staged<'_>, key: &[u8], value: &Value) -> Outcome {
+pub fn put(staged: &mut Staged<'_>, key: &[u8], value: &Value) -> Outcome {
     let check = |member: &Vec<u8>| match member.len() + MEMBER_OVERHEAD {
         size if size > KEY_SIZE_MAX => Err(Failure::Store(Error::KeyTooLarge(size))),
         _ => Ok(()),

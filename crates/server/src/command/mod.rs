@@ -8,7 +8,7 @@ mod configuration;
 mod connection;
 mod counter;
 mod description;
-mod dump;
+pub mod dump;
 pub mod expiry;
 mod hash;
 mod info;

@@ -190,6 +190,11 @@ impl Stage {
         self.change_count
     }
 
+    /// Bytes that all of it takes.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
     /// Whether it holds more than it may.
     pub fn is_over(&self) -> bool {
         self.size > self.size_max

@@ -23,7 +23,12 @@ const fn table() -> [u64; 256] {
 
 /// The check sum of bytes.
 pub fn crc64(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |sum, byte| TABLE[usize::from(sum as u8 ^ byte)] ^ sum >> 8)
+    crc64_from(0, bytes)
+}
+
+/// The check sum of bytes behind others that have this one.
+pub fn crc64_from(sum: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(sum, |sum, byte| TABLE[usize::from(sum as u8 ^ byte)] ^ sum >> 8)
 }
 
 #[cfg(test)]

@@ -12,12 +12,12 @@ const INTEGERS_HEADER_SIZE: usize = 8;
 const COUNT_UNKNOWN: usize = u16::MAX as usize;
 const END: u8 = 0xff;
 
-fn little_endian(bytes: &[u8]) -> u64 {
+pub(super) fn little_endian(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// A number of so many bits, with its sign.
-fn signed(bits: u64, width: u32) -> i64 {
+pub(super) fn signed(bits: u64, width: u32) -> i64 {
     let unused = 64 - width;
     ((bits << unused) as i64) >> unused
 }

@@ -1,27 +1,34 @@
-//! Values as bytes that other servers understand: the payload of `DUMP` and `RESTORE`.
+//! Values as bytes that other servers understand: the payload of `DUMP` and `RESTORE`, and files of Redis (`file.rs`).
 //!
 //! ```text
 //!   type (1) | value | version (2) | check sum (8)      least significant bytes first
 //! ```
 //!
-//! The format is that of the files of Redis 7.0, version 10. Plain encodings are written; the packed ones
-//! that Redis 7.0 writes are read, too. Source: the file format as its reader defines it (`rdb.c`,
-//! `listpack.c`, `intset.c`).
+//! The format is that of the files of Redis 7.0, version 10. Plain encodings are written; the packed ones are read, too,
+//! those of older versions, and of version 11 (Redis 7.2, Valkey 8). Source: the file format as its reader defines it
+//! (`rdb.c`, `listpack.c`, `intset.c`, `ziplist.c`, `zipmap.c`, `t_stream.c`).
 //!
 //! A payload comes from anybody, and its check sum is no secret: every length is compared with what is there
 //! before memory is taken for it, and all that one payload holds may take 512 MiB.
 
 mod check_sum;
+mod file;
 mod listpack;
 mod lzf;
 mod read;
+mod skip;
 mod write;
+mod ziplist;
 
+pub use file::{Rdb, RdbError, RdbRecord};
 pub use read::read;
+pub use skip::unsupported_name;
 pub use write::Writer;
 
-/// The version that is written, and the newest that is read.
+/// The version that is written.
 const VERSION: u16 = 10;
+/// The newest that is read.
+const VERSION_READ_MAX: u16 = 11;
 /// Bytes behind the value.
 const FOOTER_SIZE: usize = 10;
 
@@ -30,22 +37,64 @@ mod kind {
     pub const STRING: u8 = 0;
     pub const LIST: u8 = 1;
     pub const SET: u8 = 2;
+    pub const SORTED_SET_OF_DIGITS: u8 = 3;
     pub const HASH: u8 = 4;
     pub const SORTED_SET: u8 = 5;
+    pub const HASH_ZIPMAP: u8 = 9;
+    pub const LIST_ZIPLIST: u8 = 10;
     pub const INTEGER_SET: u8 = 11;
+    pub const SORTED_SET_ZIPLIST: u8 = 12;
+    pub const HASH_ZIPLIST: u8 = 13;
+    pub const LIST_OF_ZIPLISTS: u8 = 14;
     pub const HASH_LISTPACK: u8 = 16;
     pub const SORTED_SET_LISTPACK: u8 = 17;
     pub const LIST_OF_LISTPACKS: u8 = 18;
+    pub const SET_LISTPACK: u8 = 20;
 }
 
-/// What a payload holds.
+/// What a key holds.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
+    /// A string.
     String(Vec<u8>),
+    /// The elements of a list, in order.
     List(Vec<Vec<u8>>),
+    /// The members of a set, in any order.
     Set(Vec<Vec<u8>>),
+    /// The fields of a hash and what they have, in any order.
     Hash(Vec<(Vec<u8>, Vec<u8>)>),
+    /// The members of a sorted set and their scores, in any order.
     SortedSet(Vec<(Vec<u8>, f64)>),
+}
+
+impl Value {
+    /// The same, whatever the order in which it came: two values are equal if they are so sorted.
+    pub fn sorted(mut self) -> Self {
+        match &mut self {
+            Value::String(_) | Value::List(_) => {}
+            Value::Set(members) => members.sort_unstable(),
+            Value::Hash(fields) => fields.sort_unstable(),
+            Value::SortedSet(members) => members.sort_unstable_by(|a, b| a.0.cmp(&b.0)),
+        }
+        self
+    }
+
+    /// Bytes of all that it holds, about.
+    pub fn size(&self) -> usize {
+        const ITEM_OVERHEAD: usize = 32;
+        match self {
+            Value::String(value) => value.len(),
+            Value::List(items) | Value::Set(items) => {
+                items.iter().map(|item| item.len() + ITEM_OVERHEAD).sum()
+            }
+            Value::Hash(fields) => {
+                fields.iter().map(|(field, value)| field.len() + value.len() + ITEM_OVERHEAD).sum()
+            }
+            Value::SortedSet(members) => {
+                members.iter().map(|(member, _)| member.len() + ITEM_OVERHEAD).sum()
+            }
+        }
+    }
 }
 
 /// Why a payload cannot be read.

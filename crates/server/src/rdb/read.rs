@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use super::check_sum::crc64;
 use super::listpack::{entries, integers};
 use super::lzf::decompressed;
-use super::{Damage, FOOTER_SIZE, VERSION, Value, kind};
+use super::ziplist::{ziplist, zipmap};
+use super::{Damage, FOOTER_SIZE, VERSION_READ_MAX, Value, kind};
 use crate::score;
 
 /// Bytes that all that a payload holds may take, and what each item takes besides itself.
@@ -17,20 +18,20 @@ pub fn read(payload: &[u8]) -> Result<Value, Damage> {
     let body_size = payload.len().checked_sub(FOOTER_SIZE).ok_or(Damage::Footer)?;
     let (body, footer) = payload.split_at(body_size);
     let (version, sum) = footer.split_at(2);
-    if u16::from_le_bytes([version[0], version[1]]) > VERSION
+    if u16::from_le_bytes([version[0], version[1]]) > VERSION_READ_MAX
         || crc64(&payload[..body_size + 2]).to_le_bytes() != sum
     {
         return Err(Damage::Footer);
     }
     let (&kind, rest) = body.split_first().ok_or(Damage::Format)?;
-    let mut reader = Reader { rest, budget: SIZE_MAX };
+    let mut reader = Reader::new(rest);
     let value = reader.value(kind).ok_or(Damage::Format)?;
     // There, too, what follows the value is not looked at.
     if is_fit(&value) { Ok(value) } else { Err(Damage::Format) }
 }
 
 /// Whether a collection has members, and each of them once.
-fn is_fit(value: &Value) -> bool {
+pub(super) fn is_fit(value: &Value) -> bool {
     fn are_different<'a>(members: impl Iterator<Item = &'a Vec<u8>>) -> bool {
         let mut seen = BTreeSet::new();
         let mut members = members.peekable();
@@ -49,10 +50,12 @@ fn is_fit(value: &Value) -> bool {
 }
 
 /// What is left to be read.
-struct Reader<'a> {
-    rest: &'a [u8],
+pub(super) struct Reader<'a> {
+    pub rest: &'a [u8],
     /// Bytes that may still be taken for it.
     budget: usize,
+    /// More bytes were wanted than there are.
+    pub is_short: bool,
 }
 
 /// A length, or that an encoding of another kind follows.
@@ -62,13 +65,20 @@ enum Length {
 }
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, size: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.rest.split_at_checked(size)?;
+    pub fn new(rest: &'a [u8]) -> Self {
+        Reader { rest, budget: SIZE_MAX, is_short: false }
+    }
+
+    pub fn take(&mut self, size: usize) -> Option<&'a [u8]> {
+        let Some((taken, rest)) = self.rest.split_at_checked(size) else {
+            self.is_short = true;
+            return None;
+        };
         self.rest = rest;
         Some(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.take(N)?.try_into().ok()
     }
 
@@ -91,14 +101,14 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn length(&mut self) -> Option<u64> {
+    pub fn length(&mut self) -> Option<u64> {
         match self.any_length()? {
             Length::Of(length) => Some(length),
             Length::Special(_) => None,
         }
     }
 
-    fn string(&mut self) -> Option<Vec<u8>> {
+    pub fn string(&mut self) -> Option<Vec<u8>> {
         let value = match self.any_length()? {
             Length::Of(length) => self.take(usize::try_from(length).ok()?)?.to_vec(),
             Length::Special(0) => i8::from_le_bytes(self.array()?).to_string().into_bytes(),
@@ -115,6 +125,16 @@ impl<'a> Reader<'a> {
             Length::Special(_) => return None,
         };
         self.keep(value)
+    }
+
+    /// A number as digits behind their count, or one of three that has none.
+    fn score_of_digits(&mut self) -> Option<f64> {
+        match self.array()? {
+            [253] => None,
+            [254] => Some(f64::INFINITY),
+            [255] => Some(f64::NEG_INFINITY),
+            [size] => score::parse(self.take(usize::from(size))?),
+        }
     }
 
     /// So many items.
@@ -135,7 +155,7 @@ impl<'a> Reader<'a> {
         unpack(&packed)
     }
 
-    fn value(&mut self, kind: u8) -> Option<Value> {
+    pub fn value(&mut self, kind: u8) -> Option<Value> {
         Some(match kind {
             kind::STRING => Value::String(self.string()?),
             kind::LIST => Value::List(self.items(Self::string)?),
@@ -148,15 +168,21 @@ impl<'a> Reader<'a> {
                     Some((reader.string()?, f64::from_le_bytes(reader.array()?)))
                 })?)
             }
+            kind::SORTED_SET_OF_DIGITS => Value::SortedSet(
+                self.items(|reader| Some((reader.string()?, reader.score_of_digits()?)))?,
+            ),
+            kind::HASH_ZIPMAP => Value::Hash(pairs(self.packed(zipmap)?)?),
+            kind::HASH_ZIPLIST => Value::Hash(pairs(self.packed(ziplist)?)?),
+            kind::LIST_ZIPLIST => Value::List(self.packed(ziplist)?),
+            kind::SORTED_SET_ZIPLIST => scored(self.packed(ziplist)?)?,
+            kind::LIST_OF_ZIPLISTS => {
+                let nodes = self.items(|reader| reader.packed(ziplist))?;
+                Value::List(nodes.into_iter().flatten().collect())
+            }
+            kind::SET_LISTPACK => Value::Set(self.packed(entries)?),
             kind::INTEGER_SET => Value::Set(self.packed(integers)?),
             kind::HASH_LISTPACK => Value::Hash(pairs(self.packed(entries)?)?),
-            kind::SORTED_SET_LISTPACK => {
-                let scored = |(member, score): (Vec<u8>, Vec<u8>)| {
-                    score::parse(&score).map(|score| (member, score))
-                };
-                let pairs = pairs(self.packed(entries)?)?.into_iter();
-                Value::SortedSet(pairs.map(scored).collect::<Option<_>>()?)
-            }
+            kind::SORTED_SET_LISTPACK => scored(self.packed(entries)?)?,
             kind::LIST_OF_LISTPACKS => {
                 let nodes = self.items(|reader| match reader.length()? {
                     1 => Some(vec![reader.string().filter(|element| !element.is_empty())?]),
@@ -170,6 +196,12 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Members, each followed by its score.
+fn scored(entries: Vec<Vec<u8>>) -> Option<Value> {
+    let scored = |(member, score): (Vec<u8>, Vec<u8>)| Some((member, score::parse(&score)?));
+    Some(Value::SortedSet(pairs(entries)?.into_iter().map(scored).collect::<Option<_>>()?))
+}
+
 /// Every two of them.
 fn pairs(entries: Vec<Vec<u8>>) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
     let (mut entries, mut pairs) = (entries.into_iter(), Vec::new());
@@ -181,7 +213,7 @@ fn pairs(entries: Vec<Vec<u8>>) -> Option<Vec<(Vec<u8>, Vec<u8>)>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Writer;
+    use super::super::{VERSION, Writer};
     use super::*;
     use crate::types::Kind;
 

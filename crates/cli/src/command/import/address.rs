@@ -1,0 +1,127 @@
+//! Addresses of servers: `redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]`.
+
+use crate::failure::Failure;
+
+/// The port of Redis.
+const PORT: u16 = 6379;
+/// The environment variable that holds the password, as that of redis-cli.
+const PASSWORD_VARIABLE: &str = "REDISCLI_AUTH";
+
+/// Where a server is, and how to come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    pub host: String,
+    pub port: u16,
+    pub is_tls: bool,
+    pub user: Option<String>,
+    pub password: Option<String>,
+    pub database: Option<u64>,
+}
+
+impl Address {
+    /// The address, if it is one and not the name of a file.
+    pub fn parse(text: &str) -> Result<Option<Self>, Failure> {
+        let (is_tls, rest) = match (text.strip_prefix("redis://"), text.strip_prefix("rediss://")) {
+            (Some(rest), _) => (false, rest),
+            (_, Some(rest)) => (true, rest),
+            _ if text.contains("://") => {
+                return Err(wrong(text, "it begins with redis://, or rediss:// for TLS"));
+            }
+            _ => return Ok(None),
+        };
+        let (rest, database) = match rest.split_once('/') {
+            None | Some((_, "")) => (rest.trim_end_matches('/'), None),
+            Some((rest, number)) => {
+                let number = number.parse().map_err(|_| wrong(text, "behind the / is a number"))?;
+                (rest, Some(number))
+            }
+        };
+        let (login, place) = match rest.rsplit_once('@') {
+            Some((login, place)) => (Some(login), place),
+            None => (None, rest),
+        };
+        let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, "")))
+        {
+            Some((user, password)) => (decoded(text, user)?, decoded(text, password)?),
+            None => (None, None),
+        };
+        // An address of version 6 of the protocol has colons, and stands in brackets.
+        let (host, port) = match place.strip_prefix('[').map(|rest| rest.split_once(']')) {
+            Some(Some((host, port))) => (host, port.strip_prefix(':')),
+            Some(None) => return Err(wrong(text, "a bracket is not closed")),
+            None => match place.rsplit_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (place, None),
+            },
+        };
+        let port = port.map_or(Ok(PORT), str::parse);
+        let port = port.map_err(|_| wrong(text, "the port is a number below 65,536"))?;
+        if host.is_empty() {
+            return Err(wrong(text, "it names no host"));
+        }
+        let password = password.or_else(|| std::env::var(PASSWORD_VARIABLE).ok());
+        Ok(Some(Address { host: host.to_string(), port, is_tls, user, password, database }))
+    }
+}
+
+fn wrong(text: &str, why: &str) -> Failure {
+    // Without what may be a password.
+    let shown = text.rsplit_once('@').map_or(text, |(_, place)| place);
+    Failure::usage(format!("{shown}: {why}"))
+}
+
+/// A part in which `%40` stands for `@` and the like; `None` if it is empty.
+fn decoded(text: &str, part: &str) -> Result<Option<String>, Failure> {
+    let (mut bytes, mut rest) = (Vec::new(), part.as_bytes());
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digits = rest.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let value = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(value.ok_or_else(|| wrong(text, "behind % are two hexadecimal digits"))?);
+        rest = &rest[2..];
+    }
+    let decoded =
+        String::from_utf8(bytes).map_err(|_| wrong(text, "user and password are UTF-8"))?;
+    Ok(Some(decoded).filter(|decoded| !decoded.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Option<Address>, String> {
+        Address::parse(text).map_err(|failure| failure.message)
+    }
+
+    #[test]
+    fn all_parts_are_found() {
+        let address = parse("rediss://ann:p%40ss%3A@[::1]:7000/3").unwrap().unwrap();
+        assert_eq!((&*address.host, address.port, address.is_tls), ("::1", 7000, true));
+        assert_eq!(address.user.as_deref(), Some("ann"));
+        assert_eq!(address.password.as_deref(), Some("p@ss:"));
+        assert_eq!(address.database, Some(3));
+        let address = parse("redis://host/").unwrap().unwrap();
+        assert_eq!((&*address.host, address.port, address.database), ("host", 6379, None));
+        assert_eq!(parse("redis://:secret@host").unwrap().unwrap().user, None);
+        assert_eq!(parse("dump.rdb"), Ok(None));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_without_the_password() {
+        for (text, part) in [
+            ("http://x", "redis://"),
+            ("redis://", "no host"),
+            ("redis://u:secret@host:70000", "port"),
+            ("redis://host/x", "number"),
+            ("redis://[::1", "bracket"),
+            ("redis://u:secret%4@host", "hexadecimal"),
+        ] {
+            let message = parse(text).unwrap_err();
+            assert!(message.contains(part) && !message.contains("secret"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! A client of Redis for one purpose: requests are sent together, and their replies read one by one.
+
+use super::address::Address;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The certificates that the system trusts.
+const SYSTEM_CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
+/// The longest line, and the longest string, of a reply.
+const LINE_SIZE_MAX: u64 = 1 << 20;
+const STRING_SIZE_MAX: u64 = 1 << 30;
+/// How deep arrays may lie in one another.
+const DEPTH_MAX: usize = 8;
+/// The buffer of what comes in.
+const BUFFER_SIZE: usize = 256 << 10;
+
+/// A reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    Null,
+    Text(Vec<u8>),
+    Number(i64),
+    Error(String),
+    Array(Vec<Reply>),
+}
+
+trait Stream: Read + Write {}
+
+impl<S: Read + Write> Stream for S {}
+
+/// A connection.
+pub struct Client {
+    stream: BufReader<Box<dyn Stream>>,
+    requests: Vec<u8>,
+}
+
+impl Client {
+    /// Connects, with TLS if the address says so.
+    pub fn connect(address: &Address, cacert: Option<&Path>) -> io::Result<Self> {
+        let socket = TcpStream::connect((&*address.host, address.port))?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        socket.set_nodelay(true)?;
+        let stream: Box<dyn Stream> = match address.is_tls {
+            false => Box::new(socket),
+            true => {
+                let name = ServerName::try_from(address.host.clone()).map_err(io::Error::other)?;
+                let session = ClientConnection::new(trusted(cacert)?, name);
+                Box::new(StreamOwned::new(session.map_err(io::Error::other)?, socket))
+            }
+        };
+        Ok(Self::on(stream))
+    }
+
+    fn on(stream: Box<dyn Stream>) -> Self {
+        let stream = BufReader::with_capacity(BUFFER_SIZE, stream);
+        Client { stream, requests: Vec::new() }
+    }
+
+    /// Adds a request to those that are sent next.
+    pub fn add(&mut self, args: &[&[u8]]) {
+        let out = &mut self.requests;
+        out.extend_from_slice(format!("*{}\r\n", args.len()).as_bytes());
+        for arg in args {
+            out.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
+            out.extend_from_slice(arg);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// Sends what was added.
+    pub fn send(&mut self) -> io::Result<()> {
+        let stream = self.stream.get_mut();
+        stream.write_all(&self.requests)?;
+        self.requests.clear();
+        stream.flush()
+    }
+
+    /// Sends one request and reads its reply.
+    pub fn ask(&mut self, args: &[&[u8]]) -> io::Result<Reply> {
+        self.add(args);
+        self.send()?;
+        self.reply()
+    }
+
+    /// The next reply.
+    pub fn reply(&mut self) -> io::Result<Reply> {
+        self.reply_within(DEPTH_MAX).map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => ErrorKind::TimedOut.into(),
+            _ => error,
+        })
+    }
+
+    fn reply_within(&mut self, depth: usize) -> io::Result<Reply> {
+        let strange = || io::Error::new(ErrorKind::InvalidData, "it is no server of this protocol");
+        let mut line = Vec::new();
+        (&mut self.stream).take(LINE_SIZE_MAX).read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        let line = line.strip_suffix(b"\r\n").ok_or_else(strange)?;
+        let (&mark, rest) = line.split_first().ok_or_else(strange)?;
+        let number = || std::str::from_utf8(rest).ok().and_then(|rest| rest.parse::<i64>().ok());
+        match mark {
+            b'+' => Ok(Reply::Text(rest.to_vec())),
+            b'-' => Ok(Reply::Error(String::from_utf8_lossy(rest).into_owned())),
+            b':' => Ok(Reply::Number(number().ok_or_else(strange)?)),
+            b'$' | b'*' if number() == Some(-1) => Ok(Reply::Null),
+            b'$' => {
+                let size = number().and_then(|size| u64::try_from(size).ok());
+                let size = size.filter(|size| *size <= STRING_SIZE_MAX).ok_or_else(strange)?;
+                // It grows with what comes, not with what is claimed.
+                let mut text = Vec::new();
+                (&mut self.stream).take(size + 2).read_to_end(&mut text)?;
+                if text.len() as u64 != size + 2 {
+                    return Err(ErrorKind::UnexpectedEof.into());
+                }
+                if !text.ends_with(b"\r\n") {
+                    return Err(strange());
+                }
+                text.truncate(size as usize);
+                Ok(Reply::Text(text))
+            }
+            b'*' if depth > 0 => {
+                let count = number().and_then(|count| u64::try_from(count).ok());
+                let mut items = Vec::new();
+                for _ in 0..count.ok_or_else(strange)? {
+                    items.push(self.reply_within(depth - 1)?);
+                }
+                Ok(Reply::Array(items))
+            }
+            _ => Err(strange()),
+        }
+    }
+}
+
+/// What is believed of certificates.
+fn trusted(cacert: Option<&Path>) -> io::Result<Arc<ClientConfig>> {
+    let file = cacert.unwrap_or(Path::new(SYSTEM_CERTIFICATES));
+    let wrong = |why: &dyn std::fmt::Display| {
+        io::Error::other(format!("the certificates in {} cannot be used: {why}", file.display()))
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))? {
+        let certificate = certificate.map_err(|error| wrong(&error))?;
+        // Of the system's some may be of a kind that is not known.
+        if let (Err(error), Some(_)) = (roots.add(certificate), cacert) {
+            return Err(wrong(&error));
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(io::Error::other)?.with_root_certificates(roots);
+    Ok(Arc::new(builder.with_no_client_auth()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply_of(bytes: &'static [u8]) -> io::Result<Reply> {
+        Client::on(Box::new(io::Cursor::new(bytes.to_vec()))).reply()
+    }
+
+    #[test]
+    fn replies_are_read_and_what_is_none_is_refused() {
+        let reply = reply_of(b"*4\r\n$2\r\nab\r\n:-7\r\n$-1\r\n*1\r\n+OK\r\n").unwrap();
+        let ok = Reply::Array(vec![Reply::Text(b"OK".to_vec())]);
+        let items = vec![Reply::Text(b"ab".to_vec()), Reply::Number(-7), Reply::Null, ok];
+        assert_eq!(reply, Reply::Array(items));
+        for bytes in [
+            &b"HTTP/1.1 400\r\n"[..],
+            b"$99999999999999\r\n",
+            b"$5\r\nab\r\n",
+            b"$2\r\nabcd",
+            b":x\r\n",
+            b"*2\r\n:1\r\n",
+            b"+OK",
+            b"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n",
+            b"",
+        ] {
+            assert!(reply_of(bytes).is_err(), "{}", bytes.escape_ascii());
+        }
+    }
+}

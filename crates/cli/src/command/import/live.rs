@@ -1,0 +1,205 @@
+//! The keys of a server that runs: `SCAN`, and of the keys that it shows `DUMP` and the time.
+
+use super::Item;
+use super::address::Address;
+use super::client::{Client, Reply};
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use everleaf_server::transfer::{Entry, is_unsupported, value_of_payload};
+use std::io;
+use std::path::Path;
+
+/// Keys that are asked for at once, and of which all is asked at once.
+const SCAN_COUNT: &[u8] = b"1000";
+const GROUP_LENGTH: usize = 64;
+
+/// A server.
+pub struct Live {
+    client: Client,
+    place: String,
+    /// The databases with the numbers of their keys, as far as it tells.
+    databases: Vec<(u64, Option<u64>)>,
+    /// Whether it knows `PEXPIRETIME` (7.0).
+    tells_moments: bool,
+}
+
+impl Live {
+    /// Connects, and asks what there is.
+    pub fn connect(address: Address, cacert: Option<&Path>) -> Result<Self, Failure> {
+        let place = format!("{}:{}", address.host, address.port);
+        let client = Client::connect(&address, cacert).map_err(|error| fail(&place, &error))?;
+        let mut live = Live { client, place, databases: Vec::new(), tells_moments: true };
+        match (&address.user, &address.password) {
+            (Some(user), Some(password)) => {
+                live.must(&[b"AUTH", user.as_bytes(), password.as_bytes()])?;
+            }
+            (None, Some(password)) => drop(live.must(&[b"AUTH", password.as_bytes()])?),
+            (_, None) => {}
+        }
+        let known = live.databases_told()?;
+        live.databases = match address.database {
+            Some(database) => {
+                let count = known.iter().find(|(number, _)| *number == database);
+                vec![(database, count.and_then(|(_, count)| *count))]
+            }
+            None => known,
+        };
+        let moment = live.ask(&[b"PEXPIRETIME", b"everleaf-import-asks"])?;
+        live.tells_moments = !matches!(moment, Reply::Error(_));
+        Ok(live)
+    }
+
+    /// How many keys there are, if it told.
+    pub fn key_count(&self) -> Option<u64> {
+        self.databases.iter().map(|(_, count)| *count).sum()
+    }
+
+    /// Shows all keys.
+    pub fn each(
+        &mut self,
+        see: &mut dyn FnMut(Item) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        for (database, _) in self.databases.clone() {
+            self.must(&[b"SELECT", database.to_string().as_bytes()])?;
+            let mut cursor = b"0".to_vec();
+            loop {
+                let step = self.must(&[b"SCAN", &cursor, b"COUNT", SCAN_COUNT])?;
+                let (next, keys) = step_of(step).ok_or_else(|| self.strange("SCAN"))?;
+                for group in keys.chunks(GROUP_LENGTH) {
+                    self.group(database, group, see)?;
+                }
+                if next == b"0" {
+                    break;
+                }
+                cursor = next;
+            }
+        }
+        Ok(())
+    }
+
+    fn group(
+        &mut self,
+        database: u64,
+        keys: &[Vec<u8>],
+        see: &mut dyn FnMut(Item) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let time: &[u8] = if self.tells_moments { b"PEXPIRETIME" } else { b"PTTL" };
+        for key in keys {
+            self.client.add(&[b"DUMP", key]);
+            self.client.add(&[time, key]);
+        }
+        let now_ms = super::now_ms();
+        self.client.send().map_err(|error| fail(&self.place, &error))?;
+        for key in keys {
+            let (payload, time) = (self.reply()?, self.reply()?);
+            let payload = match payload {
+                Reply::Text(payload) => payload,
+                // It went meanwhile.
+                Reply::Null => continue,
+                Reply::Error(error) => return Err(self.refusal("DUMP", &error)),
+                _ => return Err(self.strange("DUMP")),
+            };
+            let expiry_ms = match time {
+                Reply::Number(time) if time >= 0 && self.tells_moments => Some(time as u64),
+                Reply::Number(time) if time >= 0 => Some(now_ms.saturating_add(time as u64)),
+                Reply::Number(_) => None,
+                Reply::Error(error) => return Err(self.refusal("PEXPIRETIME", &error)),
+                _ => return Err(self.strange("PEXPIRETIME")),
+            };
+            let key = key.clone();
+            see(match value_of_payload(&payload) {
+                Ok(value) => Item::Key { database, key, entry: Entry { value, expiry_ms } },
+                Err(what) if is_unsupported(&payload) => {
+                    Item::Unsupported { database, key: Some(key), what }
+                }
+                Err(what) => {
+                    let key = super::shown(database, &key);
+                    return Err(super::refused(format!("{key} is {what}")));
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// What `INFO` tells of the databases; only number 0 if it may not be asked.
+    fn databases_told(&mut self) -> Result<Vec<(u64, Option<u64>)>, Failure> {
+        match self.ask(&[b"INFO", b"keyspace"])? {
+            Reply::Text(text) => Ok(parse_keyspace(&String::from_utf8_lossy(&text))),
+            Reply::Error(error) if error.starts_with("NOPERM") => Ok(vec![(0, None)]),
+            Reply::Error(error) => Err(self.refusal("INFO", &error)),
+            _ => Err(self.strange("INFO")),
+        }
+    }
+
+    fn reply(&mut self) -> Result<Reply, Failure> {
+        self.client.reply().map_err(|error| fail(&self.place, &error))
+    }
+
+    fn ask(&mut self, args: &[&[u8]]) -> Result<Reply, Failure> {
+        self.client.ask(args).map_err(|error| fail(&self.place, &error))
+    }
+
+    /// The reply to a request that must not be refused.
+    fn must(&mut self, args: &[&[u8]]) -> Result<Reply, Failure> {
+        match self.ask(args)? {
+            Reply::Error(error) => {
+                let command = String::from_utf8_lossy(args.first().copied().unwrap_or_default());
+                Err(self.refusal(&command, &error))
+            }
+            reply => Ok(reply),
+        }
+    }
+
+    fn refusal(&self, command: &str, error: &str) -> Failure {
+        Failure::new(ExitCode::Io, format!("{} refuses {command}: {error}", self.place))
+    }
+
+    fn strange(&self, command: &str) -> Failure {
+        let message = format!("{} answers {command} with what is no answer to it", self.place);
+        Failure::new(ExitCode::Io, message)
+    }
+}
+
+fn fail(place: &str, error: &io::Error) -> Failure {
+    Failure::new(ExitCode::Io, format!("{place} cannot be read: {error}"))
+}
+
+/// Cursor and keys of a reply to `SCAN`.
+fn step_of(reply: Reply) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
+    let Reply::Array(parts) = reply else { return None };
+    let mut parts = parts.into_iter();
+    let (Reply::Text(cursor), Reply::Array(keys)) = (parts.next()?, parts.next()?) else {
+        return None;
+    };
+    let key_of = |key| match key {
+        Reply::Text(key) => Some(key),
+        _ => None,
+    };
+    Some((cursor, keys.into_iter().map(key_of).collect::<Option<_>>()?))
+}
+
+/// The databases in the lines `db0:keys=1,expires=0,avg_ttl=0`.
+fn parse_keyspace(text: &str) -> Vec<(u64, Option<u64>)> {
+    let database_of = |line: &str| {
+        let (number, figures) = line.strip_prefix("db")?.split_once(":keys=")?;
+        let count = figures.split(',').next()?.trim().parse().ok();
+        Some((number.parse().ok()?, count))
+    };
+    text.lines().filter_map(database_of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_info_and_scan_say_is_understood() {
+        let text =
+            "# Keyspace\r\ndb0:keys=3,expires=0,avg_ttl=0\r\ndb12:keys=1,expires=1\r\nmaps:2\r\n";
+        assert_eq!(parse_keyspace(text), [(0, Some(3)), (12, Some(1))]);
+        let key = Reply::Text(b"k".to_vec());
+        let step = Reply::Array(vec![Reply::Text(b"7".to_vec()), Reply::Array(vec![key.clone()])]);
+        assert_eq!(step_of(step), Some((b"7".to_vec(), vec![b"k".to_vec()])));
+        assert_eq!(step_of(Reply::Array(vec![key])), None);
+    }
+}

@@ -1,0 +1,304 @@
+//! `everleaf import`: the keys of a Redis or Valkey server, or of a file of one, in a new pool.
+
+mod address;
+mod client;
+mod live;
+
+use crate::arguments::NewPoolArgs;
+use crate::cli::Global;
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::output::{Output, counted};
+use crate::progress::Progress;
+use address::Address;
+use clap::Args;
+use everleaf::new_file::NewFile;
+use everleaf::{Options, Store};
+use everleaf_server::transfer::{Entry, Keyspace, Rdb, RdbRecord};
+use live::Live;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  everleaf import redis://10.0.0.7:6379 shop.pool
+  everleaf import rediss://10.0.0.7:6380 shop.pool --cacert ca.crt
+  REDISCLI_AUTH=secret everleaf import redis://reader@10.0.0.7 shop.pool
+  everleaf import dump.rdb shop.pool
+
+A server is only read (SCAN, DUMP, PEXPIRETIME, INFO): all its databases, or the one that the address ends
+with (redis://HOST:PORT/3). What is written meanwhile may be missing: let nobody write, or import
+again. Files are those of Redis up to 7.2 and Valkey 8. Strings, lists, sets, hashes and
+sorted sets are taken, with their times; streams, modules and functions there are not here.
+
+The pool must not exist, and gets its name when all of it is there and compared with the source once
+more. An import that is cut short leaves nothing behind and begins anew. The pool has no log yet:
+`everleaf serve POOL --durability interval` gives it one.";
+
+/// Keys between two updates of the progress bar.
+const PROGRESS_STEP: u64 = 512;
+/// Keys that are named if they differ.
+const NAMED_COUNT_MAX: usize = 5;
+
+/// Copy a Redis or Valkey server, or its file, into a new pool
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct ImportArgs {
+    /// The address of the server, redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE] or rediss:// with TLS, or an RDB file
+    pub source: String,
+    /// The pool file to create
+    pub pool: PathBuf,
+    /// Leave away what there is not here, and count it, instead of refusing all
+    #[arg(long)]
+    pub skip_unsupported: bool,
+    /// Do not compare the pool with the source when all is copied
+    #[arg(long)]
+    pub no_verify: bool,
+    /// Certificates in PEM that are trusted (rediss://) [default: those of the system]
+    #[arg(long, value_name = "FILE")]
+    pub cacert: Option<PathBuf>,
+    /// The properties of the pool.
+    #[command(flatten)]
+    pub new_pool: NewPoolArgs,
+}
+
+/// A key of the source, or why there is none.
+pub(super) enum Item {
+    Key { database: u64, key: Vec<u8>, entry: Entry },
+    Unsupported { database: u64, key: Option<Vec<u8>>, what: String },
+}
+
+/// Where keys come from.
+enum Source {
+    File(PathBuf),
+    Server(Live),
+}
+
+impl Source {
+    fn of(args: &ImportArgs) -> Result<Self, Failure> {
+        match Address::parse(&args.source)? {
+            Some(address) => Ok(Source::Server(Live::connect(address, args.cacert.as_deref())?)),
+            None => Ok(Source::File(PathBuf::from(&args.source))),
+        }
+    }
+
+    /// Shows all items, once.
+    fn each(&mut self, see: &mut dyn FnMut(Item) -> Result<(), Failure>) -> Result<(), Failure> {
+        match self {
+            Source::File(path) => each_of_file(path, see),
+            Source::Server(live) => live.each(see),
+        }
+    }
+
+    /// How many keys there are, if it says so.
+    fn key_count(&self) -> Option<u64> {
+        match self {
+            Source::File(_) => None,
+            Source::Server(live) => live.key_count(),
+        }
+    }
+}
+
+fn each_of_file(
+    path: &Path,
+    see: &mut dyn FnMut(Item) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let file = File::open(path)
+        .map_err(|error| Failure::io(&format!("cannot read {}", path.display()), &error))?;
+    let refuse = |error| Failure::new(ExitCode::Pool, format!("{}: {error}", path.display()));
+    let mut rdb = Rdb::open(file).map_err(refuse)?;
+    while let Some(record) = rdb.next_record().map_err(refuse)? {
+        see(match record {
+            RdbRecord::Key { database, key, expiry_ms, value } => {
+                Item::Key { database, key, entry: Entry { value, expiry_ms } }
+            }
+            RdbRecord::Unsupported { database, key, what } => {
+                Item::Unsupported { database, key, what: what.to_string() }
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// What was done.
+#[derive(Default)]
+struct Report {
+    keys: u64,
+    expired: u64,
+    skipped: u64,
+    verified: u64,
+    by_database: BTreeMap<u64, u64>,
+}
+
+/// Copies all keys.
+pub fn run(args: ImportArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
+    if args.pool.symlink_metadata().is_ok() {
+        return Err(everleaf::Error::AlreadyExists(args.pool).into());
+    }
+    let mut source = Source::of(&args)?;
+    let new = NewFile::beside(&args.pool)?;
+    let options = args.new_pool.apply(Options::new().create_new(true).sweep(false))?;
+    let store = options.open(new.path())?;
+    let report = copy(&args, &mut source, &store, global)?;
+    store.close()?;
+    new.place()?;
+    tell(&args, &report, global, out)
+}
+
+fn copy(
+    args: &ImportArgs,
+    source: &mut Source,
+    store: &Store,
+    global: Global,
+) -> Result<Report, Failure> {
+    let mut report = Report::default();
+    let mut keyspace = Keyspace::new(store)?;
+    let show = global.wants_progress();
+    let progress = match source.key_count() {
+        Some(count) => Progress::pairs(show, "importing", count),
+        None => Progress::count(show, "importing"),
+    };
+    source.each(&mut |item| {
+        take(args, item, &mut keyspace, &mut report)?;
+        let seen = report.keys + report.expired + report.skipped;
+        if seen.is_multiple_of(PROGRESS_STEP) {
+            progress.set(seen);
+        }
+        Ok(())
+    })?;
+    keyspace.flush().map_err(refused)?;
+    drop(progress);
+    report.by_database = keyspace.sizes().into_iter().filter(|(_, keys)| *keys > 0).collect();
+    report.keys = report.by_database.values().sum();
+    if !args.no_verify {
+        verify(source, &mut keyspace, &mut report, show)?;
+    }
+    Ok(report)
+}
+
+fn take(
+    args: &ImportArgs,
+    item: Item,
+    keyspace: &mut Keyspace<'_>,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    match item {
+        Item::Key { database, key, entry } => match keyspace.put(database, &key, &entry) {
+            Ok(true) => report.keys += 1,
+            Ok(false) => report.expired += 1,
+            Err(why) => {
+                return Err(refused(format!("{}: {why}", shown(database, &key))));
+            }
+        },
+        Item::Unsupported { .. } if args.skip_unsupported => report.skipped += 1,
+        Item::Unsupported { database, key, what } => {
+            let place = match key {
+                Some(key) => format!("{} holds {what}", shown(database, &key)),
+                None => format!("the source has {what}"),
+            };
+            return Err(refused(format!(
+                "{place}, which there is not here: --skip-unsupported imports the rest"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Compares the pool with the source, which is read once more.
+fn verify(
+    source: &mut Source,
+    keyspace: &mut Keyspace<'_>,
+    report: &mut Report,
+    show: bool,
+) -> Result<(), Failure> {
+    let progress = Progress::pairs(show, "comparing", report.keys);
+    let (mut different, mut count) = (Vec::new(), 0u64);
+    source.each(&mut |item| {
+        let Item::Key { database, key, entry } = item else { return Ok(()) };
+        let has_expired = entry.expiry_ms.is_some_and(|time| time <= now_ms());
+        let found = keyspace.get(database, &key).map_err(refused)?;
+        let is_same = match found {
+            None => has_expired,
+            Some(found) => {
+                has_expired
+                    || found.expiry_ms == entry.expiry_ms
+                        && found.value.sorted() == entry.value.sorted()
+            }
+        };
+        report.verified += 1;
+        if !is_same {
+            count += 1;
+            if different.len() < NAMED_COUNT_MAX {
+                different.push(shown(database, &key));
+            }
+        }
+        if report.verified.is_multiple_of(PROGRESS_STEP) {
+            progress.set(report.verified);
+        }
+        Ok(())
+    })?;
+    if count == 0 {
+        return Ok(());
+    }
+    Err(Failure::not_found(format!(
+        "{} of the source differ from what was imported ({}), so no pool was made: let nobody write to the \
+         source meanwhile, or take what there is with --no-verify",
+        counted(count, "key"),
+        different.join(", ")
+    )))
+}
+
+fn now_ms() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.map_or(0, |since| since.as_millis() as u64)
+}
+
+fn shown(database: u64, key: &[u8]) -> String {
+    const SIZE_MAX: usize = 100;
+    let text = key[..key.len().min(SIZE_MAX)].escape_ascii();
+    format!("\"{text}\" of database {database}")
+}
+
+fn refused(why: String) -> Failure {
+    Failure::new(ExitCode::Pool, format!("{why}; no pool was made"))
+}
+
+fn tell(
+    args: &ImportArgs,
+    report: &Report,
+    global: Global,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    if global.json {
+        let by_database: serde_json::Map<String, serde_json::Value> = report
+            .by_database
+            .iter()
+            .map(|(number, keys)| (number.to_string(), json!(keys)))
+            .collect();
+        return out.json(&json!({
+            "pool": args.pool.to_string_lossy(),
+            "keys": report.keys,
+            "by_database": by_database,
+            "expired": report.expired,
+            "skipped": report.skipped,
+            "verified": !args.no_verify,
+        }));
+    }
+    if global.quiet {
+        return Ok(());
+    }
+    let databases = report.by_database.len().max(1) as u64;
+    let skipped = match report.skipped {
+        0 => String::new(),
+        count => format!(", {} left away that there is not here", counted(count, "thing")),
+    };
+    out.line(&format!(
+        "imported {} of {} into {}{}{skipped}",
+        counted(report.keys, "key"),
+        counted(databases, "database"),
+        args.pool.display(),
+        if args.no_verify { ", not compared" } else { ", compared with the source" }
+    ))
+}

@@ -1,0 +1,179 @@
+//! `everleaf import` and `export --format resp`, against a Redis server where there is one.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "tests may fail, and say what they skip"
+)]
+
+use crate::common::Place;
+use std::io::Write;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A server of Redis, with its files in the place.
+struct Redis {
+    child: Child,
+    port: u16,
+}
+
+impl Redis {
+    /// `None`, which is told, where there is none.
+    fn start(place: &Place) -> Option<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let started = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+            .args(["--dir", place.path("").to_str().unwrap(), "--enable-debug-command", "yes"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let Ok(child) = started else {
+            println!("skipped: there is no redis-server");
+            return None;
+        };
+        let redis = Redis { child, port };
+        let start = Instant::now();
+        while !redis.is_up() {
+            assert!(start.elapsed() < Duration::from_secs(20), "it does not come up");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Some(redis)
+    }
+
+    fn is_up(&self) -> bool {
+        let ping = Command::new("redis-cli").args(["-p", &self.port.to_string(), "ping"]).output();
+        ping.is_ok_and(|ping| ping.stdout == b"PONG\n")
+    }
+
+    /// Runs lines of redis-cli.
+    fn run(&self, lines: &str) -> String {
+        let mut child = Command::new("redis-cli")
+            .args(["-p", &self.port.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+        String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
+    }
+
+    fn address(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Keys of all types in small and large encodings, in three databases.
+fn fill(redis: &Redis) {
+    let mut lines = String::from(
+        "set s value\nset n -123456\nset ttl v px 900000000\nset gone v pxat 1\nappend s more\n\
+         setrange zeros 5000 x\nrpush l a 1 -5000 70000000000 c\nsadd ints 1 2 3000000000\nsadd set a b 1\n\
+         hset h f v g 12\nzadd z 1.5 a -inf b 2e300 c\nexpire h 100000\n",
+    );
+    for number in 0..600 {
+        let long = format!("{number}").repeat(30);
+        lines += &format!("rpush long {long}\nsadd bigset {long}\nhset bighash {number} {long}\n");
+        lines += &format!("zadd bigz {number}.25 m{number}\nset k{number} {number}\n");
+    }
+    lines += "select 3\nset s three\nsadd set x\nselect 15\nrpush l last\n";
+    redis.run(&lines);
+}
+
+/// Everything a server has, as it tells of itself.
+fn digest(redis: &Redis) -> String {
+    redis.run("debug digest\n")
+}
+
+#[test]
+fn a_server_and_its_file_are_imported_and_go_back() {
+    let place = Place::empty();
+    let Some(redis) = Redis::start(&place) else { return };
+    fill(&redis);
+    let before = digest(&redis);
+    redis.run("save\n");
+    let told = place.run(["import", &redis.address(), "live.pool"]).succeeded();
+    assert!(told.contains("imported 6") && told.contains("3 databases"), "{told}");
+    let json = place.run(["import", "dump.rdb", "file.pool", "--json"]).succeeded();
+    assert!(json.contains("\"by_database\":{\"0\":613,\"15\":1,\"3\":2}"), "{json}");
+    for pool in ["live.pool", "file.pool"] {
+        assert!(place.run(["check", pool]).succeeded().starts_with("sound"));
+        let file = format!("{pool}.resp");
+        place.run(["export", pool, "--format", "resp", "--output", &file]).succeeded();
+        redis.run("flushall\n");
+        let requests = std::fs::File::open(place.path(&file)).unwrap();
+        let port = redis.port.to_string();
+        let piped =
+            Command::new("redis-cli").args(["-p", &port, "--pipe"]).stdin(requests).output();
+        let piped = String::from_utf8(piped.unwrap().stdout).unwrap();
+        assert!(piped.contains("errors: 0"), "{piped}");
+        assert_eq!(digest(&redis), before, "{pool}");
+    }
+    assert!(place.run(["import", "dump.rdb", "file.pool"]).failed(4).contains("exist"));
+    let one = format!("{}/3", redis.address());
+    let told = place.run(["import", &one, "one.pool"]).succeeded();
+    assert!(told.starts_with("imported 2 keys of 1 database"), "{told}");
+}
+
+#[test]
+fn what_there_is_not_here_is_refused_or_left_away() {
+    let place = Place::empty();
+    let Some(redis) = Redis::start(&place) else { return };
+    redis.run(
+        "set k v\nxadd stream * f v\nxgroup create stream g 0\nxreadgroup group g c streams stream >\nset l v\nsave\n",
+    );
+    for source in [redis.address(), "dump.rdb".to_string()] {
+        let refused = place.run(["import", &source, "new.pool"]).failed(4);
+        assert!(
+            refused.contains("\"stream\"") && refused.contains("--skip-unsupported"),
+            "{refused}"
+        );
+        assert!(!place.path("new.pool").exists());
+        let told = place.run(["import", &source, "new.pool", "--skip-unsupported"]).succeeded();
+        assert!(told.starts_with("imported 2 keys"), "{told}");
+        std::fs::remove_file(place.path("new.pool")).unwrap();
+    }
+    redis.run("config set requirepass secret\n");
+    let refused = place.run(["import", &redis.address(), "new.pool"]).failed(7);
+    assert!(refused.contains("NOAUTH"), "{refused}");
+    let address = format!("redis://default:secret@127.0.0.1:{}", redis.port);
+    place.run(["import", &address, "new.pool", "--skip-unsupported"]).succeeded();
+    let nobody = place.run(["import", "redis://127.0.0.1:1", "other.pool"]).failed(7);
+    assert!(nobody.contains("127.0.0.1:1 cannot be read"), "{nobody}");
+}
+
+/// A file with a changed byte, or without its end, is refused with the place, and nothing is made.
+#[test]
+fn a_damaged_file_makes_no_pool() {
+    let place = Place::empty();
+    let Some(redis) = Redis::start(&place) else { return };
+    redis.run("set k v px 900000000\nrpush l a b 3\nhset h f v\nzadd z 1 a 2 b\nsadd s 1 2 3\nselect 2\nset x y\nsave\n");
+    let whole = place.read("dump.rdb");
+    let steps = (0..whole.len()).step_by(9).flat_map(|at| {
+        let mut changed = whole.clone();
+        changed[at] ^= 0x41;
+        [changed, whole[..at].to_vec()]
+    });
+    for (number, bytes) in steps.enumerate() {
+        place.write("bad.rdb", &bytes);
+        let refused = place.run(["import", "bad.rdb", "new.pool", "--skip-unsupported"]).failed(4);
+        assert!(refused.contains("bad.rdb: at byte "), "{number}: {refused}");
+    }
+    let left: Vec<_> =
+        std::fs::read_dir(place.path("")).unwrap().map(|it| it.unwrap().file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().contains("new.pool")), "{left:?}");
+    let mut newer = whole.clone();
+    newer[5..9].copy_from_slice(b"0012");
+    place.write("newer.rdb", &newer);
+    let refused = place.run(["import", "newer.rdb", "new.pool"]).failed(4);
+    assert!(refused.contains("version 12") && refused.contains("at byte 0"), "{refused}");
+    assert!(place.run(["import", "none.rdb", "new.pool"]).failed(7).contains("none.rdb"));
+}

@@ -1,0 +1,323 @@
+//! A file of Redis or Valkey (`dump.rdb`), read from its start to its end.
+//!
+//! ```text
+//!   REDIS | version (4 digits) | records | 0xff | check sum (8)      record: time, database, key and value ..
+//! ```
+//!
+//! The file is read in pieces. A record that is not there as a whole yet is tried again when there is more of it, twice as
+//! much each time; so a file may be larger than the memory, and one record may take 512 MiB. What a record says is
+//! believed only as far as bytes follow; the check sum is compared at the end, and until then nothing that was read
+//! should get its final name.
+
+use std::fmt;
+use std::io::{self, Read};
+
+use super::check_sum::crc64_from;
+use super::read::{Reader, is_fit};
+use super::skip::unsupported_name;
+use super::{VERSION_READ_MAX, Value};
+
+const MAGIC: &[u8] = b"REDIS";
+/// What a file begins with: the magic, and four digits.
+const START_SIZE: usize = 9;
+/// The first version with a check sum.
+const VERSION_WITH_SUM: u16 = 5;
+/// Bytes that are read at once, at first.
+const PIECE_SIZE: usize = 256 << 10;
+/// The longest record, and what is behind the longest value in the buffer.
+const RECORD_SIZE_MAX: usize = (512 << 20) + (1 << 20);
+
+const FUNCTION: u8 = 0xf5;
+const FUNCTION_OLD: u8 = 0xf6;
+const MODULE_AUX: u8 = 0xf7;
+const IDLE: u8 = 0xf8;
+const FREQUENCY: u8 = 0xf9;
+const NOTE: u8 = 0xfa;
+const SIZES: u8 = 0xfb;
+const TIME_MS: u8 = 0xfc;
+const TIME_S: u8 = 0xfd;
+const DATABASE: u8 = 0xfe;
+const END: u8 = 0xff;
+
+/// A file that is being read.
+pub struct Rdb<R> {
+    input: R,
+    /// What was read, from `start` on not looked at.
+    buffer: Vec<u8>,
+    start: usize,
+    /// Where `start` is in the file.
+    offset: u64,
+    /// The end of the file was read.
+    is_ended: bool,
+    version: u16,
+    /// The check sum of what was looked at.
+    sum: u64,
+    database: u64,
+    expiry_ms: Option<u64>,
+}
+
+/// What a file has.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RdbRecord {
+    /// A key.
+    Key {
+        /// Of which database.
+        database: u64,
+        /// The key.
+        key: Vec<u8>,
+        /// When it expires, in milliseconds since 1970-01-01 UTC.
+        expiry_ms: Option<u64>,
+        /// What it holds.
+        value: Value,
+    },
+    /// What there is not here.
+    Unsupported {
+        /// Of which database.
+        database: u64,
+        /// The key, if it is one.
+        key: Option<Vec<u8>>,
+        /// What it holds, in words.
+        what: &'static str,
+    },
+}
+
+/// Why a file cannot be read (on).
+#[derive(Debug)]
+pub struct RdbError {
+    /// Where in the file.
+    pub offset: u64,
+    /// What is wrong there.
+    pub reason: String,
+}
+
+impl fmt::Display for RdbError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at byte {}: {}", self.offset, self.reason)
+    }
+}
+
+impl std::error::Error for RdbError {}
+
+/// What stands at one place.
+enum Part {
+    Record(RdbRecord),
+    Expiry(u64),
+    Database(u64),
+    /// Nothing that concerns us.
+    Nothing,
+    End,
+}
+
+impl<R: Read> Rdb<R> {
+    /// Reads the beginning of a file.
+    ///
+    /// # Errors
+    /// It is no such file, or of a version that is not known.
+    pub fn open(input: R) -> Result<Self, RdbError> {
+        let mut file = Rdb {
+            input,
+            buffer: Vec::new(),
+            start: 0,
+            offset: 0,
+            is_ended: false,
+            version: 0,
+            sum: 0,
+            database: 0,
+            expiry_ms: None,
+        };
+        file.fill(START_SIZE)?;
+        let start = &file.buffer[..file.buffer.len().min(START_SIZE)];
+        if start.starts_with(b"VALKEY") {
+            return Err(file.error(
+                "a format that only Valkey 9 and later read: DUMP it with an older version",
+            ));
+        }
+        let digits = start.strip_prefix(MAGIC).filter(|digits| digits.len() == 4);
+        let version = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+        let Some(version) = version else {
+            return Err(
+                file.error("this is no RDB file: it does not begin with REDIS and a version")
+            );
+        };
+        if !(1..=VERSION_READ_MAX).contains(&version) {
+            return Err(file.error(&format!(
+                "version {version} of the format is not known: the newest that is read is \
+                 {VERSION_READ_MAX} (Redis 7.2, Valkey 8); copy from the running server instead"
+            )));
+        }
+        file.version = version;
+        file.consume(START_SIZE);
+        Ok(file)
+    }
+
+    /// How far it is read.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The next record; `None` if there is no more, and the check sum is right.
+    ///
+    /// # Errors
+    /// The file is damaged, or cannot be read.
+    pub fn next_record(&mut self) -> Result<Option<RdbRecord>, RdbError> {
+        loop {
+            match self.next_part()? {
+                Part::Record(record) => {
+                    self.expiry_ms = None;
+                    return Ok(Some(record));
+                }
+                Part::Expiry(time) => self.expiry_ms = Some(time),
+                Part::Database(database) => self.database = database,
+                Part::Nothing => {}
+                Part::End => {
+                    self.check_sum()?;
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    fn next_part(&mut self) -> Result<Part, RdbError> {
+        let mut wanted = 1;
+        loop {
+            self.fill(wanted)?;
+            let bytes = &self.buffer[self.start..];
+            let mut reader = Reader::new(bytes);
+            let part = part(&mut reader, self.database, self.expiry_ms);
+            let read = bytes.len() - reader.rest.len();
+            match part {
+                Some(part) => {
+                    self.consume(read);
+                    return Ok(part);
+                }
+                None if reader.is_short && !self.is_ended => {
+                    wanted = (2 * bytes.len()).max(PIECE_SIZE);
+                    if bytes.len() > RECORD_SIZE_MAX {
+                        return Err(self.error("a record of more than 512 MiB"));
+                    }
+                }
+                None => {
+                    let is_short = reader.is_short;
+                    let kind = bytes.first().copied().unwrap_or(END);
+                    self.offset += read as u64;
+                    return Err(match is_short {
+                        true => self.error("the file ends in the middle of a record"),
+                        false => {
+                            self.error(&format!("a record of type {kind} is not as it must be"))
+                        }
+                    });
+                }
+            }
+        }
+    }
+
+    /// Compares the check sum of all that was read with the one that follows.
+    fn check_sum(&mut self) -> Result<(), RdbError> {
+        if self.version < VERSION_WITH_SUM {
+            return Ok(());
+        }
+        let sum = self.sum;
+        self.fill(8)?;
+        let found = self.buffer[self.start..].first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        match found {
+            None => Err(self.error("the file ends before its check sum")),
+            // It was switched off where the file was written.
+            Some(found) if found == sum || found == 0 => Ok(()),
+            Some(found) => Err(self.error(&format!(
+                "the check sum is wrong: the file says {found:016x}, and its bytes {sum:016x}"
+            ))),
+        }
+    }
+
+    /// Has so many bytes in the buffer, if the file has.
+    fn fill(&mut self, wanted: usize) -> Result<(), RdbError> {
+        if self.start > 0 && self.buffer.len() - self.start < wanted {
+            self.buffer.drain(..self.start);
+            self.start = 0;
+        }
+        let mut left = wanted.saturating_sub(self.buffer.len() - self.start);
+        if left > 0 {
+            left = left.max(PIECE_SIZE);
+        }
+        while left > 0 && !self.is_ended {
+            let read = (&mut self.input).take(left as u64).read_to_end(&mut self.buffer);
+            let read = read.map_err(|error: io::Error| {
+                let offset = self.offset + (self.buffer.len() - self.start) as u64;
+                RdbError { offset, reason: format!("cannot be read: {error}") }
+            })?;
+            left -= read;
+            self.is_ended = read == 0;
+        }
+        Ok(())
+    }
+
+    /// Goes on behind so many bytes.
+    fn consume(&mut self, size: usize) {
+        self.sum = crc64_from(self.sum, &self.buffer[self.start..self.start + size]);
+        self.start += size;
+        self.offset += size as u64;
+    }
+
+    fn error(&self, reason: &str) -> RdbError {
+        RdbError { offset: self.offset, reason: reason.to_string() }
+    }
+}
+
+/// What stands here; `None` if it is damaged, or not there as a whole.
+fn part(reader: &mut Reader<'_>, database: u64, expiry_ms: Option<u64>) -> Option<Part> {
+    let [kind] = reader.array()?;
+    Some(match kind {
+        END => Part::End,
+        DATABASE => Part::Database(reader.length()?),
+        TIME_MS => Part::Expiry(u64::from_le_bytes(reader.array()?)),
+        TIME_S => {
+            let seconds = u32::from_le_bytes(reader.array()?);
+            Part::Expiry(u64::from(seconds) * 1000)
+        }
+        SIZES => {
+            reader.length()?;
+            reader.length()?;
+            Part::Nothing
+        }
+        NOTE => {
+            reader.string()?;
+            reader.string()?;
+            Part::Nothing
+        }
+        FREQUENCY => {
+            reader.take(1)?;
+            Part::Nothing
+        }
+        IDLE => {
+            reader.length()?;
+            Part::Nothing
+        }
+        MODULE_AUX => {
+            reader.length()?;
+            reader.skip_module()?;
+            Part::Record(RdbRecord::Unsupported { database, key: None, what: "data of a module" })
+        }
+        FUNCTION => {
+            reader.string()?;
+            Part::Record(RdbRecord::Unsupported {
+                database,
+                key: None,
+                what: "a library of functions",
+            })
+        }
+        FUNCTION_OLD => return None,
+        kind => {
+            let key = reader.string()?;
+            if let Some(what) = unsupported_name(kind) {
+                reader.skip_unsupported(kind)?;
+                return Some(Part::Record(RdbRecord::Unsupported {
+                    database,
+                    key: Some(key),
+                    what,
+                }));
+            }
+            let value = reader.value(kind).filter(is_fit)?;
+            Part::Record(RdbRecord::Key { database, key, expiry_ms, value })
+        }
+    })
+}

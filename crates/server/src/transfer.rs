@@ -1,0 +1,203 @@
+//! Moving keys of all types between a store and elsewhere, without a server: for `everleaf import` and `export`.
+
+use everleaf::{Action, Expiry, KEY_SIZE_MAX, Store, WriteBatch};
+
+use crate::command::Failure;
+use crate::command::dump;
+use crate::command::expiry::now_ms;
+use crate::command::stage::{Stage, Staged};
+use crate::command::transaction::BATCH_SIZE_MAX;
+use crate::command::walk::{Bounds, walk};
+use crate::databases::{DATABASE_COUNT_MAX, Database, Databases};
+use crate::rdb::{self, Damage};
+use crate::types::Types;
+
+pub use crate::rdb::{Rdb, RdbError, RdbRecord, Value};
+
+/// Bytes, and changes, that are written at once.
+const PIECE_SIZE: usize = 8 << 20;
+const PIECE_LENGTH: u64 = 20_000;
+/// Keys that are looked at at once.
+const KEY_COUNT: usize = 512;
+
+/// The keys of all databases of a store, of which nobody else writes.
+pub struct Keyspace<'a> {
+    store: &'a Store,
+    types: Types,
+    databases: Databases,
+    stage: Stage,
+}
+
+/// A key as it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// What it holds.
+    pub value: Value,
+    /// When it expires, in milliseconds since 1970-01-01 UTC.
+    pub expiry_ms: Option<u64>,
+}
+
+/// What the payload of `DUMP` holds.
+///
+/// # Errors
+/// Why it cannot be read: in words.
+pub fn value_of_payload(payload: &[u8]) -> Result<Value, String> {
+    rdb::read(payload).map_err(|damage| match (payload.first(), damage) {
+        (Some(kind), _) if rdb::unsupported_name(*kind).is_some() => {
+            rdb::unsupported_name(*kind).unwrap_or_default().to_string()
+        }
+        (_, Damage::Footer) => "a value of a newer format, or with a wrong check sum".to_string(),
+        (_, Damage::Format) => "a value that cannot be read".to_string(),
+    })
+}
+
+/// Whether a payload of `DUMP` holds what there is not here.
+pub fn is_unsupported(payload: &[u8]) -> bool {
+    payload.first().is_some_and(|kind| rdb::unsupported_name(*kind).is_some())
+}
+
+impl<'a> Keyspace<'a> {
+    /// All databases of a store, of which there may be as many as a server can have.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn new(store: &'a Store) -> everleaf::Result<Self> {
+        let (types, databases) = (Types::default(), Databases::new(store, DATABASE_COUNT_MAX));
+        types.open(store)?;
+        databases.open(store)?;
+        Ok(Keyspace { store, types, databases, stage: Stage::new(BATCH_SIZE_MAX) })
+    }
+
+    /// Puts a key in place of what was there; [`Self::flush`] must follow. What has expired is left away. Returns whether it
+    /// was put.
+    ///
+    /// # Errors
+    /// Why it cannot be put: in words.
+    pub fn put(&mut self, database: u64, key: &[u8], entry: &Entry) -> Result<bool, String> {
+        if entry.expiry_ms.is_some_and(|time| time <= now_ms()) {
+            return Ok(false);
+        }
+        let number = Database::try_from(database).ok().filter(|it| *it < DATABASE_COUNT_MAX);
+        let database =
+            number.ok_or_else(|| format!("there are {DATABASE_COUNT_MAX} databases at most"))?;
+        if key.len() > KEY_SIZE_MAX {
+            return Err(format!("a key of {} bytes: {KEY_SIZE_MAX} is the most", key.len()));
+        }
+        self.databases.begin(self.store, database).map_err(|error| error.to_string())?;
+        if self.stage.size() + entry.value.size() > PIECE_SIZE {
+            self.flush()?;
+        }
+        if !matches!(entry.value, Value::String(_)) {
+            self.types.begin(self.store).map_err(|error| error.to_string())?;
+        }
+        let put = self.staged(database, |staged| {
+            dump::put(staged, key, &entry.value)?;
+            if let Some(time) = entry.expiry_ms {
+                let expiry = Expiry::from_unix_ms(time);
+                staged.update_with(key, &mut |_| Action::Expire(expiry))?;
+            }
+            Ok(())
+        });
+        put.map_err(|failure| text_of(&failure))?;
+        if self.stage.change_count() > PIECE_LENGTH {
+            self.flush()?;
+        }
+        Ok(true)
+    }
+
+    /// Writes what was put.
+    ///
+    /// # Errors
+    /// The store refuses it: in words.
+    pub fn flush(&mut self) -> Result<(), String> {
+        let mut stage = std::mem::replace(&mut self.stage, Stage::new(BATCH_SIZE_MAX));
+        let mut batch = WriteBatch::new();
+        stage.fill(&mut batch, &self.databases, &self.types);
+        self.store.write(&batch).map(drop).map_err(|error| error.to_string())
+    }
+
+    /// What a key holds.
+    ///
+    /// # Errors
+    /// The store cannot be read, or the value is too large: in words.
+    pub fn get(&mut self, database: u64, key: &[u8]) -> Result<Option<Entry>, String> {
+        let databases = &self.databases;
+        let found = databases.existing().find(|it| *it as u64 == database);
+        let Some(database) = found else { return Ok(None) };
+        let result = self.staged(database, |staged| {
+            let Some(payload) = dump::payload(staged, key, BATCH_SIZE_MAX)? else {
+                return Ok(None);
+            };
+            let expiry = staged.see(key, |_, expiry| expiry)?.unwrap_or(Expiry::Never);
+            Ok(Some((payload, expiry)))
+        });
+        // What was read is no condition of anything.
+        if self.stage.is_unchanged() {
+            self.stage = Stage::new(BATCH_SIZE_MAX);
+        }
+        let Some((payload, expiry)) = result.map_err(|failure| text_of(&failure))? else {
+            return Ok(None);
+        };
+        let value = value_of_payload(&payload)?;
+        let expiry_ms = (expiry != Expiry::Never).then(|| expiry.as_unix_ms());
+        Ok(Some(Entry { value, expiry_ms }))
+    }
+
+    /// The databases that are there, each with the number of its keys.
+    pub fn sizes(&self) -> Vec<(u64, u64)> {
+        let all = self.databases.existing();
+        all.map(|database| (database as u64, self.databases.map(database).len())).collect()
+    }
+
+    /// Shows all keys of a database, in order, until the function fails.
+    ///
+    /// # Errors
+    /// As [`Self::get`], and what the function fails with.
+    pub fn each<E: From<String>>(
+        &mut self,
+        database: u64,
+        mut see: impl FnMut(&[u8], &Entry) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut bounds = Bounds::of_prefix(b"");
+        loop {
+            let found = self.databases.existing().find(|it| *it as u64 == database);
+            let Some(number) = found else { return Ok(()) };
+            let mut keys: Vec<Vec<u8>> = Vec::new();
+            walk(self.databases.map(number), &bounds, false, |key, _| {
+                keys.push(key.to_vec());
+                match keys.len() == KEY_COUNT {
+                    true => std::ops::ControlFlow::Break(()),
+                    false => std::ops::ControlFlow::Continue(()),
+                }
+            })
+            .map_err(|error| error.to_string())?;
+            let Some(last) = keys.last() else { return Ok(()) };
+            bounds.skip_to_after(last.clone());
+            for key in keys {
+                if let Some(entry) = self.get(database, &key)? {
+                    see(&key, &entry)?;
+                }
+            }
+        }
+    }
+
+    fn staged<R>(&mut self, database: Database, act: impl FnOnce(&mut Staged<'_>) -> R) -> R {
+        let mut store = self.store;
+        act(&mut Staged {
+            stage: &mut self.stage,
+            source: &mut store,
+            types: &self.types,
+            databases: &self.databases,
+            database,
+        })
+    }
+}
+
+fn text_of(failure: &Failure) -> String {
+    match failure {
+        Failure::Store(error) => error.to_string(),
+        Failure::Text(text) => text.to_string(),
+        Failure::WrongType => "it holds another type".to_string(),
+        other => format!("{other:?}"),
+    }
+}
