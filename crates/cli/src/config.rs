@@ -4,13 +4,16 @@
 //! very code that parses the option's, each by itself, so that a mistake is told with its file, line and key.
 //! What the command line says counts before the file, the file before the environment.
 
+use crate::arguments::parse_size;
 use crate::cli::Cli;
 use crate::command::serve::ServeArgs;
 use crate::failure::Failure;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches};
+use everleaf_server::{ConfigFile, Setting};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 
 /// The command whose options the file has.
@@ -60,6 +63,71 @@ fn sentence(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     text.split("\n\n").next().unwrap_or_default().trim_end().to_string()
+}
+
+/// The file of a server that runs, which `CONFIG REWRITE` writes anew.
+pub fn file(path: PathBuf) -> ConfigFile {
+    // The working directory may be another one by then.
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let place = path.clone();
+    let rewrite = move |text: &str, settings: &[Setting]| rewritten(&place, text, settings);
+    ConfigFile { path, rewrite: Arc::new(rewrite) }
+}
+
+/// The text with these settings in it. What stands there stays as it is, but for values that changed; what is missing
+/// and is not the default comes behind it.
+fn rewritten(file: &Path, text: &str, settings: &[Setting]) -> Result<String, String> {
+    let table = DeTable::parse(text).map_err(|error| error.message().to_string())?;
+    let (mut edits, mut added) = (Vec::new(), String::new());
+    for Setting { option, value, default } in settings {
+        let found = table.get_ref().iter().find(|(key, _)| key.get_ref() == option);
+        match (found, value) {
+            (Some((key, old)), Some(new)) => {
+                let is_same = word_of(option, old.get_ref()) == Ok(format!("--{option}={new}"));
+                let is_same_size = matches!(old.get_ref(), DeValue::String(size)
+                    if parse_size(size).is_ok_and(|size| size.to_string() == *new));
+                if !is_same && !is_same_size {
+                    edits.push((old.span(), literal(new)));
+                }
+                debug_assert!(key.span().end <= old.span().start);
+            }
+            (Some((key, _)), None) => edits.push((key.span().start..key.span().start, "#".into())),
+            (None, Some(new)) if Some(new) != default.as_ref() => {
+                added.push_str(&format!("{option} = {}\n", literal(new)));
+            }
+            (None, _) => {}
+        }
+    }
+    let mut new = text.to_string();
+    edits.sort_by_key(|(span, _)| std::cmp::Reverse(span.start));
+    edits.into_iter().for_each(|(span, with)| new.replace_range(span, &with));
+    if !added.is_empty() {
+        if !new.is_empty() && !new.ends_with('\n') {
+            new.push('\n');
+        }
+        new.push_str(&added);
+    }
+    let given = parse(&["everleaf", SERVE].map(OsString::from)).map_err(|wrong| wrong.message)?;
+    let check = Settings { file, text: &new }.options(&given);
+    check.map(|_| new.clone()).map_err(|wrong| wrong.message)
+}
+
+/// A value as TOML.
+fn literal(value: &str) -> String {
+    match value.parse::<i64>() {
+        Ok(number) => number.to_string(),
+        Err(_) => {
+            let mut text = String::from("\"");
+            for c in value.chars() {
+                match c {
+                    '"' | '\\' => text.extend(['\\', c]),
+                    c if c.is_control() => text.push_str(&format!("\\u{:04x}", u32::from(c))),
+                    c => text.push(c),
+                }
+            }
+            text + "\""
+        }
+    }
 }
 
 /// A file of settings.
@@ -214,6 +282,37 @@ mod tests {
         }
         let failure = merged(Path::new("/none/e.toml"), []).unwrap_err();
         assert!(failure.message.contains("/none/e.toml"), "{}", failure.message);
+    }
+
+    #[test]
+    fn a_rewritten_file_keeps_what_is_right_and_its_comments() {
+        let setting = |option, value: Option<&str>, default: Option<&str>| Setting {
+            option,
+            value: value.map(str::to_string),
+            default: default.map(str::to_string),
+        };
+        let settings = [
+            setting("timeout", Some("30"), Some("0")),
+            setting("maxclients", Some("10000"), Some("10000")),
+            setting("client-memory", Some("67108864"), Some("5")),
+            setting("slowlog-log-slower-than", Some("-1"), Some("10000")),
+            setting("slowlog-max-len", Some("128"), Some("128")),
+            setting("tls-cert-file", Some("a \"b\".crt"), None),
+            setting("tls-ca-cert-file", None, None),
+        ];
+        let text = "# the port\nport = 7_000 # mine\ntimeout = 5 # seconds\nclient-memory = '64M'\n\
+                    tls-ca-cert-file = 'c'\n#maxclients = 3";
+        let new = rewritten(Path::new("e.toml"), text, &settings).unwrap();
+        assert_eq!(
+            new,
+            "# the port\nport = 7_000 # mine\ntimeout = 30 # seconds\nclient-memory = '64M'\n\
+             #tls-ca-cert-file = 'c'\n#maxclients = 3\nslowlog-log-slower-than = -1\n\
+             tls-cert-file = \"a \\\"b\\\".crt\"\n"
+        );
+        assert_eq!(rewritten(Path::new("e.toml"), &new, &settings).unwrap(), new);
+        assert_eq!(rewritten(Path::new("e.toml"), "", &settings[1..2]).unwrap(), "");
+        assert!(rewritten(Path::new("e.toml"), "port = ", &settings).is_err());
+        assert!(rewritten(Path::new("e.toml"), "nonsense = 1", &settings).is_err());
     }
 
     /// Every option has a line in the installed file, commented out or not, with a value that is right.

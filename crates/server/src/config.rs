@@ -2,11 +2,52 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::databases::DATABASE_COUNT_MAX;
 use crate::tls::TlsConfig;
 use crate::{ServerError, process_memory};
+
+/// The least that `proto-max-bulk-len` may be.
+pub const BULK_SIZE_MIN: usize = 1024;
+/// Slow commands, and refusals, that may be kept at most: each takes up to about 4 KiB.
+pub const LOG_LEN_LIMIT: usize = 1 << 16;
+
+/// How the configuration file becomes one that says what is set now (`CONFIG REWRITE`): of its text and the settings, the
+/// new text, or why there is none.
+pub type Rewrite = dyn Fn(&str, &[Setting]) -> Result<String, String> + Send + Sync;
+
+/// The configuration file, and how it is written anew.
+#[derive(Clone)]
+pub struct ConfigFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What makes its text anew.
+    pub rewrite: Arc<Rewrite>,
+}
+
+/// A setting that can be changed while the server runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The option of `everleaf serve`, without its dashes.
+    pub option: &'static str,
+    /// What it is now; `None` says that the option is not given.
+    pub value: Option<String>,
+    /// What it is without the option.
+    pub default: Option<String>,
+}
+
+/// Who may use `DEBUG`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DebugCommand {
+    /// Nobody.
+    No,
+    /// Who connects from this machine.
+    Local,
+    /// Everybody who may use commands of administration.
+    Yes,
+}
 
 /// How a server is set up. Start from [`Config::default`] and change what differs.
 ///
@@ -67,6 +108,16 @@ pub struct Config {
     /// replies, commands kept for `EXEC`, watched keys. When they hold more, those that hold most
     /// are closed. `None`: no limit. Default: a quarter of the memory that this process may use.
     pub client_memory_max: Option<usize>,
+    /// Microseconds from which on a command is kept as slow; negative is never. Default 10,000.
+    pub slow_log_us: i64,
+    /// How many slow commands are kept. Default 128.
+    pub slow_log_len_max: usize,
+    /// How many refusals of `ACL LOG` are kept. Default 128.
+    pub acl_log_len_max: usize,
+    /// Who may use `DEBUG`. Default: nobody.
+    pub debug_command: DebugCommand,
+    /// What `CONFIG REWRITE` writes. Default: there is no file.
+    pub config_file: Option<ConfigFile>,
     /// How long a shutdown waits for clients to read their last replies. Default 2 s.
     pub shutdown_grace: Duration,
 }
@@ -95,6 +146,11 @@ impl Default for Config {
             output_pause_size: 1 << 20,
             reply_size_max: 1 << 30,
             client_memory_max: process_memory::available().map(|size| (size / 4) as usize),
+            slow_log_us: 10_000,
+            slow_log_len_max: 128,
+            acl_log_len_max: 128,
+            debug_command: DebugCommand::No,
+            config_file: None,
             shutdown_grace: Duration::from_secs(2),
         }
     }
@@ -143,6 +199,15 @@ impl Config {
                 "an argument may have {} bytes, so a request must be allowed more than {}",
                 self.bulk_size_max, self.request_size_max
             ));
+        }
+        if self.bulk_size_max < BULK_SIZE_MIN {
+            return refuse(format!("arguments may have {BULK_SIZE_MIN} bytes at least"));
+        }
+        if self.slow_log_us < -1 {
+            return refuse("commands are slow from 0 microseconds on, or with -1 never".into());
+        }
+        if self.slow_log_len_max.max(self.acl_log_len_max) > LOG_LEN_LIMIT {
+            return refuse(format!("the logs of commands keep {LOG_LEN_LIMIT} entries at most"));
         }
         if self.password.as_deref() == Some("") {
             return refuse("the password is empty: give one, or none at all".into());
@@ -198,6 +263,9 @@ mod tests {
             Config { client_memory_max: Some(0), ..base() },
             Config { request_size_max: usize::MAX, ..base() },
             Config { bulk_size_max: 1 << 30, ..base() },
+            Config { bulk_size_max: 1023, ..base() },
+            Config { slow_log_us: -2, ..base() },
+            Config { slow_log_len_max: 65_537, ..base() },
             Config { password: Some(String::new()), ..base() },
             Config { password: Some("a".into()), acl_file: Some("b".into()), ..base() },
         ];

@@ -90,7 +90,7 @@ mod turns;
 mod types;
 mod waiters;
 
-pub use config::Config;
+pub use config::{Config, ConfigFile, DebugCommand, Rewrite, Setting};
 pub use error::ServerError;
 pub use server::{Handle, Listening, Server};
 pub use socket::ListeningSocket;

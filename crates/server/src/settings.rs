@@ -34,12 +34,6 @@ pub const ENCODINGS: [(&str, &str, i64); 7] = [
     ("zset-max-listpack-value", "zset-max-ziplist-value", 64),
 ];
 
-/// From so many microseconds on a command is slow, unless it is configured; and so many are kept.
-const SLOW_LOG_US: i64 = 10_000;
-const SLOW_LOG_LEN_MAX: usize = 128;
-/// Refusals that are kept, unless it is configured.
-const ACL_LOG_LEN_MAX: usize = 128;
-
 impl Settings {
     pub fn new(config: &Config) -> Self {
         Settings {
@@ -50,9 +44,9 @@ impl Settings {
             idle_timeout_s: AtomicU64::new(
                 config.idle_timeout.map_or(0, |timeout| timeout.as_secs().max(1)),
             ),
-            slow_log_us: AtomicI64::new(SLOW_LOG_US),
-            slow_log_len_max: AtomicUsize::new(SLOW_LOG_LEN_MAX),
-            acl_log_len_max: AtomicUsize::new(ACL_LOG_LEN_MAX),
+            slow_log_us: AtomicI64::new(config.slow_log_us),
+            slow_log_len_max: AtomicUsize::new(config.slow_log_len_max),
+            acl_log_len_max: AtomicUsize::new(config.acl_log_len_max),
             encodings: ENCODINGS.map(|(.., value)| AtomicI64::new(value)),
         }
     }

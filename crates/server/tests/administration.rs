@@ -179,3 +179,73 @@ fn a_unix_socket_serves_as_well() {
     server.stop().unwrap();
     assert!(!path.exists());
 }
+
+#[test]
+fn debug_is_for_those_who_are_allowed() {
+    let server = TestServer::start();
+    let refused = server.connect().line("DEBUG SLEEP 0");
+    assert!(refused.starts_with("-ERR DEBUG command not allowed"), "{refused}");
+    for allowed in [everleaf_server::DebugCommand::Local, everleaf_server::DebugCommand::Yes] {
+        let server = TestServer::with(|config| config.debug_command = allowed);
+        let mut client = server.connect();
+        assert_eq!(client.line("DEBUG SLEEP 0.01"), "+OK");
+        for bad in ["DEBUG SLEEP x", "DEBUG SLEEP -1", "DEBUG SLEEP nan", "DEBUG SLEEP inf"] {
+            assert_eq!(client.line(bad), "-ERR value is not a valid float");
+        }
+        assert_eq!(client.line("DEBUG OBJECT none"), "-ERR no such key");
+        client.line("SET k value");
+        let object = client.line("DEBUG OBJECT k");
+        assert!(object.contains("encoding:raw serializedlength:6 "), "{object}");
+        let rest = client.line("DEBUG JMAP");
+        assert!(rest.contains("'JMAP'") && rest.contains("SET-ACTIVE-EXPIRE"), "{rest}");
+        assert_eq!(client.line("DEBUG SET-ACTIVE-EXPIRE 2"), "-ERR syntax error");
+    }
+}
+
+#[test]
+fn the_sweep_rests_while_it_is_told_to() {
+    let server =
+        TestServer::with(|config| config.debug_command = everleaf_server::DebugCommand::Yes);
+    let mut client = server.connect();
+    assert_eq!(client.line("DEBUG SET-ACTIVE-EXPIRE 0"), "+OK");
+    // A round that was under way ends.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    client.line("SET k v PX 1");
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    assert_eq!(client.line("EXISTS k"), ":0");
+    assert_eq!(client.line("DBSIZE"), ":1");
+    assert_eq!(client.line("DEBUG SET-ACTIVE-EXPIRE 1"), "+OK");
+    eventually("it is swept", || client.line("DBSIZE") == ":0");
+}
+
+#[test]
+fn the_configuration_file_is_written_by_what_was_given() {
+    use everleaf_server::{ConfigFile, Setting};
+    let server = TestServer::start();
+    let none = server.connect().line("CONFIG REWRITE");
+    assert_eq!(none, "-ERR The server is running without a config file");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    std::fs::write(&path, "old").unwrap();
+    let rewrite = |text: &str, settings: &[Setting]| match text {
+        "old" => {
+            let all = settings.iter().filter(|setting| setting.value != setting.default);
+            let line = |it: &Setting| format!("{} {}", it.option, it.value.as_deref().unwrap());
+            Ok(all.map(line).collect::<Vec<_>>().join(","))
+        }
+        _ => Err("it is not the old one".to_string()),
+    };
+    let file = ConfigFile { path: path.clone(), rewrite: std::sync::Arc::new(rewrite) };
+    let server = TestServer::with(|config| config.config_file = Some(file));
+    let mut client = server.connect();
+    assert_eq!(client.line("CONFIG SET timeout 77 slowlog-max-len 9"), "+OK");
+    assert_eq!(client.line("CONFIG REWRITE"), "+OK");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "timeout 77,slowlog-max-len 9");
+    let refused = client.line("CONFIG REWRITE");
+    assert_eq!(refused, "-ERR Rewriting config file: it is not the old one");
+    client.line("MULTI");
+    client.line("CONFIG REWRITE");
+    assert!(client.line("EXEC").contains("inside of a transaction"));
+    std::fs::remove_file(&path).unwrap();
+    assert!(client.line("CONFIG REWRITE").starts_with("-ERR Rewriting config file: No such file"));
+}

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use everleaf_index::{BytesTree, FEATURE_EXPIRY, Hardware, Machine};
 
 use crate::store::Shared;
-use crate::{Error, Options, Result};
+use crate::{Error, Options, Result, Store};
 
 /// Keys that the sweep looks at in one go.
 const SLICE_KEYS: usize = 2048;
@@ -180,6 +180,14 @@ pub(crate) fn settle(shared: &Shared) {
     log.fail_owed(&shared.trees, Error::LogFailed(text));
 }
 
+impl Store {
+    /// Lets the sweep ([`Options::sweep`]) rest, or go on. What has expired is absent all the same.
+    pub fn pause_sweep(&self, paused: bool) {
+        // Relaxed: a request, which carries nothing.
+        self.shared().sweep_paused.store(paused, Ordering::Relaxed);
+    }
+}
+
 /// Snapshots when they are due, and the sweep: round after round over all maps, slice by slice.
 fn run(shared: &Shared, shutdown: &ShutdownSignal, sweep: bool, snapshot_after_bytes: u64) {
     let mut next_snapshot = Instant::now();
@@ -204,7 +212,8 @@ fn run(shared: &Shared, shutdown: &ShutdownSignal, sweep: bool, snapshot_after_b
             }
         }
         spare.round(shared, shutdown);
-        if !sweep {
+        // Relaxed: a request, which carries nothing.
+        if !sweep || shared.sweep_paused.load(Ordering::Relaxed) {
             continue;
         }
         if shared.trees.heap().pool().features() & FEATURE_EXPIRY == 0 {

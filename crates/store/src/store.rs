@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     journal_making: RankedMutex<()>,
     /// How often it is to be tried to return space to the system, because a map was emptied.
     pub space_due: AtomicU32,
+    /// The sweep rests.
+    pub sweep_paused: AtomicBool,
     /// Keys that had expired and were removed by the sweep.
     pub swept: AtomicU64,
     /// What the sweep has seen of keys that expire.
@@ -242,6 +244,7 @@ impl Store {
             journal: OnceLock::new(),
             journal_making: RankedMutex::new(Rank::JournalMaking, ()),
             space_due: AtomicU32::new(0),
+            sweep_paused: AtomicBool::new(false),
             swept: AtomicU64::new(0),
             verify: options.verify_of_reads(),
             verify_scans: options.verify_of_scans(),

@@ -12,7 +12,7 @@ use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 use everleaf::{Durability, Statistics};
 use everleaf_server::{
-    ClientCertificates, Config, Handle, Server, ServerError, TlsConfig, TlsFiles,
+    ClientCertificates, Config, DebugCommand, Handle, Server, ServerError, TlsConfig, TlsFiles,
 };
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -130,6 +130,27 @@ pub struct ServeArgs {
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub interval: u64,
+    /// The longest argument of a request, and the longest value that a command makes
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "512M")]
+    pub proto_max_bulk_len: u64,
+    /// Microseconds from which on a command is kept as slow (SLOWLOG); -1 means never
+    #[arg(long, value_name = "N", default_value_t = 10_000, allow_negative_numbers = true)]
+    pub slowlog_log_slower_than: i64,
+    /// How many slow commands are kept
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    pub slowlog_max_len: usize,
+    /// How many refusals are kept (ACL LOG)
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    pub acllog_max_len: usize,
+    /// Who may use DEBUG: nobody, who connects from this machine, or everybody who may use commands of administration
+    #[arg(
+        long,
+        value_enum,
+        value_name = "no|local|yes",
+        default_value = "no",
+        hide_possible_values = true
+    )]
+    pub enable_debug_command: DebugArg,
     /// Create the pool if there is none
     #[arg(long, value_name = "yes|no", default_value = "yes", hide_possible_values = true)]
     #[arg(value_parser = BoolishValueParser::new(), action = ArgAction::Set)]
@@ -178,6 +199,27 @@ impl AuthClientsArg {
             Self::No => ClientCertificates::No,
             Self::Optional => ClientCertificates::Optional,
             Self::Yes => ClientCertificates::Required,
+        }
+    }
+}
+
+/// Who may use `DEBUG`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum DebugArg {
+    /// Nobody
+    No,
+    /// Who connects from this machine
+    Local,
+    /// Everybody
+    Yes,
+}
+
+impl DebugArg {
+    fn meant(self) -> DebugCommand {
+        match self {
+            Self::No => DebugCommand::No,
+            Self::Local => DebugCommand::Local,
+            Self::Yes => DebugCommand::Yes,
         }
     }
 }
@@ -349,6 +391,12 @@ fn config_of(args: &ServeArgs) -> Result<Config, Failure> {
         wrong_password_count_max: args.auth_attempts,
         client_count_max: args.maxclients,
         client_memory_max: client_memory_of(args)?,
+        bulk_size_max: usize::try_from(args.proto_max_bulk_len).unwrap_or(usize::MAX),
+        slow_log_us: args.slowlog_log_slower_than,
+        slow_log_len_max: args.slowlog_max_len,
+        acl_log_len_max: args.acllog_max_len,
+        debug_command: args.enable_debug_command.meant(),
+        config_file: args.config.clone().map(config::file),
         idle_timeout: (args.timeout > 0).then(|| Duration::from_secs(args.timeout)),
         ..Config::default()
     })

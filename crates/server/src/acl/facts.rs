@@ -61,7 +61,7 @@ pub type Fact = (&'static str, u32, Access, Access);
 
 /// All commands and subcommands, by name.
 #[rustfmt::skip]
-pub static FACTS: [Fact; 226] = [
+pub static FACTS: [Fact; 228] = [
     ("acl", SLOW, NONE, NONE),
     ("acl|cat", SLOW, NONE, NONE),
     ("acl|deluser", ADMIN | SLOW | DANGEROUS, NONE, NONE),
@@ -113,9 +113,11 @@ pub static FACTS: [Fact; 226] = [
     ("config", SLOW, NONE, NONE),
     ("config|get", ADMIN | SLOW | DANGEROUS, NONE, NONE),
     ("config|resetstat", ADMIN | SLOW | DANGEROUS, NONE, NONE),
+    ("config|rewrite", ADMIN | SLOW | DANGEROUS, NONE, NONE),
     ("config|set", ADMIN | SLOW | DANGEROUS, NONE, NONE),
     ("copy", KEYSPACE | WRITE | SLOW, READS, WRITES),
     ("dbsize", KEYSPACE | READ | FAST, NONE, NONE),
+    ("debug", ADMIN | SLOW | DANGEROUS, NONE, NONE),
     ("decr", WRITE | STRING | FAST, CHANGES, CHANGES),
     ("decrby", WRITE | STRING | FAST, CHANGES, CHANGES),
     ("del", KEYSPACE | WRITE | SLOW, WRITES, WRITES),

@@ -13,7 +13,7 @@
 pub mod attempts;
 pub mod commands;
 pub mod facts;
-mod file;
+pub mod file;
 pub mod log;
 mod selector;
 pub mod user;

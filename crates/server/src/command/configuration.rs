@@ -5,14 +5,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use super::{Context, Failure, Outcome, parse_integer, shown};
+use crate::Config;
+use crate::acl::file;
+use crate::config::{BULK_SIZE_MIN, DebugCommand, LOG_LEN_LIMIT, Setting};
 use crate::glob;
 use crate::resp::Request;
 use crate::settings::ENCODINGS;
 use crate::shared::Shared;
 use crate::tls::{ClientCertificates, Prepared, TlsFiles};
-
-/// Slow commands, and refusals, that may be kept at most: each takes up to about 4 KiB.
-const SLOW_LOG_LEN_LIMIT: u64 = 1 << 16;
 
 /// `CONFIG subcommand ...`
 pub fn config(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
@@ -24,10 +24,93 @@ pub fn config(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
             context.act(Shared::reset_statistics);
             context.reply.ok();
         }
+        (b"rewrite", 2) => rewrite(context)?,
         // A value is missing; the table knows no other subcommands.
         _ => return Err(Failure::Syntax),
     }
     Ok(())
+}
+
+/// `CONFIG REWRITE`: the configuration file says from now on what is set now.
+fn rewrite(context: &mut Context<'_>) -> Outcome {
+    let shared = context.shared;
+    let Some(file) = &shared.config.config_file else {
+        return Err(Failure::text("ERR The server is running without a config file"));
+    };
+    if context.later.is_some() {
+        // What the transaction sets is set behind it.
+        return Err(Failure::text("ERR CONFIG REWRITE inside of a transaction is not possible"));
+    }
+    let fail = |why: String| Failure::text(format!("ERR Rewriting config file: {why}"));
+    let text = std::fs::read_to_string(&file.path).map_err(|error| fail(error.to_string()))?;
+    let new = (file.rewrite)(&text, &changeable(shared)).map_err(fail)?;
+    if new != text {
+        file::save(&file.path, new.as_bytes()).map_err(|error| fail(error.to_string()))?;
+        tracing::info!("{} was written anew (CONFIG REWRITE)", file.path.display());
+    }
+    context.reply.ok();
+    Ok(())
+}
+
+/// The settings that can be changed, as options of the command line; those without effect are none.
+fn changeable(shared: &Shared) -> Vec<Setting> {
+    let (settings, default) = (&shared.settings, Config::default());
+    let number = |option, value: String, default: String| Setting {
+        option,
+        value: Some(value),
+        default: Some(default),
+    };
+    let memory = |limit: Option<usize>| limit.unwrap_or(0).to_string();
+    let timeout = settings.idle_timeout().map_or(0, |timeout| timeout.as_secs());
+    let mut all = vec![
+        number(
+            "maxclients",
+            settings.client_count_max().to_string(),
+            default.client_count_max.to_string(),
+        ),
+        number(
+            "client-memory",
+            memory(settings.client_memory_max()),
+            memory(default.client_memory_max),
+        ),
+        number("timeout", timeout.to_string(), "0".to_string()),
+        number(
+            "proto-max-bulk-len",
+            settings.bulk_size_max().to_string(),
+            default.bulk_size_max.to_string(),
+        ),
+        number(
+            "slowlog-log-slower-than",
+            settings.slow_log_us().to_string(),
+            default.slow_log_us.to_string(),
+        ),
+        number(
+            "slowlog-max-len",
+            settings.slow_log_len_max().to_string(),
+            default.slow_log_len_max.to_string(),
+        ),
+        number(
+            "acllog-max-len",
+            settings.acl_log_len_max().to_string(),
+            default.acl_log_len_max.to_string(),
+        ),
+    ];
+    if let Some(tls) = &shared.control.tls {
+        let TlsFiles { certificate, key, client_authorities, client_certificates } = tls.files();
+        let file = |option, path: Option<&PathBuf>| Setting {
+            option,
+            value: path.map(|path| path.display().to_string()),
+            default: None,
+        };
+        let clients = if client_authorities.is_some() { "yes" } else { "no" };
+        all.extend([
+            file("tls-cert-file", Some(&certificate)),
+            file("tls-key-file", Some(&key)),
+            file("tls-ca-cert-file", client_authorities.as_ref()),
+            number("tls-auth-clients", client_certificates.name().into(), clients.into()),
+        ]);
+    }
+    all
 }
 
 /// All settings by the names clients know. The password is not among them.
@@ -37,6 +120,11 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     let socket = config.unix_socket.as_ref().map(|path| path.display().to_string());
     let timeout = shared.settings.idle_timeout().map_or(0, |timeout| timeout.as_secs());
     let keepalive = config.tcp_keepalive.map_or(0, |time| time.as_secs());
+    let debug_command = match config.debug_command {
+        DebugCommand::No => "no",
+        DebugCommand::Local => "local",
+        DebugCommand::Yes => "yes",
+    };
     let mut settings = vec![
         // Durability is the store's and has nothing to do with these two mechanisms.
         ("acllog-max-len", shared.settings.acl_log_len_max().to_string()),
@@ -47,6 +135,7 @@ fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
         ("appendonly", "no".into()),
         ("save", String::new()),
         ("bind", config.bind.join(" ")),
+        ("enable-debug-command", debug_command.to_string()),
         ("databases", config.databases.to_string()),
         ("io-threads", shared.loops.len().to_string()),
         ("maxclients", shared.settings.client_count_max().to_string()),
@@ -246,10 +335,12 @@ fn parse_change(shared: &Shared, name: &[u8], value: &[u8]) -> Result<Change, Fa
             let range = format!("argument must be between -1 and {} inclusive", i64::MAX);
             Ok(Change::SlowLogAfter(number.ok_or_else(|| fail(range))?))
         }
-        "slowlog-max-len" => Ok(Change::SlowLogLenMax(number(0, SLOW_LOG_LEN_LIMIT)? as usize)),
-        "acllog-max-len" => Ok(Change::AclLogLenMax(number(0, SLOW_LOG_LEN_LIMIT)? as usize)),
+        "slowlog-max-len" => Ok(Change::SlowLogLenMax(number(0, LOG_LEN_LIMIT as u64)? as usize)),
+        "acllog-max-len" => Ok(Change::AclLogLenMax(number(0, LOG_LEN_LIMIT as u64)? as usize)),
         "timeout" => Ok(Change::IdleTimeout(number(0, u64::from(u32::MAX))?)),
-        "proto-max-bulk-len" => Ok(Change::BulkSizeMax(number(1024, bulk_size_limit)? as usize)),
+        "proto-max-bulk-len" => {
+            Ok(Change::BulkSizeMax(number(BULK_SIZE_MIN as u64, bulk_size_limit)? as usize))
+        }
         _ => {
             let settings = settings(shared);
             match settings.iter().find(|(known, _)| *known == lower) {

@@ -7,6 +7,7 @@ mod client;
 mod configuration;
 mod connection;
 mod counter;
+mod debug;
 mod description;
 pub mod dump;
 pub mod expiry;

@@ -57,7 +57,7 @@ pub fn object(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 }
 
 /// Strings lie in the tree as they are, collections as entries of a tree.
-fn encoding(kind: Option<Kind>) -> &'static [u8] {
+pub fn encoding(kind: Option<Kind>) -> &'static [u8] {
     if kind.is_some() { b"tree" } else { b"raw" }
 }
 

@@ -5,9 +5,9 @@
 
 use super::{Context, Failure, Outcome, shown};
 use super::{
-    acl, admin, bits, client, configuration, connection, counter, description, dump, expiry, hash,
-    info, keyspace, lcs, list, object, random_key, range, rename, save, scan, set, sets, slow_log,
-    sort, string, transaction, waiting, zset,
+    acl, admin, bits, client, configuration, connection, counter, debug, description, dump, expiry,
+    hash, info, keyspace, lcs, list, object, random_key, range, rename, save, scan, set, sets,
+    slow_log, sort, string, transaction, waiting, zset,
 };
 use crate::resp::Request;
 
@@ -197,7 +197,7 @@ pub const SUBCOMMANDS: [(&str, Subcommands); 8] = [
         ],
     ),
     ("command", &[("count", 2), ("docs", -2), ("getkeys", -4), ("info", -2), ("list", -2)]),
-    ("config", &[("get", -3), ("resetstat", 2), ("set", -4)]),
+    ("config", &[("get", -3), ("resetstat", 2), ("rewrite", 2), ("set", -4)]),
     ("latency", &[("doctor", 2), ("help", 2), ("history", 3), ("latest", 2), ("reset", -2)]),
     ("memory", &[("doctor", 2), ("help", 2), ("stats", 2), ("usage", -3)]),
     ("object", &[("encoding", 3), ("freq", 3), ("help", 2), ("idletime", 3), ("refcount", 3)]),
@@ -223,7 +223,7 @@ macro_rules! commands {
 }
 
 /// The number of commands.
-const COUNT: usize = 176;
+const COUNT: usize = 177;
 
 /// All commands.
 #[rustfmt::skip]
@@ -271,6 +271,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "wait" 3 [FAST] (0 0 0) "generic" slow_log::wait, "Returns the number of replicas that have what was written: none.";
     "dump" 2 [TYPED | READ] (1 1 1) "generic" dump::dump, "Returns a value as bytes that RESTORE takes.";
     "getex" -2 [WRITE | FAST] (1 1 1) "string" expiry::getex, "Returns the value of a key and sets when it expires.";
+    "debug" -2 [TYPED | READ | ADMIN] (0 0 0) "server" debug::debug, "Does what tests need, if it is allowed.";
     "hello" -1 [FAST | BEFORE_AUTH] (0 0 0) "connection" connection::hello, "Chooses the version of the protocol.";
     "multi" 1 [FAST] (0 0 0) "transactions" transaction::multi, "Begins a transaction.";
     "range" -3 [READ] (0 0 0) "range" range::range, "Returns the keys between two bounds, in order.";
