@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng};
 use redis::{Connection, Value};
 
 use crate::persistence::fill;
-use crate::server::{Server, ask, digest, seed, setting, tell};
+use crate::server::{Server, ask, digest, free_port, seed, setting, tell};
 
 /// Bytes of a payload in front of what the module wrote: the kind of the value, and a mark and eight bytes
 /// for the type and its version.
@@ -130,4 +130,39 @@ fn spoil(random: &mut StdRng, payload: &mut Vec<u8>) {
             payload[at] = random.random();
         }
     }
+}
+
+/// A server does not start on a file with a damaged map, and says why. The server's own check sum of the file is
+/// switched off: it would be found first, or last.
+#[test]
+fn a_damaged_file_is_refused_at_the_start_with_its_reason() {
+    let options = ["--rdbchecksum", "no", "--rdbcompression", "no"];
+    let mut server = Server::start(&options);
+    let c = &mut server.connect();
+    for number in 0..500 {
+        tell(c, &["EL.PUT", "map", &format!("entry:{number:04}"), &format!("value:{number:04}")]);
+    }
+    tell(c, &["SAVE"]);
+    server.kill();
+    let whole = std::fs::read(server.folder.path().join("dump.rdb")).expect("it was saved");
+    let at = whole.windows(10).position(|part| part == b"value:0250").expect("it is not packed");
+    let start = |bytes: &[u8]| {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        std::fs::write(folder.path().join("dump.rdb"), bytes).expect("it can be written");
+        let options = options.iter().map(|option| option.to_string()).collect();
+        Server::start_in(folder, free_port(), options)
+    };
+    let Ok(server) = start(&whole) else { panic!("the whole file is refused") };
+    assert_eq!(tell(&mut server.connect(), &["EL.COUNT", "map"]), Value::Int(500));
+    let mut changed = whole.clone();
+    changed[at + 7] ^= 1;
+    let Err(log) = start(&changed) else { panic!("a damaged file is loaded") };
+    let line = log.lines().find(|line| line.contains("cannot be loaded"));
+    let line = line.unwrap_or_else(|| panic!("no reason: {log}"));
+    assert!(
+        line.contains("the check sum of a block is wrong") && line.contains("at byte"),
+        "{line}"
+    );
+    let Err(log) = start(&whole[..at]) else { panic!("half a file is loaded") };
+    assert!(log.contains("Unexpected EOF") || log.contains("cannot be loaded"), "{log}");
 }

@@ -5,6 +5,7 @@
 //! `EVERLEAF_SEED`.
 
 mod behaviour;
+mod cluster;
 mod damage;
 mod differential;
 mod expiry;
