@@ -16,6 +16,7 @@ use crate::case::{Case, Prepared};
 use crate::configure::Fixed;
 use crate::dimensions::{self, Drawn};
 use crate::expected::Expected;
+use crate::leaks::all_is_free;
 use crate::structure::{self, Dimension, Step};
 
 type M = Simulated;
@@ -343,6 +344,25 @@ impl Program for AllocatorProgram {
         }
         let problems = audit.finish(&opened.heap);
         if problems.is_empty() { Ok(pairs) } else { Err(problems.join("; ")) }
+    }
+
+    fn give_back(&self, opened: Opened) -> Result<bool, String> {
+        {
+            let mut session = opened.heap.session().map_err(text)?;
+            for key in 0..self.places() {
+                opened.exchange(&mut session, key, 0);
+            }
+            // AcqRel: as in `turn`.
+            let node = opened.node.swap(std::ptr::null_mut(), Ordering::AcqRel);
+            if !node.is_null() {
+                // SAFETY: of `allocate_node` with this size, taken out by us alone.
+                unsafe { session.retire_node(node.cast(), NODE_SIZE) };
+            }
+        }
+        let Opened { heap, sessions, .. } = opened;
+        drop(sessions);
+        all_is_free(&heap)?;
+        Ok(true)
     }
 
     fn warm_up(&self, opened: &Opened) {

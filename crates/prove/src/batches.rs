@@ -22,6 +22,7 @@ use crate::backing::{new_pool, open_pool};
 use crate::case::{Case, Prepared};
 use crate::configure::Fixed;
 use crate::dimensions::{self, Drawn};
+use crate::leaks::remove_trees;
 use crate::operation::Space;
 use crate::structure::{self, Dimension, Step};
 
@@ -199,6 +200,13 @@ impl Program for Batches {
         let order = WriteOrder::new(self.stripes);
         let (sessions, fills) = (sessions.map_err(text)?, self.fills);
         Ok(Opened { trees, tree, journal, order, fills, sessions })
+    }
+
+    fn give_back(&self, opened: Opened) -> Result<bool, String> {
+        let Opened { trees, sessions, .. } = opened;
+        drop(sessions);
+        remove_trees(&trees)?;
+        Ok(true)
     }
 
     fn contents(&self, opened: &Opened) -> Result<Vec<(u64, u64)>, String> {

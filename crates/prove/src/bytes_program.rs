@@ -15,6 +15,7 @@ use everleaf_pool::Pool;
 
 use crate::backing::{SIZE_MIN, open_pool};
 use crate::expected::Expected;
+use crate::leaks::remove_trees;
 use crate::operation::{Operation, Seen, Space};
 use crate::subject::Nodes;
 use crate::u64_program::note_scan;
@@ -131,6 +132,7 @@ trait LivingWords {
     ) -> Result<(), IndexError>;
     fn clear(&self, session: &mut Session<Simulated>) -> Result<(), IndexError>;
     fn check(&self) -> Result<Vec<String>, IndexError>;
+    fn give_back(&self) -> Result<(), String>;
     fn close(&self) -> Result<(), IndexError>;
 }
 
@@ -192,6 +194,10 @@ impl<G: Geometry> LivingWords for Live<G> {
 
     fn check(&self) -> Result<Vec<String>, IndexError> {
         Ok(self.trees.check()?.problems)
+    }
+
+    fn give_back(&self) -> Result<(), String> {
+        remove_trees(&self.trees)
     }
 
     fn close(&self) -> Result<(), IndexError> {
@@ -440,6 +446,13 @@ impl Program for BytesProgram {
         }
         let problems = opened.tree.check().map_err(text)?;
         if problems.is_empty() { Ok(pairs) } else { Err(problems.join("; ")) }
+    }
+
+    fn give_back(&self, opened: Opened) -> Result<bool, String> {
+        let Opened { sessions, tree } = opened;
+        drop(sessions);
+        tree.give_back()?;
+        Ok(true)
     }
 
     fn calls(&self, operation: &Operation, calls: &mut Vec<(u64, Call)>) {

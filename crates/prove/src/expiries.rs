@@ -21,6 +21,7 @@ use crate::backing::{new_pool, open_pool};
 use crate::case::{Case, Prepared};
 use crate::configure::Fixed;
 use crate::dimensions::{self, Drawn};
+use crate::leaks::remove_trees;
 use crate::operation::Space;
 use crate::structure::{self, Dimension, Step};
 
@@ -237,6 +238,13 @@ impl Program for Expiries {
             (0..self.threads).map(session).collect();
         let sessions = sessions.map_err(text)?;
         Ok(Opened { trees, tree, order: WriteOrder::new(1), now: self.now, sessions })
+    }
+
+    fn give_back(&self, opened: Opened) -> Result<bool, String> {
+        let Opened { trees, sessions, .. } = opened;
+        drop(sessions);
+        remove_trees(&trees)?;
+        Ok(true)
     }
 
     fn contents(&self, opened: &Opened) -> Result<Vec<(u64, u64)>, String> {

@@ -15,6 +15,7 @@
 //! | `made` | programs that are made: a walk to a far state, then a few operations of a few threads |
 //! | `long` | long walks of one thread through trees with many keys, and wide nodes |
 //! | `expected` | a map that such walks are held against |
+//! | `leaks` | what is left when a program has given everything back |
 //! | `living` | any subject behind one type |
 //! | `corpus` | programs that came to new places, gone back to |
 //! | `dimensions` | what a step of a random search is drawn of |
@@ -52,6 +53,7 @@ pub mod epochs;
 pub mod exhaustion;
 pub mod expected;
 pub mod expiries;
+pub mod leaks;
 pub mod living;
 pub mod long;
 pub mod made;

@@ -37,6 +37,12 @@ pub trait Living {
     /// As the tree's.
     fn clear(&self, session: &mut Session<Simulated>, keys: &[u64]) -> Result<(), IndexError>;
 
+    /// As [`Subject::give_back`].
+    ///
+    /// # Errors
+    /// As the tree's.
+    fn give_back(&self, session: &mut Session<Simulated>) -> Result<(), IndexError>;
+
     /// As [`Subject::check`].
     ///
     /// # Errors
@@ -115,6 +121,10 @@ impl<S: Subject> Living for Live<S> {
 
     fn clear(&self, session: &mut Session<Simulated>, keys: &[u64]) -> Result<(), IndexError> {
         S::clear(&self.0, session, keys)
+    }
+
+    fn give_back(&self, session: &mut Session<Simulated>) -> Result<(), IndexError> {
+        S::give_back(&self.0, session)
     }
 
     fn check(&self) -> Result<Vec<String>, IndexError> {

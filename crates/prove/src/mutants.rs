@@ -269,6 +269,7 @@ pub const RARE: &[Mutant] = &[
     of("cdds", "cdds.no_repair_flush"),
     of("cdds", "cdds.no_shift_flush"),
     of("fast-fair", "fast_fair.key_first"),
+    of("nbtree", "nbtree.keeps_order"),
     of("nbtree", "nbtree.no_merge_finalize"),
     of("rntree", "slots.first_word_first"),
     of("rntree-wide", "line_store.torn"),

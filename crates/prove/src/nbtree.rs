@@ -55,6 +55,10 @@ impl<G: Nodes> Subject for Nb<G> {
         opened.tree.clear(session)
     }
 
+    fn give_back(opened: &Opened<G>, _session: &mut Session<M>) -> Result<(), IndexError> {
+        opened.trees.remove(NAME).map(drop)
+    }
+
     fn check(opened: &Opened<G>) -> Result<Vec<String>, IndexError> {
         Ok(opened.trees.check()?.problems)
     }

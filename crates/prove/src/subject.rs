@@ -92,6 +92,18 @@ pub trait Subject: Clone + Debug + 'static {
         keys.iter().try_for_each(|key| Self::tree(opened).remove(session, *key).map(drop))
     }
 
+    /// Gives all that the tree has back, in memory and in the pool. Nobody uses it any more.
+    ///
+    /// # Errors
+    /// As the tree's.
+    fn give_back(
+        opened: &Self::Opened,
+        session: &mut Session<Simulated>,
+    ) -> Result<(), IndexError> {
+        Self::tree(opened).free_all(session);
+        Ok(())
+    }
+
     /// What is wrong with the structure and its space: order, reachability, leaks, double use.
     /// Nobody uses the tree meanwhile.
     ///

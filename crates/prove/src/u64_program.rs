@@ -12,6 +12,7 @@ use everleaf_machine::simulated::{Domain, Memory, Program};
 
 use crate::backing::{SIZE_MIN, open_pool};
 use crate::expected::Expected;
+use crate::leaks::all_is_free;
 use crate::living::{AnyTree, Living};
 use crate::operation::{Operation, Seen, Space};
 use crate::subject::{Pairs, Subject};
@@ -259,6 +260,18 @@ impl Program for U64Program {
         }
         let problems = opened.tree.check().map_err(text)?;
         if problems.is_empty() { Ok(pairs) } else { Err(problems.join("; ")) }
+    }
+
+    fn give_back(&self, opened: Opened) -> Result<bool, String> {
+        let Opened { sessions, tree } = opened;
+        drop(sessions);
+        let heap = tree.heap().clone();
+        let mut session = heap.session().map_err(text)?;
+        tree.give_back(&mut session).map_err(text)?;
+        drop(session);
+        drop(tree);
+        all_is_free(&heap)?;
+        Ok(true)
     }
 
     fn expected(&self, warm: bool) -> Option<Pairs> {

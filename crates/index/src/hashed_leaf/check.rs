@@ -8,7 +8,7 @@ use everleaf_alloc::{AllocError, BLOCK_SIZE, Mark, Recovery, Session};
 use everleaf_machine::{Machine, Ordering, Pair};
 
 use super::HashedLeafTree;
-use super::layout::{DEAD, FREEZING, LeafId, LeafShape, UNKNOWN};
+use super::layout::{DEAD, FREEZING, LeafId, LeafShape, Successor, UNKNOWN};
 use super::probe::Probe;
 use super::state::FROZEN_EMPTY;
 use crate::kind::Kind;
@@ -71,6 +71,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         used: &Recovery<M>,
         findings: &mut Findings<'_>,
     ) {
+        if !node.is_open() {
+            findings.problem("an inner node is left locked, or was replaced (N2)".to_string());
+        }
         let children = node.children::<K>();
         if low.is_some_and(|low| low != children[0].0) {
             findings.problem("an inner node's first fence is not its parent's (I14)".to_string());
@@ -276,13 +279,14 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
 
     fn free_chain(&self, session: &mut Session<M>, leaf: LeafId, fences: &mut BTreeSet<u64>) {
         if self.is_replaced(leaf) {
-            // Its own node stays until the heap goes.
             let successor = self.successor_of(leaf);
             self.free_chain(session, successor.left, fences);
             if let Some(right) = successor.right {
                 fences.insert(successor.split);
                 self.free_chain(session, right, fences);
             }
+            // SAFETY: allocated with this size; nobody can reach the tree any more.
+            unsafe { session.free_node(successor.as_ptr().cast(), size_of::<Successor<M>>()) };
         } else {
             fences.insert(self.cold(leaf).low.read_private());
             for position in G::HEADER_POSITIONS..G::POSITIONS {
@@ -293,6 +297,10 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             }
             if let Some(target) = self.unmade_target(leaf) {
                 session.free_block_of(G::BLOCK_CLASS, target.block::<G>());
+                // Acquire: as in `unmade_target`.
+                let descriptor = self.cold(leaf).successor.load(Ordering::Acquire);
+                // SAFETY: allocated with this size; nobody can reach the tree any more.
+                unsafe { session.free_node(descriptor.cast(), size_of::<Successor<M>>()) };
             }
         }
         session.free_block_of(G::BLOCK_CLASS, leaf.block::<G>());

@@ -9,7 +9,7 @@ use everleaf_machine::{Machine, Ordering, Pair};
 
 use super::NbTree;
 use super::inner::Child;
-use super::layout::{Inner, Leaf, owner_parts};
+use super::layout::{Inner, Leaf, Successor, owner_parts};
 use super::shared::Shared;
 use super::state::{
     BlockState, COMMITTED, EMPTY, FREEZING, FROZEN, LIVE, PENDING, REPLACED, TOMB, holds,
@@ -69,6 +69,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         state: &mut CheckState,
     ) {
         state.inner_nodes += 1;
+        if !node.is_open() {
+            state.problem("an inner node is left locked, or was replaced (N2)".to_string());
+        }
         let children = node.children::<K>();
         if low.is_some_and(|low| low != children[0].0) {
             state.problem("an inner node's first fence is not its parent's (I14)".to_string());
@@ -312,7 +315,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         if meta & REPLACED != 0 {
             // Acquire: the successor is complete; pairs with its installation.
             let successor = leaf.successor.load(Ordering::Acquire);
-            // SAFETY: a replaced leaf has a successor. Its own nodes stay until the heap goes.
+            // SAFETY: a replaced leaf has a successor.
             let successor = unsafe { Shared::new(successor) };
             let (left, right) = self.successor_leaves(successor);
             self.free_chain(session, left, fences);
@@ -320,6 +323,10 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 fences.insert(successor.split);
                 self.free_chain(session, right, fences);
             }
+            // SAFETY: allocated with this size; nobody can reach the tree any more.
+            unsafe { session.free_node(successor.as_ptr().cast(), size_of::<Successor<M>>()) };
+            // SAFETY: as above.
+            unsafe { session.free_node(leaf.as_ptr().cast(), size_of::<Leaf<M>>()) };
             return;
         }
         fences.insert(leaf.low);
@@ -332,6 +339,12 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         }
         if let Some(target) = self.unmade_target(leaf) {
             session.free_block(target.block);
+            // Acquire: as in `unmade_target`.
+            let descriptor = leaf.successor.load(Ordering::Acquire);
+            // SAFETY: allocated with this size; nobody can reach the tree any more.
+            unsafe { session.free_node(descriptor.cast(), size_of::<Successor<M>>()) };
+            // SAFETY: as above.
+            unsafe { session.free_node(target.as_ptr().cast(), size_of::<Leaf<M>>()) };
         }
         session.free_block(leaf.block);
         // SAFETY: allocated with this size; nobody can reach the tree any more.

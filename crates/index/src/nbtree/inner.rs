@@ -293,6 +293,12 @@ impl<M: Machine> Shared<Inner<M>> {
         self.lock.store(0, Ordering::Release);
     }
 
+    /// Whether nobody holds the lock, and the node was not replaced. For checks, when nobody is active.
+    pub fn is_open(self) -> bool {
+        // Acquire: as in `try_lock`.
+        self.lock.load(Ordering::Acquire) == 0
+    }
+
     /// Marks a locked node as replaced: its lock never opens again.
     pub fn make_obsolete(self) {
         // Release: pairs with the acquire in `try_lock`, which fails from now on.

@@ -234,6 +234,11 @@ impl Core {
         self.patience.set(self.state.borrow().config.recovery_limit);
     }
 
+    /// Starts what is done once, before all schedules, and must end, too: it may be long.
+    pub fn be_very_patient(&self) {
+        self.patience.set(self.state.borrow().config.recovery_limit.saturating_mul(20));
+    }
+
     /// Volatile memory for the recovery of a crash image, until [`Core::take_back`].
     pub fn lend(&self, layout: Layout) -> *mut u8 {
         let memory = Hardware::allocate(layout);
@@ -260,7 +265,7 @@ impl Core {
         let left = self.patience.get();
         if left == 0 {
             // Destructors that run because of this very panic may go on.
-            assert!(self.dying.get(), "recovery does not end");
+            assert!(self.dying.get(), "what one thread does alone, as recovery, does not end");
             return;
         }
         self.patience.set(left - 1);

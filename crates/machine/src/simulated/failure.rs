@@ -24,6 +24,8 @@ pub enum FailureKind {
     DataRace,
     /// A compare-and-exchange of a persistent pair changed both halves.
     TornPair,
+    /// Volatile memory was left when everything had been given back.
+    Leak,
     /// The program panicked.
     Panic,
     /// Memory was changed without the machine's knowledge.
@@ -42,6 +44,7 @@ impl fmt::Display for FailureKind {
             FailureKind::Uninitialised => "read of uninitialised memory",
             FailureKind::DataRace => "data race",
             FailureKind::TornPair => "pair changed in both halves",
+            FailureKind::Leak => "leak",
             FailureKind::Panic => "panic",
             FailureKind::Bypass => "write that bypassed the machine",
         })

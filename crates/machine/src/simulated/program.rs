@@ -46,6 +46,17 @@ pub trait Program {
     /// What is broken, in words.
     fn contents(&self, instance: &Self::Instance) -> Result<Vec<(u64, u64)>, String>;
 
+    /// Ends an instance whose contents were found to be right: what it has in memory and in the pool is
+    /// given back, and what is left over has leaked. Says whether the program gives all volatile memory
+    /// back, so that none may be left. Not simulated, and nothing else runs meanwhile.
+    ///
+    /// # Errors
+    /// What of the pool is left, in words.
+    fn give_back(&self, instance: Self::Instance) -> Result<bool, String> {
+        drop(instance);
+        Ok(false)
+    }
+
     /// What the formatted pool must hold, and the opened one after [`warm_up`](Program::warm_up) if it is
     /// `warm`: sorted by key. None if the program does not know.
     fn expected(&self, warm: bool) -> Option<Vec<(u64, u64)>> {

@@ -91,9 +91,8 @@ impl<P: Program + 'static> Runner<P> {
             // Its invariants may not hold: no destructor may walk it.
             std::mem::forget(context.instance);
         } else {
-            drop(context.instance);
-            // What the sessions' ends and the close have freed is judged too.
-            result = core.state.borrow_mut().failure.take().map_or(Ok(()), Err);
+            // What the sessions' ends and the close have freed is judged too, and what they have not.
+            result = context.give_back();
         }
         let scheduler =
             std::mem::replace(&mut core.state.borrow_mut().scheduler, Scheduler::replay(vec![]));
@@ -377,6 +376,24 @@ impl<P: Program + 'static> Context<P> {
         let mut state = self.core.state.borrow_mut();
         if state.trace.is_some() {
             state.tell(text());
+        }
+    }
+
+    /// After all of it: nothing is left, and nothing was freed that had to stay.
+    fn give_back(self) -> Verdict {
+        let Context { scenario, core, instance, .. } = self;
+        let Some(instance) = instance.into_inner() else { return Ok(()) };
+        core.be_patient();
+        let given =
+            panics::catch(|| scenario.program.give_back(instance)).and_then(|result| result);
+        let mut state = core.state.borrow_mut();
+        if let Some(failure) = state.failure.take() {
+            return Err(failure);
+        }
+        match given {
+            Err(text) => Err((FailureKind::Leak, format!("at the end: {text}"))),
+            Ok(true) => state.find_leak().map_or(Ok(()), |text| Err((FailureKind::Leak, text))),
+            Ok(false) => Ok(()),
         }
     }
 

@@ -152,12 +152,14 @@ impl<P: Program + 'static> Runner<P> {
         let core = Rc::clone(&self.cores[0]);
         let _current = current::enter(&core);
         let memory = core.memory();
+        core.be_very_patient();
         panics::catch(|| self.scenario.program.format(memory))?;
         {
             let state = &mut *core.state.borrow_mut();
             state.persistence.set_template(state.space.region());
         }
         let warm = !self.config.simulate_open;
+        core.be_very_patient();
         let contents = panics::catch(|| {
             let instance = self.scenario.program.open(memory)?;
             if warm {

@@ -28,6 +28,8 @@ pub struct Space {
     pub pool_bytes: usize,
     flags: Vec<u8>,
     used: usize,
+    /// Allocations of the arena that were not freed.
+    live: usize,
     freed: Vec<Freed>,
     flagged: Vec<(usize, usize)>,
     allocations: u64,
@@ -43,6 +45,7 @@ impl Space {
             pool_bytes,
             flags,
             used: pool_bytes,
+            live: 0,
             freed: Vec::new(),
             flagged: Vec::new(),
             allocations: 0,
@@ -66,6 +69,7 @@ impl Space {
         }
         self.flags[self.pool_bytes / 8..self.used / 8].fill(DEAD);
         self.used = self.pool_bytes;
+        self.live = 0;
         self.freed.clear();
         self.allocations = 0;
     }
@@ -82,6 +86,7 @@ impl Space {
             return std::ptr::null_mut();
         }
         self.used = start + size;
+        self.live += 1;
         self.flags[start / 8..self.used / 8].fill(0);
         for word in start / 8..self.used / 8 {
             self.region.write(word, 0xDBDB_DBDB_DBDB_DBDB);
@@ -93,7 +98,20 @@ impl Space {
     /// or until it is handed out again (pool).
     pub fn kill(&mut self, freed: Freed) {
         self.set(freed.start, freed.length, DEAD);
+        if freed.start >= self.pool_bytes {
+            self.live -= 1;
+        }
         self.freed.push(freed);
+    }
+
+    /// How many allocations of the arena were not freed.
+    pub fn live(&self) -> usize {
+        self.live
+    }
+
+    /// Where the first of them begins, if there is one.
+    pub fn first_live(&self) -> Option<usize> {
+        (self.pool_bytes..self.used).step_by(8).find(|offset| self.flags(*offset) & DEAD == 0)
     }
 
     /// Hands out a range of the pool: it may be touched; a fresh one holds nothing yet.

@@ -342,6 +342,16 @@ impl State {
         self.threads[self.current].flushes = flushes;
     }
 
+    /// What volatile memory is left, in words.
+    pub fn find_leak(&self) -> Option<String> {
+        let count = self.space.live();
+        let first = if count == 0 { None } else { self.space.first_live() }?;
+        let name = self.space.name(self.space.region().base().addr() + first);
+        Some(format!(
+            "at the end: pieces of volatile memory are left: {count}, the first at {name}"
+        ))
+    }
+
     /// Counts a coverage mark.
     pub fn mark(&mut self, name: &'static str) {
         match self.marks.iter_mut().find(|(known, _)| *known == name) {

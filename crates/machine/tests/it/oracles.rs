@@ -4,7 +4,7 @@ use std::alloc::Layout;
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use crate::support::words::{Script, Word, Words, run, run_some, run_with};
+use crate::support::words::{Script, Word, Words, run, run_giving_back, run_some, run_with};
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{
     Abandon, Config, CrashConfig, Domain, Failure, FailureKind, Memory, MemoryModel, Program,
@@ -116,6 +116,29 @@ fn freeing_twice_fails_also_where_nothing_is_simulated() {
     assert!(run_with(script(), Config::default(), 1, free).is_ok());
     let failure = run_with(script(), Config::default(), 1, twice).err().expect("freed twice");
     assert!(failure.message.starts_with("freed twice"), "{failure}");
+}
+
+#[test]
+fn volatile_memory_that_nobody_gave_back_is_a_leak() {
+    let script = |frees: bool| -> Script {
+        vec![thread(move |_| {
+            let (first, second) = (allocate().0, allocate().0);
+            // SAFETY: allocated above, and not used any more.
+            unsafe { Simulated::deallocate(first, NODE) };
+            if frees {
+                // SAFETY: as above.
+                unsafe { Simulated::deallocate(second, NODE) };
+            }
+            0
+        })]
+    };
+    assert!(run_giving_back(script(true)).is_ok());
+    let failure = run_giving_back(script(false)).err().expect("one piece is left");
+    assert_eq!(failure.kind, FailureKind::Leak);
+    assert!(failure.message.contains("memory are left: 1"), "{failure}");
+    assert!(failure.message.ends_with("arena+0x20"), "{failure}");
+    // Whoever does not promise to give all back is not judged.
+    assert!(run(script(false), Config::default()).is_ok());
 }
 
 #[test]

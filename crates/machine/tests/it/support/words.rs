@@ -61,6 +61,8 @@ pub struct Seen {
 pub struct Litmus {
     script: Script,
     recovery: fn(&Words),
+    /// Whether the threads give all volatile memory back.
+    gives_back: bool,
     live: Cell<*const Word>,
     results: RefCell<Vec<u64>>,
     seen: Rc<RefCell<Seen>>,
@@ -94,6 +96,10 @@ impl Program for Litmus {
         Ok(Vec::new())
     }
 
+    fn give_back(&self, _words: Words) -> Result<bool, String> {
+        Ok(self.gives_back)
+    }
+
     fn calls(&self, _operation: &(), _calls: &mut Vec<(u64, Call)>) {}
 
     fn run(&self, words: &Words, thread: usize, _operation: &(), _replies: &mut Vec<Reply>) {
@@ -120,11 +126,28 @@ pub fn run_with(
     schedules: u64,
     recovery: fn(&Words),
 ) -> Result<Seen, Box<Failure>> {
+    run_program(script, config, schedules, recovery, false)
+}
+
+/// Runs one schedule of `script`, which gives all volatile memory back.
+pub fn run_giving_back(script: Script) -> Result<Seen, Box<Failure>> {
+    let config = Config { scheduler: SchedulerKind::Random, ..Config::default() };
+    run_program(script, config, 1, |_| (), true)
+}
+
+fn run_program(
+    script: Script,
+    config: Config,
+    schedules: u64,
+    recovery: fn(&Words),
+    gives_back: bool,
+) -> Result<Seen, Box<Failure>> {
     let threads = script.len();
     let seen = Rc::new(RefCell::new(Seen::default()));
     let program = Litmus {
         script,
         recovery,
+        gives_back,
         live: Cell::default(),
         results: RefCell::new(vec![0; threads]),
         seen: Rc::clone(&seen),

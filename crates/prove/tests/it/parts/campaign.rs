@@ -1,5 +1,6 @@
 //! Searches of a structure, clean and with planted bugs.
 
+use everleaf_prove::FailureKind;
 use everleaf_prove::campaign::{Budget, Settings, run};
 use everleaf_prove::record::Record;
 use everleaf_prove::structure::find;
@@ -29,6 +30,20 @@ fn small_programs_are_cut_again_in_the_life_after_a_crash() {
         assert!(record.program.starts_with("small/"), "{mutant}: {}", record.program);
         assert!(verdict.coverage.lives()[0][0] > 0);
     }
+}
+
+/// What nobody gives back is missed by nobody: answers are right, and the pool is whole. Found when the
+/// tree itself has gone.
+#[test]
+fn volatile_memory_that_leaks_is_found() {
+    let structure = find("nbtree").expect("the flagship");
+    let settings =
+        Settings { budget: Budget::Schedules(20_000), ..short(Some("nbtree.keeps_order")) };
+    let verdict = run(structure, &settings, &mut |_| {});
+    let (record, failure) = verdict.failure.expect("the order of a leaf that went is left");
+    assert_eq!(failure.kind, FailureKind::Leak, "{failure}");
+    let replay = record.replay().expect("the program is there");
+    assert_eq!(replay.failure.map(|again| again.message), Some(failure.message));
 }
 
 #[test]
