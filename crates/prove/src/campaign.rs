@@ -13,6 +13,7 @@ use crate::corpus::Corpus;
 use crate::coverage::Coverage;
 use crate::record::Record;
 use crate::structure::{Step, Structure};
+use crate::tiny::{ORDERS, Tiny};
 
 /// When a search ends, if nothing is found. Not by the time on the wall, of which other programs take
 /// a part.
@@ -270,7 +271,11 @@ impl Campaign<'_> {
             false => program,
         };
         let config = self.planted(Config { work_limit: WORK.min(config.work_limit), ..config });
-        let report = self.explore(&program, &config, self.settings.schedules);
+        let schedules = match Tiny::from_name(&program) {
+            Some(_) => ORDERS,
+            None => self.settings.schedules,
+        };
+        let report = self.explore(&program, &config, schedules);
         self.verdict.programs += 1;
         self.corpus.note(&program, &report);
         self.verdict.coverage.count(&values);

@@ -118,6 +118,17 @@ fn draw_crashes(random: &mut Random) -> (CrashConfig, &'static str) {
     (CrashConfig { nested_one_in, nested_depth, ..base }, RECOVERIES[depth])
 }
 
+/// Has the orders of a program gone through one by one.
+pub fn draw_orders(random: &mut Random, drawn: &mut Drawn) {
+    let preemptions = if random.one_in(4) { 2 } else { 1 };
+    drawn.config.scheduler = SchedulerKind::Dfs { preemptions };
+    for (dimension, value) in &mut drawn.values {
+        if *dimension == "scheduler" {
+            *value = SCHEDULERS[4];
+        }
+    }
+}
+
 /// Stops one of the threads for ever. The pool is then opened before: for the thread that opens it
 /// the others would wait.
 pub fn draw_stop(random: &mut Random, threads: usize, drawn: &mut Drawn) {

@@ -13,6 +13,7 @@
 //! | `u64_program`, `bytes_program`, `allocator_program` | programs: trees of numbers, of byte strings, the allocator |
 //! | `scenarios`, `plans`, `exhaustion` | what the threads of a program do: by name, by chance, with too little space |
 //! | `made` | programs that are made: a walk to a far state, then a few operations of a few threads |
+//! | `tiny` | programs that are made so small that every order is run |
 //! | `long` | long walks of one thread through trees with many keys, and wide nodes |
 //! | `expected` | a map that such walks are held against |
 //! | `leaks` | what is left when a program has given everything back |
@@ -68,6 +69,7 @@ pub mod safeguards;
 pub mod scenarios;
 pub mod structure;
 pub mod subject;
+pub mod tiny;
 pub mod trees;
 pub mod u64_program;
 

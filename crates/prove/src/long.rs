@@ -17,6 +17,9 @@ use crate::u64_program::U64Program;
 
 /// Numbers of keys, from which one is drawn.
 const COUNTS: [u64; 8] = [40, 80, 150, 300, 300, 500, 700, 1000];
+/// The same for leaves of two or three slots, over which keys in order leave a comb of as many levels: what
+/// it costs grows with the square.
+const NARROW_COUNTS: [u64; 8] = [40, 60, 80, 80, 100, 120, 150, 200];
 /// The same for wide trees, some of whose nodes above the leaves' parents are to be full.
 const WIDE_COUNTS: [u64; 8] = [100, 300, 600, 1000, 1500, 2500, 2500, 3000];
 /// Slots of the leaves of wide trees.
@@ -101,7 +104,11 @@ impl Long {
     fn parts(&self, universe: impl FnOnce(u64) -> Vec<u64>) -> Parts {
         let random = &mut Random::new(u64::from(self.number) ^ 0x6C6F_6E67);
         let is_wide = WIDE_SLOTS.contains(&self.slots);
-        let (counts, longest) = if is_wide { (WIDE_COUNTS, 2 * LENGTH) } else { (COUNTS, LENGTH) };
+        let (counts, longest) = match self.slots {
+            _ if is_wide => (WIDE_COUNTS, 2 * LENGTH),
+            2 | 3 => (NARROW_COUNTS, LENGTH),
+            _ => (COUNTS, LENGTH),
+        };
         let count = counts[random.below(counts.len() as u64) as usize];
         let keys = universe(count);
         let mut next = 100;

@@ -240,7 +240,7 @@ struct Parts {
     plan: Plan<Operation>,
 }
 
-fn numbers(kind: Keys, count: usize) -> Vec<u64> {
+pub(crate) fn numbers(kind: Keys, count: usize) -> Vec<u64> {
     let many = count as u64;
     match kind {
         Keys::Near => (1..=many).collect(),
@@ -261,7 +261,7 @@ fn numbers(kind: Keys, count: usize) -> Vec<u64> {
     }
 }
 
-fn words(kind: Keys, count: usize) -> Vec<Vec<u8>> {
+pub(crate) fn words(kind: Keys, count: usize) -> Vec<Vec<u8>> {
     let word = |number: usize| match kind {
         Keys::Near => vec![b'a' + number as u8],
         Keys::Alike => format!("a prefix of more than eight bytes/{number:02}").into_bytes(),

@@ -11,6 +11,7 @@
 //!   anomaly/NAME          a program for what a published protocol loses
 //!   long/SLOTS/KEYS/NUMBER a long walk (`long.rs`)
 //!   made/..               a program that is made (`made.rs`)
+//!   tiny/SLOTS/KEYS/NUMBER a tiny one, for every order (`tiny.rs`)
 //!   directed/NAME         a program made for a planted bug
 //! ```
 
@@ -29,7 +30,7 @@ use crate::scenarios::{self, Scenario};
 use crate::structure::{Dimension, Programs, Step};
 use crate::subject::{Nodes, Subject};
 use crate::u64_program::U64Program;
-use crate::{anomalies, exhaustion, plans, safeguards};
+use crate::{anomalies, exhaustion, plans, safeguards, tiny};
 
 /// A tree of numbers in several sizes of leaves, by slots.
 #[derive(Clone, Copy, Debug)]
@@ -135,6 +136,9 @@ impl Trees {
         if let Some(made) = Made::from_name(name) {
             return Some(Prepared::boxed(made.numbers(sized(self.sizes, made.slots))));
         }
+        if let Some(tiny) = tiny::Tiny::from_name(name) {
+            return Some(Prepared::boxed(tiny.numbers(sized(self.sizes, tiny.slots))));
+        }
         if let Some(long) = Long::from_name(name) {
             let tree = long_of(self.sizes, self.wide, long.slots);
             return Some(Prepared::boxed(long.numbers(tree)));
@@ -165,6 +169,9 @@ impl Programs for Strings {
     fn case(&self, name: &str) -> Option<Box<dyn Case>> {
         if let Some(made) = Made::from_name(name) {
             return Some(Prepared::boxed(made.words(sized(self.sizes, made.slots))));
+        }
+        if let Some(tiny) = tiny::Tiny::from_name(name) {
+            return Some(Prepared::boxed(tiny.words(sized(self.sizes, tiny.slots))));
         }
         if let Some(long) = Long::from_name(name) {
             let tree = long_of(self.sizes, self.wide, long.slots);
@@ -252,6 +259,16 @@ fn draw_step(
             let long = Long { slots, keys, number: random.next() as u32 };
             let config = Long::machine(drawn.config, random);
             return Step { program: long.name(), config, values: drawn.values };
+        }
+        3 | 4 if !alone => {
+            let slots = slots[pick(random, slots.len())];
+            let (keys_name, keys) = KEYS[pick(random, KEYS.len())];
+            let tiny = tiny::Tiny { slots, keys, number: random.next() as u32 };
+            dimensions::draw_orders(random, &mut drawn);
+            let Drawn { config, mut values } = drawn;
+            values.push(("slots", name_in(&SLOTS, slots)));
+            values.push(("keys", keys_name));
+            return Step { program: tiny.name(), config, values };
         }
         _ => {}
     }

@@ -10,3 +10,4 @@ mod long;
 mod made;
 mod mutation;
 mod record;
+mod tiny;
