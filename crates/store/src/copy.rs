@@ -88,7 +88,7 @@ impl Store {
     /// There is a file at `path`, or a log beside it; there is no room on its disk.
     pub fn backup(&self, path: impl AsRef<Path>, progress: impl FnMut(u64)) -> Result<Copied> {
         let path = path.as_ref();
-        if path.symlink_metadata().is_ok() {
+        if path.exists() {
             return Err(Error::AlreadyExists(path.into()));
         }
         refuse_log_beside(path)?;

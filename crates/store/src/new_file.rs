@@ -12,7 +12,7 @@
 //! its name and what is in it, that it is ours. (A name too long for that is cut in the name of the folder,
 //! and its check sum follows.) Folder and file are for their owner alone. A file that
 //! replaces another has its permissions, and a symbolic link keeps its place: what it leads to is
-//! replaced.
+//! replaced, or made if it leads to nothing yet.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions, TryLockError};
@@ -54,6 +54,32 @@ fn folder_of(path: &Path) -> &Path {
     }
 }
 
+/// Where what is written to `path` has to be made: the path itself, or behind a symbolic link what that
+/// leads to, whether there is something or not.
+///
+/// # Errors
+/// What the file system answers; links that lead to each other; one that the system lets nobody follow.
+pub fn followed(path: &Path) -> IoResult<PathBuf> {
+    match fs::metadata(path) {
+        Ok(_) => return fs::canonicalize(path),
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        Err(_) => {}
+    }
+    // The kernel has followed it to its end, so there is one.
+    let mut file = path.to_path_buf();
+    while fs::symlink_metadata(&file).is_ok_and(|found| found.is_symlink()) {
+        let to = fs::read_link(&file)?;
+        file = folder_of(&file).join(to);
+    }
+    Ok(file)
+}
+
+/// The path from the root of a file that may be missing, in a folder that is there.
+fn place_of(file: &Path) -> IoResult<PathBuf> {
+    let name = file.file_name().ok_or(ErrorKind::InvalidFilename)?;
+    Ok(fs::canonicalize(folder_of(file))?.join(name))
+}
+
 /// Makes the names in a folder durable. Some file systems cannot.
 fn sync_folder(folder: &Path) -> IoResult<()> {
     match File::open(folder).and_then(|folder| folder.sync_all()) {
@@ -90,17 +116,14 @@ impl NewFile {
         let Some(name) = target.file_name() else {
             return Err(io(what)(ErrorKind::InvalidFilename.into()));
         };
-        let target = match fs::canonicalize(target) {
-            Ok(found) => found,
-            // There is none yet, or a link that leads nowhere: then that is in the way.
-            Err(_) => match fs::canonicalize(folder_of(target)) {
-                Ok(folder) => folder.join(name),
-                Err(error) if error.kind() == ErrorKind::NotFound => {
-                    let folder = folder_of(target).display();
-                    return Err(io(format!("{what}: create the folder {folder} first"))(error));
-                }
-                Err(error) => return Err(io(what)(error)),
-            },
+        let followed = followed(target).map_err(io(what.clone()))?;
+        let target = match place_of(&followed) {
+            Ok(place) => place,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let folder = folder_of(&followed).display();
+                return Err(io(format!("{what}: create the folder {folder} first"))(error));
+            }
+            Err(error) => return Err(io(what)(error)),
         };
         let folder = target.with_file_name(folder_name(target.file_name().unwrap_or(name)));
         for _ in 0..ATTEMPTS {
@@ -324,6 +347,29 @@ mod tests {
         let error = NewFile::beside(&path).expect_err("that is not ours").to_string();
         assert!(error.contains("in the way"), "{error}");
         assert!(left.join("of somebody else").exists());
+    }
+
+    /// A link that led to nothing was replaced by the file.
+    #[test]
+    fn what_a_link_leads_to_is_made_if_it_is_not_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("other")).expect("room");
+        std::os::unix::fs::symlink("other/second", path("first")).expect("room");
+        std::os::unix::fs::symlink(path("other/file"), path("other/second")).expect("room");
+        let new = NewFile::beside(&path("first")).expect("it can be begun");
+        write(&new, b"new");
+        new.replace().expect("room");
+        assert!(path("first").is_symlink() && path("other/second").is_symlink());
+        assert_eq!(fs::read(path("other/file")).expect("there"), b"new");
+        assert_eq!(names(folder.path()), ["first", "other"]);
+        std::os::unix::fs::symlink("missing/file", path("nowhere")).expect("room");
+        let error = NewFile::beside(&path("nowhere")).expect_err("no folder").to_string();
+        assert!(error.contains("create the folder") && error.contains("missing"), "{error}");
+        std::os::unix::fs::symlink("ring", path("ring")).expect("room");
+        let error = NewFile::beside(&path("ring")).expect_err("it has no end").to_string();
+        assert!(error.contains("ymbolic link"), "{error}");
+        assert!(path("nowhere").is_symlink() && path("ring").is_symlink());
     }
 
     /// The name of the folder was too long for names of 242 bytes and more.

@@ -67,7 +67,7 @@ impl Store {
         let read = |offset: u64, bytes: &mut [u8]| file.read_exact_at(bytes, offset).is_ok();
         let salvage = Salvage::new(size, &read);
         let to = to.as_ref();
-        if to.symlink_metadata().is_ok() {
+        if to.exists() {
             return Err(Error::AlreadyExists(to.into()));
         }
         refuse_log_beside(to)?;

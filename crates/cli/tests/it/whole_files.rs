@@ -200,3 +200,42 @@ fn what_a_command_makes_is_for_its_owner_alone() {
         assert_eq!(mode(&file), 0o600, "{}", file.display());
     }
 }
+
+/// What was lost: `export -o FILE` replaced a link that led to nothing, so what it was to lead to was never made.
+#[test]
+fn every_command_that_makes_a_file_makes_what_a_link_leads_to() {
+    let place = Place::with_pool();
+    place.run(["put", "pool", "key", "value"]).succeeded();
+    std::fs::create_dir(place.path("there")).expect("room");
+    for arguments in [
+        &["export", "pool", "-o", "link"][..],
+        &["backup", "pool", "link"],
+        &["restore", "pool", "link"],
+        &["repair", "pool", "link"],
+        &["create", "link"],
+        &["load", "link", "pairs.tsv", "--create"],
+    ] {
+        place.write("pairs.tsv", "key\tvalue\n");
+        std::os::unix::fs::symlink("there/made", place.path("link")).expect("room");
+        // Twice for those that replace or open what is there.
+        let is_new = matches!(arguments[0], "backup" | "restore" | "repair" | "create");
+        for round in 0..2 {
+            let ended = place.run(arguments);
+            let expected = if is_new && round == 1 { 4 } else { 0 };
+            assert_eq!(ended.code, expected, "{arguments:?}: {}", ended.err);
+            assert!(place.path("link").is_symlink(), "{arguments:?}");
+            let made = place.path("there/made").symlink_metadata().expect("it is made there");
+            assert!(made.is_file() && made.len() > 0, "{arguments:?}");
+            let names = std::fs::read_dir(place.path("there")).expect("a folder").count();
+            assert_eq!(names, 1, "{arguments:?} leaves something else");
+        }
+        std::fs::remove_file(place.path("there/made")).expect("there");
+        std::fs::remove_file(place.path("link")).expect("there");
+    }
+    // A pool that is written anew stays where the link leads.
+    std::fs::rename(place.path("pool"), place.path("there/made")).expect("room");
+    std::os::unix::fs::symlink("there/made", place.path("link")).expect("room");
+    place.run(["compact", "link", "--quiet"]).succeeded();
+    assert!(place.path("link").is_symlink());
+    assert_eq!(place.run(["get", "there/made", "key"]).succeeded(), "value");
+}

@@ -6,6 +6,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use everleaf::new_file::followed;
+
 use super::selector::{RuleError, has_space};
 use super::user::{Rules, merge_selectors};
 use crate::command::shown;
@@ -87,8 +89,8 @@ fn parse(words: &[&[u8]], at: &str, errors: &mut String) -> Rules {
 /// Replaces a file as a whole: after a crash there is the old one, or the new one. What may be done with the old one may
 /// be done with the new one; a new one is the owner's alone.
 pub fn save(path: &Path, text: &[u8]) -> io::Result<()> {
-    // Through a link, what it leads to is replaced.
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    // Through a link, what it leads to is replaced, or made.
+    let path = followed(path)?;
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".new-{}", std::process::id()));
     let new = path.with_file_name(name);
