@@ -325,6 +325,7 @@ pub(crate) fn open<D: Disk>(
     report.rewritten = end - durable;
     let mut first = durable + 1;
     let mut chunks = Vec::new();
+    let is_marked = cut.is_some() && !disk.mutant("log.cut_unmarked");
     match (&tail, cut) {
         // A gap: replay stops there, at whatever snapshot it begins.
         (_, Some(cut)) if !disk.mutant("log.cut_goes_on") => first = cut + 1,
@@ -340,7 +341,7 @@ pub(crate) fn open<D: Disk>(
             segments: headers.clone(),
             sequence,
             first,
-            is_cut: cut.is_some(),
+            is_cut: is_marked,
             owes_snapshot: options.owes_snapshot && cut.is_none(),
             chunks,
         },

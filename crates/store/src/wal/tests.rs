@@ -189,6 +189,45 @@ fn an_expiry_is_logged_without_the_value() {
     assert_eq!(store.default_map().expiry(b"kept").expect("get"), Some(Expiry::Never));
 }
 
+/// A change of an expiry in place waits for a writer of the key that has found the one before and keeps it: without
+/// its stripe the change was lost to that writer.
+#[test]
+fn an_expiry_in_place_waits_for_a_writer_that_keeps_the_one_before() {
+    use std::sync::mpsc::channel;
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = everleaf_log::simulated::SimulatedDisk::new(Default::default(), 1);
+    let options = crashes::world::options(&disk);
+    let store = options.open(folder.path().join("pool")).expect("it opens");
+    let map = store.default_map();
+    map.put_with_expiry(b"key", [1; 5000], Expiry::from_unix_ms(1 << 45)).expect("room");
+    let ((stands, is_standing), (go_on, is_to_go_on)) = (channel(), channel());
+    let once = std::sync::Mutex::new(Some(is_to_go_on));
+    // The writer stands behind its place in the log, with the stripe of the key.
+    disk.set_point_hook(move |point| {
+        let is_first = || once.lock().expect("nobody panicked").take();
+        if point == "store.place_taken"
+            && let Some(is_to_go_on) = is_first()
+        {
+            stands.send(()).expect("somebody waits");
+            is_to_go_on.recv().expect("somebody lets it go on");
+        }
+    });
+    std::thread::scope(|scope| {
+        scope.spawn(|| map.update_with(b"key", |_| Action::Put(vec![2; 5000])).expect("room"));
+        is_standing.recv().expect("it comes there");
+        scope.spawn(|| map.expire(b"key", Expiry::from_unix_ms(1 << 46)).expect("room"));
+        let is_early = (0..30).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            map.expiry(b"key").expect("get") != Some(Expiry::from_unix_ms(1 << 45))
+        });
+        go_on.send(()).expect("it stands there");
+        assert!(!is_early, "the writer has the key");
+    });
+    disk.clear_hook();
+    assert_eq!(map.expiry(b"key").expect("get"), Some(Expiry::from_unix_ms(1 << 46)));
+    assert_eq!(map.get(b"key").expect("get"), Some(vec![2; 5000]));
+}
+
 /// Replay that took a key whose time has come for absent would lose one that was kept before that.
 #[test]
 fn a_key_that_was_kept_in_time_is_replayed_after_that_time() {

@@ -164,8 +164,29 @@ fn a_damaged_log_beside_a_pool_that_was_not_closed_is_refused() {
 fn no_power_cut_in_a_repair_of_a_log_leaves_one_that_is_refused() {
     for how in CUTS {
         assert!(repaired(how, None), "{how:?}");
+        assert!(!repaired(how, Some("log.cut_goes_on")), "{how:?}: the bug is not found");
     }
-    assert!(!repaired(Cut::Chunks, Some("log.cut_goes_on")), "the bug is not found");
+}
+
+/// A segment that was cut before its first chunk was damage, though the pool that its process left has everything.
+#[test]
+fn a_cut_log_beside_a_pool_that_was_not_closed_is_made_whole() {
+    for how in [Cut::ToNothing, Cut::Segment, Cut::Segments] {
+        let (folder, disk) = (folder(), SimulatedDisk::new(Faults::default(), 1));
+        let (pool, killed) = (folder.path().join("pool"), folder.path().join("killed"));
+        let store = options(&disk).open(&pool).expect("it opens");
+        put(&store, 0..KEYS / 2);
+        let _ = store.snapshot().expect("the disk works");
+        put(&store, KEYS / 2..KEYS);
+        keep_copy(&pool, &killed);
+        let left = disk.copied(1);
+        drop(store);
+        cut(&left, how);
+        let store = options(&left).open(&killed).expect("the pool has everything");
+        assert!(is_whole(&store), "{how:?}");
+        let without = options(&left.crashed(3)).open(folder.path().join("left"));
+        assert!(is_whole(&without.expect("the log was made whole")), "{how:?}");
+    }
 }
 
 /// A damaged last segment kept its name for good, beside segments that nobody needed.
@@ -246,39 +267,48 @@ fn an_older_copy_of_the_pool_beside_a_newer_log_is_refused() {
     assert!(is_whole(&options(&disk).open(&pool).expect("the log has everything")));
 }
 
-/// An opening that begins to repair a log and fails must leave it to the next to be repaired.
+/// An opening that begins to repair a log and fails must leave it to the next to be repaired: the segment that it
+/// began says that there is a gap before it.
 #[test]
 fn a_repair_that_fails_is_done_by_the_next_opening() {
     for how in CUTS {
-        let mut failed = 0;
-        for refused in 0.. {
-            let (folder, disk) = (folder(), SimulatedDisk::new(Faults::default(), 1));
-            let pool = folder.path().join("pool");
-            make(&disk, &pool);
-            cut(&disk, how);
-            let mut operations = 0;
-            disk.set_hook(move |disk| {
-                operations += 1;
-                if operations > refused {
-                    disk.set_faults(Faults { error_one_in: 1, ..Faults::default() });
-                }
-            });
-            let opened = options(&disk).open(&pool);
-            disk.clear_hook();
-            disk.set_faults(Faults::default());
-            match opened {
-                Ok(store) => {
-                    drop(store);
-                    break;
-                }
-                Err(_) => failed += 1,
-            }
-            let store = options(&disk).open(&pool).expect("there is room again");
-            assert!(is_whole(&store), "{how:?} {refused}");
-            let left = folder.path().join("left");
-            let store = options(&disk.crashed(3)).open(left).expect("it was repaired");
-            assert!(is_whole(&store), "{how:?} {refused}");
-        }
-        assert!(failed > 2, "{how:?}: {failed}");
+        repaired_by_the_next(how, None);
     }
+    let found =
+        std::panic::catch_unwind(|| repaired_by_the_next(Cut::Chunks, Some("log.cut_unmarked")));
+    assert!(found.is_err(), "the bug is not found");
+}
+
+fn repaired_by_the_next(how: Cut, mutant: Option<&'static str>) {
+    let faults = || Faults { mutants: mutant.into_iter().collect(), ..Faults::default() };
+    let mut failed = 0;
+    for refused in 0.. {
+        let (folder, disk) = (folder(), SimulatedDisk::new(faults(), 1));
+        let pool = folder.path().join("pool");
+        make(&disk, &pool);
+        cut(&disk, how);
+        let mut operations = 0;
+        disk.set_hook(move |disk| {
+            operations += 1;
+            if operations > refused {
+                disk.set_faults(Faults { error_one_in: 1, ..Faults::default() });
+            }
+        });
+        let opened = options(&disk).open(&pool);
+        disk.clear_hook();
+        disk.set_faults(Faults::default());
+        match opened {
+            Ok(store) => {
+                drop(store);
+                break;
+            }
+            Err(_) => failed += 1,
+        }
+        let store = options(&disk).open(&pool).expect("there is room again");
+        assert!(is_whole(&store), "{how:?} {refused}");
+        let left = folder.path().join("left");
+        let store = options(&disk.crashed(3)).open(left).expect("it was repaired");
+        assert!(is_whole(&store), "{how:?} {refused}");
+    }
+    assert!(failed > 2, "{how:?}: {failed}");
 }
