@@ -6,19 +6,62 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const USAGE: &str = "usage: cargo xtask capi header | cargo xtask capi PREFIX [--debug]";
+const USAGE: &str = "usage: cargo xtask capi header | cargo xtask capi PREFIX [--lab] [--debug]";
 
 /// The number of the binary interface, which the shared library has in its name.
 const ABI: &str = "0";
 
-/// `cargo xtask capi header` writes `everleaf.h` anew; `cargo xtask capi PREFIX` installs libraries,
-/// headers and the description for pkg-config below a folder.
+/// A library that is installed.
+struct Library {
+    /// The crate it is made of.
+    package: &'static str,
+    /// The names of its files as they are built, and as they are installed, without their endings.
+    built: &'static str,
+    name: &'static str,
+    /// What pkg-config says of it.
+    description: &'static str,
+    /// Its headers, below `crates`.
+    headers: &'static [&'static str],
+}
+
+const STORE: Library = Library {
+    package: "everleaf-capi",
+    built: "libeverleaf_capi",
+    name: "everleaf",
+    description: "An ordered key-value store in one file",
+    headers: &["capi/include/everleaf.h", "capi/include/everleaf.hpp"],
+};
+
+/// Has all that the other one has.
+const LAB: Library = Library {
+    package: "everleaf-lab-capi",
+    built: "libeverleaf_lab_capi",
+    name: "everleaf_lab",
+    description: "Ordered indexes of integers in all tree designs of Everleaf",
+    headers: &[
+        "capi/include/everleaf.h",
+        "capi/include/everleaf.hpp",
+        "lab-capi/include/everleaf_lab.h",
+    ],
+};
+
+/// `cargo xtask capi header` writes the headers anew; `cargo xtask capi PREFIX` installs libraries,
+/// headers and the description for pkg-config below a folder, with `--lab` those of all designs, too.
 pub fn run(root: &Path, arguments: &[String]) -> bool {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
-        ["header"] => write_header(root),
-        [prefix] if !prefix.starts_with('-') => install(root, Path::new(prefix), true),
-        [prefix, "--debug"] => install(root, Path::new(prefix), false),
+        ["header"] => write_headers(root),
+        [prefix, ref flags @ ..]
+            if !prefix.starts_with('-')
+                && flags.iter().all(|flag| ["--lab", "--debug"].contains(flag)) =>
+        {
+            let is_release = !flags.contains(&"--debug");
+            let mut libraries = vec![&STORE];
+            if flags.contains(&"--lab") {
+                libraries.push(&LAB);
+            }
+            libraries.iter().all(|library| install(root, library, Path::new(prefix), is_release))
+        }
         _ => {
             eprintln!("xtask: {USAGE}");
             false
@@ -32,18 +75,18 @@ fn cargo(root: &Path) -> Command {
     command
 }
 
-fn write_header(root: &Path) -> bool {
+fn write_headers(root: &Path) -> bool {
     let mut command = cargo(root);
-    command.args(["test", "-p", "everleaf-capi", "--test", "it", "the_committed_header"]);
-    command.env("EVERLEAF_UPDATE_HEADER", "1");
+    command.args(["test", "-p", STORE.package, "-p", LAB.package, "--test", "it"]);
+    command.arg("the_committed_header").env("EVERLEAF_UPDATE_HEADER", "1");
     command.status().is_ok_and(|status| status.success())
 }
 
-fn install(root: &Path, prefix: &Path, is_release: bool) -> bool {
-    let Some(built) = build(root, is_release) else { return false };
-    match copy(root, &built, prefix) {
+fn install(root: &Path, library: &Library, prefix: &Path, is_release: bool) -> bool {
+    let Some(built) = build(root, library, is_release) else { return false };
+    match copy(root, library, &built, prefix) {
         Ok(()) => {
-            println!("installed below {}", prefix.display());
+            println!("installed {} below {}", library.name, prefix.display());
             true
         }
         Err(error) => {
@@ -53,10 +96,10 @@ fn install(root: &Path, prefix: &Path, is_release: bool) -> bool {
     }
 }
 
-/// Builds the libraries, and says in which folder they are.
-fn build(root: &Path, is_release: bool) -> Option<PathBuf> {
+/// Builds a library, and says in which folder it is.
+fn build(root: &Path, library: &Library, is_release: bool) -> Option<PathBuf> {
     let mut command = cargo(root);
-    command.args(["build", "-p", "everleaf-capi", "--message-format", "json-render-diagnostics"]);
+    command.args(["build", "-p", library.package, "--message-format", "json-render-diagnostics"]);
     if is_release {
         command.arg("--release");
     }
@@ -69,45 +112,48 @@ fn build(root: &Path, is_release: bool) -> Option<PathBuf> {
         text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let mut names =
         files.flat_map(|message| message["filenames"].as_array().cloned().unwrap_or_default());
-    let library = names
-        .find(|name| name.as_str().is_some_and(|name| name.ends_with("/libeverleaf_capi.so")))?;
-    Path::new(library.as_str()?).parent().map(Path::to_path_buf)
+    let file = format!("/{}.so", library.built);
+    let found = names.find(|name| name.as_str().is_some_and(|name| name.ends_with(&file)))?;
+    Path::new(found.as_str()?).parent().map(Path::to_path_buf)
 }
 
-fn copy(root: &Path, built: &Path, prefix: &Path) -> io::Result<()> {
+fn copy(root: &Path, library: &Library, built: &Path, prefix: &Path) -> io::Result<()> {
     let (lib, include) = (prefix.join("lib"), prefix.join("include"));
     let pkgconfig = lib.join("pkgconfig");
     fs::create_dir_all(&pkgconfig)?;
     fs::create_dir_all(&include)?;
-    let version = env!("CARGO_PKG_VERSION");
-    let full = format!("libeverleaf.so.{version}");
-    fs::copy(built.join("libeverleaf_capi.so"), lib.join(&full))?;
-    for name in [format!("libeverleaf.so.{ABI}"), "libeverleaf.so".to_string()] {
-        match fs::remove_file(lib.join(&name)) {
+    let (version, name) = (env!("CARGO_PKG_VERSION"), library.name);
+    let full = format!("lib{name}.so.{version}");
+    let (shared, archive) = (format!("{}.so", library.built), format!("{}.a", library.built));
+    fs::copy(built.join(shared), lib.join(&full))?;
+    for link in [format!("lib{name}.so.{ABI}"), format!("lib{name}.so")] {
+        match fs::remove_file(lib.join(&link)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => symlink(&full, lib.join(&name))?,
+            _ => symlink(&full, lib.join(&link))?,
         }
     }
-    fs::copy(built.join("libeverleaf_capi.a"), lib.join("libeverleaf.a"))?;
-    for header in ["everleaf.h", "everleaf.hpp"] {
-        fs::copy(root.join("crates/capi/include").join(header), include.join(header))?;
+    fs::copy(built.join(archive), lib.join(format!("lib{name}.a")))?;
+    for header in library.headers {
+        let file = header.rsplit('/').next().unwrap_or(header);
+        fs::copy(root.join("crates").join(header), include.join(file))?;
     }
     let prefix = fs::canonicalize(prefix)?;
-    let description = description(&prefix.to_string_lossy(), version);
-    fs::write(pkgconfig.join("everleaf.pc"), description)
+    let text = description(library, &prefix.to_string_lossy(), version);
+    fs::write(pkgconfig.join(format!("{name}.pc")), text)
 }
 
 /// What pkg-config is told.
-fn description(prefix: &str, version: &str) -> String {
+fn description(library: &Library, prefix: &str, version: &str) -> String {
+    let Library { name, description, .. } = library;
     format!(
         "prefix={prefix}\n\
          libdir=${{prefix}}/lib\n\
          includedir=${{prefix}}/include\n\n\
-         Name: everleaf\n\
-         Description: An ordered key-value store in one file\n\
+         Name: {name}\n\
+         Description: {description}\n\
          Version: {version}\n\
          Cflags: -I${{includedir}}\n\
-         Libs: -L${{libdir}} -leverleaf\n\
+         Libs: -L${{libdir}} -l{name}\n\
          Libs.private: -lpthread -ldl -lm\n"
     )
 }
@@ -121,17 +167,27 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (built, prefix) = (folder.path().join("built"), folder.path().join("usr"));
         fs::create_dir(&built).unwrap();
-        for name in ["libeverleaf_capi.so", "libeverleaf_capi.a"] {
+        for name in [
+            "libeverleaf_capi.so",
+            "libeverleaf_capi.a",
+            "libeverleaf_lab_capi.so",
+            "libeverleaf_lab_capi.a",
+        ] {
             fs::write(built.join(name), name).unwrap();
         }
         let root = crate::workspace_root();
         // Twice: what an older version left is replaced.
-        copy(&root, &built, &prefix).unwrap();
-        copy(&root, &built, &prefix).unwrap();
+        copy(&root, &STORE, &built, &prefix).unwrap();
+        copy(&root, &STORE, &built, &prefix).unwrap();
+        copy(&root, &LAB, &built, &prefix).unwrap();
         let read = |name: &str| fs::read_to_string(prefix.join(name)).unwrap();
         assert_eq!(read(&format!("lib/libeverleaf.so.{ABI}")), "libeverleaf_capi.so");
         assert_eq!(read("lib/libeverleaf.a"), "libeverleaf_capi.a");
         assert!(read("include/everleaf.h").contains(&format!("#define EL_ABI_VERSION {ABI}\n")));
         assert!(read("lib/pkgconfig/everleaf.pc").contains("Libs: -L${libdir} -leverleaf\n"));
+        assert_eq!(read(&format!("lib/libeverleaf_lab.so.{ABI}")), "libeverleaf_lab_capi.so");
+        assert!(read("include/everleaf_lab.h").contains("el_index_open("));
+        let lab = read("lib/pkgconfig/everleaf_lab.pc");
+        assert!(lab.contains("Libs: -L${libdir} -leverleaf_lab\n"));
     }
 }

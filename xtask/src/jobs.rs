@@ -64,8 +64,9 @@ fn run_checks(root: &Path) -> Vec<&'static str> {
 const PRODUCT: &str = "everleaf-cli";
 
 /// What the product is built without: the research, and what only the simulated machine needs.
-const RESEARCH: [&str; 7] = [
+const RESEARCH: [&str; 8] = [
     "everleaf-designs",
+    "everleaf-lab-capi",
     "everleaf-lab-designs",
     "everleaf-lab",
     "everleaf-lab-cli",

@@ -38,7 +38,8 @@ usage: cargo xtask <command> [arguments]
   doc     the documentation, warnings are errors
   licences  the licences of all dependencies are known; `licences --list` prints them
   ci      test and checks; one line of totals at the end
-  capi    installs the C library below a folder; `capi header` writes its header anew
+  capi    installs the C library below a folder, with `--lab` that of all designs, too;
+          `capi header` writes the headers anew
   package makes the Debian package, installs it in a root of its own, and starts it there
   python  builds the wheel of the Python package, and runs its tests
   module  builds the module of Redis and Valkey, and runs its tests in live servers

@@ -100,7 +100,7 @@ impl el_slice {
     }
 
     /// What C code is shown; it is told how long that is valid.
-    pub(crate) fn shown(bytes: &[u8]) -> Self {
+    pub fn shown(bytes: &[u8]) -> Self {
         el_slice { data: bytes.as_ptr().cast(), size: bytes.len() }
     }
 
@@ -160,7 +160,7 @@ impl el_buffer {
     }
 
     /// How many bytes it has.
-    pub(crate) fn capacity(self) -> usize {
+    pub fn capacity(self) -> usize {
         self.capacity
     }
 
@@ -178,7 +178,7 @@ impl el_buffer {
 
     /// Copies `bytes` to `at`. The caller has made sure that they fit; otherwise nothing is done.
     #[inline]
-    pub(crate) fn write(self, at: usize, bytes: &[u8]) {
+    pub fn write(self, at: usize, bytes: &[u8]) {
         let fits = at.checked_add(bytes.len()).is_some_and(|end| end <= self.capacity);
         if !fits || bytes.is_empty() || self.data.is_null() {
             return;
@@ -201,7 +201,7 @@ impl el_text {
     }
 
     /// Whether there is none.
-    pub(crate) fn is_null(self) -> bool {
+    pub fn is_null(self) -> bool {
         self.0.is_null()
     }
 
@@ -215,12 +215,18 @@ impl el_text {
     }
 
     /// The text.
-    pub(crate) fn str<'a>(self) -> Result<&'a str, Failure> {
+    ///
+    /// # Errors
+    /// It is NULL or not UTF-8.
+    pub fn str<'a>(self) -> Result<&'a str, Failure> {
         std::str::from_utf8(self.bytes()?).map_err(|_| invalid("a text is not UTF-8"))
     }
 
     /// The text as a path, which need not be UTF-8.
-    pub(crate) fn path<'a>(self) -> Result<&'a std::path::Path, Failure> {
+    ///
+    /// # Errors
+    /// It is NULL.
+    pub fn path<'a>(self) -> Result<&'a std::path::Path, Failure> {
         use std::os::unix::ffi::OsStrExt;
         Ok(std::path::Path::new(std::ffi::OsStr::from_bytes(self.bytes()?)))
     }
@@ -262,14 +268,17 @@ impl el_range {
 
 /// Stores a result, if it is wanted.
 #[inline]
-pub(crate) fn set<T>(place: Out<'_, T>, value: T) {
+pub fn set<T>(place: Out<'_, T>, value: T) {
     if let Some(place) = place {
         place.write(value);
     }
 }
 
 /// The place for a result that nobody can do without.
-pub(crate) fn wanted<'a, T>(place: Out<'a, T>) -> Result<&'a mut MaybeUninit<T>, Failure> {
+///
+/// # Errors
+/// It is NULL.
+pub fn wanted<'a, T>(place: Out<'a, T>) -> Result<&'a mut MaybeUninit<T>, Failure> {
     place.ok_or_else(|| invalid("the place for the result is NULL"))
 }
 

@@ -84,7 +84,7 @@ pub extern "C" fn el_last_error() -> *const c_char {
 }
 
 /// A failure because of an argument.
-pub(crate) fn invalid(what: &str) -> Failure {
+pub fn invalid(what: &str) -> Failure {
     Failure::new(EL_INVALID, what)
 }
 

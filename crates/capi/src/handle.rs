@@ -16,7 +16,7 @@ use crate::code::{EL_BAD_HANDLE, EL_BUSY, EL_OK, Failure};
 use crate::entry::Outcome;
 
 /// A kind of handle: a type without bytes.
-pub(crate) trait Kind: Sized {
+pub trait Kind: Sized {
     /// What it stands for.
     type Body;
     /// What memory of this kind begins with.
@@ -26,6 +26,7 @@ pub(crate) trait Kind: Sized {
 }
 
 /// Defines the C type of a kind of handle.
+#[macro_export]
 macro_rules! kind {
     ($(#[$doc:meta])* $name:ident, $body:ty, $number:literal) => {
         $(#[$doc])*
@@ -33,14 +34,14 @@ macro_rules! kind {
             _opaque: [u8; 0],
         }
 
-        impl crate::handle::Kind for $name {
+        impl $crate::handle::Kind for $name {
             type Body = $body;
             const NUMBER: u64 = u64::from_le_bytes(*$number);
             const NAME: &'static str = stringify!($name);
         }
     };
 }
-pub(crate) use kind;
+pub use kind;
 
 /// What a handle points to.
 #[repr(C)]
@@ -51,7 +52,10 @@ struct Handle<B> {
 }
 
 /// Stores a new handle at `place`.
-pub(crate) fn give<K: Kind>(place: Out<'_, *mut K>, body: K::Body) -> Outcome {
+///
+/// # Errors
+/// The place is NULL.
+pub fn give<K: Kind>(place: Out<'_, *mut K>, body: K::Body) -> Outcome {
     let place = wanted(place)?;
     let handle =
         Handle { number: AtomicU64::new(K::NUMBER), is_used: AtomicBool::new(false), body };
@@ -82,8 +86,11 @@ fn bad<K: Kind>(what: &str) -> Failure {
 }
 
 /// The body of a handle that several threads may use.
+///
+/// # Errors
+/// It is none, of another kind, or freed.
 #[inline]
-pub(crate) fn shared<K: Kind>(handle: Option<&K>) -> Result<&K::Body, Failure>
+pub fn shared<K: Kind>(handle: Option<&K>) -> Result<&K::Body, Failure>
 where
     K::Body: Sync,
 {
@@ -137,7 +144,10 @@ impl<K: Kind> DerefMut for Exclusive<'_, K> {
 }
 
 /// Frees a handle; NULL is none, and fine.
-pub(crate) fn free<K: Kind>(handle: Option<&mut K>) -> Outcome {
+///
+/// # Errors
+/// It is none, of another kind, or another call is using it.
+pub fn free<K: Kind>(handle: Option<&mut K>) -> Outcome {
     let Some(handle) = handle else { return Ok(EL_OK) };
     let handle: *mut Handle<K::Body> = look::<K>(handle)?.cast_mut();
     // SAFETY: `look` found the number of this kind, so the memory was made by `give`, of a box.

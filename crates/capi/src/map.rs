@@ -19,7 +19,7 @@ kind! {
 }
 
 /// `EL_OK` or something else.
-pub(crate) fn code(is_so: bool, otherwise: c_int) -> c_int {
+pub fn code(is_so: bool, otherwise: c_int) -> c_int {
     if is_so { EL_OK } else { otherwise }
 }
 

@@ -8,8 +8,11 @@
 
 pub mod count;
 mod design;
+mod named;
 pub mod openings;
 mod pool;
 
 pub use design::{design, designs};
+pub use everleaf_index::{IndexError, Intent, Writes};
+pub use named::NamedIndex;
 pub use pool::{add_index, check_pool};

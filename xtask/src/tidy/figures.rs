@@ -8,7 +8,8 @@ use super::source::SourceFile;
 use super::workspace::Workspace;
 
 /// Crates that only research needs.
-const RESEARCH: [&str; 6] = ["designs", "lab-designs", "lab", "lab-cli", "prove", "models"];
+const RESEARCH: [&str; 7] =
+    ["designs", "lab-designs", "lab", "lab-capi", "lab-cli", "prove", "models"];
 
 /// The numbers of a checkout, by name, in the order in which they are shown.
 type Figures = Vec<(&'static str, usize)>;
