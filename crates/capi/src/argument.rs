@@ -169,11 +169,22 @@ impl el_buffer {
     pub(crate) fn fill(self, bytes: &[u8], size: Out<'_, usize>) -> Result<(), Failure> {
         set(size, bytes.len());
         if bytes.len() > self.capacity || (self.data.is_null() && !bytes.is_empty()) {
-            let text = format!("{} bytes are needed, and there are {}", bytes.len(), self.capacity);
-            return Err(Failure::new(EL_BUFFER_TOO_SMALL, text));
+            return Err(self.too_small(bytes.len()));
         }
-        self.write(0, bytes);
+        if !bytes.is_empty() {
+            // SAFETY: the bytes fit, just compared, where the caller alone may write (`new`), and so they
+            // overlap nothing that Rust code refers to.
+            unsafe {
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.data.cast(), bytes.len());
+            }
+        }
         Ok(())
+    }
+
+    #[cold]
+    fn too_small(self, needed: usize) -> Failure {
+        let text = format!("{needed} bytes are needed, and there are {}", self.capacity);
+        Failure::new(EL_BUFFER_TOO_SMALL, text)
     }
 
     /// Copies `bytes` to `at`. The caller has made sure that they fit; otherwise nothing is done.

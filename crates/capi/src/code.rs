@@ -74,25 +74,33 @@ pub const EL_STILL_OPEN: c_int = -27;
 /// Any other error: see its text.
 pub const EL_OTHER: c_int = -28;
 
-/// An error on its way to the caller: its code, and its text.
+/// An error on its way to the caller. It is one pointer, so that a result that is no error costs little to
+/// hand on.
 #[derive(Debug)]
-pub struct Failure {
-    /// One of the negative codes.
-    pub code: c_int,
-    /// What is wrong, and what to do.
-    pub text: String,
-}
+pub struct Failure(Box<(c_int, String)>);
 
 impl Failure {
     /// A failure with a text.
+    #[cold]
     pub fn new(code: c_int, text: impl Into<String>) -> Self {
-        Failure { code, text: text.into() }
+        Failure(Box::new((code, text.into())))
+    }
+
+    /// One of the negative codes.
+    pub fn code(&self) -> c_int {
+        self.0.0
+    }
+
+    /// What is wrong, and what to do.
+    pub fn text(&self) -> &str {
+        &self.0.1
     }
 }
 
 impl From<Error> for Failure {
+    #[cold]
     fn from(error: Error) -> Self {
-        Failure { code: code_of(&error), text: error.to_string() }
+        Failure::new(code_of(&error), error.to_string())
     }
 }
 

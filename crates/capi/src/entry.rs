@@ -29,14 +29,14 @@ pub fn entry(run: impl FnOnce() -> Outcome) -> c_int {
 
 #[cold]
 fn note(failure: Failure) -> c_int {
-    let text = CString::new(failure.text.replace('\0', " ")).unwrap_or_default();
+    let text = CString::new(failure.text().replace('\0', " ")).unwrap_or_default();
     // A thread that is ending has no last error any more.
     let _ = LAST_ERROR.try_with(|last| {
         if let Ok(mut last) = last.try_borrow_mut() {
             *last = text;
         }
     });
-    failure.code
+    failure.code()
 }
 
 #[cold]
