@@ -40,7 +40,8 @@ usage: cargo xtask <command> [arguments]
   ci      test and checks; one line of totals at the end
   capi    installs the C library below a folder, with `--lab` that of all designs, too;
           `capi header` writes the headers anew
-  package makes the Debian package, installs it in a root of its own, and starts it there
+  package makes the Debian package, installs it in a root of its own, and starts it there;
+          `package --static` an archive with a program that needs nothing beside it
   python  builds the wheel of the Python package, and runs its tests
   module  builds the module of Redis and Valkey, and runs its tests in live servers
   sim     long searches on the simulated machine and of replies; `sim 3600` for an hour each

@@ -1,8 +1,10 @@
-//! The Debian package of the program: `cargo xtask package`.
+//! The Debian package of the program: `cargo xtask package`; and a static program in an archive:
+//! `cargo xtask package --static`.
 //!
-//! Made with `dpkg-deb` and not by cargo-deb: the manual pages and completions come from the program itself, which
+//! The package is made with `dpkg-deb` and not by cargo-deb: the manual pages and completions come from the program itself, which
 //! therefore runs between building and packing, and `dpkg-deb` is wherever the package can be used.
 
+mod archive;
 mod trial;
 
 use std::fs;
@@ -11,7 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const USAGE: &str = "usage: cargo xtask package [--debug]";
+const USAGE: &str = "usage: cargo xtask package [--static | --debug]";
 
 /// Where the files of the package are, from the root of the workspace.
 const FILES: &str = "crates/cli/packaging";
@@ -27,16 +29,20 @@ const COMPLETIONS: [(&str, &str); 3] = [
 /// Builds the program, packs it, and tries the package in a root of its own. The package is left in the
 /// target folder, with its check sum beside it.
 pub fn run(root: &Path, arguments: &[String]) -> bool {
-    let is_release = match arguments {
-        [] => true,
-        [flag] if flag == "--debug" => false,
+    let (is_release, is_static) = match arguments {
+        [] => (true, false),
+        [flag] if flag == "--static" => (true, true),
+        [flag] if flag == "--debug" => (false, false),
         _ => {
             eprintln!("xtask: {USAGE}");
             return false;
         }
     };
-    let Some(program) = build(root, is_release) else { return false };
-    let packed = place_of_packages(&program).and_then(|place| {
+    let Some(program) = build(root, is_release, is_static) else { return false };
+    let packed = place_of_packages(&program, is_static).and_then(|place| {
+        if is_static {
+            return archive::make(root, &program, &place);
+        }
         let package = pack(root, &program, &place, is_release)?;
         trial::run(&package)?;
         Ok(package)
@@ -54,13 +60,16 @@ pub fn run(root: &Path, arguments: &[String]) -> bool {
 }
 
 /// Builds the program; its path.
-fn build(root: &Path, is_release: bool) -> Option<PathBuf> {
+fn build(root: &Path, is_release: bool, is_static: bool) -> Option<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.current_dir(root).args(["build", "--locked", "-p", "everleaf-cli"]);
     command.args(["--message-format", "json-render-diagnostics"]);
     if is_release {
         command.arg("--release");
+    }
+    if is_static {
+        command.args(["--target", archive::TARGET]);
     }
     let output = command.stderr(Stdio::inherit()).output().ok()?;
     if !output.status.success() {
@@ -73,9 +82,13 @@ fn build(root: &Path, is_release: bool) -> Option<PathBuf> {
     programs.find(|program| program.ends_with("everleaf"))
 }
 
-/// The folder `package` beside the folders of the profiles.
-fn place_of_packages(program: &Path) -> io::Result<PathBuf> {
-    let target = program.ancestors().nth(2).ok_or_else(|| io::Error::other("no target folder"))?;
+/// The folder `package` in the target folder.
+fn place_of_packages(program: &Path, is_static: bool) -> io::Result<PathBuf> {
+    // What is compiled for another target is in a folder of that name.
+    let target = program
+        .ancestors()
+        .nth(if is_static { 3 } else { 2 })
+        .ok_or_else(|| io::Error::other("no target folder"))?;
     let place = target.join("package");
     fs::create_dir_all(&place)?;
     Ok(place)

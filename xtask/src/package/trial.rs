@@ -24,14 +24,35 @@ pub fn run(package: &Path) -> io::Result<()> {
     }
     install(package, &root)?;
     let words = started_by(&root.join("usr/lib/systemd/system/everleaf.service"))?;
-    let mut server = Server::start(&root, &words)?;
-    server.ask("SET paris 2102650\r\n", "+OK\r\n")?;
-    server.kill()?;
-    let mut server = Server::start(&root, &words)?;
-    server.ask("GET paris\r\n", "$7\r\n2102650\r\n")?;
-    server.kill()?;
+    use_server(&root, &words)?;
     println!("the package was installed, its server started, killed, and started again");
     fs::remove_dir_all(&root)
+}
+
+/// Uses the server of a program that needs nothing beside it, in a root that has nothing else.
+///
+/// # Errors
+/// What did not work.
+pub fn run_program(program: &Path, root: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(root) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    fs::create_dir_all(root.join("var/lib/everleaf"))?;
+    fs::copy(program, root.join("everleaf"))?;
+    use_server(root, &["/everleaf".to_string(), "serve".to_string()])?;
+    println!("the static program's server was started, killed, and started again");
+    fs::remove_dir_all(root)
+}
+
+/// Starts the server, stores a key, kills it, starts it again, and finds the key.
+fn use_server(root: &Path, words: &[String]) -> io::Result<()> {
+    let mut server = Server::start(root, words)?;
+    server.ask("SET paris 2102650\r\n", "+OK\r\n")?;
+    server.kill()?;
+    let mut server = Server::start(root, words)?;
+    server.ask("GET paris\r\n", "$7\r\n2102650\r\n")?;
+    server.kill()
 }
 
 /// Installs the package below a folder, with dpkg and its scripts.

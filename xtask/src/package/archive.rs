@@ -1,0 +1,104 @@
+//! The program as one static file in an archive, for Linux machines of any distribution:
+//! `cargo xtask package --static`.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{COMPLETIONS, install, text_of, trial};
+
+/// What the program is compiled for: its C library is a part of it.
+pub const TARGET: &str = "x86_64-unknown-linux-musl";
+/// Bytes of an ELF program header, and the type of the one that names an interpreter.
+const HEADER_SIZE: usize = 56;
+const INTERPRETER: u32 = 3;
+
+/// Packs a static program with its manual pages, completions, unit and licences; tries what was packed; the
+/// path of the archive.
+///
+/// # Errors
+/// The program asks for an interpreter, so it is not static; what did not work.
+pub fn make(root: &Path, program: &Path, place: &Path) -> io::Result<PathBuf> {
+    if asks_for_interpreter(&fs::read(program)?).unwrap_or(true) {
+        let what = format!("{} is not a static program", program.display());
+        return Err(io::Error::other(what));
+    }
+    let name = format!("everleaf-{}-x86_64-linux", env!("CARGO_PKG_VERSION"));
+    let tree = place.join(&name);
+    match fs::remove_dir_all(&tree) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let installed = tree.join("bin/everleaf");
+    install(program, &installed, 0o755)?;
+    text_of(Command::new("strip").arg(&installed))?;
+    for (shell, path) in COMPLETIONS {
+        let script = text_of(Command::new(&installed).args(["completions", shell]))?;
+        let file = Path::new(path).file_name().expect("a completion has a name");
+        super::write(&tree.join("completions").join(file), &script)?;
+    }
+    text_of(Command::new(&installed).arg("man").arg(tree.join("man")))?;
+    for file in ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"] {
+        install(&root.join(file), &tree.join(file), 0o644)?;
+    }
+    trial::run_program(&installed, &place.join("static-trial"))?;
+    let archive = place.join(format!("{name}.tar.gz"));
+    let mut tar = Command::new("tar");
+    tar.args(["--create", "--gzip", "--owner=0", "--group=0", "--sort=name", "--directory"]);
+    text_of(tar.arg(place).arg("--file").arg(&archive).arg(&name))?;
+    let file = format!("{name}.tar.gz");
+    let sum = text_of(Command::new("sha256sum").arg(&file).current_dir(place))?;
+    fs::write(place.join(format!("{file}.sha256")), sum)?;
+    fs::remove_dir_all(&tree)?;
+    Ok(archive)
+}
+
+/// Whether a program for Linux on 64 bits names an interpreter, as one does that is linked with shared
+/// libraries. `None`: it is no such program.
+fn asks_for_interpreter(program: &[u8]) -> Option<bool> {
+    if program.get(..6)? != b"\x7fELF\x02\x01" {
+        return None;
+    }
+    let number = |at: usize, size: usize| {
+        let bytes = program.get(at..at.checked_add(size)?)?;
+        let mut whole = [0; 8];
+        whole[..size].copy_from_slice(bytes);
+        usize::try_from(u64::from_le_bytes(whole)).ok()
+    };
+    let (start, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
+    if size != HEADER_SIZE {
+        return None;
+    }
+    for index in 0..count {
+        let kind = number(start.checked_add(index * size)?, 4)?;
+        if kind == INTERPRETER as usize {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_with_shared_libraries_is_told_from_a_static_one() {
+        // This test is a program with shared libraries.
+        let program = fs::read(std::env::current_exe().unwrap()).unwrap();
+        assert_eq!(asks_for_interpreter(&program), Some(true));
+        let mut other = program.clone();
+        let start = u64::from_le_bytes(other[32..40].try_into().unwrap()) as usize;
+        let count = usize::from(u16::from_le_bytes([other[56], other[57]]));
+        for index in 0..count {
+            // A note, which is of no importance.
+            if other[start + index * HEADER_SIZE] == INTERPRETER as u8 {
+                other[start + index * HEADER_SIZE] = 4;
+            }
+        }
+        assert_eq!(asks_for_interpreter(&other), Some(false));
+        assert_eq!(asks_for_interpreter(&other[..start + 3]), None);
+        assert_eq!(asks_for_interpreter(b"#!/bin/sh\n"), None);
+    }
+}
