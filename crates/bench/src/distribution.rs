@@ -15,6 +15,12 @@ pub enum Distribution {
         /// The exponent: the larger, the more skewed.
         theta: f64,
     },
+    /// Of the keys, `hot` in all get the other part of the operations: with .2, 80 % of the operations
+    /// ask for 20 % of the keys, and of those again; scattered over the keys. 0.01 to 0.49.
+    SelfSimilar {
+        /// The part of the keys.
+        hot: f64,
+    },
     /// As `Zipfian`, with ranks by age: the newest key is the likeliest.
     Latest {
         /// The exponent: the larger, the more skewed.
@@ -31,21 +37,29 @@ impl Distribution {
         match self {
             Distribution::Uniform => "uniform",
             Distribution::Zipfian { .. } => "zipfian",
+            Distribution::SelfSimilar { .. } => "self-similar",
             Distribution::Latest { .. } => "latest",
         }
     }
 
-    /// The exponent; `None` if there is none.
+    /// The exponent, or the part that is hot; `None` if there is none.
     pub fn theta(self) -> Option<f64> {
         match self {
             Distribution::Uniform => None,
+            Distribution::SelfSimilar { hot } => Some(hot),
             Distribution::Zipfian { theta } | Distribution::Latest { theta } => Some(theta),
         }
     }
 
     /// Whether the exponent, if any, is in the range that is supported.
     pub fn is_valid(self) -> bool {
-        self.theta().is_none_or(|theta| (0.5..=0.99).contains(&theta))
+        match self {
+            Distribution::Uniform => true,
+            Distribution::SelfSimilar { hot } => (0.01..=0.49).contains(&hot),
+            Distribution::Zipfian { theta } | Distribution::Latest { theta } => {
+                (0.5..=0.99).contains(&theta)
+            }
+        }
     }
 }
 
@@ -73,6 +87,15 @@ pub enum Sampler {
         /// What number has which rank.
         scramble: Scramble,
     },
+    /// A part very often, of that a part very often, and so on; scattered.
+    SelfSimilar {
+        /// Numbers below this.
+        count: u64,
+        /// To this power a fraction is raised that is drawn uniformly.
+        power: f64,
+        /// What number has which rank.
+        scramble: Scramble,
+    },
     /// Ranks by age: 0 is the newest.
     Latest {
         /// The ranks.
@@ -89,6 +112,11 @@ impl Sampler {
                 let scramble = Scramble::new(count, 0);
                 Sampler::Zipfian { zipf: Zipf::new(count, theta), scramble }
             }
+            Distribution::SelfSimilar { hot } => Sampler::SelfSimilar {
+                count,
+                power: hot.ln() / (1.0 - hot).ln(),
+                scramble: Scramble::new(count, 0),
+            },
             Distribution::Latest { theta } => Sampler::Latest { zipf: Zipf::new(count, theta) },
         }
     }
@@ -98,6 +126,10 @@ impl Sampler {
         match self {
             Sampler::Uniform { count } => random.below(*count),
             Sampler::Zipfian { zipf, scramble } => scramble.apply(zipf.sample(random)),
+            Sampler::SelfSimilar { count, power, scramble } => {
+                let rank = (*count as f64 * random.fraction().powf(*power)) as u64;
+                scramble.apply(rank.min(count - 1))
+            }
             Sampler::Latest { zipf } => zipf.sample(random),
         }
     }
@@ -233,6 +265,23 @@ mod tests {
         let mut hot: Vec<usize> = (0..1000).collect();
         hot.sort_by_key(|&number| std::cmp::Reverse(counts[number]));
         assert!(hot[0].abs_diff(hot[1]) > 10 && hot[1].abs_diff(hot[2]) > 10, "{:?}", &hot[..3]);
+    }
+
+    #[test]
+    fn a_part_of_the_keys_gets_the_other_part_of_the_operations() {
+        let hot = 0.2;
+        let sampler = Sampler::new(Distribution::SelfSimilar { hot }, 1000);
+        let mut random = Random::new(3);
+        let mut counts = vec![0_u32; 1000];
+        let draws = 200_000;
+        (0..draws).for_each(|_| counts[sampler.sample(&mut random) as usize] += 1);
+        counts.sort_unstable_by(|one, other| other.cmp(one));
+        for (part, share) in [(200, 0.8), (40, 0.64), (8, 0.512)] {
+            let seen = counts[..part].iter().sum::<u32>();
+            let seen = f64::from(seen) / f64::from(draws);
+            assert!((seen - share).abs() < 0.01, "{part} keys: {seen}");
+        }
+        assert!(!Distribution::SelfSimilar { hot: 0.5 }.is_valid());
     }
 
     #[test]

@@ -211,7 +211,10 @@ fn check_case(case: &Case, settings: &Settings) -> Result<(), BenchError> {
         return wrong("the number of threads must be 1 to 256");
     }
     if !case.distribution.is_valid() {
-        return wrong("the exponent theta of a distribution must be 0.5 to 0.99");
+        return wrong(
+            "the exponent theta of a distribution must be 0.5 to 0.99, the hot part of self-similar \
+             0.01 to 0.49",
+        );
     }
     match case.workload {
         Workload::Remove if keys_of_each < 2 => {

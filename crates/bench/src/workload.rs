@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::distribution::Distribution;
+use crate::shares::Shares;
 use crate::tpcc::TpccMix;
 
 /// A kind of measurement: one operation repeated, a mix of operations, the transactions of a
@@ -53,6 +54,8 @@ pub enum Workload {
     Mix4To16To1,
     /// Reads, inserts, updates and removals, a quarter each: the mix of RNTree.
     MixQuarters,
+    /// Reads, inserts, updates, removals and scans in these shares.
+    Shares(Shares),
     /// Transactions of TPC-C on the index that holds all its tables, as FAST & FAIR measures it.
     Tpcc(TpccMix),
     /// The operations of [`Settings::trace`](crate::measure::Settings::trace).
@@ -128,8 +131,8 @@ fn writes_name(percent: u8) -> &'static str {
 }
 
 impl Workload {
-    /// All workloads that are known by name alone: all but [`Workload::Writes`], a family, and
-    /// [`Workload::Trace`], which needs a file.
+    /// All workloads that are known by name alone: all but [`Workload::Writes`] and
+    /// [`Workload::Shares`], which are families, and [`Workload::Trace`], which needs a file.
     pub const ALL: [Workload; 23] = [
         Workload::Load,
         Workload::LoadSequential,
@@ -179,6 +182,7 @@ impl Workload {
             Workload::Writes { percent } => writes_name(percent),
             Workload::Mix4To16To1 => "mix-4-16-1",
             Workload::MixQuarters => "mix-quarters",
+            Workload::Shares(shares) => shares.name(),
             Workload::Tpcc(TpccMix::W1) => "tpcc-w1",
             Workload::Tpcc(TpccMix::W2) => "tpcc-w2",
             Workload::Tpcc(TpccMix::W3) => "tpcc-w3",
@@ -232,7 +236,9 @@ impl Workload {
     pub fn default_distribution(self, theta: f64) -> Distribution {
         match self {
             Workload::YcsbD => Distribution::Latest { theta },
-            Workload::Mix4To16To1 | Workload::MixQuarters => Distribution::Uniform,
+            Workload::Mix4To16To1 | Workload::MixQuarters | Workload::Shares(_) => {
+                Distribution::Uniform
+            }
             mix if mix.is_mix() => Distribution::Zipfian { theta },
             _ => Distribution::Uniform,
         }
@@ -251,6 +257,17 @@ impl Workload {
                 let writes = u64::from(percent.min(100));
                 vec![(Action::Get, 100 - writes), (Action::Update, writes)]
             }
+            Workload::Shares(shares) => [
+                (Action::Get, shares.get),
+                (Action::Insert, shares.insert),
+                (Action::Update, shares.update),
+                (Action::Remove, shares.remove),
+                (Action::Scan, shares.scan),
+            ]
+            .into_iter()
+            .filter(|(_, share)| *share > 0)
+            .map(|(action, share)| (action, u64::from(share)))
+            .collect(),
             Workload::Mix4To16To1 => {
                 vec![(Action::Insert, 4), (Action::Get, 16), (Action::Remove, 1)]
             }
@@ -292,7 +309,12 @@ impl fmt::Display for UnknownWorkload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = Workload::ALL.iter().map(|workload| workload.name()).collect();
         let names = names.join(", ");
-        write!(f, "{:?} is no workload: choose from {names}, and write-0 to write-100", self.0)
+        write!(
+            f,
+            "{:?} is no workload: choose from {names}, write-0 to write-100, and mixes such as \
+             mix-50-10-30-5-5 (percent of reads, inserts, updates, removals, scans; 100 in all)",
+            self.0
+        )
     }
 }
 
@@ -308,6 +330,9 @@ impl FromStr for Workload {
             let percent = percent.parse().ok().filter(|percent| *percent <= 100);
             let workload = percent.map(|percent| Workload::Writes { percent });
             return workload.ok_or_else(|| UnknownWorkload(text.to_owned()));
+        }
+        if let Ok(shares) = lower.parse() {
+            return Ok(Workload::Shares(shares));
         }
         let is_named = |workload: &Workload| {
             workload.name() == lower || workload.name().strip_prefix("ycsb-") == Some(&lower)
@@ -327,6 +352,12 @@ mod tests {
         }
         assert_eq!("E".parse(), Ok(Workload::YcsbE));
         assert_eq!("YCSB-a".parse(), Ok(Workload::YcsbA));
+        let shares: Workload = "mix-20-20-20-20-20".parse().unwrap();
+        assert_eq!((shares.name(), shares.mix().len()), ("mix-20-20-20-20-20", 5));
+        assert_eq!("mix-0-100-0-0-0".parse::<Workload>().unwrap().mix().len(), 1);
+        for wrong in ["mix-1-2", "mix-50-50-0-0-1", "mix-300-0-0-0-0", "mix-x-0-0-0-0"] {
+            assert!(wrong.parse::<Workload>().is_err(), "{wrong}");
+        }
         let error = "gets".parse::<Workload>().unwrap_err().to_string();
         assert!(error.contains("\"gets\"") && error.contains("get-absent"), "{error}");
     }

@@ -5,7 +5,7 @@ use everleaf_cli::cli::{Global, HasGlobal};
 use everleaf_cli::command::bench;
 use everleaf_cli::exit_code;
 
-use crate::command::{check, compare, completions, create, list, prove, report, run};
+use crate::command::{check, compare, completions, create, list, pibench, prove, report, run};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,6 +44,7 @@ pub struct Cli {
 #[derive(Subcommand, Debug)]
 pub enum Command {
     Bench(Box<bench::BenchArgs>),
+    Pibench(Box<pibench::PibenchArgs>),
     Prove(Box<prove::ProveArgs>),
     List(list::ListArgs),
     Run(run::RunArgs),

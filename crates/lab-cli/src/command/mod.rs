@@ -6,6 +6,7 @@ pub mod compare;
 pub mod completions;
 pub mod create;
 pub mod list;
+pub mod pibench;
 pub mod prove;
 pub mod report;
 pub mod run;
@@ -22,6 +23,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     let (global, out) = (cli.global, &mut output);
     let end = match cli.command {
         Command::Bench(args) => bench::run(*args, &everleaf_lab::designs(), global, out),
+        Command::Pibench(args) => pibench::run(&args, global, out),
         Command::List(_) => list::run(global, out),
         Command::Run(args) => run::run(&args, global, out),
         Command::Compare(args) => compare::run(&args, global, out),

@@ -2,8 +2,18 @@
 
 use crate::common::Place;
 
-const COMMANDS: [&str; 9] =
-    ["bench", "prove", "list", "run", "compare", "report", "create", "check", "completions"];
+const COMMANDS: [&str; 10] = [
+    "bench",
+    "pibench",
+    "prove",
+    "list",
+    "run",
+    "compare",
+    "report",
+    "create",
+    "check",
+    "completions",
+];
 
 #[test]
 fn the_help_lists_the_commands_and_the_exit_codes() {

@@ -43,6 +43,7 @@ Workloads:
   write-0 .. write-100          updates in this share of the operations, else reads
   mix-4-16-1                    four inserts, sixteen reads, one removal (FAST & FAIR)
   mix-quarters                  reads, inserts, updates, removals, a quarter each (RNTree)
+  mix-R-I-U-D-S                 percent of reads, inserts, updates, removals and scans, 100 in all
   tpcc-w1 .. tpcc-w4            transactions of TPC-C on one index (FAST & FAIR); --keys is about
                                 the number of its rows
   trace                         what --trace has
@@ -108,6 +109,9 @@ pub struct BenchArgs {
     #[arg(long, value_name = "SKEW,..", value_delimiter = ',',
           default_values_t = [Distribution::THETA_DEFAULT])]
     pub theta: Vec<f64>,
+    /// The part of the keys that self-similar prefers, 0.01 to 0.49
+    #[arg(long, value_name = "PART", default_value_t = 0.2)]
+    pub hot: f64,
     /// Bytes of a key (index bytes) [default: 16]
     #[arg(long, value_name = "SIZE,..", value_parser = parse_size, value_delimiter = ',')]
     pub key_size: Vec<u64>,
@@ -217,6 +221,8 @@ pub enum DistributionArg {
     Zipfian,
     /// The newest most often
     Latest,
+    /// A fifth of the keys in four fifths of the operations, and of those again (with --hot .2)
+    SelfSimilar,
 }
 
 /// The server to measure, if one is to be.
@@ -345,7 +351,7 @@ fn distributions_of(workload: Workload, args: &BenchArgs) -> Vec<Distribution> {
     }
     let mut all = Vec::new();
     for theta in &args.theta {
-        let named = |name: &DistributionArg| distribution_of(*name, *theta);
+        let named = |name: &DistributionArg| distribution_of(*name, *theta, args.hot);
         match args.distribution.as_slice() {
             [] => all.push(workload.default_distribution(*theta)),
             names => all.extend(names.iter().map(named)),
@@ -361,11 +367,12 @@ fn distributions_of(workload: Workload, args: &BenchArgs) -> Vec<Distribution> {
     distinct
 }
 
-fn distribution_of(name: DistributionArg, theta: f64) -> Distribution {
+fn distribution_of(name: DistributionArg, theta: f64, hot: f64) -> Distribution {
     match name {
         DistributionArg::Uniform => Distribution::Uniform,
         DistributionArg::Zipfian => Distribution::Zipfian { theta },
         DistributionArg::Latest => Distribution::Latest { theta },
+        DistributionArg::SelfSimilar => Distribution::SelfSimilar { hot },
     }
 }
 
