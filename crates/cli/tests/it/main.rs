@@ -4,6 +4,7 @@ mod attacks;
 mod bench;
 mod common;
 mod copies;
+mod damage;
 mod exit_codes;
 mod guide;
 mod help;
