@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{TestServer, eventually};
+use support::{Client, TestServer, eventually};
 
 #[test]
 fn info_tells_true_numbers() {
@@ -248,4 +248,37 @@ fn the_configuration_file_is_written_by_what_was_given() {
     assert!(client.line("EXEC").contains("inside of a transaction"));
     std::fs::remove_file(&path).unwrap();
     assert!(client.line("CONFIG REWRITE").starts_with("-ERR Rewriting config file: No such file"));
+}
+
+/// The file stayed at its largest size after `FLUSHALL`: its space goes back to the file system by itself, soon,
+/// and what is written then is there.
+#[test]
+fn what_flushall_frees_goes_back_to_the_file_system() {
+    use std::os::unix::fs::MetadataExt;
+    let server = TestServer::start();
+    let pool = server.folder.path().join("test.pool");
+    let allocated = || std::fs::metadata(&pool).unwrap().blocks() * 512;
+    let mut client = server.connect();
+    let fill = |client: &mut Client, mark: u8| {
+        for number in 0..48 {
+            let value = vec![mark; 1 << 20];
+            let key = format!("key {number}");
+            assert_eq!(client.ask(&[&b"SET"[..], key.as_bytes(), &value]), "+OK");
+        }
+    };
+    fill(&mut client, b'a');
+    let before = allocated();
+    assert!(before > 48 << 20, "{before} bytes");
+    assert_eq!(client.line("FLUSHALL"), "+OK");
+    let sparse = server.folder.path().join("sparse");
+    std::fs::File::create(&sparse).unwrap().set_len(8 << 20).unwrap();
+    if sparse.metadata().unwrap().blocks() * 512 >= 8 << 20 {
+        // A file system without holes.
+        return;
+    }
+    eventually("the space is given back", || allocated() < before / 4);
+    fill(&mut client, b'b');
+    assert!(allocated() >= before * 9 / 10, "it was allocated before it was written");
+    let value = client.ask(&["GET", "key 47"]);
+    assert!(value.len() == (1 << 20) + 2 && value[1..].starts_with("bbb"), "another value");
 }
