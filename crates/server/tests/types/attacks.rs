@@ -137,6 +137,46 @@ fn a_request_of_a_few_bytes_takes_no_memory_without_limit() {
     assert_eq!(observer.line("PING"), "+PONG");
 }
 
+/// Clients that wait for very many long keys hold their names: those over the limit are closed, and what comes
+/// to their keys afterwards stays there.
+#[test]
+fn clients_that_wait_for_long_names_are_limited_and_take_nothing_with_them() {
+    const CLIENTS: usize = 40;
+    let server = TestServer::with(|config| config.client_memory_max = Some(8 << 20));
+    let mut observer = server.connect();
+    let name = |client: usize, key: usize| format!("{client}:{key}:{}", "k".repeat(1_000));
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| server.connect()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        let names: Vec<String> = (0..500).map(|key| name(number, key)).collect();
+        let words: Vec<&str> = ["BLPOP"].into_iter().chain(names.iter().map(|n| &n[..])).collect();
+        client.send(&encode(&[&words[..], &["0"]].concat()));
+    }
+    // Each has half a megabyte of names.
+    eventually("as many wait as may", || {
+        let gone = number(&mut observer, "evicted_clients");
+        let waiting = number(&mut observer, "blocked_clients");
+        gone >= 20 && gone + waiting == CLIENTS as u64
+    });
+    eventually("the limit is kept", || number(&mut observer, "mem_clients_normal") <= 8 << 20);
+    let gone = number(&mut observer, "evicted_clients");
+    let mut kept = 0;
+    for (client, mut stream) in clients.into_iter().enumerate() {
+        let key = name(client, 499);
+        assert_eq!(observer.ask(&["RPUSH", &key, "element"]), ":1");
+        let left = observer.ask(&["LLEN", &key]);
+        match left == ":1" {
+            true => kept += 1,
+            // It was taken by who waited for it, and by nobody else.
+            false => {
+                let mut got = vec![0; bulk(b"element").len() + bulk(key.as_bytes()).len() + 4];
+                stream.stream.read_exact(&mut got).unwrap();
+                assert!(got.ends_with(&bulk(b"element")), "client {client}");
+            }
+        }
+    }
+    assert_eq!(kept, gone, "those that were closed took nothing");
+}
+
 /// Numbers at both ends of what fits into 64 bits.
 #[test]
 fn numbers_at_both_ends_are_taken_as_redis_takes_them() {

@@ -332,3 +332,95 @@ fn space_that_goes_back_under_readers_takes_nothing_with_it() {
     assert_eq!(store.default_map().len(), 600);
     assert_eq!(store.default_map().get(599_u32.to_be_bytes()).expect("readable"), Some(value(599)));
 }
+
+/// Functions that do everything that is allowed inside of an operation, while batches, views, snapshots, the sweep
+/// and the return of space go on beside them: nobody waits for himself or in a circle, and nothing is lost.
+#[test]
+fn functions_that_call_everything_end_beside_all_that_runs_by_itself() {
+    const THREADS: u32 = 6;
+    const ROUNDS: u32 = 60;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let interval = || {
+        let options =
+            Options::new().create(true).max_size_bytes(1 << 28).view_memory_bytes(1 << 16);
+        options.durability(Durability::Interval(Duration::from_millis(2))).recovery_threads(1)
+    };
+    let store = std::sync::Arc::new(interval().open(&path).expect("it opens"));
+    let (over, is_over) = std::sync::mpsc::channel();
+    let all = store.clone();
+    let thread = std::thread::spawn(move || {
+        std::thread::scope(|scope| {
+            for number in 0..THREADS {
+                let store = &all;
+                scope.spawn(move || (0..ROUNDS).for_each(|round| nest(store, number, round)));
+            }
+            scope.spawn(|| {
+                for round in 0..ROUNDS {
+                    // Views are given up over the limit, and snapshots refused while one is written.
+                    let view = all.view().expect("a view");
+                    let _ = (all.snapshot(), all.return_space(), all.statistics());
+                    let mut batch = WriteBatch::new();
+                    for key in 0..20_u32 {
+                        batch.put(
+                            all.default_map(),
+                            [&b"b"[..], &key.to_be_bytes()].concat(),
+                            [1; 9],
+                        );
+                    }
+                    assert!(all.write(&batch).expect("room").is_done());
+                    assert!(all.check().expect("it can be checked").problems.is_empty());
+                    drop((view, round));
+                }
+            });
+        });
+        let _ = over.send(());
+    });
+    // Dropped by a panic, or sent.
+    let ended = is_over.recv_timeout(Duration::from_secs(120));
+    assert_ne!(ended, Err(std::sync::mpsc::RecvTimeoutError::Timeout), "it does not end");
+    thread.join().expect("nobody panicked");
+    let count = |store: &Store, name: &str| {
+        let value = store.default_map().get(name).expect("readable").expect("it is there");
+        u32::from_be_bytes(value.try_into().expect("four bytes"))
+    };
+    assert_eq!(count(&store, "sum"), THREADS * ROUNDS);
+    std::sync::Arc::into_inner(store).expect("nobody else has it").close().expect("it closes");
+    fs::remove_file(&path).expect("there");
+    let store = interval().open(&path).expect("the log has everything");
+    assert_eq!(count(&store, "sum"), THREADS * ROUNDS);
+    for number in 0..THREADS {
+        assert_eq!(count(&store, &format!("own {number}")), ROUNDS);
+    }
+}
+
+/// Adds one to two numbers, each in a function that does something else with the store.
+fn nest(store: &Store, number: u32, round: u32) {
+    let map = store.default_map();
+    let add = |found: Option<&[u8]>| {
+        let found = found.map_or(0, |found| u32::from_be_bytes(found.try_into().expect("four")));
+        Action::Put((found + 1).to_be_bytes().to_vec())
+    };
+    let inside = |value: &[u8]| {
+        let _ = (store.statistics(), store.map_names(), store.return_space());
+        // These may be refused inside of an operation.
+        let _ = (store.view().map(drop), store.check().map(drop), store.snapshot());
+        store.map(&format!("map {}", round % 3)).expect("room").put("k", value).expect("room");
+        if round.is_multiple_of(8) {
+            store.sync().expect("the disk works");
+        }
+    };
+    map.update_with(format!("own {number}"), |found| {
+        let short = format!("short {number} {}", round % 7);
+        map.put_with_expiry(&short, "value", Expiry::from_unix_ms(1)).expect("room");
+        map.update_with(format!("inner {number}"), |_| {
+            map.get_with("sum", inside).expect("readable");
+            Action::Put(vec![round as u8; 5_000])
+        })
+        .expect("room");
+        map.expire(format!("inner {number}"), Expiry::from_unix_ms(1 << 45)).expect("room");
+        add(found)
+    })
+    .expect("room");
+    map.update_with("sum", add).expect("room");
+}
