@@ -16,6 +16,7 @@ mod programs;
 mod python;
 mod summary;
 mod tidy;
+mod versus;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -45,6 +46,8 @@ usage: cargo xtask <command> [arguments]
   python  builds the wheel of the Python package, and runs its tests
   module  builds the module of Redis and Valkey, and runs its tests in live servers
   sim     long searches on the simulated machine and of replies; `sim 3600` for an hour each
+  versus  what operations cost with two builds, turn by turn: `versus BEFORE AFTER [rounds [keys]]`,
+          each a folder with `everleaf`, for a quiet machine
 ";
 
 fn main() -> ExitCode {
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         "module" => module::run(&root, rest),
         "figures" => figures(&root, rest),
         "sim" => jobs::sim(&root, rest),
+        "versus" => versus::run(rest),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
             true

@@ -1,0 +1,316 @@
+//! `cargo xtask versus BEFORE AFTER`: the same work by two builds of the program, turn by turn.
+//!
+//! `BEFORE` and `AFTER` are folders with a release build of `everleaf` (as `target/release`). Each round asks
+//! both, now one first and now the other: `everleaf bench` of either index, a server of each durability, which the
+//! client of `AFTER` asks for both, and puts with a log, if both folders have `examples/log_cost`. What counts
+//! is the processor's time of an operation, and of a server that of the whole process. The pools are in the folder
+//! for temporary files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+const USAGE: &str = "usage: cargo xtask versus BEFORE AFTER [rounds [keys]]";
+const ROUNDS: usize = 11;
+const KEYS: u64 = 1_000_000;
+/// Slower by more than this is told.
+const ALLOWED: f64 = 1.03;
+/// Durability of the servers.
+const LEVELS: [&str; 3] = ["process", "interval", "power"];
+
+/// What an operation cost: nanoseconds on a CPU, and on the clock.
+#[derive(Clone, Copy)]
+struct Cost {
+    cpu_ns: f64,
+    clock_ns: f64,
+}
+
+/// What each round found of an operation, by each build.
+#[derive(Default)]
+struct Findings {
+    operations: BTreeMap<String, [Vec<Cost>; 2]>,
+}
+
+type Outcome<T> = Result<T, String>;
+
+/// Measures and prints a table.
+pub fn run(arguments: &[String]) -> bool {
+    match measure(arguments) {
+        Ok(findings) => {
+            findings.print();
+            true
+        }
+        Err(what) => {
+            eprintln!("xtask: {what}");
+            false
+        }
+    }
+}
+
+fn measure(arguments: &[String]) -> Outcome<Findings> {
+    let (builds, rest) = match arguments {
+        [before, after, rest @ ..] => ([PathBuf::from(before), PathBuf::from(after)], rest),
+        _ => return Err(USAGE.into()),
+    };
+    let number = |at: usize, default: u64| match rest.get(at) {
+        None => Ok(default),
+        Some(text) => text.parse().map_err(|_| USAGE.to_string()),
+    };
+    let (rounds, keys) = (number(0, ROUNDS as u64)?, number(1, KEYS)?);
+    for build in &builds {
+        if !program(build).is_file() {
+            return Err(format!("there is no {}: build it first", program(build).display()));
+        }
+    }
+    let mut findings = Findings::default();
+    for round in 0..rounds {
+        // Whoever is first has the caches as the one before left them.
+        let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
+        for index in ["u64", "bytes"] {
+            for build in order {
+                bench_index(&mut findings, build, &builds[build], index, keys)?;
+            }
+        }
+        let puts = |build: &PathBuf| build.join("examples/log_cost");
+        if builds.iter().all(|build| puts(build).is_file()) {
+            for build in order {
+                bench_puts(&mut findings, build, &puts(&builds[build]), keys)?;
+            }
+        }
+        for level in LEVELS {
+            let folder = Folder::new()?;
+            let servers =
+                [0, 1].map(|build| Server::start(&builds[build], &folder.0, build, level));
+            let [before, after] = servers;
+            let servers = [before?, after?];
+            for server in &servers {
+                ask(&builds[1], &server.address, "get", keys, true)?;
+            }
+            for operation in ["update", "get"] {
+                for build in order {
+                    let (server, cpu) = (&servers[build], servers[build].cpu_ns()?);
+                    let clock_ns = ask(&builds[1], &server.address, operation, keys, false)?;
+                    let cpu_ns = (server.cpu_ns()? - cpu) / keys as f64;
+                    let name = format!("server, {level}, {operation}");
+                    findings.add(name, build, Cost { cpu_ns, clock_ns });
+                }
+            }
+        }
+        eprintln!("round {} of {rounds} is done", round + 1);
+    }
+    Ok(findings)
+}
+
+impl Findings {
+    fn add(&mut self, name: String, build: usize, cost: Cost) {
+        self.operations.entry(name).or_default()[build].push(cost);
+    }
+
+    fn print(&self) {
+        println!("| operation | before, ns | after, ns | ratio | from - to | ratio by the clock |");
+        println!("|---|---|---|---|---|---|");
+        let mut slower = Vec::new();
+        for (name, [before, after]) in &self.operations {
+            let pairs = || before.iter().zip(after);
+            let mut cpu: Vec<f64> = pairs().map(|(b, a)| a.cpu_ns / b.cpu_ns).collect();
+            let mut clock: Vec<f64> = pairs().map(|(b, a)| a.clock_ns / b.clock_ns).collect();
+            let ns =
+                |costs: &[Cost]| median(&mut costs.iter().map(|c| c.cpu_ns).collect::<Vec<_>>());
+            let (ratio, by_clock) = (median(&mut cpu), median(&mut clock));
+            let (least, most) = (cpu.first().unwrap_or(&ratio), cpu.last().unwrap_or(&ratio));
+            println!(
+                "| {name} | {:.1} | {:.1} | {ratio:.3} | {least:.3} - {most:.3} | {by_clock:.3} |",
+                ns(before),
+                ns(after)
+            );
+            if ratio > ALLOWED {
+                slower.push(name.as_str());
+            }
+        }
+        let share = (ALLOWED - 1.0) * 100.0;
+        println!(
+            "\nslower by more than {share:.0} %: {}",
+            match slower.as_slice() {
+                [] => "nothing".to_string(),
+                names => names.join("; "),
+            }
+        );
+    }
+}
+
+/// The median; sorts.
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => f64::NAN,
+        count if count % 2 == 0 => (values[middle - 1] + values[middle]) / 2.0,
+        _ => values[middle],
+    }
+}
+
+fn program(build: &Path) -> PathBuf {
+    build.join("everleaf")
+}
+
+/// Runs to the end: what it printed.
+fn output_of(command: &mut Command) -> Outcome<String> {
+    let what = format!("{command:?}");
+    let ended = command.stderr(Stdio::inherit()).output();
+    let ended = ended.map_err(|error| format!("{what}: {error}"))?;
+    if !ended.status.success() {
+        return Err(format!("{what}: {}", ended.status));
+    }
+    String::from_utf8(ended.stdout).map_err(|_| format!("{what}: no text"))
+}
+
+/// The rows of a report.
+fn rows_of(text: &str) -> Outcome<Vec<Value>> {
+    let report: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    report["rows"].as_array().cloned().ok_or_else(|| "the report has no rows".to_string())
+}
+
+fn number_in(value: &Value, what: &str) -> Outcome<f64> {
+    value.as_f64().ok_or_else(|| format!("the report has no {what}"))
+}
+
+/// All single operations of an index.
+fn bench_index(
+    findings: &mut Findings,
+    build: usize,
+    folder: &Path,
+    index: &str,
+    keys: u64,
+) -> Outcome<()> {
+    let keys = keys.to_string();
+    let mut command = Command::new(program(folder));
+    command.args(["bench", "--index", index, "--keys", &keys, "--rounds", "1", "--json"]);
+    for row in rows_of(&output_of(&mut command)?)? {
+        let workload = row["workload"].as_str().unwrap_or_default();
+        let clock_ns = 1e9 / number_in(&row["per_second"]["median"], "throughput")?;
+        let cpu_ns = number_in(&row["unit_ns"]["median"], "cost")?;
+        findings.add(format!("{index}, {workload}"), build, Cost { cpu_ns, clock_ns });
+    }
+    Ok(())
+}
+
+/// Puts into a store with and without a log.
+fn bench_puts(findings: &mut Findings, build: usize, program: &Path, keys: u64) -> Outcome<()> {
+    let folder = Folder::new()?;
+    let mut command = Command::new(program);
+    let text = output_of(command.arg(&folder.0).arg(keys.to_string()))?;
+    for line in text.lines() {
+        let row: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        let cpu_ns = number_in(&row["cpu_ns"], "cost")?;
+        let clock_ns = number_in(&row["clock_ns"], "time")?;
+        let name = format!("store, {}", row["what"].as_str().unwrap_or_default());
+        findings.add(name, build, Cost { cpu_ns, clock_ns });
+    }
+    Ok(())
+}
+
+/// Asks a server, with the client of one build: nanoseconds of the clock an operation.
+fn ask(client: &Path, address: &str, operation: &str, keys: u64, loads: bool) -> Outcome<f64> {
+    let keys = keys.to_string();
+    let mut command = Command::new(program(client));
+    command.args(["bench", "--redis", address, operation, "--keys", &keys, "--ops", &keys]);
+    command.args(["--rounds", "1", "--connections", "16", "--pipeline", "32", "--json"]);
+    if !loads {
+        command.arg("--no-load");
+    }
+    let rows = rows_of(&output_of(&mut command)?)?;
+    let row = rows.first().ok_or("the report is empty")?;
+    Ok(1e9 / number_in(&row["per_second"]["median"], "throughput")?)
+}
+
+/// A folder that goes with this.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Outcome<Folder> {
+        let path = std::env::temp_dir().join(format!("everleaf-versus-{}", std::process::id()));
+        // What an earlier run left that was killed.
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Folder(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed is removed by the next.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running server; killed when it goes.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(build: &Path, folder: &Path, number: usize, level: &str) -> Outcome<Server> {
+        let mut command = Command::new(program(build));
+        command.arg("serve").arg(folder.join(number.to_string()));
+        command.args(["--port", "0", "--threads", "1", "--durability", level]);
+        command.args(["--interval", "1000"]).stdin(Stdio::null()).stdout(Stdio::null());
+        let child = command.stderr(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
+        let mut server = Server { child, address: String::new() };
+        let stderr = server.child.stderr.take().ok_or("stderr is piped")?;
+        let (mut lines, mut line) = (BufReader::new(stderr), String::new());
+        while lines.read_line(&mut line).is_ok_and(|size| size > 0) {
+            if let Some(rest) = line.split("ready on ").nth(1) {
+                let end = rest.find([',', ' ', '\n']).unwrap_or(rest.len());
+                server.address = rest[..end].to_string();
+                // Whoever logs needs a reader.
+                std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+                return Ok(server);
+            }
+            line.clear();
+        }
+        Err(format!("{command:?}: the server ended"))
+    }
+
+    /// What all its threads have had of the processors.
+    fn cpu_ns(&self) -> Outcome<f64> {
+        let folder = format!("/proc/{}/task", self.child.id());
+        let tasks = fs::read_dir(&folder).map_err(|error| format!("{folder}: {error}"))?;
+        let of_task = |path: PathBuf| {
+            let text = fs::read_to_string(path.join("schedstat")).unwrap_or_default();
+            text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0)
+        };
+        Ok(tasks.filter_map(|task| Some(of_task(task.ok()?.path()))).sum())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_that_of_the_ratios_of_the_rounds() {
+        assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&mut [4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median(&mut []).is_nan());
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let arguments = ["/nowhere/before", "/nowhere/after"].map(String::from);
+        assert!(measure(&arguments).is_err_and(|what| what.contains("/nowhere/before/everleaf")));
+        assert!(measure(&arguments[..1]).is_err_and(|what| what.starts_with("usage")));
+    }
+}
