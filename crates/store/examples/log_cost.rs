@@ -39,6 +39,8 @@ fn put_all(store: &Store, keys: u64, writers: u64) -> u64 {
             let key = [mix(number).to_be_bytes(), number.to_be_bytes()].concat();
             store.default_map().put(key, VALUE).expect("room");
         }
+        // The kernel counts what a thread had when it lets go of the processor.
+        std::thread::yield_now();
         cpu_ns(&PathBuf::from("/proc/thread-self"))
     };
     std::thread::scope(|scope| {
@@ -60,6 +62,8 @@ fn main() {
                 Options::new().create(true).max_size_bytes(16 << 30).durability(durability);
             let store = options.open(place.join("pool")).expect("the pool opens");
             for what in ["new", "replaced"] {
+                // Until the threads of the pass before are gone from the list.
+                std::thread::sleep(Duration::from_millis(20));
                 let (before, started) = (all_cpu_ns(), Instant::now());
                 let of_writers = put_all(&store, keys, writers);
                 let clock_ns = started.elapsed().as_nanos() as f64 / keys as f64;
