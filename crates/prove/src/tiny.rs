@@ -7,14 +7,14 @@
 //! a longer program.
 //!
 //! ```text
-//!   tiny/SLOTS/KEYS/NUMBER
+//!   tiny/SLOTS/KEYS/SPACE/NUMBER
 //! ```
 
 use everleaf_machine::simulated::{Plan, Random};
 
 use crate::bytes_program::{AnyWords, BytesProgram};
 use crate::living::AnyTree;
-use crate::made::{KEYS, KINDS, Keys, name_in, named, numbers, operation_of, words};
+use crate::made::{KEYS, KINDS, Keys, ROOMS, Room, name_in, named, numbers, operation_of, words};
 use crate::operation::{Operation, Space};
 use crate::u64_program::U64Program;
 
@@ -22,6 +22,8 @@ use crate::u64_program::U64Program;
 pub const ORDERS: u64 = 3000;
 /// The most operations of all threads.
 const LENGTH: u64 = 4;
+/// The most keys.
+const KEYS_MAX: usize = 24;
 /// The most slots that are filled: wider leaves are met at their edges by longer programs.
 const SLOTS_MAX: usize = 9;
 
@@ -32,6 +34,8 @@ pub struct Tiny {
     pub slots: usize,
     /// Which keys.
     pub keys: Keys,
+    /// How much space: as much as is needed, or operations may find no memory.
+    pub room: Room,
     /// Decides everything else.
     pub number: u32,
 }
@@ -47,14 +51,20 @@ impl Tiny {
     /// The program of a name.
     pub fn from_name(name: &str) -> Option<Tiny> {
         let parts: Vec<&str> = name.strip_prefix("tiny/")?.split('/').collect();
-        let [slots, keys, number] = parts.as_slice() else { return None };
-        let number = u32::from_str_radix(number, 16).ok()?;
-        Some(Tiny { slots: slots.parse().ok()?, keys: named(&KEYS, keys)?, number })
+        let [slots, keys, room, number] = parts.as_slice() else { return None };
+        let room = named(&ROOMS, room).filter(|room| matches!(room, Room::Usual | Room::Refusing));
+        Some(Tiny {
+            slots: slots.parse().ok()?,
+            keys: named(&KEYS, keys)?,
+            room: room?,
+            number: u32::from_str_radix(number, 16).ok()?,
+        })
     }
 
     /// Its name.
     pub fn name(&self) -> String {
-        format!("tiny/{}/{}/{:x}", self.slots, name_in(&KEYS, self.keys), self.number)
+        let (keys, room) = (name_in(&KEYS, self.keys), name_in(&ROOMS, self.room));
+        format!("tiny/{}/{keys}/{room}/{:x}", self.slots, self.number)
     }
 
     /// The program on a tree of numbers.
@@ -85,13 +95,16 @@ impl Tiny {
     }
 
     fn space(&self) -> Space {
-        Space { blocks_at_hand: self.number as usize % 2 * 2, ..Space::default() }
+        let blocks_at_hand = self.number as usize % 2 * 2;
+        Space { blocks_at_hand, may_fill: self.room == Room::Refusing, ..Space::default() }
     }
 
     fn parts(&self, universe: impl FnOnce(usize) -> Vec<u64>) -> Parts {
         let random = &mut Random::new(u64::from(self.number) ^ 0x7469_6E79);
         let slots = self.slots.min(SLOTS_MAX);
-        let keys = universe((2 * slots + 3).max(5));
+        // Now and then so many that leaves have more than one node above them.
+        let leaves = if random.one_in(3) { 5 } else { 2 };
+        let keys = universe((leaves * slots + 3).clamp(5, KEYS_MAX));
         let history = history(random, &keys, slots);
         let plan = plan(random, &keys);
         Parts { keys, history, plan }

@@ -11,7 +11,7 @@
 //!   anomaly/NAME          a program for what a published protocol loses
 //!   long/SLOTS/KEYS/NUMBER a long walk (`long.rs`)
 //!   made/..               a program that is made (`made.rs`)
-//!   tiny/SLOTS/KEYS/NUMBER a tiny one, for every order (`tiny.rs`)
+//!   tiny/SLOTS/KEYS/SPACE/NUMBER a tiny one, for every order (`tiny.rs`)
 //!   directed/NAME         a program made for a planted bug
 //! ```
 
@@ -263,11 +263,15 @@ fn draw_step(
         3 | 4 if !alone => {
             let slots = slots[pick(random, slots.len())];
             let (keys_name, keys) = KEYS[pick(random, KEYS.len())];
-            let tiny = tiny::Tiny { slots, keys, number: random.next() as u32 };
+            let room = if random.one_in(4) { Room::Refusing } else { Room::Usual };
+            let tiny = tiny::Tiny { slots, keys, room, number: random.next() as u32 };
             dimensions::draw_orders(random, &mut drawn);
-            let Drawn { config, mut values } = drawn;
+            let Drawn { mut config, mut values } = drawn;
+            // Few operations allocate little.
+            config.fail_allocation = (room == Room::Refusing).then(|| random.below(6));
             values.push(("slots", name_in(&SLOTS, slots)));
             values.push(("keys", keys_name));
+            values.push(("space", name_in(&ROOMS, room)));
             return Step { program: tiny.name(), config, values };
         }
         _ => {}

@@ -1,7 +1,7 @@
 //! Tiny programs by name, and that all of their orders are run.
 
 use everleaf_machine::simulated::{Config, SchedulerKind};
-use everleaf_prove::made::KEYS;
+use everleaf_prove::made::{KEYS, Room};
 use everleaf_prove::structure::find;
 use everleaf_prove::tiny::{ORDERS, Tiny};
 
@@ -9,10 +9,13 @@ use everleaf_prove::tiny::{ORDERS, Tiny};
 fn a_name_says_all() {
     for number in 0..50 {
         let (slots, (_, keys)) = (2 + number % 9, KEYS[number % 4]);
-        let tiny = Tiny { slots, keys, number: 77 * number as u32 };
+        let room = if number % 3 == 0 { Room::Refusing } else { Room::Usual };
+        let tiny = Tiny { slots, keys, room, number: 77 * number as u32 };
         assert_eq!(Tiny::from_name(&tiny.name()), Some(tiny));
     }
-    for wrong in ["tiny/", "tiny/2/near", "tiny/2/near/x", "tiny/2/near/1/1", "made/2/near/1"] {
+    for wrong in
+        ["tiny/", "tiny/2/near", "tiny/2/near/usual/x", "tiny/2/near/full/1", "made/2/near/1"]
+    {
         assert_eq!(Tiny::from_name(wrong), None, "{wrong}");
     }
 }
@@ -22,7 +25,8 @@ fn most_of_them_are_run_in_every_order() {
     let mut exhausted = 0;
     for number in 0..40 {
         let structure = find(["nbtree", "nbtree-bytes"][number % 2]).expect("in the list");
-        let tiny = Tiny { slots: 3, keys: KEYS[number / 2 % 4].1, number: number as u32 };
+        let keys = KEYS[number / 2 % 4].1;
+        let tiny = Tiny { slots: 3, keys, room: Room::Usual, number: number as u32 };
         let case = structure.case(&tiny.name()).expect("its program");
         let config = Config {
             scheduler: SchedulerKind::Dfs { preemptions: 1 },
