@@ -200,6 +200,14 @@ impl Campaign<'_> {
         }
     }
 
+    /// Orders of a tiny program: of few schedules it takes no more than a part.
+    fn orders(&self) -> u64 {
+        match self.settings.budget {
+            Budget::Cpu(_) => ORDERS,
+            Budget::Schedules(all) => ORDERS.min(all / 10),
+        }
+    }
+
     fn planted(&self, config: Config) -> Config {
         let mutants = self.settings.mutant.into_iter().collect();
         Config { mutants, fault: self.settings.fault, ..config }
@@ -272,7 +280,7 @@ impl Campaign<'_> {
         };
         let config = self.planted(Config { work_limit: WORK.min(config.work_limit), ..config });
         let schedules = match Tiny::from_name(&program) {
-            Some(_) => ORDERS,
+            Some(_) => self.orders(),
             None => self.settings.schedules,
         };
         let report = self.explore(&program, &config, schedules);
