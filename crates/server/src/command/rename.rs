@@ -2,7 +2,7 @@
 
 use super::keys::Result;
 use super::table::Command;
-use super::{Context, Failure, Outcome, connection, parse_integer};
+use super::{Context, Failure, Outcome, connection};
 use crate::databases::Database;
 use crate::resp::Request;
 
@@ -34,19 +34,16 @@ fn no_such_key() -> Failure {
     Failure::text("ERR no such key")
 }
 
-/// The database that a command names besides the one that is selected, if it does.
-pub fn database_of(request: &Request<'_>, command: &Command) -> Option<Database> {
+/// The database that a command names besides the one that is selected, if it does; `count` is how many there are.
+pub fn database_of(request: &Request<'_>, command: &Command, count: usize) -> Option<Database> {
     let arg = match command.name {
         "select" => request.get(1)?,
         "move" => request.get(2)?,
-        "copy" => {
-            let mut args = request.args_from(3);
-            args.find(|arg| arg.eq_ignore_ascii_case(b"db"))?;
-            args.next()?
-        }
+        // Of several it means the last.
+        "copy" => return parse_copy(request, count).ok()?.1,
         _ => return None,
     };
-    parse_integer(arg).and_then(|index| Database::try_from(index).ok())
+    connection::database_arg(arg, count).ok()
 }
 
 /// `MOVE key index`

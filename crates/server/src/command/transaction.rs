@@ -404,7 +404,7 @@ fn prepare(context: &Context<'_>, request: &Request<'_>, command: &Command) -> O
     if command.makes_collections() {
         shared.types.begin(&shared.store)?;
     }
-    if let Some(database) = rename::database_of(request, command) {
+    if let Some(database) = rename::database_of(request, command, shared.databases.count()) {
         shared.databases.begin(&shared.store, database)?;
     }
     Ok(())

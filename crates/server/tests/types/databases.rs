@@ -234,3 +234,26 @@ fn a_pool_of_more_databases_is_not_served_by_fewer() {
     let error = everleaf_server::Server::bind(config, store).unwrap().run().unwrap_err();
     assert!(format!("{error:?}").contains("--databases to 13"), "{error:?}");
 }
+
+/// The last counts, and is made where it is not there.
+#[test]
+fn a_copy_may_name_several_databases() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    run(
+        &mut client,
+        &[
+            ("SET k v", "+OK"),
+            ("COPY k k DB 1 DB 2 db 7", ":1"),
+            ("MULTI", "+OK"),
+            ("COPY k l DB 1 REPLACE DB 9", "+QUEUED"),
+            ("EXEC", "[:1]"),
+            ("COPY k k DB 1 DB 16", "-ERR DB index is out of range"),
+            ("SELECT 7", "+OK"),
+            ("GET k", "\"v\""),
+            ("SELECT 9", "+OK"),
+            ("GET l", "\"v\""),
+        ],
+    );
+    assert_sound(&server);
+}
