@@ -150,9 +150,14 @@ impl<'a> Reader<'a> {
     fn packed(&mut self, unpack: fn(&[u8]) -> Option<Vec<Vec<u8>>>) -> Option<Vec<Vec<u8>>> {
         let packed = self.string()?;
         // An entry of two bytes becomes a string of its own.
-        let size = packed.len() / 2 * (ITEM_OVERHEAD + 2);
-        self.budget = self.budget.checked_sub(size)?;
-        unpack(&packed)
+        if packed.len() / 2 * (ITEM_OVERHEAD + 2) > self.budget {
+            return None;
+        }
+        let entries = unpack(&packed)?;
+        // The entries are kept instead of what they were packed in.
+        let size: usize = entries.iter().map(|entry| entry.len() + ITEM_OVERHEAD).sum();
+        self.budget = (self.budget + packed.len()).checked_sub(size)?;
+        Some(entries)
     }
 
     pub fn value(&mut self, kind: u8) -> Option<Value> {
@@ -240,6 +245,28 @@ mod tests {
         assert_eq!(read(&payload), Ok(Value::String(b"123".to_vec())));
         let payload = sum(b"\x12\x01\x02\x0b\x0b\0\0\0\x02\0\x01\x01\x02\x01\xff\x0a\x00");
         assert_eq!(read(&payload), Ok(Value::List(vec![b"1".to_vec(), b"2".to_vec()])));
+    }
+
+    /// A long list comes in many nodes, of which each is unpacked and then gone.
+    #[test]
+    fn a_long_list_may_be_packed() {
+        const NODE_COUNT: usize = 32;
+        let mut entries = Vec::new();
+        for _ in 0..16 {
+            let element = [&b"\xf0\x00\x00\x01\x00"[..], &[b'x'; 1 << 16]].concat();
+            // The size of an entry once more, seven bits at a time, the highest first.
+            entries.extend([&element[..], b"\x04\x80\x85"].concat());
+        }
+        let node =
+            [&(7 + entries.len() as u32).to_le_bytes()[..], b"\x10\0", &entries, b"\xff"].concat();
+        let mut body = vec![NODE_COUNT as u8];
+        for _ in 0..NODE_COUNT {
+            body.extend([&b"\x02\x80"[..], &(node.len() as u32).to_be_bytes(), &node].concat());
+        }
+        match Reader::new(&body).value(kind::LIST_OF_LISTPACKS) {
+            Some(Value::List(elements)) => assert_eq!(elements.len(), 16 * NODE_COUNT),
+            other => panic!("{} bytes are read as {}", body.len(), other.is_some()),
+        }
     }
 
     #[test]
