@@ -101,7 +101,8 @@ impl std::error::Error for RdbError {}
 /// What stands at one place.
 enum Part {
     Record(RdbRecord),
-    Expiry(u64),
+    /// Of the key that follows; `None` says that it has none.
+    Expiry(Option<u64>),
     Database(u64),
     /// Nothing that concerns us.
     Nothing,
@@ -166,7 +167,7 @@ impl<R: Read> Rdb<R> {
                     self.expiry_ms = None;
                     return Ok(Some(record));
                 }
-                Part::Expiry(time) => self.expiry_ms = Some(time),
+                Part::Expiry(time) => self.expiry_ms = time,
                 Part::Database(database) => self.database = database,
                 Part::Nothing => {}
                 Part::End => {
@@ -269,10 +270,14 @@ fn part(reader: &mut Reader<'_>, database: u64, expiry_ms: Option<u64>) -> Optio
     Some(match kind {
         END => Part::End,
         DATABASE => Part::Database(reader.length()?),
-        TIME_MS => Part::Expiry(u64::from_le_bytes(reader.array()?)),
+        TIME_MS => {
+            // A time before 1970 has come, but for the one that says that there is none.
+            let time = i64::from_le_bytes(reader.array()?);
+            Part::Expiry((time != -1).then(|| u64::try_from(time).unwrap_or(0)))
+        }
         TIME_S => {
             let seconds = u32::from_le_bytes(reader.array()?);
-            Part::Expiry(u64::from(seconds) * 1000)
+            Part::Expiry(Some(u64::from(seconds) * 1000))
         }
         SIZES => {
             reader.length()?;
@@ -320,4 +325,26 @@ fn part(reader: &mut Reader<'_>, database: u64, expiry_ms: Option<u64>) -> Optio
             Part::Record(RdbRecord::Key { database, key, expiry_ms, value })
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_1970_have_come() {
+        let expiry_of = |time: i64| {
+            let record = [&b"REDIS0009\xfc"[..], &time.to_le_bytes(), b"\x00\x01k\x01v"].concat();
+            match Rdb::open(&record[..]).unwrap().next_record().unwrap() {
+                Some(RdbRecord::Key { expiry_ms, .. }) => expiry_ms,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(expiry_of(7), Some(7));
+        assert_eq!(expiry_of(i64::MAX), Some(i64::MAX as u64));
+        for time in [0, -2, i64::MIN] {
+            assert_eq!(expiry_of(time), Some(0), "{time}");
+        }
+        assert_eq!(expiry_of(-1), None);
+    }
 }
