@@ -44,22 +44,23 @@ impl Databases {
     /// # Errors
     /// [`Error::Unsupported`] if one with keys has a number that is too high: nobody could reach them.
     pub fn open(&self, store: &Store) -> Result<()> {
+        let mut beyond = None;
         for name in store.map_names() {
             let Some(number) = number_of(&name) else { continue };
             let Some(map) = store.existing_map(&name)? else { continue };
             match self.maps.get(number) {
                 Some(place) => drop(place.set(map)),
                 None if map.is_empty() => {}
-                None => {
-                    let text = format!(
-                        "the pool has keys in database {number}: raise --databases to {} at least",
-                        number + 1
-                    );
-                    return Err(Error::Unsupported(text));
-                }
+                None => beyond = beyond.max(Some(number)),
             }
         }
-        Ok(())
+        match beyond {
+            None => Ok(()),
+            Some(number) => Err(Error::Unsupported(format!(
+                "the pool has keys in database {number}: raise --databases to {} at least",
+                number + 1
+            ))),
+        }
     }
 
     /// How many there may be.
@@ -145,12 +146,15 @@ mod tests {
         databases.begin(&store, 3).unwrap();
         databases.begin(&store, 9).unwrap();
         databases.map(3).put("k", "v").unwrap();
+        databases.begin(&store, 2).unwrap();
+        databases.map(2).put("k", "v").unwrap();
         drop((databases, store));
         let store = open();
         let all = Databases::of_store(&store).unwrap();
-        assert_eq!(all.existing().collect::<Vec<_>>(), [0, 3]);
+        assert_eq!(all.existing().collect::<Vec<_>>(), [0, 2, 3]);
         assert_eq!(all.map(3).len(), 1);
-        let few = Databases::new(&store, 3).open(&store).unwrap_err();
+        // Of all that are missing it tells the last.
+        let few = Databases::new(&store, 2).open(&store).unwrap_err();
         assert!(few.to_string().contains("--databases to 4"), "{few}");
         all.clear_all().unwrap();
         assert_eq!(all.map(3).len(), 0);
