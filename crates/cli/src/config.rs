@@ -114,20 +114,19 @@ fn rewritten(file: &Path, text: &str, settings: &[Setting]) -> Result<String, St
 
 /// A value as TOML.
 fn literal(value: &str) -> String {
-    match value.parse::<i64>() {
-        Ok(number) => number.to_string(),
-        Err(_) => {
-            let mut text = String::from("\"");
-            for c in value.chars() {
-                match c {
-                    '"' | '\\' => text.extend(['\\', c]),
-                    c if c.is_control() => text.push_str(&format!("\\u{:04x}", u32::from(c))),
-                    c => text.push(c),
-                }
-            }
-            text + "\""
+    // The name of a file may have only digits, of which none may be lost.
+    if value.parse::<i64>().is_ok_and(|number| number.to_string() == value) {
+        return value.to_string();
+    }
+    let mut text = String::from("\"");
+    for c in value.chars() {
+        match c {
+            '"' | '\\' => text.extend(['\\', c]),
+            c if c.is_control() => text.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => text.push(c),
         }
     }
+    text + "\""
 }
 
 /// A file of settings.
@@ -311,6 +310,14 @@ mod tests {
         );
         assert_eq!(rewritten(Path::new("e.toml"), &new, &settings).unwrap(), new);
         assert_eq!(rewritten(Path::new("e.toml"), "", &settings[1..2]).unwrap(), "");
+        let odd = [
+            setting("tls-cert-file", Some("007"), None),
+            setting("tls-key-file", Some("a\nb"), None),
+        ];
+        assert_eq!(
+            rewritten(Path::new("e.toml"), "", &odd).unwrap(),
+            "tls-cert-file = \"007\"\ntls-key-file = \"a\\u000ab\"\n"
+        );
         assert!(rewritten(Path::new("e.toml"), "port = ", &settings).is_err());
         assert!(rewritten(Path::new("e.toml"), "nonsense = 1", &settings).is_err());
     }

@@ -182,6 +182,8 @@ pub struct Shared {
     pub run_id: String,
     started: Instant,
     /// The counters when `CONFIG RESETSTAT` was last used.
+    /// Held while the configuration file is written anew.
+    pub rewriting: Mutex<()>,
     statistics_base: Mutex<Tally>,
     /// For lines about the store.
     store_errors: RateLimiter,
@@ -216,6 +218,7 @@ impl Shared {
             client_memory: ClientMemory::default(),
             run_id: new_run_id(),
             started: Instant::now(),
+            rewriting: Mutex::default(),
             statistics_base: Mutex::default(),
             store_errors: RateLimiter::default(),
             defences: RateLimiter::default(),

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::PoisonError;
 
 use super::{Context, Failure, Outcome, parse_integer, shown};
 use crate::Config;
@@ -42,8 +43,10 @@ fn rewrite(context: &mut Context<'_>) -> Outcome {
         return Err(Failure::text("ERR CONFIG REWRITE inside of a transaction is not possible"));
     }
     let fail = |why: String| Failure::text(format!("ERR Rewriting config file: {why}"));
+    // From reading to writing, so that nothing is mixed with what another client writes.
+    let _rewriting = shared.rewriting.lock().unwrap_or_else(PoisonError::into_inner);
     let text = std::fs::read_to_string(&file.path).map_err(|error| fail(error.to_string()))?;
-    let new = (file.rewrite)(&text, &changeable(shared)).map_err(fail)?;
+    let new = (file.rewrite)(&text, &changeable(shared).map_err(fail)?).map_err(fail)?;
     if new != text {
         file::save(&file.path, new.as_bytes()).map_err(|error| fail(error.to_string()))?;
         tracing::info!("{} was written anew (CONFIG REWRITE)", file.path.display());
@@ -52,8 +55,9 @@ fn rewrite(context: &mut Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// The settings that can be changed, as options of the command line; those without effect are none.
-fn changeable(shared: &Shared) -> Vec<Setting> {
+/// The settings that can be changed, as options of the command line; those without effect are none. The error is why one
+/// cannot be written.
+fn changeable(shared: &Shared) -> Result<Vec<Setting>, String> {
     let (settings, default) = (&shared.settings, Config::default());
     let number = |option, value: String, default: String| Setting {
         option,
@@ -97,20 +101,22 @@ fn changeable(shared: &Shared) -> Vec<Setting> {
     ];
     if let Some(tls) = &shared.control.tls {
         let TlsFiles { certificate, key, client_authorities, client_certificates } = tls.files();
-        let file = |option, path: Option<&PathBuf>| Setting {
-            option,
-            value: path.map(|path| path.display().to_string()),
-            default: None,
+        let file = |option, path: Option<&PathBuf>| {
+            let text = |path: &PathBuf| {
+                let text = path.to_str().map(str::to_string);
+                text.ok_or_else(|| format!("{option} is {}, which is not UTF-8", path.display()))
+            };
+            Ok::<_, String>(Setting { option, value: path.map(text).transpose()?, default: None })
         };
         let clients = if client_authorities.is_some() { "yes" } else { "no" };
         all.extend([
-            file("tls-cert-file", Some(&certificate)),
-            file("tls-key-file", Some(&key)),
-            file("tls-ca-cert-file", client_authorities.as_ref()),
+            file("tls-cert-file", Some(&certificate))?,
+            file("tls-key-file", Some(&key))?,
+            file("tls-ca-cert-file", client_authorities.as_ref())?,
             number("tls-auth-clients", client_certificates.name().into(), clients.into()),
         ]);
     }
-    all
+    Ok(all)
 }
 
 /// All settings by the names clients know. The password is not among them.
