@@ -354,10 +354,29 @@ impl<K: Kind<M>, G: Geometry, M: Machine> InnerTree<K, G, M> {
     }
 
     /// Inner nodes over children of level 1, level by level; the root.
+    ///
+    /// # Errors
+    /// No memory; then none of the nodes is left.
     pub fn build_levels(
         &self,
         session: &mut Session<M>,
+        children: Vec<Child>,
+    ) -> Result<*mut Inner<M>, AllocError> {
+        let mut built = vec![];
+        self.build_levels_into(session, children, &mut built).inspect_err(|_| {
+            for (node, level) in built {
+                // SAFETY: built just now with this size, not placed anywhere.
+                unsafe { session.free_node(node, inner::inner_size::<K, M>(level)) };
+            }
+        })
+    }
+
+    /// As [`Self::build_levels`], but what is built below the root goes to `built`, with its level.
+    fn build_levels_into(
+        &self,
+        session: &mut Session<M>,
         mut children: Vec<Child>,
+        built: &mut Vec<(*mut u8, u16)>,
     ) -> Result<*mut Inner<M>, AllocError> {
         let mut level = 1;
         loop {
@@ -373,6 +392,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> InnerTree<K, G, M> {
                 let (these, others) = rest.split_at(rest.len().div_ceil(part));
                 rest = others;
                 let node = inner::build::<K, M>(session, level, these)?;
+                built.push((node.cast(), level));
                 parents.push((these[0].0, node.cast()));
             }
             children = parents;
