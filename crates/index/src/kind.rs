@@ -55,6 +55,12 @@ pub trait Kind<M: Machine>: Copy + Default + Send + Sync + 'static {
     fn hash(key: Self::Key<'_>) -> u64;
     /// The hash of an entry's key in a leaf with this low fence; equals that of the key.
     fn entry_hash(low: u64, entry: Pair) -> u64;
+    /// Whether keys are numbers in the order of the keys; if not, [`Self::number`] is 0.
+    const HAS_NUMBERS: bool;
+    /// The key as a number.
+    fn number(key: Self::Key<'_>) -> u64;
+    /// The key of an entry as a number, in a leaf with this low fence.
+    fn entry_number(low: u64, entry: Pair) -> u64;
     /// The entry of `key` with this payload and state, in a leaf that skips `skip` bytes.
     fn entry(key: Self::Key<'_>, skip: usize, payload: u64, state: State) -> Pair;
     /// The state bits of an entry.
@@ -182,6 +188,15 @@ impl<M: Machine> Kind<M> for U64Kind {
     #[inline(always)]
     fn entry_hash(low: u64, entry: Pair) -> u64 {
         u64_hash(u64_key(low, entry))
+    }
+    const HAS_NUMBERS: bool = true;
+    #[inline(always)]
+    fn number(key: u64) -> u64 {
+        key
+    }
+    #[inline(always)]
+    fn entry_number(low: u64, entry: Pair) -> u64 {
+        u64_key(low, entry)
     }
     #[inline(always)]
     fn entry(key: u64, _skip: usize, payload: u64, state: State) -> Pair {
@@ -425,6 +440,15 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
     #[inline(always)]
     fn entry_hash(_low: u64, entry: Pair) -> u64 {
         entry.second >> REF_BITS << (64 - TAG_BITS)
+    }
+    const HAS_NUMBERS: bool = false;
+    #[inline(always)]
+    fn number(_key: BytesKey<'_>) -> u64 {
+        0
+    }
+    #[inline(always)]
+    fn entry_number(_low: u64, _entry: Pair) -> u64 {
+        0
     }
     #[inline(always)]
     fn entry(key: BytesKey<'_>, skip: usize, payload: u64, state: State) -> Pair {

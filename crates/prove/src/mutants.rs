@@ -140,6 +140,7 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("hashed-leaf", "hashed.no_scan_tomb_observe"),
     of("hashed-leaf", "hashed.no_tomb_observe"),
     of("hashed-leaf", "hashed.no_update_flush"),
+    of("hashed-leaf", "hashed.old_way"),
     of("hashed-leaf", "hashed.read_pending"),
     of("hashed-leaf", "hashed.recovery_keeps_pending"),
     of("hashed-leaf", "hashed.switch_before_commit"),

@@ -9,7 +9,6 @@ use everleaf_machine::{Machine, Ordering, Pair};
 
 use super::HashedLeafTree;
 use super::layout::{DEAD, FREEZING, LeafId, LeafShape, Successor, UNKNOWN};
-use super::probe::Probe;
 use super::state::FROZEN_EMPTY;
 use crate::kind::Kind;
 use crate::nbtree::inner::{self, Child};
@@ -107,15 +106,17 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         findings.note(used.mark_block(G::BLOCK_CLASS, leaf.block::<G>()));
         let cold = self.cold(leaf);
         if (cold.low.read_private(), cold.high.read_private()) != (low, high) {
-            findings.problem(format!("leaf {}: fences are not its parent's", leaf.0));
+            findings.problem(format!("leaf {}: fences are not its parent's", leaf.number));
         }
         if !self.is_replaced(leaf) {
             return self.check_leaf(leaf, used, findings);
         }
         for chunk in 0..G::CHUNKS {
             if self.fingerprints(leaf, chunk).matches(UNKNOWN) != 0 {
-                findings
-                    .problem(format!("leaf {}: replaced, with a fingerprint of 0 (L5)", leaf.0));
+                findings.problem(format!(
+                    "leaf {}: replaced, with a fingerprint of 0 (L5)",
+                    leaf.number
+                ));
             }
         }
         let successor = self.successor_of(leaf);
@@ -198,7 +199,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             FROZEN | FROZEN_EMPTY if !is_freezing => Some("frozen in a leaf that is not".into()),
             LIVE | FROZEN => {
                 let low = self.cold(leaf).low.read_private();
-                let probe = Probe::<G>::new(K::entry_hash(low, entry));
+                let probe = self.probe_of(leaf, low, entry);
                 if byte != probe.fingerprint {
                     return Some("its fingerprint is not its key's (L3)".into());
                 }

@@ -5,7 +5,7 @@
 //!   0   state word   8                0   a byte a position               0   flags       8
 //!   8   low fence    8                    0: nothing is known             8   successor   8
 //!   16  owner        8                    1: never to be claimed          16  order       8
-//!   24  0            8                    2..: of the position's key      24  low, high  16
+//!   24  placement    8                    2..: of the position's key      24  low, high  16
 //!   32  254 entries of 16                                                 40  skip, in flight
 //! ```
 //!
@@ -16,6 +16,7 @@
 use everleaf_alloc::block_size;
 use everleaf_machine::{Atomic, AtomicPointer, LINE_SIZE, Machine};
 
+use super::placement::Placement;
 use crate::geometry::{Geometry, Production, Tiny};
 
 /// Bytes in front of a block's entries.
@@ -97,8 +98,8 @@ pub struct Header<M: Machine> {
     pub low: Atomic<u64, M>,
     /// Tree id and skipped prefix; immutable while the block is not free.
     pub owner: Atomic<u64, M>,
-    /// 0.
-    pub sum: Atomic<u64, M>,
+    /// How keys become lines (`placement.rs`); immutable while the block is not free. 0: by hash.
+    pub placement: Atomic<u64, M>,
 }
 
 /// A leaf's metadata but for its fingerprints. Its key range `low..high` never changes.
@@ -125,33 +126,44 @@ pub const FREEZING: u64 = 1;
 /// `flags`: the successor is the authority.
 pub const REPLACED: u64 = 2;
 
-/// The number of a leaf.
+/// The number of a leaf, and where its keys are in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeafId(pub u32);
+pub struct LeafId {
+    /// That of its block, in blocks of its size.
+    pub number: u32,
+    /// Where keys begin to look.
+    pub placement: Placement,
+}
+
+/// Where the placement begins in a child of an inner node.
+const PLACEMENT_SHIFT: u32 = 33;
 
 impl LeafId {
     /// The leaf of a block.
     #[inline(always)]
-    pub fn of_block<S: LeafShape>(number: u32) -> Self {
-        LeafId(number >> S::BLOCK_CLASS)
+    pub fn of_block<S: LeafShape>(number: u32, placement: Placement) -> Self {
+        LeafId { number: number >> S::BLOCK_CLASS, placement }
     }
 
     /// The number of its block.
     #[inline(always)]
     pub fn block<S: LeafShape>(self) -> u32 {
-        self.0 << S::BLOCK_CLASS
+        self.number << S::BLOCK_CLASS
     }
 
     /// As the child of an inner node: no address, and not null.
     #[inline(always)]
     pub fn as_child(self) -> *mut () {
-        std::ptr::without_provenance_mut((self.0 as usize) << 1 | 1)
+        let placement = (self.placement.to_bits() as usize) << PLACEMENT_SHIFT;
+        std::ptr::without_provenance_mut(placement | (self.number as usize) << 1 | 1)
     }
 
     /// The leaf that is a child of an inner node.
     #[inline(always)]
     pub fn of_child(child: *mut ()) -> Self {
-        LeafId((child.addr() >> 1) as u32)
+        let word = child.addr();
+        let placement = Placement::from_bits((word >> PLACEMENT_SHIFT) as u32);
+        LeafId { number: (word >> 1) as u32, placement }
     }
 }
 
@@ -191,6 +203,7 @@ pub struct OrderPlace<M: Machine> {
 type Plain = everleaf_machine::Hardware;
 
 const _: () = {
+    assert!(PLACEMENT_SHIFT + Placement::BITS < usize::BITS);
     assert!(size_of::<Header<Plain>>() == BLOCK_HEADER_SIZE);
     assert!(size_of::<Cold<Plain>>() == LINE_SIZE);
     assert!(size_of::<Successor<Plain>>() == LINE_SIZE);

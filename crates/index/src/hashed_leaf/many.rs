@@ -9,6 +9,7 @@ use everleaf_machine::Machine;
 
 use super::HashedLeafTree;
 use super::layout::{LeafId, LeafShape, UNKNOWN};
+use super::placement::Placement;
 use super::probe::Probe;
 use crate::change::Outcome;
 use crate::kind::Kind;
@@ -38,7 +39,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 self.prefetch_matches(traveller, false);
             }
             for (index, (key, traveller)) in keys.iter().zip(&travellers).enumerate() {
-                let payload = self.get_from(session, traveller.leaf, *key, &traveller.probe);
+                let payload = self.get_from(session, traveller.leaf, *key, traveller.probe);
                 found(group * TOGETHER + index, payload);
             }
         }
@@ -67,8 +68,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         for (index, traveller) in travellers[..count].iter().enumerate() {
             // The leaf may have been replaced since, also by us: then the attempt says so. Its number
             // means no other leaf as long as we are pinned (L7).
-            let Traveller { leaf, probe } = traveller;
-            let outcome = self.write_from(session, *leaf, probe, &write_of(index))?;
+            let Traveller { leaf, probe } = *traveller;
+            let outcome = self.write_from(session, leaf, probe, &write_of(index))?;
             done(session, outcome);
         }
         Ok(())
@@ -117,13 +118,14 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
         std::array::from_fn(|index| {
             if index >= count {
-                return Traveller { probe: Probe::new(0), leaf: LeafId(0) };
+                let leaf = LeafId { number: 0, placement: Placement::HASHED };
+                return Traveller { probe: Probe::new(leaf.placement, 0, 0), leaf };
             }
-            let probe = Probe::new(K::hash(key(index)));
             // SAFETY: as above.
             let node: Shared<Inner<M>> = unsafe { Shared::new(nodes[index].cast()) };
             let place = node.find::<K>(1, self.base, key(index), false);
             let leaf = LeafId::of_child(node.child_at(1, place));
+            let probe = self.probe(leaf, key(index));
             self.prefetch(leaf, &probe, writes);
             Traveller { probe, leaf }
         })

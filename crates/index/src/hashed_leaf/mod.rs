@@ -1,7 +1,7 @@
 //! A B+-tree whose leaves are hash tables: the line of an entry follows from its key.
 //!
-//! A leaf is a block of the pool with up to 254 entries, which lie where the hash of their key says
-//! (linear probing, the same 256 bytes first), and a byte of fingerprint a position in DRAM. The number
+//! A leaf is a block of the pool with up to 254 entries, which lie where the hash of their key says, or its
+//! place in the leaf's range (`placement.rs`; linear probing, the same 256 bytes first), and a byte of fingerprint a position in DRAM. The number
 //! of a leaf tells where its block, its fingerprints and its metadata are, so that a search asks for
 //! fingerprints and entry at the same time and waits for one cache miss below the inner nodes. Inner
 //! nodes, freeze-copy-commit-switch, block states and recovery of blocks are those of `nbtree`.
@@ -17,7 +17,7 @@
 //! *Source*: fingerprints are FPTree's (Oukid and others, SIGMOD 2016); blocks that are frozen, copied
 //! and committed by one word of their own are `nbtree`'s. Hashing within a leaf of an ordered tree is
 //! old (hashed leaves of bounded-disorder files, Litwin and Lomet, ICDE 1986). *Departures*: there the
-//! leaf is locked; here a key has a fixed probe order, positions never become free again while the
+//! leaf is locked; here a key has a fixed probe order in a leaf, positions never become free again while the
 //! leaf lives, and a fingerprint is there before its entry counts. So two inserts of a key meet at the
 //! same position, and no word of a leaf is shared by writers of different keys.
 //!
@@ -55,6 +55,7 @@ pub mod layout;
 mod many;
 mod merge;
 mod order;
+mod placement;
 mod probe;
 mod recover;
 mod scan;
@@ -178,7 +179,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// The first byte of a leaf's block.
     #[inline(always)]
     fn block_start(&self, leaf: LeafId) -> *mut u8 {
-        self.base.start().wrapping_add(leaf.0 as usize * G::BLOCK_BYTES)
+        self.base.start().wrapping_add(leaf.number as usize * G::BLOCK_BYTES)
     }
 
     /// What a leaf's block begins with.

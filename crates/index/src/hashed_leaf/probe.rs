@@ -1,4 +1,4 @@
-//! Where a key may be in a leaf: its probe order, which depends on its hash alone and never changes.
+//! Where a key may be in a leaf: its probe order, which never changes while the leaf lives.
 //!
 //! The order is the key's *chunk* (the positions whose fingerprints are in one line) from its home line
 //! on, within the same 256 bytes first, then the rest of the chunk; then the other chunks, each from its
@@ -7,6 +7,7 @@
 use std::marker::PhantomData;
 
 use super::layout::{DEAD, LeafShape};
+use super::placement::Placement;
 
 /// A key's way through a leaf of shape `S`.
 #[derive(Clone, Copy)]
@@ -19,12 +20,11 @@ pub(super) struct Probe<S> {
 }
 
 impl<S: LeafShape> Probe<S> {
-    /// The way of a key with this hash.
+    /// The way of a key with this hash and number in a leaf that places its keys so.
     #[inline(always)]
-    pub fn new(hash: u64) -> Self {
+    pub fn new(placement: Placement, hash: u64, number: u64) -> Self {
         let lines = S::POSITIONS.div_ceil(S::LINE);
-        // Eight bits of the top are the fingerprint, the next ones the line.
-        let home = (hash << 8 >> 48) as usize % lines * S::LINE;
+        let home = placement.line(lines, hash, number) * S::LINE;
         Probe { fingerprint: fingerprint(hash), home, shape: PhantomData }
     }
 
@@ -123,9 +123,13 @@ mod tests {
     use super::*;
     use crate::geometry::{Production, Tiny};
 
+    fn hashed<S: LeafShape>(hash: u64) -> Probe<S> {
+        Probe::new(Placement::HASHED, hash, 0)
+    }
+
     /// The order by definition: every usable position once, the home group first.
     fn order_of<S: LeafShape>(hash: u64) -> Vec<usize> {
-        let probe = Probe::<S>::new(hash);
+        let probe = hashed::<S>(hash);
         let mut filling = Filling::<S>::new();
         (0..S::CAPACITY).map(|_| filling.take(&probe)).collect()
     }
@@ -133,7 +137,7 @@ mod tests {
     fn orders_are_whole<S: LeafShape>() {
         for number in 0..2000u64 {
             let hash = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            let probe = Probe::<S>::new(hash);
+            let probe = hashed::<S>(hash);
             let mut order = order_of::<S>(hash);
             let chunk_of = |position: usize| position / S::CHUNK;
             let turns: Vec<usize> = order.iter().map(|at| chunk_of(*at)).collect();
@@ -167,7 +171,7 @@ mod tests {
     fn the_order_of_what_is_free_does_not_depend_on_what_is_taken() {
         for number in 0..500u64 {
             let hash = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-            let probe = Probe::<Production>::new(hash);
+            let probe = hashed::<Production>(hash);
             let order = order_of::<Production>(hash);
             let turn = (number % 4) as usize;
             let chunk = probe.chunk(turn);

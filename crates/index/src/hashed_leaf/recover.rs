@@ -11,7 +11,8 @@ use everleaf_machine::{LINE_SIZE, Machine, SpinLock};
 
 use super::HashedLeafTree;
 use super::layout::{DEAD, FREEZING, LeafId, LeafShape, UNKNOWN};
-use super::probe::{Probe, usable};
+use super::placement::Placement;
+use super::probe::usable;
 use super::state::FROZEN_EMPTY;
 use crate::kind::Kind;
 use crate::nbtree::layout::owner_parts;
@@ -52,10 +53,17 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         let keys: u64 = std::mem::replace(result.get_mut(), Ok(0))?;
         tree.keys.add(0, keys as i64);
         tree.leaves.add(0, tasks.len() as i64);
-        let child = |task: &Task| (task.low, LeafId::of_block::<G>(task.block).as_child());
+        let child = |task: &Task| (task.low, tree.kept_leaf(task.block).as_child());
         let children = tasks.iter().map(child).collect();
         tree.inner.set_root(tree.inner.build_levels(session, children)?);
         Ok(tree)
+    }
+
+    /// The leaf in a block of the pool, with its placement.
+    fn kept_leaf(&self, block: u32) -> LeafId {
+        let leaf = LeafId::of_block::<G>(block, Placement::HASHED);
+        let placement = self.header(leaf).placement.read_private();
+        LeafId { placement: Placement::from_bits(placement as u32), ..leaf }
     }
 
     /// The volatile half of some leaves; returns how many keys they have.
@@ -64,7 +72,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         for (index, task) in tasks.iter().enumerate() {
             if let Some(next) = tasks.get(index + 1) {
                 // Blocks lie in the pool in another order than their keys.
-                let block = self.block_start(LeafId::of_block::<G>(next.block));
+                let next = LeafId::of_block::<G>(next.block, Placement::HASHED);
+                let block = self.block_start(next);
                 for line in (0..G::BLOCK_BYTES).step_by(LINE_SIZE) {
                     M::prefetch(block.wrapping_add(line));
                 }
@@ -75,7 +84,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     }
 
     fn rebuild_leaf(&self, recovery: &Recovery<M>, task: &Task) -> Result<u64, AllocError> {
-        let leaf = LeafId::of_block::<G>(task.block);
+        let leaf = self.kept_leaf(task.block);
         self.slab.prepare(leaf)?;
         let (_, skip) = owner_parts(self.header(leaf).owner.read_private());
         let writable = !self.heap.pool().is_read_only();
@@ -103,7 +112,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             }
             *byte = DEAD;
             if holds(state) {
-                let probe = Probe::<G>::new(K::entry_hash(task.low, entry));
+                let probe = self.probe_of(leaf, task.low, entry);
                 *byte = probe.fingerprint;
                 keys += 1;
                 (0..G::CHUNKS)

@@ -34,6 +34,26 @@ struct Place<M: Machine> {
     index: usize,
 }
 
+/// Sorts what is nearly in order, by insertion. Gives up, with the same items in some order, when it is
+/// not.
+fn settle(held: &mut [(u64, u8)]) -> bool {
+    let mut patience = 8 * held.len() + 64;
+    for index in 1..held.len() {
+        let item = held[index];
+        let mut at = index;
+        while at > 0 && held[at - 1].0 > item.0 {
+            held[at] = held[at - 1];
+            at -= 1;
+        }
+        held[at] = item;
+        patience = patience.saturating_sub(index - at);
+        if patience == 0 {
+            return false;
+        }
+    }
+    true
+}
+
 impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// Visits the entries from `from` (inclusive) on, ascending, until `visit` returns false, which is
     /// expected after `limit`. The visitor gets the leaf's low fence (which completes `u64` keys) and
@@ -52,16 +72,18 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         loop {
             let leaf = place.leaf;
             let next = self.neighbour(&place);
+            let asked = leaf.placement.is_scaled();
             let sorted = self.sorted_positions(session, leaf);
             let start = if first { self.lower_bound(leaf, &sorted, from, left) } else { 0 };
             let positions = &sorted.as_slice()[start..];
-            if !first && left <= SHORT {
+            if !first && left <= SHORT && !asked {
                 self.prefetch_some(leaf, positions, left);
             }
             if let Some(next) = &next
                 && positions.len() < left
             {
-                self.prefetch_for_scan(next.leaf, left - positions.len());
+                let low = next.parent.fence::<K>(next.index);
+                self.prefetch_for_scan(next.leaf, low, low, left - positions.len());
             }
             let low = self.cold(leaf).low.read_private();
             for position in positions {
@@ -112,7 +134,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         let mut bound = to;
         loop {
             let leaf = self.resolve_below(session, bound);
-            self.prefetch_for_scan(leaf, usize::MAX);
+            self.prefetch_for_scan(leaf, 0, 0, usize::MAX);
             let sorted = self.sorted_positions(session, leaf);
             let positions = sorted.as_slice();
             let end = match bound {
@@ -153,7 +175,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 continue;
             }
             let mut place = Place { leaf: LeafId::of_child(child), parent: node, index };
-            self.prefetch_for_scan(place.leaf, limit);
+            self.prefetch_for_scan(place.leaf, node.fence::<K>(index), K::number(key), limit);
             if self.is_replaced(place.leaf) {
                 place.leaf = self.resolve(session, key);
             }
@@ -217,7 +239,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         let skip = self.skip(leaf);
         let (low, high) = sorted.bounds(K::head(K::entry(key, skip, 0, EMPTY)));
         let positions = sorted.as_slice();
-        if limit <= SHORT {
+        if limit <= SHORT && !leaf.placement.is_scaled() {
             self.prefetch_some(leaf, &positions[low..], high - low + limit);
         }
         let within = positions[low..high].partition_point(|position| {
@@ -293,39 +315,62 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 entries[position] = entry;
             }
         };
-        for position in older.map_or(&[][..], Sorted::as_slice) {
-            let position = usize::from(*position);
-            let (chunk, bit) = (position / G::CHUNK, 1 << (position % G::CHUNK));
-            if left[chunk] & bit != 0 {
-                left[chunk] &= !bit;
-                hold(position);
+        let scaled = leaf.placement.is_scaled();
+        if scaled {
+            // From the line of the lowest key on, which nearly is the order.
+            let first = self.probe_start(leaf, self.cold(leaf).low.read_private());
+            let (chunk, behind) = (first / G::CHUNK, u64::MAX << (first % G::CHUNK));
+            let turns = (0..=G::CHUNKS).map(|turn| ((chunk + turn) % G::CHUNKS, turn));
+            for (chunk, turn) in turns {
+                let mut mask = left[chunk];
+                match turn {
+                    0 => mask &= behind,
+                    turn if turn == G::CHUNKS => mask &= !behind,
+                    _ => {}
+                }
+                while mask != 0 {
+                    hold(chunk * G::CHUNK + mask.trailing_zeros() as usize);
+                    mask &= mask - 1;
+                }
+            }
+        } else {
+            for position in older.map_or(&[][..], Sorted::as_slice) {
+                let position = usize::from(*position);
+                let (chunk, bit) = (position / G::CHUNK, 1 << (position % G::CHUNK));
+                if left[chunk] & bit != 0 {
+                    left[chunk] &= !bit;
+                    hold(position);
+                }
+            }
+            for (chunk, mask) in left.iter_mut().enumerate() {
+                while *mask != 0 {
+                    hold(chunk * G::CHUNK + mask.trailing_zeros() as usize);
+                    *mask &= *mask - 1;
+                }
             }
         }
-        for (chunk, mask) in left.iter_mut().enumerate() {
-            while *mask != 0 {
-                hold(chunk * G::CHUNK + mask.trailing_zeros() as usize);
-                *mask &= *mask - 1;
-            }
+        if !scaled || !settle(&mut held) {
+            // A stable sort: it goes through what is in order already only once.
+            held.sort_by(|a, b| {
+                let heads = a.0.cmp(&b.0);
+                let entry = |position: u8| entries[usize::from(position)];
+                match K::HAS_TAILS {
+                    true => heads.then_with(|| K::compare(self.base, entry(a.1), entry(b.1))),
+                    false => heads,
+                }
+            });
         }
-        // A stable sort: it goes through what is in order already only once.
-        held.sort_by(|a, b| {
-            let heads = a.0.cmp(&b.0);
-            let entry = |position: u8| entries[usize::from(position)];
-            match K::HAS_TAILS {
-                true => heads.then_with(|| K::compare(self.base, entry(a.1), entry(b.1))),
-                false => heads,
-            }
-        });
         let covered = known.iter().map(|mask| mask.count_ones()).sum();
         let sorted = Sorted::of(covered, &held);
         self.keep_order(leaf, &sorted, session.stripe());
         sorted
     }
 
-    /// Asks for what a scan of `limit` pairs reads of a leaf before it can tell which entries it needs;
-    /// if it is no short scan, for all entries.
+    /// Asks for what a scan of `limit` pairs reads of a leaf before it can tell which entries it needs:
+    /// of a scaled leaf, which begins at `low`, for as many lines from that of the number `from` on as
+    /// have so many pairs; of another, if it is no short scan, for all entries.
     #[inline(always)]
-    fn prefetch_for_scan(&self, leaf: LeafId, limit: usize) {
+    fn prefetch_for_scan(&self, leaf: LeafId, low: u64, from: u64, limit: usize) {
         if M::SIMULATED {
             return;
         }
@@ -334,8 +379,30 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             M::prefetch(self.fingerprints(leaf, chunk).as_ptr());
         }
         self.prefetch_order(leaf);
-        if limit > SHORT {
+        if leaf.placement.is_scaled() {
+            self.prefetch_lines(leaf, low, from, limit);
+        } else if limit > SHORT {
             self.prefetch_entries(leaf);
+        }
+    }
+
+    /// The first position of the line where the search for a number begins in a scaled leaf.
+    #[inline(always)]
+    fn probe_start(&self, leaf: LeafId, number: u64) -> usize {
+        leaf.placement.line(G::POSITIONS.div_ceil(G::LINE), 0, number) * G::LINE
+    }
+
+    /// Asks for the lines of a scaled leaf with low fence `low` that have `count` keys from `from` on.
+    #[inline(always)]
+    fn prefetch_lines(&self, leaf: LeafId, low: u64, from: u64, count: usize) {
+        let lines = G::POSITIONS.div_ceil(G::LINE);
+        let line = |number| leaf.placement.line(lines, 0, number);
+        let (first, start) = (line(low), line(from));
+        // As if a line had three keys, and one more, since they do not begin with the line.
+        let wanted = (count / 3 + 2).min(lines - (start + lines - first) % lines);
+        for at in start..start + wanted {
+            let position = (at % lines * G::LINE).max(G::HEADER_POSITIONS);
+            M::prefetch(self.entry_place(leaf, position));
         }
     }
 
@@ -359,6 +426,26 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         let block = self.block_start(leaf);
         for line in (0..G::BLOCK_BYTES).step_by(LINE_SIZE) {
             M::prefetch(block.wrapping_add(line));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::settle;
+
+    #[test]
+    fn what_is_nearly_in_order_is_sorted_and_what_is_not_is_left_whole() {
+        let near: Vec<(u64, u8)> = (0..200u8).map(|index| (u64::from(index ^ 3), index)).collect();
+        let far: Vec<(u64, u8)> = (0..200u8).map(|index| (u64::from(200 - index), index)).collect();
+        for (items, is_near) in [(near, true), (far, false), (vec![], true), (vec![(1, 1)], true)] {
+            let mut held = items.clone();
+            assert_eq!(settle(&mut held), is_near);
+            assert_eq!(held.is_sorted(), is_near);
+            let mut expected = items;
+            expected.sort_unstable();
+            held.sort_unstable();
+            assert_eq!(held, expected);
         }
     }
 }

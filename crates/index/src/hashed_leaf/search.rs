@@ -37,9 +37,22 @@ pub(super) enum Place {
 }
 
 impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
-    /// The leaf that the inner nodes give for `key`; it may have been replaced.
+    /// The way of a key through a leaf.
     #[inline(always)]
-    pub(super) fn descend(&self, key: K::Key<'_>, probe: &Probe<G>, writes: bool) -> LeafId {
+    pub(super) fn probe(&self, leaf: LeafId, key: K::Key<'_>) -> Probe<G> {
+        Probe::new(leaf.placement, K::hash(key), K::number(key))
+    }
+
+    /// The way of an entry's key through a leaf with this low fence.
+    #[inline(always)]
+    pub(super) fn probe_of(&self, leaf: LeafId, low: u64, entry: Pair) -> Probe<G> {
+        Probe::new(leaf.placement, K::entry_hash(low, entry), K::entry_number(low, entry))
+    }
+
+    /// The leaf that the inner nodes give for `key`, which may have been replaced, and the key's way
+    /// through it.
+    #[inline(always)]
+    pub(super) fn descend(&self, key: K::Key<'_>, writes: bool) -> (LeafId, Probe<G>) {
         let mut node = self.inner.root();
         let mut level = node.level;
         while level > 1 {
@@ -50,8 +63,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             node = unsafe { Shared::new(child.cast()) };
         }
         let leaf = LeafId::of_child(node.child_at(1, node.find::<K>(1, self.base, key, false)));
-        self.prefetch(leaf, probe, writes);
-        leaf
+        let probe = self.probe(leaf, key);
+        self.prefetch(leaf, &probe, writes);
+        (leaf, probe)
     }
 
     /// Asks for what a search of the leaf reads, all at once.
@@ -147,9 +161,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// of which is a completed split.
     #[inline]
     pub(crate) fn get_payload(&self, session: &mut Session<M>, key: K::Key<'_>) -> Option<u64> {
-        let probe = Probe::new(K::hash(key));
-        let leaf = self.descend(key, &probe, false);
-        self.get_from(session, leaf, key, &probe)
+        let (leaf, probe) = self.descend(key, false);
+        self.get_from(session, leaf, key, probe)
     }
 
     /// [`Self::get_payload`] from the leaf on that the inner nodes gave.
@@ -159,13 +172,16 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         session: &mut Session<M>,
         mut leaf: LeafId,
         key: K::Key<'_>,
-        probe: &Probe<G>,
+        mut probe: Probe<G>,
     ) -> Option<u64> {
         loop {
-            match self.look_up(leaf, key, probe) {
+            match self.look_up(leaf, key, &probe) {
                 Found::Payload(payload) => return Some(payload),
                 Found::Absent => return None,
                 Found::Replaced => leaf = self.resolve(session, key),
+            }
+            if !M::mutant("hashed.old_way") {
+                probe = self.probe(leaf, key);
             }
         }
     }

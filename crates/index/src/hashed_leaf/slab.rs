@@ -65,7 +65,7 @@ impl<S: LeafShape, M: Machine> Slab<S, M> {
 
     /// Makes sure that there is memory for a leaf that is about to be built. Its bytes mean nothing yet.
     pub fn prepare(&self, leaf: LeafId) -> Result<(), AllocError> {
-        let segment = &self.segments[leaf.0 as usize >> SEGMENT_SHIFT];
+        let segment = &self.segments[leaf.number as usize >> SEGMENT_SHIFT];
         // Acquire: the memory is there; pairs with the exchange below.
         if !segment.load(Ordering::Acquire).is_null() {
             return Ok(());
@@ -88,9 +88,9 @@ impl<S: LeafShape, M: Machine> Slab<S, M> {
     #[inline(always)]
     fn place(&self, leaf: LeafId) -> (*mut u8, usize) {
         // Not changed any more since the leaf was prepared, and the caller comes behind that.
-        let segment = self.segments[leaf.0 as usize >> SEGMENT_SHIFT].read_private();
-        debug_assert!(!segment.is_null(), "leaf {} was prepared", leaf.0);
-        (segment, leaf.0 as usize & ((1 << SEGMENT_SHIFT) - 1))
+        let segment = self.segments[leaf.number as usize >> SEGMENT_SHIFT].read_private();
+        debug_assert!(!segment.is_null(), "leaf {} was prepared", leaf.number);
+        (segment, leaf.number as usize & ((1 << SEGMENT_SHIFT) - 1))
     }
 
     /// A line of a leaf's fingerprints.
@@ -137,9 +137,14 @@ impl<S: LeafShape, M: Machine> Drop for Slab<S, M> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::placement::Placement;
     use super::*;
     use crate::geometry::Production;
     use everleaf_machine::Hardware;
+
+    fn of(number: u32) -> LeafId {
+        LeafId { number, placement: Placement::HASHED }
+    }
 
     /// Each tree reserved addresses for all leaves that the pool may ever have: for a pool that may grow
     /// to 64 TiB that is 5 TiB, and a few dozen trees had used up what a process can address.
@@ -148,17 +153,14 @@ mod tests {
         let slab = || Slab::<Production, Hardware>::new(64 << 40).expect("room");
         let slabs: Vec<_> = (0..100).map(|_| slab()).collect();
         for (number, slab) in slabs.iter().enumerate() {
-            let leaf = LeafId(1_000_000 * number as u32);
+            let leaf = of(1_000_000 * number as u32);
             slab.prepare(leaf).expect("room");
             slab.prepare(leaf).expect("it is there");
             slab.cold(leaf).low.write_private(number as u64);
             slab.fingerprints(leaf, 0).write_private(5, 7);
         }
         for (number, slab) in slabs.iter().enumerate() {
-            assert_eq!(
-                slab.cold(LeafId(1_000_000 * number as u32)).low.read_private(),
-                number as u64
-            );
+            assert_eq!(slab.cold(of(1_000_000 * number as u32)).low.read_private(), number as u64);
             let prepared = slab.segments.iter().filter(|one| !one.read_private().is_null()).count();
             assert_eq!(prepared, 1);
         }
@@ -168,12 +170,12 @@ mod tests {
     fn leaves_on_both_sides_of_a_segment_have_places_of_their_own() {
         let slab = Slab::<Production, Hardware>::new(1 << 30).expect("room");
         let leaves = [0, 1, (1 << SEGMENT_SHIFT) - 1, 1 << SEGMENT_SHIFT, (1 << 18) - 1];
-        for leaf in leaves.map(LeafId) {
+        for leaf in leaves.map(of) {
             slab.prepare(leaf).expect("room");
-            slab.cold(leaf).high.write_private(u64::from(leaf.0));
+            slab.cold(leaf).high.write_private(u64::from(leaf.number));
         }
         for leaf in leaves {
-            assert_eq!(slab.cold(LeafId(leaf)).high.read_private(), u64::from(leaf));
+            assert_eq!(slab.cold(of(leaf)).high.read_private(), u64::from(leaf));
         }
     }
 }

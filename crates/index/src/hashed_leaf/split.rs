@@ -17,7 +17,8 @@ use everleaf_machine::{Atomic, Machine, Ordering, Pair};
 use super::HashedLeafTree;
 use super::layout::{Cold, DEAD, FREEZING, LeafId, LeafShape, REPLACED, Successor, UNKNOWN};
 use super::merge::{ABORTED, COMMITTED};
-use super::probe::{Filling, Probe, usable};
+use super::placement::Placement;
+use super::probe::{Filling, usable};
 use super::state::FROZEN_EMPTY;
 use crate::change::{Effect, Outcome};
 use crate::kind::Kind;
@@ -382,7 +383,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         origin: u32,
     ) -> Result<LeafId, AllocError> {
         let number = session.allocate_block_of(G::BLOCK_CLASS)?;
-        let leaf = LeafId::of_block::<G>(number);
+        let leaf = LeafId::of_block::<G>(number, Placement::choose::<K, G, M>(low, high, entries));
         if let Err(error) = self.slab.prepare(leaf) {
             session.free_block_of(G::BLOCK_CLASS, number);
             return Err(error);
@@ -398,7 +399,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         for entry in entries {
             let entry =
                 if skip == skip_before { *entry } else { K::rekey(self.base, *entry, skip) };
-            let probe = Probe::new(K::entry_hash(low, entry));
+            let probe = self.probe_of(leaf, low, entry);
             let position = filling.take(&probe);
             self.entry(leaf, position).write_private(entry);
             bytes[position / G::CHUNK][position % G::CHUNK] = probe.fingerprint;
@@ -412,7 +413,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             }
         }
         header.low.write_private(low);
-        header.sum.write_private(0);
+        header.placement.write_private(u64::from(leaf.placement.to_bits()));
         // Release: after `Free`, see above; the order counts in the pool, for recovery.
         header.owner.store(owner_word(self.id, skip), Ordering::Release);
         // Release: where a visible store is durable, the contents come first; recovery's view.

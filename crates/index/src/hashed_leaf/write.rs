@@ -70,9 +70,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         intent: Intent,
         payload: u64,
     ) -> Result<Outcome, AllocError> {
-        let probe = Probe::new(K::hash(key));
-        let leaf = self.descend(key, &probe, true);
-        self.write_from(session, leaf, &probe, &Write { key, intent, payload })
+        let (leaf, probe) = self.descend(key, true);
+        self.write_from(session, leaf, probe, &Write { key, intent, payload })
     }
 
     /// [`Self::write`] from the leaf on that the inner nodes gave.
@@ -81,11 +80,11 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         &self,
         session: &mut Session<M>,
         mut leaf: LeafId,
-        probe: &Probe<G>,
+        mut probe: Probe<G>,
         write: &Write<'_, K, M>,
     ) -> Result<Outcome, AllocError> {
         loop {
-            match self.attempt(session, leaf, probe, write) {
+            match self.attempt(session, leaf, &probe, write) {
                 Attempt::Done(outcome) => return Ok(outcome),
                 Attempt::Again => continue,
                 Attempt::Replace => {
@@ -96,6 +95,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 Attempt::Replaced => {}
             }
             leaf = self.resolve(session, write.key);
+            if !M::mutant("hashed.old_way") {
+                probe = self.probe(leaf, write.key);
+            }
         }
     }
 
