@@ -23,6 +23,8 @@ use crate::nvtree::{NvTree, NvTreeBlind};
 use crate::pactree::PacTree;
 use crate::pactree::variant::Standard as PacStandard;
 use crate::rntree::{RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide};
+use crate::skiplist::PSkiplist;
+use crate::skiplist::variant::Standard as SkipStandard;
 use crate::sptree::{
     SpTree, SpTreeBuffered, SpTreeBufferedUnfiltered, SpTreePlain, SpTreeUnfiltered,
 };
@@ -120,6 +122,7 @@ designs! {
     Wort<4, M>,
     UTree<Production, M>,
     PacTree<PacStandard, 4, M>,
+    PSkiplist<SkipStandard, M>,
 }
 
 /// The names of all designs.

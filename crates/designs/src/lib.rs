@@ -20,6 +20,7 @@ mod node;
 pub mod nvtree;
 pub mod pactree;
 pub mod rntree;
+pub mod skiplist;
 pub mod sptree;
 pub mod utree;
 pub mod wbtree;
@@ -35,6 +36,7 @@ pub use nbtree_published::{NbPublished, NbTreeCoupled, NbTreePublished, NbTreeW,
 pub use nvtree::{NvTree, NvTreeBlind};
 pub use pactree::PacTree;
 pub use rntree::{RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide};
+pub use skiplist::PSkiplist;
 pub use sptree::{SpTree, SpTreeBuffered, SpTreeBufferedUnfiltered, SpTreePlain, SpTreeUnfiltered};
 pub use utree::UTree;
 pub use wbtree::{WbTree, WbTreeSo};

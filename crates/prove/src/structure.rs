@@ -3,10 +3,11 @@
 use everleaf_designs::f3tree::variant as f3;
 use everleaf_designs::fast_fair::variant::Small;
 use everleaf_designs::pactree::variant as pac;
+use everleaf_designs::skiplist::variant as skip;
 use everleaf_designs::{
     CddsTree, F3Tree, FastFair, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr, NvTree,
-    NvTreeBlind, PacTree, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree,
-    SpTreeBuffered, UTree, WbTree, WbTreeSo, Wort,
+    NvTreeBlind, PSkiplist, PacTree, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide,
+    SpTree, SpTreeBuffered, UTree, WbTree, WbTreeSo, Wort,
 };
 use everleaf_index::{Design, Geometry, HashedLeafTree, Production, Tiny, U64Kind};
 use everleaf_machine::Simulated as M;
@@ -153,6 +154,17 @@ macro_rules! pairs {
     };
 }
 
+/// Its nodes have one size of pairs; what differs is how many levels there are.
+static SKIP_LISTS: &Trees = &Trees {
+    sizes: &[
+        (1, any::<PSkiplist<skip::Small<1>, M>>()),
+        (2, any::<PSkiplist<skip::Small<2>, M>>()),
+        (3, any::<PSkiplist<skip::Small<3>, M>>()),
+    ],
+    wide: &[(12, any::<PSkiplist<skip::Standard, M>>())],
+    alone: false,
+};
+
 /// Trees whose protocol promises something to one thread at a time only.
 const fn alone<T2: Design<M>, T3: Design<M>>() -> [(usize, AnyTree); 2] {
     assert!(T2::CAVEAT.is_some(), "what is proven with one thread is said to need it");
@@ -240,6 +252,7 @@ pub static STRUCTURES: &[Structure] = &[
     one("f3-tree", "F3-tree", objects!(1: 1 2 3)),
     one("f3-tree-blind", "F3-tree whose writes do not look", objects!(0: 2)),
     one("utree", "uTree", U_TREES),
+    one("p-skiplist", "P-Skiplist", SKIP_LISTS),
     one("pactree", "PACTree", pairs!(2 0, 3 2, 4 1)),
     one("wort", "WORT", bits!(Wort: 1 2)),
     one("batch", "batches of byte strings: the gate, the stripes, the journal", &batches::Programs),

@@ -5,6 +5,7 @@ mod fast_fair;
 mod hybrid_trees;
 mod pactree;
 mod shared_numbers;
+mod skiplist;
 mod unknown;
 mod utree;
 mod wort;

@@ -4,12 +4,14 @@
 #![allow(clippy::print_stdout, reason = "what was counted is the result")]
 
 use everleaf_designs::{
-    CddsTree, F3Tree, FpTree, NvTree, NvTreeBlind, PacTree, RnTree, RnTreeDirect, RnTreeDual,
-    RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered, SpTreeUnfiltered, UTree, WbTree, WbTreeSo, Wort,
+    CddsTree, F3Tree, FpTree, NvTree, NvTreeBlind, PSkiplist, PacTree, RnTree, RnTreeDirect,
+    RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered, SpTreeUnfiltered, UTree, WbTree,
+    WbTreeSo, Wort,
 };
 
 use everleaf_designs::f3tree::variant::Objects500;
 use everleaf_designs::pactree::variant::Standard as PacStandard;
+use everleaf_designs::skiplist::variant::Standard as SkipStandard;
 use everleaf_index::{Design, OrderedIndex, Production, SingleTreePool};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::Random;
@@ -85,6 +87,9 @@ fn an_operation_on_a_leaf_with_room_costs_what_the_papers_say() {
     // A new node and the link before it; a value; a link. And the lock of the node that goes.
     let listed = assert_costs::<UTree<Production, M>>((2, 2, 2), (1, 1, 1), (1, 1, 2));
     assert_eq!(listed, (1, 0), "its node; nothing if the tree in DRAM says so");
+    // A new node of one level and the link before it; a value; a dead value and the link around it.
+    let skipped = assert_costs::<PSkiplist<SkipStandard, M>>((2, 2, 2), (1, 1, 1), (2, 2, 2));
+    assert_eq!(skipped, (4, 4), "two of the head with its twelve links, and two of three nodes");
     // Entry and fingerprint on their way together, then line 0; a value in place; line 0.
     let published = assert_costs::<PacTree<PacStandard, 4, M>>((3, 2, 3), (1, 1, 2), (1, 1, 1));
     assert_eq!(published, (4, 3), "a link of the root, line 0, fingerprints, and an entry");

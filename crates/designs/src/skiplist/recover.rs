@@ -1,0 +1,181 @@
+//! A new list, and recovery: level 0 is walked, and all others are made from it.
+
+use everleaf_alloc::{AllocError, Recovery, Session};
+use everleaf_index::build::Tally;
+use everleaf_index::{IndexError, PoolBase, RootObject};
+use everleaf_machine::{Machine, Ordering};
+
+use super::PSkiplist;
+use super::layout::{
+    CORE_SIZE, DIRTY_VALUE, HEAD_WORD, LINKED_UP, Link, TAG, VARIANT_WORD, live, node_size,
+};
+use super::variant::{LEVEL_COUNT_MAX, Variant};
+
+/// A node of level 0, as it was found.
+pub(super) struct Found {
+    pub offset: u64,
+    pub key: u64,
+    pub height: usize,
+    /// The word of its value.
+    pub word: u64,
+}
+
+impl<V: Variant, M: Machine> PSkiplist<V, M> {
+    fn assemble(session: &Session<M>, anchor: RootObject<M>) -> Self {
+        let heap = session.heap().clone();
+        let base = PoolBase::of(&heap);
+        let head = anchor.word(HEAD_WORD).as_ptr().addr() - base.start().addr();
+        PSkiplist {
+            base,
+            medium: heap.medium(),
+            anchor,
+            head: head as u64,
+            is_writable: !heap.pool().is_read_only(),
+            keys: Tally::new(0),
+            guide: vec![],
+            variant: std::marker::PhantomData,
+            _heap: heap,
+        }
+    }
+
+    pub(super) fn create_in(session: &mut Session<M>) -> Result<Self, IndexError> {
+        // All links of the head are 0: an empty list.
+        let anchor = RootObject::create(session, TAG)?;
+        anchor.word(VARIANT_WORD).write_private(u64::from(V::KIND));
+        // Persist: the anchor before the directory names the tree.
+        session.medium().persist(anchor.word(0).as_ptr(), 16);
+        Ok(Self::assemble(session, anchor))
+    }
+
+    pub(super) fn open_in(
+        session: &mut Session<M>,
+        recovery: &Recovery<M>,
+        root: u32,
+    ) -> Result<Self, IndexError> {
+        let anchor = RootObject::open(session.heap(), recovery, root, TAG)?;
+        let found = anchor.word(VARIANT_WORD).read_private();
+        if found != u64::from(V::KIND) {
+            let what =
+                format!("a list is of variant {found}, and this is {} ({})", V::NAME, V::KIND);
+            return Err(AllocError::Corrupt { offset: 0, what }.into());
+        }
+        let mut list = Self::assemble(session, anchor);
+        let keys = if list.is_writable { list.mend(recovery)? } else { list.look(recovery)? };
+        list.keys.add(0, keys);
+        Ok(list)
+    }
+
+    /// Drops removed nodes from level 0, cleans what is dirty, and makes the other levels. Gives the number
+    /// of keys. Nobody else is active; a crash may cut it anywhere, and it is begun again.
+    fn mend(&self, recovery: &Recovery<M>) -> Result<i64, AllocError> {
+        let (mut last, mut keys) = ([self.head; LEVEL_COUNT_MAX], 0);
+        self.walk(recovery, &mut |found| {
+            if live(found.word).is_none() && !M::mutant("skiplist.keeps_removed") {
+                return false;
+            }
+            keys += 1;
+            self.end_work(found);
+            for (level, last) in last.iter_mut().enumerate().take(found.height) {
+                self.relink(*last, level, found.offset);
+                *last = found.offset;
+            }
+            true
+        })?;
+        for (level, last) in last.iter().enumerate().take(V::LEVEL_COUNT) {
+            self.relink(*last, level, 0);
+        }
+        // Persist: what was dropped is used again now.
+        self.medium.drain();
+        Ok(keys)
+    }
+
+    /// Makes a link of a level lead to a node, if it does not.
+    fn relink(&self, node: u64, level: usize, next: u64) {
+        let word = self.link(node, level);
+        let link = Link(word.read_private());
+        if link.0 == next || level > 0 && M::mutant("skiplist.trusts_upper_links") {
+            return;
+        }
+        // Relaxed: nobody else is active.
+        word.store(next, Ordering::Relaxed);
+        if level == 0 && link.node() != next {
+            // Persist: by the drain at the end of recovery.
+            self.medium.flush(word.as_ptr(), 8);
+        }
+    }
+
+    /// Takes from a node what says that somebody is at work on it.
+    fn end_work(&self, found: &Found) {
+        if found.word & DIRTY_VALUE != 0 && !M::mutant("skiplist.keeps_dirty") {
+            // Relaxed: nobody else is active. What a crash left is durable.
+            self.value(found.offset).store(found.word & !DIRTY_VALUE, Ordering::Relaxed);
+        }
+        let state = found.height as u64 | LINKED_UP;
+        if self.state(found.offset).read_private() != state {
+            // Relaxed: nobody else is active. No need to be durable.
+            self.state(found.offset).store(state, Ordering::Relaxed);
+        }
+    }
+
+    /// The same where nothing may be changed: links above level 0 are not used, but a guide in DRAM.
+    fn look(&mut self, recovery: &Recovery<M>) -> Result<i64, AllocError> {
+        let (mut guide, mut keys) = (vec![], 0);
+        self.walk(recovery, &mut |found| {
+            keys += i64::from(live(found.word).is_some());
+            if found.height > 1 {
+                guide.push((found.key, found.offset));
+            }
+            true
+        })?;
+        self.guide = guide;
+        Ok(keys)
+    }
+
+    /// Calls `visit` with each node of level 0, which says whether it stays, and marks those that do. Nobody
+    /// else is active.
+    pub(super) fn walk(
+        &self,
+        used: &Recovery<M>,
+        visit: &mut dyn FnMut(&Found) -> bool,
+    ) -> Result<(), AllocError> {
+        let mut offset = Link(self.link(self.head, 0).read_private()).node();
+        let mut before = None;
+        while offset != 0 {
+            let found = self.found(used, offset)?;
+            if before.is_some_and(|before| found.key <= before) {
+                let what =
+                    format!("a node with key {} is at the wrong place of its list", found.key);
+                return Err(AllocError::Corrupt { offset, what });
+            }
+            before = Some(found.key);
+            if visit(&found) {
+                used.mark_record(offset, node_size(found.height))?;
+            }
+            offset = Link(self.link(offset, 0).read_private()).node();
+        }
+        Ok(())
+    }
+
+    /// The node at a place that a link names; refused if there cannot be one.
+    fn found(&self, used: &Recovery<M>, offset: u64) -> Result<Found, AllocError> {
+        let room = used.record_room(offset).unwrap_or(0);
+        let height = if room < CORE_SIZE { 0 } else { self.height(offset) };
+        if !(1..=V::LEVEL_COUNT).contains(&height) || node_size(height) > room {
+            let what = format!("no node of a list can be here: {height} levels in {room} bytes");
+            return Err(AllocError::Corrupt { offset, what });
+        }
+        let word = self.value(offset).read_private();
+        Ok(Found { offset, key: self.key(offset), height, word })
+    }
+
+    /// Gives everything back; nobody can reach the list any more.
+    pub(super) fn free_everything(&self, session: &mut Session<M>) {
+        let mut node = Link(self.link(self.head, 0).read_private()).node();
+        while node != 0 {
+            let next = Link(self.link(node, 0).read_private()).node();
+            session.free_record(node, node_size(self.height(node)));
+            node = next;
+        }
+        self.anchor.free(session);
+    }
+}
