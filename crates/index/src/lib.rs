@@ -45,7 +45,7 @@ pub use hashed_leaf::HashedLeafTree;
 pub use journal::{BatchOp, Journal, NotMade, apply_unlogged};
 pub use kind::{BytesKind, Kind, U64Kind};
 pub use nbtree::{NbTree, TreeShape};
-pub use ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Writes};
+pub use ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Scans, Writes};
 pub use pool_base::PoolBase;
 pub use record::{KEY_SIZE_MAX, LONG_VALUE_SIZE, Record, VALUE_SIZE_MAX, Verify};
 pub use registry::{Registered, Registry};

@@ -63,6 +63,17 @@ pub enum Writes {
     Blind,
 }
 
+/// In which order a design can give its pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scans {
+    /// Ascending and descending.
+    BothWays,
+    /// Ascending only: [`OrderedIndex::scan_back`] is refused.
+    Upwards,
+    /// In none: a hash index. Both scans are refused with [`IndexError::Unsupported`]; all else works.
+    Never,
+}
+
 /// What is known about a design without an instance of it.
 #[derive(Clone, Debug)]
 pub struct DesignInfo {
@@ -80,11 +91,11 @@ pub struct DesignInfo {
     pub reads: Reads,
     /// Whether writes look before they store.
     pub writes: Writes,
-    /// Whether [`OrderedIndex::scan_back`] works.
-    pub scans_back: bool,
+    /// Which scans there are.
+    pub scans: Scans,
 }
 
-/// An ordered map from `u64` to `u64` in a pool.
+/// A map from `u64` to `u64` in a pool: ordered, unless [`DesignInfo::scans`] says that it is a hash index.
 ///
 /// *Thread safety*: shared by reference; each thread brings its own session of the same heap.
 /// *Durable*: a call that returned survives what the pool's domain promises. *Errors* of all
@@ -185,7 +196,7 @@ pub trait OrderedIndex<M: Machine>: Send + Sync {
     /// there at some moment of the call; a key that was there all the time is not missed.
     ///
     /// # Errors
-    /// As all calls.
+    /// [`IndexError::Unsupported`] from a hash index ([`Scans::Never`]); as all calls.
     fn scan(
         &self,
         session: &mut Session<M>,
@@ -194,7 +205,7 @@ pub trait OrderedIndex<M: Machine>: Send + Sync {
         pairs: &mut Vec<(u64, u64)>,
     ) -> Result<(), IndexError>;
 
-    /// As [`Self::scan`], descending. Only where [`DesignInfo::scans_back`] says so.
+    /// As [`Self::scan`], descending. Only where [`DesignInfo::scans`] says so.
     ///
     /// # Errors
     /// [`IndexError::Unsupported`]; as all calls.

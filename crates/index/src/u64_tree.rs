@@ -15,7 +15,7 @@ use crate::nbtree::write::Write;
 use crate::nbtree::{
     BulkLoader, CheckState, Extent, NbTree, TOGETHER, TreeShape, find_live_blocks,
 };
-use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Writes};
+use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Scans, Writes};
 use crate::tree_cell::TreeCell;
 use crate::trees::CheckReport;
 
@@ -428,7 +428,7 @@ impl<G: Geometry, M: Machine> Design<M> for U64Tree<G, M> {
         progress: Progress::LockFree,
         reads: Reads::Committed,
         writes: Writes::Conditional,
-        scans_back: true,
+        scans: Scans::BothWays,
     };
 
     fn create(session: &mut Session<M>) -> Result<Self, IndexError> {

@@ -13,6 +13,6 @@ pub mod openings;
 mod pool;
 
 pub use design::{design, designs};
-pub use everleaf_index::{IndexError, Intent, Writes};
+pub use everleaf_index::{IndexError, Intent, Scans, Writes};
 pub use named::NamedIndex;
 pub use pool::{add_index, check_pool};

@@ -5,7 +5,9 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use everleaf_alloc::Heap;
-use everleaf_index::{Design, IndexError, OrderedIndex, Progress, Reads, SingleTreePool, Writes};
+use everleaf_index::{
+    Design, IndexError, OrderedIndex, Progress, Reads, Scans, SingleTreePool, Writes,
+};
 use everleaf_machine::Simulated;
 use everleaf_pool::Pool;
 
@@ -33,6 +35,7 @@ impl<T: Design<M>> Subject for Of<T> {
     const LOCK_FREE: bool = matches!(T::INFO.progress, Progress::LockFree);
     const READS_COMMITTED: bool = matches!(T::INFO.reads, Reads::Committed);
     const WRITES_BLINDLY: bool = matches!(T::INFO.writes, Writes::Blind);
+    const ORDERED: bool = !matches!(T::INFO.scans, Scans::Never);
     const KEY_MIN: u64 = *T::INFO.keys.start();
     const KEY_MAX: u64 = *T::INFO.keys.end();
     const VALUE_MIN: u64 = *T::INFO.values.start();

@@ -62,6 +62,8 @@ pub struct AnyTree {
     pub reads_committed: bool,
     /// [`Subject::WRITES_BLINDLY`].
     pub writes_blindly: bool,
+    /// [`Subject::ORDERED`].
+    pub ordered: bool,
     /// The smallest and the largest key the tree takes.
     pub keys: (u64, u64),
     /// The smallest and the largest value the tree takes.
@@ -79,6 +81,7 @@ impl AnyTree {
             lock_free: S::LOCK_FREE,
             reads_committed: S::READS_COMMITTED,
             writes_blindly: S::WRITES_BLINDLY,
+            ordered: S::ORDERED,
             keys: (S::KEY_MIN, S::KEY_MAX),
             values: (S::VALUE_MIN, S::VALUE_MAX),
             create: |pool, chunk_shift| Ok(Box::new(Live::<S>(S::create(pool, chunk_shift)?))),
@@ -91,8 +94,12 @@ impl AnyTree {
         key.clamp(self.keys.0, self.keys.1)
     }
 
-    /// The operation with keys and values that the tree takes.
+    /// The operation with keys and values that the tree takes; instead of a scan of a tree without order,
+    /// gets of all keys.
     pub fn fit(&self, operation: &Operation) -> Operation {
+        if !self.ordered && operation.is_scan() {
+            return Operation::GetMany;
+        }
         let (least, greatest) = self.values;
         operation.map(|key| self.fit_key(key), |value| value.clamp(least, greatest))
     }

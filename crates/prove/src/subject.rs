@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use everleaf_alloc::{Heap, Session};
-use everleaf_index::{Geometry, IndexError, OrderedIndex};
+use everleaf_index::{Geometry, IndexError, OrderedIndex, Scans};
 use everleaf_machine::Simulated;
 use everleaf_pool::Pool;
 
@@ -31,6 +31,8 @@ pub trait Subject: Clone + Debug + 'static {
     const READS_COMMITTED: bool = true;
     /// Whether insert, update and upsert all set the value, and no write says what was there.
     const WRITES_BLINDLY: bool = false;
+    /// Whether there are scans. If not, programs get all keys instead.
+    const ORDERED: bool = true;
     /// The smallest key the tree takes.
     const KEY_MIN: u64 = 0;
     /// The largest key the tree takes.
@@ -71,7 +73,7 @@ pub trait Subject: Clone + Debug + 'static {
         pairs: &mut Pairs,
     ) -> Result<(), IndexError> {
         let tree = Self::tree(opened);
-        if tree.info().scans_back {
+        if tree.info().scans == Scans::BothWays {
             return tree.scan_back(session, from, limit, pairs);
         }
         let mut all = Pairs::new();

@@ -172,6 +172,9 @@ impl U64Program {
 
     /// All pairs, found in every way there is.
     fn all(&self, tree: &dyn Living, session: &mut Session<Simulated>) -> Result<Pairs, String> {
+        if !self.tree.ordered {
+            return self.all_of_universe(tree, session);
+        }
         let (mut pairs, mut back) = (vec![], vec![]);
         tree.tree().scan(session, self.tree.keys.0, usize::MAX, &mut pairs).map_err(text)?;
         tree.scan_back(session, self.tree.keys.1, usize::MAX, &mut back).map_err(text)?;
@@ -188,6 +191,26 @@ impl U64Program {
             }
         }
         Ok(pairs)
+    }
+
+    /// All pairs of a tree without order: those of the universe, and there are no others.
+    fn all_of_universe(
+        &self,
+        tree: &dyn Living,
+        session: &mut Session<Simulated>,
+    ) -> Result<Pairs, String> {
+        let mut pairs = vec![];
+        for key in &self.universe {
+            let value = tree.tree().get(session, *key).map_err(text)?;
+            pairs.extend(value.map(|value| (*key, value)));
+        }
+        let count = tree.tree().len(session).map_err(text)?;
+        let found = pairs.len() as u64;
+        if count == found {
+            Ok(pairs)
+        } else {
+            Err(format!("{count} keys, of which {found} are found"))
+        }
     }
 }
 

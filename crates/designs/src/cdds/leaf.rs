@@ -2,7 +2,7 @@
 
 use everleaf_alloc::Session;
 use everleaf_index::build::{Change, Effect};
-use everleaf_index::{DesignInfo, Geometry, IndexError, Progress, Reads, Writes};
+use everleaf_index::{DesignInfo, Geometry, IndexError, Progress, Reads, Scans, Writes};
 use everleaf_machine::{Atomic, Machine, Ordering};
 
 use super::array::{Array, ENTRY_COUNT, NEVER, Versioned, starts_line};
@@ -145,7 +145,7 @@ impl<M: Machine> LeafDesign<M> for CddsLeaf {
         progress: Progress::Blocking,
         reads: Reads::Committed,
         writes: Writes::Conditional,
-        scans_back: true,
+        scans: Scans::BothWays,
     };
     const TAG: u64 = u64::from_le_bytes(*b"EVLCDDS1");
     const CAPACITY: usize = ENTRY_COUNT;

@@ -3,7 +3,8 @@
 use everleaf_alloc::{AllocError, Recovery, Session};
 use everleaf_index::build::{Change, Intent, Outcome};
 use everleaf_index::{
-    CheckReport, Design, DesignInfo, IndexError, OrderedIndex, Progress, Reads, TreeShape, Writes,
+    CheckReport, Design, DesignInfo, IndexError, OrderedIndex, Progress, Reads, Scans, TreeShape,
+    Writes,
 };
 use everleaf_machine::Machine;
 
@@ -114,7 +115,7 @@ impl<V: Variant, M: Machine> Design<M> for FastFair<V, M> {
         },
         reads: if V::LEAF_LOCKS { Reads::Committed } else { Reads::Uncommitted },
         writes: Writes::Conditional,
-        scans_back: V::LOW_FENCE,
+        scans: if V::LOW_FENCE { Scans::BothWays } else { Scans::Upwards },
     };
 
     const MARKS_LATER: bool = true;

@@ -2,7 +2,7 @@
 
 use everleaf_alloc::Session;
 use everleaf_index::build::{Change, Effect};
-use everleaf_index::{DesignInfo, Geometry, IndexError, Progress, Reads, Writes};
+use everleaf_index::{DesignInfo, Geometry, IndexError, Progress, Reads, Scans, Writes};
 use everleaf_machine::{Atomic, FingerprintLine, Machine, Ordering};
 
 use super::structure;
@@ -147,7 +147,7 @@ impl<M: Machine> LeafDesign<M> for FpLeaf {
         progress: Progress::Blocking,
         reads: Reads::Committed,
         writes: Writes::Conditional,
-        scans_back: true,
+        scans: Scans::BothWays,
     };
     const TAG: u64 = u64::from_le_bytes(*b"EVLFPTR1");
     const CAPACITY: usize = ENTRY_COUNT;

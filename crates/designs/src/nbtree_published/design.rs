@@ -3,7 +3,7 @@
 use everleaf_alloc::{Recovery, Session};
 use everleaf_index::build::{Change, Intent, Outcome};
 use everleaf_index::{
-    CheckReport, Design, DesignInfo, Geometry, IndexError, OrderedIndex, Progress, Reads,
+    CheckReport, Design, DesignInfo, Geometry, IndexError, OrderedIndex, Progress, Reads, Scans,
     TreeShape, Writes,
 };
 use everleaf_machine::Machine;
@@ -121,7 +121,7 @@ impl<V: Variant, G: Geometry, M: Machine> Design<M> for NbPublished<V, G, M> {
         },
         reads: if V::READERS_LOCK { Reads::Committed } else { Reads::Uncommitted },
         writes: Writes::Conditional,
-        scans_back: true,
+        scans: Scans::BothWays,
     };
 
     const CAVEAT: Option<&'static str> = match V::WRITERS_LOCK {

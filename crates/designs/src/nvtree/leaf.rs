@@ -2,7 +2,7 @@
 
 use everleaf_alloc::Session;
 use everleaf_index::build::{Change, Effect, Intent, Outcome};
-use everleaf_index::{DesignInfo, Geometry, IndexError, Progress, Reads, Writes};
+use everleaf_index::{DesignInfo, Geometry, IndexError, Progress, Reads, Scans, Writes};
 use everleaf_machine::{Atomic, Machine, Ordering};
 
 use crate::node::entry::{ENTRY_SIZE, Entry};
@@ -132,7 +132,7 @@ impl<const BLIND: bool, M: Machine> LeafDesign<M> for NvLeaf<BLIND> {
         progress: Progress::Blocking,
         reads: Reads::Committed,
         writes: if BLIND { Writes::Blind } else { Writes::Conditional },
-        scans_back: true,
+        scans: Scans::BothWays,
     };
     const TAG: u64 = u64::from_le_bytes(if BLIND { *b"EVLNVTB1" } else { *b"EVLNVTR1" });
     const CAPACITY: usize = ENTRY_COUNT;

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use everleaf_alloc::Session;
 use everleaf_index::build::{Change, Outcome};
-use everleaf_index::{DesignInfo, Geometry, IndexError, Progress, Reads, Writes};
+use everleaf_index::{DesignInfo, Geometry, IndexError, Progress, Reads, Scans, Writes};
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 
 use super::variant::Variant;
@@ -220,7 +220,7 @@ impl<V: Variant, M: Machine> LeafDesign<M> for RnLeaf<V> {
         progress: Progress::Blocking,
         reads: Reads::Committed,
         writes: Writes::Conditional,
-        scans_back: true,
+        scans: Scans::BothWays,
     };
     const TAG: u64 = u64::from_le_bytes(if V::DUAL { *b"EVLRNDS1" } else { *b"EVLRNTR1" });
     const CAPACITY: usize = ENTRY_COUNT;

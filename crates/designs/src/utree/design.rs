@@ -3,7 +3,7 @@
 use everleaf_alloc::{AllocError, Recovery, Session};
 use everleaf_index::build::{Change, Intent, Outcome};
 use everleaf_index::{
-    CheckReport, Design, DesignInfo, Geometry, IndexError, OrderedIndex, Progress, Reads,
+    CheckReport, Design, DesignInfo, Geometry, IndexError, OrderedIndex, Progress, Reads, Scans,
     TreeShape, Writes,
 };
 use everleaf_machine::Machine;
@@ -107,7 +107,7 @@ impl<G: Geometry, M: Machine> Design<M> for UTree<G, M> {
         progress: Progress::Blocking,
         reads: Reads::Committed,
         writes: Writes::Conditional,
-        scans_back: true,
+        scans: Scans::BothWays,
     };
 
     fn create(session: &mut Session<M>) -> Result<Self, IndexError> {

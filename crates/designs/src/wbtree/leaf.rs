@@ -1,7 +1,7 @@
 //! The leaf with bitmap and slot array.
 
 use everleaf_index::build::{Change, Effect};
-use everleaf_index::{DesignInfo, Progress, Reads, Writes};
+use everleaf_index::{DesignInfo, Progress, Reads, Scans, Writes};
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 
 use crate::node::entry::{ENTRY_SIZE, Entries, Entry};
@@ -159,7 +159,7 @@ impl<M: Machine> LeafDesign<M> for WbLeaf {
         progress: Progress::Blocking,
         reads: Reads::Committed,
         writes: Writes::Conditional,
-        scans_back: true,
+        scans: Scans::BothWays,
     };
     const TAG: u64 = u64::from_le_bytes(*b"EVLWBTR1");
     const CAPACITY: usize = SLOT_COUNT_MAX;

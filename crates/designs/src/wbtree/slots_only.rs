@@ -1,7 +1,7 @@
 //! The leaf with a slot word only: seven entries, two persists a write.
 
 use everleaf_index::build::{Change, Effect};
-use everleaf_index::{DesignInfo, Progress, Reads, Writes};
+use everleaf_index::{DesignInfo, Progress, Reads, Scans, Writes};
 use everleaf_machine::{Atomic, Machine, Ordering};
 
 use crate::node::entry::{ENTRY_SIZE, Entry};
@@ -76,7 +76,7 @@ impl<M: Machine> LeafDesign<M> for SoLeaf {
         progress: Progress::Blocking,
         reads: Reads::Committed,
         writes: Writes::Conditional,
-        scans_back: true,
+        scans: Scans::BothWays,
     };
     const TAG: u64 = u64::from_le_bytes(*b"EVLWBSO1");
     const CAPACITY: usize = BYTE_WORD_COUNT;

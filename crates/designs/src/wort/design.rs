@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use everleaf_alloc::{AllocError, Recovery, Session};
 use everleaf_index::build::{Change, Intent, Outcome, Tally};
 use everleaf_index::{
-    CheckReport, Design, DesignInfo, IndexError, OrderedIndex, Progress, Reads, RootObject,
+    CheckReport, Design, DesignInfo, IndexError, OrderedIndex, Progress, Reads, RootObject, Scans,
     TreeShape, Writes,
 };
 use everleaf_machine::Machine;
@@ -178,7 +178,7 @@ impl<const BITS: u32, M: Machine> Design<M> for Wort<BITS, M> {
         progress: Progress::LockFreeReads,
         reads: Reads::Committed,
         writes: Writes::Conditional,
-        scans_back: true,
+        scans: Scans::BothWays,
     };
 
     fn create(session: &mut Session<M>) -> Result<Self, IndexError> {

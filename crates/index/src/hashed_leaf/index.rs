@@ -10,7 +10,7 @@ use crate::error::IndexError;
 use crate::kind::{U64Kind, u64_key};
 use crate::nbtree::write::Write;
 use crate::nbtree::{TOGETHER, TreeShape, find_live_blocks};
-use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Writes};
+use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Scans, Writes};
 use crate::trees::CheckReport;
 
 impl<G: LeafShape, M: Machine> OrderedIndex<M> for HashedLeafTree<U64Kind, G, M> {
@@ -183,7 +183,7 @@ impl<G: LeafShape, M: Machine> Design<M> for HashedLeafTree<U64Kind, G, M> {
         progress: Progress::LockFree,
         reads: Reads::Committed,
         writes: Writes::Conditional,
-        scans_back: true,
+        scans: Scans::BothWays,
     };
 
     fn create(session: &mut Session<M>) -> Result<Self, IndexError> {
