@@ -109,6 +109,29 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// These settings for `index`, without the cases that need order if it has none; and the workloads
+    /// that were left out.
+    pub fn suited_to(&self, index: IndexKind) -> (Settings, Vec<Workload>) {
+        let mut suited = Settings { index, ..self.clone() };
+        let mut left_out = vec![];
+        if !index.is_ordered() {
+            let (cases, others) = self.cases.iter().partition(|case| !self.scans(case.workload));
+            suited.cases = cases;
+            left_out = others.into_iter().map(|case: Case| case.workload).collect();
+            left_out.dedup();
+        }
+        (suited, left_out)
+    }
+
+    /// Whether a workload needs an index that has its keys in order.
+    fn scans(&self, workload: Workload) -> bool {
+        let has_trace = workload == Workload::Trace;
+        let trace = self.trace.as_ref().filter(|_| has_trace);
+        workload.scans() || trace.is_some_and(|trace| trace.scans())
+    }
+}
+
 /// How far a run has come.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress<'p> {
@@ -225,6 +248,12 @@ fn check_case(case: &Case, settings: &Settings) -> Result<(), BenchError> {
         }
         Workload::Writes { percent } if percent > 100 => {
             wrong("the share of writes must be 0 to 100 percent")
+        }
+        scanning if settings.scans(scanning) && !settings.index.is_ordered() => {
+            Err(BenchError::Settings(format!(
+                "{} is a hash index: its keys have no order, which {scanning} needs",
+                settings.index.name()
+            )))
         }
         Workload::Trace if settings.trace.is_none() => {
             wrong("the workload trace needs a file with one")

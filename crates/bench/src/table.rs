@@ -17,13 +17,23 @@ pub fn compare(reports: &[Report]) -> String {
 }
 
 fn side_by_side(reports: &[Report], cell: impl Fn(&Row) -> String) -> String {
-    let names = reports[0].rows.iter().map(|row| match row.threads {
+    // A hash index lacks what needs order.
+    let longest = reports.iter().max_by_key(|report| report.rows.len());
+    let columns: &[Row] = longest.map_or(&[], |report| &report.rows);
+    let names = columns.iter().map(|row| match row.threads {
         1 => row.workload.to_owned(),
         threads => format!("{} x{threads}", row.workload),
     });
     let mut cells = vec![std::iter::once("index".to_owned()).chain(names).collect::<Vec<_>>()];
     for report in reports {
-        let rows = report.rows.iter().map(&cell);
+        let is_of = |row: &Row, column: &Row| {
+            (row.workload, row.distribution, row.threads)
+                == (column.workload, column.distribution, column.threads)
+        };
+        let rows = columns.iter().map(|column| {
+            let row = report.rows.iter().find(|row| is_of(row, column));
+            row.map_or_else(|| "-".to_owned(), &cell)
+        });
         cells.push(std::iter::once(report.setup.index.to_owned()).chain(rows).collect());
     }
     let is_left: Vec<bool> = (0..cells[0].len()).map(|column| column == 0).collect();

@@ -210,6 +210,12 @@ impl Workload {
         !self.mix().is_empty()
     }
 
+    /// Whether this needs an index that has its keys in order. (A trace may.)
+    pub fn scans(self) -> bool {
+        let has_scans = || self.mix().iter().any(|(action, _)| *action == Action::Scan);
+        matches!(self, Workload::Scan | Workload::Tpcc(_)) || has_scans()
+    }
+
     /// Whether each operation needs a key that no other has, so that no distribution applies.
     pub fn has_fresh_keys(self) -> bool {
         self.is_load() || self == Workload::Insert

@@ -10,7 +10,7 @@ mod values;
 
 use std::fmt;
 
-use everleaf_index::Design;
+use everleaf_index::{Design, Scans};
 
 use crate::error::BenchError;
 pub use crate::keys::{BytesKeys, IntegerKeys, KeyList};
@@ -27,13 +27,20 @@ pub struct MeasuredDesign {
     pub name: &'static str,
     /// What goes wrong when several threads use a tree, in a sentence; `None` if nothing does.
     pub caveat: Option<&'static str>,
+    /// Whether it has its keys in order; if not, nothing that scans is measured.
+    pub is_ordered: bool,
     pub(crate) enter: fn(&Settings) -> Box<dyn Entrant>,
 }
 
 impl MeasuredDesign {
     /// The design `T`.
     pub const fn of<T: Design>() -> Self {
-        MeasuredDesign { name: T::INFO.name, caveat: T::CAVEAT, enter: enter::<T> }
+        MeasuredDesign {
+            name: T::INFO.name,
+            caveat: T::CAVEAT,
+            is_ordered: !matches!(T::INFO.scans, Scans::Never),
+            enter: enter::<T>,
+        }
     }
 }
 
@@ -87,6 +94,14 @@ impl IndexKind {
         match self {
             IndexKind::U64 | IndexKind::Bytes => None,
             IndexKind::Design(design) => design.caveat,
+        }
+    }
+
+    /// Whether it has its keys in order; a hash index has not.
+    pub fn is_ordered(self) -> bool {
+        match self {
+            IndexKind::U64 | IndexKind::Bytes => true,
+            IndexKind::Design(design) => design.is_ordered,
         }
     }
 

@@ -107,6 +107,11 @@ impl Trace {
         self.skipped
     }
 
+    /// Whether some operation needs an index that has its keys in order.
+    pub fn scans(&self) -> bool {
+        self.operations.iter().any(|(step, _)| step.action == Action::Scan)
+    }
+
     /// Bytes that all operations together write, at most, with what an index needs for each.
     pub(crate) fn written_bytes(&self) -> u64 {
         let size = |step: &Step| if step.action == Action::Put { step.length } else { 0 };

@@ -12,7 +12,7 @@ use arguments::{IndexArg, Preset, index_of, server_of, settings_of};
 use everleaf_bench::measure::redis::{self, Server};
 use everleaf_bench::measure::{self, Progress, Settings};
 use everleaf_bench::target::MeasuredDesign;
-use everleaf_bench::{BenchError, IndexKind, flagship, presets, table};
+use everleaf_bench::{BenchError, IndexKind, Workload, flagship, presets, table};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
@@ -27,7 +27,15 @@ pub fn run(
     out: &mut Output,
 ) -> Result<(), Failure> {
     let chosen = index_of(&args.index, designs)?;
-    let settings = settings_of(&args, chosen)?;
+    let mut settings = settings_of(&args, chosen)?;
+    if let IndexArg::One(index) = chosen
+        && args.measures_everything()
+    {
+        // Nobody has asked for scans.
+        let suited: Vec<_> = settings.iter().map(|settings| settings.suited_to(index)).collect();
+        suited.first().into_iter().for_each(|(_, left)| tell_left_out(index, left, global));
+        settings = suited.into_iter().map(|(settings, _)| settings).collect();
+    }
     let skipped = settings[0].trace.as_ref().map_or(0, |trace| trace.skipped());
     if skipped > 0 && !global.quiet {
         let commands = counted(skipped, "command");
@@ -169,7 +177,11 @@ fn run_all(
             bar.set_position(progress.done);
             bar.set_message(format!("{}: {}", index.name(), progress.what));
         };
-        let settings = Settings { index, ..settings.clone() };
+        let (settings, left_out) = settings.suited_to(index);
+        tell_left_out(index, &left_out, global);
+        if settings.cases.is_empty() {
+            continue;
+        }
         reports.push((index, measure::run(&settings, &mut show).map_err(failure_of)?));
     }
     bar.finish_and_clear();
@@ -189,6 +201,18 @@ pub fn warn_of(indexes: impl IntoIterator<Item = IndexKind>, global: Global) {
         if let Some(caveat) = index.caveat().filter(|_| !global.quiet && !global.json) {
             remark(&format!("{}: {caveat}", index.name()));
         }
+    }
+}
+
+/// Says on the standard error what is not measured of a hash index.
+fn tell_left_out(index: IndexKind, left_out: &[Workload], global: Global) {
+    if !left_out.is_empty() && !global.quiet && !global.json {
+        let names: Vec<_> = left_out.iter().map(|workload| workload.name()).collect();
+        remark(&format!(
+            "{} is a hash index, which has no order: without {}",
+            index.name(),
+            names.join(", ")
+        ));
     }
 }
 

@@ -61,8 +61,8 @@ pub(super) fn compete(
         let design = design(name).ok_or_else(|| {
             BenchError::Settings(format!("there is no design {name} in the catalogue"))
         })?;
-        let index = IndexKind::Design(design);
-        contest::ours(&Settings { index, ..settings.clone() })
+        // Of a hash index, what needs no order.
+        contest::ours(&settings.suited_to(IndexKind::Design(design)).0)
     };
     let entrants = designs.iter().map(enter).collect::<Result<Vec<_>, BenchError>>()?;
     let (rounds, seed) = (settings.rounds, context.seed);

@@ -225,6 +225,13 @@ pub enum DistributionArg {
     SelfSimilar,
 }
 
+impl BenchArgs {
+    /// Whether no workload was asked for, so that all operations are measured.
+    pub fn measures_everything(&self) -> bool {
+        self.workloads.is_empty() && self.preset.is_none() && self.trace.is_none()
+    }
+}
+
 /// The server to measure, if one is to be.
 pub fn server_of(args: &BenchArgs) -> Option<Server> {
     let args = &args.server;
