@@ -10,6 +10,8 @@ use everleaf_index::{
 use everleaf_machine::Machine;
 
 use crate::blink::BLinkTree;
+use crate::cceh::Cceh;
+use crate::cceh::variant::Standard as CcehStandard;
 use crate::cdds::CddsTree;
 use crate::f3tree::F3Tree;
 use crate::f3tree::variant::{Blind, Objects100, Objects500, Objects1000, Unlimited};
@@ -123,6 +125,7 @@ designs! {
     UTree<Production, M>,
     PacTree<PacStandard, 4, M>,
     PSkiplist<SkipStandard, M>,
+    Cceh<CcehStandard, M>,
 }
 
 /// The names of all designs.

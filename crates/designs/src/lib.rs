@@ -11,6 +11,7 @@
 
 pub mod blink;
 pub mod catalogue;
+pub mod cceh;
 pub mod cdds;
 pub mod f3tree;
 pub mod fast_fair;
@@ -28,6 +29,7 @@ pub mod wort;
 
 pub use blink::BLinkTree;
 pub use catalogue::registry;
+pub use cceh::Cceh;
 pub use cdds::CddsTree;
 pub use f3tree::F3Tree;
 pub use fast_fair::FastFair;

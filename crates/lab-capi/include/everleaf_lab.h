@@ -63,7 +63,7 @@ int el_index_remove(const el_index *index, uint64_t key);
 
 // Writes pairs from the key `from` on, ascending, to `pairs`: of each the key and then the value, 16 bytes
 // in the byte order of the machine, as many as the buffer has room for and the index has. Stores their
-// number at `count`.
+// number at `count`. `EL_UNSUPPORTED` from a hash index, which has no order.
 int el_index_scan(const el_index *index,
                   uint64_t from,
                   el_buffer pairs,

@@ -159,7 +159,7 @@ pub extern "C" fn el_index_remove(index: Option<&el_index>, key: u64) -> c_int {
 
 /// Writes pairs from the key `from` on, ascending, to `pairs`: of each the key and then the value, 16 bytes
 /// in the byte order of the machine, as many as the buffer has room for and the index has. Stores their
-/// number at `count`.
+/// number at `count`. `EL_UNSUPPORTED` from a hash index, which has no order.
 #[unsafe(no_mangle)]
 pub extern "C" fn el_index_scan(
     index: Option<&el_index>,

@@ -1,11 +1,12 @@
 //! Everything that can be proven, by name.
 
+use everleaf_designs::cceh::variant as cceh;
 use everleaf_designs::f3tree::variant as f3;
 use everleaf_designs::fast_fair::variant::Small;
 use everleaf_designs::pactree::variant as pac;
 use everleaf_designs::skiplist::variant as skip;
 use everleaf_designs::{
-    CddsTree, F3Tree, FastFair, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr, NvTree,
+    Cceh, CddsTree, F3Tree, FastFair, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr, NvTree,
     NvTreeBlind, PSkiplist, PacTree, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide,
     SpTree, SpTreeBuffered, UTree, WbTree, WbTreeSo, Wort,
 };
@@ -174,6 +175,17 @@ const fn alone<T2: Design<M>, T3: Design<M>>() -> [(usize, AnyTree); 2] {
 /// The tree with hashed leaves, of integers.
 type Hashed<G, M> = HashedLeafTree<U64Kind, G, M>;
 
+/// Hash indexes with segments of so many lines, pairs a line, and lines that are looked at.
+macro_rules! segments {
+    ($($slots:literal: $lines:literal $pairs:literal $probes:literal),*) => {
+        &Trees {
+            sizes: &[$(($slots, any::<Cceh<cceh::Small<$lines, $pairs, $probes>, M>>())),*],
+            wide: &[(62, any::<Cceh<cceh::Small<15, 4, 4>, M>>())],
+            alone: false,
+        }
+    };
+}
+
 static NB_TREES: &Trees = &Trees {
     sizes: &[
         (2, AnyTree::of::<Nb<Tiny<2, 3>>>()),
@@ -255,6 +267,7 @@ pub static STRUCTURES: &[Structure] = &[
     one("p-skiplist", "P-Skiplist", SKIP_LISTS),
     one("pactree", "PACTree", pairs!(2 0, 3 2, 4 1)),
     one("wort", "WORT", bits!(Wort: 1 2)),
+    one("cceh", "CCEH, a hash index", segments!(2: 1 2 1, 3: 1 3 1, 4: 2 2 2, 9: 4 3 2)),
     one("batch", "batches of byte strings: the gate, the stripes, the journal", &batches::Programs),
     one("expiry", "expiries of byte strings, changed in place", &expiries::Programs),
     one(

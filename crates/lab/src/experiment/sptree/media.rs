@@ -6,6 +6,7 @@ use everleaf_bench::BenchError;
 use super::super::finding::{Figure, Grid, Series};
 use super::super::{Context, Outcome};
 use crate::replay::{PAPERS_KEYS, Program, Techniques, Traffic, Volumes, play};
+use everleaf_lab_designs::Scans;
 use everleaf_lab_designs::count::{Operation, load, scaled_caches};
 
 /// What may lie between a prediction and what was measured.
@@ -188,7 +189,8 @@ pub(super) fn trees(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
 
 /// The trees as they are built here, on the counting machine.
 fn built(context: &mut Context<'_>, outcome: &mut Outcome) -> Result<(), BenchError> {
-    let designs = ["fast-fair", "sptree", "sptree-unfiltered", "sptree-buffered", "sptree-plain"];
+    let designs =
+        ["cceh", "fast-fair", "sptree", "sptree-unfiltered", "sptree-buffered", "sptree-plain"];
     let keys = context.scale.pick(20_000, 500_000);
     let config = scaled_caches(keys, PAPERS_KEYS);
     let title = "bytes of an operation, our trees as counted, without prefetchers";
@@ -199,10 +201,12 @@ fn built(context: &mut Context<'_>, outcome: &mut Outcome) -> Result<(), BenchEr
         let mut loaded = load::design(name, config, keys, context.seed)?;
         loaded.perform(Operation::Get, keys / 8)?;
         loaded.perform(Operation::GetAbsent, keys / 8)?;
-        loaded.perform(Operation::Scan(50), keys / 30)?;
-        for operation in
-            [Operation::Insert, Operation::Get, Operation::GetAbsent, Operation::Scan(50)]
-        {
+        let mut operations = vec![Operation::Insert, Operation::Get, Operation::GetAbsent];
+        if loaded.tree.info().scans != Scans::Never {
+            loaded.perform(Operation::Scan(50), keys / 30)?;
+            operations.push(Operation::Scan(50));
+        }
+        for operation in operations {
             let tally = loaded.tree.tally(operation);
             let each = |sum| tally.per_operation(sum);
             let numbers = [

@@ -1,0 +1,71 @@
+//! The index's own check: the directory, the segments, and every pair in its place.
+
+use everleaf_alloc::{AllocError, Recovery};
+use everleaf_index::CheckReport;
+use everleaf_machine::Machine;
+
+use super::Cceh;
+use super::directory::Directory;
+use super::layout::{DIRECTORY_WORD, Segment, hash_of};
+use super::recover::Stride;
+use super::variant::Variant;
+
+impl<V: Variant, M: Machine> Cceh<V, M> {
+    /// Marks in `used` what the index uses, and notes what it finds. Nobody else is active.
+    pub(super) fn check_all(&self, used: &Recovery<M>, report: &mut CheckReport) {
+        if let Err(error) = self.check_or_fail(used, report) {
+            report.problems.push(error.to_string());
+        }
+    }
+
+    fn check_or_fail(
+        &self,
+        used: &Recovery<M>,
+        report: &mut CheckReport,
+    ) -> Result<(), AllocError> {
+        self.anchor.mark(used)?;
+        let directory = self.directory();
+        if Directory::from_word(self.anchor.word(DIRECTORY_WORD).read_private()) != directory {
+            report.problems.push("the anchor names another directory (C2)".to_owned());
+        }
+        if self.directory_lock.stable(0).is_none() {
+            report.problems.push("the directory is left locked".to_owned());
+        }
+        used.mark_record(directory.offset, Directory::size(directory.depth))?;
+        for stride in self.strides() {
+            let stride = stride?;
+            used.mark_record(stride.segment, Segment::<V, M>::SIZE)?;
+            self.check_stride(directory, &stride, &mut report.problems);
+            report.keys += self.check_segment(self.segment(stride.segment), &mut report.problems);
+            report.leaves += 1;
+        }
+        Ok(())
+    }
+
+    /// Whether all entries that a segment should have lead to it.
+    fn check_stride(&self, directory: Directory, stride: &Stride, problems: &mut Vec<String>) {
+        for index in stride.first..stride.first + stride.count {
+            let found = self.entry(directory, index).read_private();
+            if found != stride.segment && self.is_writable {
+                let first = stride.first;
+                problems.push(format!("entry {index} leads elsewhere than entry {first} (C3)"));
+            }
+        }
+    }
+
+    /// Whether a segment's pairs can be found, each once. Gives their number.
+    fn check_segment(&self, segment: Segment<'_, V, M>, problems: &mut Vec<String>) -> u64 {
+        if segment.head.lock.stable(self.generation).is_none() {
+            problems.push(format!("the segment of hash {:#x} is left locked", segment.low()));
+        }
+        let mut keys = 0;
+        for (key, _) in segment.pairs() {
+            let places = segment.places(hash_of(key)).filter(|pair| pair.key() == key).count();
+            if places != 1 {
+                problems.push(format!("key {key} is in {places} of its places (C4)"));
+            }
+            keys += 1;
+        }
+        keys
+    }
+}

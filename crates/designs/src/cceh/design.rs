@@ -1,0 +1,133 @@
+//! The index as one of the designs: limits, sessions, and what is common to all calls.
+
+use everleaf_alloc::{AllocError, Recovery, Session};
+use everleaf_index::build::{Change, Intent, Outcome};
+use everleaf_index::{
+    CheckReport, Design, DesignInfo, IndexError, OrderedIndex, Progress, Reads, Scans, TreeShape,
+    Writes,
+};
+use everleaf_machine::Machine;
+
+use super::Cceh;
+use super::directory::Directory;
+use super::layout::{NO_KEY, Segment};
+use super::variant::Variant;
+
+/// What a hash index says when it is asked for pairs in order.
+const NO_ORDER: IndexError = IndexError::Unsupported("order of its keys, and so no scans");
+
+impl<V: Variant, M: Machine> OrderedIndex<M> for Cceh<V, M> {
+    fn info(&self) -> DesignInfo {
+        <Self as Design<M>>::INFO
+    }
+
+    #[inline]
+    fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
+        <Self as Design<M>>::INFO.check_key(key)?;
+        let _pinned = session.pinned();
+        Ok(self.read(key))
+    }
+
+    #[inline]
+    fn change(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+        intent: Intent,
+        value: u64,
+    ) -> Result<Outcome, IndexError> {
+        if !self.is_writable {
+            return Err(IndexError::ReadOnly);
+        }
+        <Self as Design<M>>::INFO.check_key(key)?;
+        let mut session = session.pinned();
+        Ok(self.write(&mut session, &Change { key, intent, value })?)
+    }
+
+    fn scan(
+        &self,
+        _session: &mut Session<M>,
+        _from: u64,
+        _limit: usize,
+        _pairs: &mut Vec<(u64, u64)>,
+    ) -> Result<(), IndexError> {
+        Err(NO_ORDER)
+    }
+
+    fn scan_back(
+        &self,
+        _session: &mut Session<M>,
+        _from: u64,
+        _limit: usize,
+        _pairs: &mut Vec<(u64, u64)>,
+    ) -> Result<(), IndexError> {
+        Err(NO_ORDER)
+    }
+
+    /// Counts: O(n).
+    fn len(&self, session: &mut Session<M>) -> Result<u64, IndexError> {
+        let _pinned = session.pinned();
+        Ok(self.count().0)
+    }
+
+    fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
+        let _pinned = session.pinned();
+        let mut shape = TreeShape::default();
+        (shape.keys, shape.leaves) = self.count();
+        // The directory, and the segments.
+        shape.height = 2;
+        Ok(shape)
+    }
+
+    fn check(
+        &self,
+        _session: &mut Session<M>,
+        used: &Recovery<M>,
+        report: &mut CheckReport,
+    ) -> Result<(), IndexError> {
+        self.check_all(used, report);
+        Ok(())
+    }
+
+    fn free_all(&self, session: &mut Session<M>) {
+        self.free_everything(session);
+    }
+}
+
+impl<V: Variant, M: Machine> Design<M> for Cceh<V, M> {
+    const INFO: DesignInfo = DesignInfo {
+        name: V::NAME,
+        kind: V::KIND,
+        keys: NO_KEY + 1..=u64::MAX,
+        values: 0..=u64::MAX,
+        progress: Progress::Blocking,
+        reads: Reads::Committed,
+        writes: Writes::Conditional,
+        scans: Scans::Never,
+    };
+
+    fn create(session: &mut Session<M>) -> Result<Self, IndexError> {
+        Self::create_in(session)
+    }
+
+    fn recover(
+        session: &mut Session<M>,
+        recovery: &Recovery<M>,
+        root: u32,
+        _threads: usize,
+    ) -> Result<Self, IndexError> {
+        Self::open_in(session, recovery, root)
+    }
+
+    fn root_value(&self) -> u32 {
+        self.anchor.root_value()
+    }
+
+    fn mark(&self, _session: &mut Session<M>, used: &Recovery<M>) -> Result<(), AllocError> {
+        self.anchor.mark(used)?;
+        let directory = self.directory();
+        used.mark_record(directory.offset, Directory::size(directory.depth))?;
+        self.strides()
+            .try_for_each(|stride| used.mark_record(stride?.segment, Segment::<V, M>::SIZE))
+    }
+}

@@ -1,0 +1,159 @@
+//! The directory: from the first bits of a hash to its segment. It is doubled by a copy.
+
+use everleaf_alloc::{AllocError, Session};
+use everleaf_machine::{Atomic, Machine, Ordering};
+
+use super::Cceh;
+use super::layout::{DIRECTORY_WORD, Head, Segment};
+use super::variant::Variant;
+
+/// The least bytes of a directory.
+const SIZE_MIN: usize = 256;
+/// Bits of a word that names a directory that are its offset.
+const OFFSET_BITS: u32 = 48;
+/// The depth of a directory that no pool has room for.
+pub(super) const DEPTH_MAX: u32 = 40;
+
+/// Where a directory is, and on how many bits it branches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Directory {
+    /// Where it is.
+    pub offset: u64,
+    /// How many bits of a hash choose an entry, 1..=`DEPTH_MAX`.
+    pub depth: u32,
+}
+
+impl Directory {
+    /// The directory that a word names.
+    #[inline(always)]
+    pub fn from_word(word: u64) -> Self {
+        let offset = word & ((1 << OFFSET_BITS) - 1);
+        Directory { offset, depth: (word >> OFFSET_BITS) as u32 }
+    }
+
+    /// The inverse of [`Self::from_word`].
+    pub fn word(self) -> u64 {
+        u64::from(self.depth) << OFFSET_BITS | self.offset
+    }
+
+    /// Bytes of a directory of `depth`.
+    pub fn size(depth: u32) -> usize {
+        (8_usize << depth).max(SIZE_MIN)
+    }
+
+    /// Number of entries.
+    pub fn count(self) -> u64 {
+        1 << self.depth
+    }
+
+    /// The entry of a hash.
+    #[inline(always)]
+    pub fn index(self, hash: u64) -> u64 {
+        hash >> (64 - self.depth)
+    }
+}
+
+impl<V: Variant, M: Machine> Cceh<V, M> {
+    /// The directory as it is now.
+    #[inline(always)]
+    pub(super) fn directory(&self) -> Directory {
+        // Acquire: the entries; pairs with the release in `double`.
+        Directory::from_word(self.current.load(Ordering::Acquire))
+    }
+
+    /// An entry of a directory.
+    #[inline(always)]
+    pub(super) fn entry(&self, directory: Directory, index: u64) -> &Atomic<u64, M> {
+        debug_assert!(index < directory.count());
+        let place = directory.offset + 8 * index;
+        let start = self.base.start().wrapping_add(place as usize).cast();
+        // SAFETY: the directory is a record of the pool with so many atomic words: one that recovery has
+        // marked, or that this opening made. One that was reclaimed meanwhile is still memory of the pool.
+        unsafe { &*start }
+    }
+
+    /// The segment at an offset: one that an entry led to, or a new one.
+    #[inline(always)]
+    pub(super) fn segment(&self, offset: u64) -> Segment<'_, V, M> {
+        let start = self.base.start().wrapping_add(offset as usize).cast::<Head<M>>();
+        // SAFETY: offsets come from entries that recovery has checked or the running index has stored,
+        // and from the allocator: records of a segment's size, 64-byte aligned, inside the pool, made of
+        // atomic words.
+        let head = unsafe { &*start };
+        // SAFETY: as above; the pool is open as long as `self`.
+        unsafe { Segment::new(offset, head) }
+    }
+
+    /// The segment that the directory has for a hash. If it does not cover the hash, it was split
+    /// meanwhile.
+    #[inline(always)]
+    pub(super) fn segment_of(&self, hash: u64) -> Segment<'_, V, M> {
+        let directory = self.directory();
+        // Acquire: the segment; pairs with the release in `point`.
+        self.segment(self.entry(directory, directory.index(hash)).load(Ordering::Acquire))
+    }
+
+    /// Holds the directory's lock: nobody else changes the directory.
+    pub(super) fn lock_directory(&self) {
+        let mut attempt = 0;
+        while !self.directory_lock.try_lock(0) {
+            M::spin(attempt);
+            attempt += 1;
+        }
+    }
+
+    /// Makes the entries of the hashes from `low` on, `depth` bits of which are the same, lead to a
+    /// segment, durably. The caller holds the directory's lock.
+    pub(super) fn point(&self, low: u64, depth: u32, segment: u64) {
+        let directory = self.directory();
+        let first = directory.index(low);
+        let count = 1 << (directory.depth - depth);
+        for index in first..first + count {
+            // Release: the segment is complete; pairs with the acquire in `segment_of`.
+            self.entry(directory, index).store(segment, Ordering::Release);
+        }
+        if !M::mutant("cceh.no_entry_flush") {
+            // Persist: all entries before the depth that makes them right (C3), or recovery would believe
+            // the depth and find the old segment in them.
+            self.medium.persist(self.entry(directory, first).as_ptr(), 8 * count as usize);
+        }
+    }
+
+    /// Doubles the directory. The caller holds its lock.
+    ///
+    /// # Errors
+    /// No space; then nothing was changed.
+    pub(super) fn double(&self, session: &mut Session<M>) -> Result<(), AllocError> {
+        M::mark("cceh.double");
+        let old = self.directory();
+        let depth = old.depth + 1;
+        let offset = session.allocate_record(Directory::size(depth))?;
+        let new = Directory { offset, depth };
+        for index in 0..old.count() {
+            // Relaxed: only the holder of the lock changes entries.
+            let segment = self.entry(old, index).load(Ordering::Relaxed);
+            self.entry(new, 2 * index).write_private(segment);
+            self.entry(new, 2 * index + 1).write_private(segment);
+        }
+        if !M::mutant("cceh.no_directory_flush") {
+            // Persist: the directory before the anchor names it (C2).
+            self.medium.persist(self.entry(new, 0).as_ptr(), 8 * new.count() as usize);
+        }
+        let word = self.anchor.word(DIRECTORY_WORD);
+        // Release: the entries; recovery's view.
+        word.store(new.word(), Ordering::Release);
+        if !M::mutant("cceh.no_anchor_flush") {
+            // Persist: the anchor before an entry of the new directory differs from the old one's, and
+            // before that one is used again (C2).
+            self.medium.persist(word.as_ptr(), 8);
+        }
+        // Release: the entries; pairs with the acquire in `directory`.
+        self.current.store(new.word(), Ordering::Release);
+        if M::mutant("cceh.free_at_once") {
+            session.free_record(old.offset, Directory::size(old.depth));
+        } else {
+            session.retire_record(old.offset, Directory::size(old.depth));
+        }
+        Ok(())
+    }
+}

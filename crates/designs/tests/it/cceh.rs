@@ -1,0 +1,49 @@
+//! CCEH as the trees are tested, without scans: it has no order, and says so.
+
+use everleaf_designs::Cceh;
+use everleaf_designs::cceh::variant::{Small, Standard};
+use everleaf_index::{Domain, IndexError, OrderedIndex, Pool, SingleTreePool};
+
+use super::hybrid_trees::{one_thread, reopened, shared};
+
+#[test]
+fn agrees_with_a_btreemap() {
+    one_thread::<Cceh<Standard>>(3000, 30_000);
+    one_thread::<Cceh<Standard>>(40, 8_000);
+}
+
+#[test]
+fn agrees_with_a_btreemap_in_small_segments() {
+    one_thread::<Cceh<Small<1, 3, 1>>>(100, 8_000);
+    one_thread::<Cceh<Small<4, 3, 2>>>(300, 8_000);
+}
+
+#[test]
+fn survives_being_closed_and_opened() {
+    reopened::<Cceh<Standard>>();
+    reopened::<Cceh<Small<4, 4, 2>>>();
+}
+
+#[test]
+fn threads_share_it() {
+    shared::<Cceh<Standard>>(3000, 20_000);
+    shared::<Cceh<Small<4, 3, 2>>>(60, 5_000);
+}
+
+#[test]
+fn a_scan_is_refused_with_the_reason() {
+    let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
+    let solo: SingleTreePool<Cceh> = SingleTreePool::create(pool).expect("room");
+    let mut session = solo.heap().session().expect("a session");
+    solo.tree().insert(&mut session, 7, 70).expect("room");
+    let mut pairs = vec![];
+    for scanned in [
+        solo.tree().scan(&mut session, 1, 9, &mut pairs),
+        solo.tree().scan_back(&mut session, 9, 9, &mut pairs),
+    ] {
+        let error = scanned.expect_err("it has no order");
+        assert!(matches!(error, IndexError::Unsupported(_)));
+        assert!(error.to_string().contains("no order of its keys"), "{error}");
+    }
+    assert_eq!(pairs, []);
+}
