@@ -11,7 +11,7 @@ use everleaf_machine::Machine;
 
 use crate::blink::BLinkTree;
 use crate::cceh::Cceh;
-use crate::cceh::variant::Standard as CcehStandard;
+use crate::cceh::variant as cceh;
 use crate::cdds::CddsTree;
 use crate::f3tree::F3Tree;
 use crate::f3tree::variant::{Blind, Objects100, Objects500, Objects1000, Unlimited};
@@ -125,7 +125,11 @@ designs! {
     UTree<Production, M>,
     PacTree<PacStandard, 4, M>,
     PSkiplist<SkipStandard, M>,
-    Cceh<CcehStandard, M>,
+    Cceh<cceh::Standard, M>,
+    Cceh<cceh::Buffered, M>,
+    Cceh<cceh::OutOfPlace, M>,
+    Cceh<cceh::Whole, M>,
+    Cceh<cceh::Cached, M>,
 }
 
 /// The names of all designs.

@@ -26,6 +26,7 @@ pub fn safeguards() -> Vec<DirectedCase> {
     all.extend(of_pactree());
     all.extend(of_wort());
     all.extend(of_skip_lists());
+    all.extend(of_cceh());
     all
 }
 
@@ -297,6 +298,20 @@ fn of_skip_lists() -> Vec<DirectedCase> {
             ("p-skiplist", "skiplist.descends_from_removed", None, 2, 5000),
             &[],
             &[&[Insert(2, 20)], &[Remove(2), Insert(7, 70)], &[Get(7)]],
+        )
+        .in_leaves_of(2),
+    ]
+}
+
+/// CCEH, in segments of two pairs: the hashes of 2, 4, 7 and 8 begin with 0011, 0100, 0111 and 0100.
+fn of_cceh() -> Vec<DirectedCase> {
+    vec![
+        // The insert splits the segment of 2 and 4; 7 and 8 are of the upper half.
+        guarded(
+            "a write to a segment that is split before it is locked",
+            ("cceh", "cceh.no_recheck", None, 1, 2000),
+            &[Insert(2, 20), Insert(4, 40)],
+            &[&[Insert(8, 80), Get(8)], &[Insert(7, 70)]],
         )
         .in_leaves_of(2),
     ]

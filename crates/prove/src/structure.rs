@@ -175,12 +175,16 @@ const fn alone<T2: Design<M>, T3: Design<M>>() -> [(usize, AnyTree); 2] {
 /// The tree with hashed leaves, of integers.
 type Hashed<G, M> = HashedLeafTree<U64Kind, G, M>;
 
-/// Hash indexes with segments of so many lines, pairs a line, and lines that are looked at.
+/// Hash indexes with these techniques and segments of so many lines, pairs a line, and lines that are looked
+/// at.
 macro_rules! segments {
-    ($($slots:literal: $lines:literal $pairs:literal $probes:literal),*) => {
+    ($techniques:literal, $($slots:literal: $lines:literal $pairs:literal $probes:literal),*) => {
         &Trees {
-            sizes: &[$(($slots, any::<Cceh<cceh::Small<$lines, $pairs, $probes>, M>>())),*],
-            wide: &[(62, any::<Cceh<cceh::Small<15, 4, 4>, M>>())],
+            sizes: &[$((
+                $slots,
+                any::<Cceh<cceh::Small<$lines, $pairs, $probes, $techniques>, M>>(),
+            )),*],
+            wide: &[(62, any::<Cceh<cceh::Small<15, 4, 4, $techniques>, M>>())],
             alone: false,
         }
     };
@@ -267,7 +271,11 @@ pub static STRUCTURES: &[Structure] = &[
     one("p-skiplist", "P-Skiplist", SKIP_LISTS),
     one("pactree", "PACTree", pairs!(2 0, 3 2, 4 1)),
     one("wort", "WORT", bits!(Wort: 1 2)),
-    one("cceh", "CCEH, a hash index", segments!(2: 1 2 1, 3: 1 3 1, 4: 2 2 2, 9: 4 3 2)),
+    one("cceh", "CCEH, a hash index", segments!(0, 2: 1 2 1, 3: 1 3 1, 4: 2 2 2, 9: 4 3 2)),
+    one("cceh-b", "CCEH with buffers and a log", segments!(1, 2: 1 2 1, 3: 1 3 1, 9: 4 3 2)),
+    one("cceh-bo", "the same, segments are replaced", segments!(3, 2: 1 2 1, 3: 1 3 1, 9: 4 3 2)),
+    one("cceh-boc", "the same, the directory is in DRAM", segments!(7, 2: 1 2 1, 9: 4 3 2)),
+    one("cceh-c", "CCEH, the directory is in DRAM", segments!(4, 2: 1 2 1, 9: 4 3 2)),
     one("batch", "batches of byte strings: the gate, the stripes, the journal", &batches::Programs),
     one("expiry", "expiries of byte strings, changed in place", &expiries::Programs),
     one(

@@ -32,6 +32,12 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
             report.problems.push("the directory is left locked".to_owned());
         }
         used.mark_record(directory.offset, Directory::size(directory.depth))?;
+        self.mark_logs(used)?;
+        for index in (0..directory.count()).filter(|_| V::CACHED) {
+            if self.copy.get(directory, index) != self.entry(directory, index).read_private() {
+                report.problems.push(format!("entry {index} is another one in DRAM (C7)"));
+            }
+        }
         for stride in self.strides() {
             let stride = stride?;
             used.mark_record(stride.segment, Segment::<V, M>::SIZE)?;
@@ -46,7 +52,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
     fn check_stride(&self, directory: Directory, stride: &Stride, problems: &mut Vec<String>) {
         for index in stride.first..stride.first + stride.count {
             let found = self.entry(directory, index).read_private();
-            if found != stride.segment && self.is_writable {
+            if found != stride.segment {
                 let first = stride.first;
                 problems.push(format!("entry {index} leads elsewhere than entry {first} (C3)"));
             }
@@ -58,14 +64,22 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         if segment.head.lock.stable(self.generation).is_none() {
             problems.push(format!("the segment of hash {:#x} is left locked", segment.low()));
         }
-        let mut keys = 0;
         for (key, _) in segment.pairs() {
             let places = segment.places(hash_of(key)).filter(|pair| pair.key() == key).count();
             if places != 1 {
                 problems.push(format!("key {key} is in {places} of its places (C4)"));
             }
-            keys += 1;
         }
-        keys
+        if V::BUFFERED {
+            let node_of = |key| self.node(segment, hash_of(key));
+            for (number, node) in self.nodes(segment).enumerate() {
+                let is_own =
+                    |(key, _)| segment.covers(hash_of(key)) && std::ptr::eq(node_of(key), node);
+                if node.len() > V::NODE_LENGTH || !node.iter().all(is_own) {
+                    problems.push(format!("part {number} of a buffer has what it should not"));
+                }
+            }
+        }
+        self.key_count(segment)
     }
 }

@@ -125,6 +125,7 @@ impl<V: Variant, M: Machine> Design<M> for Cceh<V, M> {
 
     fn mark(&self, _session: &mut Session<M>, used: &Recovery<M>) -> Result<(), AllocError> {
         self.anchor.mark(used)?;
+        self.mark_logs(used)?;
         let directory = self.directory();
         used.mark_record(directory.offset, Directory::size(directory.depth))?;
         self.strides()

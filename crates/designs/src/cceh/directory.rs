@@ -14,7 +14,7 @@ const OFFSET_BITS: u32 = 48;
 /// The depth of a directory that no pool has room for.
 pub(super) const DEPTH_MAX: u32 = 40;
 
-/// Where a directory is, and on how many bits it branches.
+/// Where a directory is in the pool, and on how many bits it branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Directory {
     /// Where it is.
@@ -89,8 +89,12 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
     #[inline(always)]
     pub(super) fn segment_of(&self, hash: u64) -> Segment<'_, V, M> {
         let directory = self.directory();
-        // Acquire: the segment; pairs with the release in `point`.
-        self.segment(self.entry(directory, directory.index(hash)).load(Ordering::Acquire))
+        let index = directory.index(hash);
+        if V::CACHED {
+            return self.segment(self.copy.get(directory, index));
+        }
+        // Acquire: the segment; pairs with the release in `set_entry`.
+        self.segment(self.entry(directory, index).load(Ordering::Acquire))
     }
 
     /// Holds the directory's lock: nobody else changes the directory.
@@ -109,14 +113,67 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         let first = directory.index(low);
         let count = 1 << (directory.depth - depth);
         for index in first..first + count {
-            // Release: the segment is complete; pairs with the acquire in `segment_of`.
-            self.entry(directory, index).store(segment, Ordering::Release);
+            self.set_entry(directory, index, segment);
         }
         if !M::mutant("cceh.no_entry_flush") {
             // Persist: all entries before the depth that makes them right (C3), or recovery would believe
             // the depth and find the old segment in them.
             self.medium.persist(self.entry(directory, first).as_ptr(), 8 * count as usize);
         }
+    }
+
+    /// Makes the entries of a segment lead to the one that takes its place, durably. The caller holds the
+    /// directory's lock.
+    pub(super) fn point_in_place(&self, segment: Segment<'_, V, M>) {
+        let directory = self.directory();
+        let first = directory.index(segment.low());
+        let count = 1 << (directory.depth - segment.depth());
+        if M::mutant("cceh.first_entry_first") {
+            self.set_entry(directory, first, segment.offset);
+            self.medium.persist(self.entry(directory, first).as_ptr(), 8);
+        }
+        for index in first + 1..first + count {
+            self.set_entry(directory, index, segment.offset);
+        }
+        if count > 1 {
+            // Persist: the others before the first, which recovery believes (C6).
+            self.medium
+                .persist(self.entry(directory, first + 1).as_ptr(), 8 * (count - 1) as usize);
+        }
+        self.set_entry(directory, first, segment.offset);
+        if !M::mutant("cceh.no_first_entry_flush") {
+            // Persist: the first entry before a lock is opened, or recovery would give what is written to
+            // the new segment back; and before the old one is used again (C6).
+            self.medium.persist(self.entry(directory, first).as_ptr(), 8);
+        }
+    }
+
+    /// Stores an entry; not durable yet. The caller holds the directory's lock.
+    fn set_entry(&self, directory: Directory, index: u64, segment: u64) {
+        // Release: the segment is complete; pairs with the acquire in `segment_of`.
+        self.entry(directory, index).store(segment, Ordering::Release);
+        if V::CACHED && !M::mutant("cceh.stale_copy") {
+            self.copy.set(directory, index, segment);
+        }
+    }
+
+    /// Copies the directory's entries to DRAM, in a variant with caching. Nobody else changes it.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(super) fn copy_directory(
+        &self,
+        session: &mut Session<M>,
+        directory: Directory,
+    ) -> Result<(), AllocError> {
+        if !V::CACHED {
+            return Ok(());
+        }
+        self.copy.make_room(session, directory)?;
+        for index in 0..directory.count() {
+            self.copy.set(directory, index, self.entry(directory, index).read_private());
+        }
+        Ok(())
     }
 
     /// Doubles the directory. The caller holds its lock.
@@ -135,6 +192,8 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
             self.entry(new, 2 * index).write_private(segment);
             self.entry(new, 2 * index + 1).write_private(segment);
         }
+        let copied = self.copy_directory(session, new);
+        copied.inspect_err(|_| session.free_record(offset, Directory::size(depth)))?;
         if !M::mutant("cceh.no_directory_flush") {
             // Persist: the directory before the anchor names it (C2).
             self.medium.persist(self.entry(new, 0).as_ptr(), 8 * new.count() as usize);

@@ -2,19 +2,20 @@
 //!
 //! ```text
 //!   anchor    word 0       1              2..32
-//!            | "EVLCCEH1" | directory    | zero |
+//!            | "EVLCCEH1" | directory    | zero; from 3 on the logs of a variant with buffers |
 //!                           63  depth  48 47  offset  0
 //!
 //!   directory, 8 << depth bytes but 256 at least: by the first bits of a hash
 //!            | segment | segment | ...                                  |
 //!
 //!   segment, 16 KiB
-//!   line 0   | lock 8 | low 8 | depth 8 | unused 40                     |
+//!   line 0   | lock 8 | low 8 | depth 8 | flushed 8 | unused 32         |
 //!   line 1.. | key 8  value 8 | key  value | key  value | key  value    |
 //! ```
 //!
 //! A pair whose key is 0 is none. A segment of depth `d` has the hashes whose first `d` bits are those of
-//! `low`; a pair with another hash was left behind by a split, and is none either.
+//! `low`; a pair with another hash was left behind by a split, and is none either. `flushed` is the number
+//! of the last buffered write that is among the pairs.
 
 use std::marker::PhantomData;
 
@@ -27,6 +28,8 @@ use crate::node::version_lock::VersionLock;
 pub(super) const TAG: u64 = u64::from_le_bytes(*b"EVLCCEH1");
 /// The anchor's word that names the directory.
 pub(super) const DIRECTORY_WORD: usize = 1;
+/// The anchor's word that names the first log.
+pub(super) const LOG_WORD: usize = 3;
 /// The key of a place without a pair.
 pub(super) const NO_KEY: u64 = 0;
 /// Pairs that a line has room for.
@@ -59,6 +62,7 @@ pub(super) struct Head<M: Machine> {
     pub lock: VersionLock<M>,
     low: Atomic<u64, M>,
     depth: Atomic<u64, M>,
+    flushed: Atomic<u64, M>,
 }
 
 const _: () = assert!(size_of::<Line<everleaf_machine::Hardware>>() == LINE_SIZE);
@@ -97,6 +101,10 @@ impl<M: Machine> Pair<M> {
         self.key.as_ptr()
     }
 }
+
+/// A segment has no place for a key in the lines where it would be looked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NoPlace;
 
 /// A segment of the pool. A copy is used only while its owner is pinned.
 pub(super) struct Segment<'t, V: Variant, M: Machine> {
@@ -142,6 +150,12 @@ impl<'t, V: Variant, M: Machine> Segment<'t, V, M> {
         self.head.depth.load(Ordering::Relaxed) as u32
     }
 
+    /// The number of the last buffered write that is among its pairs. The caller holds the lock.
+    pub fn flushed(self) -> u64 {
+        // Relaxed: only holders of the lock look at it.
+        self.head.flushed.load(Ordering::Relaxed)
+    }
+
     /// Whether a hash is one of its own.
     #[inline(always)]
     pub fn covers(self, hash: u64) -> bool {
@@ -162,7 +176,7 @@ impl<'t, V: Variant, M: Machine> Segment<'t, V, M> {
     /// The line where the search for a hash begins. The directory uses the first bits, this the last.
     #[inline(always)]
     pub fn home(hash: u64) -> usize {
-        ((hash & u64::from(u32::MAX)) * V::LINES as u64 >> 32) as usize
+        (((hash & u64::from(u32::MAX)) * V::LINES as u64) >> 32) as usize
     }
 
     /// The places of a hash, in the order in which they are tried.
@@ -199,6 +213,7 @@ impl<'t, V: Variant, M: Machine> Segment<'t, V, M> {
     /// that are its own, or none. Not durable yet.
     pub fn build(self, generation: u32, (low, depth): (u64, u32), from: Option<Self>) {
         self.head.lock.reset_held(generation);
+        self.head.flushed.write_private(from.map_or(0, Segment::flushed));
         self.head.low.write_private(low);
         self.head.depth.write_private(u64::from(depth));
         for index in 0..V::LINES {
@@ -210,6 +225,35 @@ impl<'t, V: Variant, M: Machine> Segment<'t, V, M> {
                 pair.value.write_private(value);
             }
         }
+    }
+
+    /// Puts a buffered write among the pairs, or takes the key out; not durable yet. Gives what was
+    /// changed, if something was; an error if there is no place. The caller holds the lock.
+    pub fn apply(self, key: u64, value: Option<u64>) -> Result<Option<&'t Pair<M>>, NoPlace> {
+        let hash = hash_of(key);
+        match (self.find(hash, key), value) {
+            (found, None) => {
+                found.into_iter().for_each(|pair| pair.set_key(NO_KEY));
+                Ok(found)
+            }
+            (Some(pair), Some(value)) => {
+                pair.set_value(value);
+                Ok(Some(pair))
+            }
+            (None, Some(value)) => {
+                let pair = self.vacancy(hash).ok_or(NoPlace)?;
+                pair.set_value(value);
+                pair.set_key(key);
+                Ok(Some(pair))
+            }
+        }
+    }
+
+    /// Notes that all buffered writes up to this one are among the pairs; not durable yet. The caller
+    /// holds the lock.
+    pub fn set_flushed(self, sequence: u64) {
+        // Release: behind the pairs; recovery's view.
+        self.head.flushed.store(sequence, Ordering::Release);
     }
 
     /// Stores a depth; not durable yet. The caller holds the lock.

@@ -14,8 +14,15 @@
 //! many bits as the directory, that is doubled first. Segments are never merged. There is no order, and so
 //! no scan.
 //!
+//! Variants have one or more of the techniques of SPTree's authors (`variant.rs`):
+//! - *buffering* (`buffered.rs`): a write is a record of a log and an entry of its segment's buffer, which is
+//!   in DRAM. When a part of the buffer is full, all of it goes to the segment;
+//! - *out-of-place writing*: it goes to a copy of the segment instead, which then takes its place;
+//! - *caching* (`directory_copy.rs`): the directory is in DRAM too.
+//!
 //! *Source*: Moohyeon Nam, Hokeun Cha, Young-ri Choi, Sam H. Noh, Beomseok Nam, "Write-Optimized Dynamic
-//! Hashing for Persistent Memory", FAST 2019.
+//! Hashing for Persistent Memory", FAST 2019. The variants: Xingsheng Zhao, Chen Zhong, Prajwal Challa, Song
+//! Jiang, "Developing Index Structures in Persistent Memory Using Spot-on Optimizations with DRAM", ICPE 2024.
 //!
 //! | operation | function | linearizes at | durable (`Adr`) when |
 //! |---|---|---|---|
@@ -25,6 +32,8 @@
 //! | remove | `write.rs` `clear` | the same | the same |
 //! | split | `split.rs` `split` | - | the old segment's depth is drained |
 //! | doubling | `directory.rs` `double` | - | the anchor is drained |
+//! | a write with buffers | `buffered.rs` `write_buffered` | the opening of the segment's lock | its record is drained, before |
+//! | a full buffer | `buffered.rs` `fill_in`, `replace` | - | the head, or the first entry, is drained |
 //! | recovery | `recover.rs` | - | - |
 //!
 //! Invariants (checked by `check.rs` and on the simulated machine):
@@ -40,6 +49,15 @@
 //! - C4 a key is in at most one place that counts, and a place is used again only if it is empty or its
 //!   hash is not the segment's, durably: by C3 it never will be again.
 //!
+//! - C5 a segment whose head says `flushed: n` has every buffered write of its keys up to number `n`, and the
+//!   log has all later ones, durable before their lock was opened; numbers of a segment's writes ascend, and
+//!   the halves of a split go on with them. What else of them is in the segment already is what the log and
+//!   the buffer say, or older. A chunk of the log goes when the segments of its records have them;
+//! - C6 a segment that takes the place of another is durable with its head before an entry leads to it. Its
+//!   first entry becomes durable last: until then recovery sets the others back, to a segment that nobody has
+//!   changed. Both are locked until it is;
+//! - C7 what the directory in DRAM says of the current directory in the pool is what that says.
+//!
 //! Locks are taken in this order: a segment, the directory. A segment that is being made is locked by its
 //! maker. Locks are tagged with the opening of the pool, so that a crash opens them.
 //!
@@ -53,12 +71,18 @@
 //!   is the local variable. Here C2;
 //! - *no end of doubling*: there equal hashes double the directory until the program dies. Here no two keys
 //!   have equal hashes, and a directory that finds no space makes the write fail, with nothing changed;
+//! - *some entries old, some new*: there a segment that is replaced has several entries, and a crash leaves
+//!   both in use. Here C6;
+//! - *a log that is not flushed*: there the flush of log records is commented out. Here it is not; without a
+//!   log the buffers would lose writes that were acknowledged, so there is no such variant;
 //! - *space*: there old directories and lost segments are never freed. Here directories are retired, and a
 //!   segment that no entry leads to is free after a crash.
 
+mod buffered;
 mod check;
 mod design;
 mod directory;
+mod directory_copy;
 mod layout;
 mod recover;
 mod search;
@@ -74,6 +98,8 @@ use everleaf_machine::{Atomic, Hardware, Machine};
 use everleaf_pool::Medium;
 
 use crate::node::version_lock::VersionLock;
+use buffered::Buffers;
+use directory_copy::DirectoryCopy;
 use variant::{Standard, Variant};
 
 /// The index, in the configuration `V`, on machine `M`.
@@ -102,6 +128,9 @@ pub struct Cceh<V: Variant = Standard, M: Machine = Hardware> {
     current: Atomic<u64, M>,
     /// Held by whoever changes the directory.
     directory_lock: VersionLock<M>,
+    /// The directory in DRAM, in a variant with one.
+    copy: DirectoryCopy<M>,
+    buffers: Buffers<M>,
     /// A number that no earlier opening of the pool had.
     generation: u32,
     is_writable: bool,

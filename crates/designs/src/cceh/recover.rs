@@ -5,10 +5,13 @@ use everleaf_index::{IndexError, PoolBase, RootObject};
 use everleaf_machine::{Atomic, Machine, Ordering};
 
 use super::Cceh;
+use super::buffered::Buffers;
 use super::directory::{DEPTH_MAX, Directory};
-use super::layout::{DIRECTORY_WORD, Segment, TAG};
+use super::directory_copy::DirectoryCopy;
+use super::layout::{DIRECTORY_WORD, LOG_WORD, Segment, TAG};
 use super::variant::Variant;
 use crate::node::version_lock::VersionLock;
+use crate::node::write_log::Logs;
 
 fn damage(offset: u64, what: String) -> AllocError {
     AllocError::Corrupt { offset, what }
@@ -24,12 +27,19 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         let is_writable = !heap.pool().is_read_only();
         // Nobody locks anything in a pool that is open read-only: all locks count as open.
         let generation = if is_writable { heap.pool().next_id()? } else { u32::MAX };
+        let (base, medium) = (PoolBase::of(&heap), heap.medium());
+        let shape = V::LOGS.shape();
+        let logs = Logs::new(base, medium, (anchor, LOG_WORD), generation, shape);
+        let end = if V::BUFFERED { heap.pool().max_size() } else { 0 };
+        let places = end.div_ceil(Segment::<V, M>::SIZE as u64);
         Ok(Cceh {
-            base: PoolBase::of(&heap),
-            medium: heap.medium(),
+            base,
+            medium,
             anchor,
             current: Atomic::new(directory.word()),
             directory_lock: VersionLock::new(0),
+            copy: DirectoryCopy::new(if V::CACHED { heap.pool().max_size() } else { 0 }),
+            buffers: Buffers::new(places, V::NODES as u64, logs),
             generation,
             is_writable,
             _heap: heap,
@@ -57,6 +67,14 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         let index = index.inspect_err(|_| {
             made.iter().zip(sizes).for_each(|(offset, size)| session.free_record(*offset, size));
         })?;
+        let give_back = |session: &mut Session<M>| {
+            index.free_volatile(session);
+            made.iter().zip(sizes).for_each(|(offset, size)| session.free_record(*offset, size));
+        };
+        let room = made[1..]
+            .iter()
+            .try_for_each(|offset| index.make_room(session, index.segment(*offset)));
+        room.inspect_err(|_| give_back(session))?;
         let directory = index.directory();
         for (number, offset) in made[1..].iter().enumerate() {
             let segment = index.segment(*offset);
@@ -71,11 +89,12 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         anchor.word(DIRECTORY_WORD).write_private(directory.word());
         // Persist: the anchor before the pool's directory names the index.
         index.medium.persist(anchor.word(0).as_ptr(), 16);
+        index.copy_directory(session, directory).inspect_err(|_| give_back(session))?;
         Ok(index)
     }
 
     pub(super) fn open_in(
-        session: &Session<M>,
+        session: &mut Session<M>,
         recovery: &Recovery<M>,
         root: u32,
     ) -> Result<Self, IndexError> {
@@ -88,12 +107,70 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         }
         recovery.mark_record(directory.offset, Directory::size(directory.depth))?;
         let index = Self::assemble(session, anchor, directory)?;
-        for found in index.strides() {
+        let restored = index.restore(session, recovery);
+        restored.inspect_err(|_| index.free_volatile(session))?;
+        Ok(index)
+    }
+
+    /// Marks and repairs what the directory leads to, and fills what is in DRAM.
+    fn restore(&self, session: &mut Session<M>, recovery: &Recovery<M>) -> Result<(), IndexError> {
+        for found in self.strides() {
             let stride = found?;
             recovery.mark_record(stride.segment, Segment::<V, M>::SIZE)?;
-            index.settle(recovery, directory, &stride)?;
+            self.settle(self.directory(), &stride)?;
+            let segment = self.segment(stride.segment);
+            self.make_room(session, segment)?;
+            if V::BUFFERED {
+                self.set_sequence(segment, segment.flushed());
+            }
         }
-        Ok(index)
+        self.copy_directory(session, self.directory())?;
+        if V::BUFFERED {
+            self.restore_buffers(recovery)?;
+        }
+        Ok(())
+    }
+
+    /// Brings the log's records to the buffers.
+    fn restore_buffers(&self, recovery: &Recovery<M>) -> Result<(), AllocError> {
+        let logs = &self.buffers.logs;
+        let mut records = vec![];
+        logs.for_each_chunk(|log, chunk| {
+            let size = V::LOGS.shape().chunk_size();
+            if recovery.record_room(chunk).is_none_or(|room| room < size) {
+                return Err(damage(chunk, "a chunk of the log was expected here".to_owned()));
+            }
+            recovery.mark_record(chunk, size)?;
+            logs.adopt(log, chunk);
+            records.extend(logs.records(chunk));
+            Ok(())
+        })?;
+        // The numbers of a segment's writes ascend, whatever logs they are in (C5).
+        records.sort_unstable_by_key(|(_, record)| record.sequence);
+        if M::mutant("cceh.no_sequence") {
+            records.reverse();
+        }
+        let lost = records.into_iter().find(|(_, record)| !self.restore_record(*record));
+        lost.map_or(Ok(()), |(place, record)| {
+            let what = format!("record {} of the log has no room in its buffer", record.sequence);
+            Err(damage(place, what))
+        })
+    }
+
+    /// Marks the chunks of the log.
+    pub(super) fn mark_logs(&self, used: &Recovery<M>) -> Result<(), AllocError> {
+        if !V::BUFFERED {
+            return Ok(());
+        }
+        self.buffers
+            .logs
+            .for_each_chunk(|_, chunk| used.mark_record(chunk, V::LOGS.shape().chunk_size()))
+    }
+
+    /// Gives the memory outside of the pool back. Nobody uses the index any more.
+    fn free_volatile(&self, session: &mut Session<M>) {
+        self.buffers.free(session);
+        self.copy.free(session);
     }
 
     /// The directory as its leftmost entries have it: each stands for as many as the depth of its segment
@@ -139,36 +216,24 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         if is_right { Ok(depth) } else { Err(damage(offset, what())) }
     }
 
-    /// Makes all entries of a stride lead where the first one does: those that do not are of a split that
-    /// was cut off before its depth was durable, and of whose upper half nothing was used (C3).
-    fn settle(
-        &self,
-        recovery: &Recovery<M>,
-        directory: Directory,
-        stride: &Stride,
-    ) -> Result<(), AllocError> {
-        let mut is_changed = false;
+    /// Makes all entries of a stride lead where the first one does: those that do not are of a split, or of a
+    /// segment to take another's place, that was cut off before a lock was opened, and of which nothing was
+    /// used (C3, C6). Not made durable: no recovery believes an entry that is not the first of its stride.
+    ///
+    /// # Errors
+    /// There is something to be done in a pool that is open read-only.
+    fn settle(&self, directory: Directory, stride: &Stride) -> Result<(), IndexError> {
         for index in stride.first + 1..stride.first + stride.count {
             let entry = self.entry(directory, index);
-            let found = entry.read_private();
-            if found == stride.segment || M::mutant("cceh.no_repair") {
+            if entry.read_private() == stride.segment || M::mutant("cceh.no_repair") {
                 continue;
             }
-            if self.is_writable {
-                M::mark("cceh.undo_split");
-                // Relaxed: nobody else is active.
-                entry.store(stride.segment, Ordering::Relaxed);
-                is_changed = true;
-            } else {
-                // Nothing can be changed: the upper half has the same pairs, and can be read.
-                recovery.record_mark(found, Segment::<V, M>::SIZE)?;
-                self.depth_of(directory, index, found)?;
+            if !self.is_writable {
+                return Err(IndexError::ReadOnly);
             }
-        }
-        if is_changed && !M::mutant("cceh.no_repair_flush") {
-            let start = self.entry(directory, stride.first).as_ptr();
-            // Persist: the entries before the record of the upper half is used for something else.
-            self.medium.persist(start, 8 * stride.count as usize);
+            M::mark("cceh.undo_split");
+            // Relaxed: nobody else is active.
+            entry.store(stride.segment, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -179,8 +244,20 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         for segment in segments {
             session.free_record(segment, Segment::<V, M>::SIZE);
         }
+        let mut chunks = vec![];
+        if V::BUFFERED {
+            let all: Result<(), AllocError> = self.buffers.logs.for_each_chunk(|_, chunk| {
+                chunks.push(chunk);
+                Ok(())
+            });
+            debug_assert!(all.is_ok());
+        }
+        chunks
+            .into_iter()
+            .for_each(|chunk| session.free_record(chunk, V::LOGS.shape().chunk_size()));
         let directory = self.directory();
         session.free_record(directory.offset, Directory::size(directory.depth));
+        self.free_volatile(session);
         self.anchor.free(session);
     }
 }

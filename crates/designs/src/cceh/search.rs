@@ -14,7 +14,14 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
     #[inline(always)]
     pub(super) fn read(&self, key: u64) -> Option<u64> {
         let hash = hash_of(key);
-        self.look(hash, |segment| segment.find(hash, key).map(|pair| pair.value()))
+        self.look(hash, |segment| {
+            if V::BUFFERED
+                && let Some((_, value)) = self.node(segment, hash).find(key)
+            {
+                return value;
+            }
+            segment.find(hash, key).map(|pair| pair.value())
+        })
     }
 
     /// What `see` makes of the segment of a hash, at one instant.
@@ -46,7 +53,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         let (mut keys, mut segments, mut hash) = (0, 0, Some(0));
         while let Some(low) = hash {
             let (more, depth) =
-                self.look(low, |segment| (segment.pairs().count() as u64, segment.depth()));
+                self.look(low, |segment| (self.key_count(segment), segment.depth()));
             keys += more;
             segments += 1;
             hash = low.checked_add(1 << (64 - depth));

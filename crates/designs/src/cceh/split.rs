@@ -18,7 +18,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         segment: Segment<'_, V, M>,
     ) -> Result<(), AllocError> {
         let size = Segment::<V, M>::SIZE;
-        let upper = session.allocate_record(size).map(|offset| self.segment(offset));
+        let upper = self.new_segment(session);
         let upper = upper.inspect_err(|_| segment.head.lock.unlock_unchanged())?;
         M::mark("cceh.split");
         let depth = segment.depth() + 1;
@@ -45,6 +45,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         self.point(low, depth, upper.offset);
         self.deepen(segment, depth);
         self.directory_lock.unlock();
+        self.split_buffer(segment, upper);
         if !M::mutant("cceh.opens_first") {
             upper.head.lock.unlock();
         }

@@ -17,6 +17,9 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         session: &mut Session<M>,
         change: &Change,
     ) -> Result<Outcome, AllocError> {
+        if V::BUFFERED {
+            return self.write_buffered(session, change);
+        }
         let hash = hash_of(change.key);
         loop {
             let segment = self.lock_segment(hash);
@@ -39,7 +42,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
     }
 
     /// The segment of a hash, locked.
-    fn lock_segment(&self, hash: u64) -> Segment<'_, V, M> {
+    pub(super) fn lock_segment(&self, hash: u64) -> Segment<'_, V, M> {
         let mut attempt = 0;
         loop {
             let segment = self.segment_of(hash);

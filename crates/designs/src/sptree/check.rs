@@ -4,10 +4,11 @@ use everleaf_alloc::Recovery;
 use everleaf_index::{CheckReport, Geometry};
 use everleaf_machine::Machine;
 
-use super::layout::{HEAD_WORD, HIGH_MAX, slots, tag};
+use super::layout::{HEAD_WORD, HIGH_MAX, slots};
 use super::state::LOCK_GENERATION;
 use super::variant::Variant;
 use super::{Place, Tree};
+use crate::node::write_buffer::tag;
 
 impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Walks inner tree and list, which must agree (S6), and marks everything.

@@ -4,11 +4,11 @@ use everleaf_alloc::{AllocError, Session};
 use everleaf_index::Geometry;
 use everleaf_machine::Machine;
 
-use super::buffer::{BUFFER_LENGTH, Buffered};
 use super::layout::{ENTRY_COUNT, slots};
-use super::log::{Record, Shape};
 use super::variant::Variant;
 use super::{Place, Tree};
+use crate::node::write_buffer::{BUFFER_LENGTH, Buffered};
+use crate::node::write_log::{Record, Shape};
 
 impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Entries that a buffer may have: so few that a half that was split off has room for them.

@@ -18,6 +18,7 @@ use everleaf_machine::{Atomic, FingerprintLine, Machine, Ordering};
 use everleaf_pool::Medium;
 
 use crate::node::entry::{ENTRY_SIZE, Entry};
+use crate::node::write_buffer::tag;
 
 /// First word of an anchor: "EVLSPTR1".
 pub(super) const TAG: u64 = u64::from_le_bytes(*b"EVLSPTR1");
@@ -69,12 +70,6 @@ pub(super) struct Heading {
     pub covered: u64,
     /// The leaf has all buffered writes up to the one of this number.
     pub flushed: u64,
-}
-
-/// One byte of a key's hash.
-#[inline(always)]
-pub(super) fn tag(key: u64) -> u8 {
-    (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
 }
 
 /// The slots of a bitmap, ascending.

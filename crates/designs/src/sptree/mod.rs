@@ -17,7 +17,7 @@
 //! stores become durable in their order, and every prefix of that order has exactly one repair
 //! (`state.rs`).
 //!
-//! The *buffered* variants have a buffer of 14 entries beside each middle node (`buffer.rs`). A write is
+//! The *buffered* variants have a buffer of 14 entries beside each middle node (`node/write_buffer.rs`). A write is
 //! a record of the log and an entry of the buffer; a full buffer goes to its leaf with two drains
 //! (`flush.rs`), and line 0 then says that the records before are not needed any more. After a crash a
 //! buffer is rebuilt when its leaf is first touched, for a read or a write (`restore.rs`).
@@ -69,13 +69,11 @@
 //! Two neighbours are merged if both hang below one inner node. What the paper calls lock-free lookups
 //! waits for a writer at work on the leaf.
 
-mod buffer;
 mod check;
 mod design;
 mod filter;
 mod flush;
 mod layout;
-mod log;
 mod merge;
 mod recover;
 mod restore;
@@ -83,7 +81,6 @@ mod scan;
 mod search;
 mod split;
 mod state;
-mod table;
 pub mod variant;
 mod write;
 
@@ -97,11 +94,14 @@ use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::Medium;
 
 use crate::node::inner::InnerTree;
-use buffer::Buffer;
-use layout::{ENTRY_COUNT, HEAD_WORD, HIGH_MAX, Heading, LEAF_SIZE, Leaf, TAG, VARIANT_WORD};
-use log::{Logs, Shape};
+use crate::node::place_table::Table;
+use crate::node::write_buffer::Buffer;
+use crate::node::write_log::{Logs, Shape};
+use layout::{
+    ENTRY_COUNT, HEAD_WORD, HIGH_MAX, Heading, LEAF_SIZE, LEAF_STRIDE, LOG_WORD, Leaf, TAG,
+    VARIANT_WORD,
+};
 use state::Middle;
-use table::Table;
 use variant::{Buffered, BufferedUnfiltered, Plain, Unbuffered, Unfiltered, Variant};
 
 /// SPTree whose writes go to the leaves.
@@ -133,8 +133,8 @@ pub type SpTreeBufferedUnfiltered<G = Production, M = Hardware> = Tree<BufferedU
 /// ```
 pub struct Tree<V: Variant, G: Geometry, M: Machine> {
     top: InnerTree<G, M>,
-    table: Table<Middle<M>, M>,
-    buffers: Table<Buffer<M>, M>,
+    table: Table<Middle<M>, M, LEAF_STRIDE>,
+    buffers: Table<Buffer<M>, M, LEAF_STRIDE>,
     logs: Logs<M>,
     medium: Medium<M>,
     base: PoolBase<M>,
@@ -190,7 +190,13 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             top: InnerTree::load(session, &[(0, 0)])?,
             table: Table::new(heap.pool().max_size()),
             buffers: Table::new(if V::BUFFERED { heap.pool().max_size() } else { 0 }),
-            logs: Logs::new(PoolBase::of(&heap), heap.medium(), anchor, generation, Self::LOGS),
+            logs: Logs::new(
+                PoolBase::of(&heap),
+                heap.medium(),
+                (anchor, LOG_WORD),
+                generation,
+                Self::LOGS,
+            ),
             medium: heap.medium(),
             base: PoolBase::of(&heap),
             anchor,

@@ -10,12 +10,12 @@
 use everleaf_index::Geometry;
 use everleaf_machine::{LINE_SIZE, Machine};
 
-use super::buffer::{Buffered, overlay};
 use super::layout::{LEAF_SIZE, slots};
 use super::search::Elsewhere;
 use super::variant::Variant;
 use super::{Place, Tree};
 use crate::node::version_lock::{Retry, Version};
+use crate::node::write_buffer::{Buffered, overlay};
 
 /// Keys and values.
 type Pairs = Vec<(u64, u64)>;

@@ -71,7 +71,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
     /// Else records that are still needed would be linked to some whose keys are the right half's, which
     /// has them: their chunks may go (S9). The right half's lock is opened after this.
     fn end_records(&self, place: Place<'_, M>, low: u64) {
-        self.buffer(place).keep_below(low);
+        self.buffer(place).keep(|key| key < low);
         let has_some = place.middle.sequence() != place.middle.flushed();
         if has_some && !M::mutant("sptree.split_keeps_links") {
             let fits = self.write_back(place, None);

@@ -21,7 +21,7 @@ use everleaf_machine::{Atomic, Machine, Ordering};
 
 use super::filter::Filter;
 use super::layout::Heading;
-use super::table::Cell;
+use crate::node::place_table::Cell;
 use crate::node::version_lock::{Retry, Version, VersionLock};
 
 /// The filter is built.

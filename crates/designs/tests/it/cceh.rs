@@ -1,7 +1,7 @@
 //! CCEH as the trees are tested, without scans: it has no order, and says so.
 
 use everleaf_designs::Cceh;
-use everleaf_designs::cceh::variant::{Small, Standard};
+use everleaf_designs::cceh::variant::{Buffered, OutOfPlace, Small, Standard, Whole};
 use everleaf_index::{Domain, IndexError, OrderedIndex, Pool, SingleTreePool};
 
 use super::hybrid_trees::{one_thread, reopened, shared};
@@ -28,6 +28,29 @@ fn survives_being_closed_and_opened() {
 fn threads_share_it() {
     shared::<Cceh<Standard>>(3000, 20_000);
     shared::<Cceh<Small<4, 3, 2>>>(60, 5_000);
+}
+
+#[test]
+fn variants_agree_with_a_btreemap() {
+    one_thread::<Cceh<Buffered>>(3000, 20_000);
+    one_thread::<Cceh<OutOfPlace>>(3000, 20_000);
+    one_thread::<Cceh<Whole>>(3000, 20_000);
+    one_thread::<Cceh<Small<1, 3, 1, 1>>>(100, 6_000);
+    one_thread::<Cceh<Small<4, 3, 2, 7>>>(300, 6_000);
+}
+
+#[test]
+fn variants_survive_being_closed_and_opened() {
+    reopened::<Cceh<Buffered>>();
+    reopened::<Cceh<Whole>>();
+    reopened::<Cceh<Small<4, 3, 2, 3>>>();
+}
+
+#[test]
+fn threads_share_the_variants() {
+    shared::<Cceh<Buffered>>(3000, 10_000);
+    shared::<Cceh<Whole>>(3000, 10_000);
+    shared::<Cceh<Small<4, 3, 2, 7>>>(60, 5_000);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use everleaf_designs::{
     WbTreeSo, Wort,
 };
 
-use everleaf_designs::cceh::variant::Standard as CcehStandard;
+use everleaf_designs::cceh::variant as cceh;
 use everleaf_designs::f3tree::variant::Objects500;
 use everleaf_designs::pactree::variant::Standard as PacStandard;
 use everleaf_designs::skiplist::variant::Standard as SkipStandard;
@@ -353,9 +353,66 @@ fn random_inserts_of_a_radix_tree_flush_two_lines_and_three_for_each_node() {
 fn a_write_of_a_hash_index_is_one_line() {
     // The line of the pair, flushed, and that of the lock.
     let write = (1, 1, 2);
-    let (hit, miss) = assert_costs::<Cceh<CcehStandard, M>>(write, write, write);
+    let (hit, miss) = assert_costs::<Cceh<cceh::Standard, M>>(write, write, write);
     // The directory, the lock, and the home of the key; a key that is absent could be in four lines.
     assert_eq!((hit, miss), (3, 6));
+}
+
+/// A write to a buffer is one record of half a line. When a part of the buffer is full, all of it goes to the
+/// segment: in place a line for most pairs, or a new segment as a whole.
+#[test]
+fn a_write_of_a_hash_index_with_buffers_is_a_record() {
+    let costs = [
+        full_buffer::<Cceh<cceh::Buffered, M>>(),
+        full_buffer::<Cceh<cceh::OutOfPlace, M>>(),
+        full_buffer::<Cceh<cceh::Whole, M>>(),
+    ];
+    println!("entries, flushes, drains of a full buffer: {costs:?}");
+    for (index, (entries, flushes, drains)) in costs.into_iter().enumerate() {
+        // Twelve in the part that is full; the others have about as many on average, at most.
+        assert!((32..=32 * 12).contains(&entries), "{entries} entries");
+        if index == 0 {
+            // Each pair by itself, the head, and the record of the write.
+            assert_eq!((flushes, drains), (entries + 2, 3));
+        } else {
+            // The new segment, one entry of the directory, the record.
+            assert_eq!((flushes, drains), (256 + 2, 3));
+        }
+    }
+}
+
+/// Inserts until a buffer is full. Gives the number of its entries, and the flushes and drains of the insert
+/// that brings them to the pool.
+fn full_buffer<T: Design<M>>() -> (u64, u64, u64) {
+    let counting = Counting::new(CountingConfig::default(), POOL);
+    let solo = make::<T>(&counting);
+    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a session"));
+    let session = &mut session;
+    // Of two segments the second one only: its hashes are those whose first bit is set.
+    let keys = (1_u64..).filter(|key| hash_of(*key) >> 63 == 1);
+    let mut inserted = 0;
+    for key in keys {
+        let before = counting.tally("all");
+        counting.operation("all", || tree.insert(session, key, 1).expect("room"));
+        let after = counting.tally("all");
+        let flushes = after.flushes - before.flushes;
+        if inserted > 0 && flushes > 1 {
+            counting.operation("update", || tree.update(session, key, 2).expect("there"));
+            counting.operation("remove", || tree.remove(session, key).expect("there"));
+            assert_eq!(counting.tally("update").flushes, 1);
+            assert_eq!(counting.tally("remove").flushes, 1);
+            return (inserted, flushes, after.drains - before.drains);
+        }
+        inserted += 1;
+    }
+    unreachable!("a buffer has an end")
+}
+
+/// The hash of CCEH.
+fn hash_of(key: u64) -> u64 {
+    let hash = (key ^ key >> 33).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
+    let hash = (hash ^ hash >> 33).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
+    hash ^ hash >> 33
 }
 
 /// The same inserts on paper: segments of 255 lines of 4 pairs, a key in one of 4 lines from its home on.
@@ -366,18 +423,13 @@ fn split_lines(count: u64) -> u64 {
         depth: u32,
         lines: Vec<Vec<u64>>,
     }
-    let hash = |key: u64| {
-        let hash = (key ^ key >> 33).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
-        let hash = (hash ^ hash >> 33).wrapping_mul(0xC4CE_B9FE_1A85_EC53);
-        hash ^ hash >> 33
-    };
     let empty = |low, depth| Segment { low, depth, lines: vec![vec![]; 255] };
     let mut segments = vec![empty(0, 1), empty(1 << 63, 1)];
     let (mut depth, mut lines) = (1, 0);
     let mut random = Random::new(1);
     for _ in 0..count {
-        let hash = hash(random.below(u64::MAX));
-        let home = ((hash & 0xFFFF_FFFF) * 255 >> 32) as usize;
+        let hash = hash_of(random.below(u64::MAX));
+        let home = (((hash & 0xFFFF_FFFF) * 255) >> 32) as usize;
         loop {
             let at = segments.partition_point(|segment| segment.low <= hash) - 1;
             let segment = &mut segments[at];
@@ -408,7 +460,7 @@ fn split_lines(count: u64) -> u64 {
 fn random_inserts_of_a_hash_index_flush_what_a_model_on_paper_does() {
     let count = 30_000;
     let flushes =
-        (flushes_per_insert::<Cceh<CcehStandard, M>>(count) * count as f64).round() as u64;
+        (flushes_per_insert::<Cceh<cceh::Standard, M>>(count) * count as f64).round() as u64;
     let expected = count + split_lines(count);
     println!("cceh: {flushes} flushes of {count} inserts, {expected} on paper");
     // The allocator flushes a header for each chunk it hands out.

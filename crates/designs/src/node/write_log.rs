@@ -1,16 +1,17 @@
-//! The log of what is in the buffers: one writer a log, records that are linked per buffer.
+//! The log of what is in write buffers: one writer a log, records that are linked per buffer.
 //!
 //! ```text
-//!   anchor   word 3..27: the oldest chunk of each log
+//!   anchor   24 words: the oldest chunk of each log
 //!   chunk    | opening 4, log 4 | number 8 | next 8 | 0 40 | record | record | ...
 //!   record   | key 8 | value 8 | link 48 bits, upper 16 of the sequence | meta 8 |
 //!   meta     | 0: is a value | 1..32: lower 31 of the sequence | 32..64: check sum |
 //! ```
 //!
-//! A record's *sequence* counts the buffered writes of its leaf; a leaf inherits it when it is split or
-//! merged, so the records of a key are in order whatever logs they are in. Its *link* is the place of
-//! the record before it in the same buffer, whose sequence is one less. Line 0 of a leaf says up to
-//! which sequence the leaf has everything, so a flush ends a buffer's records without one of its own.
+//! A record's *sequence* counts the buffered writes of its leaf (or segment); a leaf inherits it when it
+//! is split or merged, so the records of a key are in order whatever logs they are in. Its *link*, if the
+//! tree needs one, is the place of the record before it in the same buffer, whose sequence is one less.
+//! Line 0 of a leaf says up to which sequence the leaf has everything, so a flush ends a buffer's records
+//! without one of its own.
 //!
 //! Each log has one writer at a time and each of its records is durable before the next one is written:
 //! the first place of a chunk without a valid record is its end. The check sum covers the chunk's
@@ -24,12 +25,10 @@ use everleaf_index::{PoolBase, RootObject};
 use everleaf_machine::{Atomic, Machine, Ordering, SpinLock};
 use everleaf_pool::Medium;
 
-use super::layout::LOG_WORD;
-
 /// How many logs a tree has, and of how many records their chunks are. Sessions share logs if there
 /// are more of them.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub struct Shape {
     logs: usize,
     /// Records of a chunk.
     pub chunk_length: usize,
@@ -71,7 +70,7 @@ struct Cells<M: Machine> {
 
 /// A buffered write, as the log has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Record {
+pub struct Record {
     /// The key.
     pub key: u64,
     /// Its value; none if it was removed.
@@ -121,10 +120,12 @@ struct State {
 }
 
 /// The logs of a tree.
-pub(super) struct Logs<M: Machine> {
+pub struct Logs<M: Machine> {
     base: PoolBase<M>,
     medium: Medium<M>,
     anchor: RootObject<M>,
+    /// The anchor's word that names the oldest chunk of the first log.
+    first_word: usize,
     generation: u32,
     shape: Shape,
     logs: Box<[SpinLock<State, M>]>,
@@ -136,21 +137,22 @@ unsafe impl<M: Machine> Send for Logs<M> {}
 unsafe impl<M: Machine> Sync for Logs<M> {}
 
 impl<M: Machine> Logs<M> {
+    /// Logs that the anchor's words from `first_word` on name; there are none yet.
     pub fn new(
         base: PoolBase<M>,
         medium: Medium<M>,
-        anchor: RootObject<M>,
+        (anchor, first_word): (RootObject<M>, usize),
         generation: u32,
         shape: Shape,
     ) -> Self {
         let state = || State { chunks: VecDeque::new(), used: 0, added: 0, is_collected: false };
         let logs = (0..shape.logs).map(|_| SpinLock::new(state())).collect();
-        Logs { base, medium, anchor, generation, shape, logs }
+        Logs { base, medium, anchor, first_word, generation, shape, logs }
     }
 
     /// The word that names the oldest chunk of a log.
     fn head(&self, log: usize) -> &Atomic<u64, M> {
-        self.anchor.word(LOG_WORD + log)
+        self.anchor.word(self.first_word + log)
     }
 
     fn header(&self, chunk: u64) -> &ChunkHeader<M> {

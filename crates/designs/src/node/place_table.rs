@@ -1,18 +1,16 @@
-//! The middle nodes of all leaves, or their buffers, found by the leaf's place: no pointer leads to one, so
-//! all can be asked for at once.
+//! What belongs to places of the pool and is in DRAM (middle nodes of leaves, buffers), found by the place:
+//! no pointer leads to it, so all can be asked for at once.
 //!
 //! ```text
-//!   offset of a leaf / 1280 = number:    | upper bits | 9 bits | 5 bits |
-//!                                    root[..] -> branch[..] -> page[..]
+//!   place / stride = number:    | upper bits | 9 bits | 5 bits |
+//!                           root[..] -> branch[..] -> page[..]
 //! ```
 //!
-//! Leaves are at least 1280 bytes apart, so no two have the same number. Pages are made when a leaf is
+//! Places are at least a stride apart, so no two have the same number. Pages are made when a leaf is
 //! first put where they are needed, and stay until the tree is freed.
 
 use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{AtomicPointer, Machine, SpinLock};
-
-use super::layout::LEAF_STRIDE;
 
 /// Entries of a page: few on a simulated machine, which initialises them one by one.
 const fn page_length<M: Machine>() -> usize {
@@ -25,7 +23,7 @@ const fn branch_length<M: Machine>() -> usize {
 }
 
 /// What a table is of: made of atomic words.
-pub(super) trait Cell: 'static {
+pub trait Cell: 'static {
     /// Makes memory that nobody else has seen one of no leaf.
     fn clear(&self);
 }
@@ -33,18 +31,18 @@ pub(super) trait Cell: 'static {
 type Branch<T, M> = AtomicPointer<T, M>;
 
 /// See the module.
-pub(super) struct Table<T, M: Machine> {
+pub struct Table<T, M: Machine, const STRIDE: u64> {
     root: Box<[AtomicPointer<Branch<T, M>, M>]>,
     growth: SpinLock<(), M>,
 }
 
-impl<T: Cell, M: Machine> Table<T, M> {
+impl<T: Cell, M: Machine, const STRIDE: u64> Table<T, M, STRIDE> {
     const BRANCH_SIZE: usize = branch_length::<M>() * 8;
     const PAGE_SIZE: usize = page_length::<M>() * size_of::<T>();
 
-    /// An empty table, for a pool that may become so large.
-    pub fn new(pool_size_max: u64) -> Self {
-        let pages = pool_size_max.div_ceil(LEAF_STRIDE * page_length::<M>() as u64) as usize;
+    /// An empty table, for places below `end`.
+    pub fn new(end: u64) -> Self {
+        let pages = end.div_ceil(STRIDE * page_length::<M>() as u64) as usize;
         let branches = pages.div_ceil(branch_length::<M>());
         let root = (0..branches).map(|_| AtomicPointer::new(std::ptr::null_mut())).collect();
         Table { root, growth: SpinLock::new(()) }
@@ -53,7 +51,7 @@ impl<T: Cell, M: Machine> Table<T, M> {
     /// Root index, branch index and place in the page of a leaf.
     #[inline(always)]
     fn path(leaf: u64) -> (usize, usize, usize) {
-        let number = (leaf / LEAF_STRIDE) as usize;
+        let number = (leaf / STRIDE) as usize;
         let page = number / page_length::<M>();
         (page / branch_length::<M>(), page % branch_length::<M>(), number % page_length::<M>())
     }

@@ -1,4 +1,5 @@
-//! The write buffer of a leaf, in DRAM: up to 14 entries that are not in the leaf yet.
+//! The write buffer of a leaf (or a part of that of a segment), in DRAM: up to 14 entries that are not in
+//! the leaf yet.
 //!
 //! ```text
 //!   | length 16, tombs 16 | 14 tags 16 | 0 8 | 14 entries of key and value 224 |    256 bytes
@@ -9,22 +10,27 @@
 
 use everleaf_machine::{Atomic, Machine, Ordering};
 
-use super::layout::tag;
-use super::table::Cell;
-use crate::node::entry::Entry;
+use super::entry::Entry;
+use super::place_table::Cell;
 
 /// Entries of a buffer.
-pub(super) const BUFFER_LENGTH: usize = 14;
+pub const BUFFER_LENGTH: usize = 14;
+
+/// One byte of a key's hash.
+#[inline(always)]
+pub fn tag(key: u64) -> u8 {
+    (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
+}
 
 const BYTES: u64 = 0x0101_0101_0101_0101;
 const TOMB_SHIFT: u32 = 16;
 
 /// An entry: a key, and its value, or none if it is a tomb.
-pub(super) type Buffered = (u64, Option<u64>);
+pub type Buffered = (u64, Option<u64>);
 
 /// See the module.
 #[repr(C, align(64))]
-pub(super) struct Buffer<M: Machine> {
+pub struct Buffer<M: Machine> {
     state: Atomic<u64, M>,
     tags: [Atomic<u64, M>; 2],
     unused: Atomic<u64, M>,
@@ -116,9 +122,9 @@ impl<M: Machine> Buffer<M> {
         self.state.store(0, Ordering::Relaxed);
     }
 
-    /// Keeps the entries below a key. The caller holds the lock.
-    pub fn keep_below(&self, high: u64) {
-        let kept: Vec<Buffered> = self.iter().filter(|entry| entry.0 < high).collect();
+    /// Keeps the entries of these keys. The caller holds the lock.
+    pub fn keep(&self, is_kept: impl Fn(u64) -> bool) {
+        let kept: Vec<Buffered> = self.iter().filter(|entry| is_kept(entry.0)).collect();
         self.empty();
         kept.into_iter().for_each(|entry| self.put(None, entry));
     }
@@ -138,7 +144,7 @@ fn length(state: u64) -> usize {
 }
 
 /// Lays the entries of a buffer over the pairs of its leaf, ascending.
-pub(super) fn overlay(pairs: &mut Vec<(u64, u64)>, entries: &[Buffered]) {
+pub fn overlay(pairs: &mut Vec<(u64, u64)>, entries: &[Buffered]) {
     pairs.retain(|pair| entries.iter().all(|entry| entry.0 != pair.0));
     pairs.extend(entries.iter().filter_map(|(key, value)| value.map(|value| (*key, value))));
     pairs.sort_unstable();
@@ -171,7 +177,7 @@ mod tests {
         assert_eq!(buffer.find(35), Some((5, None)));
         buffer.put(Some(5), (35, Some(9)));
         assert_eq!(buffer.find(35), Some((5, Some(9))));
-        buffer.keep_below(40);
+        buffer.keep(|key| key < 40);
         assert_eq!((buffer.len(), buffer.find(42), buffer.find(35)), (6, None, Some((5, Some(9)))));
         buffer.empty();
         assert_eq!((buffer.len(), buffer.find(0)), (0, None));

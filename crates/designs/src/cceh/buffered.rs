@@ -1,0 +1,348 @@
+//! The buffers of the segments, in DRAM, and their log: what is written is a record of the log and an entry
+//! of a buffer until the buffer is full.
+//!
+//! A segment's buffer has several parts, and a hash says in which one a key is. A part is that of SPTree's
+//! leaves (`node/write_buffer.rs`); the log is SPTree's too (`node/write_log.rs`), without links, since
+//! opening reads all of it.
+
+use everleaf_alloc::{AllocError, Session};
+use everleaf_index::build::{Change, Effect, Outcome};
+use everleaf_machine::{Atomic, Machine, Ordering};
+
+use super::Cceh;
+use super::layout::{NO_KEY, Pair, Segment, hash_of};
+use super::variant::Variant;
+use crate::node::place_table::{Cell, Table};
+use crate::node::write_buffer::{Buffer, Buffered};
+use crate::node::write_log::{Logs, Record};
+
+/// The number of the last buffered write of a segment.
+#[repr(transparent)]
+pub(super) struct Sequence<M: Machine>(Atomic<u64, M>);
+
+impl<M: Machine> Cell for Sequence<M> {
+    fn clear(&self) {
+        self.0.write_private(0);
+    }
+}
+
+/// What a variant with buffers has besides the segments. In the others nothing is ever put in.
+pub(super) struct Buffers<M: Machine> {
+    nodes: Table<Buffer<M>, M, 1>,
+    sequences: Table<Sequence<M>, M, 1>,
+    pub logs: Logs<M>,
+}
+
+impl<M: Machine> Buffers<M> {
+    /// For `segments` places of segments, whose buffers have `nodes` parts.
+    pub fn new(segments: u64, nodes: u64, logs: Logs<M>) -> Self {
+        Buffers { nodes: Table::new(segments * nodes), sequences: Table::new(segments), logs }
+    }
+
+    /// Gives the memory outside of the pool back. Nobody uses the index any more.
+    pub fn free(&self, session: &mut Session<M>) {
+        self.nodes.free(session);
+        self.sequences.free(session);
+    }
+}
+
+impl<V: Variant, M: Machine> Cceh<V, M> {
+    /// The number of a segment's place: no two segments have the same.
+    fn number(segment: Segment<'_, V, M>) -> u64 {
+        segment.offset / Segment::<V, M>::SIZE as u64
+    }
+
+    /// The parts of a segment's buffer.
+    pub(super) fn nodes(&self, segment: Segment<'_, V, M>) -> impl Iterator<Item = &Buffer<M>> {
+        let first = Self::number(segment) * V::NODES as u64;
+        (first..first + V::NODES as u64).map(|number| self.buffers.nodes.at(number))
+    }
+
+    /// The part of a segment's buffer that a hash is in.
+    #[inline(always)]
+    pub(super) fn node(&self, segment: Segment<'_, V, M>, hash: u64) -> &Buffer<M> {
+        let first = Self::number(segment) * V::NODES as u64;
+        self.buffers.nodes.at(first + hash % V::NODES as u64)
+    }
+
+    /// The entries of a segment's buffer.
+    pub(super) fn entries(&self, segment: Segment<'_, V, M>) -> Vec<Buffered> {
+        self.nodes(segment).flat_map(Buffer::iter).collect()
+    }
+
+    /// The number of the last buffered write of a segment. The caller holds its lock.
+    pub(super) fn sequence(&self, segment: Segment<'_, V, M>) -> u64 {
+        // Relaxed: only holders of the lock look at it.
+        self.buffers.sequences.at(Self::number(segment)).0.load(Ordering::Relaxed)
+    }
+
+    /// Notes a buffered write. The caller holds the lock.
+    pub(super) fn set_sequence(&self, segment: Segment<'_, V, M>, sequence: u64) {
+        // Relaxed: as in `sequence`.
+        self.buffers.sequences.at(Self::number(segment)).0.store(sequence, Ordering::Relaxed);
+    }
+
+    /// Makes sure that a segment has its parts in DRAM; those of a new one are empty.
+    pub(super) fn make_room(
+        &self,
+        session: &mut Session<M>,
+        segment: Segment<'_, V, M>,
+    ) -> Result<(), AllocError> {
+        if !V::BUFFERED {
+            return Ok(());
+        }
+        let number = Self::number(segment);
+        self.buffers.sequences.make_room(session, number)?;
+        for node in number * V::NODES as u64..(number + 1) * V::NODES as u64 {
+            self.buffers.nodes.make_room(session, node)?;
+        }
+        Ok(())
+    }
+
+    /// A new segment with its parts in DRAM.
+    ///
+    /// # Errors
+    /// No space; then nothing is left behind.
+    pub(super) fn new_segment(
+        &self,
+        session: &mut Session<M>,
+    ) -> Result<Segment<'_, V, M>, AllocError> {
+        let offset = session.allocate_record(Segment::<V, M>::SIZE)?;
+        let segment = self.segment(offset);
+        let room = self.make_room(session, segment);
+        room.inspect_err(|_| session.free_record(offset, Segment::<V, M>::SIZE))?;
+        Ok(segment)
+    }
+
+    /// One write of a variant with buffers. The caller is pinned.
+    ///
+    /// *Linearizes at* the opening of the segment's lock. *Durable* when it returns.
+    pub(super) fn write_buffered(
+        &self,
+        session: &mut Session<M>,
+        change: &Change,
+    ) -> Result<Outcome, AllocError> {
+        let (key, hash) = (change.key, hash_of(change.key));
+        loop {
+            let segment = self.lock_segment(hash);
+            let node = self.node(segment, hash);
+            let place = node.find(key);
+            let stored = || segment.find(hash, key).map(Pair::value);
+            let (outcome, effect) = change.decide(place.map_or_else(stored, |(_, value)| value));
+            if effect == Effect::None {
+                segment.head.lock.unlock_unchanged();
+                return Ok(outcome);
+            }
+            if place.is_none() && node.len() == V::NODE_LENGTH {
+                self.flush(session, segment)?;
+                continue;
+            }
+            let value = (effect == Effect::Put).then_some(change.value);
+            let grows = match self.log(session, segment, (key, value)) {
+                Ok(grows) => grows,
+                Err(error) => {
+                    segment.head.lock.unlock_unchanged();
+                    return Err(error);
+                }
+            };
+            node.put(place.map(|(slot, _)| slot), (key, value));
+            segment.head.lock.unlock();
+            if grows {
+                self.trim_log(session);
+            }
+            return Ok(outcome);
+        }
+    }
+
+    /// Puts a write of a locked segment into the log, durably. True if the log has grown.
+    fn log(
+        &self,
+        session: &mut Session<M>,
+        segment: Segment<'_, V, M>,
+        (key, value): Buffered,
+    ) -> Result<bool, AllocError> {
+        if value.is_none() && M::mutant("cceh.unlogged_removal") {
+            return Ok(false);
+        }
+        let sequence = self.sequence(segment) + 1;
+        let (_, grows) =
+            self.buffers.logs.append(session, Record { key, value, sequence, link: 0 })?;
+        self.set_sequence(segment, sequence);
+        Ok(grows)
+    }
+
+    /// Brings the buffer of a locked segment to the pool, and opens it. If there is no place for all of it,
+    /// the segment is split, and the halves have what is left in their buffers.
+    ///
+    /// # Errors
+    /// No space; then nothing was changed that could be seen.
+    fn flush(
+        &self,
+        session: &mut Session<M>,
+        segment: Segment<'_, V, M>,
+    ) -> Result<(), AllocError> {
+        if V::OUT_OF_PLACE {
+            self.replace(session, segment)
+        } else {
+            self.fill_in(session, segment)
+        }
+    }
+
+    /// Brings the buffer of a locked segment into it.
+    fn fill_in(
+        &self,
+        session: &mut Session<M>,
+        segment: Segment<'_, V, M>,
+    ) -> Result<(), AllocError> {
+        M::mark("cceh.fill_in");
+        let sequence = self.sequence(segment);
+        if M::mutant("cceh.flushed_first") {
+            segment.set_flushed(sequence);
+        }
+        for (key, value) in self.entries(segment) {
+            match segment.apply(key, value) {
+                Ok(Some(pair)) if !M::mutant("cceh.no_fill_flush") => {
+                    // Persist: by the drain below, before the head says that the pairs are there (C5).
+                    self.medium.flush(pair.as_ptr(), size_of::<Pair<M>>());
+                }
+                Ok(_) => {}
+                // What is in its place already is in the log and in a buffer as well.
+                Err(_) => return self.split(session, segment),
+            }
+        }
+        // Persist: the pairs before the head says that they are there (C5).
+        self.medium.drain();
+        segment.set_flushed(sequence);
+        // Persist: the head before the buffer is emptied, and before the log forgets it (C5).
+        self.medium.persist(segment.as_ptr(), 32);
+        self.nodes(segment).for_each(Buffer::empty);
+        segment.head.lock.unlock();
+        Ok(())
+    }
+
+    /// Makes a new segment of a locked one and its buffer, and puts it in its place.
+    fn replace(
+        &self,
+        session: &mut Session<M>,
+        segment: Segment<'_, V, M>,
+    ) -> Result<(), AllocError> {
+        M::mark("cceh.replace");
+        let size = Segment::<V, M>::SIZE;
+        let copy = self.new_segment(session);
+        let copy = copy.inspect_err(|_| segment.head.lock.unlock_unchanged())?;
+        copy.build(self.generation, (segment.low(), segment.depth()), Some(segment));
+        let mut entries = self.entries(segment).into_iter();
+        if entries.any(|(key, value)| copy.apply(key, value).is_err()) {
+            session.free_record(copy.offset, size);
+            return self.split(session, segment);
+        }
+        let sequence = self.sequence(segment);
+        if !M::mutant("cceh.no_flushed") {
+            copy.set_flushed(sequence);
+        }
+        self.set_sequence(copy, sequence);
+        if !M::mutant("cceh.no_copy_flush") {
+            // Persist: the copy before an entry leads to it (C2).
+            self.medium.persist(copy.as_ptr(), size);
+        }
+        self.lock_directory();
+        self.point_in_place(copy);
+        self.directory_lock.unlock();
+        self.nodes(segment).for_each(Buffer::empty);
+        copy.head.lock.unlock();
+        segment.head.lock.unlock_dead();
+        if M::mutant("cceh.free_segment_at_once") {
+            session.free_record(segment.offset, size);
+        } else {
+            session.retire_record(segment.offset, size);
+        }
+        Ok(())
+    }
+
+    /// Gives the upper half of a locked segment, which is locked too, its part of the buffer.
+    pub(super) fn split_buffer(&self, segment: Segment<'_, V, M>, upper: Segment<'_, V, M>) {
+        if !V::BUFFERED {
+            return;
+        }
+        self.set_sequence(upper, self.sequence(segment));
+        for (from, to) in self.nodes(segment).zip(self.nodes(upper)) {
+            to.empty();
+            let gone = from.iter().filter(|(key, _)| upper.covers(hash_of(*key)));
+            gone.for_each(|entry| to.put(None, entry));
+            from.keep(|key| !upper.covers(hash_of(key)));
+        }
+    }
+
+    /// Frees old chunks of the session's log while there are too many, by bringing to the pool what still
+    /// needs them. If the pool is full, they stay.
+    #[cold]
+    fn trim_log(&self, session: &mut Session<M>) {
+        let logs = &self.buffers.logs;
+        let log = logs.of(session);
+        while let Some(chunk) = logs.take_oldest(log, self.chunk_limit()) {
+            M::mark("cceh.collect");
+            for (_, record) in logs.records(chunk) {
+                if !M::mutant("cceh.no_forced_flush")
+                    && self.settle_record(session, record).is_err()
+                {
+                    return logs.keep_oldest(log);
+                }
+            }
+            logs.drop_oldest(session, log);
+        }
+    }
+
+    /// Chunks that a log may have: twice those that full buffers need.
+    fn chunk_limit(&self) -> usize {
+        let shape = V::LOGS.shape();
+        let least = if V::NODES * V::NODE_LENGTH < shape.chunk_length { 16 } else { 2 };
+        // A directory has no more segments than entries, and seldom less than half as many.
+        let segments = self.directory().count() as usize;
+        least.min(16) + segments * V::NODES * V::NODE_LENGTH / shape.chunk_length
+    }
+
+    /// Makes sure that a record is not needed any more.
+    fn settle_record(&self, session: &mut Session<M>, record: Record) -> Result<(), AllocError> {
+        let hash = hash_of(record.key);
+        loop {
+            let segment = self.lock_segment(hash);
+            if record.sequence <= segment.flushed() {
+                segment.head.lock.unlock_unchanged();
+                return Ok(());
+            }
+            M::mark("cceh.forced_flush");
+            self.flush(session, segment)?;
+        }
+    }
+
+    /// Keys of a segment and its buffer; good if the version is found unchanged afterwards.
+    pub(super) fn key_count(&self, segment: Segment<'_, V, M>) -> u64 {
+        if !V::BUFFERED {
+            return segment.pairs().count() as u64;
+        }
+        let is_buffered = |key| self.node(segment, hash_of(key)).find(key).is_some();
+        let stored = segment.pairs().filter(|(key, _)| !is_buffered(*key)).count();
+        let values = self.entries(segment).iter().filter(|entry| entry.1.is_some()).count();
+        (stored + values) as u64
+    }
+
+    /// Puts a record that recovery found into the buffer of its segment, if that has not got it. Records
+    /// come in the order of their numbers. False if there is no room. Nobody else is active.
+    pub(super) fn restore_record(&self, record: Record) -> bool {
+        let hash = hash_of(record.key);
+        let segment = self.segment_of(hash);
+        if record.sequence <= segment.flushed() {
+            return true;
+        }
+        let node = self.node(segment, hash);
+        let place = node.find(record.key);
+        if record.key == NO_KEY || place.is_none() && node.len() == V::NODE_LENGTH {
+            return false;
+        }
+        node.put(place.map(|(slot, _)| slot), (record.key, record.value));
+        if record.sequence > self.sequence(segment) {
+            self.set_sequence(segment, record.sequence);
+        }
+        true
+    }
+}
