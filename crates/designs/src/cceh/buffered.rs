@@ -246,7 +246,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
             self.medium.persist(copy.as_ptr(), size);
         }
         self.lock_directory();
-        self.point_in_place(copy);
+        self.point(copy);
         self.directory_lock.unlock();
         self.nodes(segment).for_each(Buffer::empty);
         copy.head.lock.unlock();

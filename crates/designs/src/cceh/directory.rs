@@ -106,44 +106,18 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         }
     }
 
-    /// Makes the entries of the hashes from `low` on, `depth` bits of which are the same, lead to a
-    /// segment, durably. The caller holds the directory's lock.
-    pub(super) fn point(&self, low: u64, depth: u32, segment: u64) {
-        let directory = self.directory();
-        let first = directory.index(low);
-        let count = 1 << (directory.depth - depth);
-        for index in first..first + count {
-            self.set_entry(directory, index, segment);
-        }
-        if !M::mutant("cceh.no_entry_flush") {
-            // Persist: all entries before the depth that makes them right (C3), or recovery would believe
-            // the depth and find the old segment in them.
-            self.medium.persist(self.entry(directory, first).as_ptr(), 8 * count as usize);
-        }
-    }
-
-    /// Makes the entries of a segment lead to the one that takes its place, durably. The caller holds the
-    /// directory's lock.
-    pub(super) fn point_in_place(&self, segment: Segment<'_, V, M>) {
+    /// Makes the entries of a segment lead to it, durably: that is the first one's doing, since recovery
+    /// believes no other (C3). The caller holds the directory's lock.
+    pub(super) fn point(&self, segment: Segment<'_, V, M>) {
         let directory = self.directory();
         let first = directory.index(segment.low());
         let count = 1 << (directory.depth - segment.depth());
-        if M::mutant("cceh.first_entry_first") {
-            self.set_entry(directory, first, segment.offset);
-            self.medium.persist(self.entry(directory, first).as_ptr(), 8);
-        }
-        for index in first + 1..first + count {
+        for index in first..first + count {
             self.set_entry(directory, index, segment.offset);
         }
-        if count > 1 {
-            // Persist: the others before the first, which recovery believes (C6).
-            self.medium
-                .persist(self.entry(directory, first + 1).as_ptr(), 8 * (count - 1) as usize);
-        }
-        self.set_entry(directory, first, segment.offset);
-        if !M::mutant("cceh.no_first_entry_flush") {
-            // Persist: the first entry before a lock is opened, or recovery would give what is written to
-            // the new segment back; and before the old one is used again (C6).
+        if !M::mutant("cceh.no_entry_flush") {
+            // Persist: the first entry before the depth of the lower half (C3), or before the lock of a
+            // segment that takes another's place is opened, and that one is used again (C6).
             self.medium.persist(self.entry(directory, first).as_ptr(), 8);
         }
     }

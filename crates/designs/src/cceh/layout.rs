@@ -192,13 +192,16 @@ impl<'t, V: Variant, M: Machine> Segment<'t, V, M> {
         self.places(hash).find(|pair| pair.key() == key)
     }
 
-    /// A place for a hash that it has not: an empty one, or one that a split left behind (C4). The caller
-    /// holds the lock.
+    /// The first place for a hash that it has not: an empty one, or one that a split left behind (C4). The
+    /// caller holds the lock.
     pub fn vacancy(self, hash: u64) -> Option<&'t Pair<M>> {
-        let empty = self.places(hash).find(|pair| pair.key() == NO_KEY);
-        empty.or_else(|| {
-            let left = self.places(hash).find(|pair| !self.covers(hash_of(pair.key())));
-            left.inspect(|_| M::mark("cceh.left_behind"))
+        self.places(hash).find(|pair| {
+            let key = pair.key();
+            let is_left_behind = key != NO_KEY && !self.covers(hash_of(key));
+            if is_left_behind {
+                M::mark("cceh.left_behind");
+            }
+            key == NO_KEY || is_left_behind
         })
     }
 

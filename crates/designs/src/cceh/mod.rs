@@ -43,9 +43,10 @@
 //!   anchor before an entry of the new directory differs from the old one's;
 //! - C3 a segment of depth `d` has the hashes that share `d` bits with it, and is what all their entries
 //!   lead to; but while it is split, when both halves and the directory are locked, those of the upper half
-//!   may lead there already. The entries are durable before the depth is, and the depth before a lock is
-//!   opened. So recovery believes the first entry of each stride and the depth of its segment: what differs
-//!   is a split of whose upper half nothing was used, and is undone;
+//!   may lead there already. The first entry of the upper half is durable before the depth is, and the depth
+//!   before a lock is opened. So recovery believes the first entry of each stride and the depth of its
+//!   segment, and sets the others: what differs is not durable yet, or of a split of whose upper half nothing
+//!   was used;
 //! - C4 a key is in at most one place that counts, and a place is used again only if it is empty or its
 //!   hash is not the segment's, durably: by C3 it never will be again.
 //!
@@ -53,9 +54,9 @@
 //!   log has all later ones, durable before their lock was opened; numbers of a segment's writes ascend, and
 //!   the halves of a split go on with them. What else of them is in the segment already is what the log and
 //!   the buffer say, or older. A chunk of the log goes when the segments of its records have them;
-//! - C6 a segment that takes the place of another is durable with its head before an entry leads to it. Its
-//!   first entry becomes durable last: until then recovery sets the others back, to a segment that nobody has
-//!   changed. Both are locked until it is;
+//! - C6 a segment that takes the place of another is durable with its head before an entry leads to it, and
+//!   its first entry before either is opened: whichever of the two that entry leads to after a cut has
+//!   everything;
 //! - C7 what the directory in DRAM says of the current directory in the pool is what that says.
 //!
 //! Locks are taken in this order: a segment, the directory. A segment that is being made is locked by its
@@ -72,7 +73,7 @@
 //! - *no end of doubling*: there equal hashes double the directory until the program dies. Here no two keys
 //!   have equal hashes, and a directory that finds no space makes the write fail, with nothing changed;
 //! - *some entries old, some new*: there a segment that is replaced has several entries, and a crash leaves
-//!   both in use. Here C6;
+//!   both in use. Here the first entry decides (C6);
 //! - *a log that is not flushed*: there the flush of log records is commented out. Here it is not; without a
 //!   log the buffers would lose writes that were acknowledged, so there is no such variant;
 //! - *space*: there old directories and lost segments are never freed. Here directories are retired, and a

@@ -42,7 +42,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         if M::mutant("cceh.depth_first") {
             self.deepen(segment, depth);
         }
-        self.point(low, depth, upper.offset);
+        self.point(upper);
         self.deepen(segment, depth);
         self.directory_lock.unlock();
         self.split_buffer(segment, upper);

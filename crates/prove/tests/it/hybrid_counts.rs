@@ -448,8 +448,8 @@ fn split_lines(count: u64) -> u64 {
                 // The new directory, and the anchor.
                 lines += (8_u64 << depth).div_ceil(64) + 1;
             }
-            // The new segment, the entries that lead to it, and the old one's depth.
-            lines += 256 + (8_u64 << (depth - upper.depth)).div_ceil(64) + 1;
+            // The new segment, the first entry that leads to it, and the old one's depth.
+            lines += 256 + 1 + 1;
             segments.insert(at + 1, upper);
         }
     }
