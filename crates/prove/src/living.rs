@@ -94,11 +94,21 @@ impl AnyTree {
         key.clamp(self.keys.0, self.keys.1)
     }
 
-    /// The operation with keys and values that the tree takes; instead of a scan of a tree without order,
-    /// gets of all keys.
+    /// The operation with keys and values that the tree takes. Of a tree without order, instead of a scan of
+    /// some pairs a get of the first key, instead of one of all pairs gets of all keys.
     pub fn fit(&self, operation: &Operation) -> Operation {
-        if !self.ordered && operation.is_scan() {
-            return Operation::GetMany;
+        if !self.ordered {
+            match *operation {
+                Operation::Scan(from, limit) | Operation::ScanBack(from, limit)
+                    if limit < usize::MAX =>
+                {
+                    return Operation::Get(self.fit_key(from));
+                }
+                Operation::Scan(..) | Operation::ScanBack(..) | Operation::Range(_) => {
+                    return Operation::GetMany;
+                }
+                _ => {}
+            }
         }
         let (least, greatest) = self.values;
         operation.map(|key| self.fit_key(key), |value| value.clamp(least, greatest))

@@ -162,11 +162,6 @@ impl Operation {
         matches!(self, Get(_) | GetMany | Scan(..) | ScanBack(..) | Range(_))
     }
 
-    /// Whether the operation gives pairs in the order of their keys.
-    pub fn is_scan(&self) -> bool {
-        matches!(self, Operation::Scan(..) | Operation::ScanBack(..) | Operation::Range(_))
-    }
-
     /// The same operation with every key and value replaced.
     #[must_use]
     pub fn map(&self, key: impl Fn(u64) -> u64, value: impl Fn(u64) -> u64) -> Operation {

@@ -303,17 +303,49 @@ fn of_skip_lists() -> Vec<DirectedCase> {
     ]
 }
 
-/// CCEH, in segments of two pairs: the hashes of 2, 4, 7 and 8 begin with 0011, 0100, 0111 and 0100.
+/// CCEH, in segments of two pairs or three. The hashes of 2, 4, 7 and 8 begin with 0011, 0100, 0111 and 0100,
+/// and end with a 1; that of 3 begins with 0000 and ends with a 0. A segment's buffer has two parts of two
+/// entries.
 fn of_cceh() -> Vec<DirectedCase> {
+    let line = Some(Domain::Adr);
+    let full = [Insert(2, 20), Insert(4, 40)];
+    let mut many = vec![Insert(2, 20), Insert(3, 30)];
+    many.extend((0..24).map(|value| Update(3, 100 + value)));
     vec![
-        // The insert splits the segment of 2 and 4; 7 and 8 are of the upper half.
+        // The insert splits the segment of 2 and 4; 4, 7 and 8 are of the upper half.
         guarded(
             "a write to a segment that is split before it is locked",
             ("cceh", "cceh.no_recheck", None, 1, 2000),
-            &[Insert(2, 20), Insert(4, 40)],
+            &full,
             &[&[Insert(8, 80), Get(8)], &[Insert(7, 70)]],
         )
         .in_leaves_of(2),
+        guarded(
+            "a write to the upper half of a split that is not durable",
+            ("cceh", "cceh.opens_first", line, 1, 2000),
+            &full,
+            &[&[Insert(7, 70)], &[Update(4, 41)]],
+        )
+        .in_leaves_of(2),
+        guarded(
+            "a get whose place another key takes",
+            ("cceh", "cceh.no_validation", None, 1, 2000),
+            &[Insert(2, 20)],
+            &[&[Get(2)], &[Remove(2), Insert(4, 40)]],
+        ),
+        // The part of 2 and 4 is full, and the segment has room for what is in it.
+        guarded(
+            "a get in a segment that is replaced",
+            ("cceh-bo", "cceh.free_segment_at_once", None, 1, 2000),
+            &[Insert(2, 20), Insert(4, 40), Remove(4)],
+            &[&[Get(2)], &[Insert(7, 70)]],
+        ),
+        guarded(
+            "a record in a chunk that is not needed any more but for it",
+            ("cceh-b", "cceh.no_forced_flush", line, 0, 100),
+            &[],
+            &[&many],
+        ),
     ]
 }
 

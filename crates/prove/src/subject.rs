@@ -31,7 +31,7 @@ pub trait Subject: Clone + Debug + 'static {
     const READS_COMMITTED: bool = true;
     /// Whether insert, update and upsert all set the value, and no write says what was there.
     const WRITES_BLINDLY: bool = false;
-    /// Whether there are scans. If not, programs get all keys instead.
+    /// Whether there are scans. If not, programs get keys instead ([`AnyTree::fit`](crate::living::AnyTree::fit)).
     const ORDERED: bool = true;
     /// The smallest key the tree takes.
     const KEY_MIN: u64 = 0;

@@ -295,10 +295,9 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
     /// Chunks that a log may have: twice those that full buffers need.
     fn chunk_limit(&self) -> usize {
         let shape = V::LOGS.shape();
-        let least = if V::NODES * V::NODE_LENGTH < shape.chunk_length { 16 } else { 2 };
         // A directory has no more segments than entries, and seldom less than half as many.
         let segments = self.directory().count() as usize;
-        least.min(16) + segments * V::NODES * V::NODE_LENGTH / shape.chunk_length
+        V::LOGS.chunks_min() + segments * V::NODES * V::NODE_LENGTH / shape.chunk_length
     }
 
     /// Makes sure that a record is not needed any more.

@@ -47,6 +47,14 @@ impl Logging {
             Logging::Small => Shape::SMALL,
         }
     }
+
+    /// Chunks that a log may have in an index without keys.
+    pub(super) const fn chunks_min(self) -> usize {
+        match self {
+            Logging::Usual => 16,
+            Logging::Small => 2,
+        }
+    }
 }
 
 macro_rules! variants {
