@@ -134,7 +134,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
                 return Ok(outcome);
             }
             if place.is_none() && node.len() == V::NODE_LENGTH {
-                self.flush(session, segment)?;
+                self.empty_buffer(session, segment)?;
                 continue;
             }
             let value = (effect == Effect::Put).then_some(change.value);
@@ -176,7 +176,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
     ///
     /// # Errors
     /// No space; then nothing was changed that could be seen.
-    fn flush(
+    fn empty_buffer(
         &self,
         session: &mut Session<M>,
         segment: Segment<'_, V, M>,
@@ -310,7 +310,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
                 return Ok(());
             }
             M::mark("cceh.forced_flush");
-            self.flush(session, segment)?;
+            self.empty_buffer(session, segment)?;
         }
     }
 
