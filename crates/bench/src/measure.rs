@@ -295,3 +295,44 @@ fn setup(index: &'static str, settings: &Settings, domain: String) -> Setup {
         miss_region_bytes: settings.miss_region,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table;
+    use crate::target::MeasuredDesign;
+
+    /// A tree that is said to have no order.
+    static HASHED: MeasuredDesign =
+        MeasuredDesign { name: "hashed", is_ordered: false, ..MeasuredDesign::of::<U64Tree>() };
+
+    #[test]
+    fn what_scans_is_left_out_of_a_hash_index_or_refused() {
+        let case = |workload| Case { workload, distribution: Distribution::Uniform, threads: 1 };
+        let settings = Settings {
+            keys: 1000,
+            rounds: 1,
+            length: Length::Operations(100),
+            cases: [Workload::Scan, Workload::Get, Workload::YcsbE].map(case).to_vec(),
+            miss_region: 1 << 20,
+            ..Settings::default()
+        };
+        let hashed = IndexKind::Design(&HASHED);
+        let (suited, left_out) = settings.suited_to(hashed);
+        assert_eq!(left_out, [Workload::Scan, Workload::YcsbE]);
+        assert_eq!(suited.cases, [case(Workload::Get)]);
+        assert_eq!(settings.suited_to(IndexKind::U64), (settings.clone(), vec![]));
+
+        let asked = Settings { index: hashed, ..settings.clone() };
+        let error = run(&asked, &mut |_| {}).map(drop).unwrap_err().to_string();
+        assert!(error.contains("hashed is a hash index") && error.contains("scan"), "{error}");
+
+        let measure = |settings| run(settings, &mut |_| {}).unwrap();
+        let text = table::compare(&[measure(&suited), measure(&settings)]);
+        let lines: Vec<Vec<_>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert!(lines.iter().any(|words| *words == ["index", "scan", "get", "ycsb-e"]), "{text}");
+        let row = lines.iter().find(|words| words.first() == Some(&"hashed")).expect("a row");
+        assert!(row[1] == "-" && row[2] != "-" && row[3] == "-", "{text}");
+    }
+}
