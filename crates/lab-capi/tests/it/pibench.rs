@@ -40,10 +40,11 @@ fn compile(to: &Path) -> bool {
     true
 }
 
-fn run(program: &Path, design: &str, threads: u32) {
+fn run(program: &Path, design: &str, is_ordered: bool, threads: u32) {
     let scratch = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(program);
-    command.arg(design).arg(scratch.path().join("pool")).arg(threads.to_string());
+    let order = if is_ordered { "ordered" } else { "hashed" };
+    command.arg(design).arg(scratch.path().join("pool")).arg(threads.to_string()).arg(order);
     let output = command.output().expect("it starts");
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{design}, {threads} threads: {} {told}", output.status);
@@ -58,10 +59,10 @@ fn mixes_through_the_wrapper_are_right_in_every_design() {
         return;
     }
     for design in designs() {
-        run(&program, design.name, 1);
+        run(&program, design.name, design.is_ordered, 1);
         // Two designs are kept as they were published, with what goes wrong between threads.
         if design.caveat.is_none() {
-            run(&program, design.name, 3);
+            run(&program, design.name, design.is_ordered, 3);
         }
     }
 }
