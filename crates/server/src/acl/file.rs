@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use everleaf::new_file::followed;
 
@@ -14,6 +14,8 @@ use crate::command::shown;
 
 /// A longer file is not one of users.
 const SIZE_MAX: u64 = 64 << 20;
+/// Names for a new file that may be taken.
+const ATTEMPTS: u32 = 100;
 
 /// The users of a file, or all mistakes of it in a line.
 pub fn load(path: &Path) -> Result<BTreeMap<Vec<u8>, Rules>, String> {
@@ -91,10 +93,8 @@ fn parse(words: &[&[u8]], at: &str, errors: &mut String) -> Rules {
 pub fn save(path: &Path, text: &[u8]) -> io::Result<()> {
     // Through a link, what it leads to is replaced, or made.
     let path = followed(path)?;
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".new-{}", std::process::id()));
-    let new = path.with_file_name(name);
-    let written = write_new(&new, &path, text).and_then(|()| fs::rename(&new, &path));
+    let (new, file) = make_beside(&path)?;
+    let written = write_new(file, &path, text).and_then(|()| fs::rename(&new, &path));
     if written.is_err() {
         // If even this fails, it lies there and harms nobody.
         let _ = fs::remove_file(&new);
@@ -104,12 +104,62 @@ pub fn save(path: &Path, text: &[u8]) -> io::Result<()> {
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-fn write_new(new: &Path, old: &Path, text: &[u8]) -> io::Result<()> {
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(new)?;
+/// A new file beside another one. What has its name already is neither opened nor followed: it may be a link that somebody
+/// put there, or be what a process left that was killed; then the next name is taken.
+fn make_beside(path: &Path) -> io::Result<(PathBuf, File)> {
+    let mut attempt = 0;
+    loop {
+        let new = temporary(path, attempt);
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && attempt < ATTEMPTS => {
+                attempt += 1;
+            }
+            made => return Ok((new, made?)),
+        }
+    }
+}
+
+/// The name under which a file is written before it gets its own.
+fn temporary(path: &Path, attempt: u32) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".new-{}-{attempt}", std::process::id()));
+    path.with_file_name(name)
+}
+
+fn write_new(mut file: File, old: &Path, text: &[u8]) -> io::Result<()> {
     if let Ok(old) = fs::metadata(old) {
         file.set_permissions(old.permissions())?;
     }
     file.write_all(text)?;
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    /// What was written followed a link that had the name of the new file.
+    #[test]
+    fn a_link_with_the_name_of_the_new_file_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("victim"), "kept").unwrap();
+        fs::write(path("users"), "old").unwrap();
+        symlink(path("victim"), temporary(&path("users"), 0)).unwrap();
+        symlink(path("missing"), temporary(&path("users"), 1)).unwrap();
+        save(&path("users"), b"new").unwrap();
+        assert_eq!(fs::read(path("users")).unwrap(), b"new");
+        assert!(!path("users").is_symlink() && !path("missing").exists());
+        assert_eq!(fs::read(path("victim")).unwrap(), b"kept");
+        let left = (0..ATTEMPTS + 1).filter(|attempt| {
+            fs::symlink_metadata(temporary(&path("users"), *attempt)).is_ok()
+        });
+        assert_eq!(left.count(), 2, "only what was there before");
+        (2..=ATTEMPTS).for_each(|attempt| {
+            symlink(path("victim"), temporary(&path("users"), attempt)).unwrap();
+        });
+        assert_eq!(save(&path("users"), b"none").unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(path("users")).unwrap(), b"new");
+    }
 }
