@@ -198,14 +198,18 @@ fn get(context: &mut Context<'_>, request: &Request<'_>) {
 /// All values are checked before the first is changed.
 fn set(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let mut changes = Vec::new();
-    let mut certificates = Certificates::of(context.shared);
+    let mut certificates = Certificates::of(context);
     for index in (2..request.len()).step_by(2) {
         if certificates.take(request.arg(index), request.arg(index + 1))? {
             continue;
         }
         changes.push(parse_change(context.shared, request.arg(index), request.arg(index + 1))?);
     }
-    changes.extend(certificates.read()?);
+    let certificates = certificates.read()?;
+    if let (Some(ready), Some(later)) = (&certificates, &mut context.later) {
+        later.tls_files = Some(ready.files().clone());
+    }
+    changes.extend(certificates.map(Change::Certificates));
     context.act(move |shared| changes.into_iter().for_each(|change| change.make(shared)));
     context.reply.ok();
     Ok(())
@@ -219,9 +223,11 @@ struct Certificates {
 }
 
 impl Certificates {
-    fn of(shared: &Shared) -> Self {
-        let files = shared.control.tls.as_ref().map(|tls| tls.files());
-        Certificates { files, is_changed: false }
+    /// Those that are used, or will be when the transaction is done that this is a part of.
+    fn of(context: &Context<'_>) -> Self {
+        let changed = context.later.as_ref().and_then(|later| later.tls_files.clone());
+        let used = || context.shared.control.tls.as_ref().map(|tls| tls.files());
+        Certificates { files: changed.or_else(used), is_changed: false }
     }
 
     /// Takes a setting, if it is one of TLS; also one that is as it was, because what the file holds may not be.
@@ -248,11 +254,11 @@ impl Certificates {
     }
 
     /// Reads them.
-    fn read(self) -> Result<Option<Change>, Failure> {
+    fn read(self) -> Result<Option<Prepared>, Failure> {
         let Some(files) = self.files.filter(|_| self.is_changed) else { return Ok(None) };
         let ready = Prepared::read(files)
             .map_err(|why| Failure::text(format!("ERR CONFIG SET failed - {why}")))?;
-        Ok(Some(Change::Certificates(ready)))
+        Ok(Some(ready))
     }
 }
 

@@ -48,6 +48,7 @@ use crate::client_state::{ClientState, ReplyMode};
 use crate::resp::{Reply, Request};
 use crate::shared::Shared;
 use crate::statistics::Tally;
+use crate::tls::TlsFiles;
 
 /// What a command works with.
 pub struct Context<'a> {
@@ -58,18 +59,30 @@ pub struct Context<'a> {
     /// What it reads and writes.
     pub keys: Keys<'a>,
     /// Within a transaction: what is to be done once it is written.
-    pub later: Option<&'a mut Vec<Later>>,
+    pub later: Option<&'a mut Later>,
 }
 
 /// What a transaction does besides reading and writing keys.
-pub type Later = Box<dyn FnOnce(&Shared)>;
+#[derive(Default)]
+pub struct Later {
+    acts: Vec<Box<dyn FnOnce(&Shared)>>,
+    /// The files of TLS as they will be, if it changes them: what changes them once more begins with these.
+    pub tls_files: Option<TlsFiles>,
+}
+
+impl Later {
+    /// Does all of it.
+    pub fn perform(self, shared: &Shared) {
+        self.acts.into_iter().for_each(|act| act(shared));
+    }
+}
 
 impl Context<'_> {
     /// Does what is more than reading and writing keys: within a transaction when that is written,
     /// otherwise at once.
     pub fn act(&mut self, act: impl FnOnce(&Shared) + 'static) {
         match &mut self.later {
-            Some(later) => later.push(Box::new(act)),
+            Some(later) => later.acts.push(Box::new(act)),
             None => act(self.shared),
         }
     }

@@ -247,11 +247,11 @@ pub fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
     for (index, request) in queue.requests.iter() {
         prepare(context, &request, &COMMANDS[index])?;
     }
-    let (mut answers, mut later) = (Vec::new(), Vec::new());
+    let (mut answers, mut later) = (Vec::new(), Later::default());
     let before = context.session.state();
     let done = run_all(context, &queue, &watched, &mut answers, &mut later);
     if matches!(done, Ok(true)) {
-        later.into_iter().for_each(|act| act(context.shared));
+        later.perform(context.shared);
     } else {
         context.session.restore(before);
     }
@@ -280,7 +280,7 @@ fn run_all(
     queue: &Queue,
     watched: &Watched,
     answers: &mut Vec<u8>,
-    later: &mut Vec<Later>,
+    later: &mut Later,
 ) -> Result<bool, Failure> {
     if let Some(done) = run_among_others(context, queue, watched, answers)? {
         return Ok(done);
@@ -306,7 +306,7 @@ fn run_among_others(
         watched.expect(&mut batch);
         let mut stage = Stage::new(stage_size_max(context));
         if let Err(failure) =
-            run(context, queue, &mut stage, &mut &*store, answers, &mut Vec::new())
+            run(context, queue, &mut stage, &mut &*store, answers, &mut Later::default())
         {
             // Alone it need not hold what it reads.
             return if stage.is_over() { Ok(None) } else { Err(failure) };
@@ -332,7 +332,7 @@ fn run_alone(
     queue: &Queue,
     watched: &Watched,
     answers: &mut Vec<u8>,
-    later: &mut Vec<Later>,
+    later: &mut Later,
 ) -> Result<bool, Failure> {
     let store = Arc::clone(&context.shared.store);
     let asks = queue.requests.iter().any(|(index, _)| COMMANDS[index].name == "info");
@@ -348,7 +348,7 @@ fn run_alone(
                 // The batch will be refused; nothing may be done that is not in it.
                 return Ok(());
             }
-            later.clear();
+            *later = Later::default();
             run(context, queue, &mut stage, alone, answers, later)?;
             if let Some(service) = &mut service {
                 stageable = service.serve(&mut stage, alone)?;
@@ -522,7 +522,7 @@ fn run(
     stage: &mut Stage,
     source: &mut dyn Source,
     answers: &mut Vec<u8>,
-    later: &mut Vec<Later>,
+    later: &mut Later,
 ) -> Outcome {
     answers.clear();
     // An attempt before this one may have selected another.

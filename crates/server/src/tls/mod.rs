@@ -89,6 +89,11 @@ impl Prepared {
         let config = load(&files)?;
         Ok(Prepared { files, config })
     }
+
+    /// Where they were read.
+    pub fn files(&self) -> &TlsFiles {
+        &self.files
+    }
 }
 
 impl fmt::Debug for Tls {

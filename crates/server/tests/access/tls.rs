@@ -270,3 +270,30 @@ fn certificates_are_exchanged_while_the_server_runs() {
     assert!(server.handle.reload_tls().unwrap());
     assert!(is_served(&server, &old.trusted(None)));
 }
+
+/// The second setting was made of the files that were used before the transaction, and so took the first one back.
+#[test]
+fn settings_of_one_transaction_add_up() {
+    let (server, authority) = serve(None);
+    let path = |name: &str| server.folder.path().join(name).to_str().unwrap().to_string();
+    std::fs::copy(path("server.crt"), path("renewed.crt")).unwrap();
+    std::fs::write(path("clients.crt"), &authority.pem).unwrap();
+    let mut plain = server.connect();
+    assert_eq!(plain.line("MULTI"), "+OK");
+    for (name, value) in [
+        ("tls-cert-file", &path("renewed.crt")),
+        ("tls-ca-cert-file", &path("clients.crt")),
+        ("tls-auth-clients", &"yes".to_string()),
+        ("tls-key-file", &"/none/such".to_string()),
+    ] {
+        assert_eq!(plain.ask(&["CONFIG", "SET", name, value]), "+QUEUED");
+    }
+    let replies = plain.line("EXEC");
+    assert!(replies.starts_with("[+OK +OK +OK -ERR") && replies.contains("/none/such"), "{replies}");
+    let got = plain.line("CONFIG GET tls-cert-file tls-ca-cert-file tls-auth-clients");
+    for value in [path("renewed.crt"), path("clients.crt"), "\"yes\"".to_string()] {
+        assert!(got.contains(&value), "{got}");
+    }
+    assert!(!is_served(&server, &authority.trusted(None)));
+    assert!(is_served(&server, &authority.trusted(Some(&authority))));
+}
