@@ -89,10 +89,20 @@ pub struct Listening {
 
 impl Listening {
     /// A server of this store on these sockets.
-    pub fn serve(self, store: Arc<Store>) -> Server {
+    ///
+    /// # Errors
+    /// [`ServerError::Config`] if the store has keys in a database that clients could not select
+    /// ([`Config::databases`]); [`ServerError::Io`] if it cannot be read.
+    pub fn serve(self, store: Arc<Store>) -> Result<Server, ServerError> {
         let Listening { config, acl, acceptor, metrics, polls, control } = self;
         let shared = Arc::new(Shared::new(config, acl, store, control));
-        Server { shared, parts: Mutex::new(Some(Parts { acceptor, metrics, polls })) }
+        let opened = shared.types.open(&shared.store).map_err(std::io::Error::other);
+        opened.map_err(io("cannot read what collections need"))?;
+        shared.databases.open(&shared.store).map_err(|error| match error {
+            everleaf::Error::Unsupported(why) => ServerError::Config(why),
+            error => io("cannot read the databases of the pool")(std::io::Error::other(error)),
+        })?;
+        Ok(Server { shared, parts: Mutex::new(Some(Parts { acceptor, metrics, polls })) })
     }
 }
 
@@ -101,9 +111,9 @@ impl Server {
     /// accepts them.
     ///
     /// # Errors
-    /// As [`Self::listen`].
+    /// As [`Self::listen`] and [`Listening::serve`].
     pub fn bind(config: Config, store: Arc<Store>) -> Result<Server, ServerError> {
-        Ok(Self::listen(config)?.serve(store))
+        Self::listen(config)?.serve(store)
     }
 
     /// Starts to listen, before there is a store: so that none is made, or recovered, for a server
@@ -161,10 +171,6 @@ impl Server {
         let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Parts { mut acceptor, metrics, polls } = parts.ok_or(ServerError::AlreadyRan)?;
         let shared = &*self.shared;
-        let opened = shared.types.open(&shared.store).map_err(std::io::Error::other);
-        opened.map_err(io("cannot read what collections need"))?;
-        let opened = shared.databases.open(&shared.store).map_err(std::io::Error::other);
-        opened.map_err(io("cannot serve the databases of the pool"))?;
         warn_if_open(shared);
         for address in &shared.control.addresses {
             tracing::info!("listening on {address} with {} threads", shared.loops.len());

@@ -10,7 +10,7 @@ use crate::output::{Output, counted, human_duration, remark};
 use crate::service_manager;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
-use everleaf::{Durability, Statistics};
+use everleaf::{Durability, Statistics, Store};
 use everleaf_server::{
     ClientCertificates, Config, DebugCommand, Handle, Server, ServerError, TlsConfig, TlsFiles,
 };
@@ -280,7 +280,14 @@ fn serve(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Failur
     if args.durability.is_none() {
         tell_of_process(&store.statistics(), &pool);
     }
-    let server = listening.serve(Arc::clone(&store));
+    let server = match listening.serve(Arc::clone(&store)) {
+        Ok(server) => server,
+        Err(error) => {
+            // Why it is refused matters more than whether the pool could be marked clean.
+            let _ = Arc::into_inner(store).map(Store::close);
+            return Err(failure_of(error));
+        }
+    };
     let handle = server.handle();
     let address = handle.local_addr().or(handle.tls_addr());
     let place = match (address, &args.unixsocket) {

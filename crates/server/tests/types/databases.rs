@@ -231,8 +231,10 @@ fn a_pool_of_more_databases_is_not_served_by_fewer() {
     server.stop().unwrap();
     let store = std::sync::Arc::clone(&server.store);
     let config = everleaf_server::Config { port: 0, databases: 12, ..Default::default() };
-    let error = everleaf_server::Server::bind(config, store).unwrap().run().unwrap_err();
-    assert!(format!("{error:?}").contains("--databases to 13"), "{error:?}");
+    // Before it says that it serves.
+    let refused = everleaf_server::Server::bind(config, store).err();
+    let Some(everleaf_server::ServerError::Config(why)) = refused else { panic!("{refused:?}") };
+    assert!(why.contains("--databases to 13"), "{why}");
 }
 
 /// The last counts, and is made where it is not there.
