@@ -116,14 +116,56 @@ impl<'a> Keyspace<'a> {
         self.store.write(&batch).map(drop).map_err(|error| error.to_string())
     }
 
+    /// Removes a key; [`Self::flush`] must follow.
+    ///
+    /// # Errors
+    /// The store cannot be read, or refuses it: in words.
+    pub fn remove(&mut self, database: u64, key: &[u8]) -> Result<(), String> {
+        let Some(database) = self.existing(database) else { return Ok(()) };
+        let removed = self.staged(database, |staged| staged.remove(key));
+        removed.map_err(|failure| text_of(&failure))?;
+        match self.stage.change_count() > PIECE_LENGTH {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    /// Some keys of a database, in order, those behind one of them; none if there are no more.
+    ///
+    /// # Errors
+    /// The store cannot be read: in words.
+    pub fn keys_after(
+        &self,
+        database: u64,
+        behind: Option<&[u8]>,
+    ) -> Result<Vec<Vec<u8>>, String> {
+        let Some(database) = self.existing(database) else { return Ok(Vec::new()) };
+        let mut bounds = Bounds::of_prefix(b"");
+        if let Some(key) = behind {
+            bounds.skip_to_after(key.to_vec());
+        }
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        walk(self.databases.map(database), &bounds, false, |key, _| {
+            keys.push(key.to_vec());
+            match keys.len() == KEY_COUNT {
+                true => std::ops::ControlFlow::Break(()),
+                false => std::ops::ControlFlow::Continue(()),
+            }
+        })
+        .map_err(|error| error.to_string())?;
+        Ok(keys)
+    }
+
+    fn existing(&self, database: u64) -> Option<Database> {
+        self.databases.existing().find(|it| *it as u64 == database)
+    }
+
     /// What a key holds.
     ///
     /// # Errors
     /// The store cannot be read, or the value is too large: in words.
     pub fn get(&mut self, database: u64, key: &[u8]) -> Result<Option<Entry>, String> {
-        let databases = &self.databases;
-        let found = databases.existing().find(|it| *it as u64 == database);
-        let Some(database) = found else { return Ok(None) };
+        let Some(database) = self.existing(database) else { return Ok(None) };
         let result = self.staged(database, |staged| {
             let Some(payload) = dump::payload(staged, key, BATCH_SIZE_MAX)? else {
                 return Ok(None);
@@ -158,26 +200,18 @@ impl<'a> Keyspace<'a> {
         database: u64,
         mut see: impl FnMut(&[u8], &Entry) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut bounds = Bounds::of_prefix(b"");
+        let mut behind = None;
         loop {
-            let found = self.databases.existing().find(|it| *it as u64 == database);
-            let Some(number) = found else { return Ok(()) };
-            let mut keys: Vec<Vec<u8>> = Vec::new();
-            walk(self.databases.map(number), &bounds, false, |key, _| {
-                keys.push(key.to_vec());
-                match keys.len() == KEY_COUNT {
-                    true => std::ops::ControlFlow::Break(()),
-                    false => std::ops::ControlFlow::Continue(()),
-                }
-            })
-            .map_err(|error| error.to_string())?;
-            let Some(last) = keys.last() else { return Ok(()) };
-            bounds.skip_to_after(last.clone());
-            for key in keys {
-                if let Some(entry) = self.get(database, &key)? {
-                    see(&key, &entry)?;
+            let keys = self.keys_after(database, behind.as_deref())?;
+            if keys.is_empty() {
+                return Ok(());
+            }
+            for key in &keys {
+                if let Some(entry) = self.get(database, key)? {
+                    see(key, &entry)?;
                 }
             }
+            behind = keys.into_iter().next_back();
         }
     }
 

@@ -7,8 +7,8 @@
 )]
 
 use crate::common::Place;
-use std::io::Write;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -21,12 +21,18 @@ struct Redis {
 impl Redis {
     /// `None`, which is told, where there is none.
     fn start(place: &Place) -> Option<Self> {
+        Self::start_with(place, &[])
+    }
+
+    /// The same with more arguments.
+    fn start_with(place: &Place, arguments: &[&str]) -> Option<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);
         let started = Command::new("redis-server")
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
             .args(["--dir", place.path("").to_str().unwrap(), "--enable-debug-command", "yes"])
+            .args(arguments)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
@@ -70,6 +76,33 @@ impl Drop for Redis {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Passes on what a client and a server say, and does something before the second `SCAN`: when all is copied, and
+/// nothing compared. Ends with the connection. Where it listens.
+fn between_copy_and_comparison(port: u16, act: impl FnOnce() + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("redis://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut server = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let (mut from_server, mut to_client) =
+            (server.try_clone().unwrap(), client.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut from_server, &mut to_client));
+        let (mut act, mut scans, mut bytes) = (Some(act), 0, [0; 4096]);
+        while let Ok(size) = client.read(&mut bytes) {
+            // The client waits for each reply to it, so it comes in one piece.
+            scans += usize::from(bytes[..size].windows(4).any(|word| word == b"SCAN"));
+            if scans == 2 {
+                act.take().into_iter().for_each(|act| act());
+            }
+            if size == 0 || server.write_all(&bytes[..size]).is_err() {
+                break;
+            }
+        }
+        let _ = server.shutdown(std::net::Shutdown::Both);
+    });
+    address
 }
 
 /// Keys of all types in small and large encodings, in three databases.
@@ -176,4 +209,66 @@ fn a_damaged_file_makes_no_pool() {
     let refused = place.run(["import", "newer.rdb", "new.pool"]).failed(4);
     assert!(refused.contains("version 12") && refused.contains("at byte 0"), "{refused}");
     assert!(place.run(["import", "none.rdb", "new.pool"]).failed(7).contains("none.rdb"));
+}
+
+/// A key that went at the source after it was copied stayed, and the pool was told to be as the source.
+#[test]
+fn what_goes_at_the_source_while_it_is_copied_goes_here_too() {
+    let place = Place::empty();
+    let Some(redis) = Redis::start(&place) else { return };
+    redis.run("set kept v\nset gone v\nrpush list a b\nset t v px 900000000\n");
+    let port = redis.port.to_string();
+    let change = |line: &'static str| {
+        let port = port.clone();
+        between_copy_and_comparison(redis.port, move || {
+            let words = ["-p", &port].into_iter().chain(line.split(' '));
+            assert!(Command::new("redis-cli").args(words).output().unwrap().status.success());
+        })
+    };
+    let told = place.run(["import", &change("del gone list t"), "new.pool"]).succeeded();
+    assert!(
+        told.starts_with("imported 1 key of 1 database")
+            && told.contains("compared with the source, 3 keys removed"),
+        "{told}"
+    );
+    assert!(place.run(["check", "new.pool"]).succeeded().starts_with("sound"));
+    place.run(["export", "new.pool", "--format", "resp", "--output", "new.resp"]).succeeded();
+    assert!(!String::from_utf8(place.read("new.resp")).unwrap().contains("gone"));
+    // What is changed or new is a difference, also if it is of a type that there is not here.
+    for line in ["set kept w", "set other v", "expire kept 1000", "rename kept other"] {
+        redis.run("flushall\nset kept v\n");
+        let refused = place.run(["import", &change(line), "none.pool"]).failed(1);
+        assert!(refused.contains("no pool was made"), "{line}: {refused}");
+    }
+    redis.run("flushall\nset kept v\n");
+    let source = change("eval redis.call('del','kept');redis.call('xadd','kept','*','f','v') 0");
+    let refused = place.run(["import", &source, "none.pool", "--skip-unsupported"]).failed(1);
+    assert!(refused.contains("\"kept\" of database 0"), "{refused}");
+    assert!(!place.path("none.pool").exists());
+}
+
+#[test]
+fn keys_of_high_databases_are_told_and_a_pipe_is_refused_at_once() {
+    let place = Place::empty();
+    let started = Redis::start_with(&place, &["--databases", "32"]);
+    let Some(redis) = started else { return };
+    redis.run("set k v\nselect 20\nset k v\nsave\n");
+    let told = place.run(["import", &redis.address(), "new.pool"]).succeeded();
+    assert!(told.contains("database 20 has keys") && told.contains("--databases 21"), "{told}");
+    let refused = place.run(["serve", "new.pool", "--port", "0"]).failed(2);
+    assert!(refused.contains("--databases to 21") && !refused.contains("ready"), "{refused}");
+    let json = place.run(["import", &redis.address(), "json.pool", "--json"]).succeeded();
+    assert!(json.contains("\"databases_needed\":21"), "{json}");
+    let pipe = place.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    // Nobody writes to it: who opened it would wait.
+    let refused = place.run(["import", "pipe", "other.pool"]).failed(2);
+    assert!(refused.contains("--no-verify") && refused.contains("pipe"), "{refused}");
+    let folder = place.run(["import", ".", "other.pool", "--no-verify"]).failed(2);
+    assert!(folder.contains("folder"), "{folder}");
+    let whole = place.read("dump.rdb");
+    let writer = std::thread::spawn(move || std::fs::write(pipe, whole).unwrap());
+    let told = place.run(["import", "pipe", "other.pool", "--no-verify"]).succeeded();
+    assert!(told.contains("imported 2 keys") && told.contains("not compared"), "{told}");
+    writer.join().unwrap();
 }

@@ -19,6 +19,8 @@ pub struct Live {
     place: String,
     /// The databases with the numbers of their keys, as far as it tells.
     databases: Vec<(u64, Option<u64>)>,
+    /// Only the one that the address names.
+    is_one_database: bool,
     /// Whether it knows `PEXPIRETIME` (7.0).
     tells_moments: bool,
 }
@@ -28,7 +30,13 @@ impl Live {
     pub fn connect(address: Address, cacert: Option<&Path>) -> Result<Self, Failure> {
         let place = format!("{}:{}", address.host, address.port);
         let client = Client::connect(&address, cacert).map_err(|error| fail(&place, &error))?;
-        let mut live = Live { client, place, databases: Vec::new(), tells_moments: true };
+        let mut live = Live {
+            client,
+            place,
+            databases: Vec::new(),
+            is_one_database: address.database.is_some(),
+            tells_moments: true,
+        };
         match (&address.user, &address.password) {
             (Some(user), Some(password)) => {
                 live.must(&[b"AUTH", user.as_bytes(), password.as_bytes()])?;
@@ -59,6 +67,10 @@ impl Live {
         &mut self,
         see: &mut dyn FnMut(Item) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
+        if !self.is_one_database {
+            // There may be others since it was asked last.
+            self.databases = self.databases_told()?;
+        }
         for (database, _) in self.databases.clone() {
             self.must(&[b"SELECT", database.to_string().as_bytes()])?;
             let mut cursor = b"0".to_vec();
@@ -77,13 +89,37 @@ impl Live {
         Ok(())
     }
 
+    /// Which of some keys are not there any more.
+    pub fn gone(&mut self, database: u64, keys: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Failure> {
+        self.must(&[b"SELECT", database.to_string().as_bytes()])?;
+        let mut gone = Vec::new();
+        for group in keys.chunks(GROUP_LENGTH) {
+            group.iter().for_each(|key| self.client.add(&[self.time_command(), key]));
+            self.client.send().map_err(|error| fail(&self.place, &error))?;
+            for key in group {
+                match self.reply()? {
+                    Reply::Number(-2) => gone.push(key.clone()),
+                    Reply::Number(_) => {}
+                    Reply::Error(error) => return Err(self.refusal("PEXPIRETIME", &error)),
+                    _ => return Err(self.strange("PEXPIRETIME")),
+                }
+            }
+        }
+        Ok(gone)
+    }
+
+    /// The command that tells the time of a key, and whether it is there.
+    fn time_command(&self) -> &'static [u8] {
+        if self.tells_moments { b"PEXPIRETIME" } else { b"PTTL" }
+    }
+
     fn group(
         &mut self,
         database: u64,
         keys: &[Vec<u8>],
         see: &mut dyn FnMut(Item) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let time: &[u8] = if self.tells_moments { b"PEXPIRETIME" } else { b"PTTL" };
+        let time = self.time_command();
         for key in keys {
             self.client.add(&[b"DUMP", key]);
             self.client.add(&[time, key]);

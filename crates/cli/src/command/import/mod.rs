@@ -14,11 +14,13 @@ use address::Address;
 use clap::Args;
 use everleaf::new_file::NewFile;
 use everleaf::{Options, Store};
+use everleaf_server::Config;
 use everleaf_server::transfer::{Entry, Keyspace, Rdb, RdbRecord};
 use live::Live;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -29,12 +31,13 @@ Examples:
   everleaf import dump.rdb shop.pool
 
 A server is only read (SCAN, DUMP, PEXPIRETIME, INFO): all its databases, or the one that the address ends
-with (redis://HOST:PORT/3). What is written meanwhile may be missing: let nobody write, or import
-again. Files are those of Redis up to 7.2 and Valkey 8. Strings, lists, sets, hashes and
+with (redis://HOST:PORT/3). Let nobody write meanwhile: keys that are removed there before they are
+compared are removed here, too, and any other difference that is found refuses all; what is written later
+is missing. Files are those of Redis up to 7.2 and Valkey 8. Strings, lists, sets, hashes and
 sorted sets are taken, with their times; streams, modules and functions there are not here.
 
 The pool must not exist, and gets its name when all of it is there and compared with the source once
-more. An import that is cut short leaves nothing behind and begins anew. The pool has no log yet:
+more; so a file must be one that can be read twice, and no pipe, unless --no-verify is given. An import that is cut short leaves nothing behind and begins anew. The pool has no log yet:
 `everleaf serve POOL --durability interval` gives it one.";
 
 /// Keys between two updates of the progress bar.
@@ -72,7 +75,8 @@ pub(super) enum Item {
 
 /// Where keys come from.
 enum Source {
-    File(PathBuf),
+    /// The same file is read each time, whatever has its name by then.
+    File(PathBuf, File),
     Server(Live),
 }
 
@@ -80,33 +84,72 @@ impl Source {
     fn of(args: &ImportArgs) -> Result<Self, Failure> {
         match Address::parse(&args.source)? {
             Some(address) => Ok(Source::Server(Live::connect(address, args.cacert.as_deref())?)),
-            None => Ok(Source::File(PathBuf::from(&args.source))),
+            None => {
+                let path = PathBuf::from(&args.source);
+                let file = open(&path, args.no_verify)?;
+                Ok(Source::File(path, file))
+            }
         }
     }
 
     /// Shows all items, once.
     fn each(&mut self, see: &mut dyn FnMut(Item) -> Result<(), Failure>) -> Result<(), Failure> {
         match self {
-            Source::File(path) => each_of_file(path, see),
+            Source::File(path, file) => each_of_file(path, file, see),
             Source::Server(live) => live.each(see),
+        }
+    }
+
+    /// Begins anew.
+    fn rewind(&mut self) -> Result<(), Failure> {
+        let Source::File(path, file) = self else { return Ok(()) };
+        let rewound = file.seek(SeekFrom::Start(0));
+        rewound.map(drop).map_err(|error| unreadable(path, &error))
+    }
+
+    /// Which of some keys are not there any more.
+    fn gone(&mut self, database: u64, keys: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Failure> {
+        match self {
+            // Its check sum says that it is the one that was copied.
+            Source::File(..) => Ok(Vec::new()),
+            Source::Server(live) => live.gone(database, keys),
         }
     }
 
     /// How many keys there are, if it says so.
     fn key_count(&self) -> Option<u64> {
         match self {
-            Source::File(_) => None,
+            Source::File(..) => None,
             Source::Server(live) => live.key_count(),
         }
     }
 }
 
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::io(&format!("cannot read {}", path.display()), error)
+}
+
+/// Opens a file that can be read once more, unless once is enough.
+fn open(path: &Path, is_once_enough: bool) -> Result<File, Failure> {
+    let metadata = path.metadata().map_err(|error| unreadable(path, &error))?;
+    if !metadata.is_file() && (metadata.is_dir() || !is_once_enough) {
+        let path = path.display();
+        return Err(Failure::usage(match metadata.is_dir() {
+            true => format!("{path} is a folder: name the RDB file in it"),
+            false => format!(
+                "{path} is no file but a pipe or device, and cannot be read a second time to compare the pool \
+                 with it: write it to a file first, or give --no-verify"
+            ),
+        }));
+    }
+    File::open(path).map_err(|error| unreadable(path, &error))
+}
+
 fn each_of_file(
     path: &Path,
+    file: &File,
     see: &mut dyn FnMut(Item) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let file = File::open(path)
-        .map_err(|error| Failure::io(&format!("cannot read {}", path.display()), &error))?;
     let refuse = |error| Failure::new(ExitCode::Pool, format!("{}: {error}", path.display()));
     let mut rdb = Rdb::open(file).map_err(refuse)?;
     while let Some(record) = rdb.next_record().map_err(refuse)? {
@@ -129,6 +172,8 @@ struct Report {
     expired: u64,
     skipped: u64,
     verified: u64,
+    /// Keys that were copied and then removed at the source.
+    removed: u64,
     by_database: BTreeMap<u64, u64>,
 }
 
@@ -170,11 +215,14 @@ fn copy(
     })?;
     keyspace.flush().map_err(refused)?;
     drop(progress);
+    report.keys = keyspace.sizes().into_iter().map(|(_, keys)| keys).sum();
+    if !args.no_verify {
+        source.rewind()?;
+        verify(source, &mut keyspace, &mut report, show)?;
+        remove_gone(source, &mut keyspace, &mut report)?;
+    }
     report.by_database = keyspace.sizes().into_iter().filter(|(_, keys)| *keys > 0).collect();
     report.keys = report.by_database.values().sum();
-    if !args.no_verify {
-        verify(source, &mut keyspace, &mut report, show)?;
-    }
     Ok(report)
 }
 
@@ -216,17 +264,23 @@ fn verify(
     let progress = Progress::pairs(show, "comparing", report.keys);
     let (mut different, mut count) = (Vec::new(), 0u64);
     source.each(&mut |item| {
-        let Item::Key { database, key, entry } = item else { return Ok(()) };
-        let has_expired = entry.expiry_ms.is_some_and(|time| time <= now_ms());
-        let found = keyspace.get(database, &key).map_err(refused)?;
-        let is_same = match found {
-            None => has_expired,
-            Some(found) => {
-                has_expired
-                    || found.expiry_ms == entry.expiry_ms
-                        && found.value.sorted() == entry.value.sorted()
-            }
+        let (database, key, entry) = match item {
+            Item::Key { database, key, entry } => (database, key, Some(entry)),
+            Item::Unsupported { database, key: Some(key), .. } => (database, key, None),
+            Item::Unsupported { key: None, .. } => return Ok(()),
         };
+        let has_expired =
+            entry.as_ref().and_then(|entry| entry.expiry_ms).is_some_and(|time| time <= now_ms());
+        let found = keyspace.get(database, &key).map_err(refused)?;
+        let is_same = has_expired
+            || match (found, entry) {
+                (None, None) => true,
+                (Some(found), Some(entry)) => {
+                    found.expiry_ms == entry.expiry_ms
+                        && found.value.sorted() == entry.value.sorted()
+                }
+                _ => false,
+            };
         report.verified += 1;
         if !is_same {
             count += 1;
@@ -248,6 +302,27 @@ fn verify(
         counted(count, "key"),
         different.join(", ")
     )))
+}
+
+/// Removes what was copied and is not there at the source any more.
+fn remove_gone(
+    source: &mut Source,
+    keyspace: &mut Keyspace<'_>,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    for (database, _) in keyspace.sizes() {
+        let mut behind = None;
+        loop {
+            let keys = keyspace.keys_after(database, behind.as_deref()).map_err(refused)?;
+            let Some(last) = keys.last() else { break };
+            behind = Some(last.clone());
+            for key in source.gone(database, keys)? {
+                keyspace.remove(database, &key).map_err(refused)?;
+                report.removed += 1;
+            }
+        }
+    }
+    keyspace.flush().map_err(refused)
 }
 
 fn now_ms() -> u64 {
@@ -283,6 +358,8 @@ fn tell(
             "by_database": by_database,
             "expired": report.expired,
             "skipped": report.skipped,
+            "removed": report.removed,
+            "databases_needed": databases_needed(report),
             "verified": !args.no_verify,
         }));
     }
@@ -294,11 +371,28 @@ fn tell(
         0 => String::new(),
         count => format!(", {} left away that there is not here", counted(count, "thing")),
     };
+    let removed = match report.removed {
+        0 => String::new(),
+        count => format!(", {} removed that went there meanwhile", counted(count, "key")),
+    };
     out.line(&format!(
-        "imported {} of {} into {}{}{skipped}",
+        "imported {} of {} into {}{}{removed}{skipped}",
         counted(report.keys, "key"),
         counted(databases, "database"),
         args.pool.display(),
         if args.no_verify { ", not compared" } else { ", compared with the source" }
-    ))
+    ))?;
+    let needed = databases_needed(report);
+    if needed > Config::default().databases as u64 {
+        out.line(&format!(
+            "database {} has keys: serve the pool with --databases {needed} or more",
+            needed - 1
+        ))?;
+    }
+    Ok(())
+}
+
+/// How many databases a server must have for all keys.
+fn databases_needed(report: &Report) -> u64 {
+    report.by_database.last_key_value().map_or(1, |(last, _)| last + 1)
 }
