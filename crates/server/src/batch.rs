@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use crate::client_state::ClientState;
 use crate::command::keys::Keys;
 use crate::command::{self, Context, Failure, table};
+use crate::exclusion::Entered;
 use crate::resp::{Limits, Parser, ProtocolError, Reply};
 use crate::shared::Shared;
 use crate::statistics::Tally;
@@ -33,6 +34,8 @@ pub struct Batch<'a> {
     pub out: &'a mut Vec<u8>,
     /// Size of `out` from which on no further request is run.
     pub pause_size: usize,
+    /// Nobody is alone meanwhile; given away only while a request is run alone.
+    pub entered: Option<Entered<'a>>,
 }
 
 /// How far a batch came.
@@ -118,7 +121,7 @@ impl Batch<'_> {
                 group.push(kind, key, value, at);
                 continue;
             }
-            self.run_one(rest);
+            self.run_next(rest);
             limits = self.limits();
             if self.session.closing {
                 return BatchEnd { consumed: bytes.len(), is_paused: false };
@@ -154,7 +157,7 @@ impl Batch<'_> {
     /// Key and value, if the request is a `GET` or a `SET` that can be collected.
     #[inline]
     fn plain<'b>(&self, rest: &'b [u8]) -> Option<(Kind, &'b [u8], &'b [u8])> {
-        // Those that are collected are not timed.
+        // Those that are collected are not timed, and shown to nobody.
         let generation = self.shared.acl.generation();
         if !self.session.is_plain(generation) || self.times_all() {
             return None;
@@ -176,6 +179,32 @@ impl Batch<'_> {
     }
 
     /// Runs the request that was just parsed.
+    /// Runs the request that was just parsed, alone if it must be.
+    #[inline]
+    fn run_next(&mut self, rest: &[u8]) {
+        if !self.must_be_alone(rest) {
+            return self.run_one(rest);
+        }
+        self.entered = None;
+        let alone = self.shared.exclusion.be_alone();
+        self.run_one(rest);
+        drop(alone);
+        self.entered = Some(self.shared.exclusion.enter(self.session.client.loop_index));
+    }
+
+    /// Whether a request exchanges databases.
+    fn must_be_alone(&self, rest: &[u8]) -> bool {
+        let request = self.parser.request(rest);
+        let is = |name: &str| {
+            let found = request.get(0);
+            found.is_some_and(|found| found.eq_ignore_ascii_case(name.as_bytes()))
+        };
+        match self.session.transaction.is_open() {
+            true => self.session.transaction.exchanges() && is("exec"),
+            false => is("swapdb"),
+        }
+    }
+
     #[inline]
     fn run_one(&mut self, rest: &[u8]) {
         let request = self.parser.request(rest);
@@ -186,7 +215,7 @@ impl Batch<'_> {
         let limit = self.out.len().saturating_add(self.shared.config.reply_size_max);
         let reply = Reply::new(self.out, self.session.protocol, limit);
         let Batch { shared, session, tally, .. } = self;
-        let map = shared.databases.map(session.database);
+        let map = shared.databases.map_of(session.database);
         let keys = Keys::Store(&shared.store, map, &shared.types);
         let mut context = Context { shared, session, tally, reply, keys, later: None };
         command::dispatch(&mut context, &request);
@@ -233,7 +262,7 @@ impl Batch<'_> {
     fn run_sets(&mut self, keys: &[&[u8]], values: &[&[u8]]) {
         self.session.last_command = table::SET;
         self.tally.commands += keys.len() as u64;
-        let map = self.shared.databases.map(self.session.database);
+        let map = self.shared.databases.map_of(self.session.database);
         // Only for what it brings into the cache; a key that makes it fail will fail below as well.
         if keys.len() > 1 && map.prefetch(keys).is_err() {
             tracing::trace!("the keys of a group of SETs cannot be looked up together");
@@ -258,7 +287,7 @@ impl Batch<'_> {
         let shared = self.shared;
         let types = &shared.types;
         let mut reply = Reply::new(self.out, self.session.protocol, pause_size);
-        let result = shared.databases.map(self.session.database).get_many(keys, |_, value| {
+        let result = shared.databases.map_of(self.session.database).get_many(keys, |_, value| {
             if !reply.is_full() {
                 answered += 1;
                 if value.is_some_and(|value| types.is_header(value)) {
@@ -285,7 +314,7 @@ impl Batch<'_> {
     fn get_one(&mut self, key: &[u8]) {
         self.tally.commands += 1;
         let mut reply = Reply::new(self.out, self.session.protocol, usize::MAX);
-        let map = self.shared.databases.map(self.session.database);
+        let map = self.shared.databases.map_of(self.session.database);
         let mut keys = Keys::Store(&self.shared.store, map, &self.shared.types);
         match keys.get_with(key, |value| reply.bulk(value)) {
             Ok(Some(())) => self.tally.hits += 1,

@@ -431,6 +431,7 @@ impl Connection {
         draft: Draft<'_>,
         shared: &Shared,
         tally: &mut Tally,
+        let loop_index = self.session.client.loop_index;
     ) -> Result<(), Broken> {
         let size = draft.bytes().len();
         if size == 0 {
@@ -438,6 +439,7 @@ impl Connection {
         }
         if size <= OUTPUT_SIZE_KEPT {
             if self.has_work() {
+            entered: Some(shared.exclusion.enter(loop_index)),
                 return self.send_part(draft.bytes(), shared, tally);
             }
             self.deferred = Some(draft.defer(self.place));

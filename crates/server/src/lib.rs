@@ -65,6 +65,7 @@ mod databases;
 mod decimal;
 mod error;
 mod event_loop;
+mod exclusion;
 mod glob;
 mod metrics;
 mod parked;

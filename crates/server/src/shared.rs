@@ -12,7 +12,9 @@ use mio::Waker;
 use crate::Config;
 use crate::acl::Acl;
 use crate::client_memory::ClientMemory;
+use crate::command::watched::Watching;
 use crate::databases::Databases;
+use crate::exclusion::Exclusion;
 use crate::rate_limiter::RateLimiter;
 use crate::registry::{Client, Registry};
 use crate::saver::Saver;
@@ -171,6 +173,8 @@ pub struct Shared {
     pub waiters: Waiters,
     pub turns: Turns,
     pub loops: Vec<LoopState>,
+    pub exclusion: Exclusion,
+    pub watching: Watching,
     /// Connections accepted so far.
     pub accepted_count: AtomicU64,
     /// Connections refused so far because there were too many.
@@ -195,7 +199,8 @@ pub struct Shared {
 
 impl Shared {
     pub fn new(config: Config, acl: Acl, store: Arc<Store>, control: Arc<Control>) -> Self {
-        let loops = (0..config.thread_count()).map(|_| LoopState::default()).collect();
+        let loop_count = config.thread_count();
+        let loops = (0..loop_count).map(|_| LoopState::default()).collect();
         Shared {
             databases: Databases::new(&store, config.databases),
             store,
@@ -213,6 +218,8 @@ impl Shared {
             turns: Turns::new(),
             loops,
             accepted_count: AtomicU64::new(0),
+            exclusion: Exclusion::new(loop_count),
+            watching: Watching::default(),
             rejected_count: AtomicU64::new(0),
             output_total: AtomicUsize::new(0),
             client_memory: ClientMemory::default(),

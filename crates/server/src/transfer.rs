@@ -8,7 +8,7 @@ use crate::command::expiry::now_ms;
 use crate::command::stage::{Stage, Staged};
 use crate::command::transaction::BATCH_SIZE_MAX;
 use crate::command::walk::{Bounds, walk};
-use crate::databases::{DATABASE_COUNT_MAX, Database, Databases};
+use crate::databases::{DATABASE_COUNT_MAX, Database, Databases, Place};
 use crate::rdb::{self, Damage};
 use crate::types::Types;
 
@@ -90,7 +90,8 @@ impl<'a> Keyspace<'a> {
         if !matches!(entry.value, Value::String(_)) {
             self.types.begin(self.store).map_err(|error| error.to_string())?;
         }
-        let put = self.staged(database, |staged| {
+        let place = self.databases.place(database);
+        let put = self.staged(place, |staged| {
             dump::put(staged, key, &entry.value)?;
             if let Some(time) = entry.expiry_ms {
                 let expiry = Expiry::from_unix_ms(time);
@@ -121,8 +122,8 @@ impl<'a> Keyspace<'a> {
     /// # Errors
     /// The store cannot be read, or refuses it: in words.
     pub fn remove(&mut self, database: u64, key: &[u8]) -> Result<(), String> {
-        let Some(database) = self.existing(database) else { return Ok(()) };
-        let removed = self.staged(database, |staged| staged.remove(key));
+        let Some(place) = self.existing(database) else { return Ok(()) };
+        let removed = self.staged(place, |staged| staged.remove(key));
         removed.map_err(|failure| text_of(&failure))?;
         match self.stage.change_count() > PIECE_LENGTH {
             true => self.flush(),
@@ -139,13 +140,13 @@ impl<'a> Keyspace<'a> {
         database: u64,
         behind: Option<&[u8]>,
     ) -> Result<Vec<Vec<u8>>, String> {
-        let Some(database) = self.existing(database) else { return Ok(Vec::new()) };
+        let Some(place) = self.existing(database) else { return Ok(Vec::new()) };
         let mut bounds = Bounds::of_prefix(b"");
         if let Some(key) = behind {
             bounds.skip_to_after(key.to_vec());
         }
         let mut keys: Vec<Vec<u8>> = Vec::new();
-        walk(self.databases.map(database), &bounds, false, |key, _| {
+        walk(self.databases.map(place), &bounds, false, |key, _| {
             keys.push(key.to_vec());
             match keys.len() == KEY_COUNT {
                 true => std::ops::ControlFlow::Break(()),
@@ -156,8 +157,9 @@ impl<'a> Keyspace<'a> {
         Ok(keys)
     }
 
-    fn existing(&self, database: u64) -> Option<Database> {
-        self.databases.existing().find(|it| *it as u64 == database)
+    fn existing(&self, database: u64) -> Option<Place> {
+        let found = self.databases.numbers().find(|it| *it as u64 == database);
+        found.map(|database| self.databases.place(database))
     }
 
     /// What a key holds.
@@ -165,8 +167,8 @@ impl<'a> Keyspace<'a> {
     /// # Errors
     /// The store cannot be read, or the value is too large: in words.
     pub fn get(&mut self, database: u64, key: &[u8]) -> Result<Option<Entry>, String> {
-        let Some(database) = self.existing(database) else { return Ok(None) };
-        let result = self.staged(database, |staged| {
+        let Some(place) = self.existing(database) else { return Ok(None) };
+        let result = self.staged(place, |staged| {
             let Some(payload) = dump::payload(staged, key, BATCH_SIZE_MAX)? else {
                 return Ok(None);
             };
@@ -187,8 +189,8 @@ impl<'a> Keyspace<'a> {
 
     /// The databases that are there, each with the number of its keys.
     pub fn sizes(&self) -> Vec<(u64, u64)> {
-        let all = self.databases.existing();
-        all.map(|database| (database as u64, self.databases.map(database).len())).collect()
+        let all = self.databases.numbers();
+        all.map(|database| (database as u64, self.databases.map_of(database).len())).collect()
     }
 
     /// Shows all keys of a database, in order, until the function fails.
@@ -215,14 +217,14 @@ impl<'a> Keyspace<'a> {
         }
     }
 
-    fn staged<R>(&mut self, database: Database, act: impl FnOnce(&mut Staged<'_>) -> R) -> R {
+    fn staged<R>(&mut self, place: Place, act: impl FnOnce(&mut Staged<'_>) -> R) -> R {
         let mut store = self.store;
         act(&mut Staged {
             stage: &mut self.stage,
             source: &mut store,
             types: &self.types,
             databases: &self.databases,
-            database,
+            place,
         })
     }
 }

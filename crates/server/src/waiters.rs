@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::command::waiting::Wish;
-use crate::databases::Database;
+use crate::databases::{Database, Databases, Place};
 use crate::registry::Client;
 use crate::resp::Protocol;
 use crate::types::Kind;
@@ -38,7 +38,9 @@ pub type Ticket = u64;
 #[derive(Debug)]
 pub struct Waiter {
     pub client: Arc<Client>,
-    /// Whose keys it waits for.
+    /// Where the keys lie that it waits for.
+    pub place: Place,
+    /// The database that it has selected.
     pub database: Database,
     pub wish: Wish,
     pub protocol: Protocol,
@@ -64,7 +66,7 @@ pub struct Waiters {
 }
 
 /// Who waits for each key of each database.
-type Queues = HashMap<(Database, Vec<u8>), BTreeSet<Ticket>>;
+type Queues = HashMap<(Place, Vec<u8>), BTreeSet<Ticket>>;
 
 /// Who waits for what.
 #[derive(Debug, Default)]
@@ -100,9 +102,9 @@ impl Waiters {
 
     /// Whether somebody may wait for a key. Who has written it and passed [`Self::fence`] is told of
     /// everybody who did not find what was written.
-    pub fn may_want(&self, database: Database, key: &[u8]) -> bool {
+    pub fn may_want(&self, place: Place, key: &[u8]) -> bool {
         // Relaxed: the fences order it (see the header of this file).
-        self.total() > 0 && self.count_of(database, key).load(Ordering::Relaxed) > 0
+        self.total() > 0 && self.count_of(place, key).load(Ordering::Relaxed) > 0
     }
 
     /// Between writing and [`Self::may_want`].
@@ -123,33 +125,58 @@ impl Waiters {
         self.lock().take(ticket).is_some()
     }
 
-    fn count_of(&self, database: Database, key: &[u8]) -> &AtomicU32 {
-        &self.counts[self.hasher.hash_one((database, key)) as usize % COUNT_LENGTH]
+    fn count_of(&self, place: Place, key: &[u8]) -> &AtomicU32 {
+        &self.counts[self.hasher.hash_one((place, key)) as usize % COUNT_LENGTH]
     }
 }
 
 impl Locked<'_> {
     /// Adds a client behind all others. What its keys have must be looked at afterwards.
     pub fn add(&mut self, waiter: Waiter) -> Ticket {
-        let waiters = self.waiters;
         self.table.last += 1;
         let ticket = self.table.last;
-        let database = waiter.database;
+        self.insert(ticket, waiter);
+        // SeqCst: see `Waiters::fence`, which it pairs with.
+        fence(Ordering::SeqCst);
+        ticket
+    }
+
+    fn insert(&mut self, ticket: Ticket, waiter: Waiter) {
+        let waiters = self.waiters;
         for key in &waiter.wish.keys {
-            let place = (database, key.clone());
-            let queue = self.table.queues(waiter.wish.kind).entry(place).or_default();
+            let wanted = (waiter.place, key.clone());
+            let queue = self.table.queues(waiter.wish.kind).entry(wanted).or_default();
             if queue.insert(ticket) {
-                // Relaxed: the fence below orders it.
-                waiters.count_of(database, key).fetch_add(1, Ordering::Relaxed);
+                // Relaxed: the fence of `add` orders it.
+                waiters.count_of(waiter.place, key).fetch_add(1, Ordering::Relaxed);
             }
         }
         self.table.by_client.insert(waiter.client.id, ticket);
         self.table.waiters.insert(ticket, waiter);
         // Relaxed: as above.
         waiters.total.fetch_add(1, Ordering::Relaxed);
-        // SeqCst: see `Waiters::fence`, which it pairs with.
-        fence(Ordering::SeqCst);
-        ticket
+    }
+
+    /// Lets those who wait in databases that were exchanged wait where these lie now, in the order in which they came.
+    /// Returns what they wait for. The caller is alone (`exclusion.rs`), and has exchanged the databases.
+    pub fn follow(
+        &mut self,
+        databases: &Databases,
+        exchanged: &BTreeSet<Database>,
+    ) -> Vec<(Place, Vec<u8>)> {
+        let mut waited = Vec::new();
+        let tickets: Vec<Ticket> = self.table.waiters.keys().copied().collect();
+        for ticket in tickets {
+            let database = self.table.waiters.get(&ticket).map(|waiter| waiter.database);
+            if !database.is_some_and(|database| exchanged.contains(&database)) {
+                continue;
+            }
+            let Some(mut waiter) = self.take(ticket) else { continue };
+            waiter.place = databases.place(waiter.database);
+            waited.extend(waiter.wish.keys.iter().map(|key| (waiter.place, key.clone())));
+            self.insert(ticket, waiter);
+        }
+        waited
     }
 
     /// Takes a client out, if it is there.
@@ -158,14 +185,14 @@ impl Locked<'_> {
         self.table.by_client.remove(&waiter.client.id);
         for key in &waiter.wish.keys {
             let queues = self.table.queues(waiter.wish.kind);
-            let place = (waiter.database, key.clone());
-            let Some(queue) = queues.get_mut(&place) else { continue };
+            let wanted = (waiter.place, key.clone());
+            let Some(queue) = queues.get_mut(&wanted) else { continue };
             if queue.remove(&ticket) {
                 // Relaxed: who sees it too late looks into the table for nothing.
-                self.waiters.count_of(waiter.database, key).fetch_sub(1, Ordering::Relaxed);
+                self.waiters.count_of(waiter.place, key).fetch_sub(1, Ordering::Relaxed);
             }
             if queue.is_empty() {
-                queues.remove(&place);
+                queues.remove(&wanted);
             }
         }
         // Relaxed: as above.
@@ -177,7 +204,7 @@ impl Locked<'_> {
     pub fn next(
         &self,
         kind: Kind,
-        place: &(Database, Vec<u8>),
+        place: &(Place, Vec<u8>),
         behind: Ticket,
     ) -> Option<(Ticket, &Waiter)> {
         let queues = match kind {
@@ -213,7 +240,7 @@ mod tests {
         let client = registry.add(("a:1".into(), "b:2".into()), 0, 5);
         let keys = keys.iter().map(|key| key.to_vec()).collect();
         let wish = Wish { kind, keys, what: What::Pop(Side::Left) };
-        Waiter { client, database: 0, wish, protocol: Protocol::Resp2 }
+        Waiter { client, place: Place::default(), database: 0, wish, protocol: Protocol::Resp2 }
     }
 
     #[test]
@@ -225,7 +252,8 @@ mod tests {
         let third = locked.add(waiter(&registry, &[b"a"], Kind::SortedSet));
         let order = |locked: &Locked<'_>, kind, key: &[u8]| {
             let (mut found, mut last) = (Vec::new(), 0);
-            while let Some((ticket, _)) = locked.next(kind, &(0, key.to_vec()), last) {
+            while let Some((ticket, _)) = locked.next(kind, &(Place::default(), key.to_vec()), last)
+            {
                 found.push(ticket);
                 last = ticket;
             }
@@ -240,7 +268,7 @@ mod tests {
         assert_eq!(order(&locked, Kind::List, b"b"), []);
         drop(locked);
         assert_eq!(waiters.total(), 2);
-        assert!(waiters.may_want(0, b"a"));
+        assert!(waiters.may_want(Place::default(), b"a"));
     }
 
     #[test]
@@ -258,6 +286,6 @@ mod tests {
         assert!(locked.table.waiters.is_empty() && locked.table.by_client.is_empty());
         // Relaxed: no other thread is there.
         assert!(waiters.counts.iter().all(|count| count.load(Ordering::Relaxed) == 0));
-        assert!(!waiters.may_want(0, b"a"));
+        assert!(!waiters.may_want(Place::default(), b"a"));
     }
 }

@@ -29,15 +29,15 @@ pub const CATEGORIES: [&str; 21] = [
 ];
 
 const KEYSPACE: u32 = 1;
-const READ: u32 = 1 << 1;
-const WRITE: u32 = 1 << 2;
+pub const READ: u32 = 1 << 1;
+pub const WRITE: u32 = 1 << 2;
 const SET: u32 = 1 << 3;
 const SORTEDSET: u32 = 1 << 4;
 const LIST: u32 = 1 << 5;
 const HASH: u32 = 1 << 6;
 const STRING: u32 = 1 << 7;
 const BITMAP: u32 = 1 << 8;
-const ADMIN: u32 = 1 << 13;
+pub const ADMIN: u32 = 1 << 13;
 const FAST: u32 = 1 << 14;
 const SLOW: u32 = 1 << 15;
 const BLOCKING: u32 = 1 << 16;
@@ -61,7 +61,7 @@ pub type Fact = (&'static str, u32, Access, Access);
 
 /// All commands and subcommands, by name.
 #[rustfmt::skip]
-pub static FACTS: [Fact; 228] = [
+pub static FACTS: [Fact; 229] = [
     ("acl", SLOW, NONE, NONE),
     ("acl|cat", SLOW, NONE, NONE),
     ("acl|deluser", ADMIN | SLOW | DANGEROUS, NONE, NONE),
@@ -251,6 +251,7 @@ pub static FACTS: [Fact; 228] = [
     ("sunion", READ | SET | SLOW, READS, READS),
     ("sunionstore", WRITE | SET | SLOW, WRITES, READS),
     ("time", FAST, NONE, NONE),
+    ("swapdb", KEYSPACE | WRITE | FAST | DANGEROUS, NONE, NONE),
     ("touch", KEYSPACE | READ | FAST, NONE, NONE),
     ("ttl", KEYSPACE | READ | FAST, READS, READS),
     ("type", KEYSPACE | READ | FAST, NONE, NONE),

@@ -7,7 +7,6 @@ use everleaf::{DEFAULT_MAP, Statistics};
 
 use super::connection::COMPATIBLE_VERSION;
 use super::{Context, Outcome};
-use crate::databases;
 use crate::process_memory;
 use crate::resp::Request;
 use crate::shared::Shared;
@@ -153,7 +152,7 @@ fn replication(shared: &Shared, _: &Statistics, lines: &mut Lines) {
 }
 
 fn keyspace(shared: &Shared, store: &Statistics, lines: &mut Lines) {
-    for (database, map) in databases::figures(store, shared.databases.count()) {
+    for (database, map) in shared.databases.figures(store) {
         let keys = map.keys;
         lines.add(
             &format!("db{database}"),

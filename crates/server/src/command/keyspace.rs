@@ -79,7 +79,7 @@ pub fn flushall(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         Keys::Store(..) => context.shared.databases.clear_all()?,
         Keys::Stage(staged) => {
             let mut all = staged.databases.existing();
-            all.try_for_each(|database| staged.within(database, Staged::clear))?;
+            all.try_for_each(|place| staged.within(place, Staged::clear))?;
         }
     }
     context.reply.ok();

@@ -36,6 +36,7 @@ pub mod table;
 pub mod transaction;
 pub mod waiting;
 pub mod walk;
+pub mod watched;
 mod zset;
 
 use std::borrow::Cow;
@@ -244,7 +245,7 @@ fn execute(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     if command.is_staged() {
         return transaction::run_single(context, request, command);
     }
-    (command.run)(context, request)
+    outcome
 }
 
 /// At most this many bytes of an unknown command, and of its arguments, are repeated.

@@ -1,8 +1,9 @@
-//! `RENAME`, `RENAMENX`, `MOVE`, `COPY`: what a key holds under another key, or in another database.
+//! `RENAME`, `RENAMENX`, `MOVE`, `COPY`: what a key holds under another key, or in another database; `SWAPDB`: all keys of
+//! two databases.
 
 use super::keys::Result;
 use super::table::Command;
-use super::{Context, Failure, Outcome, connection};
+use super::{Context, Failure, Outcome, connection, integer_arg};
 use crate::databases::Database;
 use crate::resp::Request;
 
@@ -34,16 +35,40 @@ fn no_such_key() -> Failure {
     Failure::text("ERR no such key")
 }
 
-/// The database that a command names besides the one that is selected, if it does; `count` is how many there are.
-pub fn database_of(request: &Request<'_>, command: &Command, count: usize) -> Option<Database> {
-    let arg = match command.name {
-        "select" => request.get(1)?,
-        "move" => request.get(2)?,
+/// The databases that a command names besides the one that is selected; `count` is how many there are.
+pub fn databases_of(request: &Request<'_>, command: &Command, count: usize) -> Vec<Database> {
+    let args = match command.name {
+        "select" => [request.get(1), None],
+        "move" => [request.get(2), None],
+        "swapdb" => [request.get(1), request.get(2)],
         // Of several it means the last.
-        "copy" => return parse_copy(request, count).ok()?.1,
-        _ => return None,
+        "copy" => {
+            let named = parse_copy(request, count).ok().and_then(|(_, database)| database);
+            return named.into_iter().collect();
+        }
+        _ => return Vec::new(),
     };
-    connection::database_arg(arg, count).ok()
+    let named = args.into_iter().flatten();
+    named.filter_map(|arg| connection::database_arg(arg, count).ok()).collect()
+}
+
+/// `SWAPDB index1 index2`: nobody else runs a command meanwhile (`exclusion.rs`).
+pub fn swapdb(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let databases = &context.shared.databases;
+    let index = |index: usize, wrong: &'static str| {
+        let number = integer_arg(request.arg(index)).ok();
+        number.filter(|number| i32::try_from(*number).is_ok()).ok_or(Failure::text(wrong))
+    };
+    let first = index(1, "ERR invalid first DB index")?;
+    let second = index(2, "ERR invalid second DB index")?;
+    let database = |index: i64| {
+        let database = Database::try_from(index).ok().filter(|it| *it < databases.count());
+        database.ok_or(Failure::text("ERR DB index is out of range"))
+    };
+    let (first, second) = (database(first)?, database(second)?);
+    context.keys.staged()?.stage.exchange(databases, first, second);
+    context.reply.ok();
+    Ok(())
 }
 
 /// `MOVE key index`
@@ -51,11 +76,12 @@ pub fn move_key(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let count = context.shared.databases.count();
     let database = connection::database_arg(request.arg(2), count)?;
     let (staged, key) = (context.keys.staged()?, request.arg(1));
-    if database == staged.database {
+    let place = staged.place_of(database);
+    if place == staged.place {
         return Err(same_object());
     }
-    let is_free = staged.contains(key)? && !staged.within(database, |it| it.contains(key))?;
-    let done = is_free && staged.relocate(key, database)?;
+    let is_free = staged.contains(key)? && !staged.within(place, |it| it.contains(key))?;
+    let done = is_free && staged.relocate(key, place)?;
     context.reply.integer(i64::from(done));
     Ok(())
 }
@@ -86,13 +112,13 @@ pub fn copy(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let (replace, database) = parse_copy(request, context.shared.databases.count())?;
     let (source, destination) = (request.arg(1), request.arg(2));
     let staged = context.keys.staged()?;
-    let database = database.unwrap_or(staged.database);
-    if source == destination && database == staged.database {
+    let place = database.map_or(staged.place, |database| staged.place_of(database));
+    if source == destination && place == staged.place {
         return Err(same_object());
     }
     let done = staged.contains(source)?
-        && (replace || !staged.within(database, |it| it.contains(destination))?)
-        && staged.duplicate(source, database, destination)?;
+        && (replace || !staged.within(place, |it| it.contains(destination))?)
+        && staged.duplicate(source, place, destination)?;
     context.reply.integer(i64::from(done));
     Ok(())
 }

@@ -5,7 +5,7 @@
 //! transaction that runs alone keeps nothing of what it reads. What is to be written counts until the
 //! batch is done, and beyond the limit the transaction fails as a whole.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use everleaf::{Action, Expiry, Statistics, Watch, WriteBatch, human_size};
@@ -15,7 +15,7 @@ use super::expiry::now_ms;
 use super::keys::Result;
 pub use super::source::{Source, Visit};
 use super::walk::Bounds;
-use crate::databases::{Database, Databases};
+use crate::databases::{Database, Databases, Place};
 use crate::types::{HEADER_SIZE, Kind, Ready, Types};
 
 /// A value and when it expires.
@@ -37,8 +37,8 @@ pub struct Staged<'a> {
     pub source: &'a mut (dyn Source + 'a),
     pub types: &'a Types,
     pub databases: &'a Databases,
-    /// The database whose keys are meant.
-    pub database: Database,
+    /// Where the database lies whose keys are meant.
+    pub place: Place,
 }
 
 /// What a transaction depends on, of a key that it has read.
@@ -52,7 +52,7 @@ enum Seen {
 /// What a transaction has read and written of one database.
 #[derive(Default)]
 struct Part {
-    database: Database,
+    place: Place,
     /// What was read while others write.
     read: BTreeMap<Vec<u8>, Seen>,
     /// What is to be written; `None` removes the key.
@@ -66,10 +66,13 @@ pub struct Stage {
     parts: Vec<Part>,
     /// What is to be written of the members of collections, which never expire.
     members: BTreeMap<Vec<u8>, Option<Value>>,
+    /// Where databases lie once it is done, if it exchanges some, and which they are.
+    places: Option<Vec<Place>>,
+    exchanged: BTreeSet<Database>,
     /// For `INFO`: taken before, because a stage that is alone must not ask the store.
     pub statistics: Option<Statistics>,
     /// The keys that were given what has the size of a header, in this order.
-    made: Vec<(Database, Vec<u8>)>,
+    made: Vec<(Place, Vec<u8>)>,
     /// How often something was written.
     change_count: u64,
     /// Bytes that all of it takes.
@@ -83,37 +86,63 @@ impl Stage {
         Stage { size_max, ..Stage::default() }
     }
 
-    fn part(&self, database: Database) -> Option<&Part> {
-        self.parts.iter().find(|part| part.database == database)
+    fn part(&self, place: Place) -> Option<&Part> {
+        self.parts.iter().find(|part| part.place == place)
     }
 
-    fn part_mut(&mut self, database: Database) -> &mut Part {
-        let index = self.parts.iter().position(|part| part.database == database);
+    fn part_mut(&mut self, place: Place) -> &mut Part {
+        let index = self.parts.iter().position(|part| part.place == place);
         let index = index.unwrap_or_else(|| {
-            self.parts.push(Part { database, ..Part::default() });
+            self.parts.push(Part { place, ..Part::default() });
             self.parts.len() - 1
         });
         &mut self.parts[index]
     }
 
     /// What is to be written of a key, if anything is.
-    fn written(&self, database: Database, key: &[u8]) -> Option<&Option<Value>> {
-        self.part(database)?.written.get(key)
+    fn written(&self, place: Place, key: &[u8]) -> Option<&Option<Value>> {
+        self.part(place)?.written.get(key)
     }
 
-    fn written_mut(&mut self, database: Database, key: &[u8]) -> Option<&mut Option<Value>> {
-        self.part_mut(database).written.get_mut(key)
+    fn written_mut(&mut self, place: Place, key: &[u8]) -> Option<&mut Option<Value>> {
+        self.part_mut(place).written.get_mut(key)
     }
 
     /// What is depended on of a key, if it was read while others write.
-    fn seen(&self, database: Database, key: &[u8]) -> Option<&Seen> {
-        self.part(database)?.read.get(key)
+    fn seen(&self, place: Place, key: &[u8]) -> Option<&Seen> {
+        self.part(place)?.read.get(key)
+    }
+
+    /// Where a database lies for what comes next.
+    pub fn place(&self, databases: &Databases, database: Database) -> Place {
+        match &self.places {
+            Some(places) => places[database],
+            None => databases.place(database),
+        }
+    }
+
+    /// Exchanges two databases.
+    pub fn exchange(&mut self, databases: &Databases, first: Database, second: Database) {
+        if first != second {
+            self.places.get_or_insert_with(|| databases.places()).swap(first, second);
+            self.exchanged.extend([first, second]);
+        }
+    }
+
+    /// Where databases lie once it is done, if it exchanges some.
+    pub fn places(&self) -> Option<&[Place]> {
+        self.places.as_deref()
+    }
+
+    /// The databases that it exchanges.
+    pub fn exchanged(&self) -> &BTreeSet<Database> {
+        &self.exchanged
     }
 
     /// Makes a batch depend on what was read.
     pub fn expect_read(&self, batch: &mut WriteBatch, databases: &Databases) {
         for part in &self.parts {
-            let map = databases.map(part.database);
+            let map = databases.map(part.place);
             for (key, seen) in &part.read {
                 match seen {
                     Seen::Same(Some((value, expiry))) => {
@@ -128,13 +157,15 @@ impl Stage {
 
     /// Whether there is nothing to write.
     pub fn is_unchanged(&self) -> bool {
-        self.parts.iter().all(|part| part.written.is_empty()) && self.members.is_empty()
+        self.parts.iter().all(|part| part.written.is_empty())
+            && self.members.is_empty()
+            && self.places.is_none()
     }
 
     /// Whether all that was read is as it was.
     pub fn still_holds(&self, databases: &Databases) -> everleaf::Result<bool> {
         for part in &self.parts {
-            let map = databases.map(part.database);
+            let map = databases.map(part.place);
             for (key, seen) in &part.read {
                 let holds = match seen {
                     Seen::Unwritten(watch) => !watch.is_broken(),
@@ -155,6 +186,9 @@ impl Stage {
 
     /// Moves what is to be written to a batch.
     pub fn fill(&mut self, batch: &mut WriteBatch, databases: &Databases, types: &Types) {
+        if let Some(places) = &self.places {
+            databases.keep(places, batch);
+        }
         if let Some(ready) = types.ready() {
             while let Some((key, value)) = self.members.pop_first() {
                 match value {
@@ -164,7 +198,7 @@ impl Stage {
             }
         }
         for part in &mut self.parts {
-            let map = databases.map(part.database);
+            let map = databases.map(part.place);
             // One by one, so that the bytes are not held twice.
             while let Some((key, value)) = part.written.pop_first() {
                 match value {
@@ -176,12 +210,12 @@ impl Stage {
     }
 
     /// The keys that may have been made collections, in the order in which they were.
-    pub fn made(&self) -> &[(Database, Vec<u8>)] {
+    pub fn made(&self) -> &[(Place, Vec<u8>)] {
         &self.made
     }
 
     /// Begins with keys that were made before.
-    pub fn note_made(&mut self, keys: &[(Database, Vec<u8>)]) {
+    pub fn note_made(&mut self, keys: &[(Place, Vec<u8>)]) {
         self.made.extend_from_slice(keys);
     }
 
@@ -214,17 +248,17 @@ impl Stage {
     }
 
     /// Sets what is to be written of a key.
-    pub fn write(&mut self, database: Database, key: &[u8], value: Option<Value>) -> Result<()> {
+    pub fn write(&mut self, place: Place, key: &[u8], value: Option<Value>) -> Result<()> {
         let is_header = |value: &Option<Value>| {
             value.as_ref().is_some_and(|(value, _)| value.len() == HEADER_SIZE)
         };
-        if is_header(&value) && !self.written(database, key).is_some_and(is_header) {
+        if is_header(&value) && !self.written(place, key).is_some_and(is_header) {
             self.size += key.len() + ENTRY_OVERHEAD;
-            self.made.push((database, key.to_vec()));
+            self.made.push((place, key.to_vec()));
         }
         self.change_count += 1;
         let mut size = self.size;
-        note_write(&mut self.part_mut(database).written, &mut size, key, value);
+        note_write(&mut self.part_mut(place).written, &mut size, key, value);
         self.size = size;
         self.check()
     }
@@ -309,18 +343,18 @@ impl Staged<'_> {
         key: &[u8],
         see: impl FnOnce(&[u8], Expiry) -> R,
     ) -> Result<Option<R>> {
-        if let Some(value) = self.stage.written(self.database, key) {
+        if let Some(value) = self.stage.written(self.place, key) {
             let live = value.as_ref().filter(|value| is_live(value));
             return Ok(live.map(|(value, expiry)| see(value, *expiry)));
         }
-        if self.source.has_others() && self.stage.seen(self.database, key).is_none() {
+        if self.source.has_others() && self.stage.seen(self.place, key).is_none() {
             self.note(key)?;
         }
-        if let Some(Seen::Same(value)) = self.stage.seen(self.database, key) {
+        if let Some(Seen::Same(value)) = self.stage.seen(self.place, key) {
             return Ok(value.as_ref().map(|(value, expiry)| see(value, *expiry)));
         }
         let (mut see, mut result) = (Some(see), None);
-        self.source.read(self.databases.map(self.database), key, &mut |value, expiry| {
+        self.source.read(self.databases.map(self.place), key, &mut |value, expiry| {
             result = see.take().map(|see| see(value, expiry));
         })?;
         Ok(result)
@@ -330,18 +364,18 @@ impl Staged<'_> {
     fn note(&mut self, key: &[u8]) -> Result<()> {
         let mut seen = Some(Seen::Same(None));
         let mut size = key.len() + ENTRY_OVERHEAD;
-        self.source.read(self.databases.map(self.database), key, &mut |value, expiry| {
+        self.source.read(self.databases.map(self.place), key, &mut |value, expiry| {
             let is_short = value.len() <= COPY_SIZE_MAX;
             seen = is_short.then(|| Seen::Same(Some((value.to_vec(), expiry))));
             size += if is_short { value.len() } else { 0 };
         })?;
         if seen.is_none() {
             size += 3 * key.len() + WATCH_OVERHEAD;
-            seen = self.source.watch(self.databases.map(self.database), key)?.map(Seen::Unwritten);
+            seen = self.source.watch(self.databases.map(self.place), key)?.map(Seen::Unwritten);
         }
         if let Some(seen) = seen {
             self.stage.size += size;
-            self.stage.part_mut(self.database).read.insert(key.to_vec(), seen);
+            self.stage.part_mut(self.place).read.insert(key.to_vec(), seen);
         }
         self.stage.check()
     }
@@ -364,14 +398,14 @@ impl Staged<'_> {
     }
 
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.stage.write(self.database, key, Some((value.to_vec(), Expiry::Never)))
+        self.stage.write(self.place, key, Some((value.to_vec(), Expiry::Never)))
     }
 
     /// Removes a key. Returns whether it was there.
     pub fn remove(&mut self, key: &[u8]) -> Result<bool> {
         let present = self.contains(key)?;
         if present {
-            self.stage.write(self.database, key, None)?;
+            self.stage.write(self.place, key, None)?;
         }
         Ok(present)
     }
@@ -388,7 +422,7 @@ impl Staged<'_> {
             Action::Put(value) => Some((value, old_expiry.unwrap_or(Expiry::Never))),
             Action::PutWithExpiry(value, expiry) => Some((value, expiry)),
             Action::Expire(new) => {
-                if let Some(Some((_, expiry))) = self.stage.written_mut(self.database, key) {
+                if let Some(Some((_, expiry))) = self.stage.written_mut(self.place, key) {
                     *expiry = new;
                     return Ok(());
                 }
@@ -396,7 +430,7 @@ impl Staged<'_> {
             }
             Action::Remove => None,
         };
-        self.stage.write(self.database, key, new)
+        self.stage.write(self.place, key, new)
     }
 
     /// Appends to a value, unless it would have more than `size_max` bytes. Returns its size.
@@ -405,7 +439,7 @@ impl Staged<'_> {
         if size > size_max {
             return Ok(None);
         }
-        match self.stage.written_mut(self.database, key) {
+        match self.stage.written_mut(self.place, key) {
             // What was written already grows where it is: many appends take as long as one.
             Some(Some(value)) if is_live(value) => {
                 value.0.extend_from_slice(suffix);
@@ -415,7 +449,7 @@ impl Staged<'_> {
             _ => {
                 let (mut value, expiry) = self.copy(key)?.unwrap_or((Vec::new(), Expiry::Never));
                 value.extend_from_slice(suffix);
-                self.stage.write(self.database, key, Some((value, expiry)))?;
+                self.stage.write(self.place, key, Some((value, expiry)))?;
             }
         }
         Ok(Some(size))
@@ -426,9 +460,9 @@ impl Staged<'_> {
         if bounds.is_empty() {
             return Ok(());
         }
-        let (source, map) = (&mut self.source, self.databases.map(self.database));
+        let (source, map) = (&mut self.source, self.databases.map(self.place));
         let none = BTreeMap::new();
-        let written = self.stage.part(self.database).map_or(&none, |part| &part.written);
+        let written = self.stage.part(self.place).map_or(&none, |part| &part.written);
         merge(written, bounds, reverse, visit, |visit| source.scan(map, bounds, reverse, visit))
     }
 
@@ -468,12 +502,12 @@ impl Staged<'_> {
 
     /// Removes all keys of the database.
     pub fn clear(&mut self) -> Result<()> {
-        let Staged { stage, source, databases, database, .. } = self;
-        let values = stage.part_mut(*database).written.values_mut().filter_map(Option::take);
+        let Staged { stage, source, databases, place, .. } = self;
+        let values = stage.part_mut(*place).written.values_mut().filter_map(Option::take);
         let size = values.map(|(value, _)| value.len()).sum::<usize>();
         stage.size -= size;
-        source.scan(databases.map(*database), &Bounds::of_prefix(b""), false, &mut |key, _| {
-            if stage.write(*database, key, None).is_ok() {
+        source.scan(databases.map(*place), &Bounds::of_prefix(b""), false, &mut |key, _| {
+            if stage.write(*place, key, None).is_ok() {
                 ControlFlow::Continue(())
             } else {
                 ControlFlow::Break(())
@@ -482,18 +516,23 @@ impl Staged<'_> {
         stage.check()
     }
 
+    /// Where a database lies.
+    pub fn place_of(&self, database: Database) -> Place {
+        self.stage.place(self.databases, database)
+    }
+
     /// Does something in another database.
-    pub fn within<R>(&mut self, database: Database, act: impl FnOnce(&mut Self) -> R) -> R {
-        let before = std::mem::replace(&mut self.database, database);
+    pub fn within<R>(&mut self, place: Place, act: impl FnOnce(&mut Self) -> R) -> R {
+        let before = std::mem::replace(&mut self.place, place);
         let result = act(self);
-        self.database = before;
+        self.place = before;
         result
     }
 
     pub fn len(&mut self) -> Result<u64> {
-        let map = self.databases.map(self.database);
+        let map = self.databases.map(self.place);
         let mut count = self.source.len(map)?;
-        let Some(part) = self.stage.part(self.database) else { return Ok(count) };
+        let Some(part) = self.stage.part(self.place) else { return Ok(count) };
         for (key, value) in &part.written {
             let before = self.source.read(map, key, &mut |_, _| {})?;
             let now = value.as_ref().is_some_and(is_live);

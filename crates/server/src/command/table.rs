@@ -135,6 +135,11 @@ impl Command {
         self.flags & WAITS != 0
     }
 
+    /// True if it exchanges databases: run while nobody else runs a command.
+    pub fn exchanges(&self) -> bool {
+        self.name == "swapdb"
+    }
+
     /// True if it writes.
     pub fn writes(&self) -> bool {
         self.flags & WRITE != 0
@@ -223,7 +228,7 @@ macro_rules! commands {
 }
 
 /// The number of commands.
-const COUNT: usize = 177;
+const COUNT: usize = 178;
 
 /// All commands.
 #[rustfmt::skip]
@@ -336,6 +341,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "rpushx" -3 [TYPED | WRITE | GROWS | FAST] (1 1 1) "list" list::push::rpushx, "Adds elements at the right of a list that exists.";
     "lindex" 3 [TYPED | READ] (1 1 1) "list" list::read::lindex, "Returns the element of an index.";
     "lrange" 4 [TYPED | READ] (1 1 1) "list" list::read::lrange, "Returns the elements between two indices.";
+    "swapdb" 3 [STEP | WRITE | FAST] (0 0 0) "server" rename::swapdb, "Exchanges the keys of two databases.";
     "setbit" 4 [WRITE | GROWS] (1 1 1) "bitmap" bits::setbit, "Sets a bit of a value and returns the old one.";
     "getbit" 3 [READ | FAST] (1 1 1) "bitmap" bits::getbit, "Returns a bit of a value.";
     "bitpos" -3 [READ] (1 1 1) "bitmap" bits::bitpos, "Returns where the first bit of a kind is.";

@@ -12,15 +12,15 @@
 //! If a *watched* key was written meanwhile, nothing is done, whatever it was written with; the store
 //! tells that ([`everleaf::Map::watch`]). What a connection watches may take 16 MiB.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use everleaf::{Map, Store, Watch, WriteBatch, Written};
+use everleaf::{Store, WriteBatch, Written};
 
 use super::keys::Keys;
 use super::stage::{Source, Stage, Staged};
 use super::table::{COMMANDS, Command};
 use super::waiting::service::{Service, Stageable, serve_rest};
+use super::watched::{self, SharedWatched, Watched};
 use super::{Context, Failure, Later, Outcome, acl, rename};
 use crate::databases::Database;
 use crate::resp::{KeptRequests, Reply, Request};
@@ -28,10 +28,6 @@ use crate::resp::{KeptRequests, Reply, Request};
 /// Commands a transaction may hold, and bytes of them.
 const COMMAND_COUNT_MAX: usize = 1 << 20;
 const SIZE_MAX: usize = 256 << 20;
-/// Bytes that the watched keys of a connection may take.
-const WATCHED_SIZE_MAX: usize = 16 << 20;
-/// Bytes that a watched key takes besides itself, which it does three times.
-const WATCHED_OVERHEAD: usize = 300;
 /// What a batch takes at most.
 pub const BATCH_SIZE_MAX: usize = everleaf::VALUE_SIZE_MAX;
 /// How often a transaction is run while others write.
@@ -42,54 +38,8 @@ pub const ATTEMPT_COUNT_MAX: usize = 8;
 pub struct Transaction {
     /// The commands since `MULTI`; `None` outside of a transaction.
     queue: Option<Queue>,
-    watched: Watched,
-}
-
-/// Watched keys.
-#[derive(Debug, Default)]
-struct Watched {
-    keys: BTreeMap<(Database, Vec<u8>), Watch>,
-    size: usize,
-}
-
-impl Watched {
-    /// Watches keys, all or none of them; those that are watched already go on as they are.
-    fn add<'k>(
-        &mut self,
-        map: &Map,
-        database: Database,
-        keys: impl Iterator<Item = &'k [u8]>,
-    ) -> Outcome {
-        let (mut new, mut size) = (BTreeMap::new(), self.size);
-        for key in keys {
-            let place = (database, key.to_vec());
-            if self.keys.contains_key(&place) || new.contains_key(&place) {
-                continue;
-            }
-            size += 3 * key.len() + WATCHED_OVERHEAD;
-            if size > WATCHED_SIZE_MAX {
-                return Err(Failure::text(format!(
-                    "ERR watched keys may take {WATCHED_SIZE_MAX} bytes per connection: none of these \
-                     was added; use EXEC, DISCARD or UNWATCH, or watch fewer keys"
-                )));
-            }
-            new.insert(place, map.watch(key)?);
-        }
-        self.size = size;
-        self.keys.append(&mut new);
-        Ok(())
-    }
-
-    fn is_broken(&self) -> bool {
-        self.keys.values().any(Watch::is_broken)
-    }
-
-    /// Makes a batch, which is empty, depend on the keys.
-    fn expect(&self, batch: &mut WriteBatch) {
-        for watch in self.keys.values() {
-            batch.expect_unwritten(watch);
-        }
-    }
+    /// `None` if it watches nothing.
+    watched: Option<SharedWatched>,
 }
 
 #[derive(Debug, Default)]
@@ -98,6 +48,8 @@ struct Queue {
     database: Database,
     /// With the command's index in the table.
     requests: KeptRequests,
+    /// Whether one of them is `SWAPDB`.
+    exchanges: bool,
     /// Whether one of them was refused: then `EXEC` does nothing.
     refused: bool,
 }
@@ -118,7 +70,13 @@ impl Transaction {
     /// Bytes that it makes the server hold.
     pub fn memory(&self) -> usize {
         let queue = self.queue.as_ref().map_or(0, |queue| queue.requests.memory());
-        queue + self.watched.size
+        let watched = self.watched.as_ref().map_or(0, |watched| watched::lock(watched).size());
+        queue + watched
+    }
+
+    /// Whether `EXEC` exchanges databases, and so must be run while nobody else runs a command.
+    pub fn exchanges(&self) -> bool {
+        self.queue.as_ref().is_some_and(|queue| queue.exchanges)
     }
 }
 
@@ -144,6 +102,7 @@ pub fn keep(
     }
     // What will not be run is not kept.
     if !queue.refused {
+        queue.exchanges |= command.exchanges();
         queue.requests.push(index, request);
     }
     if queue.requests.memory() > SIZE_MAX || queue.requests.len() > COMMAND_COUNT_MAX {
@@ -216,15 +175,16 @@ pub fn watch(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     if transaction.is_open() {
         return Err(Failure::text("ERR WATCH inside MULTI is not allowed"));
     }
-    let map = context.shared.databases.map(database);
-    transaction.watched.add(map, database, request.args_from(1))?;
+    let shared = context.shared;
+    let watched = transaction.watched.get_or_insert_with(|| shared.watching.begin());
+    watched::lock(watched).add(&shared.databases, database, request.args_from(1))?;
     context.reply.ok();
     Ok(())
 }
 
 /// `UNWATCH`
 pub fn unwatch(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
-    context.session.transaction.watched = Watched::default();
+    context.session.transaction.watched = None;
     context.reply.ok();
     Ok(())
 }
@@ -236,7 +196,10 @@ pub fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
         // What is watched stays so.
         return Err(Failure::text("ERR EXEC without MULTI"));
     };
-    let watched = std::mem::take(&mut transaction.watched);
+    // Taken out, so that a SWAPDB of this transaction does not look at it.
+    let watched = transaction.watched.take();
+    let watched =
+        watched.map_or_else(Watched::default, |it| std::mem::take(&mut *watched::lock(&it)));
     if queue.refused {
         return Err(Failure::text("EXECABORT Transaction discarded because of previous errors."));
     }
@@ -319,7 +282,7 @@ fn run_among_others(
                 finish(context, service, &stage);
                 return Ok(Some(true));
             }
-            Written::Refused(number) if number < watched.keys.len() => return Ok(Some(false)),
+            Written::Refused(number) if number < watched.len() => return Ok(Some(false)),
             Written::Refused(_) => {}
         }
     }
@@ -374,7 +337,7 @@ fn serve<'a>(
     store: &Store,
 ) -> Result<Option<Option<Service<'a>>>, Failure> {
     let loop_index = context.session.client.loop_index;
-    let mut service = Service::if_wanted(context.shared, loop_index, stage);
+    let mut service = Service::if_wanted(context.shared, loop_index, stage.made());
     let stageable = match &mut service {
         Some(service) => service.serve(stage, &mut &*store)?,
         None => Stageable::Yes,
@@ -384,13 +347,21 @@ fn serve<'a>(
 
 /// Answers those who were served on a stage that is written, and serves who came too late for that.
 fn finish(context: &Context<'_>, service: Option<Service<'_>>, stage: &Stage) {
-    let loop_index = context.session.client.loop_index;
-    let served = match service {
-        Some(service) => {
+    let (shared, loop_index) = (context.shared, context.session.client.loop_index);
+    let served = match (stage.places(), service) {
+        (Some(places), service) => {
+            // It has served nobody.
+            drop(service);
+            shared.databases.exchange(places);
+            shared.watching.follow(&shared.databases, stage.exchanged());
+            let waited = shared.waiters.lock().follow(&shared.databases, stage.exchanged());
+            serve_rest(shared, loop_index, &[stage.made(), &waited].concat())
+        }
+        (None, Some(service)) => {
             service.finish();
             Ok(())
         }
-        None => serve_rest(context.shared, loop_index, stage),
+        (None, None) => serve_rest(shared, loop_index, stage.made()),
     };
     // What was written is written; who waits goes on to do so.
     if let Err(Failure::Store(error)) = served {
@@ -404,7 +375,7 @@ fn prepare(context: &Context<'_>, request: &Request<'_>, command: &Command) -> O
     if command.makes_collections() {
         shared.types.begin(&shared.store)?;
     }
-    if let Some(database) = rename::database_of(request, command, shared.databases.count()) {
+    for database in rename::databases_of(request, command, shared.databases.count()) {
         shared.databases.begin(&shared.store, database)?;
     }
     Ok(())
@@ -422,6 +393,9 @@ pub fn run_single(context: &mut Context<'_>, request: &Request<'_>, command: &Co
 /// times.
 pub fn run_step(
     context: &mut Context<'_>,
+    if command.exchanges() {
+        shared.databases.begin_swaps(&shared.store)?;
+    }
     key: &[u8],
     writes: bool,
     run: &mut dyn FnMut(&mut Context<'_>) -> Outcome,
@@ -495,7 +469,8 @@ fn run_one(
     source: &mut dyn Source,
     answer: &mut Vec<u8>,
 ) -> Outcome {
-    let (shared, database) = (context.shared, context.session.database);
+    let shared = context.shared;
+    let place = stage.place(&shared.databases, context.session.database);
     let limit = shared.config.reply_size_max;
     let mut inner = Context {
         shared,
@@ -507,7 +482,7 @@ fn run_one(
             source,
             types: &shared.types,
             databases: &shared.databases,
-            database,
+            place,
         }),
         later: None,
     };
@@ -530,7 +505,7 @@ fn run(
     let Context { shared, .. } = *context;
     for (index, request) in queue.requests.iter() {
         let start = answers.len();
-        let database = context.session.database;
+        let place = stage.place(&shared.databases, context.session.database);
         let protocol = context.session.protocol;
         let limit = start.saturating_add(context.shared.config.reply_size_max);
         let mut inner = Context {
@@ -543,7 +518,7 @@ fn run(
                 source,
                 types: &shared.types,
                 databases: &shared.databases,
-                database,
+                place,
             }),
             later: Some(later),
         };

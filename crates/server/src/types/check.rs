@@ -16,7 +16,7 @@ use super::{
     HEADER_SIZE, Header, Kind, MEMBERS, Ready, TRIMMED, Types, live_key, live_number, trimmed_key,
 };
 use crate::command::walk::{Bounds, walk};
-use crate::databases::{Database, Databases};
+use crate::databases::{Database, Databases, Place};
 
 /// Entries read at once.
 const PIECE_LENGTH: usize = 512;
@@ -52,14 +52,17 @@ pub fn check_collections(store: &Store) -> Result<CollectionReport> {
         return Ok(report);
     };
     let databases = Databases::of_store(store)?;
-    for database in databases.existing() {
-        pieces(databases.map(database), Bounds::of_prefix(b""), |key, value| {
+    for place in databases.existing() {
+        let database = databases.number_of(place);
+        pieces(databases.map(place), Bounds::of_prefix(b""), |key, value| {
             if value.len() != HEADER_SIZE || !ready.has_mark(value) {
                 return Ok(());
             }
             report.collections += 1;
             match ready.header(value) {
-                Some(header) => Check { ready, database, key, header, report: &mut report }.run(),
+                Some(header) => {
+                    Check { ready, place, database, key, header, report: &mut report }.run()
+                }
                 None => {
                     report.add(database, key, "its header is of no kind that there is");
                     Ok(())
@@ -77,7 +80,7 @@ fn check_numbers(
     databases: &Databases,
     report: &mut CollectionReport,
 ) -> Result<()> {
-    let all: Vec<Database> = databases.existing().collect();
+    let all: Vec<Place> = databases.existing().collect();
     let mut bounds = Bounds::of_prefix(b"");
     bounds.start = std::ops::Bound::Included((TRIMMED + 1).to_be_bytes().to_vec());
     loop {
@@ -89,11 +92,11 @@ fn check_numbers(
         let Some(prefix) = found else { return Ok(()) };
         let id = <[u8; 8]>::try_from(&prefix[..]).ok().map(u64::from_be_bytes);
         // The notes of the other databases lie between.
-        let are_notes = all.iter().any(|database| Some(live_number(*database)) == id);
+        let are_notes = all.iter().any(|place| Some(live_number(*place)) == id);
         let mut notes = 0;
-        for database in all.iter().filter(|_| !are_notes) {
+        for place in all.iter().filter(|_| !are_notes) {
             if let Some(id) = id {
-                notes += usize::from(ready.members.contains(live_key(*database, id))?);
+                notes += usize::from(ready.members.contains(live_key(*place, id))?);
             }
         }
         if notes > 1 {
@@ -151,6 +154,7 @@ impl CollectionReport {
 /// The check of one collection.
 struct Check<'a> {
     ready: &'a Ready,
+    place: Place,
     database: Database,
     key: &'a [u8],
     header: Header,
@@ -159,7 +163,7 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn run(mut self) -> Result<()> {
-        let note = self.ready.members.get(live_key(self.database, self.header.id))?;
+        let note = self.ready.members.get(live_key(self.place, self.header.id))?;
         match note {
             None => self.problem("it has no note, so its members would never be freed"),
             Some(note) if note != self.key => {

@@ -195,14 +195,14 @@ impl<'s, 'a> Collection<'s, 'a> {
 
     /// Removes all members at once: they are freed later.
     pub fn clear(self) -> Result<()> {
-        self.staged.stage.write(self.staged.database, self.key, None)
+        self.staged.stage.write(self.staged.place, self.key, None)
     }
 
     /// Ends a change: the header is written, or goes if nothing is left.
     pub fn finish(mut self) -> Result<()> {
         self.header.changes += 1;
-        let database = self.staged.database;
-        let live = live_key(database, self.header.id);
+        let place = self.staged.place;
+        let live = live_key(place, self.header.id);
         if self.header.count == 0 {
             // With the note the collector frees what is left beside the members.
             let is_bare = match self.header.kind {
@@ -218,7 +218,7 @@ impl<'s, 'a> Collection<'s, 'a> {
             }
             return match self.is_new {
                 true => Ok(()),
-                false => stage.write(database, self.key, None),
+                false => stage.write(place, self.key, None),
             };
         }
         let stage = &mut self.staged.stage;
@@ -226,6 +226,6 @@ impl<'s, 'a> Collection<'s, 'a> {
             stage.write_member(&live, Some(self.key))?;
         }
         let value = self.ready.encode(&self.header).to_vec();
-        stage.write(database, self.key, Some((value, self.expiry)))
+        stage.write(place, self.key, Some((value, self.expiry)))
     }
 }

@@ -21,7 +21,7 @@ use everleaf::{Map, Store, WriteBatch};
 
 use super::{Header, Ready, TRIMMED, Types, live_key, live_number, trimmed_key};
 use crate::command::walk::{Bounds, walk};
-use crate::databases::{Database, Databases};
+use crate::databases::{Databases, Place};
 
 /// Notes looked at, and members removed, without a break.
 const PIECE_LENGTH: usize = 512;
@@ -65,7 +65,7 @@ impl Collector {
             (seen, silence) = (now, Duration::ZERO);
             let start = Instant::now();
             let mut all = databases.existing();
-            let done = all.try_for_each(|database| self.round(types, databases, database, store));
+            let done = all.try_for_each(|place| self.round(types, databases, place, store));
             let done = done.and_then(|()| self.trim_lists(types, databases, store));
             if let Err(error) = done {
                 tracing::warn!("what is left of removed collections cannot be freed now: {error}");
@@ -90,12 +90,12 @@ impl Collector {
         &self,
         types: &Types,
         databases: &Databases,
-        database: Database,
+        place: Place,
         store: &Store,
     ) -> everleaf::Result<()> {
         let Some(ready) = types.ready() else { return Ok(()) };
-        let mut bounds = Bounds::of_prefix(&live_number(database).to_be_bytes());
-        let keys = Place { types, map: databases.map(database), database };
+        let mut bounds = Bounds::of_prefix(&live_number(place).to_be_bytes());
+        let keys = Keys { types, map: databases.map(place), place };
         while !self.is_stopped() {
             let (mut notes, mut last) = (Vec::new(), None);
             walk(&ready.members, &bounds, false, |note, key| {
@@ -109,7 +109,7 @@ impl Collector {
             bounds.skip_to_after(last);
             for (id, key) in notes {
                 if !keys.holds(&key, id)? && keys.is_gone(id)? {
-                    self.free(&ready.members, database, id, store)?;
+                    self.free(&ready.members, place, id, store)?;
                 }
             }
         }
@@ -146,8 +146,8 @@ impl Collector {
         let Ready { members, .. } = ready;
         let mut refused_count = 0;
         while !self.is_stopped() && refused_count < REFUSED_COUNT_MAX {
-            let Some((database, key)) = noted(ready, databases, id)? else { return Ok(()) };
-            let map = databases.map(database);
+            let Some((place, key)) = noted(ready, databases, id)? else { return Ok(()) };
+            let map = databases.map(place);
             let see = |value: &[u8], expiry| ready.header(value).map(|header| (header, expiry));
             let found = map.get_with_expiry(&key, see)?.flatten();
             let Some((header, expiry)) = found.filter(|(header, _)| header.id == id) else {
@@ -178,13 +178,7 @@ impl Collector {
     }
 
     /// Removes the members of a collection, then its note.
-    fn free(
-        &self,
-        members: &Map,
-        database: Database,
-        id: u64,
-        store: &Store,
-    ) -> everleaf::Result<()> {
+    fn free(&self, members: &Map, place: Place, id: u64, store: &Store) -> everleaf::Result<()> {
         let Bounds { end, .. } = Bounds::of_prefix(&id.to_be_bytes());
         let bounds = Bounds { start: Bound::Included(id.to_be_bytes().to_vec()), end };
         loop {
@@ -199,7 +193,7 @@ impl Collector {
             })?;
             if keys.is_empty() {
                 members.remove(trimmed_key(id))?;
-                members.remove(live_key(database, id))?;
+                members.remove(live_key(place, id))?;
                 return store.wait_deferred();
             }
             for key in keys {
@@ -216,23 +210,23 @@ fn noted(
     ready: &Ready,
     databases: &Databases,
     id: u64,
-) -> everleaf::Result<Option<(Database, Vec<u8>)>> {
-    for database in databases.existing() {
-        if let Some(key) = ready.members.get(live_key(database, id))? {
-            return Ok(Some((database, key)));
+) -> everleaf::Result<Option<(Place, Vec<u8>)>> {
+    for place in databases.existing() {
+        if let Some(key) = ready.members.get(live_key(place, id))? {
+            return Ok(Some((place, key)));
         }
     }
     Ok(None)
 }
 
-/// The keys of a database.
-struct Place<'a> {
+/// The keys of a place.
+struct Keys<'a> {
     types: &'a Types,
     map: &'a Map,
-    database: Database,
+    place: Place,
 }
 
-impl Place<'_> {
+impl Keys<'_> {
     /// Whether a key holds the header of a collection.
     fn holds(&self, key: &[u8], id: u64) -> everleaf::Result<bool> {
         let header = self.map.get_with(key, |value| self.types.header(value))?.flatten();
@@ -247,7 +241,7 @@ impl Place<'_> {
     /// The same, where something is done between the looks at note and key.
     fn is_gone_after(&self, id: u64, meanwhile: impl FnOnce()) -> everleaf::Result<bool> {
         let Some(ready) = self.types.ready() else { return Ok(false) };
-        let note = live_key(self.database, id);
+        let note = live_key(self.place, id);
         let Some(key) = ready.members.get(note)? else { return Ok(false) };
         // A collection that came and went between the two readings of note and key has written the key.
         let watch = self.map.watch(&key)?;
@@ -292,9 +286,9 @@ mod tests {
         (folder, store, types)
     }
 
-    /// Database 0.
-    fn place<'a>(types: &'a Types, store: &'a Store) -> Place<'a> {
-        Place { types, map: store.default_map(), database: 0 }
+    /// Place 0.
+    fn keys<'a>(types: &'a Types, store: &'a Store) -> Keys<'a> {
+        Keys { types, map: store.default_map(), place: Place::default() }
     }
 
     /// Makes a collection like the one of a header, with a number of its own.
@@ -302,7 +296,7 @@ mod tests {
         let ready = types.ready().unwrap();
         let header = Header { id: ready.new_id(), ..header };
         store.default_map().put(key, ready.encode(&header)).unwrap();
-        ready.members.put(live_key(0, header.id), key).unwrap();
+        ready.members.put(live_key(Place::default(), header.id), key).unwrap();
         for member in 0..header.count {
             let place = [header.id.to_be_bytes(), member.to_be_bytes()].concat();
             ready.members.put(&place, b"").unwrap();
@@ -330,14 +324,16 @@ mod tests {
         store.default_map().remove(b"removed").unwrap();
         store.default_map().put(b"replaced", b"a string").unwrap();
         make(b"rebuilt", 5);
-        Collector::default().round(&types, &Databases::new(&store, 1), 0, &store).unwrap();
+        Collector::default()
+            .round(&types, &Databases::new(&store, 1), Place::default(), &store)
+            .unwrap();
         assert_eq!(ready.members.len(), empty + 10 + 1 + 5 + 1);
     }
     /// Moves a collection, as `RENAME` does.
     fn rename(types: &Types, store: &Store, header: &Header, from: &[u8], to: &[u8]) {
         let ready = types.ready().unwrap();
         let mut batch = WriteBatch::new();
-        batch.put(&ready.members, live_key(0, header.id), to);
+        batch.put(&ready.members, live_key(Place::default(), header.id), to);
         batch.put(store.default_map(), to, ready.encode(header));
         batch.remove(store.default_map(), from);
         store.write(&batch).unwrap();
@@ -352,10 +348,10 @@ mod tests {
         let header = make(&types, &store, b"here", header);
         // The note that the collector has read names this key.
         rename(&types, &store, &header, b"here", b"there");
-        assert!(!place(&types, &store).holds(b"here", header.id).unwrap());
-        assert!(!place(&types, &store).is_gone(header.id).unwrap());
+        assert!(!keys(&types, &store).holds(b"here", header.id).unwrap());
+        assert!(!keys(&types, &store).is_gone(header.id).unwrap());
         store.default_map().remove(b"there").unwrap();
-        assert!(place(&types, &store).is_gone(header.id).unwrap());
+        assert!(keys(&types, &store).is_gone(header.id).unwrap());
     }
 
     /// Nor if it comes to the key that the note names, is seen there, and goes on.
@@ -365,7 +361,7 @@ mod tests {
         let header = Header { kind: Kind::Set, id: 0, count: 3, changes: 1, extra: 0 };
         let header = make(&types, &store, b"here", header);
         let meanwhile = || rename(&types, &store, &header, b"here", b"there");
-        assert!(!place(&types, &store).is_gone_after(header.id, meanwhile).unwrap());
+        assert!(!keys(&types, &store).is_gone_after(header.id, meanwhile).unwrap());
     }
 
     #[test]
@@ -381,7 +377,7 @@ mod tests {
             scope.spawn(|| {
                 while !is_done.load(relaxed) {
                     Collector::default()
-                        .round(&types, &Databases::new(&store, 1), 0, &store)
+                        .round(&types, &Databases::new(&store, 1), Place::default(), &store)
                         .unwrap();
                 }
             });

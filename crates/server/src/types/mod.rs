@@ -24,7 +24,7 @@ use everleaf::{Map, Store};
 
 pub use collector::Collector;
 
-use crate::databases::Database;
+use crate::databases::Place;
 
 /// The map of the members.
 pub const MEMBERS: &str = "server.members";
@@ -35,8 +35,8 @@ const MARK_SIZE: usize = 16;
 /// Keys of the map of the members that are not members: the number 0.
 const MARK_KEY: &[u8] = b"\0\0\0\0\0\0\0\0mark";
 const START_KEY: &[u8] = b"\0\0\0\0\0\0\0\0start";
-/// The number under which the key of every collection of database 0 is noted; of another database it is that of the
-/// database added to this base.
+/// The number under which the key of every collection of the first place is noted; of another place it is its number
+/// added to this base.
 const LIVE: u64 = 1;
 const LIVE_OTHERS: u64 = 0x100;
 /// The number under which lists are noted that have elements outside of their bounds.
@@ -230,14 +230,14 @@ fn new_mark() -> [u8; MARK_SIZE] {
     mark
 }
 
-/// The number under which the collections of a database note their keys.
-fn live_number(database: Database) -> u64 {
-    if database == 0 { LIVE } else { LIVE_OTHERS + database as u64 }
+/// The number under which the collections of a place note their keys.
+fn live_number(place: Place) -> u64 {
+    if place.0 == 0 { LIVE } else { LIVE_OTHERS + place.0 as u64 }
 }
 
-/// The key under which a collection of a database notes its own key.
-fn live_key(database: Database, id: u64) -> [u8; 16] {
-    note_key(live_number(database), id)
+/// The key under which a collection of a place notes its own key.
+fn live_key(place: Place, id: u64) -> [u8; 16] {
+    note_key(live_number(place), id)
 }
 
 /// The key that a list has beside it while elements outside of its bounds are still to be freed.

@@ -12,7 +12,7 @@ use super::{Header, Ready, live_key, trimmed_key};
 use crate::command::keys::Result;
 use crate::command::stage::{Staged, Visit};
 use crate::command::walk::Bounds;
-use crate::databases::Database;
+use crate::databases::Place;
 
 /// Entries, and bytes of them, that are copied at once.
 const PIECE_LENGTH: usize = 1024;
@@ -43,35 +43,30 @@ impl Staged<'_> {
             return Ok(true);
         }
         if let Some(header) = held.header {
-            self.stage.write_member(&live_key(self.database, header.id), Some(destination))?;
+            self.stage.write_member(&live_key(self.place, header.id), Some(destination))?;
         }
-        self.stage.write(self.database, destination, Some((held.value, held.expiry)))?;
-        self.stage.write(self.database, source, None)?;
+        self.stage.write(self.place, destination, Some((held.value, held.expiry)))?;
+        self.stage.write(self.place, source, None)?;
         Ok(true)
     }
 
     /// Moves what a key holds to the same key of another database, which must be absent there. Returns whether there
     /// was something. Costs the same for a collection of any size.
-    pub fn relocate(&mut self, key: &[u8], database: Database) -> Result<bool> {
+    pub fn relocate(&mut self, key: &[u8], place: Place) -> Result<bool> {
         let Some(held) = self.held(key)? else { return Ok(false) };
         if let Some(header) = held.header {
-            self.stage.write_member(&live_key(self.database, header.id), None)?;
-            self.stage.write_member(&live_key(database, header.id), Some(key))?;
+            self.stage.write_member(&live_key(self.place, header.id), None)?;
+            self.stage.write_member(&live_key(place, header.id), Some(key))?;
         }
-        self.stage.write(database, key, Some((held.value, held.expiry)))?;
-        self.stage.write(self.database, key, None)?;
+        self.stage.write(place, key, Some((held.value, held.expiry)))?;
+        self.stage.write(self.place, key, None)?;
         Ok(true)
     }
 
     /// Copies what a key holds to one of a database, in place of what that held. Returns whether there was
     /// something. A collection costs its size; with [`crate::command::Failure::Text`] (`OOM`) one that
     /// is larger than a transaction may be stays as it is.
-    pub fn duplicate(
-        &mut self,
-        source: &[u8],
-        database: Database,
-        destination: &[u8],
-    ) -> Result<bool> {
+    pub fn duplicate(&mut self, source: &[u8], place: Place, destination: &[u8]) -> Result<bool> {
         let Some(mut held) = self.held(source)? else { return Ok(false) };
         if let (Some(header), Some(ready)) = (held.header, self.types.ready()) {
             let copy = Header { id: ready.new_id(), ..header };
@@ -80,10 +75,10 @@ impl Staged<'_> {
             if self.see_member(ready, &trimmed_key(header.id), |_| ())?.is_some() {
                 self.stage.write_member(&trimmed_key(copy.id), Some(b""))?;
             }
-            self.stage.write_member(&live_key(database, copy.id), Some(destination))?;
+            self.stage.write_member(&live_key(place, copy.id), Some(destination))?;
             held.value = ready.encode(&copy).to_vec();
         }
-        self.stage.write(database, destination, Some((held.value, held.expiry)))?;
+        self.stage.write(place, destination, Some((held.value, held.expiry)))?;
         Ok(true)
     }
 

@@ -9,6 +9,7 @@ mod databases;
 mod sorted_sets;
 #[path = "../support/mod.rs"]
 mod support;
+mod swapping;
 mod waiting;
 
 /// Not a test of its own: see [`support::ServerProcess`].

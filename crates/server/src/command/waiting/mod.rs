@@ -153,6 +153,7 @@ pub fn wait(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         let waiter = Waiter {
             client: context.session.client.clone(),
             database: context.session.database,
+            place: shared.databases.place(context.session.database),
             wish: wish.clone(),
             protocol: context.session.protocol,
         };
@@ -179,7 +180,7 @@ pub fn wait(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
 /// Whether one of the keys has what is wished for.
 fn has_members(context: &Context<'_>, wish: &Wish) -> Result<bool> {
     let types = &context.shared.types;
-    let map = context.shared.databases.map(context.session.database);
+    let map = context.shared.databases.map_of(context.session.database);
     for key in &wish.keys {
         let kind = map.get_with(key, |value| types.header(value))?;
         if kind.flatten().is_some_and(|header| header.kind == wish.kind) {

@@ -21,7 +21,7 @@ use crate::command::Failure;
 use crate::command::keys::Result;
 use crate::command::stage::{Source, Stage, Staged};
 use crate::command::transaction::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX};
-use crate::databases::Database;
+use crate::databases::Place;
 use crate::resp::Reply;
 use crate::shared::Shared;
 use crate::waiters::{Delivery, Locked, Ticket};
@@ -47,11 +47,14 @@ pub enum Stageable {
 }
 
 impl<'a> Service<'a> {
-    /// A service, if somebody may wait for what a stage makes.
-    pub fn if_wanted(shared: &'a Shared, loop_index: usize, stage: &Stage) -> Option<Self> {
-        let may_want =
-            |(database, key): &(Database, Vec<u8>)| shared.waiters.may_want(*database, key);
-        let wanted = shared.waiters.total() > 0 && stage.made().iter().any(may_want);
+    /// A service, if somebody may wait for what a stage has made.
+    pub fn if_wanted(
+        shared: &'a Shared,
+        loop_index: usize,
+        made: &[(Place, Vec<u8>)],
+    ) -> Option<Self> {
+        let may_want = |(place, key): &(Place, Vec<u8>)| shared.waiters.may_want(*place, key);
+        let wanted = shared.waiters.total() > 0 && made.iter().any(may_want);
         wanted.then(|| Self::begin(shared, loop_index))
     }
 
@@ -71,9 +74,13 @@ impl<'a> Service<'a> {
     /// The store refused to read. What was staged must not be written.
     pub fn serve(&mut self, stage: &mut Stage, source: &mut dyn Source) -> Result<Stageable> {
         self.served.clear();
-        let mut ready: VecDeque<(Database, Vec<u8>)> = stage.made().iter().cloned().collect();
+        if stage.places().is_some() {
+            // Who waits still does so where its database was; it is served when that is exchanged.
+            return Ok(Stageable::Yes);
+        }
+        let mut ready: VecDeque<(Place, Vec<u8>)> = stage.made().iter().cloned().collect();
         while let Some(place) = ready.pop_front() {
-            let (database, key) = (place.0, &place.1);
+            let (at, key) = (place.0, &place.1);
             let mut last = 0;
             loop {
                 let mut staged = Staged {
@@ -81,7 +88,7 @@ impl<'a> Service<'a> {
                     source,
                     types: &self.shared.types,
                     databases: &self.shared.databases,
-                    database,
+                    place: at,
                 };
                 let Some(kind) = staged.kind(key)? else { break };
                 let Some((ticket, waiter)) = self.waiters.next(kind, &place, last) else { break };
@@ -101,7 +108,7 @@ impl<'a> Service<'a> {
                 match granted {
                     Ok(true) => {
                         if let What::Move { destination, .. } = &waiter.wish.what {
-                            ready.push_back((database, destination.clone()));
+                            ready.push_back((at, destination.clone()));
                         }
                     }
                     Ok(false) => continue,
@@ -135,18 +142,17 @@ impl<'a> Service<'a> {
     }
 }
 
-/// Behind a write without a service: serves who began to wait meanwhile for what was made.
-pub fn serve_rest(shared: &Shared, loop_index: usize, stage: &Stage) -> Result<()> {
-    if stage.made().is_empty() {
+/// Behind a write without a service: serves who began to wait meanwhile for what was made, or to whom it came.
+pub fn serve_rest(shared: &Shared, loop_index: usize, made: &[(Place, Vec<u8>)]) -> Result<()> {
+    if made.is_empty() {
         return Ok(());
     }
     shared.waiters.fence();
-    let Some(mut service) = Service::if_wanted(shared, loop_index, stage) else { return Ok(()) };
+    let Some(mut service) = Service::if_wanted(shared, loop_index, made) else { return Ok(()) };
     let store = Arc::clone(&shared.store);
-    let made = stage.made().to_vec();
     for _ in 0..ATTEMPT_COUNT_MAX {
         let mut stage = Stage::new(BATCH_SIZE_MAX);
-        stage.note_made(&made);
+        stage.note_made(made);
         if service.serve(&mut stage, &mut &*store)? == Stageable::Spoilt {
             continue;
         }
@@ -162,7 +168,7 @@ pub fn serve_rest(shared: &Shared, loop_index: usize, stage: &Stage) -> Result<(
         let mut stageable = Stageable::Yes;
         store.write_alone(|alone, batch| {
             let mut stage = Stage::new(BATCH_SIZE_MAX);
-            stage.note_made(&made);
+            stage.note_made(made);
             stageable = service.serve(&mut stage, alone)?;
             if stageable == Stageable::Yes {
                 stage.fill(batch, &shared.databases, &shared.types);

@@ -1,0 +1,86 @@
+//! Lets a command be run while no other is.
+//!
+//! Each event loop has a lock of its own, which it holds while it runs the requests of one read, and which nobody else wants: it
+//! costs a few nanoseconds. Who must be alone (`SWAPDB`) leaves, and takes the locks of all loops, in order; only one
+//! does so at a time. So no deadlock: who waits for others holds nothing that they want. The locks come before all others.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Who runs commands. Thread-safe.
+#[derive(Debug)]
+pub struct Exclusion {
+    /// Held by who is alone.
+    alone: Mutex<()>,
+    loops: Box<[Mutex<()>]>,
+}
+
+/// Who has entered: nobody is alone meanwhile.
+#[must_use]
+pub struct Entered<'a> {
+    _lock: MutexGuard<'a, ()>,
+}
+
+/// Who is alone: nobody has entered meanwhile.
+#[must_use]
+pub struct Alone<'a> {
+    _loops: Vec<MutexGuard<'a, ()>>,
+    _alone: MutexGuard<'a, ()>,
+}
+
+/// Nothing is kept under it that a panic could leave half changed.
+fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Exclusion {
+    /// For so many event loops.
+    pub fn new(loop_count: usize) -> Self {
+        Exclusion {
+            alone: Mutex::default(),
+            loops: (0..loop_count).map(|_| Mutex::default()).collect(),
+        }
+    }
+
+    /// Waits until nobody is alone.
+    #[inline]
+    pub fn enter(&self, loop_index: usize) -> Entered<'_> {
+        Entered { _lock: lock(&self.loops[loop_index]) }
+    }
+
+    /// Waits until all others have left. The caller has left.
+    pub fn be_alone(&self) -> Alone<'_> {
+        let alone = lock(&self.alone);
+        Alone { _loops: self.loops.iter().map(lock).collect(), _alone: alone }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn who_is_alone_meets_nobody() {
+        const LOOP_COUNT: usize = 3;
+        let (exclusion, inside) = (Exclusion::new(LOOP_COUNT), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for index in 0..LOOP_COUNT {
+                let (exclusion, inside) = (&exclusion, &inside);
+                scope.spawn(move || {
+                    for round in 0..3_000 {
+                        if round % 7 == index {
+                            let _alone = exclusion.be_alone();
+                            // SeqCst throughout: a test of the locks, not of this.
+                            assert_eq!(inside.fetch_add(100, Ordering::SeqCst), 0);
+                            inside.fetch_sub(100, Ordering::SeqCst);
+                        } else {
+                            let _entered = exclusion.enter(index);
+                            assert!(inside.fetch_add(1, Ordering::SeqCst) < LOOP_COUNT);
+                            inside.fetch_sub(1, Ordering::SeqCst);
+                        }
+                    }
+                });
+            }
+        });
+    }
+}
