@@ -159,7 +159,8 @@ impl Batch<'_> {
     fn plain<'b>(&self, rest: &'b [u8]) -> Option<(Kind, &'b [u8], &'b [u8])> {
         // Those that are collected are not timed, and shown to nobody.
         let generation = self.shared.acl.generation();
-        if !self.session.is_plain(generation) || self.times_all() {
+        let is_seen = self.times_all() || self.shared.monitors.any();
+        if !self.session.is_plain(generation) || is_seen {
             return None;
         }
         let name = self.parser.wire_arg(rest, 0)?;
@@ -178,7 +179,6 @@ impl Batch<'_> {
         (0..TIMED_US_MIN).contains(&self.shared.settings.slow_log_us())
     }
 
-    /// Runs the request that was just parsed.
     /// Runs the request that was just parsed, alone if it must be.
     #[inline]
     fn run_next(&mut self, rest: &[u8]) {
@@ -205,6 +205,7 @@ impl Batch<'_> {
         }
     }
 
+    /// Runs the request that was just parsed.
     #[inline]
     fn run_one(&mut self, rest: &[u8]) {
         let request = self.parser.request(rest);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::acl::{self, Acl};
 use crate::command::transaction::Transaction;
 use crate::databases::Database;
+use crate::monitor::Monitor;
 use crate::registry::{Client, Details};
 use crate::resp::Protocol;
 use crate::waiters::Ticket;
@@ -42,6 +43,8 @@ pub struct ClientState {
     pub transaction: Transaction,
     /// Set while a command waits: nothing else is run.
     pub waiting: Option<Waiting>,
+    /// Set once it is shown what others do.
+    pub monitor: Option<Arc<Monitor>>,
 }
 
 /// A command that waits.
@@ -83,6 +86,7 @@ impl ClientState {
             last_command: usize::MAX,
             transaction: Transaction::default(),
             waiting: None,
+            monitor: None,
         }
     }
 
@@ -142,6 +146,7 @@ impl ClientState {
     pub fn reset(&mut self, acl: &Acl) {
         *self = ClientState::new(Arc::clone(&self.client), acl);
         self.client.change(|details| {
+            details.is_monitor = false;
             details.name.clear();
             details.protocol = Protocol::default();
             details.no_evict = false;

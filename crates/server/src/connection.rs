@@ -30,7 +30,7 @@ use std::sync::atomic::Ordering;
 use mio::event::Event;
 
 use crate::batch::Batch;
-use crate::client_state::ClientState;
+use crate::client_state::{ClientState, ReplyMode};
 use crate::command::transaction::Transaction;
 use crate::registry::Client;
 use crate::resp::Parser;
@@ -101,6 +101,8 @@ pub struct Connection {
     stopping: Option<Leave>,
     /// The ticket with which the event loop knows that this connection waits.
     parked: Option<Ticket>,
+    /// Whether the event loop knows that it is shown what others do.
+    is_known_monitor: bool,
 }
 
 /// How a connection ends when the server stops.
@@ -132,6 +134,7 @@ impl Connection {
             finished: false,
             stopping: None,
             parked: None,
+            is_known_monitor: false,
         }
     }
 
@@ -187,6 +190,26 @@ impl Connection {
             self.client().set_last_command(self.session.last_command);
         }
         fate
+    }
+
+    /// Whether it began to be shown what others do since the last call.
+    pub fn has_begun_to_monitor(&mut self) -> bool {
+        let is_monitor = self.session.monitor.is_some();
+        is_monitor && !std::mem::replace(&mut self.is_known_monitor, is_monitor)
+    }
+
+    /// Takes what it is shown of others; the connection must be served. Returns whether it is shown anything any more.
+    pub fn take_shown(&mut self, shared: &Shared) -> bool {
+        let Some(monitor) = &self.session.monitor else {
+            self.is_known_monitor = false;
+            return false;
+        };
+        let lines = monitor.take();
+        if self.session.reply_mode != ReplyMode::Off {
+            self.output.extend_from_slice(&lines);
+            self.count_output(shared);
+        }
+        true
     }
 
     /// Sends replies that it left to the end of a turn.
@@ -408,6 +431,7 @@ impl Connection {
         let use_draft = self.output.is_empty();
         let (out, unsent_start) =
             if use_draft { draft.buffer() } else { (&mut self.output, self.sent) };
+        let loop_index = self.session.client.loop_index;
         let batch = Batch {
             parser: &mut self.parser,
             session: &mut self.session,
@@ -415,6 +439,7 @@ impl Connection {
             tally,
             pause_size: unsent_start + shared.config.output_pause_size,
             out,
+            entered: Some(shared.exclusion.enter(loop_index)),
         };
         let end = batch.run(bytes);
         self.backlog = end.is_paused;
@@ -431,7 +456,6 @@ impl Connection {
         draft: Draft<'_>,
         shared: &Shared,
         tally: &mut Tally,
-        let loop_index = self.session.client.loop_index;
     ) -> Result<(), Broken> {
         let size = draft.bytes().len();
         if size == 0 {
@@ -439,7 +463,6 @@ impl Connection {
         }
         if size <= OUTPUT_SIZE_KEPT {
             if self.has_work() {
-            entered: Some(shared.exclusion.enter(loop_index)),
                 return self.send_part(draft.bytes(), shared, tally);
             }
             self.deferred = Some(draft.defer(self.place));

@@ -54,6 +54,8 @@ pub struct EventLoop<'a> {
     handshaking: VecDeque<Lingering>,
     /// Connections on which a command waits.
     parked: Parked,
+    /// Connections that are shown what others do.
+    monitors: Vec<usize>,
     scratch: Scratch,
     /// What was done since the counters were last brought up to date.
     tally: Tally,
@@ -112,6 +114,7 @@ impl<'a> EventLoop<'a> {
             lingering: VecDeque::new(),
             handshaking: VecDeque::new(),
             parked: Parked::default(),
+            monitors: Vec::new(),
             scratch: Scratch::new(),
             tally: Tally::default(),
             idle_check_ms: None,
@@ -142,6 +145,7 @@ impl<'a> EventLoop<'a> {
         if woken {
             // First, while no reply waits that they could overtake.
             self.take_deliveries(now_ms);
+            self.take_shown(now_ms);
         }
         for event in events.iter() {
             let Token(index) = event.token();
@@ -187,6 +191,7 @@ impl<'a> EventLoop<'a> {
             Fate::Close => self.close(index),
         }
         self.note_waiting(index);
+        self.note_monitor(index);
         let replies = &self.scratch.replies;
         if replies.count() >= DEFERRED_COUNT_MAX || replies.size() > DEFERRED_SIZE_MAX {
             self.end_turn();
@@ -202,6 +207,14 @@ impl<'a> EventLoop<'a> {
         }
     }
 
+    /// Notes whether a connection is shown what others do.
+    fn note_monitor(&mut self, index: usize) {
+        let Some(Some(connection)) = self.connections.get_mut(index) else { return };
+        if connection.has_begun_to_monitor() {
+            self.monitors.push(index);
+        }
+    }
+
     /// Takes the replies to connections that waited.
     fn take_deliveries(&mut self, now_ms: u64) {
         for Delivery { client, ticket, reply } in self.state.take_deliveries() {
@@ -209,6 +222,18 @@ impl<'a> EventLoop<'a> {
             let Some(index) = self.parked.index_of(client.id) else { continue };
             if let Some(connection) = &mut self.connections[index] {
                 connection.deliver(ticket, &reply, self.shared, now_ms);
+                self.serve(index, now_ms);
+            }
+        }
+    }
+
+    /// Hands over to monitors what they are shown.
+    fn take_shown(&mut self, now_ms: u64) {
+        for index in std::mem::take(&mut self.monitors) {
+            // Another may have the place since.
+            let Some(Some(connection)) = self.connections.get_mut(index) else { continue };
+            if connection.take_shown(self.shared) && !self.monitors.contains(&index) {
+                self.monitors.push(index);
                 self.serve(index, now_ms);
             }
         }

@@ -68,6 +68,7 @@ mod event_loop;
 mod exclusion;
 mod glob;
 mod metrics;
+mod monitor;
 mod parked;
 mod password;
 mod process_memory;

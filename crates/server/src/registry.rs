@@ -43,6 +43,8 @@ pub struct Details {
     pub protocol: Protocol,
     /// The database that it has selected.
     pub database: Database,
+    /// It is shown what others do (`MONITOR`).
+    pub is_monitor: bool,
     /// Never closed for what it holds (`CLIENT NO-EVICT`).
     pub no_evict: bool,
     /// Who it is, once it is served.

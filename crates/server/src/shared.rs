@@ -15,6 +15,7 @@ use crate::client_memory::ClientMemory;
 use crate::command::watched::Watching;
 use crate::databases::Databases;
 use crate::exclusion::Exclusion;
+use crate::monitor::Monitors;
 use crate::rate_limiter::RateLimiter;
 use crate::registry::{Client, Registry};
 use crate::saver::Saver;
@@ -172,9 +173,10 @@ pub struct Shared {
     pub collector: Collector,
     pub waiters: Waiters,
     pub turns: Turns,
-    pub loops: Vec<LoopState>,
     pub exclusion: Exclusion,
     pub watching: Watching,
+    pub monitors: Monitors,
+    pub loops: Vec<LoopState>,
     /// Connections accepted so far.
     pub accepted_count: AtomicU64,
     /// Connections refused so far because there were too many.
@@ -216,10 +218,11 @@ impl Shared {
             collector: Collector::default(),
             waiters: Waiters::new(),
             turns: Turns::new(),
-            loops,
-            accepted_count: AtomicU64::new(0),
             exclusion: Exclusion::new(loop_count),
             watching: Watching::default(),
+            monitors: Monitors::default(),
+            loops,
+            accepted_count: AtomicU64::new(0),
             rejected_count: AtomicU64::new(0),
             output_total: AtomicUsize::new(0),
             client_memory: ClientMemory::default(),

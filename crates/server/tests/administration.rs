@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{Client, TestServer, eventually};
+use support::{Client, TestServer, encode, eventually};
 
 #[test]
 fn info_tells_true_numbers() {
@@ -281,4 +281,139 @@ fn what_flushall_frees_goes_back_to_the_file_system() {
     assert!(allocated() >= before * 9 / 10, "it was allocated before it was written");
     let value = client.ask(&["GET", "key 47"]);
     assert!(value.len() == (1 << 20) + 2 && value[1..].starts_with("bbb"), "another value");
+}
+
+/// The next line that a monitor is shown, without its time and address.
+fn shown(monitor: &mut Client) -> String {
+    let line = monitor.reply();
+    let (_, rest) = line.split_once(" [").unwrap_or_else(|| panic!("{line}"));
+    let (place, command) = rest.split_once("] ").unwrap_or_else(|| panic!("{line}"));
+    let (database, peer) = place.split_once(' ').unwrap_or_else(|| panic!("{line}"));
+    assert!(peer.starts_with("127.0.0.1:"), "{line}");
+    format!("{database} {command}")
+}
+
+#[test]
+fn a_monitor_is_shown_what_all_others_do() {
+    let server = TestServer::start();
+    let mut monitor = server.connect();
+    assert_eq!(monitor.line("MONITOR"), "+OK");
+    let mut client = server.connect();
+    let mut see = |line: &str, expected: &[&str]| {
+        let reply = client.line(line);
+        for expected in expected {
+            assert_eq!(shown(&mut monitor), *expected, "{line}: {reply}");
+        }
+        reply
+    };
+    see("set k v", &["0 \"set\" \"k\" \"v\""]);
+    see("HSET h f v", &["0 \"HSET\" \"h\" \"f\" \"v\""]);
+    see("INCR h", &["0 \"INCR\" \"h\""]);
+    see("SELECT 3", &["3 \"SELECT\" \"3\""]);
+    see("AUTH default secret", &["3 \"AUTH\" \"(redacted)\" \"(redacted)\""]);
+    see("HELLO 2 AUTH default x", &["3 \"HELLO\" \"2\" \"AUTH\" \"(redacted)\" \"(redacted)\""]);
+    // Neither what is administration, nor what was not run, is shown: the next line is of what follows.
+    for line in [
+        "CONFIG GET port",
+        "ACL SETUSER u >secret",
+        "CLIENT LIST",
+        "SLOWLOG GET",
+        "NOSUCH",
+        "GET",
+        "DEBUG SLEEP 0",
+    ] {
+        see(line, &[]);
+    }
+    see("CLIENT ID", &["3 \"CLIENT\" \"ID\""]);
+    see("SWAPDB 3 4", &["3 \"SWAPDB\" \"3\" \"4\""]);
+    see("MULTI", &["3 \"MULTI\""]);
+    for line in ["GET k", "SELECT 0", "CONFIG GET port", "SET k w", "INCR h", "MONITOR"] {
+        see(line, &[]);
+    }
+    let executed = see(
+        "EXEC",
+        &[
+            "3 \"GET\" \"k\"",
+            "0 \"SELECT\" \"0\"",
+            "0 \"SET\" \"k\" \"w\"",
+            "0 \"INCR\" \"h\"",
+            "0 \"EXEC\"",
+        ],
+    );
+    assert!(executed.contains("-ERR MONITOR isn't allowed for DENY BLOCKING client"), "{executed}");
+    // A transaction that is not done shows its end alone.
+    see("WATCH k", &["0 \"WATCH\" \"k\""]);
+    see("MULTI", &["0 \"MULTI\""]);
+    see("GET k", &[]);
+    server.connect().line("SET k other");
+    assert_eq!(shown(&mut monitor), "0 \"SET\" \"k\" \"other\"");
+    let mut see = |line: &str, expected: &str| {
+        let reply = client.line(line);
+        assert_eq!(shown(&mut monitor), expected, "{line}: {reply}");
+        reply
+    };
+    assert_eq!(see("EXEC", "0 \"EXEC\""), "nil[]");
+    // What waits is shown when it begins to.
+    client.send(&encode(&["BLPOP", "q", "0"]));
+    assert_eq!(shown(&mut monitor), "0 \"BLPOP\" \"q\" \"0\"");
+    server.connect().line("RPUSH q 1");
+    assert_eq!(client.reply(), "[\"q\" \"1\"]");
+    assert_eq!(shown(&mut monitor), "0 \"RPUSH\" \"q\" \"1\"");
+    // Those of a pipeline, which are otherwise run together.
+    let pipeline: Vec<u8> = (0..200)
+        .flat_map(|number| {
+            [encode(&["SET", "k", &number.to_string()]), encode(&["GET", "k"])].concat()
+        })
+        .collect();
+    client.send(&pipeline);
+    for number in 0..200 {
+        assert_eq!(shown(&mut monitor), format!("0 \"SET\" \"k\" \"{number}\""));
+        assert_eq!(shown(&mut monitor), "0 \"GET\" \"k\"");
+        assert_eq!(client.reply(), "+OK");
+        assert_eq!(client.reply(), format!("\"{number}\""));
+    }
+}
+
+#[test]
+fn a_monitor_ends_to_be_one_and_reads_no_keys_until_then() {
+    let server = TestServer::start();
+    let (mut monitor, mut client) = (server.connect(), server.connect());
+    assert_eq!(monitor.line("MONITOR"), "+OK");
+    for line in ["GET k", "DBSIZE", "SWAPDB 0 1", "FLUSHALL"] {
+        assert_eq!(monitor.line(line), "-ERR Replica can't interact with the keyspace", "{line}");
+    }
+    assert_eq!(monitor.line("PING"), "+PONG");
+    assert_eq!(shown(&mut monitor), "0 \"PING\"");
+    // Who is one already gets no answer.
+    monitor.send(&encode(&["MONITOR"]));
+    assert!(client.line("CLIENT LIST").contains(" flags=O "));
+    assert_eq!(monitor.line("RESET"), "+RESET");
+    assert_eq!(client.line("SET k v"), "+OK");
+    assert_eq!(monitor.line("GET k"), "\"v\"");
+    assert!(!client.line("CLIENT LIST").contains(" flags=O "));
+    assert_eq!(monitor.line("MONITOR"), "+OK");
+    client.line("SET k w");
+    assert_eq!(shown(&mut monitor), "0 \"SET\" \"k\" \"w\"");
+    drop(monitor);
+    eventually("it is gone", || client.line("CLIENT LIST").matches("id=").count() == 1);
+    assert_eq!(client.line("SET k x"), "+OK");
+    // One who may run everything else may not run this.
+    client.line("ACL SETUSER some on nopass ~* +@all -@admin");
+    client.line("AUTH some x");
+    assert!(client.line("MONITOR").starts_with("-NOPERM"));
+}
+
+#[test]
+fn a_monitor_that_does_not_read_is_closed_and_harms_nobody() {
+    const SIZE: usize = 1 << 20;
+    let server = TestServer::with(|config| config.client_memory_max = Some(16 << 20));
+    let (mut slow, mut client) = (server.connect(), server.connect());
+    assert_eq!(slow.line("MONITOR"), "+OK");
+    let value = vec![0; SIZE];
+    eventually("it is closed", || {
+        assert_eq!(client.ask(&[b"SET", &b"k"[..], &value]), "+OK");
+        !client.line("CLIENT LIST").contains(" flags=O ")
+    });
+    assert!(server.connect().line("INFO stats").contains("evicted_clients:1"));
+    assert_eq!(client.line("PING"), "+PONG");
 }

@@ -6,7 +6,7 @@
 
 use std::sync::LazyLock;
 
-use super::facts::{Access, CATEGORIES, CHANGES, FACTS, READS, WRITES};
+use super::facts::{ADMIN, Access, CATEGORIES, CHANGES, FACTS, READ, READS, WRITE, WRITES};
 use crate::command::key_positions;
 use crate::command::table::{self, COMMANDS, SUBCOMMANDS};
 
@@ -78,6 +78,18 @@ pub fn category_names(id: usize) -> impl Iterator<Item = &'static str> {
     let categories = ALL.get(id).map_or(0, |known| known.categories);
     let indexed = CATEGORIES.into_iter().enumerate();
     indexed.filter(move |(index, _)| categories >> index & 1 == 1).map(|(_, name)| name)
+}
+
+/// Whether a request, of the command with this number, is administration, and not shown to who watches others.
+pub fn is_administration(index: usize, args: &[&[u8]]) -> bool {
+    let known = &ALL[of_request(index, args).unwrap_or(index)];
+    // It tells the time of something, and is in the category for that alone.
+    known.categories & ADMIN != 0 && known.name != "lastsave"
+}
+
+/// Whether a request, of the command with this number, reads or writes keys.
+pub fn is_of_keys(index: usize, args: &[&[u8]]) -> bool {
+    ALL[of_request(index, args).unwrap_or(index)].categories & (READ | WRITE) != 0
 }
 
 /// The numbers of the subcommands of a command.

@@ -61,7 +61,7 @@ pub type Fact = (&'static str, u32, Access, Access);
 
 /// All commands and subcommands, by name.
 #[rustfmt::skip]
-pub static FACTS: [Fact; 229] = [
+pub static FACTS: [Fact; 230] = [
     ("acl", SLOW, NONE, NONE),
     ("acl|cat", SLOW, NONE, NONE),
     ("acl|deluser", ADMIN | SLOW | DANGEROUS, NONE, NONE),
@@ -186,6 +186,7 @@ pub static FACTS: [Fact; 229] = [
     ("memory|stats", SLOW, NONE, NONE),
     ("memory|usage", READ | SLOW, NONE, NONE),
     ("mget", READ | STRING | FAST, READS, READS),
+    ("monitor", ADMIN | SLOW | DANGEROUS, NONE, NONE),
     ("move", KEYSPACE | WRITE | FAST, CHANGES, CHANGES),
     ("mset", WRITE | STRING | SLOW, WRITES, WRITES),
     ("msetnx", WRITE | STRING | SLOW, WRITES, WRITES),
@@ -250,8 +251,8 @@ pub static FACTS: [Fact; 229] = [
     ("substr", READ | STRING | SLOW, READS, READS),
     ("sunion", READ | SET | SLOW, READS, READS),
     ("sunionstore", WRITE | SET | SLOW, WRITES, READS),
-    ("time", FAST, NONE, NONE),
     ("swapdb", KEYSPACE | WRITE | FAST | DANGEROUS, NONE, NONE),
+    ("time", FAST, NONE, NONE),
     ("touch", KEYSPACE | READ | FAST, NONE, NONE),
     ("ttl", KEYSPACE | READ | FAST, READS, READS),
     ("type", KEYSPACE | READ | FAST, NONE, NONE),

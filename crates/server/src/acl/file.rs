@@ -152,9 +152,8 @@ mod tests {
         assert_eq!(fs::read(path("users")).unwrap(), b"new");
         assert!(!path("users").is_symlink() && !path("missing").exists());
         assert_eq!(fs::read(path("victim")).unwrap(), b"kept");
-        let left = (0..ATTEMPTS + 1).filter(|attempt| {
-            fs::symlink_metadata(temporary(&path("users"), *attempt)).is_ok()
-        });
+        let left = (0..ATTEMPTS + 1)
+            .filter(|attempt| fs::symlink_metadata(temporary(&path("users"), *attempt)).is_ok());
         assert_eq!(left.count(), 2, "only what was there before");
         (2..=ATTEMPTS).for_each(|attempt| {
             symlink(path("victim"), temporary(&path("users"), attempt)).unwrap();

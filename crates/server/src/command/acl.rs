@@ -344,6 +344,11 @@ fn may_run(rules: &Rules, request: &Request<'_>, index: usize) -> Result<(), (us
     rules.check(id, &args).map_err(|denied| (id, denied))
 }
 
+/// Whether a request reads or writes keys.
+pub fn is_of_keys(request: &Request<'_>, index: usize) -> bool {
+    commands::is_of_keys(index, &request.args_from(0).collect::<Vec<_>>())
+}
+
 /// Whether a command may also read keys that it does not name (`SORT .. BY`).
 pub fn may_read_all(context: &Context<'_>, request: &Request<'_>) -> bool {
     let rules = context.session.access.rules();

@@ -163,12 +163,7 @@ pub fn describe(client: &Client, now_ms: u64) -> String {
         details.name,
         now_ms.saturating_sub(client.created_ms) / 1000,
         now_ms.saturating_sub(client.last_active_ms()) / 1000,
-        match (client.is_waiting(), details.no_evict) {
-            (true, true) => "be",
-            (true, false) => "b",
-            (false, true) => "e",
-            (false, false) => "N",
-        },
+        flags(client.is_waiting(), details.is_monitor, details.no_evict),
         details.database,
         client.memory(),
         details.user.as_ref().map_or_else(String::new, |user| user.shown()),
@@ -177,6 +172,13 @@ pub fn describe(client: &Client, now_ms: u64) -> String {
         details.library_version,
         client.loop_index,
     )
+}
+
+/// A letter for each thing that is so: it is a monitor, it waits, it is not closed for what it holds; or that none is.
+fn flags(is_waiting: bool, is_monitor: bool, no_evict: bool) -> String {
+    let all = [('O', is_monitor), ('b', is_waiting), ('e', no_evict)];
+    let set: String = all.into_iter().filter(|(_, is_so)| *is_so).map(|(flag, _)| flag).collect();
+    if set.is_empty() { "N".to_string() } else { set }
 }
 
 /// Which clients to close.

@@ -47,6 +47,21 @@ pub fn select(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     Ok(())
 }
 
+/// `MONITOR`
+pub fn monitor(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
+    if context.later.is_some() {
+        return Err(Failure::text("ERR MONITOR isn't allowed for DENY BLOCKING client"));
+    }
+    let Context { shared, session, .. } = context;
+    // Who is one already gets no answer, as there.
+    if session.monitor.is_none() {
+        session.monitor = Some(shared.monitors.begin(&session.client));
+        session.client.change(|details| details.is_monitor = true);
+        context.reply.ok();
+    }
+    Ok(())
+}
+
 /// `QUIT`
 pub fn quit(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
     context.reply.ok();

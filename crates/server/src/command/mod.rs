@@ -235,15 +235,24 @@ fn execute(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     if !transaction::refuses(context, command) {
         acl::check(context, request, index, command)?;
     }
+    if context.session.monitor.is_some() && acl::is_of_keys(request, index) {
+        transaction::refuse(context);
+        return Err(Failure::text("ERR Replica can't interact with the keyspace"));
+    }
     context.session.last_command = index;
     if transaction::keep(context, request, index, command)? {
         return Ok(());
     }
-    if command.can_wait() {
-        return waiting::wait(context, request);
-    }
-    if command.is_staged() {
-        return transaction::run_single(context, request, command);
+    let outcome = if command.can_wait() {
+        waiting::wait(context, request)
+    } else if command.is_staged() {
+        transaction::run_single(context, request, command)
+    } else {
+        (command.run)(context, request)
+    };
+    let Context { shared, session, .. } = context;
+    if shared.monitors.any() {
+        shared.monitors.show(shared, &session.client, session.database, request, index);
     }
     outcome
 }

@@ -228,7 +228,7 @@ macro_rules! commands {
 }
 
 /// The number of commands.
-const COUNT: usize = 178;
+const COUNT: usize = 179;
 
 /// All commands.
 #[rustfmt::skip]
@@ -347,6 +347,7 @@ pub static COMMANDS: [Command; COUNT] = commands! {
     "bitpos" -3 [READ] (1 1 1) "bitmap" bits::bitpos, "Returns where the first bit of a kind is.";
     "object" -2 [READ] (2 2 1) "generic" object::object, "Tells how a value is kept.";
     "memory" -2 [TYPED | READ] (0 0 0) "server" object::memory, "Tells what a key and the server take.";
+    "monitor" 1 [ADMIN] (0 0 0) "server" connection::monitor, "Shows all commands that are run, as they are.";
     "command" -1 [READ] (0 0 0) "server" description::command, "Describes the commands.";
     "discard" 1 [FAST] (0 0 0) "transactions" transaction::discard, "Ends a transaction without running it.";
     "flushdb" -1 [WRITE] (0 0 0) "server" keyspace::flushdb, "Removes all keys of the database.";

@@ -21,7 +21,7 @@ use super::stage::{Source, Stage, Staged};
 use super::table::{COMMANDS, Command};
 use super::waiting::service::{Service, Stageable, serve_rest};
 use super::watched::{self, SharedWatched, Watched};
-use super::{Context, Failure, Later, Outcome, acl, rename};
+use super::{Context, Failure, Later, Outcome, acl, connection, rename};
 use crate::databases::Database;
 use crate::resp::{KeptRequests, Reply, Request};
 
@@ -221,6 +221,9 @@ pub fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
     let done = done?;
     // `HELLO` may have changed it.
     context.reply.protocol = context.session.protocol;
+    if done && context.shared.monitors.any() {
+        show(context, &queue);
+    }
     if done {
         context.reply.array(queue.requests.len());
         context.reply.encoded(&answers);
@@ -228,6 +231,18 @@ pub fn exec(context: &mut Context<'_>, _: &Request<'_>) -> Outcome {
         context.reply.null_array();
     }
     Ok(())
+}
+
+/// Shows the commands of a transaction that is done to the monitors, each with the database in which it was run.
+fn show(context: &Context<'_>, queue: &Queue) {
+    let (shared, mut database) = (context.shared, queue.database);
+    for (index, request) in queue.requests.iter() {
+        if COMMANDS[index].name == "select" {
+            let selected = connection::database_arg(request.arg(1), shared.databases.count());
+            database = selected.unwrap_or(database);
+        }
+        shared.monitors.show(shared, &context.session.client, database, &request, index);
+    }
 }
 
 /// Bytes that a transaction may hold while it is run, besides its commands and replies.
@@ -378,6 +393,9 @@ fn prepare(context: &Context<'_>, request: &Request<'_>, command: &Command) -> O
     for database in rename::databases_of(request, command, shared.databases.count()) {
         shared.databases.begin(&shared.store, database)?;
     }
+    if command.exchanges() {
+        shared.databases.begin_swaps(&shared.store)?;
+    }
     Ok(())
 }
 
@@ -393,9 +411,6 @@ pub fn run_single(context: &mut Context<'_>, request: &Request<'_>, command: &Co
 /// times.
 pub fn run_step(
     context: &mut Context<'_>,
-    if command.exchanges() {
-        shared.databases.begin_swaps(&shared.store)?;
-    }
     key: &[u8],
     writes: bool,
     run: &mut dyn FnMut(&mut Context<'_>) -> Outcome,

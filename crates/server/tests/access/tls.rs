@@ -289,7 +289,10 @@ fn settings_of_one_transaction_add_up() {
         assert_eq!(plain.ask(&["CONFIG", "SET", name, value]), "+QUEUED");
     }
     let replies = plain.line("EXEC");
-    assert!(replies.starts_with("[+OK +OK +OK -ERR") && replies.contains("/none/such"), "{replies}");
+    assert!(
+        replies.starts_with("[+OK +OK +OK -ERR") && replies.contains("/none/such"),
+        "{replies}"
+    );
     let got = plain.line("CONFIG GET tls-cert-file tls-ca-cert-file tls-auth-clients");
     for value in [path("renewed.crt"), path("clients.crt"), "\"yes\"".to_string()] {
         assert!(got.contains(&value), "{got}");
