@@ -359,7 +359,14 @@ fn a_monitor_is_shown_what_all_others_do() {
     server.connect().line("RPUSH q 1");
     assert_eq!(client.reply(), "[\"q\" \"1\"]");
     assert_eq!(shown(&mut monitor), "0 \"RPUSH\" \"q\" \"1\"");
-    // Those of a pipeline, which are otherwise run together.
+}
+
+/// Which are otherwise run together.
+#[test]
+fn a_monitor_is_shown_each_command_of_a_pipeline() {
+    let server = TestServer::start();
+    let (mut monitor, mut client) = (server.connect(), server.connect());
+    assert_eq!(monitor.line("MONITOR"), "+OK");
     let pipeline: Vec<u8> = (0..200)
         .flat_map(|number| {
             [encode(&["SET", "k", &number.to_string()]), encode(&["GET", "k"])].concat()

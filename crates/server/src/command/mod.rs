@@ -63,10 +63,12 @@ pub struct Context<'a> {
     pub later: Option<&'a mut Later>,
 }
 
+type Act = Box<dyn FnOnce(&Shared)>;
+
 /// What a transaction does besides reading and writing keys.
 #[derive(Default)]
 pub struct Later {
-    acts: Vec<Box<dyn FnOnce(&Shared)>>,
+    acts: Vec<Act>,
     /// The files of TLS as they will be, if it changes them: what changes them once more begins with these.
     pub tls_files: Option<TlsFiles>,
 }

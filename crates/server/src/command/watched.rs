@@ -84,10 +84,10 @@ impl Watched {
             if !exchanged.contains(database) || self.is_touched {
                 continue;
             }
-            let mut all = exchanged.iter().map(|it| databases.map_of(*it).contains(&*key));
+            let mut all = exchanged.iter().map(|it| databases.map_of(*it).contains(key));
             // What cannot be read may have been written.
             self.is_touched = watch.is_broken() || !all.all(|found| matches!(found, Ok(false)));
-            match databases.map_of(*database).watch(&*key) {
+            match databases.map_of(*database).watch(key) {
                 Ok(new) => *watch = new,
                 Err(_) => self.is_touched = true,
             }
