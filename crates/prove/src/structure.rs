@@ -6,9 +6,9 @@ use everleaf_designs::fast_fair::variant::Small;
 use everleaf_designs::pactree::variant as pac;
 use everleaf_designs::skiplist::variant as skip;
 use everleaf_designs::{
-    Cceh, CddsTree, F3Tree, FastFair, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr, NvTree,
-    NvTreeBlind, PSkiplist, PacTree, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide,
-    SpTree, SpTreeBuffered, UTree, WbTree, WbTreeSo, Wort,
+    Cceh, CddsTree, F3Tree, FastFair, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr,
+    NvTree, NvTreeBlind, PSkiplist, PacTree, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm,
+    RnTreeWide, SpTree, SpTreeBuffered, UTree, WbTree, WbTreeSo, Wort,
 };
 use everleaf_index::{Design, Geometry, HashedLeafTree, Production, Tiny, U64Kind};
 use everleaf_machine::Simulated as M;

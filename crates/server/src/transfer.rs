@@ -135,11 +135,7 @@ impl<'a> Keyspace<'a> {
     ///
     /// # Errors
     /// The store cannot be read: in words.
-    pub fn keys_after(
-        &self,
-        database: u64,
-        behind: Option<&[u8]>,
-    ) -> Result<Vec<Vec<u8>>, String> {
+    pub fn keys_after(&self, database: u64, behind: Option<&[u8]>) -> Result<Vec<Vec<u8>>, String> {
         let Some(place) = self.existing(database) else { return Ok(Vec::new()) };
         let mut bounds = Bounds::of_prefix(b"");
         if let Some(key) = behind {

@@ -3,7 +3,8 @@
 use everleaf_alloc::{AllocError, Recovery, Session};
 use everleaf_index::build::{Change, Intent, Outcome};
 use everleaf_index::{
-    CheckReport, Design, DesignInfo, IndexError, OrderedIndex, Progress, Reads, TreeShape, Writes,
+    CheckReport, Design, DesignInfo, IndexError, OrderedIndex, Progress, Reads, Scans, TreeShape,
+    Writes,
 };
 use everleaf_machine::Machine;
 
@@ -110,7 +111,7 @@ impl<V: Variant, M: Machine> Design<M> for PSkiplist<V, M> {
         progress: Progress::LockFreeReads,
         reads: Reads::Committed,
         writes: Writes::Conditional,
-        scans_back: true,
+        scans: Scans::BothWays,
     };
 
     fn create(session: &mut Session<M>) -> Result<Self, IndexError> {

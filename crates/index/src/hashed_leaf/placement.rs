@@ -154,8 +154,8 @@ mod tests {
         let random = |_| rng.random_range(0..1_000_000);
         assert!(chosen(0, 1_000_000, (1..120).map(random)).is_scaled());
         assert!(chosen(0, 0, (1000..1030).map(|number| number * 8)).is_scaled(), "keys in order");
-        assert!(chosen(0, 1 << 61, (1000..1030)).is_scaled(), "keys in order, far from the end");
-        assert!(!chosen(0, 1 << 61, (1000..1008)).is_scaled(), "too few to tell");
+        assert!(chosen(0, 1 << 61, 1000..1030).is_scaled(), "keys in order, far from the end");
+        assert!(!chosen(0, 1 << 61, 1000..1008).is_scaled(), "too few to tell");
         let clusters = (0..128).map(|number| number / 64 * (1 << 40) + number % 64);
         assert!(!chosen(0, 1 << 61, clusters).is_scaled(), "two heaps");
         assert!(

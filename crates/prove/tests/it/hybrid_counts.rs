@@ -390,8 +390,7 @@ fn full_buffer<T: Design<M>>() -> (u64, u64, u64) {
     let session = &mut session;
     // Of two segments the second one only: its hashes are those whose first bit is set.
     let keys = (1_u64..).filter(|key| hash_of(*key) >> 63 == 1);
-    let mut inserted = 0;
-    for key in keys {
+    for (inserted, key) in (0..).zip(keys) {
         let before = counting.tally("all");
         counting.operation("all", || tree.insert(session, key, 1).expect("room"));
         let after = counting.tally("all");
@@ -403,7 +402,6 @@ fn full_buffer<T: Design<M>>() -> (u64, u64, u64) {
             assert_eq!(counting.tally("remove").flushes, 1);
             return (inserted, flushes, after.drains - before.drains);
         }
-        inserted += 1;
     }
     unreachable!("a buffer has an end")
 }
