@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(values(&databases), [&b"0"[..], b"30", b"2"].map(<[u8]>::to_vec));
         let numbers = databases.existing().map(|place| databases.number_of(place));
         assert_eq!(numbers.collect::<Vec<_>>(), [0, 30, 2]);
-        drop((databases, store));
+        drop((databases, batch, store));
         let store = open();
         let databases = Databases::of_store(&store).unwrap();
         assert_eq!(values(&databases), [&b"0"[..], b"30", b"2"].map(<[u8]>::to_vec));

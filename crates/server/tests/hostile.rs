@@ -303,10 +303,14 @@ const WORDS: &[&str] = &[
     "NX",
 ];
 
-/// Whether a command is left out: it ends connection or server, waits, or mutes the replies.
+/// Whether a command is left out: it ends connection or server, waits, mutes the replies, or sends more of them.
 fn is_left_out(name: &str) -> bool {
     let waits = ["bl", "br", "bz"].iter().any(|start| name.starts_with(start));
-    waits || matches!(name, "shutdown" | "quit" | "client" | "hello" | "save" | "bgsave" | "config")
+    waits
+        || matches!(
+            name,
+            "shutdown" | "quit" | "client" | "hello" | "save" | "bgsave" | "config" | "monitor"
+        )
 }
 
 #[test]
