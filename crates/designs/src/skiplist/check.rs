@@ -15,7 +15,7 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
         let mut last = [self.head; LEVEL_COUNT_MAX];
         let problems = &mut report.problems;
         let walked = self.anchor.mark(used).and_then(|()| {
-            self.walk(used, &mut |found| {
+            self.walk(used, true, &mut |found| {
                 nodes += 1;
                 keys += u64::from(live(found.word).is_some());
                 if self.is_writable {

@@ -133,6 +133,6 @@ impl<V: Variant, M: Machine> Design<M> for PSkiplist<V, M> {
 
     fn mark(&self, _session: &mut Session<M>, used: &Recovery<M>) -> Result<(), AllocError> {
         self.anchor.mark(used)?;
-        self.walk(used, &mut |_| true)
+        self.walk(used, true, &mut |_| true)
     }
 }

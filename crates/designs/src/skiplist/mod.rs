@@ -18,7 +18,7 @@
 //!
 //! | operation | function | linearizes at | durable (`Adr`) when |
 //! |---|---|---|---|
-//! | get | `search.rs` `read` | the load of the value, or of a link past the key | it was, or the reader drains it |
+//! | get | `search.rs` `read` | the load of the value, of a link past the key, or when a node that it finds dead was removed | it was, or the reader drains it |
 //! | insert | `write.rs` `link` | the exchange of the link on level 0 | the link is drained |
 //! | update | `write.rs` `exchange` | the exchange of the value | the value is drained |
 //! | remove | `write.rs` `exchange` | the exchange of the value | the value is drained |

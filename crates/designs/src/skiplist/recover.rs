@@ -68,9 +68,13 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
     /// Drops removed nodes from level 0, cleans what is dirty, and makes the other levels. Gives the number
     /// of keys. Nobody else is active; a crash may cut it anywhere, and it is begun again.
     fn mend(&self, recovery: &Recovery<M>) -> Result<i64, AllocError> {
+        let stays =
+            |found: &Found| live(found.word).is_some() || M::mutant("skiplist.keeps_removed");
+        // To the end before anything is changed: a damaged link may lead into another tree.
+        self.walk(recovery, true, &mut |found| stays(found))?;
         let (mut last, mut keys) = ([self.head; LEVEL_COUNT_MAX], 0);
-        self.walk(recovery, &mut |found| {
-            if live(found.word).is_none() && !M::mutant("skiplist.keeps_removed") {
+        self.walk(recovery, false, &mut |found| {
+            if !stays(found) {
                 return false;
             }
             keys += 1;
@@ -107,7 +111,7 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
     /// Takes from a node what says that somebody is at work on it.
     fn end_work(&self, found: &Found) {
         if found.word & DIRTY_VALUE != 0 && !M::mutant("skiplist.keeps_dirty") {
-            // Relaxed: nobody else is active. What a crash left is durable.
+            // Relaxed: nobody else is active. What a crash left is durable: opening has seen to it.
             self.value(found.offset).store(found.word & !DIRTY_VALUE, Ordering::Relaxed);
         }
         let state = found.height as u64 | LINKED_UP;
@@ -120,7 +124,7 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
     /// The same where nothing may be changed: links above level 0 are not used, but a guide in DRAM.
     fn look(&mut self, recovery: &Recovery<M>) -> Result<i64, AllocError> {
         let (mut guide, mut keys) = (vec![], 0);
-        self.walk(recovery, &mut |found| {
+        self.walk(recovery, true, &mut |found| {
             keys += i64::from(live(found.word).is_some());
             if found.height > 1 {
                 guide.push((found.key, found.offset));
@@ -131,11 +135,12 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
         Ok(keys)
     }
 
-    /// Calls `visit` with each node of level 0, which says whether it stays, and marks those that do. Nobody
-    /// else is active.
+    /// Calls `visit` with each node of level 0, which says whether it stays, and marks those that do if they
+    /// are to be marked. Nobody else is active.
     pub(super) fn walk(
         &self,
         used: &Recovery<M>,
+        marks: bool,
         visit: &mut dyn FnMut(&Found) -> bool,
     ) -> Result<(), AllocError> {
         let mut offset = Link(self.link(self.head, 0).read_private()).node();
@@ -148,7 +153,7 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
                 return Err(AllocError::Corrupt { offset, what });
             }
             before = Some(found.key);
-            if visit(&found) {
+            if visit(&found) && marks {
                 used.mark_record(offset, node_size(found.height))?;
             }
             offset = Link(self.link(offset, 0).read_private()).node();

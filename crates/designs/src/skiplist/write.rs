@@ -111,11 +111,7 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
 
     /// Memory for a node of `key`, of random height.
     fn new_node(&self, session: &mut Session<M>, key: u64) -> Result<NewNode, AllocError> {
-        let turn = u64::from(session.turn());
-        let hash = (key ^ turn << 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
-        // The upper bits of a product depend on all bits below.
-        let hash = (hash ^ hash >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
-        let drawn = 1 + hash.leading_zeros() / V::BRANCHING_SHIFT;
+        let drawn = 1 + draw(key, u64::from(session.turn())) / V::BRANCHING_SHIFT;
         let height = V::LEVEL_COUNT.min(drawn as usize);
         let offset = session.allocate_record(node_size(height))?;
         Ok(NewNode { offset, height })
@@ -251,6 +247,47 @@ impl<V: Variant, M: Machine> PSkiplist<V, M> {
             session.free_record(node, node_size(height));
         } else {
             session.retire_record(node, node_size(height));
+        }
+    }
+}
+
+/// How many heads in a row a coin shows for the insert of a key in a turn of its session.
+fn draw(key: u64, turn: u64) -> u32 {
+    // Spread over all bits, so that it does not undo what keys that come in order have in their upper half.
+    let turn = 1 << 32 ^ turn.wrapping_sub(1).wrapping_mul(0x3B87_ADB1_84D6_F371);
+    let hash = (key ^ turn).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    // The upper bits of a product depend on all bits below.
+    let hash = (hash ^ hash >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    hash.leading_zeros()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::draw;
+
+    /// Keys whose upper halves counted up with the turns all got the same height.
+    #[test]
+    fn heights_are_drawn_whatever_order_keys_come_in() {
+        let orders: [fn(u64) -> u64; 8] = [
+            |turn| turn,
+            |_| 5,
+            |turn| turn << 32,
+            |turn| turn << 32 | 1,
+            |turn| (turn - 1) << 32 | 7,
+            |turn| turn << 20,
+            |turn| turn << 48,
+            |turn| u64::MAX - turn,
+        ];
+        for (number, key) in orders.into_iter().enumerate() {
+            let mut counts = [0; 3];
+            for turn in 1..=40_000 {
+                counts[(draw(key(turn), turn) / 2).min(2) as usize] += 1;
+            }
+            // Three quarters, three sixteenths and a sixteenth.
+            let [one, two, more] = counts;
+            assert!((29_000..31_000).contains(&one), "{number}: {counts:?}");
+            assert!((7_000..8_000).contains(&two), "{number}: {counts:?}");
+            assert!((2_200..2_800).contains(&more), "{number}: {counts:?}");
         }
     }
 }
