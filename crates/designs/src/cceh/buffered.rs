@@ -207,7 +207,12 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
                 }
                 Ok(_) => {}
                 // What is in its place already is in the log and in a buffer as well.
-                Err(_) => return self.split(session, segment),
+                Err(_) => {
+                    // Persist: what was flushed above. If the split finds no space, a later call finds
+                    // those pairs in their places and flushes them no more (C5).
+                    self.medium.drain();
+                    return self.split(session, segment);
+                }
             }
         }
         // Persist: the pairs before the head says that they are there (C5).

@@ -71,7 +71,7 @@
 //! - *directory seen before it is durable*: there the new directory is published first, and what is flushed
 //!   is the local variable. Here C2;
 //! - *no end of doubling*: there equal hashes double the directory until the program dies. Here no two keys
-//!   have equal hashes, and a directory that finds no space makes the write fail, with nothing changed;
+//!   have equal hashes, and a directory that finds no space makes the write fail;
 //! - *some entries old, some new*: there a segment that is replaced has several entries, and a crash leaves
 //!   both in use. Here the first entry decides (C6);
 //! - *a log that is not flushed*: there the flush of log records is commented out. Here it is not; without a

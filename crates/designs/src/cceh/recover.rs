@@ -1,5 +1,6 @@
 //! A new index, and recovery: the directory is read, and splits that a cut left half done are undone.
 
+use everleaf_alloc::layout::POOL_SIZE_MAX;
 use everleaf_alloc::{AllocError, Recovery, Session};
 use everleaf_index::{IndexError, PoolBase, RootObject};
 use everleaf_machine::{Atomic, Machine, Ordering};
@@ -12,6 +13,9 @@ use super::layout::{DIRECTORY_WORD, LOG_WORD, Segment, TAG};
 use super::variant::Variant;
 use crate::node::version_lock::VersionLock;
 use crate::node::write_log::Logs;
+
+/// Writes that a segment can have had: less than the numbers that records have room for.
+const SEQUENCE_BOUND: u64 = 1 << 46;
 
 fn damage(offset: u64, what: String) -> AllocError {
     AllocError::Corrupt { offset, what }
@@ -30,7 +34,8 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         let (base, medium) = (PoolBase::of(&heap), heap.medium());
         let shape = V::LOGS.shape();
         let logs = Logs::new(base, medium, (anchor, LOG_WORD), generation, shape);
-        let end = if V::BUFFERED { heap.pool().max_size() } else { 0 };
+        let bytes = heap.pool().max_size().min(POOL_SIZE_MAX);
+        let end = if V::BUFFERED { bytes } else { 0 };
         let places = end.div_ceil(Segment::<V, M>::SIZE as u64);
         Ok(Cceh {
             base,
@@ -38,7 +43,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
             anchor,
             current: Atomic::new(directory.word()),
             directory_lock: VersionLock::new(0),
-            copy: DirectoryCopy::new(if V::CACHED { heap.pool().max_size() } else { 0 }),
+            copy: DirectoryCopy::new(if V::CACHED { bytes } else { 0 }),
             buffers: Buffers::new(places, V::NODES as u64, logs),
             generation,
             is_writable,
@@ -121,7 +126,13 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
             let segment = self.segment(stride.segment);
             self.make_room(session, segment)?;
             if V::BUFFERED {
-                self.set_sequence(segment, segment.flushed());
+                let flushed = segment.flushed();
+                // Far from what records can hold, and more than any index will ever write.
+                if flushed >= SEQUENCE_BOUND {
+                    let what = format!("a segment says that {flushed} writes are in their place");
+                    return Err(damage(stride.segment, what).into());
+                }
+                self.set_sequence(segment, flushed);
             }
         }
         self.copy_directory(session, self.directory())?;

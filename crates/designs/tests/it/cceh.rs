@@ -2,9 +2,11 @@
 
 use everleaf_designs::Cceh;
 use everleaf_designs::cceh::variant::{Buffered, OutOfPlace, Small, Standard, Whole};
-use everleaf_index::{Domain, IndexError, OrderedIndex, Pool, SingleTreePool};
+use everleaf_index::{
+    CreateMode, Domain, IndexError, OrderedIndex, Pool, PoolOptions, SingleTreePool,
+};
 
-use super::hybrid_trees::{one_thread, reopened, shared};
+use super::hybrid_trees::{one_thread, open, reopened, shared};
 
 #[test]
 fn agrees_with_a_btreemap() {
@@ -69,4 +71,39 @@ fn a_scan_is_refused_with_the_reason() {
         assert!(error.to_string().contains("no order of its keys"), "{error}");
     }
     assert_eq!(pairs, []);
+}
+
+/// A number of flushed writes that nobody wrote was believed; the next ones had numbers that records cannot hold,
+/// and were lost.
+#[test]
+fn a_number_of_flushed_writes_that_nobody_wrote_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pool");
+    {
+        let solo = open::<Cceh<Buffered>>(&path, CreateMode::New);
+        let mut session = solo.heap().session().expect("a free session");
+        for round in 0..3000 {
+            let _ = solo.tree().upsert(&mut session, round % 300, round).expect("room");
+        }
+    }
+    let whole = std::fs::read(&path).expect("readable");
+    let number = |line: usize| {
+        let bytes = whole[line + 24..line + 32].try_into().expect("eight bytes");
+        u64::from_le_bytes(bytes)
+    };
+    // Lines whose fourth word may be such a number; some are.
+    let lines = (0..whole.len()).step_by(64).filter(|line| (100..=3000).contains(&number(*line)));
+    let mut refused = 0;
+    for line in lines.take(200) {
+        for wrong in [u64::MAX, 1 << 47, 1 << 46] {
+            let mut damaged = whole.clone();
+            damaged[line + 24..line + 32].copy_from_slice(&wrong.to_le_bytes());
+            std::fs::write(&path, damaged).expect("room");
+            let Ok(pool) = Pool::open(&path, &PoolOptions::default()) else { continue };
+            let opened = SingleTreePool::<Cceh<Buffered>>::open(pool, 1);
+            let text = opened.err().map_or(String::new(), |error| error.to_string());
+            refused += u32::from(text.contains("writes are in their place"));
+        }
+    }
+    assert!(refused >= 3, "{refused}");
 }
