@@ -89,7 +89,7 @@ impl Placement {
             counts.iter().map(|count| usize::from(*count).saturating_sub(S::LINE)).sum::<usize>()
         };
         let few = entries.len() / 16;
-        let whole = (high != 0).then(|| Self::scaled(lines, high - low));
+        let whole = (high != 0).then(|| Self::scaled(lines, high.saturating_sub(low)));
         let of_whole = whole.map_or(usize::MAX, crowded);
         if let (Some(whole), true) = (whole, of_whole <= few) {
             return whole;
