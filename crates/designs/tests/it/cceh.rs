@@ -82,19 +82,23 @@ fn a_number_of_flushed_writes_that_nobody_wrote_is_refused() {
     {
         let solo = open::<Cceh<Buffered>>(&path, CreateMode::New);
         let mut session = solo.heap().session().expect("a free session");
-        for round in 0..3000 {
-            let _ = solo.tree().upsert(&mut session, round % 300, round).expect("room");
+        for round in 0..12_000 {
+            let (key, value) = (round % 4000 + 1, round + 1);
+            let _ = solo.tree().upsert(&mut session, key, value).expect("room");
         }
     }
     let whole = std::fs::read(&path).expect("readable");
-    let number = |line: usize| {
-        let bytes = whole[line + 24..line + 32].try_into().expect("eight bytes");
-        u64::from_le_bytes(bytes)
+    let word = |line: usize, number: usize| {
+        let start = line + number * 8;
+        u64::from_le_bytes(whole[start..start + 8].try_into().expect("eight bytes"))
     };
-    // Lines whose fourth word may be such a number; some are.
-    let lines = (0..whole.len()).step_by(64).filter(|line| (100..=3000).contains(&number(*line)));
+    // The head of a segment has its lowest hash, its depth and the number; that of the first has 0.
+    let is_head = |line: &usize| {
+        word(*line, 1) == 0 && word(*line, 2) <= 20 && (100..=12_000).contains(&word(*line, 3))
+    };
+    let lines = (0..whole.len()).step_by(64).filter(is_head);
     let mut refused = 0;
-    for line in lines.take(200) {
+    for line in lines {
         for wrong in [u64::MAX, 1 << 47, 1 << 46] {
             let mut damaged = whole.clone();
             damaged[line + 24..line + 32].copy_from_slice(&wrong.to_le_bytes());
