@@ -442,11 +442,9 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
         entry.second >> REF_BITS << (64 - TAG_BITS)
     }
     const HAS_NUMBERS: bool = false;
-    #[inline(always)]
     fn number(_key: BytesKey<'_>) -> u64 {
         0
     }
-    #[inline(always)]
     fn entry_number(_low: u64, _entry: Pair) -> u64 {
         0
     }

@@ -25,7 +25,7 @@ pub trait Variant: Copy + Default + Send + Sync + 'static {
     const CACHED: bool = false;
     /// Parts of a segment's buffer.
     const NODES: usize = 32;
-    /// Entries of such a part, at most [`BUFFER_LENGTH`].
+    /// Entries of such a part, at most 14.
     const NODE_LENGTH: usize = 12;
     /// The logs of a variant with buffers.
     const LOGS: Logging = Logging::Usual;
