@@ -70,7 +70,7 @@ impl Collector {
             if let Err(error) = done {
                 tracing::warn!("what is left of removed collections cannot be freed now: {error}");
             }
-            // A twentieth of one processor.
+            // A twentieth of one processor at most. By the clock: beside other work it is much less.
             pause = PAUSE.max(start.elapsed() * 20).min(SILENCE_MAX);
         }
     }
