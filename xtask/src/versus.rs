@@ -19,6 +19,8 @@ const ROUNDS: usize = 11;
 const KEYS: u64 = 1_000_000;
 /// Slower by more than this is told.
 const ALLOWED: f64 = 1.03;
+/// From so many rounds on it can be told whether a median is above 1.
+const SURE_ROUNDS: usize = 6;
 /// Durability of the servers.
 const LEVELS: [&str; 3] = ["process", "interval", "power"];
 
@@ -111,7 +113,7 @@ impl Findings {
     }
 
     fn print(&self) {
-        println!("| operation | before, ns | after, ns | ratio | from - to | ratio by the clock |");
+        println!("| operation | before, ns | after, ns | ratio | 95 % | ratio by the clock |");
         println!("|---|---|---|---|---|---|");
         let mut slower = Vec::new();
         for (name, [before, after]) in &self.operations {
@@ -121,14 +123,15 @@ impl Findings {
             let ns =
                 |costs: &[Cost]| median(&mut costs.iter().map(|c| c.cpu_ns).collect::<Vec<_>>());
             let (ratio, by_clock) = (median(&mut cpu), median(&mut clock));
-            let (least, most) = (cpu.first().unwrap_or(&ratio), cpu.last().unwrap_or(&ratio));
+            let (least, most) = interval(&cpu);
             println!(
                 "| {name} | {:.1} | {:.1} | {ratio:.3} | {least:.3} - {most:.3} | {by_clock:.3} |",
                 ns(before),
                 ns(after)
             );
             if ratio > ALLOWED {
-                slower.push(name.as_str());
+                let is_sure = cpu.len() >= SURE_ROUNDS && least > 1.0;
+                slower.push(format!("{name}{}", if is_sure { "" } else { " (not sure)" }));
             }
         }
         let share = (ALLOWED - 1.0) * 100.0;
@@ -139,6 +142,26 @@ impl Findings {
                 names => names.join("; "),
             }
         );
+    }
+}
+
+/// Where the median of all possible rounds is with a confidence of at least 95 %, by the ranks of those there were,
+/// which are sorted; with fewer than [`SURE_ROUNDS`], from the least to the greatest.
+fn interval(sorted: &[f64]) -> (f64, f64) {
+    let count = sorted.len();
+    // A round is below the median as often as a coin falls on one side.
+    let (mut below, mut ways, mut outside) = (0, 1.0, 2.0 * 0.5_f64.powi(count as i32));
+    loop {
+        ways *= (count - below.min(count)) as f64 / (below + 1) as f64;
+        outside += 2.0 * ways * 0.5_f64.powi(count as i32);
+        if outside > 0.05 {
+            break;
+        }
+        below += 1;
+    }
+    match sorted {
+        [] => (f64::NAN, f64::NAN),
+        _ => (sorted[below], sorted[count - 1 - below]),
     }
 }
 
@@ -305,6 +328,22 @@ mod tests {
         assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&mut [4.0, 1.0, 2.0, 3.0]), 2.5);
         assert!(median(&mut []).is_nan());
+    }
+
+    /// The ranks are those of the tables of the sign test.
+    #[test]
+    fn an_interval_leaves_out_what_may_be_chance() {
+        let ranks =
+            |count: usize| interval(&(1..=count).map(|rank| rank as f64).collect::<Vec<_>>());
+        assert_eq!(
+            [ranks(1), ranks(5), ranks(6), ranks(8)],
+            [(1., 1.), (1., 5.), (1., 6.), (1., 8.)]
+        );
+        assert_eq!(
+            [ranks(9), ranks(11), ranks(12), ranks(20)],
+            [(2., 8.), (2., 10.), (3., 10.), (6., 15.)]
+        );
+        assert!(interval(&[]).0.is_nan());
     }
 
     #[test]
