@@ -127,7 +127,9 @@ impl<M: Machine> SessionPool<M> {
         if !M::SIMULATED {
             everleaf_machine::lock_rank::check(Rank::Session);
         }
-        let slot = &self.slots[hint % self.shared_count];
+        // Few programs have more threads than there are sessions: a comparison is less than a division.
+        let index = if hint < self.shared_count { hint } else { hint % self.shared_count };
+        let slot = &self.slots[index];
         match slot.take_politely(hint as u64 + 1) {
             Some(guard) => self.opened(guard),
             None => self.enter_another(hint),

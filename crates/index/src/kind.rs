@@ -404,6 +404,13 @@ pub(crate) fn verified<'a, M: Machine>(
     if BytesKey::new(record.key).tag == tag { Ok(record) } else { Err(WRONG_KEY) }
 }
 
+/// The order of two entries with the same head.
+#[cold]
+#[inline(never)]
+fn compare_keys<M: Machine>(base: PoolBase<M>, a: Pair, b: Pair) -> Ordering {
+    entry_key::<M>(base, a).cmp(entry_key::<M>(base, b))
+}
+
 /// The key of a fence; empty for the lowest.
 #[inline(always)]
 fn fence_key<'a, M: Machine>(base: PoolBase<M>, fence: u64) -> &'a [u8] {
@@ -481,8 +488,13 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
             && (entry.second >> REF_BITS) & ((1 << TAG_BITS) - 1) == key.tag
             && (entry_key::<M>(base, entry) == key.bytes || is_damaged::<M>(base, entry))
     }
+    // A split asks several times for each of its entries, and the heads nearly always differ.
+    #[inline(always)]
     fn compare(base: PoolBase<M>, a: Pair, b: Pair) -> Ordering {
-        a.first.cmp(&b.first).then_with(|| entry_key::<M>(base, a).cmp(entry_key::<M>(base, b)))
+        match a.first.cmp(&b.first) {
+            Ordering::Equal => compare_keys(base, a, b),
+            order => order,
+        }
     }
     fn compare_to(base: PoolBase<M>, entry: Pair, skip: usize, key: BytesKey<'_>) -> Ordering {
         entry

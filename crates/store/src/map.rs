@@ -16,7 +16,7 @@ use everleaf_log::Lsn;
 
 use crate::lifecycle::Lifecycle;
 use crate::store::Shared;
-use crate::wal::LogEffect;
+use crate::wal::{LogEffect, StoreLog};
 use crate::{Error, KEY_SIZE_MAX, Result, VALUE_SIZE_MAX};
 
 /// What of a key a decision depends on.
@@ -133,8 +133,17 @@ impl Map {
 
     /// Whether a change would change nothing, so that reading the key is all that is to be done. It is
     /// asked where there is a log, in which a write that turns out to change nothing has a place.
+    #[inline(always)]
     fn changes_nothing(&self, key: &[u8], change: Change<'_>) -> Result<bool> {
-        let Some(log) = &self.shared.log else { return Ok(false) };
+        match (&self.shared.log, change) {
+            (None, _) | (_, Change::Upsert(_)) => Ok(false),
+            (Some(log), _) => self.changes_nothing_in(log, key, change),
+        }
+    }
+
+    /// [`Self::changes_nothing`] of a store with a log.
+    #[inline(never)]
+    fn changes_nothing_in(&self, log: &StoreLog, key: &[u8], change: Change<'_>) -> Result<bool> {
         let (value, needs) = match change {
             Change::Upsert(_) => return Ok(false),
             Change::Insert(value) => (value, false),
