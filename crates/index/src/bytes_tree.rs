@@ -12,7 +12,7 @@ use crate::error::IndexError;
 use crate::found::{Ordered, has_expired, is_above, is_below, record_of, record_size_of};
 use crate::geometry::{Geometry, Production};
 use crate::kind::{BytesKey, BytesKind, Kind, record_offset};
-use crate::nbtree::write::Write;
+use crate::nbtree::write::{Near, Write};
 use crate::nbtree::{NbTree, TreeShape};
 use crate::pool_base::PoolBase;
 use crate::record::{self, KEY_SIZE_MAX, Record, Verify};
@@ -223,6 +223,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         self.admit(key, value, expiry_ms)?;
         self.slot.with(session, |tree, session| {
             let key = BytesKey::new(key);
+            // The leaf comes while the record is made.
+            let near = tree.approach(key);
             let payload = match value {
                 Some(value) => {
                     key.payload(record::create_expiring(session, key.bytes, value, expiry_ms)?)
@@ -234,7 +236,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                 let outcome = update_unless_expired(tree, session, write);
                 return self.settle(tree, session, payload, outcome, see);
             }
-            self.perform(tree, session, write, see)
+            self.perform_near(tree, session, near, write, see)
         })?
     }
 
@@ -345,28 +347,28 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         &self,
         tree: &NbTree<BytesKind<HEADS>, G, M>,
         session: &mut Session<M>,
-        mut write: Write<'_, BytesKind<HEADS>, M>,
+        write: Write<'_, BytesKind<HEADS>, M>,
         see: impl FnOnce(bool, Option<&[u8]>) -> R,
     ) -> Result<R, IndexError> {
-        let inserts = write.intent == Intent::Insert;
-        loop {
-            let outcome = tree.write(session, write.key, write.intent, write.payload);
-            if inserts && let Ok(Outcome { changed: false, old }) = outcome {
-                match old {
-                    Some(old) if has_expired(session.heap(), old) => {
-                        write.intent = Intent::Exchange(old);
-                        continue;
-                    }
-                    None => {
-                        // What had expired went before we could replace it.
-                        write.intent = Intent::Insert;
-                        continue;
-                    }
-                    Some(_) => {}
-                }
-            }
-            return self.settle(tree, session, write.payload, outcome, see);
+        let near = tree.approach(write.key);
+        self.perform_near(tree, session, near, write, see)
+    }
+
+    /// [`Self::perform`], begun where [`NbTree::approach`] of the key came to under the same pin.
+    #[inline(always)]
+    fn perform_near<R>(
+        &self,
+        tree: &NbTree<BytesKind<HEADS>, G, M>,
+        session: &mut Session<M>,
+        near: Near<M>,
+        write: Write<'_, BytesKind<HEADS>, M>,
+        see: impl FnOnce(bool, Option<&[u8]>) -> R,
+    ) -> Result<R, IndexError> {
+        let mut outcome = tree.write_near(session, near, write.key, write.intent, write.payload);
+        if write.intent == Intent::Insert && matches!(outcome, Ok(Outcome { changed: false, .. })) {
+            outcome = insert_unless_kept(tree, session, &write, outcome);
         }
+        self.settle(tree, session, write.payload, outcome, see)
     }
 
     /// After a write that stored `payload` (0: removed): frees what nobody will read any more,
@@ -497,6 +499,27 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     pub fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
         self.slot.with(session, |tree, session| tree.shape(session))
     }
+}
+
+/// Goes on with an insertion that found the key there: if that has expired, it is replaced.
+#[cold]
+#[inline(never)]
+fn insert_unless_kept<const HEADS: bool, G: Geometry, M: Machine>(
+    tree: &NbTree<BytesKind<HEADS>, G, M>,
+    session: &mut Session<M>,
+    write: &Write<'_, BytesKind<HEADS>, M>,
+    mut outcome: Result<Outcome, AllocError>,
+) -> Result<Outcome, AllocError> {
+    while let Ok(Outcome { changed: false, old }) = outcome {
+        let intent = match old {
+            Some(old) if has_expired(session.heap(), old) => Intent::Exchange(old),
+            Some(_) => break,
+            // What had expired went before we could replace it.
+            None => Intent::Insert,
+        };
+        outcome = tree.write(session, write.key, intent, write.payload);
+    }
+    outcome
 }
 
 /// An update where keys may expire: nothing but a record that has not expired is replaced.

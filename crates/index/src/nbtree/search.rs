@@ -20,7 +20,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
 
     /// The leaf that the inner nodes give for `key`; it may have been replaced.
     #[inline(always)]
-    fn descend(&self, key: K::Key<'_>) -> Shared<Leaf<M>> {
+    pub(super) fn descend(&self, key: K::Key<'_>) -> Shared<Leaf<M>> {
         let mut node = self.root();
         let mut level = node.level;
         while level > 1 {
@@ -53,6 +53,17 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         key: K::Key<'_>,
     ) -> (Shared<Leaf<M>>, u64) {
         let leaf = self.descend(key);
+        self.resolve_from(session, leaf, key)
+    }
+
+    /// [`Self::resolve`], begun in a leaf that the inner nodes gave for `key`, at or after the pin.
+    #[inline(always)]
+    pub(super) fn resolve_from(
+        &self,
+        session: &mut Session<M>,
+        leaf: Shared<Leaf<M>>,
+        key: K::Key<'_>,
+    ) -> (Shared<Leaf<M>>, u64) {
         // Acquire: committed slots are written; pairs with the commits of `write.rs`. If REPLACED
         // is set, also the successor; pairs with the switch in `split.rs`.
         let meta = leaf.meta.load(Ordering::Acquire);

@@ -58,7 +58,17 @@ enum Attempt {
     Frozen,
 }
 
+/// A leaf that the inner nodes gave for a key, of which the first lines are on their way to the cache.
+pub(crate) struct Near<M: Machine>(Shared<Leaf<M>>);
+
 impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
+    /// Goes down to the leaf for `key`, for a write that follows under the same pin: what is done
+    /// before it overlaps with the cache misses of the leaf.
+    #[inline(always)]
+    pub(crate) fn approach(&self, key: K::Key<'_>) -> Near<M> {
+        Near(self.descend(key))
+    }
+
     /// Performs a write. The session is pinned.
     ///
     /// *Linearizes*: at the exchange of the entry; for a carried write at the leaf's switch.
@@ -76,7 +86,21 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         intent: Intent,
         payload: u64,
     ) -> Result<Outcome, AllocError> {
-        let (leaf, meta) = self.resolve(session, key);
+        let near = self.approach(key);
+        self.write_near(session, near, key, intent, payload)
+    }
+
+    /// [`Self::write`], begun where [`Self::approach`] of the same key came to under the same pin.
+    #[inline(always)]
+    pub(crate) fn write_near(
+        &self,
+        session: &mut Session<M>,
+        near: Near<M>,
+        key: K::Key<'_>,
+        intent: Intent,
+        payload: u64,
+    ) -> Result<Outcome, AllocError> {
+        let (leaf, meta) = self.resolve_from(session, near.0, key);
         if intent.inserts() {
             self.prefetch_claim(leaf);
         }
