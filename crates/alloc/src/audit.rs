@@ -8,13 +8,14 @@ use std::collections::BTreeSet;
 
 use everleaf_machine::Machine;
 
+use crate::bag::Retired;
 use crate::error::AllocError;
 use crate::heap::Heap;
 use crate::layout::{
     BLOCK_SIZE, CHUNK_HEADER_SIZE, ChunkKind, block_size, blocks_of_chunk, blocks_per_chunk,
 };
 use crate::recover::Recovery;
-use crate::session::{Retired, Session};
+use crate::session::Session;
 use crate::size_class::{class_size, slots_per_chunk};
 
 /// An audit in progress: marks of what is in use, then of what is free.

@@ -3,13 +3,13 @@
 use everleaf_machine::Machine;
 use everleaf_pool::Pool;
 
+use crate::bag::Bag;
 use crate::error::AllocError;
 use crate::layout::{
     BLOCK_CLASS_COUNT, BLOCK_SIZE, CHUNK_HEADER_SIZE, ChunkHeader, ChunkKind, block_size,
     blocks_of_chunk, blocks_per_chunk,
 };
 use crate::node::NodeArena;
-use crate::session::Bag;
 use crate::size_class::{CLASS_COUNT, class_size, slots_per_chunk};
 use crate::space::Space;
 

@@ -25,9 +25,11 @@
 //! | `audit` | whether everything is in use or free, exactly once |
 
 mod audit;
+mod bag;
 mod depot;
 pub mod epoch;
 mod error;
+mod finish;
 mod heap;
 mod holes;
 pub mod layout;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use everleaf_machine::Machine;
 use everleaf_pool::{Medium, PoolError};
 
+use crate::bag::{Bag, Retired};
 use crate::error::AllocError;
 use crate::heap::Heap;
 use crate::layout::{BLOCK_CLASS_COUNT, CHUNK_HEADER_SIZE, ChunkHeader, ChunkKind, block_size};
@@ -20,25 +21,6 @@ use crate::size_class::{CLASS_COUNT, class_of, class_size, slots_per_chunk};
 const BATCH: usize = 32;
 /// A session keeps at most this many free blocks, or records of one class.
 const KEEP_MAX: usize = 256;
-
-/// Something unlinked that nobody may use yet.
-pub(crate) enum Retired {
-    /// A volatile node and its size.
-    Node(*mut u8, usize),
-    /// A leaf block and its class.
-    Block(u32, usize),
-    /// A record: offset and size in bytes.
-    Record(u64, usize),
-}
-
-// SAFETY: a retired node has no owner but the bag it is in.
-unsafe impl Send for Retired {}
-
-/// Things retired under one epoch.
-pub(crate) struct Bag {
-    pub epoch: u64,
-    pub items: Vec<Retired>,
-}
 
 /// One thread's handle on a [`Heap`].
 pub struct Session<M: Machine> {

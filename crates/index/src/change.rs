@@ -1,6 +1,15 @@
 //! What a write wants, and what it does to a key. The same for all designs.
 
-use crate::u64_tree::Exchange;
+/// What a compare-and-exchange found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exchange {
+    /// The value was as expected and has been replaced.
+    Done,
+    /// The value was another; nothing was changed.
+    Mismatch(u64),
+    /// The key was absent; nothing was changed.
+    Absent,
+}
 
 /// What a write wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

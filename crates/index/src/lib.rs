@@ -12,6 +12,7 @@ pub mod build;
 mod bytes_load;
 mod bytes_tree;
 mod change;
+mod check_report;
 mod deciding;
 mod emptying;
 mod error;
@@ -37,7 +38,8 @@ pub mod write_order;
 
 pub use bytes_load::Sink;
 pub use bytes_tree::{BytesTree, Change, Decision};
-pub use change::{Intent, Outcome};
+pub use change::{Exchange, Intent, Outcome};
+pub use check_report::CheckReport;
 pub use error::IndexError;
 pub use expiry_change::ExpiryChange;
 pub use geometry::{Geometry, Production, Tiny};
@@ -51,8 +53,8 @@ pub use record::{KEY_SIZE_MAX, LONG_VALUE_SIZE, Record, VALUE_SIZE_MAX, Verify};
 pub use registry::{Registered, Registry};
 pub use root_object::{ROOT_OBJECT_SIZE, ROOT_OBJECT_WORDS, RootObject};
 pub use single_tree_pool::SingleTreePool;
-pub use trees::{BuiltTree, CheckReport, Trees};
-pub use u64_tree::{Exchange, U64Tree};
+pub use trees::{BuiltTree, Trees};
+pub use u64_tree::U64Tree;
 pub use write_order::WriteOrder;
 
 pub use everleaf_alloc::{AllocError, Heap, Session, SessionGuard, SessionPool};

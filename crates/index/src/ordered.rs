@@ -21,11 +21,10 @@ use everleaf_alloc::{AllocError, Recovery, Session};
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::RootIndex;
 
-use crate::change::{Change, Intent, Outcome};
+use crate::change::{Change, Exchange, Intent, Outcome};
+use crate::check_report::CheckReport;
 use crate::error::IndexError;
 use crate::nbtree::TreeShape;
-use crate::trees::CheckReport;
-use crate::u64_tree::Exchange;
 
 /// Who can keep whom from finishing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

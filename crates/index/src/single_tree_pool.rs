@@ -6,9 +6,9 @@ use everleaf_alloc::{AllocError, Audit, Heap, SessionPool};
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::Pool;
 
+use crate::check_report::CheckReport;
 use crate::error::IndexError;
 use crate::ordered::Design;
-use crate::trees::CheckReport;
 
 /// The name of the tree in the pool's directory.
 const NAME: &str = "index";

@@ -6,7 +6,6 @@
 
 mod load;
 mod removal;
-mod report;
 mod seal;
 
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use everleaf_machine::{Hardware, Machine, Ordering, SpinLock};
 use everleaf_pool::{FEATURE_SUM_OF_EMPTY, Pool, Root, RootIndex};
 
 use crate::bytes_tree::BytesTree;
+use crate::check_report::CheckReport;
 use crate::error::IndexError;
 use crate::geometry::{Geometry, Production};
 use crate::kind::{BytesKind, Kind, U64Kind};
@@ -25,7 +25,6 @@ use crate::ordered::{Design, OrderedIndex};
 use crate::registry::Registry;
 use crate::u64_tree::U64Tree;
 pub use load::BuiltTree;
-pub use report::CheckReport;
 use seal::{compare_contents, compare_roots};
 
 /// Sessions that threads share by hints.

@@ -6,7 +6,8 @@ use everleaf_alloc::{Heap, Recovery, Session};
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::RootIndex;
 
-use crate::change::{Change, Intent, Outcome};
+use crate::change::{Change, Exchange, Intent, Outcome};
+use crate::check_report::CheckReport;
 use crate::error::IndexError;
 use crate::geometry::{Geometry, Production};
 use crate::kind::{Kind, U64Kind, u64_key};
@@ -17,18 +18,6 @@ use crate::nbtree::{
 };
 use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Scans, Writes};
 use crate::tree_cell::TreeCell;
-use crate::trees::CheckReport;
-
-/// What a compare-and-exchange found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exchange {
-    /// The value was as expected and has been replaced.
-    Done,
-    /// The value was another; nothing was changed.
-    Mismatch(u64),
-    /// The key was absent; nothing was changed.
-    Absent,
-}
 
 /// An ordered map from `u64` to `u64`: all keys and all values are allowed.
 ///

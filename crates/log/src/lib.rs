@@ -22,6 +22,7 @@ mod buffers;
 mod chunk;
 mod disk;
 mod error;
+mod file_names;
 mod interval;
 pub mod layout;
 mod log;
@@ -36,6 +37,7 @@ mod scan;
 #[cfg(feature = "simulated")]
 pub mod simulated;
 mod snapshot;
+mod walk;
 mod writer;
 
 pub use disk::{Disk, DiskFile};

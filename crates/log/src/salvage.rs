@@ -12,10 +12,11 @@
 
 use std::sync::Arc;
 
+use crate::file_names::{free_name, numbers};
 use crate::layout::{SEGMENT, SNAPSHOT, file_name};
-use crate::recovery::{missing, no_header, numbers, walk};
 use crate::scan::{SegmentHeader, SegmentReader};
 use crate::snapshot::SnapshotReader;
+use crate::walk::{missing, no_header, walk};
 use crate::{Disk, Error, LogOptions, Lsn, Result};
 
 /// Segments with sound headers whose numbers follow each other, the oldest first.
@@ -93,14 +94,6 @@ pub(crate) fn leave_what_follows<D: Disk>(
     // Before their numbers are given again.
     disk.sync_folder().map_err(|error| Error::io("cannot sync the log's folder", &error))?;
     Ok(vec![format!("{cause}; put aside: {}", list.join(", "))])
-}
-
-/// A name for a segment that is put aside, which no earlier one has.
-pub(crate) fn free_name(names: &[String], sequence: u64) -> String {
-    let name = file_name("damaged-log", sequence);
-    let numbered = (2..).map(|number: u64| format!("{name}.{number}"));
-    let mut candidates = std::iter::once(name.clone()).chain(numbered);
-    candidates.find(|name| !names.contains(name)).expect("there are more names than files")
 }
 
 /// The runs of segments, the oldest first. `segments` has the newest first.

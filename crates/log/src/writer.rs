@@ -15,11 +15,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::buffers::Buffers;
 use crate::chunk::{ChunkHeader, seal};
 use crate::disk::write_whole;
+use crate::file_names::{free_name, numbers};
 use crate::layout::{
     BLOCK_SIZE, CHUNK_HEADER_SIZE, SEGMENT, SPARE, file_name, next_number, parse_name, whole_blocks,
 };
-use crate::recovery::numbers;
-use crate::salvage::free_name;
 use crate::scan::{Gap, SegmentHeader, SegmentReader, encode_header};
 use crate::{Disk, DiskFile, Error, Lsn, Result};
 

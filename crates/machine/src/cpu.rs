@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::line::LineStore;
+use crate::line_store::LineStore;
 
 /// The instruction that writes a cache line back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -9,8 +9,9 @@ use std::sync::atomic::{
     AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
 
+use crate::atomic::AtomicLine;
 use crate::fingerprint::FingerprintLine;
-use crate::line::{AtomicLine, LineStore};
+use crate::line_store::LineStore;
 
 /// Bytes in a cache line: the unit of write-back and of persistence.
 pub const LINE_SIZE: usize = 64;

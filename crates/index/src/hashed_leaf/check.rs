@@ -10,12 +10,12 @@ use everleaf_machine::{Machine, Ordering, Pair};
 use super::HashedLeafTree;
 use super::layout::{DEAD, FREEZING, LeafId, LeafShape, Successor, UNKNOWN};
 use super::state::FROZEN_EMPTY;
+use crate::check_report::CheckReport;
 use crate::kind::Kind;
 use crate::nbtree::inner::{self, Child};
 use crate::nbtree::layout::{Inner, owner_parts};
 use crate::nbtree::shared::Shared;
 use crate::nbtree::state::{BlockState, EMPTY, EMPTY_ENTRY, FROZEN, LIVE, PENDING, TOMB, holds};
-use crate::trees::CheckReport;
 
 /// What a check has found so far.
 struct Findings<'r> {

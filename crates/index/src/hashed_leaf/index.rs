@@ -6,12 +6,12 @@ use everleaf_machine::Machine;
 use super::HashedLeafTree;
 use super::layout::{LeafShape, OrderPlace};
 use crate::change::{Change, Intent, Outcome};
+use crate::check_report::CheckReport;
 use crate::error::IndexError;
 use crate::kind::{U64Kind, u64_key};
 use crate::nbtree::write::Write;
 use crate::nbtree::{TOGETHER, TreeShape, find_live_blocks};
 use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Scans, Writes};
-use crate::trees::CheckReport;
 
 impl<G: LeafShape, M: Machine> OrderedIndex<M> for HashedLeafTree<U64Kind, G, M> {
     fn info(&self) -> DesignInfo {

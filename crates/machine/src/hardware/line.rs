@@ -2,7 +2,8 @@
 //! 8-byte access of one location as a race.
 
 use super::Hardware;
-use crate::line::{AtomicLine, LineStore};
+use crate::atomic::AtomicLine;
+use crate::line_store::LineStore;
 
 /// Stores a line; false if it was not stored. The caller has asked whether the CPU can.
 #[cfg(target_arch = "x86_64")]

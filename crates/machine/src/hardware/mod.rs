@@ -10,10 +10,11 @@ use std::alloc::Layout;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::atomic::AtomicLine;
 use crate::fingerprint::{FingerprintLine, match_line};
 #[cfg(target_arch = "x86_64")]
 use crate::keys;
-use crate::line::{AtomicLine, LineStore};
+use crate::line_store::LineStore;
 use crate::seam::{Integer, Machine, Pair, PairCell, Word};
 
 pub use memory::prefetch_write;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::core::Core;
 use super::raw::Place;
-use crate::line::LineStore;
+use crate::line_store::LineStore;
 
 /// One transaction in so many is given up.
 const GIVES_UP: u64 = 4;

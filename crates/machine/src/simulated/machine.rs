@@ -11,8 +11,9 @@ use super::counting::{self, Access};
 use super::current;
 use super::fault::FaultKind;
 use super::raw::Place;
+use crate::atomic::AtomicLine;
 use crate::fingerprint::{FingerprintLine, match_words};
-use crate::line::{AtomicLine, LineStore};
+use crate::line_store::LineStore;
 use crate::seam::{Integer, Machine, Pair, PairCell, Word};
 use crate::{Hardware, LINE_SIZE, keys};
 

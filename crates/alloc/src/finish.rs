@@ -1,0 +1,58 @@
+//! The end of recovery: what it found free is given to the heap.
+
+use everleaf_machine::Machine;
+
+use crate::heap::Heap;
+use crate::layout::{CHUNK_HEADER_SIZE, ChunkKind, blocks_of_chunk};
+use crate::recover::Recovery;
+use crate::size_class::{class_size, slots_per_chunk};
+
+impl<M: Machine> Recovery<M> {
+    /// Makes `heap` usable without knowing what is in use: chunks that were free can be taken, all
+    /// others are left alone until [`Audit::sweep`](crate::Audit::sweep) finds out.
+    pub fn finish_unmarked(self, heap: &Heap<M>) {
+        let mut space = heap.space.lock();
+        for (chunk, run) in &self.free_runs {
+            space.add_free(*chunk, *run);
+        }
+        space.note_holes(heap.pool(), &self.holes);
+    }
+
+    /// Makes everything unmarked free, so that `heap` can be allocated from.
+    pub fn finish(self, heap: &Heap<M>) {
+        let mut space = heap.space.lock();
+        let mut depot = heap.depot.lock();
+        for (chunk, run) in &self.free_runs {
+            space.add_free(*chunk, *run);
+        }
+        space.note_holes(heap.pool(), &self.holes);
+        for marked in &self.chunks {
+            if marked.is_empty() {
+                if !heap.pool().is_read_only() {
+                    space.give_back(heap.pool(), marked.chunk, u64::from(marked.header.run));
+                }
+                continue;
+            }
+            let start = marked.chunk << self.shift;
+            match marked.header.kind {
+                ChunkKind::Leaves => {
+                    let class = usize::from(marked.header.class);
+                    let blocks = blocks_of_chunk(class, marked.chunk, self.shift);
+                    let free = blocks.zip(1..).filter(|(_, slot)| !marked.is_set(*slot));
+                    let free: Vec<u32> = free.map(|(block, _)| block).collect();
+                    depot.blocks[class].extend(free.into_iter().rev());
+                }
+                ChunkKind::Records => {
+                    let class = usize::from(marked.header.class);
+                    let free = (0..slots_per_chunk(class, 1 << self.shift))
+                        .rev()
+                        .filter(|slot| !marked.is_set(*slot) || M::mutant("recovery.no_marks"));
+                    let first = start + CHUNK_HEADER_SIZE as u64;
+                    let size = class_size(class) as u64;
+                    depot.records[class].extend(free.map(|slot| first + slot as u64 * size));
+                }
+                _ => {}
+            }
+        }
+    }
+}
