@@ -6,10 +6,10 @@ use std::fmt::Write;
 use crate::distribution::Distribution;
 use crate::error::BenchError;
 use crate::measure::contest::{self, Entrant};
+use crate::measure::index_kind::{IndexKind, MeasuredDesign};
 use crate::measure::{Case, Length, Progress, Settings};
 use crate::presets::Verdict;
 use crate::report::{Report, Row, Spread};
-use crate::target::{IndexKind, MeasuredDesign};
 use crate::workload::Workload;
 use everleaf_index::Domain;
 

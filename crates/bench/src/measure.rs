@@ -1,6 +1,9 @@
 //! Fills an index and measures workloads on it, round by round.
 
 pub mod contest;
+mod entrant;
+pub mod index_kind;
+mod measured;
 pub mod redis;
 mod session;
 mod tally;
@@ -17,10 +20,11 @@ use crate::error::BenchError;
 use crate::keys::KEY_SIZE_MIN;
 use crate::medium::{Medium, new_pool, new_store};
 use crate::report::{Report, Setup};
-use crate::target::{IndexKind, Integers, Strings};
+use crate::target::{Integers, Strings};
 use crate::trace::Trace;
 use crate::workload::Workload;
-use contest::Entrant;
+use entrant::Entrant;
+use index_kind::IndexKind;
 use session::{BenchRun, Instruments};
 
 /// One workload to measure.
@@ -299,8 +303,8 @@ fn setup(index: &'static str, settings: &Settings, domain: String) -> Setup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::index_kind::MeasuredDesign;
     use crate::table;
-    use crate::target::MeasuredDesign;
 
     /// A tree that is said to have no order.
     static HASHED: MeasuredDesign =

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::distribution::Distribution;
 use crate::shares::Shares;
-use crate::tpcc::TpccMix;
+use crate::tpcc::mix::TpccMix;
 
 /// A kind of measurement: one operation repeated, a mix of operations, the transactions of a
 /// database, or what another program once did.

@@ -1,6 +1,6 @@
 //! The designs of the catalogue as the bench takes them.
 
-use everleaf_bench::target::MeasuredDesign;
+use everleaf_bench::MeasuredDesign;
 use everleaf_designs::catalogue::{self, DesignVisitor};
 use everleaf_index::{Design, Hardware};
 

@@ -14,10 +14,11 @@ use everleaf_machine::{Atomic, AtomicPointer, Machine, Ordering, Simulated};
 use crate::backing::{SIZE_MIN, new_pool_up_to, open_pool};
 use crate::case::{Case, Prepared};
 use crate::configure::Fixed;
+use crate::dimensions::Dimension;
 use crate::dimensions::{self, Drawn};
 use crate::expected::Expected;
 use crate::leaks::all_is_free;
-use crate::structure::{self, Dimension, Step};
+use crate::structure::{self, Step};
 
 type M = Simulated;
 

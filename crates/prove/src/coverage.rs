@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use everleaf_machine::simulated::{Domain, NESTED_LEVELS, Report};
 
+use crate::dimensions::Dimension;
 use crate::dimensions::{Value, Values};
-use crate::structure::Dimension;
 
 /// How often each pair of values of two dimensions was run, and how many lives after crashes.
 #[derive(Clone, Debug, Default)]

@@ -11,7 +11,9 @@ use everleaf_machine::simulated::{
 
 use crate::configure::Fixed;
 use crate::record::{domain_name, memory_name};
-use crate::structure::Dimension;
+
+/// A dimension's name and its values.
+pub type Dimension = (&'static str, Vec<&'static str>);
 
 /// A value of a dimension: both names.
 pub type Value = (&'static str, &'static str);

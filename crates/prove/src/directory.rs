@@ -13,8 +13,9 @@ use everleaf_pool::{Pool, PoolError, Root};
 use crate::backing::{SIZE_MIN, new_pool_up_to, open_pool_up_to};
 use crate::case::{Case, Prepared};
 use crate::configure::Fixed;
+use crate::dimensions::Dimension;
 use crate::dimensions::{self, Drawn};
-use crate::structure::{self, Dimension, Step};
+use crate::structure::{self, Step};
 
 type M = Simulated;
 

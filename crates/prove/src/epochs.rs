@@ -13,8 +13,9 @@ use everleaf_machine::{Atomic, AtomicPointer, Machine, Ordering, Simulated};
 
 use crate::case::{Case, Prepared};
 use crate::configure::Fixed;
+use crate::dimensions::Dimension;
 use crate::dimensions::{self, Drawn};
-use crate::structure::{self, Dimension, Step};
+use crate::structure::{self, Step};
 
 type M = Simulated;
 type Node = Atomic<u64, M>;

@@ -20,10 +20,11 @@ use everleaf_machine::{Machine, Simulated};
 use crate::backing::{new_pool, open_pool};
 use crate::case::{Case, Prepared};
 use crate::configure::Fixed;
+use crate::dimensions::Dimension;
 use crate::dimensions::{self, Drawn};
 use crate::leaks::remove_trees;
 use crate::operation::Space;
-use crate::structure::{self, Dimension, Step};
+use crate::structure::{self, Step};
 
 type M = Simulated;
 type G = Tiny<3, 3>;

@@ -16,8 +16,7 @@ use everleaf_machine::simulated::{Plan, Random};
 use crate::backing::SIZE_MIN;
 use crate::bytes_program::{AnyWords, BytesProgram};
 use crate::living::AnyTree;
-use crate::operation::{Operation, Range, Space};
-use crate::trees::SPACE_AT_HAND;
+use crate::operation::{Operation, Range, SPACE_AT_HAND, Space};
 use crate::u64_program::U64Program;
 
 /// Which keys there are.

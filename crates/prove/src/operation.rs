@@ -86,6 +86,16 @@ pub struct Space {
     pub grows_at_once: bool,
 }
 
+/// Space for a run in which a thread stops for ever: enough at hand that nobody waits for the
+/// allocator, whose locks are honest locks.
+pub const SPACE_AT_HAND: Space = Space {
+    pool_bytes: 256 << 10,
+    chunk_shift: 12,
+    blocks_at_hand: 24,
+    may_fill: false,
+    grows_at_once: false,
+};
+
 impl Space {
     /// A new pool with so much of it as it begins with.
     ///

@@ -12,11 +12,12 @@ use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Failure,
 
 use crate::case::{Case, Prepared};
 use crate::configure::{Fixed, exhaustive};
+use crate::dimensions::Dimension;
 use crate::directed_case::DirectedCase;
 use crate::living::AnyTree;
 use crate::operation::Operation::{self, Exchange, Get, Insert, Remove, Update};
 use crate::scenarios::Scenario;
-use crate::structure::{Dimension, Programs, Step};
+use crate::structure::{Programs, Step};
 use crate::subject::Subject;
 use crate::trees::Trees;
 use crate::u64_program::U64Program;

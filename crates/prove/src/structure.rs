@@ -18,7 +18,7 @@ use crate::bytes_program::AnyWords;
 use crate::case::Case;
 use crate::configure::Fixed;
 use crate::design::Of;
-use crate::dimensions::Values;
+use crate::dimensions::{Dimension, Values};
 use crate::living::AnyTree;
 use crate::nbtree::Nb;
 use crate::trees::{Strings, Trees};
@@ -33,9 +33,6 @@ pub struct Step {
     /// Values of dimensions.
     pub values: Values,
 }
-
-/// A dimension's name and its values.
-pub type Dimension = (&'static str, Vec<&'static str>);
 
 /// What can be run of a structure.
 pub trait Programs: Sync {

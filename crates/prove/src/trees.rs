@@ -21,13 +21,13 @@ use everleaf_machine::simulated::{Config, Random};
 use crate::bytes_program::{AnyWords, BytesProgram};
 use crate::case::{Case, Outcome, Prepared, explore};
 use crate::configure::Fixed;
-use crate::dimensions::{self, Drawn};
+use crate::dimensions::{self, Dimension, Drawn};
 use crate::living::AnyTree;
 use crate::long::Long;
 use crate::made::{KEYS, KINDS, Made, ROOMS, Room, draw_operations, draw_phases, name_in};
-use crate::operation::Space;
+use crate::operation::{SPACE_AT_HAND, Space};
 use crate::scenarios::{self, Scenario};
-use crate::structure::{Dimension, Programs, Step};
+use crate::structure::{Programs, Step};
 use crate::subject::{Nodes, Subject};
 use crate::u64_program::U64Program;
 use crate::{anomalies, exhaustion, plans, safeguards, tiny};
@@ -321,16 +321,6 @@ fn name_at(number: u64) -> &'static str {
 pub fn small() -> Vec<String> {
     scenarios::small().into_iter().map(|scenario| format!("small/{}", scenario.name)).collect()
 }
-
-/// Space for a run in which a thread stops for ever: enough at hand that nobody waits for the
-/// allocator, whose locks are honest locks.
-pub const SPACE_AT_HAND: Space = Space {
-    pool_bytes: 256 << 10,
-    chunk_shift: 12,
-    blocks_at_hand: 24,
-    may_fill: false,
-    grows_at_once: false,
-};
 
 /// Runs a scenario on trees of numbers with 2 or 3 slots.
 pub fn run_numbers<S2: Subject, S3: Subject>(

@@ -11,7 +11,7 @@ use crate::batch::Raised;
 use crate::key_range::{KeyRange, owned_bounds};
 use crate::map::Map;
 use crate::scan::Scan;
-use crate::store::Shared;
+use crate::shared::Shared;
 use crate::{Error, Expiry, Result, Store, WriteBatch, Written};
 
 /// The default map of a store while nobody else writes; see [`Store::write_alone`].

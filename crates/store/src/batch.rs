@@ -6,7 +6,7 @@ use everleaf_index::{BatchOp, Hardware, Journal, Session, Verify};
 use everleaf_log::Lsn;
 
 use crate::map::Map;
-use crate::store::Shared;
+use crate::shared::Shared;
 use crate::watch::Watch;
 use crate::{Error, Expiry, Result, Store};
 

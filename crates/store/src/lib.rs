@@ -125,6 +125,7 @@
 #![forbid(unsafe_code)]
 
 // First, so that the documentation of a store begins with how to open one.
+mod shared;
 mod store;
 
 mod alone;
@@ -153,6 +154,7 @@ mod versions;
 mod view;
 mod wal;
 mod watch;
+mod watches;
 
 pub use alone::Alone;
 pub use batch::{WriteBatch, Written};
@@ -166,9 +168,10 @@ pub use map::Map;
 pub use options::Options;
 pub use range::Range;
 pub use repair::Repaired;
+pub use reserved::DEFAULT_MAP;
 pub use scan::Scan;
 pub use statistics::{MapStatistics, Statistics};
-pub use store::{DEFAULT_MAP, Store};
+pub use store::Store;
 pub use view::{MapView, View};
 pub use wal::{Durability, Rebuilt};
 pub use watch::Watch;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use everleaf_index::{BytesTree, FEATURE_EXPIRY, Hardware, Machine};
 
-use crate::store::Shared;
+use crate::shared::Shared;
 use crate::{Error, Options, Result, Store};
 
 /// Keys that the sweep looks at in one go.

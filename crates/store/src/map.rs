@@ -15,7 +15,7 @@ use everleaf_index::{
 use everleaf_log::Lsn;
 
 use crate::lifecycle::Lifecycle;
-use crate::store::Shared;
+use crate::shared::Shared;
 use crate::wal::{LogEffect, StoreLog};
 use crate::{Error, KEY_SIZE_MAX, Result, VALUE_SIZE_MAX};
 

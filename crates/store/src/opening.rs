@@ -10,7 +10,7 @@ use everleaf_index::{
 
 use crate::conversion::{from_new_pool, from_pool};
 use crate::new_file::NewFile;
-use crate::store::DEFAULT_MAP;
+use crate::reserved::DEFAULT_MAP;
 use crate::wal::{self, LogDirectory, LogState, StoreLog};
 use crate::{Durability, Error, Options, Rebuilt, Result};
 

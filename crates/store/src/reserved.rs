@@ -2,6 +2,9 @@
 
 use crate::{Error, Result};
 
+/// The name of the map that every store has: [`Store::default_map`].
+pub const DEFAULT_MAP: &str = "default";
+
 /// How they begin.
 const RESERVED: char = '\u{1}';
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use everleaf_index::{BytesTree, Hardware, Session};
 
 use crate::map::Map;
-use crate::store::Shared;
+use crate::shared::Shared;
 use crate::{Durability, Result, Store};
 
 /// Numbers about a store, as of one moment. Counts are exact when no writer is active.

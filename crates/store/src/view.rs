@@ -23,7 +23,7 @@ use everleaf_index::{BytesTree, Hardware, IndexError, Record, Session, Verify};
 use crate::key_range::{KeyRange, owned_bounds, prefix_bounds};
 use crate::map::Map;
 use crate::range::{Page, Range};
-use crate::store::Shared;
+use crate::shared::Shared;
 use crate::versions::{Value, Versions, Was};
 use crate::{Error, Result, Store};
 

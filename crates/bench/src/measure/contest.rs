@@ -4,36 +4,15 @@
 //! entrant after the other, in an order that is drawn anew for each round: so a slow hour of the
 //! machine, or what one entrant leaves in the caches of the system, hits all alike.
 
+pub use super::entrant::Entrant;
+use super::index_kind::IndexKind;
 use super::session::{BenchRun, Instruments};
 use super::{Progress, Settings, check};
 use crate::error::BenchError;
 use crate::random::Random;
 use crate::report::Report;
 use crate::statistics::shuffle;
-use crate::target::{IndexKind, Target};
-
-/// What takes part in a contest. Made by [`entrant`] and [`ours`].
-pub trait Entrant {
-    /// What reports call it.
-    fn name(&self) -> &'static str;
-
-    /// Measures every case once.
-    ///
-    /// # Errors
-    /// An operation failed, returned a wrong value, or missed a key; no room.
-    #[expect(private_interfaces, reason = "only this crate implements and calls it")]
-    fn round(
-        &mut self,
-        instruments: &mut Instruments,
-        progress: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<(), BenchError>;
-
-    /// Gives the index up, with its files.
-    fn rest(&mut self);
-
-    /// What the rounds found; there was at least one.
-    fn report(self: Box<Self>) -> Report;
-}
+use crate::target::Target;
 
 /// An entrant of any kind: `make` makes an empty one, and whatever has to live as long as it does
 /// and goes after it (its folder).

@@ -26,7 +26,9 @@ use std::time::{Duration, Instant};
 
 use everleaf_machine::topology;
 
-use super::session::{Instruments, Measured, limit_removals, name_of, plan_of};
+use super::index_kind::IndexKind;
+use super::measured::Measured;
+use super::session::{Instruments, limit_removals, name_of, plan_of};
 use super::tally::Tally;
 use super::{Case, Length, Progress, Settings, check, setup};
 use crate::clock::thread_time;
@@ -36,7 +38,6 @@ use crate::error::BenchError;
 use crate::keys::BytesKeys;
 use crate::report::{Machine, Memory, Report, Round};
 use crate::stream::{Plan, Stream, draw};
-use crate::target::IndexKind;
 use crate::workload::Workload;
 use client::Client;
 use connection::Connection;

@@ -4,11 +4,12 @@ use std::thread;
 
 use everleaf_machine::topology;
 
-use super::contest::Entrant;
+use super::entrant::Entrant;
+use super::measured::Measured;
 use super::tally::Tally;
 use super::{Case, Length, Progress, Settings, setup};
 use crate::calibrate::Chase;
-use crate::driver::{self, Manner, Outcome};
+use crate::driver::{self, Manner};
 use crate::error::BenchError;
 use crate::report::{Memory, Report, Round};
 use crate::stream::{OwnStreams, Plan, Stream, draw};
@@ -327,17 +328,6 @@ fn manner_of(workload: Workload, settings: &Settings) -> Manner {
         upsert: settings.upsert,
         value_size: settings.value_size,
     }
-}
-
-/// What a case did.
-pub(super) struct Measured {
-    pub outcome: Outcome,
-    /// Operations, with those of a batch counted one by one.
-    pub positions: u64,
-    /// Nanoseconds of a dependent miss, just before.
-    pub miss_before_ns: f64,
-    /// The same, just after.
-    pub miss_after_ns: f64,
 }
 
 impl<T: Target, H> Filled<T, H> {

@@ -1,10 +1,10 @@
 //! Several indexes measured side by side, in rounds, each round in another random order.
 
 use crate::design;
+use everleaf_bench::IndexKind;
 use everleaf_bench::measure::{self, Case, Length, Settings, contest};
 use everleaf_bench::report::{Report, Row};
 use everleaf_bench::statistics::Ratio;
-use everleaf_bench::target::IndexKind;
 use everleaf_bench::{BenchError, Distribution, Unit, Workload};
 
 use super::finding::{Bar, Chart, Grid, Series};

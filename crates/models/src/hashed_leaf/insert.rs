@@ -2,39 +2,8 @@
 //! key's own.
 
 use super::leaf::{Entry, Leaf, UNUSED, fingerprint};
-use super::program::{Answer, At, Mutant, Next, Operation, Step};
-use super::replace::ReplaceAt;
-
-/// Where an insertion is. The numbers are indices of the probe order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum InsertAt {
-    /// Before it loads a fingerprint.
-    Fingerprint(u8),
-    /// Before it loads the entry, since the fingerprint is the key's or zero.
-    Entry(u8),
-    /// The position is free, but behind the key's own chunk: before that is said.
-    Overflow(u8),
-    /// Before it exchanges `Empty` for `Pending`.
-    Claim(u8),
-    /// It has claimed: before the fingerprint is stored.
-    OwnFingerprint(u8),
-    /// Before it exchanges `Pending` for `Live`.
-    OwnLive(u8),
-    /// Only with [`Mutant::OverflowBitAfterClaim`].
-    LateOverflow(u8),
-    /// Somebody else has claimed for the same key: before the fingerprint is stored.
-    HelpFingerprint(u8),
-    /// Before that entry is made live.
-    HelpLive(u8, Entry),
-    /// Before it exchanges a tombstone of the key for `Live`.
-    Revive(u8, Entry),
-}
-
-impl InsertAt {
-    pub fn first() -> InsertAt {
-        InsertAt::Fingerprint(0)
-    }
-}
+use super::place::{Answer, At, InsertAt, Next, ReplaceAt};
+use super::step::{Mutant, Operation, Step};
 
 impl Step<'_> {
     /// One step of an insertion.

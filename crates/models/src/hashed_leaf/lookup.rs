@@ -1,44 +1,8 @@
 //! Lookup: the fingerprints of a chunk, the entries that match, and what proves absence.
 
 use super::leaf::{Entry, Leaf, UNUSED, fingerprint};
-use super::program::{Answer, At, Mutant, Next, Operation, Step};
-use super::replace::ReplaceAt;
-
-/// What a lookup has seen of a chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub struct Seen {
-    /// The index in the probe order at which the chunk begins.
-    first: u8,
-    /// Whether a fingerprint was zero.
-    zero: bool,
-    /// Which fingerprints match, by index within the chunk.
-    matches: u8,
-    /// The overflow bit, if it was read first.
-    overflowed: bool,
-}
-
-/// Where a lookup is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LookupAt {
-    /// Before it loads the fingerprint of this index within the chunk.
-    Fingerprint(u8, Seen),
-    /// Before it reads the entry of the first match.
-    Match(Seen),
-    /// It has seen no key and a zero: before it loads the overflow bit.
-    Overflow(Seen),
-    /// The answer holds if the leaf is not replaced: before it looks. The line has to be durable.
-    Successor(Answer, Option<u8>),
-    /// Before it exchanges the entry at a position.
-    Exchange(u8, Entry),
-    /// Only with [`Mutant::RemovalClearsFingerprint`].
-    Clear(u8),
-}
-
-impl LookupAt {
-    pub fn first() -> LookupAt {
-        LookupAt::Fingerprint(0, Seen::default())
-    }
-}
+use super::place::{Answer, At, LookupAt, Next, ReplaceAt, Seen};
+use super::step::{Mutant, Operation, Step};
 
 impl Step<'_> {
     /// One step of a get, an update or a removal.

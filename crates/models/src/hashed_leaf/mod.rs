@@ -35,8 +35,10 @@ mod insert;
 mod judge;
 mod leaf;
 mod lookup;
+mod place;
 mod program;
 mod replace;
+mod step;
 #[cfg(test)]
 mod tests;
 

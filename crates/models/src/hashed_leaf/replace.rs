@@ -2,34 +2,8 @@
 //! of it, too; only the commit decides whose copy it is.
 
 use super::leaf::{Entry, Leaf, UNUSED, fingerprint};
-use super::program::{Answer, At, Mutant, Next, Operation, Step};
-
-/// Where a replacement is. The numbers are positions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ReplaceAt {
-    /// Before it reads an entry and exchanges it for a frozen one.
-    Freeze(u8),
-    /// The entry is pending: before its fingerprint is stored.
-    Fingerprint(u8, Entry),
-    /// Before the pending entry is exchanged for a frozen one.
-    FreezePending(u8, Entry),
-    /// The position is frozen empty: before its fingerprint says so.
-    Unused(u8),
-    /// All is frozen: before it is copied, and the copy made durable.
-    Copy,
-    /// Before the copy, by number, becomes the successor if there is none.
-    Commit(u8),
-    /// Before it is durable which leaf is the successor.
-    PersistCommit,
-    /// Before the inner node names the successor.
-    Switch,
-}
-
-impl ReplaceAt {
-    pub fn first() -> ReplaceAt {
-        ReplaceAt::Freeze(0)
-    }
-}
+use super::place::{Answer, At, Next, ReplaceAt};
+use super::step::{Mutant, Operation, Step};
 
 impl Step<'_> {
     /// One step of a replacement of the leaf of this number.

@@ -11,9 +11,10 @@ use everleaf_index::Tiny;
 use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Report};
 use everleaf_prove::case::{Outcome, explore};
 use everleaf_prove::configure::exhaustive;
+use everleaf_prove::operation::SPACE_AT_HAND;
 use everleaf_prove::operation::Space;
 use everleaf_prove::scenarios::Scenario;
-use everleaf_prove::trees::{SPACE_AT_HAND, run_numbers, run_words};
+use everleaf_prove::trees::{run_numbers, run_words};
 use everleaf_prove::{Nb, exhaustion, mutants, plans, scenarios};
 
 type Nb2 = Nb<Tiny<2, 3>>;

@@ -3,7 +3,7 @@
 use everleaf_index::Trees;
 
 use super::StoreLog;
-use crate::store::Shared;
+use crate::shared::Shared;
 use crate::{Durability, Error, Result};
 
 impl StoreLog {

@@ -1,10 +1,10 @@
 //! What the trees take, and how long it takes to have them again: Table IV, Figure 8, section VI.C.
 
+use everleaf_bench::IndexKind;
 use everleaf_bench::calibrate::{Chase, REGION_SIZE_BYTES};
 use everleaf_bench::measure::{self, Case, Settings};
 use everleaf_bench::report::Memory;
 use everleaf_bench::statistics::median;
-use everleaf_bench::target::IndexKind;
 use everleaf_bench::{BenchError, Distribution, Workload};
 use everleaf_designs::nbtree_published;
 use everleaf_index::Hardware;

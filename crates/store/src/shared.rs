@@ -1,0 +1,152 @@
+//! What the maps of a store share, and the sessions of threads.
+
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use everleaf_index::{
+    AllocError, Hardware, IndexError, Journal, Session, SessionGuard, Trees, Verify, WriteOrder,
+    lock_rank,
+};
+
+use crate::lifecycle::Expiring;
+use crate::ranked::RankedMutex;
+use crate::reserved::is_reserved;
+use crate::versions::Versions;
+use crate::wal::StoreLog;
+use crate::watches::Watches;
+use crate::{Rebuilt, Result};
+
+/// Threads that have used a store so far: each gets a number, which leads it to a session.
+static THREAD_COUNT: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static THREAD_NUMBER: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+/// A small number that stays the same for the calling thread.
+#[inline]
+pub(crate) fn thread_number() -> usize {
+    THREAD_NUMBER.with(|number| {
+        if number.get() == usize::MAX {
+            // Relaxed: only distinct numbers are wanted.
+            number.set(THREAD_COUNT.fetch_add(1, Ordering::Relaxed));
+        }
+        number.get()
+    })
+}
+
+/// What the maps of a store share.
+pub(crate) struct Shared {
+    pub trees: Trees,
+    /// Order among writers, while somebody needs it.
+    pub order: WriteOrder<Hardware>,
+    pub views: Versions,
+    pub watches: Watches,
+    /// The log, unless the store is to survive its process only.
+    pub log: Option<StoreLog>,
+    /// Held while a map is made.
+    pub map_making: RankedMutex<()>,
+    pub journal: OnceLock<Journal>,
+    /// Held while the journal is made.
+    pub journal_making: RankedMutex<()>,
+    /// How often it is to be tried to return space to the system, because a map was emptied.
+    pub space_due: AtomicU32,
+    /// The sweep rests.
+    pub sweep_paused: AtomicBool,
+    /// Keys that had expired and were removed by the sweep.
+    pub swept: AtomicU64,
+    /// What the sweep has seen of keys that expire.
+    pub expiring: Expiring,
+    /// How long opening took.
+    pub recovery: Duration,
+    /// How closely a get looks at what it returns.
+    pub verify: Verify,
+    /// How closely a range or a scan does.
+    pub verify_scans: Verify,
+    /// Batches that opening has brought to an end.
+    pub recovered_batches: u64,
+    /// What opening made the pool from, if the machine had crashed.
+    pub rebuilt: Option<Rebuilt>,
+}
+
+impl Shared {
+    /// Refuses the use of a store that was inherited by a fork. Whatever takes a session is refused
+    /// there; this is for what takes a lock first, or none.
+    #[inline]
+    pub fn check_process(&self) -> Result<()> {
+        Ok(self.trees.heap().pool().check_process().map_err(IndexError::from)?)
+    }
+
+    /// What tells this store from others that are open in the process.
+    #[inline(always)]
+    pub fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// A session for the calling thread, for the length of one operation.
+    #[inline]
+    pub fn session(&self) -> Result<SessionGuard<'_, Hardware>> {
+        lock_rank::check_apart(self.address());
+        Ok(self.trees.sessions().enter(thread_number()).map_err(IndexError::from)?)
+    }
+
+    /// Numbers of a moment, from a session that nobody has to be waited for.
+    pub fn glance<R>(&self, look: impl FnOnce(&mut Session<Hardware>) -> R) -> Option<R> {
+        match self.trees.sessions().try_enter(thread_number()) {
+            Some(mut session) => Some(look(&mut session)),
+            None => self.trees.heap().session().ok().map(|mut session| look(&mut session)),
+        }
+    }
+
+    /// Raises the gate for a batch or a view, by a thread that has so many sessions of its own for it.
+    ///
+    /// # Errors
+    /// The thread is inside an operation for which it would have to wait.
+    pub fn raise(&self, own_sessions: usize) -> Result<()> {
+        let is_inside = || self.trees.sessions().held_by(thread_number()) > own_sessions;
+        if self.order.try_raise(self.trees.heap(), is_inside) {
+            return Ok(());
+        }
+        Err(IndexError::from(AllocError::Nested).into())
+    }
+
+    /// The journal of batches, made by the first of them.
+    pub fn journal(&self, session: &mut Session<Hardware>) -> Result<&Journal> {
+        if let Some(journal) = self.journal.get() {
+            return Ok(journal);
+        }
+        let _alone = self.journal_making.lock();
+        if self.journal.get().is_none() {
+            let journal = Journal::open(&self.trees, session)?;
+            return Ok(self.journal.get_or_init(|| journal));
+        }
+        Ok(self.journal.get().expect("it was just seen"))
+    }
+
+    /// The names of the user's maps, sorted.
+    pub fn map_names(&self) -> Vec<String> {
+        if self.check_process().is_err() {
+            return vec![];
+        }
+        let mut names = self.trees.names();
+        names.retain(|name| !is_reserved(name) && self.is_for_all(name));
+        names
+    }
+
+    /// Whether a map may be seen: one that is being made has its place in the log first.
+    fn is_for_all(&self, name: &str) -> bool {
+        let Some(log) = &self.log else { return true };
+        match self.trees.find_bytes_tree(name) {
+            Ok(Some(tree)) => log.is_numbered(&tree),
+            // Gone meanwhile, or one of integers.
+            found => found.is_err(),
+        }
+    }
+
+    /// Reclaims what can be reclaimed; for when space has run out.
+    pub fn reclaim(&self) {
+        self.trees.reclaim();
+    }
+}
