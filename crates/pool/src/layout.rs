@@ -30,7 +30,7 @@
 //!   data start          64     8    73728
 //!   maximum size        72     8    bytes the pool may grow to
 //!   created             80     8    nanoseconds since 1970-01-01 UTC; 0 if not known
-//!   domain              88     1    the domain it was made for: 1 line, 2 visible, 3 process
+//!   domain              88     1    the domain it was made for: 1 Adr, 2 Eadr, 3 Process
 //!   zero                89     7
 //!   generation          96     8    counts rewrites of the header
 //!   zero               104    16
