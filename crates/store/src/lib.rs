@@ -3,7 +3,8 @@
 //! A [`Store`] is a pool file mapped into memory, with named ordered [`Map`]s of byte strings in it.
 //! After `kill -9` nothing is replayed: every operation leaves the pool consistent at each
 //! instruction, and an operation that returned is there. Reads and writes from many threads are
-//! lock-free. A log beside the pool, if wanted, also survives a crash of the machine.
+//! lock-free while there is no log, batch or open view; with one a write takes the lock of its key's
+//! stripe, one of 1024. A log beside the pool, if wanted, also survives a crash of the machine.
 //!
 //! ```
 //! # fn main() -> everleaf::Result<()> {

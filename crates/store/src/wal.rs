@@ -9,7 +9,7 @@
 //! rebuilt from the newest snapshot and the log behind it.
 //!
 //! ```text
-//!   POOL.log/           the folder of the log (docs/log.md), also with two small files (`place.rs`)
+//!   POOL.log/           the folder of the log (docs/log.md), also with small text files (`log_directory.rs`)
 //!   map "\u{1}log"      in the pool: "identity" -> 16 bytes, the same as in the log;
 //!                       "mode" -> 8 bytes: milliseconds of the interval, 0 for none;
 //!                       "map:NAME" -> number of the map in the log, 4 bytes, little-endian;
