@@ -5,10 +5,11 @@ use std::sync::Arc;
 use everleaf_alloc::{Heap, Session};
 use everleaf_machine::{Machine, SpinLock};
 
+use crate::bytes_kind::{BytesKey, BytesKind};
 use crate::bytes_tree::BytesTree;
 use crate::error::IndexError;
 use crate::geometry::Geometry;
-use crate::kind::{BytesKey, BytesKind, Kind};
+use crate::kind::Kind;
 use crate::nbtree::state::LIVE;
 use crate::nbtree::{BulkLoader, NbTree, Part};
 use crate::record::{self, KEY_SIZE_MAX};

@@ -7,11 +7,12 @@ use everleaf_alloc::{AllocError, Heap, Session};
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::{FEATURE_EXPIRY, RootIndex};
 
+use crate::bytes_kind::{BytesKey, BytesKind, record_offset};
 use crate::change::{Intent, Outcome};
 use crate::error::IndexError;
 use crate::found::{Ordered, has_expired, is_above, is_below, record_of, record_size_of};
 use crate::geometry::{Geometry, Production};
-use crate::kind::{BytesKey, BytesKind, Kind, record_offset};
+use crate::kind::Kind;
 use crate::nbtree::write::{Near, Write};
 use crate::nbtree::{NbTree, TreeShape};
 use crate::pool_base::PoolBase;

@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use everleaf_alloc::Session;
 use everleaf_machine::Machine;
 
+use crate::bytes_kind::BytesKey;
 use crate::bytes_tree::{BytesTree, Decision};
 use crate::change::Intent;
 use crate::error::IndexError;
 use crate::found::record_of;
 use crate::geometry::Geometry;
-use crate::kind::BytesKey;
 use crate::nbtree::write::Write;
 use crate::record::{self, LONG_VALUE_SIZE, Record, VALUE_SIZE_MAX, Verify};
 

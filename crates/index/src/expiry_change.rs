@@ -12,12 +12,12 @@
 use everleaf_alloc::Session;
 use everleaf_machine::Machine;
 
+use crate::bytes_kind::{BytesKey, record_offset};
 use crate::bytes_tree::BytesTree;
 use crate::change::Intent;
 use crate::error::IndexError;
 use crate::found::record_of;
 use crate::geometry::Geometry;
-use crate::kind::{BytesKey, record_offset};
 use crate::nbtree::write::Write;
 use crate::record::{self, Verify};
 

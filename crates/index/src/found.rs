@@ -5,8 +5,8 @@ use std::ops::Bound;
 use everleaf_alloc::{AllocError, Heap};
 use everleaf_machine::Machine;
 
+use crate::bytes_kind::{record_offset, verified};
 use crate::error::IndexError;
-use crate::kind::{record_offset, verified};
 use crate::pool_base::PoolBase;
 use crate::record::{self, Damage, Record, Verify, WRONG_KEY};
 

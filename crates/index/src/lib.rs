@@ -9,6 +9,7 @@
 //! on hardware and on a simulated machine.
 
 pub mod build;
+mod bytes_kind;
 mod bytes_load;
 mod bytes_tree;
 mod change;
@@ -36,6 +37,7 @@ mod trees;
 mod u64_tree;
 pub mod write_order;
 
+pub use bytes_kind::BytesKind;
 pub use bytes_load::Sink;
 pub use bytes_tree::{BytesTree, Change, Decision};
 pub use change::{Exchange, Intent, Outcome};
@@ -45,7 +47,7 @@ pub use expiry_change::ExpiryChange;
 pub use geometry::{Geometry, Production, Tiny};
 pub use hashed_leaf::HashedLeafTree;
 pub use journal::{BatchOp, Journal, NotMade, apply_unlogged};
-pub use kind::{BytesKind, Kind, U64Kind};
+pub use kind::{Kind, U64Kind};
 pub use nbtree::{NbTree, TreeShape};
 pub use ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Scans, Writes};
 pub use pool_base::PoolBase;

@@ -17,7 +17,8 @@ use everleaf_pool::layout::{
 };
 use everleaf_pool::{DATA_START, Seal};
 
-use crate::kind::{BytesKey, BytesKind, Kind, record_offset};
+use crate::bytes_kind::{BytesKey, BytesKind, record_offset};
+use crate::kind::Kind;
 use crate::nbtree::layout::{BLOCK_HEADER_SIZE, SLOT_COUNT_MAX, owner_parts};
 use crate::nbtree::state::{BlockState, NO_BLOCK, holds};
 use crate::nbtree::sum_of;

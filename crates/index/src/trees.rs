@@ -15,11 +15,12 @@ use everleaf_machine::lock_rank::Rank;
 use everleaf_machine::{Hardware, Machine, Ordering, SpinLock};
 use everleaf_pool::{FEATURE_SUM_OF_EMPTY, Pool, Root, RootIndex};
 
+use crate::bytes_kind::BytesKind;
 use crate::bytes_tree::BytesTree;
 use crate::check_report::CheckReport;
 use crate::error::IndexError;
 use crate::geometry::{Geometry, Production};
-use crate::kind::{BytesKind, Kind, U64Kind};
+use crate::kind::{Kind, U64Kind};
 use crate::nbtree::{CheckState, Contents, NbTree, find_live_blocks};
 use crate::ordered::{Design, OrderedIndex};
 use crate::registry::Registry;

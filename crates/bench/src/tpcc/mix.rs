@@ -25,7 +25,7 @@ pub(super) enum Transaction {
 
 impl TpccMix {
     /// The shares in percent.
-    fn shares(self) -> [(Transaction, u64); 5] {
+    pub(super) fn shares(self) -> [(Transaction, u64); 5] {
         let [new_order, order_status, stock_level] = match self {
             TpccMix::W1 => [34, 5, 14],
             TpccMix::W2 => [27, 15, 11],

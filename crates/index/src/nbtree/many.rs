@@ -188,10 +188,11 @@ mod tests {
     use everleaf_pool::{Domain, Pool};
 
     use super::*;
+    use crate::bytes_kind::BytesKey;
     use crate::change::Intent;
     use crate::geometry::Tiny;
     use crate::journal::Changes;
-    use crate::kind::{BytesKey, U64Kind};
+    use crate::kind::U64Kind;
     use crate::{BatchOp, Change, Trees};
 
     fn trees(size_max: u64) -> Trees {

@@ -6,11 +6,11 @@ use everleaf_alloc::Session;
 use everleaf_machine::Machine;
 
 use super::{Named, Trees};
+use crate::bytes_kind::BytesKind;
 use crate::bytes_load::Sink;
 use crate::bytes_tree::BytesTree;
 use crate::error::IndexError;
 use crate::geometry::Geometry;
-use crate::kind::BytesKind;
 use crate::nbtree::NbTree;
 use crate::u64_tree::U64Tree;
 

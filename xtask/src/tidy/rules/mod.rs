@@ -2,6 +2,7 @@
 
 mod arrows;
 mod ascii;
+mod circles;
 mod citations;
 mod dead_files;
 mod dependencies;
@@ -54,6 +55,7 @@ pub struct Rule {
 pub const RULES: &[Rule] = &[
     arrows::RULE,
     ascii::RULE,
+    circles::RULE,
     citations::RULE,
     dead_files::RULE,
     dependencies::RULE,
