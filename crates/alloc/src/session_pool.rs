@@ -1,13 +1,13 @@
 //! Sessions for threads that come and go: each thread hints at the slot it used before.
 //!
 //! A thread that is inside an operation may begin another one: the function that it gave to the first
-//! uses the pool, too. Such a thread does not wait for the sessions that all threads share, which
-//! others may hold who wait just as it does: it takes one of the *spare* ones.
+//! uses the pool, too. Such a thread does not wait for one of the sessions that all threads share,
+//! because their holders may wait in the same way: it takes one of the *spare* ones.
 //!
 //! Invariants:
 //! - P1 a slot's session is reached only by the thread that changed `holder` from 0;
-//! - P2 who has a spare session has a shared one, too, or one that is let go only later. So who has all
-//!   shared ones has waited for all others;
+//! - P2 a thread with a spare session has a shared one, too, or one that is released only later. So a
+//!   thread that has all shared ones has waited for all others;
 //! - P3 a thread that has a session waits for none: spare ones are there, or it gets an error.
 
 use std::cell::UnsafeCell;

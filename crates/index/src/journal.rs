@@ -19,8 +19,8 @@
 //!
 //! Invariants:
 //! - J1 a batch is in the journal, durably, before any of its changes;
-//! - J2 it is erased, durably, before anybody else changes one of its keys: the caller has their
-//!   stripes until `apply` returns. So doing it again never undoes a later change;
+//! - J2 it is erased, durably, before another thread changes one of its keys: the caller has their
+//!   stripes until `apply` returns. So repeating it never undoes a later change;
 //! - J3 what a change replaces is neither freed nor reused before all changes are made. So a batch
 //!   for which there is no space is taken back;
 //! - J4 every session's key is in the journal from the start and stays: entering and erasing a batch

@@ -1,4 +1,4 @@
-//! The log: append, wait, and who writes for whom.
+//! The log: append, wait, and which thread writes for the others.
 //!
 //! Threads take places and leave their groups in the append buffers. The first that has to wait
 //! becomes the *leader*: it writes everything for which a place was taken with one write and one sync;

@@ -22,7 +22,7 @@
 //!
 //! - I1: at every instant at least one copy of each pair (header, session, ids) is whole.
 //! - I2: the space of the file up to the recorded size is allocated before the size is recorded,
-//!   and the size is durable before anybody is told of it.
+//!   and the size is durable before other threads see it.
 //! - I3: a root is on durable bytes before its commit word makes it exist.
 //! - I4: an id is durable before it is handed out.
 //! - I5: the clean mark is set after all data is durable, and removed durably before any is changed.

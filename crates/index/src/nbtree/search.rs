@@ -1,4 +1,7 @@
 //! Finding the leaf for a key, and the entry in the leaf.
+//!
+//! Inner nodes may be stale: a search that comes to a replaced leaf follows its successor. In the leaf
+//! it compares the fingerprints of all committed slots at once and reads only the entries that match.
 
 use everleaf_alloc::Session;
 use everleaf_machine::{LINE_SIZE, Machine, Ordering, Pair};

@@ -1,16 +1,16 @@
-//! The gate: one word that tells writers whether somebody needs order among them.
+//! The gate: one word that tells writers whether they must keep an order.
 //!
 //! ```text
 //!   63        62        61           32 31            0
 //!  | settled | kept raised |       0       | raised by    |
 //! ```
 //!
-//! While the word is 0, a write does nothing but load it, pinned. Whoever raises the gate waits until
-//! all pins of that moment are over, which makes it *settled*: from then on until it is lowered,
+//! While the word is 0, a write does nothing but load it, pinned. A thread that raises the gate waits
+//! until all pins of that moment have ended, which makes it *settled*: from then on until it is lowered,
 //! every write and every read has seen it raised.
 //!
 //! Invariants:
-//! - G1 `settled` is set only by one that has the gate raised, after a wait that began later;
+//! - G1 `settled` is set only by a thread that has the gate raised, after a wait that began later;
 //! - G2 the word falls to 0 as a whole: no raising finds `settled` of an earlier time.
 
 use everleaf_alloc::Heap;
@@ -21,7 +21,7 @@ const SETTLED: u64 = 1 << 63;
 const KEPT_RAISED: u64 = 1 << 62;
 const COUNT: u64 = (1 << 32) - 1;
 
-/// The gate. On a line of its own, for everybody loads it and hardly anybody stores it.
+/// The gate. On a line of its own: every operation loads it, and few store it.
 #[repr(align(128))]
 pub struct OrderingGate<M: Machine> {
     word: Atomic<u64, M>,
@@ -42,7 +42,7 @@ impl<M: Machine> OrderingGate<M> {
         self.word.load(Ordering::Acquire) != 0
     }
 
-    /// Raises the gate, and returns when nobody acts any more who has not seen it. The caller's
+    /// Raises the gate, and returns when every running operation has seen it raised. The caller's
     /// session must not be pinned.
     ///
     /// *Blocking*: on the first raising, until all pins of this moment are over.

@@ -1,24 +1,24 @@
-//! Order among writers, for those who need it.
+//! Order among writers, where it is needed.
 //!
-//! The trees are lock-free, and a write of one key needs nobody's leave. But a batch of many keys, a
+//! The trees are lock-free, and a write of one key waits for no other. But a batch of many keys, a
 //! view of the past and a log of all changes need to know which of two writes came first, and to
-//! keep others away from a key for a moment. So there is a [`OrderingGate`]: while it is down, a write costs
+//! keep other threads away from a key for a moment. So there is a [`OrderingGate`]: while it is down, a write costs
 //! one more load, and while it is raised, writes take the [stripe](Stripes) of their key.
 //!
-//! | who | does |
+//! | operation | does |
 //! |---|---|
-//! | a write | pins, finds the gate down: goes on as ever |
+//! | a write | pins, finds the gate down: writes without a lock |
 //! | a write | finds it raised: unpins, takes its stripe, pins, writes |
 //! | a read | finds it raised: waits while a batch has its stripe |
 //! | a batch | raises the gate, takes the stripes of all its keys, writes ([`batch`](crate::Journal)) |
 //! | a view | raises the gate, takes all stripes for an instant |
 //!
-//! *Why no reader sees half a batch*: a batch changes its first key when it has all stripes. Who has
-//! seen a change of it therefore finds the stripes of all its keys taken until the last of them is
-//! changed, and so does whoever hears of it.
+//! *Why no reader sees half a batch*: a batch changes its first key when it has all stripes. A thread
+//! that has seen one of its changes therefore finds the stripes of all its keys taken until the last
+//! of them is changed, and so does a thread that learns of the change from it.
 //!
-//! *Against waiting in a circle*: a session is entered before a stripe is taken, several stripes are
-//! taken in ascending order, and nobody is pinned while waiting for a stripe or for pins.
+//! *No deadlock*: a session is entered before a stripe is taken, several stripes are taken in
+//! ascending order, and no thread is pinned while it waits for a stripe or for pins.
 
 mod gate;
 mod stripes;
