@@ -1,9 +1,9 @@
 //! Many keys and values in arrays, of NumPy or anything else with the buffer protocol, without an object
 //! for each.
 //!
-//! A block of rows is copied out of the array, and worked on by a detached thread; blocks are small enough
-//! to stay in the cache. Other threads may write to an array meanwhile, and then it is open which of its
-//! bytes are used; they are copied exactly once.
+//! A block of keys is copied out of the array, and worked on by a detached thread; blocks are small enough
+//! to stay in the cache. Values are copied from their records into the array. Other threads may write to an
+//! array meanwhile, and then it is open which of its bytes are used; they are copied exactly once.
 
 use everleaf::Map;
 use pyo3::buffer::PyBuffer;
@@ -130,30 +130,38 @@ fn put_rows(map: &Map, keys: &[u8], values: &[u8], row: (usize, usize)) -> everl
     put_block(map, keys.chunks_exact(row.0).enumerate().map(|(at, key)| (key, value(at))))
 }
 
-/// A block of keys, and what is found.
-struct Block {
-    keys: Vec<u8>,
-    values: Vec<u8>,
-    found: Vec<u8>,
+/// Where what is found goes: the rows of `values` and the items of `found` from `first` on.
+struct Target<'a> {
+    values: &'a Column,
+    found: &'a PyBuffer<u8>,
+    first: usize,
+}
+
+/// What became of a block of keys.
+#[derive(Default)]
+struct Outcome {
+    hits: usize,
     /// The size of a value that is none of a row.
     wrong: Option<usize>,
 }
 
-impl Block {
-    fn find(&mut self, map: &Map, key_row: usize, row: usize) -> everleaf::Result<()> {
-        let keys: Vec<&[u8]> = self.keys.chunks_exact(key_row).collect();
-        let (values, found, wrong) = (&mut self.values, &mut self.found, &mut self.wrong);
-        map.get_many(&keys, |at, value| {
-            found[at] = 0;
-            match value {
-                Some(value) if value.len() == row => {
-                    values[at * row..][..row].copy_from_slice(value);
-                    found[at] = 1;
-                }
-                Some(value) => *wrong = Some(value.len()),
-                None => {}
+impl Target<'_> {
+    /// Looks for a block of keys, and writes the values where they go, each copied once: out of its record.
+    fn find(&self, map: &Map, keys: &[u8], key_row: usize) -> everleaf::Result<Outcome> {
+        let keys: Vec<&[u8]> = keys.chunks_exact(key_row).collect();
+        let mut marks = [0; BLOCK_ROWS];
+        let (row, mut outcome) = (self.values.row, Outcome::default());
+        map.get_many(&keys, |at, value| match value {
+            Some(value) if value.len() == row => {
+                write(&self.values.buffer, (self.first + at) * row, value);
+                marks[at] = 1;
+                outcome.hits += 1;
             }
-        })
+            Some(value) => outcome.wrong = Some(value.len()),
+            None => {}
+        })?;
+        write(self.found, self.first, &marks[..keys.len()]);
+        Ok(outcome)
     }
 }
 
@@ -173,35 +181,18 @@ pub fn get(
     }
     writable(&values.buffer)?;
     writable(&marks)?;
-    let (size, row, mut hits) = (rows_of_block(keys.row + values.row), values.row, 0);
-    let mut block = Block { keys: vec![], values: vec![], found: vec![], wrong: None };
+    let (size, mut hits) = (rows_of_block(keys.row + values.row), 0);
+    let mut block = vec![0; size * keys.row];
     for first in (0..keys.rows).step_by(size) {
-        let count = size.min(keys.rows - first);
-        block.keys.resize(count * keys.row, 0);
-        block.values.resize(count * row, 0);
-        block.found.resize(count, 0);
-        keys.read(first, &mut block.keys);
-        py.detach(|| block.find(&map, keys.row, row)).map_err(raised)?;
-        if let Some(size) = block.wrong {
-            let text = format!("a value has {size} bytes, and the rows have {row}");
+        let block = &mut block[..size.min(keys.rows - first) * keys.row];
+        keys.read(first, block);
+        let target = Target { values: &values, found: &marks, first };
+        let outcome = py.detach(|| target.find(&map, block, keys.row)).map_err(raised)?;
+        if let Some(size) = outcome.wrong {
+            let text = format!("a value has {size} bytes, and the rows have {}", values.row);
             return Err(PyValueError::new_err(text));
         }
-        hits += copy_found(&block, &values, &marks, first);
+        hits += outcome.hits;
     }
     Ok(hits)
-}
-
-/// Copies what was found to the arrays; returns how much it was.
-fn copy_found(block: &Block, values: &Column, marks: &PyBuffer<u8>, first: usize) -> usize {
-    let row = values.row;
-    write(marks, first, &block.found);
-    let hits = block.found.iter().filter(|mark| **mark == 1).count();
-    if hits == block.found.len() {
-        write(&values.buffer, first * row, &block.values);
-        return hits;
-    }
-    for (at, _) in block.found.iter().enumerate().filter(|(_, mark)| **mark == 1) {
-        write(&values.buffer, (first + at) * row, &block.values[at * row..][..row]);
-    }
-    hits
 }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import tempfile
 import threading
+import xml.etree.ElementTree
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -542,10 +544,81 @@ def test_an_iterator_may_be_shared_and_used_by_finalizers(store: everleaf.Store)
     assert sorted(found) == list(store)
 
 
+def test_arrays_are_filled_in_place(store: everleaf.Store) -> None:
+    keys = numpy.array([b"%05d" % n for n in range(3000)], "S5")
+    store.put_many(keys[::2], numpy.array([b"v%05d" % n for n in range(0, 3000, 2)], "S6"))
+    values, found = numpy.full(3000, b"before", "S6"), numpy.ones(3000, "?")
+    got = store.get_many(keys, out=(values, found))
+    assert got[0] is values and got[1] is found
+    assert found.tolist() == [n % 2 == 0 for n in range(3000)]
+    assert values.tolist() == [b"before" if n % 2 else b"v%05d" % n for n in range(3000)]
+
+    numbers = store.map("numbers", keys=int, values=float)
+    numbers.put_many(numpy.arange(5), numpy.arange(5) / 2)
+    halves, there = numpy.full(7, -1.0, "f4"), numpy.zeros(7, "?")
+    numbers.get_many(numpy.arange(7), out=(halves, there))
+    assert halves.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0, -1.0, -1.0] and there.sum() == 5
+
+
+def test_arrays_that_cannot_be_filled_are_refused(store: everleaf.Store) -> None:
+    keys = numpy.array([b"a", b"b"], "S1")
+    store[b"b"] = b"long value"
+    found, frozen = numpy.zeros(2, "?"), numpy.zeros(2, "S4")
+    frozen.flags.writeable = False
+    for values, marks, error in [
+        (numpy.zeros(3, "S4"), found, ValueError),
+        (numpy.zeros(4, "S4")[::2], found, ValueError),
+        (frozen, found, ValueError),
+        (numpy.zeros(2, "S4"), numpy.zeros(2, "u1"), TypeError),
+        (numpy.zeros(2, object), found, TypeError),
+        (numpy.zeros(2, "S4"), [False, False], ValueError),
+        # One value is of another size.
+        (numpy.zeros(2, "S4"), found, ValueError),
+    ]:
+        with pytest.raises(error):
+            store.get_many(keys, out=(values, marks))
+    with pytest.raises(TypeError):
+        store.get_many(keys, "S5", out=(numpy.zeros(2, "S4"), found))
+    with pytest.raises(TypeError):
+        store.get_many([b"a"], out=(numpy.zeros(1, "S4"), found[:1]))
+
+
+def test_a_batch_whose_block_has_ended_does_not_keep_the_store_open(tmp_path: Path) -> None:
+    """A variable of a notebook lives as long as the notebook."""
+    for error in [None, everleaf.Refused, KeyError]:
+        with everleaf.open(tmp_path / "b.pool", max_size=1 << 26) as store:
+            with nullcontext() if error is None else pytest.raises(error):
+                with store.batch() as batch:
+                    batch.put(store, b"key", b"value")
+                    if error is everleaf.Refused:
+                        batch.expect(store, b"key", b"other")
+                    if error is KeyError:
+                        raise KeyError
+            assert store[b"key"] == b"value"
+        assert len(batch) == 0
+
+
 def test_a_notebook_shows_the_numbers(store: everleaf.Store) -> None:
     assert "<th>keys</th><td>0</td>" in store._repr_html_() and "&lt;everleaf.Store" in store._repr_html_()
+    store[b"key"] = b"value"
+    chart = store.plot()
+    root = xml.etree.ElementTree.fromstring(chart._repr_svg_())
+    texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "keys" in texts and "1" in texts and "pool_size_bytes" in texts
+    widths = [float(bar.get("width") or -1) for bar in root.iter("{http://www.w3.org/2000/svg}rect")]
+    assert len(widths) > 5 and all(0 <= width <= 400 for width in widths) and max(widths) == 400
     store.close()
     assert "closed" in store._repr_html_() and "<table>" not in store._repr_html_()
+
+
+def test_the_notebook_runs(tmp_path: Path) -> None:
+    """The code of examples/first.ipynb, cell by cell; a clean system runs it with Jupyter (`cargo xtask debian`)."""
+    text = (Path(__file__).parent.parent / "examples/first.ipynb").read_text()
+    cells = ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+    assert sum(len(cell.splitlines()) for cell in cells) == 20
+    known: dict[str, object] = {}
+    for cell in cells:
+        exec(cell, known)
 
 
 def test_statistics_are_all_there(store: everleaf.Store) -> None:

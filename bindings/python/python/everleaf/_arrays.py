@@ -60,25 +60,50 @@ def _items(rows: Any, codec: Codec[Any], dtype: Any) -> Any:
     return numbers.reshape(len(rows)).astype(dtype, copy=False)
 
 
-def get_many(map: Any, keys: Any, dtype: Any, key_codec: Codec[Any], codec: Codec[Any]) -> Any:
+def get_many(map: Any, keys: Any, dtype: Any, out: Any, key_codec: Codec[Any], codec: Codec[Any]) -> Any:
     """As `Map.get_many`, of an array."""
     import numpy
 
     known = {"int": "i8", "float": "f8"}.get(codec.native)
-    if dtype is None and known is None:
+    if out is not None:
+        dtype = _out_dtype(keys, dtype, out)
+    elif dtype is None and known is None:
         raise TypeError("say the dtype of the values, such as 'V100'")
     dtype = numpy.dtype(dtype if dtype is not None else known)
     if dtype.hasobject:
         raise TypeError("values in an array are bytes or numbers")
     rows = _rows(keys, key_codec)
+    if out is not None and not known:
+        # Straight into the caller's arrays.
+        map.get_columns(rows, out[0].view("u1").reshape(len(rows), dtype.itemsize), out[1].view("u1"))
+        return out
     values = numpy.zeros((len(rows), 8 if known else dtype.itemsize), "u1")
     found = numpy.zeros(len(rows), "u1")
     map.get_columns(rows, values, found)
     items, found = _items(values, codec, dtype), found.view("?")
+    if out is not None:
+        numpy.copyto(out[0], items, where=found)
+        out[1][:] = found
+        return out
     if known:
         # What is absent is 0, whatever the bytes of 0 are.
         items[~found] = 0
     return items, found
+
+
+def _out_dtype(keys: Any, dtype: Any, out: Any) -> Any:
+    """The dtype of the values of arrays that are to be filled, which must fit."""
+    values, found = out
+    for array in (values, found):
+        if not is_array(array) or array.shape != keys.shape:
+            raise ValueError("`out` has two arrays with an item for each key")
+        if not array.flags.c_contiguous or not array.flags.writeable:
+            raise ValueError("the arrays of `out` are contiguous and can be written to")
+    if found.dtype != "?":
+        raise TypeError("the second array of `out` is of bool")
+    if dtype is not None and values.dtype != dtype:
+        raise TypeError(f"the values of `out` are {values.dtype}, not {dtype}")
+    return values.dtype
 
 
 def put_many(map: Any, keys: Any, values: Any, key_codec: Codec[Any], codec: Codec[Any]) -> None:

@@ -170,21 +170,27 @@ class Map(RawMap[K, V], _Reader[K, V], MutableMapping[K, V]):
 
     @overload
     def get_many(  # type: ignore[overload-overlap]
-        self, keys: numpy.ndarray[Any, Any], dtype: Any = None
+        self,
+        keys: numpy.ndarray[Any, Any],
+        dtype: Any = None,
+        out: Optional[tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]] = None,
     ) -> tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]: ...
 
     @overload
     def get_many(self, keys: Iterable[K]) -> list[Optional[V]]: ...
 
-    def get_many(self, keys: Any, dtype: Any = None) -> Any:
+    def get_many(self, keys: Any, dtype: Any = None, out: Any = None) -> Any:
         """The values of many keys, with overlapping cache misses: a list, with None where there is none.
 
         Of a NumPy array, of numbers where the keys are numbers, of strings of one size (`S8`, `V8`) where
         they are bytes, two arrays: the values, and whether they are there. `dtype` is the type of the
-        values, such as `V100`; it need not be said if they are numbers.
+        values, such as `V100`; it need not be said if they are numbers. `out` are two arrays to be filled
+        instead of new ones, the second of bool; in the first, items of keys that are not there stay as they are.
         """
         if _arrays.is_array(keys):
-            return _arrays.get_many(self, keys, dtype, self._keys, self._values)
+            return _arrays.get_many(self, keys, dtype, out, self._keys, self._values)
+        if dtype is not None or out is not None:
+            raise TypeError("`dtype` and `out` are for keys in an array of NumPy")
         return self.find_many(keys)
 
     @overload
@@ -268,5 +274,9 @@ class Batch:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        if kind is None:
-            self.write()
+        try:
+            if kind is None:
+                self.write()
+        finally:
+            # It is over, and must not keep the store open by a variable that has outlived the block.
+            self._raw = RawBatch()

@@ -8,6 +8,7 @@ from typing import Any, Literal, Optional
 
 from . import codecs
 from ._everleaf import RawStore
+from ._chart import Chart
 from ._map import Batch, Map
 
 Durability = Literal["process", "interval", "power"]
@@ -80,8 +81,14 @@ class Store(Map[Any, Any]):
         """Numbers about the store."""
         return self._store.statistics()
 
+    def plot(self) -> Chart:
+        """Where the bytes of the pool are, and what was done, as a picture: notebooks show it, and
+        `plot().svg` is its text. It needs no other package."""
+        return Chart(repr(self), self.stat())
+
     def close(self) -> None:
-        """Closes the store and its maps. Views and iterators keep the file open while they are held."""
+        """Closes the store and its maps. Views, iterators, and batches that were begun without `with` keep the file
+        open while they are held."""
         self._store.close()
 
     def __enter__(self) -> Store:
