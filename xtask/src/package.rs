@@ -1,11 +1,16 @@
 //! The Debian package of the program: `cargo xtask package`; and a static program in an archive:
-//! `cargo xtask package --static`.
+//! `cargo xtask package --static`; or that program in an image: `cargo xtask package --container`.
 //!
 //! The package is made with `dpkg-deb` and not by cargo-deb: the manual pages and completions come from the program itself, which
 //! therefore runs between building and packing, and `dpkg-deb` is wherever the package can be used.
 
 mod archive;
+mod client;
+mod container;
+mod container_trial;
 mod trial;
+
+pub use trial::started_by;
 
 use std::fs;
 use std::io;
@@ -13,7 +18,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const USAGE: &str = "usage: cargo xtask package [--static | --debug]";
+const USAGE: &str = "usage: cargo xtask package [--static | --container] [--debug]";
 
 /// Where the files of the package are, from the root of the workspace.
 const FILES: &str = "crates/cli/packaging";
@@ -29,23 +34,23 @@ const COMPLETIONS: [(&str, &str); 3] = [
 /// Builds the program, packs it, and tries the package in a root of its own. The package is left in the
 /// target folder, with its check sum beside it.
 pub fn run(root: &Path, arguments: &[String]) -> bool {
-    let (is_release, is_static) = match arguments {
-        [] => (true, false),
-        [flag] if flag == "--static" => (true, true),
-        [flag] if flag == "--debug" => (false, false),
-        _ => {
-            eprintln!("xtask: {USAGE}");
-            return false;
-        }
+    let Some((what, is_release)) = chosen(arguments) else {
+        eprintln!("xtask: {USAGE}");
+        return false;
     };
+    let is_static = what != What::Debian;
     let Some(program) = build(root, is_release, is_static) else { return false };
-    let packed = place_of_packages(&program, is_static).and_then(|place| {
-        if is_static {
-            return archive::make(root, &program, &place);
+    let packed = place_of_packages(&program, is_static).and_then(|place| match what {
+        What::Archive => archive::make(root, &program, &place),
+        What::Container => {
+            let program = archive::stripped(&program, &place)?;
+            container::make(root, &program, &place)
         }
-        let package = pack(root, &program, &place, is_release)?;
-        trial::run(&package)?;
-        Ok(package)
+        What::Debian => {
+            let package = pack(root, &program, &place, is_release)?;
+            trial::run(&package)?;
+            Ok(package)
+        }
     });
     match packed {
         Ok(package) => {
@@ -57,6 +62,31 @@ pub fn run(root: &Path, arguments: &[String]) -> bool {
             false
         }
     }
+}
+
+/// What the program is packed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    /// A package for Debian.
+    Debian,
+    /// An archive with the static program.
+    Archive,
+    /// An image with the static program.
+    Container,
+}
+
+/// What the arguments ask for, and whether of a program that is optimised.
+fn chosen(arguments: &[String]) -> Option<(What, bool)> {
+    let (mut what, mut is_release) = (None, true);
+    for argument in arguments {
+        match argument.as_str() {
+            "--debug" if is_release => is_release = false,
+            "--static" if what.is_none() => what = Some(What::Archive),
+            "--container" if what.is_none() => what = Some(What::Container),
+            _ => return None,
+        }
+    }
+    Some((what.unwrap_or(What::Debian), is_release))
 }
 
 /// Builds the program; its path.
@@ -265,6 +295,21 @@ mod tests {
         let name = package.file_name().unwrap().to_string_lossy().into_owned();
         let sum = fs::read_to_string(folder.path().join(format!("{name}.sha256"))).unwrap();
         assert!(sum.trim_end().ends_with(&name), "{sum}");
+    }
+
+    #[test]
+    fn one_thing_is_packed_at_a_time() {
+        let of = |line: &str| {
+            let words: Vec<String> = line.split_whitespace().map(String::from).collect();
+            chosen(&words)
+        };
+        assert_eq!(of(""), Some((What::Debian, true)));
+        assert_eq!(of("--debug"), Some((What::Debian, false)));
+        assert_eq!(of("--static"), Some((What::Archive, true)));
+        assert_eq!(of("--debug --container"), Some((What::Container, false)));
+        for wrong in ["--static --container", "--debug --debug", "--help", "container"] {
+            assert_eq!(of(wrong), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -20,10 +20,7 @@ const INTERPRETER: u32 = 3;
 /// # Errors
 /// The program asks for an interpreter, so it is not static; what did not work.
 pub fn make(root: &Path, program: &Path, place: &Path) -> io::Result<PathBuf> {
-    if asks_for_interpreter(&fs::read(program)?).unwrap_or(true) {
-        let what = format!("{} is not a static program", program.display());
-        return Err(io::Error::other(what));
-    }
+    is_static(program)?;
     let name = format!("everleaf-{}-x86_64-linux", env!("CARGO_PKG_VERSION"));
     let tree = place.join(&name);
     match fs::remove_dir_all(&tree) {
@@ -52,6 +49,26 @@ pub fn make(root: &Path, program: &Path, place: &Path) -> io::Result<PathBuf> {
     fs::write(place.join(format!("{file}.sha256")), sum)?;
     fs::remove_dir_all(&tree)?;
     Ok(archive)
+}
+
+/// A copy of a static program without what only debuggers read; its path.
+///
+/// # Errors
+/// It is not static; what did not work.
+pub fn stripped(program: &Path, place: &Path) -> io::Result<PathBuf> {
+    is_static(program)?;
+    let copy = place.join("everleaf");
+    install(program, &copy, 0o755)?;
+    text_of(Command::new("strip").arg(&copy))?;
+    Ok(copy)
+}
+
+/// Refuses a program that asks for an interpreter.
+fn is_static(program: &Path) -> io::Result<()> {
+    match asks_for_interpreter(&fs::read(program)?) {
+        Some(false) => Ok(()),
+        _ => Err(io::Error::other(format!("{} is not a static program", program.display()))),
+    }
 }
 
 /// Whether a program for Linux on 64 bits names an interpreter, as one does that is linked with shared

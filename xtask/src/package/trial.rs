@@ -1,16 +1,11 @@
 //! A package that was made is tried: installed in a root of its own, started as its unit says, killed, and
 //! started again.
 
-use super::text_of;
+use super::{client, text_of};
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
-
-/// Longer than any answer takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Installs the package, and uses its server.
 ///
@@ -48,10 +43,10 @@ pub fn run_program(program: &Path, root: &Path) -> io::Result<()> {
 /// Starts the server, stores a key, kills it, starts it again, and finds the key.
 fn use_server(root: &Path, words: &[String]) -> io::Result<()> {
     let mut server = Server::start(root, words)?;
-    server.ask("SET paris 2102650\r\n", "+OK\r\n")?;
+    client::expect(&server.address, &["set", "paris", "2102650"], "OK")?;
     server.kill()?;
     let mut server = Server::start(root, words)?;
-    server.ask("GET paris\r\n", "$7\r\n2102650\r\n")?;
+    client::expect(&server.address, &["get", "paris"], "2102650")?;
     server.kill()
 }
 
@@ -76,7 +71,10 @@ fn install(package: &Path, root: &Path) -> io::Result<()> {
 }
 
 /// The command line that the unit starts.
-fn started_by(unit: &Path) -> io::Result<Vec<String>> {
+///
+/// # Errors
+/// There is no unit, or it starts nothing.
+pub fn started_by(unit: &Path) -> io::Result<Vec<String>> {
     let text = fs::read_to_string(unit)?;
     let line = text.lines().find_map(|line| line.strip_prefix("ExecStart="));
     let line = line.ok_or_else(|| io::Error::other("the unit starts nothing"))?;
@@ -114,18 +112,6 @@ impl Server {
         }
         child.wait()?;
         Err(io::Error::other("the server ended before it was ready"))
-    }
-
-    fn ask(&mut self, request: &str, expected: &str) -> io::Result<()> {
-        let mut stream = TcpStream::connect(&self.address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.write_all(request.as_bytes())?;
-        let mut reply = vec![0; expected.len()];
-        stream.read_exact(&mut reply)?;
-        match reply == expected.as_bytes() {
-            true => Ok(()),
-            false => Err(io::Error::other(format!("the server said {}", reply.escape_ascii()))),
-        }
     }
 
     /// Ends it as `kill -9` does.
