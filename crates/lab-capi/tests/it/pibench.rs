@@ -87,3 +87,76 @@ fn the_shared_library_has_the_store_and_the_designs() {
     let number = everleaf_capi::entry::el_abi_version();
     assert!(read("-d").contains(&format!("[libeverleaf_lab.so.{number}]")));
 }
+
+/// A folder as `cargo xtask capi PREFIX --lab` leaves it, as far as programs are compiled with it.
+fn install(prefix: &Path) {
+    for folder in ["lib", "include"] {
+        std::fs::create_dir_all(prefix.join(folder)).expect("a folder");
+    }
+    let store = folder().join("../capi/include");
+    for header in
+        [store.join("everleaf.h"), store.join("everleaf.hpp"), folder().join("include/everleaf_lab.h")]
+    {
+        let name = header.file_name().expect("a header has a name");
+        std::fs::copy(&header, prefix.join("include").join(name)).expect("it is copied");
+    }
+    let number = everleaf_capi::entry::el_abi_version();
+    for name in ["libeverleaf_lab.so".to_string(), format!("libeverleaf_lab.so.{number}")] {
+        let shared = library().with_extension("so");
+        std::os::unix::fs::symlink(shared, prefix.join("lib").join(name)).expect("a link");
+    }
+}
+
+/// PiBench's source cannot be had in every place: what stands for it has its interface, options and output.
+#[test]
+fn the_script_builds_pibench_runs_it_over_a_design_and_draws_what_it_says() {
+    for program in ["cmake", "g++", "cc", "awk"] {
+        let mut command = Command::new(program);
+        command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+        if command.status().is_err() {
+            println!("skipped: there is no {program} on this machine");
+            return;
+        }
+    }
+    let scratch = tempfile::tempdir().expect("a folder");
+    let (source, prefix, out) =
+        (scratch.path().join("source"), scratch.path().join("usr"), scratch.path().join("out"));
+    std::fs::create_dir_all(source.join("include")).expect("a folder");
+    let stand_in = folder().join("tests/c/stand-in");
+    let header = folder().join("../capi/tests/c/pibench/tree_api.hpp");
+    std::fs::copy(header, source.join("include/tree_api.hpp")).expect("it is copied");
+    for name in ["CMakeLists.txt", "main.cpp"] {
+        std::fs::copy(stand_in.join(name), source.join(name)).expect("it is copied");
+    }
+    install(&prefix);
+    let run = |designs: &[&str]| {
+        let mut command = Command::new(folder().join("pibench/run.sh"));
+        command.args([&source, &prefix, &out]).args(designs);
+        command.env("RECORDS", "300").env("OPERATIONS", "300").env_remove("PIBENCH_OPTIONS");
+        let output = command.output().expect("it starts");
+        let told = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&told).into_owned())
+    };
+    let (code, told) = run(&["store", "fast-fair", "cceh"]);
+    assert_eq!(code, Some(0), "{told}");
+    let results = std::fs::read_to_string(out.join("results.tsv")).expect("results");
+    let rows: Vec<Vec<&str>> = results.lines().skip(1).map(|row| row.split('\t').collect()).collect();
+    // A hash index cannot scan.
+    assert_eq!(rows.len(), 6 + 6 + 5, "{results}");
+    for row in &rows {
+        let rate: f64 = row[2].parse().expect("a number");
+        assert!(rate > 0.0, "{row:?}");
+    }
+    let picture = std::fs::read_to_string(out.join("results.svg")).expect("a picture");
+    assert_eq!(picture.matches("<rect").count(), rows.len(), "{picture}");
+    assert!(picture.contains("fast-fair") && picture.trim_end().ends_with("</svg>"), "{picture}");
+
+    // What fails is told by its name, and the others are made.
+    let (code, told) = run(&["store", "no-such-design"]);
+    assert_eq!(code, Some(1), "{told}");
+    assert!(told.contains("no-such-design:reads") && !told.contains("store:reads"), "{told}");
+    std::fs::remove_file(source.join("include/tree_api.hpp")).expect("it is removed");
+    let (code, told) = run(&["store"]);
+    assert_eq!(code, Some(2), "{told}");
+    assert!(told.contains("is no source of PiBench"), "{told}");
+}
