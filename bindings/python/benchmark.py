@@ -74,6 +74,7 @@ class Everleaf:
         import numpy
 
         self.keys, self.values = numpy.array(keys, "V8"), numpy.full(len(keys), VALUE, "V100")
+        self.kept = numpy.full(len(keys), b"-", "V100"), numpy.zeros(len(keys), "?")
 
     def put_array(self, _: Keys) -> None:
         self.store.put_many(self.keys, self.values)
@@ -81,12 +82,21 @@ class Everleaf:
     def get_array(self, _: Keys) -> None:
         self.store.get_many(self.keys, "V100")
 
+    def get_into(self, _: Keys) -> None:
+        self.store.get_many(self.keys, out=self.kept)
+
     def get_array_by_loop(self, keys: Keys) -> None:
         """What `get_array` does, one key at a time."""
         import numpy
 
+        self.fill(numpy.zeros(len(keys), "V100"), numpy.zeros(len(keys), "?"))
+
+    def get_into_by_loop(self, _: Keys) -> None:
+        """What `get_into` does, one key at a time."""
+        self.fill(*self.kept)
+
+    def fill(self, values: Any, found: Any) -> None:
         get = self.store.get
-        values, found = numpy.zeros(len(keys), "V100"), numpy.zeros(len(keys), "?")
         for index, key in enumerate(self.keys):
             value = get(key.tobytes())
             if value is not None:
@@ -371,7 +381,7 @@ def measure(make: Any, keys: Keys, many: Keys, where: str | None = None) -> Figu
         figures["iterate"] = rate(len(keys), lambda: check(store.iterate(), len(keys)))
         if hasattr(store, "prepare"):
             store.prepare(keys)
-        for name in ("get_many", "get_array", "get_array_by_loop", "get_in_one_transaction"):
+        for name in ("get_many", "get_array", "get_array_by_loop", "get_into", "get_into_by_loop", "get_in_one_transaction"):
             if hasattr(store, name):
                 figures[name] = rate(len(keys), lambda: getattr(store, name)(keys))
         store.close()
@@ -456,6 +466,7 @@ def comparisons(found: dict[str, list[Figures]]) -> Iterator[str]:
         ("get_many", "a list", "get", "a loop of gets that keeps nothing"),
         ("get_array", "a NumPy array", "get", "a loop of gets over a list that keeps nothing"),
         ("get_array", "a NumPy array", "get_array_by_loop", "a loop of gets over the array that fills the same"),
+        ("get_into", "a NumPy array into arrays that are kept", "get_into_by_loop", "such a loop into the same arrays"),
     ]:
         yield f"| get_many of {what} | {by} | {ratio(found, (mine, name), (mine, loop))} |"
 

@@ -137,16 +137,14 @@ fn copy(root: &Path, library: &Library, built: &Path, prefix: &Path) -> io::Resu
         let file = header.rsplit('/').next().unwrap_or(header);
         fs::copy(root.join("crates").join(header), include.join(file))?;
     }
-    let prefix = fs::canonicalize(prefix)?;
-    let text = description(library, &prefix.to_string_lossy(), version);
-    fs::write(pkgconfig.join(format!("{name}.pc")), text)
+    fs::write(pkgconfig.join(format!("{name}.pc")), description(library, version))
 }
 
-/// What pkg-config is told.
-fn description(library: &Library, prefix: &str, version: &str) -> String {
+/// What pkg-config is told. The folder of the description says where the rest is, so that all of it can be moved.
+fn description(library: &Library, version: &str) -> String {
     let Library { name, description, .. } = library;
     format!(
-        "prefix={prefix}\n\
+        "prefix=${{pcfiledir}}/../..\n\
          libdir=${{prefix}}/lib\n\
          includedir=${{prefix}}/include\n\n\
          Name: {name}\n\

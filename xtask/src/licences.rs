@@ -1,8 +1,9 @@
 //! The licences of everything that is not ours: `cargo xtask licences`.
 //!
 //! A licence that is not in the list is refused until somebody has read it; so is a dependency that says none.
-//! `--list` prints name, version and licence of all of them, tab-separated.
+//! `--list` prints name, version and licence of all of them, tab-separated; `--sbom` what `sbom.rs` says.
 
+use crate::sbom;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -30,6 +31,9 @@ const MANIFESTS: [&str; 3] =
 
 /// Whether all licences are known; with `--list` they are also printed.
 pub fn run(root: &Path, arguments: &[String]) -> bool {
+    if arguments.iter().any(|argument| argument == "--sbom") {
+        return sbom::print(root);
+    }
     let is_listed = arguments.iter().any(|argument| argument == "--list");
     let mut refused = 0;
     for manifest in MANIFESTS {

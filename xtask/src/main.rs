@@ -8,12 +8,15 @@
 mod budget;
 mod capi;
 mod dashboard;
+mod debian;
 mod jobs;
 mod licences;
 mod module;
 mod package;
 mod programs;
+mod publish;
 mod python;
+mod sbom;
 mod summary;
 mod tidy;
 mod versus;
@@ -37,12 +40,18 @@ usage: cargo xtask <command> [arguments]
   product the program `everleaf` is built without the research
   lint    clippy on all targets, warnings are errors
   doc     the documentation, warnings are errors
-  licences  the licences of all dependencies are known; `licences --list` prints them
+  licences  the licences of all dependencies are known; `licences --list` prints them,
+          `licences --sbom` the bill of materials of the program (CycloneDX)
   ci      test and checks; one line of totals at the end
   capi    installs the C library below a folder, with `--lab` that of all designs, too;
           `capi header` writes the headers anew
   package makes the Debian package, installs it in a root of its own, and starts it there;
-          `package --static` an archive with a program that needs nothing beside it
+          `package --static` an archive with a program that needs nothing beside it,
+          `package --container` an image for podman and docker with that program, which it tries
+  crates  packs all crates that are published, and compiles each from its packed files
+  semver  compares the library's interface with that of a commit: `semver COMMIT`
+  guide   makes a book of the guide, with mdBook
+  debian  uses package, wheel and C library in a clean Debian: `debian PACKAGE WHEEL PREFIX`
   python  builds the wheel of the Python package, and runs its tests
   module  builds the module of Redis and Valkey, and runs its tests in live servers
   sim     long searches on the simulated machine and of replies; `sim 3600` for an hour each
@@ -69,6 +78,10 @@ fn main() -> ExitCode {
         "capi" => capi::run(&root, rest),
         "licences" => licences::run(&root, rest),
         "package" => package::run(&root, rest),
+        "crates" => publish::crates(&root),
+        "semver" => publish::semver(&root, rest),
+        "guide" => publish::guide(&root),
+        "debian" => debian::run(&root, rest),
         "python" => python::run(&root),
         "module" => module::run(&root, rest),
         "figures" => figures(&root, rest),

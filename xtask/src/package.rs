@@ -43,8 +43,10 @@ pub fn run(root: &Path, arguments: &[String]) -> bool {
     let packed = place_of_packages(&program, is_static).and_then(|place| match what {
         What::Archive => archive::make(root, &program, &place),
         What::Container => {
-            let program = archive::stripped(&program, &place)?;
-            container::make(root, &program, &place)
+            let stripped = archive::stripped(&program, &place)?;
+            let made = container::make(root, &stripped, &place);
+            fs::remove_file(&stripped)?;
+            made
         }
         What::Debian => {
             let package = pack(root, &program, &place, is_release)?;

@@ -1,0 +1,141 @@
+//! What the program is made of, for machines: `cargo xtask licences --sbom`, a bill of materials in the format
+//! CycloneDX 1.5 (JSON), with the check sums of `Cargo.lock`.
+
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+/// The package whose program is described.
+const PROGRAM: &str = "everleaf-cli";
+
+/// Prints it.
+pub fn print(root: &Path) -> bool {
+    match metadata(root).and_then(|found| {
+        let lock = std::fs::read_to_string(root.join("Cargo.lock")).map_err(|e| e.to_string())?;
+        bill(&found, &checksums(&lock))
+    }) {
+        Ok(bill) => {
+            println!("{bill:#}");
+            true
+        }
+        Err(error) => {
+            eprintln!("xtask: no bill of materials: {error}");
+            false
+        }
+    }
+}
+
+fn metadata(root: &Path) -> Result<Value, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.current_dir(root).args(["metadata", "--format-version", "1", "--locked"]);
+    command.args(["--filter-platform", "x86_64-unknown-linux-gnu"]);
+    let output = command.output().map_err(|error| error.to_string())?;
+    match output.status.success() {
+        true => serde_json::from_slice(&output.stdout).map_err(|error| error.to_string()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+/// The check sums of a lock file, by name and version.
+fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
+    let value = |block: &str, key: &str| {
+        let line = block.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = \""));
+        line.and_then(|line| line.strip_suffix('"')).map(String::from)
+    };
+    let found = lock.split("[[package]]").skip(1).filter_map(|block| {
+        Some(((value(block, "name")?, value(block, "version")?), value(block, "checksum")?))
+    });
+    found.collect()
+}
+
+/// The bill of the program, from what `cargo metadata` says.
+fn bill(metadata: &Value, sums: &BTreeMap<(String, String), String>) -> Result<Value, String> {
+    const SHAPE: &str = "cargo metadata has another form";
+    let packages = metadata["packages"].as_array().ok_or(SHAPE)?;
+    let nodes = metadata["resolve"]["nodes"].as_array().ok_or(SHAPE)?;
+    let by_id: BTreeMap<&str, &Value> =
+        packages.iter().filter_map(|package| Some((package["id"].as_str()?, package))).collect();
+    let program = packages.iter().find(|package| package["name"] == PROGRAM);
+    let program = program.ok_or_else(|| format!("there is no package {PROGRAM}"))?;
+    let edges: BTreeMap<&str, Vec<&str>> =
+        nodes.iter().filter_map(|node| Some((node["id"].as_str()?, needed(node)))).collect();
+
+    let start = program["id"].as_str().ok_or(SHAPE)?;
+    let (mut seen, mut next) = (BTreeSet::from([start]), vec![start]);
+    while let Some(id) = next.pop() {
+        next.extend(edges[id].iter().copied().filter(|other| seen.insert(other)));
+    }
+    let reference = |id: &str| {
+        let package = by_id[id];
+        let text = |key: &str| package[key].as_str().unwrap_or_default();
+        format!("pkg:cargo/{}@{}", text("name"), text("version"))
+    };
+    let component = |id: &str, kind: &str| {
+        let package = by_id[id];
+        let text = |key: &str| package[key].as_str().unwrap_or_default().to_string();
+        let mut component = json!({
+            "type": kind,
+            "bom-ref": reference(id),
+            "name": text("name"),
+            "version": text("version"),
+            "purl": reference(id),
+            "licenses": [{ "expression": text("license").replace('/', " OR ") }],
+        });
+        if let Some(sum) = sums.get(&(text("name"), text("version"))) {
+            component["hashes"] = json!([{ "alg": "SHA-256", "content": sum }]);
+        }
+        component
+    };
+    let others = seen.iter().filter(|id| **id != start);
+    Ok(json!({
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": { "component": component(start, "application") },
+        "components": others.map(|id| component(id, "library")).collect::<Vec<_>>(),
+        "dependencies": seen
+            .iter()
+            .map(|id| {
+                let on: Vec<String> = edges[id].iter().map(|other| reference(other)).collect();
+                json!({ "ref": reference(id), "dependsOn": on })
+            })
+            .collect::<Vec<_>>(),
+    }))
+}
+
+/// The packages that are in a program which has this one: no tools of its build or tests.
+fn needed(node: &Value) -> Vec<&str> {
+    let is_linked = |dependency: &&Value| {
+        dependency["dep_kinds"]
+            .as_array()
+            .is_some_and(|kinds| kinds.iter().any(|kind| kind["kind"].is_null()))
+    };
+    let dependencies = node["deps"].as_array().into_iter().flatten().filter(is_linked);
+    dependencies.filter_map(|dependency| dependency["pkg"].as_str()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_is_made_of_what_it_links_and_each_part_has_its_sum() {
+        let root = crate::workspace_root();
+        let lock = std::fs::read_to_string(root.join("Cargo.lock")).unwrap();
+        let bill = bill(&metadata(&root).unwrap(), &checksums(&lock)).unwrap();
+        let components = bill["components"].as_array().unwrap();
+        let named = |name: &str| components.iter().find(|component| component["name"] == name);
+        assert_eq!(bill["metadata"]["component"]["name"], PROGRAM);
+        assert!(named("everleaf-server").is_some() && named("rustls").is_some());
+        // What only tests and builds use is in no program.
+        assert!(named("proptest").is_none() && named("cbindgen").is_none());
+        for component in components {
+            let is_ours = component["name"].as_str().unwrap().starts_with("everleaf");
+            let sum = component["hashes"][0]["content"].as_str().unwrap_or_default();
+            assert_eq!(sum.len(), if is_ours { 0 } else { 64 }, "{component}");
+            assert_ne!(component["licenses"][0]["expression"], "", "{component}");
+        }
+    }
+}
