@@ -122,7 +122,8 @@ fn try_all(repository: &Path, made: &Made, archive: Option<&str>) -> io::Result<
 
     // The C library.
     let mut copy = Command::new("cp");
-    copy.args(["--recursive", "--no-dereference"]).arg(made.prefix.join("."));
+    copy.args(["--recursive", "--no-dereference"]);
+    copy.args(["lib", "include"].map(|part| made.prefix.join(part)));
     status_of(copy.arg(root.join("usr/local")))?;
     fs::copy(repository.join("crates/capi/c/first.c"), root.join("tmp/first.c"))?;
     let printed = inside(

@@ -5,6 +5,8 @@
 //! to stay in the cache. Values are copied from their records into the array. Other threads may write to an
 //! array meanwhile, and then it is open which of its bytes are used; they are copied exactly once.
 
+use std::ptr::NonNull;
+
 use everleaf::Map;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
@@ -80,19 +82,32 @@ fn read(buffer: &PyBuffer<u8>, from: usize, to: &mut [u8]) {
     unsafe { start.as_ptr().copy_to_nonoverlapping(to.as_mut_ptr(), to.len()) };
 }
 
-/// Copies bytes into an array, from `to` on.
-#[allow(unsafe_code, reason = "a part of a buffer cannot be copied in safe code")]
-fn write(buffer: &PyBuffer<u8>, to: usize, from: &[u8]) {
-    let Some(bytes) = buffer.as_slice_ptr() else { return };
-    assert!(
-        to.checked_add(from.len()).is_some_and(|end| end <= bytes.len()),
-        "a part of the array"
-    );
-    assert!(!buffer.readonly(), "an array that can be written to");
-    // SAFETY: `to` is within the array: just compared.
-    let start = unsafe { bytes.cast::<u8>().add(to) };
-    // SAFETY: as in `read`, the other way round; the array can be written to: just asked.
-    unsafe { start.as_ptr().copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+/// The bytes of an array that can be written to.
+struct Room<'a> {
+    bytes: NonNull<[u8]>,
+    _buffer: &'a PyBuffer<u8>,
+}
+
+impl<'a> Room<'a> {
+    /// `None`: it is not contiguous.
+    fn of(buffer: &'a PyBuffer<u8>) -> Option<Self> {
+        assert!(!buffer.readonly(), "an array that can be written to");
+        Some(Room { bytes: buffer.as_slice_ptr()?, _buffer: buffer })
+    }
+
+    /// Copies bytes into it, from `to` on.
+    #[allow(unsafe_code, reason = "a part of a buffer cannot be copied in safe code")]
+    fn write(&self, to: usize, from: &[u8]) {
+        assert!(
+            to.checked_add(from.len()).is_some_and(|end| end <= self.bytes.len()),
+            "a part of the array"
+        );
+        // SAFETY: `to` is within the array: just compared.
+        let start = unsafe { self.bytes.cast::<u8>().add(to) };
+        // SAFETY: as in `read`, the other way round: so many bytes follow `start`, and the array can be written
+        // to and keeps its memory as long as the buffer is there, which is borrowed (`of`).
+        unsafe { start.as_ptr().copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+    }
 }
 
 /// Rows in a block.
@@ -151,16 +166,19 @@ impl Target<'_> {
         let keys: Vec<&[u8]> = keys.chunks_exact(key_row).collect();
         let mut marks = [0; BLOCK_ROWS];
         let (row, mut outcome) = (self.values.row, Outcome::default());
+        let (Some(values), Some(found)) = (Room::of(&self.values.buffer), Room::of(self.found)) else {
+            return Ok(outcome);
+        };
         map.get_many(&keys, |at, value| match value {
             Some(value) if value.len() == row => {
-                write(&self.values.buffer, (self.first + at) * row, value);
+                values.write((self.first + at) * row, value);
                 marks[at] = 1;
                 outcome.hits += 1;
             }
             Some(value) => outcome.wrong = Some(value.len()),
             None => {}
         })?;
-        write(self.found, self.first, &marks[..keys.len()]);
+        found.write(self.first, &marks[..keys.len()]);
         Ok(outcome)
     }
 }
