@@ -124,20 +124,41 @@ fn copy(root: &Path, library: &Library, built: &Path, prefix: &Path) -> io::Resu
     fs::create_dir_all(&include)?;
     let (version, name) = (env!("CARGO_PKG_VERSION"), library.name);
     let full = format!("lib{name}.so.{version}");
-    let (shared, archive) = (format!("{}.so", library.built), format!("{}.a", library.built));
-    fs::copy(built.join(shared), lib.join(&full))?;
+    let archive = built.join(format!("{}.a", library.built));
+    link(&archive, name, &lib.join(&full))?;
     for link in [format!("lib{name}.so.{ABI}"), format!("lib{name}.so")] {
         match fs::remove_file(lib.join(&link)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => symlink(&full, lib.join(&link))?,
         }
     }
-    fs::copy(built.join(archive), lib.join(format!("lib{name}.a")))?;
+    fs::copy(&archive, lib.join(format!("lib{name}.a")))?;
     for header in library.headers {
         let file = header.rsplit('/').next().unwrap_or(header);
         fs::copy(root.join("crates").join(header), include.join(file))?;
     }
     fs::write(pkgconfig.join(format!("{name}.pc")), description(library, version))
+}
+
+/// Links the shared library from the static one, with symbols that have a version: programs that were linked with it
+/// ask for `el_get@EVERLEAF_0`, and are refused when they start by a library of another interface. Cargo's own
+/// shared library has none, because the compiler's list of symbols cannot be joined with one of versions.
+fn link(archive: &Path, name: &str, to: &Path) -> io::Result<()> {
+    let versions = to.with_extension("map");
+    fs::write(&versions, format!("EVERLEAF_{ABI} {{\n    global: el_*;\n    local: *;\n}};\n"))?;
+    let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
+    command.args(["-shared", "-Wl,--whole-archive"]).arg(archive).arg("-Wl,--no-whole-archive");
+    command.arg(format!("-Wl,--version-script={}", versions.display()));
+    command.arg(format!("-Wl,-soname,lib{name}.so.{ABI}"));
+    // What is called within the library stays within, and nothing is left to be found elsewhere.
+    command.args(["-Wl,--gc-sections,-Bsymbolic-functions", "-Wl,-z,defs,-z,relro,-z,now"]);
+    let output = command.args(["-lpthread", "-ldl", "-lm", "-o"]).arg(to).output();
+    let output = output.map_err(|error| io::Error::other(format!("{command:?}: {error}")))?;
+    fs::remove_file(&versions)?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned())),
+    }
 }
 
 /// What pkg-config is told. The folder of the description says where the rest is, so that all of it can be moved.
@@ -160,18 +181,31 @@ fn description(library: &Library, version: &str) -> String {
 mod tests {
     use super::*;
 
+    fn has(program: &str) -> bool {
+        Command::new(program).arg("--version").output().is_ok()
+    }
+
+    /// What a program prints that must succeed.
+    fn told(command: &mut Command) -> String {
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     #[test]
     fn what_was_built_is_installed_by_the_names_of_its_interface() {
+        if !has("cc") || !has("ar") || !has("readelf") {
+            println!("not run: there is no C compiler here");
+            return;
+        }
         let folder = tempfile::tempdir().unwrap();
         let (built, prefix) = (folder.path().join("built"), folder.path().join("usr"));
         fs::create_dir(&built).unwrap();
-        for name in [
-            "libeverleaf_capi.so",
-            "libeverleaf_capi.a",
-            "libeverleaf_lab_capi.so",
-            "libeverleaf_lab_capi.a",
-        ] {
-            fs::write(built.join(name), name).unwrap();
+        let source = "int el_get(void) { return 7; }\nint inner(void) { return 8; }\n";
+        fs::write(built.join("a.c"), source).unwrap();
+        told(Command::new("cc").args(["-fPIC", "-c", "a.c"]).current_dir(&built));
+        for name in ["libeverleaf_capi.a", "libeverleaf_lab_capi.a"] {
+            told(Command::new("ar").args(["rc", name, "a.o"]).current_dir(&built));
         }
         let root = crate::workspace_root();
         // Twice: what an older version left is replaced.
@@ -179,11 +213,22 @@ mod tests {
         copy(&root, &STORE, &built, &prefix).unwrap();
         copy(&root, &LAB, &built, &prefix).unwrap();
         let read = |name: &str| fs::read_to_string(prefix.join(name)).unwrap();
-        assert_eq!(read(&format!("lib/libeverleaf.so.{ABI}")), "libeverleaf_capi.so");
-        assert_eq!(read("lib/libeverleaf.a"), "libeverleaf_capi.a");
+        let symbols = |name: &str| {
+            let path = prefix.join("lib").join(name);
+            told(Command::new("readelf").args(["--dyn-syms", "--dynamic", "-W"]).arg(path))
+        };
+        let store = symbols(&format!("libeverleaf.so.{ABI}"));
+        assert!(store.contains(&format!(" el_get@@EVERLEAF_{ABI}\n")), "{store}");
+        assert!(
+            store.contains(&format!("[libeverleaf.so.{ABI}]")) && !store.contains("inner"),
+            "{store}"
+        );
+        let archive = |name: &str| fs::read(prefix.join("lib").join(name)).unwrap();
+        assert_eq!(archive("libeverleaf.a"), fs::read(built.join("libeverleaf_capi.a")).unwrap());
+        assert_eq!(fs::read_dir(prefix.join("lib")).unwrap().count(), 9);
         assert!(read("include/everleaf.h").contains(&format!("#define EL_ABI_VERSION {ABI}\n")));
         assert!(read("lib/pkgconfig/everleaf.pc").contains("Libs: -L${libdir} -leverleaf\n"));
-        assert_eq!(read(&format!("lib/libeverleaf_lab.so.{ABI}")), "libeverleaf_lab_capi.so");
+        assert!(symbols("libeverleaf_lab.so").contains(&format!("[libeverleaf_lab.so.{ABI}]")));
         assert!(read("include/everleaf_lab.h").contains("el_index_open("));
         let lab = read("lib/pkgconfig/everleaf_lab.pc");
         assert!(lab.contains("Libs: -L${libdir} -leverleaf_lab\n"));
