@@ -75,6 +75,9 @@ class Everleaf:
 
         self.keys, self.values = numpy.array(keys, "V8"), numpy.full(len(keys), VALUE, "V100")
         self.kept = numpy.full(len(keys), b"-", "V100"), numpy.zeros(len(keys), "?")
+        # A virtual machine may wait for memory that nobody has touched before; whoever makes the first array of
+        # this size must not pay for all.
+        numpy.full(len(keys), VALUE, "V100")
 
     def put_array(self, _: Keys) -> None:
         self.store.put_many(self.keys, self.values)
