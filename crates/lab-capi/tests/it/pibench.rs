@@ -94,9 +94,11 @@ fn install(prefix: &Path) {
         std::fs::create_dir_all(prefix.join(folder)).expect("a folder");
     }
     let store = folder().join("../capi/include");
-    for header in
-        [store.join("everleaf.h"), store.join("everleaf.hpp"), folder().join("include/everleaf_lab.h")]
-    {
+    for header in [
+        store.join("everleaf.h"),
+        store.join("everleaf.hpp"),
+        folder().join("include/everleaf_lab.h"),
+    ] {
         let name = header.file_name().expect("a header has a name");
         std::fs::copy(&header, prefix.join("include").join(name)).expect("it is copied");
     }
@@ -140,7 +142,8 @@ fn the_script_builds_pibench_runs_it_over_a_design_and_draws_what_it_says() {
     let (code, told) = run(&["store", "fast-fair", "cceh"]);
     assert_eq!(code, Some(0), "{told}");
     let results = std::fs::read_to_string(out.join("results.tsv")).expect("results");
-    let rows: Vec<Vec<&str>> = results.lines().skip(1).map(|row| row.split('\t').collect()).collect();
+    let rows: Vec<Vec<&str>> =
+        results.lines().skip(1).map(|row| row.split('\t').collect()).collect();
     // A hash index cannot scan.
     assert_eq!(rows.len(), 6 + 6 + 5, "{results}");
     for row in &rows {
