@@ -3,8 +3,19 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const TOOLS: [&str; 6] =
-    ["maturin>=1.9,<2", "pytest", "hypothesis", "sortedcontainers", "numpy", "mypy"];
+const TOOLS: [&str; 11] = [
+    "maturin>=1.9,<2",
+    "pytest",
+    "hypothesis",
+    "sortedcontainers",
+    "numpy",
+    "pandas",
+    "pyarrow",
+    "mypy",
+    "pyright",
+    "pandas-stubs",
+    "pyarrow-stubs",
+];
 
 /// Builds the wheel, installs it in an environment of its own, checks its types, and runs its tests.
 /// The wheel is left in `bindings/python/dist`.
@@ -32,6 +43,7 @@ pub fn run(root: &Path) -> bool {
             ],
         )
         && step(&package, program("mypy"), &["--strict", "python"])
+        && step(&package, program("pyright"), &["--pythonpath", "target/environment/bin/python"])
         && step(&package, python, &["-m", "pytest", "-q", "tests"])
 }
 
