@@ -15,9 +15,10 @@
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use everleaf::{Map, Store, WriteBatch};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::{Header, Ready, TRIMMED, Types, live_key, live_number, trimmed_key};
 use crate::command::walk::{Bounds, walk};
@@ -63,15 +64,14 @@ impl Collector {
                 continue;
             }
             (seen, silence) = (now, Duration::ZERO);
-            let start = Instant::now();
+            let start = processor_time();
             let mut all = databases.existing();
             let done = all.try_for_each(|place| self.round(types, databases, place, store));
             let done = done.and_then(|()| self.trim_lists(types, databases, store));
             if let Err(error) = done {
                 tracing::warn!("what is left of removed collections cannot be freed now: {error}");
             }
-            // A twentieth of one processor at most. By the clock: beside other work it is much less.
-            pause = PAUSE.max(start.elapsed() * 20).min(SILENCE_MAX);
+            pause = pause_behind(start);
         }
     }
 
@@ -205,6 +205,20 @@ impl Collector {
     }
 }
 
+/// How long this thread has had a processor.
+fn processor_time() -> Duration {
+    // Neither part is negative: the thread's clock began with it.
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The pause behind a round of this thread that began at a [`processor_time`]: a twentieth of one processor is
+/// spent on rounds at most. How long a round took by the clock says nothing of what it cost: on a busy machine most
+/// of it is spent waiting for a processor or the disk, and space would be freed the later the busier it is.
+fn pause_behind(start: Duration) -> Duration {
+    PAUSE.max(processor_time().saturating_sub(start) * 20).min(SILENCE_MAX)
+}
+
 /// Where a collection has noted its key: in which database, and which key.
 fn noted(
     ready: &Ready,
@@ -277,6 +291,19 @@ fn outside(members: &Map, list: &Header) -> everleaf::Result<Vec<Vec<u8>>> {
 mod tests {
     use super::super::Kind;
     use super::*;
+
+    /// A round that waited 1.5 s for a processor was followed by a pause of 30 s, in which nothing was freed.
+    #[test]
+    fn a_round_that_waits_for_the_processor_causes_no_long_pause() {
+        let start = processor_time();
+        // As long as a busy machine may keep a thread waiting; twenty times that is above the shortest pause.
+        std::thread::sleep(PAUSE / 10);
+        assert_eq!(pause_behind(start), PAUSE);
+        while processor_time() < start + PAUSE / 10 {
+            std::hint::spin_loop();
+        }
+        assert!(pause_behind(start) >= 2 * PAUSE);
+    }
 
     fn store() -> (tempfile::TempDir, Store, Types) {
         let folder = tempfile::tempdir().unwrap();
