@@ -23,7 +23,7 @@ mod support;
 mod waiting;
 
 use std::cell::Cell;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -146,7 +146,13 @@ impl Connection {
 
     fn fill(&mut self) {
         let mut chunk = [0; 16 << 10];
-        let read = self.stream.read(&mut chunk);
+        let read = loop {
+            match self.stream.read(&mut chunk) {
+                // This process was stopped for a while.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => break read,
+            }
+        };
         let size = read.unwrap_or_else(|error| {
             let peer = self.stream.peer_addr();
             panic!("no reply of {peer:?} to {}: {error}", self.asked.escape_ascii())

@@ -274,7 +274,18 @@ impl ServerProcess {
 
     /// The same with a durability: `process`, `interval` or `power`.
     pub fn start_with(folder: &Path, setup: &str, durability: &str) -> Self {
-        let mut child = Command::new("sh")
+        let mut child = Self::spawn(folder, setup, durability);
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let port = output.by_ref().lines().find_map(|line| {
+            line.unwrap().split("PORT ").nth(1).map(|port| port.parse::<u16>().unwrap())
+        });
+        let port = port.unwrap_or_else(|| panic!("the process ended: {:?}", child.wait()));
+        ServerProcess { child, port, output }
+    }
+
+    /// The process, which serves in a while.
+    pub fn spawn(folder: &Path, setup: &str, durability: &str) -> Child {
+        Command::new("sh")
             .args(["-c", &format!("{setup} exec \"$0\" --exact server_process --nocapture")])
             .arg(std::env::current_exe().unwrap())
             .env(PROCESS_FOLDER, folder)
@@ -282,13 +293,7 @@ impl ServerProcess {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .unwrap();
-        let mut output = BufReader::new(child.stdout.take().unwrap());
-        let port = output.by_ref().lines().find_map(|line| {
-            line.unwrap().split("PORT ").nth(1).map(|port| port.parse::<u16>().unwrap())
-        });
-        let port = port.unwrap_or_else(|| panic!("the process ended: {:?}", child.wait()));
-        ServerProcess { child, port, output }
+            .unwrap()
     }
 
     /// Is the server, if this process was started to be one, until its standard input is closed.

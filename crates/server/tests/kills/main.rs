@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may fail")]
 
+mod mixed;
+mod model;
+#[path = "../support/mod.rs"]
 mod support;
 
 use support::{Client, ServerProcess, encode, eventually, open};
