@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """A cluster of three masters and three replicas with the module, put to the test.
 
-  python3 cluster.py MODULE [--entries 1000000] [--maps 2000] [--slots 2000] [--server redis-server]
+  python3 cluster.py MODULE [--entries 1000000] [--maps 2000] [--slots 2000] [--server redis-server|valkey-server]
 
 It starts six servers in a folder that goes away, puts entries while 2,000 slots are moved from one master to another,
 while a master is killed and its replica takes over, and while the killed server comes back; then it ends all servers
 and starts them again. At the end every entry that a replica had confirmed (WAIT 1) must be there with its value, and each
-replica must hold what its master holds. Needs Python 3.8, redis-server and redis-cli. Ends with 0 if all held.
+replica must hold what its master holds. Needs Python 3.8, and the server and command line of Redis or Valkey: without
+--server the first that is installed. Ends with 0 if all held.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import tempfile
 import threading
 import time
 
+SERVERS = ("redis-server", "valkey-server")
 SLOT_COUNT = 16384
 BATCH = 250
 NODE_TIMEOUT_MS = 2000
@@ -140,6 +142,7 @@ class Cluster:
 
     def __init__(self, options, folder):
         first = free_ports()
+        self.options = options
         self.nodes = {}
         for port in range(first, first + 6):
             self.nodes[port] = Node(folder, port, options)
@@ -152,7 +155,7 @@ class Cluster:
         self.wait_whole()
 
     def manage(self, command, *words):
-        words = ["redis-cli", "--cluster", command, *map(str, words), "--cluster-yes"]
+        words = [command_line(self.options.server), "--cluster", command, *map(str, words), "--cluster-yes"]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"cluster.py: {' '.join(words)}\n{done.stdout[-2000:]}{done.stderr}")
@@ -200,6 +203,19 @@ class Cluster:
             return len(self.masters()) == 3 and sum(not row[2] and row[4] for row in rows) == 3
 
         eventually("the cluster is whole", holds)
+
+
+def installed_server():
+    for server in SERVERS:
+        if shutil.which(server):
+            return server
+    return SERVERS[0]
+
+
+def command_line(server):
+    """The client that belongs to a server, or the other one."""
+    own = os.path.basename(server).replace("-server", "-cli")
+    return own if shutil.which(own) else "redis-cli"
 
 
 def free_ports():
@@ -374,7 +390,7 @@ def main():
     parser.add_argument("--entries", type=int, default=1_000_000)
     parser.add_argument("--maps", type=int, default=2_000)
     parser.add_argument("--slots", type=int, default=2_000)
-    parser.add_argument("--server", default="redis-server")
+    parser.add_argument("--server", default=installed_server())
     options = parser.parse_args()
     options.module = os.path.abspath(options.module)
     folder = tempfile.mkdtemp(prefix="everleaf-cluster-")

@@ -3,14 +3,11 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Programs that the tests start, and the package of Debian that has each.
-const PROGRAMS: [(&str, &str); 2] =
-    [("redis-server", "redis-server"), ("redis-cli", "redis-tools")];
-/// A server that is tested as well if it is there.
-const OTHER_SERVER: &str = "valkey-server";
+/// Servers that the tests start: each that is there.
+const SERVERS: [&str; 2] = ["redis-server", "valkey-server"];
 
-/// Builds the module in `bindings/module/target/release` and tests it; installs nothing. Arguments are those
-/// of `cargo test`.
+/// Builds the module in `bindings/module/target/release` and tests it in each server that is installed; installs
+/// nothing. Arguments are those of `cargo test`.
 pub fn run(root: &Path, arguments: &[String]) -> bool {
     let missing = missing();
     if !missing.is_empty() {
@@ -23,23 +20,23 @@ pub fn run(root: &Path, arguments: &[String]) -> bool {
     let folder = root.join("bindings/module");
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let test = [&["test", "--release", "--locked"], words.as_slice()].concat();
-    let others = if is_there(OTHER_SERVER) { &[Some(OTHER_SERVER)][..] } else { &[] };
+    let mut servers = SERVERS.into_iter().filter(|server| is_there(server));
     cargo(&folder, &["build", "--release", "--locked"], None)
         && cargo(
             &folder,
             &["clippy", "--release", "--all-targets", "--locked", "--", "-D", "warnings"],
             None,
         )
-        && std::iter::once(&None).chain(others).all(|server| cargo(&folder, &test, *server))
+        && servers.all(|server| cargo(&folder, &test, Some(server)))
 }
 
 /// The packages of Debian that have what is not on this machine.
 fn missing() -> Vec<&'static str> {
-    let mut packages: Vec<_> = PROGRAMS
-        .iter()
-        .filter(|(program, _)| !is_there(program))
-        .map(|(_, package)| *package)
-        .collect();
+    let mut packages = Vec::new();
+    if !SERVERS.into_iter().any(is_there) {
+        // Or valkey-server and valkey-tools, where Debian has them.
+        packages.extend(["redis-server", "redis-tools"]);
+    }
     if !has_libclang() {
         packages.push("libclang-dev");
     }

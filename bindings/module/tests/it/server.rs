@@ -21,9 +21,18 @@ pub struct Server {
     options: Vec<String>,
 }
 
-/// The program of the server under test.
+/// The program of the server under test: what is asked for, or the first that is installed.
 pub fn program() -> String {
-    std::env::var("EVERLEAF_SERVER").unwrap_or_else(|_| "redis-server".into())
+    const SERVERS: [&str; 2] = ["redis-server", "valkey-server"];
+    std::env::var("EVERLEAF_SERVER").unwrap_or_else(|_| {
+        let mut installed = SERVERS.into_iter().filter(|server| is_installed(server));
+        installed.next().unwrap_or(SERVERS[0]).to_string()
+    })
+}
+
+fn is_installed(program: &str) -> bool {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
 }
 
 /// The module under test.

@@ -1,4 +1,4 @@
-//! `everleaf import` and `export --format resp`, against a Redis server where there is one.
+//! `everleaf import` and `export --format resp`, against Redis and Valkey, as far as they are installed.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,7 +12,10 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A server of Redis, with its files in the place.
+/// Servers, each of which is tried.
+const SERVERS: [&str; 2] = ["redis-server", "valkey-server"];
+
+/// A server of Redis or Valkey, with its files in the place.
 struct Redis {
     child: Child,
     port: u16,
@@ -20,16 +23,11 @@ struct Redis {
 
 impl Redis {
     /// `None`, which is told, where there is none.
-    fn start(place: &Place) -> Option<Self> {
-        Self::start_with(place, &[])
-    }
-
-    /// The same with more arguments.
-    fn start_with(place: &Place, arguments: &[&str]) -> Option<Self> {
+    fn start(program: &str, place: &Place, arguments: &[&str]) -> Option<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);
-        let started = Command::new("redis-server")
+        let started = Command::new(program)
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
             .args(["--dir", place.path("").to_str().unwrap(), "--enable-debug-command", "yes"])
             .args(arguments)
@@ -37,7 +35,7 @@ impl Redis {
             .stderr(Stdio::null())
             .spawn();
         let Ok(child) = started else {
-            println!("skipped: there is no redis-server");
+            println!("skipped: there is no {program}");
             return None;
         };
         let redis = Redis { child, port };
@@ -129,147 +127,159 @@ fn digest(redis: &Redis) -> String {
 
 #[test]
 fn a_server_and_its_file_are_imported_and_go_back() {
-    let place = Place::empty();
-    let Some(redis) = Redis::start(&place) else { return };
-    fill(&redis);
-    let before = digest(&redis);
-    redis.run("save\n");
-    let told = place.run(["import", &redis.address(), "live.pool"]).succeeded();
-    assert!(told.contains("imported 6") && told.contains("3 databases"), "{told}");
-    let json = place.run(["import", "dump.rdb", "file.pool", "--json"]).succeeded();
-    assert!(json.contains("\"by_database\":{\"0\":613,\"15\":1,\"3\":2}"), "{json}");
-    for pool in ["live.pool", "file.pool"] {
-        assert!(place.run(["check", pool]).succeeded().starts_with("sound"));
-        let file = format!("{pool}.resp");
-        place.run(["export", pool, "--format", "resp", "--output", &file]).succeeded();
-        redis.run("flushall\n");
-        let requests = std::fs::File::open(place.path(&file)).unwrap();
-        let port = redis.port.to_string();
-        let piped =
-            Command::new("redis-cli").args(["-p", &port, "--pipe"]).stdin(requests).output();
-        let piped = String::from_utf8(piped.unwrap().stdout).unwrap();
-        assert!(piped.contains("errors: 0"), "{piped}");
-        assert_eq!(digest(&redis), before, "{pool}");
+    for program in SERVERS {
+        let place = Place::empty();
+        let Some(redis) = Redis::start(program, &place, &[]) else { continue };
+        fill(&redis);
+        let before = digest(&redis);
+        redis.run("save\n");
+        let told = place.run(["import", &redis.address(), "live.pool"]).succeeded();
+        assert!(told.contains("imported 6") && told.contains("3 databases"), "{told}");
+        let json = place.run(["import", "dump.rdb", "file.pool", "--json"]).succeeded();
+        assert!(json.contains("\"by_database\":{\"0\":613,\"15\":1,\"3\":2}"), "{json}");
+        for pool in ["live.pool", "file.pool"] {
+            assert!(place.run(["check", pool]).succeeded().starts_with("sound"));
+            let file = format!("{pool}.resp");
+            place.run(["export", pool, "--format", "resp", "--output", &file]).succeeded();
+            redis.run("flushall\n");
+            let requests = std::fs::File::open(place.path(&file)).unwrap();
+            let port = redis.port.to_string();
+            let piped =
+                Command::new("redis-cli").args(["-p", &port, "--pipe"]).stdin(requests).output();
+            let piped = String::from_utf8(piped.unwrap().stdout).unwrap();
+            assert!(piped.contains("errors: 0"), "{piped}");
+            assert_eq!(digest(&redis), before, "{pool}");
+        }
+        assert!(place.run(["import", "dump.rdb", "file.pool"]).failed(4).contains("exist"));
+        let one = format!("{}/3", redis.address());
+        let told = place.run(["import", &one, "one.pool"]).succeeded();
+        assert!(told.starts_with("imported 2 keys of 1 database"), "{told}");
     }
-    assert!(place.run(["import", "dump.rdb", "file.pool"]).failed(4).contains("exist"));
-    let one = format!("{}/3", redis.address());
-    let told = place.run(["import", &one, "one.pool"]).succeeded();
-    assert!(told.starts_with("imported 2 keys of 1 database"), "{told}");
 }
 
 #[test]
 fn what_there_is_not_here_is_refused_or_left_away() {
-    let place = Place::empty();
-    let Some(redis) = Redis::start(&place) else { return };
-    redis.run(
+    for program in SERVERS {
+        let place = Place::empty();
+        let Some(redis) = Redis::start(program, &place, &[]) else { continue };
+        redis.run(
         "set k v\nxadd stream * f v\nxgroup create stream g 0\nxreadgroup group g c streams stream >\nset l v\nsave\n",
     );
-    for source in [redis.address(), "dump.rdb".to_string()] {
-        let refused = place.run(["import", &source, "new.pool"]).failed(4);
-        assert!(
-            refused.contains("\"stream\"") && refused.contains("--skip-unsupported"),
-            "{refused}"
-        );
-        assert!(!place.path("new.pool").exists());
-        let told = place.run(["import", &source, "new.pool", "--skip-unsupported"]).succeeded();
-        assert!(told.starts_with("imported 2 keys"), "{told}");
-        std::fs::remove_file(place.path("new.pool")).unwrap();
+        for source in [redis.address(), "dump.rdb".to_string()] {
+            let refused = place.run(["import", &source, "new.pool"]).failed(4);
+            assert!(
+                refused.contains("\"stream\"") && refused.contains("--skip-unsupported"),
+                "{refused}"
+            );
+            assert!(!place.path("new.pool").exists());
+            let told = place.run(["import", &source, "new.pool", "--skip-unsupported"]).succeeded();
+            assert!(told.starts_with("imported 2 keys"), "{told}");
+            std::fs::remove_file(place.path("new.pool")).unwrap();
+        }
+        redis.run("config set requirepass secret\n");
+        let refused = place.run(["import", &redis.address(), "new.pool"]).failed(7);
+        assert!(refused.contains("NOAUTH"), "{refused}");
+        let address = format!("redis://default:secret@127.0.0.1:{}", redis.port);
+        place.run(["import", &address, "new.pool", "--skip-unsupported"]).succeeded();
+        let nobody = place.run(["import", "redis://127.0.0.1:1", "other.pool"]).failed(7);
+        assert!(nobody.contains("127.0.0.1:1 cannot be read"), "{nobody}");
     }
-    redis.run("config set requirepass secret\n");
-    let refused = place.run(["import", &redis.address(), "new.pool"]).failed(7);
-    assert!(refused.contains("NOAUTH"), "{refused}");
-    let address = format!("redis://default:secret@127.0.0.1:{}", redis.port);
-    place.run(["import", &address, "new.pool", "--skip-unsupported"]).succeeded();
-    let nobody = place.run(["import", "redis://127.0.0.1:1", "other.pool"]).failed(7);
-    assert!(nobody.contains("127.0.0.1:1 cannot be read"), "{nobody}");
 }
 
 /// A file with a changed byte, or without its end, is refused with the place, and nothing is made.
 #[test]
 fn a_damaged_file_makes_no_pool() {
-    let place = Place::empty();
-    let Some(redis) = Redis::start(&place) else { return };
-    redis.run("set k v px 900000000\nrpush l a b 3\nhset h f v\nzadd z 1 a 2 b\nsadd s 1 2 3\nselect 2\nset x y\nsave\n");
-    let whole = place.read("dump.rdb");
-    let steps = (0..whole.len()).step_by(9).flat_map(|at| {
-        let mut changed = whole.clone();
-        changed[at] ^= 0x41;
-        [changed, whole[..at].to_vec()]
-    });
-    for (number, bytes) in steps.enumerate() {
-        place.write("bad.rdb", &bytes);
-        let refused = place.run(["import", "bad.rdb", "new.pool", "--skip-unsupported"]).failed(4);
-        assert!(refused.contains("bad.rdb: at byte "), "{number}: {refused}");
+    for program in SERVERS {
+        let place = Place::empty();
+        let Some(redis) = Redis::start(program, &place, &[]) else { continue };
+        redis.run("set k v px 900000000\nrpush l a b 3\nhset h f v\nzadd z 1 a 2 b\nsadd s 1 2 3\nselect 2\nset x y\nsave\n");
+        let whole = place.read("dump.rdb");
+        let steps = (0..whole.len()).step_by(9).flat_map(|at| {
+            let mut changed = whole.clone();
+            changed[at] ^= 0x41;
+            [changed, whole[..at].to_vec()]
+        });
+        for (number, bytes) in steps.enumerate() {
+            place.write("bad.rdb", &bytes);
+            let refused =
+                place.run(["import", "bad.rdb", "new.pool", "--skip-unsupported"]).failed(4);
+            assert!(refused.contains("bad.rdb: at byte "), "{number}: {refused}");
+        }
+        let left: Vec<_> =
+            std::fs::read_dir(place.path("")).unwrap().map(|it| it.unwrap().file_name()).collect();
+        assert!(!left.iter().any(|name| name.to_string_lossy().contains("new.pool")), "{left:?}");
+        let mut newer = whole.clone();
+        newer[5..9].copy_from_slice(b"0012");
+        place.write("newer.rdb", &newer);
+        let refused = place.run(["import", "newer.rdb", "new.pool"]).failed(4);
+        assert!(refused.contains("version 12") && refused.contains("at byte 0"), "{refused}");
+        assert!(place.run(["import", "none.rdb", "new.pool"]).failed(7).contains("none.rdb"));
     }
-    let left: Vec<_> =
-        std::fs::read_dir(place.path("")).unwrap().map(|it| it.unwrap().file_name()).collect();
-    assert!(!left.iter().any(|name| name.to_string_lossy().contains("new.pool")), "{left:?}");
-    let mut newer = whole.clone();
-    newer[5..9].copy_from_slice(b"0012");
-    place.write("newer.rdb", &newer);
-    let refused = place.run(["import", "newer.rdb", "new.pool"]).failed(4);
-    assert!(refused.contains("version 12") && refused.contains("at byte 0"), "{refused}");
-    assert!(place.run(["import", "none.rdb", "new.pool"]).failed(7).contains("none.rdb"));
 }
 
 /// A key that went at the source after it was copied stayed, and the pool was told to be as the source.
 #[test]
 fn what_goes_at_the_source_while_it_is_copied_goes_here_too() {
-    let place = Place::empty();
-    let Some(redis) = Redis::start(&place) else { return };
-    redis.run("set kept v\nset gone v\nrpush list a b\nset t v px 900000000\n");
-    let port = redis.port.to_string();
-    let change = |line: &'static str| {
-        let port = port.clone();
-        between_copy_and_comparison(redis.port, move || {
-            let words = ["-p", &port].into_iter().chain(line.split(' '));
-            assert!(Command::new("redis-cli").args(words).output().unwrap().status.success());
-        })
-    };
-    let told = place.run(["import", &change("del gone list t"), "new.pool"]).succeeded();
-    assert!(
-        told.starts_with("imported 1 key of 1 database")
-            && told.contains("compared with the source, 3 keys removed"),
-        "{told}"
-    );
-    assert!(place.run(["check", "new.pool"]).succeeded().starts_with("sound"));
-    place.run(["export", "new.pool", "--format", "resp", "--output", "new.resp"]).succeeded();
-    assert!(!String::from_utf8(place.read("new.resp")).unwrap().contains("gone"));
-    // What is changed or new is a difference, also if it is of a type that there is not here.
-    for line in ["set kept w", "set other v", "expire kept 1000", "rename kept other"] {
+    for program in SERVERS {
+        let place = Place::empty();
+        let Some(redis) = Redis::start(program, &place, &[]) else { continue };
+        redis.run("set kept v\nset gone v\nrpush list a b\nset t v px 900000000\n");
+        let port = redis.port.to_string();
+        let change = |line: &'static str| {
+            let port = port.clone();
+            between_copy_and_comparison(redis.port, move || {
+                let words = ["-p", &port].into_iter().chain(line.split(' '));
+                assert!(Command::new("redis-cli").args(words).output().unwrap().status.success());
+            })
+        };
+        let told = place.run(["import", &change("del gone list t"), "new.pool"]).succeeded();
+        assert!(
+            told.starts_with("imported 1 key of 1 database")
+                && told.contains("compared with the source, 3 keys removed"),
+            "{told}"
+        );
+        assert!(place.run(["check", "new.pool"]).succeeded().starts_with("sound"));
+        place.run(["export", "new.pool", "--format", "resp", "--output", "new.resp"]).succeeded();
+        assert!(!String::from_utf8(place.read("new.resp")).unwrap().contains("gone"));
+        // What is changed or new is a difference, also if it is of a type that there is not here.
+        for line in ["set kept w", "set other v", "expire kept 1000", "rename kept other"] {
+            redis.run("flushall\nset kept v\n");
+            let refused = place.run(["import", &change(line), "none.pool"]).failed(1);
+            assert!(refused.contains("no pool was made"), "{line}: {refused}");
+        }
         redis.run("flushall\nset kept v\n");
-        let refused = place.run(["import", &change(line), "none.pool"]).failed(1);
-        assert!(refused.contains("no pool was made"), "{line}: {refused}");
+        let source =
+            change("eval redis.call('del','kept');redis.call('xadd','kept','*','f','v') 0");
+        let refused = place.run(["import", &source, "none.pool", "--skip-unsupported"]).failed(1);
+        assert!(refused.contains("\"kept\" of database 0"), "{refused}");
+        assert!(!place.path("none.pool").exists());
     }
-    redis.run("flushall\nset kept v\n");
-    let source = change("eval redis.call('del','kept');redis.call('xadd','kept','*','f','v') 0");
-    let refused = place.run(["import", &source, "none.pool", "--skip-unsupported"]).failed(1);
-    assert!(refused.contains("\"kept\" of database 0"), "{refused}");
-    assert!(!place.path("none.pool").exists());
 }
 
 #[test]
 fn keys_of_high_databases_are_told_and_a_pipe_is_refused_at_once() {
-    let place = Place::empty();
-    let started = Redis::start_with(&place, &["--databases", "32"]);
-    let Some(redis) = started else { return };
-    redis.run("set k v\nselect 20\nset k v\nsave\n");
-    let told = place.run(["import", &redis.address(), "new.pool"]).succeeded();
-    assert!(told.contains("database 20 has keys") && told.contains("--databases 21"), "{told}");
-    let refused = place.run(["serve", "new.pool", "--port", "0"]).failed(2);
-    assert!(refused.contains("--databases to 21") && !refused.contains("ready"), "{refused}");
-    let json = place.run(["import", &redis.address(), "json.pool", "--json"]).succeeded();
-    assert!(json.contains("\"databases_needed\":21"), "{json}");
-    let pipe = place.path("pipe");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    // Nobody writes to it: who opened it would wait.
-    let refused = place.run(["import", "pipe", "other.pool"]).failed(2);
-    assert!(refused.contains("--no-verify") && refused.contains("pipe"), "{refused}");
-    let folder = place.run(["import", ".", "other.pool", "--no-verify"]).failed(2);
-    assert!(folder.contains("folder"), "{folder}");
-    let whole = place.read("dump.rdb");
-    let writer = std::thread::spawn(move || std::fs::write(pipe, whole).unwrap());
-    let told = place.run(["import", "pipe", "other.pool", "--no-verify"]).succeeded();
-    assert!(told.contains("imported 2 keys") && told.contains("not compared"), "{told}");
-    writer.join().unwrap();
+    for program in SERVERS {
+        let place = Place::empty();
+        let started = Redis::start(program, &place, &["--databases", "32"]);
+        let Some(redis) = started else { continue };
+        redis.run("set k v\nselect 20\nset k v\nsave\n");
+        let told = place.run(["import", &redis.address(), "new.pool"]).succeeded();
+        assert!(told.contains("database 20 has keys") && told.contains("--databases 21"), "{told}");
+        let refused = place.run(["serve", "new.pool", "--port", "0"]).failed(2);
+        assert!(refused.contains("--databases to 21") && !refused.contains("ready"), "{refused}");
+        let json = place.run(["import", &redis.address(), "json.pool", "--json"]).succeeded();
+        assert!(json.contains("\"databases_needed\":21"), "{json}");
+        let pipe = place.path("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        // Nobody writes to it: who opened it would wait.
+        let refused = place.run(["import", "pipe", "other.pool"]).failed(2);
+        assert!(refused.contains("--no-verify") && refused.contains("pipe"), "{refused}");
+        let folder = place.run(["import", ".", "other.pool", "--no-verify"]).failed(2);
+        assert!(folder.contains("folder"), "{folder}");
+        let whole = place.read("dump.rdb");
+        let writer = std::thread::spawn(move || std::fs::write(pipe, whole).unwrap());
+        let told = place.run(["import", "pipe", "other.pool", "--no-verify"]).succeeded();
+        assert!(told.contains("imported 2 keys") && told.contains("not compared"), "{told}");
+        writer.join().unwrap();
+    }
 }

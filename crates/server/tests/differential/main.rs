@@ -172,9 +172,14 @@ struct Redis {
 impl Redis {
     /// `None` if none is installed.
     fn start() -> Option<Self> {
+        Self::start_program("redis-server")
+    }
+
+    /// The same of a server of this name.
+    fn start_program(program: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let child = Command::new("redis-server")
+        let child = Command::new(program)
             .env("LC_ALL", "C")
             .args(["--port", &address.port().to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--databases", "16", "--dir"])
