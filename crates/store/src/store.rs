@@ -393,7 +393,13 @@ impl Shared {
         };
         // A session of its own: it is held for long, and a check waits for those of the pool.
         let mut session = self.trees.heap().session().map_err(IndexError::from)?;
-        log.snapshot(&self.trees, &mut session)
+        let pair_count = log.snapshot(&self.trees, &mut session)?;
+        drop(session);
+        // Only evidence: if all are in use, the next closing says it.
+        if let Some(mut session) = self.trees.sessions().try_enter(thread_number()) {
+            let _ = log.note_reached(&mut session);
+        }
+        Ok(pair_count)
     }
 
     /// Whether the planted bug of this name is to be shown: never, except on a simulated disk.

@@ -243,6 +243,8 @@ impl StoreLog {
                     None => error,
                 }
             })?;
+            // Only evidence: the next closing says it again.
+            let _ = store_log.note_reached(&mut session);
         }
         if known.is_none() {
             store_log.own.change(&mut session, IDENTITY, Change::Upsert(&identity), |_, _| ())?;
@@ -548,8 +550,6 @@ impl StoreLog {
         self.stored_before.store(stored, Ordering::Relaxed);
         // Relaxed: as above.
         self.openings.store(0, Ordering::Relaxed);
-        // Only evidence: the next closing says it again.
-        let _ = self.note_reached(session);
         Ok(pair_count)
     }
 
@@ -572,8 +572,9 @@ impl StoreLog {
         Ok(())
     }
 
-    /// Notes in the pool what is durable, so that an older copy of the log beside it is noticed.
-    fn note_reached(&self, session: &mut Session<Hardware>) -> Result<()> {
+    /// Notes in the pool what is durable, so that an older copy of the log beside it is noticed. While others use
+    /// the store it is written by one of its sessions: a check waits for those alone.
+    pub fn note_reached(&self, session: &mut Session<Hardware>) -> Result<()> {
         let note = reached_note(self.identity, self.log.durable_lsn());
         Ok(self.own.change(session, REACHED, Change::Upsert(&note), |_, _| ())?)
     }

@@ -305,3 +305,24 @@ fn a_log_without_its_end_does_not_make_an_earlier_pool() {
     let left = power().open(&path).expect("it is rebuilt").default_map().len();
     assert!(left < u64::from(KEYS) && left > u64::from(KEYS / 2), "{left}");
 }
+
+/// When a snapshot was written, what it reached was noted in the pool by a session that a check does not wait
+/// for: the check told of a record that was free and in use, and of another that was neither.
+#[test]
+fn a_check_beside_snapshots_finds_nothing() {
+    const SNAPSHOTS: u32 = 60;
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = power().open(folder.path().join("pool")).expect("it opens");
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for number in 0..SNAPSHOTS {
+                let _ = store.default_map().put(number.to_be_bytes(), b"v").expect("room");
+                store.snapshot().expect("room");
+            }
+        });
+        while !writer.is_finished() {
+            let report = store.check().expect("it can be checked");
+            assert_eq!(report.problems, Vec::<String>::new());
+        }
+    });
+}
