@@ -62,9 +62,14 @@ struct Writer {
     first: u64,
     /// As far as it was acknowledged.
     model: Model,
+    /// The last that were acknowledged, to tell what went before.
+    recent: VecDeque<Step>,
     /// What was sent behind that, in order.
     pending: VecDeque<Step>,
 }
+
+/// How many of the last steps are told.
+const RECENT_COUNT: usize = 12;
 
 impl Writer {
     fn new(number: u64, seed: u64) -> Self {
@@ -73,6 +78,7 @@ impl Writer {
             random,
             first: number * DATABASE_COUNT,
             model: Model::default(),
+            recent: VecDeque::new(),
             pending: VecDeque::new(),
         }
     }
@@ -236,6 +242,10 @@ impl Writer {
                 }
                 let step = self.pending.pop_front().unwrap();
                 step.iter().for_each(|request| self.model.apply(request));
+                self.recent.push_back(step);
+                if self.recent.len() > RECENT_COUNT {
+                    self.recent.pop_front();
+                }
                 // Relaxed: it only says when to kill.
                 acknowledged.fetch_add(1, Ordering::Relaxed);
             }
@@ -258,7 +268,8 @@ impl Writer {
                 .eq(found.iter().filter(|(_, item)| !may_come(item)).map(|(key, item)| (key, item)))
         };
         let acknowledged = self.model.clone();
-        let mut steps = std::mem::take(&mut self.pending).into_iter();
+        let pending = std::mem::take(&mut self.pending);
+        let mut steps = pending.iter();
         while !is_found(&self.model) {
             let Some(step) = steps.next() else {
                 let differ =
@@ -269,13 +280,22 @@ impl Writer {
                 };
                 let missing: Vec<_> = acknowledged.keys.iter().filter(is_missing).collect();
                 panic!(
-                    "differs from what was acknowledged\n found {strange:?}\n known {missing:?}"
+                    "differs from what was acknowledged\n found {}\n known {}\n done {}\n sent {}",
+                    shown(&strange),
+                    shown(&missing),
+                    shown(&self.recent),
+                    shown(&pending)
                 );
             };
             step.iter().for_each(|request| self.model.apply(request));
         }
         self.model.keys.retain(|_, item| !has_come(item) && !may_come(item));
     }
+}
+
+/// The beginning of what may be long.
+fn shown(value: &impl std::fmt::Debug) -> String {
+    format!("{value:?}").chars().take(4_000).collect()
 }
 
 /// Passes over a reply. Returns the error that it is, if it is one that must not come.

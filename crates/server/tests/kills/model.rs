@@ -78,7 +78,8 @@ impl Model {
                 self.put_string(arg(1), arg(2), expiry_ms);
             }
             "SMOVE" => {
-                if self.change(arg(1), |value| value.set().remove(arg(3))) {
+                let is_moved = arg(1) != arg(2);
+                if is_moved && self.change(arg(1), |value| value.set().remove(arg(3))) {
                     self.change(arg(2), |value| value.set().insert(request[3].clone()));
                 }
             }
@@ -97,6 +98,12 @@ impl Model {
                 }
                 self.replace(arg(1), Value::SortedSet(sums));
             }
+            // It is one change, so that a list of one element stays the one it is.
+            "LMOVE" if arg(1) == arg(2) => self.change(arg(1), |value| match (arg(3), arg(4)) {
+                ("LEFT", "RIGHT") if !value.is_gone() => value.list().rotate_left(1),
+                ("RIGHT", "LEFT") if !value.is_gone() => value.list().rotate_right(1),
+                _ => {}
+            }),
             "LMOVE" => {
                 let taken = self.change(arg(1), |value| match arg(3) {
                     "LEFT" => value.list().pop_front(),
