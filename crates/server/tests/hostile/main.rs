@@ -1,11 +1,19 @@
 //! Streams that no honest client sends.
 
+mod frames;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::io::Write;
 use std::net::Shutdown;
 
-use support::{Client, TestServer, encode};
+use support::{Client, ServerProcess, TestServer, encode};
+
+/// Not a test of its own: see [`ServerProcess`].
+#[test]
+fn server_process() {
+    ServerProcess::play();
+}
 
 /// What the server answers to a stream before it closes the connection.
 fn answer(server: &TestServer, stream: &[u8]) -> String {
