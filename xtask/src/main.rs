@@ -17,6 +17,7 @@ mod programs;
 mod publish;
 mod python;
 mod sbom;
+mod servers;
 mod summary;
 mod tidy;
 mod versus;
@@ -57,6 +58,7 @@ usage: cargo xtask <command> [arguments]
   sim     long searches on the simulated machine and of replies; `sim 3600` for an hour each
   versus  what operations cost with two builds, turn by turn: `versus BEFORE AFTER [rounds [keys]]`,
           each a folder with `everleaf`, for a quiet machine
+  servers  Everleaf's server beside Redis and Valkey: `servers FOLDER [PART ..]`, for a quiet machine
 ";
 
 fn main() -> ExitCode {
@@ -87,6 +89,7 @@ fn main() -> ExitCode {
         "figures" => figures(&root, rest),
         "sim" => jobs::sim(&root, rest),
         "versus" => versus::run(rest),
+        "servers" => servers::run(rest),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");
             true

@@ -1,5 +1,7 @@
 //! Moving keys of all types between a store and elsewhere, without a server: for `everleaf import` and `export`.
 
+mod pieces;
+
 use everleaf::{Action, Expiry, KEY_SIZE_MAX, Store, WriteBatch};
 
 use crate::command::Failure;
@@ -13,6 +15,7 @@ use crate::rdb::{self, Damage};
 use crate::types::Types;
 
 pub use crate::rdb::{Rdb, RdbError, RdbRecord, Value};
+pub use pieces::Extent;
 
 /// Bytes, and changes, that are written at once.
 const PIECE_SIZE: usize = 8 << 20;
@@ -47,8 +50,14 @@ pub fn value_of_payload(payload: &[u8]) -> Result<Value, String> {
             rdb::unsupported_name(*kind).unwrap_or_default().to_string()
         }
         (_, Damage::Footer) => "a value of a newer format, or with a wrong check sum".to_string(),
+        (_, Damage::TooLarge) => "a value of more than 512 MiB".to_string(),
         (_, Damage::Format) => "a value that cannot be read".to_string(),
     })
+}
+
+/// Whether a payload of `DUMP` holds more than can be read as one value.
+pub fn is_too_large(payload: &[u8]) -> bool {
+    payload.len() > rdb::SIZE_MAX || rdb::read(payload) == Err(Damage::TooLarge)
 }
 
 /// Whether a payload of `DUMP` holds what there is not here.
@@ -77,20 +86,13 @@ impl<'a> Keyspace<'a> {
         if entry.expiry_ms.is_some_and(|time| time <= now_ms()) {
             return Ok(false);
         }
-        let number = Database::try_from(database).ok().filter(|it| *it < DATABASE_COUNT_MAX);
-        let database =
-            number.ok_or_else(|| format!("there are {DATABASE_COUNT_MAX} databases at most"))?;
-        if key.len() > KEY_SIZE_MAX {
-            return Err(format!("a key of {} bytes: {KEY_SIZE_MAX} is the most", key.len()));
-        }
-        self.databases.begin(self.store, database).map_err(|error| error.to_string())?;
+        let place = self.begin(database, key)?;
         if self.stage.size() + entry.value.size() > PIECE_SIZE {
             self.flush()?;
         }
         if !matches!(entry.value, Value::String(_)) {
             self.types.begin(self.store).map_err(|error| error.to_string())?;
         }
-        let place = self.databases.place(database);
         let put = self.staged(place, |staged| {
             dump::put(staged, key, &entry.value)?;
             if let Some(time) = entry.expiry_ms {
@@ -104,6 +106,25 @@ impl<'a> Keyspace<'a> {
             self.flush()?;
         }
         Ok(true)
+    }
+
+    /// Where a key is to be put.
+    fn begin(&self, database: u64, key: &[u8]) -> Result<Place, String> {
+        let number = Database::try_from(database).ok().filter(|it| *it < DATABASE_COUNT_MAX);
+        let database =
+            number.ok_or_else(|| format!("there are {DATABASE_COUNT_MAX} databases at most"))?;
+        if key.len() > KEY_SIZE_MAX {
+            return Err(format!("a key of {} bytes: {KEY_SIZE_MAX} is the most", key.len()));
+        }
+        self.databases.begin(self.store, database).map_err(|error| error.to_string())?;
+        Ok(self.databases.place(database))
+    }
+
+    /// What was read is no condition of anything.
+    fn forget_read(&mut self) {
+        if self.stage.is_unchanged() {
+            self.stage = Stage::new(BATCH_SIZE_MAX);
+        }
     }
 
     /// Writes what was put.
@@ -158,6 +179,17 @@ impl<'a> Keyspace<'a> {
         found.map(|database| self.databases.place(database))
     }
 
+    /// Whether a key is there, whatever it holds.
+    ///
+    /// # Errors
+    /// The store cannot be read: in words.
+    pub fn contains(&mut self, database: u64, key: &[u8]) -> Result<bool, String> {
+        let Some(place) = self.existing(database) else { return Ok(false) };
+        let found = self.staged(place, |staged| staged.contains(key));
+        self.forget_read();
+        found.map_err(|failure| text_of(&failure))
+    }
+
     /// What a key holds.
     ///
     /// # Errors
@@ -171,10 +203,7 @@ impl<'a> Keyspace<'a> {
             let expiry = staged.see(key, |_, expiry| expiry)?.unwrap_or(Expiry::Never);
             Ok(Some((payload, expiry)))
         });
-        // What was read is no condition of anything.
-        if self.stage.is_unchanged() {
-            self.stage = Stage::new(BATCH_SIZE_MAX);
-        }
+        self.forget_read();
         let Some((payload, expiry)) = result.map_err(|failure| text_of(&failure))? else {
             return Ok(None);
         };

@@ -89,8 +89,8 @@ fn between_copy_and_comparison(port: u16, act: impl FnOnce() + Send + 'static) -
         std::thread::spawn(move || std::io::copy(&mut from_server, &mut to_client));
         let (mut act, mut scans, mut bytes) = (Some(act), 0, [0; 4096]);
         while let Ok(size) = client.read(&mut bytes) {
-            // The client waits for each reply to it, so it comes in one piece.
-            scans += usize::from(bytes[..size].windows(4).any(|word| word == b"SCAN"));
+            // The client waits for each reply to it, so it comes in one piece. `HSCAN` and its like are others.
+            scans += usize::from(bytes[..size].windows(6).any(|word| word == b"\nSCAN\r"));
             if scans == 2 {
                 act.take().into_iter().for_each(|act| act());
             }
@@ -281,5 +281,61 @@ fn keys_of_high_databases_are_told_and_a_pipe_is_refused_at_once() {
         let told = place.run(["import", "pipe", "other.pool", "--no-verify"]).succeeded();
         assert!(told.contains("imported 2 keys") && told.contains("not compared"), "{told}");
         writer.join().unwrap();
+    }
+}
+
+/// With a small limit in place of that of 64 MiB.
+#[test]
+fn large_collections_are_taken_and_compared_in_pieces() {
+    for program in SERVERS {
+        let place = Place::empty();
+        let Some(redis) = Redis::start(program, &place, &[]) else { continue };
+        fill(&redis);
+        redis.run("pexpireat bighash 4102444800000\n");
+        let before = digest(&redis);
+        let import = |source: &str, pool: &str| {
+            place.run(["import", source, pool, "--whole-size-max", "1000"])
+        };
+        let told = import(&redis.address(), "new.pool").succeeded();
+        assert!(told.contains("imported 6") && told.contains("compared with the source"), "{told}");
+        assert!(place.run(["check", "new.pool"]).succeeded().starts_with("sound"));
+        place.run(["export", "new.pool", "--format", "resp", "--output", "new.resp"]).succeeded();
+        redis.run("flushall\n");
+        let requests = std::fs::File::open(place.path("new.resp")).unwrap();
+        let port = redis.port.to_string();
+        let piped =
+            Command::new("redis-cli").args(["-p", &port, "--pipe"]).stdin(requests).output();
+        assert!(String::from_utf8(piped.unwrap().stdout).unwrap().contains("errors: 0"));
+        assert_eq!(digest(&redis), before);
+        // Every difference is noticed that comes behind the copy.
+        for (key, line) in [
+            ("bighash", "hset bighash 5 other"),
+            ("bighash", "hdel bighash 5"),
+            ("bighash", "hset bighash new x"),
+            ("bighash", "persist bighash"),
+            ("long", "lset long 300 x"),
+            ("long", "rpush long x"),
+            ("long", "lmove long long left right"),
+            ("bigset", "sadd bigset x"),
+            ("bigset", "spop bigset"),
+            ("bigz", "zincrby bigz 0.5 m7"),
+            ("bigz", "zrem bigz m7"),
+            ("bigz", "rename h bigz"),
+            ("h", "rename long h"),
+        ] {
+            redis.run("flushall\n");
+            fill(&redis);
+            redis.run("pexpireat bighash 4102444800000\n");
+            let port = redis.port.to_string();
+            let source = between_copy_and_comparison(redis.port, move || {
+                let words = ["-p", &port].into_iter().chain(line.split(' '));
+                let done = Command::new("redis-cli").args(words).output().unwrap();
+                assert!(done.status.success() && !done.stdout.starts_with(b"ERR"), "{line}");
+            });
+            let refused = import(&source, "none.pool").failed(1);
+            let named = format!("\"{key}\" of database 0");
+            assert!(refused.contains(&named), "{program}, {line}: {refused}");
+            assert!(!place.path("none.pool").exists());
+        }
     }
 }

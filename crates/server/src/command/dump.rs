@@ -131,7 +131,7 @@ pub fn restore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         .map_err(|_| Failure::text("ERR Invalid TTL value, must be >= 0"))?;
     let value = rdb::read(request.arg(3)).map_err(|damage| match damage {
         Damage::Footer => Failure::text("ERR DUMP payload version or checksum are wrong"),
-        Damage::Format => Failure::text("ERR Bad data format"),
+        Damage::Format | Damage::TooLarge => Failure::text("ERR Bad data format"),
     })?;
     let moment = match time {
         0 => None,
@@ -151,12 +151,17 @@ pub fn restore(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     Ok(())
 }
 
-/// Puts a value in place of whatever the key held. What cannot be put changes nothing.
-pub fn put(staged: &mut Staged<'_>, key: &[u8], value: &Value) -> Outcome {
-    let check = |member: &Vec<u8>| match member.len() + MEMBER_OVERHEAD {
+/// Refuses a member that is too long to be kept.
+pub fn check_member(member: &[u8]) -> Outcome {
+    match member.len() + MEMBER_OVERHEAD {
         size if size > KEY_SIZE_MAX => Err(Failure::Store(Error::KeyTooLarge(size))),
         _ => Ok(()),
-    };
+    }
+}
+
+/// Puts a value in place of whatever the key held. What cannot be put changes nothing.
+pub fn put(staged: &mut Staged<'_>, key: &[u8], value: &Value) -> Outcome {
+    let check = |member: &Vec<u8>| check_member(member);
     match value {
         Value::String(value) => {
             staged.contains(key)?;

@@ -24,6 +24,9 @@ const START_SIZE: usize = 9;
 const VERSION_WITH_SUM: u16 = 5;
 /// Bytes that are read at once, at first.
 const PIECE_SIZE: usize = 256 << 10;
+/// What is said of a record that is no value of ours.
+const TOO_LARGE: &str = "a value of more than 512 MiB: of a file only smaller ones are taken, so import it from the \
+                         running server, of which it is taken in pieces";
 /// The longest record, and what is behind the longest value in the buffer.
 const RECORD_SIZE_MAX: usize = (512 << 20) + (1 << 20);
 
@@ -194,18 +197,17 @@ impl<R: Read> Rdb<R> {
                 None if reader.is_short && !self.is_ended => {
                     wanted = (2 * bytes.len()).max(PIECE_SIZE);
                     if bytes.len() > RECORD_SIZE_MAX {
-                        return Err(self.error("a record of more than 512 MiB"));
+                        return Err(self.error(TOO_LARGE));
                     }
                 }
                 None => {
-                    let is_short = reader.is_short;
+                    let (is_short, is_over) = (reader.is_short, reader.is_over);
                     let kind = bytes.first().copied().unwrap_or(END);
                     self.offset += read as u64;
-                    return Err(match is_short {
-                        true => self.error("the file ends in the middle of a record"),
-                        false => {
-                            self.error(&format!("a record of type {kind} is not as it must be"))
-                        }
+                    return Err(match (is_short, is_over) {
+                        (true, _) => self.error("the file ends in the middle of a record"),
+                        (_, true) => self.error(TOO_LARGE),
+                        _ => self.error(&format!("a record of type {kind} is not as it must be")),
                     });
                 }
             }

@@ -21,7 +21,7 @@ mod write;
 mod ziplist;
 
 pub use file::{Rdb, RdbError, RdbRecord};
-pub use read::read;
+pub use read::{SIZE_MAX, read};
 pub use skip::unsupported_name;
 pub use write::Writer;
 
@@ -102,6 +102,8 @@ impl Value {
 pub enum Damage {
     /// It is of a newer version, or its check sum is wrong.
     Footer,
+    /// All that it holds takes more than 512 MiB.
+    TooLarge,
     /// It is not what the format says.
     Format,
 }

@@ -10,7 +10,7 @@ use super::{Damage, FOOTER_SIZE, VERSION_READ_MAX, Value, kind};
 use crate::score;
 
 /// Bytes that all that a payload holds may take, and what each item takes besides itself.
-const SIZE_MAX: usize = 512 << 20;
+pub const SIZE_MAX: usize = 512 << 20;
 const ITEM_OVERHEAD: usize = 32;
 
 /// What a payload holds.
@@ -25,7 +25,9 @@ pub fn read(payload: &[u8]) -> Result<Value, Damage> {
     }
     let (&kind, rest) = body.split_first().ok_or(Damage::Format)?;
     let mut reader = Reader::new(rest);
-    let value = reader.value(kind).ok_or(Damage::Format)?;
+    let Some(value) = reader.value(kind) else {
+        return Err(if reader.is_over { Damage::TooLarge } else { Damage::Format });
+    };
     // There, too, what follows the value is not looked at.
     if is_fit(&value) { Ok(value) } else { Err(Damage::Format) }
 }
@@ -56,6 +58,8 @@ pub(super) struct Reader<'a> {
     budget: usize,
     /// More bytes were wanted than there are.
     pub is_short: bool,
+    /// More was to be kept than may be.
+    pub is_over: bool,
 }
 
 /// A length, or that an encoding of another kind follows.
@@ -66,7 +70,7 @@ enum Length {
 
 impl<'a> Reader<'a> {
     pub fn new(rest: &'a [u8]) -> Self {
-        Reader { rest, budget: SIZE_MAX, is_short: false }
+        Reader { rest, budget: SIZE_MAX, is_short: false, is_over: false }
     }
 
     pub fn take(&mut self, size: usize) -> Option<&'a [u8]> {
@@ -84,8 +88,14 @@ impl<'a> Reader<'a> {
 
     /// Counts what is kept.
     fn keep(&mut self, value: Vec<u8>) -> Option<Vec<u8>> {
-        self.budget = self.budget.checked_sub(value.len() + ITEM_OVERHEAD)?;
+        self.spend(value.len() + ITEM_OVERHEAD)?;
         Some(value)
+    }
+
+    fn spend(&mut self, size: usize) -> Option<()> {
+        self.is_over |= size > self.budget;
+        self.budget = self.budget.checked_sub(size)?;
+        Some(())
     }
 
     fn any_length(&mut self) -> Option<Length> {
@@ -118,6 +128,8 @@ impl<'a> Reader<'a> {
                 let compressed_size = usize::try_from(self.length()?).ok()?;
                 let size = usize::try_from(self.length()?).ok()?;
                 if size > self.budget {
+                    // Not said of what only claims it: it could not be so long.
+                    self.is_over |= compressed_size <= self.rest.len();
                     return None;
                 }
                 decompressed(self.take(compressed_size)?, size)?
@@ -151,12 +163,14 @@ impl<'a> Reader<'a> {
         let packed = self.string()?;
         // An entry of two bytes becomes a string of its own.
         if packed.len() / 2 * (ITEM_OVERHEAD + 2) > self.budget {
+            self.is_over = true;
             return None;
         }
         let entries = unpack(&packed)?;
         // The entries are kept instead of what they were packed in.
         let size: usize = entries.iter().map(|entry| entry.len() + ITEM_OVERHEAD).sum();
-        self.budget = (self.budget + packed.len()).checked_sub(size)?;
+        self.budget += packed.len();
+        self.spend(size)?;
         Some(entries)
     }
 

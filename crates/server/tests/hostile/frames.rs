@@ -30,7 +30,7 @@ impl Random {
     }
 
     fn below(&mut self, limit: usize) -> usize {
-        self.next() as usize % limit
+        self.next() as usize % limit.max(1)
     }
 
     fn one_of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {

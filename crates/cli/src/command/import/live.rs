@@ -3,9 +3,10 @@
 use super::Item;
 use super::address::Address;
 use super::client::{Client, Reply};
+use super::pieces::Kind;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
-use everleaf_server::transfer::{Entry, is_unsupported, value_of_payload};
+use everleaf_server::transfer::{Entry, is_too_large, is_unsupported, value_of_payload};
 use std::io;
 use std::path::Path;
 
@@ -23,11 +24,17 @@ pub struct Live {
     is_one_database: bool,
     /// Whether it knows `PEXPIRETIME` (7.0).
     tells_moments: bool,
+    /// Collections that take more of its memory are read in pieces.
+    whole_size_max: u64,
 }
 
 impl Live {
     /// Connects, and asks what there is.
-    pub fn connect(address: Address, cacert: Option<&Path>) -> Result<Self, Failure> {
+    pub fn connect(
+        address: Address,
+        cacert: Option<&Path>,
+        whole_size_max: u64,
+    ) -> Result<Self, Failure> {
         let place = format!("{}:{}", address.host, address.port);
         let client = Client::connect(&address, cacert).map_err(|error| fail(&place, &error))?;
         let mut live = Live {
@@ -36,6 +43,7 @@ impl Live {
             databases: Vec::new(),
             is_one_database: address.database.is_some(),
             tells_moments: true,
+            whole_size_max,
         };
         match (&address.user, &address.password) {
             (Some(user), Some(password)) => {
@@ -119,14 +127,18 @@ impl Live {
         keys: &[Vec<u8>],
         see: &mut dyn FnMut(Item) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
+        let mut large = self.large_of(keys)?;
+        let is_large = |key: &Vec<u8>| large.iter().any(|(it, _)| it == key);
+        let whole: Vec<&Vec<u8>> = keys.iter().filter(|key| !is_large(key)).collect();
         let time = self.time_command();
-        for key in keys {
+        for key in &whole {
             self.client.add(&[b"DUMP", key]);
             self.client.add(&[time, key]);
         }
         let now_ms = super::now_ms();
         self.client.send().map_err(|error| fail(&self.place, &error))?;
-        for key in keys {
+        let mut too_large = Vec::new();
+        for key in whole {
             let (payload, time) = (self.reply()?, self.reply()?);
             let payload = match payload {
                 Reply::Text(payload) => payload,
@@ -135,18 +147,17 @@ impl Live {
                 Reply::Error(error) => return Err(self.refusal("DUMP", &error)),
                 _ => return Err(self.strange("DUMP")),
             };
-            let expiry_ms = match time {
-                Reply::Number(time) if time >= 0 && self.tells_moments => Some(time as u64),
-                Reply::Number(time) if time >= 0 => Some(now_ms.saturating_add(time as u64)),
-                Reply::Number(_) => None,
-                Reply::Error(error) => return Err(self.refusal("PEXPIRETIME", &error)),
-                _ => return Err(self.strange("PEXPIRETIME")),
-            };
+            let expiry_ms = self.expiry_in(&time, now_ms)?;
             let key = key.clone();
             see(match value_of_payload(&payload) {
                 Ok(value) => Item::Key { database, key, entry: Entry { value, expiry_ms } },
                 Err(what) if is_unsupported(&payload) => {
                     Item::Unsupported { database, key: Some(key), what }
+                }
+                // It takes more than the server's estimate said.
+                Err(_) if is_too_large(&payload) => {
+                    too_large.push(key);
+                    continue;
                 }
                 Err(what) => {
                     let key = super::shown(database, &key);
@@ -154,7 +165,50 @@ impl Live {
                 }
             })?;
         }
-        Ok(())
+        for key in too_large {
+            let kind = self.must(&[b"TYPE", &key])?;
+            let what =
+                || format!("{} is a value of more than 512 MiB", super::shown(database, &key));
+            let kind = Kind::of(&kind).ok_or_else(|| super::refused(what()))?;
+            large.push((key, kind));
+        }
+        large.into_iter().try_for_each(|(key, kind)| self.pieces(database, &key, kind, see))
+    }
+
+    /// Which of some keys hold collections so large that they are read in pieces, as the server estimates it; none of a
+    /// server that does not say.
+    fn large_of(&mut self, keys: &[Vec<u8>]) -> Result<Vec<(Vec<u8>, Kind)>, Failure> {
+        for key in keys {
+            self.client.add(&[b"MEMORY", b"USAGE", key]);
+            self.client.add(&[b"TYPE", key]);
+        }
+        self.client.send().map_err(|error| fail(&self.place, &error))?;
+        let mut large = Vec::new();
+        for key in keys {
+            let (size, kind) = (self.reply()?, self.reply()?);
+            let is_large = matches!(size, Reply::Number(size) if size as u64 > self.whole_size_max);
+            let kind = Kind::of(&kind).filter(|_| is_large);
+            large.extend(kind.map(|kind| (key.clone(), kind)));
+        }
+        Ok(large)
+    }
+
+    /// When a key expires, of a reply to [`Self::time_command`] that was asked for then.
+    fn expiry_in(&self, time: &Reply, now_ms: u64) -> Result<Option<u64>, Failure> {
+        match time {
+            Reply::Number(time) if *time >= 0 && self.tells_moments => Ok(Some(*time as u64)),
+            Reply::Number(time) if *time >= 0 => Ok(Some(now_ms.saturating_add(*time as u64))),
+            Reply::Number(_) => Ok(None),
+            Reply::Error(error) => Err(self.refusal("PEXPIRETIME", error)),
+            _ => Err(self.strange("PEXPIRETIME")),
+        }
+    }
+
+    /// When a key expires.
+    pub(super) fn expiry_of(&mut self, key: &[u8]) -> Result<Option<u64>, Failure> {
+        let now_ms = super::now_ms();
+        let time = self.ask(&[self.time_command(), key])?;
+        self.expiry_in(&time, now_ms)
     }
 
     /// What `INFO` tells of the databases; only number 0 if it may not be asked.
@@ -176,7 +230,7 @@ impl Live {
     }
 
     /// The reply to a request that must not be refused.
-    fn must(&mut self, args: &[&[u8]]) -> Result<Reply, Failure> {
+    pub(super) fn must(&mut self, args: &[&[u8]]) -> Result<Reply, Failure> {
         match self.ask(args)? {
             Reply::Error(error) => {
                 let command = String::from_utf8_lossy(args.first().copied().unwrap_or_default());
@@ -190,7 +244,7 @@ impl Live {
         Failure::new(ExitCode::Io, format!("{} refuses {command}: {error}", self.place))
     }
 
-    fn strange(&self, command: &str) -> Failure {
+    pub(super) fn strange(&self, command: &str) -> Failure {
         let message = format!("{} answers {command} with what is no answer to it", self.place);
         Failure::new(ExitCode::Io, message)
     }

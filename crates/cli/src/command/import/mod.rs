@@ -3,6 +3,7 @@
 mod address;
 mod client;
 mod live;
+mod pieces;
 
 use crate::arguments::NewPoolArgs;
 use crate::cli::Global;
@@ -15,7 +16,7 @@ use clap::Args;
 use everleaf::new_file::NewFile;
 use everleaf::{Options, Store};
 use everleaf_server::Config;
-use everleaf_server::transfer::{Entry, Keyspace, Rdb, RdbRecord};
+use everleaf_server::transfer::{Entry, Extent, Keyspace, Rdb, RdbRecord, Value};
 use live::Live;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -30,8 +31,9 @@ Examples:
   REDISCLI_AUTH=secret everleaf import redis://reader@10.0.0.7 shop.pool
   everleaf import dump.rdb shop.pool
 
-A server is only read (SCAN, DUMP, PEXPIRETIME, INFO): all its databases, or the one that the address ends
-with (redis://HOST:PORT/3). Let nobody write meanwhile: keys that are removed there before they are
+A server is only read (SCAN, TYPE, MEMORY USAGE, DUMP, PEXPIRETIME, INFO): all its databases, or the one that the
+address ends with (redis://HOST:PORT/3). Collections of more than 64 MiB are read in pieces (HSCAN, SSCAN,
+ZSCAN, LRANGE, and their lengths). Let nobody write meanwhile: keys that are removed there before they are
 compared are removed here, too, and any other difference that is found refuses all; what is written later
 is missing. Files are those of Redis up to 7.2 and Valkey 8. Strings, lists, sets, hashes and
 sorted sets are taken, with their times; streams, modules and functions there are not here.
@@ -62,6 +64,9 @@ pub struct ImportArgs {
     /// Certificates in PEM that are trusted (rediss://) [default: those of the system]
     #[arg(long, value_name = "FILE")]
     pub cacert: Option<PathBuf>,
+    /// Collections that take more of the server's memory are read in pieces
+    #[arg(long, hide = true, value_name = "BYTES", default_value_t = 64 << 20)]
+    pub whole_size_max: u64,
     /// The properties of the pool.
     #[command(flatten)]
     pub new_pool: NewPoolArgs,
@@ -69,8 +74,32 @@ pub struct ImportArgs {
 
 /// A key of the source, or why there is none.
 pub(super) enum Item {
-    Key { database: u64, key: Vec<u8>, entry: Entry },
-    Unsupported { database: u64, key: Option<Vec<u8>>, what: String },
+    Key {
+        database: u64,
+        key: Vec<u8>,
+        entry: Entry,
+    },
+    Unsupported {
+        database: u64,
+        key: Option<Vec<u8>>,
+        what: String,
+    },
+    /// A large collection: it begins anew, has members (of a list those from an index on), and ends.
+    Begin {
+        database: u64,
+        key: Vec<u8>,
+    },
+    Members {
+        database: u64,
+        key: Vec<u8>,
+        first: u64,
+        members: Value,
+    },
+    End {
+        database: u64,
+        key: Vec<u8>,
+        extent: Extent,
+    },
 }
 
 /// Where keys come from.
@@ -83,7 +112,10 @@ enum Source {
 impl Source {
     fn of(args: &ImportArgs) -> Result<Self, Failure> {
         match Address::parse(&args.source)? {
-            Some(address) => Ok(Source::Server(Live::connect(address, args.cacert.as_deref())?)),
+            Some(address) => {
+                let live = Live::connect(address, args.cacert.as_deref(), args.whole_size_max)?;
+                Ok(Source::Server(live))
+            }
             None => {
                 let path = PathBuf::from(&args.source);
                 let file = open(&path, args.no_verify)?;
@@ -232,14 +264,29 @@ fn take(
     keyspace: &mut Keyspace<'_>,
     report: &mut Report,
 ) -> Result<(), Failure> {
+    let refuse = |database, key: &[u8], why| refused(format!("{}: {why}", shown(database, key)));
     match item {
-        Item::Key { database, key, entry } => match keyspace.put(database, &key, &entry) {
-            Ok(true) => report.keys += 1,
-            Ok(false) => report.expired += 1,
-            Err(why) => {
-                return Err(refused(format!("{}: {why}", shown(database, &key))));
+        Item::Key { database, key, entry } => {
+            let put = keyspace.put(database, &key, &entry);
+            match put.map_err(|why| refuse(database, &key, why))? {
+                true => report.keys += 1,
+                false => report.expired += 1,
             }
-        },
+        }
+        Item::Begin { database, key } => {
+            keyspace.remove(database, &key).map_err(|why| refuse(database, &key, why))?;
+        }
+        Item::Members { database, key, members, .. } => {
+            let added = keyspace.add_piece(database, &key, &members);
+            added.map_err(|why| refuse(database, &key, why))?;
+        }
+        Item::End { database, key, extent } => {
+            let ended = keyspace.end_pieces(database, &key, extent.expiry_ms);
+            match ended.map_err(|why| refuse(database, &key, why))? {
+                true => report.keys += 1,
+                false => report.expired += 1,
+            }
+        }
         Item::Unsupported { .. } if args.skip_unsupported => report.skipped += 1,
         Item::Unsupported { database, key, what } => {
             let place = match key {
@@ -263,24 +310,36 @@ fn verify(
 ) -> Result<(), Failure> {
     let progress = Progress::pairs(show, "comparing", report.keys);
     let (mut different, mut count) = (Vec::new(), 0u64);
+    // Of a collection that comes in pieces: whether those so far are the same.
+    let mut is_same_so_far = true;
     source.each(&mut |item| {
-        let (database, key, entry) = match item {
-            Item::Key { database, key, entry } => (database, key, Some(entry)),
-            Item::Unsupported { database, key: Some(key), .. } => (database, key, None),
+        let (database, key, is_same) = match item {
+            Item::Key { database, key, entry } => {
+                let is_same =
+                    has_expired(entry.expiry_ms) || holds(keyspace, database, &key, entry);
+                (database, key, is_same)
+            }
+            Item::Unsupported { database, key: Some(key), .. } => {
+                let found = keyspace.contains(database, &key).map_err(refused)?;
+                (database, key, !found)
+            }
             Item::Unsupported { key: None, .. } => return Ok(()),
+            Item::Begin { .. } => {
+                is_same_so_far = true;
+                return Ok(());
+            }
+            Item::Members { database, key, first, members } => {
+                let found = keyspace.has_piece(database, &key, first, &members);
+                is_same_so_far &= found.map_err(refused)?;
+                return Ok(());
+            }
+            Item::End { database, key, extent } => {
+                let found = keyspace.extent(database, &key).map_err(refused)?;
+                let is_gone = extent.count == 0 && found.is_none();
+                let is_same = is_gone || is_same_so_far && found == Some(extent);
+                (database, key, has_expired(extent.expiry_ms) || is_same)
+            }
         };
-        let has_expired =
-            entry.as_ref().and_then(|entry| entry.expiry_ms).is_some_and(|time| time <= now_ms());
-        let found = keyspace.get(database, &key).map_err(refused)?;
-        let is_same = has_expired
-            || match (found, entry) {
-                (None, None) => true,
-                (Some(found), Some(entry)) => {
-                    found.expiry_ms == entry.expiry_ms
-                        && found.value.sorted() == entry.value.sorted()
-                }
-                _ => false,
-            };
         report.verified += 1;
         if !is_same {
             count += 1;
@@ -302,6 +361,16 @@ fn verify(
         counted(count, "key"),
         different.join(", ")
     )))
+}
+
+fn has_expired(expiry_ms: Option<u64>) -> bool {
+    expiry_ms.is_some_and(|time| time <= now_ms())
+}
+
+/// Whether a key holds what it should. What is too large to be read as one value is something else.
+fn holds(keyspace: &mut Keyspace<'_>, database: u64, key: &[u8], entry: Entry) -> bool {
+    let Ok(Some(found)) = keyspace.get(database, key) else { return false };
+    found.expiry_ms == entry.expiry_ms && found.value.sorted() == entry.value.sorted()
 }
 
 /// Removes what was copied and is not there at the source any more.

@@ -1,0 +1,265 @@
+//! Collections that are too large to be one value: put, and compared, some members at a time.
+
+use everleaf::{Action, Expiry};
+
+use super::{Keyspace, PIECE_LENGTH, PIECE_SIZE, text_of};
+use crate::command::Failure;
+use crate::command::dump::check_member;
+use crate::command::expiry::now_ms;
+use crate::command::stage::Staged;
+use crate::rdb::Value;
+use crate::types::Kind;
+use crate::types::collection::Collection;
+use crate::types::list::Side;
+
+/// How many members a collection has, and when it expires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Its members, fields or elements.
+    pub count: u64,
+    /// In milliseconds since 1970-01-01 UTC.
+    pub expiry_ms: Option<u64>,
+}
+
+impl Keyspace<'_> {
+    /// Adds members to what a key holds, elements of a list at its end; members that are there get what the piece
+    /// says of them. [`Self::flush`] must follow.
+    ///
+    /// # Errors
+    /// Why they cannot be added: in words. A string has no members.
+    pub fn add_piece(&mut self, database: u64, key: &[u8], piece: &Value) -> Result<(), String> {
+        if self.stage.size() + piece.size() > PIECE_SIZE {
+            self.flush()?;
+        }
+        let place = self.begin(database, key)?;
+        self.types.begin(self.store).map_err(|error| error.to_string())?;
+        self.staged(place, |staged| add(staged, key, piece)).map_err(|it| text_of(&it))?;
+        match self.stage.change_count() > PIECE_LENGTH {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends a collection that was added in pieces: from now on it has this time. Returns whether it is there: one that has
+    /// expired is removed. [`Self::flush`] must follow.
+    ///
+    /// # Errors
+    /// Why it cannot be written: in words.
+    pub fn end_pieces(
+        &mut self,
+        database: u64,
+        key: &[u8],
+        expiry_ms: Option<u64>,
+    ) -> Result<bool, String> {
+        if expiry_ms.is_some_and(|time| time <= now_ms()) {
+            self.remove(database, key)?;
+            return Ok(false);
+        }
+        let Some(place) = self.existing(database) else { return Ok(false) };
+        let ended = self.staged(place, |staged| {
+            if let Some(time) = expiry_ms {
+                let expiry = Expiry::from_unix_ms(time);
+                staged.update_with(key, &mut |_| Action::Expire(expiry))?;
+            }
+            staged.contains(key)
+        });
+        ended.map_err(|failure| text_of(&failure))
+    }
+
+    /// Whether all members of a piece are there as it says; those of a list from an index on.
+    ///
+    /// # Errors
+    /// The store cannot be read: in words.
+    pub fn has_piece(
+        &mut self,
+        database: u64,
+        key: &[u8],
+        first: u64,
+        piece: &Value,
+    ) -> Result<bool, String> {
+        let Some(place) = self.existing(database) else { return Ok(false) };
+        let result = self.staged(place, |staged| has(staged, key, first, piece));
+        self.forget_read();
+        match result {
+            // It is another type here.
+            Err(Failure::WrongType) => Ok(false),
+            result => result.map_err(|failure| text_of(&failure)),
+        }
+    }
+
+    /// How large a collection is; `None` if the key holds none.
+    ///
+    /// # Errors
+    /// The store cannot be read: in words.
+    pub fn extent(&mut self, database: u64, key: &[u8]) -> Result<Option<Extent>, String> {
+        let Some(place) = self.existing(database) else { return Ok(None) };
+        let result = self.staged(place, |staged| {
+            let types = staged.types;
+            staged
+                .see(key, |value, expiry| types.header(value).map(|header| (header.count, expiry)))
+        });
+        self.forget_read();
+        let found = result.map_err(|failure| text_of(&failure))?.flatten();
+        Ok(found.map(|(count, expiry)| Extent {
+            count,
+            expiry_ms: (expiry != Expiry::Never).then(|| expiry.as_unix_ms()),
+        }))
+    }
+}
+
+fn kind_of(piece: &Value) -> Result<Kind, Failure> {
+    match piece {
+        Value::String(_) => Err(Failure::WrongType),
+        Value::List(_) => Ok(Kind::List),
+        Value::Set(_) => Ok(Kind::Set),
+        Value::Hash(_) => Ok(Kind::Hash),
+        Value::SortedSet(_) => Ok(Kind::SortedSet),
+    }
+}
+
+fn add(staged: &mut Staged<'_>, key: &[u8], piece: &Value) -> Result<(), Failure> {
+    match piece {
+        Value::Set(members) => members.iter().try_for_each(|it| check_member(it))?,
+        Value::Hash(fields) => fields.iter().try_for_each(|(it, _)| check_member(it))?,
+        Value::SortedSet(members) => members.iter().try_for_each(|(it, _)| check_member(it))?,
+        Value::String(_) | Value::List(_) => {}
+    }
+    let mut collection = Collection::open(staged, key, kind_of(piece)?)?;
+    match piece {
+        Value::String(_) => {}
+        Value::List(elements) => {
+            elements.iter().try_for_each(|element| collection.push(Side::Right, element))?;
+        }
+        Value::Set(members) => {
+            members.iter().try_for_each(|member| collection.add(member).map(drop))?;
+        }
+        Value::Hash(fields) => {
+            fields.iter().try_for_each(|(field, value)| collection.set(field, value).map(drop))?;
+        }
+        Value::SortedSet(members) => {
+            for (member, score) in members {
+                let old = collection.score(member)?;
+                if old != Some(*score) {
+                    collection.set_score(member, *score, old)?;
+                }
+            }
+        }
+    }
+    collection.finish()
+}
+
+fn has(staged: &mut Staged<'_>, key: &[u8], first: u64, piece: &Value) -> Result<bool, Failure> {
+    let found = Collection::find(staged, key, kind_of(piece)?)?;
+    let Some(mut collection) = found else { return Ok(false) };
+    match piece {
+        Value::String(_) => {}
+        Value::List(elements) => {
+            for (at, element) in (first..).zip(elements) {
+                if collection.element(at, |found| found == element)? != Some(true) {
+                    return Ok(false);
+                }
+            }
+        }
+        Value::Set(members) => {
+            for member in members {
+                if !collection.contains(member)? {
+                    return Ok(false);
+                }
+            }
+        }
+        Value::Hash(fields) => {
+            for (field, value) in fields {
+                if collection.see(field, |found| found == value)? != Some(true) {
+                    return Ok(false);
+                }
+            }
+        }
+        Value::SortedSet(members) => {
+            for (member, score) in members {
+                if collection.score(member)? != Some(*score) {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transfer::Entry;
+
+    fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
+        texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+    }
+
+    #[test]
+    fn pieces_make_the_value_that_they_are_pieces_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = everleaf::Options::new().create(true).open(folder.path().join("p")).unwrap();
+        let mut keys = Keyspace::new(&store).unwrap();
+        let pairs = |all: &[(&str, &str)]| -> Vec<(Vec<u8>, Vec<u8>)> {
+            all.iter().map(|(a, b)| (a.as_bytes().to_vec(), b.as_bytes().to_vec())).collect()
+        };
+        let scored = |all: &[(&str, f64)]| -> Vec<(Vec<u8>, f64)> {
+            all.iter().map(|(member, score)| (member.as_bytes().to_vec(), *score)).collect()
+        };
+        let cases = [
+            [
+                Value::List(texts(&["a", "b"])),
+                Value::List(texts(&["c"])),
+                Value::List(texts(&["a", "b", "c"])),
+            ],
+            [
+                Value::Set(texts(&["a", "b"])),
+                Value::Set(texts(&["b", "c"])),
+                Value::Set(texts(&["a", "b", "c"])),
+            ],
+            [
+                Value::Hash(pairs(&[("f", "1"), ("g", "2")])),
+                Value::Hash(pairs(&[("g", "3")])),
+                Value::Hash(pairs(&[("f", "1"), ("g", "3")])),
+            ],
+            [
+                Value::SortedSet(scored(&[("m", 1.0), ("n", 2.0)])),
+                Value::SortedSet(scored(&[("n", 3.0), ("o", -1.0)])),
+                Value::SortedSet(scored(&[("m", 1.0), ("n", 3.0), ("o", -1.0)])),
+            ],
+        ];
+        let far = 4_102_444_800_000;
+        for (number, [one, other, whole]) in cases.iter().enumerate() {
+            let key = [number as u8];
+            keys.add_piece(3, &key, one).unwrap();
+            if number.is_multiple_of(2) {
+                keys.flush().unwrap();
+            }
+            keys.add_piece(3, &key, other).unwrap();
+            assert!(keys.end_pieces(3, &key, Some(far)).unwrap());
+            keys.flush().unwrap();
+            let found = keys.get(3, &key).unwrap().unwrap();
+            assert_eq!(found, Entry { value: found.value.clone(), expiry_ms: Some(far) });
+            assert_eq!(found.value.sorted(), whole.clone().sorted());
+            assert!(keys.has_piece(3, &key, 0, whole).unwrap());
+            let first = if number == 0 { 2 } else { 0 };
+            assert!(keys.has_piece(3, &key, first, other).unwrap());
+            assert!(!keys.has_piece(3, &key, 1, &cases[(number + 1) % 4][2]).unwrap(), "type");
+            assert!(!keys.has_piece(2, &key, 0, other).unwrap(), "database");
+            let count = if number == 2 { 2 } else { 3 };
+            let extent = Extent { count, expiry_ms: Some(far) };
+            assert_eq!(keys.extent(3, &key).unwrap(), Some(extent));
+        }
+        for (piece, number) in [
+            (Value::List(texts(&["b", "a"])), 0),
+            (Value::List(texts(&["a", "b", "c", "d"])), 0),
+            (Value::Set(texts(&["d"])), 1),
+            (Value::Hash(pairs(&[("g", "2")])), 2),
+            (Value::SortedSet(scored(&[("n", 2.0)])), 3),
+        ] {
+            assert!(!keys.has_piece(3, &[number], 0, &piece).unwrap(), "{piece:?}");
+        }
+        assert!(!keys.end_pieces(3, &[0], Some(1)).unwrap());
+        keys.flush().unwrap();
+        assert_eq!(keys.extent(3, &[0]).unwrap(), None);
+    }
+}

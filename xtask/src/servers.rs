@@ -1,0 +1,56 @@
+//! `cargo xtask servers FOLDER [PART ..]`: Everleaf's server, Redis and Valkey side by side, by one client.
+//!
+//! `FOLDER` has a release build of `everleaf` (as `target/release`). Parts: `commands` (all of redis-benchmark, with 1
+//! and with 32 requests in flight), `ycsb` (its six mixes of commands), `sorted-set` (one of 10^7 members: memory, and
+//! speed), `tls`. Without a part all of them. Each prints a section of `docs/results/servers.md`. Nothing is
+//! written to a disk by anybody: what is compared survives the death of the process at most. For a quiet machine.
+
+mod client;
+mod contender;
+mod sections;
+
+use std::path::Path;
+
+use contender::{Contender, Outcome};
+
+const USAGE: &str = "usage: cargo xtask servers FOLDER [commands|ycsb|sorted-set|tls ..]";
+
+/// Measures and prints sections.
+pub fn run(arguments: &[String]) -> bool {
+    match measure(arguments) {
+        Ok(()) => true,
+        Err(what) => {
+            eprintln!("xtask: {what}");
+            false
+        }
+    }
+}
+
+fn measure(arguments: &[String]) -> Outcome<()> {
+    let (folder, parts) = arguments.split_first().ok_or(USAGE)?;
+    let contenders = Contender::all(Path::new(folder))?;
+    let all = ["commands", "ycsb", "sorted-set", "tls"].map(String::from);
+    for part in if parts.is_empty() { &all[..] } else { parts } {
+        let section = match part.as_str() {
+            "commands" => sections::commands(&contenders)?,
+            "ycsb" => sections::ycsb(&contenders)?,
+            "sorted-set" => sections::sorted_set(&contenders)?,
+            "tls" => sections::tls(&contenders)?,
+            _ => return Err(USAGE.into()),
+        };
+        println!("{section}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let arguments = ["/nowhere".to_string()];
+        assert!(measure(&arguments).is_err_and(|what| what.contains("/nowhere/everleaf")));
+        assert!(measure(&[]).is_err_and(|what| what.starts_with("usage")));
+    }
+}

@@ -1,0 +1,168 @@
+//! Servers that are compared: how each is started, and what it takes.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+pub type Outcome<T> = Result<T, String>;
+
+/// How long a server may take to come up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server by its program.
+pub struct Contender {
+    pub name: &'static str,
+    pub version: String,
+    program: PathBuf,
+    is_ours: bool,
+}
+
+impl Contender {
+    /// Everleaf first, then those that are installed.
+    pub fn all(folder: &Path) -> Outcome<Vec<Contender>> {
+        let ours = folder.join("everleaf");
+        if !ours.is_file() {
+            return Err(format!("there is no {}: build it first", ours.display()));
+        }
+        let programs = [
+            ("Everleaf", ours, true),
+            ("Redis", "redis-server".into(), false),
+            ("Valkey", "valkey-server".into(), false),
+        ];
+        let contenders: Vec<Contender> = programs
+            .into_iter()
+            .filter_map(|(name, program, is_ours)| {
+                let told = Command::new(&program).arg("--version").output().ok()?;
+                let told = String::from_utf8_lossy(&told.stdout).into_owned();
+                let version = told.split_whitespace().find_map(|word| word.strip_prefix("v="));
+                let version = version.or(told.split_whitespace().nth(1)).unwrap_or_default();
+                Some(Contender { name, version: version.to_string(), program, is_ours })
+            })
+            .collect();
+        match contenders.len() {
+            0 | 1 => Err("nobody is there to compare with: install redis-server".into()),
+            _ => Ok(contenders),
+        }
+    }
+
+    /// Starts it without data; with TLS if the files of [`certificates`] are in the folder.
+    pub fn start(&self, folder: &Path) -> Outcome<Server> {
+        let (port, tls_port) = (free_port()?, free_port()?);
+        let certificate = folder.join("server.crt");
+        let has_tls = certificate.is_file();
+        let mut command = Command::new(&self.program);
+        if self.is_ours {
+            command.arg("serve").arg(folder.join(format!("{port}.pool")));
+            command.args(["--durability", "process", "--port", &port.to_string()]);
+        } else {
+            command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+            command.args(["--appendonly", "no", "--dir"]).arg(folder);
+        }
+        if has_tls {
+            command.args(["--tls-port", &tls_port.to_string(), "--tls-cert-file"]);
+            command.arg(&certificate).arg("--tls-key-file").arg(folder.join("server.key"));
+            command.args(if self.is_ours { &[][..] } else { &["--tls-auth-clients", "no"] });
+            if !self.is_ours {
+                command.arg("--tls-ca-cert-file").arg(&certificate);
+            }
+        }
+        let child =
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = child.map_err(|error| format!("{}: {error}", self.name))?;
+        let server = Server { child, port, tls_port, folder: folder.to_path_buf() };
+        let start = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if start.elapsed() > PATIENCE {
+                return Err(format!("{} does not come up", self.name));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(server)
+    }
+}
+
+fn free_port() -> Outcome<u16> {
+    let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    address.map(|address| address.port()).map_err(|error| error.to_string())
+}
+
+/// A certificate of its own for `localhost`, and its key.
+pub fn certificates(folder: &Path) -> Outcome<()> {
+    let mut command = Command::new("openssl");
+    command.args([
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]);
+    command.args([
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=DNS:localhost,IP:127.0.0.1",
+    ]);
+    command
+        .arg("-keyout")
+        .arg(folder.join("server.key"))
+        .arg("-out")
+        .arg(folder.join("server.crt"));
+    let made =
+        command.stderr(Stdio::null()).status().map_err(|error| format!("openssl: {error}"))?;
+    if made.success() { Ok(()) } else { Err(format!("openssl: {made}")) }
+}
+
+/// A running server; killed when it goes.
+pub struct Server {
+    child: Child,
+    pub port: u16,
+    pub tls_port: u16,
+    folder: PathBuf,
+}
+
+impl Server {
+    /// MiB of a field of the process's status: `RssAnon`, `VmRSS`.
+    pub fn memory_mib(&self, field: &str) -> Outcome<f64> {
+        let path = format!("/proc/{}/status", self.child.id());
+        let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+        kib.map(|kib| kib / 1024.0).ok_or_else(|| format!("{path} has no {field}"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // The next begins without data; what cannot be removed is removed with the folder.
+        let _ = fs::remove_file(self.folder.join(format!("{}.pool", self.port)));
+    }
+}
+
+/// A folder that goes with this.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new() -> Outcome<Folder> {
+        let path = std::env::temp_dir().join(format!("everleaf-servers-{}", std::process::id()));
+        // What an earlier run left that was killed.
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Folder(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What cannot be removed is removed by the next.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

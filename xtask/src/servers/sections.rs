@@ -1,0 +1,293 @@
+//! What is measured, and the sections that tell it.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use super::client::{Connection, Figures, benchmark, medians, mixed, together};
+use super::contender::{Contender, Folder, Outcome, Server, certificates};
+
+/// Each round asks everybody, another one first.
+const ROUNDS: usize = 3;
+/// Everleaf's aims: of the others' speed, with one request in flight and with 32.
+const AIMS: [(&str, f64); 2] = [("1", 1.0), ("32", 1.5)];
+/// Requests of a test, with one in flight and with 32.
+const REQUESTS: [&str; 2] = ["20000", "50000"];
+/// Records of YCSB, its clients, and how long each mix is run.
+const RECORDS: u64 = 100_000;
+const CLIENTS: usize = 16;
+const TIME: Duration = Duration::from_millis(1500);
+/// Members of the large sorted set.
+const MEMBERS: u64 = 10_000_000;
+
+type Row = (String, Vec<Figures>);
+
+/// A table: Everleaf's figures first, then those of the others, and what is below the aim in words.
+fn table(contenders: &[Contender], rows: &[Row], aim: f64) -> String {
+    let mut text = String::from("| |");
+    for it in contenders {
+        let _ = write!(text, " {} {}, a second (p99, ms) |", it.name, it.version);
+    }
+    for it in &contenders[1..] {
+        let _ = write!(text, " of {} |", it.name);
+    }
+    text += "\n|---|";
+    text += &"---|".repeat(2 * contenders.len() - 1);
+    let mut below = Vec::new();
+    for (name, figures) in rows {
+        let _ = write!(text, "\n| {name} |");
+        for it in figures {
+            let _ = write!(text, " {:.0} ({:.2}) |", it.per_second, it.p99_ms);
+        }
+        for (it, other) in contenders[1..].iter().zip(&figures[1..]) {
+            let ratio = figures[0].per_second / other.per_second;
+            let _ = write!(text, " {ratio:.2} |");
+            if ratio < aim {
+                below.push(format!("{name} ({ratio:.2} of {})", it.name));
+            }
+        }
+    }
+    let below = if below.is_empty() { "nothing".to_string() } else { below.join(", ") };
+    let _ = write!(text, "\n\nBelow the aim of {aim}: {below}.\n");
+    text
+}
+
+/// Everybody's figures of the tests of redis-benchmark with these arguments.
+fn rows(servers: &[Server], rounds: usize, arguments: &[&str]) -> Outcome<Vec<Row>> {
+    let mut found: Vec<Vec<Vec<(String, Figures)>>> = servers.iter().map(|_| vec![]).collect();
+    for round in 0..rounds {
+        for turn in 0..servers.len() {
+            let index = (turn + round) % servers.len();
+            found[index].push(benchmark(servers[index].port, arguments)?);
+        }
+    }
+    let order: Vec<String> = found[0][0].iter().map(|(name, _)| name.clone()).collect();
+    let all: Vec<_> = found.iter().map(|rounds| medians(rounds)).collect();
+    let row = |name: String| {
+        let figures = all.iter().map(|it| it.get(&name).copied());
+        let figures: Option<Vec<Figures>> = figures.collect();
+        figures
+            .map(|figures| (name.clone(), figures))
+            .ok_or_else(|| format!("{name} is not of all"))
+    };
+    order.into_iter().map(row).collect()
+}
+
+fn start_all(contenders: &[Contender], folder: &Folder) -> Outcome<Vec<Server>> {
+    contenders.iter().map(|it| it.start(&folder.0)).collect()
+}
+
+/// All tests of redis-benchmark.
+pub fn commands(contenders: &[Contender]) -> Outcome<String> {
+    let mut text = String::new();
+    for ((pipeline, aim), requests) in AIMS.into_iter().zip(REQUESTS) {
+        let folder = Folder::new()?;
+        let servers = start_all(contenders, &folder)?;
+        let arguments = ["-P", pipeline, "-n", requests, "-c", "50", "-r", "100000"];
+        let rows = rows(&servers, ROUNDS, &arguments)?;
+        let _ = write!(
+            text,
+            "## redis-benchmark, {pipeline} in flight\n\n50 connections, keys of 100,000; medians of {ROUNDS} rounds of \
+             {requests} requests.\n\n{}\n",
+            table(contenders, &rows, aim)
+        );
+    }
+    Ok(text)
+}
+
+/// A record's key: of few ranks more often than of others, as 1 / rank.
+fn key_of(number: u64) -> String {
+    let part = (number >> 11) as f64 / (1u64 << 53) as f64;
+    let rank = (RECORDS as f64).powf(part) as u64;
+    format!("user{:016}", mixed(rank % RECORDS) % RECORDS)
+}
+
+fn fields() -> Vec<(String, Vec<u8>)> {
+    (0..10).map(|field| (format!("field{field}"), vec![b'v'; 100])).collect()
+}
+
+fn insert(connection: &mut Connection, key: &str, fields: &[(String, Vec<u8>)], score: u64) {
+    let mut words = vec![&b"HMSET"[..], key.as_bytes()];
+    words.extend(fields.iter().flat_map(|(name, value)| [name.as_bytes(), value]));
+    connection.add(&words);
+    connection.add(&[b"ZADD", b"_indices", score.to_string().as_bytes(), key.as_bytes()]);
+}
+
+/// A step of a mix, as YCSB's client for Redis asks.
+fn step(
+    connection: &mut Connection,
+    mix: char,
+    number: u64,
+    fields: &[(String, Vec<u8>)],
+) -> Outcome<()> {
+    let (key, chance) = (key_of(number), mixed(number ^ 0x5555) % 100);
+    let read_share = match mix {
+        'A' | 'F' => 50,
+        'C' => 100,
+        _ => 95,
+    };
+    if chance < read_share && mix != 'E' {
+        connection.add(&[b"HGETALL", key.as_bytes()]);
+        return connection.send(1).map(drop);
+    }
+    match mix {
+        'E' if chance < read_share => {
+            // The scan finds keys, then reads each.
+            let from = (mixed(number ^ 7) % RECORDS).to_string();
+            let count = (1 + mixed(number ^ 9) % 100).to_string();
+            connection.add(&[
+                b"ZRANGEBYSCORE",
+                b"_indices",
+                from.as_bytes(),
+                b"+inf",
+                b"LIMIT",
+                b"0",
+                count.as_bytes(),
+            ]);
+            for key in connection.send(1)? {
+                connection.add(&[b"HGETALL", &key]);
+                connection.send(1)?;
+            }
+            Ok(())
+        }
+        'D' | 'E' => {
+            insert(
+                connection,
+                &format!("user{:016}", RECORDS + number % RECORDS),
+                fields,
+                RECORDS + number % RECORDS,
+            );
+            connection.send(2).map(drop)
+        }
+        'F' => {
+            connection.add(&[b"HGETALL", key.as_bytes()]);
+            connection.send(1)?;
+            connection.add(&[b"HMSET", key.as_bytes(), fields[0].0.as_bytes(), &fields[0].1]);
+            connection.send(1).map(drop)
+        }
+        _ => {
+            connection.add(&[b"HMSET", key.as_bytes(), fields[0].0.as_bytes(), &fields[0].1]);
+            connection.send(1).map(drop)
+        }
+    }
+}
+
+/// The six mixes of YCSB, with the commands of its client for Redis.
+pub fn ycsb(contenders: &[Contender]) -> Outcome<String> {
+    let folder = Folder::new()?;
+    let servers = start_all(contenders, &folder)?;
+    let fields = fields();
+    for server in &servers {
+        let mut connection = Connection::new(server.port)?;
+        for start in (0..RECORDS).step_by(100) {
+            for record in start..start + 100 {
+                insert(&mut connection, &format!("user{record:016}"), &fields, record);
+            }
+            connection.send(200)?;
+        }
+    }
+    let mut rows: Vec<Row> = Vec::new();
+    for mix in 'A'..='F' {
+        let figures = servers.iter().map(|server| {
+            together(server.port, CLIENTS, TIME, |connection, number| {
+                step(connection, mix, number, &fields)
+            })
+        });
+        rows.push((mix.to_string(), figures.collect::<Outcome<_>>()?));
+    }
+    Ok(format!(
+        "## YCSB\n\nThe mixes A to F with the commands of its client (HMSET of ten fields of 100 bytes and ZADD to `_indices`; \
+         HGETALL; ZRANGEBYSCORE and HGETALL of each): {RECORDS} records, drawn as 1 / rank, {CLIENTS} clients that wait for \
+         each reply.\n\n{}",
+        table(contenders, &rows, 1.5)
+    ))
+}
+
+/// A sorted set of many members: what it takes, and what asking costs.
+pub fn sorted_set(contenders: &[Contender]) -> Outcome<String> {
+    const AT_ONCE: u64 = 200;
+    let mut memory = Vec::new();
+    let mut all: Vec<Vec<(String, Figures)>> = Vec::new();
+    for it in contenders {
+        let folder = Folder::new()?;
+        let server = it.start(&folder.0)?;
+        let empty = server.memory_mib("RssAnon")?;
+        let mut connection = Connection::new(server.port)?;
+        let begin = std::time::Instant::now();
+        for start in (0..MEMBERS).step_by(AT_ONCE as usize) {
+            let pairs: Vec<(String, String)> = (start..start + AT_ONCE)
+                .map(|number| ((mixed(number) % MEMBERS).to_string(), format!("m:{number:012}")))
+                .collect();
+            let mut words = vec![&b"ZADD"[..], b"large"];
+            words.extend(
+                pairs.iter().flat_map(|(score, member)| [score.as_bytes(), member.as_bytes()]),
+            );
+            connection.add(&words);
+            connection.send(1)?;
+        }
+        let load_s = begin.elapsed().as_secs_f64();
+        let (private, whole) = (server.memory_mib("RssAnon")? - empty, server.memory_mib("VmRSS")?);
+        memory.push(format!(
+            "| {} {} | {load_s:.0} s | {private:.0} | {whole:.0} |",
+            it.name, it.version
+        ));
+        let random = MEMBERS.to_string();
+        let tests: [&[&str]; 4] = [
+            &["zadd", "large", "__rand_int__", "m:__rand_int__"],
+            &["zrank", "large", "m:__rand_int__"],
+            &["zscore", "large", "m:__rand_int__"],
+            &["zrange", "large", "__rand_int__", "+inf", "byscore", "limit", "0", "10"],
+        ];
+        let mut figures = Vec::new();
+        for test in tests {
+            for (pipeline, requests) in [("1", "50000"), ("32", "100000")] {
+                let options = ["-P", pipeline, "-n", requests, "-c", "50", "-r", &random];
+                let found = benchmark(server.port, &[&options[..], test].concat())?;
+                let found = found.first().ok_or("no row")?.1;
+                figures.push((format!("{}, {pipeline} in flight", test[0].to_uppercase()), found));
+            }
+        }
+        all.push(figures);
+    }
+    let rows: Vec<Row> = (0..all[0].len())
+        .map(|index| (all[0][index].0.clone(), all.iter().map(|it| it[index].1).collect()))
+        .collect();
+    Ok(format!(
+        "## A sorted set of {MEMBERS} members\n\nMembers of 14 bytes, added {AT_ONCE} at a time. Memory in MiB: of the process's \
+         own, without what it had when it was empty; and resident as a whole, with what is mapped of Everleaf's \
+         pool.\n\n| | load | own | resident |\n|---|---|---|---|\n{}\n\n{}",
+        memory.join("\n"),
+        table(contenders, &rows, 1.0)
+    ))
+}
+
+/// What TLS costs everybody.
+pub fn tls(contenders: &[Contender]) -> Outcome<String> {
+    let folder = Folder::new()?;
+    certificates(&folder.0)?;
+    let servers = start_all(contenders, &folder)?;
+    let certificate = folder.0.join("server.crt").display().to_string();
+    let mut rows: Vec<Row> = Vec::new();
+    for (pipeline, requests) in [("1", "30000"), ("32", "200000")] {
+        let options = ["-P", pipeline, "-n", requests, "-c", "50", "-r", "100000", "-t", "set,get"];
+        let secure = [&options[..], &["--tls", "--cacert", &certificate]].concat();
+        let mut found: Vec<Vec<Vec<(String, Figures)>>> = servers.iter().map(|_| vec![]).collect();
+        for _ in 0..ROUNDS {
+            for (server, found) in servers.iter().zip(&mut found) {
+                found.push(benchmark(server.tls_port, &secure)?);
+            }
+        }
+        let all: Vec<_> = found.iter().map(|rounds| medians(rounds)).collect();
+        for name in ["SET", "GET"] {
+            let figures: Option<Vec<Figures>> =
+                all.iter().map(|it| it.get(name).copied()).collect();
+            rows.push((
+                format!("{name}, {pipeline} in flight"),
+                figures.ok_or("a test is missing")?,
+            ));
+        }
+    }
+    Ok(format!(
+        "## TLS\n\n50 connections of TLS, one certificate.\n\n{}",
+        table(contenders, &rows, 1.0)
+    ))
+}
