@@ -385,23 +385,6 @@ impl Shared {
         }
     }
 
-    /// Writes a snapshot for the log.
-    pub fn snapshot(&self) -> Result<u64> {
-        let Some(log) = &self.log else {
-            let text = "the store has no log that a snapshot could shorten: make a backup instead";
-            return Err(Error::Unsupported(text.to_string()));
-        };
-        // A session of its own: it is held for long, and a check waits for those of the pool.
-        let mut session = self.trees.heap().session().map_err(IndexError::from)?;
-        let pair_count = log.snapshot(&self.trees, &mut session)?;
-        drop(session);
-        // Only evidence: if all are in use, the next closing says it.
-        if let Some(mut session) = self.trees.sessions().try_enter(thread_number()) {
-            let _ = log.note_reached(&mut session);
-        }
-        Ok(pair_count)
-    }
-
     /// Whether the planted bug of this name is to be shown: never, except on a simulated disk.
     pub fn mutant(&self, name: &'static str) -> bool {
         self.log.as_ref().is_some_and(|log| log.mutant(name))

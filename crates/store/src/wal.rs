@@ -66,9 +66,7 @@ pub(crate) use self::log_metadata::{
     copy_log_metadata, last_durability, last_number, leave_refused, logged_at_close,
     note_durability, own_log,
 };
-use self::log_metadata::{
-    new_identity, older_than_its_log, reached_in, reached_note, refuse_integers,
-};
+use self::log_metadata::{new_identity, older_than_its_log, reached_in, refuse_integers};
 pub use self::rebuild::Rebuilt;
 pub(crate) use self::rebuild::rebuild;
 pub(crate) use self::reservation::LogReservation;
@@ -570,13 +568,6 @@ impl StoreLog {
         // A full pool must not be in the way of its closing: that much is counted anew.
         let _ = self.own.change(session, LOGGED, Change::Upsert(logged.as_flattened()), |_, _| ());
         Ok(())
-    }
-
-    /// Notes in the pool what is durable, so that an older copy of the log beside it is noticed. While others use
-    /// the store it is written by one of its sessions: a check waits for those alone.
-    pub fn note_reached(&self, session: &mut Session<Hardware>) -> Result<()> {
-        let note = reached_note(self.identity, self.log.durable_lsn());
-        Ok(self.own.change(session, REACHED, Change::Upsert(&note), |_, _| ())?)
     }
 
     /// Makes everything durable that anybody can have seen. If a snapshot is owed, it is waited for.

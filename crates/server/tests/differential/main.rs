@@ -204,6 +204,9 @@ impl Drop for Redis {
 struct State {
     /// Chance has made what both hold different.
     has_parted: Cell<bool>,
+    /// A sorted set whose members are asked for by their order may have several scores: then parts of it that are
+    /// asked for going down are any there.
+    has_scores: bool,
     /// Keys may be there whose time has come: whether they are counted is a matter of chance.
     has_expired: bool,
     /// What each connection has queued; `None` outside of a transaction.
@@ -219,6 +222,12 @@ impl State {
             // Those of equal weights are stored in any order.
             self.has_parted.set(true);
         }
+        let is_of_lex = request.get(1).is_some_and(|key| key.starts_with(b"lex"));
+        let is_score = |arg: &Vec<u8>| {
+            let text = std::str::from_utf8(arg).ok();
+            text.and_then(|text| text.parse::<f64>().ok()).is_some_and(|score| score != 0.0)
+        };
+        self.has_scores |= is_of_lex && name.starts_with(b"z") && request[2..].iter().any(is_score);
         self.has_expired |= matches!(&name[..], b"set" | b"getex") && request.iter().any(is_past);
         let queue = &mut self.queues[connection];
         match (&name[..], reply.kind()) {
@@ -391,7 +400,8 @@ fn is_intended_of_keys(
         }
         // Those of equal weights come in any order, and so do members with a zero byte, which ends them there.
         b"sort" | b"sort_ro" if same_kind && redis.kind() == b'*' => {
-            let may_part = has(b"by") || has(b"alpha") && redis.bytes.contains(&0);
+            let has_zero = redis.bytes.contains(&0) || ours.bytes.contains(&0);
+            let may_part = has(b"by") || has(b"alpha") && has_zero;
             let is_whole = !has(b"limit") && !has(b"get");
             let is_equal = if is_whole {
                 redis.sorted() == ours.sorted()
@@ -400,6 +410,8 @@ fn is_intended_of_keys(
             };
             may_part && is_equal
         }
+        b"zrevrangebylex" => same_kind && state.has_scores,
+        b"zrange" if has(b"bylex") && has(b"rev") => same_kind && state.has_scores,
         b"randomkey" => same_kind || state.has_expired,
         // Encodings are our own.
         b"dump" => same_kind && redis.kind() == b'$' && !both_start("$-1"),

@@ -1,9 +1,10 @@
 //! A snapshot that is owed since the process died, and written behind the opening (W3).
 
-use everleaf_index::Trees;
+use everleaf_index::{Change, Hardware, IndexError, Session, Trees};
 
-use super::StoreLog;
-use crate::shared::Shared;
+use super::log_metadata::reached_note;
+use super::{REACHED, StoreLog};
+use crate::shared::{Shared, thread_number};
 use crate::{Durability, Error, Result};
 
 impl StoreLog {
@@ -15,6 +16,13 @@ impl StoreLog {
     /// Whether somebody is writing a snapshot.
     pub fn is_snapshotting(&self) -> bool {
         self.log.is_snapshotting()
+    }
+
+    /// Notes in the pool what is durable, so that an older copy of the log beside it is noticed; while others use
+    /// the store, by one of its sessions: a check waits for those alone.
+    pub fn note_reached(&self, session: &mut Session<Hardware>) -> Result<()> {
+        let note = reached_note(self.identity, self.log.durable_lsn());
+        Ok(self.own.change(session, REACHED, Change::Upsert(&note), |_, _| ())?)
     }
 
     /// Ends the log, because the snapshot that is owed cannot be written.
@@ -85,6 +93,22 @@ impl Shared {
     pub fn end_owed(&self) -> Result<()> {
         self.settle_owed()?;
         self.log.as_ref().map_or(Ok(()), StoreLog::await_settled)
+    }
+
+    /// Writes a snapshot for the log.
+    pub fn snapshot(&self) -> Result<u64> {
+        let Some(log) = &self.log else {
+            let text = "the store has no log that a snapshot could shorten: make a backup instead";
+            return Err(Error::Unsupported(text.to_string()));
+        };
+        // A session of its own: it is held for long, and a check waits for those of the pool.
+        let mut session = self.trees.heap().session().map_err(IndexError::from)?;
+        let pair_count = log.snapshot(&self.trees, &mut session)?;
+        drop(session);
+        // Only evidence: if all are in use, the next closing says it.
+        let own = self.trees.sessions().try_enter(thread_number());
+        own.into_iter().for_each(|mut own| drop(log.note_reached(&mut own)));
+        Ok(pair_count)
     }
 
     /// Writes the snapshot that is owed, if it is, or waits for whoever is writing it.

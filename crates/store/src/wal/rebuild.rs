@@ -18,9 +18,9 @@ use everleaf_index::{
 use everleaf_log::{Log, Record, RecordEffect, Recovered};
 
 use super::log_directory::{LogDirectory, LogDisk, LogState, Settings};
+use super::log_metadata::reached_note;
 use super::{
-    Durability, IDENTITY, LAST, LOGGED, MODE, NAME, REACHED, io, load, log_options, own_key,
-    reached_note, replay,
+    Durability, IDENTITY, LAST, LOGGED, MODE, NAME, REACHED, io, load, log_options, own_key, replay,
 };
 use crate::conversion::from_pool;
 use crate::opening::is_lost;
