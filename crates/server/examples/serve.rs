@@ -7,7 +7,7 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use everleaf_server::{Config, Server};
+use everleaf_server::{Config, DebugCommand, Server};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
@@ -15,6 +15,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let port = args.next().map_or(Ok(6399), |port| port.parse())?;
     let threads = args.next().map_or(Ok(0), |threads| threads.parse())?;
     let store = Arc::new(everleaf::Options::new().create(true).open(path)?);
-    Server::bind(Config { port, threads, ..Config::default() }, store)?.run()?;
+    // Redis's own tests, which run against this, try what users may do with it.
+    let debug_command = DebugCommand::Local;
+    Server::bind(Config { port, threads, debug_command, ..Config::default() }, store)?.run()?;
     Ok(())
 }
