@@ -1,5 +1,11 @@
 //! Streams that no honest client sends.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "tests may fail, and say how far they came"
+)]
+
 mod frames;
 #[path = "../support/mod.rs"]
 mod support;

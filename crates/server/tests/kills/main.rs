@@ -1,7 +1,11 @@
 //! A server that is killed while all types are written: what was acknowledged is there, and what belongs
 //! together agrees.
 
-#![allow(clippy::unwrap_used, reason = "tests may fail")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "tests may fail, and say how far they came"
+)]
 
 mod mixed;
 mod model;
