@@ -14,6 +14,9 @@ pub enum AllocError {
     OutOfMemory,
     /// All session slots are taken: more threads use the heap at once than it admits.
     TooManySessions(usize),
+    /// All descriptors of multi-word exchanges are in use, or wait for a thread that stands still within an
+    /// operation. Holds how many there are.
+    DescriptorsInUse(usize),
     /// What waits for all operations was called inside of one.
     Nested,
     /// Something persistent is not what it must be. Offset in bytes from the start of the pool.
@@ -35,6 +38,11 @@ impl fmt::Display for AllocError {
             AllocError::TooManySessions(limit) => write!(
                 f,
                 "more than {limit} threads use the pool at once: share fewer threads, or let some end"
+            ),
+            AllocError::DescriptorsInUse(count) => write!(
+                f,
+                "all {count} descriptors of the index are in use, or some thread stands still within an \
+                 operation: nothing was changed; let that thread go on, and try again"
             ),
             AllocError::Nested => f.write_str(
                 "this waits for all operations that are running, and was called by a function that \

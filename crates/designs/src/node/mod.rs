@@ -8,6 +8,7 @@
 //! | `fast_node` | sorted records shifted by 8-byte stores that readers tolerate | FAST & FAIR, B-link |
 //! | `micro_log` | a line of the pool that says which structure change is under way | RNTree, FPTree, wB+Tree |
 //! | `radix` | a radix tree in the pool, changed by one store of one link | WORT, PACTree |
+//! | `pmwcas` | several words of the pool exchanged as one, durably | BzTree |
 //! | `write_buffer`, `write_log`, `place_table` | writes that are in DRAM and a log before they are in their leaf | SPTree, CCEH |
 //! | `hybrid` | everything of such a tree but its leaf | all of them |
 
@@ -17,6 +18,7 @@ pub(crate) mod hybrid;
 pub(crate) mod inner;
 pub(crate) mod micro_log;
 pub(crate) mod place_table;
+pub(crate) mod pmwcas;
 pub(crate) mod radix;
 pub(crate) mod slot_pair;
 pub(crate) mod slots;
