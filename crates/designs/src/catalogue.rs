@@ -10,6 +10,8 @@ use everleaf_index::{
 use everleaf_machine::Machine;
 
 use crate::blink::BLinkTree;
+use crate::bztree::BzTree;
+use crate::bztree::variant::Standard as BzStandard;
 use crate::cceh::Cceh;
 use crate::cceh::variant as cceh;
 use crate::cdds::CddsTree;
@@ -125,6 +127,7 @@ designs! {
     UTree<Production, M>,
     PacTree<PacStandard, 4, M>,
     PSkiplist<SkipStandard, M>,
+    BzTree<BzStandard, M>,
     Cceh<cceh::Standard, M>,
     Cceh<cceh::Buffered, M>,
     Cceh<cceh::OutOfPlace, M>,

@@ -10,6 +10,7 @@
 //! on hardware and on a simulated machine.
 
 pub mod blink;
+pub mod bztree;
 pub mod catalogue;
 pub mod cceh;
 pub mod cdds;
@@ -28,6 +29,7 @@ pub mod wbtree;
 pub mod wort;
 
 pub use blink::BLinkTree;
+pub use bztree::BzTree;
 pub use catalogue::registry;
 pub use cceh::Cceh;
 pub use cdds::CddsTree;

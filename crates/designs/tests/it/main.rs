@@ -1,5 +1,6 @@
 //! The tests of the published designs on hardware, in one program.
 
+mod bztree;
 mod cceh;
 mod f3_tree;
 mod fast_fair;

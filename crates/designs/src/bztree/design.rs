@@ -1,0 +1,175 @@
+//! The tree as one of the designs: limits, sessions, and what is common to all calls.
+
+use everleaf_alloc::{AllocError, Recovery, Session};
+use everleaf_index::build::{Change, Intent, Outcome};
+use everleaf_index::{
+    CheckReport, Design, DesignInfo, IndexError, OrderedIndex, Progress, Reads, Scans, TreeShape,
+    Writes,
+};
+use everleaf_machine::Machine;
+
+use super::BzTree;
+use super::recover::Walk;
+use super::variant::Variant;
+use super::write::Stop;
+use crate::node::pmwcas::VALUE_MAX;
+
+/// How often a write looks for a descriptor, its pin ended in between, before it gives up.
+const fn tries<M: Machine>() -> u32 {
+    if M::SIMULATED { 200 } else { 20_000 }
+}
+
+impl<V: Variant, M: Machine> BzTree<V, M> {
+    /// One write, again and again while no descriptor is free.
+    fn write_or_give_up(
+        &self,
+        session: &mut Session<M>,
+        change: &Change,
+    ) -> Result<Outcome, IndexError> {
+        for attempt in 0..tries::<M>() {
+            let mut pinned = session.pinned();
+            let done = self.write(&mut pinned, change);
+            drop(pinned);
+            match done {
+                Ok(outcome) => return Ok(outcome),
+                Err(Stop::Alloc(error)) => return Err(error.into()),
+                Err(Stop::NoDescriptor) => {
+                    M::mark("bztree.no_descriptor");
+                    session.heap().advance_epoch();
+                    M::spin(attempt);
+                }
+            }
+        }
+        Err(AllocError::DescriptorsInUse(self.words.count()).into())
+    }
+}
+
+impl<V: Variant, M: Machine> OrderedIndex<M> for BzTree<V, M> {
+    fn info(&self) -> DesignInfo {
+        <Self as Design<M>>::INFO
+    }
+
+    #[inline]
+    fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
+        let session = session.pinned();
+        Ok(self.get_value(session.stripe(), key))
+    }
+
+    #[inline]
+    fn change(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+        intent: Intent,
+        value: u64,
+    ) -> Result<Outcome, IndexError> {
+        if !self.is_writable {
+            return Err(IndexError::ReadOnly);
+        }
+        if !intent.removes() {
+            <Self as Design<M>>::INFO.check_value(value)?;
+        }
+        let outcome = self.write_or_give_up(session, &Change { key, intent, value })?;
+        match outcome {
+            Outcome { changed: true, old: None } => self.keys.add(session.stripe(), 1),
+            Outcome { changed: true, .. } if intent.removes() => {
+                self.keys.add(session.stripe(), -1);
+            }
+            _ => {}
+        }
+        Ok(outcome)
+    }
+
+    fn scan(
+        &self,
+        session: &mut Session<M>,
+        from: u64,
+        limit: usize,
+        pairs: &mut Vec<(u64, u64)>,
+    ) -> Result<(), IndexError> {
+        let session = session.pinned();
+        self.scan_forward(session.stripe(), from, limit, pairs);
+        Ok(())
+    }
+
+    fn scan_back(
+        &self,
+        session: &mut Session<M>,
+        from: u64,
+        limit: usize,
+        pairs: &mut Vec<(u64, u64)>,
+    ) -> Result<(), IndexError> {
+        let session = session.pinned();
+        self.scan_backward(session.stripe(), from, limit, pairs);
+        Ok(())
+    }
+
+    fn len(&self, _session: &mut Session<M>) -> Result<u64, IndexError> {
+        Ok(self.keys.sum())
+    }
+
+    fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
+        let session = session.pinned();
+        let stripe = session.stripe();
+        let mut shape = TreeShape::default();
+        shape.keys = self.keys.sum();
+        shape.height = self.find_path(stripe, 0).len() as u64;
+        let mut place = self.find_place(stripe, 0);
+        shape.leaves = 1;
+        while let Some(high) = place.high {
+            place = self.find_place(stripe, high);
+            shape.leaves += 1;
+        }
+        Ok(shape)
+    }
+
+    fn check(
+        &self,
+        _session: &mut Session<M>,
+        used: &Recovery<M>,
+        report: &mut CheckReport,
+    ) -> Result<(), IndexError> {
+        self.check_all(used, report);
+        Ok(())
+    }
+
+    fn free_all(&self, session: &mut Session<M>) {
+        self.free_everything(session);
+    }
+}
+
+impl<V: Variant, M: Machine> Design<M> for BzTree<V, M> {
+    const INFO: DesignInfo = DesignInfo {
+        name: V::NAME,
+        kind: V::KIND,
+        keys: 0..=u64::MAX,
+        values: 0..=VALUE_MAX,
+        progress: Progress::LockFreeReads,
+        reads: Reads::Committed,
+        writes: Writes::Conditional,
+        scans: Scans::BothWays,
+    };
+
+    fn create(session: &mut Session<M>) -> Result<Self, IndexError> {
+        Self::create_in(session)
+    }
+
+    fn recover(
+        session: &mut Session<M>,
+        recovery: &Recovery<M>,
+        root: u32,
+        _threads: usize,
+    ) -> Result<Self, IndexError> {
+        Self::open_in(session, recovery, root)
+    }
+
+    fn root_value(&self) -> u32 {
+        self.anchor.root_value()
+    }
+
+    fn mark(&self, _session: &mut Session<M>, used: &Recovery<M>) -> Result<(), AllocError> {
+        self.anchor.mark(used)?;
+        self.words.mark(used)?;
+        self.walk(used, Walk::Mark).map(|_| ())
+    }
+}

@@ -1,0 +1,267 @@
+//! Replacing nodes: consolidation, splits, and what they change above. No node is changed but by exchanges of
+//! one child; whatever else is to change is copied.
+//!
+//! ```text
+//!        root                 root              1. freeze L, and P because it gets a child more
+//!         |                    |  <- exchange   2. build L', L'' and P', persist them
+//!         P           ==>      P'               3. exchange the link to P, if what has it is active
+//!       / | \                / | | \            4. retire L and P
+//!      .  L  .              . L' L'' .
+//! ```
+//!
+//! If P has no room, it becomes two nodes, and the node above is copied likewise: still one exchange. Whoever
+//! comes upon a frozen node builds such copies too; one exchange succeeds.
+
+use everleaf_alloc::{AllocError, Session};
+use everleaf_machine::Machine;
+
+use super::BzTree;
+use super::layout::{LEAF, PAIR_SIZE, SHAPE, meta_at, node_size};
+use super::scan::Pairs;
+use super::search::Step;
+use super::state::{FREE, Status, VISIBLE};
+use super::variant::Variant;
+use super::write::Stop;
+use crate::node::pmwcas::Entry;
+
+/// Nodes for a change above a leaf: what it may build, what it has built, and what it replaces.
+#[derive(Debug, Default)]
+pub(super) struct Rebuild {
+    spare: Vec<u64>,
+    built: Vec<u64>,
+    replaced: Vec<u64>,
+}
+
+/// Children of a node to be replaced.
+#[derive(Debug)]
+pub(super) struct Edit {
+    /// The first one.
+    pub at: usize,
+    /// How many.
+    pub count: usize,
+    /// By what: lower bounds, the first of which does not matter, and nodes.
+    pub by: Pairs,
+}
+
+impl Rebuild {
+    /// Says that a node will be replaced.
+    pub fn replaces(&mut self, node: u64) {
+        self.replaced.push(node);
+    }
+}
+
+impl<V: Variant, M: Machine> BzTree<V, M> {
+    /// Bytes of a node.
+    pub(super) const NODE_SIZE: usize = node_size(V::SLOT_COUNT, V::CHILD_COUNT);
+
+    /// Makes room for the nodes of a change, so that nothing is frozen in vain when there is none.
+    pub(super) fn begin(
+        &self,
+        session: &mut Session<M>,
+        count: usize,
+    ) -> Result<Rebuild, AllocError> {
+        let mut rebuild = Rebuild::default();
+        for _ in 0..count {
+            match session.allocate_record(Self::NODE_SIZE) {
+                Ok(node) => rebuild.spare.push(node),
+                Err(error) => {
+                    self.end(session, rebuild, false);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(rebuild)
+    }
+
+    /// Gives back what a change has left over: what was replaced, if it was made, and else what was built.
+    pub(super) fn end(&self, session: &mut Session<M>, rebuild: Rebuild, is_made: bool) {
+        for node in rebuild.spare {
+            session.free_record(node, Self::NODE_SIZE);
+        }
+        if !is_made {
+            for node in rebuild.built {
+                session.free_record(node, Self::NODE_SIZE);
+            }
+            return;
+        }
+        for node in rebuild.replaced {
+            if M::mutant("bztree.frees_at_once") {
+                session.free_record(node, Self::NODE_SIZE);
+            } else {
+                session.retire_record(node, Self::NODE_SIZE);
+            }
+        }
+    }
+
+    /// Builds a node of these pairs, durably.
+    pub(super) fn build(
+        &self,
+        session: &mut Session<M>,
+        rebuild: &mut Rebuild,
+        is_leaf: bool,
+        pairs: &[(u64, u64)],
+    ) -> Result<u64, AllocError> {
+        let node = match rebuild.spare.pop() {
+            Some(node) => node,
+            None => session.allocate_record(Self::NODE_SIZE)?,
+        };
+        rebuild.built.push(node);
+        self.write_node(node, is_leaf, pairs);
+        if !M::mutant("bztree.no_node_flush") {
+            // Persist: the node before a link leads to it (Z1).
+            self.medium.persist(self.word(node).as_ptr(), Self::NODE_SIZE);
+        }
+        Ok(node)
+    }
+
+    /// Fills a node that nobody else has seen.
+    pub(super) fn write_node(&self, node: u64, is_leaf: bool, pairs: &[(u64, u64)]) {
+        self.word(node).write_private(Status::of(pairs.len()).0);
+        let leaf = if is_leaf { LEAF } else { 0 };
+        self.word(node + SHAPE).write_private(leaf | pairs.len() as u64);
+        for slot in 0..if is_leaf { V::SLOT_COUNT } else { 0 } {
+            let meta = if slot < pairs.len() { VISIBLE } else { FREE };
+            self.word(node + meta_at(slot)).write_private(meta);
+        }
+        let mut place = node + Self::pairs_of(is_leaf);
+        for (key, value) in pairs {
+            self.word(place).write_private(*key);
+            self.word(place + 8).write_private(*value);
+            place += PAIR_SIZE;
+        }
+    }
+
+    /// Builds one node of these pairs, or two if they are more than `most`; gives bounds and nodes.
+    pub(super) fn build_parts(
+        &self,
+        session: &mut Session<M>,
+        rebuild: &mut Rebuild,
+        (is_leaf, most): (bool, usize),
+        pairs: &[(u64, u64)],
+    ) -> Result<Pairs, AllocError> {
+        let middle = if pairs.len() > most { pairs.len().div_ceil(2) } else { pairs.len() };
+        let (left, right) = pairs.split_at(middle);
+        let mut parts = vec![(0, self.build(session, rebuild, is_leaf, left)?)];
+        if let Some((bound, _)) = right.first() {
+            parts.push((*bound, self.build(session, rebuild, is_leaf, right)?));
+        }
+        Ok(parts)
+    }
+
+    /// How many pairs a new leaf may have, so that it has room for more.
+    pub(super) const LEAF_MAX: usize = V::SLOT_COUNT * 3 / 4;
+
+    /// Replaces a leaf that is full or frozen by one without what is gone, or by two. Others may have done so;
+    /// the caller looks again.
+    pub(super) fn replace(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+        leaf: u64,
+    ) -> Result<(), Stop> {
+        let stripe = session.stripe();
+        let path = self.find_path(stripe, key);
+        if path.last().is_none_or(|last| last.node != leaf) {
+            return Ok(());
+        }
+        // Two leaves and a copy of what is above; if it turns out to need more, that is allocated then.
+        let is_split = self.pairs(stripe, leaf).len() > Self::LEAF_MAX;
+        let mut rebuild = self.begin(session, if is_split { 3 } else { 1 })?;
+        if !M::mutant("bztree.copies_active_leaf") {
+            self.freeze(stripe, leaf);
+        }
+        let pairs = self.pairs(stripe, leaf);
+        M::mark(if pairs.len() > Self::LEAF_MAX { "bztree.split" } else { "bztree.consolidate" });
+        rebuild.replaces(leaf);
+        let done = self
+            .build_parts(session, &mut rebuild, (true, Self::LEAF_MAX), &pairs)
+            .map_err(Stop::from)
+            .and_then(|by| self.substitute(session, &mut rebuild, &path, by));
+        self.end(session, rebuild, matches!(done, Ok(true)));
+        done.map(|_| ())
+    }
+
+    /// Puts nodes in the place of the last one of a path. False if something has changed there.
+    pub(super) fn substitute(
+        &self,
+        session: &mut Session<M>,
+        rebuild: &mut Rebuild,
+        path: &[Step],
+        by: Pairs,
+    ) -> Result<bool, Stop> {
+        let [above @ .., last] = path else { return Ok(false) };
+        let Some(holder) = above.last() else {
+            return self.set_root(session, rebuild, last.node, by);
+        };
+        let (stripe, index) = (session.stripe(), holder.index);
+        let status = self.status(stripe, holder.node);
+        if let [(_, node)] = by[..]
+            && (!status.is_frozen() || M::mutant("bztree.swap_ignores_freeze"))
+        {
+            let address = Self::child_at(holder.node, index);
+            let child = Entry { address, old: last.node, new: node };
+            let active = Entry { address: holder.node, old: status.0, new: status.0 };
+            return self.exchange(session, &mut [active, child]);
+        }
+        if self.child(stripe, holder.node, index) != last.node {
+            return Ok(false);
+        }
+        self.edit(session, rebuild, above, Edit { at: index, count: 1, by })
+    }
+
+    /// Replaces the last node of a path, an inner one, by a copy with other children, or two.
+    pub(super) fn edit(
+        &self,
+        session: &mut Session<M>,
+        rebuild: &mut Rebuild,
+        path: &[Step],
+        edit: Edit,
+    ) -> Result<bool, Stop> {
+        let [above @ .., last] = path else { return Ok(false) };
+        let (stripe, holder) = (session.stripe(), last.node);
+        if !M::mutant("bztree.copies_active_inner") {
+            self.freeze(stripe, holder);
+        }
+        M::mark("bztree.copy_inner");
+        let mut children = self.children(stripe, holder);
+        let Edit { at, count, mut by } = edit;
+        if !rebuild.replaced.iter().any(|node| *node == children[at].1) {
+            // Another thread has replaced it before the holder was frozen.
+            return Ok(false);
+        }
+        by[0].0 = children[at].0;
+        children.splice(at..at + count, by);
+        rebuild.replaces(holder);
+        if let ([], [(_, child)]) = (above, &children[..]) {
+            M::mark("bztree.root_goes");
+            return self.set_root(session, rebuild, holder, vec![(0, *child)]);
+        }
+        let by = self.build_parts(session, rebuild, (false, V::CHILD_COUNT), &children)?;
+        self.substitute(session, rebuild, path, by)
+    }
+
+    /// The children of an inner node, with their lower bounds.
+    pub(super) fn children(&self, stripe: usize, inner: u64) -> Pairs {
+        let (_, count) = self.shape(inner);
+        let child = |index| (self.key(inner, false, index), self.child(stripe, inner, index));
+        (0..count).map(child).collect()
+    }
+
+    /// Makes a node the root, or one above several.
+    fn set_root(
+        &self,
+        session: &mut Session<M>,
+        rebuild: &mut Rebuild,
+        old: u64,
+        by: Pairs,
+    ) -> Result<bool, Stop> {
+        let new = match by[..] {
+            [(_, node)] => node,
+            _ => {
+                M::mark("bztree.new_root");
+                self.build(session, rebuild, false, &by)?
+            }
+        };
+        self.exchange(session, &mut [Entry { address: self.root_place, old, new }])
+    }
+}
