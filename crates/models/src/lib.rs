@@ -7,3 +7,4 @@
 #![forbid(unsafe_code)]
 
 pub mod hashed_leaf;
+pub mod pmwcas;

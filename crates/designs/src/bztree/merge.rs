@@ -22,12 +22,7 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
 
     /// Merges the node of a key at this height above the leaves, if it is thin; false if it is not, or
     /// there is nothing above it.
-    fn merge_at(
-        &self,
-        session: &mut Session<M>,
-        key: u64,
-        height: usize,
-    ) -> Result<bool, Stop> {
+    fn merge_at(&self, session: &mut Session<M>, key: u64, height: usize) -> Result<bool, Stop> {
         let stripe = session.stripe();
         let path = self.find_path(stripe, key);
         // The last but `height`, and something above it.

@@ -141,12 +141,7 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
     }
 
     /// The value that a word has after a crash: first what its descriptor says, then what `mend` makes of it.
-    fn settle(
-        &self,
-        place: u64,
-        walk: Walk,
-        mend: impl Fn(u64) -> u64,
-    ) -> Result<u64, AllocError> {
+    fn settle(&self, place: u64, walk: Walk, mend: impl Fn(u64) -> u64) -> Result<u64, AllocError> {
         let word = self.word(place).read_private();
         let value = mend(self.words.settled(place, word)?);
         if walk == Walk::Mend && value != word {

@@ -19,9 +19,7 @@
 use everleaf_machine::{Atomic, Machine, Ordering};
 
 use super::BzTree;
-use super::layout::{
-    INNER_PAIRS, LEAF, PAIR_SIZE, SHAPE, SORTED_MASK, leaf_pairs, meta_at,
-};
+use super::layout::{INNER_PAIRS, LEAF, PAIR_SIZE, SHAPE, SORTED_MASK, leaf_pairs, meta_at};
 use super::variant::Variant;
 
 /// A leaf's metadata of a pair that nobody has.

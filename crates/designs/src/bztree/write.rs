@@ -44,11 +44,7 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
     /// One write. The caller is pinned.
     ///
     /// *Durable* when it returns.
-    pub(super) fn write(
-        &self,
-        session: &mut Session<M>,
-        change: &Change,
-    ) -> Result<Outcome, Stop> {
+    pub(super) fn write(&self, session: &mut Session<M>, change: &Change) -> Result<Outcome, Stop> {
         let mut attempt = 0;
         loop {
             match self.try_write(session, change)? {

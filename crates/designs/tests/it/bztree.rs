@@ -73,7 +73,8 @@ fn a_tree_opened_read_only_is_searched_and_scanned() {
         }
         solo.tree().remove(&mut session, 600).expect("a descriptor");
     }
-    let options = PoolOptions { read_only: true, create: CreateMode::Never, ..PoolOptions::default() };
+    let options =
+        PoolOptions { read_only: true, create: CreateMode::Never, ..PoolOptions::default() };
     let pool = Pool::open(&path, &options).expect("a pool");
     let solo = SingleTreePool::<BzTree>::open(pool, 1).expect("a tree");
     let mut session = solo.heap().session().expect("a free session");

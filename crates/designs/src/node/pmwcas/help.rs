@@ -7,9 +7,7 @@ use everleaf_alloc::Session;
 use everleaf_machine::{Machine, Ordering};
 
 use super::Pmwcas;
-use super::descriptor::{
-    Entry, Reference, State, Status, VALUE_MAX, marker, pointer, reference,
-};
+use super::descriptor::{Entry, Reference, State, Status, VALUE_MAX, marker, pointer, reference};
 use super::pool::Claim;
 
 impl<M: Machine> Pmwcas<M> {
@@ -237,35 +235,21 @@ impl<M: Machine> Pmwcas<M> {
         let value = if status.state() == State::Succeeded { entry.new } else { entry.old };
         // AcqRel, Relaxed: as in `finish`. It fails if the descriptor's life has ended (W5), and then the
         // entry may be half of another.
-        let _ = self.word(address).compare_exchange(
-            seen,
-            value,
-            Ordering::AcqRel,
-            Ordering::Relaxed,
-        );
+        let _ =
+            self.word(address).compare_exchange(seen, value, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     /// Replaces somebody's marker. The exchange fails if it is gone; while it is there, the descriptor is as it
     /// was, because who has put it there is pinned, and has seen it undecided.
-    fn help_marker(
-        &self,
-        stripe: usize,
-        address: u64,
-        seen: u64,
-        (index, entry): (usize, usize),
-    ) {
+    fn help_marker(&self, stripe: usize, address: u64, seen: u64, (index, entry): (usize, usize)) {
         M::mark("pmwcas.help_marker");
         let status = self.load_status(index);
         let is_undecided = status.state() == State::Undecided;
         let old = self.entry(index, entry).old;
         let target = if is_undecided { pointer(index, status.life()) } else { old };
         // AcqRel, Relaxed: as in `install`.
-        let set = self.word(address).compare_exchange(
-            seen,
-            target,
-            Ordering::AcqRel,
-            Ordering::Relaxed,
-        );
+        let set =
+            self.word(address).compare_exchange(seen, target, Ordering::AcqRel, Ordering::Relaxed);
         if is_undecided && set.is_ok() {
             // It may be decided and finished meanwhile: the pointer must not outlive this pin (W5).
             self.run(stripe, index, status.life());

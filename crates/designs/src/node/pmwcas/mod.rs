@@ -26,7 +26,8 @@
 //! - W3 each pointer has the descriptor's *life*, the number of its operations so far, and comes to a word at
 //!   most once: so an exchange of a pointer or a marker for a value cannot meet a later one of the same bits;
 //! - W4 a marker is in one word once, ever. It becomes a pointer only if the descriptor was undecided while the
-//!   marker was there. So a helper that comes late cannot begin what is decided;
+//!   marker was there. So a helper that comes late cannot begin what is decided. (That takes three threads, two
+//!   of which stop at one place each: `crates/models/src/pmwcas.rs` tries all orders);
 //! - W5 whoever has seen a descriptor undecided ends with all its words free of its pointers and markers,
 //!   durably, before its pin ends; and a descriptor is used again when all who were pinned at its decision
 //!   have ended. So a word, also after a crash, leads to a descriptor that is as it was;

@@ -77,12 +77,7 @@ impl<M: Machine> Pmwcas<M> {
     }
 
     /// The descriptors at an offset, none of which is in use.
-    pub(crate) fn at(
-        session: &Session<M>,
-        offset: u64,
-        count: usize,
-        entry_words: usize,
-    ) -> Self {
+    pub(crate) fn at(session: &Session<M>, offset: u64, count: usize, entry_words: usize) -> Self {
         let heap = session.heap().clone();
         let stripes = if M::SIMULATED { 4 } else { 64 };
         Pmwcas {
@@ -200,14 +195,11 @@ impl<M: Machine> Pmwcas<M> {
         let end = &self.ends[index];
         // Relaxed: the exchange checks it again.
         let seen = end.load(Ordering::Relaxed);
-        let is_free = seen != CLAIMED
-            && (self.heap.is_expired(seen) || M::mutant("pmwcas.reuses_at_once"));
+        let is_free =
+            seen != CLAIMED && (self.heap.is_expired(seen) || M::mutant("pmwcas.reuses_at_once"));
         // Acquire: the last life is over; pairs with the release in `give_back`. Relaxed on failure: nothing
         // is read.
-        is_free
-            && end
-                .compare_exchange(seen, CLAIMED, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok()
+        is_free && end.compare_exchange(seen, CLAIMED, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Gives a descriptor back whose operation is done: used again when nobody can help it any more (W5).
@@ -218,9 +210,6 @@ impl<M: Machine> Pmwcas<M> {
 
     /// A number that no other marker has.
     pub(super) fn marker_number(&self, stripe: usize) -> u64 {
-        if M::mutant("pmwcas.shared_markers") {
-            return 0;
-        }
         let (count, stripe) = (self.numbers.len(), stripe % self.numbers.len());
         // Relaxed: only that numbers differ matters.
         let number = self.numbers[stripe].0.fetch_add(1, Ordering::Relaxed);
