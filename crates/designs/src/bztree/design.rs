@@ -36,7 +36,10 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
                 Err(Stop::NoDescriptor) => {
                     M::mark("bztree.no_descriptor");
                     session.heap().advance_epoch();
-                    M::spin(attempt);
+                    if !self.words.has_free() {
+                        // Others have to end their calls first.
+                        M::spin(attempt);
+                    }
                 }
             }
         }

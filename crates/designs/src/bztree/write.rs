@@ -199,6 +199,8 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
             loop {
                 match self.meta(stripe, leaf, slot) {
                     VISIBLE if self.key(leaf, true, slot) == key => return true,
+                    // Nobody is at work in a frozen leaf, and the caller's pair will not be visible either.
+                    RESERVED if self.status(stripe, leaf).is_frozen() => return false,
                     RESERVED if attempt < patience::<M>() => {
                         M::spin(attempt);
                         attempt += 1;

@@ -191,6 +191,13 @@ impl<M: Machine> Pmwcas<M> {
         (0..count).map(|step| (start + step) % count).find(|index| self.take(*index)).map(Claim)
     }
 
+    /// Whether some descriptor can be claimed now.
+    pub(crate) fn has_free(&self) -> bool {
+        // Relaxed: a hint; who claims one looks again.
+        let mut ends = self.ends.iter().map(|end| end.load(Ordering::Relaxed));
+        ends.any(|end| end != CLAIMED && self.heap.is_expired(end))
+    }
+
     fn take(&self, index: usize) -> bool {
         let end = &self.ends[index];
         // Relaxed: the exchange checks it again.
