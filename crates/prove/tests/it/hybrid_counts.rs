@@ -4,11 +4,12 @@
 #![allow(clippy::print_stdout, reason = "what was counted is the result")]
 
 use everleaf_designs::{
-    Cceh, CddsTree, F3Tree, FpTree, NvTree, NvTreeBlind, PSkiplist, PacTree, RnTree, RnTreeDirect,
-    RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered, SpTreeUnfiltered, UTree, WbTree,
-    WbTreeSo, Wort,
+    BzTree, Cceh, CddsTree, F3Tree, FpTree, NvTree, NvTreeBlind, PSkiplist, PacTree, RnTree,
+    RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered, SpTreeUnfiltered,
+    UTree, WbTree, WbTreeSo, Wort,
 };
 
+use everleaf_designs::bztree::variant as bz;
 use everleaf_designs::cceh::variant as cceh;
 use everleaf_designs::f3tree::variant::Objects500;
 use everleaf_designs::pactree::variant::Standard as PacStandard;
@@ -91,6 +92,12 @@ fn an_operation_on_a_leaf_with_room_costs_what_the_papers_say() {
     // A new node of one level and the link before it; a value; a dead value and the link around it.
     let skipped = assert_costs::<PSkiplist<SkipStandard, M>>((2, 2, 2), (1, 1, 1), (2, 2, 2));
     assert_eq!(skipped, (4, 4), "two of the head with its twelve links, and two of three nodes");
+    // An exchange of n words: its descriptor's lines, n pointers, the decision, n values. Two of two words and
+    // the pair; one of three; one of two.
+    let exchanged = assert_costs::<BzTree<bz::Standard, M>>((15, 9, 6), (10, 4, 5), (7, 4, 3));
+    assert_eq!(exchanged, (4, 4), "the link to the root, status and metadata, two of pairs");
+    // Descriptors whose entries have three words instead of seven: one line less, or one.
+    assert_costs::<BzTree<bz::Compact, M>>((13, 9, 4), (9, 4, 4), (6, 4, 2));
     // Entry and fingerprint on their way together, then line 0; a value in place; line 0.
     let published = assert_costs::<PacTree<PacStandard, 4, M>>((3, 2, 3), (1, 1, 2), (1, 1, 1));
     assert_eq!(published, (4, 3), "a link of the root, line 0, fingerprints, and an entry");
@@ -216,6 +223,14 @@ fn splits_add_the_expected_flushes_to_random_inserts() {
             // The new node, its record thrice, two lines 0; a link, and for every third a node of it.
             10.0 + 3.0 + 2.0 + 1.0 + 3.0 * 0.36,
             64.0,
+        ),
+        (
+            "bztree",
+            flushes_per_insert::<BzTree<bz::Standard, M>>(count),
+            15.0,
+            // Two leaves, a copy of what is above, a link; and for every 44th three inner nodes instead of one.
+            2.0 * 16.0 + 16.0 + 7.0 + 2.0 * 16.0 / (63.0 * std::f64::consts::LN_2),
+            42.0,
         ),
     ] {
         let expected = insert + split / (capacity * std::f64::consts::LN_2);
