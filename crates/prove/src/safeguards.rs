@@ -26,6 +26,7 @@ pub fn safeguards() -> Vec<DirectedCase> {
     all.extend(of_pactree());
     all.extend(of_wort());
     all.extend(of_skip_lists());
+    all.extend(of_bztree());
     all.extend(of_cceh());
     all
 }
@@ -300,6 +301,25 @@ fn of_skip_lists() -> Vec<DirectedCase> {
             &[&[Insert(2, 20)], &[Remove(2), Insert(7, 70)], &[Get(7)]],
         )
         .in_leaves_of(2),
+    ]
+}
+
+/// BzTree, in leaves of 3 pairs.
+fn of_bztree() -> Vec<DirectedCase> {
+    vec![
+        guarded(
+            "a removal whose value changes after it was read",
+            ("bztree", "bztree.removes_old_value", None, 1, 500),
+            &[Insert(1, 10)],
+            &[&[Remove(1)], &[Update(1, 11)]],
+        ),
+        // The get helps the first update, and comes to the value when the second one has put it back.
+        guarded(
+            "a helper that comes when all is done and undone",
+            ("bztree", "pmwcas.no_marker", None, 2, 50_000),
+            &[Insert(1, 10)],
+            &[&[Update(1, 11), Update(1, 10)], &[Get(1)]],
+        ),
     ]
 }
 

@@ -1,13 +1,14 @@
 //! Everything that can be proven, by name.
 
+use everleaf_designs::bztree::variant as bz;
 use everleaf_designs::cceh::variant as cceh;
 use everleaf_designs::f3tree::variant as f3;
 use everleaf_designs::fast_fair::variant::Small;
 use everleaf_designs::pactree::variant as pac;
 use everleaf_designs::skiplist::variant as skip;
 use everleaf_designs::{
-    Cceh, CddsTree, F3Tree, FastFair, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr,
-    NvTree, NvTreeBlind, PSkiplist, PacTree, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm,
+    BzTree, Cceh, CddsTree, F3Tree, FastFair, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW,
+    NbTreeWr, NvTree, NvTreeBlind, PSkiplist, PacTree, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm,
     RnTreeWide, SpTree, SpTreeBuffered, UTree, WbTree, WbTreeSo, Wort,
 };
 use everleaf_index::{Design, Geometry, HashedLeafTree, Production, Tiny, U64Kind};
@@ -163,6 +164,17 @@ static SKIP_LISTS: &Trees = &Trees {
     alone: false,
 };
 
+/// Small leaves, the second kind with so few descriptors that threads have to wait for some.
+static BZ_TREES: &Trees = &Trees {
+    sizes: &[
+        (2, any::<BzTree<bz::Small<2>, M>>()),
+        (3, any::<BzTree<bz::Small<3, 4>, M>>()),
+        (9, any::<BzTree<bz::Small<9>, M>>()),
+    ],
+    wide: &[],
+    alone: false,
+};
+
 /// Trees whose protocol promises something to one thread at a time only.
 const fn alone<T2: Design<M>, T3: Design<M>>() -> [(usize, AnyTree); 2] {
     assert!(T2::CAVEAT.is_some(), "what is proven with one thread is said to need it");
@@ -266,6 +278,7 @@ pub static STRUCTURES: &[Structure] = &[
     one("f3-tree-blind", "F3-tree whose writes do not look", objects!(0: 2)),
     one("utree", "uTree", U_TREES),
     one("p-skiplist", "P-Skiplist", SKIP_LISTS),
+    one("bztree", "BzTree with PMwCAS", BZ_TREES),
     one("pactree", "PACTree", pairs!(2 0, 3 2, 4 1)),
     one("wort", "WORT", bits!(Wort: 1 2)),
     one("cceh", "CCEH, a hash index", segments!(0, 2: 1 2 1, 3: 1 3 1, 4: 2 2 2, 9: 4 3 2)),
