@@ -4,10 +4,14 @@
 //! three bits are the length (7: a byte with more of it follows), its lower five bits and the next byte
 //! the distance.
 
+/// What so many bytes can become at most: a reference of three bytes makes 264.
+pub fn size_max(compressed_size: usize) -> usize {
+    compressed_size.saturating_mul(264 / 3 + 1)
+}
+
 /// The bytes, of which there must be exactly so many.
 pub fn decompressed(input: &[u8], size: usize) -> Option<Vec<u8>> {
-    // A reference of three bytes makes 264 at most.
-    if size > input.len().saturating_mul(264 / 3 + 1) {
+    if size > size_max(input.len()) {
         return None;
     }
     let mut output = Vec::with_capacity(size);

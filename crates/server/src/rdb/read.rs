@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::check_sum::crc64;
 use super::listpack::{entries, integers};
-use super::lzf::decompressed;
+use super::lzf::{decompressed, size_max};
 use super::ziplist::{ziplist, zipmap};
 use super::{Damage, FOOTER_SIZE, VERSION_READ_MAX, Value, kind};
 use crate::score;
@@ -128,8 +128,9 @@ impl<'a> Reader<'a> {
                 let compressed_size = usize::try_from(self.length()?).ok()?;
                 let size = usize::try_from(self.length()?).ok()?;
                 if size > self.budget {
-                    // Not said of what only claims it: it could not be so long.
-                    self.is_over |= compressed_size <= self.rest.len();
+                    // Not said of what only claims it.
+                    self.is_over |=
+                        compressed_size <= self.rest.len() && size <= size_max(compressed_size);
                     return None;
                 }
                 decompressed(self.take(compressed_size)?, size)?
