@@ -37,7 +37,7 @@
 //! ```
 
 //! The published designs are none of this crate's affair: whoever has them passes them on as
-//! [`target::MeasuredDesign`]s.
+//! [`MeasuredDesign`]s.
 
 #![forbid(unsafe_code)]
 

@@ -2,7 +2,7 @@
 
 use crate::{Error, Result};
 
-/// The name of the map that every store has: [`Store::default_map`].
+/// The name of the map that every store has: [`Store::default_map`](crate::Store::default_map).
 pub const DEFAULT_MAP: &str = "default";
 
 /// How they begin.

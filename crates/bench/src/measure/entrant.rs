@@ -5,7 +5,7 @@ use super::session::Instruments;
 use crate::error::BenchError;
 use crate::report::Report;
 
-/// What takes part in a contest. Made by [`entrant`] and [`ours`].
+/// What takes part in a contest. Made by [`entrant`](super::contest::entrant) and [`ours`](super::contest::ours).
 pub trait Entrant {
     /// What reports call it.
     fn name(&self) -> &'static str;

@@ -182,7 +182,7 @@ impl<M: Machine> Pmwcas<M> {
     /// pinned: then the caller ends its own, and tries again.
     pub(crate) fn claim(&self, session: &mut Session<M>) -> Option<Claim> {
         let turn = session.turn();
-        if turn % claims_per_advance::<M>() == 0 {
+        if turn.is_multiple_of(claims_per_advance::<M>()) {
             self.heap.advance_epoch();
         }
         let count = self.ends.len();
