@@ -83,8 +83,11 @@ impl<K: Kind<M>, G: Geometry, M: Machine> TreeCell<K, G, M> {
         let tree = self.current.load(Ordering::Acquire);
         // SAFETY: not null only while the slot owns the tree; it is freed two epochs after it was
         // swapped out, and we are pinned since before the load.
-        let result = unsafe { tree.as_ref() }.map(|tree| operation(tree, &mut session));
-        result.ok_or(IndexError::Removed)
+        match unsafe { tree.as_ref() } {
+            // Here, and not behind a call of `map`: the key stays in registers.
+            Some(tree) => Ok(operation(tree, &mut session)),
+            None => Err(IndexError::Removed),
+        }
     }
 
     /// Replaces the tree by an empty one, atomically also across a crash. [`Self::tidy`] frees the old
