@@ -218,11 +218,7 @@ impl Victim<'_> {
             // What is rebuilt from a log that was cut is an earlier state.
             self.is_told |= self.damage.cuts_log;
             if self.run(&["snapshot", "pool"])?.is_done {
-                // The pool is no copy: it may be as damaged as it was, if a check says so. The snapshot
-                // may not.
-                if self.run(&["check", "pool"])?.is_done {
-                    self.judge_copy("pool", "beside its snapshot")?;
-                }
+                self.judge_copy("pool", "beside its snapshot")?;
                 std::fs::remove_file(self.path("pool")).expect("it is there");
                 if !self.run(&["snapshot", "pool"])?.is_done {
                     return Err("the pool cannot be made from its snapshot".into());
