@@ -67,6 +67,7 @@ pub(crate) use self::log_metadata::{
     note_durability, own_log,
 };
 use self::log_metadata::{new_identity, older_than_its_log, reached_in, refuse_integers};
+use self::snapshot_map::Numbered;
 pub use self::rebuild::Rebuilt;
 pub(crate) use self::rebuild::rebuild;
 pub(crate) use self::reservation::LogReservation;
@@ -537,9 +538,10 @@ impl StoreLog {
         for (name, number) in names {
             writer.add(&Record::put(NAMES, name.as_bytes(), &number.to_le_bytes()))?;
         }
-        for (number, (_, tree)) in &maps {
+        for (number, (name, tree)) in &maps {
             self.log.disk().reached("store.snapshot_map");
-            snapshot_map::write_map(&self.log, &mut writer, *number, tree, session)?;
+            let map = Numbered { number: *number, name, tree };
+            snapshot_map::write_map(&self.log, &mut writer, &map, session)?;
         }
         let pair_count = writer.finish()?.pair_count - maps.len() as u64;
         // Relaxed: as above. Only now: one that fails is tried again.

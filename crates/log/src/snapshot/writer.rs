@@ -125,6 +125,14 @@ impl<D: Disk> SnapshotWriter<D> {
         self.from
     }
 
+    /// Whether nothing was changed since the snapshot began, so that what was read for it is what
+    /// there is.
+    pub fn is_alone(&self) -> bool {
+        // Acquire: pairs with the Release in `Place::give_up_taken_back`, whose place can be given again.
+        let is_spoiled = self.log.is_snapshot_spoiled.load(Ordering::Acquire);
+        !is_spoiled && self.log.last_lsn() == self.from
+    }
+
     /// Number of pairs so far.
     pub fn pair_count(&self) -> u64 {
         self.pair_count

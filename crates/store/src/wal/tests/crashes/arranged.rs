@@ -137,6 +137,35 @@ fn a_map_has_its_new_number_before_the_log_says_so() {
     assert!(!snapshot_beside_an_emptying(Some("store.fills_number_first")), "not found");
 }
 
+/// A snapshot of fewer keys than the pool has, beside which the log is kept: what was lost was found out
+/// only when the pool was, by which time the log that had it was gone.
+#[test]
+fn a_snapshot_that_lacks_a_key_is_refused_and_the_log_stays() {
+    let (folder, sound) = (folder(), disk(None));
+    let path = folder.path().join("pool");
+    let store = options(&sound).open(&path).expect("it opens");
+    for number in 0..50u8 {
+        let _ = store.default_map().put([number], b"value").expect("room");
+    }
+    assert_eq!(store.snapshot().expect("nobody writes"), 50);
+    let _ = store.default_map().put(b"behind it", b"value").expect("room");
+    store.close().expect("it can be closed");
+
+    let (folder, skipping) = (self::folder(), disk(Some("store.snapshot_skips")));
+    let path = folder.path().join("pool");
+    let store = options(&skipping).open(&path).expect("it opens");
+    for number in 0..50u8 {
+        let _ = store.default_map().put([number], b"value").expect("room");
+    }
+    let before = skipping.names();
+    let error = store.snapshot().expect_err("one is missing").to_string();
+    assert!(error.contains("49 keys") && error.contains("has 50"), "{error}");
+    let is_kept = |name: &String| before.contains(name) || !name.starts_with("snapshot");
+    assert!(skipping.names().iter().all(is_kept), "{:?}", skipping.names());
+    let _ = store.default_map().put(b"behind it", b"value").expect("the store goes on");
+    after_crash(&skipping, 3, |left| assert_eq!(left.default_map().len(), 51));
+}
+
 /// Whether a log that was given up stays so, however the power fails.
 fn forgetting(mutant: Option<&'static str>) -> bool {
     let (folder, disk) = (folder(), disk(mutant));
