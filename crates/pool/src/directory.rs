@@ -74,6 +74,19 @@ impl<M: Machine> Pool<M> {
         slots().filter_map(|slot| self.read_root(slot)).collect()
     }
 
+    /// Names, and the numbers of their places, of which there is no root any more or not yet: they were
+    /// removed, or their creation was cut short, or their commit word was lost.
+    pub fn root_traces(&self) -> Vec<(u16, String)> {
+        let _guard = self.directory_lock.lock();
+        let view = self.view();
+        let is_free = |slot: &u16| view.word(offset_of(*slot)).read_private() == 0;
+        let trace = |slot| {
+            let label = Label::decode(&view.read(offset_of(slot) + 8))?;
+            Some((slot, label.name()?.to_owned()))
+        };
+        slots().filter(is_free).filter_map(trace).collect()
+    }
+
     /// The root called `name`, if there is one.
     pub fn root(&self, name: &str) -> Option<Root> {
         let _guard = self.directory_lock.lock();
@@ -298,8 +311,10 @@ mod tests {
         assert_eq!(pool.roots(), [users.clone(), orders.clone()]);
         pool.set_root_value(orders.index, 0, u32::MAX).unwrap();
         assert_eq!(pool.root("orders").unwrap().value, u32::MAX);
+        assert_eq!(pool.root_traces(), []);
         pool.remove_root(users.index).unwrap();
         assert_eq!(pool.root("users"), None);
+        assert_eq!(pool.root_traces(), [(users.index.get(), "users".to_owned())]);
         let again = pool.create_root("customers", u16::MAX, 1).unwrap();
         assert_eq!(again.index.get(), users.index.get());
         assert_eq!(pool.roots().len(), 2);

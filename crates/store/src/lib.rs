@@ -140,6 +140,7 @@ mod expiry;
 mod expiry_in_place;
 mod key_range;
 mod lifecycle;
+mod lost_map;
 mod map;
 #[doc(hidden)]
 pub mod new_file;

@@ -9,6 +9,7 @@ use everleaf_index::{
 };
 
 use crate::conversion::{from_new_pool, from_pool};
+use crate::lost_map::refuse_lost_default;
 use crate::new_file::NewFile;
 use crate::reserved::DEFAULT_MAP;
 use crate::wal::{self, LogDirectory, LogState, StoreLog};
@@ -180,6 +181,7 @@ fn open_log(
 /// Opens what is in a pool, and brings batches to their end that were cut short; returns how many.
 pub fn open_trees(pool: Pool<Hardware>, threads: usize, path: &Path) -> Result<(Trees, u64)> {
     let is_read_only = pool.is_read_only();
+    refuse_lost_default(&pool, path)?;
     let trees = match Trees::open(pool, threads) {
         Err(IndexError::ReadOnly) => return Err(unmade(path)),
         opened => opened?,

@@ -8,6 +8,7 @@ mod formats;
 mod full_pool;
 mod library;
 mod log_folder;
+mod lost_map;
 mod store;
 mod verify;
 mod views;
