@@ -4,19 +4,23 @@
 //! of one lookup overlap with those of the next. Consecutive `SET`s are collected, too: a lookup of
 //! all their keys brings what they will change into the cache, then they run one after the other.
 //! The replies of a group are written in order before the next request of another kind runs.
+//! Consecutive commands of collections are collected and done as one step (`command/series.rs`).
 
 use std::ops::ControlFlow;
 
 use crate::client_state::ClientState;
 use crate::command::keys::Keys;
-use crate::command::{self, Context, Failure, table};
+use crate::command::{self, Context, Failure, series, table};
 use crate::exclusion::Entered;
-use crate::resp::{Limits, Parser, ProtocolError, Reply};
+use crate::resp::{Limits, Parser, ProtocolError, Reply, Request, Series};
 use crate::shared::Shared;
 use crate::statistics::Tally;
 
 /// Requests that are collected before they run.
 const GROUP_SIZE: usize = 64;
+/// Commands of collections that are done as one step, and their arguments, but for those of the last.
+const SERIES_LEN: usize = 128;
+const SERIES_ARG_COUNT: usize = 4096;
 /// Before the password: enough for `HELLO 3 AUTH user password SETNAME name`.
 const UNAUTHENTICATED_ARG_COUNT_MAX: usize = 10;
 /// Where commands count as slow from fewer microseconds on, all are timed.
@@ -52,6 +56,16 @@ pub struct BatchEnd {
 enum Kind {
     Get,
     Set,
+}
+
+/// How a request can be collected.
+enum Next<'b> {
+    /// With its key and value.
+    Plain(Kind, &'b [u8], &'b [u8]),
+    /// A command of a collection, by its number.
+    Serial(usize),
+    /// Not at all.
+    Other,
 }
 
 /// Consecutive requests of one kind, and where each of them ends.
@@ -93,6 +107,7 @@ impl Batch<'_> {
     /// again, followed by more unless the output was full.
     pub fn run(mut self, bytes: &[u8]) -> BatchEnd {
         let mut group = Group::new();
+        let mut series = Series::default();
         let mut limits = self.limits();
         let mut at = 0;
         loop {
@@ -101,7 +116,7 @@ impl Batch<'_> {
             let size = match parsed {
                 Ok(Some(size)) => size,
                 Ok(None) | Err(_) => {
-                    if let ControlFlow::Break(end) = self.run_group(&mut group) {
+                    if let ControlFlow::Break(end) = self.run_collected(&mut group, &mut series) {
                         return end;
                     }
                     if let Err(error) = parsed {
@@ -111,15 +126,25 @@ impl Batch<'_> {
                     return BatchEnd { consumed: at, is_paused: false };
                 }
             };
-            let plain = self.plain(rest);
-            let can_wait = plain.is_some_and(|(kind, ..)| group.takes(kind));
-            if !can_wait && let ControlFlow::Break(end) = self.run_group(&mut group) {
+            let next = self.next(rest);
+            let can_wait = match next {
+                Next::Plain(kind, ..) => series.is_empty() && group.takes(kind),
+                Next::Serial(_) => group.len == 0 && takes(&series),
+                Next::Other => false,
+            };
+            if !can_wait
+                && let ControlFlow::Break(end) = self.run_collected(&mut group, &mut series)
+            {
                 return end;
             }
             at += size;
-            if let Some((kind, key, value)) = plain {
-                group.push(kind, key, value, at);
-                continue;
+            match next {
+                Next::Plain(kind, key, value) => {
+                    group.push(kind, key, value, at);
+                    continue;
+                }
+                Next::Serial(command) if series.push(command, self.parser, rest, at) => continue,
+                Next::Serial(_) | Next::Other => {}
             }
             self.run_next(rest);
             limits = self.limits();
@@ -154,23 +179,29 @@ impl Batch<'_> {
         }
     }
 
-    /// Key and value, if the request is a `GET` or a `SET` that can be collected.
+    /// Whether the request that was just parsed can be collected.
     #[inline]
-    fn plain<'b>(&self, rest: &'b [u8]) -> Option<(Kind, &'b [u8], &'b [u8])> {
-        // Those that are collected are not timed, and shown to nobody.
+    fn next<'b>(&self, rest: &'b [u8]) -> Next<'b> {
+        // Those that are collected are not timed, or not all of them, and shown to nobody.
         let generation = self.shared.acl.generation();
         let is_seen = self.times_all() || self.shared.monitors.any();
         if !self.session.is_plain(generation) || is_seen {
-            return None;
+            return Next::Other;
         }
-        let name = self.parser.wire_arg(rest, 0)?;
+        let Some(name) = self.parser.wire_arg(rest, 0) else { return Next::Other };
+        let arg = |index| self.parser.wire_arg(rest, index).unwrap_or(b"");
         match self.parser.arg_count() {
-            2 if is_name(name, *b"get") => Some((Kind::Get, self.parser.wire_arg(rest, 1)?, b"")),
-            3 if is_name(name, *b"set") => {
-                let value = self.parser.wire_arg(rest, 2)?;
-                Some((Kind::Set, self.parser.wire_arg(rest, 1)?, value))
-            }
-            _ => None,
+            2 if is_name(name, *b"get") => Next::Plain(Kind::Get, arg(1), b""),
+            3 if is_name(name, *b"set") => Next::Plain(Kind::Set, arg(1), arg(2)),
+            arg_count => match table::find(name) {
+                Some(index)
+                    if table::COMMANDS[index].is_serial()
+                        && table::COMMANDS[index].accepts(arg_count) =>
+                {
+                    Next::Serial(index)
+                }
+                _ => Next::Other,
+            },
         }
     }
 
@@ -214,16 +245,76 @@ impl Batch<'_> {
         }
         self.tally.commands += 1;
         let limit = self.out.len().saturating_add(self.shared.config.reply_size_max);
-        let reply = Reply::new(self.out, self.session.protocol, limit);
-        let Batch { shared, session, tally, .. } = self;
-        let map = shared.databases.map_of(session.database);
-        let keys = Keys::Store(&shared.store, map, &shared.types);
-        let mut context = Context { shared, session, tally, reply, keys, later: None };
-        command::dispatch(&mut context, &request);
+        let Batch { shared, session, tally, out, .. } = self;
+        command::dispatch(&mut context_of(shared, session, tally, out, limit), &request);
+    }
+
+    /// Runs a request.
+    #[inline]
+    fn run_request(&mut self, request: &Request<'_>) {
+        self.tally.commands += 1;
+        command::dispatch(&mut self.context(), request);
+    }
+
+    /// What commands work with.
+    #[inline]
+    fn context(&mut self) -> Context<'_> {
+        let limit = self.out.len().saturating_add(self.shared.config.reply_size_max);
+        let Batch { shared, session, tally, out, .. } = self;
+        context_of(shared, session, tally, out, limit)
     }
 
     /// Runs what was collected. Breaks if the output is full before all is answered: the parser
     /// then starts again behind the last request that was answered.
+    #[inline]
+    fn run_collected(
+        &mut self,
+        group: &mut Group<'_>,
+        series: &mut Series<'_>,
+    ) -> ControlFlow<BatchEnd> {
+        if !series.is_empty() {
+            let flow = self.run_series(series);
+            series.clear();
+            flow?;
+        }
+        self.run_group(group)
+    }
+
+    fn run_series(&mut self, series: &Series<'_>) -> ControlFlow<BatchEnd> {
+        let mut first = 0;
+        while first < series.len() {
+            first += match self.run_step(series, first) {
+                0 => {
+                    self.run_request(&series.request(first).1);
+                    1
+                }
+                count => count,
+            };
+            self.check_output(series.end(first - 1))?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Runs requests of a series as one step. Returns how many; 0 if the first must be run by itself.
+    fn run_step(&mut self, series: &Series<'_>, first: usize) -> usize {
+        let count = series.len() - first;
+        if count == 1 {
+            return 0;
+        }
+        let mut context = self.context();
+        match series::run(&mut context, series, first) {
+            Ok(count) => count,
+            Err(failure) => {
+                context.tally.commands += count as u64;
+                context.tally.errors += count as u64;
+                let Context { reply, shared, .. } = &mut context;
+                (0..count).for_each(|_| failure.write(reply, shared));
+                count
+            }
+        }
+    }
+
+    /// Runs what was collected of plain requests.
     #[inline]
     fn run_group(&mut self, group: &mut Group<'_>) -> ControlFlow<BatchEnd> {
         let len = std::mem::take(&mut group.len);
@@ -338,6 +429,26 @@ impl Batch<'_> {
         reply.error(&format!("ERR Protocol error: {error}"));
         self.session.closing = true;
     }
+}
+
+/// What a command works with whose answer may make `out` grow up to a limit.
+#[inline]
+fn context_of<'c>(
+    shared: &'c Shared,
+    session: &'c mut ClientState,
+    tally: &'c mut Tally,
+    out: &'c mut Vec<u8>,
+    limit: usize,
+) -> Context<'c> {
+    let reply = Reply::new(out, session.protocol, limit);
+    let map = shared.databases.map_of(session.database);
+    let keys = Keys::Store(&shared.store, map, &shared.types);
+    Context { shared, session, tally, reply, keys, later: None }
+}
+
+/// Whether one more request may follow the others of a series.
+fn takes(series: &Series<'_>) -> bool {
+    series.len() < SERIES_LEN && series.arg_count() < SERIES_ARG_COUNT
 }
 
 /// Compares a command name of three letters, whatever their case.

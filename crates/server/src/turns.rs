@@ -5,7 +5,8 @@
 //! the collection *hot* for a while: its commands then lock, by a hash of its key, before they begin. It is a help
 //! only: what makes a command one step is the condition of its batch, with a turn or without.
 //!
-//! A thread holds one turn at most, and takes it before the lock of the waiters and all locks of the store.
+//! A thread takes its turns, of one key or of several, at once, in the order of the locks, and before the lock of the
+//! waiters and all locks of the store.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -57,8 +58,61 @@ impl Turns {
         turn.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits for the turns of several keys, if the collection of one of them is hot.
+    pub fn wait_all<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Vec<MutexGuard<'_, ()>> {
+        let indexes = self.indexes(keys);
+        let mut is_hot = false;
+        for turn in indexes.iter().map(|index| &self.locks[*index]) {
+            // Relaxed: see `wait`.
+            let heat = turn.heat.load(Ordering::Relaxed);
+            if heat > 0 {
+                is_hot = true;
+                // Relaxed: as above.
+                turn.heat.store(heat - 1, Ordering::Relaxed);
+            }
+        }
+        if is_hot { self.lock_all(&indexes) } else { Vec::new() }
+    }
+
+    /// Notes a conflict, and waits for the turns of several keys.
+    pub fn wait_all_after_conflict<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]>,
+    ) -> Vec<MutexGuard<'_, ()>> {
+        let indexes = self.indexes(keys);
+        for index in &indexes {
+            // Relaxed: see `wait`.
+            self.locks[*index].heat.store(HOT_COUNT, Ordering::Relaxed);
+        }
+        self.lock_all(&indexes)
+    }
+
+    /// The locks of keys, each once, ascending: whoever takes them in this order waits in no circle.
+    fn indexes<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Vec<usize> {
+        let (mut indexes, mut last) = (Vec::new(), None);
+        for key in keys {
+            // Mostly they are the same.
+            if last != Some(key) {
+                indexes.push(self.index_of(key));
+                last = Some(key);
+            }
+        }
+        indexes.sort_unstable();
+        indexes.dedup();
+        indexes
+    }
+
+    fn lock_all(&self, indexes: &[usize]) -> Vec<MutexGuard<'_, ()>> {
+        let lock = |index: &usize| self.locks[*index].lock.lock();
+        indexes.iter().map(|index| lock(index).unwrap_or_else(PoisonError::into_inner)).collect()
+    }
+
     fn of(&self, key: &[u8]) -> &Turn {
-        &self.locks[self.hasher.hash_one(key) as usize % LOCK_COUNT]
+        &self.locks[self.index_of(key)]
+    }
+
+    fn index_of(&self, key: &[u8]) -> usize {
+        self.hasher.hash_one(key) as usize % LOCK_COUNT
     }
 }
 
@@ -75,5 +129,31 @@ mod tests {
             assert!(turns.wait(b"k").is_some());
         }
         assert!(turns.wait(b"k").is_none());
+    }
+
+    #[test]
+    fn the_turns_of_several_keys_are_taken_once_each_and_in_one_order() {
+        let turns = Turns::new();
+        let keys: Vec<Vec<u8>> =
+            (0..600u32).map(|key| (key % 300).to_le_bytes().to_vec()).collect();
+        let forward = || keys.iter().map(Vec::as_slice);
+        assert!(turns.wait_all(forward()).is_empty());
+        let count = turns.wait_all_after_conflict(forward()).len();
+        assert!(count <= LOCK_COUNT && count > LOCK_COUNT / 4, "{count}");
+        std::thread::scope(|scope| {
+            for is_reversed in [false, true] {
+                let (turns, keys) = (&turns, &keys);
+                scope.spawn(move || {
+                    for _ in 0..100 {
+                        let keys = keys.iter().map(Vec::as_slice);
+                        let taken = match is_reversed {
+                            true => turns.wait_all(keys.rev()),
+                            false => turns.wait_all(keys),
+                        };
+                        assert!(taken.is_empty() || taken.len() == count);
+                    }
+                });
+            }
+        });
     }
 }

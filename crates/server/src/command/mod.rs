@@ -25,6 +25,7 @@ mod range;
 mod rename;
 mod save;
 mod scan;
+pub mod series;
 mod set;
 mod sets;
 mod slow_log;

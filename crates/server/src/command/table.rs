@@ -125,6 +125,14 @@ impl Command {
         self.flags & (TYPED | STEP) != 0
     }
 
+    /// True if others of its kind may be done in one step with it: it reads or writes the collection of one key, and
+    /// nothing else that the commands beside it could have changed in another way.
+    pub fn is_serial(&self) -> bool {
+        self.flags & (TYPED | WAITS) == TYPED
+            && (self.first_key, self.last_key) == (1, 1)
+            && self.group != "generic"
+    }
+
     /// True if it may make a collection.
     pub fn makes_collections(&self) -> bool {
         self.flags & (TYPED | GROWS) == TYPED | GROWS

@@ -407,6 +407,23 @@ pub fn run_single(context: &mut Context<'_>, request: &Request<'_>, command: &Co
     run_step(context, key, command.writes(), &mut |inner| (command.run)(inner, request))
 }
 
+/// Writes what a stage holds that was made while others write, if what it depends on is still so. Returns whether it is.
+pub fn complete(context: &Context<'_>, stage: &mut Stage, store: &Store) -> Result<bool, Failure> {
+    let Context { shared, .. } = context;
+    if stage.is_unchanged() {
+        return Ok(stage.still_holds(&shared.databases)?);
+    }
+    let Some(service) = serve(context, stage, store)? else { return Ok(false) };
+    let mut batch = WriteBatch::new();
+    stage.expect_read(&mut batch, &shared.databases);
+    stage.fill(&mut batch, &shared.databases, &shared.types);
+    let is_done = store.write(&batch)?.is_done();
+    if is_done {
+        finish(context, service, stage);
+    }
+    Ok(is_done)
+}
+
 /// Runs what works with collections, of which one has this key, as a transaction of its own; perhaps several
 /// times.
 pub fn run_step(
@@ -423,18 +440,9 @@ pub fn run_step(
         let mut stage = Stage::new(BATCH_SIZE_MAX);
         answer.clear();
         let result = run_one(context, run, &mut stage, &mut &*store, &mut answer);
-        let is_done = if result.is_err() || stage.is_unchanged() {
-            stage.still_holds(&context.shared.databases)?
-        } else {
-            let Some(service) = serve(context, &mut stage, &store)? else { continue };
-            let mut batch = WriteBatch::new();
-            stage.expect_read(&mut batch, &context.shared.databases);
-            stage.fill(&mut batch, &context.shared.databases, &context.shared.types);
-            let is_done = store.write(&batch)?.is_done();
-            if is_done {
-                finish(context, service, &stage);
-            }
-            is_done
+        let is_done = match result.is_err() {
+            true => stage.still_holds(&context.shared.databases)?,
+            false => complete(context, &mut stage, &store)?,
         };
         if is_done {
             // An error is one only if what was read of header and members fits together.

@@ -12,4 +12,4 @@ mod parse;
 
 pub use encode::{OpenArray, Protocol, Reply};
 pub(crate) use inline::words;
-pub use parse::{KeptRequests, Limits, Parser, ProtocolError, Request};
+pub use parse::{KeptRequests, Limits, Parser, ProtocolError, Request, Series};

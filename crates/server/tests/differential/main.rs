@@ -17,6 +17,7 @@
 
 mod acl;
 mod payloads;
+mod pipelines;
 mod requests;
 #[path = "../support/mod.rs"]
 mod support;

@@ -2,7 +2,7 @@
 //! what it acknowledged, perhaps some of what came behind it, and nothing else, and `check` finds nothing.
 //!
 //! Each client has databases of its own and a model of them. What it sends is a row of steps: one command, or a
-//! transaction. After a kill the databases must be as the model is after one of the steps from the last that was
+//! transaction; commands of a pipeline may be done together, but as a prefix of them. After a kill the databases must be as the model is after one of the steps from the last that was
 //! acknowledged to the last that was sent. The long form:
 //!
 //! ```text
@@ -212,6 +212,18 @@ impl Writer {
         step
     }
 
+    /// One step, or a pipeline of commands each of which is a step.
+    fn steps(&mut self) -> Vec<Step> {
+        if self.random.below(4) > 0 {
+            return vec![self.step()];
+        }
+        let mut steps = vec![vec![vec!["SELECT".to_string(), self.database()]]];
+        for _ in 0..1 + self.random.below(60) {
+            steps.push(vec![self.command()]);
+        }
+        steps
+    }
+
     /// Writes until the server is gone.
     fn run(&mut self, port: u16, acknowledged: &AtomicUsize) {
         let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return };
@@ -220,9 +232,10 @@ impl Writer {
         loop {
             let mut bytes = Vec::new();
             for _ in 0..1 + self.random.below(40) {
-                let step = self.step();
-                step.iter().for_each(|request| bytes.extend(encode(request)));
-                self.pending.push_back(step);
+                for step in self.steps() {
+                    step.iter().for_each(|request| bytes.extend(encode(request)));
+                    self.pending.push_back(step);
+                }
             }
             // What was written in part may have been done in part.
             if stream.write_all(&bytes).is_err() {

@@ -1,0 +1,176 @@
+//! Series: commands of collections that follow each other in the pipeline of one client, done as one step.
+//!
+//! A command of a collection alone is a stage, a batch of header and members, and an entry of journal and log. A series
+//! has all of that once: its commands are run on one stage, one after the other, and written as one batch. So others see
+//! all of it or nothing, as does who opens the pool after a crash, and as if the client had been quick; it depends on
+//! each header once; and each answer is that of the command at its place.
+//!
+//! A series ends behind a command that makes what somebody waits for, who then is served before the next command; when
+//! it has taken some time, or what it holds has some size; and before a command that fails with something already on the
+//! stage, which has to go again: that command is run by itself. A command that fails with nothing on the stage answers its
+//! error, and harms no other. What conflicts with others too often is run command by command.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use everleaf::{Error, Store};
+
+use super::keys::Keys;
+use super::stage::{Stage, Staged};
+use super::table::COMMANDS;
+use super::transaction::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX, complete};
+use super::{Context, Failure, note_slow};
+use crate::resp::{Reply, Series};
+
+/// Bytes on the stage from which on a series ends.
+const STAGE_SIZE_MAX: usize = 1 << 20;
+/// Bytes of answers from which on a series ends.
+const ANSWER_SIZE_MAX: usize = 64 << 10;
+/// Time after which a series ends: the longer, the more likely is a conflict.
+const TIME_MAX: Duration = Duration::from_millis(1);
+
+/// The commands of a series that were run on a stage.
+#[derive(Default)]
+struct Staging {
+    /// How many they are.
+    count: usize,
+    answers: Vec<u8>,
+    /// The slow ones.
+    slow: Vec<(usize, Duration)>,
+}
+
+/// Carries out the first requests of a series from one on, as one step, and answers them. Returns how many they were; 0 if the
+/// first must be run by itself.
+///
+/// # Errors
+/// The store refused, and nothing was answered. Whether anything was done is as with a single command.
+pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Result<usize, Failure> {
+    let shared = context.shared;
+    let mut end = series.len();
+    if (first..end).any(|index| COMMANDS[series.request(index).0].makes_collections()) {
+        shared.types.begin(&shared.store)?;
+    }
+    let store = Arc::clone(&shared.store);
+    let keys = || (first..series.len()).map(|index| series.request(index).1.arg(1));
+    let mut turns = shared.turns.wait_all(keys());
+    let before = *context.tally;
+    let mut attempts = 0;
+    while attempts < ATTEMPT_COUNT_MAX {
+        let mut stage = Stage::new(BATCH_SIZE_MAX);
+        let mut staging = Staging::default();
+        if !stage_all(context, series, first..end, &mut stage, &store, &mut staging) {
+            // Those before it are run again without it.
+            end = first + staging.count;
+        } else {
+            match complete(context, &mut stage, &store) {
+                Ok(true) => {
+                    finish(context, series, first, &staging);
+                    return Ok(staging.count);
+                }
+                Ok(false) => {}
+                // It may be one command that does not fit: nothing was done.
+                Err(Failure::Store(error)) if is_of_size(&error) => end = first,
+                Err(failure) => {
+                    *context.tally = before;
+                    return Err(failure);
+                }
+            }
+            attempts += 1;
+            if turns.is_empty() {
+                turns = shared.turns.wait_all_after_conflict(keys());
+            }
+        }
+        *context.tally = before;
+        if end == first {
+            break;
+        }
+    }
+    Ok(0)
+}
+
+/// Whether a batch was refused as a whole because of its size.
+fn is_of_size(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::PoolFull(_)
+            | Error::BatchTooLarge(_)
+            | Error::KeyTooLarge(_)
+            | Error::ValueTooLarge(_)
+    )
+}
+
+/// Runs commands on a stage. Returns false if one failed that had changed it: then it is not among those that are counted,
+/// and the stage is of no use.
+fn stage_all(
+    context: &mut Context<'_>,
+    series: &Series<'_>,
+    range: std::ops::Range<usize>,
+    stage: &mut Stage,
+    mut store: &Store,
+    staging: &mut Staging,
+) -> bool {
+    let shared = context.shared;
+    let place = stage.place(&shared.databases, context.session.database);
+    let slow_after = shared.settings.slow_log_after();
+    let began = Instant::now();
+    let mut last = began;
+    for index in range {
+        let (command, request) = series.request(index);
+        let (start, changes, made) =
+            (staging.answers.len(), stage.change_count(), stage.made().len());
+        let limit = start.saturating_add(shared.config.reply_size_max);
+        let mut inner = Context {
+            shared,
+            session: context.session,
+            tally: context.tally,
+            reply: Reply::new(&mut staging.answers, context.reply.protocol, limit),
+            keys: Keys::Stage(Staged {
+                stage,
+                source: &mut store,
+                types: &shared.types,
+                databases: &shared.databases,
+                place,
+            }),
+            later: None,
+        };
+        let mut outcome = (COMMANDS[command].run)(&mut inner, &request);
+        if outcome.is_ok() && inner.reply.is_full() {
+            outcome = Err(Failure::ReplyTooLong);
+        }
+        if let Err(failure) = outcome {
+            inner.reply.truncate(start);
+            inner.tally.errors += 1;
+            failure.write(&mut inner.reply, shared);
+            // What was read counts, too: a stage that is over can hold nothing more.
+            if stage.change_count() != changes || stage.is_over() {
+                return false;
+            }
+        }
+        context.tally.commands += 1;
+        staging.count += 1;
+        let now = Instant::now();
+        if slow_after.is_some_and(|limit| now - last >= limit) {
+            staging.slow.push((index, now - last));
+        }
+        last = now;
+        let is_wanted = || {
+            let mut made = stage.made()[made..].iter();
+            made.any(|(place, key)| shared.waiters.may_want(*place, key))
+        };
+        let is_full = stage.size() > STAGE_SIZE_MAX || staging.answers.len() > ANSWER_SIZE_MAX;
+        if is_full || is_wanted() || now - began > TIME_MAX {
+            break;
+        }
+    }
+    true
+}
+
+/// Answers the commands that are done.
+fn finish(context: &mut Context<'_>, series: &Series<'_>, first: usize, staging: &Staging) {
+    context.reply.encoded(&staging.answers);
+    context.session.last_command = series.request(first + staging.count - 1).0;
+    let Some(limit) = context.shared.settings.slow_log_after() else { return };
+    for (index, duration) in &staging.slow {
+        note_slow(context, &series.request(*index).1, limit, *duration);
+    }
+}
