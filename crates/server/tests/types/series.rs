@@ -279,6 +279,13 @@ fn counters_and_the_slow_log_know_each_command_of_a_series() {
     let grown: Vec<u64> = after.iter().zip(before).map(|(now, (_, then))| now - then).collect();
     // Four `INFO` come between.
     assert_eq!(grown, [4 + 4, 1, 1, 1]);
+    client.line("CONFIG SET slowlog-log-slower-than 1000");
+    client.line("SLOWLOG RESET");
+    let many: String = (0..30_000).map(|number| format!(" m{number}")).collect();
+    let slow = format!("SADD many{many}");
+    check(&mut client, &[("SCARD many", ":0"), (&slow, ":30000"), ("SCARD many", ":30000")]);
+    assert!(client.line("SLOWLOG GET").contains("\"SADD\" \"many\" \"m0\""));
+    client.line("SLOWLOG RESET");
     client.line("CONFIG SET slowlog-log-slower-than 0");
     check(&mut client, &[("SADD s 1", ":1"), ("SADD s 2", ":1"), ("SCARD s", ":2")]);
     assert_eq!(client.line("SLOWLOG LEN"), ":4");
