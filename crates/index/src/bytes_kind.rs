@@ -5,7 +5,9 @@ use std::cmp::Ordering;
 use everleaf_alloc::{AllocError, Heap, Mark, Recovery, Session};
 use everleaf_machine::{Machine, Pair};
 
+use crate::key_words::{head_at, is_same, prefix_order};
 use crate::kind::Kind;
+use crate::nbtree::layout::INLINE_PREFIX_SIZE;
 use crate::nbtree::state::State;
 use crate::pool_base::PoolBase;
 use crate::record::{self, Damage, Record, Verify, WRONG_KEY};
@@ -54,22 +56,6 @@ pub fn record_offset(payload: u64) -> u64 {
 #[inline(always)]
 fn tag_fingerprint(payload: u64) -> u8 {
     ((payload >> REF_BITS) as u8).max(1)
-}
-
-/// Eight bytes of `key` from `skip` on, big endian, padded with zeros.
-#[inline(always)]
-fn head_at(key: &[u8], skip: usize) -> u64 {
-    match key.get(skip..) {
-        Some(rest) if rest.len() >= 8 => {
-            u64::from_be_bytes(rest[..8].try_into().expect("eight bytes"))
-        }
-        Some(rest) => {
-            let mut head = [0; 8];
-            head[..rest.len()].copy_from_slice(rest);
-            u64::from_be_bytes(head)
-        }
-        None => 0,
-    }
 }
 
 /// What the key word of an entry holds.
@@ -190,7 +176,7 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
         // cleared the fingerprint that led here before retiring the record.
         entry.first == entry_head::<HEADS>(key.bytes, skip)
             && (entry.second >> REF_BITS) & ((1 << TAG_BITS) - 1) == key.tag
-            && (entry_key::<M>(base, entry) == key.bytes || is_damaged::<M>(base, entry))
+            && (is_same(entry_key::<M>(base, entry), key.bytes) || is_damaged::<M>(base, entry))
     }
     // A split asks several times for each of its entries, and the heads nearly always differ.
     #[inline(always)]
@@ -256,7 +242,14 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
     fn key_head(key: BytesKey<'_>, skip: usize) -> u64 {
         head_at(key.bytes, skip)
     }
-    #[inline]
+    #[inline(always)]
+    fn compare_inline_prefix(
+        prefix: &[u8; INLINE_PREFIX_SIZE],
+        length: usize,
+        key: BytesKey<'_>,
+    ) -> Ordering {
+        prefix_order(prefix, length, key.bytes)
+    }
     fn compare_prefix(prefix: &[u8], key: BytesKey<'_>) -> Ordering {
         // A key that ends inside the prefix is less than everything that starts with it.
         key.bytes[..key.bytes.len().min(prefix.len())].cmp(prefix)

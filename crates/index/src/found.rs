@@ -7,6 +7,7 @@ use everleaf_machine::Machine;
 
 use crate::bytes_kind::{record_offset, verified};
 use crate::error::IndexError;
+use crate::key_words::is_same;
 use crate::pool_base::PoolBase;
 use crate::record::{self, Damage, Record, Verify, WRONG_KEY};
 
@@ -24,7 +25,7 @@ pub(crate) fn record_of<'a, M: Machine>(
     let offset = record_offset(payload);
     // SAFETY: callers hold a pin since before they read the payload from the tree.
     match unsafe { record::read_verified(PoolBase::of(heap), offset, verify) } {
-        Ok(record) if record.key == key => Ok(record),
+        Ok(record) if is_same(record.key, key) => Ok(record),
         Ok(_) => Err(damaged(offset, key, WRONG_KEY)),
         Err(damage) => Err(damaged(offset, key, damage)),
     }

@@ -28,6 +28,7 @@ use std::cmp::Ordering;
 use everleaf_alloc::{AllocError, Heap, Mark, Recovery, Session};
 use everleaf_machine::{Machine, Pair};
 
+use crate::nbtree::layout::INLINE_PREFIX_SIZE;
 use crate::nbtree::state::State;
 use crate::pool_base::PoolBase;
 
@@ -106,6 +107,12 @@ pub trait Kind<M: Machine>: Copy + Default + Send + Sync + 'static {
     fn fence_head(base: PoolBase<M>, fence: u64, skip: usize) -> u64;
     /// Eight bytes of a key after `skip` bytes, as a number that sorts like them.
     fn key_head(key: Self::Key<'_>, skip: usize) -> u64;
+    /// As [`Self::compare_prefix`], of the first `length` bytes of `prefix`; zeros follow them.
+    fn compare_inline_prefix(
+        prefix: &[u8; INLINE_PREFIX_SIZE],
+        length: usize,
+        key: Self::Key<'_>,
+    ) -> Ordering;
     /// Where a key lies relative to all keys that start with `prefix`: inside is `Equal`.
     fn compare_prefix(prefix: &[u8], key: Self::Key<'_>) -> Ordering;
     /// The first `length` bytes of a fence.
@@ -267,6 +274,14 @@ impl<M: Machine> Kind<M> for U64Kind {
     #[inline(always)]
     fn key_head(key: u64, _skip: usize) -> u64 {
         key
+    }
+    #[inline(always)]
+    fn compare_inline_prefix(
+        _prefix: &[u8; INLINE_PREFIX_SIZE],
+        _length: usize,
+        _key: u64,
+    ) -> Ordering {
+        Ordering::Equal
     }
     #[inline(always)]
     fn compare_prefix(_prefix: &[u8], _key: u64) -> Ordering {

@@ -22,6 +22,7 @@ mod found;
 pub mod geometry;
 pub mod hashed_leaf;
 pub mod journal;
+mod key_words;
 pub mod kind;
 pub mod nbtree;
 mod ordered;

@@ -269,14 +269,20 @@ impl<M: Machine> Shared<Inner<M>> {
         low - 1
     }
 
-    #[inline]
+    /// How a key compares with all that start with the prefix that the fences but the first share.
+    #[inline(always)]
     fn compare_prefix<K: Kind<M>>(self, base: PoolBase<M>, key: K::Key<'_>) -> Order {
         let skip = self.skip as usize;
-        let inline = &self.prefix[..skip.min(INLINE_PREFIX_SIZE)];
-        let order = K::compare_prefix(inline, key);
+        let order = K::compare_inline_prefix(&self.prefix, skip.min(INLINE_PREFIX_SIZE), key);
         if order != Order::Equal || skip <= INLINE_PREFIX_SIZE {
             return order;
         }
+        self.compare_long_prefix::<K>(base, key)
+    }
+
+    #[cold]
+    fn compare_long_prefix<K: Kind<M>>(self, base: PoolBase<M>, key: K::Key<'_>) -> Order {
+        let skip = self.skip as usize;
         K::compare_prefix(K::fence_prefix(base, self.fence::<K>(1), skip), key)
     }
 
