@@ -13,6 +13,7 @@ mod jobs;
 mod licences;
 mod module;
 mod package;
+mod packed;
 mod programs;
 mod publish;
 mod python;
@@ -50,6 +51,8 @@ usage: cargo xtask <command> [arguments]
           `package --static` an archive with a program that needs nothing beside it,
           `package --container` an image for podman and docker with that program, which it tries
   crates  packs all crates that are published, and compiles each from its packed files
+  packed  installs the program from the packed files of its crates, as `cargo install` does from
+          a registry, and tries it; `packed --debug` compiles faster
   semver  compares the library's interface with that of a commit: `semver COMMIT`
   guide   makes a book of the guide, with mdBook
   debian  uses package, wheel and C library in a clean Debian: `debian PACKAGE WHEEL PREFIX`
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         "licences" => licences::run(&root, rest),
         "package" => package::run(&root, rest),
         "crates" => publish::crates(&root),
+        "packed" => packed::run(&root, rest),
         "semver" => publish::semver(&root, rest),
         "guide" => publish::guide(&root),
         "debian" => debian::run(&root, rest),
