@@ -49,18 +49,21 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         keys: &[K::Key<'_>],
         payloads: &mut [Option<u64>; TOGETHER],
     ) {
-        let leaves = self.descend_group(keys.len(), |index| keys[index]);
-        let mut places = [(leaves[0], 0); TOGETHER];
+        let mut leaves = self.descend_group(keys.len(), |index| keys[index]);
+        let mut hits_of = [0; TOGETHER];
         for (index, key) in keys.iter().enumerate() {
             // Acquire: as in `resolve`.
             let meta = leaves[index].meta.load(Ordering::Acquire);
-            places[index] = if meta & REPLACED == 0 {
-                (leaves[index], meta)
+            let meta = if meta & REPLACED == 0 {
+                meta
             } else {
-                self.resolve(session, *key)
+                let (leaf, meta) = self.resolve(session, *key);
+                leaves[index] = leaf;
+                meta
             };
-            let (leaf, meta) = places[index];
+            let leaf = leaves[index];
             let hits = leaf.fingerprints.matches(K::fingerprint(*key)) & meta & COMMITTED;
+            hits_of[index] = hits;
             if hits != 0 {
                 let slot = hits.trailing_zeros() as usize;
                 let block = self.block(leaf).as_ptr().cast::<u8>();
@@ -68,18 +71,15 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             }
         }
         if K::HAS_TAILS && !M::SIMULATED {
-            for (index, key) in keys.iter().enumerate() {
-                let (leaf, meta) = places[index];
-                let hits = leaf.fingerprints.matches(K::fingerprint(*key)) & meta & COMMITTED;
-                if hits != 0 {
+            for (leaf, hits) in leaves.iter().zip(&hits_of[..keys.len()]) {
+                if *hits != 0 {
                     let slot = hits.trailing_zeros() as usize;
-                    M::prefetch(K::reference(self.base, self.block(leaf).entries[slot].load()));
+                    M::prefetch(K::reference(self.base, self.block(*leaf).entries[slot].load()));
                 }
             }
         }
         for (index, key) in keys.iter().enumerate() {
-            let (leaf, meta) = places[index];
-            payloads[index] = self.get_in_leaf(leaf, meta, *key);
+            payloads[index] = self.get_among(leaves[index], hits_of[index], *key);
         }
     }
 

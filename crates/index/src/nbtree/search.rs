@@ -162,10 +162,24 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         meta: u64,
         key: K::Key<'_>,
     ) -> Option<u64> {
-        let mut hits = leaf.fingerprints.matches(K::fingerprint(key)) & meta & COMMITTED;
+        let hits = leaf.fingerprints.matches(K::fingerprint(key)) & meta & COMMITTED;
         if hits == 0 {
             return None;
         }
+        self.get_among(leaf, hits, key)
+    }
+
+    /// The payload of `key` if one of the slots `hits` has it: those that were committed when `meta` was
+    /// loaded, and whose fingerprints were the key's some time after, while pinned. A slot is used once, and
+    /// whoever removes its key marks the entry before it takes the fingerprint away: so an entry that is read
+    /// later than its fingerprint says what has become of the key since.
+    #[inline(always)]
+    pub(super) fn get_among(
+        &self,
+        leaf: Shared<Leaf<M>>,
+        mut hits: u64,
+        key: K::Key<'_>,
+    ) -> Option<u64> {
         let block = self.block(leaf);
         while hits != 0 {
             let slot = hits.trailing_zeros() as usize;
