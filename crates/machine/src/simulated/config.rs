@@ -132,6 +132,14 @@ pub struct Config {
     pub arena_bytes: usize,
 }
 
+impl Config {
+    /// The same for what is in volatile memory only.
+    pub(super) fn without_crashes(self) -> Config {
+        let crash = CrashConfig { enabled: false, ..self.crash };
+        Config { crash, simulate_open: false, ..self }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Config {

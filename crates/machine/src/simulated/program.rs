@@ -74,6 +74,12 @@ pub trait Program {
     /// key in its range.
     fn calls(&self, operation: &Self::Operation, calls: &mut Vec<(u64, Call)>);
 
+    /// Whether anything of it is in the pool. If not, no crash is judged, and the pool is opened before every
+    /// schedule, at full speed.
+    fn is_durable(&self) -> bool {
+        true
+    }
+
     /// Whether what `operation` answered must survive a crash in this domain. The answers of one that
     /// does not are judged against what runs beside it, and not against what a crash leaves.
     fn binds_crashes(&self, operation: &Self::Operation, domain: Domain) -> bool {

@@ -124,6 +124,7 @@ impl<P: Program + 'static> Runner<P> {
     pub fn new(program: P, plan: Plan<P::Operation>, config: Config) -> Result<Self, Box<Failure>> {
         assert!((1..=THREADS_MAX).contains(&plan.len()), "1 to {THREADS_MAX} threads");
         panics::install_hook();
+        let config = if program.is_durable() { config } else { config.without_crashes() };
         let core = Rc::new(Core::new(config.clone(), program.pool_bytes()));
         core.wall_clock_ms.set(program.wall_clock_ms());
         let mut runner = Runner {
