@@ -31,6 +31,8 @@ pub enum IndexError {
     ValueOutOfRange(u64),
     /// The tree's design cannot do this. Holds what, as a noun.
     Unsupported(&'static str),
+    /// The tree was in DRAM and is gone. Holds the name of its design.
+    Volatile(&'static str),
     /// The program knows no design of that name.
     UnknownDesign(String),
     /// The pool holds a tree of a design that the program does not know.
@@ -80,6 +82,11 @@ impl fmt::Display for IndexError {
             IndexError::Unsupported(what) => {
                 write!(f, "this design has no {what}: choose another index for that")
             }
+            IndexError::Volatile(name) => write!(
+                f,
+                "the pool had a tree of the design '{name}', which is kept in DRAM and ended with \
+                 the program that made it: make the pool anew"
+            ),
             IndexError::UnknownDesign(name) => write!(
                 f,
                 "there is no index design '{name}': `everleaf-lab bench --help` names the designs"

@@ -48,6 +48,9 @@ pub enum Reads {
     /// A reader may see what a write in progress has stored and a crash takes back. Every call that
     /// returned still survives.
     Uncommitted,
+    /// Nothing survives, whatever a call said: all of the tree is in DRAM. A pool that has one is refused when
+    /// it is opened again.
+    Volatile,
 }
 
 /// Whether a write looks at what is there before it stores.
