@@ -22,6 +22,7 @@ use crate::fast_fair::variant::{
     Binary, Fenced, LeafLocks, Logging, Nodes256, Nodes1024, Nodes2048, Nodes4096, Standard,
 };
 use crate::fptree::FpTree;
+use crate::masstree::Masstree;
 use crate::nbtree_published::{NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr};
 use crate::nvtree::{NvTree, NvTreeBlind};
 use crate::pactree::PacTree;
@@ -128,6 +129,7 @@ designs! {
     PacTree<PacStandard, 4, M>,
     PSkiplist<SkipStandard, M>,
     BzTree<BzStandard, M>,
+    Masstree<15, M>,
     Cceh<cceh::Standard, M>,
     Cceh<cceh::Buffered, M>,
     Cceh<cceh::OutOfPlace, M>,

@@ -60,6 +60,8 @@ pub struct AnyTree {
     pub lock_free: bool,
     /// [`Subject::READS_COMMITTED`].
     pub reads_committed: bool,
+    /// [`Subject::VOLATILE`].
+    pub volatile: bool,
     /// [`Subject::WRITES_BLINDLY`].
     pub writes_blindly: bool,
     /// [`Subject::ORDERED`].
@@ -80,6 +82,7 @@ impl AnyTree {
         AnyTree {
             lock_free: S::LOCK_FREE,
             reads_committed: S::READS_COMMITTED,
+            volatile: S::VOLATILE,
             writes_blindly: S::WRITES_BLINDLY,
             ordered: S::ORDERED,
             keys: (S::KEY_MIN, S::KEY_MAX),

@@ -7,9 +7,9 @@ use everleaf_designs::fast_fair::variant::Small;
 use everleaf_designs::pactree::variant as pac;
 use everleaf_designs::skiplist::variant as skip;
 use everleaf_designs::{
-    BzTree, Cceh, CddsTree, F3Tree, FastFair, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW,
-    NbTreeWr, NvTree, NvTreeBlind, PSkiplist, PacTree, RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm,
-    RnTreeWide, SpTree, SpTreeBuffered, UTree, WbTree, WbTreeSo, Wort,
+    BzTree, Cceh, CddsTree, F3Tree, FastFair, FpTree, Masstree, NbTreeCoupled, NbTreePublished,
+    NbTreeW, NbTreeWr, NvTree, NvTreeBlind, PSkiplist, PacTree, RnTree, RnTreeDirect, RnTreeDual,
+    RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered, UTree, WbTree, WbTreeSo, Wort,
 };
 use everleaf_index::{Design, Geometry, HashedLeafTree, Production, Tiny, U64Kind};
 use everleaf_machine::Simulated as M;
@@ -175,6 +175,17 @@ static BZ_TREES: &Trees = &Trees {
     alone: false,
 };
 
+/// In DRAM; with nodes of so many slots and keys.
+static MASSTREES: &Trees = &Trees {
+    sizes: &[
+        (2, any::<Masstree<2, M>>()),
+        (3, any::<Masstree<3, M>>()),
+        (7, any::<Masstree<7, M>>()),
+    ],
+    wide: &[(15, any::<Masstree<15, M>>())],
+    alone: false,
+};
+
 /// Trees whose protocol promises something to one thread at a time only.
 const fn alone<T2: Design<M>, T3: Design<M>>() -> [(usize, AnyTree); 2] {
     assert!(T2::CAVEAT.is_some(), "what is proven with one thread is said to need it");
@@ -279,6 +290,7 @@ pub static STRUCTURES: &[Structure] = &[
     one("utree", "uTree", U_TREES),
     one("p-skiplist", "P-Skiplist", SKIP_LISTS),
     one("bztree", "BzTree with PMwCAS", BZ_TREES),
+    one("masstree", "Masstree in DRAM", MASSTREES),
     one("pactree", "PACTree", pairs!(2 0, 3 2, 4 1)),
     one("wort", "WORT", bits!(Wort: 1 2)),
     one("cceh", "CCEH, a hash index", segments!(0, 2: 1 2 1, 3: 1 3 1, 4: 2 2 2, 9: 4 3 2)),

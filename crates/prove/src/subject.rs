@@ -31,6 +31,8 @@ pub trait Subject: Clone + Debug + 'static {
     const READS_COMMITTED: bool = true;
     /// Whether insert, update and upsert all set the value, and no write says what was there.
     const WRITES_BLINDLY: bool = false;
+    /// Whether all of the tree is in DRAM. Then it is made anew where others are opened, and no crash is judged.
+    const VOLATILE: bool = false;
     /// Whether there are scans. If not, programs get keys instead ([`AnyTree::fit`](crate::living::AnyTree::fit)).
     const ORDERED: bool = true;
     /// The smallest key the tree takes.

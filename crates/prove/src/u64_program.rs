@@ -162,6 +162,26 @@ impl U64Program {
         Ok(())
     }
 
+    /// Does to a tree what was done to it before it is judged.
+    fn live_through_history(&self, tree: &dyn Living) {
+        let mut slot = Some(tree.heap().session().expect("a free session"));
+        let mut expected = Expected::new();
+        let (mut calls, mut replies) = (vec![], vec![]);
+        for operation in &self.history {
+            calls.clear();
+            replies.clear();
+            self.calls(operation, &mut calls);
+            match self.replies(tree, &mut slot, operation, &mut replies) {
+                Err(error) if self.space.may_fail(&error) => expected.refuse(&calls),
+                done => {
+                    done.expect("the history of a tree finds room");
+                    self.forget_blind(operation, &mut replies);
+                    expected.hold(operation, &calls, &replies);
+                }
+            }
+        }
+    }
+
     /// What writes that do not look answer says nothing.
     fn forget_blind(&self, operation: &Operation, replies: &mut [Reply]) {
         let compares = matches!(operation, Operation::Exchange(..));
@@ -241,27 +261,23 @@ impl Program for U64Program {
 
     fn format(&self, memory: Memory) {
         let pool = self.space.new_pool(memory);
-        let tree = (self.tree.create)(pool, self.space.chunk_shift).expect("room for a tree");
-        let mut slot = Some(tree.heap().session().expect("a free session"));
-        let mut expected = Expected::new();
-        let (mut calls, mut replies) = (vec![], vec![]);
-        for operation in &self.history {
-            calls.clear();
-            replies.clear();
-            self.calls(operation, &mut calls);
-            match self.replies(&*tree, &mut slot, operation, &mut replies) {
-                Err(error) if self.space.may_fail(&error) => expected.refuse(&calls),
-                done => {
-                    done.expect("the history of a tree finds room");
-                    self.forget_blind(operation, &mut replies);
-                    expected.hold(operation, &calls, &replies);
-                }
-            }
+        if self.tree.volatile {
+            // What would be done to a tree now would be gone.
+            return;
         }
+        let tree = (self.tree.create)(pool, self.space.chunk_shift).expect("room for a tree");
+        self.live_through_history(&*tree);
     }
 
     fn open(&self, memory: Memory) -> Result<Opened, String> {
-        let tree = (self.tree.open)(open_pool(memory).map_err(text)?)?;
+        let pool = open_pool(memory).map_err(text)?;
+        let tree = if self.tree.volatile {
+            let tree = (self.tree.create)(pool, self.space.chunk_shift).map_err(text)?;
+            self.live_through_history(&*tree);
+            tree
+        } else {
+            (self.tree.open)(pool)?
+        };
         let session = |_| {
             let mut session = tree.heap().session()?;
             session.reserve_blocks(self.space.blocks_at_hand)?;
@@ -321,6 +337,10 @@ impl Program for U64Program {
                 }
             }
         }
+    }
+
+    fn is_durable(&self) -> bool {
+        !self.tree.volatile
     }
 
     /// What a reader saw may be taken back by a crash, unless the tree says otherwise: it is judged

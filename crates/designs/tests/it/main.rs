@@ -5,6 +5,7 @@ mod cceh;
 mod f3_tree;
 mod fast_fair;
 mod hybrid_trees;
+mod masstree;
 mod pactree;
 mod shared_numbers;
 mod skiplist;
