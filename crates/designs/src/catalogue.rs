@@ -10,6 +10,7 @@ use everleaf_index::{
 use everleaf_machine::Machine;
 
 use crate::blink::BLinkTree;
+use crate::bwtree::BwTree;
 use crate::bztree::BzTree;
 use crate::bztree::variant::Standard as BzStandard;
 use crate::cceh::Cceh;
@@ -130,6 +131,7 @@ designs! {
     PSkiplist<SkipStandard, M>,
     BzTree<BzStandard, M>,
     Masstree<15, M>,
+    BwTree<128, 8, M>,
     Cceh<cceh::Standard, M>,
     Cceh<cceh::Buffered, M>,
     Cceh<cceh::OutOfPlace, M>,

@@ -10,6 +10,7 @@
 //! on hardware and on a simulated machine.
 
 pub mod blink;
+pub mod bwtree;
 pub mod bztree;
 pub mod catalogue;
 pub mod cceh;
@@ -30,6 +31,7 @@ pub mod wbtree;
 pub mod wort;
 
 pub use blink::BLinkTree;
+pub use bwtree::BwTree;
 pub use bztree::BzTree;
 pub use catalogue::registry;
 pub use cceh::Cceh;

@@ -7,9 +7,10 @@ use everleaf_designs::fast_fair::variant::Small;
 use everleaf_designs::pactree::variant as pac;
 use everleaf_designs::skiplist::variant as skip;
 use everleaf_designs::{
-    BzTree, Cceh, CddsTree, F3Tree, FastFair, FpTree, Masstree, NbTreeCoupled, NbTreePublished,
-    NbTreeW, NbTreeWr, NvTree, NvTreeBlind, PSkiplist, PacTree, RnTree, RnTreeDirect, RnTreeDual,
-    RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered, UTree, WbTree, WbTreeSo, Wort,
+    BwTree, BzTree, Cceh, CddsTree, F3Tree, FastFair, FpTree, Masstree, NbTreeCoupled,
+    NbTreePublished, NbTreeW, NbTreeWr, NvTree, NvTreeBlind, PSkiplist, PacTree, RnTree,
+    RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered, UTree, WbTree,
+    WbTreeSo, Wort,
 };
 use everleaf_index::{Design, Geometry, HashedLeafTree, Production, Tiny, U64Kind};
 use everleaf_machine::Simulated as M;
@@ -186,6 +187,17 @@ static MASSTREES: &Trees = &Trees {
     alone: false,
 };
 
+/// In DRAM; with so many pairs a page, and records on one.
+static BW_TREES: &Trees = &Trees {
+    sizes: &[
+        (2, any::<BwTree<2, 1, M>>()),
+        (3, any::<BwTree<3, 2, M>>()),
+        (7, any::<BwTree<7, 3, M>>()),
+    ],
+    wide: &[(62, any::<BwTree<128, 8, M>>())],
+    alone: false,
+};
+
 /// Trees whose protocol promises something to one thread at a time only.
 const fn alone<T2: Design<M>, T3: Design<M>>() -> [(usize, AnyTree); 2] {
     assert!(T2::CAVEAT.is_some(), "what is proven with one thread is said to need it");
@@ -291,6 +303,7 @@ pub static STRUCTURES: &[Structure] = &[
     one("p-skiplist", "P-Skiplist", SKIP_LISTS),
     one("bztree", "BzTree with PMwCAS", BZ_TREES),
     one("masstree", "Masstree in DRAM", MASSTREES),
+    one("bw-tree", "Bw-tree in DRAM", BW_TREES),
     one("pactree", "PACTree", pairs!(2 0, 3 2, 4 1)),
     one("wort", "WORT", bits!(Wort: 1 2)),
     one("cceh", "CCEH, a hash index", segments!(0, 2: 1 2 1, 3: 1 3 1, 4: 2 2 2, 9: 4 3 2)),

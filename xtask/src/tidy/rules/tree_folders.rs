@@ -16,7 +16,7 @@ const NAMES: [&str; 8] =
     ["layout", "state", "search", "write", "split", "scan", "recover", "check"];
 
 /// Trees without a part, and why.
-const WITHOUT: [(&str, &str); 6] = [
+const WITHOUT: [(&str, &str); 9] = [
     // Its nodes are those of the FAST & FAIR tree behind it, which splits them.
     ("crates/designs/src/f3tree", "split"),
     // Nodes of one pair: nothing to split.
@@ -24,6 +24,10 @@ const WITHOUT: [(&str, &str); 6] = [
     // Its nodes have one pair each: nothing to split, and no state but that of their lock.
     ("crates/designs/src/utree", "split"),
     ("crates/designs/src/utree", "state"),
+    // In DRAM: nothing is left to recover. A page has no state but the record on top of it.
+    ("crates/designs/src/masstree", "recover"),
+    ("crates/designs/src/bwtree", "recover"),
+    ("crates/designs/src/bwtree", "state"),
     // A hash index has no order; a segment is locked or not, and has no other state.
     ("crates/designs/src/cceh", "scan"),
     ("crates/designs/src/cceh", "state"),

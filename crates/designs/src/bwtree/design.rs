@@ -1,0 +1,149 @@
+//! The tree as one of the designs: limits, sessions, and what is common to all calls.
+
+use everleaf_alloc::{Recovery, Session};
+use everleaf_index::build::{Change, Intent, Outcome, Tally};
+use everleaf_index::{
+    CheckReport, Design, DesignInfo, IndexError, OrderedIndex, Progress, Reads, Scans, TreeShape,
+    Writes,
+};
+use everleaf_machine::Machine;
+
+use super::layout::{CAPACITY, Record};
+use super::table::Table;
+use super::{BwTree, ROOT};
+
+impl<const PAIRS: usize, const CHAIN: u64, M: Machine> OrderedIndex<M> for BwTree<PAIRS, CHAIN, M> {
+    fn info(&self) -> DesignInfo {
+        <Self as Design<M>>::INFO
+    }
+
+    #[inline]
+    fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
+        let mut session = session.pinned();
+        Ok(self.read(&mut session, key))
+    }
+
+    #[inline]
+    fn change(
+        &self,
+        session: &mut Session<M>,
+        key: u64,
+        intent: Intent,
+        value: u64,
+    ) -> Result<Outcome, IndexError> {
+        let mut session = session.pinned();
+        let outcome = self.write(&mut session, &Change { key, intent, value })?;
+        match outcome {
+            Outcome { changed: true, old: None } => self.keys.add(session.stripe(), 1),
+            Outcome { changed: true, .. } if intent.removes() => {
+                self.keys.add(session.stripe(), -1);
+            }
+            _ => {}
+        }
+        Ok(outcome)
+    }
+
+    fn scan(
+        &self,
+        session: &mut Session<M>,
+        from: u64,
+        limit: usize,
+        pairs: &mut Vec<(u64, u64)>,
+    ) -> Result<(), IndexError> {
+        let mut session = session.pinned();
+        self.scan_up(&mut session, from, limit, pairs);
+        Ok(())
+    }
+
+    fn scan_back(
+        &self,
+        session: &mut Session<M>,
+        from: u64,
+        limit: usize,
+        pairs: &mut Vec<(u64, u64)>,
+    ) -> Result<(), IndexError> {
+        let mut session = session.pinned();
+        self.scan_down(&mut session, from, limit, pairs);
+        Ok(())
+    }
+
+    fn table_bytes(&self) -> u64 {
+        self.table.bytes()
+    }
+
+    fn len(&self, _session: &mut Session<M>) -> Result<u64, IndexError> {
+        Ok(self.keys.sum())
+    }
+
+    /// Walks all nodes; counts are exact when no writer is active.
+    fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
+        let _pinned = session.pinned();
+        let mut shape = TreeShape::default();
+        shape.keys = self.keys.sum();
+        (shape.leaves, shape.height) = self.count_pages();
+        shape.splits = self.splits.sum();
+        Ok(shape)
+    }
+
+    fn check(
+        &self,
+        _session: &mut Session<M>,
+        _used: &Recovery<M>,
+        report: &mut CheckReport,
+    ) -> Result<(), IndexError> {
+        self.check_all(report);
+        Ok(())
+    }
+
+    fn free_all(&self, session: &mut Session<M>) {
+        self.free_everything(session);
+    }
+}
+
+impl<const PAIRS: usize, const CHAIN: u64, M: Machine> Design<M> for BwTree<PAIRS, CHAIN, M> {
+    const INFO: DesignInfo = DesignInfo {
+        name: "bw-tree",
+        kind: 0x7B,
+        keys: 0..=u64::MAX,
+        values: 0..=u64::MAX,
+        progress: Progress::LockFree,
+        reads: Reads::Volatile,
+        writes: Writes::Conditional,
+        scans: Scans::BothWays,
+    };
+
+    fn create(session: &mut Session<M>) -> Result<Self, IndexError> {
+        const { assert!(PAIRS >= 2 && PAIRS <= CAPACITY && CHAIN >= 1) };
+        let tree = BwTree {
+            table: Table::new(),
+            keys: Tally::new(0),
+            splits: Tally::new(0),
+            _heap: session.heap().clone(),
+        };
+        let root = tree.table.take(session)?;
+        debug_assert_eq!(root, ROOT);
+        match Record::make_base(session, 0, 0, None, &[]) {
+            Ok(base) => tree.table.set(ROOT, base),
+            Err(error) => {
+                tree.table.free(session);
+                return Err(error.into());
+            }
+        }
+        Ok(tree)
+    }
+
+    /// Refused: nothing is left to be found.
+    fn recover(
+        _session: &mut Session<M>,
+        _recovery: &Recovery<M>,
+        _root: u32,
+        _threads: usize,
+    ) -> Result<Self, IndexError> {
+        Err(IndexError::Volatile(<Self as Design<M>>::INFO.name))
+    }
+
+    /// Nothing of it is in the pool.
+    fn root_value(&self) -> u32 {
+        0
+    }
+}

@@ -1,0 +1,59 @@
+//! Bw-tree as the other designs are tested, and what is different without a pool.
+
+use everleaf_designs::BwTree;
+use everleaf_index::{
+    CreateMode, Domain, IndexError, OrderedIndex, Pool, PoolOptions, SingleTreePool,
+};
+
+use super::hybrid_trees::{one_thread, open, shared};
+
+#[test]
+fn agrees_with_a_btreemap() {
+    one_thread::<BwTree>(3000, 30_000);
+    one_thread::<BwTree>(40, 8_000);
+}
+
+#[test]
+fn agrees_with_a_btreemap_in_small_pages() {
+    one_thread::<BwTree<2, 1>>(1000, 8_000);
+    one_thread::<BwTree<2, 3>>(40, 8_000);
+    one_thread::<BwTree<3, 2>>(300, 8_000);
+}
+
+#[test]
+fn threads_share_it() {
+    shared::<BwTree>(300, 10_000);
+    shared::<BwTree<2, 1>>(30, 5_000);
+    shared::<BwTree<3, 2>>(300, 5_000);
+}
+
+/// As published, but for the removal of pages: one that became empty is still there, and found.
+#[test]
+fn pages_that_became_empty_stay_and_are_used_again() {
+    let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
+    let solo: SingleTreePool<BwTree> = SingleTreePool::create(pool).expect("room");
+    let mut session = solo.heap().session().expect("a free session");
+    let mut leaves = vec![];
+    for _ in 0..2 {
+        for key in 0..20_000 {
+            assert_eq!(solo.tree().insert(&mut session, key, key).expect("memory"), None);
+        }
+        for key in 0..20_000 {
+            assert_eq!(solo.tree().remove(&mut session, key).expect("memory"), Some(key));
+        }
+        leaves.push(solo.tree().shape(&mut session).expect("a shape").leaves);
+    }
+    assert!(leaves[0] > 200 && leaves[0] == leaves[1], "{leaves:?}");
+    drop(session);
+    assert_eq!(solo.check().expect("a check").problems, Vec::<String>::new());
+}
+
+#[test]
+fn a_pool_that_had_one_is_refused_with_a_sentence() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pool");
+    drop(open::<BwTree>(&path, CreateMode::New));
+    let pool = Pool::open(&path, &PoolOptions::default()).expect("the pool itself is whole");
+    let error = SingleTreePool::<BwTree>::open(pool, 1).err().expect("nothing is left");
+    assert!(matches!(error, IndexError::Volatile("bw-tree")), "{error}");
+}
