@@ -304,21 +304,66 @@ fn of_skip_lists() -> Vec<DirectedCase> {
     ]
 }
 
-/// BzTree, in leaves of 3 pairs.
+/// BzTree, in leaves of 3 pairs with 4 descriptors, or of 2 pairs with 16.
 fn of_bztree() -> Vec<DirectedCase> {
-    vec![
+    let mut all = of_pmwcas();
+    // The root is over a full leaf of 10 and 15, and one of 20 and of 30, which is gone.
+    let two_leaves = [Insert(10, 1), Insert(20, 2), Insert(30, 3), Insert(15, 4), Remove(30)];
+    // The first insert splits its leaf, and copies the root for it; the second exchanges a child of the root.
+    let met_by_a_root_that_is_copied = |mutant| {
+        guarded(
+            "a child that is exchanged while its node is copied",
+            ("bztree", mutant, None, 1, 500),
+            &two_leaves,
+            &[&[Insert(12, 5)], &[Insert(40, 6)]],
+        )
+        .in_leaves_of(2)
+    };
+    all.extend([
         guarded(
             "a removal whose value changes after it was read",
             ("bztree", "bztree.removes_old_value", None, 1, 500),
             &[Insert(1, 10)],
             &[&[Remove(1)], &[Update(1, 11)]],
         ),
+        // The leaf is full: the insert replaces it, and the update goes on in the one that was replaced.
+        guarded(
+            "an update in a leaf that was replaced",
+            ("bztree", "bztree.update_ignores_freeze", None, 1, 500),
+            &[Insert(1, 10), Insert(2, 20)],
+            &[&[Update(1, 11)], &[Insert(3, 30)]],
+        )
+        .in_leaves_of(2),
+        met_by_a_root_that_is_copied("bztree.swap_ignores_freeze"),
+        met_by_a_root_that_is_copied("bztree.copies_active_inner"),
+    ]);
+    all
+}
+
+/// Its exchanges of several words. Who has a descriptor again soon has four of them.
+fn of_pmwcas() -> Vec<DirectedCase> {
+    vec![
         // The get helps the first update, and comes to the value when the second one has put it back.
         guarded(
             "a helper that comes when all is done and undone",
             ("bztree", "pmwcas.no_marker", None, 2, 50_000),
             &[Insert(1, 10)],
             &[&[Update(1, 11), Update(1, 10)], &[Get(1)]],
+        ),
+        // Key 2 is on a line of its own. The fifth operation has the descriptor of the first, whose pointer
+        // is still there after a crash.
+        guarded(
+            "a descriptor that is used again before its words are durable",
+            ("bztree", "pmwcas.no_final_flush", Some(Domain::Adr), 0, 1000),
+            &[Insert(1, 10), Insert(2, 20)],
+            &[&[Update(2, 21), Update(1, 11), Update(1, 12), Update(1, 13), Update(1, 14)]],
+        ),
+        // The get helps the update, and puts its marker into a word when the descriptor is another's.
+        guarded(
+            "a helper of a descriptor that is used again",
+            ("bztree", "pmwcas.reuses_at_once", Some(Domain::Eadr), 2, 50_000),
+            &[Insert(1, 10)],
+            &[&[Update(1, 11), Insert(2, 20), Insert(3, 30)], &[Get(1)]],
         ),
     ]
 }

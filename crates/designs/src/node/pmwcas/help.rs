@@ -117,8 +117,8 @@ impl<M: Machine> Pmwcas<M> {
         }
     }
 
-    /// Replaces the caller's marker by a pointer, if the operation is undecided, and else takes it back,
-    /// durably. False if it was decided.
+    /// Replaces the caller's marker by a pointer, if the operation is undecided, and else takes it back: what
+    /// follows makes it durable, like all words of the operation (`finish`). False if it was decided.
     fn settle_own(&self, index: usize, life: u64, entry: Entry, marker: u64) -> bool {
         let undecided = Status::new(life, State::Undecided);
         let is_undecided = self.load_status(index) == undecided;
@@ -126,10 +126,8 @@ impl<M: Machine> Pmwcas<M> {
         let word = self.word(entry.address);
         // AcqRel, Relaxed: as in `install`.
         let set = word.compare_exchange(marker, target, Ordering::AcqRel, Ordering::Relaxed);
-        if (!is_undecided || set.is_err()) && !M::mutant("pmwcas.no_marker_flush") {
+        if !is_undecided || set.is_err() {
             M::mark("pmwcas.marker_taken_back");
-            // Persist: that the marker is gone before the descriptor is another's (W5).
-            self.medium.persist(word.as_ptr(), 8);
         }
         is_undecided
     }
