@@ -29,13 +29,19 @@ pub struct TrustArgs {
     /// not yet written to the disk may be missing or damaged
     #[arg(long)]
     pub trust_after_machine_crash: bool,
+    /// Go on with what can be proven of a log that is damaged or was cut; what was logged behind the damage
+    /// is lost if the pool is lost as well, and is told
+    #[arg(long)]
+    pub salvage_log: bool,
 }
 
 impl TrustArgs {
     /// Options with this choice made.
     pub fn options(&self) -> Options {
         let options = Options::new().verify_reads(true);
-        options.trust_after_machine_crash(self.trust_after_machine_crash)
+        options
+            .trust_after_machine_crash(self.trust_after_machine_crash)
+            .salvage_log(self.salvage_log)
     }
 }
 
@@ -54,6 +60,10 @@ pub fn with_progress(options: Options, pool: &Path, global: Global) -> Result<St
     let rebuilding = Rebuilding::new(global);
     let store = rebuilding.shown_by(options).open(pool)?;
     rebuilding.clear();
+    // Also with --quiet: something is lost.
+    for damage in store.rebuilt().map_or(&[][..], |rebuilt| &rebuilt.damages) {
+        remark(&format!("what was logged behind it is lost: {damage}"));
+    }
     match store.rebuilt() {
         Some(rebuilt) if !global.quiet && !global.json => remark(&told(rebuilt)),
         _ => {}

@@ -503,7 +503,8 @@ impl<D: Disk> Opening<'_, D> {
             if !self.is_cut_behind(to) {
                 self.damage(Error::Damaged(format!(
                     "{name} belongs to the log up to LSN {to}, and the log ends at LSN {end}: the disk \
-                     has lost what it said was durable; restore a backup, or open with salvage"
+                     has lost what it said was durable; restore a backup, or \
+                     open with --salvage-log"
                 )))?;
             }
             // The LSNs behind the end are given again, and must not be taken for the old ones.

@@ -23,6 +23,7 @@ use crate::{Domain, Durability, Result, Store};
 pub struct Options {
     pub(crate) pool: PoolOptions,
     pub(crate) recovery_threads: usize,
+    pub(crate) salvage_log: bool,
     pub(crate) sweep: bool,
     pub(crate) verify_reads: bool,
     pub(crate) verify_scans: bool,
@@ -60,6 +61,7 @@ impl Options {
         Options {
             pool: PoolOptions::default(),
             recovery_threads: 0,
+            salvage_log: false,
             sweep: true,
             verify_reads: false,
             verify_scans: true,
@@ -116,6 +118,15 @@ impl Options {
     /// pool with a log is rebuilt from there all the same. Default: no.
     pub fn trust_after_machine_crash(mut self, yes: bool) -> Self {
         self.pool.trust_after_machine_crash = yes;
+        self
+    }
+
+    /// Go on although the log is damaged or shorter than it was, with what can be proven of it: what was logged
+    /// behind the damage is lost, if the pool is lost as well. What was found is in
+    /// [`Rebuilt::damages`](crate::Rebuilt::damages), or replaced by a snapshot of the pool; files from behind
+    /// the damage are kept in the folder of the log under other names. Default: no, which is an error.
+    pub fn salvage_log(mut self, yes: bool) -> Self {
+        self.salvage_log = yes;
         self
     }
 

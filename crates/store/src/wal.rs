@@ -154,7 +154,7 @@ fn log_options(identity: [u8; 16], durability: Durability, options: &Options) ->
         Durability::Interval(interval) => SyncMode::Interval(interval),
         _ => SyncMode::Sync,
     };
-    let log_options = LogOptions::new(identity).sync_mode(mode);
+    let log_options = LogOptions::new(identity).sync_mode(mode).salvage(options.salvage_log);
     // A simulated run says itself when it is time.
     let log_options = log_options.background_thread(!options.is_simulated());
     match options.segment_size_bytes {
@@ -200,7 +200,8 @@ impl StoreLog {
             // The pool can be trusted.
             .owner_has_all(true);
         let (log, recovered) = Log::open(disk, &log_options)?;
-        let (is_cut, end) = (recovered.report().is_cut, recovered.report().end);
+        let is_salvaged = !recovered.report().damages.is_empty();
+        let (is_cut, end) = (recovered.report().is_cut || is_salvaged, recovered.report().end);
         let was_owing = recovered.report().was_owing;
         drop(recovered);
         *lacks = is_cut;

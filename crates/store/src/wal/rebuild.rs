@@ -15,7 +15,7 @@ use everleaf_index::{
     BytesTree, Change, CreateMode, Hardware, IndexError, Pool, PoolError, PoolOptions, Session,
     Trees, uuid_of,
 };
-use everleaf_log::{Log, Record, RecordEffect, Recovered};
+use everleaf_log::{Log, Lsn, Record, RecordEffect, Recovered};
 
 use super::log_directory::{LogDirectory, LogDisk, LogState, Settings};
 use super::log_metadata::reached_note;
@@ -37,6 +37,9 @@ pub struct Rebuilt {
     pub replayed: u64,
     /// Why newer snapshots were passed over.
     pub skipped: Vec<String>,
+    /// What was damaged in the log, if it was [salvaged](Options::salvage_log): what was logged behind the
+    /// first of it is lost.
+    pub damages: Vec<String>,
 }
 
 /// Makes the pool at `path` again from its log, beside it, and puts it in its place. It can grow as
@@ -73,9 +76,10 @@ pub(crate) fn rebuild(
     let durability = options.durability.unwrap_or(kept);
     let max_size_bytes = settings.map_or(0, |settings| settings.max_size_bytes);
     let max_size_bytes = max_size_bytes.max(options.pool.max_size_bytes);
-    let log_options = log_options(identity, durability, options)
-        .starts_empty(false)
-        .reached(place.reached(identity));
+    // What is salvaged may end anywhere.
+    let reached = if options.salvage_log { 0 } else { place.reached(identity) };
+    let log_options =
+        log_options(identity, durability, options).starts_empty(false).reached(reached);
     let opened = Log::open(disk, &log_options);
     let (log, recovered) = opened.map_err(|error| place.without_end(error.into()))?;
     let new = crate::new_file::NewFile::beside(path)?;
@@ -90,9 +94,12 @@ pub(crate) fn rebuild(
     let pool = Pool::open(&new.path(), &pool_options).map_err(|error| from_pool(error, path))?;
     let trees = Trees::create(pool)?;
     let settings = Settings { max_size_bytes, durability, pool: Some(trees.heap().pool().uuid()) };
+    // A log that was salvaged goes on behind all LSNs that were ever durable, as if the pool had had them.
+    let reached = if options.salvage_log { place.reached(identity) } else { 0 };
+    let reached = recovered.report().end.max(reached);
     let progress = Progress::new(options.rebuild_progress.clone());
     let filling = Filling { trees: &trees, threads: threads.max(1), progress: &progress };
-    let rebuilt = filling.fill(&recovered, identity, settings)?;
+    let rebuilt = filling.fill(&recovered, (identity, reached), settings)?;
     trees.close()?;
     drop(trees);
     // Before the pool has its name: a log of an older version does not say whose it is, and a crash in
@@ -211,11 +218,12 @@ impl Filling<'_> {
     fn fill(
         self,
         recovered: &Recovered<LogDisk>,
-        identity: [u8; 16],
+        (identity, reached): ([u8; 16], Lsn),
         settings: Settings,
     ) -> Result<Rebuilt> {
         let base = recovered.base()?;
         let mut rebuilt = Rebuilt { skipped: base.skipped.clone(), ..Rebuilt::default() };
+        rebuilt.damages = recovered.report().damages.clone();
         let mut names = Names::default();
         if let Some(snapshot) = &base.snapshot {
             rebuilt.snapshot_pairs = load::load(self, snapshot, &mut names)?;
@@ -234,7 +242,7 @@ impl Filling<'_> {
         put(LOGGED, &replayed.bytes.to_le_bytes())?;
         put(MODE, &settings.durability.interval_ms().to_le_bytes())?;
         put(IDENTITY, &identity)?;
-        put(REACHED, &reached_note(identity, recovered.report().end))?;
+        put(REACHED, &reached_note(identity, reached))?;
         Ok(rebuilt)
     }
 }

@@ -9,6 +9,7 @@ mod full_pool;
 mod library;
 mod log_folder;
 mod lost_map;
+mod salvaged_log;
 mod store;
 mod verify;
 mod views;

@@ -1,0 +1,101 @@
+//! A log that is damaged in the middle, beside a pool that is lost: an error that names the way on, and
+//! with [`Options::salvage_log`] everything from before the damage.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use everleaf::{Durability, Error, Options, Store};
+
+const KEYS: u32 = 300;
+
+fn power() -> Options {
+    let options = Options::new().create(true).max_size_bytes(1 << 26).sweep(false);
+    options.durability(Durability::Power).recovery_threads(1)
+}
+
+/// The first segment of the log of a closed store that has [`KEYS`] keys, one a commit.
+fn make(pool: &Path) -> PathBuf {
+    let store = power().open(pool).expect("it opens");
+    for number in 0..KEYS {
+        let _ = store.default_map().put(number.to_be_bytes(), [7; 100]).expect("room");
+    }
+    store.close().expect("it closes");
+    let log = pool.with_file_name("pool.log");
+    let mut segments: Vec<_> =
+        fs::read_dir(log).expect("a folder").map(|e| e.unwrap().path()).collect();
+    segments
+        .retain(|path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("log-")));
+    segments.sort();
+    segments.remove(0)
+}
+
+/// How many keys there are, which must be the first.
+fn prefix(store: &Store) -> u32 {
+    let count = store.default_map().len() as u32;
+    for number in 0..count {
+        let value = store.default_map().get(number.to_be_bytes()).expect("readable");
+        assert_eq!(value, Some(vec![7; 100]), "key {number} of {count}");
+    }
+    count
+}
+
+/// Makes a byte in the middle of what a segment has another.
+fn damage(segment: &Path) {
+    let mut bytes = fs::read(segment).expect("readable");
+    let end = bytes.iter().rposition(|byte| *byte != 0).expect("not empty");
+    bytes[end / 2] ^= 1;
+    fs::write(segment, bytes).expect("writable");
+}
+
+#[test]
+fn a_damaged_log_without_its_pool_goes_on_when_asked_to() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pool = folder.path().join("pool");
+    damage(&make(&pool));
+    fs::remove_file(&pool).expect("it is there");
+    let error = power().open(&pool).map(drop).expect_err("acknowledged writes are gone");
+    assert!(matches!(error, Error::Corrupt(_)), "{error}");
+    assert!(error.to_string().contains("--salvage-log"), "{error}");
+    assert!(!pool.exists(), "no pool is made unasked");
+
+    let store = power().salvage_log(true).open(&pool).expect("half of it is whole");
+    let damages = store.rebuilt().expect("it was made again").damages.clone();
+    assert!(!damages.is_empty() && damages[0].contains("log-"), "{damages:?}");
+    let left = prefix(&store);
+    assert!((KEYS / 4..KEYS).contains(&left), "{left} of {KEYS}");
+    let _ = store.default_map().put(left.to_be_bytes(), [7; 100]).expect("room");
+    store.close().expect("it closes");
+
+    // It is an ordinary log from now on.
+    let store = power().open(&pool).expect("nothing is damaged any more");
+    assert_eq!(prefix(&store), left + 1);
+    assert!(store.check().expect("readable").is_clean());
+    store.close().expect("it closes");
+    fs::remove_file(&pool).expect("it is there");
+    let store = power().open(&pool).expect("it is made from its log");
+    assert_eq!(prefix(&store), left + 1);
+}
+
+#[test]
+fn a_damaged_log_beside_its_pool_costs_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pool = folder.path().join("pool");
+    damage(&make(&pool));
+    let store = power().salvage_log(true).open(&pool).expect("the pool has everything");
+    assert_eq!(prefix(&store), KEYS);
+    store.close().expect("it closes");
+    fs::remove_file(&pool).expect("it is there");
+    let store = power().open(&pool).expect("a snapshot took the place of what was damaged");
+    assert_eq!(prefix(&store), KEYS);
+}
+
+#[test]
+fn nothing_is_salvaged_of_a_log_that_is_whole() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pool = folder.path().join("pool");
+    make(&pool);
+    fs::remove_file(&pool).expect("it is there");
+    let store = power().salvage_log(true).open(&pool).expect("it is made from its log");
+    assert_eq!(store.rebuilt().expect("it was made again").damages, Vec::<String>::new());
+    assert_eq!(prefix(&store), KEYS);
+}
