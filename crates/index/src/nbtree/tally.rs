@@ -35,9 +35,27 @@ impl<M: Machine> Tally<M> {
         }
     }
 
-    /// The sum.
+    /// The sum; zero if it is below. While others count, it may have one's removal without another's insert.
     pub fn sum(&self) -> u64 {
         // Relaxed: a statistic.
-        self.stripes.iter().map(|stripe| stripe.0.read_private()).fold(0, u64::wrapping_add)
+        let sum =
+            self.stripes.iter().map(|stripe| stripe.0.read_private()).fold(0, u64::wrapping_add);
+        (sum as i64).max(0) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tally;
+    use everleaf_machine::Hardware;
+
+    #[test]
+    fn a_sum_is_never_below_zero() {
+        let tally = Tally::<Hardware>::new(1);
+        // Two removals that have counted before the insert between them.
+        tally.add(1, -2);
+        assert_eq!(tally.sum(), 0);
+        tally.add(2, 3);
+        assert_eq!(tally.sum(), 2);
     }
 }
