@@ -8,8 +8,8 @@ use everleaf_machine::{Atomic, Machine, Ordering};
 use everleaf_pool::Medium;
 
 use super::descriptor::{
-    DESCRIPTOR_COUNT_MAX, Entry, Reference, State, Status, WORD_COUNT_MAX, descriptor_size,
-    reference,
+    DESCRIPTOR_COUNT_MAX, Entry, Reference, State, Status, VALUE_MAX, WORD_COUNT_MAX,
+    descriptor_size, reference,
 };
 
 /// What a descriptor has as the epoch of its end while somebody uses it.
@@ -227,7 +227,7 @@ impl<M: Machine> Pmwcas<M> {
     /// leaves it with.
     ///
     /// # Errors
-    /// It leads to a descriptor that knows nothing of it.
+    /// It leads to a descriptor that knows nothing of it, or says that it is no value.
     pub(crate) fn settled(&self, address: u64, word: u64) -> Result<u64, AllocError> {
         let (index, at, life) = match reference(word) {
             None => return Ok(word),
@@ -238,7 +238,9 @@ impl<M: Machine> Pmwcas<M> {
             let what = format!("the word {word:#x} leads to no descriptor of its own");
             AllocError::Corrupt { offset: address, what }
         };
-        if index >= self.count() {
+        // Two bits say which of both it is, and a third one is zero.
+        let is_one = word >> 63 == 0 && (at.is_none() || word >> 61 == 1);
+        if index >= self.count() || !is_one {
             return Err(damaged());
         }
         let status = Status(self.status(index).read_private());
@@ -256,7 +258,8 @@ impl<M: Machine> Pmwcas<M> {
             && status.state() == State::Succeeded
             && !M::mutant("pmwcas.no_roll_forward");
         let is_done = is_done || at.is_none() && M::mutant("pmwcas.no_roll_back");
-        Ok(if is_done { found.new } else { found.old })
+        let value = if is_done { found.new } else { found.old };
+        if value > VALUE_MAX { Err(damaged()) } else { Ok(value) }
     }
 
     /// Marks them as in use.
