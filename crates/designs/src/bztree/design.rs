@@ -11,7 +11,7 @@ use everleaf_machine::Machine;
 use super::BzTree;
 use super::recover::Walk;
 use super::variant::Variant;
-use super::write::Stop;
+use super::write::{Done, Stop};
 use crate::node::pmwcas::VALUE_MAX;
 
 /// How often a write looks for a descriptor, its pin ended in between, before it gives up.
@@ -19,20 +19,43 @@ const fn tries<M: Machine>() -> u32 {
     if M::SIMULATED { 200 } else { 20_000 }
 }
 
+/// How often a write that found no room looks again.
+const ROOMS: u32 = 2;
+/// The same if its leaf is frozen: who has frozen it has room to replace it.
+const ROOMS_OF_OTHERS: u32 = 100;
+
 impl<V: Variant, M: Machine> BzTree<V, M> {
-    /// One write, again and again while no descriptor is free.
+    /// One write, again and again while no descriptor is free; and again when it found no room, for what the
+    /// session has retired inside of its pin can be used when that has ended.
     fn write_or_give_up(
         &self,
         session: &mut Session<M>,
         change: &Change,
     ) -> Result<Outcome, IndexError> {
+        let mut rooms = 0;
         for attempt in 0..tries::<M>() {
             let mut pinned = session.pinned();
             let done = self.write(&mut pinned, change);
             drop(pinned);
             match done {
-                Ok(outcome) => return Ok(outcome),
-                Err(Stop::Alloc(error)) => return Err(error.into()),
+                Ok(Done { outcome, is_thin }) => {
+                    if is_thin {
+                        self.merge_thin(session, change.key);
+                    }
+                    return Ok(outcome);
+                }
+                Err(Stop::Alloc(error)) if error.lacks_space() && rooms < ROOMS => {
+                    M::mark("bztree.no_room");
+                    session.collect_all();
+                    rooms += 1;
+                }
+                Err(Stop::Frozen(_)) if rooms < ROOMS_OF_OTHERS => {
+                    M::mark("bztree.no_room_to_help");
+                    session.collect_all();
+                    M::spin(rooms);
+                    rooms += 1;
+                }
+                Err(Stop::Alloc(error) | Stop::Frozen(error)) => return Err(error.into()),
                 Err(Stop::NoDescriptor) => {
                     M::mark("bztree.no_descriptor");
                     session.heap().advance_epoch();
@@ -90,8 +113,7 @@ impl<V: Variant, M: Machine> OrderedIndex<M> for BzTree<V, M> {
         limit: usize,
         pairs: &mut Vec<(u64, u64)>,
     ) -> Result<(), IndexError> {
-        let session = session.pinned();
-        self.scan_forward(session.stripe(), from, limit, pairs);
+        self.scan_forward(session, from, limit, pairs);
         Ok(())
     }
 
@@ -102,8 +124,7 @@ impl<V: Variant, M: Machine> OrderedIndex<M> for BzTree<V, M> {
         limit: usize,
         pairs: &mut Vec<(u64, u64)>,
     ) -> Result<(), IndexError> {
-        let session = session.pinned();
-        self.scan_backward(session.stripe(), from, limit, pairs);
+        self.scan_backward(session, from, limit, pairs);
         Ok(())
     }
 
@@ -112,15 +133,16 @@ impl<V: Variant, M: Machine> OrderedIndex<M> for BzTree<V, M> {
     }
 
     fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
-        let session = session.pinned();
-        let stripe = session.stripe();
         let mut shape = TreeShape::default();
         shape.keys = self.keys.sum();
-        shape.height = self.find_path(stripe, 0).len() as u64;
-        let mut place = self.find_place(stripe, 0);
-        shape.leaves = 1;
-        while let Some(high) = place.high {
-            place = self.find_place(stripe, high);
+        let pinned = session.pinned();
+        shape.height = self.find_path(pinned.stripe(), 0).len() as u64;
+        drop(pinned);
+        let mut next = Some(0);
+        while let Some(key) = next {
+            // A pin for each leaf, as in scans.
+            let pinned = session.pinned();
+            next = self.find_place(pinned.stripe(), key).high;
             shape.leaves += 1;
         }
         Ok(shape)

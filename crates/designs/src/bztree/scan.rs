@@ -1,8 +1,11 @@
-//! Range scans: a leaf at a time, each found by a bound of the one before. Leaves have no siblings.
+//! Range scans: a leaf at a time, each found by a bound of the one before. Leaves have no siblings. A pin lasts
+//! for one leaf: a long scan keeps no descriptor and no node from being used again.
 
+use everleaf_alloc::Session;
 use everleaf_machine::Machine;
 
 use super::BzTree;
+use super::search::Place;
 use super::state::VISIBLE;
 use super::variant::Variant;
 
@@ -22,24 +25,34 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
         }
         // Stable: pairs of one key stay in the order in which they were added.
         pairs.sort_by_key(|pair| pair.0);
-        if !M::mutant("bztree.keeps_duplicates") {
-            pairs.dedup_by(|later, earlier| {
-                let is_same = later.0 == earlier.0;
-                if is_same {
-                    *earlier = *later;
-                }
-                is_same
-            });
-        }
+        pairs.dedup_by(|later, earlier| {
+            let is_same = later.0 == earlier.0;
+            if is_same {
+                *earlier = *later;
+            }
+            is_same
+        });
         pairs
     }
 
+    /// The leaf of a key and its pairs, ascending.
+    fn pairs_at(&self, session: &mut Session<M>, key: u64) -> (Place, Pairs) {
+        let session = session.pinned();
+        let place = self.find_place(session.stripe(), key);
+        (place, self.pairs(session.stripe(), place.leaf))
+    }
+
     /// Appends up to `limit` pairs from `from` on.
-    pub(super) fn scan_forward(&self, stripe: usize, mut from: u64, limit: usize, to: &mut Pairs) {
+    pub(super) fn scan_forward(
+        &self,
+        session: &mut Session<M>,
+        mut from: u64,
+        limit: usize,
+        to: &mut Pairs,
+    ) {
         let mut left = limit;
         while left > 0 {
-            let place = self.find_place(stripe, from);
-            let pairs = self.pairs(stripe, place.leaf);
+            let (place, pairs) = self.pairs_at(session, from);
             let first = pairs.partition_point(|pair| pair.0 < from);
             let taken = &pairs[first..][..left.min(pairs.len() - first)];
             to.extend_from_slice(taken);
@@ -50,11 +63,16 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
     }
 
     /// Appends up to `limit` pairs from `from` on, descending.
-    pub(super) fn scan_backward(&self, stripe: usize, mut from: u64, limit: usize, to: &mut Pairs) {
+    pub(super) fn scan_backward(
+        &self,
+        session: &mut Session<M>,
+        mut from: u64,
+        limit: usize,
+        to: &mut Pairs,
+    ) {
         let mut left = limit;
         while left > 0 {
-            let place = self.find_place(stripe, from);
-            let pairs = self.pairs(stripe, place.leaf);
+            let (place, pairs) = self.pairs_at(session, from);
             let end = pairs.partition_point(|pair| pair.0 <= from);
             let taken = pairs[..end].iter().rev().take(left);
             let before = to.len();

@@ -11,6 +11,10 @@
 //!
 //! If P has no room, it becomes two nodes, and the node above is copied likewise: still one exchange. Whoever
 //! comes upon a frozen node builds such copies too; one exchange succeeds.
+//!
+//! If the pool has no room for that, what was frozen is copied as it is (`thaw`), or not even updates and removals
+//! could go on there. It cannot become active again itself: others may have copied it. Each node is frozen by
+//! who has a node for such a copy of it, and of all that it has frozen before.
 
 use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::Machine;
@@ -48,13 +52,30 @@ impl Rebuild {
     pub fn replaces(&mut self, node: u64) {
         self.replaced.push(node);
     }
+
+    /// Begins anew with the nodes that it has.
+    pub fn restart(&mut self) {
+        self.spare.append(&mut self.built);
+        self.replaced.clear();
+    }
+
+    /// How many nodes it has that are not built yet.
+    pub fn spare_count(&self) -> usize {
+        self.spare.len()
+    }
+}
+
+/// How often one tries to replace a frozen node for whose copy there is room.
+pub(super) const fn thaw_tries<M: Machine>() -> u32 {
+    if M::SIMULATED { 8 } else { 1000 }
 }
 
 impl<V: Variant, M: Machine> BzTree<V, M> {
     /// Bytes of a node.
     pub(super) const NODE_SIZE: usize = node_size(V::SLOT_COUNT, V::CHILD_COUNT);
 
-    /// Makes room for the nodes of a change, so that nothing is frozen in vain when there is none.
+    /// Makes room for the nodes of a change before anything is frozen: for a copy of what is to be frozen, at
+    /// least.
     pub(super) fn begin(
         &self,
         session: &mut Session<M>,
@@ -74,17 +95,19 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
     }
 
     /// Gives back what a change has left over: what was replaced, if it was made, and else what was built.
-    pub(super) fn end(&self, session: &mut Session<M>, rebuild: Rebuild, is_made: bool) {
-        for node in rebuild.spare {
+    pub(super) fn end(&self, session: &mut Session<M>, mut rebuild: Rebuild, is_made: bool) {
+        if is_made {
+            self.commit(session, &mut rebuild);
+        }
+        for node in rebuild.spare.into_iter().chain(rebuild.built) {
             session.free_record(node, Self::NODE_SIZE);
         }
-        if !is_made {
-            for node in rebuild.built {
-                session.free_record(node, Self::NODE_SIZE);
-            }
-            return;
-        }
-        for node in rebuild.replaced {
+    }
+
+    /// Gives back what was replaced: what was built is part of the tree.
+    fn commit(&self, session: &mut Session<M>, rebuild: &mut Rebuild) {
+        rebuild.built.clear();
+        for node in rebuild.replaced.drain(..) {
             if M::mutant("bztree.frees_at_once") {
                 session.free_record(node, Self::NODE_SIZE);
             } else {
@@ -150,6 +173,8 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
 
     /// How many pairs a new leaf may have, so that it has room for more.
     pub(super) const LEAF_MAX: usize = V::SLOT_COUNT * 3 / 4;
+    /// A leaf of so many pairs has little.
+    pub(super) const THIN: usize = Self::LEAF_MAX / 4;
 
     /// Replaces a leaf that is full or frozen by one without what is gone, or by two. Others may have done so;
     /// the caller looks again.
@@ -166,7 +191,13 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
         }
         // Two leaves and a copy of what is above; if it turns out to need more, that is allocated then.
         let is_split = self.pairs(stripe, leaf).len() > Self::LEAF_MAX;
-        let mut rebuild = self.begin(session, if is_split { 3 } else { 1 })?;
+        let mut rebuild = match self.begin(session, if is_split { 3 } else { 1 }) {
+            Err(error) if error.lacks_space() && self.status(stripe, leaf).is_frozen() => {
+                // It must not stay so.
+                self.begin(session, 1).map_err(|_| error)?
+            }
+            begun => begun?,
+        };
         if !M::mutant("bztree.copies_active_leaf") {
             self.freeze(stripe, leaf);
         }
@@ -177,8 +208,49 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
             .build_parts(session, &mut rebuild, (true, Self::LEAF_MAX), &pairs)
             .map_err(Stop::from)
             .and_then(|by| self.substitute(session, &mut rebuild, &path, by));
+        if done.as_ref().is_err_and(Stop::lacks_space) {
+            self.thaw(session, &mut rebuild, key, leaf);
+        }
         self.end(session, rebuild, matches!(done, Ok(true)));
         done.map(|_| ())
+    }
+
+    /// Replaces a frozen node on the way to `key`, and what is frozen above it, by copies as they are, with the
+    /// nodes that the caller has. What cannot be replaced now stays frozen: then there are no descriptors, or
+    /// somebody else does not get on with what is above, and a later write has to do it.
+    pub(super) fn thaw(
+        &self,
+        session: &mut Session<M>,
+        rebuild: &mut Rebuild,
+        key: u64,
+        node: u64,
+    ) {
+        let stripe = session.stripe();
+        if !self.status(stripe, node).is_frozen() {
+            return;
+        }
+        M::mark("bztree.thaw");
+        for attempt in 0..thaw_tries::<M>() {
+            rebuild.restart();
+            let path = self.find_path(stripe, key);
+            let Some(level) = path.iter().position(|step| step.node == node) else { return };
+            rebuild.replaces(node);
+            let (is_leaf, _) = self.shape(node);
+            let contents = self.contents(stripe, node, is_leaf);
+            let done =
+                self.build(session, rebuild, is_leaf, &contents).map_err(Stop::from).and_then(
+                    |copy| self.substitute(session, rebuild, &path[..=level], vec![(0, copy)]),
+                );
+            match done {
+                Ok(true) => return self.commit(session, rebuild),
+                Ok(false) => {}
+                // Who has frozen what is above has a node for a copy of it.
+                Err(stop) if stop.lacks_space() => {}
+                Err(_) => break,
+            }
+            M::spin(attempt);
+        }
+        rebuild.restart();
     }
 
     /// Puts nodes in the place of the last one of a path. False if something has changed there.

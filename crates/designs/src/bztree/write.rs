@@ -22,14 +22,30 @@ const fn patience<M: Machine>() -> u32 {
 pub(super) enum Stop {
     /// Not for want of descriptors.
     Alloc(AllocError),
+    /// There is no room to replace a frozen leaf, and what is to be done there needs none.
+    Frozen(AllocError),
     /// No descriptor is free: nothing was changed.
     NoDescriptor,
+}
+
+impl Stop {
+    /// Whether there is no room for a node.
+    pub fn lacks_space(&self) -> bool {
+        matches!(self, Stop::Alloc(error) | Stop::Frozen(error) if error.lacks_space())
+    }
 }
 
 impl From<AllocError> for Stop {
     fn from(error: AllocError) -> Self {
         Stop::Alloc(error)
     }
+}
+
+/// What a write did, and whether its leaf has little now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Done {
+    pub outcome: Outcome,
+    pub is_thin: bool,
 }
 
 /// What an attempt came to: an outcome, another attempt, or none.
@@ -44,31 +60,36 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
     /// One write. The caller is pinned.
     ///
     /// *Durable* when it returns.
-    pub(super) fn write(&self, session: &mut Session<M>, change: &Change) -> Result<Outcome, Stop> {
+    pub(super) fn write(&self, session: &mut Session<M>, change: &Change) -> Result<Done, Stop> {
         let mut attempt = 0;
         loop {
             match self.try_write(session, change)? {
-                Ok(outcome) => return Ok(outcome),
+                Ok(done) => return Ok(done),
                 Err(retry) => retry.pause::<M>(&mut attempt),
             }
             M::mark("bztree.write_again");
         }
     }
 
-    fn try_write(&self, session: &mut Session<M>, change: &Change) -> Attempt<Outcome> {
+    fn try_write(&self, session: &mut Session<M>, change: &Change) -> Attempt<Done> {
         let stripe = session.stripe();
         let leaf = self.find_leaf(stripe, change.key);
         let status = self.status(stripe, leaf);
         let found = self.look(stripe, leaf, status, change.key);
         let old = found.slot.map(|slot| self.value(stripe, leaf, slot));
         let (outcome, effect) = change.decide(old);
+        let whole = Done { outcome, is_thin: false };
         if effect == Effect::None {
-            return Ok(Ok(outcome));
+            return Ok(Ok(whole));
         }
         if status.is_frozen() {
             M::mark("bztree.write_to_frozen");
-            self.replace(session, change.key, leaf)?;
-            return Ok(Err(Retry::Now));
+            return match self.replace(session, change.key, leaf) {
+                Err(Stop::Alloc(error)) if error.lacks_space() && found.slot.is_some() => {
+                    Err(Stop::Frozen(error))
+                }
+                replaced => replaced.map(|()| Err(Retry::Now)),
+            };
         }
         match (found.slot, effect) {
             (Some(slot), Effect::Delete) => {
@@ -77,11 +98,11 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
             (Some(slot), _) => {
                 let old = old.unwrap_or_default();
                 let done = self.update(session, (leaf, slot), status, (old, change.value))?;
-                Ok(if done { Ok(outcome) } else { Err(Retry::Now) })
+                Ok(if done { Ok(whole) } else { Err(Retry::Now) })
             }
             (None, _) => {
                 let done = self.insert(session, leaf, status, found, change)?;
-                Ok(done.map(|()| outcome))
+                Ok(done.map(|()| whole))
             }
         }
     }
@@ -123,7 +144,7 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
         status: Status,
         change: &Change,
         mut outcome: Outcome,
-    ) -> Attempt<Outcome> {
+    ) -> Attempt<Done> {
         let (stripe, value_at) = (session.stripe(), Self::value_at(leaf, slot));
         let removed = status.removed();
         let status_entry = Entry { address: leaf, old: status.0, new: removed.0 };
@@ -142,10 +163,16 @@ impl<V: Variant, M: Machine> BzTree<V, M> {
             // An update may have come after the value was read; none comes after the removal.
             outcome.old = Some(self.value(stripe, leaf, slot));
         }
-        if removed.count().saturating_sub(removed.deleted()) <= Self::LEAF_MAX / 4 {
-            self.merge_thin(session, change.key);
-        }
-        Ok(Ok(outcome))
+        let most = removed.count().saturating_sub(removed.deleted());
+        // The status does not count those that were given up.
+        let is_thin = most <= Self::THIN || self.visible_count(stripe, leaf) <= Self::THIN;
+        Ok(Ok(Done { outcome, is_thin }))
+    }
+
+    /// How many pairs a leaf has.
+    fn visible_count(&self, stripe: usize, leaf: u64) -> usize {
+        let slots = 0..self.status(stripe, leaf).count();
+        slots.filter(|slot| self.meta(stripe, leaf, *slot) == VISIBLE).count()
     }
 
     /// Adds a pair: reserves a place, writes the pair, and makes it visible.
