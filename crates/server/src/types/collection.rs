@@ -120,18 +120,23 @@ impl<'s, 'a> Collection<'s, 'a> {
     pub fn set(&mut self, member: &[u8], value: &[u8]) -> Result<bool> {
         // Nothing is there of a collection that is new and empty.
         let is_empty = self.is_new && self.header.count == 0;
-        let is_there = !is_empty && self.contains(member)?;
-        self.set_known(member, value, is_there)?;
+        let place = self.place_of(member);
+        let is_there = !is_empty && self.staged.see_member(self.ready, &place, |_| ())?.is_some();
+        self.set_at(&place, value, is_there)?;
         Ok(!is_there)
     }
 
     /// Sets what a member has, of which it is known whether it is there.
     pub(super) fn set_known(&mut self, member: &[u8], value: &[u8], is_there: bool) -> Result<()> {
         let place = self.place_of(member);
+        self.set_at(&place, value, is_there)
+    }
+
+    fn set_at(&mut self, place: &[u8], value: &[u8], is_there: bool) -> Result<()> {
         if place.len() > KEY_SIZE_MAX {
             return Err(Error::KeyTooLarge(place.len()).into());
         }
-        self.staged.stage.write_member(&place, Some(value))?;
+        self.staged.stage.write_member(place, Some(value))?;
         self.header.count += u64::from(!is_there);
         Ok(())
     }
@@ -139,10 +144,11 @@ impl<'s, 'a> Collection<'s, 'a> {
     /// Adds a member unless it is there. Returns whether it was added.
     pub fn add(&mut self, member: &[u8]) -> Result<bool> {
         let is_empty = self.is_new && self.header.count == 0;
-        if !is_empty && self.contains(member)? {
+        let place = self.place_of(member);
+        if !is_empty && self.staged.see_member(self.ready, &place, |_| ())?.is_some() {
             return Ok(false);
         }
-        self.set_known(member, b"", false)?;
+        self.set_at(&place, b"", false)?;
         Ok(true)
     }
 
