@@ -1,7 +1,7 @@
 //! Runs the requests that one read brought.
 //!
 //! Consecutive `GET`s of a pipeline are collected and looked up together, so that the cache misses
-//! of one lookup overlap with those of the next. Consecutive `SET`s are collected, too: a lookup of
+//! of one lookup overlap with those of the next. Consecutive `SET`s, and `INCR`s, are collected, too: a lookup of
 //! all their keys brings what they will change into the cache, then they run one after the other.
 //! The replies of a group are written in order before the next request of another kind runs.
 //! Consecutive commands of collections are collected and done as one step (`command/series.rs`).
@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 
 use crate::client_state::ClientState;
 use crate::command::keys::Keys;
-use crate::command::{self, Context, Failure, series, table};
+use crate::command::{self, Context, Failure, counter, series, table};
 use crate::exclusion::Entered;
 use crate::resp::{Limits, Parser, ProtocolError, Reply, Request, Series};
 use crate::shared::Shared;
@@ -56,6 +56,7 @@ pub struct BatchEnd {
 enum Kind {
     Get,
     Set,
+    Incr,
 }
 
 /// How a request can be collected.
@@ -192,6 +193,7 @@ impl Batch<'_> {
         let arg = |index| self.parser.wire_arg(rest, index).unwrap_or(b"");
         match self.parser.arg_count() {
             2 if is_name(name, *b"get") => Next::Plain(Kind::Get, arg(1), b""),
+            2 if is_name(name, *b"incr") => Next::Plain(Kind::Incr, arg(1), b""),
             3 if is_name(name, *b"set") => Next::Plain(Kind::Set, arg(1), arg(2)),
             arg_count => match table::find(name) {
                 Some(index)
@@ -327,6 +329,10 @@ impl Batch<'_> {
                 self.run_sets(&group.keys[..len], &group.values);
                 self.check_output(group.ends[len - 1])
             }
+            Kind::Incr => {
+                self.run_incrs(&group.keys[..len]);
+                self.check_output(group.ends[len - 1])
+            }
         }
     }
 
@@ -354,11 +360,8 @@ impl Batch<'_> {
     fn run_sets(&mut self, keys: &[&[u8]], values: &[&[u8]]) {
         self.session.last_command = table::SET;
         self.tally.commands += keys.len() as u64;
+        self.prefetch(keys);
         let map = self.shared.databases.map_of(self.session.database);
-        // Only for what it brings into the cache; a key that makes it fail will fail below as well.
-        if keys.len() > 1 && map.prefetch(keys).is_err() {
-            tracing::trace!("the keys of a group of SETs cannot be looked up together");
-        }
         let mut reply = Reply::new(self.out, self.session.protocol, usize::MAX);
         for (key, value) in keys.iter().zip(values) {
             match map.put(key, value) {
@@ -368,6 +371,30 @@ impl Batch<'_> {
                     Failure::from(error).write(&mut reply, self.shared);
                 }
             }
+        }
+    }
+
+    fn run_incrs(&mut self, keys: &[&[u8]]) {
+        self.session.last_command = table::INCR;
+        self.tally.commands += keys.len() as u64;
+        self.prefetch(keys);
+        let mut context = self.context();
+        for key in keys {
+            let start = context.reply.size();
+            if let Err(failure) = counter::increment(&mut context, key) {
+                context.tally.errors += 1;
+                context.reply.truncate(start);
+                failure.write(&mut context.reply, context.shared);
+            }
+        }
+    }
+
+    /// Looks keys up that will be written, only for what it brings into the cache.
+    fn prefetch(&self, keys: &[&[u8]]) {
+        let map = self.shared.databases.map_of(self.session.database);
+        // A key that makes it fail will fail again when it is written.
+        if keys.len() > 1 && map.prefetch(keys).is_err() {
+            tracing::trace!("the keys of a group cannot be looked up together");
         }
     }
 
@@ -451,14 +478,12 @@ fn takes(series: &Series<'_>) -> bool {
     series.len() < SERIES_LEN && series.arg_count() < SERIES_ARG_COUNT
 }
 
-/// Compares a command name of three letters, whatever their case.
+/// Compares a command name of so many letters, whatever their case.
 #[inline]
-fn is_name(name: &[u8], lower: [u8; 3]) -> bool {
-    match name {
-        // Setting this bit makes a capital letter small, and nothing else a small letter.
-        [a, b, c] => [a | 0x20, b | 0x20, c | 0x20] == lower,
-        _ => false,
-    }
+fn is_name<const LENGTH: usize>(name: &[u8], lower: [u8; LENGTH]) -> bool {
+    // Setting this bit makes a capital letter small, and nothing else a small letter.
+    let small = |name: [u8; LENGTH]| name.map(|letter| letter | 0x20);
+    <[u8; LENGTH]>::try_from(name).is_ok_and(|name| small(name) == lower)
 }
 
 #[cfg(test)]

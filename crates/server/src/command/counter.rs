@@ -8,7 +8,12 @@ use crate::resp::Request;
 
 /// `INCR key`
 pub fn incr(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
-    add(context, request.arg(1), 1)
+    increment(context, request.arg(1))
+}
+
+/// `INCR` of a key.
+pub fn increment(context: &mut Context<'_>, key: &[u8]) -> Outcome {
+    add(context, key, 1)
 }
 
 /// `DECR key`

@@ -6,7 +6,7 @@ mod bits;
 mod client;
 mod configuration;
 mod connection;
-mod counter;
+pub mod counter;
 mod debug;
 mod description;
 pub mod dump;

@@ -446,6 +446,8 @@ const fn starts() -> [u16; NAME_SIZE_MAX + 2] {
 pub const GET: usize = position("get");
 /// The index of `SET` in the table.
 pub const SET: usize = position("set");
+/// The index of `INCR` in the table.
+pub const INCR: usize = position("incr");
 
 /// The index of a command that is known to exist.
 const fn position(name: &str) -> usize {

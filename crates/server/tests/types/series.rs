@@ -292,6 +292,29 @@ fn counters_and_the_slow_log_know_each_command_of_a_series() {
 }
 
 #[test]
+fn numbers_that_are_counted_up_together_answer_one_by_one() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    client.line("MSET text t big 9223372036854775807");
+    client.line("SADD set m");
+    let long = format!("INCR {}", "k".repeat(everleaf::KEY_SIZE_MAX + 1));
+    check(
+        &mut client,
+        &[
+            ("INCR n", ":1"),
+            ("incr n", ":2"),
+            ("INCR text", "-ERR value is not an integer"),
+            ("INCR set", "-WRONGTYPE"),
+            (&long, "-ERR"),
+            ("INCR big", "-ERR increment or decrement would overflow"),
+            ("INCR n", ":3"),
+            ("INCR m n", "-ERR wrong number"),
+            ("GET n", "\"3\""),
+        ],
+    );
+}
+
+#[test]
 fn a_long_series_is_bounded_in_what_it_holds() {
     let server = TestServer::start();
     let mut client = server.connect();
