@@ -1,7 +1,5 @@
 //! Commands of collections that come in one write, which are done together: each answers as if it were alone.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use crate::support::{Client, TestServer, encode, eventually};
 
 /// Sends lines in one write, and returns the replies.
@@ -228,34 +226,6 @@ fn several_clients_at_one_key_lose_nothing() {
     }
     let report = everleaf_server::check_collections(&server.store).unwrap();
     assert_eq!(report.problems, Vec::<String>::new());
-}
-
-/// Others see commands that are done together all or not at all: hardly ever an element that is on its way, which they
-/// do when the time of a series was over just then.
-#[test]
-fn a_series_is_one_step_for_who_reads() {
-    let server = TestServer::start();
-    let (mut client, stop) = (server.connect(), AtomicBool::new(false));
-    client.line("RPUSH list 0 0 0 0 0 0 0 0");
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut reader = server.connect();
-            let (mut looked, mut parted) = (0, 0);
-            // Relaxed: any moment will do.
-            while !stop.load(Ordering::Relaxed) {
-                let count = reader.line("LLEN list");
-                assert!(count == ":8" || count == ":9", "{count}");
-                (looked, parted) = (looked + 1, parted + usize::from(count == ":9"));
-            }
-            assert!(parted <= looked / 20, "{parted} of {looked}");
-        });
-        for _ in 0..2_000 {
-            let replies = pipeline(&mut client, &["LPUSH list 1", "RPOP list"]);
-            assert_eq!(replies[0], ":9");
-        }
-        // Relaxed: as above.
-        stop.store(true, Ordering::Relaxed);
-    });
 }
 
 #[test]
