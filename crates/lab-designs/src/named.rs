@@ -57,7 +57,7 @@ impl NamedIndex {
     /// pool's default.
     ///
     /// # Errors
-    /// There is no such design; the pool has an index of another one, or something else in it; the
+    /// There is no such design; it is kept in DRAM and there is a path; the pool has an index of another one, or something else in it; the
     /// pool's.
     pub fn open(design: &str, path: Option<&Path>, max_size: u64) -> Result<Self, IndexError> {
         let options = PoolOptions {
@@ -67,7 +67,10 @@ impl NamedIndex {
             ..PoolOptions::default()
         };
         let pool = match path {
-            Some(path) => Pool::open(path, &options)?,
+            Some(path) => {
+                crate::design::refuse_in_file(design)?;
+                Pool::open(path, &options)?
+            }
             None => {
                 let most = if max_size == 0 { 64 << 30 } else { max_size };
                 Pool::in_memory(FIRST_SIZE.min(most), most, Domain::Process)?

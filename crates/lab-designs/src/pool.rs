@@ -25,6 +25,7 @@ use everleaf_index::{CheckReport, CreateMode, Pool, PoolOptions, Trees};
 /// # }
 /// ```
 pub fn add_index(path: &Path, name: &str, design: &str) -> Result<(), BenchError> {
+    crate::design::refuse_in_file(design)?;
     let trees = open(path)?;
     trees.create_index(name, design)?;
     Ok(trees.close()?)

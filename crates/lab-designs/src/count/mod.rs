@@ -20,8 +20,8 @@ use std::sync::Arc;
 use everleaf_bench::BenchError;
 use everleaf_designs::catalogue::{self, DesignVisitor};
 use everleaf_index::{
-    Design, DesignInfo, Heap, IndexError, Intent, OrderedIndex, Pool, Session, SingleTreePool,
-    Writes,
+    Design, DesignInfo, Heap, IndexError, Intent, OrderedIndex, Pool, Reads, Session,
+    SingleTreePool, Writes,
 };
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::counting::{CacheShape, Counting, CountingConfig, Tally};
@@ -235,10 +235,13 @@ impl Counted {
     }
 }
 
-/// The designs whose writes look at what is there: those that are measured alike.
+/// The designs whose writes look at what is there, and that keep it in the pool: those that are measured
+/// alike.
 pub fn conditional_designs() -> Vec<&'static str> {
     let all = catalogue::designs().into_iter();
-    all.filter(|info| info.writes == Writes::Conditional).map(|info| info.name).collect()
+    let is_alike =
+        |info: &DesignInfo| info.writes == Writes::Conditional && info.reads != Reads::Volatile;
+    all.filter(is_alike).map(|info| info.name).collect()
 }
 
 /// The key and a value for it, in the limits of the design.
