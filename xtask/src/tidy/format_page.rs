@@ -19,6 +19,9 @@ const CRATES: [&str; 4] = ["pool", "alloc", "index", "designs"];
 /// The names of files that decide bytes in the pool.
 const NAMES: [&str; 4] = ["layout.rs", "state.rs", "kind.rs", "record.rs"];
 
+/// Trees of which nothing is in the pool.
+const IN_DRAM: [&str; 2] = ["crates/designs/src/masstree/", "crates/designs/src/bwtree/"];
+
 /// The page as it should be; `None` if there is no page or it lacks the markers.
 pub fn refreshed(workspace: &Workspace) -> Option<String> {
     let page = &workspace.file(PATH)?.text;
@@ -34,6 +37,7 @@ fn generated(workspace: &Workspace) -> String {
             let is_layout = file.path.rsplit('/').next().is_some_and(|n| NAMES.contains(&n));
             if let Some(rust) = &file.rust
                 && is_layout
+                && !IN_DRAM.iter().any(|folder| file.path.starts_with(folder))
                 && file.crate_of_source() == Some(name)
             {
                 text.push_str(&format!("\n## `{}`\n\n{}", file.path, section(rust)));
