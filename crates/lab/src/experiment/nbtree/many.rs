@@ -1,4 +1,4 @@
-//! The figures of many threads: 7, 9, 11 and 14, as far as the cores go. The published NBTree promises
+//! The figures of many threads: 7, 9, 11, 14 and 19, as far as the cores go. The published NBTree promises
 //! something to one thread at a time only, so ours stands for it.
 
 use everleaf_bench::{Distribution, Workload};
@@ -59,5 +59,25 @@ pub(super) static FIGURE_14: Field = Field {
     claims: &[
         ("nbtree-w", 0, "5.5 with 56 threads"),
         ("nbtree-wr", 0, "5.5 times 1.8 with 56 threads"),
+    ],
+};
+
+/// In DRAM nobody persists anything: the measurement's pool is in domain `Process`, so that ours flushes nothing
+/// either.
+pub(super) static FIGURE_19: Field = Field {
+    designs: &["nbtree", "masstree", "bw-tree"],
+    cases: &[
+        (HALF, Distribution::Uniform),
+        (HALF, skewed(0.6)),
+        (HALF, skewed(0.8)),
+        (HALF, skewed(0.99)),
+        (Workload::Writes { percent: 0 }, skewed(0.99)),
+        (Workload::Writes { percent: 100 }, skewed(0.99)),
+    ],
+    claims: &[
+        ("masstree", 3, "up to 7.6 times all with 56 threads"),
+        ("bw-tree", 3, "up to 7.6 times all with 56 threads"),
+        ("masstree", 5, "up to 24.2 times all with 56 threads"),
+        ("bw-tree", 5, "up to 24.2 times all with 56 threads"),
     ],
 };
