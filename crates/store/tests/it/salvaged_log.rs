@@ -59,7 +59,7 @@ fn a_damaged_log_without_its_pool_goes_on_when_asked_to() {
     assert!(!pool.exists(), "no pool is made unasked");
 
     let store = power().salvage_log(true).open(&pool).expect("half of it is whole");
-    let damages = store.rebuilt().expect("it was made again").damages.clone();
+    let damages = store.rebuilt().expect("it was rebuilt").damages.clone();
     assert!(!damages.is_empty() && damages[0].contains("log-"), "{damages:?}");
     let left = prefix(&store);
     assert!((KEYS / 4..KEYS).contains(&left), "{left} of {KEYS}");
@@ -96,6 +96,6 @@ fn nothing_is_salvaged_of_a_log_that_is_whole() {
     make(&pool);
     fs::remove_file(&pool).expect("it is there");
     let store = power().salvage_log(true).open(&pool).expect("it is made from its log");
-    assert_eq!(store.rebuilt().expect("it was made again").damages, Vec::<String>::new());
+    assert_eq!(store.rebuilt().expect("it was rebuilt").damages, Vec::<String>::new());
     assert_eq!(prefix(&store), KEYS);
 }
