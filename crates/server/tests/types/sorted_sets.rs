@@ -93,6 +93,22 @@ fn ranks_are_those_of_a_model() {
     assert_eq!(client.line("EXISTS z"), ":0");
 }
 
+/// A weight that makes a score no number: 0 in a union at once, in an intersection only in a sum.
+#[test]
+fn weights_that_make_no_number_count_as_in_redis() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    assert_eq!(client.line("ZADD z inf a"), ":1");
+    for (aggregate, of_inter, of_union) in
+        [("SUM", "0", "inf"), ("MIN", "inf", "0"), ("MAX", "inf", "inf")]
+    {
+        let told = |score: &str| format!("[\"a\",\"{score}\"]");
+        let rest = format!("2 z z WEIGHTS inf 0 AGGREGATE {aggregate} WITHSCORES");
+        assert_eq!(client.line(&format!("ZINTER {rest}")), told(of_inter), "{aggregate}");
+        assert_eq!(client.line(&format!("ZUNION {rest}")), told(of_union), "{aggregate}");
+    }
+}
+
 #[test]
 fn a_sorted_set_is_part_of_transactions() {
     let server = TestServer::start();

@@ -235,7 +235,8 @@ fn combine(
             match (operation, score) {
                 (Operation::Difference, None) => drop(kept.insert(member, before)),
                 (Operation::Intersection, Some(score)) => {
-                    let score = not_nan(score * weight);
+                    // Not a number only makes the sum nothing, as in Redis.
+                    let score = score * weight;
                     kept.insert(member, options.aggregate.of(before, score));
                 }
                 _ => {}
