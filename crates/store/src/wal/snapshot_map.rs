@@ -3,7 +3,7 @@
 use std::ops::Bound;
 use std::time::Instant;
 
-use everleaf_index::{BytesTree, Hardware, IndexError, Session};
+use everleaf_index::{BytesTree, Hardware, IndexError, Machine, Session};
 use everleaf_log::{Disk, Log, SnapshotWriter};
 
 use super::log_directory::LogDisk;
@@ -19,6 +19,37 @@ const PIECE_BYTES: usize = 256 << 10;
 /// took, so that it takes writers no more than a quarter of a processor.
 const REST: u32 = 3;
 
+/// How many of the pairs that were written expire, by the hour: those that have expired may have been removed
+/// since, which is not logged.
+struct Expiring {
+    began_ms: u64,
+    per_hour: [u64; HOURS],
+}
+
+/// Hours that are told apart; the last one has all that expires later, too.
+const HOURS: usize = 48;
+const HOUR_MS: u64 = 3_600_000;
+
+impl Expiring {
+    fn new() -> Self {
+        Expiring { began_ms: Hardware::wall_clock_ms(), per_hour: [0; HOURS] }
+    }
+
+    fn add(&mut self, expiry_ms: u64) {
+        if expiry_ms != 0 {
+            let hour = expiry_ms.saturating_sub(self.began_ms) / HOUR_MS;
+            self.per_hour[usize::try_from(hour).map_or(HOURS - 1, |hour| hour.min(HOURS - 1))] += 1;
+        }
+    }
+
+    /// At most so many have expired by now.
+    fn until_now(&self) -> u64 {
+        let hours = Hardware::wall_clock_ms().saturating_sub(self.began_ms) / HOUR_MS;
+        let count = usize::try_from(hours).map_or(HOURS, |hours| (hours + 1).min(HOURS));
+        self.per_hour[..count].iter().sum()
+    }
+}
+
 /// A map, and what it is called here and in the log.
 pub struct Numbered<'m> {
     pub number: u32,
@@ -26,8 +57,8 @@ pub struct Numbered<'m> {
     pub tree: &'m BytesTree,
 }
 
-/// Writes all pairs of a map. If nobody wrote meanwhile, they have to be as many as the tree counts: what
-/// the log still has is let go behind the snapshot.
+/// Writes all pairs of a map. If nobody wrote meanwhile, they have to be as many as the tree counts, but for
+/// what has expired: what the log still has is let go behind the snapshot.
 ///
 /// # Errors
 /// [`Error::Corrupt`] if a record is damaged or keys are missing, and those of the disk.
@@ -38,12 +69,15 @@ pub fn write_map(
     session: &mut Session<Hardware>,
 ) -> Result<()> {
     let before = writer.pair_count();
-    write_pairs(log, writer, map, session)?;
+    let mut expiring = Expiring::new();
+    write_pairs(log, writer, map, session, &mut expiring)?;
     let written = writer.pair_count() - before;
+    log.disk().reached("store.snapshot_map_read");
     match map.tree.len(session) {
-        // Asked last: what is written from here on does not count.
+        // Asked behind the count: what is written from here on does not count.
         Ok(counted) if counted != written && writer.is_alone() => {
-            Err(too_few_or_many(map.name, written, counted))
+            let is_expired = counted < written && written - counted <= expiring.until_now();
+            if is_expired { Ok(()) } else { Err(too_few_or_many(map.name, written, counted)) }
         }
         _ => Ok(()),
     }
@@ -61,6 +95,7 @@ fn write_pairs(
     writer: &mut SnapshotWriter<LogDisk>,
     map: &Numbered<'_>,
     session: &mut Session<Hardware>,
+    expiring: &mut Expiring,
 ) -> Result<()> {
     let Numbered { number, tree, .. } = *map;
     let mut from = Bound::Unbounded;
@@ -85,6 +120,7 @@ fn write_pairs(
         }
         for (key, value, expiry_ms) in &pairs {
             writer.add(&log_record(number, key, Some(value), *expiry_ms))?;
+            expiring.add(*expiry_ms);
         }
         match pairs.pop() {
             Some((last, ..)) if more => from = Bound::Excluded(last),

@@ -166,6 +166,42 @@ fn a_snapshot_that_lacks_a_key_is_refused_and_the_log_stays() {
     after_crash(&skipping, 3, |left| assert_eq!(left.default_map().len(), 51));
 }
 
+/// Keys that expire while a snapshot is written are removed without a record: they are no damage, and were
+/// once told as such.
+#[test]
+fn a_snapshot_beside_keys_that_expire_is_no_damage() {
+    let (folder, disk) = (folder(), disk(None));
+    let path = folder.path().join("pool");
+    let store = options(&disk).open(&path).expect("it opens");
+    let soon = std::time::Duration::from_millis(1);
+    for number in 0..20u8 {
+        let _ = store.default_map().put([number], b"stays").expect("room");
+        let _ = store.default_map().put_with_expiry([100, number], b"goes", soon).expect("room");
+    }
+    let (enter, entering) = sync_channel(1);
+    let (release, released) = sync_channel::<()>(1);
+    let released = Mutex::new(released);
+    disk.set_point_hook(move |point| {
+        if point == "store.snapshot_map_read" && enter.try_send(()).is_ok() {
+            let _ = released.lock().expect("nobody panicked").recv();
+        }
+    });
+    std::thread::scope(|scope| {
+        let snapshot = scope.spawn(|| store.snapshot().expect("nothing is damaged"));
+        entering.recv().expect("the snapshot has read the map");
+        // Until all have expired; the map is small enough for one slice.
+        while store.default_map().len() > 20 {
+            let mut seen = Default::default();
+            let (tree, from) = (store.default_map().tree(), std::ops::Bound::Unbounded);
+            let _ = store.shared().sweep_slice(tree, from, &mut seen).expect("readable");
+        }
+        release.send(()).expect("the snapshot waits");
+        assert_eq!(snapshot.join().expect("it does not panic"), 40);
+    });
+    disk.clear_hook();
+    assert_eq!(store.default_map().len(), 20, "they were removed meanwhile");
+}
+
 /// Whether a log that was given up stays so, however the power fails.
 fn forgetting(mutant: Option<&'static str>) -> bool {
     let (folder, disk) = (folder(), disk(mutant));
