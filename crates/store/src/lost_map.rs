@@ -33,14 +33,21 @@ pub fn refuse_lost_default(pool: &Pool<Hardware>, path: &Path) -> Result<()> {
     )))
 }
 
-/// Whether there is something that is made after the default map.
+/// Whether there is, or was, something that is made after the default map.
 fn has_later_maps(pool: &Pool<Hardware>) -> bool {
-    let roots = pool.roots();
-    let place = pool.root_traces().into_iter().find(|(_, name)| name == DEFAULT_MAP);
-    // The first free place is taken, and the other maps of a new pool come next.
-    let is_behind = |slot: u16| roots.iter().any(|root| root.index.get() > slot);
-    place.is_some_and(|(slot, _)| is_behind(slot))
-        || roots.iter().any(|root| is_reserved(&root.name))
+    let (roots, traces) = (pool.roots(), pool.root_traces());
+    let is_used = |slot: u16| roots.iter().any(|root| root.index.get() == slot);
+    let name_of = |slot: u16| traces.iter().find(|(other, _)| *other == slot).map(|(_, name)| name);
+    // Places are taken in their order, and the default map of a new pool takes the first.
+    let first_is_its = !is_used(0) && name_of(0).is_none_or(|name| name == DEFAULT_MAP);
+    let place = match first_is_its {
+        true => Some(0),
+        false => traces.iter().find(|(_, name)| name == DEFAULT_MAP).map(|(slot, _)| *slot),
+    };
+    let is_behind = |slot: u16| {
+        roots.iter().any(|root| root.index.get() > slot) || traces.iter().any(|(at, _)| *at > slot)
+    };
+    place.is_some_and(is_behind) || roots.iter().any(|root| is_reserved(&root.name))
 }
 
 /// Whether a pool that never had another map has pairs nevertheless.

@@ -40,6 +40,33 @@ fn killed(folder: &Path, durability: Durability, keys: u32) -> PathBuf {
     left.join("pool")
 }
 
+/// As [`killed`], with a second map, which was dropped if that `is_dropped`.
+fn killed_with_another(folder: &Path, is_dropped: bool) -> PathBuf {
+    let pool = killed(folder, Durability::Process, 100);
+    let store = options(Durability::Process).open(&pool).expect("it opens");
+    let _ = store.map("users").expect("room").put("key", "value").expect("room");
+    if is_dropped {
+        assert!(store.drop_map("users").expect("it is there"));
+    }
+    let left = folder.join("another");
+    fs::copy(&pool, &left).expect("readable");
+    left
+}
+
+#[test]
+fn other_maps_show_that_the_default_map_was_there() {
+    for (zeros, is_dropped) in [(8, false), (64, false), (8, true), (64, true)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pool = killed_with_another(folder.path(), is_dropped);
+        lose(&pool, zeros);
+        let opened = options(Durability::Process).open(&pool).map(drop);
+        let Err(Error::Corrupt(text)) = opened else {
+            panic!("{zeros}, {is_dropped}: {opened:?}");
+        };
+        assert!(text.contains("'default'"), "{text}");
+    }
+}
+
 /// Makes the first `zeros` bytes of the directory's entry of the default map zero.
 fn lose(pool: &Path, zeros: usize) {
     let mut image = fs::read(pool).expect("readable");
