@@ -3,7 +3,7 @@
 use everleaf_alloc::Session;
 use everleaf_machine::Machine;
 
-use super::layout::{Kind, Record};
+use super::layout::{CAPACITY, Kind, Record};
 use super::{BwTree, ROOT};
 
 impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
@@ -68,11 +68,14 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
         }
         let pairs = self.pairs(top);
         if pairs.len() > PAIRS {
-            return if page == ROOT {
-                self.grow(session, top, &pairs)
-            } else {
-                self.split(session, page, top, &pairs)
+            let has_room = match page {
+                ROOT => self.grow(session, top, &pairs),
+                _ => self.split(session, page, top, &pairs),
             };
+            // Without room for another page, one base is better than a chain that only grows.
+            if has_room || pairs.len() > CAPACITY {
+                return;
+            }
         }
         let low = self.base(top).key();
         let Ok(base) = Record::make_base(session, top.level(), low, top.end(), &pairs) else {

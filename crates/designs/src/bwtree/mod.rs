@@ -57,8 +57,8 @@ use table::Table;
 /// The number of the root.
 const ROOT: u64 = 0;
 
-/// The tree, whose pages have up to `PAIRS` pairs when they are consolidated, as is done when `CHAIN` records
-/// are on them, on machine `M`.
+/// The tree, whose pages have up to `PAIRS` pairs when they are consolidated, as is tried when `CHAIN` records
+/// are on them and more come, on machine `M`. A page that several threads write without a pause can have more.
 ///
 /// # Example
 /// ```

@@ -39,19 +39,20 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
         self.table.give_back(page);
     }
 
-    /// Moves the upper half of a page, whose pairs these are, to a new page.
+    /// Moves the upper half of a page, whose pairs these are, to a new page, unless the page has changed
+    /// meanwhile. False if there was no room for the new page.
     pub(super) fn split(
         &self,
         session: &mut Session<M>,
         page: u64,
         top: &Record<M>,
         pairs: &[(u64, u64)],
-    ) {
+    ) -> bool {
         // A page that many write at once can have become very long.
         let half = (pairs.len() / 2).max(pairs.len().saturating_sub(CAPACITY));
         let (level, middle) = (top.level(), pairs[half].0);
         let Ok(right) = self.make_page(session, level, middle, top.end(), &pairs[half..]) else {
-            return;
+            return false;
         };
         let top = if M::mutant("bwtree.stale_split") { self.top(page) } else { top };
         let put = Record::make_delta(session, Kind::Split, top, (middle, right));
@@ -66,10 +67,12 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
         };
         if !is_put {
             M::mark("bwtree.split_in_vain");
-            return self.unmake_page(session, right);
+            self.unmake_page(session, right);
+            return true;
         }
         self.splits.add(session.stripe(), 1);
         self.enter(session, level, middle, right);
+        true
     }
 
     /// Tells the page above a level that keys from `low` on are in `child`, unless it knows. Without memory
@@ -90,8 +93,13 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
     }
 
     /// Moves all of the root, whose pairs these are, to two new pages below it, at one instant; to more of
-    /// them if it has become very long.
-    pub(super) fn grow(&self, session: &mut Session<M>, top: &Record<M>, pairs: &[(u64, u64)]) {
+    /// them if it has become very long. False if there was no room for them.
+    pub(super) fn grow(
+        &self,
+        session: &mut Session<M>,
+        top: &Record<M>,
+        pairs: &[(u64, u64)],
+    ) -> bool {
         let part = pairs.len().div_ceil(2).min(CAPACITY);
         let level = top.level();
         let (mut children, mut end) = (vec![], None);
@@ -109,10 +117,11 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
                 .is_ok_and(|base| self.install(session, ROOT, top, base));
         if is_grown {
             self.splits.add(session.stripe(), 1);
-            return;
+            return true;
         }
         for (_, page) in children {
             self.unmake_page(session, page);
         }
+        is_whole
     }
 }

@@ -135,7 +135,8 @@ impl<M: Machine> Border<M> {
         (permutation.count(), false)
     }
 
-    /// All pairs, ascending. Of one instant if the node is locked, or validated afterwards.
+    /// All pairs, ascending. Of one instant if the node is locked; if it is validated afterwards, the keys are,
+    /// and each value is of an instant of its own.
     pub fn pairs(&self) -> Vec<(u64, u64)> {
         self.permutation().slots().map(|slot| (self.key(slot), self.value(slot))).collect()
     }

@@ -16,7 +16,7 @@
 //!
 //! | operation | function | linearizes at |
 //! |---|---|---|
-//! | get | `search.rs` `read` | the load of the value, or of the permutation that lacks the key |
+//! | get | `search.rs` `read` | the load of the value, or just before the key's removal if that came behind the load of the permutation; the load of the permutation that lacks the key |
 //! | insert | `write.rs` `put` | the store of the permutation; in a split, the opening of the node's lock |
 //! | update | `write.rs` `put` | the store of the value |
 //! | remove | `write.rs` `take_out` | the store of the permutation |
@@ -28,7 +28,7 @@
 //!   is empty; so whoever comes late to a node that was split finds the way by `next` and `low`;
 //! - T2 a slot that a permutation has named is filled with something else only after the version says so;
 //! - T3 all nodes that a split or removal changes are marked before the first of them changes, and stay
-//!   locked until all are changed: a node's new version is not seen before its parent's;
+//!   locked until all are changed: a node's new version is not seen before its parent's mark;
 //! - T4 `parent` changes under the lock of the node above that it leaves, or, in a root, under its own;
 //! - T5 what a write stored is seen by all when it returns: it does not wait in a store buffer.
 //!

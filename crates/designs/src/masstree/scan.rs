@@ -1,4 +1,5 @@
-//! Scans: border nodes one after another, each at one instant.
+//! Scans: border nodes one after another. The keys of a node are those of one instant, each value is that of
+//! an instant of its own: updates change no version.
 
 use everleaf_machine::Machine;
 

@@ -78,7 +78,8 @@ impl<const WIDTH: usize, M: Machine> Masstree<WIDTH, M> {
 
     /// The value of `key`.
     ///
-    /// *Linearizes at* the load of the value, or, if the key is absent, of the permutation.
+    /// *Linearizes at* the load of the value, or just before the key's removal if that came behind the load of
+    /// the permutation; if the key is absent, at the load of the permutation.
     #[inline(always)]
     pub(super) fn read(&self, key: u64) -> Option<u64> {
         'root: loop {

@@ -16,7 +16,8 @@
 //! | `REMOVED` | a removal | - | an insert counts up before it uses a slot again |
 //!
 //! The holder's first store after a mark comes behind it, and the counters come behind all of them: who
-//! reads the same word before and after has read what was there at one instant.
+//! reads the same word before and after has read keys that were there at one instant. Updates of values
+//! change no version.
 
 use everleaf_machine::{Atomic, Machine, Ordering};
 
