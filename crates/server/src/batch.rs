@@ -10,7 +10,8 @@ use std::ops::ControlFlow;
 
 use crate::client_state::ClientState;
 use crate::command::keys::Keys;
-use crate::command::{self, Context, Failure, counter, series, table};
+use crate::command::series::{self, Outcome};
+use crate::command::{self, Context, Failure, counter, table};
 use crate::exclusion::Entered;
 use crate::resp::{Limits, Parser, ProtocolError, Reply, Request, Series};
 use crate::shared::Shared;
@@ -285,35 +286,42 @@ impl Batch<'_> {
     fn run_series(&mut self, series: &Series<'_>) -> ControlFlow<BatchEnd> {
         let mut first = 0;
         while first < series.len() {
-            first += match self.run_step(series, first) {
-                0 => {
-                    self.run_request(&series.request(first).1);
-                    1
-                }
-                count => count,
+            let mut context = self.context();
+            let outcome = match series.len() - first {
+                1 => Outcome::Alone(1),
+                _ => series::run(&mut context, series, first),
             };
-            self.check_output(series.end(first - 1))?;
+            let (count, failure) = match outcome {
+                Outcome::Done(count) => {
+                    first += count;
+                    self.check_output(series.end(first - 1))?;
+                    continue;
+                }
+                Outcome::Alone(count) => (count, None),
+                Outcome::Failed(count, failure) => (count, Some(failure)),
+            };
+            for index in first..first + count {
+                let (command, request) = series.request(index);
+                match &failure {
+                    // Whether it was done cannot be told.
+                    Some(failure) if table::COMMANDS[command].writes() => {
+                        self.answer_failure(failure)
+                    }
+                    _ => self.run_request(&request),
+                }
+                self.check_output(series.end(index))?;
+            }
+            first += count;
         }
         ControlFlow::Continue(())
     }
 
-    /// Runs requests of a series as one step. Returns how many; 0 if the first must be run by itself.
-    fn run_step(&mut self, series: &Series<'_>, first: usize) -> usize {
-        let count = series.len() - first;
-        if count == 1 {
-            return 0;
-        }
-        let mut context = self.context();
-        match series::run(&mut context, series, first) {
-            Ok(count) => count,
-            Err(failure) => {
-                context.tally.commands += count as u64;
-                context.tally.errors += count as u64;
-                let Context { reply, shared, .. } = &mut context;
-                (0..count).for_each(|_| failure.write(reply, shared));
-                count
-            }
-        }
+    /// Answers a request with a failure.
+    fn answer_failure(&mut self, failure: &Failure) {
+        self.tally.commands += 1;
+        self.tally.errors += 1;
+        let Context { reply, shared, .. } = &mut self.context();
+        failure.write(reply, shared);
     }
 
     /// Runs what was collected of plain requests.

@@ -8,7 +8,7 @@
 //! A series ends behind a command that makes what somebody waits for, who then is served before the next command; when
 //! it has taken some time, or what it holds has some size; and before a command that fails with something already on the
 //! stage, which has to go again: that command is run by itself. A command that fails with nothing on the stage answers its
-//! error, and harms no other. What conflicts with others too often is run command by command.
+//! error, and harms no other. What conflicts with others too often, or is refused as a whole, is run command by command.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -39,19 +39,34 @@ struct Staging {
     slow: Vec<(usize, Duration)>,
 }
 
-/// Carries out the first requests of a series from one on, as one step, and answers them. Returns how many they were; 0 if the
-/// first must be run by itself.
-///
-/// # Errors
-/// The store refused, and nothing was answered. Whether anything was done is as with a single command.
-pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Result<usize, Failure> {
+/// What became of the first requests of a series from one on.
+pub enum Outcome {
+    /// So many were done as one step, and are answered.
+    Done(usize),
+    /// So many must be run by themselves: nothing was done, or answered.
+    Alone(usize),
+    /// The store refused what so many wanted, and nothing was answered. Whether anything was done is as with a
+    /// single command.
+    Failed(usize, Failure),
+}
+
+/// Carries out the first requests of a series from one on, as one step, and answers them.
+pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Outcome {
     let shared = context.shared;
     let mut end = series.len();
-    if (first..end).any(|index| COMMANDS[series.request(index).0].makes_collections()) {
-        shared.types.begin(&shared.store)?;
+    let makes = (first..end).any(|index| COMMANDS[series.request(index).0].makes_collections());
+    if makes && shared.types.begin(&shared.store).is_err() {
+        // Those that make nothing can do without.
+        return Outcome::Alone(end - first);
     }
     let store = Arc::clone(&shared.store);
-    let keys = || (first..series.len()).map(|index| series.request(index).1.arg(1));
+    let keys = || {
+        let requests = (first..series.len()).map(|index| series.request(index));
+        // Who only reads waits for nobody.
+        requests
+            .filter(|(command, _)| COMMANDS[*command].writes())
+            .map(|(_, request)| request.arg(1))
+    };
     let mut turns = shared.turns.wait_all(keys());
     let before = *context.tally;
     let mut attempts = 0;
@@ -65,14 +80,18 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Resu
             match complete(context, &mut stage, &store) {
                 Ok(true) => {
                     finish(context, series, first, &staging);
-                    return Ok(staging.count);
+                    return Outcome::Done(staging.count);
                 }
                 Ok(false) => {}
-                // It may be one command that does not fit: nothing was done.
-                Err(Failure::Store(error)) if is_of_size(&error) => end = first,
                 Err(failure) => {
                     *context.tally = before;
-                    return Err(failure);
+                    // Behind what was on the stage nothing was looked at.
+                    return match failure {
+                        Failure::Store(error) if is_of_size(&error) => {
+                            Outcome::Alone(staging.count)
+                        }
+                        failure => Outcome::Failed(staging.count, failure),
+                    };
                 }
             }
             attempts += 1;
@@ -82,17 +101,20 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Resu
         }
         *context.tally = before;
         if end == first {
-            break;
+            return Outcome::Alone(1);
         }
     }
-    Ok(0)
+    Outcome::Alone(end - first)
 }
 
-/// Whether a batch was refused as a whole because of its size.
+/// Whether a batch was refused as a whole because of its size, or because nothing is written at all: each command says
+/// by itself whether it can be done.
 fn is_of_size(error: &Error) -> bool {
     matches!(
         error,
         Error::PoolFull(_)
+            | Error::DiskFull(_)
+            | Error::ReadOnly
             | Error::BatchTooLarge(_)
             | Error::KeyTooLarge(_)
             | Error::ValueTooLarge(_)

@@ -131,6 +131,8 @@ impl Command {
         self.flags & (TYPED | WAITS) == TYPED
             && (self.first_key, self.last_key) == (1, 1)
             && self.group != "generic"
+            // These name their sources behind a count.
+            && !self.name.ends_with("store")
     }
 
     /// True if it may make a collection.
