@@ -1,6 +1,6 @@
 //! Commands of collections that come in one write, which are done together: each answers as if it were alone.
 
-use crate::support::{Client, TestServer, encode, eventually};
+use crate::support::{Client, TestServer, encode, eventually, open};
 
 /// Sends lines in one write, and returns the replies.
 fn pipeline(client: &mut Client, lines: &[&str]) -> Vec<String> {
@@ -44,6 +44,37 @@ fn each_command_sees_what_those_before_it_did() {
     );
     assert_eq!(client.line("TYPE l"), "+list");
     assert_eq!(client.line("ZRANGE z 0 -1"), "[\"b\" \"c\"]");
+}
+
+/// What the pool has no room for is refused; reads and what makes room are not, wherever they stand.
+#[test]
+fn a_full_pool_refuses_only_what_does_not_fit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(&folder.path().join("small.pool"), 64 << 20);
+    let server = TestServer::on(folder, store, |_| {});
+    let mut client = server.connect();
+    assert_eq!(client.line("HSET h f 1 g 2"), ":2");
+    // More than the pool may grow to.
+    let value = vec![b'v'; 6 << 20];
+    let mut request = vec![];
+    for words in [&["HGET", "h", "f"][..], &["HDEL", "h", "g"]] {
+        request.extend(encode(words));
+    }
+    for key in 0..12u8 {
+        let key = [b'l', key];
+        request.extend(b"*3\r\n$5\r\nRPUSH\r\n$2\r\n");
+        request.extend(key);
+        request.extend(format!("\r\n${}\r\n", value.len()).bytes());
+        request.extend(&value);
+        request.extend(b"\r\n");
+    }
+    request.extend(encode(&["HGET", "h", "f"]));
+    client.send(&request);
+    assert_eq!([client.reply(), client.reply()], ["\"1\"", ":1"]);
+    let replies: Vec<String> = (0..12).map(|_| client.reply()).collect();
+    assert!(replies[0].starts_with(':'), "{replies:?}");
+    assert!(replies.iter().any(|reply| reply.starts_with("-OOM")), "{replies:?}");
+    assert_eq!(client.reply(), "\"1\"");
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn weights_that_make_no_number_count_as_in_redis() {
     for (aggregate, of_inter, of_union) in
         [("SUM", "0", "inf"), ("MIN", "inf", "0"), ("MAX", "inf", "inf")]
     {
-        let told = |score: &str| format!("[\"a\",\"{score}\"]");
+        let told = |score: &str| format!("[\"a\" \"{score}\"]");
         let rest = format!("2 z z WEIGHTS inf 0 AGGREGATE {aggregate} WITHSCORES");
         assert_eq!(client.line(&format!("ZINTER {rest}")), told(of_inter), "{aggregate}");
         assert_eq!(client.line(&format!("ZUNION {rest}")), told(of_union), "{aggregate}");
