@@ -67,10 +67,10 @@ pub(crate) use self::log_metadata::{
     note_durability, own_log,
 };
 use self::log_metadata::{new_identity, older_than_its_log, reached_in, refuse_integers};
-use self::snapshot_map::Numbered;
 pub use self::rebuild::Rebuilt;
 pub(crate) use self::rebuild::rebuild;
 pub(crate) use self::reservation::LogReservation;
+use self::snapshot_map::Numbered;
 use crate::ranked::{Rank, RankedGuard, RankedMutex};
 use crate::{Error, Options, Result};
 

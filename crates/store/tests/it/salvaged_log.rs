@@ -22,7 +22,7 @@ fn make(pool: &Path) -> PathBuf {
     store.close().expect("it closes");
     let log = pool.with_file_name("pool.log");
     let mut segments: Vec<_> =
-        fs::read_dir(log).expect("a folder").map(|e| e.unwrap().path()).collect();
+        fs::read_dir(log).expect("a folder").map(|entry| entry.expect("readable").path()).collect();
     segments
         .retain(|path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("log-")));
     segments.sort();
