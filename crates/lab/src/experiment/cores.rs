@@ -7,7 +7,7 @@ use everleaf_bench::statistics::Ratio;
 use everleaf_bench::{BenchError, Distribution, Workload};
 use everleaf_machine::topology;
 
-use super::finding::{Bar, Chart, Figure, Grid};
+use super::finding::{Bar, Chart, Figure, Grid, Scale};
 use super::timed;
 use super::{Context, Outcome};
 
@@ -32,22 +32,25 @@ const PICTURES_MAX: usize = 4;
 pub(super) fn run(context: &mut Context<'_>, field: &Field) -> Result<Outcome, BenchError> {
     let cpus = topology::allowed_cpus().len().max(1);
     let threads: Vec<usize> = if cpus > 1 { vec![1, cpus] } else { vec![1] };
-    let each = |&(workload, distribution): &(Workload, Distribution)| {
+    let chosen = chosen(field, context.scale);
+    let each = |index: &usize| {
+        let (workload, distribution) = field.cases[*index];
         threads.iter().map(move |&threads| Case { workload, distribution, threads })
     };
     let settings = Settings {
         keys: context.scale.pick(100_000, 16_000_000),
         rounds: context.scale.pick(3, 7),
         length: Length::Operations(context.scale.pick(60_000, 2_000_000)),
-        cases: field.cases.iter().flat_map(each).collect(),
+        cases: chosen.iter().flat_map(each).collect(),
         seed: context.seed,
         ..Settings::default()
     };
     let reports = timed::compete(context, field.designs, &settings)?;
     let mut outcome = Outcome::default();
-    for (index, case) in field.cases.iter().enumerate() {
+    for (place, &index) in chosen.iter().enumerate() {
+        let case = &field.cases[index];
         let rows = |report: &'_ Report| -> Vec<Row> {
-            report.rows[index * threads.len()..][..threads.len()].to_vec()
+            report.rows[place * threads.len()..][..threads.len()].to_vec()
         };
         let of_case: Vec<(&str, Vec<Row>)> =
             reports.iter().map(|report| (report.setup.index, rows(report))).collect();
@@ -61,6 +64,16 @@ pub(super) fn run(context: &mut Context<'_>, field: &Field) -> Result<Outcome, B
         "{cpus} CPUs, not the paper's machine: figures are shown beside the paper's without a verdict."
     ));
     Ok(outcome)
+}
+
+/// The cases that are measured, by their numbers: of many, a quick run takes those of which the paper gives a
+/// figure, if it does of any.
+fn chosen(field: &Field, scale: Scale) -> Vec<usize> {
+    let has_claim = |case: &usize| field.claims.iter().any(|claim| claim.1 == *case);
+    let all = 0..field.cases.len();
+    let is_short = scale == Scale::Quick && field.cases.len() > PICTURES_MAX;
+    let claimed: Vec<usize> = all.clone().filter(has_claim).collect();
+    if is_short && !claimed.is_empty() { claimed } else { all.collect() }
 }
 
 /// Workload and keys.
@@ -124,6 +137,16 @@ fn beside(
 mod tests {
     use super::super::tests::quick;
     use super::*;
+
+    #[test]
+    fn a_quick_run_of_many_cases_takes_those_with_a_figure() {
+        let case = (Workload::Get, Distribution::Uniform);
+        let field = |claims| Field { designs: &["nbtree"], cases: &[case; 6], claims };
+        let some = field(&[("fptree", 5, "twice"), ("fptree", 2, "twice")]);
+        assert_eq!(chosen(&some, Scale::Quick), [2, 5]);
+        assert_eq!(chosen(&some, Scale::Full), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(chosen(&field(&[]), Scale::Quick).len(), 6);
+    }
 
     #[test]
     fn every_case_has_a_table_for_one_thread_and_all_and_no_verdict() {
