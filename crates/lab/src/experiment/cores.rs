@@ -140,8 +140,8 @@ mod tests {
 
     #[test]
     fn a_quick_run_of_many_cases_takes_those_with_a_figure() {
-        let case = (Workload::Get, Distribution::Uniform);
-        let field = |claims| Field { designs: &["nbtree"], cases: &[case; 6], claims };
+        const CASES: [(Workload, Distribution); 6] = [(Workload::Get, Distribution::Uniform); 6];
+        let field = |claims| Field { designs: &["nbtree"], cases: &CASES, claims };
         let some = field(&[("fptree", 5, "twice"), ("fptree", 2, "twice")]);
         assert_eq!(chosen(&some, Scale::Quick), [2, 5]);
         assert_eq!(chosen(&some, Scale::Full), [0, 1, 2, 3, 4, 5]);
