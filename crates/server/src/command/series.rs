@@ -87,7 +87,7 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Outc
                     *context.tally = before;
                     // Behind what was on the stage nothing was looked at.
                     return match failure {
-                        Failure::Store(error) if is_of_size(&error) => {
+                        Failure::Store(error) if is_refused_whole(&error) => {
                             Outcome::Alone(staging.count)
                         }
                         failure => Outcome::Failed(staging.count, failure),
@@ -95,7 +95,9 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Outc
                 }
             }
             attempts += 1;
-            if turns.is_empty() {
+            if attempts == 1 {
+                // Those of hot keys first: all are taken in one order.
+                drop(turns);
                 turns = shared.turns.wait_all_after_conflict(keys());
             }
         }
@@ -109,7 +111,7 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Outc
 
 /// Whether a batch was refused as a whole because of its size, or because nothing is written at all: each command says
 /// by itself whether it can be done.
-fn is_of_size(error: &Error) -> bool {
+fn is_refused_whole(error: &Error) -> bool {
     matches!(
         error,
         Error::PoolFull(_)
