@@ -61,8 +61,9 @@ pub(crate) fn leave_what_follows<D: Disk>(
         }
     }
     let Some(end) = end else {
-        // Where there are no snapshots nothing can be made worse, and recovery says what is wrong.
-        return match segments.is_empty() || numbers(&names, SNAPSHOT).is_empty() {
+        // Where there are no snapshots, or none is needed, nothing can be made worse, and recovery says what
+        // is wrong. Otherwise it would take the snapshots for those of a log that has lost its end.
+        return match options.owner_has_all || numbers(&names, SNAPSHOT).is_empty() {
             true => Ok(Vec::new()),
             false => Err(Error::Damaged(
                 "nothing can be salvaged: there is no good snapshot with a whole log behind it, and \
