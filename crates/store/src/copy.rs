@@ -162,8 +162,9 @@ impl Store {
         let trees = Trees::create(new)?;
         let (view, maps) = self.view_of_all()?;
         match self.sync() {
-            // Nothing can be made durable any more; the copy is what can be saved.
-            Err(Error::LogFailed(_)) => {}
+            // Nothing can be made durable any more; the copy is what can be saved. A successor would go on with
+            // a log that lacks what it has.
+            Err(Error::LogFailed(_)) if !successor => {}
             // The copy must not outlive what it was made from.
             synced => synced?,
         }
@@ -188,7 +189,9 @@ impl Store {
             }
         }
         if successor {
-            wal::copy_log_metadata(&self.shared().trees, &trees)?;
+            let from = &self.shared().trees;
+            let place = wal::LogDirectory::of(path, &Options::new());
+            wal::copy_log_metadata(from, &trees, &place)?;
         }
         copied.size_bytes = trees.heap().pool().size();
         trees.close()?;

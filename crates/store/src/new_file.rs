@@ -80,6 +80,11 @@ fn place_of(file: &Path) -> IoResult<PathBuf> {
     Ok(fs::canonicalize(folder_of(file))?.join(name))
 }
 
+/// Makes the name of a file durable.
+pub(crate) fn sync_name(path: &Path) -> IoResult<()> {
+    sync_folder(folder_of(path))
+}
+
 /// Makes the names in a folder durable. Some file systems cannot.
 fn sync_folder(folder: &Path) -> IoResult<()> {
     match File::open(folder).and_then(|folder| folder.sync_all()) {

@@ -150,7 +150,7 @@ fn open_log(
     lacks: &mut bool,
 ) -> Result<Option<StoreLog>> {
     if options.pool.read_only {
-        return Ok(None);
+        return wal::refuse_stale(trees, place).map(|()| None);
     }
     let durability = match options.durability {
         Some(durability) => durability,
@@ -169,7 +169,10 @@ fn open_log(
         }
         return Ok(Some(log));
     }
-    wal::own_log(trees, place)?;
+    if wal::own_log(trees, place)?.is_some() {
+        // What only the log has is not removed with it.
+        wal::refuse_stale(trees, place)?;
+    }
     if trees.find_bytes_tree(wal::NAME)?.is_some() {
         // What is written from now on is not in it.
         place.remove()?;
@@ -186,7 +189,8 @@ pub fn open_trees(pool: Pool<Hardware>, threads: usize, path: &Path) -> Result<(
         Err(IndexError::ReadOnly) => return Err(unmade(path)),
         opened => opened?,
     };
-    let opened = finish_batches(&trees).and_then(|finished| {
+    let whole = wal::refuse_lost_maps(&trees, path);
+    let opened = whole.and_then(|()| finish_batches(&trees)).and_then(|finished| {
         if !is_read_only {
             trees.bytes_tree(DEFAULT_MAP)?;
         }

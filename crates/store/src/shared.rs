@@ -120,6 +120,9 @@ impl Shared {
         let _alone = self.journal_making.lock();
         if self.journal.get().is_none() {
             let journal = Journal::open(&self.trees, session)?;
+            if let Some(log) = &self.log {
+                log.note_map(everleaf_index::journal::NAME, session);
+            }
             return Ok(self.journal.get_or_init(|| journal));
         }
         Ok(self.journal.get().expect("it was just seen"))

@@ -213,12 +213,14 @@ impl Store {
             let (Some(log), Some(tree)) = (&self.shared.log, &tree) else {
                 return Ok((self.shared.trees.unlink(session, name)?, None));
             };
+            log.forget_note(name, session)?;
             let reservation = log.place();
             match self.shared.trees.unlink(session, name) {
                 Ok(true) => Ok((true, Some(log.forget_map(reservation, tree, name, session)?))),
                 // Nothing was changed, neither if it fails.
                 kept => {
                     reservation.give_up();
+                    log.note_map(name, session);
                     Ok((kept?, None))
                 }
             }

@@ -13,12 +13,15 @@
 //!   map "\u{1}log"      in the pool: "identity" -> 16 bytes, the same as in the log;
 //!                       "mode" -> 8 bytes: milliseconds of the interval, 0 for none;
 //!                       "map:NAME" -> number of the map in the log, 4 bytes, little-endian;
+//!                       "live:NAME" -> nothing: there is such a map (`live_maps.rs`);
 //!                       "last" -> the largest number ever given, 4 bytes;
 //!                       "logged" -> three times 8 bytes, as of the last closing: bytes of keys and
 //!                       values that were logged since the last snapshot, bytes that the files of the
 //!                       log have grown by, and how often the pool was opened;
 //!                       "reached" -> the identity of the log, and an LSN that was durable, 8 bytes: of a
 //!                       pool that was closed, the last there is
+//!                       "generation" -> the identity of the log, and how often it was opened and closed,
+//!                       8 bytes (`age.rs`)
 //!   map 0 of the log    NAME -> number, as above: replay learns from it which map is which
 //! ```
 //!
@@ -36,6 +39,8 @@
 //!   stripes of its keys. From then until it is filled or given up its thread waits for nothing that
 //!   may wait for the log.
 
+mod age;
+mod live_maps;
 mod load;
 mod log_directory;
 mod log_effect;
@@ -44,6 +49,7 @@ mod owed;
 mod rebuild;
 mod replay;
 mod reservation;
+mod salvaging;
 #[cfg(test)]
 mod simulated;
 mod snapshot_map;
@@ -59,6 +65,8 @@ use std::time::Duration;
 use everleaf_index::{BytesTree, Change, Hardware, IndexError, Session, Trees};
 use everleaf_log::{Disk, Log, LogOptions, Lsn, Record, RecordEffect, SnapshotWriter, SyncMode};
 
+pub(crate) use self::age::refuse_stale;
+pub(crate) use self::live_maps::refuse_lost_maps;
 pub(crate) use self::log_directory::{LogDirectory, LogState};
 use self::log_directory::{LogDisk, Settings};
 pub use self::log_effect::LogEffect;
@@ -66,7 +74,7 @@ pub(crate) use self::log_metadata::{
     copy_log_metadata, last_durability, last_number, leave_refused, logged_at_close,
     note_durability, own_log,
 };
-use self::log_metadata::{new_identity, older_than_its_log, reached_in, refuse_integers};
+use self::log_metadata::{new_identity, older_than_its_log, refuse_integers};
 pub use self::rebuild::Rebuilt;
 pub(crate) use self::rebuild::rebuild;
 pub(crate) use self::reservation::LogReservation;
@@ -183,7 +191,9 @@ impl StoreLog {
             place.begin(&disk)?;
         }
         let identity = known.unwrap_or_else(|| new_identity(trees));
-        let closed_at = reached_in(&own, &mut session, identity)?;
+        let is_unsaid = known.is_some() && matches!(place.state()?, LogState::Unexplained(_));
+        let beside = (trees, place);
+        let closed_at = age::refuse_older(&own, &mut session, beside, identity, !is_unsaid)?;
         let reached = place.reached(identity).max(closed_at);
         let pool = trees.heap().pool();
         // It is as it was sealed, and it was sealed behind all that is known to have been logged.
@@ -199,15 +209,29 @@ impl StoreLog {
             .reached(reached)
             // The pool can be trusted.
             .owner_has_all(true);
-        let (log, recovered) = Log::open(disk, &log_options)?;
-        let is_salvaged = !recovered.report().damages.is_empty();
+        let was_salvaging = place.is_salvaging()?;
+        if options.salvage_log && !was_salvaging {
+            place.mark_salvage(&disk)?;
+        }
+        let (log, recovered) = match Log::open(disk, &log_options) {
+            // What an older version has left, which was removing it: of no use.
+            Err(everleaf_log::Error::Damaged(_)) if is_unsaid => {
+                place.begin(&place.open()?)?;
+                return Self::open(trees, place, durability, options, lacks);
+            }
+            opened => opened?,
+        };
+        let is_salvaged = !recovered.report().damages.is_empty() || was_salvaging || is_unsaid;
         let (is_cut, end) = (recovered.report().is_cut || is_salvaged, recovered.report().end);
         let was_owing = recovered.report().was_owing;
         drop(recovered);
-        *lacks = is_cut;
         if trees.heap().pool().was_clean() && closed_at != 0 && closed_at < end {
+            if !is_salvaged {
+                place.end_salvage(log.disk())?;
+            }
             return Err(older_than_its_log(trees, place));
         }
+        *lacks = is_cut;
         let store_log = StoreLog {
             log,
             place: place.clone(),
@@ -234,7 +258,7 @@ impl StoreLog {
         // Otherwise it is written behind the opening: see W3. Not twice in a row, or a store that dies
         // again and again would keep nothing of what it wrote if the machine crashed.
         let was_owing = was_owing && !store_log.mutant("store.owes_again");
-        let is_owed_now = owes && (was_owing || !store_log.owes_snapshot());
+        let is_owed_now = was_owing || owes && !store_log.owes_snapshot();
         if known.is_none() || is_owed_now || is_cut {
             // Damaged in it is only what it is made of.
             store_log.snapshot(trees, &mut session).map_err(|error| {
@@ -249,8 +273,11 @@ impl StoreLog {
         if known.is_none() {
             store_log.own.change(&mut session, IDENTITY, Change::Upsert(&identity), |_, _| ())?;
         }
+        let disk = store_log.log.disk();
+        place.end_salvage(disk)?;
+        age::begin_generation(&store_log.own, &mut session, (place, disk), identity)?;
         // Last: without it a crashed machine does not look at the log.
-        place.write_identity(store_log.log.disk(), identity)?;
+        place.write_identity(disk, identity)?;
         Ok(store_log)
     }
 
@@ -286,7 +313,9 @@ impl StoreLog {
             },
         )?;
         *self.last_number.lock() = last;
-        for name in trees.names().iter().filter(|name| !crate::reserved::is_reserved(name)) {
+        let names = trees.names();
+        live_maps::note_all(&self.own, session, &names)?;
+        for name in names.iter().filter(|name| !crate::reserved::is_reserved(name)) {
             if let Some(tree) = trees.find_bytes_tree(name)? {
                 let own = self.own.get_with(session, &own_key(name), |value| {
                     <[u8; 4]>::try_from(value).map_or(0, u32::from_le_bytes)
@@ -331,7 +360,19 @@ impl StoreLog {
         session: &mut Session<Hardware>,
     ) -> Result<Lsn> {
         let number = self.new_number(name, session)?;
-        self.use_number(self.place(), tree, name, number)
+        let lsn = self.use_number(self.place(), tree, name, number)?;
+        self.note_map(name, session);
+        Ok(lsn)
+    }
+
+    /// Notes in the pool that there is a map, so that its loss can be told.
+    pub fn note_map(&self, name: &str, session: &mut Session<Hardware>) {
+        live_maps::note(&self.own, session, name);
+    }
+
+    /// Forgets the note of a map, which is then dropped: before it is, or it would count as lost.
+    pub fn forget_note(&self, name: &str, session: &mut Session<Hardware>) -> Result<()> {
+        live_maps::forget(&self.own, session, name)
     }
 
     /// A number that no map had, noted in the pool as that of `name`.
@@ -558,13 +599,16 @@ impl StoreLog {
     /// short lives add up to a snapshot, too.
     pub fn end(&self, session: &mut Session<Hardware>) -> Result<()> {
         self.sync()?;
-        // Only evidence: without it the end of the log could be cut off unnoticed.
         let reached = self.log.durable_lsn();
-        let _ = self.place.write_reached(self.log.disk(), self.identity, reached);
         if self.note_reached(session).is_err() {
             // It must not say less than the log has; its removal needs no space.
             self.own.change(session, REACHED, Change::Remove, |_, _| ())?;
         }
+        // Behind the pool's note, which must not be the older one (`age.rs`). Only evidence: without it the
+        // end of the log could be cut off unnoticed.
+        let _ = self.place.write_reached(self.log.disk(), self.identity, reached);
+        let beside = (&self.place, self.log.disk());
+        age::begin_generation(&self.own, session, beside, self.identity)?;
         // Relaxed: a statistic.
         let openings = self.openings.load(Ordering::Relaxed);
         let logged = [self.lag().0, self.file_growth(), openings].map(u64::to_le_bytes);

@@ -72,11 +72,18 @@ pub fn run(args: CheckArgs, global: Global, out: &mut Output) -> Result<(), Fail
             ))?;
         }
         for file in put_aside.iter().filter(|_| !global.quiet) {
-            out.line(&format!(
-                "put aside: {}: it was damaged or belongs to what the log has lost; nothing needs it, so \
-                 delete it when nobody wants to look at it",
-                file.display()
-            ))?;
+            let name = file.file_name().unwrap_or_default();
+            let why = match name.as_encoded_bytes().starts_with(b"damaged-log") {
+                true => {
+                    "a damaged part of the log, or what followed it; what was acknowledged behind the \
+                         damage, and the pool does not have, is only there: keep it until that is not missed"
+                }
+                false => {
+                    "it was damaged or belongs to what the log has lost; nothing needs it, so delete it when \
+                          nobody wants to look at it"
+                }
+            };
+            out.line(&format!("put aside: {}: {why}", file.display()))?;
         }
     }
     match (report.problems.len(), collections.problems.len()) {

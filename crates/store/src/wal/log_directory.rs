@@ -8,6 +8,9 @@
 //!               which pool it is, 32 hexadecimal digits, which older versions did not say
 //!   reached     the log's identity, and an LSN that was durable when the store was closed: a log that
 //!               ends before it lacks its end
+//!   generation  the log's identity, and how often the store was opened and closed (`age.rs`); not synced
+//!   salvaging   a salvage is under way: the log may lack acknowledged writes without looking damaged
+//!               (`salvaging.rs`)
 //! ```
 //!
 //! Each is a line that ends with its check sum, eight hexadecimal digits; in folders of older versions
@@ -34,6 +37,8 @@ const IDENTITY: &str = "identity";
 const INCOMPLETE: &str = "incomplete";
 const SETTINGS: &str = "settings";
 const REACHED: &str = "reached";
+pub(super) const GENERATION: &str = "generation";
+pub(super) const SALVAGING: &str = "salvaging";
 /// What is written under before it gets its name.
 const NEW: &str = ".new";
 /// More bytes than any of these files has.
@@ -137,22 +142,27 @@ impl Durability {
 }
 
 /// A line with its check sum.
-fn sealed(text: &str) -> String {
+pub(super) fn sealed(text: &str) -> String {
     format!("{text} {:08x}\n", everleaf_log::checksum(text.as_bytes()))
 }
 
+/// A line with a number that is about a log.
+pub(super) fn numbered(identity: Identity, number: u64) -> String {
+    sealed(&format!("{} {number}", digits(identity)))
+}
+
 /// The text of a line if its check sum is right.
-fn unsealed(line: &str) -> Option<&str> {
+pub(super) fn unsealed(line: &str) -> Option<&str> {
     let (text, sum) = line.trim_end().rsplit_once(' ')?;
     let is_right = sum.len() == 8 && sealed(text).trim_end().ends_with(sum);
     is_right.then_some(text)
 }
 
-fn digits(identity: Identity) -> String {
+pub(super) fn digits(identity: Identity) -> String {
     format!("{:032x}", u128::from_be_bytes(identity))
 }
 
-fn parse_digits(text: &str) -> Option<Identity> {
+pub(super) fn parse_digits(text: &str) -> Option<Identity> {
     let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let number = u128::from_str_radix(text, 16).ok().filter(|_| is_hex)?;
     Some(number.to_be_bytes())
@@ -332,7 +342,7 @@ impl LogDirectory {
     }
 
     /// The first bytes of a file, all of a small one, if there is one; without holding the folder.
-    fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+    pub(super) fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         #[cfg(test)]
         if let Some(disk) = &self.simulated {
             return Ok(super::simulated::read_start(disk, name, SMALL));
@@ -375,10 +385,17 @@ impl LogDirectory {
 
     /// An LSN of this log that was durable once; 0 if nothing is known.
     pub fn reached(&self, identity: Identity) -> Lsn {
-        let line = self.read(REACHED).ok().flatten().unwrap_or_default();
+        self.number_in(REACHED, identity)
+    }
+
+    /// What a small file says of this log in a number; 0 if it says nothing.
+    pub(super) fn number_in(&self, name: &str, identity: Identity) -> u64 {
+        let line = self.read(name).ok().flatten().unwrap_or_default();
         let text = std::str::from_utf8(&line).ok().and_then(unsealed);
         match text.and_then(|text| text.split_once(' ')) {
-            Some((log, lsn)) if parse_digits(log) == Some(identity) => lsn.parse().unwrap_or(0),
+            Some((log, number)) if parse_digits(log) == Some(identity) => {
+                number.parse().unwrap_or(0)
+            }
             _ => 0,
         }
     }
@@ -387,7 +404,7 @@ impl LogDirectory {
     pub fn write_reached(&self, disk: &LogDisk, identity: Identity, lsn: Lsn) -> Result<()> {
         match self.reached(identity) == lsn {
             true => Ok(()),
-            false => self.write(disk, REACHED, &sealed(&format!("{} {lsn}", digits(identity)))),
+            false => self.write(disk, REACHED, &numbered(identity, lsn)),
         }
     }
 
@@ -403,7 +420,7 @@ impl LogDirectory {
     }
 
     /// Writes a small file, durably: as a whole or not at all.
-    fn write(&self, disk: &LogDisk, name: &str, text: &str) -> Result<()> {
+    pub(super) fn write(&self, disk: &LogDisk, name: &str, text: &str) -> Result<()> {
         let what = format!("cannot write {}", self.folder.join(name).display());
         write_small(disk, name, text.as_bytes()).map_err(io(what))
     }
@@ -430,7 +447,7 @@ impl LogDirectory {
         let is_ours = |name: &&String| {
             let small = name.strip_suffix(NEW).unwrap_or(name);
             is_file_of_log(name)
-                || [SETTINGS, IDENTITY, REACHED].contains(&small)
+                || [SETTINGS, IDENTITY, REACHED, GENERATION, SALVAGING].contains(&small)
                 || (small == INCOMPLETE && small != name.as_str())
         };
         names.iter().filter(is_ours).try_for_each(|name| remove(disk, name))
@@ -517,15 +534,30 @@ fn sync_discarding(disk: &LogDisk) -> IoResult<()> {
 }
 
 /// Removes a file, if it is there, and makes that durable.
-fn remove_durably(disk: &LogDisk, name: &str) -> IoResult<()> {
+pub(super) fn remove_durably(disk: &LogDisk, name: &str) -> IoResult<()> {
     remove(disk, name)?;
     disk.sync_folder()
 }
 
+/// Writes a small file as a whole or not at all, and makes that durable.
 fn write_small(disk: &LogDisk, name: &str, bytes: &[u8]) -> IoResult<()> {
     let new = format!("{name}{NEW}");
-    remove(disk, &new)?;
-    let file = disk.create(&new)?;
+    write_new(disk, &new, bytes)?.sync_data()?;
+    disk.rename(&new, name)?;
+    disk.sync_folder()
+}
+
+/// As [`write_small`], and survives the death of the process, not the loss of power.
+pub(super) fn write_unsynced(disk: &LogDisk, name: &str, bytes: &[u8]) -> IoResult<()> {
+    let new = format!("{name}{NEW}");
+    write_new(disk, &new, bytes)?;
+    disk.rename(&new, name)
+}
+
+/// Makes a file with these bytes, in place of what a killed process left under the name.
+fn write_new(disk: &LogDisk, name: &str, bytes: &[u8]) -> IoResult<<LogDisk as Disk>::File> {
+    remove(disk, name)?;
+    let file = disk.create(name)?;
     let mut done = 0;
     while done < bytes.len() {
         match file.write_at(&bytes[done..], done as u64) {
@@ -535,9 +567,7 @@ fn write_small(disk: &LogDisk, name: &str, bytes: &[u8]) -> IoResult<()> {
             Err(error) => return Err(error),
         }
     }
-    file.sync_data()?;
-    disk.rename(&new, name)?;
-    disk.sync_folder()
+    Ok(file)
 }
 
 #[cfg(test)]

@@ -6,8 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use everleaf_index::{BytesTree, Change, Hardware, IndexError, Session, Trees};
 use everleaf_log::Lsn;
 
+use super::age::{self, not_its_log};
+use super::live_maps;
 use super::log_directory::{Identity, LogState};
 use super::{Durability, IDENTITY, LAST, LOGGED, LogDirectory, MODE, NAME, REACHED};
+use crate::reserved::is_reserved;
 use crate::{Error, Result};
 
 /// Above every LSN.
@@ -57,19 +60,15 @@ pub fn own_log(trees: &Trees, place: &LogDirectory) -> Result<Option<Identity>> 
     match place.state()? {
         LogState::Absent | LogState::Incomplete => Ok(None),
         LogState::Whole(identity) if known == Some(identity) => Ok(Some(identity)),
-        LogState::Whole(_) => Err(Error::Corrupt(format!(
-            "the log in {} is not the one of this pool: move it away to go on without it, or move the \
-             pool away to make it again from that log",
-            place.display()
-        ))),
-        // What is left of its own log, which an older version was removing.
-        LogState::Unexplained(owners) if known.is_some_and(|known| owners.are(known)) => Ok(None),
+        LogState::Whole(_) => Err(not_its_log(place)),
+        // Its own: the file that says it is whole was lost, or an older version was removing it.
+        LogState::Unexplained(owners) if known.is_some_and(|known| owners.are(known)) => Ok(known),
         LogState::Unexplained(owners) => Err(place.unexplained(&owners)),
     }
 }
 
 /// Which log the pool says is its own.
-fn identity_in(trees: &Trees) -> Result<Option<Identity>> {
+pub(super) fn identity_in(trees: &Trees) -> Result<Option<Identity>> {
     let Some(own) = trees.find_bytes_tree(NAME)? else { return Ok(None) };
     let mut session = trees.heap().session().map_err(IndexError::from)?;
     let identity = own.get_with(&mut session, IDENTITY, |bytes| Identity::try_from(bytes).ok())?;
@@ -108,19 +107,26 @@ pub fn refuse_integers(trees: &Trees) -> Result<()> {
     }
 }
 
-/// What a pool that takes the place of this one has to know of its log.
-pub fn copy_log_metadata(from: &Trees, to: &Trees) -> Result<()> {
+/// What a pool that takes the place of this one has to know of its log, which lies in `place`.
+pub fn copy_log_metadata(from: &Trees, to: &Trees, place: &LogDirectory) -> Result<()> {
     let Some(own) = from.find_bytes_tree(NAME)? else { return Ok(()) };
+    let identity = identity_in(from)?;
     let mut session = from.heap().session().map_err(IndexError::from)?;
     let (low, high) = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
     let mut pairs = vec![];
     own.scan(&mut session, low, high, false, |key, value| {
-        // The log may go on before the store is closed.
-        if key != REACHED {
+        // The log may go on before the store is closed. And of the store's own maps there is none yet.
+        let is_of_own = live_maps::noted_name(key).is_some_and(is_reserved);
+        if key != REACHED && key != age::KEY && !is_of_own {
             pairs.push((key.to_vec(), value.to_vec()));
         }
         true
     })?;
+    if let Some(identity) = identity {
+        let note = age::note_of_successor(&own, &mut session, place, identity)?;
+        pairs.push((age::KEY.to_vec(), note));
+        pairs.sort();
+    }
     to.load_bytes_tree(NAME, pairs)?;
     Ok(())
 }
@@ -149,7 +155,7 @@ pub fn reached_in(
 pub fn older_than_its_log(trees: &Trees, place: &LogDirectory) -> Error {
     let pool = trees.heap().pool().path().unwrap_or(Path::new("the pool")).display().to_string();
     Error::Corrupt(format!(
-        "{pool} is older than its log in {}, which went on after this copy of the pool was closed: move \
+        "{pool} is older than its log in {}, which went on after this copy of the pool was made, or was opened since: move \
          {pool} away and open it again, which makes the pool again from the log, or move the log away to \
          go on with the older state",
         place.display()

@@ -53,6 +53,23 @@ pub(crate) fn rebuild(
     options: &Options,
     threads: usize,
 ) -> Result<(Pool<Hardware>, Option<Rebuilt>)> {
+    if options.salvage_log && !place.is_salvaging()? {
+        // A log that is whole is not marked as one that is being salvaged.
+        let options = options.clone().salvage_log(false);
+        match try_rebuild(path, place, &options, threads) {
+            Err(Error::Corrupt(_)) => {}
+            done => return done,
+        }
+    }
+    try_rebuild(path, place, options, threads)
+}
+
+fn try_rebuild(
+    path: &Path,
+    place: &LogDirectory,
+    options: &Options,
+    threads: usize,
+) -> Result<(Pool<Hardware>, Option<Rebuilt>)> {
     let disk = place.open()?;
     let existing = PoolOptions {
         create: CreateMode::Never,
@@ -76,12 +93,25 @@ pub(crate) fn rebuild(
     let durability = options.durability.unwrap_or(kept);
     let max_size_bytes = settings.map_or(0, |settings| settings.max_size_bytes);
     let max_size_bytes = max_size_bytes.max(options.pool.max_size_bytes);
-    // What is salvaged may end anywhere.
-    let reached = if options.salvage_log { 0 } else { place.reached(identity) };
+    let was_salvaging = place.is_salvaging()?;
+    let aside = place.put_aside()?;
+    let mut damages = place.begin_salvage(&disk, options.salvage_log)?;
+    let reached = place.reached(identity);
     let log_options =
         log_options(identity, durability, options).starts_empty(false).reached(reached);
     let opened = Log::open(disk, &log_options);
+    if matches!(opened, Err(everleaf_log::Error::Damaged(_)))
+        && !was_salvaging
+        && place.put_aside()? == aside
+    {
+        // Nothing could be salvaged, and nothing was changed.
+        place.end_salvage(&place.open()?)?;
+    }
     let (log, recovered) = opened.map_err(|error| place.without_end(error.into()))?;
+    if damages.is_empty() && recovered.report().damages.is_empty() {
+        place.end_salvage(log.disk())?;
+    }
+    damages.extend_from_slice(&recovered.report().damages);
     let new = crate::new_file::NewFile::beside(path)?;
     let pool_options = PoolOptions {
         create: CreateMode::New,
@@ -95,11 +125,11 @@ pub(crate) fn rebuild(
     let trees = Trees::create(pool)?;
     let settings = Settings { max_size_bytes, durability, pool: Some(trees.heap().pool().uuid()) };
     // A log that was salvaged goes on behind all LSNs that were ever durable, as if the pool had had them.
-    let reached = if options.salvage_log { place.reached(identity) } else { 0 };
     let reached = recovered.report().end.max(reached);
     let progress = Progress::new(options.rebuild_progress.clone());
     let filling = Filling { trees: &trees, threads: threads.max(1), progress: &progress };
-    let rebuilt = filling.fill(&recovered, (identity, reached), settings)?;
+    let filled = filling.fill(&recovered, (identity, reached), settings)?;
+    let rebuilt = Rebuilt { damages, ..filled };
     trees.close()?;
     drop(trees);
     // Before the pool has its name: a log of an older version does not say whose it is, and a crash in
@@ -167,7 +197,8 @@ fn keep_other(path: &Path, ending: &str) -> Result<()> {
     for kept in (1..1000).map(numbered) {
         // A link is refused if there is such a name; both names are the file until it is replaced.
         match std::fs::hard_link(path, &kept) {
-            Ok(()) => return Ok(()),
+            // Durable before the other name is given away.
+            Ok(()) => return crate::new_file::sync_name(path).map_err(cannot()),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             // Without hard links: it goes, and what was to replace it comes to its place.
             Err(_) if !Path::new(&kept).exists() => {
@@ -223,7 +254,6 @@ impl Filling<'_> {
     ) -> Result<Rebuilt> {
         let base = recovered.base()?;
         let mut rebuilt = Rebuilt { skipped: base.skipped.clone(), ..Rebuilt::default() };
-        rebuilt.damages = recovered.report().damages.clone();
         let mut names = Names::default();
         if let Some(snapshot) = &base.snapshot {
             rebuilt.snapshot_pairs = load::load(self, snapshot, &mut names)?;

@@ -99,3 +99,75 @@ fn nothing_is_salvaged_of_a_log_that_is_whole() {
     assert_eq!(store.rebuilt().expect("it was rebuilt").damages, Vec::<String>::new());
     assert_eq!(prefix(&store), KEYS);
 }
+
+/// What was lost: a log that was cut short was salvaged without a word of what is missing.
+#[test]
+fn a_salvaged_log_whose_end_was_cut_off_says_so() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pool = folder.path().join("pool");
+    let segment = make(&pool);
+    let bytes = fs::read(&segment).expect("readable");
+    let chunks = bytes.iter().rposition(|byte| *byte != 0).expect("not empty") >> 12;
+    assert!(chunks > 80, "each write is a chunk");
+    fs::write(&segment, &bytes[..(chunks - 40) << 12]).expect("writable");
+    fs::remove_file(&pool).expect("it is there");
+    let error =
+        power().open(&pool).map(drop).expect_err("acknowledged writes are gone").to_string();
+    assert!(error.contains("was cut off") && error.contains("--salvage-log"), "{error}");
+    let store = power().salvage_log(true).open(&pool).expect("most of it is there");
+    let damages = store.rebuilt().expect("it was rebuilt").damages.clone();
+    assert!(damages.len() == 1 && damages[0].contains("was cut off"), "{damages:?}");
+    let left = prefix(&store);
+    assert!((KEYS / 2..KEYS).contains(&left), "{left} of {KEYS}");
+    let _ = store.default_map().put(left.to_be_bytes(), [7; 100]).expect("room");
+    store.close().expect("it closes");
+    fs::remove_file(&pool).expect("it is there");
+    let store = power().open(&pool).expect("it is an ordinary log");
+    assert_eq!(prefix(&store), left + 1);
+}
+
+/// What was lost: without any segment the snapshots were put aside before it was known that nothing can be salvaged.
+#[test]
+fn snapshots_without_a_log_are_left_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pool = folder.path().join("pool");
+    let segment = make(&pool);
+    let log = segment.parent().expect("a folder");
+    let names = || {
+        let names = fs::read_dir(log).expect("readable").map(|file| file.expect("readable").path());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names
+    };
+    let is_segment = |path: &PathBuf| path.to_string_lossy().contains("/log-");
+    for path in names().iter().filter(|path| is_segment(path)) {
+        fs::remove_file(path).expect("writable");
+    }
+    fs::remove_file(&pool).expect("it is there");
+    let is_snapshot = |path: &PathBuf| path.to_string_lossy().contains("/snapshot-");
+    let before: Vec<_> = names().into_iter().filter(is_snapshot).collect();
+    assert!(!before.is_empty());
+    for _ in 0..2 {
+        let error = power().salvage_log(true).open(&pool).map(drop).expect_err("nothing is proven");
+        assert!(matches!(error, Error::Corrupt(_)), "{error}");
+        assert!(error.to_string().contains("nothing was changed"), "{error}");
+        assert_eq!(names().into_iter().filter(is_snapshot).collect::<Vec<_>>(), before);
+    }
+}
+
+#[test]
+fn a_whole_log_is_not_left_as_one_that_is_salvaged() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (pool, old) = (folder.path().join("pool"), folder.path().join("old"));
+    make(&pool);
+    let _ = fs::copy(&pool, &old).expect("room");
+    let store = power().salvage_log(true).open(&pool).expect("it is whole");
+    let _ = store.default_map().put(KEYS.to_be_bytes(), [7; 100]).expect("room");
+    store.close().expect("it closes");
+    let _ = fs::copy(&old, &pool).expect("room");
+    let error = power().salvage_log(true).open(&pool).map(drop).expect_err("it is older");
+    assert!(error.to_string().contains("is older than its log"), "{error}");
+    // What the message says.
+    fs::remove_file(&pool).expect("it is there");
+    assert_eq!(prefix(&power().open(&pool).expect("the log is whole")), KEYS + 1);
+}

@@ -312,3 +312,42 @@ fn repaired_by_the_next(how: Cut, mutant: Option<&'static str>) {
     }
     assert!(failed > 2, "{how:?}: {failed}");
 }
+
+/// A log of which only `identity` was lost was removed as a whole before a snapshot took its place: who lost the power
+/// meanwhile had nothing left, and the next opening made an empty pool.
+#[test]
+fn a_log_without_its_identity_is_not_removed() {
+    let (folder, disk) = (folder(), SimulatedDisk::new(Faults::default(), 1));
+    let (pool, killed) = (folder.path().join("pool"), folder.path().join("killed"));
+    let store = options(&disk).open(&pool).expect("it opens");
+    put(&store, 0..KEYS);
+    keep_copy(&pool, &killed);
+    let left = disk.copied(1);
+    drop(store);
+    Disk::remove(&left, "identity").expect("there");
+    left.sync_folder().expect("it works");
+    let images = Arc::new(Mutex::new(vec![]));
+    let taken = images.clone();
+    left.set_hook(move |disk| {
+        taken.lock().expect("nobody panicked").extend((0..3).map(|seed| disk.crashed(seed)));
+    });
+    let store = options(&left).open(&killed).expect("the pool is whole");
+    assert!(is_whole(&store));
+    left.clear_hook();
+    let mut images = std::mem::take(&mut *images.lock().expect("nobody panicked"));
+    images.push(left.crashed(3));
+    let (mut opened, mut refused) = (0, 0);
+    for (number, image) in images.into_iter().enumerate() {
+        match options(&image).open(folder.path().join(format!("left-{number}"))) {
+            Ok(left) => {
+                assert!(is_whole(&left), "{number}");
+                opened += 1;
+            }
+            Err(error) => {
+                assert!(error.to_string().contains("identity"), "{error}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(opened > 0 && refused > 0, "{opened} {refused}");
+}

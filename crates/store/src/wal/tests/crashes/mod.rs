@@ -19,6 +19,7 @@ mod explore;
 mod free;
 mod looking;
 mod owed;
+mod salvaging;
 mod threads;
 mod turns;
 pub(super) mod world;

@@ -1,0 +1,128 @@
+//! Whether a pool is as old as its log: an older copy of it, put back while the log went on, must not be taken
+//! for what the log is about, because the next snapshot would take its place over everything that came later.
+//!
+//! Two notes are kept in the pool and beside the log. Of either, the pool's is written first, so that it is never
+//! behind, whatever a process dies of; after the loss of power nobody looks at the pool.
+//! - `reached`: an LSN that was durable when the store was closed;
+//! - `generation`: a number that grows with every opening and every closing.
+//!
+//! A copy that was made while the store was open, and put back before it was closed or opened again, has the
+//! numbers of the pool itself: nothing can tell it.
+
+use everleaf_index::{BytesTree, Change, Hardware, IndexError, Session, Trees};
+use everleaf_log::Lsn;
+
+use super::log_directory::{GENERATION, Identity, LogDirectory, LogDisk, numbered, write_unsynced};
+use super::log_metadata::{identity_in, older_than_its_log, reached_in};
+use super::{LogState, NAME};
+use crate::{Error, Result};
+
+/// Key of the number in the pool.
+pub(super) const KEY: &[u8] = b"generation";
+
+/// Refuses a pool that is older than its log. Returns the LSN that it was closed at, 0 if that is not known.
+///
+/// Of a pool that was closed the LSN says it better than the generation, since a later one may have logged
+/// nothing; but only to a caller that `compares_end`: the LSN with the end of the log.
+pub(super) fn refuse_older(
+    own: &BytesTree,
+    session: &mut Session<Hardware>,
+    (trees, place): (&Trees, &LogDirectory),
+    identity: Identity,
+    compares_end: bool,
+) -> Result<Lsn> {
+    let closed_at = reached_in(own, session, identity)?;
+    let generation = generation_in(own, session, identity)?;
+    let was_clean = trees.heap().pool().was_clean();
+    // A pool that notes nothing is one of an older version, or was made from the log.
+    let is_older = |noted: u64, beside: u64| noted != 0 && noted < beside;
+    // Older versions wrote the folder's note first, and were killed in between.
+    let has_order = was_clean || generation != 0;
+    let is_exact = was_clean && closed_at != 0 && compares_end;
+    if has_order && is_older(closed_at, place.reached(identity))
+        || !is_exact && is_older(generation, place.number_in(GENERATION, identity))
+    {
+        return Err(older_than_its_log(trees, place));
+    }
+    Ok(closed_at)
+}
+
+/// Refuses a pool for reading whose log is another's, or went on without it. What is in the folder of the log is
+/// looked at without holding it: nobody writes to a pool that is being read.
+pub(crate) fn refuse_stale(trees: &Trees, place: &LogDirectory) -> Result<()> {
+    let (own, known) = (trees.find_bytes_tree(NAME)?, identity_in(trees)?);
+    let identity = match place.state() {
+        Ok(LogState::Whole(identity)) => identity,
+        Ok(LogState::Unexplained(owners)) => match known.filter(|known| owners.are(*known)) {
+            Some(known) => known,
+            None => return Ok(()),
+        },
+        // What cannot be read says nothing about the pool.
+        _ => return Ok(()),
+    };
+    let Some(own) = own.filter(|_| known == Some(identity)) else {
+        return Err(not_its_log(place));
+    };
+    let mut session = trees.heap().session().map_err(IndexError::from)?;
+    refuse_older(&own, &mut session, (trees, place), identity, false).map(drop)
+}
+
+/// The error for a pool beside a log that is not its own.
+pub(super) fn not_its_log(place: &LogDirectory) -> Error {
+    Error::Corrupt(format!(
+        "the log in {} is not the one of this pool: move it away to go on without it, or move the pool away to \
+         make it again from that log",
+        place.display()
+    ))
+}
+
+fn generation_in(
+    own: &BytesTree,
+    session: &mut Session<Hardware>,
+    identity: Identity,
+) -> Result<u64> {
+    let noted = own.get_with(session, KEY, |note| {
+        let (log, number) = note.split_first_chunk::<16>()?;
+        <[u8; 8]>::try_from(number).ok().filter(|_| *log == identity).map(u64::from_le_bytes)
+    })?;
+    Ok(noted.flatten().unwrap_or(0))
+}
+
+/// The next generation, as a note, and its number.
+fn next(
+    own: &BytesTree,
+    session: &mut Session<Hardware>,
+    place: &LogDirectory,
+    identity: Identity,
+) -> Result<(Vec<u8>, u64)> {
+    let beside = place.number_in(GENERATION, identity);
+    let number = beside.max(generation_in(own, session, identity)?).saturating_add(1);
+    Ok(([&identity[..], &number.to_le_bytes()].concat(), number))
+}
+
+/// Begins a new generation of a pool and its log.
+pub(super) fn begin_generation(
+    own: &BytesTree,
+    session: &mut Session<Hardware>,
+    (place, disk): (&LogDirectory, &LogDisk),
+    identity: Identity,
+) -> Result<()> {
+    let (note, number) = next(own, session, place, identity)?;
+    if own.change(session, KEY, Change::Upsert(&note), |_, _| ()).is_err() {
+        // It must not say less than is beside the log; its removal needs no space.
+        return Ok(own.change(session, KEY, Change::Remove, |_, _| ())?);
+    }
+    // Only evidence: a disk that is full must not be in the way of opening and closing.
+    let _ = write_unsynced(disk, GENERATION, numbered(identity, number).as_bytes());
+    Ok(())
+}
+
+/// The note for a pool that takes the place of this one: the generation that closing this one begins.
+pub(super) fn note_of_successor(
+    own: &BytesTree,
+    session: &mut Session<Hardware>,
+    place: &LogDirectory,
+    identity: Identity,
+) -> Result<Vec<u8>> {
+    next(own, session, place, identity).map(|(note, _)| note)
+}

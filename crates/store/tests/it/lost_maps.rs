@@ -1,0 +1,96 @@
+//! A killed pool with a log, whose directory has lost the entry of a map other than the default one.
+//!
+//! What was lost: the map was gone without a word, and the snapshot that is due behind a kill made that durable. If
+//! it was the journal of batches, the half of a batch was served.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use everleaf::{Durability, Error, Options, Store, WriteBatch};
+
+fn options() -> Options {
+    let options = Options::new().create(true).max_size_bytes(1 << 26).sweep(false);
+    options.durability(Durability::Power).recovery_threads(1)
+}
+
+/// What a killed process leaves of the store in `open`.
+fn killed(open: &Path, left: &Path) -> PathBuf {
+    let log = left.join("pool.log");
+    fs::create_dir_all(&log).expect("writable");
+    let _ = fs::copy(open.join("pool"), left.join("pool")).expect("readable");
+    for file in fs::read_dir(open.join("pool.log")).expect("readable") {
+        let file = file.expect("readable");
+        let _ = fs::copy(file.path(), log.join(file.file_name())).expect("readable");
+    }
+    left.join("pool")
+}
+
+/// Makes the first word of the directory's entry of a map zero.
+fn lose(pool: &Path, name: &str) {
+    let mut image = fs::read(pool).expect("readable");
+    let name = format!("{name}\0");
+    let at = image.windows(name.len()).position(|bytes| bytes == name.as_bytes());
+    image[at.expect("it has a name") - 8..][..8].fill(0);
+    fs::write(pool, image).expect("writable");
+}
+
+fn filled(folder: &Path) -> Store {
+    let store = options().open(folder.join("pool")).expect("it opens");
+    let users = store.map("users").expect("room");
+    let _ = users.put("key", "value").expect("room");
+    let mut batch = WriteBatch::new();
+    batch.put(store.default_map(), "one", "1");
+    batch.put(&users, "two", "2");
+    let _ = store.write(&batch).expect("room");
+    store
+}
+
+#[test]
+fn a_lost_map_or_journal_is_told_and_rebuilt() {
+    for (number, name) in ["users", "\u{1}batches"].into_iter().enumerate() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = filled(folder.path());
+        let pool = killed(folder.path(), &folder.path().join(format!("left-{number}")));
+        drop(store);
+        lose(&pool, name);
+        let named = format!("{name:?}");
+        for reading in [true, false] {
+            match options().read_only(reading).open(&pool).map(drop) {
+                Err(Error::Corrupt(text)) => assert!(text.contains(&named), "{text}"),
+                other => panic!("{name:?}, {reading}: {other:?}"),
+            }
+        }
+        let repaired = Store::repair(&pool, folder.path().join(format!("repaired-{number}")));
+        // The records of the journal, too.
+        assert!(repaired.expect("readable").kept >= 3);
+        fs::remove_file(&pool).expect("there");
+        let store = options().open(&pool).expect("it is rebuilt from its log");
+        let users = store.existing_map("users").expect("readable").expect("there");
+        assert_eq!((users.len(), store.default_map().len()), (2, 1));
+    }
+}
+
+#[test]
+fn a_map_that_was_dropped_is_not_missed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = filled(folder.path());
+    assert!(store.drop_map("users").expect("there"));
+    let pool = killed(folder.path(), &folder.path().join("left"));
+    drop(store);
+    let store = options().open(&pool).expect("nothing is lost");
+    assert_eq!(store.map_names(), ["default"]);
+    // Made again, compacted, killed: it is there, and so it can be missed.
+    let _ = store.map("users").expect("room").put("key", "value").expect("room");
+    store.close().expect("it closes");
+    let _ = options().compact(&pool, |_| {}).expect("it is whole");
+    let store = options().open(&pool).expect("it opens");
+    let _ = store.default_map().put("three", "3").expect("room");
+    let again = killed(pool.parent().expect("a folder"), &folder.path().join("again"));
+    drop(store);
+    let whole = folder.path().join("whole");
+    fs::create_dir(&whole).expect("room");
+    let whole = killed(again.parent().expect("a folder"), &whole);
+    assert_eq!(options().open(&whole).expect("it opens").map_names(), ["default", "users"]);
+    lose(&again, "users");
+    assert!(matches!(options().open(&again).map(drop), Err(Error::Corrupt(_))));
+}
