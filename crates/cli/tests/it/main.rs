@@ -11,10 +11,12 @@ mod help;
 mod importing;
 mod kill_server;
 mod killed;
+mod killed_with_log;
 mod loading;
 mod pairs;
 mod round_trip;
 mod serving;
+mod traced;
 mod whole_files;
 
 /// The program that is tested, and what it calls itself.

@@ -1,0 +1,165 @@
+//! A command on a pool with a log is killed before each of its system calls that changes something.
+//! Whatever is lost then, the pool or nothing, all that was acknowledged is there, and what is salvaged of a damaged
+//! log is the same as without the kill.
+//!
+//! The commands are traced (`ptrace`); where the system does not allow that, nothing is tested.
+
+use crate::common::Place;
+use crate::traced::kill_before;
+use std::path::PathBuf;
+
+const KEYS: usize = 12;
+/// Of so many changes one is tried; `EVERLEAF_KILL_EVERY=1` tries all.
+const EVERY: usize = 5;
+
+/// The changes to be killed before.
+fn kills() -> impl Iterator<Item = usize> {
+    let every = std::env::var("EVERLEAF_KILL_EVERY").ok().and_then(|every| every.parse().ok());
+    (0..).step_by(every.unwrap_or(EVERY).max(1))
+}
+
+/// A pool that is in the log with all of its keys.
+fn with_log() -> Place {
+    let place = Place::empty();
+    place.run(["create", "pool", "--durability", "power", "--quiet"]).succeeded();
+    let lines: String = (0..KEYS).map(|key| format!("{key:04}\tvalue {key}\n")).collect();
+    // One by one: as many commits as keys.
+    for line in lines.lines() {
+        let (key, value) = line.split_once('\t').expect("a key and a value");
+        place.run(["put", "pool", key, value, "--quiet"]).succeeded();
+    }
+    place
+}
+
+/// The pool of another place with its log.
+fn copy_of(other: &Place) -> Place {
+    let place = Place::empty();
+    std::fs::create_dir(place.path("pool.log")).expect("room");
+    for name in ["pool", "pool.log"] {
+        let from = other.path(name);
+        let files: Vec<PathBuf> = match from.is_dir() {
+            true => {
+                let files = std::fs::read_dir(&from).expect("readable");
+                files.map(|file| file.expect("readable").path()).collect()
+            }
+            false => Vec::from_iter(from.exists().then_some(from)),
+        };
+        for file in files {
+            let inside = file.strip_prefix(other.path("")).expect("it is in there");
+            std::fs::copy(&file, place.path("").join(inside)).expect("room");
+        }
+    }
+    place
+}
+
+/// The number of keys, which must be the first ones with their values, but for `extra`.
+fn prefix(place: &Place) -> usize {
+    let checked = place.run(["check", "pool"]).succeeded();
+    assert!(checked.starts_with("sound: "), "{checked}");
+    let scanned = place.run(["scan", "pool"]).succeeded();
+    let lines = scanned.lines().filter(|line| !line.starts_with("extra\t"));
+    let lines: Vec<&str> = lines.collect();
+    for (key, line) in lines.iter().enumerate() {
+        assert_eq!(*line, format!("{key:04}\tvalue {key}"));
+    }
+    lines.len()
+}
+
+/// Removes the pool and has it rebuilt from the log.
+fn rebuild(place: &Place) {
+    std::fs::remove_file(place.path("pool")).expect("it was there");
+    place.run(["put", "pool", "extra", "1", "--quiet"]).succeeded();
+}
+
+/// Kills a command before each change; then everything is in the pool, and in the log alone.
+fn loses_nothing(arguments: &[&str]) {
+    let first = with_log();
+    for at in kills() {
+        let place = copy_of(&first);
+        let Some(killed) = kill_before(&mut place.command(arguments), at) else { return };
+        if !killed {
+            assert!(at > 10, "{arguments:?} changes something");
+            return;
+        }
+        if place.path("pool").exists() {
+            let other = copy_of(&place);
+            rebuild(&other);
+            assert_eq!(prefix(&other), KEYS, "{arguments:?} at {at}, the pool is lost");
+        }
+        place.run(["put", "pool", "extra", "1", "--quiet"]).succeeded();
+        assert_eq!(prefix(&place), KEYS, "{arguments:?} at {at}");
+        rebuild(&place);
+        assert_eq!(prefix(&place), KEYS, "{arguments:?} at {at}, the pool is lost later");
+    }
+}
+
+#[test]
+fn a_killed_snapshot_loses_nothing_of_pool_or_log() {
+    loses_nothing(&["snapshot", "pool"]);
+}
+
+#[test]
+fn a_killed_compaction_loses_nothing_of_pool_or_log() {
+    loses_nothing(&["compact", "pool"]);
+}
+
+#[test]
+fn a_killed_put_loses_nothing_of_pool_or_log() {
+    loses_nothing(&["put", "pool", "extra", "0"]);
+}
+
+/// A damaged log without its pool, of which a part can be salvaged.
+fn damaged() -> Place {
+    let place = with_log();
+    std::fs::remove_file(place.path("pool")).expect("it was there");
+    let files = std::fs::read_dir(place.path("pool.log")).expect("readable");
+    let files = files.map(|file| file.expect("readable").path());
+    let is_segment = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("log-"))
+    };
+    let wanted = format!("value {}", KEYS / 2);
+    for segment in files.filter(is_segment) {
+        let mut bytes = std::fs::read(&segment).expect("readable");
+        let at = bytes.windows(wanted.len()).position(|window| window == wanted.as_bytes());
+        if let Some(at) = at {
+            bytes[at] ^= 1;
+            std::fs::write(&segment, bytes).expect("writable");
+            return place;
+        }
+    }
+    panic!("it is in the log");
+}
+
+const SALVAGE: [&str; 5] = ["put", "pool", "extra", "1", "--salvage-log"];
+
+#[test]
+fn a_killed_salvage_ends_as_if_it_had_not_been_killed() {
+    let first = damaged();
+    let refused = first.run(["put", "pool", "extra", "1"]);
+    assert_ne!(refused.code, 0);
+    assert!(refused.err.contains("--salvage-log"), "{}", refused.err);
+    let whole = copy_of(&first);
+    let ended = whole.run(SALVAGE);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    assert!(ended.err.contains("what was logged behind it is lost: "), "{}", ended.err);
+    let left = prefix(&whole);
+    assert!((1..KEYS).contains(&left), "{left} of {KEYS}");
+
+    for at in kills() {
+        let place = copy_of(&first);
+        let Some(killed) = kill_before(&mut place.command(SALVAGE), at) else { return };
+        if !killed {
+            assert!(at > 10, "it changes something");
+            return;
+        }
+        // Whoever does not ask for it is refused, or has what is left.
+        let unasked = copy_of(&place);
+        if unasked.run(["put", "pool", "extra", "1", "--quiet"]).code == 0 {
+            assert_eq!(prefix(&unasked), left, "at {at}");
+        }
+        assert_eq!(place.run(SALVAGE).code, 0, "at {at}");
+        assert_eq!(prefix(&place), left, "at {at}");
+        rebuild(&place);
+        assert_eq!(prefix(&place), left, "at {at}, the pool is lost later");
+    }
+}

@@ -1,0 +1,97 @@
+//! Commands that are traced (`ptrace`) and killed before one of their system calls.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+/// The system calls that change something outside of the process, or say that it is done.
+fn is_change(number: i64) -> bool {
+    let mut changes = vec![
+        libc::SYS_openat,
+        libc::SYS_write,
+        libc::SYS_pwrite64,
+        libc::SYS_fallocate,
+        libc::SYS_ftruncate,
+        libc::SYS_fsync,
+        libc::SYS_fdatasync,
+        libc::SYS_flock,
+        libc::SYS_linkat,
+        libc::SYS_unlinkat,
+        libc::SYS_renameat2,
+        libc::SYS_mkdirat,
+        libc::SYS_fchmod,
+        libc::SYS_exit_group,
+    ];
+    #[cfg(target_arch = "x86_64")]
+    changes.extend([
+        libc::SYS_open,
+        libc::SYS_link,
+        libc::SYS_unlink,
+        libc::SYS_rename,
+        libc::SYS_mkdir,
+        libc::SYS_rmdir,
+    ]);
+    changes.contains(&number)
+}
+
+/// The number of the system call that the process is about to do; `None` behind one.
+fn call_of(pid: i32) -> Option<i64> {
+    // PTRACE_GET_SYSCALL_INFO: a byte that is 1 before a call, and the number at byte 24.
+    let mut info = [0_u8; 88];
+    // SAFETY: the kernel writes at most the length that it is told, into memory of ours.
+    let size = unsafe { libc::ptrace(0x420e, pid, info.len(), info.as_mut_ptr()) };
+    let number = info[24..32].try_into().expect("eight bytes");
+    (size > 24 && info[0] == 1).then(|| i64::from_ne_bytes(number))
+}
+
+/// Goes on to the next system call, or from it; false if the process has ended.
+fn step(pid: i32) -> bool {
+    // SAFETY: a request without memory, about a child that stands still.
+    if unsafe { libc::ptrace(libc::PTRACE_SYSCALL, pid, 0, 0) } != 0 {
+        return false;
+    }
+    let mut status = 0;
+    // SAFETY: the status is ours.
+    let waited = unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) };
+    waited == pid && libc::WIFSTOPPED(status)
+}
+
+/// Starts a command that stands still before its first instruction; `None` if that is not allowed.
+fn traced(command: &mut Command) -> Option<Child> {
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let trace_me = || {
+        // SAFETY: a system call without memory.
+        match unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: between fork and exec there is that system call and nothing else.
+    unsafe { command.pre_exec(trace_me) };
+    let child = command.spawn().ok()?;
+    let (pid, mut status) = (child.id() as i32, 0);
+    // SAFETY: the status is ours.
+    let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    // So that the kernel tells stops at system calls from others.
+    // SAFETY: a request without memory, about a child that stands still.
+    let set = unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, pid, 0, libc::PTRACE_O_TRACESYSGOOD) };
+    (waited == pid && libc::WIFSTOPPED(status) && set == 0).then_some(child)
+}
+
+/// Runs a command and kills it before its change number `at`; whether it came so far. `None` if
+/// processes cannot be traced here.
+pub fn kill_before(command: &mut Command, at: usize) -> Option<bool> {
+    let mut child = traced(command)?;
+    let (pid, mut count) = (child.id() as i32, 0);
+    while step(pid) {
+        if !call_of(pid).is_some_and(is_change) {
+            continue;
+        }
+        if count == at {
+            child.kill().expect("it is ours");
+            child.wait().expect("it is ours");
+            return Some(true);
+        }
+        count += 1;
+    }
+    Some(false)
+}
