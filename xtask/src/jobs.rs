@@ -174,8 +174,8 @@ fn run_all_tests(
         command.args(packages);
         command
     };
-    println!("$ {}", shown(&of_packages(&["test", "--no-run"])));
-    let Some(built) = programs::build(of_packages(&["test"])) else {
+    println!("$ {}", shown(&of_packages(&["test", "--tests", "--no-run"])));
+    let Some(built) = programs::build(of_packages(&["test", "--tests"])) else {
         return false;
     };
     let (mut ran, mut passed) = (Vec::new(), true);
