@@ -35,6 +35,7 @@ pub mod stage;
 mod string;
 pub mod table;
 pub mod transaction;
+mod undo;
 pub mod waiting;
 pub mod walk;
 pub mod watched;

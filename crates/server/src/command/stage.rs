@@ -8,18 +8,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use everleaf::{Action, Expiry, Statistics, Watch, WriteBatch, human_size};
+use everleaf::{Action, Error, Expiry, KEY_SIZE_MAX, Statistics, Watch, WriteBatch, human_size};
 
 use super::Failure;
 use super::expiry::now_ms;
 use super::keys::Result;
 pub use super::source::{Source, Visit};
+use super::undo::{Mark, Replaced, UndoLog};
 use super::walk::Bounds;
 use crate::databases::{Database, Databases, Place};
 use crate::types::{HEADER_SIZE, Kind, Ready, Types};
 
 /// A value and when it expires.
-type Value = (Vec<u8>, Expiry);
+pub(super) type Value = (Vec<u8>, Expiry);
 
 /// What makes of a key, and when it expires, what is to be done with it.
 pub type Decide<'a> = dyn FnMut(Option<(&[u8], Expiry)>) -> Action + 'a;
@@ -78,6 +79,10 @@ pub struct Stage {
     /// Bytes that all of it takes.
     size: usize,
     size_max: usize,
+    /// Of these, what was read; it stays when a command is rolled back.
+    read_size: usize,
+    /// What was written since the last mark replaced, if there is one.
+    undo: Option<UndoLog>,
 }
 
 impl Stage {
@@ -231,7 +236,57 @@ impl Stage {
 
     /// Whether it holds more than it may.
     pub fn is_over(&self) -> bool {
-        self.size > self.size_max
+        let undo_size = self.undo.as_ref().map_or(0, UndoLog::size);
+        self.size.saturating_add(undo_size) > self.size_max
+    }
+
+    /// Begins a command that can be rolled back; those before it cannot any more.
+    pub fn mark(&mut self) -> Mark {
+        self.undo = Some(UndoLog::default());
+        Mark {
+            size: self.size,
+            read_size: self.read_size,
+            made_count: self.made.len(),
+            change_count: self.change_count,
+        }
+    }
+
+    /// Rolls back what was written since the last mark, which this is. What was read stays a condition. Exchanges
+    /// of databases stay: nothing fails behind one.
+    pub fn roll_back(&mut self, mark: &Mark) {
+        for replaced in self.undo.take().into_iter().flat_map(UndoLog::into_latest_first) {
+            match replaced {
+                Replaced::Member(key, old) => drop(set(&mut self.members, key, old)),
+                Replaced::Key(place, key, old) => {
+                    drop(set(&mut self.part_mut(place).written, key, old));
+                }
+                Replaced::Size(place, key, size) => {
+                    if let Some(Some((value, _))) = self.written_mut(place, &key) {
+                        value.truncate(size);
+                    }
+                }
+                Replaced::Time(place, key, time) => {
+                    if let Some(Some((_, expiry))) = self.written_mut(place, &key) {
+                        *expiry = time;
+                    }
+                }
+            }
+        }
+        self.size = mark.size + (self.read_size - mark.read_size);
+        self.made.truncate(mark.made_count);
+        self.change_count = mark.change_count;
+    }
+
+    /// Says that nothing is rolled back any more.
+    pub fn forget_mark(&mut self) {
+        self.undo = None;
+    }
+
+    /// Notes what is replaced, if a mark was set.
+    fn note_replaced(&mut self, replaced: impl FnOnce() -> Replaced) {
+        if let Some(undo) = &mut self.undo {
+            undo.push(replaced());
+        }
     }
 
     /// Says that it is over.
@@ -249,6 +304,7 @@ impl Stage {
 
     /// Sets what is to be written of a key.
     pub fn write(&mut self, place: Place, key: &[u8], value: Option<Value>) -> Result<()> {
+        check_key(key)?;
         let is_header = |value: &Option<Value>| {
             value.as_ref().is_some_and(|(value, _)| value.len() == HEADER_SIZE)
         };
@@ -258,37 +314,60 @@ impl Stage {
         }
         self.change_count += 1;
         let mut size = self.size;
-        note_write(&mut self.part_mut(place).written, &mut size, key, value);
+        let old = note_write(&mut self.part_mut(place).written, &mut size, key, value);
         self.size = size;
+        self.note_replaced(|| Replaced::Key(place, key.to_vec(), old));
         self.check()
     }
 
     /// Sets what is to be written of a member of a collection.
     pub fn write_member(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        check_key(key)?;
         let value = value.map(|value| (value.to_vec(), Expiry::Never));
         self.change_count += 1;
-        note_write(&mut self.members, &mut self.size, key, value);
+        let old = note_write(&mut self.members, &mut self.size, key, value);
+        self.note_replaced(|| Replaced::Member(key.to_vec(), old));
         self.check()
     }
 }
 
-/// Sets what is to be written of a key, and counts it.
+/// Refuses what the store would refuse: then only the command fails, and not the whole batch.
+fn check_key(key: &[u8]) -> Result<()> {
+    match key.len() > KEY_SIZE_MAX {
+        true => Err(Error::KeyTooLarge(key.len()).into()),
+        false => Ok(()),
+    }
+}
+
+/// Sets what is to be written of a key, or that nothing is. Returns what was.
+fn set(
+    written: &mut BTreeMap<Vec<u8>, Option<Value>>,
+    key: Vec<u8>,
+    value: Option<Option<Value>>,
+) -> Option<Option<Value>> {
+    match value {
+        Some(value) => written.insert(key, value),
+        None => written.remove(&key),
+    }
+}
+
+/// Sets what is to be written of a key, and counts it. Returns what was to be written.
 fn note_write(
     written: &mut BTreeMap<Vec<u8>, Option<Value>>,
     size: &mut usize,
     key: &[u8],
     value: Option<Value>,
-) {
+) -> Option<Option<Value>> {
     let size_of = |value: &Option<Value>| value.as_ref().map_or(0, |(value, _)| value.len());
     *size += size_of(&value);
     match written.get_mut(key) {
         Some(old) => {
             *size -= size_of(old);
-            *old = value;
+            Some(std::mem::replace(old, value))
         }
         None => {
             *size += key.len() + ENTRY_OVERHEAD;
-            written.insert(key.to_vec(), value);
+            written.insert(key.to_vec(), value)
         }
     }
 }
@@ -375,6 +454,7 @@ impl Staged<'_> {
         }
         if let Some(seen) = seen {
             self.stage.size += size;
+            self.stage.read_size += size;
             self.stage.part_mut(self.place).read.insert(key.to_vec(), seen);
         }
         self.stage.check()
@@ -423,7 +503,9 @@ impl Staged<'_> {
             Action::PutWithExpiry(value, expiry) => Some((value, expiry)),
             Action::Expire(new) => {
                 if let Some(Some((_, expiry))) = self.stage.written_mut(self.place, key) {
-                    *expiry = new;
+                    let old = std::mem::replace(expiry, new);
+                    let place = self.place;
+                    self.stage.note_replaced(|| Replaced::Time(place, key.to_vec(), old));
                     return Ok(());
                 }
                 self.copy(key)?.map(|(value, _)| (value, new))
@@ -442,8 +524,12 @@ impl Staged<'_> {
         match self.stage.written_mut(self.place, key) {
             // What was written already grows where it is: many appends take as long as one.
             Some(Some(value)) if is_live(value) => {
+                let size = value.0.len();
                 value.0.extend_from_slice(suffix);
                 self.stage.size += suffix.len();
+                self.stage.change_count += 1;
+                let place = self.place;
+                self.stage.note_replaced(|| Replaced::Size(place, key.to_vec(), size));
                 self.stage.check()?;
             }
             _ => {
@@ -503,9 +589,15 @@ impl Staged<'_> {
     /// Removes all keys of the database.
     pub fn clear(&mut self) -> Result<()> {
         let Staged { stage, source, databases, place, .. } = self;
-        let values = stage.part_mut(*place).written.values_mut().filter_map(Option::take);
-        let size = values.map(|(value, _)| value.len()).sum::<usize>();
-        stage.size -= size;
+        let is_set = |(key, value): (&Vec<u8>, &Option<Value>)| value.as_ref().map(|_| key.clone());
+        let keys: Vec<_> = stage
+            .part(*place)
+            .into_iter()
+            .flat_map(|part| part.written.iter().filter_map(is_set))
+            .collect();
+        for key in keys {
+            stage.write(*place, &key, None)?;
+        }
         source.scan(databases.map(*place), &Bounds::of_prefix(b""), false, &mut |key, _| {
             if stage.write(*place, key, None).is_ok() {
                 ControlFlow::Continue(())

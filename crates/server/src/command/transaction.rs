@@ -19,7 +19,7 @@ use everleaf::{Store, WriteBatch, Written};
 use super::keys::Keys;
 use super::stage::{Source, Stage, Staged};
 use super::table::{COMMANDS, Command};
-use super::waiting::service::{Service, Stageable, serve_rest};
+use super::waiting::service::{Service, serve_rest};
 use super::watched::{self, SharedWatched, Watched};
 use super::{Context, Failure, Later, Outcome, acl, connection, rename};
 use crate::databases::Database;
@@ -289,7 +289,7 @@ fn run_among_others(
             // Alone it need not hold what it reads.
             return if stage.is_over() { Ok(None) } else { Err(failure) };
         }
-        let Some(service) = serve(context, &mut stage, &store)? else { continue };
+        let service = serve(context, &mut stage, &store)?;
         stage.expect_read(&mut batch, &context.shared.databases);
         stage.fill(&mut batch, &context.shared.databases, &context.shared.types);
         match store.write(&batch)? {
@@ -315,49 +315,41 @@ fn run_alone(
     let store = Arc::clone(&context.shared.store);
     let asks = queue.requests.iter().any(|(index, _)| COMMANDS[index].name == "info");
     let statistics = asks.then(|| store.statistics());
-    loop {
-        let mut stage = Stage::new(stage_size_max(context));
-        stage.statistics.clone_from(&statistics);
-        let mut stageable = Stageable::Yes;
-        let mut service = Service::if_any(context.shared, context.session.client.loop_index);
-        let written = store.write_alone(|alone, batch| {
-            watched.expect(batch);
-            if watched.is_broken() {
-                // The batch will be refused; nothing may be done that is not in it.
-                return Ok(());
-            }
-            *later = Later::default();
-            run(context, queue, &mut stage, alone, answers, later)?;
-            if let Some(service) = &mut service {
-                stageable = service.serve(&mut stage, alone)?;
-            }
-            if stageable == Stageable::Yes {
-                stage.fill(batch, &context.shared.databases, &context.shared.types);
-            }
-            Ok::<(), Failure>(())
-        })?;
-        if stageable == Stageable::Yes {
-            if written.is_done() {
-                finish(context, service, &stage);
-            }
-            return Ok(written.is_done());
+    let mut stage = Stage::new(stage_size_max(context));
+    stage.statistics = statistics;
+    let mut service = Service::if_any(context.shared, context.session.client.loop_index);
+    let written = store.write_alone(|alone, batch| {
+        watched.expect(batch);
+        if watched.is_broken() {
+            // The batch will be refused; nothing may be done that is not in it.
+            return Ok(());
         }
+        *later = Later::default();
+        run(context, queue, &mut stage, alone, answers, later)?;
+        if let Some(service) = &mut service {
+            service.serve(&mut stage, alone)?;
+        }
+        stage.fill(batch, &context.shared.databases, &context.shared.types);
+        Ok::<(), Failure>(())
+    })?;
+    if written.is_done() {
+        finish(context, service, &stage);
     }
+    Ok(written.is_done())
 }
 
-/// Serves those who wait for what a stage makes, while others write. `None` if it must be made anew.
+/// Serves those who wait for what a stage makes, while others write.
 fn serve<'a>(
     context: &Context<'a>,
     stage: &mut Stage,
     store: &Store,
-) -> Result<Option<Option<Service<'a>>>, Failure> {
+) -> Result<Option<Service<'a>>, Failure> {
     let loop_index = context.session.client.loop_index;
     let mut service = Service::if_wanted(context.shared, loop_index, stage.made());
-    let stageable = match &mut service {
-        Some(service) => service.serve(stage, &mut &*store)?,
-        None => Stageable::Yes,
-    };
-    Ok((stageable == Stageable::Yes).then_some(service))
+    if let Some(service) = &mut service {
+        service.serve(stage, &mut &*store)?;
+    }
+    Ok(service)
 }
 
 /// Answers those who were served on a stage that is written, and serves who came too late for that.
@@ -413,7 +405,7 @@ pub fn complete(context: &Context<'_>, stage: &mut Stage, store: &Store) -> Resu
     if stage.is_unchanged() {
         return Ok(stage.still_holds(&shared.databases)?);
     }
-    let Some(service) = serve(context, stage, store)? else { return Ok(false) };
+    let service = serve(context, stage, store)?;
     let mut batch = WriteBatch::new();
     stage.expect_read(&mut batch, &shared.databases);
     stage.fill(&mut batch, &shared.databases, &shared.types);
@@ -463,26 +455,19 @@ fn run_step_alone(
     answer: &mut Vec<u8>,
 ) -> Outcome {
     let store = Arc::clone(&context.shared.store);
-    loop {
-        let mut stage = Stage::new(BATCH_SIZE_MAX);
-        let mut stageable = Stageable::Yes;
-        let mut service = Service::if_any(context.shared, context.session.client.loop_index);
-        store.write_alone(|alone, batch| {
-            answer.clear();
-            run_one(context, run, &mut stage, alone, answer)?;
-            if let Some(service) = &mut service {
-                stageable = service.serve(&mut stage, alone)?;
-            }
-            if stageable == Stageable::Yes {
-                stage.fill(batch, &context.shared.databases, &context.shared.types);
-            }
-            Ok::<(), Failure>(())
-        })?;
-        if stageable == Stageable::Yes {
-            finish(context, service, &stage);
-            return Ok(());
+    let mut stage = Stage::new(BATCH_SIZE_MAX);
+    let mut service = Service::if_any(context.shared, context.session.client.loop_index);
+    store.write_alone(|alone, batch| {
+        answer.clear();
+        run_one(context, run, &mut stage, alone, answer)?;
+        if let Some(service) = &mut service {
+            service.serve(&mut stage, alone)?;
         }
-    }
+        stage.fill(batch, &context.shared.databases, &context.shared.types);
+        Ok::<(), Failure>(())
+    })?;
+    finish(context, service, &stage);
+    Ok(())
 }
 
 fn run_one(
@@ -528,6 +513,7 @@ fn run(
     let Context { shared, .. } = *context;
     for (index, request) in queue.requests.iter() {
         let start = answers.len();
+        let mark = stage.mark();
         let place = stage.place(&shared.databases, context.session.database);
         let protocol = context.session.protocol;
         let limit = start.saturating_add(context.shared.config.reply_size_max);
@@ -550,6 +536,10 @@ fn run(
             inner.tally.errors += 1;
             inner.reply.truncate(start);
             failure.write(&mut inner.reply, inner.shared);
+            // A stage that is over ends the transaction.
+            if !stage.is_over() {
+                stage.roll_back(&mark);
+            }
         }
         if stage.is_over() {
             return Err(stage.failure());
@@ -558,5 +548,6 @@ fn run(
             return Err(Failure::ReplyTooLong);
         }
     }
+    stage.forget_mark();
     Ok(())
 }

@@ -6,6 +6,7 @@ mod attacks;
 mod check;
 mod collections;
 mod databases;
+mod rolled_back;
 mod series;
 mod sorted_sets;
 #[path = "../support/mod.rs"]

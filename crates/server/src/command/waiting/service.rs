@@ -36,16 +36,6 @@ pub struct Service<'a> {
     served: BTreeMap<Ticket, Vec<u8>>,
 }
 
-/// What becomes of a stage on which clients were served.
-#[must_use]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stageable {
-    /// It can be written.
-    Yes,
-    /// A client was served in part, and has its error: the stage must be made anew.
-    Spoilt,
-}
-
 impl<'a> Service<'a> {
     /// A service, if somebody may wait for what a stage has made.
     pub fn if_wanted(
@@ -72,11 +62,11 @@ impl<'a> Service<'a> {
     ///
     /// # Errors
     /// The store refused to read. What was staged must not be written.
-    pub fn serve(&mut self, stage: &mut Stage, source: &mut dyn Source) -> Result<Stageable> {
+    pub fn serve(&mut self, stage: &mut Stage, source: &mut dyn Source) -> Result<()> {
         self.served.clear();
         if stage.places().is_some() {
             // Who waits still does so where its database was; it is served when that is exchanged.
-            return Ok(Stageable::Yes);
+            return Ok(());
         }
         let mut ready: VecDeque<(Place, Vec<u8>)> = stage.made().iter().cloned().collect();
         while let Some(place) = ready.pop_front() {
@@ -96,7 +86,7 @@ impl<'a> Service<'a> {
                 if self.served.contains_key(&ticket) {
                     continue;
                 }
-                let before = staged.stage.change_count();
+                let mark = staged.stage.mark();
                 let mut answer = Vec::new();
                 let limit = self.shared.config.reply_size_max;
                 let mut reply = Reply::new(&mut answer, waiter.protocol, limit);
@@ -115,16 +105,14 @@ impl<'a> Service<'a> {
                     Err(failure) => {
                         reply.truncate(0);
                         failure.write(&mut reply, self.shared);
-                        if stage.change_count() != before {
-                            self.answer(BTreeMap::from([(ticket, answer)]));
-                            return Ok(Stageable::Spoilt);
-                        }
+                        stage.roll_back(&mark);
                     }
                 }
                 self.served.insert(ticket, answer);
             }
         }
-        Ok(Stageable::Yes)
+        stage.forget_mark();
+        Ok(())
     }
 
     /// Answers those who were served, once the stage is written.
@@ -153,9 +141,7 @@ pub fn serve_rest(shared: &Shared, loop_index: usize, made: &[(Place, Vec<u8>)])
     for _ in 0..ATTEMPT_COUNT_MAX {
         let mut stage = Stage::new(BATCH_SIZE_MAX);
         stage.note_made(made);
-        if service.serve(&mut stage, &mut &*store)? == Stageable::Spoilt {
-            continue;
-        }
+        service.serve(&mut stage, &mut &*store)?;
         let mut batch = WriteBatch::new();
         stage.expect_read(&mut batch, &shared.databases);
         stage.fill(&mut batch, &shared.databases, &shared.types);
@@ -164,20 +150,13 @@ pub fn serve_rest(shared: &Shared, loop_index: usize, made: &[(Place, Vec<u8>)])
             return Ok(());
         }
     }
-    loop {
-        let mut stageable = Stageable::Yes;
-        store.write_alone(|alone, batch| {
-            let mut stage = Stage::new(BATCH_SIZE_MAX);
-            stage.note_made(made);
-            stageable = service.serve(&mut stage, alone)?;
-            if stageable == Stageable::Yes {
-                stage.fill(batch, &shared.databases, &shared.types);
-            }
-            Ok::<(), Failure>(())
-        })?;
-        if stageable == Stageable::Yes {
-            service.finish();
-            return Ok(());
-        }
-    }
+    store.write_alone(|alone, batch| {
+        let mut stage = Stage::new(BATCH_SIZE_MAX);
+        stage.note_made(made);
+        service.serve(&mut stage, alone)?;
+        stage.fill(batch, &shared.databases, &shared.types);
+        Ok::<(), Failure>(())
+    })?;
+    service.finish();
+    Ok(())
 }

@@ -1,0 +1,137 @@
+//! Commands of a transaction that fail with part of their work done: nothing of it is left, and nothing of the others is
+//! lost. A member that is too long, behind others that are not, left those staged without being counted: the header
+//! said less than there was, and `check` called the collection damaged.
+
+use crate::support::{Client, TestServer, encode, eventually};
+use everleaf_server::check_collections;
+
+/// Longer than a key of the store may be.
+const TOO_LONG: usize = (64 << 10) + 1;
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (word ^ (word >> 31)) % bound
+    }
+}
+
+/// A command, and whether it fails: then with its last member, of at least two.
+fn command(random: &mut Random) -> (Vec<String>, bool) {
+    let mut member = || format!("m{}", random.below(12));
+    let (a, b) = (member(), member());
+    let fails = random.below(3) == 0;
+    let last = if fails { "x".repeat(TOO_LONG) } else { b };
+    let (score, other) = (random.below(5).to_string(), random.below(5).to_string());
+    let words: Vec<&str> = match random.below(7) {
+        0 => vec!["ZADD", "z", &score, &a, &other, &last],
+        1 => vec!["SADD", "s", &a, &last],
+        2 => vec!["HSET", "h", &a, &score, &last, &other],
+        3 => vec!["MSET", &a, &score, &last, &other],
+        4 if !fails => vec!["ZREM", "z", &a, &last],
+        5 if !fails => vec!["APPEND", &a, &last],
+        6 if !fails => vec!["EXPIRE", &a, "1000"],
+        _ => vec!["ZADD", "z", "INCR", &score, &last],
+    };
+    (words.into_iter().map(str::to_string).collect(), fails)
+}
+
+/// Sends `MULTI`, commands and `EXEC` in one write, and returns the reply to `EXEC`.
+fn transaction(client: &mut Client, commands: &[&Vec<String>]) -> String {
+    let mut request = encode(&["MULTI"]);
+    commands.iter().for_each(|words| request.extend(encode(words)));
+    request.extend(encode(&["EXEC"]));
+    client.send(&request);
+    (0..=commands.len()).for_each(|_| assert!(client.reply().starts_with('+')));
+    client.reply()
+}
+
+/// All that a server has, as replies.
+fn contents(client: &mut Client) -> Vec<String> {
+    let mut contents: Vec<String> = ["ZRANGE z 0 -1 WITHSCORES", "ZCARD z", "SCARD s", "HLEN h"]
+        .map(|line| client.line(line))
+        .to_vec();
+    for number in 0..12 {
+        for line in ["GET m", "PERSIST m", "SISMEMBER s m", "HGET h m", "ZRANK z m"] {
+            contents.push(client.line(&format!("{line}{number}")));
+        }
+    }
+    contents
+}
+
+#[test]
+fn commands_that_fail_leave_nothing_in_a_transaction() {
+    let (mut server, mut other) = (TestServer::start(), TestServer::start());
+    let (mut client, mut whole) = (server.connect(), other.connect());
+    let random = &mut Random(7);
+    let mut failed = 0;
+    for round in 0..60 {
+        let commands: Vec<_> = (0..1 + random.below(12)).map(|_| command(random)).collect();
+        let all: Vec<_> = commands.iter().map(|(words, _)| words).collect();
+        let good: Vec<_> =
+            commands.iter().filter(|(_, fails)| !fails).map(|(words, _)| words).collect();
+        let reply = transaction(&mut client, &all);
+        let expected = transaction(&mut whole, &good);
+        assert_eq!(reply.matches("-ERR").count(), all.len() - good.len(), "{round}: {reply}");
+        assert!(!expected.contains("-ERR"), "{round}: {expected}");
+        assert_eq!(contents(&mut client), contents(&mut whole), "{round}");
+        failed += all.len() - good.len();
+    }
+    assert!(failed > 60, "{failed}");
+    for server in [&mut server, &mut other] {
+        server.stop().unwrap();
+        assert_eq!(check_collections(&server.store).unwrap().problems, Vec::<String>::new());
+    }
+}
+
+/// Of what was appended, given a time and cleared before the failure nothing is left either.
+#[test]
+fn a_failed_command_finds_what_those_before_it_staged() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let long = "x".repeat(TOO_LONG);
+    let words = |line: &str| line.split(' ').map(str::to_string).collect::<Vec<_>>();
+    let mut commands: Vec<_> =
+        ["SET a 1", "APPEND a 2", "ZADD z 1 m", "SADD new m"].map(words).into();
+    commands.push(words(&format!("MSET a 9 z 9 {long} 9")));
+    commands.push(words(&format!("SADD other m {long}")));
+    commands.extend(["APPEND a 3", "GET a", "ZSCORE z m", "EXISTS other"].map(words));
+    let reply = transaction(&mut client, &commands.iter().collect::<Vec<_>>());
+    assert!(reply.starts_with("[+OK :2 :1 :1 -ERR"), "{reply}");
+    assert!(reply.ends_with(":3 \"123\" \"1\" :0]"), "{reply}");
+    assert_eq!(client.line("TYPE new"), "+set");
+}
+
+/// What a client that waits takes goes back if it cannot be given to it; the transaction that made it was run a second
+/// time, and saw what the first run had changed of its connection.
+#[test]
+fn a_waiting_client_that_fails_takes_nothing() {
+    let server = TestServer::with(|config| config.reply_size_max = 4000);
+    let (mut client, mut waiting) = (server.connect(), server.connect());
+    let words = |line: &str| line.split(' ').map(str::to_string).collect::<Vec<_>>();
+    let element = "x".repeat(5000);
+    for round in 0..20 {
+        waiting.send(&encode(&["BLPOP", "l", "0"]));
+        eventually("it waits", || client.line("INFO clients").contains("blocked_clients:1"));
+        let commands = [
+            words("CLIENT GETNAME"),
+            words(&format!("CLIENT SETNAME n{round}")),
+            words(&format!("RPUSH l {element}")),
+        ];
+        let reply = transaction(&mut client, &commands.iter().collect::<Vec<_>>());
+        let before = match round {
+            0 => "nil".to_string(),
+            round => format!("\"n{}\"", round - 1),
+        };
+        assert_eq!(reply, format!("[{before} +OK :1]"), "{round}");
+        let answer = waiting.reply();
+        assert!(answer.starts_with("-ERR"), "{answer}");
+        assert_eq!(client.line("LLEN l"), ":1", "nothing was taken");
+        assert_eq!(client.line("DEL l"), ":1");
+    }
+}
