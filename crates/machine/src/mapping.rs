@@ -12,6 +12,12 @@
 //!
 //! *Thread safety.* Both types may be shared; [`Mapping::extend`] takes a lock of its own.
 //!
+//! *A mapping at a fixed address that fails leaves a hole.* The kernel first removes what lies there, and asks the file
+//! system only then whether it can map the file like that; no disk file system can map one as persistent memory.
+//! Another thread may be given the addresses of the hole for something else, and the next attempt would take them
+//! from it. So each mapping is tried at an address of the kernel's choice first, where it can only fail; and a range
+//! that was lost nevertheless is never touched again ([`Reservation`]).
+//!
 //! *Fork.* A child of this process has no mapping of a file: an access faults there instead of
 //! changing what its parent uses.
 //!
@@ -21,8 +27,10 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
@@ -42,6 +50,8 @@ pub struct Reservation {
     base: NonNull<u8>,
     size: usize,
     owner: OwnerProcess,
+    /// Offsets that may belong to somebody else since a mapping there failed.
+    lost: OnceLock<Range<usize>>,
 }
 
 // SAFETY: a reservation is a range of addresses; owning it on another thread means the same.
@@ -76,7 +86,7 @@ impl Reservation {
         trim(raw, skip);
         trim(base.wrapping_add(size), RESERVATION_ALIGNMENT - skip);
         let base = NonNull::new(base).expect("the kernel never maps the null page by choice");
-        Ok(Reservation { base, size, owner: OwnerProcess::current() })
+        Ok(Reservation { base, size, owner: OwnerProcess::current(), lost: OnceLock::new() })
     }
 
     /// The first address of the range.
@@ -89,7 +99,7 @@ impl Reservation {
         self.size
     }
 
-    /// Places a new mapping at `offset`; returns its address.
+    /// Places a new mapping at `offset`.
     ///
     /// # Safety
     /// `offset .. offset + length` lies in the range, `offset` is a multiple of the page size, and
@@ -102,36 +112,52 @@ impl Reservation {
         sync: bool,
     ) -> io::Result<()> {
         debug_assert!(offset.checked_add(length).is_some_and(|end| end <= self.size));
-        let address = self.base().wrapping_add(offset).cast();
-        match source {
-            Source::Memory => {
-                let protection = ProtFlags::READ | ProtFlags::WRITE;
-                let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-                // SAFETY: by the caller's promise this replaces only inaccessible pages of ours.
-                unsafe { rustix::mm::mmap_anonymous(address, length, protection, flags) }?;
-            }
-            Source::File { file, access } => {
-                let sharing = if access.writes_back() {
-                    MapFlags::PRIVATE
-                } else if sync {
-                    MapFlags::SHARED_VALIDATE | MapFlags::SYNC
-                } else {
-                    MapFlags::SHARED
-                };
-                let flags = sharing | MapFlags::FIXED;
-                let (fd, place) = (file.as_fd(), offset as u64);
-                // SAFETY: by the caller's promise this replaces only inaccessible pages of ours.
-                unsafe {
-                    rustix::mm::mmap(address, length, access.protection(), flags, fd, place)
-                }?;
-                // A child must not reach the file: it has the locks of this moment, and shares
-                // nothing else with those that use it.
-                // SAFETY: the range was just mapped and is ours. A refusal leaves the child what it
-                // has without the advice: its handles refuse.
-                let _ = unsafe { rustix::mm::madvise(address, length, Advice::LinuxDontFork) };
-            }
+        if self.lost.get().is_some() {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        // A page says what the file system thinks of it, and needs no second range of that length.
+        let page = length.min(rustix::param::page_size());
+        // SAFETY: at an address of the kernel's choice it replaces nothing.
+        let trial = unsafe { source.map(std::ptr::null_mut(), page, offset, sync) }?;
+        trim(trial, page);
+        let address = self.base().wrapping_add(offset);
+        // SAFETY: by the caller's promise this replaces only inaccessible pages of ours: none was lost.
+        if let Err(error) = unsafe { source.map(address, length, offset, sync) } {
+            self.reclaim(offset, length);
+            return Err(error);
+        }
+        if let Source::File { .. } = source {
+            // A child must not reach the file: it has the locks of this moment, and shares
+            // nothing else with those that use it.
+            // SAFETY: the range was just mapped and is ours. A refusal leaves the child what it
+            // has without the advice: its handles refuse.
+            let _ = unsafe { rustix::mm::madvise(address.cast(), length, Advice::LinuxDontFork) };
         }
         Ok(())
+    }
+
+    /// Takes back a range at which a mapping failed, if it is a hole now that nobody else was given; otherwise it is lost.
+    fn reclaim(&self, offset: usize, length: usize) {
+        let address = self.base().wrapping_add(offset).cast();
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+        // SAFETY: it replaces nothing: where anything is mapped it fails.
+        let taken =
+            unsafe { rustix::mm::mmap_anonymous(address, length, ProtFlags::empty(), flags) };
+        match taken {
+            Ok(taken) if taken == address => {}
+            Ok(elsewhere) => {
+                // A kernel that does not know the flag takes the address as a hint.
+                trim(elsewhere.cast(), length);
+                self.lose(offset..offset + length);
+            }
+            Err(_) => self.lose(offset..offset + length),
+        }
+    }
+
+    /// Says that a range may belong to somebody else.
+    fn lose(&self, range: Range<usize>) {
+        // There is one at most: nothing is placed after it.
+        let _ = self.lost.set(range);
     }
 }
 
@@ -140,14 +166,21 @@ impl Drop for Reservation {
         if !self.owner.is_current() {
             return;
         }
-        // SAFETY: the range is ours, and nobody can use it after its owner is gone: every pointer
-        // into it is documented to live no longer than the reservation.
-        let result = unsafe { rustix::mm::munmap(self.base().cast(), self.size) };
-        debug_assert!(result.is_ok(), "munmap of a range of ours: {result:?}");
+        let lost = self.lost.get().cloned().unwrap_or(self.size..self.size);
+        let page = rustix::param::page_size();
+        for ours in [0..lost.start, lost.end.next_multiple_of(page)..self.size] {
+            if !ours.is_empty() {
+                let start = self.base().wrapping_add(ours.start).cast();
+                // SAFETY: the range is ours, and nobody can use it after its owner is gone: every pointer
+                // into it is documented to live no longer than the reservation.
+                let result = unsafe { rustix::mm::munmap(start, ours.len()) };
+                debug_assert!(result.is_ok(), "munmap of a range of ours: {result:?}");
+            }
+        }
     }
 }
 
-/// Gives back a part of a range that was mapped too large.
+/// Gives back what was mapped too much.
 fn trim(start: *mut u8, length: usize) {
     if length > 0 {
         // SAFETY: the part was mapped by the caller a moment ago and nothing points into it. If the
@@ -187,6 +220,44 @@ enum Source {
     Memory,
     /// A file, shared.
     File { file: File, access: Access },
+}
+
+impl Source {
+    /// Maps `length` bytes from `offset` on at an address, or anywhere if that is null. Returns where.
+    ///
+    /// # Safety
+    /// What lies at the address is the caller's to be replaced; also if this fails.
+    unsafe fn map(
+        &self,
+        address: *mut u8,
+        length: usize,
+        offset: usize,
+        sync: bool,
+    ) -> io::Result<*mut u8> {
+        let fixed = if address.is_null() { MapFlags::empty() } else { MapFlags::FIXED };
+        let address = address.cast();
+        let mapped = match self {
+            Source::Memory => {
+                let protection = ProtFlags::READ | ProtFlags::WRITE;
+                let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | fixed;
+                // SAFETY: by the caller's promise.
+                unsafe { rustix::mm::mmap_anonymous(address, length, protection, flags) }
+            }
+            Source::File { file, access } => {
+                let sharing = if access.writes_back() {
+                    MapFlags::PRIVATE
+                } else if sync {
+                    MapFlags::SHARED_VALIDATE | MapFlags::SYNC
+                } else {
+                    MapFlags::SHARED
+                };
+                let (flags, fd, place) = (sharing | fixed, file.as_fd(), offset as u64);
+                // SAFETY: by the caller's promise.
+                unsafe { rustix::mm::mmap(address, length, access.protection(), flags, fd, place) }
+            }
+        };
+        Ok(mapped?.cast())
+    }
 }
 
 /// A file, or zeroed memory, at the front of a [`Reservation`]; extended in place, never moved.
@@ -254,7 +325,7 @@ impl Mapping {
                 && try_sync
                 && unsafe { reservation.place(0, length, &source, true) }.is_ok();
             if !synchronous {
-                // SAFETY: as above; a failed attempt placed nothing.
+                // SAFETY: as above; a failed attempt placed nothing, and what was lost by it is refused.
                 unsafe { reservation.place(0, length, &source, false) }?;
             }
         }
@@ -300,7 +371,7 @@ impl Mapping {
     ///
     /// *Errors:* `InvalidInput` beyond [`Mapping::reserved`] or if the present length is not a
     /// multiple of the page size; the kernel's, as a rule `ENOMEM` (too many mappings). The mapping
-    /// is then as it was.
+    /// is then as it was, or, if that cannot be proven of the addresses behind it, refuses to grow for good.
     pub fn extend(&self, length: usize) -> io::Result<()> {
         let mut mapped = self.length.lock();
         let old = *mapped;
@@ -411,6 +482,76 @@ mod tests {
         assert!(mapping.file().is_some());
         let memory = Mapping::of_memory(1 << 16, 1 << 21).unwrap();
         assert!(!memory.is_synchronous() && memory.file().is_none());
+    }
+
+    /// A mapping that was refused left a hole in a reservation, another thread was given its addresses, and the next
+    /// attempt took them from it: two pools in one place. On a disk file system this ended by a signal, or had the words
+    /// of one file in the other.
+    #[test]
+    fn threads_that_map_files_keep_their_addresses_apart() {
+        use std::os::unix::fs::FileExt;
+        const SIZE: usize = 4 << 20;
+        let order = std::sync::atomic::Ordering::Relaxed;
+        std::thread::scope(|scope| {
+            for thread in 1..=4_u8 {
+                let file = scratch_file(SIZE as u64);
+                scope.spawn(move || {
+                    for round in 0..500_u16 {
+                        let opened = file.try_clone().unwrap();
+                        let mapping =
+                            Mapping::of_file(opened, SIZE, 1 << 30, Access::ReadWrite).unwrap();
+                        let own = (round as u8).wrapping_mul(5).wrapping_add(thread);
+                        let places = || (0..SIZE).step_by(SIZE / 4);
+                        places().for_each(|at| byte(&mapping, at).store(own, order));
+                        std::thread::yield_now();
+                        let mut read = [0];
+                        for at in places() {
+                            assert_eq!(byte(&mapping, at).load(order), own);
+                            file.read_exact_at(&mut read, at as u64).unwrap();
+                            assert_eq!(read, [own]);
+                        }
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn addresses_that_were_lost_are_left_alone() {
+        let reservation = Reservation::new(8 << 20).unwrap();
+        let base = reservation.base();
+        let other = base.wrapping_add(2 << 20).cast();
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: addresses of the reservation, in which nothing is placed.
+        unsafe { rustix::mm::mmap_anonymous(other, 4096, protection, flags) }.unwrap();
+        reservation.reclaim(2 << 20, 4096);
+        assert_eq!(reservation.lost.get(), Some(&(2 << 20..(2 << 20) + 4096)));
+        // SAFETY: nothing is placed there.
+        let refused = unsafe { reservation.place(4 << 20, 4096, &Source::Memory, false) };
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::OutOfMemory);
+        drop(reservation);
+        // SAFETY: what was mapped above is nobody else's, and was not given back.
+        unsafe { other.cast::<u64>().write(7) };
+        // SAFETY: as above.
+        unsafe { rustix::mm::munmap(other, 4096) }.unwrap();
+    }
+
+    #[test]
+    fn a_hole_that_nobody_was_given_is_taken_back() {
+        // Another test may be given it, but not again and again.
+        let is_taken_back = |_| {
+            let reservation = Reservation::new(8 << 20).unwrap();
+            trim(reservation.base().wrapping_add(2 << 20), 4096);
+            reservation.reclaim(2 << 20, 4096);
+            if reservation.lost.get().is_some() {
+                return false;
+            }
+            // SAFETY: nothing is placed there.
+            unsafe { reservation.place(2 << 20, 4096, &Source::Memory, false) }.unwrap();
+            true
+        };
+        assert!((0..100).any(is_taken_back));
     }
 
     #[test]
