@@ -45,6 +45,7 @@ mod load;
 mod log_directory;
 mod log_effect;
 mod log_metadata;
+mod open;
 mod owed;
 mod rebuild;
 mod replay;
@@ -62,25 +63,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use everleaf_index::{BytesTree, Change, Hardware, IndexError, Session, Trees};
-use everleaf_log::{Disk, Log, LogOptions, Lsn, Record, RecordEffect, SnapshotWriter, SyncMode};
+use everleaf_index::{BytesTree, Change, Hardware, Session, Trees};
+use everleaf_log::{Disk, Log, Lsn, Record, RecordEffect, SnapshotWriter};
 
 pub(crate) use self::age::refuse_stale;
 pub(crate) use self::live_maps::refuse_lost_maps;
+use self::log_directory::LogDisk;
 pub(crate) use self::log_directory::{LogDirectory, LogState};
-use self::log_directory::{LogDisk, Settings};
 pub use self::log_effect::LogEffect;
 pub(crate) use self::log_metadata::{
     copy_log_metadata, last_durability, last_number, leave_refused, logged_at_close,
     note_durability, own_log,
 };
-use self::log_metadata::{new_identity, older_than_its_log, refuse_integers};
 pub use self::rebuild::Rebuilt;
 pub(crate) use self::rebuild::rebuild;
 pub(crate) use self::reservation::LogReservation;
 use self::snapshot_map::Numbered;
-use crate::ranked::{Rank, RankedGuard, RankedMutex};
-use crate::{Error, Options, Result};
+use crate::ranked::{RankedGuard, RankedMutex};
+use crate::{Error, Result};
 
 /// The map of the pool that says which log is its own.
 pub(crate) const NAME: &str = "\u{1}log";
@@ -157,178 +157,7 @@ fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
     move |error| Error::Io(what, error)
 }
 
-fn log_options(identity: [u8; 16], durability: Durability, options: &Options) -> LogOptions {
-    let mode = match durability {
-        Durability::Interval(interval) => SyncMode::Interval(interval),
-        _ => SyncMode::Sync,
-    };
-    let log_options = LogOptions::new(identity).sync_mode(mode).salvage(options.salvage_log);
-    // A simulated run says itself when it is time.
-    let log_options = log_options.background_thread(!options.is_simulated());
-    match options.segment_size_bytes {
-        0 => log_options,
-        size => log_options.segment_size_bytes(size),
-    }
-}
-
 impl StoreLog {
-    /// Opens the log of a pool that can be trusted, or makes one. `lacks` becomes true if the log then
-    /// lacks what the pool has, until this has returned a log.
-    pub fn open(
-        trees: &Trees,
-        place: &LogDirectory,
-        durability: Durability,
-        options: &Options,
-        lacks: &mut bool,
-    ) -> Result<StoreLog> {
-        // Before anything is made that looks as if the log were its own.
-        let known = own_log(trees, place)?;
-        refuse_integers(trees)?;
-        let mut session = trees.heap().session().map_err(IndexError::from)?;
-        let own = trees.bytes_tree(NAME)?;
-        let disk = place.open()?;
-        if known.is_none() {
-            place.begin(&disk)?;
-        }
-        let identity = known.unwrap_or_else(|| new_identity(trees));
-        let is_unsaid = known.is_some() && matches!(place.state()?, LogState::Unexplained(_));
-        let beside = (trees, place);
-        let closed_at = age::refuse_older(&own, &mut session, beside, identity, !is_unsaid)?;
-        let reached = place.reached(identity).max(closed_at);
-        let pool = trees.heap().pool();
-        // It is as it was sealed, and it was sealed behind all that is known to have been logged.
-        let is_proven =
-            pool.was_clean() && pool.seal().is_some() && closed_at != 0 && closed_at == reached;
-        let owes_none = disk.mutant("store.owes_no_snapshot");
-        let owes = !trees.heap().pool().was_clean() && !owes_none;
-        let is_interval = matches!(durability, Durability::Interval(_));
-        let log_options = log_options(identity, durability, options)
-            .starts_empty(false)
-            .owner_is_proven(is_proven)
-            .owes_snapshot(owes && is_interval && known.is_some())
-            .reached(reached)
-            // The pool can be trusted.
-            .owner_has_all(true);
-        let was_salvaging = place.is_salvaging()?;
-        if options.salvage_log && !was_salvaging {
-            place.mark_salvage(&disk)?;
-        }
-        let (log, recovered) = match Log::open(disk, &log_options) {
-            // What an older version has left, which was removing it: of no use.
-            Err(everleaf_log::Error::Damaged(_)) if is_unsaid => {
-                place.begin(&place.open()?)?;
-                return Self::open(trees, place, durability, options, lacks);
-            }
-            opened => opened?,
-        };
-        let is_salvaged = !recovered.report().damages.is_empty() || was_salvaging || is_unsaid;
-        let (is_cut, end) = (recovered.report().is_cut || is_salvaged, recovered.report().end);
-        let was_owing = recovered.report().was_owing;
-        drop(recovered);
-        if trees.heap().pool().was_clean() && closed_at != 0 && closed_at < end {
-            if !is_salvaged {
-                place.end_salvage(log.disk())?;
-            }
-            return Err(older_than_its_log(trees, place));
-        }
-        *lacks = is_cut;
-        let store_log = StoreLog {
-            log,
-            place: place.clone(),
-            identity,
-            // Relaxed: only distinct numbers are wanted.
-            id: OPENED.fetch_add(1, Ordering::Relaxed),
-            durability,
-            numbers: RankedMutex::new(Rank::LogNumbers, HashMap::new()),
-            last_number: RankedMutex::new(Rank::LogNumber, 0),
-            own,
-            bytes: AtomicU64::new(0),
-            stored_before: AtomicU64::new(0),
-            openings: AtomicU64::new(0),
-            snapshot_due: false.into(),
-        };
-        store_log.number_all(trees, &mut session)?;
-        store_log.go_on_counting(&mut session)?;
-        let mode = durability.interval_ms().to_le_bytes();
-        store_log.own.change(&mut session, MODE, Change::Upsert(&mode), |_, _| ())?;
-        let pool = trees.heap().pool();
-        let settings =
-            Settings { max_size_bytes: pool.max_size(), durability, pool: Some(pool.uuid()) };
-        place.write_settings(store_log.log.disk(), settings)?;
-        // Otherwise it is written behind the opening: see W3. Not twice in a row, or a store that dies
-        // again and again would keep nothing of what it wrote if the machine crashed.
-        let was_owing = was_owing && !store_log.mutant("store.owes_again");
-        let is_owed_now = was_owing || owes && !store_log.owes_snapshot();
-        if known.is_none() || is_owed_now || is_cut {
-            // Damaged in it is only what it is made of.
-            store_log.snapshot(trees, &mut session).map_err(|error| {
-                match trees.heap().pool().path() {
-                    Some(pool) => place.mention(error, pool),
-                    None => error,
-                }
-            })?;
-            // Only evidence: the next closing says it again.
-            let _ = store_log.note_reached(&mut session);
-        }
-        if known.is_none() {
-            store_log.own.change(&mut session, IDENTITY, Change::Upsert(&identity), |_, _| ())?;
-        }
-        let disk = store_log.log.disk();
-        place.end_salvage(disk)?;
-        age::begin_generation(&store_log.own, &mut session, (place, disk), identity)?;
-        // Last: without it a crashed machine does not look at the log.
-        place.write_identity(disk, identity)?;
-        Ok(store_log)
-    }
-
-    /// Goes on counting what is logged where earlier lives have ended.
-    fn go_on_counting(&self, session: &mut Session<Hardware>) -> Result<()> {
-        let logged = self.own.get_with(session, LOGGED, |bytes| {
-            let (words, _) = bytes.as_chunks::<8>();
-            [0, 1, 2].map(|index| words.get(index).map_or(0, |word| u64::from_le_bytes(*word)))
-        })?;
-        let [bytes, files, openings] = logged.unwrap_or_default();
-        // Relaxed: nobody else is here yet.
-        self.bytes.store(bytes, Ordering::Relaxed);
-        // Relaxed: as above. It may be less than nothing.
-        self.stored_before.store(0_u64.wrapping_sub(files), Ordering::Relaxed);
-        // Relaxed: as above.
-        self.openings.store(openings.saturating_add(1), Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Gives every map its number.
-    fn number_all(&self, trees: &Trees, session: &mut Session<Hardware>) -> Result<()> {
-        let mut last = 0;
-        self.own.scan(
-            session,
-            std::ops::Bound::Unbounded,
-            std::ops::Bound::Unbounded,
-            false,
-            |_, value| {
-                if let Ok(number) = <[u8; 4]>::try_from(value) {
-                    last = last.max(u32::from_le_bytes(number));
-                }
-                true
-            },
-        )?;
-        *self.last_number.lock() = last;
-        let names = trees.names();
-        live_maps::note_all(&self.own, session, &names)?;
-        for name in names.iter().filter(|name| !crate::reserved::is_reserved(name)) {
-            if let Some(tree) = trees.find_bytes_tree(name)? {
-                let own = self.own.get_with(session, &own_key(name), |value| {
-                    <[u8; 4]>::try_from(value).map_or(0, u32::from_le_bytes)
-                })?;
-                match own {
-                    Some(number) => self.enter(&tree, number),
-                    None => drop(self.give_number(&tree, name, session)?),
-                }
-            }
-        }
-        Ok(())
-    }
-
     fn lock(&self) -> RankedGuard<'_, HashMap<usize, Arc<AtomicU32>>> {
         self.numbers.lock()
     }

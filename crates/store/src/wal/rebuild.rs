@@ -20,7 +20,8 @@ use everleaf_log::{Log, Lsn, Record, RecordEffect, Recovered};
 use super::log_directory::{LogDirectory, LogDisk, LogState, Settings};
 use super::log_metadata::reached_note;
 use super::{
-    Durability, IDENTITY, LAST, LOGGED, MODE, NAME, REACHED, io, load, log_options, own_key, replay,
+    Durability, IDENTITY, LAST, LOGGED, MODE, NAME, REACHED, io, load, open::log_options, own_key,
+    replay,
 };
 use crate::conversion::from_pool;
 use crate::opening::is_lost;

@@ -1,0 +1,243 @@
+//! Opening the log of a pool that can be trusted, or making one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use everleaf_index::{BytesTree, Change, Hardware, IndexError, Session, Trees};
+use everleaf_log::{Disk, Log, LogOptions, Lsn, SyncMode};
+
+use super::log_directory::{Identity, LogDirectory, LogDisk, LogState, Settings};
+use super::log_metadata::{new_identity, older_than_its_log, own_log, refuse_integers};
+use super::{Durability, IDENTITY, LOGGED, MODE, NAME, OPENED, StoreLog, age, live_maps, own_key};
+use crate::ranked::{Rank, RankedMutex};
+use crate::{Options, Result};
+
+/// A log as it was found.
+struct Found {
+    log: Log<LogDisk>,
+    /// Whether it lacks what the pool has: its end, or what was damaged.
+    is_cut: bool,
+    was_owing: bool,
+}
+
+/// What is opened, and how.
+struct Opening<'a> {
+    trees: &'a Trees,
+    place: &'a LogDirectory,
+    durability: Durability,
+    options: &'a Options,
+    own: Arc<BytesTree>,
+    identity: Identity,
+    /// Whether the pool had this log before.
+    is_known: bool,
+    /// Whether the file is missing that says that the log is whole.
+    is_unsaid: bool,
+    /// Whether the pool was not closed, and may have what the log has not.
+    owes: bool,
+}
+
+pub(super) fn log_options(
+    identity: [u8; 16],
+    durability: Durability,
+    options: &Options,
+) -> LogOptions {
+    let mode = match durability {
+        Durability::Interval(interval) => SyncMode::Interval(interval),
+        _ => SyncMode::Sync,
+    };
+    let log_options = LogOptions::new(identity).sync_mode(mode).salvage(options.salvage_log);
+    // A simulated run says itself when it is time.
+    let log_options = log_options.background_thread(!options.is_simulated());
+    match options.segment_size_bytes {
+        0 => log_options,
+        size => log_options.segment_size_bytes(size),
+    }
+}
+
+impl StoreLog {
+    /// Opens the log of a pool that can be trusted, or makes one. `lacks` becomes true if the log then
+    /// lacks what the pool has, until this has returned a log.
+    pub fn open(
+        trees: &Trees,
+        place: &LogDirectory,
+        durability: Durability,
+        options: &Options,
+        lacks: &mut bool,
+    ) -> Result<StoreLog> {
+        // Before anything is made that looks as if the log were its own.
+        let known = own_log(trees, place)?;
+        refuse_integers(trees)?;
+        let mut session = trees.heap().session().map_err(IndexError::from)?;
+        let own = trees.bytes_tree(NAME)?;
+        let disk = place.open()?;
+        if known.is_none() {
+            place.begin(&disk)?;
+        }
+        let owes_none = disk.mutant("store.owes_no_snapshot");
+        let opening = Opening {
+            trees,
+            place,
+            durability,
+            options,
+            own,
+            identity: known.unwrap_or_else(|| new_identity(trees)),
+            is_known: known.is_some(),
+            is_unsaid: known.is_some() && matches!(place.state()?, LogState::Unexplained(_)),
+            owes: !trees.heap().pool().was_clean() && !owes_none,
+        };
+        let Some(found) = opening.find(disk, &mut session)? else {
+            place.begin(&place.open()?)?;
+            return Self::open(trees, place, durability, options, lacks);
+        };
+        *lacks = found.is_cut;
+        opening.complete(found, &mut session)
+    }
+
+    /// Goes on counting what is logged where earlier lives have ended.
+    fn go_on_counting(&self, session: &mut Session<Hardware>) -> Result<()> {
+        let logged = self.own.get_with(session, LOGGED, |bytes| {
+            let (words, _) = bytes.as_chunks::<8>();
+            [0, 1, 2].map(|index| words.get(index).map_or(0, |word| u64::from_le_bytes(*word)))
+        })?;
+        let [bytes, files, openings] = logged.unwrap_or_default();
+        // Relaxed: nobody else is here yet.
+        self.bytes.store(bytes, Ordering::Relaxed);
+        // Relaxed: as above. It may be less than nothing.
+        self.stored_before.store(0_u64.wrapping_sub(files), Ordering::Relaxed);
+        // Relaxed: as above.
+        self.openings.store(openings.saturating_add(1), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Gives every map its number.
+    fn number_all(&self, trees: &Trees, session: &mut Session<Hardware>) -> Result<()> {
+        let mut last = 0;
+        self.own.scan(
+            session,
+            std::ops::Bound::Unbounded,
+            std::ops::Bound::Unbounded,
+            false,
+            |_, value| {
+                if let Ok(number) = <[u8; 4]>::try_from(value) {
+                    last = last.max(u32::from_le_bytes(number));
+                }
+                true
+            },
+        )?;
+        *self.last_number.lock() = last;
+        let names = trees.names();
+        live_maps::note_all(&self.own, session, &names)?;
+        for name in names.iter().filter(|name| !crate::reserved::is_reserved(name)) {
+            if let Some(tree) = trees.find_bytes_tree(name)? {
+                let own = self.own.get_with(session, &own_key(name), |value| {
+                    <[u8; 4]>::try_from(value).map_or(0, u32::from_le_bytes)
+                })?;
+                match own {
+                    Some(number) => self.enter(&tree, number),
+                    None => drop(self.give_number(&tree, name, session)?),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Opening<'_> {
+    /// Opens the log. `None` if it is what an older version has left, which was removing it: of no use.
+    ///
+    /// # Errors
+    /// Besides those of the log: it is not the one of this pool as it is.
+    fn find(&self, disk: LogDisk, session: &mut Session<Hardware>) -> Result<Option<Found>> {
+        let Opening { trees, place, identity, .. } = *self;
+        let compares_end = !self.is_unsaid;
+        let closed_at =
+            age::refuse_older(&self.own, session, (trees, place), identity, compares_end)?;
+        let was_salvaging = place.is_salvaging()?;
+        if self.options.salvage_log && !was_salvaging {
+            place.mark_salvage(&disk)?;
+        }
+        let (log, recovered) = match Log::open(disk, &self.log_options(closed_at)) {
+            Err(everleaf_log::Error::Damaged(_)) if self.is_unsaid => return Ok(None),
+            opened => opened?,
+        };
+        let report = recovered.report();
+        let is_salvaged = !report.damages.is_empty() || was_salvaging || self.is_unsaid;
+        let (end, was_owing) = (report.end, report.was_owing);
+        let is_cut = report.is_cut || is_salvaged;
+        drop(recovered);
+        if trees.heap().pool().was_clean() && closed_at != 0 && closed_at < end {
+            if !is_salvaged {
+                place.end_salvage(log.disk())?;
+            }
+            return Err(older_than_its_log(trees, place));
+        }
+        Ok(Some(Found { log, is_cut, was_owing }))
+    }
+
+    fn log_options(&self, closed_at: Lsn) -> LogOptions {
+        let reached = self.place.reached(self.identity).max(closed_at);
+        let pool = self.trees.heap().pool();
+        // It is as it was sealed, and it was sealed behind all that is known to have been logged.
+        let is_proven =
+            pool.was_clean() && pool.seal().is_some() && closed_at != 0 && closed_at == reached;
+        let is_interval = matches!(self.durability, Durability::Interval(_));
+        log_options(self.identity, self.durability, self.options)
+            .starts_empty(false)
+            .owner_is_proven(is_proven)
+            .owes_snapshot(self.owes && is_interval && self.is_known)
+            .reached(reached)
+            // The pool can be trusted.
+            .owner_has_all(true)
+    }
+
+    /// Brings pool and log together.
+    fn complete(self, found: Found, session: &mut Session<Hardware>) -> Result<StoreLog> {
+        let Opening { trees, place, durability, identity, .. } = self;
+        let store_log = StoreLog {
+            log: found.log,
+            place: place.clone(),
+            identity,
+            // Relaxed: only distinct numbers are wanted.
+            id: OPENED.fetch_add(1, Ordering::Relaxed),
+            durability,
+            numbers: RankedMutex::new(Rank::LogNumbers, HashMap::new()),
+            last_number: RankedMutex::new(Rank::LogNumber, 0),
+            own: self.own,
+            bytes: AtomicU64::new(0),
+            stored_before: AtomicU64::new(0),
+            openings: AtomicU64::new(0),
+            snapshot_due: false.into(),
+        };
+        store_log.number_all(trees, session)?;
+        store_log.go_on_counting(session)?;
+        let mode = durability.interval_ms().to_le_bytes();
+        store_log.own.change(session, MODE, Change::Upsert(&mode), |_, _| ())?;
+        let pool = trees.heap().pool();
+        let settings =
+            Settings { max_size_bytes: pool.max_size(), durability, pool: Some(pool.uuid()) };
+        place.write_settings(store_log.log.disk(), settings)?;
+        // Otherwise it is written behind the opening: see W3. Not twice in a row, or a store that dies
+        // again and again would keep nothing of what it wrote if the machine crashed.
+        let was_owing = found.was_owing && !store_log.mutant("store.owes_again");
+        let is_owed_now = was_owing || self.owes && !store_log.owes_snapshot();
+        if !self.is_known || is_owed_now || found.is_cut {
+            // Damaged in it is only what it is made of.
+            store_log.snapshot(trees, session).map_err(|error| match pool.path() {
+                Some(pool) => place.mention(error, pool),
+                None => error,
+            })?;
+            // Only evidence: the next closing says it again.
+            let _ = store_log.note_reached(session);
+        }
+        if !self.is_known {
+            store_log.own.change(session, IDENTITY, Change::Upsert(&identity), |_, _| ())?;
+        }
+        let disk = store_log.log.disk();
+        place.end_salvage(disk)?;
+        age::begin_generation(&store_log.own, session, (place, disk), identity)?;
+        // Last: without it a crashed machine does not look at the log.
+        place.write_identity(disk, identity)?;
+        Ok(store_log)
+    }
+}
