@@ -32,6 +32,7 @@ mod slow_log;
 mod sort;
 pub mod source;
 pub mod stage;
+mod staged_value;
 mod string;
 pub mod table;
 pub mod transaction;

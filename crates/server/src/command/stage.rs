@@ -11,24 +11,19 @@ use std::ops::ControlFlow;
 use everleaf::{Action, Error, Expiry, KEY_SIZE_MAX, Statistics, Watch, WriteBatch, human_size};
 
 use super::Failure;
-use super::expiry::now_ms;
 use super::keys::Result;
 pub use super::source::{Source, Visit};
+use super::staged_value::{ENTRY_OVERHEAD, Value, Written, is_live, merge, note_write, set};
 use super::undo::{Mark, Replaced, UndoLog};
 use super::walk::Bounds;
 use crate::databases::{Database, Databases, Place};
 use crate::types::{HEADER_SIZE, Kind, Ready, Types};
-
-/// A value and when it expires.
-pub(super) type Value = (Vec<u8>, Expiry);
 
 /// What makes of a key, and when it expires, what is to be done with it.
 pub type Decide<'a> = dyn FnMut(Option<(&[u8], Expiry)>) -> Action + 'a;
 
 /// Of a value up to this size a copy is the condition, of a longer one a watch.
 const COPY_SIZE_MAX: usize = 1 << 10;
-/// Bytes that an entry takes besides its key and value.
-const ENTRY_OVERHEAD: usize = 100;
 /// Bytes that a watch takes besides the key, which it holds three times.
 const WATCH_OVERHEAD: usize = 300;
 
@@ -57,7 +52,7 @@ struct Part {
     /// What was read while others write.
     read: BTreeMap<Vec<u8>, Seen>,
     /// What is to be written; `None` removes the key.
-    written: BTreeMap<Vec<u8>, Option<Value>>,
+    written: Written,
 }
 
 /// What a transaction has read and written so far.
@@ -66,7 +61,7 @@ pub struct Stage {
     /// One for each database that it touched: nearly always one.
     parts: Vec<Part>,
     /// What is to be written of the members of collections, which never expire.
-    members: BTreeMap<Vec<u8>, Option<Value>>,
+    members: Written,
     /// Where databases lie once it is done, if it exchanges some, and which they are.
     places: Option<Vec<Place>>,
     exchanged: BTreeSet<Database>,
@@ -339,82 +334,6 @@ fn check_key(key: &[u8]) -> Result<()> {
     }
 }
 
-/// Sets what is to be written of a key, or that nothing is. Returns what was.
-fn set(
-    written: &mut BTreeMap<Vec<u8>, Option<Value>>,
-    key: Vec<u8>,
-    value: Option<Option<Value>>,
-) -> Option<Option<Value>> {
-    match value {
-        Some(value) => written.insert(key, value),
-        None => written.remove(&key),
-    }
-}
-
-/// Sets what is to be written of a key, and counts it. Returns what was to be written.
-fn note_write(
-    written: &mut BTreeMap<Vec<u8>, Option<Value>>,
-    size: &mut usize,
-    key: &[u8],
-    value: Option<Value>,
-) -> Option<Option<Value>> {
-    let size_of = |value: &Option<Value>| value.as_ref().map_or(0, |(value, _)| value.len());
-    *size += size_of(&value);
-    match written.get_mut(key) {
-        Some(old) => {
-            *size -= size_of(old);
-            Some(std::mem::replace(old, value))
-        }
-        None => {
-            *size += key.len() + ENTRY_OVERHEAD;
-            written.insert(key.to_vec(), value)
-        }
-    }
-}
-
-/// Visits what `scan` visits, with what was written instead of what it replaces.
-fn merge(
-    written: &BTreeMap<Vec<u8>, Option<Value>>,
-    bounds: &Bounds,
-    reverse: bool,
-    visit: &mut Visit<'_>,
-    scan: impl FnOnce(&mut Visit<'_>) -> everleaf::Result<()>,
-) -> Result<()> {
-    let over = written.range::<[u8], _>(bounds.as_slices());
-    let over: &mut dyn Iterator<Item = _> =
-        if reverse { &mut over.rev() } else { &mut over.into_iter() };
-    let mut over = over.peekable();
-    let show = |visit: &mut Visit<'_>, key: &[u8], value: &Option<Value>| match value {
-        Some(value) if is_live(value) => visit(key, &value.0),
-        _ => ControlFlow::Continue(()),
-    };
-    let mut flow = ControlFlow::Continue(());
-    scan(&mut |key, value| {
-        let is_due = |over: &[u8]| if reverse { over >= key } else { over <= key };
-        let mut replaced = false;
-        while let Some((over_key, value)) = over.next_if(|(over_key, _)| is_due(over_key)) {
-            replaced = over_key == key;
-            flow = show(visit, over_key, value);
-            flow?;
-        }
-        if !replaced {
-            flow = visit(key, value);
-        }
-        flow
-    })?;
-    for (key, value) in over {
-        if flow.is_continue() {
-            flow = show(visit, key, value);
-        }
-    }
-    Ok(())
-}
-
-/// Whether a value is there, or its time has come.
-fn is_live((_, expiry): &Value) -> bool {
-    *expiry == Expiry::Never || expiry.as_unix_ms() > now_ms()
-}
-
 impl Staged<'_> {
     /// Shows what a key is to the transaction, if it is there.
     pub fn see<R>(
@@ -547,9 +466,10 @@ impl Staged<'_> {
             return Ok(());
         }
         let (source, map) = (&mut self.source, self.databases.map(self.place));
-        let none = BTreeMap::new();
+        let none = Written::new();
         let written = self.stage.part(self.place).map_or(&none, |part| &part.written);
-        merge(written, bounds, reverse, visit, |visit| source.scan(map, bounds, reverse, visit))
+        let scan = |visit: &mut Visit<'_>| source.scan(map, bounds, reverse, visit);
+        Ok(merge(written, bounds, reverse, visit, scan)?)
     }
 
     /// Shows what a member of a collection has to the transaction, if it is there.
@@ -581,9 +501,9 @@ impl Staged<'_> {
             return Ok(());
         }
         let source = &mut self.source;
-        merge(&self.stage.members, bounds, reverse, visit, |visit| {
-            source.scan_members(&ready.members, bounds, reverse, visit)
-        })
+        let scan =
+            |visit: &mut Visit<'_>| source.scan_members(&ready.members, bounds, reverse, visit);
+        Ok(merge(&self.stage.members, bounds, reverse, visit, scan)?)
     }
 
     /// Removes all keys of the database.

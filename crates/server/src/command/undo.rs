@@ -6,7 +6,7 @@
 
 use everleaf::Expiry;
 
-use super::stage::Value;
+use super::staged_value::Value;
 use crate::databases::Place;
 
 /// Bytes that an entry takes besides its key and value.

@@ -1,0 +1,95 @@
+//! What is to be written of keys, over what the store has.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use everleaf::Expiry;
+
+use super::expiry::now_ms;
+use super::source::Visit;
+use super::walk::Bounds;
+
+/// Bytes that an entry takes besides its key and value.
+pub const ENTRY_OVERHEAD: usize = 100;
+
+/// A value and when it expires.
+pub type Value = (Vec<u8>, Expiry);
+
+/// What is to be written; `None` removes the key.
+pub type Written = BTreeMap<Vec<u8>, Option<Value>>;
+
+/// Sets what is to be written of a key, or that nothing is. Returns what was.
+pub fn set(
+    written: &mut Written,
+    key: Vec<u8>,
+    value: Option<Option<Value>>,
+) -> Option<Option<Value>> {
+    match value {
+        Some(value) => written.insert(key, value),
+        None => written.remove(&key),
+    }
+}
+
+/// Sets what is to be written of a key, and counts it. Returns what was to be written.
+pub fn note_write(
+    written: &mut Written,
+    size: &mut usize,
+    key: &[u8],
+    value: Option<Value>,
+) -> Option<Option<Value>> {
+    let size_of = |value: &Option<Value>| value.as_ref().map_or(0, |(value, _)| value.len());
+    *size += size_of(&value);
+    match written.get_mut(key) {
+        Some(old) => {
+            *size -= size_of(old);
+            Some(std::mem::replace(old, value))
+        }
+        None => {
+            *size += key.len() + ENTRY_OVERHEAD;
+            written.insert(key.to_vec(), value)
+        }
+    }
+}
+
+/// Visits what `scan` visits, with what was written instead of what it replaces.
+pub fn merge(
+    written: &Written,
+    bounds: &Bounds,
+    reverse: bool,
+    visit: &mut Visit<'_>,
+    scan: impl FnOnce(&mut Visit<'_>) -> everleaf::Result<()>,
+) -> everleaf::Result<()> {
+    let over = written.range::<[u8], _>(bounds.as_slices());
+    let over: &mut dyn Iterator<Item = _> =
+        if reverse { &mut over.rev() } else { &mut over.into_iter() };
+    let mut over = over.peekable();
+    let show = |visit: &mut Visit<'_>, key: &[u8], value: &Option<Value>| match value {
+        Some(value) if is_live(value) => visit(key, &value.0),
+        _ => ControlFlow::Continue(()),
+    };
+    let mut flow = ControlFlow::Continue(());
+    scan(&mut |key, value| {
+        let is_due = |over: &[u8]| if reverse { over >= key } else { over <= key };
+        let mut replaced = false;
+        while let Some((over_key, value)) = over.next_if(|(over_key, _)| is_due(over_key)) {
+            replaced = over_key == key;
+            flow = show(visit, over_key, value);
+            flow?;
+        }
+        if !replaced {
+            flow = visit(key, value);
+        }
+        flow
+    })?;
+    for (key, value) in over {
+        if flow.is_continue() {
+            flow = show(visit, key, value);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a value is there, or its time has come.
+pub fn is_live((_, expiry): &Value) -> bool {
+    *expiry == Expiry::Never || expiry.as_unix_ms() > now_ms()
+}
