@@ -190,7 +190,7 @@ impl Store {
         }
         if successor {
             let from = &self.shared().trees;
-            let place = wal::LogDirectory::of(path, &Options::new());
+            let place = wal::LogDirectory::of(&crate::opening::resolved(path), &Options::new());
             wal::copy_log_metadata(from, &trees, &place)?;
         }
         copied.size_bytes = trees.heap().pool().size();

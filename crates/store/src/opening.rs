@@ -182,14 +182,23 @@ fn open_log(
 }
 
 /// Opens what is in a pool, and brings batches to their end that were cut short; returns how many.
-pub fn open_trees(pool: Pool<Hardware>, threads: usize, path: &Path) -> Result<(Trees, u64)> {
+pub fn open_trees(
+    pool: Pool<Hardware>,
+    threads: usize,
+    path: &Path,
+    options: &Options,
+) -> Result<(Trees, u64)> {
     let is_read_only = pool.is_read_only();
     refuse_lost_default(&pool, path)?;
     let trees = match Trees::open(pool, threads) {
         Err(IndexError::ReadOnly) => return Err(unmade(path)),
         opened => opened?,
     };
-    let whole = wal::refuse_lost_maps(&trees, path);
+    let whole = match options.pool.trust_after_machine_crash {
+        // What was written back of map and note need not fit together.
+        true => Ok(()),
+        false => wal::refuse_lost_maps(&trees, path),
+    };
     let opened = whole.and_then(|()| finish_batches(&trees)).and_then(|finished| {
         if !is_read_only {
             trees.bytes_tree(DEFAULT_MAP)?;

@@ -90,8 +90,8 @@ impl Store {
         let path = &resolved(path.as_ref());
         let place = LogDirectory::of(path, &options);
         let (pool, rebuilt) = open_pool(path, &place, &options, threads)?;
-        let (trees, recovered_batches) =
-            open_trees(pool, threads, path).map_err(|error| place.mention(error, path))?;
+        let (trees, recovered_batches) = open_trees(pool, threads, path, &options)
+            .map_err(|error| place.mention(error, path))?;
         let (log, tree) =
             open_rest(&trees, &place, &options, path).map_err(|error| place.locate(error))?;
         let recovery = started.elapsed();
@@ -220,7 +220,9 @@ impl Store {
                 // Nothing was changed, neither if it fails.
                 kept => {
                     reservation.give_up();
-                    log.note_map(name, session);
+                    if kept.is_err() {
+                        log.note_map(name, session);
+                    }
                     Ok((kept?, None))
                 }
             }

@@ -437,7 +437,7 @@ impl StoreLog {
         // end of the log could be cut off unnoticed.
         let _ = self.place.write_reached(self.log.disk(), self.identity, reached);
         let beside = (&self.place, self.log.disk());
-        age::begin_generation(&self.own, session, beside, self.identity)?;
+        age::begin_generation(&self.own, session, beside, self.identity, false)?;
         // Relaxed: a statistic.
         let openings = self.openings.load(Ordering::Relaxed);
         let logged = [self.lag().0, self.file_growth(), openings].map(u64::to_le_bytes);

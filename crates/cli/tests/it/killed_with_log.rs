@@ -108,6 +108,12 @@ fn a_killed_put_loses_nothing_of_pool_or_log() {
     loses_nothing(&["put", "pool", "extra", "0"]);
 }
 
+/// A log that is whole is not one that is being salvaged, whatever the command allows.
+#[test]
+fn a_killed_put_that_may_salvage_loses_nothing_of_pool_or_log() {
+    loses_nothing(&["put", "pool", "extra", "0", "--salvage-log"]);
+}
+
 /// A damaged log without its pool, of which a part can be salvaged.
 fn damaged() -> Place {
     let place = with_log();

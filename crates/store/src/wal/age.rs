@@ -22,25 +22,23 @@ pub(super) const KEY: &[u8] = b"generation";
 
 /// Refuses a pool that is older than its log. Returns the LSN that it was closed at, 0 if that is not known.
 ///
-/// Of a pool that was closed the LSN says it better than the generation, since a later one may have logged
-/// nothing; but only to a caller that `compares_end`: the LSN with the end of the log.
+/// Also of a pool that was closed the LSN alone does not say it: what a killed process had in memory only is in the
+/// snapshot of the next opening, which takes no LSN. So a copy of a closed pool that was opened since is refused, even
+/// if it happens to lack nothing.
 pub(super) fn refuse_older(
     own: &BytesTree,
     session: &mut Session<Hardware>,
     (trees, place): (&Trees, &LogDirectory),
     identity: Identity,
-    compares_end: bool,
 ) -> Result<Lsn> {
     let closed_at = reached_in(own, session, identity)?;
     let generation = generation_in(own, session, identity)?;
-    let was_clean = trees.heap().pool().was_clean();
     // A pool that notes nothing is one of an older version, or was made from the log.
     let is_older = |noted: u64, beside: u64| noted != 0 && noted < beside;
     // Older versions wrote the folder's note first, and were killed in between.
-    let has_order = was_clean || generation != 0;
-    let is_exact = was_clean && closed_at != 0 && compares_end;
+    let has_order = trees.heap().pool().was_clean() || generation != 0;
     if has_order && is_older(closed_at, place.reached(identity))
-        || !is_exact && is_older(generation, place.number_in(GENERATION, identity))
+        || is_older(generation, place.number_in(GENERATION, identity))
     {
         return Err(older_than_its_log(trees, place));
     }
@@ -64,7 +62,7 @@ pub(crate) fn refuse_stale(trees: &Trees, place: &LogDirectory) -> Result<()> {
         return Err(not_its_log(place));
     };
     let mut session = trees.heap().session().map_err(IndexError::from)?;
-    refuse_older(&own, &mut session, (trees, place), identity, false).map(drop)
+    refuse_older(&own, &mut session, (trees, place), identity).map(drop)
 }
 
 /// The error for a pool beside a log that is not its own.
@@ -100,12 +98,15 @@ fn next(
     Ok(([&identity[..], &number.to_le_bytes()].concat(), number))
 }
 
-/// Begins a new generation of a pool and its log.
+/// Begins a new generation of a pool and its log. The note beside the log survives the loss of power if it is that
+/// of an opening: without it a copy from before this opening would be as new as the log to who only reads, or does
+/// without the log.
 pub(super) fn begin_generation(
     own: &BytesTree,
     session: &mut Session<Hardware>,
     (place, disk): (&LogDirectory, &LogDisk),
     identity: Identity,
+    is_opening: bool,
 ) -> Result<()> {
     let (note, number) = next(own, session, place, identity)?;
     if own.change(session, KEY, Change::Upsert(&note), |_, _| ()).is_err() {
@@ -113,7 +114,11 @@ pub(super) fn begin_generation(
         return Ok(own.change(session, KEY, Change::Remove, |_, _| ())?);
     }
     // Only evidence: a disk that is full must not be in the way of opening and closing.
-    let _ = write_unsynced(disk, GENERATION, numbered(identity, number).as_bytes());
+    let note = numbered(identity, number);
+    match is_opening {
+        true => drop(place.write(disk, GENERATION, &note)),
+        false => drop(write_unsynced(disk, GENERATION, note.as_bytes())),
+    }
     Ok(())
 }
 

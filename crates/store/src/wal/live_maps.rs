@@ -5,6 +5,7 @@
 //! before it is dropped. A note of a map that is not there says that the map was lost. A map without a
 //! note is one that an older version made, or whose dropping was cut short: it gets one when the store is opened.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use everleaf_index::{BytesTree, Change, Hardware, IndexError, Session, Trees};
@@ -41,12 +42,13 @@ fn missing(
     session: &mut Session<Hardware>,
     names: &[String],
 ) -> Result<Vec<String>> {
+    let names: HashSet<&str> = names.iter().map(String::as_str).collect();
     let mut missing = vec![];
     let (low, high) = (std::ops::Bound::Included(PREFIX), std::ops::Bound::Unbounded);
     own.scan(session, low, high, false, |key, _| match noted_name(key) {
         None => false,
         Some(name) => {
-            if !names.iter().any(|there| there == name) {
+            if !names.contains(name) {
                 missing.push(name.to_string());
             }
             true

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use everleaf_index::{BytesTree, Change, Hardware, IndexError, Session, Trees};
-use everleaf_log::{Disk, Log, LogOptions, Lsn, SyncMode};
+use everleaf_log::{Disk, Error as LogError, Log, LogOptions, Lsn, Recovered, SyncMode};
 
 use super::log_directory::{Identity, LogDirectory, LogDisk, LogState, Settings};
 use super::log_metadata::{new_identity, older_than_its_log, own_log, refuse_integers};
 use super::{Durability, IDENTITY, LOGGED, MODE, NAME, OPENED, StoreLog, age, live_maps, own_key};
 use crate::ranked::{Rank, RankedMutex};
 use crate::{Options, Result};
+
+type Opened = std::result::Result<(Log<LogDisk>, Recovered<LogDisk>), LogError>;
 
 /// A log as it was found.
 struct Found {
@@ -150,15 +152,17 @@ impl Opening<'_> {
     /// Besides those of the log: it is not the one of this pool as it is.
     fn find(&self, disk: LogDisk, session: &mut Session<Hardware>) -> Result<Option<Found>> {
         let Opening { trees, place, identity, .. } = *self;
-        let compares_end = !self.is_unsaid;
-        let closed_at =
-            age::refuse_older(&self.own, session, (trees, place), identity, compares_end)?;
+        let closed_at = age::refuse_older(&self.own, session, (trees, place), identity)?;
         let was_salvaging = place.is_salvaging()?;
-        if self.options.salvage_log && !was_salvaging {
-            place.mark_salvage(&disk)?;
+        let salvages = self.options.salvage_log;
+        let log_options = self.log_options(closed_at).salvage(salvages && was_salvaging);
+        let mut opened = Log::open(disk, &log_options);
+        // A log that is whole is not marked as one that is being salvaged.
+        if salvages && !was_salvaging && matches!(opened, Err(LogError::Damaged(_))) {
+            opened = self.salvage(closed_at)?;
         }
-        let (log, recovered) = match Log::open(disk, &self.log_options(closed_at)) {
-            Err(everleaf_log::Error::Damaged(_)) if self.is_unsaid => return Ok(None),
+        let (log, recovered) = match opened {
+            Err(LogError::Damaged(_)) if self.is_unsaid => return Ok(None),
             opened => opened?,
         };
         let report = recovered.report();
@@ -173,6 +177,19 @@ impl Opening<'_> {
             return Err(older_than_its_log(trees, place));
         }
         Ok(Some(Found { log, is_cut, was_owing }))
+    }
+
+    /// Opens a damaged log with what can be proven of it, and says so beside it before anything is changed.
+    fn salvage(&self, closed_at: Lsn) -> Result<Opened> {
+        let disk = self.place.open()?;
+        self.place.mark_salvage(&disk)?;
+        let aside = self.place.put_aside()?;
+        let opened = Log::open(disk, &self.log_options(closed_at));
+        if opened.is_err() && self.place.put_aside()? == aside {
+            // Nothing was changed.
+            self.place.end_salvage(&self.place.open()?)?;
+        }
+        Ok(opened)
     }
 
     fn log_options(&self, closed_at: Lsn) -> LogOptions {
@@ -220,7 +237,7 @@ impl Opening<'_> {
         // Otherwise it is written behind the opening: see W3. Not twice in a row, or a store that dies
         // again and again would keep nothing of what it wrote if the machine crashed.
         let was_owing = found.was_owing && !store_log.mutant("store.owes_again");
-        let is_owed_now = was_owing || self.owes && !store_log.owes_snapshot();
+        let is_owed_now = self.owes && (was_owing || !store_log.owes_snapshot());
         if !self.is_known || is_owed_now || found.is_cut {
             // Damaged in it is only what it is made of.
             store_log.snapshot(trees, session).map_err(|error| match pool.path() {
@@ -235,7 +252,7 @@ impl Opening<'_> {
         }
         let disk = store_log.log.disk();
         place.end_salvage(disk)?;
-        age::begin_generation(&store_log.own, session, (place, disk), identity)?;
+        age::begin_generation(&store_log.own, session, (place, disk), identity, true)?;
         // Last: without it a crashed machine does not look at the log.
         place.write_identity(disk, identity)?;
         Ok(store_log)
