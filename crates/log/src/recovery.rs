@@ -400,7 +400,7 @@ impl<D: Disk> Opening<'_, D> {
         }
         self.damage(Error::Damaged(format!(
             "the log ends at LSN {end}, and LSN {reached} was durable once: its end was cut off; restore \
-             the folder of the log from a backup, or open with --salvage-log to go on with what is left"
+             the folder of the log from a backup, or use `everleaf snapshot POOL --salvage-log` to go on with what is left"
         )))
     }
 

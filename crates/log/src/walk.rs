@@ -6,7 +6,7 @@ use crate::{Disk, Error, Lsn, Result};
 
 pub(crate) fn no_header(name: &str) -> Error {
     Error::Damaged(format!(
-        "the header of {name} is damaged: restore a backup, or open with --salvage-log to go on with \
+        "the header of {name} is damaged: restore a backup, or use `everleaf snapshot POOL --salvage-log` to go on with \
          what was before it"
     ))
 }
@@ -14,7 +14,7 @@ pub(crate) fn no_header(name: &str) -> Error {
 pub(crate) fn missing(name: &str, lsn: Lsn, position: u64) -> Error {
     Error::Damaged(format!(
         "{name} is damaged at byte {position}: LSN {lsn} was durable and cannot be read; restore a \
-         backup, or open with --salvage-log to go on with what was before it"
+         backup, or use `everleaf snapshot POOL --salvage-log` to go on with what was before it"
     ))
 }
 
