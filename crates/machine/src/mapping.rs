@@ -32,7 +32,7 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
 use crate::cpu;
 use crate::lock_rank::Rank;
@@ -112,27 +112,31 @@ impl Reservation {
         sync: bool,
     ) -> io::Result<()> {
         debug_assert!(offset.checked_add(length).is_some_and(|end| end <= self.size));
+        let address = self.base().wrapping_add(offset);
+        let Source::File { file, access } = source else {
+            // The pages are there, and need only be allowed: this replaces nothing, and can be tried again.
+            let access = MprotectFlags::READ | MprotectFlags::WRITE;
+            // SAFETY: the range is ours, and by the caller's promise nobody uses it yet.
+            return Ok(unsafe { rustix::mm::mprotect(address.cast(), length, access) }?);
+        };
         if self.lost.get().is_some() {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         // A page says what the file system thinks of it, and needs no second range of that length.
         let page = length.min(rustix::param::page_size());
         // SAFETY: at an address of the kernel's choice it replaces nothing.
-        let trial = unsafe { source.map(std::ptr::null_mut(), page, offset, sync) }?;
+        let trial = unsafe { map_file(file, *access, std::ptr::null_mut(), page, offset, sync) }?;
         trim(trial, page);
-        let address = self.base().wrapping_add(offset);
         // SAFETY: by the caller's promise this replaces only inaccessible pages of ours: none was lost.
-        if let Err(error) = unsafe { source.map(address, length, offset, sync) } {
+        if let Err(error) = unsafe { map_file(file, *access, address, length, offset, sync) } {
             self.reclaim(offset, length);
             return Err(error);
         }
-        if let Source::File { .. } = source {
-            // A child must not reach the file: it has the locks of this moment, and shares
-            // nothing else with those that use it.
-            // SAFETY: the range was just mapped and is ours. A refusal leaves the child what it
-            // has without the advice: its handles refuse.
-            let _ = unsafe { rustix::mm::madvise(address.cast(), length, Advice::LinuxDontFork) };
-        }
+        // A child must not reach the file: it has the locks of this moment, and shares
+        // nothing else with those that use it.
+        // SAFETY: the range was just mapped and is ours. A refusal leaves the child what it
+        // has without the advice: its handles refuse.
+        let _ = unsafe { rustix::mm::madvise(address.cast(), length, Advice::LinuxDontFork) };
         Ok(())
     }
 
@@ -222,42 +226,31 @@ enum Source {
     File { file: File, access: Access },
 }
 
-impl Source {
-    /// Maps `length` bytes from `offset` on at an address, or anywhere if that is null. Returns where.
-    ///
-    /// # Safety
-    /// What lies at the address is the caller's to be replaced; also if this fails.
-    unsafe fn map(
-        &self,
-        address: *mut u8,
-        length: usize,
-        offset: usize,
-        sync: bool,
-    ) -> io::Result<*mut u8> {
-        let fixed = if address.is_null() { MapFlags::empty() } else { MapFlags::FIXED };
-        let address = address.cast();
-        let mapped = match self {
-            Source::Memory => {
-                let protection = ProtFlags::READ | ProtFlags::WRITE;
-                let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | fixed;
-                // SAFETY: by the caller's promise.
-                unsafe { rustix::mm::mmap_anonymous(address, length, protection, flags) }
-            }
-            Source::File { file, access } => {
-                let sharing = if access.writes_back() {
-                    MapFlags::PRIVATE
-                } else if sync {
-                    MapFlags::SHARED_VALIDATE | MapFlags::SYNC
-                } else {
-                    MapFlags::SHARED
-                };
-                let (flags, fd, place) = (sharing | fixed, file.as_fd(), offset as u64);
-                // SAFETY: by the caller's promise.
-                unsafe { rustix::mm::mmap(address, length, access.protection(), flags, fd, place) }
-            }
-        };
-        Ok(mapped?.cast())
-    }
+/// Maps `length` bytes of a file from `offset` on at an address, or anywhere if that is null. Returns where.
+///
+/// # Safety
+/// What lies at the address is the caller's to be replaced; also if this fails.
+unsafe fn map_file(
+    file: &File,
+    access: Access,
+    address: *mut u8,
+    length: usize,
+    offset: usize,
+    sync: bool,
+) -> io::Result<*mut u8> {
+    let sharing = if access.writes_back() {
+        MapFlags::PRIVATE
+    } else if sync {
+        MapFlags::SHARED_VALIDATE | MapFlags::SYNC
+    } else {
+        MapFlags::SHARED
+    };
+    let fixed = if address.is_null() { MapFlags::empty() } else { MapFlags::FIXED };
+    let (flags, fd, place) = (sharing | fixed, file.as_fd(), offset as u64);
+    // SAFETY: by the caller's promise.
+    let mapped =
+        unsafe { rustix::mm::mmap(address.cast(), length, access.protection(), flags, fd, place) };
+    Ok(mapped?.cast())
 }
 
 /// A file, or zeroed memory, at the front of a [`Reservation`]; extended in place, never moved.
@@ -371,7 +364,8 @@ impl Mapping {
     ///
     /// *Errors:* `InvalidInput` beyond [`Mapping::reserved`] or if the present length is not a
     /// multiple of the page size; the kernel's, as a rule `ENOMEM` (too many mappings). The mapping
-    /// is then as it was, or, if that cannot be proven of the addresses behind it, refuses to grow for good.
+    /// is then as it was; that of a file refuses to grow for good if it cannot be proven that the addresses behind
+    /// it are still its own.
     pub fn extend(&self, length: usize) -> io::Result<()> {
         let mut mapped = self.length.lock();
         let old = *mapped;
@@ -527,8 +521,9 @@ mod tests {
         unsafe { rustix::mm::mmap_anonymous(other, 4096, protection, flags) }.unwrap();
         reservation.reclaim(2 << 20, 4096);
         assert_eq!(reservation.lost.get(), Some(&(2 << 20..(2 << 20) + 4096)));
+        let source = Source::File { file: scratch_file(8 << 20), access: Access::ReadWrite };
         // SAFETY: nothing is placed there.
-        let refused = unsafe { reservation.place(4 << 20, 4096, &Source::Memory, false) };
+        let refused = unsafe { reservation.place(4 << 20, 4096, &source, false) };
         assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::OutOfMemory);
         drop(reservation);
         // SAFETY: what was mapped above is nobody else's, and was not given back.
@@ -547,8 +542,9 @@ mod tests {
             if reservation.lost.get().is_some() {
                 return false;
             }
+            let source = Source::File { file: scratch_file(8 << 20), access: Access::ReadWrite };
             // SAFETY: nothing is placed there.
-            unsafe { reservation.place(2 << 20, 4096, &Source::Memory, false) }.unwrap();
+            unsafe { reservation.place(2 << 20, 4096, &source, false) }.unwrap();
             true
         };
         assert!((0..100).any(is_taken_back));
