@@ -14,7 +14,7 @@ use super::Failure;
 use super::keys::Result;
 pub use super::source::{Source, Visit};
 use super::staged_value::{ENTRY_OVERHEAD, Value, Written, is_live, merge, note_write, set};
-use super::undo::{Mark, Replaced, UndoLog};
+use super::undo::{Before, Mark, UndoLog};
 use super::walk::Bounds;
 use crate::databases::{Database, Databases, Place};
 use crate::types::{HEADER_SIZE, Kind, Ready, Types};
@@ -231,8 +231,9 @@ impl Stage {
 
     /// Whether it holds more than it may.
     pub fn is_over(&self) -> bool {
+        // What is replaced has the same limit apart, so that what fits without it fits.
         let undo_size = self.undo.as_ref().map_or(0, UndoLog::size);
-        self.size.saturating_add(undo_size) > self.size_max
+        self.size > self.size_max || undo_size > self.size_max
     }
 
     /// Begins a command that can be rolled back; those before it cannot any more.
@@ -249,20 +250,27 @@ impl Stage {
     /// Rolls back what was written since the last mark, which this is. What was read stays a condition. Exchanges
     /// of databases stay: nothing fails behind one.
     pub fn roll_back(&mut self, mark: &Mark) {
-        for replaced in self.undo.take().into_iter().flat_map(UndoLog::into_latest_first) {
-            match replaced {
-                Replaced::Member(key, old) => drop(set(&mut self.members, key, old)),
-                Replaced::Key(place, key, old) => {
-                    drop(set(&mut self.part_mut(place).written, key, old));
-                }
-                Replaced::Size(place, key, size) => {
-                    if let Some(Some((value, _))) = self.written_mut(place, &key) {
-                        value.truncate(size);
+        let Some(undo) = self.undo.take() else { return };
+        for (key, before) in undo.members {
+            if let Before::Written(before) = before {
+                set(&mut self.members, key, before);
+            }
+        }
+        for ((place, key), before) in undo.keys {
+            // A value that was replaced was appended to before that, if it was.
+            for before in before.into_iter().rev() {
+                let written = &mut self.part_mut(place).written;
+                match before {
+                    Before::Written(before) => set(written, key.clone(), before),
+                    Before::Size(size) => {
+                        if let Some(Some((value, _))) = written.get_mut(&key) {
+                            value.truncate(size);
+                        }
                     }
-                }
-                Replaced::Time(place, key, time) => {
-                    if let Some(Some((_, expiry))) = self.written_mut(place, &key) {
-                        *expiry = time;
+                    Before::Time(time) => {
+                        if let Some(Some((_, expiry))) = written.get_mut(&key) {
+                            *expiry = time;
+                        }
                     }
                 }
             }
@@ -275,13 +283,6 @@ impl Stage {
     /// Says that nothing is rolled back any more.
     pub fn forget_mark(&mut self) {
         self.undo = None;
-    }
-
-    /// Notes what is replaced, if a mark was set.
-    fn note_replaced(&mut self, replaced: impl FnOnce() -> Replaced) {
-        if let Some(undo) = &mut self.undo {
-            undo.push(replaced());
-        }
     }
 
     /// Says that it is over.
@@ -311,7 +312,9 @@ impl Stage {
         let mut size = self.size;
         let old = note_write(&mut self.part_mut(place).written, &mut size, key, value);
         self.size = size;
-        self.note_replaced(|| Replaced::Key(place, key.to_vec(), old));
+        if let Some(undo) = &mut self.undo {
+            undo.note_key(place, key, Before::Written(old));
+        }
         self.check()
     }
 
@@ -321,7 +324,9 @@ impl Stage {
         let value = value.map(|value| (value.to_vec(), Expiry::Never));
         self.change_count += 1;
         let old = note_write(&mut self.members, &mut self.size, key, value);
-        self.note_replaced(|| Replaced::Member(key.to_vec(), old));
+        if let Some(undo) = &mut self.undo {
+            undo.note_member(key, old);
+        }
         self.check()
     }
 }
@@ -423,8 +428,10 @@ impl Staged<'_> {
             Action::Expire(new) => {
                 if let Some(Some((_, expiry))) = self.stage.written_mut(self.place, key) {
                     let old = std::mem::replace(expiry, new);
-                    let place = self.place;
-                    self.stage.note_replaced(|| Replaced::Time(place, key.to_vec(), old));
+                    self.stage.change_count += 1;
+                    if let Some(undo) = &mut self.stage.undo {
+                        undo.note_key(self.place, key, Before::Time(old));
+                    }
                     return Ok(());
                 }
                 self.copy(key)?.map(|(value, _)| (value, new))
@@ -447,8 +454,9 @@ impl Staged<'_> {
                 value.0.extend_from_slice(suffix);
                 self.stage.size += suffix.len();
                 self.stage.change_count += 1;
-                let place = self.place;
-                self.stage.note_replaced(|| Replaced::Size(place, key.to_vec(), size));
+                if let Some(undo) = &mut self.stage.undo {
+                    undo.note_key(self.place, key, Before::Size(size));
+                }
                 self.stage.check()?;
             }
             _ => {

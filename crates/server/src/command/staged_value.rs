@@ -18,15 +18,11 @@ pub type Value = (Vec<u8>, Expiry);
 /// What is to be written; `None` removes the key.
 pub type Written = BTreeMap<Vec<u8>, Option<Value>>;
 
-/// Sets what is to be written of a key, or that nothing is. Returns what was.
-pub fn set(
-    written: &mut Written,
-    key: Vec<u8>,
-    value: Option<Option<Value>>,
-) -> Option<Option<Value>> {
+/// Sets what is to be written of a key, or that nothing is.
+pub fn set(written: &mut Written, key: Vec<u8>, value: Option<Option<Value>>) {
     match value {
-        Some(value) => written.insert(key, value),
-        None => written.remove(&key),
+        Some(value) => drop(written.insert(key, value)),
+        None => drop(written.remove(&key)),
     }
 }
 

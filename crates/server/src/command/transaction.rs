@@ -260,9 +260,11 @@ fn run_all(
     answers: &mut Vec<u8>,
     later: &mut Later,
 ) -> Result<bool, Failure> {
+    let tally = *context.tally;
     if let Some(done) = run_among_others(context, queue, watched, answers)? {
         return Ok(done);
     }
+    *context.tally = tally;
     run_alone(context, queue, watched, answers, later)
 }
 
@@ -279,7 +281,10 @@ fn run_among_others(
     }
     let store = Arc::clone(&context.shared.store);
     let mut batch = WriteBatch::new();
+    let tally = *context.tally;
     for _ in 0..ATTEMPT_COUNT_MAX {
+        // What an attempt before this one counted was not done.
+        *context.tally = tally;
         batch.clear();
         watched.expect(&mut batch);
         let mut stage = Stage::new(stage_size_max(context));

@@ -2,7 +2,9 @@
 //!
 //! A command of a transaction may fail with part of its work done: the third member of a `ZADD` is too long, or a
 //! page of the pool is damaged. Its error stands between the answers of the others, whose work is written; of its
-//! own nothing may be.
+//! own nothing may be. Of each key and member what was there first is kept, however often it is written.
+
+use std::collections::BTreeMap;
 
 use everleaf::Expiry;
 
@@ -10,7 +12,7 @@ use super::staged_value::Value;
 use crate::databases::Place;
 
 /// Bytes that an entry takes besides its key and value.
-const ENTRY_OVERHEAD: usize = 72;
+const ENTRY_OVERHEAD: usize = 100;
 
 /// Where a command began.
 pub struct Mark {
@@ -20,49 +22,64 @@ pub struct Mark {
     pub change_count: u64,
 }
 
-/// What was to be written before: nothing, a removal, or a value.
-pub type Before = Option<Option<Value>>;
-
-/// What something that was written replaced.
-pub enum Replaced {
-    Key(Place, Vec<u8>, Before),
-    Member(Vec<u8>, Before),
-    /// A value that was appended to had this size.
-    Size(Place, Vec<u8>, usize),
-    /// A value that was given another time had this one.
-    Time(Place, Vec<u8>, Expiry),
+/// What was to be written before.
+pub enum Before {
+    /// Nothing, a removal, or a value.
+    Written(Option<Option<Value>>),
+    /// A value of this size, which was appended to.
+    Size(usize),
+    /// A value with this time, which was given another.
+    Time(Expiry),
 }
 
-impl Replaced {
+impl Before {
     fn size(&self) -> usize {
-        let (key, before) = match self {
-            Replaced::Key(_, key, before) | Replaced::Member(key, before) => (key, before.as_ref()),
-            Replaced::Size(_, key, _) | Replaced::Time(_, key, _) => (key, None),
-        };
-        let value = before.and_then(Option::as_ref).map_or(0, |(value, _)| value.len());
-        ENTRY_OVERHEAD + key.len() + value
+        match self {
+            Before::Written(Some(Some((value, _)))) => value.len(),
+            _ => 0,
+        }
     }
 }
 
 /// What was replaced since a mark.
 #[derive(Default)]
 pub struct UndoLog {
-    replaced: Vec<Replaced>,
+    pub keys: BTreeMap<(Place, Vec<u8>), Vec<Before>>,
+    pub members: BTreeMap<Vec<u8>, Before>,
     size: usize,
 }
 
 impl UndoLog {
-    pub fn push(&mut self, replaced: Replaced) {
-        self.size += replaced.size();
-        self.replaced.push(replaced);
+    /// Notes what a key had. What was written whole is all there is to know of what came before it.
+    pub fn note_key(&mut self, place: Place, key: &[u8], before: Before) {
+        let known = self.keys.entry((place, key.to_vec())).or_insert_with(|| {
+            self.size += ENTRY_OVERHEAD + key.len();
+            Vec::new()
+        });
+        let is_whole = |before: &Before| matches!(before, Before::Written(_));
+        let is_known = match &before {
+            Before::Written(_) => known.iter().any(is_whole),
+            // The first is the one to go back to.
+            Before::Size(_) => known.iter().any(|known| !matches!(known, Before::Time(_))),
+            Before::Time(_) => known.iter().any(|known| !matches!(known, Before::Size(_))),
+        };
+        if !is_known {
+            self.size += before.size();
+            known.push(before);
+        }
+    }
+
+    /// Notes what a member had.
+    pub fn note_member(&mut self, key: &[u8], before: Option<Option<Value>>) {
+        if !self.members.contains_key(key) {
+            let before = Before::Written(before);
+            self.size += ENTRY_OVERHEAD + key.len() + before.size();
+            self.members.insert(key.to_vec(), before);
+        }
     }
 
     /// Bytes that it takes.
     pub fn size(&self) -> usize {
         self.size
-    }
-
-    pub fn into_latest_first(self) -> impl Iterator<Item = Replaced> {
-        self.replaced.into_iter().rev()
     }
 }

@@ -89,7 +89,7 @@ fn commands_that_fail_leave_nothing_in_a_transaction() {
     }
 }
 
-/// Of what was appended, given a time and cleared before the failure nothing is left either.
+/// What the commands before it made is as they made it.
 #[test]
 fn a_failed_command_finds_what_those_before_it_staged() {
     let server = TestServer::start();
@@ -134,4 +134,15 @@ fn a_waiting_client_that_fails_takes_nothing() {
         assert_eq!(client.line("LLEN l"), ":1", "nothing was taken");
         assert_eq!(client.line("DEL l"), ":1");
     }
+}
+
+/// What is replaced has a limit of its own.
+#[test]
+fn what_fits_a_transaction_fits_with_what_it_replaces() {
+    let server = TestServer::with(|config| config.client_memory_max = Some(4 << 20));
+    let mut client = server.connect();
+    let words = |line: &str| line.split(' ').map(str::to_string).collect::<Vec<_>>();
+    let value = "x".repeat(2_500_000);
+    let commands = [words(&format!("SET k {value}")), words("SETRANGE k 0 y")];
+    assert_eq!(transaction(&mut client, &commands.iter().collect::<Vec<_>>()), "[+OK :2500000]");
 }

@@ -101,7 +101,10 @@ impl<'a> Service<'a> {
                             ready.push_back((at, destination.clone()));
                         }
                     }
-                    Ok(false) => continue,
+                    Ok(false) => {
+                        stage.roll_back(&mark);
+                        continue;
+                    }
                     Err(failure) => {
                         reply.truncate(0);
                         failure.write(&mut reply, self.shared);
