@@ -9,6 +9,7 @@
 //! A tree never calls the operating system and never names a concrete machine: the same code runs
 //! on hardware and on a simulated machine.
 
+pub mod allocators;
 pub mod blink;
 pub mod bwtree;
 pub mod bztree;

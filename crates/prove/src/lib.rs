@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `subject` | what a tree of numbers must offer to be proven: implement it, add one line to the list |
 //! | `u64_program`, `bytes_program`, `allocator_program` | programs: trees of numbers, of byte strings, the allocator |
+//! | `block_program` | a program for the allocators of NBTree's paper |
 //! | `scenarios`, `plans`, `exhaustion` | what the threads of a program do: by name, by chance, with too little space |
 //! | `made` | programs that are made: a walk to a far state, then a few operations of a few threads |
 //! | `tiny` | programs that are made so small that every order is run |
@@ -40,6 +41,7 @@ pub mod anomalies;
 pub mod arguments;
 pub mod backing;
 pub mod batches;
+pub mod block_program;
 pub mod bytes_program;
 pub mod campaign;
 pub mod case;

@@ -84,6 +84,35 @@ pub const MUTANTS: &[Mutant] = &[
 /// The planted bugs of the other trees. Some take programs made for them: those of [`anomalies`],
 /// [`safeguards`] and [`published`].
 pub const OF_OTHER_TREES: &[Mutant] = &[
+    of("blocks-everleaf", "everleaf.marks_nothing"),
+    of("blocks-everleaf", "everleaf.no_link_flush"),
+    of("blocks-everleaf", "everleaf.no_unlink_flush"),
+    of("blocks-naive", "naive.behind_the_first"),
+    of("blocks-naive", "naive.from_the_start"),
+    of("blocks-naive", "naive.no_link_flush"),
+    of("blocks-naive", "naive.no_unlink_flush"),
+    of("blocks-nvalloc", "nvalloc.bit_first"),
+    of("blocks-nvalloc", "nvalloc.free_at_once"),
+    of("blocks-nvalloc", "nvalloc.link_first"),
+    of("blocks-nvalloc", "nvalloc.no_bit_flush"),
+    of("blocks-nvalloc", "nvalloc.no_entry_flush"),
+    of("blocks-nvalloc", "nvalloc.no_link_flush"),
+    of("blocks-nvalloc", "nvalloc.no_replay"),
+    of("blocks-nvalloc", "nvalloc.replays_all"),
+    of("blocks-nvm-malloc", "nvm_malloc.end_first"),
+    of("blocks-nvm-malloc", "nvm_malloc.free_at_once"),
+    of("blocks-nvm-malloc", "nvm_malloc.no_end_flush"),
+    of("blocks-nvm-malloc", "nvm_malloc.no_link_flush"),
+    of("blocks-nvm-malloc", "nvm_malloc.no_lock"),
+    of("blocks-nvm-malloc", "nvm_malloc.no_replay"),
+    of("blocks-nvm-malloc", "nvm_malloc.no_state_flush"),
+    of("blocks-nvm-malloc", "nvm_malloc.state_first"),
+    of("blocks-pmdk", "pmdk.free_at_once"),
+    of("blocks-pmdk", "pmdk.kind_first"),
+    of("blocks-pmdk", "pmdk.no_apply_flush"),
+    of("blocks-pmdk", "pmdk.no_erase_flush"),
+    of("blocks-pmdk", "pmdk.no_lane_flush"),
+    of("blocks-pmdk", "pmdk.no_replay"),
     of("cceh", "cceh.depth_first"),
     of("cceh", "cceh.free_at_once"),
     of("cceh", "cceh.key_first"),
@@ -482,6 +511,10 @@ fn step(structure: &str, number: u64) -> (String, Config) {
         "alloc" | "pool" => {
             let one_in = if structure == "alloc" { 1000 } else { 200 };
             let crash = nested(if number.is_multiple_of(4) { one_in } else { 0 });
+            (simple, Config { crash, simulate_open: number % 8 == 5, ..usual })
+        }
+        name if name.starts_with("blocks-") => {
+            let crash = nested(if number.is_multiple_of(4) { 50 } else { 0 });
             (simple, Config { crash, simulate_open: number % 8 == 5, ..usual })
         }
         "batch" | "expiry" => {

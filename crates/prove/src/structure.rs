@@ -1,5 +1,6 @@
 //! Everything that can be proven, by name.
 
+use everleaf_designs::allocators::{Everleaf, Naive, NvAllocLike, NvmMallocLike, PmdkLike};
 use everleaf_designs::bztree::variant as bz;
 use everleaf_designs::cceh::variant as cceh;
 use everleaf_designs::f3tree::variant as f3;
@@ -24,7 +25,7 @@ use crate::dimensions::{Dimension, Values};
 use crate::living::AnyTree;
 use crate::nbtree::Nb;
 use crate::trees::{Strings, Trees};
-use crate::{allocator_program, batches, directory, epochs, expiries, published};
+use crate::{allocator_program, batches, block_program, directory, epochs, expiries, published};
 
 /// One step of a search: a program, the machine it runs on, and what both are called in the table.
 pub struct Step {
@@ -330,6 +331,19 @@ pub static STRUCTURES: &[Structure] = &[
         "the allocator: records, blocks, volatile nodes, recovery of space",
         &allocator_program::Programs,
     ),
+    one(
+        "blocks-everleaf",
+        "blocks of the allocator by the trait",
+        &block_program::Programs::<Everleaf<M>>::of(),
+    ),
+    one("blocks-naive", "the naive allocator", &block_program::Programs::<Naive<M>>::of()),
+    one("blocks-pmdk", "an allocator after PMDK's", &block_program::Programs::<PmdkLike<M>>::of()),
+    one(
+        "blocks-nvm-malloc",
+        "one after nvm_malloc",
+        &block_program::Programs::<NvmMallocLike<M>>::of(),
+    ),
+    one("blocks-nvalloc", "one after NVAlloc", &block_program::Programs::<NvAllocLike<M>>::of()),
     one("epoch", "epochs: nothing is reclaimed under a reader", &epochs::Programs),
     one("pool", "the pool: roots, ids, growth, closing and opening", &directory::Programs),
 ];

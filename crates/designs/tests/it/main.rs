@@ -1,5 +1,6 @@
 //! The tests of the published designs on hardware, in one program.
 
+mod allocators;
 mod bw_tree;
 mod bztree;
 mod cceh;

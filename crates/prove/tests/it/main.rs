@@ -4,6 +4,7 @@
 mod ablation;
 mod allocator;
 mod batches;
+mod blocks;
 mod common;
 mod counts;
 mod expiries;
