@@ -113,6 +113,13 @@ pub const OF_OTHER_TREES: &[Mutant] = &[
     of("blocks-pmdk", "pmdk.no_erase_flush"),
     of("blocks-pmdk", "pmdk.no_lane_flush"),
     of("blocks-pmdk", "pmdk.no_replay"),
+    of("nbtree-on-pmdk", "nbtree_blocks.free_at_once"),
+    of("nbtree-on-pmdk", "nbtree_blocks.no_end_flush"),
+    of("nbtree-on-pmdk", "nbtree_blocks.no_old"),
+    of("nbtree-on-pmdk", "nbtree_blocks.no_ring"),
+    of("nbtree-on-pmdk", "nbtree_blocks.settles_listed"),
+    of("nbtree-on-pmdk", "nbtree_blocks.settles_nothing"),
+    of("nbtree-on-pmdk", "nbtree_blocks.settles_twice"),
     of("cceh", "cceh.depth_first"),
     of("cceh", "cceh.free_at_once"),
     of("cceh", "cceh.key_first"),
@@ -512,6 +519,10 @@ fn step(structure: &str, number: u64) -> (String, Config) {
             let one_in = if structure == "alloc" { 1000 } else { 200 };
             let crash = nested(if number.is_multiple_of(4) { one_in } else { 0 });
             (simple, Config { crash, simulate_open: number % 8 == 5, ..usual })
+        }
+        name if name.starts_with("nbtree-on-") => {
+            let crash = nested(if number.is_multiple_of(4) { 100 } else { 0 });
+            (format!("random/2/{number}"), Config { crash, ..usual })
         }
         name if name.starts_with("blocks-") => {
             let crash = nested(if number.is_multiple_of(4) { 50 } else { 0 });

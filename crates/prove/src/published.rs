@@ -12,7 +12,7 @@ use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Failure,
 
 use crate::case::{Case, Prepared};
 use crate::configure::{Fixed, exhaustive};
-use crate::dimensions::Dimension;
+use crate::dimensions::{self, Dimension, Drawn};
 use crate::directed_case::DirectedCase;
 use crate::living::AnyTree;
 use crate::operation::Operation::{self, Exchange, Get, Insert, Remove, Update};
@@ -373,6 +373,36 @@ impl Programs for Alone {
 
     fn dimensions(&self) -> Vec<Dimension> {
         self.trees().dimensions()
+    }
+
+    fn small(&self) -> Vec<String> {
+        self.trees().small()
+    }
+}
+
+/// NBTree as published, with locks, its leaves in few blocks of another allocator: programs that do not
+/// need many.
+pub struct OnBlocks(pub &'static [(usize, AnyTree)]);
+
+impl OnBlocks {
+    fn trees(&self) -> Trees {
+        Trees { sizes: self.0, wide: &[], alone: false }
+    }
+}
+
+impl Programs for OnBlocks {
+    fn case(&self, name: &str) -> Option<Box<dyn Case>> {
+        self.trees().case(name)
+    }
+
+    fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
+        let Drawn { config, values } = dimensions::draw(random, fixed);
+        let program = format!("random/2/{}", random.below(1 << 40) << 8 | number & 255);
+        Step { program, config, values }
+    }
+
+    fn dimensions(&self) -> Vec<Dimension> {
+        dimensions::machines()
     }
 
     fn small(&self) -> Vec<String> {

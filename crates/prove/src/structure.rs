@@ -5,10 +5,13 @@ use everleaf_designs::bztree::variant as bz;
 use everleaf_designs::cceh::variant as cceh;
 use everleaf_designs::f3tree::variant as f3;
 use everleaf_designs::fast_fair::variant::Small;
+use everleaf_designs::nbtree_published::variant::{
+    LockedOnEverleaf, LockedOnNvAlloc, LockedOnNvmMalloc, LockedOnPmdk, Variant,
+};
 use everleaf_designs::pactree::variant as pac;
 use everleaf_designs::skiplist::variant as skip;
 use everleaf_designs::{
-    BwTree, BzTree, Cceh, CddsTree, F3Tree, FastFair, FpTree, Masstree, NbTreeCoupled,
+    BwTree, BzTree, Cceh, CddsTree, F3Tree, FastFair, FpTree, Masstree, NbPublished, NbTreeCoupled,
     NbTreePublished, NbTreeW, NbTreeWr, NvTree, NvTreeBlind, PSkiplist, PacTree, RnTree,
     RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered, UTree, WbTree,
     WbTreeSo, Wort,
@@ -264,6 +267,17 @@ static U_TREES: &Trees = &Trees {
     alone: false,
 };
 
+/// NBTree with locks on another allocator, in variant `V`.
+const fn on_blocks<V: Variant>() -> [(usize, AnyTree); 2] {
+    let tree = any::<NbPublished<V, Tiny<2, 3>, M>>();
+    [(2, tree), (3, tree)]
+}
+
+static ON_EVERLEAF: &[(usize, AnyTree)] = &on_blocks::<LockedOnEverleaf>();
+static ON_PMDK: &[(usize, AnyTree)] = &on_blocks::<LockedOnPmdk>();
+static ON_NVM_MALLOC: &[(usize, AnyTree)] = &on_blocks::<LockedOnNvmMalloc>();
+static ON_NVALLOC: &[(usize, AnyTree)] = &on_blocks::<LockedOnNvAlloc>();
+
 static PUBLISHED: &[(usize, AnyTree)] =
     &alone::<NbTreePublished<Tiny<2, 3>, M>, NbTreePublished<Tiny<3, 3>, M>>();
 static COUPLED: &[(usize, AnyTree)] =
@@ -326,6 +340,10 @@ pub static STRUCTURES: &[Structure] = &[
         "the same with metadata in the pool, one thread at a time",
         &published::Alone(COUPLED),
     ),
+    one("nbtree-on-everleaf", "the same, leaves by the trait", &published::OnBlocks(ON_EVERLEAF)),
+    one("nbtree-on-pmdk", "the same after PMDK's", &published::OnBlocks(ON_PMDK)),
+    one("nbtree-on-nvm-malloc", "the same after nvm_malloc", &published::OnBlocks(ON_NVM_MALLOC)),
+    one("nbtree-on-nvalloc", "the same after NVAlloc", &published::OnBlocks(ON_NVALLOC)),
     one(
         "alloc",
         "the allocator: records, blocks, volatile nodes, recovery of space",

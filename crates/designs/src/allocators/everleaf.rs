@@ -52,6 +52,10 @@ impl<M: Machine> Allocator<M> for Everleaf<M> {
         used.iter().try_for_each(|block| recovery.mark_record(*block, self.block_bytes))
     }
 
+    fn is_block(&self, recovery: &Recovery<M>, block: u64) -> bool {
+        recovery.record_room(block).is_some_and(|room| room >= self.block_bytes)
+    }
+
     fn reserve(&self, session: &mut Session<M>) -> Result<u64, AllocError> {
         session.allocate_record(self.block_bytes)
     }
@@ -84,5 +88,5 @@ impl<M: Machine> Allocator<M> for Everleaf<M> {
         vec![]
     }
 
-    fn free_all(self, _session: &mut Session<M>) {}
+    fn free_all(&self, _session: &mut Session<M>) {}
 }

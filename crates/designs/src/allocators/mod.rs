@@ -31,6 +31,7 @@
 //! 2024, section VI-E; each file names its own. *Departure* of all: the blocks of a space have one
 //! size, as a tree's leaves have, so that the metadata can be cleared once, when the space is made.
 
+mod any;
 mod everleaf;
 mod lists;
 mod naive;
@@ -45,6 +46,7 @@ use std::sync::Arc;
 use everleaf_alloc::{AllocError, Heap, Recovery, Session};
 use everleaf_machine::{Atomic, Machine};
 
+pub use any::{AnyAllocator, names, number_of};
 pub use everleaf::Everleaf;
 pub use naive::Naive;
 pub use nvalloc::NvAllocLike;
@@ -112,6 +114,9 @@ pub trait Allocator<M: Machine>: Send + Sync + Sized {
     /// It is not of this allocator, or marked already.
     fn mark(&self, recovery: &Recovery<M>, used: &BTreeSet<u64>) -> Result<(), AllocError>;
 
+    /// Whether there can be a block at that offset: for readers of untrusted references.
+    fn is_block(&self, recovery: &Recovery<M>, block: u64) -> bool;
+
     /// A block that nobody else gets; a crash takes it back. Its contents are those of its last life.
     ///
     /// # Errors
@@ -132,6 +137,6 @@ pub trait Allocator<M: Machine>: Send + Sync + Sized {
     /// What is wrong, in words, if exactly these blocks are allocated.
     fn check(&self, used: &BTreeSet<u64>) -> Vec<String>;
 
-    /// Gives the space back. None of its blocks are used any more.
-    fn free_all(self, session: &mut Session<M>);
+    /// Gives the space back. None of its blocks are used any more, and none is reserved afterwards.
+    fn free_all(&self, session: &mut Session<M>);
 }

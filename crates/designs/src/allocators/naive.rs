@@ -69,6 +69,10 @@ impl<M: Machine> Allocator<M> for Naive<M> {
         self.space.mark(recovery)
     }
 
+    fn is_block(&self, _recovery: &Recovery<M>, block: u64) -> bool {
+        self.space.is_block(block)
+    }
+
     fn reserve(&self, session: &mut Session<M>) -> Result<u64, AllocError> {
         let taken = self.lists.take(&self.space, self.space.thread_of(session));
         taken.ok_or_else(|| self.space.full())
@@ -98,7 +102,7 @@ impl<M: Machine> Allocator<M> for Naive<M> {
         self.lists.check(&self.space, used, true)
     }
 
-    fn free_all(self, session: &mut Session<M>) {
+    fn free_all(&self, session: &mut Session<M>) {
         self.space.free(session);
     }
 }

@@ -193,6 +193,16 @@ impl<M: Machine> Space<M> {
         (chunk, (rest - self.lines.of_chunk * LINE_SIZE) / self.shape.block_bytes)
     }
 
+    /// Whether a block is at that offset.
+    pub fn is_block(&self, offset: u64) -> bool {
+        let start = self.chunk_start(0);
+        let end = self.chunk_start(self.shape.chunks);
+        (start..end).contains(&offset) && {
+            let chunk = (offset - start) as usize / self.shape.chunk_bytes;
+            self.blocks_of(chunk).any(|block| block == offset)
+        }
+    }
+
     /// All blocks, in ascending order.
     pub fn blocks(&self) -> impl Iterator<Item = u64> {
         (0..self.shape.chunks).flat_map(|chunk| self.blocks_of(chunk))

@@ -22,13 +22,9 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         self.inner.check(&mut report.problems);
         let mut seen = BTreeSet::new();
         self.for_each_record(&mut |leaf| {
-            if seen.insert(leaf.block())
-                && let Err(error) = used.mark_record(leaf.block(), Self::RECORD_SIZE)
-            {
-                report.problems.push(error.to_string());
-            }
+            seen.insert(leaf.block());
         });
-        self.calloc.check(used, &seen, &mut report.problems);
+        self.space.check(used, &seen, Self::RECORD_SIZE, &mut report.problems);
         let mut in_tree = vec![];
         self.for_each_current(&mut |leaf| in_tree.push((leaf.low(), leaf.block())));
         let mut listed = vec![];
@@ -130,12 +126,12 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
                 all.push((leaf.block(), place.cast_mut()));
             }
         });
-        for (block, place) in all {
-            Self::unmake_leaf(session, self.is_writable, place);
-            session.free_record(block, Self::RECORD_SIZE);
+        for (_, place) in &all {
+            Self::unmake_leaf(session, self.is_writable, *place);
         }
         self.inner.free(session);
-        self.calloc.free_all(session);
+        let blocks = all.into_iter().map(|(block, _)| block);
+        self.space.free_all(session, blocks, Self::RECORD_SIZE);
         self.anchor.free(session);
     }
 }

@@ -133,7 +133,10 @@ impl<V: Variant, G: Geometry, M: Machine> Design<M> for NbPublished<V, G, M> {
     };
 
     fn create(session: &mut Session<M>) -> Result<Self, IndexError> {
-        Ok(Self::create_empty(session)?)
+        Ok(match V::ALLOCATOR {
+            Some((allocator, leaves)) => Self::create_on(session, allocator, leaves)?,
+            None => Self::create_empty(session)?,
+        })
     }
 
     fn recover(

@@ -43,7 +43,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
 
     /// Gives a leaf back that the list and the inner nodes have lost, when nobody can hold it.
     fn retire(&self, session: &mut Session<M>, leaf: &Leaf<M>, place: *mut Leaf<M>) {
-        self.calloc.retire(session, leaf.block());
+        self.space.retire(session, leaf.block());
         if !in_pool::<V>(self.is_writable) {
             // SAFETY: allocated with this size; out of the inner nodes, and the leaf that leads
             // here by its copies was retired before, so only threads that are pinned now can hold

@@ -53,12 +53,14 @@
 //! - P6 a committed slot has its key's fingerprint;
 //! - P7 at rest the bits that are set are those of the leaves in use and in rings.
 
+mod blocks;
 mod calloc;
 mod check;
 mod design;
 mod inner;
 mod install;
 pub mod layout;
+mod leaves;
 mod link;
 mod lock;
 mod recover;
@@ -79,11 +81,15 @@ use everleaf_index::{Geometry, Kind, PoolBase, Production, RootObject, U64Kind};
 use everleaf_machine::{Atomic, Hardware, Machine, Ordering};
 use everleaf_pool::Medium;
 
+use crate::allocators::number_of;
+
+use blocks::Blocks;
 use calloc::Calloc;
 use inner::InnerNodes;
 use layout::{
     Block, Leaf, LeafStart, SLOT_COUNT_MAX, coupled_place, in_pool, new_leaf, record_size,
 };
+use leaves::Leaves;
 use state::LINK;
 use variant::Variant;
 
@@ -95,7 +101,7 @@ const HEAD: usize = 1;
 /// The tree, in variant `V`, with leaves of geometry `G`, on machine `M`.
 pub struct NbPublished<V, G: Geometry = Production, M: Machine = Hardware> {
     inner: InnerNodes<G, M>,
-    calloc: Calloc<M>,
+    space: Leaves<M>,
     base: PoolBase<M>,
     medium: Medium<M>,
     anchor: RootObject<M>,
@@ -139,12 +145,12 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
     fn assemble(
         heap: Arc<Heap<M>>,
         anchor: RootObject<M>,
-        calloc: Calloc<M>,
+        space: Leaves<M>,
         inner: InnerNodes<G, M>,
     ) -> Self {
         NbPublished {
             inner,
-            calloc,
+            space,
             base: PoolBase::of(&heap),
             medium: heap.medium(),
             anchor,
@@ -157,19 +163,52 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         }
     }
 
-    /// A new tree with one empty leaf.
+    /// A new tree with one empty leaf, whose leaves come from Calloc.
     fn create_empty(session: &mut Session<M>) -> Result<Self, AllocError> {
         let heap = session.heap().clone();
         let anchor = RootObject::create(session, TAG)?;
-        let calloc = Calloc::new(&heap, anchor, Self::RECORD_SIZE);
-        match Self::create_first(session, anchor, &calloc) {
+        let space = Leaves::Calloc(Calloc::new(&heap, anchor, Self::RECORD_SIZE));
+        Self::create_in(session, anchor, space)
+    }
+
+    /// The same with so many leaves at most, which come from the allocator of that
+    /// [name](crate::allocators::names).
+    ///
+    /// # Errors
+    /// No space.
+    ///
+    /// # Panics
+    /// If there is no allocator of that name.
+    pub fn create_on(
+        session: &mut Session<M>,
+        allocator: &str,
+        leaves: usize,
+    ) -> Result<Self, AllocError> {
+        let number = number_of(allocator).expect("the name of an allocator");
+        let anchor = RootObject::create(session, TAG)?;
+        match Blocks::create(session, anchor, number, Self::RECORD_SIZE, leaves) {
+            Ok(blocks) => Self::create_in(session, anchor, Leaves::Blocks(blocks)),
+            Err(error) => {
+                anchor.free(session);
+                Err(error)
+            }
+        }
+    }
+
+    fn create_in(
+        session: &mut Session<M>,
+        anchor: RootObject<M>,
+        space: Leaves<M>,
+    ) -> Result<Self, AllocError> {
+        let heap = session.heap().clone();
+        match Self::create_first(session, anchor, &space) {
             Ok(inner) => {
-                let tree = Self::assemble(heap, anchor, calloc, inner);
+                let tree = Self::assemble(heap, anchor, space, inner);
                 tree.leaves.add(session.stripe(), 1);
                 Ok(tree)
             }
             Err(error) => {
-                calloc.free_all(session);
+                space.free_all(session, std::iter::empty(), Self::RECORD_SIZE);
                 anchor.free(session);
                 Err(error)
             }
@@ -180,25 +219,22 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
     fn create_first(
         session: &mut Session<M>,
         anchor: RootObject<M>,
-        calloc: &Calloc<M>,
+        space: &Leaves<M>,
     ) -> Result<InnerNodes<G, M>, AllocError> {
         let (base, medium) = (PoolBase::of(session.heap()), session.medium());
-        let block = session.allocate_record(Self::RECORD_SIZE)?;
+        let block = space.reserve_first(session, Self::RECORD_SIZE)?;
         let contents = block_at(base, block);
         contents.fill(0, 0, &[]);
         // Persist: the block before the anchor names it, or recovery would find no leaf there (P1).
         medium.persist(contents.next.as_ptr(), layout::BLOCK_SIZE);
-        anchor.word(HEAD).write_private(block);
-        // Persist: block, then anchor, before the directory names the tree.
-        medium.persist(anchor.word(HEAD).as_ptr(), 8);
+        space.activate_first(session, block, anchor.word(HEAD), Self::RECORD_SIZE)?;
         let start = LeafStart { keys: &[], low: 0, high: 0, block, right: std::ptr::null_mut() };
-        let made = calloc.set_bits(session, &[block]).and_then(|()| {
-            let leaf = Self::make_leaf(session, base, true, &start)?;
+        let made = Self::make_leaf(session, base, true, &start).and_then(|leaf| {
             InnerNodes::load(session, &[(0, leaf)]).inspect_err(|_| {
                 Self::unmake_leaf(session, true, leaf);
             })
         });
-        made.inspect_err(|_| session.free_record(block, Self::RECORD_SIZE))
+        made.inspect_err(|_| space.forget_first(session, anchor.word(HEAD), Self::RECORD_SIZE))
     }
 
     /// Metadata for a block, private.

@@ -12,9 +12,10 @@ use everleaf_alloc::{AllocError, Recovery, Session};
 use everleaf_index::{Geometry, PoolBase, RootObject};
 use everleaf_machine::Machine;
 
-use super::calloc::Calloc;
+use super::blocks::Blocks;
 use super::inner::InnerNodes;
 use super::layout::{Leaf, LeafStart};
+use super::leaves::Opening;
 use super::variant::Variant;
 use super::{HEAD, NbPublished, TAG};
 
@@ -35,7 +36,10 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         let is_writable = !heap.pool().is_read_only();
         let base = PoolBase::of(&heap);
         let anchor = RootObject::open(&heap, recovery, root, TAG)?;
-        let listed = Self::walk(base, anchor, recovery)?;
+        let record_size = Self::RECORD_SIZE;
+        let blocks = Blocks::open(session, anchor, recovery, record_size)?;
+        let opening = Opening { recovery, blocks, record_size };
+        let listed = Self::walk(base, anchor, &opening)?;
         let mut leaves = Vec::with_capacity(listed.len());
         let mut keys = 0;
         for (index, this) in listed.iter().enumerate() {
@@ -45,9 +49,9 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
             keys += count;
         }
         let blocks = listed.iter().map(|this| this.block);
-        let calloc = Calloc::open(&heap, anchor, Self::RECORD_SIZE, recovery, blocks)?;
+        let space = opening.finish(session, anchor, blocks)?;
         let inner = InnerNodes::load(session, &leaves)?;
-        let tree = Self::assemble(heap, anchor, calloc, inner);
+        let tree = Self::assemble(heap, anchor, space, inner);
         tree.keys.add(0, keys as i64);
         tree.leaves.add(0, leaves.len() as i64);
         Ok(tree)
@@ -57,17 +61,15 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
     fn walk(
         base: PoolBase<M>,
         anchor: RootObject<M>,
-        recovery: &Recovery<M>,
+        opening: &Opening<'_, M>,
     ) -> Result<Vec<Listed>, AllocError> {
         let mut listed: Vec<Listed> = vec![];
         let mut block = anchor.word(HEAD).read_private();
         loop {
             let corrupt = |what: String| AllocError::Corrupt { offset: block, what };
-            let room = recovery.record_room(block);
-            if room.is_none_or(|room| room < Self::RECORD_SIZE) {
+            if !opening.mark(block)? {
                 return Err(corrupt("a leaf was expected here".into()));
             }
-            recovery.mark_record(block, Self::RECORD_SIZE)?;
             let contents = super::block_at(base, block);
             let low = contents.low.read_private();
             let follows = listed.last().map_or(low == 0, |last| low > last.low);

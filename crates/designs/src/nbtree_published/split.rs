@@ -30,7 +30,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         }
         let done = self.finish(session, leaf);
         if let Some(logged) = logged {
-            self.calloc.end(logged);
+            self.space.end(logged);
         }
         done
     }
@@ -68,12 +68,12 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
         }
         let split = split_key(&pairs, Self::CAPACITY);
         let count = 1 + usize::from(split.is_some());
-        let New { blocks, logged } = self.calloc.begin(session, leaf.block(), count)?;
+        let New { blocks, logged } = self.space.begin(session, leaf.block(), count)?;
         let left = match self.build_all(session, leaf, split, &pairs, &blocks) {
             Ok(left) => left,
             Err(error) => {
-                blocks.iter().for_each(|block| self.calloc.give_back(session, *block));
-                self.calloc.end(logged);
+                blocks.iter().for_each(|block| self.space.give_back(session, *block));
+                self.space.end(logged);
                 return Err(error);
             }
         };
@@ -87,7 +87,7 @@ impl<V: Variant, G: Geometry, M: Machine> NbPublished<V, G, M> {
             if !right.is_null() {
                 Self::unmake_leaf(session, self.is_writable, right);
             }
-            blocks.iter().for_each(|block| self.calloc.give_back(session, *block));
+            blocks.iter().for_each(|block| self.space.give_back(session, *block));
         }
         Ok(logged)
     }

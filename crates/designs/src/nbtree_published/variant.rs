@@ -12,6 +12,9 @@ pub trait Variant: Copy + Default + Send + Sync + 'static {
     const READERS_LOCK: bool = false;
     /// Whether a leaf's metadata lie in the pool, beside its entries.
     const COUPLED: bool = false;
+    /// The [allocator](crate::allocators) that a new tree's leaves come from, and how many there can be;
+    /// none is Calloc.
+    const ALLOCATOR: Option<(&'static str, usize)> = None;
 }
 
 macro_rules! variants {
@@ -39,4 +42,28 @@ variants! {
     }
     /// The paper's coupled leaf: as [`LockFree`], with the metadata in the pool.
     Coupled "nbtree-coupled" 0x53 { const COUPLED: bool = true; }
+    /// [`AllLocks`] on few blocks of [`PmdkLike`](crate::allocators::PmdkLike): to be proven.
+    LockedOnPmdk "nbtree-wr-pmdk" 0x54 {
+        const WRITERS_LOCK: bool = true;
+        const READERS_LOCK: bool = true;
+        const ALLOCATOR: Option<(&'static str, usize)> = Some(("pmdk-like", 20));
+    }
+    /// The same on [`NvmMallocLike`](crate::allocators::NvmMallocLike).
+    LockedOnNvmMalloc "nbtree-wr-nvm-malloc" 0x55 {
+        const WRITERS_LOCK: bool = true;
+        const READERS_LOCK: bool = true;
+        const ALLOCATOR: Option<(&'static str, usize)> = Some(("nvm-malloc-like", 20));
+    }
+    /// The same on [`NvAllocLike`](crate::allocators::NvAllocLike).
+    LockedOnNvAlloc "nbtree-wr-nvalloc" 0x56 {
+        const WRITERS_LOCK: bool = true;
+        const READERS_LOCK: bool = true;
+        const ALLOCATOR: Option<(&'static str, usize)> = Some(("nvalloc-like", 20));
+    }
+    /// The same on [`Everleaf`](crate::allocators::Everleaf).
+    LockedOnEverleaf "nbtree-wr-everleaf" 0x57 {
+        const WRITERS_LOCK: bool = true;
+        const READERS_LOCK: bool = true;
+        const ALLOCATOR: Option<(&'static str, usize)> = Some(("everleaf", 20));
+    }
 }

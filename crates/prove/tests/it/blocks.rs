@@ -23,6 +23,11 @@ fn allocators() -> impl Iterator<Item = &'static Structure> {
     STRUCTURES.iter().filter(|structure| structure.name.starts_with("blocks-"))
 }
 
+/// The paper's tree with locks, on the allocators.
+fn trees() -> impl Iterator<Item = &'static Structure> {
+    STRUCTURES.iter().filter(|structure| structure.name.starts_with("nbtree-on-"))
+}
+
 #[test]
 fn every_order_of_the_small_programs_survives_every_cut() {
     for structure in allocators() {
@@ -47,8 +52,8 @@ fn every_order_of_the_small_programs_survives_every_cut() {
 
 #[test]
 fn random_programs_survive_on_every_machine() {
-    let count = allocators().count() as f64;
-    for structure in allocators() {
+    let count = allocators().chain(trees()).count() as f64;
+    for structure in allocators().chain(trees()) {
         let started = Instant::now();
         let long = Budget::Cpu(share(0.5 / count));
         let budget = if is_long() { long } else { Budget::Schedules(400) };
@@ -59,6 +64,26 @@ fn random_programs_survive_on_every_machine() {
         }
         tell(structure.name, started, &verdict.report);
         tell_marks(&verdict.report);
+    }
+}
+
+#[test]
+fn a_tree_on_them_survives_every_order_of_its_small_programs() {
+    for structure in trees() {
+        let (started, mut total) = (Instant::now(), Report::default());
+        for program in structure.small() {
+            let case = structure.case(&program).expect("its own program");
+            let (report, failure) = case.explore(&exhaustive(&Config::default(), 1), 200);
+            assert!(failure.is_none(), "{}, {program}: {failure:?}", structure.name);
+            total.add(&report);
+            let crash = CrashConfig { nested_one_in: 100, ..CrashConfig::default() };
+            let nested = Config { crash, ..Config::default() };
+            let (report, failure) = case.explore(&nested, 1);
+            assert!(failure.is_none(), "{}, {program}: {failure:?}", structure.name);
+            total.add(&report);
+        }
+        tell(structure.name, started, &total);
+        tell_marks(&total);
     }
 }
 

@@ -73,7 +73,7 @@ struct Thread {
 #[must_use]
 pub(super) struct Logged {
     /// Where its first word is; 0 if the log was full.
-    place: u64,
+    pub place: u64,
 }
 
 /// The leaves for a replacement.

@@ -1,0 +1,360 @@
+//! The tree's leaves in the blocks of another allocator (`crate::allocators`), as the paper measures
+//! them: what Calloc does with its bitmap, ring and log is done with destinations.
+//!
+//! ```text
+//!   anchor    | tag | head | 0 | 0 | allocator | its root | blocks | areas |
+//!   area      | log: 4 x (old, new, new, 0) 128 | ring: 16 places, 128 |      one for each of 8 threads
+//! ```
+//!
+//! *Log*: a replacement writes down which leaf it replaces, then activates the new ones into the two
+//! words beside it; when it is done, it clears all three. *Ring*: a leaf that was replaced is named by
+//! a place of the ring until nobody can hold it; then it is freed from there. The first leaf's
+//! destination is the tree's head.
+//!
+//! After a crash all that log and ring name is freed, but for what is in the list. With one thread, or
+//! with locks, nothing else is allocated; without, a log may end before its leaves are linked, as
+//! Calloc's does. What finds the ring full waits in DRAM; a crash loses that.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::path::Path;
+
+use everleaf_alloc::{AllocError, Recovery, Session};
+use everleaf_index::{PoolBase, RootObject};
+use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering, SpinLock};
+use everleaf_pool::{Medium, PoolError};
+
+use crate::allocators::{AnyAllocator, Promise};
+
+/// Words of the anchor.
+const ALLOCATOR: usize = 4;
+const ROOT: usize = 5;
+const BLOCKS: usize = 6;
+const AREAS: usize = 7;
+
+/// Areas there are; more sessions share them.
+const THREADS: usize = 8;
+/// Entries of a log: a replacement may have to replace the leaf in front first.
+const LOG_COUNT: usize = 4;
+/// Words of an entry: the old leaf, the new ones.
+const LOG_ENTRY: usize = 4;
+/// Where an area's ring is, in words, and its places.
+const RING: usize = LOG_COUNT * LOG_ENTRY;
+const RING_COUNT: usize = 16;
+/// Words of an area.
+const AREA_WORDS: usize = RING + RING_COUNT;
+/// Bytes of the record with the areas, which begin at a line.
+const AREAS_SIZE: usize = THREADS * AREA_WORDS * 8 + LINE_SIZE;
+
+/// What is kept of a thread's ring.
+#[derive(Default)]
+struct Thread {
+    /// Places that are filled, oldest first, and under which epoch.
+    ring: VecDeque<(usize, u64)>,
+    /// The place that is filled next.
+    next: usize,
+    /// Leaves that found the ring full.
+    waiting: VecDeque<(u64, u64)>,
+}
+
+/// See the module.
+pub(super) struct Blocks<M: Machine> {
+    allocator: AnyAllocator<M>,
+    base: PoolBase<M>,
+    medium: Medium<M>,
+    /// The record with the areas.
+    areas: u64,
+    threads: Box<[SpinLock<Thread, M>]>,
+}
+
+impl<M: Machine> Blocks<M> {
+    /// A new allocator for so many leaves, and what the anchor says of it, not durable yet.
+    ///
+    /// # Errors
+    /// No space.
+    pub fn create(
+        session: &mut Session<M>,
+        anchor: RootObject<M>,
+        number: u64,
+        block_bytes: usize,
+        blocks: usize,
+    ) -> Result<Self, AllocError> {
+        let shape = AnyAllocator::<M>::shape(number, block_bytes, blocks, THREADS);
+        let shape = shape.expect("the caller has the number of an allocator");
+        let areas = session.allocate_record(AREAS_SIZE)?;
+        let allocator = match AnyAllocator::create(number, session, shape) {
+            Ok(allocator) => allocator.expect("as above"),
+            Err(error) => {
+                session.free_record(areas, AREAS_SIZE);
+                return Err(error);
+            }
+        };
+        let this = Self::of(session, allocator, areas);
+        this.words().iter().for_each(|word| word.write_private(0));
+        // Persist: cleared areas before the anchor names them.
+        this.medium.persist(this.words()[0].as_ptr(), THREADS * AREA_WORDS * 8);
+        let words = [
+            (ALLOCATOR, number),
+            (ROOT, this.allocator.root()),
+            (BLOCKS, blocks as u64),
+            (AREAS, areas),
+        ];
+        words.into_iter().for_each(|(index, value)| anchor.word(index).write_private(value));
+        // Persist: before the directory names the tree.
+        this.medium.persist(anchor.word(ALLOCATOR).as_ptr(), 32);
+        Ok(this)
+    }
+
+    /// The allocator that the anchor names; `None` if it names none.
+    ///
+    /// # Errors
+    /// Damage; a pool that is open for reading only, since what a crash has cut is ended here.
+    pub fn open(
+        session: &Session<M>,
+        anchor: RootObject<M>,
+        recovery: &Recovery<M>,
+        block_bytes: usize,
+    ) -> Result<Option<Self>, AllocError> {
+        let [number, root, blocks, areas] =
+            [ALLOCATOR, ROOT, BLOCKS, AREAS].map(|index| anchor.word(index).read_private());
+        if number == 0 {
+            return Ok(None);
+        }
+        let corrupt = || AllocError::Corrupt {
+            offset: areas,
+            what: "a tree's anchor names an allocator that there is not".into(),
+        };
+        let shape = AnyAllocator::<M>::shape(number, block_bytes, blocks as usize, THREADS);
+        let shape = shape.ok_or_else(corrupt)?;
+        let pool = session.heap().pool();
+        if pool.is_read_only() {
+            let path = pool.path().unwrap_or(Path::new("")).to_path_buf();
+            let action = "open a tree whose leaves come from another allocator";
+            return Err(AllocError::Pool(PoolError::ReadOnly { path, action }));
+        }
+        recovery.mark_record(areas, AREAS_SIZE)?;
+        let allocator = AnyAllocator::open(number, session.heap(), recovery, root, shape)?;
+        Ok(Some(Self::of(session, allocator.ok_or_else(corrupt)?, areas)))
+    }
+
+    fn of(session: &Session<M>, allocator: AnyAllocator<M>, areas: u64) -> Self {
+        Blocks {
+            allocator,
+            base: PoolBase::of(session.heap()),
+            medium: session.medium(),
+            areas,
+            threads: (0..THREADS).map(|_| SpinLock::new(Thread::default())).collect(),
+        }
+    }
+
+    /// Whether a leaf can be at that offset.
+    pub fn is_block(&self, recovery: &Recovery<M>, block: u64) -> bool {
+        self.allocator.is_block(recovery, block)
+    }
+
+    /// Ends opening: frees what log and ring name and the list does not have.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn settle(
+        &mut self,
+        session: &mut Session<M>,
+        recovery: &Recovery<M>,
+        listed: &BTreeSet<u64>,
+    ) -> Result<(), AllocError> {
+        self.allocator.keep(listed);
+        self.allocator.mark(recovery, listed)?;
+        let mut seen = BTreeSet::new();
+        let mut freed = vec![];
+        for (index, word) in self.words().iter().enumerate() {
+            let block = word.read_private();
+            if block == 0 {
+                continue;
+            }
+            // What was not marked is free already, where that decides.
+            let is_free = self.allocator.promise() == Promise::Marked;
+            let is_listed = listed.contains(&block) && !M::mutant("nbtree_blocks.settles_listed");
+            let is_second = !seen.insert(block) && !M::mutant("nbtree_blocks.settles_twice");
+            if is_free || is_listed || is_second || M::mutant("nbtree_blocks.settles_nothing") {
+                self.store(word, 0);
+            } else {
+                freed.push(index);
+            }
+        }
+        M::mark("nbtree_published.blocks_settled");
+        freed.into_iter().for_each(|index| self.allocator.free_from(session, &self.words()[index]));
+        Ok(())
+    }
+
+    /// The words of all areas.
+    fn words(&self) -> &[Atomic<u64, M>] {
+        let start = self.areas.next_multiple_of(LINE_SIZE as u64) as usize;
+        let start = self.base.start().wrapping_add(start).cast();
+        // SAFETY: inside the record of the areas, aligned, in the pool, which stays open; made of
+        // atomic words, valid whatever their bits.
+        unsafe { std::slice::from_raw_parts(start, THREADS * AREA_WORDS) }
+    }
+
+    /// The words of a thread's area.
+    fn area(&self, thread: usize) -> &[Atomic<u64, M>] {
+        &self.words()[thread * AREA_WORDS..][..AREA_WORDS]
+    }
+
+    /// Makes a word of an area name a block, or nothing, durably.
+    fn store(&self, word: &Atomic<u64, M>, block: u64) {
+        // Relaxed: only the thread of the area, and recovery, read it.
+        word.store(block, Ordering::Relaxed);
+        // Persist: the name before what it guards is changed, or given up after that was.
+        self.medium.persist(word.as_ptr(), 8);
+    }
+
+    fn thread(session: &Session<M>) -> usize {
+        session.stripe() % THREADS
+    }
+
+    /// A block for the first leaf, reserved.
+    ///
+    /// # Errors
+    /// No space.
+    pub fn reserve(&self, session: &mut Session<M>) -> Result<u64, AllocError> {
+        self.allocator.reserve(session)
+    }
+
+    /// Makes it the first leaf, which the tree's head names.
+    pub fn activate(&self, session: &mut Session<M>, block: u64, head: &Atomic<u64, M>) {
+        self.allocator.activate(session, block, head);
+    }
+
+    /// Takes it back, of a tree that was not made.
+    pub fn free_first(&self, session: &mut Session<M>, head: &Atomic<u64, M>) {
+        self.allocator.free_from(session, head);
+    }
+
+    /// Blocks for the replacement of `old`, activated; and where that is logged.
+    ///
+    /// # Errors
+    /// No space, or no entry in the log; then nothing was taken.
+    pub fn begin(
+        &self,
+        session: &mut Session<M>,
+        old: u64,
+        count: usize,
+    ) -> Result<(Vec<u64>, u64), AllocError> {
+        let thread = Self::thread(session);
+        let mut held = self.threads[thread].lock();
+        self.free_expired(session, thread, &mut held);
+        let mut blocks = vec![];
+        for _ in 0..count {
+            match self.allocator.reserve(session) {
+                Ok(block) => blocks.push(block),
+                Err(error) => {
+                    blocks.into_iter().for_each(|block| self.allocator.cancel(session, block));
+                    return Err(error);
+                }
+            }
+        }
+        let area = self.area(thread);
+        let places = (0..LOG_COUNT).map(|entry| entry * LOG_ENTRY);
+        let Some(place) = places.into_iter().find(|place| area[*place].read_private() == 0) else {
+            blocks.into_iter().for_each(|block| self.allocator.cancel(session, block));
+            return Err(AllocError::OutOfMemory);
+        };
+        let logs_old = !M::mutant("nbtree_blocks.no_old");
+        self.store(&area[place], if logs_old { old } else { blocks[0] });
+        for (block, word) in blocks.iter().zip(&area[place + 1..]) {
+            self.allocator.activate(session, *block, word);
+        }
+        Ok((blocks, (thread * AREA_WORDS + place) as u64 + 1))
+    }
+
+    /// Clears an entry of a log: its leaves are in the list, or were given back.
+    pub fn end(&self, place: u64) {
+        let entry = &self.words()[place as usize - 1..][..LOG_ENTRY];
+        for word in entry.iter().rev() {
+            // Relaxed: only the thread of the area, and recovery, read it. The old leaf last: an entry
+            // is free when it names none.
+            word.store(0, Ordering::Relaxed);
+        }
+        if !M::mutant("nbtree_blocks.no_end_flush") {
+            // Persist: before the leaves can be freed by others, which recovery would repeat.
+            self.medium.persist(entry[0].as_ptr(), 8 * LOG_ENTRY);
+        }
+    }
+
+    /// Frees a leaf that nobody else has seen, from the log that names it.
+    pub fn give_back(&self, session: &mut Session<M>, block: u64) {
+        let thread = Self::thread(session);
+        let _held = self.threads[thread].lock();
+        let log = &self.area(thread)[..RING];
+        let named = log.iter().find(|word| word.read_private() == block);
+        self.allocator.free_from(session, named.expect("its replacement has not ended"));
+    }
+
+    /// Takes a leaf that the list and the inner nodes have lost: freed when nobody can hold it.
+    pub fn retire(&self, session: &mut Session<M>, block: u64) {
+        let thread = Self::thread(session);
+        let epoch = session.heap().retire_epoch();
+        let mut held = self.threads[thread].lock();
+        held.waiting.push_back((block, epoch));
+        self.fill_ring(thread, &mut held);
+    }
+
+    /// Puts what waits in the ring, as far as there is room.
+    fn fill_ring(&self, thread: usize, held: &mut Thread) {
+        while held.ring.len() < RING_COUNT
+            && let Some((block, epoch)) = held.waiting.pop_front()
+        {
+            if !M::mutant("nbtree_blocks.no_ring") {
+                self.store(&self.area(thread)[RING + held.next], block);
+            }
+            held.ring.push_back((held.next, epoch));
+            held.next = (held.next + 1) % RING_COUNT;
+        }
+    }
+
+    /// Frees the leaves of the ring that nobody can hold any more.
+    fn free_expired(&self, session: &mut Session<M>, thread: usize, held: &mut Thread) {
+        let heap = session.heap().clone();
+        if held.ring.len() >= RING_COUNT / 4 {
+            heap.advance_epoch();
+        }
+        while let Some((place, epoch)) = held.ring.front().copied()
+            && (heap.is_expired(epoch) || M::mutant("nbtree_blocks.free_at_once"))
+        {
+            M::mark("nbtree_published.block_freed");
+            self.allocator.free_from(session, &self.area(thread)[RING + place]);
+            held.ring.pop_front();
+        }
+        self.fill_ring(thread, held);
+    }
+
+    /// Blocks that are named in areas, or wait to be.
+    fn named(&self) -> BTreeSet<u64> {
+        let waiting = |thread: &SpinLock<Thread, M>| -> Vec<u64> {
+            thread.lock().waiting.iter().map(|(block, _)| *block).collect()
+        };
+        let words = self.words().iter().map(Atomic::read_private);
+        let all = words.chain(self.threads.iter().flat_map(waiting));
+        all.filter(|block| *block != 0).collect()
+    }
+
+    /// Marks what is used, and holds it against `leaves`, the blocks that the tree uses. Nobody else is
+    /// active.
+    pub fn check(&self, used: &Recovery<M>, leaves: &BTreeSet<u64>, problems: &mut Vec<String>) {
+        let all: BTreeSet<u64> = leaves | &self.named();
+        let marked = used.mark_record(self.areas, AREAS_SIZE);
+        if let Err(error) = marked.and_then(|()| self.allocator.mark(used, &all)) {
+            problems.push(error.to_string());
+        }
+        problems.extend(self.allocator.check(&all));
+    }
+
+    /// Gives everything back. Nobody uses the tree, whose leaves these are, any more.
+    pub fn free_all(&self, session: &mut Session<M>, leaves: impl Iterator<Item = u64>) {
+        if self.allocator.promise() == Promise::Marked {
+            let all: BTreeSet<u64> = leaves.chain(self.named()).collect();
+            all.into_iter().for_each(|block| self.allocator.cancel(session, block));
+        }
+        self.allocator.free_all(session);
+        session.free_record(self.areas, AREAS_SIZE);
+    }
+}
