@@ -56,7 +56,7 @@ pub use record::{KEY_SIZE_MAX, LONG_VALUE_SIZE, Record, VALUE_SIZE_MAX, Verify};
 pub use registry::{Registered, Registry};
 pub use root_object::{ROOT_OBJECT_SIZE, ROOT_OBJECT_WORDS, RootObject};
 pub use single_tree_pool::SingleTreePool;
-pub use trees::{BuiltTree, Trees};
+pub use trees::{BuiltTree, LoadGuard, Trees};
 pub use u64_tree::U64Tree;
 pub use write_order::WriteOrder;
 

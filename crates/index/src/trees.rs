@@ -5,6 +5,7 @@
 //! no tree uses.
 
 mod load;
+mod loads;
 mod removal;
 mod seal;
 
@@ -26,6 +27,8 @@ use crate::ordered::{Design, OrderedIndex};
 use crate::registry::Registry;
 use crate::u64_tree::U64Tree;
 pub use load::BuiltTree;
+pub use loads::LoadGuard;
+use loads::Loads;
 use seal::{compare_contents, compare_roots};
 
 /// Sessions that threads share by hints.
@@ -72,6 +75,8 @@ pub struct Trees<G: Geometry = Production, M: Machine = Hardware> {
     /// Held while space is in nobody's books, and while trees come and go: a check waits for it. Taken
     /// before `named`, and after all sessions of `sessions` if those are taken.
     maintenance: SpinLock<(), M>,
+    /// Trees that are being built and have no name yet. None is added while `maintenance` is held.
+    loads: Loads<M>,
 }
 
 impl<G: Geometry, M: Machine> Named<G, M> {
@@ -163,6 +168,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             threads,
             is_complete,
             maintenance: SpinLock::ranked(Rank::Maintenance, ()),
+            loads: Loads::new(),
         }
     }
 
@@ -438,7 +444,8 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     }
 
     /// Checks all trees and the allocator: invariants, records, and that every block and record is
-    /// in use or free, exactly once. Waits for operations in progress and holds up new ones.
+    /// in use or free, exactly once. Waits for operations in progress, among them loads, and holds up
+    /// new ones; but nobody is held up while it waits for a load.
     ///
     /// # Errors
     /// The check itself could not be made.
@@ -452,11 +459,26 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     /// # Errors
     /// [`AllocError::Nested`], or the check itself could not be made.
     pub fn check_by(&self, hint: Option<usize>) -> Result<CheckReport, IndexError> {
+        loop {
+            if let Some(report) = self.check_unless_loading(hint)? {
+                return Ok(report);
+            }
+            self.loads.wait(hint)?;
+        }
+    }
+
+    /// The check, unless a tree is being built.
+    fn check_unless_loading(&self, hint: Option<usize>) -> Result<Option<CheckReport>, IndexError> {
         // First the sessions: whoever holds one may still want the locks, in a callback. And one of its own
         // only then: those who wait here would leave none for others.
         let guards = self.sessions.enter_all(hint)?;
         let mut session = self.heap.session()?;
         let _quiet = self.maintenance.lock();
+        if self.loads.is_any() {
+            // What they have taken is in nobody's books, and none of it may move now. None begins before
+            // the lock is let go.
+            return Ok(None);
+        }
         // A copy: names are asked for also by those who need no session. Nobody adds or removes one.
         let named = self.named.lock().clone();
         // Nobody is pinned any more: all that was left for later can be freed.
@@ -502,6 +524,6 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         }
         audit.add_session(&session);
         report.problems.extend(audit.finish(&self.heap));
-        Ok(report)
+        Ok(Some(report))
     }
 }

@@ -6,6 +6,7 @@ use everleaf_index::{BytesTree, IndexError};
 
 use crate::map::Map;
 use crate::reserved::refuse_reserved;
+use crate::shared::thread_number;
 use crate::{Error, Result, Store, WriteBatch};
 
 /// Bytes of a batch, where pairs are written in batches.
@@ -15,7 +16,8 @@ impl Store {
     /// Makes a new map from pairs in strictly ascending key order: several times as fast as putting
     /// them one by one, and its leaves are full. Nobody sees the map before all of it is there.
     ///
-    /// All or nothing, also across a crash. In a store with a log the pairs are written in batches
+    /// All or nothing, also across a crash. A check of the store waits for it, and from within `pairs` is
+    /// refused. In a store with a log the pairs are written in batches
     /// instead, with the map in sight, and a crash may leave a part of it.
     ///
     /// # Example
@@ -60,6 +62,8 @@ impl Store {
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<Map> {
         let shared = self.shared();
+        // Goes last: a check waits until the map is found by its name, and the session given back.
+        let _loading = shared.trees.begin_load(Some(thread_number()));
         // A session of its own, because it is held for as long as `pairs` takes.
         let mut session = shared.trees.heap().session().map_err(IndexError::from)?;
         let pairs = pairs.into_iter().map(|(key, value)| (key, value, 0));

@@ -29,6 +29,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         name: &str,
         pairs: impl IntoIterator<Item = (u64, u64)>,
     ) -> Result<Arc<U64Tree<G, M>>, IndexError> {
+        let _loading = self.begin_load(None);
         let mut session = self.heap.session()?;
         let id = self.heap.pool().next_id()?;
         let tree = U64Tree::load(&mut session, id, pairs)?;
@@ -63,13 +64,16 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         name: &str,
         pairs: impl IntoIterator<Item = (Key, Value, u64)>,
     ) -> Result<Arc<BytesTree<G, M>>, IndexError> {
+        let _loading = self.begin_load(None);
         let mut session = self.heap.session()?;
         let built = self.build_bytes_tree(&mut session, pairs)?;
         self.publish_bytes_tree(&mut session, name, built, |_| ())
     }
 
     /// Builds a tree from pairs as [`Self::load_expiring`] does, which has no name yet. Should the
-    /// process die before it gets one, its space is free again.
+    /// process die before it gets one, its space is free again. The caller has said that it loads
+    /// ([`Self::begin_load`]), until the tree has its name and `session` is given back: a check would call
+    /// the tree leaked.
     ///
     /// # Errors
     /// As [`Self::load_u64_tree`].
@@ -118,6 +122,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         if let Some(position) = lows.windows(2).position(|pair| pair[0] >= pair[1]) {
             return Err(IndexError::NotSorted(position + 1).into());
         }
+        let _loading = self.begin_load(None);
         let id = self.heap.pool().next_id().map_err(IndexError::from)?;
         let tree = BytesTree::load_pieces(&self.heap, id, lows, threads, &feed)?;
         let mut session = self.heap.session().map_err(IndexError::from)?;

@@ -230,6 +230,95 @@ fn what_would_wait_for_its_caller_is_refused() {
     });
 }
 
+/// A check called the space of a map that was being loaded leaked.
+#[test]
+fn a_check_waits_for_a_load() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    ends("checking beside a load", move || {
+        let (inside, is_inside) = mpsc::channel();
+        let (go, may_go) = mpsc::channel::<()>();
+        let loaded = store.clone();
+        let loader = std::thread::spawn(move || {
+            let pairs = (0..20_000u32).map(|number| {
+                if number == 10_000 {
+                    inside.send(()).expect("somebody waits");
+                    may_go.recv().expect("it may go on");
+                }
+                (number.to_be_bytes(), [7; 300])
+            });
+            loaded.load_map("slow", pairs).expect("room").len()
+        });
+        is_inside.recv().expect("it loads");
+        let checked = store.clone();
+        let checker = std::thread::spawn(move || is_sound(&checked));
+        for number in 0..2000u32 {
+            // Nobody else waits meanwhile, wherever the check is.
+            store.default_map().put(number.to_be_bytes(), b"beside").expect("room");
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!checker.is_finished(), "a check has ended in the middle of a load");
+        let quick = store.load_map("quick", (0..9u8).map(|number| ([number], b"v")));
+        assert_eq!(quick.expect("room").len(), 9, "another load waits for nobody");
+        go.send(()).expect("it waits");
+        assert_eq!(loader.join().expect("no panic"), 20_000);
+        checker.join().expect("nothing is leaked");
+        // One after another, with checks all the time.
+        let end = Arc::new(AtomicBool::new(false));
+        let checker = std::thread::spawn({
+            let (store, end) = (store.clone(), end.clone());
+            move || {
+                while !end.load(Ordering::Relaxed) {
+                    is_sound(&store);
+                }
+            }
+        });
+        for round in 0..20u8 {
+            let pairs = (0..3000u32).map(|number| (number.to_be_bytes(), [round; 100]));
+            store.load_map("again", pairs).expect("room");
+            let unsorted = store.load_map("bad", (0..3000u32).map(|number| ([number as u8], "")));
+            assert!(matches!(unsorted, Err(Error::NotSorted(256))));
+            store.drop_map("again").expect("writable");
+        }
+        end.store(true, Ordering::Relaxed);
+        checker.join().expect("nothing is leaked");
+    });
+}
+
+/// It would wait for the load that it is called from; a check by another thread, or afterwards, does not.
+#[test]
+fn a_check_from_within_a_load_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    ends("checking within a load", move || {
+        let pairs = (0..300u32).map(|number| {
+            let error = store.check().expect_err("it would wait for this load");
+            assert!(error.to_string().contains("called by a function"), "{error}");
+            if number == 7 {
+                let inner = store.load_map("inner", [("k", "v")]).expect("room");
+                assert_eq!(inner.get("k").expect("get"), Some(b"v".to_vec()));
+                store.check().expect_err("the outer load goes on");
+            }
+            (number.to_be_bytes(), b"v")
+        });
+        assert_eq!(store.load_map("outer", pairs).expect("room").len(), 300);
+        is_sound(&store);
+        // From within an operation a load begins, whoever wants to check.
+        store.default_map().put(b"k", b"v").expect("room");
+        let checker = store.default_map().get_with(b"k", |_| {
+            let checker = std::thread::spawn({
+                let store = store.clone();
+                move || is_sound(&store)
+            });
+            std::thread::sleep(Duration::from_millis(20));
+            store.load_map("nested", [("k", "v")]).expect("room");
+            checker
+        });
+        checker.expect("get").expect("there").join().expect("nothing is leaked");
+    });
+}
+
 /// A panic in a function of the user, wherever the store calls one, with and without a view: nothing
 /// is changed, no session, stripe or pin is left, and views still show their moment.
 #[test]
