@@ -160,7 +160,7 @@ pub(super) const FAMILY: Family = Family {
             seconds: (0, 0),
             needs: &[],
             method: Method::NotYet(
-                "of the five allocators only Calloc (in nbtree-published) and ours are built",
+                "the five allocators are built and proven, and the tree runs on them; the figure is not measured yet",
             ),
         },
         Entry {
