@@ -13,6 +13,8 @@
 //! - V3 a view is marked as given up before anything of it goes, and before a change is made that is not
 //!   saved for it. So who has read, and finds it unmarked *afterwards*, has read what it was.
 
+mod many;
+
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;

@@ -14,4 +14,5 @@ mod salvaged_log;
 mod stale;
 mod store;
 mod verify;
+mod view_many;
 mod views;
