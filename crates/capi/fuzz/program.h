@@ -399,8 +399,10 @@ static void step_get_many(program *p) {
     size_t count = take(p) % 17;
     for (size_t i = 0; i < count; i++) keys[i] = take_key(p, &rooms[i]);
     el_slices all = {keys, count};
-    many_seen seen = {&p->now, keys, 0};
+    many_seen seen = {&p->now, keys, 0}, seen_then = {&p->then, keys, 0};
     MUST(el_get_many(p->map, all, see_found, &seen) == EL_OK && seen.at == count);
+    if (!p->view) return;
+    MUST(el_view_get_many(p->view, p->map, all, see_found, &seen_then) == EL_OK && seen_then.at == count);
 }
 
 // Keys of two bytes and values of three, in columns.

@@ -595,6 +595,13 @@ int el_view_get(const el_view *view,
                 el_buffer buffer,
                 size_t *size);
 
+// As `el_get_many`, of a map as it was when the view was opened.
+int el_view_get_many(const el_view *view,
+                     const el_map *map,
+                     el_slices keys,
+                     el_found_fn see,
+                     void *context);
+
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus

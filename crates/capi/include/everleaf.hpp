@@ -75,6 +75,22 @@ template <typename F> struct carried {
     }
 };
 
+// Asks `get` for many keys, and calls `call(index, optional<string_view>)` for each.
+template <typename F, typename G> void many(const std::vector<std::string_view> &keys, F &call, G get) {
+    std::vector<el_slice> slices;
+    slices.reserve(keys.size());
+    for (std::string_view key : keys) slices.push_back(slice(key));
+    detail::carried<F> carried{call, nullptr};
+    auto shown = [](void *context, std::size_t index, const el_slice *value) noexcept {
+        auto found = value ? std::optional(view(*value)) : std::nullopt;
+        auto *carried = static_cast<detail::carried<F> *>(context);
+        if (!carried->thrown) carried->run(index, found);
+    };
+    const int code = get(el_slices{slices.data(), slices.size()}, shown, &carried);
+    carried.rethrow();
+    check(code);
+}
+
 } // namespace detail
 
 // How to open a store; see EL_CREATE and what follows it in everleaf.h.
@@ -233,19 +249,9 @@ class map {
 
     // Calls `call(index, optional<string_view>)` for each key.
     template <typename F> void get_many(const std::vector<std::string_view> &keys, F &&call) const {
-        std::vector<el_slice> slices;
-        slices.reserve(keys.size());
-        for (std::string_view key : keys) slices.push_back(detail::slice(key));
-        detail::carried<F> carried{call, nullptr};
-        auto shown = [](void *context, std::size_t index, const el_slice *value) noexcept {
-            auto found = value ? std::optional(detail::view(*value)) : std::nullopt;
-            auto *carried = static_cast<detail::carried<F> *>(context);
-            if (!carried->thrown) carried->run(index, found);
-        };
-        const el_slices all{slices.data(), slices.size()};
-        const int code = el_get_many(get(), all, shown, &carried);
-        carried.rethrow();
-        detail::check(code);
+        detail::many(keys, call, [this](el_slices all, el_found_fn shown, void *context) {
+            return el_get_many(get(), all, shown, context);
+        });
     }
 
     el_map *get() const noexcept { return handle_.get(); }
@@ -314,6 +320,14 @@ class view {
             }
             value.resize(size);
         }
+    }
+
+    // As `map::get_many`.
+    template <typename F>
+    void get_many(const map &map, const std::vector<std::string_view> &keys, F &&call) const {
+        detail::many(keys, call, [this, &map](el_slices all, el_found_fn shown, void *context) {
+            return el_view_get_many(handle_.get(), map.get(), all, shown, context);
+        });
     }
 
   private:

@@ -1,13 +1,13 @@
 //! Views: a store as it was at one moment.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 
 use everleaf::View;
 
-use crate::argument::{el_buffer, el_slice};
+use crate::argument::{el_buffer, el_found_fn, el_slice, el_slices};
 use crate::code::{EL_NOT_FOUND, EL_OK};
-use crate::entry::entry;
+use crate::entry::{entry, invalid};
 use crate::handle::{free, give, kind, shared};
 use crate::map::el_map;
 use crate::store::el_store;
@@ -49,6 +49,26 @@ pub extern "C" fn el_view_get(
         let map = shared(view)?.map(shared(map)?);
         let Some(value) = map.get(key.bytes()?)? else { return Ok(EL_NOT_FOUND) };
         buffer.fill(&value, size)?;
+        Ok(EL_OK)
+    })
+}
+
+/// As `el_get_many`, of a map as it was when the view was opened.
+#[unsafe(no_mangle)]
+pub extern "C" fn el_view_get_many(
+    view: Option<&el_view>,
+    map: Option<&el_map>,
+    keys: el_slices,
+    see: el_found_fn,
+    context: *mut c_void,
+) -> c_int {
+    entry(|| {
+        let see = see.ok_or_else(|| invalid("the function is NULL"))?;
+        let map = shared(view)?.map(shared(map)?);
+        map.get_many(&keys.bytes()?, |index, value| {
+            let value = value.map(el_slice::shown);
+            see(context, index, value.as_ref());
+        })?;
         Ok(EL_OK)
     })
 }

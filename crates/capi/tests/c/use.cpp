@@ -40,6 +40,9 @@ int main(int, char **arguments) {
     EXPECT(store.write(batch) && !store.write(batch));
     EXPECT(map.get("e") == "5" && !map.contains("a"));
     EXPECT(!view.get(map, "e") && view.get(map, "b") == std::string(100, 'b'));
+    std::string then;
+    view.get_many(map, {"d", "e", "a"}, [&](std::size_t, auto value) { then += value ? value->substr(0, 1) : "-"; });
+    EXPECT(then.size() == 3 && then[1] == '-' && view.get(map, "a")->substr(0, 1) == then.substr(2));
     std::string before;
     for (auto [key, value] : view.all(map)) before += key;
     EXPECT(before == "abcd");

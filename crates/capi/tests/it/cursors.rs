@@ -1,6 +1,7 @@
 //! Iterators, batches and views; iterators are compared with a plain map.
 
 use std::collections::BTreeMap;
+use std::ffi::c_void;
 use std::ops::Bound;
 
 use everleaf_capi::argument::{EL_EXCLUDED, EL_INCLUDED, el_bound, el_range};
@@ -8,7 +9,7 @@ use everleaf_capi::batch::*;
 use everleaf_capi::code::*;
 use everleaf_capi::cursor::*;
 use everleaf_capi::store::el_store_write;
-use everleaf_capi::view::{el_view_free, el_view_get, el_view_new};
+use everleaf_capi::view::{el_view_free, el_view_get, el_view_get_many, el_view_new};
 
 use crate::support::*;
 
@@ -207,6 +208,14 @@ fn a_view_shows_what_was() {
     assert_eq!(get("oak", &mut value, &mut size), EL_OK);
     assert_eq!(&value[..stored(size)], b"Quercus");
     assert_eq!(get("ash", &mut value, &mut size), EL_NOT_FOUND);
+    let mut seen: Vec<(usize, Option<Vec<u8>>)> = vec![];
+    let context: *mut c_void = (&raw mut seen).cast();
+    let wanted = [slice("oak"), slice("ash"), slice("oak")];
+    let many = |see| el_view_get_many(at(view), opened.map(), slices(&wanted), see, context);
+    assert_eq!(many(Some(keep_found)), EL_OK);
+    assert_eq!(many(None), EL_INVALID);
+    let quercus = Some(b"Quercus".to_vec());
+    assert_eq!(seen, [(0, quercus.clone()), (1, None), (2, quercus)]);
     let iter = made(|room| el_iter_view(at(view), opened.map(), None, room));
     assert_eq!((go(iter, NEXT).as_deref(), go(iter, NEXT)), (Some("oak"), None));
     assert_eq!(go(iter, PREV).as_deref(), Some("oak"));

@@ -109,12 +109,6 @@ fn keys_expire() {
     assert_eq!(el_expire_at(map, slice("none"), LATER), EL_NOT_FOUND);
 }
 
-extern "C" fn keep_found(context: *mut c_void, index: usize, value: Option<&el_slice>) {
-    // SAFETY: the test passes such a vector, which it holds.
-    unsafe { &mut *context.cast::<Vec<(usize, Option<Vec<u8>>)>>() }
-        .push((index, value.map(|value| bytes(*value))));
-}
-
 #[test]
 fn many_keys_are_put_and_read_in_one_call() {
     let opened = TestStore::new();

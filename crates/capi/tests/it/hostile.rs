@@ -95,6 +95,7 @@ fn with_all_handles(any: *mut c_void) -> Vec<c_int> {
         el_batch_expect(batch(), map(), k, None),
         el_view_new(store(), Some(&mut Room::uninit())),
         el_view_get(view(), map(), k, none(), None),
+        el_view_get_many(view(), map(), slices(&[k]), Some(found), null),
     ]);
     codes
 }

@@ -1,6 +1,6 @@
 //! What C code would do, from Rust: the promises are kept here.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 
@@ -169,4 +169,11 @@ impl Drop for TestStore {
         assert_eq!(el_map_free(at_mut(self.map)), EL_OK);
         assert_eq!(el_store_free(at_mut(self.store)), EL_OK);
     }
+}
+
+/// Keeps what many keys have, in the vector that is passed with it.
+pub extern "C" fn keep_found(context: *mut c_void, index: usize, value: Option<&el_slice>) {
+    // SAFETY: the test passes such a vector, which it holds.
+    unsafe { &mut *context.cast::<Vec<(usize, Option<Vec<u8>>)>>() }
+        .push((index, value.map(|value| bytes(*value))));
 }

@@ -12,8 +12,8 @@ use crate::{Error, Result};
 
 impl MapView {
     /// Runs `see(i, value)` for each of `keys`, in the order in which they are given, with overlapping
-    /// cache misses: faster than separate gets. Keys need not be sorted, and may be given more than once;
-    /// of one that was not there the value is `None`.
+    /// cache misses. Keys need not be sorted, and may be given more than once; of one that was not there
+    /// the value is `None`.
     ///
     /// All answers are of the moment of the view, whatever is written meanwhile. Values are verified as
     /// closely as by [`Self::get`], and shown without a copy. `see` must be quick, and may do what the
