@@ -122,6 +122,11 @@ macro_rules! allocators {
                 match self { $(Self::$allocator(this) => this.is_block(recovery, block),)* }
             }
 
+            /// [`Allocator::holds`].
+            pub fn holds(&self, block: u64) -> bool {
+                match self { $(Self::$allocator(this) => this.holds(block),)* }
+            }
+
             /// [`Allocator::reserve`].
             ///
             /// # Errors

@@ -117,6 +117,13 @@ pub trait Allocator<M: Machine>: Send + Sync + Sized {
     /// Whether there can be a block at that offset: for readers of untrusted references.
     fn is_block(&self, recovery: &Recovery<M>, block: u64) -> bool;
 
+    /// Whether a block that is named can be allocated by what is recorded: for recovery, which would
+    /// hand one out that damage has made free.
+    fn holds(&self, block: u64) -> bool {
+        let _ = block;
+        true
+    }
+
     /// A block that nobody else gets; a crash takes it back. Its contents are those of its last life.
     ///
     /// # Errors

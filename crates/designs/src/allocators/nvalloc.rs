@@ -140,7 +140,10 @@ impl<M: Machine> NvAllocLike<M> {
 
     /// Ends what the entries speak of and a crash has cut off. One that was done long ago meets its
     /// block with its bit, or a destination that names another.
-    fn replay(&self) {
+    ///
+    /// # Errors
+    /// An entry says what nobody wrote.
+    fn replay(&self) -> Result<(), AllocError> {
         let threads = 0..self.space.shape().threads;
         let entries =
             threads.flat_map(|thread| (0..LOG_ENTRIES).map(move |number| (thread, number)));
@@ -149,6 +152,12 @@ impl<M: Machine> NvAllocLike<M> {
                 .map(|index| self.entry(thread, number, index).read_private());
             if kind == 0 || M::mutant("nvalloc.no_replay") {
                 continue;
+            }
+            let at = self.space.thread_start(thread);
+            self.space.check_record(at, block, destination)?;
+            if ![ACTIVATE, FREE].contains(&kind) {
+                let what = format!("an entry of an allocator's log has kind {kind}");
+                return Err(AllocError::Corrupt { offset: at, what });
             }
             let destination = self.space.word(destination);
             let is_done = destination.read_private() != block || self.is_allocated(block);
@@ -164,6 +173,7 @@ impl<M: Machine> NvAllocLike<M> {
                 self.link(destination, 0);
             }
         }
+        Ok(())
     }
 }
 
@@ -188,7 +198,7 @@ impl<M: Machine> Allocator<M> for NvAllocLike<M> {
         shape: Shape,
     ) -> Result<Self, AllocError> {
         let mut this = Self::over(Space::open(heap, recovery, root, shape, Self::LINES)?);
-        this.replay();
+        this.replay()?;
         this.lists = Lists::of_free(&this.space, |slab, index| {
             !this.is_allocated(this.space.block(slab, index))
         });
@@ -201,6 +211,10 @@ impl<M: Machine> Allocator<M> for NvAllocLike<M> {
 
     fn is_block(&self, _recovery: &Recovery<M>, block: u64) -> bool {
         self.space.is_block(block)
+    }
+
+    fn holds(&self, block: u64) -> bool {
+        self.is_allocated(block)
     }
 
     fn reserve(&self, session: &mut Session<M>) -> Result<u64, AllocError> {

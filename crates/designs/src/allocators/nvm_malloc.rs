@@ -123,18 +123,28 @@ impl<M: Machine> NvmMallocLike<M> {
     }
 
     /// Does what the headers say that a crash has left.
-    fn replay(&self) {
+    ///
+    /// # Errors
+    /// A header says what nobody wrote.
+    fn replay(&self) -> Result<(), AllocError> {
         for page in 0..self.space.shape().chunks {
             let state = self.header(page, STATE).read_private();
             if state == 0 || M::mutant("nvm_malloc.no_replay") {
                 continue;
             }
             M::mark("nvm_malloc.replayed");
-            let destination = self.space.word(self.header(page, DESTINATION).read_private());
+            let destination = self.header(page, DESTINATION).read_private();
             let block = self.header(page, BLOCK).read_private();
-            let (_, index) = self.space.place(block);
-            self.finish(page, state, index, destination, block);
+            let at = self.space.chunk_start(page);
+            self.space.check_record(at, block, destination)?;
+            let (its_page, index) = self.space.place(block);
+            if its_page != page || ![ACTIVATING, FREEING].contains(&state) {
+                let what = format!("a page of an allocator has state {state} for block {block}");
+                return Err(AllocError::Corrupt { offset: at, what });
+            }
+            self.finish(page, state, index, self.space.word(destination), block);
         }
+        Ok(())
     }
 }
 
@@ -159,7 +169,7 @@ impl<M: Machine> Allocator<M> for NvmMallocLike<M> {
         shape: Shape,
     ) -> Result<Self, AllocError> {
         let mut this = Self::over(Space::open(heap, recovery, root, shape, Self::LINES)?);
-        this.replay();
+        this.replay()?;
         this.lists = Lists::of_free(&this.space, |page, index| !this.is_allocated(page, index));
         Ok(this)
     }
@@ -170,6 +180,11 @@ impl<M: Machine> Allocator<M> for NvmMallocLike<M> {
 
     fn is_block(&self, _recovery: &Recovery<M>, block: u64) -> bool {
         self.space.is_block(block)
+    }
+
+    fn holds(&self, block: u64) -> bool {
+        let (page, index) = self.space.place(block);
+        self.is_allocated(page, index)
     }
 
     fn reserve(&self, session: &mut Session<M>) -> Result<u64, AllocError> {

@@ -132,12 +132,16 @@ impl<M: Machine> PmdkLike<M> {
     }
 
     /// Does what the lanes say that a crash has left.
-    fn replay(&self) {
+    ///
+    /// # Errors
+    /// A lane says what nobody wrote.
+    fn replay(&self) -> Result<(), AllocError> {
         for thread in 0..self.space.shape().threads {
             let kind = self.lane(thread, KIND);
             if kind.read_private() == 0 {
                 continue;
             }
+            self.check_lane(thread)?;
             M::mark("pmdk.replayed");
             if !M::mutant("pmdk.no_replay") {
                 self.apply(thread);
@@ -146,6 +150,19 @@ impl<M: Machine> PmdkLike<M> {
             // Persist: before anybody changes what the lane speaks of (L2).
             self.space.medium().persist(kind.as_ptr(), 8);
         }
+        Ok(())
+    }
+
+    fn check_lane(&self, thread: usize) -> Result<(), AllocError> {
+        let [kind, word, bit, destination, block] = [KIND, BITMAP, BIT, DESTINATION, BLOCK]
+            .map(|index| self.lane(thread, index).read_private());
+        let at = self.space.thread_start(thread);
+        self.space.check_record(at, block, destination)?;
+        if [ACTIVATE, FREE].contains(&kind) && (word, bit) == self.bit_of(block) {
+            return Ok(());
+        }
+        let what = format!("an allocator's lane of kind {kind} has bit {bit:#x} of word {word}");
+        Err(AllocError::Corrupt { offset: at, what })
     }
 }
 
@@ -170,7 +187,7 @@ impl<M: Machine> Allocator<M> for PmdkLike<M> {
         shape: Shape,
     ) -> Result<Self, AllocError> {
         let mut this = Self::over(Space::open(heap, recovery, root, shape, Self::LINES)?);
-        this.replay();
+        this.replay()?;
         this.lists = Lists::of_free(&this.space, |chunk, index| {
             !this.is_allocated(this.space.block(chunk, index))
         });
@@ -183,6 +200,10 @@ impl<M: Machine> Allocator<M> for PmdkLike<M> {
 
     fn is_block(&self, _recovery: &Recovery<M>, block: u64) -> bool {
         self.space.is_block(block)
+    }
+
+    fn holds(&self, block: u64) -> bool {
+        self.is_allocated(block)
     }
 
     fn reserve(&self, session: &mut Session<M>) -> Result<u64, AllocError> {

@@ -187,20 +187,45 @@ impl<M: Machine> Space<M> {
     }
 
     /// The chunk of a block, and its number there.
+    ///
+    /// # Panics
+    /// If no block is there: of what is freed twice a destination says 0.
     pub fn place(&self, block: u64) -> (usize, usize) {
-        let within = (block - self.chunk_start(0)) as usize;
-        let (chunk, rest) = (within / self.shape.chunk_bytes, within % self.shape.chunk_bytes);
-        (chunk, (rest - self.lines.of_chunk * LINE_SIZE) / self.shape.block_bytes)
+        self.find(block).unwrap_or_else(|| panic!("there is no block at {block}"))
     }
 
     /// Whether a block is at that offset.
     pub fn is_block(&self, offset: u64) -> bool {
-        let start = self.chunk_start(0);
+        self.find(offset).is_some()
+    }
+
+    /// The chunk and the number of the block at an offset, if there is one.
+    fn find(&self, offset: u64) -> Option<(usize, usize)> {
+        let within = offset.checked_sub(self.chunk_start(0))? as usize;
+        let (chunk, rest) = (within / self.shape.chunk_bytes, within % self.shape.chunk_bytes);
+        let rest = rest.checked_sub(self.lines.of_chunk * LINE_SIZE)?;
+        let index = rest / self.shape.block_bytes;
+        let is_there = chunk < self.shape.chunks
+            && index < self.chunk_blocks()
+            && rest.is_multiple_of(self.shape.block_bytes);
+        is_there.then_some((chunk, index))
+    }
+
+    /// Refuses what recovery is to repeat if nobody can have written that: `at` is where it says so.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn check_record(&self, at: u64, block: u64, destination: u64) -> Result<(), AllocError> {
         let end = self.chunk_start(self.shape.chunks);
-        (start..end).contains(&offset) && {
-            let chunk = (offset - start) as usize / self.shape.chunk_bytes;
-            self.blocks_of(chunk).any(|block| block == offset)
+        let can_be = destination.is_multiple_of(8)
+            && destination >= self.heap.pool().data_start()
+            && self.base.holds(destination, 8)
+            && !(self.start..end).contains(&destination);
+        if can_be && self.is_block(block) {
+            return Ok(());
         }
+        let what = format!("an allocator's record of block {block} for {destination} is damaged");
+        Err(AllocError::Corrupt { offset: at, what })
     }
 
     /// All blocks, in ascending order.

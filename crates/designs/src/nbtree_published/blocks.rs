@@ -123,9 +123,12 @@ impl<M: Machine> Blocks<M> {
             offset: areas,
             what: "a tree's anchor names an allocator that there is not".into(),
         };
+        let pool = session.heap().pool();
+        if blocks == 0 || blocks > pool.max_size() / block_bytes as u64 {
+            return Err(corrupt());
+        }
         let shape = AnyAllocator::<M>::shape(number, block_bytes, blocks as usize, THREADS);
         let shape = shape.ok_or_else(corrupt)?;
-        let pool = session.heap().pool();
         if pool.is_read_only() {
             let path = pool.path().unwrap_or(Path::new("")).to_path_buf();
             let action = "open a tree whose leaves come from another allocator";
@@ -163,6 +166,7 @@ impl<M: Machine> Blocks<M> {
     ) -> Result<(), AllocError> {
         self.allocator.keep(listed);
         self.allocator.mark(recovery, listed)?;
+        listed.iter().try_for_each(|block| self.check_named(recovery, *block))?;
         let mut seen = BTreeSet::new();
         let mut freed = vec![];
         for (index, word) in self.words().iter().enumerate() {
@@ -170,6 +174,7 @@ impl<M: Machine> Blocks<M> {
             if block == 0 {
                 continue;
             }
+            self.check_named(recovery, block)?;
             // What was not marked is free already, where that decides.
             let is_free = self.allocator.promise() == Promise::Marked;
             let is_listed = listed.contains(&block) && !M::mutant("nbtree_blocks.settles_listed");
@@ -183,6 +188,17 @@ impl<M: Machine> Blocks<M> {
         M::mark("nbtree_published.blocks_settled");
         freed.into_iter().for_each(|index| self.allocator.free_from(session, &self.words()[index]));
         Ok(())
+    }
+
+    /// Refuses a block that cannot have been allocated: it would be in use and free.
+    fn check_named(&self, recovery: &Recovery<M>, block: u64) -> Result<(), AllocError> {
+        // Of what is allocated if it is named nothing is recorded, and a name may be left over.
+        let is_marked = self.allocator.promise() == Promise::Marked;
+        if is_marked || self.is_block(recovery, block) && self.allocator.holds(block) {
+            return Ok(());
+        }
+        let what = "a leaf, or a log, is where its allocator has nothing".into();
+        Err(AllocError::Corrupt { offset: block, what })
     }
 
     /// The words of all areas.

@@ -174,6 +174,56 @@ fn is_reopened<A: Allocator<Hardware>>() {
     }
 }
 
+/// Opens an allocator whose records are not what anybody wrote, in many ways: each is refused, or does
+/// not matter. Gives how many were refused.
+///
+/// The offsets in these records were believed: opening such a pool ended in a panic, or, in a build
+/// without overflow checks, with a store to another place of the pool.
+fn damage_does_no_harm<A: Allocator<Hardware>>() -> usize {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pool");
+    let new = PoolOptions { create: CreateMode::IfMissing, ..PoolOptions::default() };
+    let heap = Heap::create(Pool::open(&path, &new).expect("a pool")).expect("room");
+    let mut session = heap.session().expect("a free session");
+    let shape = Shape { block_bytes: 1024, chunk_bytes: A::CHUNK_BYTES, chunks: 2, threads: 2 };
+    let allocator = A::create(&mut session, shape).expect("room");
+    let block = allocator.reserve(&mut session).expect("room");
+    let word = heap.pool().word(heap.pool().data_start() + ROW);
+    word.write_private(0);
+    allocator.activate(&mut session, block, word);
+    let (root, named) = (allocator.root(), heap.pool().data_start() + ROW);
+    drop((session, allocator, heap));
+    let whole = std::fs::read(&path).expect("readable");
+    let of_threads = 2 * A::LINES.of_thread * 8;
+    let mut random = StdRng::seed_from_u64(1);
+    let mut refused = 0;
+    for _ in 0..150 {
+        let mut damaged = whole.clone();
+        // All of a record, and mostly of a kind that there is.
+        let records = (of_threads + A::LINES.of_chunk * 8) / 4;
+        let record = random.random_range(0..records) * 32;
+        for index in 0..5 {
+            let known = [1, 2, 3, block, block + 8, block + 1024, named, named + 4, root, 0];
+            let value = match random.random_range(0..12) {
+                chosen @ 0..10 => known[chosen],
+                10 => random.random(),
+                _ => u64::MAX,
+            };
+            let value = if index == 0 { random.random_range(1..4) } else { value };
+            let at = root as usize + record + 8 * index;
+            damaged[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        std::fs::write(&path, damaged).expect("room");
+        let pool = Pool::open(&path, &PoolOptions::default()).expect("the pool itself is whole");
+        let (heap, recovery) = Heap::open(pool).expect("the heap is whole");
+        if let Err(error) = A::open(&heap, &recovery, root, shape) {
+            assert!(error.to_string().contains("allocator"), "{error}");
+            refused += 1;
+        }
+    }
+    refused
+}
+
 /// All allocators in turn.
 macro_rules! all {
     ($test:ident) => {
@@ -198,4 +248,28 @@ fn threads_share_them() {
 #[test]
 fn they_survive_being_closed_and_opened() {
     all!(is_reopened);
+}
+
+#[test]
+fn records_that_nobody_wrote_are_refused() {
+    for refused in [
+        damage_does_no_harm::<PmdkLike<Hardware>>(),
+        damage_does_no_harm::<NvmMallocLike<Hardware>>(),
+        damage_does_no_harm::<NvAllocLike<Hardware>>(),
+    ] {
+        assert!(refused > 40, "{refused} of 150");
+    }
+}
+
+/// What is freed twice would be given to two.
+#[test]
+#[should_panic(expected = "there is no block at 0")]
+fn a_block_is_not_freed_twice() {
+    let pool = Pool::in_memory(1 << 20, 1 << 26, Domain::Process).expect("memory");
+    let row = Row::<PmdkLike<Hardware>>::create(pool);
+    let mut session = row.heap.session().expect("a free session");
+    let block = row.allocator.reserve(&mut session).expect("room");
+    row.allocator.activate(&mut session, block, row.word(0));
+    row.allocator.free_from(&mut session, row.word(0));
+    row.allocator.free_from(&mut session, row.word(0));
 }
