@@ -33,15 +33,15 @@ pub struct Copied {
 }
 
 /// The entries of a range, counted.
-struct Counted<'a, F> {
+struct Counted<'a> {
     range: Range,
     copied: &'a mut Copied,
-    progress: &'a mut F,
+    progress: &'a mut dyn FnMut(u64),
     /// Why it ended early.
     error: &'a mut Option<Error>,
 }
 
-impl<F: FnMut(u64)> Iterator for Counted<'_, F> {
+impl Iterator for Counted<'_> {
     type Item = (Vec<u8>, Vec<u8>, u64);
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -86,13 +86,13 @@ impl Store {
     ///
     /// # Errors
     /// There is a file at `path`, or a log beside it; there is no room on its disk.
-    pub fn backup(&self, path: impl AsRef<Path>, progress: impl FnMut(u64)) -> Result<Copied> {
+    pub fn backup(&self, path: impl AsRef<Path>, mut progress: impl FnMut(u64)) -> Result<Copied> {
         let path = path.as_ref();
         if path.exists() {
             return Err(Error::AlreadyExists(path.into()));
         }
         refuse_log_beside(path)?;
-        let (new, copied) = self.copy_to(path, false, progress)?;
+        let (new, copied) = self.copy_to(path, false, &mut progress)?;
         new.place()?;
         Ok(copied)
     }
@@ -146,7 +146,7 @@ impl Store {
         &self,
         path: &Path,
         successor: bool,
-        mut progress: impl FnMut(u64),
+        progress: &mut dyn FnMut(u64),
     ) -> Result<(NewFile, Copied)> {
         self.shared().check_process()?;
         let file = NewFile::beside(path)?;
@@ -178,7 +178,7 @@ impl Store {
             let pairs = Counted {
                 range: view.map(map).iter(),
                 copied: &mut copied,
-                progress: &mut progress,
+                progress: &mut *progress,
                 error: &mut error,
             };
             trees.load_expiring(name, pairs)?;
@@ -263,12 +263,12 @@ impl Options {
     ///
     /// # Errors
     /// As [`Store::compact`].
-    pub fn compact(self, path: impl AsRef<Path>, progress: impl FnMut(u64)) -> Result<Copied> {
+    pub fn compact(self, path: impl AsRef<Path>, mut progress: impl FnMut(u64)) -> Result<Copied> {
         let path = path.as_ref();
         // Nobody removes what expires meanwhile.
         let store = self.sweep(false).open(path)?;
         // Opened for writing, so that nobody else is; closed only when the new one has the name.
-        let (new, copied) = store.copy_to(path, true, progress)?;
+        let (new, copied) = store.copy_to(path, true, &mut progress)?;
         new.replace()?;
         drop(store);
         Ok(copied)

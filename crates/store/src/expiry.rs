@@ -9,7 +9,6 @@ use std::time::{Duration, SystemTime};
 use everleaf_index::{Change, Decision};
 
 use crate::map::{Map, Sees};
-use crate::wal::LogEffect;
 use crate::{Action, Result};
 
 /// When a key expires. A [`SystemTime`] converts to it, and so does a [`Duration`] from now on.
@@ -107,15 +106,8 @@ impl Map {
         value: impl AsRef<[u8]>,
         expiry: impl Into<Expiry>,
     ) -> Result<bool> {
-        self.put_expiring(key.as_ref(), value.as_ref(), expiry.into().as_unix_ms())
-    }
-
-    fn put_expiring(&self, key: &[u8], value: &[u8], expiry_ms: u64) -> Result<bool> {
-        self.write(key, |tree, session| {
-            let change = Change::Upsert(value);
-            let see = |changed, old: Option<&[u8]>| (old.is_some(), LogEffect::if_changed(changed));
-            tree.change_expiring(session, key, change, expiry_ms, see)
-        })
+        let (change, expiry_ms) = (Change::Upsert(value.as_ref()), expiry.into().as_unix_ms());
+        Ok(self.change(key.as_ref(), change, expiry_ms)?.was_there)
     }
 
     /// Lets `key` expire at a [`SystemTime`], after a [`Duration`], or as an [`Expiry`] says. Returns
@@ -125,7 +117,7 @@ impl Map {
     /// As [`Self::put`].
     pub fn expire(&self, key: impl AsRef<[u8]>, expiry: impl Into<Expiry>) -> Result<bool> {
         let (mut found, expiry_ms) = (false, expiry.into().as_unix_ms());
-        self.decide(key.as_ref(), Sees::Expiry, |record| {
+        self.decide(key.as_ref(), Sees::Expiry, &mut |record| {
             found = record.is_some();
             Decision::Expire(expiry_ms)
         })?;
@@ -138,7 +130,7 @@ impl Map {
     /// As [`Self::put`].
     pub fn persist(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let mut found = false;
-        self.decide(key.as_ref(), Sees::Expiry, |record| {
+        self.decide(key.as_ref(), Sees::Expiry, &mut |record| {
             found = record.is_some_and(|record| record.expiry_ms != 0);
             if found { Decision::Expire(0) } else { Decision::Keep }
         })?;
@@ -182,7 +174,7 @@ impl Map {
         key: impl AsRef<[u8]>,
         mut decide: impl FnMut(Option<(&[u8], Expiry)>) -> Action,
     ) -> Result<()> {
-        self.decide(key.as_ref(), Sees::Value, |found| {
+        self.decide(key.as_ref(), Sees::Value, &mut |found| {
             decide(found.map(|record| (record.value, Expiry::from_unix_ms(record.expiry_ms))))
                 .into()
         })?;
@@ -201,7 +193,7 @@ impl Map {
         key: impl AsRef<[u8]>,
         mut decide: impl FnMut(Option<Expiry>) -> Action,
     ) -> Result<()> {
-        self.decide(key.as_ref(), Sees::Expiry, |found| {
+        self.decide(key.as_ref(), Sees::Expiry, &mut |found| {
             decide(found.map(|record| Expiry::from_unix_ms(record.expiry_ms))).into()
         })?;
         Ok(())

@@ -28,6 +28,19 @@ pub(crate) enum Sees {
     Expiry,
 }
 
+/// What decides a key's fate by what is there; called through a pointer, so that the steps around it are
+/// compiled once.
+pub(crate) type Decide<'a> = dyn FnMut(Option<Record<'_>>) -> Decision + 'a;
+
+/// What a change found and did.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ChangeOutcome {
+    /// Whether anything is different now.
+    pub has_changed: bool,
+    /// Whether the key was there.
+    pub was_there: bool,
+}
+
 /// What a write answers, and what it did.
 pub(crate) type Attempt<'v, R> = std::result::Result<(R, LogEffect<'v>), IndexError>;
 
@@ -191,25 +204,29 @@ impl Map {
         log.write(self.number(), &self.tree, session, key, &mut write)
     }
 
-    #[inline]
-    fn change<R>(
+    /// Makes one change of a key; a value that is stored expires at `expiry_ms` (0 for never). All writes
+    /// that do not look at the value before come through here. Not generic, so that a write is compiled
+    /// once, and not for every type of keys and values.
+    pub(crate) fn change(
         &self,
         key: &[u8],
         change: Change<'_>,
-        see: impl Fn(bool, Option<&[u8]>) -> R,
-    ) -> Result<R> {
+        expiry_ms: u64,
+    ) -> Result<ChangeOutcome> {
         let effect = match change {
+            Change::Remove => LogEffect::Removed,
+            _ if expiry_ms != 0 => LogEffect::Reread,
             Change::Insert(value) | Change::Update(value) | Change::Upsert(value) => {
                 LogEffect::Value(value)
             }
-            Change::Remove => LogEffect::Removed,
         };
         if self.changes_nothing(key, change)? {
-            return Ok(see(false, None));
+            return Ok(ChangeOutcome::default());
         }
         self.write(key, |tree, session| {
-            tree.change(session, key, change, |changed, old| {
-                (see(changed, old), if changed { effect } else { LogEffect::Unchanged })
+            tree.change_expiring(session, key, change, expiry_ms, |has_changed, old| {
+                let outcome = ChangeOutcome { has_changed, was_there: old.is_some() };
+                (outcome, if has_changed { effect } else { LogEffect::Unchanged })
             })
         })
     }
@@ -240,6 +257,11 @@ impl Map {
     /// threads in the store at once take turns; of operations inside of others there can be 320.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        self.copied(key.as_ref())
+    }
+
+    /// As [`Self::get`], compiled once.
+    fn copied(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.get_with(key, <[u8]>::to_vec)
     }
 
@@ -308,6 +330,11 @@ impl Map {
     /// # Errors
     /// As [`Self::get`].
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.has(key.as_ref())
+    }
+
+    /// As [`Self::contains`], compiled once.
+    fn has(&self, key: &[u8]) -> Result<bool> {
         Ok(self.get_with(key, |_| ())?.is_some())
     }
 
@@ -318,7 +345,7 @@ impl Map {
     /// nothing was changed. Otherwise as [`Self::get`].
     #[inline]
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.change(key.as_ref(), Change::Upsert(value.as_ref()), |_, old| old.is_some())
+        Ok(self.change(key.as_ref(), Change::Upsert(value.as_ref()), 0)?.was_there)
     }
 
     /// Adds `key` unless it is there. Returns whether it was added.
@@ -326,7 +353,7 @@ impl Map {
     /// # Errors
     /// As [`Self::put`].
     pub fn insert(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.change(key.as_ref(), Change::Insert(value.as_ref()), |changed, _| changed)
+        Ok(self.change(key.as_ref(), Change::Insert(value.as_ref()), 0)?.has_changed)
     }
 
     /// Replaces the value of `key` if it is there. Returns whether it was.
@@ -334,7 +361,7 @@ impl Map {
     /// # Errors
     /// As [`Self::put`].
     pub fn update(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
-        self.change(key.as_ref(), Change::Update(value.as_ref()), |changed, _| changed)
+        Ok(self.change(key.as_ref(), Change::Update(value.as_ref()), 0)?.has_changed)
     }
 
     /// Removes `key`. Returns whether it was there. Needs no space, so a full pool can be emptied.
@@ -342,17 +369,12 @@ impl Map {
     /// # Errors
     /// As [`Self::put`].
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.change(key.as_ref(), Change::Remove, |changed, _| changed)
+        Ok(self.change(key.as_ref(), Change::Remove, 0)?.has_changed)
     }
 
     /// Reads, decides and writes one key as one atomic step. `decide` never runs behind a stripe: it
     /// may be the user's, and use the store.
-    pub(crate) fn decide(
-        &self,
-        key: &[u8],
-        sees: Sees,
-        mut decide: impl FnMut(Option<Record<'_>>) -> Decision,
-    ) -> Result<bool> {
+    pub(crate) fn decide(&self, key: &[u8], sees: Sees, decide: &mut Decide<'_>) -> Result<bool> {
         loop {
             {
                 let mut session = self.shared.session()?;
@@ -360,9 +382,9 @@ impl Map {
                 if self.shared.order.is_free() {
                     let done = match sees {
                         Sees::Value => {
-                            self.tree.decide_record(&mut pinned, key, &mut decide).map(Some)
+                            self.tree.decide_record(&mut pinned, key, &mut *decide).map(Some)
                         }
-                        Sees::Expiry => self.tree.decide_short(&mut pinned, key, &mut decide),
+                        Sees::Expiry => self.tree.decide_short(&mut pinned, key, &mut *decide),
                     };
                     match done {
                         Ok(Some(changed)) => return Ok(changed),
@@ -372,7 +394,7 @@ impl Map {
                     }
                 }
             }
-            if let Some(changed) = self.decide_in_order(key, sees, &mut decide)? {
+            if let Some(changed) = self.decide_in_order(key, sees, decide)? {
                 return Ok(changed);
             }
         }
@@ -385,7 +407,7 @@ impl Map {
         &self,
         key: &[u8],
         sees: Sees,
-        decide: &mut impl FnMut(Option<Record<'_>>) -> Decision,
+        decide: &mut Decide<'_>,
     ) -> Result<Option<bool>> {
         let part = |record: Record<'_>| match sees {
             Sees::Value => record.value.len(),

@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, ControlFlow};
 
-use everleaf_index::{Hardware, Session};
+use everleaf_index::{Hardware, Record, Session};
 
 use crate::Result;
 use crate::key_range::{OwnedBounds, as_slice, is_beyond};
@@ -74,16 +74,21 @@ impl<'a> Scan<'a> {
     /// # Errors
     /// As [`Map::get`]; what comes before damage was visited.
     pub fn visit(self, mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
+        self.visit_pages(&mut visit)
+    }
+
+    /// As [`Self::visit`], compiled once.
+    fn visit_pages(self, visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
         let Scan { mut source, bounds: (mut from, mut to), reverse, limit } = self;
         let mut left = limit;
         while left > 0 {
             let page = left.min(PIN_LENGTH);
             let (mut count, mut last, mut broke) = (0, None, false);
-            source.scan((as_slice(&from), as_slice(&to)), reverse, |key, value| {
-                broke = visit(key, value).is_break();
+            source.scan((as_slice(&from), as_slice(&to)), reverse, |record| {
+                broke = visit(record.key, record.value).is_break();
                 count += 1;
                 if count == page {
-                    last = Some(key.to_vec());
+                    last = Some(record.key.to_vec());
                 }
                 !broke && count < page
             })?;
@@ -102,15 +107,16 @@ impl<'a> Scan<'a> {
 impl Source<'_> {
     fn scan(
         &mut self,
-        (from, to): (Bound<&[u8]>, Bound<&[u8]>),
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
         reverse: bool,
-        visit: impl FnMut(&[u8], &[u8]) -> bool,
+        visit: impl FnMut(Record<'_>) -> bool,
     ) -> Result<()> {
         match self {
-            Source::Map(map) => map.scan_page(from, to, reverse, visit),
-            Source::Alone(map, session) => {
-                Ok(map.tree().scan(session, from, to, reverse, visit)?)
+            Source::Map(map) => {
+                let mut session = map.shared().session()?;
+                map.scan_page(&mut session, bounds, reverse, visit)
             }
+            Source::Alone(map, session) => map.scan_page(session, bounds, reverse, visit),
         }
     }
 }

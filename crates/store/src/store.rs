@@ -274,7 +274,7 @@ impl Store {
             return Err(Error::Unsupported("the store has no file to save beside".to_string()));
         };
         name.push(".backup");
-        let (new, copied) = self.copy_to(Path::new(&name), false, |_| {})?;
+        let (new, copied) = self.copy_to(Path::new(&name), false, &mut |_| {})?;
         new.replace()?;
         Ok(copied.keys)
     }

@@ -19,7 +19,7 @@ impl Map {
     ) -> Result<Option<Vec<u8>>> {
         let (key, value) = (key.as_ref(), value.as_ref());
         let mut old = None;
-        self.decide(key, Sees::Value, |found| {
+        self.decide(key, Sees::Value, &mut |found| {
             old = found.map(|record| record.value.to_vec());
             Decision::PutExpiring(value.to_vec(), 0)
         })?;
@@ -33,7 +33,7 @@ impl Map {
     pub fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         let key = key.as_ref();
         let mut old = None;
-        self.decide(key, Sees::Value, |found| {
+        self.decide(key, Sees::Value, &mut |found| {
             old = found.map(|record| record.value.to_vec());
             Decision::Remove
         })?;
@@ -64,7 +64,7 @@ impl Map {
     pub fn fetch_add(&self, key: impl AsRef<[u8]>, amount: i64) -> Result<i64> {
         // The function may run several times; the last run is the one that counts.
         let mut before = Ok(0);
-        self.decide(key.as_ref(), Sees::Value, |found| {
+        self.decide(key.as_ref(), Sees::Value, &mut |found| {
             let sum = found.map_or(Ok(0), |record| integer(record.value)).and_then(|old| {
                 before = Ok(old);
                 old.checked_add(amount).ok_or(Error::Overflow)
@@ -91,7 +91,16 @@ impl Map {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<Exchange> {
-        let key = key.as_ref();
+        self.exchange(key.as_ref(), expected, new)
+    }
+
+    /// As [`Self::compare_exchange`], compiled once.
+    fn exchange(
+        &self,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<Exchange> {
         self.write(key, |tree, session| {
             tree.exchange(session, key, expected, new, |changed, found| match changed {
                 true => (Exchange::Done, LogEffect::Reread),
@@ -113,7 +122,7 @@ impl Map {
     ) -> Result<Option<Vec<u8>>> {
         let key = key.as_ref();
         let mut before = None;
-        self.decide(key, Sees::Value, |found| {
+        self.decide(key, Sees::Value, &mut |found| {
             before = found.map(|record| record.value.to_vec());
             decide(found.map(|record| record.value)).into()
         })?;

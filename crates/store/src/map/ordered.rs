@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use everleaf_index::{Hardware, Record};
+use everleaf_index::{Hardware, Record, Session};
 
 use super::Map;
 use crate::Result;
@@ -86,37 +86,33 @@ impl Map {
     ) -> Result<Page> {
         let (mut page, mut bytes) = (Page::default(), 0);
         let mut session = self.shared.session()?;
-        let verify = self.shared.verify_scans;
-        let scanned =
-            self.tree.scan_verified(&mut session, (from, to), reverse, verify, |record| {
-                let Record { key, value, expiry_ms } = record;
-                if record.has_expired::<Hardware>() {
-                    return true;
-                }
-                page.pairs.push_back(((key.to_vec(), value.to_vec()), expiry_ms));
-                bytes += key.len() + value.len();
-                page.next = page.pairs.len() >= limit || bytes >= PAGE_BYTES;
-                !page.next
-            });
+        let scanned = self.scan_page(&mut session, (from, to), reverse, |record| {
+            let Record { key, value, expiry_ms } = record;
+            page.pairs.push_back(((key.to_vec(), value.to_vec()), expiry_ms));
+            bytes += key.len() + value.len();
+            page.next = page.pairs.len() >= limit || bytes >= PAGE_BYTES;
+            !page.next
+        });
         match scanned {
-            Err(error) if page.pairs.is_empty() => return Err(error.into()),
+            Err(error) if page.pairs.is_empty() => return Err(error),
             Err(_) => page.next = true,
             Ok(()) => {}
         }
         Ok(page)
     }
 
-    /// One pin's worth of a scan.
+    /// One pin's worth of a scan, of what has not expired: all scans of maps, views and those who are alone
+    /// come through here.
     pub(crate) fn scan_page(
         &self,
-        from: Bound<&[u8]>,
-        to: Bound<&[u8]>,
+        session: &mut Session<Hardware>,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
         reverse: bool,
-        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+        mut visit: impl FnMut(Record<'_>) -> bool,
     ) -> Result<()> {
-        let (mut session, verify) = (self.shared.session()?, self.shared.verify_scans);
-        Ok(self.tree.scan_verified(&mut session, (from, to), reverse, verify, |record| {
-            record.has_expired::<Hardware>() || visit(record.key, record.value)
+        let verify = self.shared.verify_scans;
+        Ok(self.tree.scan_verified(session, bounds, reverse, verify, |record| {
+            record.has_expired::<Hardware>() || visit(record)
         })?)
     }
 
@@ -188,11 +184,7 @@ impl Map {
         to: Bound<&[u8]>,
         reverse: bool,
     ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        let mut found = None;
-        self.scan_page(from, to, reverse, |key, value| {
-            found = Some((key.to_vec(), value.to_vec()));
-            false
-        })?;
-        Ok(found)
+        let mut page = self.page(from, to, reverse, 1)?;
+        Ok(page.pairs.pop_front().map(|(pair, _)| pair))
     }
 }
