@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::acl::{self, Acl};
-use crate::command::transaction::Transaction;
+use crate::command::queue::Transaction;
 use crate::databases::Database;
 use crate::monitor::Monitor;
 use crate::registry::{Client, Details};

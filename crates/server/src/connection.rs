@@ -31,7 +31,7 @@ use mio::event::Event;
 
 use crate::batch::Batch;
 use crate::client_state::{ClientState, ReplyMode};
-use crate::command::transaction::Transaction;
+use crate::command::queue::Transaction;
 use crate::registry::Client;
 use crate::resp::Parser;
 use crate::scratch::{Draft, OUTPUT_SIZE_KEPT, Scratch, Turn, TurnReplies};

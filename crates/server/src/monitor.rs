@@ -17,7 +17,6 @@ use crate::command::table::COMMANDS;
 use crate::databases::Database;
 use crate::registry::Client;
 use crate::resp::Request;
-use crate::shared::Shared;
 
 /// Bytes that a mailbox may hold, if clients may hold as much.
 const MAILBOX_SIZE_MAX: usize = 64 << 20;
@@ -61,27 +60,27 @@ impl Monitors {
         monitor
     }
 
-    /// Shows a command that was run, by its index in the table, to all of them.
+    /// Shows a command that was run, by its index in the table, to all of them. Mailboxes hold at most
+    /// `size_max` bytes. `tell` is told of each client that has to be looked at, and whether it was closed.
     pub fn show(
         &self,
-        shared: &Shared,
-        client: &Client,
-        database: Database,
+        size_max: usize,
+        (client, database): (&Client, Database),
         request: &Request<'_>,
         index: usize,
+        mut tell: impl FnMut(&Client, bool),
     ) {
         let args: Vec<&[u8]> = request.args_from(0).collect();
         if commands::is_administration(index, &args) {
             return;
         }
-        let size_max = shared.settings.client_memory_max().unwrap_or(usize::MAX);
         let size_max = size_max.min(MAILBOX_SIZE_MAX);
         let is_fit = args.iter().map(|arg| arg.len()).sum::<usize>() <= size_max;
         let line = is_fit.then(|| line(client, database, &args, index));
         lock(&self.list).retain(|monitor| match monitor.upgrade() {
             None => false,
             Some(monitor) => {
-                monitor.post(shared, line.as_deref(), size_max);
+                monitor.post(line.as_deref(), size_max, &mut tell);
                 true
             }
         });
@@ -90,26 +89,20 @@ impl Monitors {
 
 impl Monitor {
     /// Puts a line into the mailbox. If that gets too large, or the line alone is (`None`), the client is closed.
-    fn post(&self, shared: &Shared, line: Option<&str>, size_max: usize) {
+    fn post(&self, line: Option<&str>, size_max: usize, tell: &mut impl FnMut(&Client, bool)) {
         let mut mailbox = lock(&self.mailbox);
         let was_empty = mailbox.is_empty();
-        match line.filter(|line| mailbox.len() + line.len() <= size_max) {
+        let line = line.filter(|line| mailbox.len() + line.len() <= size_max);
+        match line {
             Some(line) => mailbox.extend_from_slice(line.as_bytes()),
             None => {
                 *mailbox = Vec::new();
                 self.client.kill();
-                if shared.defences.allows(shared.now_ms()) {
-                    tracing::warn!(
-                        "client {} from {} is closed: it does not read what MONITOR shows as fast as it comes",
-                        self.client.id,
-                        self.client.peer
-                    );
-                }
             }
         }
         drop(mailbox);
         if was_empty || self.client.is_killed() {
-            shared.control.wake(self.client.loop_index);
+            tell(&self.client, line.is_none());
         }
     }
 

@@ -13,11 +13,12 @@ use crate::Config;
 use crate::acl::Acl;
 use crate::client_memory::ClientMemory;
 use crate::command::watched::Watching;
-use crate::databases::Databases;
+use crate::databases::{Database, Databases};
 use crate::exclusion::Exclusion;
 use crate::monitor::Monitors;
 use crate::rate_limiter::RateLimiter;
 use crate::registry::{Client, Registry};
+use crate::resp::Request;
 use crate::saver::Saver;
 use crate::scan_table::ScanTable;
 use crate::settings::Settings;
@@ -197,6 +198,29 @@ pub struct Shared {
     pub defences: RateLimiter,
     /// For lines about commands that took long.
     pub slow_commands: RateLimiter,
+}
+
+impl Shared {
+    /// Shows a command that was run, by its index in the table, to all monitors.
+    pub fn show_to_monitors(
+        &self,
+        client: &Client,
+        database: Database,
+        request: &Request<'_>,
+        index: usize,
+    ) {
+        let size_max = self.settings.client_memory_max().unwrap_or(usize::MAX);
+        self.monitors.show(size_max, (client, database), request, index, |monitor, is_closed| {
+            if is_closed && self.defences.allows(self.now_ms()) {
+                tracing::warn!(
+                    "client {} from {} is closed: it does not read what MONITOR shows as fast as it comes",
+                    monitor.id,
+                    monitor.peer
+                );
+            }
+            self.control.wake(monitor.loop_index);
+        });
+    }
 }
 
 impl Shared {

@@ -22,11 +22,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::command::waiting::Wish;
 use crate::databases::{Database, Databases, Place};
 use crate::registry::Client;
 use crate::resp::Protocol;
 use crate::types::Kind;
+use crate::wish::Wish;
 
 /// Counts of those who wait, by the hash of a key.
 const COUNT_LENGTH: usize = 1024;
@@ -232,9 +232,9 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::waiting::What;
     use crate::registry::Registry;
     use crate::types::list::Side;
+    use crate::wish::What;
 
     fn waiter(registry: &Registry, keys: &[&[u8]], kind: Kind) -> Waiter {
         let client = registry.add(("a:1".into(), "b:2".into()), 0, 5);

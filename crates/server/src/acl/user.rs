@@ -247,7 +247,7 @@ impl User {
 
     /// Its name where only text can be shown.
     pub fn shown(&self) -> String {
-        crate::command::shown(&self.name)
+        crate::shown::shown(&self.name)
     }
 }
 

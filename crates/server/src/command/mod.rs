@@ -20,6 +20,7 @@ mod lcs;
 mod list;
 mod members;
 mod object;
+pub mod queue;
 mod random_key;
 mod range;
 mod rename;
@@ -42,15 +43,16 @@ pub mod walk;
 pub mod watched;
 mod zset;
 
-use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use everleaf::Error;
 
 use self::keys::Keys;
 use crate::client_state::{ClientState, ReplyMode};
+pub use crate::failure::Failure;
 use crate::resp::{Reply, Request};
 use crate::shared::Shared;
+pub use crate::shown::shown;
 use crate::statistics::Tally;
 use crate::tls::TlsFiles;
 
@@ -94,40 +96,10 @@ impl Context<'_> {
     }
 }
 
-/// Why a command answers with an error.
-#[derive(Debug)]
-pub enum Failure {
-    /// Arguments that make no sense together.
-    Syntax,
-    /// An argument or a value should be an integer.
-    NotInteger,
-    /// The number of arguments does not suit the command of this name.
-    WrongArity(&'static str),
-    /// The reply grew above the limit.
-    ReplyTooLong,
-    /// The key holds something else.
-    WrongType,
-    /// The store refused.
-    Store(Error),
-    /// Anything else: code and sentence.
-    Text(Cow<'static, str>),
-}
-
 /// What every command returns. It has written its reply, or nothing that counts.
 pub type Outcome = Result<(), Failure>;
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Failure::Store(error)
-    }
-}
-
 impl Failure {
-    /// A failure in the given words, which start with a code.
-    pub fn text(text: impl Into<Cow<'static, str>>) -> Self {
-        Failure::Text(text.into())
-    }
-
     /// Answers with this error.
     pub fn write(&self, reply: &mut Reply<'_>, shared: &Shared) {
         match self {
@@ -257,13 +229,10 @@ fn execute(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     };
     let Context { shared, session, .. } = context;
     if shared.monitors.any() {
-        shared.monitors.show(shared, &session.client, session.database, request, index);
+        shared.show_to_monitors(&session.client, session.database, request, index);
     }
     outcome
 }
-
-/// At most this many bytes of an unknown command, and of its arguments, are repeated.
-const UNKNOWN_SHOWN_SIZE_MAX: usize = 128;
 
 fn unknown(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let name = request.arg(0);
@@ -277,7 +246,7 @@ fn unknown(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let mut text = format!("ERR unknown command '{}', with args beginning with: ", shown(name));
     let mut size = 0;
     for arg in request.args_from(1) {
-        if size >= UNKNOWN_SHOWN_SIZE_MAX {
+        if size >= crate::shown::SIZE_MAX {
             break;
         }
         let arg = shown(arg);
@@ -285,13 +254,6 @@ fn unknown(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         text.push_str(&format!("'{arg}' "));
     }
     Err(Failure::Text(text.into()))
-}
-
-/// Bytes of a client as the part of a sentence: cut, and without control characters.
-pub fn shown(bytes: &[u8]) -> String {
-    let bytes = &bytes[..bytes.len().min(UNKNOWN_SHOWN_SIZE_MAX)];
-    let text = String::from_utf8_lossy(bytes);
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// An integer in its one canonical spelling: no sign but `-`, no leading zeros, no spaces.
@@ -328,6 +290,6 @@ mod tests {
     #[test]
     fn what_a_client_sent_is_cut_and_cleaned_before_it_is_shown() {
         assert_eq!(shown(b"a\r\nb"), "a  b");
-        assert_eq!(shown(&[b'x'; 500]).len(), UNKNOWN_SHOWN_SIZE_MAX);
+        assert_eq!(shown(&[b'x'; 500]).len(), crate::shown::SIZE_MAX);
     }
 }

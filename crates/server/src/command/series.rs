@@ -16,9 +16,10 @@ use std::time::{Duration, Instant};
 use everleaf::{Error, Store};
 
 use super::keys::Keys;
+use super::queue::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX};
 use super::stage::{Stage, Staged};
 use super::table::COMMANDS;
-use super::transaction::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX, complete};
+use super::transaction::complete;
 use super::{Context, Failure, note_slow};
 use crate::resp::{Reply, Series};
 

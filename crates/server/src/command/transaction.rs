@@ -17,68 +17,17 @@ use std::sync::Arc;
 use everleaf::{Store, WriteBatch, Written};
 
 use super::keys::Keys;
+use super::queue::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX, Queue, Transaction};
 use super::stage::{Source, Stage, Staged};
 use super::table::{COMMANDS, Command};
 use super::waiting::service::{Service, serve_rest};
-use super::watched::{self, SharedWatched, Watched};
+use super::watched::{self, Watched};
 use super::{Context, Failure, Later, Outcome, acl, connection, rename};
-use crate::databases::Database;
-use crate::resp::{KeptRequests, Reply, Request};
+use crate::resp::{Reply, Request};
 
 /// Commands a transaction may hold, and bytes of them.
 const COMMAND_COUNT_MAX: usize = 1 << 20;
 const SIZE_MAX: usize = 256 << 20;
-/// What a batch takes at most.
-pub const BATCH_SIZE_MAX: usize = everleaf::VALUE_SIZE_MAX;
-/// How often a transaction is run while others write.
-pub const ATTEMPT_COUNT_MAX: usize = 8;
-
-/// What a connection keeps for its next `EXEC`.
-#[derive(Debug, Default)]
-pub struct Transaction {
-    /// The commands since `MULTI`; `None` outside of a transaction.
-    queue: Option<Queue>,
-    /// `None` if it watches nothing.
-    watched: Option<SharedWatched>,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    /// The database that was selected at `MULTI`.
-    database: Database,
-    /// With the command's index in the table.
-    requests: KeptRequests,
-    /// Whether one of them is `SWAPDB`.
-    exchanges: bool,
-    /// Whether one of them was refused: then `EXEC` does nothing.
-    refused: bool,
-}
-
-impl Queue {
-    /// Makes `EXEC` do nothing.
-    fn refuse(&mut self) {
-        *self = Queue { refused: true, ..Queue::default() };
-    }
-}
-
-impl Transaction {
-    /// Whether commands are being kept.
-    pub fn is_open(&self) -> bool {
-        self.queue.is_some()
-    }
-
-    /// Bytes that it makes the server hold.
-    pub fn memory(&self) -> usize {
-        let queue = self.queue.as_ref().map_or(0, |queue| queue.requests.memory());
-        let watched = self.watched.as_ref().map_or(0, |watched| watched::lock(watched).size());
-        queue + watched
-    }
-
-    /// Whether `EXEC` exchanges databases, and so must be run while nobody else runs a command.
-    pub fn exchanges(&self) -> bool {
-        self.queue.as_ref().is_some_and(|queue| queue.exchanges)
-    }
-}
 
 /// Whether a command is run at once between `MULTI` and `EXEC`.
 fn is_immediate(name: &str) -> bool {
@@ -241,7 +190,7 @@ fn show(context: &Context<'_>, queue: &Queue) {
             let selected = connection::database_arg(request.arg(1), shared.databases.count());
             database = selected.unwrap_or(database);
         }
-        shared.monitors.show(shared, &context.session.client, database, &request, index);
+        shared.show_to_monitors(&context.session.client, database, &request, index);
     }
 }
 

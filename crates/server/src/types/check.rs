@@ -11,7 +11,8 @@ use std::ops::ControlFlow;
 
 use everleaf::{Map, Result, Store};
 
-use super::order::{LEVEL_MAX, ORDER, height_of, order_key, position};
+use super::order::{LEVEL_MAX, height_of, order_key, position};
+use super::places::ORDER;
 use super::{
     HEADER_SIZE, Header, Kind, MEMBERS, Ready, TRIMMED, Types, live_key, live_number, trimmed_key,
 };

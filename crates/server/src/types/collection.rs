@@ -8,13 +8,12 @@ use std::ops::{Bound, ControlFlow};
 
 use everleaf::{Error, Expiry, KEY_SIZE_MAX};
 
-use super::list::MIDDLE;
-use super::order::ORDER;
+use super::places::{MIDDLE, ORDER};
 use super::{Header, Kind, Ready, live_key};
-use crate::command::Failure;
 use crate::command::keys::Result;
 use crate::command::stage::Staged;
 use crate::command::walk::Bounds;
+use crate::failure::Failure;
 
 /// The last word of the header of a new collection.
 fn extra_of(kind: Kind) -> u64 {

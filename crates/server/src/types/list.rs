@@ -7,12 +7,10 @@ use std::ops::{Bound, ControlFlow};
 
 use super::collection::Collection;
 use super::trimmed_key;
-use crate::command::Failure;
 use crate::command::keys::Result;
 use crate::command::walk::Bounds;
+use crate::failure::Failure;
 
-/// The index of the first element of a new list.
-pub const MIDDLE: u64 = 1 << 63;
 /// Bytes of elements that are moved at once.
 const MOVED_SIZE_MAX: usize = 256 << 20;
 /// Bytes that an element takes besides itself.

@@ -13,6 +13,7 @@ pub mod collection;
 mod collector;
 pub mod list;
 pub mod order;
+mod places;
 mod relocation;
 
 use std::hash::{BuildHasher, Hasher, RandomState};

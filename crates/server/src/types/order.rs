@@ -23,12 +23,11 @@
 use std::ops::{Bound, ControlFlow};
 
 use super::collection::Collection;
+use super::places::ORDER;
 use crate::command::keys::Result;
 use crate::command::walk::Bounds;
 use crate::score;
 
-/// What the first byte of a place in the order is at least.
-pub const ORDER: u8 = 0x80;
 /// Levels above that of the members, at most.
 pub const LEVEL_MAX: u8 = 10;
 /// One of so many of a level is on the next, as a power of two.

@@ -3,7 +3,7 @@
 use super::{Finding, Rule, Workspace, finding};
 use crate::tidy::circles::circles;
 
-pub const RULE: Rule = Rule { name: "circle", may_be_debt: true, check };
+pub const RULE: Rule = Rule { name: "circle", may_be_debt: false, check };
 
 fn check(workspace: &Workspace) -> Vec<Finding> {
     let found = circles(workspace).into_iter().map(|circle| {

@@ -19,38 +19,11 @@ use super::{Context, Outcome, transaction};
 use crate::client_state::Waiting;
 use crate::resp::{Reply, Request};
 use crate::shared::Shared;
-use crate::types::Kind;
-use crate::types::list::Side;
 use crate::waiters::{Delivery, Waiter};
+use crate::wish::{What, Wish};
 
 /// Bytes that a key takes besides itself, which it does twice, while somebody waits for it.
 const KEY_OVERHEAD: usize = 150;
-
-/// What a client waits for.
-#[derive(Clone, Debug)]
-pub struct Wish {
-    /// A collection of this kind,
-    pub kind: Kind,
-    /// with one of these keys,
-    pub keys: Vec<Vec<u8>>,
-    /// to do this with it.
-    pub what: What,
-}
-
-/// What is done with a collection that has members.
-#[derive(Clone, Debug)]
-pub enum What {
-    /// Removes an element.
-    Pop(Side),
-    /// Removes so many elements at most.
-    PopMany(Side, u64),
-    /// Moves an element.
-    Move { destination: Vec<u8>, from: Side, to: Side },
-    /// Removes the first member, or the last.
-    PopMember { reverse: bool },
-    /// Removes so many members at most.
-    PopMembers { reverse: bool, count: u64 },
-}
 
 impl Wish {
     /// Does it with this key, if that has members. Returns whether it had.

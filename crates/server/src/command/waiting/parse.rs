@@ -1,6 +1,5 @@
 //! Reading the arguments of the commands that wait.
 
-use super::{What, Wish};
 use crate::command::Failure;
 use crate::command::keys::Result;
 use crate::command::list::pop::parse_many as parse_elements;
@@ -9,6 +8,7 @@ use crate::command::zset::pop::parse_many as parse_members;
 use crate::resp::Request;
 use crate::types::Kind;
 use crate::types::list::Side;
+use crate::wish::{What, Wish};
 
 /// What a command wishes, and how many milliseconds it waits for it; `None` is for ever. The number of
 /// arguments was checked.

@@ -16,15 +16,15 @@ use std::sync::Arc;
 
 use everleaf::WriteBatch;
 
-use super::What;
 use crate::command::Failure;
 use crate::command::keys::Result;
+use crate::command::queue::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX};
 use crate::command::stage::{Source, Stage, Staged};
-use crate::command::transaction::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX};
 use crate::databases::Place;
 use crate::resp::Reply;
 use crate::shared::Shared;
 use crate::waiters::{Delivery, Locked, Ticket};
+use crate::wish::What;
 
 /// Serves clients on a stage that is about to be written.
 pub struct Service<'a> {

@@ -1,0 +1,58 @@
+//! What a connection keeps between `MULTI` and `EXEC`.
+
+use super::watched::{self, SharedWatched};
+use crate::databases::Database;
+use crate::resp::KeptRequests;
+
+/// What a batch takes at most.
+pub const BATCH_SIZE_MAX: usize = everleaf::VALUE_SIZE_MAX;
+/// How often a transaction is run while others write.
+pub const ATTEMPT_COUNT_MAX: usize = 8;
+
+/// What a connection keeps for its next `EXEC`.
+#[derive(Debug, Default)]
+pub struct Transaction {
+    /// The commands since `MULTI`; `None` outside of a transaction.
+    pub queue: Option<Queue>,
+    /// `None` if it watches nothing.
+    pub watched: Option<SharedWatched>,
+}
+
+/// The commands since `MULTI`.
+#[derive(Debug, Default)]
+pub struct Queue {
+    /// The database that was selected at `MULTI`.
+    pub database: Database,
+    /// With the command's index in the table.
+    pub requests: KeptRequests,
+    /// Whether one of them is `SWAPDB`.
+    pub exchanges: bool,
+    /// Whether one of them was refused: then `EXEC` does nothing.
+    pub refused: bool,
+}
+
+impl Queue {
+    /// Makes `EXEC` do nothing.
+    pub fn refuse(&mut self) {
+        *self = Queue { refused: true, ..Queue::default() };
+    }
+}
+
+impl Transaction {
+    /// Whether commands are being kept.
+    pub fn is_open(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    /// Bytes that it makes the server hold.
+    pub fn memory(&self) -> usize {
+        let queue = self.queue.as_ref().map_or(0, |queue| queue.requests.memory());
+        let watched = self.watched.as_ref().map_or(0, |watched| watched::lock(watched).size());
+        queue + watched
+    }
+
+    /// Whether `EXEC` exchanges databases, and so must be run while nobody else runs a command.
+    pub fn exchanges(&self) -> bool {
+        self.queue.as_ref().is_some_and(|queue| queue.exchanges)
+    }
+}

@@ -1,0 +1,11 @@
+//! What clients send, shown in sentences.
+
+/// Bytes that are shown at most.
+pub const SIZE_MAX: usize = 128;
+
+/// Bytes of a client as the part of a sentence: cut, and without control characters.
+pub fn shown(bytes: &[u8]) -> String {
+    let bytes = &bytes[..bytes.len().min(SIZE_MAX)];
+    let text = String::from_utf8_lossy(bytes);
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
