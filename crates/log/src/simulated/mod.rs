@@ -5,6 +5,7 @@
 //! may take a [`SimulatedDisk::crashed`] image, and go on in the run. The run is single-threaded,
 //! so a seed repeats it exactly; what other threads would do meanwhile, the hook does.
 
+pub mod crashes;
 mod random;
 mod state;
 

@@ -94,7 +94,7 @@ fn a_log_of_version_1_is_read() {
 
 #[test]
 fn the_page_has_every_planted_bug() {
-    let hunted = read("tests/it/crashes/mod.rs");
+    let hunted = read("tests/it/crashes.rs");
     let (_, list) = hunted.split_once("const MUTANTS").unwrap();
     let (list, _) = list.split_once("];").unwrap();
     let names: Vec<&str> = list.split('"').skip(1).step_by(2).collect();

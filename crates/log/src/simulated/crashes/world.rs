@@ -8,8 +8,8 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use everleaf_log::simulated::{Faults, KeptPlace, Random, SimulatedDisk};
-use everleaf_log::{Log, Lsn, SnapshotWriter};
+use crate::simulated::{Faults, KeptPlace, Random, SimulatedDisk};
+use crate::{Log, Lsn, SnapshotWriter};
 
 use super::truth::{
     Change, Examined, Group, Pairs, Truth, append, apply, calmed, options, records, some_group,

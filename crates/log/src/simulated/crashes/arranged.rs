@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use everleaf_log::simulated::{Faults, KeptPlace, SimulatedDisk};
-use everleaf_log::{Disk, DiskFile, Log, Record, Result, SnapshotWriter};
+use crate::simulated::{Faults, KeptPlace, SimulatedDisk};
+use crate::{Disk, DiskFile, Log, Record, Result, SnapshotWriter};
 
 use super::truth::options;
 
@@ -28,8 +28,11 @@ fn size(disk: &SimulatedDisk, name: &str) -> u64 {
     disk.open(name).and_then(|file| file.size()).unwrap_or(0)
 }
 
-/// Runs all of it; what was seen is the error.
-pub fn run(mutants: &[&'static str]) -> std::result::Result<(), String> {
+/// Runs all of it, with some planted bugs.
+///
+/// # Errors
+/// What was seen.
+pub fn arranged(mutants: &[&'static str]) -> std::result::Result<(), String> {
     recycled_segment(mutants)?;
     left_over_file(mutants)?;
     rotten_older_snapshot(mutants)?;
@@ -128,7 +131,10 @@ fn left_over_file(mutants: &[&'static str]) -> std::result::Result<(), String> {
 
 /// Of three snapshots the second rots before the third is made, and nobody has looked at it: the first
 /// must stay. Then the third rots, too.
-fn rotten_older_snapshot(mutants: &[&'static str]) -> std::result::Result<(), String> {
+///
+/// # Errors
+/// What was seen.
+pub fn rotten_older_snapshot(mutants: &[&'static str]) -> std::result::Result<(), String> {
     let disk = SimulatedDisk::new(Faults::default(), 1);
     let (log, _) = Log::open(disk.clone(), &options(&disk)).map_err(|error| error.to_string())?;
     // Others are for the crashes to find.
@@ -167,7 +173,12 @@ fn rotten_older_snapshot(mutants: &[&'static str]) -> std::result::Result<(), St
 
 /// A snapshot ends while the last place in the log is taken; the place is given up, and the power fails
 /// before its LSN is given again. The snapshot must not need that LSN.
-fn snapshot_up_to_a_place_given_up(mutants: &[&'static str]) -> std::result::Result<(), String> {
+///
+/// # Errors
+/// What was seen.
+pub fn snapshot_up_to_a_place_given_up(
+    mutants: &[&'static str],
+) -> std::result::Result<(), String> {
     // Others are for the crashes to find.
     let mutants = mutants.iter().copied().filter(|name| *name == "snapshot.needs_given_up");
     let faults = Faults { mutants: mutants.collect(), ..Faults::default() };
@@ -190,19 +201,4 @@ fn snapshot_up_to_a_place_given_up(mutants: &[&'static str]) -> std::result::Res
         Ok(_) => Ok(()),
         Err(error) => Err(error.to_string()),
     }
-}
-
-#[test]
-fn a_snapshot_needs_no_place_that_was_given_up() {
-    snapshot_up_to_a_place_given_up(&[]).expect("nothing is planted");
-}
-
-#[test]
-fn a_segment_shows_nothing_of_the_past_of_its_file() {
-    run(&[]).expect("nothing is planted");
-}
-
-#[test]
-fn a_snapshot_stays_as_long_as_the_newer_ones_are_not_known_to_be_good() {
-    rotten_older_snapshot(&[]).expect("nothing is planted");
 }

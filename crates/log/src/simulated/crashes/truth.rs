@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use std::time::Duration;
 
-use everleaf_log::simulated::{Faults, Random, SimulatedDisk};
-use everleaf_log::{
-    Error, Log, LogOptions, Lsn, Record, RecordEffect, Recovered, Result, SyncMode,
-};
+use crate::simulated::{Faults, Random, SimulatedDisk};
+use crate::{Error, Log, LogOptions, Lsn, Record, RecordEffect, Recovered, Result, SyncMode};
 
 /// One change, with its own bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]

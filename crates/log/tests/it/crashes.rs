@@ -1,78 +1,13 @@
-//! The log, the snapshots and recovery on a disk that does what disks may, with the power cut before
-//! every operation.
-//!
-//! The model is exact: what recovery gives must be the store after the groups up to the LSN that it
-//! says, no group more and none less, and everything acknowledged must be among them. That covers lost
-//! writes, deleted keys that come back, broken batches, and snapshots that do not fit their log.
+//! The log on a simulated disk that loses its power at any moment (`simulated/crashes`).
 //!
 //! Each run follows from its number; a failure names it, and `LOG_RUN=<number>` repeats it.
 
-mod arranged;
-mod truth;
-mod world;
-
-use everleaf_log::simulated::{Faults, Random, SimulatedDisk};
-
-use world::{World, live, lock};
-
-/// What a run found.
-struct Outcome {
-    crashes: u64,
-    failure: Option<String>,
-}
-
-/// The kind of disk of a run: nine in ten are honest, and one in three has accidents.
-fn faults_of(number: u64, mutants: &[&'static str]) -> Faults {
-    let mut random = Random::new(number ^ 0x5EED);
-    let mut faults = Faults {
-        block_size: if random.one_in(2) { 512 } else { 4096 },
-        tears: random.one_in(2),
-        mutants: mutants.to_vec(),
-        ..Faults::default()
-    };
-    match number % 10 {
-        1 => faults.short_write_one_in = 3,
-        2 => faults.error_one_in = 40,
-        3 | 4 => faults.sync_error_one_in = 6,
-        5 => faults.capacity = 60_000 + random.below(200_000),
-        6 => faults.lies = true,
-        _ => {}
-    }
-    faults
-}
-
-/// The interval of a run in the mode `Interval`, in milliseconds of its clock; one run in four is.
-fn interval_of(number: u64) -> Option<u64> {
-    number.is_multiple_of(4).then_some(2 + number % 9)
-}
-
-/// Runs some lives of a store on one disk.
-fn run(number: u64, mutants: &[&'static str], examine_one_in: u32) -> Outcome {
-    let faults = faults_of(number, mutants);
-    let world = World::new(number, &faults, interval_of(number), examine_one_in);
-    // A disk that forgets what one life wrote can show the next what the one before it wrote.
-    let lives = if faults.lies { 1 } else { 4 };
-    let mut disk = SimulatedDisk::new(faults, number);
-    let mut failure = None;
-    for _ in 0..lives {
-        let steps = 20 + lock(&world).random.below(60);
-        match live(&world, disk, steps) {
-            Ok(next) => disk = next,
-            Err(text) => {
-                failure = Some(text);
-                break;
-            }
-        }
-        if lock(&world).failure.is_some() {
-            break;
-        }
-    }
-    let world = lock(&world);
-    Outcome { crashes: world.crashes, failure: world.failure.clone().or(failure) }
-}
+use everleaf_log::simulated::crashes::{
+    Outcome, arranged, rotten_older_snapshot, run, snapshot_up_to_a_place_given_up,
+};
 
 fn run_whole(number: u64, examine_one_in: u32) -> u64 {
-    let outcome = run(number, &[], examine_one_in);
+    let outcome: Outcome = run(number, &[], examine_one_in);
     if let Some(failure) = outcome.failure {
         panic!("run {number}: {failure}\nrepeat it with LOG_RUN={number}");
     }
@@ -108,7 +43,7 @@ fn no_crash_of_very_many_loses_what_was_acknowledged() {
 fn a_run_repeats_exactly() {
     for number in 0..10 {
         let (first, second) = (run(number, &[], 2), run(number, &[], 2));
-        assert_eq!((first.crashes, first.failure), (second.crashes, second.failure));
+        assert_eq!(first, second);
     }
 }
 
@@ -152,7 +87,7 @@ const MUTANTS: [&str; 31] = [
 fn hunt(mutant: &'static str, runs: u64) -> Option<(u64, u64, String)> {
     let mut crashes = 0;
     // What needs several rare accidents one after the other is arranged.
-    if let Err(failure) = arranged::run(&[mutant]) {
+    if let Err(failure) = arranged(&[mutant]) {
         return Some((0, 1, failure));
     }
     for number in 0..runs {
@@ -185,4 +120,19 @@ fn every_planted_bug_is_found() {
         }
     }
     assert!(missed.is_empty(), "not found: {missed:?}");
+}
+
+#[test]
+fn a_snapshot_needs_no_place_that_was_given_up() {
+    snapshot_up_to_a_place_given_up(&[]).expect("nothing is planted");
+}
+
+#[test]
+fn a_segment_shows_nothing_of_the_past_of_its_file() {
+    arranged(&[]).expect("nothing is planted");
+}
+
+#[test]
+fn a_snapshot_stays_as_long_as_the_newer_ones_are_not_known_to_be_good() {
+    rotten_older_snapshot(&[]).expect("nothing is planted");
 }
