@@ -28,7 +28,7 @@
 //! | `case` | a program with its plan, behind one trait |
 //! | `trees`, `structure` | all programs by name, all structures by name |
 //! | `configure` | which machine a number stands for |
-//! | `mutants` | planted bugs, and the hunt for them |
+//! | `planted`, `mutants` | planted bugs, and the hunt for them |
 //! | `mutation` | mutants by rule: every access spoilt in turn |
 //! | `arguments` | why nobody can miss some of them |
 //!
@@ -65,6 +65,7 @@ pub mod mutation;
 mod nbtree;
 pub mod operation;
 pub mod plans;
+pub mod planted;
 pub mod published;
 pub mod record;
 pub mod safeguards;

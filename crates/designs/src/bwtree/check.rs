@@ -51,6 +51,10 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
             if !is_ordered || !is_inside {
                 problems.push(format!("page {page} has keys out of order or range (B3)"));
             }
+            // A split may come on top of a full chain, and the split of what it leaves.
+            if top.depth() > Self::CHAIN_MAX + 2 {
+                problems.push(format!("page {page} has {} records (B5)", top.depth()));
+            }
             if top.level() != level || self.base(top).key() != low {
                 problems.push(format!("page {page} is not of its level or range (B3)"));
             }

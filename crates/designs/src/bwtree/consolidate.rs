@@ -1,15 +1,15 @@
 //! Chains that became long are replaced by one base.
 
-use everleaf_alloc::Session;
+use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::Machine;
 
-use super::layout::{CAPACITY, Kind, Record};
+use super::layout::{CAPACITY, Kind, Record, RecordRef};
 use super::{BwTree, ROOT};
 
 impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
     /// The base of a page.
-    pub(super) fn base(&self, top: &Record<M>) -> &Record<M> {
-        let mut record = self.record(std::ptr::from_ref(top).cast_mut());
+    pub(super) fn base(&self, top: RecordRef<'_, M>) -> RecordRef<'_, M> {
+        let mut record = self.record(top.place());
         while record.kind() != Kind::Base {
             record = self.record(record.next());
         }
@@ -17,7 +17,7 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
     }
 
     /// All pairs of a page as its topmost record knows it, ascending.
-    pub(super) fn pairs(&self, top: &Record<M>) -> Vec<(u64, u64)> {
+    pub(super) fn pairs(&self, top: RecordRef<'_, M>) -> Vec<(u64, u64)> {
         let mut deltas: Vec<(u64, Option<u64>)> = vec![];
         let mut record = top;
         while record.kind() != Kind::Base {
@@ -59,12 +59,19 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
         pairs
     }
 
-    /// Makes one base of a page, or splits it if it has too many pairs. It stays as it is if somebody else
-    /// changes it meanwhile, or without memory: then the next one who finds it long tries.
-    pub(super) fn consolidate(&self, session: &mut Session<M>, page: u64) {
+    /// Makes one base of a page that has become long, or splits it if it has too many pairs. If somebody else
+    /// changes it meanwhile it stays as it is.
+    ///
+    /// # Errors
+    /// No memory; then it stays as it is, too.
+    pub(super) fn consolidate(
+        &self,
+        session: &mut Session<M>,
+        page: u64,
+    ) -> Result<(), AllocError> {
         let top = self.top(page);
         if top.depth() < CHAIN {
-            return;
+            return Ok(());
         }
         let pairs = self.pairs(top);
         if pairs.len() > PAIRS {
@@ -73,15 +80,23 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
                 _ => self.split(session, page, top, &pairs),
             };
             // Without room for another page, one base is better than a chain that only grows.
-            if has_room || pairs.len() > CAPACITY {
-                return;
+            if has_room {
+                return Ok(());
+            }
+            if pairs.len() > CAPACITY {
+                return Err(AllocError::OutOfMemory);
             }
         }
         let low = self.base(top).key();
-        let Ok(base) = Record::make_base(session, top.level(), low, top.end(), &pairs) else {
-            return;
-        };
+        let base = Record::make_base(session, top.level(), low, top.end(), &pairs)?;
         self.install(session, page, top, base);
+        Ok(())
+    }
+
+    /// Whether nothing may be put on a page's topmost record before somebody has made a base of them (B5).
+    #[inline(always)]
+    pub(super) fn is_full(&self, top: RecordRef<'_, M>) -> bool {
+        top.depth() >= Self::CHAIN_MAX && !M::mutant("bwtree.no_bound")
     }
 
     /// Puts a base in the place of a chain, which goes; or frees the base if the chain has changed.
@@ -89,12 +104,12 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
         &self,
         session: &mut Session<M>,
         page: u64,
-        top: &Record<M>,
+        top: RecordRef<'_, M>,
         base: *mut Record<M>,
     ) -> bool {
         if M::mutant("bwtree.blind_install") {
             self.table.set(page, base);
-        } else if !self.table.change(page, top, base) {
+        } else if !self.table.change(page, top.place(), base) {
             M::mark("bwtree.consolidated_in_vain");
             let size = self.record(base).size();
             // SAFETY: made by the caller; nobody else has seen it.
@@ -106,8 +121,8 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
     }
 
     /// Gives a chain back that has left the table.
-    fn retire_chain(&self, session: &mut Session<M>, top: &Record<M>) {
-        let mut record = std::ptr::from_ref(top).cast_mut();
+    fn retire_chain(&self, session: &mut Session<M>, top: RecordRef<'_, M>) {
+        let mut record = top.place();
         while !record.is_null() {
             let (next, size) = (self.record(record).next(), self.record(record).size());
             if M::mutant("bwtree.free_at_once") {

@@ -10,6 +10,9 @@
 //! What is known of the whole page (its level, where it ends, its right neighbour, how many records are
 //! above the base) is in every record, so that the topmost one tells it.
 
+use std::marker::PhantomData;
+use std::ops::Deref;
+
 use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Atomic, AtomicPointer, Hardware, LINE_SIZE, Machine};
 
@@ -61,6 +64,31 @@ const fn base_size(count: usize) -> usize {
     LINE_SIZE + 16 * count
 }
 
+/// A record that the caller, who is pinned, has reached. It is the pointer that the record was made with: a
+/// reference to a header would not lead to the pairs behind it.
+pub(super) struct RecordRef<'t, M: Machine> {
+    place: *mut Record<M>,
+    pin: PhantomData<&'t Record<M>>,
+}
+
+impl<M: Machine> Clone for RecordRef<'_, M> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<M: Machine> Copy for RecordRef<'_, M> {}
+
+impl<M: Machine> Deref for RecordRef<'_, M> {
+    type Target = Record<M>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Record<M> {
+        // SAFETY: complete and unchanged while the value is used, by the promise given to `new`.
+        unsafe { &*self.place }
+    }
+}
+
 impl<M: Machine> Record<M> {
     fn new(kind: Kind, level: u64, depth: u64, end: End) -> Self {
         let (high, right) = end.unwrap_or_default();
@@ -82,13 +110,13 @@ impl<M: Machine> Record<M> {
     pub fn make_delta(
         session: &mut Session<M>,
         kind: Kind,
-        top: &Record<M>,
+        top: RecordRef<'_, M>,
         (key, value): (u64, u64),
     ) -> Result<*mut Self, AllocError> {
         let place: *mut Self = session.allocate_node(LINE_SIZE)?.cast();
         let end = if kind == Kind::Split { Some((key, value)) } else { top.end() };
         let record = Record {
-            next: AtomicPointer::new(std::ptr::from_ref(top).cast_mut()),
+            next: AtomicPointer::new(top.place),
             key: Atomic::new(key),
             value: Atomic::new(value),
             ..Record::new(kind, top.level(), top.depth() + 1, end)
@@ -174,10 +202,32 @@ impl<M: Machine> Record<M> {
         self.count.read_private() as usize
     }
 
+    /// Bytes of the record.
+    pub fn size(&self) -> usize {
+        if self.kind() == Kind::Base { base_size(self.count()) } else { LINE_SIZE }
+    }
+}
+
+impl<M: Machine> RecordRef<'_, M> {
+    /// # Safety
+    /// The record was complete before it could be reached, was made by one of the functions above, and is not
+    /// freed while the value is used.
     #[inline(always)]
-    fn word(&self, index: usize) -> u64 {
+    pub unsafe fn new(place: *mut Record<M>) -> Self {
+        debug_assert!(!place.is_null());
+        RecordRef { place, pin: PhantomData }
+    }
+
+    /// Where it is.
+    #[inline(always)]
+    pub fn place(self) -> *mut Record<M> {
+        self.place
+    }
+
+    #[inline(always)]
+    fn word(self, index: usize) -> u64 {
         debug_assert!(self.kind() == Kind::Base && index < 2 * self.count());
-        let words: *const Atomic<u64, M> = std::ptr::from_ref(self).wrapping_add(1).cast();
+        let words: *const Atomic<u64, M> = self.place.wrapping_add(1).cast();
         // SAFETY: a base was made with two words a pair behind its header, and callers stay below its
         // count of pairs.
         unsafe { &*words.wrapping_add(index) }.read_private()
@@ -185,21 +235,21 @@ impl<M: Machine> Record<M> {
 
     /// The key of pair `index` of a base.
     #[inline(always)]
-    pub fn key_at(&self, index: usize) -> u64 {
+    pub fn key_at(self, index: usize) -> u64 {
         assert!(index < self.count());
         self.word(index)
     }
 
     /// The value of pair `index` of a base.
     #[inline(always)]
-    pub fn value_at(&self, index: usize) -> u64 {
+    pub fn value_at(self, index: usize) -> u64 {
         assert!(index < self.count());
         self.word(self.count() + index)
     }
 
     /// How many pairs of a base have keys up to `key`.
     #[inline(always)]
-    pub fn rank(&self, key: u64) -> usize {
+    pub fn rank(self, key: u64) -> usize {
         let (mut low, mut high) = (0, self.count());
         while low < high {
             let middle = usize::midpoint(low, high);
@@ -210,10 +260,5 @@ impl<M: Machine> Record<M> {
             }
         }
         low
-    }
-
-    /// Bytes of the record.
-    pub fn size(&self) -> usize {
-        if self.kind() == Kind::Base { base_size(self.count()) } else { LINE_SIZE }
     }
 }

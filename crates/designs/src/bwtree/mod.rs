@@ -28,12 +28,14 @@
 //! - B3 a page has the keys from its low key, which never changes, to its end, where its right neighbour's
 //!   begin; a page above leads to a page or to one on its left;
 //! - B4 page 0 is the root and has no neighbour: when it has too many pairs, two new pages get them, and it
-//!   becomes the page above, by one exchange.
+//!   becomes the page above, by one exchange;
+//! - B5 no record but that of a split is put on a page that has `CHAIN_MAX` of them.
 //!
 //! *Departures.* Pages are not removed: one that is empty stays, with its number (the published removal needs
 //! a record that makes the page refuse writes, and another order of exchanges). The record of a new child
 //! names its first key only, and searches look for the greatest one in the whole chain; the published one
-//! names the end of the child, too, and ends a search. The root keeps its number. Published pages are written
+//! names the end of the child, too, and ends a search. Published, a chain is consolidated by whoever makes it
+//! long, in vain if others write meanwhile, so that it has no bound. The root keeps its number. Published pages are written
 //! to flash as well; here they are in memory only.
 
 mod check;
@@ -58,7 +60,8 @@ use table::Table;
 const ROOT: u64 = 0;
 
 /// The tree, whose pages have up to `PAIRS` pairs when they are consolidated, as is tried when `CHAIN` records
-/// are on them and more come, on machine `M`. A page that several threads write without a pause can have more.
+/// are on them and more come, on machine `M`. A page that several threads write without a pause can have more,
+/// but not twice as many.
 ///
 /// # Example
 /// ```
@@ -80,4 +83,9 @@ pub struct BwTree<const PAIRS: usize = 128, const CHAIN: u64 = 8, M: Machine = H
     splits: Tally<M>,
     /// Keeps the memory of the records.
     _heap: Arc<Heap<M>>,
+}
+
+impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
+    /// Records on a page from which on whoever writes it makes one base of them first.
+    pub(super) const CHAIN_MAX: u64 = 2 * CHAIN;
 }

@@ -3,26 +3,25 @@
 use everleaf_alloc::Session;
 use everleaf_machine::Machine;
 
-use super::layout::{Kind, Record};
+use super::layout::{Kind, Record, RecordRef};
 use super::{BwTree, ROOT};
 
 /// A page, and its topmost record at some moment.
-pub(super) type Page<'t, M> = (u64, &'t Record<M>);
+pub(super) type Page<'t, M> = (u64, RecordRef<'t, M>);
 
 impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
     /// A record that the table or another record led to.
     #[inline(always)]
-    pub(super) fn record(&self, record: *mut Record<M>) -> &Record<M> {
-        debug_assert!(!record.is_null());
+    pub(super) fn record(&self, record: *mut Record<M>) -> RecordRef<'_, M> {
         // SAFETY: it was complete before it could be reached, and does not change; the caller is pinned since
         // before that, so one that was replaced meanwhile is still there.
-        unsafe { &*record }
+        unsafe { RecordRef::new(record) }
     }
 
     /// The topmost record of a page that something leads to (B2).
     #[inline(always)]
     #[track_caller]
-    pub(super) fn top(&self, page: u64) -> &Record<M> {
+    pub(super) fn top(&self, page: u64) -> RecordRef<'_, M> {
         self.record(self.table.top(page))
     }
 
@@ -51,7 +50,7 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
 
     /// The child for `key` of an inner page, and from which key on it is: the greatest up to `key`.
     #[inline(always)]
-    pub(super) fn child(&self, top: &Record<M>, key: u64) -> (u64, u64) {
+    pub(super) fn child(&self, top: RecordRef<'_, M>, key: u64) -> (u64, u64) {
         let mut record = top;
         let mut best: Option<(u64, u64)> = None;
         while record.kind() != Kind::Base {
@@ -70,7 +69,7 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
 
     /// The value of `key` in a leaf: what the topmost record that names it says, or else the base.
     #[inline(always)]
-    pub(super) fn value(&self, top: &Record<M>, key: u64) -> Option<u64> {
+    pub(super) fn value(&self, top: RecordRef<'_, M>, key: u64) -> Option<u64> {
         let mut record = top;
         loop {
             match record.kind() {

@@ -3,7 +3,7 @@
 use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::Machine;
 
-use super::layout::{CAPACITY, End, Kind, Record};
+use super::layout::{CAPACITY, End, Kind, Record, RecordRef};
 use super::{BwTree, ROOT};
 
 impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
@@ -45,7 +45,7 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
         &self,
         session: &mut Session<M>,
         page: u64,
-        top: &Record<M>,
+        top: RecordRef<'_, M>,
         pairs: &[(u64, u64)],
     ) -> bool {
         // A page that many write at once can have become very long.
@@ -55,18 +55,14 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
             return false;
         };
         let top = if M::mutant("bwtree.stale_split") { self.top(page) } else { top };
-        let put = Record::make_delta(session, Kind::Split, top, (middle, right));
-        let is_put = match put {
-            Ok(delta) if self.table.change(page, top, delta) => true,
-            Ok(delta) => {
-                // SAFETY: made above, of one line; nobody else has seen it.
-                unsafe { session.free_node(delta.cast(), size_of::<Record<M>>()) };
-                false
-            }
-            Err(_) => false,
+        let Ok(delta) = Record::make_delta(session, Kind::Split, top, (middle, right)) else {
+            self.unmake_page(session, right);
+            return false;
         };
-        if !is_put {
+        if !self.table.change(page, top.place(), delta) {
             M::mark("bwtree.split_in_vain");
+            // SAFETY: made above, of one line; nobody else has seen it.
+            unsafe { session.free_node(delta.cast(), size_of::<Record<M>>()) };
             self.unmake_page(session, right);
             return true;
         }
@@ -83,6 +79,12 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
             if self.child(top, low) == (low, child) {
                 return;
             }
+            if self.is_full(top) {
+                match self.consolidate(session, page) {
+                    Ok(()) => continue,
+                    Err(_) => return,
+                }
+            }
             let Ok(delta) = Record::make_delta(session, Kind::Insert, top, (low, child)) else {
                 return;
             };
@@ -97,7 +99,7 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
     pub(super) fn grow(
         &self,
         session: &mut Session<M>,
-        top: &Record<M>,
+        top: RecordRef<'_, M>,
         pairs: &[(u64, u64)],
     ) -> bool {
         let part = pairs.len().div_ceil(2).min(CAPACITY);
@@ -112,16 +114,19 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
         }
         children.reverse();
         let is_whole = children.first().is_some_and(|child| child.0 == 0);
-        let is_grown = is_whole
-            && Record::make_base(session, level + 1, 0, None, &children)
-                .is_ok_and(|base| self.install(session, ROOT, top, base));
-        if is_grown {
+        let root = if is_whole {
+            Record::make_base(session, level + 1, 0, None, &children).ok()
+        } else {
+            None
+        };
+        if root.is_some_and(|root| self.install(session, ROOT, top, root)) {
             self.splits.add(session.stripe(), 1);
             return true;
         }
         for (_, page) in children {
             self.unmake_page(session, page);
         }
-        is_whole
+        // With room for all somebody else was faster.
+        root.is_some()
     }
 }

@@ -138,11 +138,11 @@ impl<M: Machine> Table<M> {
 
     /// Makes `new` the topmost record of a page if `seen` still is. Whether it was.
     #[track_caller]
-    pub fn change(&self, page: u64, seen: *const Record<M>, new: *mut Record<M>) -> bool {
+    pub fn change(&self, page: u64, seen: *mut Record<M>, new: *mut Record<M>) -> bool {
         // AcqRel: the record is complete, and what it is put on was seen; pairs with the acquire in `top`, and
         // leaves nothing in a store buffer. Relaxed on failure: nothing is read.
         let slot = self.slot(page);
-        slot.compare_exchange(seen.cast_mut(), new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        slot.compare_exchange(seen, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// How many numbers were ever used.

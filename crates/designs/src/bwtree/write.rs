@@ -5,7 +5,7 @@ use everleaf_index::build::{Change, Effect, Outcome};
 use everleaf_machine::Machine;
 
 use super::BwTree;
-use super::layout::{Kind, Record};
+use super::layout::{Kind, Record, RecordRef};
 
 impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
     /// One write. The caller is pinned.
@@ -24,6 +24,13 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
                 (Effect::Put, Some(_)) => Kind::Update,
                 (Effect::Delete, _) => Kind::Delete,
             };
+            if self.is_full(top) {
+                // Whoever comes here does the same, and the first one is through: nothing is put on the chain
+                // meanwhile. So a page that many write without a pause does not grow, and nobody waits.
+                M::mark("bwtree.full");
+                self.consolidate(session, page)?;
+                continue;
+            }
             let delta = Record::make_delta(session, kind, top, (change.key, change.value))?;
             if self.put_on(session, page, top, delta) {
                 return Ok(outcome);
@@ -37,19 +44,20 @@ impl<const PAIRS: usize, const CHAIN: u64, M: Machine> BwTree<PAIRS, CHAIN, M> {
         &self,
         session: &mut Session<M>,
         page: u64,
-        top: &Record<M>,
+        top: RecordRef<'_, M>,
         delta: *mut Record<M>,
     ) -> bool {
         let depth = top.depth() + 1;
         if M::mutant("bwtree.plain_store") {
             self.table.set(page, delta);
-        } else if !self.table.change(page, top, delta) {
+        } else if !self.table.change(page, top.place(), delta) {
             // SAFETY: made by the caller, of one line; nobody else has seen it.
             unsafe { session.free_node(delta.cast(), size_of::<Record<M>>()) };
             return false;
         }
         if depth >= CHAIN {
-            self.consolidate(session, page);
+            // In vain if somebody was faster, or there is no memory: then the next one tries.
+            let _ = self.consolidate(session, page);
         }
         true
     }
