@@ -6,7 +6,7 @@
 //! acknowledged to the last that was sent. The long form:
 //!
 //! ```text
-//! KILLS=10000 cargo test -p everleaf-server --test kills -- --ignored --nocapture very_many
+//! KILLS=10000 cargo test -p everleaf-server --test it kills:: -- --ignored --nocapture
 //! ```
 //!
 //! `KILLS_SEED` gives the seed, which is printed. A folder outlives a number of kills, then a new one is begun with
@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::model::{Item, Model, Request, Value};
+use super::model::{Item, Model, Request, Value};
 use crate::support::{Client, ServerProcess, encode, open};
 
 const CLIENT_COUNT: u64 = 3;

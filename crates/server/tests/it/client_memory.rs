@@ -7,18 +7,10 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may fail")]
 
-mod support;
-
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use support::{Client, ServerProcess, TestServer, encode, eventually};
-
-/// Not a test of its own: see [`ServerProcess`].
-#[test]
-fn server_process() {
-    ServerProcess::play();
-}
+use crate::support::{Client, ServerProcess, TestServer, encode, eventually};
 
 /// A number that `INFO` shows.
 fn number(client: &mut Client, name: &str) -> u64 {

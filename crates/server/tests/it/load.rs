@@ -1,13 +1,11 @@
 //! Many requests, many clients, slow clients, and a shutdown in the middle of it all.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use support::{TestServer, encode, eventually};
+use crate::support::{TestServer, encode, eventually};
 
 #[test]
 fn a_pipeline_of_mixed_requests_is_answered_in_order() {

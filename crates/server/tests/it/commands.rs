@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may fail")]
 
-mod support;
-
-use support::{Client, TestServer, encode};
+use crate::support::{Client, TestServer, encode};
 
 /// Runs lines on one connection and compares each reply.
 fn run(client: &mut Client, script: &[(&str, &str)]) {
@@ -336,9 +334,9 @@ fn keys_above_the_limit_are_refused_and_the_rest_goes_on() {
     let longest = &key[1..];
     assert_eq!(client.ask(&[&b"SET"[..], longest, b"v"]), "+OK");
     // In a group of lookups, only the one to blame fails, if any.
-    client.send(&support::encode(&[&b"GET"[..], longest]));
-    client.send(&support::encode(&[&b"GET"[..], &key]));
-    client.send(&support::encode(&[&b"GET"[..], longest]));
+    client.send(&crate::support::encode(&[&b"GET"[..], longest]));
+    client.send(&crate::support::encode(&[&b"GET"[..], &key]));
+    client.send(&crate::support::encode(&[&b"GET"[..], longest]));
     assert_eq!(client.reply(), "\"v\"");
     let reply = client.reply();
     assert!(reply == "nil" || reply.starts_with("-ERR the key has"), "{reply}");

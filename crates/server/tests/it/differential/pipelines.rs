@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use super::requests::{FAMILIES, Random, request};
-use super::support::{TestServer, encode};
 use super::{CONNECTION_COUNT, Connection, Pair, Raw, Redis, State, is_same, waiting};
+use crate::support::{TestServer, encode};
 
 /// Requests of one sequence, and of one write at most.
 const SEQUENCE_LENGTH: usize = 120;

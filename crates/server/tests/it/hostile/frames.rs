@@ -2,7 +2,7 @@
 //! closes the connection, serves everybody else, and takes no more memory than what came. The long form:
 //!
 //! ```text
-//! FRAMES=1000000 cargo test -p everleaf-server --test hostile -- --ignored --nocapture very_many
+//! FRAMES=1000000 cargo test -p everleaf-server --test it hostile:: -- --ignored --nocapture
 //! ```
 //!
 //! `FRAMES_SEED` gives the seed, which is printed. The server is a process of its own with limited memory; its pool is
@@ -12,8 +12,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
+use super::{WORDS, is_left_out};
 use crate::support::{Client, ServerProcess, encode, open};
-use crate::{WORDS, is_left_out};
 
 /// Frames that are sent over one connection at most.
 const FRAME_COUNT_MAX: u64 = 8;

@@ -1,14 +1,12 @@
 //! `/metrics` and `/health`: what they tell, and that nobody keeps others from them.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
+use crate::support::TestServer;
 use everleaf_server::{Config, Server};
-use support::TestServer;
 
 fn server() -> (TestServer, SocketAddr) {
     let server = TestServer::with(|config| config.metrics = Some("127.0.0.1:0".into()));
@@ -111,7 +109,7 @@ fn the_pages_there_are_and_those_there_are_not() {
 fn a_store_that_takes_no_writes_is_not_well() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("p");
-    support::open(&path, 1 << 30).close().unwrap();
+    crate::support::open(&path, 1 << 30).close().unwrap();
     let store = everleaf::Options::new().read_only(true).open(&path).unwrap();
     let server =
         TestServer::on(folder, store, |config| config.metrics = Some("127.0.0.1:0".into()));

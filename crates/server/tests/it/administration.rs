@@ -1,8 +1,6 @@
 //! Looking at the server and steering it: `INFO`, `CONFIG`, `COMMAND`, `CLIENT`, `SHUTDOWN`.
 
-mod support;
-
-use support::{Client, TestServer, encode, eventually};
+use crate::support::{Client, TestServer, encode, eventually};
 
 #[test]
 fn info_tells_true_numbers() {

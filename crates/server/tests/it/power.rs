@@ -3,12 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may fail")]
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{TestServer, encode, eventually};
 use everleaf::{Durability, Options, Store};
-use support::{TestServer, encode, eventually};
 
 fn open(path: &std::path::Path, durability: Durability) -> Store {
     Options::new().create(true).max_size_bytes(1 << 30).durability(durability).open(path).unwrap()

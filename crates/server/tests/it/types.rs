@@ -9,13 +9,5 @@ mod databases;
 mod rolled_back;
 mod series;
 mod sorted_sets;
-#[path = "../support/mod.rs"]
-mod support;
 mod swapping;
 mod waiting;
-
-/// Not a test of its own: see [`support::ServerProcess`].
-#[test]
-fn server_process() {
-    support::ServerProcess::play();
-}

@@ -1,18 +1,10 @@
 //! Running out of file descriptors, and of memory.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use support::ServerProcess;
-
-/// Not a test of its own: see [`ServerProcess`].
-#[test]
-fn server_process() {
-    ServerProcess::play();
-}
+use crate::support::ServerProcess;
 
 #[test]
 fn out_of_descriptors_clients_are_refused_and_later_served_again() {
@@ -40,7 +32,7 @@ fn out_of_descriptors_clients_are_refused_and_later_served_again() {
     assert!(served.len() >= 10 && refused >= 60, "{} served, {refused} refused", served.len());
     assert!(served.iter().all(|stream| ask(stream) == "+PONG\r\n"), "the others are not harmed");
     served.clear();
-    support::eventually("there is room again", || ask(&connect()) == "+PONG\r\n");
+    crate::support::eventually("there is room again", || ask(&connect()) == "+PONG\r\n");
     server.stop();
 }
 

@@ -10,7 +10,7 @@
 //! says whose it is, which key and which version, in each of its lines. Some clients read slowly, some
 //! end their half of the connection, say `QUIT`, break the protocol, go away in the middle, or are killed
 //! by another; some change the version of the protocol and switch replies off within a pipeline. The long run is
-//! `EVERLEAF_REPLIES_PIPELINES=60000 cargo test --release -p everleaf-server --test replies`, or `cargo
+//! `EVERLEAF_REPLIES_PIPELINES=60000 cargo test --release -p everleaf-server --test it replies::`, or `cargo
 //! xtask sim`; the seed is printed, and `EVERLEAF_REPLIES_SEED` gives it again. Its length is a number of
 //! pipelines, so that it ends with the same work done, and with a verdict, on any machine.
 
@@ -20,15 +20,13 @@
     reason = "tests may fail; what was covered is told"
 )]
 
-mod support;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::support::{Client, TestServer, encode};
 use everleaf::{Durability, Options};
-use support::{Client, TestServer, encode};
 
 /// How many pipelines to send.
 const PIPELINES_VARIABLE: &str = "EVERLEAF_REPLIES_PIPELINES";

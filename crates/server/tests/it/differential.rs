@@ -4,7 +4,7 @@
 //! [`is_intended`], and told to users in `docs/redis-differences.md`. The long form:
 //!
 //! ```text
-//! DIFFERENCES=2000000 cargo test -p everleaf-server --test differential -- --ignored --nocapture
+//! DIFFERENCES=2000000 cargo test -p everleaf-server --test it differential:: -- --ignored --nocapture
 //! ```
 //!
 //! `DIFFERENCE_FROM` is the first seed, so that another run tries other requests; `DIFFERENCE_SEED` the only one.
@@ -19,8 +19,6 @@ mod acl;
 mod payloads;
 mod pipelines;
 mod requests;
-#[path = "../support/mod.rs"]
-mod support;
 mod waiting;
 
 use std::cell::Cell;
@@ -29,8 +27,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::support::{TestServer, encode, eventually};
 use requests::{FAMILIES, Random, request};
-use support::{TestServer, encode, eventually};
 
 /// The requests of one sequence.
 const SEQUENCE_LENGTH: usize = 60;

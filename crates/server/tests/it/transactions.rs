@@ -2,11 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may fail")]
 
-mod support;
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use support::{Client, TestServer, encode, eventually};
+use crate::support::{Client, TestServer, encode, eventually};
 
 /// Runs lines on one connection and compares each reply.
 fn run(client: &mut Client, script: &[(&str, &str)]) {
@@ -211,7 +209,8 @@ fn what_a_key_was_when_it_was_watched_counts_and_nothing_later() {
         &["SET", "done", "1"],
         &["EXEC"],
     ];
-    let bytes: Vec<u8> = requests.iter().flat_map(|request| support::encode(request)).collect();
+    let bytes: Vec<u8> =
+        requests.iter().flat_map(|request| crate::support::encode(request)).collect();
     client.send(&bytes);
     let replies: Vec<String> = (0..6).map(|_| client.reply()).collect();
     assert_eq!(replies, ["+OK", "+OK", "+OK", "+OK", "+QUEUED", "nil[]"]);
@@ -501,7 +500,7 @@ fn transfers_between_long_values_keep_their_total_length() {
 #[test]
 fn a_transaction_that_fails_leaves_settings_and_connections_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let store = support::open(&folder.path().join("small"), 24 << 20);
+    let store = crate::support::open(&folder.path().join("small"), 24 << 20);
     let server = TestServer::on(folder, store, |_| {});
     let (mut client, mut other) = (server.connect(), server.connect());
     let id = number(&other.line("CLIENT ID"));

@@ -1,13 +1,11 @@
 //! Users: what is refused, from when on, to whom; and their file.
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
+use crate::support::{Client, TestServer, encode, eventually, open};
 use everleaf_server::{Config, Server};
-use support::{Client, TestServer, encode, eventually, open};
 
 const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.";
 

@@ -9,19 +9,11 @@
 
 mod mixed;
 mod model;
-#[path = "../support/mod.rs"]
-mod support;
 
-use support::{Client, ServerProcess, encode, eventually, open};
+use crate::support::{Client, ServerProcess, encode, eventually, open};
 
 /// Requests that are awaited before the kill, in the first round.
 const AWAITED_COUNT: usize = 500;
-
-/// Not a test of its own: see [`ServerProcess`].
-#[test]
-fn server_process() {
-    ServerProcess::play();
-}
 
 fn number(client: &mut Client, line: &str) -> usize {
     client.line(line).strip_prefix(':').unwrap().parse().unwrap()

@@ -1,12 +1,10 @@
 //! Who may do what: the password, the limits before it, the number of clients, silence.
 
-mod support;
-#[path = "access/tls.rs"]
 mod tls;
 
 use std::time::Duration;
 
-use support::{Client, TestServer, encode, eventually};
+use crate::support::{Client, TestServer, encode, eventually};
 
 fn guarded() -> TestServer {
     TestServer::with(|config| config.password = Some("open sesame".into()))

@@ -2,17 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may fail")]
 
-mod support;
-
 use std::io::{Read, Write};
 
-use support::{Client, ServerProcess, TestServer, encode, open};
-
-/// Not a test of its own: see [`ServerProcess`].
-#[test]
-fn server_process() {
-    ServerProcess::play();
-}
+use crate::support::{Client, ServerProcess, TestServer, encode, open};
 
 /// Writes until the server is gone; returns how many keys were acknowledged.
 fn write_until_killed(thread: u64, round: u64, mut client: Client) -> u64 {
@@ -53,7 +45,7 @@ fn a_killed_server_has_lost_nothing_it_acknowledged() {
             .collect();
         let mut observer = server.connect();
         let before: u64 = counts.iter().map(|&(_, _, count): &(u64, u64, u64)| count).sum();
-        support::eventually("the clients have written", || {
+        crate::support::eventually("the clients have written", || {
             observer.line("DBSIZE")[1..].parse::<u64>().unwrap() > before + 3_000 + 500 * round
         });
         server.kill();
@@ -97,7 +89,9 @@ fn a_full_pool_refuses_writes_and_nothing_else() {
     for index in 0..count / 2 {
         assert_eq!(client.line(&format!("DEL k{index}")), ":1");
     }
-    support::eventually("there is room again", || client.ask(&["SET", "new", &value]) == "+OK");
+    crate::support::eventually("there is room again", || {
+        client.ask(&["SET", "new", &value]) == "+OK"
+    });
     assert_eq!(client.line("FLUSHALL"), "+OK");
     assert_eq!(client.line("DBSIZE"), ":0");
 }

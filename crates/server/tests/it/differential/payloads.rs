@@ -1,7 +1,7 @@
 //! What one server dumps, the other restores.
 
+use super::requests::{FAMILIES, Random, request};
 use super::{Pair, Raw, Redis};
-use crate::requests::{FAMILIES, Random, request};
 use crate::support::TestServer;
 
 /// Requests that make keys, per round.

@@ -7,19 +7,11 @@
 )]
 
 mod frames;
-#[path = "../support/mod.rs"]
-mod support;
 
 use std::io::Write;
 use std::net::Shutdown;
 
-use support::{Client, ServerProcess, TestServer, encode};
-
-/// Not a test of its own: see [`ServerProcess`].
-#[test]
-fn server_process() {
-    ServerProcess::play();
-}
+use crate::support::{Client, TestServer, encode};
 
 /// What the server answers to a stream before it closes the connection.
 fn answer(server: &TestServer, stream: &[u8]) -> String {
@@ -115,7 +107,7 @@ fn a_client_that_leaves_in_the_middle_harms_nobody() {
     }
     let mut client = server.connect();
     assert_eq!(client.line("PING"), "+PONG");
-    support::eventually("the others are gone", || {
+    crate::support::eventually("the others are gone", || {
         client.line("INFO clients").contains("connected_clients:1\\r")
     });
     assert_eq!(client.line("DBSIZE"), ":0");
@@ -233,7 +225,7 @@ fn a_peer_that_never_ends_the_connection_is_closed_all_the_same() {
     assert_eq!(client.line("QUIT"), "+OK");
     client.assert_closed();
     let mut observer = server.connect();
-    support::eventually("it is closed", || {
+    crate::support::eventually("it is closed", || {
         observer.line("INFO clients").contains("connected_clients:1\\r")
     });
 }

@@ -2,12 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may fail")]
 
-mod support;
-
 use std::collections::HashMap;
 
+use crate::support::TestServer;
 use redis::{Commands, Connection, ProtocolVersion, RedisConnectionInfo, Value};
-use support::TestServer;
 
 fn connect(server: &TestServer, protocol: ProtocolVersion, password: Option<&str>) -> Connection {
     use redis::IntoConnectionInfo;

@@ -1,0 +1,27 @@
+//! The tests of the server, in one program: its library is linked once.
+
+mod access;
+mod acl;
+mod administration;
+mod client_library;
+mod client_memory;
+mod commands;
+mod descriptors;
+mod differential;
+mod durability;
+mod hostile;
+mod kills;
+mod load;
+mod metrics;
+mod parser_properties;
+mod power;
+mod replies;
+mod support;
+mod transactions;
+mod types;
+
+/// Not a test of its own: see [`support::ServerProcess`].
+#[test]
+fn server_process() {
+    support::ServerProcess::play();
+}
