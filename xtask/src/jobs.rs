@@ -4,17 +4,18 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::budget::{self, Costs};
-use crate::programs::{self, Built, Ran};
 use crate::summary::Totals;
-use crate::{dashboard, licences, tidy};
+use crate::tiers::{self, OverBudget};
+use crate::{licences, programs, tidy};
 
-/// `cargo xtask ci`: every job, even after one failed; the last line has the totals.
+/// `cargo xtask ci`: both tiers of tests and every check, even after one failed; the last line has the totals.
 pub fn ci(root: &Path) -> bool {
     let start = Instant::now();
     let mut totals = Totals::default();
     println!("==== test");
-    let tested = run_all_tests(root, &[], OverBudget::Fails, &mut totals);
+    let tested = tiers::run_tests(root, &[], OverBudget::Fails, &mut totals);
+    println!("\n==== landing");
+    let tested = tiers::run_landing(root, OverBudget::Fails, &mut totals) && tested;
     let failed_checks = run_checks(root);
     let minutes = start.elapsed().as_secs_f64() / 60.0;
     println!("\n==== {minutes:.1} minutes, {} tests ignored", totals.ignored);
@@ -127,111 +128,6 @@ pub fn doc(root: &Path) -> bool {
     run(command)
 }
 
-/// `cargo xtask test`: all tests, or those of the packages named by `-p`; where the time went, and
-/// the totals. With `--record` what all tests cost becomes the budget.
-pub fn test(root: &Path, arguments: &[String]) -> bool {
-    let mut totals = Totals::default();
-    let (record, rest): (Vec<_>, Vec<_>) =
-        arguments.iter().cloned().partition(|argument| argument == "--record");
-    let over_budget =
-        if record.is_empty() { OverBudget::IsToldIfTime } else { OverBudget::IsRecorded };
-    let passed = match is_choice_of_packages(&rest) {
-        true => run_all_tests(root, &rest, over_budget, &mut totals),
-        // Whoever chooses programs or tests gets what `cargo test` does with that.
-        false => run_tests(root, &rest, &mut totals),
-    };
-    println!("{} passed, {} failed", totals.passed, totals.failed);
-    passed
-}
-
-/// Whether the arguments say nothing but which packages.
-fn is_choice_of_packages(arguments: &[String]) -> bool {
-    let mut words = arguments.iter();
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "-p" | "--package" => drop(words.next()),
-            word if word.starts_with("-p") || word.starts_with("--package=") => {}
-            _ => return false,
-        }
-    }
-    true
-}
-
-/// Builds the test programs of the packages, or of all, and runs them, then the examples of the
-/// documentation. The whole is compared with the budget.
-fn run_all_tests(
-    root: &Path,
-    packages: &[String],
-    over_budget: OverBudget,
-    totals: &mut Totals,
-) -> bool {
-    let is_all = packages.is_empty();
-    let of_packages = |start: &[&str]| {
-        let mut command = cargo(root, start);
-        if is_all {
-            command.arg("--workspace");
-        }
-        command.args(packages);
-        command
-    };
-    println!("$ {}", shown(&of_packages(&["test", "--tests", "--no-run"])));
-    let Some(built) = programs::build(of_packages(&["test", "--tests"])) else {
-        return false;
-    };
-    let (mut ran, mut passed) = (Vec::new(), true);
-    for program in &built.programs {
-        let (one, is_good) = programs::run(program, &[], totals);
-        if !is_good {
-            println!("failed: {}", program.name);
-        }
-        ran.push(one);
-        passed &= is_good;
-    }
-    println!("\n---- examples of the documentation");
-    let examples = of_packages(&["test", "--doc", "--no-fail-fast"]);
-    let (one, is_good) = programs::run_as("examples", "documentation", examples, totals);
-    ran.push(one);
-    passed &= is_good;
-    println!("\n==== where the time went\n{}", dashboard::render(&built, &ran));
-    if is_all {
-        passed &= is_within_budget(root, &built, &ran, over_budget);
-    }
-    passed
-}
-
-/// What happens when the tests cost more than the budget allows.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum OverBudget {
-    /// It is a failure.
-    Fails,
-    /// More CPU seconds are told, since a busy machine makes them; more programs are a failure.
-    IsToldIfTime,
-    /// What it costs is the new budget.
-    IsRecorded,
-}
-
-/// Compares what the tests cost with the budget, or writes it down.
-fn is_within_budget(root: &Path, built: &Built, ran: &[Ran], over_budget: OverBudget) -> bool {
-    let mut costs = Costs::from([
-        ("programs".to_string(), built.programs.len() as f64),
-        ("run-cpu-seconds".to_string(), dashboard::run_cpu(ran)),
-    ]);
-    costs.extend([budget::unit()]);
-    if built.is_cold {
-        costs.insert("build-cpu-seconds".to_string(), built.cpu);
-    }
-    if over_budget == OverBudget::IsRecorded {
-        return budget::record(root, "test", &costs)
-            .inspect_err(|error| eprintln!("xtask: cannot write the budget: {error}"))
-            .is_ok();
-    }
-    let excesses = budget::check(root, "test", &costs);
-    for excess in &excesses {
-        eprintln!("xtask: over budget: {}", excess.sentence);
-    }
-    excesses.iter().all(|excess| excess.is_time && over_budget == OverBudget::IsToldIfTime)
-}
-
 /// `cargo xtask tidy`: our own style rules.
 pub fn tidy(root: &Path, arguments: &[String]) -> bool {
     tidy::run(root, arguments.iter().any(|argument| argument == "--update"))
@@ -264,7 +160,7 @@ pub fn sim(root: &Path, arguments: &[String]) -> bool {
     let mut totals = Totals::default();
     let proven = run_some(command, &mut totals);
     let mut command = cargo(root, &["test", "--release", "-p", "everleaf-server"]);
-    command.args(["--test", "replies", "--", "--nocapture"]);
+    command.args(["--test", "it", "replies::", "--", "--nocapture"]);
     command.env(REPLIES_PIPELINES, (u64::from(seconds) * REPLIES_PER_SECOND).to_string());
     let answered = run_some(command, &mut totals);
     let mut command = cargo(root, &["test", "--release", "-p", "everleaf", "--lib"]);
@@ -274,20 +170,7 @@ pub fn sim(root: &Path, arguments: &[String]) -> bool {
     passed
 }
 
-/// Runs `cargo test` with further arguments, on the whole workspace unless they choose packages.
-fn run_tests(root: &Path, arguments: &[String], totals: &mut Totals) -> bool {
-    let mut command = cargo(root, &["test", "--no-fail-fast"]);
-    let is_choice = |argument: &String| {
-        argument == "--package" || (argument.starts_with("-p") && !argument.starts_with("--"))
-    };
-    if !arguments.iter().take_while(|argument| *argument != "--").any(is_choice) {
-        command.arg("--workspace");
-    }
-    command.args(arguments);
-    run_counting(command, totals)
-}
-
-fn cargo(root: &Path, arguments: &[&str]) -> Command {
+pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.current_dir(root).args(arguments);
@@ -318,30 +201,14 @@ fn run_some(command: Command, totals: &mut Totals) -> bool {
 }
 
 /// Runs a command, passes its standard output on line by line, and adds up its test results.
-fn run_counting(command: Command, totals: &mut Totals) -> bool {
+pub fn run_counting(command: Command, totals: &mut Totals) -> bool {
     let name = shown(&command);
     println!("$ {name}");
     programs::run_as(&name, "", command, totals).1
 }
 
 /// The command as one would type it.
-fn shown(command: &Command) -> String {
+pub fn shown(command: &Command) -> String {
     let arguments: Vec<_> = command.get_args().map(|a| a.to_string_lossy()).collect();
     format!("cargo {}", arguments.join(" "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn packages_are_a_choice_that_can_be_measured_and_filters_are_not() {
-        let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
-        for line in ["", "-p everleaf-pool", "-peverleaf-pool --package=everleaf"] {
-            assert!(is_choice_of_packages(&words(line)), "{line}");
-        }
-        for line in ["--release", "-p everleaf-pool --test it", "name", "-- --ignored"] {
-            assert!(!is_choice_of_packages(&words(line)), "{line}");
-        }
-    }
 }

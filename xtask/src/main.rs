@@ -21,6 +21,7 @@ mod sbom;
 mod servers;
 mod summary;
 mod tidy;
+mod tiers;
 mod versus;
 
 use std::path::{Path, PathBuf};
@@ -33,6 +34,8 @@ usage: cargo xtask <command> [arguments]
 
   test    all tests, and where their time went; `test -p PACKAGE` those of a crate; with
           other arguments they are those of `cargo test`; `test --record` sets the budget
+  landing the tests that only landings need, and the searches with more schedules;
+          `landing --record` sets the budget
   checks  everything else but sim, in this order
   fmt     checks the formatting; `fmt --fix` writes it
   tidy    the style rules that clippy cannot check; `tidy --update` writes what is
@@ -44,7 +47,7 @@ usage: cargo xtask <command> [arguments]
   doc     the documentation, warnings are errors
   licences  the licences of all dependencies are known; `licences --list` prints them,
           `licences --sbom` the bill of materials of the program (CycloneDX)
-  ci      test and checks; one line of totals at the end
+  ci      test, landing and checks; one line of totals at the end
   capi    installs the C library below a folder, with `--lab` that of all designs, too;
           `capi header` writes the headers anew
   package makes the Debian package, installs it in a root of its own, and starts it there;
@@ -77,7 +80,8 @@ fn main() -> ExitCode {
         "product" => jobs::product(&root),
         "fmt" => jobs::fmt(&root, rest),
         "lint" => jobs::lint(&root),
-        "test" => jobs::test(&root, rest),
+        "test" => tiers::test(&root, rest),
+        "landing" => tiers::landing(&root, rest),
         "doc" => jobs::doc(&root),
         "tidy" => jobs::tidy(&root, rest),
         "capi" => capi::run(&root, rest),

@@ -94,17 +94,37 @@ fn package_of(id: &str) -> String {
     }
 }
 
-/// Runs a program with these arguments; passes on what it prints, and adds up its results. Returns
-/// what it did, and whether it passed.
-pub fn run(program: &Program, arguments: &[String], totals: &mut Totals) -> (Ran, bool) {
+/// Runs a program with these arguments and variables; passes on what it prints, and adds up its
+/// results. Returns what it did, and whether it passed.
+pub fn run(
+    program: &Program,
+    arguments: &[String],
+    variables: &[(&str, &str)],
+    totals: &mut Totals,
+) -> (Ran, bool) {
     println!("\n---- {}", program.name);
-    let mut command = Command::new(&program.executable);
-    command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
+    let mut command = command_of(program);
+    command.envs(variables.iter().copied());
     if tells_times(program) {
         command.env(UNSTABLE, "1").args(TIMES);
     }
     command.args(arguments);
     run_as(&program.name, &program.package, command, totals)
+}
+
+/// How many of a program's tests these arguments choose.
+pub fn count(program: &Program, arguments: &[String]) -> usize {
+    let mut command = command_of(program);
+    let listed = command.args(arguments).args(["--list", "--format", "terse"]).output();
+    let text = listed.map(|output| output.stdout).unwrap_or_default();
+    String::from_utf8_lossy(&text).lines().filter(|line| line.ends_with(": test")).count()
+}
+
+/// A program, to be run as Cargo runs it.
+fn command_of(program: &Program) -> Command {
+    let mut command = Command::new(&program.executable);
+    command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
+    command
 }
 
 /// Runs a command that prints as test programs do.
@@ -157,9 +177,9 @@ const TIMES: [&str; 2] = ["-Zunstable-options", "--report-time"];
 /// Whether the program's test runner knows how to print times; if a compiler takes that away, the
 /// tests run without.
 fn tells_times(program: &Program) -> bool {
-    let mut command = Command::new(&program.executable);
+    let mut command = command_of(program);
     command.args(TIMES).args(["--list", "--format", "terse"]).env(UNSTABLE, "1");
-    command.current_dir(&program.folder).stdout(Stdio::null()).stderr(Stdio::null());
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 

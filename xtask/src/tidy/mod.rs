@@ -19,6 +19,9 @@ use ratchet::Ratchet;
 use rules::{Finding, RULES};
 use workspace::Workspace;
 
+/// How the name of a test begins that guards a landing, and is not run sooner.
+pub const LANDING_PREFIX: &str = "landing_";
+
 const RATCHET_PATH: &str = "xtask/ratchet.txt";
 
 /// Checks the workspace at `root`, prints what is wrong, and returns whether nothing is.

@@ -3,18 +3,13 @@
 
 #![allow(clippy::print_stdout, reason = "what was explored is the result")]
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use crate::common::goes_on;
 use everleaf_machine::simulated::{
     Config, CrashConfig, Domain, Failure, FailureKind, MemoryModel, Report, Runner,
 };
 use everleaf_prove::allocator_program;
-
-/// The time for all tests together: `EVERLEAF_PROVE_SECONDS`, or a few seconds.
-fn share(part: f64) -> Duration {
-    let given = std::env::var("EVERLEAF_PROVE_SECONDS").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs_f64(given.unwrap_or(20.0) * part)
-}
 
 fn vary(number: u64, base: &Config) -> Config {
     let domain = [Domain::Adr, Domain::Eadr, Domain::Adr, Domain::Process];
@@ -29,17 +24,14 @@ fn vary(number: u64, base: &Config) -> Config {
     }
 }
 
-/// Runs random shelves until the time is over, or a failure.
-fn search(base: &Config, time: Duration, programs: u64) -> Result<Report, Box<Failure>> {
+/// Runs so many random shelves, or until a failure; more, where there is a part of much time.
+fn search(base: &Config, part: f64, programs: u64) -> Result<Report, Box<Failure>> {
     let (started, mut total) = (Instant::now(), Report::default());
-    for number in 0.. {
+    for number in (0..).take_while(|number| goes_on(started, part, *number, programs)) {
         let (program, plan) = allocator_program::random(number);
         let mut runner = Runner::new(program, plan, vary(number, base))?;
         runner.explore(20)?;
         total.add(&runner.report());
-        if started.elapsed() > time && number >= programs {
-            break;
-        }
     }
     let counts = total.counts;
     println!(
@@ -51,21 +43,21 @@ fn search(base: &Config, time: Duration, programs: u64) -> Result<Report, Box<Fa
 
 #[test]
 fn what_is_on_a_shelf_stays_whole_and_nothing_leaks() {
-    search(&Config::default(), share(0.5), 100).unwrap_or_else(|failure| panic!("{failure}"));
+    search(&Config::default(), 0.15, 100).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 #[test]
 fn recovery_of_a_shelf_can_be_cut_and_repeated() {
     let crash = CrashConfig { nested_one_in: 1000, ..CrashConfig::default() };
     let base = Config { crash, ..Config::default() };
-    let report = search(&base, share(0.3), 20).unwrap_or_else(|failure| panic!("{failure}"));
+    let report = search(&base, 0.1, 20).unwrap_or_else(|failure| panic!("{failure}"));
     assert!(report.counts.nested_runs > 0);
 }
 
 #[test]
 fn reuse_without_a_grace_period_is_caught() {
     let base = Config { mutants: vec!["epoch.no_grace"], ..Config::default() };
-    let failure = search(&base, Duration::ZERO, 600).expect_err("readers hold it still");
+    let failure = search(&base, 0.0, 600).expect_err("readers hold it still");
     let kinds = [FailureKind::UseAfterFree, FailureKind::DataRace, FailureKind::Panic];
     assert!(kinds.contains(&failure.kind), "{failure}");
 }

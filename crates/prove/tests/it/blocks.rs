@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use crate::common::{is_long, share, tell, tell_marks};
+use crate::common::{budget, tell, tell_marks};
 use everleaf_designs::allocators::{
     Allocator, Everleaf, Naive, NvAllocLike, NvmMallocLike, PmdkLike, Shape,
 };
@@ -15,7 +15,7 @@ use everleaf_machine::Simulated as M;
 use everleaf_machine::simulated::counting::{Counting, CountingConfig, Tally};
 use everleaf_machine::simulated::{Config, CrashConfig, Report};
 use everleaf_prove::backing::new_pool_up_to;
-use everleaf_prove::campaign::{Budget, Settings, run};
+use everleaf_prove::campaign::{Settings, run};
 use everleaf_prove::configure::exhaustive;
 use everleaf_prove::structure::{STRUCTURES, Structure};
 
@@ -55,8 +55,7 @@ fn random_programs_survive_on_every_machine() {
     let count = allocators().chain(trees()).count() as f64;
     for structure in allocators().chain(trees()) {
         let started = Instant::now();
-        let long = Budget::Cpu(share(0.5 / count));
-        let budget = if is_long() { long } else { Budget::Schedules(400) };
+        let budget = budget(0.5 / count, 100);
         let settings = Settings { budget, schedules: 10, seed: 7, ..Settings::default() };
         let verdict = run(structure, &settings, &mut |_| {});
         if let Some((record, failure)) = verdict.failure {

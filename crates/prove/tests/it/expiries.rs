@@ -3,8 +3,9 @@
 
 #![allow(clippy::print_stdout, reason = "what was explored is the result")]
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use crate::common::goes_on;
 use everleaf_machine::simulated::{Config, Report};
 use everleaf_prove::campaign::WORK;
 use everleaf_prove::configure::{Fixed, exhaustive};
@@ -15,11 +16,8 @@ fn expiry() -> &'static Structure {
     find("expiry").expect("in the list")
 }
 
-/// The time for the random search: `EVERLEAF_PROVE_SECONDS`, or a few seconds.
-fn time() -> Duration {
-    let given = std::env::var("EVERLEAF_PROVE_SECONDS").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs_f64(given.unwrap_or(3.0))
-}
+/// Random plans, everyday.
+const PLANS: u64 = 60;
 
 fn say(what: &str, report: &Report) {
     let counts = report.counts;
@@ -32,16 +30,13 @@ fn say(what: &str, report: &Report) {
 #[test]
 fn random_plans_lose_no_expiry() {
     let (started, mut total) = (Instant::now(), Report::default());
-    for number in 0.. {
+    for number in (0..).take_while(|number| goes_on(started, 0.1, *number, PLANS)) {
         let Step { program, config, .. } = expiry().step(1, number, Fixed::default());
         let config = Config { work_limit: WORK, ..config };
         let (report, failure) = expiry().case(&program).expect("known").explore(&config, 10);
         total.add(&report);
         if let Some(failure) = failure {
             panic!("{program}: {failure}");
-        }
-        if started.elapsed() > time() && number >= 60 {
-            break;
         }
     }
     say("random plans", &total);

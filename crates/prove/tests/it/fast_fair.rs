@@ -100,7 +100,7 @@ fn random_plans_with_leaf_locks_survive() {
 
 fn all(name: &str, locked: bool, part: f64, base: impl Fn(u64) -> Config, schedules: u64) {
     let scenarios = all_scenarios();
-    survive(name, part, 6, base, |_, config| {
+    survive(name, part, 1, base, |_, config| {
         crate::common::all_of(&scenarios, |scenario| {
             run_scenario(scenario, locked, config, schedules)
         })
@@ -138,7 +138,7 @@ fn opening_inside_the_simulation_survives() {
 
 #[test]
 fn memory_and_space_that_give_out_harm_nothing() {
-    survive("full pools", 0.03, 12, plain, |number, config| {
+    survive("full pools", 0.03, 4, plain, |number, config| {
         let (program, plan) =
             everleaf_prove::exhaustion::near_full::<Tree<2>>(number, number.is_multiple_of(2));
         explore(program, plan, config, 10)
@@ -151,7 +151,7 @@ fn readers_finish_beside_a_writer_that_stops_for_ever() {
         let abandon = Abandon { thread: 0, after_points: number * 7 % 97 };
         Config { abandon: Some(abandon), crash: no_crash(), ..Config::default() }
     };
-    survive("abandoned writers", 0.04, 97, base, |number, config| {
+    survive("abandoned writers", 0.04, 33, base, |number, config| {
         let history = [1, 2, 3, 4, 5].map(|key| Insert(key, key * 10)).to_vec();
         let writes = match number % 3 {
             0 => vec![Insert(6, 60), Insert(0, 1)],
@@ -169,7 +169,8 @@ fn no_crash() -> CrashConfig {
 }
 
 #[test]
-fn small_programs_survive_every_order_with_few_preemptions() {
+#[ignore = "guards a landing"]
+fn landing_small_programs_survive_every_order() {
     let started = Instant::now();
     let mut total = Report { exhausted: true, ..Report::default() };
     let mut run = |scenario: &Scenario, locked, preemptions| {

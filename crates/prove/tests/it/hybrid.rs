@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use crate::common::{is_long, share, tell, tell_marks};
+use crate::common::{all_of, is_long, plain, survive, tell, times};
 use everleaf_designs::{
     CddsTree, FpTree, NvTree, NvTreeBlind, RnTree, RnTreeDual, RnTreeWide, SpTree, SpTreeBuffered,
     WbTree, WbTreeSo,
@@ -14,40 +14,13 @@ use everleaf_index::{Design, Tiny};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::{Config, CrashConfig, Domain, Plan, Report};
 use everleaf_prove::case::{Outcome, explore};
-use everleaf_prove::configure::{exhaustive, vary};
+use everleaf_prove::configure::exhaustive;
 use everleaf_prove::operation::Operation::{self, Get, Insert, Remove};
 use everleaf_prove::operation::Space;
 use everleaf_prove::u64_program::U64Program;
 use everleaf_prove::{Of, plans, scenarios, trees};
 
 type M = Simulated;
-
-/// Calls `run` with 0, 1, 2, .. and changing configurations until the time is over, at least `rounds`
-/// times; panics with the first failure.
-fn survive(
-    name: &str,
-    part: f64,
-    rounds: u64,
-    base: impl Fn(u64) -> Config,
-    mut run: impl FnMut(u64, &Config) -> Outcome,
-) -> Report {
-    let (started, time) = (Instant::now(), share(part));
-    let mut total = Report::default();
-    for number in 0.. {
-        let config = vary(number, &base(number));
-        let (report, failure) = run(number, &config);
-        total.add(&report);
-        if let Some(failure) = failure {
-            panic!("{name}, number {number}, {config:?}: {failure}");
-        }
-        if started.elapsed() > time && number + 1 >= rounds {
-            break;
-        }
-    }
-    tell(name, started, &total);
-    tell_marks(&total);
-    total
-}
 
 fn random<T: Design<M>>(number: u64, slots: usize, config: &Config) -> Outcome {
     random_of::<T>(number, slots, config, 10)
@@ -66,32 +39,17 @@ fn random_plans<T2: Design<M>, T3: Design<M>, T9: Design<M>>() {
         5 => Config { simulate_open: true, ..Config::default() },
         _ => Config::default(),
     };
-    survive(name, 0.1, 24, base, |number, config| match number % 3 {
+    survive(name, 0.1, 9, base, |number, config| match number % 3 {
         0 => random::<T2>(number, 2, config),
         1 => random::<T3>(number, 3, config),
         _ => random::<T9>(number, 9, config),
     });
     let all: Vec<_> = scenarios::published_bugs().into_iter().chain(scenarios::others()).collect();
-    survive(
-        &format!("{name}, scenarios"),
-        0.05,
-        2,
-        |_| Config::default(),
-        |_, config| {
-            let mut total = Report::default();
-            for scenario in &all {
-                let space = Default::default();
-                let (report, failure) =
-                    trees::run_numbers::<Of<T2>, Of<T3>>(scenario, config, 5, space);
-                total.add(&report);
-                if let Some(mut failure) = failure {
-                    failure.message = format!("{}: {}", scenario.name, failure.message);
-                    return (total, Some(failure));
-                }
-            }
-            (total, None)
-        },
-    );
+    survive(&format!("{name}, scenarios"), 0.05, 1, plain, |_, config| {
+        all_of(&all, |scenario| {
+            trees::run_numbers::<Of<T2>, Of<T3>>(scenario, config, 5, Space::default())
+        })
+    });
 }
 
 macro_rules! trees {
@@ -203,9 +161,15 @@ fn every_order<T2: Design<M>, T3: Design<M>>() {
     let started = Instant::now();
     let mut total = Report { exhausted: true, ..Report::default() };
     for scenario in scenarios::small() {
-        for (domain, wide_compares) in
-            [(Domain::Adr, false), (Domain::Eadr, true), (Domain::Eadr, false), (Domain::Adr, true)]
-        {
+        let machines = [
+            (Domain::Adr, false),
+            (Domain::Eadr, true),
+            (Domain::Eadr, false),
+            (Domain::Adr, true),
+        ];
+        // Everyday half of them.
+        let count = if is_long() { 4 } else { times(2).min(4) as usize };
+        for (domain, wide_compares) in machines.into_iter().take(count) {
             let base = Config { domain, wide_compares, races: true, ..Config::default() };
             let config = exhaustive(&base, if is_long() { 2 } else { 1 });
             let (report, failure) = trees::run_numbers::<Of<T2>, Of<T3>>(

@@ -47,7 +47,8 @@ fn every_planted_bug_is_found() {
 }
 
 #[test]
-fn every_planted_bug_of_the_other_trees_is_found() {
+#[ignore = "guards a landing"]
+fn landing_every_planted_bug_of_the_other_trees_is_found() {
     find_all(OF_OTHER_TREES);
 }
 

@@ -28,14 +28,14 @@ fn random<T: Design<M>>(number: u64, slots: usize, alone: bool) -> Box<dyn Case>
 }
 
 /// Random programs with crashes, also in recovery, and with opening inside the simulation.
-fn survives<T2: Design<M>, T3: Design<M>, T9: Design<M>>(part: f64, alone: bool) -> Report {
+fn survives<T2: Design<M>, T3: Design<M>, T9: Design<M>>(rounds: u64, alone: bool) -> Report {
     let nested = CrashConfig { nested_one_in: 20, ..CrashConfig::default() };
     let base = |number| match number % 8 {
         3 => Config { crash: nested, ..Config::default() },
         5 => Config { simulate_open: true, ..Config::default() },
         _ => Config::default(),
     };
-    survive(T2::INFO.name, part, 24, base, |number, config| {
+    survive(T2::INFO.name, 0.05, rounds, base, |number, config| {
         let case = match number % 3 {
             0 => random::<T2>(number, 2, alone),
             1 => random::<T3>(number, 3, alone),
@@ -52,12 +52,12 @@ fn one_thread_survives_everything() {
             NbTreePublished<Tiny<2, 3>, M>,
             NbTreePublished<Tiny<3, 3>, M>,
             NbTreePublished<Tiny<9, 3>, M>,
-        >(0.05, true),
+        >(168, true),
         survives::<
             NbTreeCoupled<Tiny<2, 3>, M>,
             NbTreeCoupled<Tiny<3, 3>, M>,
             NbTreeCoupled<Tiny<9, 3>, M>,
-        >(0.05, true),
+        >(32, true),
     ] {
         let met = |name| report.marks.iter().any(|(mark, _)| *mark == name);
         assert!(met("nbtree_published.sync"), "no leaf was replaced");
@@ -68,9 +68,9 @@ fn one_thread_survives_everything() {
 
 #[test]
 fn threads_that_lock_leaves_survive() {
-    survives::<NbTreeW<Tiny<2, 3>, M>, NbTreeW<Tiny<3, 3>, M>, NbTreeW<Tiny<9, 3>, M>>(0.05, false);
+    survives::<NbTreeW<Tiny<2, 3>, M>, NbTreeW<Tiny<3, 3>, M>, NbTreeW<Tiny<9, 3>, M>>(24, false);
     survives::<NbTreeWr<Tiny<2, 3>, M>, NbTreeWr<Tiny<3, 3>, M>, NbTreeWr<Tiny<9, 3>, M>>(
-        0.05, false,
+        24, false,
     );
 }
 

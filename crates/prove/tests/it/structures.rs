@@ -3,20 +3,19 @@
 
 use std::time::Instant;
 
-use crate::common::{is_long, share, tell, tell_marks};
-use everleaf_prove::campaign::{Budget, Settings, run};
+use crate::common::{budget, is_long, tell, tell_marks};
+use everleaf_prove::campaign::{Settings, run};
 use everleaf_prove::configure::Fixed;
 use everleaf_prove::coverage::Coverage;
 use everleaf_prove::structure::STRUCTURES;
 
 /// Schedules of each structure, everyday: the same on every machine.
-const SCHEDULES: u64 = 200;
+const SCHEDULES: u64 = 40;
 
 #[test]
 fn every_structure_survives() {
     for structure in STRUCTURES {
-        let long = Budget::Cpu(share(0.5 / STRUCTURES.len() as f64));
-        let budget = if is_long() { long } else { Budget::Schedules(SCHEDULES) };
+        let budget = budget(0.5 / STRUCTURES.len() as f64, SCHEDULES);
         let (started, preemptions) = (Instant::now(), is_long().then_some(1));
         let settings = Settings { budget, schedules: 20, preemptions, ..Settings::default() };
         let verdict = run(structure, &settings, &mut |_| {});

@@ -10,6 +10,7 @@ mod doc_blocks;
 mod forbid_unsafe;
 mod format_page;
 mod header;
+mod landing_tests;
 mod length;
 mod links;
 mod mutants;
@@ -63,6 +64,7 @@ pub const RULES: &[Rule] = &[
     forbid_unsafe::RULE,
     format_page::RULE,
     header::RULE,
+    landing_tests::RULE,
     length::LONG,
     length::TOO_LONG,
     links::RULE,

@@ -4,28 +4,51 @@
 #![allow(clippy::print_stdout, reason = "what was explored is the result")]
 
 use std::rc::Rc;
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use everleaf_machine::simulated::{Config, Report};
+use everleaf_prove::campaign::Budget;
 use everleaf_prove::case::Outcome;
 use everleaf_prove::configure::vary;
 use everleaf_prove::operation::Seen;
 use everleaf_prove::scenarios::Scenario;
 
-/// Seconds that all tests together spend on searching, if the environment does not say otherwise.
-const SECONDS: f64 = 60.0;
-/// The environment variable that says otherwise.
-const VARIABLE: &str = "EVERLEAF_PROVE_SECONDS";
+/// The environment variable with the seconds that all tests together may search (`cargo xtask sim`).
+/// Without it schedules are counted, so that a busy machine searches the same.
+const SECONDS: &str = "EVERLEAF_PROVE_SECONDS";
+/// The environment variable with how many times the everyday schedules are searched (`cargo xtask
+/// landing`).
+const TIMES: &str = "EVERLEAF_PROVE_TIMES";
 
-/// A part of the time that there is for all tests.
-pub fn share(part: f64) -> Duration {
-    let given = std::env::var(VARIABLE).ok().and_then(|text| text.parse().ok());
-    Duration::from_secs_f64(given.unwrap_or(SECONDS) * part)
+fn given<T: FromStr>(variable: &str) -> Option<T> {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok())
+}
+
+/// A part of the time that there is for all tests, where time is what ends a search.
+pub fn share(part: f64) -> Option<Duration> {
+    given::<f64>(SECONDS).map(|seconds| Duration::from_secs_f64(seconds * part))
 }
 
 /// Whether there is time for what takes long.
 pub fn is_long() -> bool {
-    share(1.0).as_secs_f64() > 2.0 * SECONDS
+    share(1.0).is_some()
+}
+
+/// How many schedules, programs or rounds there are where everyday there are so many.
+pub fn times(everyday: u64) -> u64 {
+    everyday * given::<u64>(TIMES).unwrap_or(1)
+}
+
+/// Whether a search goes on that began then and has made so many rounds, of which everyday there are
+/// `everyday` at least.
+pub fn goes_on(started: Instant, part: f64, made: u64, everyday: u64) -> bool {
+    made < times(everyday) || share(part).is_some_and(|time| started.elapsed() < time)
+}
+
+/// What ends a search of which everyday there are so many schedules.
+pub fn budget(part: f64, everyday: u64) -> Budget {
+    share(part).map_or(Budget::Schedules(times(everyday)), Budget::Cpu)
 }
 
 /// Prints what a search covered.
@@ -50,8 +73,8 @@ pub fn tell_marks(report: &Report) {
     }
 }
 
-/// Calls `run` with 0, 1, 2, .. and changing configurations until the time is over, at least
-/// `rounds` times; panics with the first failure.
+/// Calls `run` with 0, 1, 2, .. and changing configurations, everyday `rounds` times; panics with the first
+/// failure.
 pub fn survive(
     name: &str,
     part: f64,
@@ -59,17 +82,14 @@ pub fn survive(
     base: impl Fn(u64) -> Config,
     mut run: impl FnMut(u64, &Config) -> Outcome,
 ) -> Report {
-    let (started, time) = (Instant::now(), share(part));
+    let started = Instant::now();
     let mut total = Report::default();
-    for number in 0.. {
+    for number in (0..).take_while(|number| goes_on(started, part, *number, rounds)) {
         let config = vary(number, &base(number));
         let (report, failure) = run(number, &config);
         total.add(&report);
         if let Some(failure) = failure {
             panic!("{name}, number {number}, {config:?}: {failure}");
-        }
-        if started.elapsed() > time && number + 1 >= rounds {
-            break;
         }
     }
     tell(name, started, &total);

@@ -127,7 +127,8 @@ fn is_right<Locked: Design<Simulated>, Bare: Design<Simulated>>(anomaly: &Anomal
 }
 
 #[test]
-fn where_writers_lock_the_same_programs_are_right_in_every_order_that_fails_without() {
+#[ignore = "guards a landing"]
+fn landing_where_writers_lock_programs_are_right_that_fail_without() {
     for anomaly in with_locks() {
         match anomaly.scenario.slots {
             2 => is_right::<NbTreeW<Two, Simulated>, NbTreePublished<Two, Simulated>>(&anomaly),
@@ -148,7 +149,8 @@ fn reads(anomaly: &Anomaly) -> bool {
 }
 
 #[test]
-fn where_readers_lock_too_programs_with_reads_are_right_in_every_order_that_fails_without() {
+#[ignore = "guards a landing"]
+fn landing_where_readers_lock_programs_are_right_that_fail_without() {
     for anomaly in with_locks().filter(reads) {
         match anomaly.scenario.slots {
             2 => is_right::<NbTreeWr<Two, Simulated>, NbTreePublished<Two, Simulated>>(&anomaly),

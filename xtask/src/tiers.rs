@@ -1,0 +1,207 @@
+//! The tiers of tests: what a contributor runs, and what guards a landing.
+//!
+//! A test that guards a landing and nothing sooner is ignored, and its name begins with `landing_`
+//! (the style rules hold the two together). The searches on the simulated machine are in both tiers;
+//! landings have several times as many schedules.
+
+use std::path::Path;
+
+use crate::budget::{self, Costs};
+use crate::jobs::{cargo, run_counting, shown};
+use crate::programs::{self, Ran};
+use crate::summary::Totals;
+use crate::{dashboard, tidy};
+
+/// The test program that searches on the simulated machine.
+const SEARCHES: &str = "everleaf-prove it";
+/// What tells it how many times the everyday schedules to search.
+const PROVE_TIMES: &str = "EVERLEAF_PROVE_TIMES";
+/// How many times that is at landings.
+const LANDING_TIMES: &str = "5";
+
+/// `cargo xtask test`: all tests, or those of the packages named by `-p`; where the time went, and
+/// the totals. With `--record` what all tests cost becomes the budget.
+pub fn test(root: &Path, arguments: &[String]) -> bool {
+    let mut totals = Totals::default();
+    let (over_budget, rest) = over_budget_of(arguments);
+    let passed = match is_choice_of_packages(&rest) {
+        true => run_tests(root, &rest, over_budget, &mut totals),
+        // Whoever chooses programs or tests gets what `cargo test` does with that.
+        false => run_chosen(root, &rest, &mut totals),
+    };
+    println!("{} passed, {} failed", totals.passed, totals.failed);
+    passed
+}
+
+/// Whether the arguments say nothing but which packages.
+fn is_choice_of_packages(arguments: &[String]) -> bool {
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "-p" | "--package" => drop(words.next()),
+            word if word.starts_with("-p") || word.starts_with("--package=") => {}
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Builds the test programs of the packages, or of all, and runs them, then the examples of the
+/// documentation. The whole is compared with the budget.
+pub fn run_tests(
+    root: &Path,
+    packages: &[String],
+    over_budget: OverBudget,
+    totals: &mut Totals,
+) -> bool {
+    let is_all = packages.is_empty();
+    let of_packages = |start: &[&str]| {
+        let mut command = cargo(root, start);
+        if is_all {
+            command.arg("--workspace");
+        }
+        command.args(packages);
+        command
+    };
+    println!("$ {}", shown(&of_packages(&["test", "--tests", "--no-run"])));
+    let Some(built) = programs::build(of_packages(&["test", "--tests"])) else {
+        return false;
+    };
+    let (mut ran, mut passed) = (Vec::new(), true);
+    for program in &built.programs {
+        let (one, is_good) = programs::run(program, &[], &[], totals);
+        if !is_good {
+            println!("failed: {}", program.name);
+        }
+        ran.push(one);
+        passed &= is_good;
+    }
+    println!("\n---- examples of the documentation");
+    let examples = of_packages(&["test", "--doc", "--no-fail-fast"]);
+    let (one, is_good) = programs::run_as("examples", "documentation", examples, totals);
+    ran.push(one);
+    passed &= is_good;
+    println!("\n==== where the time went\n{}", dashboard::render(&built, &ran));
+    if is_all {
+        let programs = ("programs".to_string(), built.programs.len() as f64);
+        let building = built.is_cold.then(|| ("build-cpu-seconds".to_string(), built.cpu));
+        let costs = building.into_iter().chain([programs]).collect();
+        passed &= is_within_budget(root, "test", costs, &ran, over_budget);
+    }
+    passed
+}
+
+/// What happens when the tests cost more than the budget allows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum OverBudget {
+    /// It is a failure.
+    Fails,
+    /// More CPU seconds are told, since a busy machine makes them; more programs are a failure.
+    IsToldIfTime,
+    /// What it costs is the new budget.
+    IsRecorded,
+}
+
+/// Compares what the tests of a tier cost with the budget, or writes it down.
+fn is_within_budget(
+    root: &Path,
+    tier: &str,
+    mut costs: Costs,
+    ran: &[Ran],
+    over_budget: OverBudget,
+) -> bool {
+    costs.insert("run-cpu-seconds".to_string(), dashboard::run_cpu(ran));
+    costs.extend([budget::unit()]);
+    if over_budget == OverBudget::IsRecorded {
+        return budget::record(root, tier, &costs)
+            .inspect_err(|error| eprintln!("xtask: cannot write the budget: {error}"))
+            .is_ok();
+    }
+    let excesses = budget::check(root, tier, &costs);
+    for excess in &excesses {
+        eprintln!("xtask: over budget: {}", excess.sentence);
+    }
+    excesses.iter().all(|excess| excess.is_time && over_budget == OverBudget::IsToldIfTime)
+}
+
+/// What `--record` among the arguments asks for, and the other arguments.
+fn over_budget_of(arguments: &[String]) -> (OverBudget, Vec<String>) {
+    let (record, rest): (Vec<_>, Vec<_>) =
+        arguments.iter().cloned().partition(|argument| argument == "--record");
+    let over_budget =
+        if record.is_empty() { OverBudget::IsToldIfTime } else { OverBudget::IsRecorded };
+    (over_budget, rest)
+}
+
+/// `cargo xtask landing`: the tests that only landings need, and the searches with more schedules.
+pub fn landing(root: &Path, arguments: &[String]) -> bool {
+    let (over_budget, rest) = over_budget_of(arguments);
+    if !rest.is_empty() {
+        eprintln!("xtask: usage: cargo xtask landing [--record]");
+        return false;
+    }
+    let mut totals = Totals::default();
+    let passed = run_landing(root, over_budget, &mut totals);
+    println!("{} passed, {} failed", totals.passed, totals.failed);
+    passed
+}
+
+/// Builds the test programs as [`run_tests`] does, and runs what is only for landings. It is a failure
+/// if there is nothing to be run.
+pub fn run_landing(root: &Path, over_budget: OverBudget, totals: &mut Totals) -> bool {
+    let Some(built) = programs::build(cargo(root, &["test", "--workspace", "--tests"])) else {
+        return false;
+    };
+    let only: Vec<String> = ["--ignored", tidy::LANDING_PREFIX].map(String::from).into();
+    let (mut ran, mut passed, mut found) = (Vec::new(), true, [0; 2]);
+    for program in &built.programs {
+        if programs::count(program, &only) > 0 {
+            found[0] += 1;
+            let (one, is_good) = programs::run(program, &only, &[], totals);
+            ran.push(one);
+            passed &= is_good;
+        }
+        if program.name == SEARCHES {
+            found[1] += 1;
+            let times = [(PROVE_TIMES, LANDING_TIMES)];
+            let (one, is_good) = programs::run(program, &[], &times, totals);
+            ran.push(one);
+            passed &= is_good;
+        }
+    }
+    if found.contains(&0) {
+        eprintln!("xtask: no test is named {}.., or there is no {SEARCHES}", tidy::LANDING_PREFIX);
+        return false;
+    }
+    println!("\n==== where the time went\n{}", dashboard::render(&built, &ran));
+    is_within_budget(root, "landing", Costs::new(), &ran, over_budget) && passed
+}
+
+/// Runs `cargo test` with further arguments, on the whole workspace unless they choose packages.
+fn run_chosen(root: &Path, arguments: &[String], totals: &mut Totals) -> bool {
+    let mut command = cargo(root, &["test", "--no-fail-fast"]);
+    let is_choice = |argument: &String| {
+        argument == "--package" || (argument.starts_with("-p") && !argument.starts_with("--"))
+    };
+    if !arguments.iter().take_while(|argument| *argument != "--").any(is_choice) {
+        command.arg("--workspace");
+    }
+    command.args(arguments);
+    run_counting(command, totals)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_a_choice_that_can_be_measured_and_filters_are_not() {
+        let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
+        for line in ["", "-p everleaf-pool", "-peverleaf-pool --package=everleaf"] {
+            assert!(is_choice_of_packages(&words(line)), "{line}");
+        }
+        for line in ["--release", "-p everleaf-pool --test it", "name", "-- --ignored"] {
+            assert!(!is_choice_of_packages(&words(line)), "{line}");
+        }
+    }
+}
