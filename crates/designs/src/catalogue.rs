@@ -17,7 +17,10 @@ use crate::cceh::Cceh;
 use crate::cceh::variant as cceh;
 use crate::cdds::CddsTree;
 use crate::f3tree::F3Tree;
-use crate::f3tree::variant::{Blind, Objects100, Objects500, Objects1000, Unlimited};
+use crate::f3tree::variant::{
+    Blind, Nodes100, Nodes500, Nodes1000, NodesUnlimited, Objects100, Objects500, Objects1000,
+    Unlimited,
+};
 use crate::fast_fair::FastFair;
 use crate::fast_fair::variant::{
     Binary, Fenced, LeafLocks, Logging, Nodes256, Nodes1024, Nodes2048, Nodes4096, Standard,
@@ -122,6 +125,10 @@ designs! {
     F3Tree<Objects1000, M>,
     F3Tree<Unlimited, M>,
     F3Tree<Blind, M>,
+    F3Tree<Nodes500, M>,
+    F3Tree<Nodes100, M>,
+    F3Tree<Nodes1000, M>,
+    F3Tree<NodesUnlimited, M>,
     SpTreeBuffered<Production, M>,
     SpTreePlain<Production, M>,
     SpTreeBufferedUnfiltered<Production, M>,

@@ -125,11 +125,11 @@ macro_rules! records {
     };
 }
 
-/// F3-trees with objects of so many entries.
+/// F3-trees with objects of so many entries, in the key-based form, or with leaves of so many keys.
 macro_rules! objects {
-    ($looks:literal: $($entries:literal)*) => {
+    ($looks:literal, $run:literal: $($entries:literal)*) => {
         &Trees {
-            sizes: &[$(($entries, any::<F3Tree<f3::Small<$entries, 2, $looks>, M>>())),*],
+            sizes: &[$(($entries, any::<F3Tree<f3::Small<$entries, 2, $looks, $run>, M>>())),*],
             wide: &[],
             alone: false,
         }
@@ -312,8 +312,9 @@ pub static STRUCTURES: &[Structure] = &[
     one("cdds", "CDDS B-tree", sizes!(CddsTree: 2 3 7)),
     one("sptree", "SPTree whose writes go to the leaves", sizes!(SpTree: 2 3 9; 5)),
     one("sptree-buffered", "SPTree with buffers and a log", sizes!(SpTreeBuffered: 2 3 7; 5)),
-    one("f3-tree", "F3-tree", objects!(1: 1 2 3)),
-    one("f3-tree-blind", "F3-tree whose writes do not look", objects!(0: 2)),
+    one("f3-tree", "F3-tree", objects!(1, 0: 1 2 3)),
+    one("f3-tree-blind", "F3-tree whose writes do not look", objects!(0, 0: 2)),
+    one("f3-tree-nodes", "F3-tree, node-based", objects!(1, 2: 2 3)),
     one("utree", "uTree", U_TREES),
     one("p-skiplist", "P-Skiplist", SKIP_LISTS),
     one("bztree", "BzTree with PMwCAS", BZ_TREES),

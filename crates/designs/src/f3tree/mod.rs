@@ -1,5 +1,5 @@
-//! F3-tree (key-based): writes go to lists of *future objects*, one entry each, and evaluation brings
-//! them to a global FAST & FAIR tree.
+//! F3-tree: writes go to lists of *future objects*, one entry each, and evaluation brings them to a
+//! global FAST & FAIR tree, key by key (F3-K) or, where many follow each other, as whole leaves (F3-N).
 //!
 //! ```text
 //!    session 1        session 2       get: table, then global tree
@@ -9,7 +9,7 @@
 //!       |  \             |  \
 //!       |   table of pending keys     in DRAM: the newest entry of each key
 //!       v                v
-//!    evaluation, by key: FAST & FAIR tree in the pool
+//!    evaluation, by key or by leaf: FAST & FAIR tree in the pool
 //! ```
 //!
 //! *Source*: Safdar Jamil, Awais Khan, Bernd Burgstaller, Youngjae Kim, "Towards Scalable
@@ -47,6 +47,9 @@
 //! - *scans* go over both levels: the table is ordered, and read before the tree;
 //! - conditional writes look at both levels first, which is what they cost; the variant
 //!   [`Blind`](variant::Blind) does without, as published;
+//! - *node-based form*: published, a sorted object is linked into the global tree as a leaf. Its entries
+//!   here carry stamps, and are used again, so a leaf is made of their keys and values
+//!   (`fast_fair/run.rs`); of all that is pending, not of one object's;
 //! - an entry leaves by the table, not by its object: what is evaluated is read from DRAM.
 //!
 //! Evaluator threads belong to the program that uses the tree: they call [`F3Tree::evaluate`]. Without

@@ -20,10 +20,16 @@ pub trait Variant: Copy + Default + Send + Sync + 'static {
     const SHARDS: usize = 32;
     /// Whether insert, update, upsert and remove store without looking, as published.
     const BLIND: bool = false;
+    /// The node-based form: so many pending keys and more, between two neighbours of the global tree,
+    /// become a leaf of it in one step. `None` is the key-based form.
+    const RUN_MIN: Option<usize> = None;
 }
 
+/// As many keys as a future object has.
+const OBJECT: Option<usize> = Some(14);
+
 macro_rules! variants {
-    ($($(#[$doc:meta])* $type:ident $name:literal $kind:literal $objects:expr, $blind:literal;)*) => {$(
+    ($($(#[$doc:meta])* $type:ident $name:literal $kind:literal $objects:expr, $blind:literal, $run:expr;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default)]
         pub struct $type;
@@ -33,29 +39,44 @@ macro_rules! variants {
             type Global = fast_fair::Standard;
             const OBJECTS_MAX: usize = $objects;
             const BLIND: bool = $blind;
+            const RUN_MIN: Option<usize> = $run;
         }
     )*};
 }
 
 variants! {
     /// 500 future objects.
-    Objects500 "f3-tree" 64 500, false;
+    Objects500 "f3-tree" 64 500, false, None;
     /// 100 future objects.
-    Objects100 "f3-tree-100" 65 100, false;
+    Objects100 "f3-tree-100" 65 100, false, None;
     /// 1000 future objects.
-    Objects1000 "f3-tree-1000" 66 1000, false;
+    Objects1000 "f3-tree-1000" 66 1000, false, None;
     /// As many future objects as the pool has room for.
-    Unlimited "f3-tree-unlimited" 67 usize::MAX, false;
+    Unlimited "f3-tree-unlimited" 67 usize::MAX, false, None;
     /// 500 future objects; writes do not look at what is there.
-    Blind "f3-tree-blind" 68 500, true;
+    Blind "f3-tree-blind" 68 500, true, None;
+    /// 500 future objects, node-based.
+    Nodes500 "f3-tree-nodes" 70 500, false, OBJECT;
+    /// 100 future objects, node-based.
+    Nodes100 "f3-tree-nodes-100" 71 100, false, OBJECT;
+    /// 1000 future objects, node-based.
+    Nodes1000 "f3-tree-nodes-1000" 72 1000, false, OBJECT;
+    /// As many future objects as the pool has room for, node-based.
+    NodesUnlimited "f3-tree-nodes-unlimited" 73 usize::MAX, false, OBJECT;
 }
 
-/// A few entries, objects and records a node: for tests. `LOOKS` is 0 for writes that do not look.
+/// A few entries, objects and records a node: for tests. `LOOKS` is 0 for writes that do not look;
+/// `RUN` keys are a leaf, or 0 in the key-based form.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Small<const ENTRIES: usize = 2, const OBJECTS: usize = 2, const LOOKS: u8 = 1>;
+pub struct Small<
+    const ENTRIES: usize = 2,
+    const OBJECTS: usize = 2,
+    const LOOKS: u8 = 1,
+    const RUN: usize = 0,
+>;
 
-impl<const ENTRIES: usize, const OBJECTS: usize, const LOOKS: u8> Variant
-    for Small<ENTRIES, OBJECTS, LOOKS>
+impl<const ENTRIES: usize, const OBJECTS: usize, const LOOKS: u8, const RUN: usize> Variant
+    for Small<ENTRIES, OBJECTS, LOOKS, RUN>
 {
     const NAME: &'static str = "f3-tree-small";
     const KIND: u16 = 69;
@@ -65,4 +86,5 @@ impl<const ENTRIES: usize, const OBJECTS: usize, const LOOKS: u8> Variant
     const FRONTS: usize = 2;
     const SHARDS: usize = 2;
     const BLIND: bool = LOOKS == 0;
+    const RUN_MIN: Option<usize> = if RUN == 0 { None } else { Some(RUN) };
 }

@@ -26,6 +26,7 @@
 //! | remove | 3.2 | `write.rs`, `Nodes::remove` | store of the left neighbour's word | the lines it shifted through were |
 //! | split | Alg. 2, 4.1 | `split.rs` | no effect on contents; the right half moves at the store of `sibling` | `sibling`, then the cut |
 //! | merge | 4.2 | `merge.rs` | same, at the store of `sibling` | separator, records, `sibling` |
+//! | run of inserts | - | `run.rs` | the store of the left leaf's `sibling` | `sibling` |
 //! | scan | - | `scan.rs` | each pair as a get | as get |
 //! | recovery | 4.3 | `node/fast_node/mend.rs`, `split.rs` `add_separator` | - | - |
 //!
@@ -77,6 +78,7 @@ mod design;
 mod layout;
 mod merge;
 mod recover;
+mod run;
 mod scan;
 mod search;
 mod split;
@@ -92,6 +94,7 @@ use everleaf_machine::{Atomic, Machine, Ordering};
 
 use crate::node::fast_node::{Header, LEAF_LEFT, Node, Nodes};
 use layout::{NO_GENERATION, ROOT_WORD, TAG, VARIANT_WORD};
+pub(crate) use run::Linked;
 use variant::{Standard, Variant};
 
 /// The tree, in variant `V`, on machine `M`.

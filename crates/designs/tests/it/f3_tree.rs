@@ -2,7 +2,9 @@
 //! bounded objects, entries in the order of their numbers, a full pool.
 
 use everleaf_designs::F3Tree;
-use everleaf_designs::f3tree::variant::{Blind, Objects100, Objects500, Small, Unlimited};
+use everleaf_designs::f3tree::variant::{
+    Blind, Nodes100, Nodes500, Objects100, Objects500, Small, Unlimited, Variant,
+};
 use everleaf_index::{
     CreateMode, Domain, IndexError, OrderedIndex, Pool, PoolOptions, SingleTreePool,
 };
@@ -21,6 +23,48 @@ fn agrees_with_a_btreemap_in_small_objects() {
     one_thread::<F3Tree<Small>>(300, 8_000);
     one_thread::<F3Tree<Small<1, 1>>>(30, 8_000);
     one_thread::<F3Tree<Small<3, 4>>>(2000, 15_000);
+}
+
+#[test]
+fn agrees_with_a_btreemap_in_the_node_based_form() {
+    one_thread::<F3Tree<Nodes500>>(3000, 30_000);
+    one_thread::<F3Tree<Nodes100>>(40, 8_000);
+    one_thread::<F3Tree<Small<2, 2, 1, 2>>>(300, 8_000);
+    one_thread::<F3Tree<Small<3, 4, 1, 2>>>(2000, 15_000);
+    shared::<F3Tree<Nodes100>>(2000, 20_000);
+    shared::<F3Tree<Small<3, 4, 1, 2>>>(60, 10_000);
+    reopened::<F3Tree<Nodes500>>();
+    reopened::<F3Tree<Small<3, 4, 1, 2>>>();
+}
+
+/// Ascending keys in runs: those before, between and behind what is there, and one that crosses it.
+fn runs<V: Variant>() -> u64 {
+    let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Adr).expect("memory");
+    let solo: SingleTreePool<F3Tree<V>> = SingleTreePool::create(pool).expect("room");
+    let mut session = solo.heap().session().expect("a free session");
+    let mut all = std::collections::BTreeMap::new();
+    for run in [1000..1300, 5000..5300, 3000..3200, 100..300, 1250..1400, 2990..3210, 0..6000] {
+        for key in run {
+            // Values that repeat: the words of a leaf differ all the same.
+            let value = key % 3;
+            let old = solo.tree().upsert(&mut session, key, value).expect("room");
+            assert_eq!(old, all.insert(key, value), "key {key}");
+        }
+        solo.tree().evaluate(&mut session).expect("room");
+        let mut pairs = vec![];
+        solo.tree().scan(&mut session, 0, 10_000, &mut pairs).expect("a scan");
+        assert_eq!(pairs, all.iter().map(|(key, value)| (*key, *value)).collect::<Vec<_>>());
+    }
+    let leaves = solo.tree().shape(&mut session).expect("a shape").leaves;
+    drop(session);
+    assert_eq!(solo.check().expect("check").problems, Vec::<String>::new());
+    leaves
+}
+
+#[test]
+fn runs_of_keys_become_leaves_of_their_own() {
+    let (by_key, by_leaf) = (runs::<Objects500>(), runs::<Nodes500>());
+    assert!(by_leaf < by_key, "{by_leaf} leaves and {by_key}");
 }
 
 #[test]

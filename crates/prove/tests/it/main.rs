@@ -8,6 +8,7 @@ mod blocks;
 mod common;
 mod counts;
 mod expiries;
+mod f3_counts;
 mod fast_fair;
 mod fast_fair_counts;
 mod hashed_leaf_counts;
