@@ -43,7 +43,7 @@
 
 mod arrivals;
 pub mod calibrate;
-mod clock;
+pub mod clock;
 mod distribution;
 mod driver;
 mod error;

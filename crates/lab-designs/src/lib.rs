@@ -8,10 +8,12 @@
 
 pub mod count;
 mod design;
+pub mod evaluated;
 mod named;
 pub mod openings;
 mod pool;
 
+pub use count::blocks::OnAllocator;
 pub use design::{design, designs};
 pub use everleaf_index::{IndexError, Intent, Scans, Writes};
 pub use named::NamedIndex;

@@ -83,13 +83,16 @@ impl<M: Machine> Leaves<M> {
         old: u64,
         count: usize,
     ) -> Result<New, AllocError> {
-        match self {
-            Leaves::Calloc(calloc) => calloc.begin(session, old, count),
+        let new = match self {
+            Leaves::Calloc(calloc) => calloc.begin(session, old, count)?,
             Leaves::Blocks(blocks) => {
                 let (blocks, place) = blocks.begin(session, old, count)?;
-                Ok(New { blocks, logged: Logged { place } })
+                New { blocks, logged: Logged { place } }
             }
-        }
+        };
+        M::mark("nbtree_published.replaced");
+        new.blocks.iter().for_each(|_| M::mark("nbtree_published.leaf_allocated"));
+        Ok(new)
     }
 
     /// Clears the log of a replacement that is done, or was given up.

@@ -75,7 +75,7 @@ fn what_cannot_be_done_is_said_with_a_way_out() {
     let place = Place::empty();
     let unknown = place.run(["run", "nothing"]);
     assert!(unknown.code == 2 && unknown.err.contains("everleaf-lab list"), "{}", unknown.err);
-    let later = place.run(["run", "f3.fig5"]);
+    let later = place.run(["run", "nbtree.fig16"]);
     assert!(later.code == 2 && later.err.contains("cannot be made yet"), "{}", later.err);
     let absent = place.run(["report", "absent"]);
     assert!(absent.code == 7 && absent.err.contains("absent"), "{}", absent.err);

@@ -8,9 +8,11 @@
 //!   design by name --> Counted { tree, session, counting machine } --> count(operation, key) -> Tally
 //!                        leaf::costs      single operations on leaves with room
 //!                        load::random     random inserts with all splits
+//!                        blocks::counted  the paper's tree on the allocators it is measured with
 //!                        threads::contend  updates of the same keys by several threads
 //! ```
 
+pub mod blocks;
 pub mod leaf;
 pub mod load;
 pub mod threads;
@@ -67,6 +69,9 @@ impl Operation {
         }
     }
 }
+
+/// The kind of inserts whose values are in records.
+const LARGE: &str = "insert large";
 
 /// A tree of any design in a pool of its own.
 trait Opened: Sync {
@@ -212,6 +217,34 @@ impl Counted {
         let wrong =
             || format!("{name}: {what} of key {key:#x} found the opposite of what is there");
         if is_done { Ok(()) } else { Err(BenchError::Wrong(wrong())) }
+    }
+
+    /// Inserts a key whose value is in a record of its own of `bytes` bytes, a multiple of 8, durable
+    /// before; counted apart.
+    ///
+    /// # Errors
+    /// The design's, and that the key was there.
+    pub fn insert_large(&mut self, key: u64, bytes: usize) -> Result<(), BenchError> {
+        let Counted { session, opened, counting, .. } = self;
+        let (key, _) = fitting(&opened.tree().info(), key);
+        let changed = counting.operation(LARGE, || {
+            let offset = session.allocate_record(bytes)?;
+            let pool = opened.heap().pool();
+            for at in (0..bytes as u64).step_by(8) {
+                pool.word(offset + at).write_private(key ^ at);
+            }
+            // Persist: the record before the tree names it.
+            session.medium().persist(pool.word(offset).as_ptr(), bytes);
+            Ok::<bool, IndexError>(
+                opened.tree().change(session, key, Intent::Insert, offset)?.changed,
+            )
+        })?;
+        if changed { Ok(()) } else { Err(BenchError::Wrong(format!("key {key:#x} was there"))) }
+    }
+
+    /// The sums of inserts of large values.
+    pub fn tally_large(&self) -> Tally {
+        self.counting.tally(LARGE)
     }
 
     /// The sums of a kind of operation so far.

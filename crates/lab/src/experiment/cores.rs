@@ -4,7 +4,7 @@
 use everleaf_bench::measure::{Case, Length, Settings};
 use everleaf_bench::report::{Report, Row};
 use everleaf_bench::statistics::Ratio;
-use everleaf_bench::{BenchError, Distribution, Workload};
+use everleaf_bench::{Arrivals, BenchError, Distribution, Workload};
 use everleaf_machine::topology;
 
 use super::finding::{Bar, Chart, Figure, Grid, Scale};
@@ -30,6 +30,16 @@ const PICTURES_MAX: usize = 4;
 
 /// Measures, on one thread and on as many as there are CPUs.
 pub(super) fn run(context: &mut Context<'_>, field: &Field) -> Result<Outcome, BenchError> {
+    run_at(context, field, None)
+}
+
+/// The same, with so many operations a second that arrive whatever the index does; latencies count from
+/// when they are due.
+pub(super) fn run_at(
+    context: &mut Context<'_>,
+    field: &Field,
+    per_second: Option<f64>,
+) -> Result<Outcome, BenchError> {
     let cpus = topology::allowed_cpus().len().max(1);
     let threads: Vec<usize> = if cpus > 1 { vec![1, cpus] } else { vec![1] };
     let chosen = chosen(field, context.scale);
@@ -40,9 +50,10 @@ pub(super) fn run(context: &mut Context<'_>, field: &Field) -> Result<Outcome, B
     let settings = Settings {
         keys: context.scale.pick(100_000, 16_000_000),
         rounds: context.scale.pick(3, 7),
-        length: Length::Operations(context.scale.pick(60_000, 2_000_000)),
+        length: Length::Operations(context.scale.pick(40_000, 2_000_000)),
         cases: chosen.iter().flat_map(each).collect(),
         seed: context.seed,
+        arrivals: per_second.map(|per_second| Arrivals { per_second, burst: 1 }),
         ..Settings::default()
     };
     let reports = timed::compete(context, field.designs, &settings)?;

@@ -1,20 +1,33 @@
 //! F3-tree: Safdar Jamil, Awais Khan, Bernd Burgstaller, Youngjae Kim, "Towards Scalable
 //! Manycore-aware Persistent B+-Trees for Efficient Indexing in Cloud Environments".
 
-use super::{Entry, Family, Kind, Method};
+mod run;
 
-const MISSING: &str =
-    "the experiment is not written; of the system only the key-based variant is built (f3-tree)";
+use everleaf_bench::BenchError;
+use everleaf_bench::clock::thread_time;
+use everleaf_bench::random::mix;
+use everleaf_bench::report::Spread;
+use everleaf_bench::statistics::Ratio;
+use everleaf_index::IndexError;
+use everleaf_machine::topology;
 
-/// An experiment that is still to be written.
-const fn later(
-    id: &'static str,
-    what: &'static str,
-    claim: &'static str,
-    kinds: &'static [Kind],
-) -> Entry {
-    Entry { id, what, claim, kinds, seconds: (0, 0), needs: &[], method: Method::NotYet(MISSING) }
-}
+use super::finding::{Bar, Chart, Figure, Grid, Series};
+use super::{Context, Entry, Family, Kind, Method, Outcome, proof};
+use run::{Setting, Work};
+
+/// Key-based, node-based, and what they are compared with, which is first.
+const FORMS: &[&str] = &["fast-fair", "f3-tree", "f3-tree-nodes"];
+/// By limits to what is pending.
+const LIMITS: &[&str] = &[
+    "fast-fair",
+    "f3-tree-100",
+    "f3-tree",
+    "f3-tree-1000",
+    "f3-tree-unlimited",
+    "f3-tree-nodes-100",
+    "f3-tree-nodes-1000",
+    "f3-tree-nodes-unlimited",
+];
 
 pub(super) const FAMILY: Family = Family {
     name: "f3",
@@ -22,41 +35,246 @@ pub(super) const FAMILY: Family = Family {
              Efficient Indexing in Cloud Environments",
     setting: "four Xeon E5-4640v2 with 40 cores, latency of persistent memory emulated; 1 M keys",
     entries: &[
-        later(
-            "f3.points",
-            "Figures 1 to 3: contention, design, durability points",
-            "durably linearizable",
-            &[Kind::Crashes],
-        ),
-        later(
-            "f3.fig4a",
-            "Figure 4a: sequential inserts by threads and evaluators",
-            "3.3 and 2.4 times FAST & FAIR",
-            &[Kind::ManyCores],
-        ),
-        later(
-            "f3.fig4b",
-            "Figure 4b: random inserts",
-            "FAST & FAIR saturates at 8 threads; 3.4 times on average",
-            &[Kind::ManyCores],
-        ),
-        later(
-            "f3.fig5",
-            "Figure 5: limits to pending operations",
-            "producers wait; 1000 are as good as no limit at 40 threads",
-            &[Kind::ManyCores],
-        ),
-        later(
-            "f3.fig6",
-            "Figure 6: reads with a fifth of the keys pending",
-            "worst without the hash table, as FAST & FAIR with it",
-            &[Kind::Latency, Kind::Counts],
-        ),
-        later(
-            "f3.fig7",
-            "Figure 7: the mix of 4 inserts, 16 searches, 1 removal",
-            "2.6 times",
-            &[Kind::ManyCores],
-        ),
+        Entry {
+            id: "f3.points",
+            what: "Figures 1 to 3: contention, design, durability points",
+            claim: "durably linearizable",
+            kinds: &[Kind::Crashes],
+            seconds: proof::SECONDS_OF_TWO,
+            needs: &[],
+            method: Method::Run(|context| proof::search(context, &["f3-tree", "f3-tree-nodes"])),
+        },
+        Entry {
+            id: "f3.fig4a",
+            what: "Figure 4a: sequential inserts by threads and evaluators",
+            claim: "3.3 (node-based) and 2.4 times FAST & FAIR with up to 80 threads",
+            kinds: &[Kind::ManyCores],
+            seconds: (3, 200),
+            needs: FORMS,
+            method: Method::Run(|context| {
+                let claims =
+                    [("f3-tree-nodes", "3.3 times with 40 cores"), ("f3-tree", "2.4 times")];
+                compete(context, FORMS, Work::Ascending, &claims)
+            }),
+        },
+        Entry {
+            id: "f3.fig4b",
+            what: "Figure 4b: random inserts",
+            claim: "FAST & FAIR saturates at 8 threads; 3.4 times on average",
+            kinds: &[Kind::ManyCores],
+            seconds: (3, 200),
+            needs: FORMS,
+            method: Method::Run(|context| {
+                let claims =
+                    [("f3-tree", "3.4 times on average"), ("f3-tree-nodes", "less than that")];
+                compete(context, FORMS, Work::Random, &claims)
+            }),
+        },
+        Entry {
+            id: "f3.fig5",
+            what: "Figure 5: limits to pending operations",
+            claim: "producers wait; 1000 are as good as no limit at 40 threads",
+            kinds: &[Kind::ManyCores],
+            seconds: (5, 500),
+            needs: LIMITS,
+            method: Method::Run(|context| {
+                let claims = [("f3-tree-1000", "as without a limit at 40 threads")];
+                compete(context, LIMITS, Work::Random, &claims)
+            }),
+        },
+        Entry {
+            id: "f3.fig6",
+            what: "Figure 6: reads with a fifth of the keys pending",
+            claim: "worst without the hash table, as FAST & FAIR with it",
+            kinds: &[Kind::Latency],
+            seconds: (2, 120),
+            needs: &["fast-fair", "f3-tree-unlimited", "f3-tree-nodes-unlimited"],
+            method: Method::Run(reads),
+        },
+        Entry {
+            id: "f3.fig7",
+            what: "Figure 7: the mix of 4 inserts, 16 searches, 1 removal",
+            claim: "2.6 times",
+            kinds: &[Kind::ManyCores],
+            seconds: (3, 200),
+            needs: FORMS,
+            method: Method::Run(|context| {
+                let claims = [("f3-tree", "2.6 times with 40 cores")];
+                compete(context, FORMS, Work::Mix, &claims)
+            }),
+        },
     ],
 };
+
+/// Measures designs, with one writer and one for each CPU, without evaluators and with one beside them.
+fn compete(
+    context: &mut Context<'_>,
+    designs: &'static [&'static str],
+    work: Work,
+    claims: &[(&'static str, &'static str)],
+) -> Result<Outcome, BenchError> {
+    let cpus = topology::allowed_cpus().len().max(1);
+    let operations = context.scale.pick(40_000, 1_000_000);
+    let rounds = context.scale.pick(3, 9);
+    let teams = [(1, 0), (1, 1), (cpus, 0), (cpus, 1)];
+    let mut outcome = Outcome::default();
+    for (writers, evaluators) in teams {
+        let mut speeds = vec![vec![]; designs.len()];
+        for round in 0..rounds {
+            for turn in 0..designs.len() {
+                let at = (turn + round) % designs.len();
+                let design = designs[at];
+                (context.tell)(&format!("{design}, {writers} writers, round {}", round + 1));
+                let seed = context.seed + round as u64;
+                let setting = Setting { design, work, writers, evaluators, operations, seed };
+                speeds[at].push(run::throughput(setting)?);
+            }
+        }
+        let title = format!("{writers} writers, {evaluators} evaluators, M/s");
+        describe(&mut outcome, &title, designs, &speeds, claims);
+    }
+    outcome.notes.push(format!(
+        "{cpus} CPUs, not the paper's machine: figures are shown beside the paper's without a verdict. Without \
+         evaluators writers evaluate when the objects are full. One evaluation runs at a time, so that more \
+         evaluators wait for each other. Threads are spread over the nodes of memory where there are several; \
+         here {}.",
+        topology::numa_nodes().len()
+    ));
+    Ok(outcome)
+}
+
+/// The table and the picture of a team, and its claims.
+fn describe(
+    outcome: &mut Outcome,
+    title: &str,
+    designs: &[&'static str],
+    speeds: &[Vec<f64>],
+    claims: &[(&'static str, &'static str)],
+) {
+    let mut grid = Grid::new(title, &["tree", "median", "least", "most"]);
+    let mut bars = vec![];
+    for (design, speeds) in designs.iter().zip(speeds) {
+        let spread = Spread::of(speeds.iter().copied()).unwrap_or_default();
+        grid.add(*design, [spread.median, spread.min, spread.max]);
+        let ends = Some((spread.min, spread.max));
+        bars.push(Bar { name: (*design).to_owned(), value: spread.median, spread: ends });
+        outcome.series.push(Series {
+            name: format!("{design}, {title}"),
+            unit: "M/s".to_owned(),
+            more_is_better: true,
+            is_exact: false,
+            is_disturbed: false,
+            values: speeds.clone(),
+        });
+    }
+    for (design, claim) in claims {
+        let at = designs.iter().position(|one| one == design);
+        let ratio = at.and_then(|at| Ratio::of(&speeds[at], &speeds[0]));
+        let ours = ratio.map_or_else(|| "-".to_owned(), |ratio| ratio.to_string());
+        let what = format!("{title}: {design} in multiples of {}", designs[0]);
+        outcome.figures.push(Figure::statement(what, claim, ours, true).without_verdict());
+    }
+    outcome.tables.push(grid);
+    outcome.charts.push(Chart::Bars { title: title.to_owned(), unit: "M/s".to_owned(), bars });
+}
+
+/// Figure 6: gets of keys of which a fifth is pending, by the CPU time of one thread.
+fn reads(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+    const TREES: [(&str, u64); 5] = [
+        ("fast-fair", 0),
+        ("f3-tree-unlimited", 0),
+        ("f3-tree-unlimited", 5),
+        ("f3-tree-nodes-unlimited", 0),
+        ("f3-tree-nodes-unlimited", 5),
+    ];
+    let keys = context.scale.pick(100_000, 1_000_000);
+    let rounds = context.scale.pick(3, 9);
+    let mut spent = vec![vec![]; TREES.len()];
+    for round in 0..rounds {
+        for turn in 0..TREES.len() {
+            let at = (turn + round) % TREES.len();
+            let (design, part) = TREES[at];
+            (context.tell)(&format!("{design}, round {}", round + 1));
+            spent[at].push(read(design, part, keys, context.seed)?);
+        }
+    }
+    let mut outcome = Outcome::default();
+    let mut grid = Grid::new(
+        format!("CPU time of a get of {keys} keys, ns"),
+        &["tree", "pending", "median", "least", "most"],
+    );
+    for ((design, part), spent) in TREES.iter().zip(&spent) {
+        let spread = Spread::of(spent.iter().copied()).unwrap_or_default();
+        let pending = if *part == 0 { 0.0 } else { 1.0 / *part as f64 };
+        grid.add(*design, [pending, spread.median, spread.min, spread.max]);
+    }
+    outcome.tables.push(grid);
+    for (at, (design, _)) in TREES.iter().enumerate().filter(|(_, (_, part))| *part > 0) {
+        let Some(ratio) = Ratio::of(&spent[at], &spent[0]) else { continue };
+        let what = format!("get of {design}, a fifth pending, in multiples of {}", TREES[0].0);
+        outcome.figures.push(
+            Figure::near(what, 1.0, ratio.ratio, "", 0.25)
+                .if_above("the table of pending keys is ordered and locked, for scans and removals, where the paper's is a hash table")
+                .if_below("a pending key is found in DRAM, and the global tree has a fifth less"),
+        );
+    }
+    outcome.notes.push(
+        "The form without a table is not built: a get would look through all pending entries, which the \
+         paper itself calls the worst."
+            .to_owned(),
+    );
+    Ok(outcome)
+}
+
+/// Nanoseconds of a get of a tree, of whose keys one in `part` is pending (0: none).
+fn read(design: &str, part: u64, keys: u64, seed: u64) -> Result<f64, BenchError> {
+    let key = |number: u64| mix(number ^ seed << 32);
+    let opened = run::tree(design, keys)?;
+    let mut session = opened.heap().session().map_err(IndexError::from)?;
+    let stored = if part == 0 { keys } else { keys - keys / part };
+    for number in 0..keys {
+        if number == stored {
+            opened.evaluate(&mut session)?;
+        }
+        let _ = opened.tree().insert(&mut session, key(number), number)?;
+    }
+    if part == 0 {
+        opened.evaluate(&mut session)?;
+    }
+    let started = thread_time();
+    for number in 0..keys {
+        // In another order than they came.
+        let number = mix(number) % keys;
+        if opened.tree().get(&mut session, key(number))? != Some(number) {
+            return Err(BenchError::Wrong(format!("{design}: key {number} is not as it was left")));
+        }
+    }
+    Ok((thread_time() - started).as_nanos() as f64 / keys as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_does_every_work_with_and_without_evaluators() {
+        for design in FORMS.iter().chain(LIMITS) {
+            for work in [Work::Ascending, Work::Random, Work::Mix] {
+                for evaluators in [0, 1] {
+                    let (writers, operations, seed) = (2, 2000, 1);
+                    let setting = Setting { design, work, writers, evaluators, operations, seed };
+                    assert!(run::throughput(setting).unwrap() > 0.0, "{design}, {work:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keys_are_read_whether_pending_or_not() {
+        for (design, part) in
+            [("fast-fair", 0), ("f3-tree-nodes-unlimited", 0), ("f3-tree-unlimited", 5)]
+        {
+            assert!(read(design, part, 2000, 1).unwrap() > 0.0, "{design}");
+        }
+    }
+}

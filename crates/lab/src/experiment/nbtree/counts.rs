@@ -8,7 +8,8 @@ use super::super::leaf_table::{self, Claim, More};
 use super::super::model::Latencies;
 use super::super::{Context, Outcome};
 use super::{PAPERS_TREE, is_published, rivals};
-use everleaf_lab_designs::count::{Operation, load, scaled_caches};
+use everleaf_bench::random::mix;
+use everleaf_lab_designs::count::{Counted, Operation, load, pool_bytes, scaled_caches};
 
 const APPENDED: &str = "an update appends an entry here, as in the code the paper borrowed: one \
                         that overwrites would not be atomic";
@@ -115,6 +116,71 @@ pub(super) fn decoupled(context: &mut Context<'_>) -> Result<Outcome, BenchError
     Ok(outcome)
 }
 
+/// Figure 12: values of more than a word are in records, which every tree writes alike.
+pub(super) fn large(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
+    const DESIGNS: [&str; 3] = [PAPERS_TREE, "nbtree", "bztree"];
+    /// Bytes of a key and its value: 0 for those that are in the tree.
+    const SIZES: [usize; 5] = [0, 64, 256, 512, 1024];
+    let keys = context.scale.pick(10_000, 200_000);
+    let mut outcome = Outcome::default();
+    let columns =
+        ["record, bytes", DESIGNS[0], DESIGNS[1], DESIGNS[2], "bztree by nbtree-published"];
+    let title = "bytes of the medium that an insert writes, persistent caches";
+    let mut grid = Grid::new(title, &columns);
+    let mut gaps = vec![];
+    for size in SIZES {
+        let mut media = vec![];
+        for design in DESIGNS {
+            (context.tell)(&format!("counting {design} with records of {size} bytes"));
+            media.push(inserted(context, design, keys, size)?);
+        }
+        let gap = media[2] / media[0];
+        grid.add(size.to_string(), [media[0], media[1], media[2], gap]);
+        let series = DESIGNS.iter().zip(media).map(|(design, media)| {
+            Series::count(format!("{design}, records of {size} B"), "media B written", media)
+        });
+        outcome.series.extend(series);
+        gaps.push(gap);
+    }
+    outcome.tables.push(grid);
+    let shown: Vec<String> = gaps.iter().map(|gap| format!("{gap:.2}")).collect();
+    let shrinks = gaps.windows(2).all(|two| two[1] <= two[0]);
+    outcome.figures.push(Figure::statement(
+        "bytes of the medium: BzTree's in multiples of NBTree's, by size",
+        "less with larger ones",
+        shown.join(", "),
+        shrinks,
+    ));
+    outcome.notes.push(
+        "All trees hold a reference to the record; the paper's BzTree holds keys and values of all sizes in \
+         its nodes, which moves them at each split. The throughput of the figure needs the paper's 28 cores."
+            .to_owned(),
+    );
+    Ok(outcome)
+}
+
+/// Bytes of the medium that an insert writes, with a record of so many bytes.
+fn inserted(
+    context: &Context<'_>,
+    design: &str,
+    keys: u64,
+    size: usize,
+) -> Result<f64, BenchError> {
+    let mut config = scaled_caches(keys, 16e6);
+    config.domain = Domain::Eadr;
+    let bytes = pool_bytes(keys) + (keys as usize * size * 5 / 4).next_multiple_of(2 << 20);
+    let mut tree = Counted::new(design, config, bytes)?;
+    for number in 0..keys {
+        let key = mix(number.wrapping_add(context.seed << 32));
+        match size {
+            0 => tree.count(Operation::Insert, key)?,
+            _ => tree.insert_large(key, size)?,
+        }
+    }
+    let tally = if size == 0 { tree.tally(Operation::Insert) } else { tree.tally_large() };
+    Ok(tally.per_operation(tally.media_written_bytes + tree.write_back_all()))
+}
+
 /// Figure 17.
 pub(super) fn domains(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let rivals = rivals();
@@ -192,4 +258,21 @@ fn judge_domains(rows: &[(&str, f64, f64, f64)]) -> Vec<Figure> {
         .because("the model counts misses to DRAM too, of which NBTree has more"),
     );
     figures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::tests::quick;
+    use super::*;
+
+    #[test]
+    fn an_insert_with_a_record_writes_the_record_too() {
+        let mut tell = |_: &str| ();
+        let context = &quick(&mut tell);
+        for design in [PAPERS_TREE, "bztree"] {
+            let [without, with] =
+                [0, 512].map(|size| inserted(context, design, 500, size).unwrap());
+            assert!(with > without + 500.0, "{design}: {without} and {with}");
+        }
+    }
 }

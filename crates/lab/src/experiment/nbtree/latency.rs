@@ -20,8 +20,8 @@ pub(super) fn run(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
     let contest = Contest {
         designs: &designs,
         workloads: &workloads,
-        keys: context.scale.pick(250_000, 16_000_000),
-        operations: context.scale.pick(100_000, 1_000_000),
+        keys: context.scale.pick(150_000, 16_000_000),
+        operations: context.scale.pick(60_000, 1_000_000),
         scan_length: 1,
         rounds: context.scale.pick(3, 9),
     };

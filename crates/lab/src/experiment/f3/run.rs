@@ -1,0 +1,138 @@
+//! Threads that write, and threads that evaluate beside them.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use everleaf_bench::BenchError;
+use everleaf_bench::random::{Random, mix};
+use everleaf_index::{Domain, IndexError, OrderedIndex, Pool, Session};
+use everleaf_lab_designs::count::pool_bytes;
+use everleaf_lab_designs::evaluated::{Evaluated, evaluated};
+use everleaf_machine::{Hardware, topology};
+
+/// What the writing threads do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Insert ascending keys, each thread its own range.
+    Ascending,
+    /// Insert keys at random.
+    Random,
+    /// Of 21 operations four insert, sixteen search, one removes.
+    Mix,
+}
+
+/// One measurement.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    pub design: &'static str,
+    pub work: Work,
+    pub writers: usize,
+    pub evaluators: usize,
+    /// Operations of all writers together.
+    pub operations: u64,
+    pub seed: u64,
+}
+
+/// A new tree with room for so many keys.
+///
+/// # Errors
+/// No space, no such design.
+pub(super) fn tree(design: &str, keys: u64) -> Result<Box<dyn Evaluated>, BenchError> {
+    // Keys that are pending are there twice.
+    let most = (2 * pool_bytes(keys) + (64 << 20)) as u64;
+    let pool = Pool::in_memory(2 << 20, most.next_multiple_of(2 << 20), Domain::Adr)?;
+    Ok(evaluated(design, pool)?)
+}
+
+/// Ties a thread to a node of memory, in turn, if there are several: what it first writes to lies there.
+fn place(number: usize) {
+    let nodes = topology::numa_nodes();
+    let nodes: Vec<_> = nodes.iter().filter(|node| !node.cpus.is_empty()).collect();
+    if nodes.len() < 2 {
+        return;
+    }
+    let node = nodes[number % nodes.len()];
+    let cpu = node.cpus[number / nodes.len() % node.cpus.len()];
+    // Where it runs says nothing of what it does: without the permission it runs anywhere.
+    let _ = topology::pin_current_thread(cpu);
+}
+
+/// Millions of operations a second.
+///
+/// # Errors
+/// The design's.
+pub(super) fn throughput(setting: Setting) -> Result<f64, BenchError> {
+    let opened = tree(setting.design, setting.operations)?;
+    let each = setting.operations / setting.writers as u64;
+    let (barrier, done) = (Barrier::new(setting.writers + 1), AtomicBool::new(false));
+    let write = |thread: usize| {
+        place(thread);
+        let made = opened.heap().session().map_err(IndexError::from);
+        // Everybody must come to the barrier, also who has no session.
+        barrier.wait();
+        let mut session = made?;
+        (0..each)
+            .try_for_each(|number| operate(opened.tree(), &mut session, setting, thread, number))
+    };
+    let evaluate = |thread: usize| {
+        place(thread);
+        let mut session = opened.heap().session().map_err(IndexError::from)?;
+        // Acquire: pairs with the release below.
+        while !done.load(Ordering::Acquire) {
+            if opened.evaluate(&mut session)? == 0 {
+                thread::yield_now();
+            }
+        }
+        Ok::<_, IndexError>(())
+    };
+    thread::scope(|scope| {
+        let (write, evaluate) = (&write, &evaluate);
+        let writers: Vec<_> =
+            (0..setting.writers).map(|thread| scope.spawn(move || write(thread))).collect();
+        let evaluators: Vec<_> =
+            (0..setting.evaluators).map(|thread| scope.spawn(move || evaluate(thread))).collect();
+        barrier.wait();
+        let started = Instant::now();
+        let written: Vec<_> = writers.into_iter().map(join).collect();
+        let seconds = started.elapsed().as_secs_f64();
+        // Release: pairs with the acquire above.
+        done.store(true, Ordering::Release);
+        let evaluated: Vec<_> = evaluators.into_iter().map(join).collect();
+        written.into_iter().chain(evaluated).collect::<Result<Vec<()>, IndexError>>()?;
+        Ok((each * setting.writers as u64) as f64 / seconds / 1e6)
+    })
+}
+
+fn join<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// One operation of a writing thread.
+fn operate(
+    tree: &dyn OrderedIndex<Hardware>,
+    session: &mut Session<Hardware>,
+    setting: Setting,
+    thread: usize,
+    number: u64,
+) -> Result<(), IndexError> {
+    let own = (thread as u64) << 40 | number;
+    let scattered = |number: u64| mix(number ^ setting.seed << 32);
+    match setting.work {
+        Work::Ascending => tree.insert(session, own, number).map(drop),
+        Work::Random => tree.insert(session, scattered(own), number).map(drop),
+        Work::Mix => {
+            // Keys that were inserted before, by this thread.
+            let known = (thread as u64) << 40 | Random::new(own).below(number / 21 * 4 + 1);
+            match number % 21 {
+                0 | 5 | 10 | 15 => {
+                    let inserted = (thread as u64) << 40 | number / 21 * 4 + number % 21 / 5;
+                    tree.insert(session, scattered(inserted), number).map(drop)
+                }
+                20 => tree.remove(session, scattered(known)).map(drop),
+                _ => tree.get(session, scattered(known)).map(drop),
+            }
+        }
+    }
+}
