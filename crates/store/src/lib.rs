@@ -148,6 +148,7 @@ mod opening;
 mod options;
 mod range;
 mod ranked;
+mod regular_file;
 mod repair;
 mod reserved;
 mod scan;

@@ -5,13 +5,13 @@
 //! whose first word is zero cannot be told from one that was never finished by itself; so other signs are
 //! looked for: what is made only afterwards, and pairs.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use everleaf_index::salvage::Salvage;
 use everleaf_index::{Hardware, Pool};
 
+use crate::regular_file::open_regular;
 use crate::reserved::{DEFAULT_MAP, is_reserved};
 use crate::{Error, Result};
 
@@ -58,7 +58,7 @@ fn has_pairs_without_maps(pool: &Pool<Hardware>, path: &Path) -> Result<bool> {
         return Ok(false);
     }
     let cannot = |error| Error::Io(format!("cannot read {}", path.display()), error);
-    let file = File::open(pool.path().unwrap_or(path)).map_err(cannot)?;
+    let file = open_regular(pool.path().unwrap_or(path)).map_err(cannot)?;
     let read = |offset: u64, bytes: &mut [u8]| file.read_exact_at(bytes, offset).is_ok();
     let mut has_some = false;
     Salvage::new(pool.size(), &read).pairs(&mut |_| has_some = true, &mut |_| {});

@@ -1,7 +1,6 @@
 //! Repair: everything in a damaged pool that can be proven, in a new pool.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -11,6 +10,7 @@ use everleaf_index::salvage::{Salvage, SalvagedPair};
 use crate::map::Map;
 use crate::new_file::NewFile;
 use crate::opening::refuse_log_beside;
+use crate::regular_file::open_regular;
 use crate::reserved::is_reserved;
 use crate::{DEFAULT_MAP, Error, Expiry, Options, Result, Store, WriteBatch};
 
@@ -56,7 +56,7 @@ impl Store {
     pub fn repair(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Repaired> {
         let from = from.as_ref();
         let cannot = |error| Error::Io(format!("cannot read {}", from.display()), error);
-        let file = File::open(from).map_err(cannot)?;
+        let file = open_regular(from).map_err(cannot)?;
         if file.try_lock_shared().is_err() {
             return Err(Error::Locked(format!(
                 "another process has {} open: end it first",

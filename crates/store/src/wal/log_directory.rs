@@ -31,6 +31,7 @@ use std::time::Duration;
 use everleaf_log::{Disk, DiskFile, FileOwner, Lsn, is_file_of_log, is_put_aside, owner_of};
 
 use super::{Durability, io};
+use crate::regular_file::open_regular;
 use crate::{Error, Options, Result};
 
 const IDENTITY: &str = "identity";
@@ -349,7 +350,7 @@ impl LogDirectory {
         }
         let path = self.folder.join(name);
         let mut bytes = vec![];
-        let read = File::open(&path).and_then(|file| file.take(SMALL).read_to_end(&mut bytes));
+        let read = open_regular(&path).and_then(|file| file.take(SMALL).read_to_end(&mut bytes));
         match read {
             Ok(_) => Ok(Some(bytes)),
             Err(error) if is_absent(&error) => Ok(None),

@@ -26,6 +26,7 @@ use super::{
 use crate::conversion::from_pool;
 use crate::opening::is_lost;
 use crate::options::ProgressFn;
+use crate::regular_file::open_regular;
 use crate::{Error, Options, Result};
 
 /// What a rebuilding did.
@@ -181,7 +182,7 @@ fn not_its_pool(lost: &PoolError, path: &Path, place: &LogDirectory) -> Error {
 fn keep_other(path: &Path, ending: &str) -> Result<()> {
     let cannot = || io(format!("cannot keep {} under another name", path.display()));
     let mut start = vec![];
-    let file = std::fs::File::open(path).map_err(cannot())?;
+    let file = open_regular(path).map_err(cannot())?;
     file.take(1 << 16).read_to_end(&mut start).map_err(cannot())?;
     if start.iter().all(|byte| *byte == 0) {
         return Ok(());
