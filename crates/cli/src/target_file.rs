@@ -1,14 +1,19 @@
 //! A file that is complete or not there: written beside its place, then named.
 
+use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use everleaf::Error;
 use everleaf::new_file::NewFile;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Bytes gathered before they are written.
 const BUFFER_SIZE: usize = 256 << 10;
+
+/// What both headers of a pool begin with (docs/format.md).
+const POOL_MAGIC: &[u8; 8] = b"EVERLEAF";
 
 /// A file being written. Dropped before [`TargetFile::finish`], it leaves nothing behind. A new file is
 /// for its owner alone.
@@ -25,6 +30,13 @@ impl TargetFile {
     pub fn create(name: &Path) -> Result<Self, Failure> {
         let refuse = |error| refusal(name, &error);
         let special = fs::metadata(name).is_ok_and(|found| !found.is_file());
+        if !special && is_pool(name) {
+            let text = format!(
+                "{} is an Everleaf pool, which is not replaced: choose another path",
+                name.display()
+            );
+            return Err(Failure::new(ExitCode::Pool, text));
+        }
         let (new, file) = if special {
             (None, File::options().write(true).open(name).map_err(refuse)?)
         } else {
@@ -57,6 +69,15 @@ impl TargetFile {
             None => Ok(()),
         }
     }
+}
+
+/// Whether a file begins as pools do, or its second header does.
+fn is_pool(name: &Path) -> bool {
+    let begins_at = |file: &File, offset| {
+        let mut start = [0; POOL_MAGIC.len()];
+        file.read_exact_at(&mut start, offset).is_ok() && start == *POOL_MAGIC
+    };
+    File::open(name).is_ok_and(|file| begins_at(&file, 0) || begins_at(&file, 4096))
 }
 
 fn refusal(name: &Path, error: &io::Error) -> Failure {

@@ -1,5 +1,5 @@
 //! Attacks on the promise that a file is there as a whole or not at all, and that it is for its owner alone:
-//! a limit on the size of files, and the widest umask.
+//! a limit on the size of files, the widest umask, and pipes that come to lie where files were.
 
 use crate::common::Place;
 use std::os::unix::fs::PermissionsExt;
@@ -123,4 +123,80 @@ fn with_no_umask_everything_is_for_its_owner_alone() {
         let mode = path.metadata().expect("there").permissions().mode() & 0o777;
         assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
     }
+}
+
+/// Runs the program, which has two minutes.
+fn run_for_long(place: &Place, arguments: &[&str]) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["120", crate::PROGRAM]).args(arguments);
+    command.current_dir(place.path(".")).stdin(Stdio::null()).env_remove("EVERLEAF_POOL");
+    let ended = command.output().expect("there is such a program");
+    assert!(!matches!(ended.status.code(), None | Some(101 | 124)), "{arguments:?}: {ended:?}");
+    ended
+}
+
+fn put_pipe_at(path: &Path) {
+    std::fs::remove_file(path).expect("there");
+    let made = Command::new("mkfifo").arg(path).status().expect("there is such a program");
+    assert!(made.success());
+}
+
+/// What was lost: whoever read a pool whose log had a pipe in the place of `identity`, `generation`, `reached` or
+/// `settings` waited for ever, as did `repair` of a pipe.
+#[test]
+fn a_pipe_in_the_place_of_a_file_is_waited_for_by_nobody() {
+    let place = Place::empty();
+    place.run(["create", "pool", "--durability", "power"]).succeeded();
+    place.run(["put", "pool", "key", "value", "--quiet"]).succeeded();
+    let log = names(&place.path("pool.log"));
+    assert!(log.len() >= 5, "{log:?}");
+    for name in log {
+        for is_lost in [false, true] {
+            let copied = Command::new("sh")
+                .args(["-c", "rm -rf other && mkdir other && cp -a pool pool.log other"])
+                .current_dir(place.path("."))
+                .status();
+            assert!(copied.expect("there is a shell").success());
+            if is_lost {
+                std::fs::remove_file(place.path("other/pool")).expect("there");
+            }
+            put_pipe_at(&place.path(&format!("other/pool.log/{name}")));
+            for command in ["get", "check", "create", "snapshot", "get"] {
+                let arguments = [command, "other/pool", "key"];
+                let count = if command == "get" { 3 } else { 2 };
+                let ended = run_for_long(&place, &arguments[..count]);
+                if command == "get" && ended.status.success() {
+                    assert_eq!(ended.stdout, b"value", "{name}, {is_lost}: {ended:?}");
+                }
+            }
+        }
+    }
+    put_pipe_at(&place.path("pool"));
+    assert!(!run_for_long(&place, &["repair", "pool", "repaired"]).status.success());
+    assert_eq!(names(&place.path(".")), ["other", "pool", "pool.log"]);
+}
+
+/// What was lost: the pool. `export pool -o pool` put the text in its place and ended with success, and so did an
+/// export over any other pool, open or not.
+#[test]
+fn an_export_takes_the_place_of_no_pool() {
+    let place = filled();
+    place.run(["backup", "pool", "copy", "--quiet"]).succeeded();
+    std::fs::hard_link(place.path("pool"), place.path("hard")).expect("room");
+    std::os::unix::fs::symlink("pool", place.path("link")).expect("room");
+    // A pool of which the first header is damaged is one all the same.
+    let mut damaged = place.read("copy");
+    damaged[..64].fill(0);
+    place.write("damaged", damaged);
+    for to in ["pool", "hard", "link", "copy", "damaged"] {
+        let before = place.read(to);
+        let ended = place.run(["export", "pool", "-o", to]);
+        assert_eq!(ended.code, 4, "{to}: {}", ended.err);
+        assert!(ended.err.contains("is an Everleaf pool"), "{}", ended.err);
+        assert_eq!(place.read(to), before, "{to}");
+    }
+    assert_eq!(count(&place, "pool"), KEYS);
+    place.write("pairs.tsv", "old");
+    place.run(["export", "pool", "-o", "pairs.tsv", "--quiet"]).succeeded();
+    assert!(place.read("pairs.tsv").len() > KEYS);
 }
