@@ -159,9 +159,9 @@ impl el_buffer {
         el_buffer { data, capacity }
     }
 
-    /// How many bytes it has.
+    /// How many bytes it has; none at NULL, whatever its length says.
     pub fn capacity(self) -> usize {
-        self.capacity
+        if self.data.is_null() { 0 } else { self.capacity }
     }
 
     /// Copies `bytes` to its start, and stores their number; says so if there are too many.
@@ -183,7 +183,7 @@ impl el_buffer {
 
     #[cold]
     fn too_small(self, needed: usize) -> Failure {
-        let text = format!("{needed} bytes are needed, and there are {}", self.capacity);
+        let text = format!("{needed} bytes are needed, and there are {}", self.capacity());
         Failure::new(EL_BUFFER_TOO_SMALL, text)
     }
 

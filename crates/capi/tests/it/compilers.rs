@@ -84,6 +84,11 @@ fn a_program_in_c_runs_under_the_sanitizers() {
 }
 
 #[test]
+fn bad_arguments_from_c_are_refused_under_the_sanitizers() {
+    try_all(IN_C, "tests/c/abuse.c", "fine\n");
+}
+
+#[test]
 fn a_program_in_cpp_runs_under_the_sanitizers() {
     try_all(IN_CPP, "tests/c/use.cpp", "fine\n");
 }
