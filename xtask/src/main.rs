@@ -9,6 +9,7 @@ mod budget;
 mod capi;
 mod dashboard;
 mod debian;
+mod instructions;
 mod jobs;
 mod licences;
 mod module;
@@ -64,6 +65,8 @@ usage: cargo xtask <command> [arguments]
   sim     long searches on the simulated machine and of replies; `sim 3600` for an hour each
   versus  what operations cost with two builds, turn by turn: `versus BEFORE AFTER [rounds [keys]]`,
           each a folder with `everleaf`, for a quiet machine
+  instructions  how many instructions operations take with two builds, by valgrind:
+          `instructions BEFORE AFTER [keys [ROW ..]]`, on any machine
   servers  Everleaf's server beside Redis and Valkey: `servers FOLDER [PART ..]`, for a quiet machine
 ";
 
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         "figures" => figures(&root, rest),
         "sim" => jobs::sim(&root, rest),
         "versus" => versus::run(rest),
+        "instructions" => instructions::run(rest),
         "servers" => servers::run(rest),
         "help" | "--help" | "-h" => {
             print!("{USAGE}");

@@ -37,7 +37,7 @@ struct Findings {
     operations: BTreeMap<String, [Vec<Cost>; 2]>,
 }
 
-type Outcome<T> = Result<T, String>;
+pub type Outcome<T> = Result<T, String>;
 
 /// Measures and prints a table.
 pub fn run(arguments: &[String]) -> bool {
@@ -176,12 +176,13 @@ fn median(values: &mut [f64]) -> f64 {
     }
 }
 
-fn program(build: &Path) -> PathBuf {
+/// The program of a build.
+pub fn program(build: &Path) -> PathBuf {
     build.join("everleaf")
 }
 
 /// Runs to the end: what it printed.
-fn output_of(command: &mut Command) -> Outcome<String> {
+pub fn output_of(command: &mut Command) -> Outcome<String> {
     let what = format!("{command:?}");
     let ended = command.stderr(Stdio::inherit()).output();
     let ended = ended.map_err(|error| format!("{what}: {error}"))?;
@@ -237,7 +238,7 @@ fn bench_puts(findings: &mut Findings, build: usize, program: &Path, keys: u64) 
 }
 
 /// Asks a server, with the client of one build: nanoseconds of the clock an operation.
-fn ask(client: &Path, address: &str, operation: &str, keys: u64, loads: bool) -> Outcome<f64> {
+pub fn ask(client: &Path, address: &str, operation: &str, keys: u64, loads: bool) -> Outcome<f64> {
     let keys = keys.to_string();
     let mut command = Command::new(program(client));
     command.args(["bench", "--redis", address, operation, "--keys", &keys, "--ops", &keys]);
@@ -251,11 +252,17 @@ fn ask(client: &Path, address: &str, operation: &str, keys: u64, loads: bool) ->
 }
 
 /// A folder that goes with this.
-struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new() -> Outcome<Folder> {
-        let path = std::env::temp_dir().join(format!("everleaf-versus-{}", std::process::id()));
+    /// An empty one.
+    pub fn new() -> Outcome<Folder> {
+        Folder::named("versus")
+    }
+
+    /// An empty one beside those of other names.
+    pub fn named(name: &str) -> Outcome<Folder> {
+        let path = std::env::temp_dir().join(format!("everleaf-{name}-{}", std::process::id()));
         // What an earlier run left that was killed.
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -271,17 +278,31 @@ impl Drop for Folder {
 }
 
 /// A running server; killed when it goes.
-struct Server {
+pub struct Server {
     child: Child,
-    address: String,
+    /// Where it listens.
+    pub address: String,
 }
 
 impl Server {
     fn start(build: &Path, folder: &Path, number: usize, level: &str) -> Outcome<Server> {
-        let mut command = Command::new(program(build));
+        Server::start_by(Command::new(program(build)), folder, number, level)
+    }
+
+    /// Starts one by a command that begins with its program.
+    pub fn start_by(
+        mut command: Command,
+        folder: &Path,
+        number: usize,
+        level: &str,
+    ) -> Outcome<Server> {
         command.arg("serve").arg(folder.join(number.to_string()));
         command.args(["--port", "0", "--threads", "1", "--durability", level]);
-        command.args(["--interval", "1000"]).stdin(Stdio::null()).stdout(Stdio::null());
+        // Little enough of addresses for valgrind, too.
+        command
+            .args(["--interval", "1000", "--max-size", "4G"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
         let child = command.stderr(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
         let mut server = Server { child, address: String::new() };
         let stderr = server.child.stderr.take().ok_or("stderr is piped")?;
@@ -297,6 +318,11 @@ impl Server {
             line.clear();
         }
         Err(format!("{command:?}: the server ended"))
+    }
+
+    /// Waits until it has ended.
+    pub fn wait(&mut self) -> Outcome<()> {
+        self.child.wait().map(|_| ()).map_err(|error| error.to_string())
     }
 
     /// What all its threads have had of the processors.
