@@ -10,7 +10,7 @@ use everleaf_prove::coverage::Coverage;
 use everleaf_prove::structure::STRUCTURES;
 
 /// Schedules of each structure, everyday: the same on every machine.
-const SCHEDULES: u64 = 40;
+const SCHEDULES: u64 = 50;
 
 #[test]
 fn every_structure_survives() {
