@@ -48,6 +48,10 @@ pub enum Reads {
     /// A reader may see what a write in progress has stored and a crash takes back. Every call that
     /// returned still survives.
     Uncommitted,
+    /// A write is in DRAM for a while after its call returned, in every domain. A crash, or an end without
+    /// closing the pool, takes it back: then each key is as it was at some moment since the last
+    /// [`OrderedIndex::settle`] began that has returned.
+    Deferred,
     /// Nothing survives, whatever a call said: all of the tree is in DRAM. A pool that has one is refused when
     /// it is opened again.
     Volatile,
@@ -100,7 +104,8 @@ pub struct DesignInfo {
 /// A map from `u64` to `u64` in a pool: ordered, unless [`DesignInfo::scans`] says that it is a hash index.
 ///
 /// *Thread safety*: shared by reference; each thread brings its own session of the same heap.
-/// *Durable*: a call that returned survives what the pool's domain promises. *Errors* of all
+/// *Durable*: a call that returned survives what the pool's domain promises, unless [`DesignInfo::reads`] says
+/// less. *Errors* of all
 /// calls: [`IndexError::KeyOutOfRange`], [`IndexError::ValueOutOfRange`] outside of the limits of
 /// [`DesignInfo`]; [`IndexError::ReadOnly`]; no space, and then nothing was changed;
 /// [`IndexError::Removed`].
@@ -261,6 +266,16 @@ pub trait OrderedIndex<M: Machine>: Send + Sync {
         Ok(())
     }
 
+    /// Makes all that was written before the call durable, in a tree that defers that ([`Reads::Deferred`]). In
+    /// all others it is so already, and nothing is done. Closing a pool calls it.
+    ///
+    /// # Errors
+    /// As all calls. Then some of it may not be durable.
+    fn settle(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+        let _ = session;
+        Ok(())
+    }
+
     /// Bytes of DRAM that the tree takes besides the nodes that sessions allocate. O(1).
     fn table_bytes(&self) -> u64 {
         0
@@ -300,8 +315,8 @@ pub trait Design<M: Machine = Hardware>: OrderedIndex<M> + Sized + 'static {
     /// Name, limits and promise.
     const INFO: DesignInfo;
 
-    /// What goes wrong when several threads use a tree, in a sentence; nothing where every call is
-    /// atomic.
+    /// What goes wrong when several threads use a tree, or when the machine stops, in a sentence; nothing where
+    /// every call is atomic and durable.
     const CAVEAT: Option<&'static str> = None;
 
     /// A new, empty tree. It survives a crash once the pool's directory has its root value.

@@ -187,11 +187,17 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
         Ok(Some(audit.sweep(&self.heap)))
     }
 
-    /// Marks the pool cleanly closed. The caller makes sure that nobody writes any more.
+    /// Makes what the tree defers durable, and marks the pool cleanly closed. The caller makes sure that nobody writes any more.
     ///
     /// # Errors
     /// The mark cannot be written.
     pub fn close(&self) -> Result<(), IndexError> {
-        if self.heap.pool().is_read_only() { Ok(()) } else { Ok(self.heap.pool().set_clean()?) }
+        if self.heap.pool().is_read_only() {
+            return Ok(());
+        }
+        let mut session = self.heap.session()?;
+        self.tree.settle(&mut session)?;
+        drop(session);
+        Ok(self.heap.pool().set_clean()?)
     }
 }

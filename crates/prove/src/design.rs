@@ -34,6 +34,7 @@ impl<T: Design<M>> Subject for Of<T> {
     type Opened = SingleTreePool<T, M>;
     const LOCK_FREE: bool = matches!(T::INFO.progress, Progress::LockFree);
     const READS_COMMITTED: bool = matches!(T::INFO.reads, Reads::Committed);
+    const DEFERS: bool = matches!(T::INFO.reads, Reads::Deferred);
     const VOLATILE: bool = matches!(T::INFO.reads, Reads::Volatile);
     const WRITES_BLINDLY: bool = matches!(T::INFO.writes, Writes::Blind);
     const ORDERED: bool = !matches!(T::INFO.scans, Scans::Never);

@@ -60,6 +60,8 @@ pub struct AnyTree {
     pub lock_free: bool,
     /// [`Subject::READS_COMMITTED`].
     pub reads_committed: bool,
+    /// [`Subject::DEFERS`].
+    pub defers: bool,
     /// [`Subject::VOLATILE`].
     pub volatile: bool,
     /// [`Subject::WRITES_BLINDLY`].
@@ -82,6 +84,7 @@ impl AnyTree {
         AnyTree {
             lock_free: S::LOCK_FREE,
             reads_committed: S::READS_COMMITTED,
+            defers: S::DEFERS,
             volatile: S::VOLATILE,
             writes_blindly: S::WRITES_BLINDLY,
             ordered: S::ORDERED,

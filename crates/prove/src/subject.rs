@@ -29,6 +29,8 @@ pub trait Subject: Clone + Debug + 'static {
     /// Whether what a reader has seen survives a crash in every domain. If not, reads are not judged
     /// in the domain `Adr`.
     const READS_COMMITTED: bool = true;
+    /// Whether writes become durable later than they answer.
+    const DEFERS: bool = false;
     /// Whether insert, update and upsert all set the value, and no write says what was there.
     const WRITES_BLINDLY: bool = false;
     /// Whether all of the tree is in DRAM. Then it is made anew where others are opened, and no crash is judged.

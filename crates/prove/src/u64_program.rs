@@ -145,12 +145,7 @@ impl U64Program {
                 note_scan(&pairs, usize::MAX, keys.into_iter(), replies);
                 return Ok(());
             }
-            Operation::Release => {
-                session.collect_all();
-                session.give_back();
-                tree.heap().release_empty_chunks();
-                return Ok(());
-            }
+            Operation::Release => return release(tree, session),
             Operation::Rejoin => return Ok(()),
             Operation::Clear => {
                 tree.clear(session, &self.universe)?;
@@ -179,6 +174,16 @@ impl U64Program {
                     expected.hold(operation, &calls, &replies);
                 }
             }
+        }
+        self.settle(tree, &mut slot);
+    }
+
+    /// Makes durable what a tree defers: what comes then is judged from there.
+    fn settle(&self, tree: &dyn Living, slot: &mut Option<Session<Simulated>>) {
+        let Some(session) = slot.as_mut().filter(|_| self.tree.defers) else { return };
+        match tree.tree().settle(session) {
+            Err(error) if self.space.may_fail(&error) => {}
+            done => done.expect("what was written finds room"),
         }
     }
 
@@ -232,6 +237,15 @@ impl U64Program {
             Err(format!("{count} keys, of which {found} are found"))
         }
     }
+}
+
+/// Makes durable what the tree defers, and gives back what the session holds.
+fn release(tree: &dyn Living, session: &mut Session<Simulated>) -> Result<(), IndexError> {
+    tree.tree().settle(session)?;
+    session.collect_all();
+    session.give_back();
+    tree.heap().release_empty_chunks();
+    Ok(())
 }
 
 /// What a scan that passes `keys` in this order says about each of them.
@@ -349,6 +363,15 @@ impl Program for U64Program {
         self.judges_reads || domain != Domain::Adr || !operation.is_read()
     }
 
+    fn defers(&self) -> bool {
+        self.tree.defers
+    }
+
+    fn settles(&self, operation: &Operation) -> bool {
+        // In a full pool it may fail.
+        self.tree.defers && *operation == Operation::Release && !self.space.may_fill
+    }
+
     fn warm_up(&self, opened: &Opened) {
         for (operation, slot) in self.warm_up.iter().zip(opened.sessions.iter().cycle()) {
             let mut slot = slot.borrow_mut();
@@ -357,6 +380,11 @@ impl Program for U64Program {
                 Err(error) if self.space.may_fail(&error) => {}
                 done => done.expect("what is done before the threads come finds room"),
             }
+        }
+        if !self.warm_up.is_empty()
+            && let Some(slot) = opened.sessions.first()
+        {
+            self.settle(&*opened.tree, &mut slot.borrow_mut());
         }
         // What was taken from the blocks at hand is made up for.
         for slot in opened.sessions.iter().filter(|_| !self.warm_up.is_empty()) {

@@ -37,7 +37,10 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
                 Named::Bytes(tree) => {
                     tree.slot().with(&mut session, |tree, session| tree.seal(session, self.threads))
                 }
-                Named::Other(..) => continue,
+                Named::Other(tree, _) => {
+                    tree.settle(&mut session)?;
+                    continue;
+                }
             };
             contents.add(found?);
         }

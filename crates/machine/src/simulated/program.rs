@@ -87,6 +87,18 @@ pub trait Program {
         true
     }
 
+    /// Whether writes become durable later than they answer, in every domain. A crash then leaves each key as it
+    /// was at some moment since the last operation began that [`settles`](Program::settles) and has answered.
+    fn defers(&self) -> bool {
+        false
+    }
+
+    /// Whether `operation` makes all durable that has answered before it began.
+    fn settles(&self, operation: &Self::Operation) -> bool {
+        let _ = operation;
+        false
+    }
+
     /// Runs `operation` on `thread` inside the simulation and adds one reply per call, in order.
     fn run(
         &self,

@@ -42,8 +42,8 @@ struct Context<P: Program> {
     scenario: Rc<Scenario<P>>,
     core: Rc<Core>,
     monitor: RefCell<Monitor>,
-    /// The judge of crashes, where some answers do not bind them
-    /// ([`Program::binds_crashes`]).
+    /// The judge of crashes, where some answers do not bind them ([`Program::binds_crashes`],
+    /// [`Program::defers`]).
     durable: Option<RefCell<Monitor>>,
     instance: OnceCell<P::Instance>,
     run: u64,
@@ -62,10 +62,11 @@ impl<P: Program + 'static> Runner<P> {
         let context = Context {
             scenario: Rc::clone(&self.scenario),
             monitor: RefCell::new(Monitor::new(initial)),
-            durable: self
-                .scenario
-                .forgets(self.config.domain)
-                .then(|| RefCell::new(Monitor::new(initial))),
+            durable: self.scenario.forgets(self.config.domain).then(|| {
+                let defers = self.scenario.program.defers();
+                let judge = if defers { Monitor::deferring } else { Monitor::new };
+                RefCell::new(judge(initial))
+            }),
             instance: OnceCell::new(),
             run: self.runs,
             seed: start.seed,
@@ -350,6 +351,9 @@ impl<P: Program + 'static> Context<P> {
             self.monitor.borrow_mut().invoke(thread, &calls);
             if let Some(durable) = &self.durable {
                 durable.borrow_mut().invoke(thread, &calls);
+                if self.scenario.program.settles(operation) {
+                    durable.borrow_mut().begin_settling(thread);
+                }
             }
             self.tell(|| format!("CALL     {operation:?}"));
             replies.clear();
@@ -365,6 +369,9 @@ impl<P: Program + 'static> Context<P> {
                 }
                 if let Err(violation) = durable.borrow_mut().respond(thread, &replies) {
                     core.fail(FailureKind::NotLinearizable, violation.to_string());
+                }
+                if self.scenario.program.settles(operation) {
+                    durable.borrow_mut().end_settling(thread);
                 }
             }
             core.crash_point();

@@ -13,6 +13,7 @@
 //! effect before the crash or never will.
 
 mod call;
+mod earlier;
 mod monitor;
 pub mod zones;
 

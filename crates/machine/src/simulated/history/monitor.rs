@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::earlier::Earlier;
 use super::{Call, Reply};
 
 /// The largest number of threads (clients) of a [`Monitor`].
@@ -204,11 +205,25 @@ impl std::error::Error for Violation {}
 /// // But now the removal has happened and must say so.
 /// assert!(monitor.respond(0, &[Reply::Done(false)]).is_err());
 /// ```
+/// With [`Monitor::deferring`] a crash may take back what has answered.
+/// ```
+/// use everleaf_machine::simulated::history::{Call, Monitor, Reply};
+/// let mut monitor = Monitor::deferring(&[(1, 10)]);
+/// monitor.invoke(0, &[(1, Call::Remove)]);
+/// monitor.respond(0, &[Reply::Previous(Some(10))])?;
+/// assert!(monitor.admits(&[(1, 10)]).is_ok());
+/// monitor.begin_settling(0);
+/// monitor.end_settling(0);
+/// assert!(monitor.admits(&[(1, 10)]).is_err());
+/// # Ok::<(), everleaf_machine::simulated::history::Violation>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Monitor {
     keys: BTreeMap<u64, KeyMonitor>,
     running: [Vec<(u64, Call)>; THREADS_MAX],
     epoch: u64,
+    /// What a crash may bring back, where writes become durable later than they answer.
+    earlier: Option<Earlier>,
 }
 
 impl Monitor {
@@ -217,6 +232,41 @@ impl Monitor {
         let mut monitor = Monitor::default();
         monitor.reset(contents);
         monitor
+    }
+
+    /// As [`Self::new`], of a map whose writes become durable later than they answer: a crash may leave each key
+    /// as it was at any moment since the last settling began that has ended.
+    pub fn deferring(contents: &[(u64, u64)]) -> Self {
+        let mut monitor = Self::new(contents);
+        monitor.earlier = Some(Earlier::default());
+        contents.iter().for_each(|(key, _)| monitor.note(*key));
+        monitor
+    }
+
+    /// Notes the states of a key, if they may come back.
+    fn note(&mut self, key: u64) {
+        if let Some(earlier) = &mut self.earlier
+            && let Some(monitor) = self.keys.get_mut(&key)
+        {
+            earlier.note(key, monitor.allowed());
+        }
+    }
+
+    /// `thread` begins to make durable what has answered.
+    pub fn begin_settling(&mut self, thread: usize) {
+        let now = self.keys.iter_mut().map(|(key, monitor)| (*key, monitor.allowed().to_vec()));
+        let now = now.collect();
+        if let Some(earlier) = &mut self.earlier {
+            earlier.begin(thread, now);
+        }
+    }
+
+    /// `thread` has made it durable.
+    pub fn end_settling(&mut self, thread: usize) {
+        self.epoch += 1;
+        if let Some(earlier) = &mut self.earlier {
+            earlier.end(thread);
+        }
     }
 
     /// Starts a new history from `contents`.
@@ -242,10 +292,13 @@ impl Monitor {
     pub fn invoke(&mut self, thread: usize, calls: &[(u64, Call)]) {
         assert!(self.running[thread].is_empty(), "thread {thread} is still in an operation");
         for &(key, call) in calls {
-            let monitor = self.keys.entry(key).or_insert_with(|| KeyMonitor::new(None));
+            self.keys.entry(key).or_insert_with(|| KeyMonitor::new(None));
+            self.note(key);
+            let monitor = self.keys.get_mut(&key).expect("it was put in");
             assert!(monitor.pending[thread].is_none(), "key {key} comes twice in one operation");
             monitor.pending[thread] = Some(call);
             monitor.allowed_is_current = false;
+            self.note(key);
         }
         self.running[thread].extend_from_slice(calls);
         self.epoch += 1;
@@ -268,6 +321,7 @@ impl Monitor {
             if result.is_ok() && !monitor.respond(thread, reply) {
                 result = Err(Violation::Reply { thread, key, call, reply });
             }
+            self.note(key);
         }
         calls.clear();
         self.running[thread] = calls;
@@ -297,8 +351,9 @@ impl Monitor {
                 return Err(unexplained(found, value));
             }
             let found = rest.next_if(|&&(found, _)| found == key).map(|&(_, value)| value);
+            let was = self.earlier.as_ref().is_some_and(|earlier| earlier.has(key, found));
             let allowed = monitor.allowed();
-            if !allowed.contains(&found) {
+            if !was && !allowed.contains(&found) {
                 return Err(Violation::Recovered { key, found, allowed: allowed.to_vec() });
             }
         }

@@ -1,0 +1,49 @@
+//! The states that keys had earlier, for a judge of maps whose writes become durable later than they answer.
+
+use std::collections::BTreeMap;
+
+use super::monitor::THREADS_MAX;
+
+type Value = Option<u64>;
+type States = BTreeMap<u64, Vec<Value>>;
+
+/// States that a crash may bring back.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Earlier {
+    /// Since the last settling began that has ended.
+    states: States,
+    /// Of each thread that is settling, those since it began.
+    since: [Option<States>; THREADS_MAX],
+}
+
+impl Earlier {
+    /// Notes states that a key may have now.
+    pub fn note(&mut self, key: u64, now: &[Value]) {
+        let settling = self.since.iter_mut().flatten();
+        for states in settling.chain([&mut self.states]) {
+            let known = states.entry(key).or_default();
+            for value in now {
+                if !known.contains(value) {
+                    known.push(*value);
+                }
+            }
+        }
+    }
+
+    /// Whether a key may have had this state.
+    pub fn has(&self, key: u64, value: Value) -> bool {
+        self.states.get(&key).is_some_and(|known| known.contains(&value))
+    }
+
+    /// A thread begins to settle: `now` is what all keys may be.
+    pub fn begin(&mut self, thread: usize, now: States) {
+        self.since[thread] = Some(now);
+    }
+
+    /// It has settled: what was before it began does not come back.
+    pub fn end(&mut self, thread: usize) {
+        if let Some(states) = self.since[thread].take() {
+            self.states = states;
+        }
+    }
+}
