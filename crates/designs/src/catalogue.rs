@@ -22,6 +22,7 @@ use crate::f3tree::variant::{
     Unlimited,
 };
 use crate::fast_fair::FastFair;
+use crate::fast_fair::variant as fast_fair;
 use crate::fast_fair::variant::{
     Binary, Fenced, LeafLocks, Logging, Nodes256, Nodes1024, Nodes2048, Nodes4096, Standard,
 };
@@ -35,7 +36,7 @@ use crate::rntree::{RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide};
 use crate::skiplist::PSkiplist;
 use crate::skiplist::variant::Standard as SkipStandard;
 use crate::sptree::{
-    SpTree, SpTreeBuffered, SpTreeBufferedUnfiltered, SpTreePlain, SpTreeUnfiltered,
+    SpTree, SpTreeBuffered, SpTreeBufferedUnfiltered, SpTreePlain, SpTreeUnfiltered, SpTreeUnlogged,
 };
 use crate::utree::UTree;
 use crate::wbtree::{WbTree, WbTreeSo};
@@ -144,6 +145,17 @@ designs! {
     Cceh<cceh::OutOfPlace, M>,
     Cceh<cceh::Whole, M>,
     Cceh<cceh::Cached, M>,
+    FastFair<fast_fair::Cached, M>,
+    FastFair<fast_fair::Buffered, M>,
+    FastFair<fast_fair::OutOfPlace, M>,
+    FastFair<fast_fair::Whole, M>,
+    FastFair<fast_fair::BufferedUnlogged, M>,
+    FastFair<fast_fair::OutOfPlaceUnlogged, M>,
+    FastFair<fast_fair::WholeUnlogged, M>,
+    Cceh<cceh::BufferedUnlogged, M>,
+    Cceh<cceh::OutOfPlaceUnlogged, M>,
+    Cceh<cceh::WholeUnlogged, M>,
+    SpTreeUnlogged<Production, M>,
 }
 
 /// The names of all designs.
@@ -171,12 +183,20 @@ pub fn registry<M: Machine>() -> Registry<M> {
 
 #[cfg(test)]
 mod tests {
+    use everleaf_index::Reads;
+
     use super::*;
 
     #[test]
-    fn only_the_published_protocol_needs_a_caveat() {
-        let with = names().into_iter().filter(|name| caveat(name).is_some());
+    fn only_the_published_protocol_and_buffers_without_a_log_need_a_caveat() {
+        let with = |name: &&str| caveat(name).is_some() && !name.ends_with("-unlogged");
+        let with = names().into_iter().filter(with);
         assert_eq!(with.collect::<Vec<_>>(), ["nbtree-published", "nbtree-coupled"]);
+        let defers = |info: &DesignInfo| info.reads == Reads::Deferred;
+        for info in designs() {
+            assert_eq!(defers(&info), info.name.ends_with("-unlogged"), "{}", info.name);
+            assert!(!defers(&info) || caveat(info.name).is_some(), "{}", info.name);
+        }
     }
 
     #[test]

@@ -46,7 +46,9 @@ pub use nvtree::{NvTree, NvTreeBlind};
 pub use pactree::PacTree;
 pub use rntree::{RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide};
 pub use skiplist::PSkiplist;
-pub use sptree::{SpTree, SpTreeBuffered, SpTreeBufferedUnfiltered, SpTreePlain, SpTreeUnfiltered};
+pub use sptree::{
+    SpTree, SpTreeBuffered, SpTreeBufferedUnfiltered, SpTreePlain, SpTreeUnfiltered, SpTreeUnlogged,
+};
 pub use utree::UTree;
 pub use wbtree::{WbTree, WbTreeSo};
 pub use wort::Wort;

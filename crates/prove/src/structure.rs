@@ -13,8 +13,8 @@ use everleaf_designs::skiplist::variant as skip;
 use everleaf_designs::{
     BwTree, BzTree, Cceh, CddsTree, F3Tree, FastFair, FpTree, Masstree, NbPublished, NbTreeCoupled,
     NbTreePublished, NbTreeW, NbTreeWr, NvTree, NvTreeBlind, PSkiplist, PacTree, RnTree,
-    RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered, UTree, WbTree,
-    WbTreeSo, Wort,
+    RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered, SpTreeUnlogged, UTree,
+    WbTree, WbTreeSo, Wort,
 };
 use everleaf_index::{Design, Geometry, HashedLeafTree, Production, Tiny, U64Kind};
 use everleaf_machine::Simulated as M;
@@ -116,9 +116,10 @@ macro_rules! sizes {
 
 /// Trees of FAST & FAIR and its kin with nodes of so many records.
 macro_rules! records {
-    ($locks:literal: $($slots:literal)*) => {
+    ($locks:literal: $($slots:literal)*) => { records!($locks, 0: $($slots)*) };
+    ($locks:literal, $techniques:literal: $($slots:literal)*) => {
         &Trees {
-            sizes: &[$(($slots, any::<FastFair<Small<$slots, $locks>, M>>())),*],
+            sizes: &[$(($slots, any::<FastFair<Small<$slots, $locks, $techniques>, M>>())),*],
             wide: &[],
             alone: false,
         }
@@ -297,6 +298,12 @@ pub static STRUCTURES: &[Structure] = &[
     one("nbtree-bytes", "NBTree with byte strings", NB_STRINGS),
     one("fast-fair", "FAST & FAIR", records!(0: 2 3 4 9)),
     one("fast-fair-leaf-locks", "FAST & FAIR whose readers lock leaves", records!(1: 3 9)),
+    one("fast-fair-b", "FAST & FAIR with buffers and a log", records!(1, 1: 2 3 9)),
+    one("fast-fair-bo", "the same, leaves are replaced", records!(1, 3: 2 3 9)),
+    one("fast-fair-boc", "the same, inner nodes are in DRAM too", records!(1, 7: 2 3 9)),
+    one("fast-fair-b-unlogged", "FAST & FAIR with buffers, no log", records!(1, 9: 2 3)),
+    one("fast-fair-boc-unlogged", "with all three, no log", records!(1, 15: 3 9)),
+    one("fast-fair-c", "FAST & FAIR, inner nodes are in DRAM too", records!(0, 4: 2 3 9)),
     one("blink", "B-link tree", records!(2: 3 9)),
     one("rntree", "RNTree", sizes!(RnTree: 2 3 9 17; 5)),
     one("rntree-dual", "RNTree with two slot arrays", sizes!(RnTreeDual: 3 9)),
@@ -312,6 +319,7 @@ pub static STRUCTURES: &[Structure] = &[
     one("cdds", "CDDS B-tree", sizes!(CddsTree: 2 3 7)),
     one("sptree", "SPTree whose writes go to the leaves", sizes!(SpTree: 2 3 9; 5)),
     one("sptree-buffered", "SPTree with buffers and a log", sizes!(SpTreeBuffered: 2 3 7; 5)),
+    one("sptree-unlogged", "SPTree with buffers, no log", sizes!(SpTreeUnlogged: 2 3 7)),
     one("f3-tree", "F3-tree", objects!(1, 0: 1 2 3)),
     one("f3-tree-blind", "F3-tree whose writes do not look", objects!(0, 0: 2)),
     one("f3-tree-nodes", "F3-tree, node-based", objects!(1, 2: 2 3)),
@@ -327,6 +335,8 @@ pub static STRUCTURES: &[Structure] = &[
     one("cceh-bo", "the same, segments are replaced", segments!(3, 2: 1 2 1, 3: 1 3 1, 9: 4 3 2)),
     one("cceh-boc", "the same, the directory is in DRAM", segments!(7, 2: 1 2 1, 9: 4 3 2)),
     one("cceh-c", "CCEH, the directory is in DRAM", segments!(4, 2: 1 2 1, 9: 4 3 2)),
+    one("cceh-b-unlogged", "CCEH with buffers, no log", segments!(9, 2: 1 2 1, 9: 4 3 2)),
+    one("cceh-boc-unlogged", "with all three, no log", segments!(15, 2: 1 2 1, 9: 4 3 2)),
     one("batch", "batches of byte strings: the gate, the stripes, the journal", &batches::Programs),
     one("expiry", "expiries of byte strings, changed in place", &expiries::Programs),
     one(

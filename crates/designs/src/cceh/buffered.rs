@@ -7,44 +7,13 @@
 
 use everleaf_alloc::{AllocError, Session};
 use everleaf_index::build::{Change, Effect, Outcome};
-use everleaf_machine::{Atomic, Machine, Ordering};
+use everleaf_machine::Machine;
 
 use super::Cceh;
 use super::layout::{NO_KEY, Pair, Segment, hash_of};
 use super::variant::Variant;
-use crate::node::place_table::{Cell, Table};
 use crate::node::write_buffer::{Buffer, Buffered};
-use crate::node::write_log::{Logs, Record};
-
-/// The number of the last buffered write of a segment.
-#[repr(transparent)]
-pub(super) struct Sequence<M: Machine>(Atomic<u64, M>);
-
-impl<M: Machine> Cell for Sequence<M> {
-    fn clear(&self) {
-        self.0.write_private(0);
-    }
-}
-
-/// What a variant with buffers has besides the segments. In the others nothing is ever put in.
-pub(super) struct Buffers<M: Machine> {
-    nodes: Table<Buffer<M>, M, 1>,
-    sequences: Table<Sequence<M>, M, 1>,
-    pub logs: Logs<M>,
-}
-
-impl<M: Machine> Buffers<M> {
-    /// For `segments` places of segments, whose buffers have `nodes` parts.
-    pub fn new(segments: u64, nodes: u64, logs: Logs<M>) -> Self {
-        Buffers { nodes: Table::new(segments * nodes), sequences: Table::new(segments), logs }
-    }
-
-    /// Gives the memory outside of the pool back. Nobody uses the index any more.
-    pub fn free(&self, session: &mut Session<M>) {
-        self.nodes.free(session);
-        self.sequences.free(session);
-    }
-}
+use crate::node::write_log::Record;
 
 impl<V: Variant, M: Machine> Cceh<V, M> {
     /// The number of a segment's place: no two segments have the same.
@@ -54,15 +23,13 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
 
     /// The parts of a segment's buffer.
     pub(super) fn nodes(&self, segment: Segment<'_, V, M>) -> impl Iterator<Item = &Buffer<M>> {
-        let first = Self::number(segment) * V::NODES as u64;
-        (first..first + V::NODES as u64).map(|number| self.buffers.nodes.at(number))
+        self.buffers.parts(Self::number(segment))
     }
 
     /// The part of a segment's buffer that a hash is in.
     #[inline(always)]
     pub(super) fn node(&self, segment: Segment<'_, V, M>, hash: u64) -> &Buffer<M> {
-        let first = Self::number(segment) * V::NODES as u64;
-        self.buffers.nodes.at(first + hash % V::NODES as u64)
+        self.buffers.part(Self::number(segment), hash % V::NODES as u64)
     }
 
     /// The entries of a segment's buffer.
@@ -72,14 +39,12 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
 
     /// The number of the last buffered write of a segment. The caller holds its lock.
     pub(super) fn sequence(&self, segment: Segment<'_, V, M>) -> u64 {
-        // Relaxed: only holders of the lock look at it.
-        self.buffers.sequences.at(Self::number(segment)).0.load(Ordering::Relaxed)
+        self.buffers.sequence(Self::number(segment))
     }
 
     /// Notes a buffered write. The caller holds the lock.
     pub(super) fn set_sequence(&self, segment: Segment<'_, V, M>, sequence: u64) {
-        // Relaxed: as in `sequence`.
-        self.buffers.sequences.at(Self::number(segment)).0.store(sequence, Ordering::Relaxed);
+        self.buffers.set_sequence(Self::number(segment), sequence);
     }
 
     /// Makes sure that a segment has its parts in DRAM; those of a new one are empty.
@@ -88,15 +53,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         session: &mut Session<M>,
         segment: Segment<'_, V, M>,
     ) -> Result<(), AllocError> {
-        if !V::BUFFERED {
-            return Ok(());
-        }
-        let number = Self::number(segment);
-        self.buffers.sequences.make_room(session, number)?;
-        for node in number * V::NODES as u64..(number + 1) * V::NODES as u64 {
-            self.buffers.nodes.make_room(session, node)?;
-        }
-        Ok(())
+        if V::BUFFERED { self.buffers.make_room(session, Self::number(segment)) } else { Ok(()) }
     }
 
     /// A new segment with its parts in DRAM.
@@ -138,11 +95,10 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
                 continue;
             }
             let value = (effect == Effect::Put).then_some(change.value);
-            let grows = match self.log(session, segment, (key, value)) {
-                Ok(grows) => grows,
-                Err(error) => {
-                    segment.head.lock.unlock_unchanged();
-                    return Err(error);
+            let Ok(grows) = self.log(session, segment, (key, value)) else {
+                match self.write_through(session, segment, change)? {
+                    Some(outcome) => return Ok(outcome),
+                    None => continue,
                 }
             };
             node.put(place.map(|(slot, _)| slot), (key, value));
@@ -154,6 +110,22 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         }
     }
 
+    /// A write to a locked segment when there is no space for the log: the segment itself is durable. Nothing if
+    /// it was split first.
+    #[cold]
+    fn write_through(
+        &self,
+        session: &mut Session<M>,
+        segment: Segment<'_, V, M>,
+        change: &Change,
+    ) -> Result<Option<Outcome>, AllocError> {
+        M::mark("cceh.write_through");
+        if self.fill_in(session, segment)? {
+            return self.write_locked(session, segment, change);
+        }
+        Ok(None)
+    }
+
     /// Puts a write of a locked segment into the log, durably. True if the log has grown.
     fn log(
         &self,
@@ -161,7 +133,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         segment: Segment<'_, V, M>,
         (key, value): Buffered,
     ) -> Result<bool, AllocError> {
-        if value.is_none() && M::mutant("cceh.unlogged_removal") {
+        if !V::LOGGED || value.is_none() && M::mutant("cceh.unlogged_removal") {
             return Ok(false);
         }
         let sequence = self.sequence(segment) + 1;
@@ -181,19 +153,26 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         session: &mut Session<M>,
         segment: Segment<'_, V, M>,
     ) -> Result<(), AllocError> {
-        if V::OUT_OF_PLACE {
-            self.replace(session, segment)
-        } else {
-            self.fill_in(session, segment)
+        // Without space for a copy there may still be room in the segment.
+        if V::OUT_OF_PLACE && self.replace(session, segment)? {
+            return Ok(());
         }
+        if self.fill_in(session, segment)? {
+            segment.head.lock.unlock();
+        }
+        Ok(())
     }
 
-    /// Brings the buffer of a locked segment into it.
+    /// Brings the buffer of a locked segment into it. True if it is still locked, false if it was split and
+    /// opened.
+    ///
+    /// # Errors
+    /// No space for a split; then it is open.
     fn fill_in(
         &self,
         session: &mut Session<M>,
         segment: Segment<'_, V, M>,
-    ) -> Result<(), AllocError> {
+    ) -> Result<bool, AllocError> {
         M::mark("cceh.fill_in");
         let sequence = self.sequence(segment);
         if M::mutant("cceh.flushed_first") {
@@ -211,35 +190,36 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
                     // Persist: what was flushed above. If the split finds no space, a later call finds
                     // those pairs in their places and flushes them no more (C5).
                     self.medium.drain();
-                    return self.split(session, segment);
+                    return self.split(session, segment).map(|()| false);
                 }
             }
         }
         // Persist: the pairs before the head says that they are there (C5).
         self.medium.drain();
-        segment.set_flushed(sequence);
-        // Persist: the head before the buffer is emptied, and before the log forgets it (C5).
-        self.medium.persist(segment.as_ptr(), 32);
+        if V::LOGGED {
+            segment.set_flushed(sequence);
+            // Persist: the head before the buffer is emptied, and before the log forgets it (C5).
+            self.medium.persist(segment.as_ptr(), 32);
+        }
         self.nodes(segment).for_each(Buffer::empty);
-        segment.head.lock.unlock();
-        Ok(())
+        Ok(true)
     }
 
-    /// Makes a new segment of a locked one and its buffer, and puts it in its place.
+    /// Makes a new segment of a locked one and its buffer, puts it in its place, and opens it; or splits it, if it
+    /// has no place for all. False, and nothing was done, if there is no space for a new one.
     fn replace(
         &self,
         session: &mut Session<M>,
         segment: Segment<'_, V, M>,
-    ) -> Result<(), AllocError> {
+    ) -> Result<bool, AllocError> {
         M::mark("cceh.replace");
         let size = Segment::<V, M>::SIZE;
-        let copy = self.new_segment(session);
-        let copy = copy.inspect_err(|_| segment.head.lock.unlock_unchanged())?;
+        let Ok(copy) = self.new_segment(session) else { return Ok(false) };
         copy.build(self.generation, (segment.low(), segment.depth()), Some(segment));
         let mut entries = self.entries(segment).into_iter();
         if entries.any(|(key, value)| copy.apply(key, value).is_err()) {
             session.free_record(copy.offset, size);
-            return self.split(session, segment);
+            return self.split(session, segment).map(|()| true);
         }
         let sequence = self.sequence(segment);
         if !M::mutant("cceh.no_flushed") {
@@ -261,7 +241,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         } else {
             session.retire_record(segment.offset, size);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Gives the upper half of a locked segment, which is locked too, its part of the buffer.
@@ -276,6 +256,24 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
             gone.for_each(|entry| to.put(None, entry));
             from.keep(|key| !upper.covers(hash_of(key)));
         }
+    }
+
+    /// Brings all buffers to the pool. Others may be at work.
+    pub(super) fn settle_all(&self, session: &mut Session<M>) -> Result<(), AllocError> {
+        let mut next = Some(0);
+        while let Some(hash) = next {
+            let segment = self.lock_segment(hash);
+            if self.nodes(segment).any(|node| node.len() > 0) {
+                self.empty_buffer(session, segment)?;
+                continue;
+            }
+            next = segment.low().checked_add(1 << (64 - segment.depth()));
+            segment.head.lock.unlock_unchanged();
+            if M::mutant("cceh.settles_one") {
+                return Ok(());
+            }
+        }
+        Ok(())
     }
 
     /// Frees old chunks of the session's log while there are too many, by bringing to the pool what still

@@ -64,6 +64,14 @@ impl<V: Variant, M: Machine> OrderedIndex<M> for Cceh<V, M> {
         Err(NO_ORDER)
     }
 
+    fn settle(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+        if !V::BUFFERED || V::LOGGED || !self.is_writable {
+            return Ok(());
+        }
+        let mut session = session.pinned();
+        Ok(self.settle_all(&mut session)?)
+    }
+
     /// Counts: O(n).
     fn len(&self, session: &mut Session<M>) -> Result<u64, IndexError> {
         let _pinned = session.pinned();
@@ -101,9 +109,17 @@ impl<V: Variant, M: Machine> Design<M> for Cceh<V, M> {
         keys: NO_KEY + 1..=u64::MAX,
         values: 0..=u64::MAX,
         progress: Progress::Blocking,
-        reads: Reads::Committed,
+        reads: if V::BUFFERED && !V::LOGGED { Reads::Deferred } else { Reads::Committed },
         writes: Writes::Conditional,
         scans: Scans::Never,
+    };
+
+    const CAVEAT: Option<&'static str> = if V::BUFFERED && !V::LOGGED {
+        Some(
+            "what was written last is lost when the process or the machine stops before the pool is closed",
+        )
+    } else {
+        None
     };
 
     fn create(session: &mut Session<M>) -> Result<Self, IndexError> {

@@ -74,8 +74,8 @@
 //!   have equal hashes, and a directory that finds no space makes the write fail;
 //! - *some entries old, some new*: there a segment that is replaced has several entries, and a crash leaves
 //!   both in use. Here the first entry decides (C6);
-//! - *a log that is not flushed*: there the flush of log records is commented out. Here it is not; without a
-//!   log the buffers would lose writes that were acknowledged, so there is no such variant;
+//! - *a log that is not flushed*: there the flush of log records is commented out. Here it is not, and the
+//!   variants without a log say that a crash takes back what was written last;
 //! - *space*: there old directories and lost segments are never freed. Here directories are retired, and a
 //!   segment that no entry leads to is free after a crash.
 
@@ -98,8 +98,8 @@ use everleaf_index::{PoolBase, RootObject};
 use everleaf_machine::{Atomic, Hardware, Machine};
 use everleaf_pool::Medium;
 
+use crate::node::buffer_table::Buffers;
 use crate::node::version_lock::VersionLock;
-use buffered::Buffers;
 use directory_copy::DirectoryCopy;
 use variant::{Standard, Variant};
 

@@ -6,11 +6,11 @@ use everleaf_index::{IndexError, PoolBase, RootObject};
 use everleaf_machine::{Atomic, Machine, Ordering};
 
 use super::Cceh;
-use super::buffered::Buffers;
 use super::directory::{DEPTH_MAX, Directory};
 use super::directory_copy::DirectoryCopy;
 use super::layout::{DIRECTORY_WORD, LOG_WORD, Segment, TAG};
 use super::variant::Variant;
+use crate::node::buffer_table::Buffers;
 use crate::node::version_lock::VersionLock;
 use crate::node::write_log::Logs;
 

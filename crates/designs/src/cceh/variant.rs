@@ -19,6 +19,8 @@ pub trait Variant: Copy + Default + Send + Sync + 'static {
     const PROBES: usize = 4;
     /// Buffering: whether writes are gathered in DRAM, with a log, before they go to their segment.
     const BUFFERED: bool = false;
+    /// Whether what is in buffers is in a log too. If not, a crash takes it back.
+    const LOGGED: bool = true;
     /// Out-of-place writing: whether a full buffer goes to a copy of its segment, not into it.
     const OUT_OF_PLACE: bool = false;
     /// Caching: whether the directory is in DRAM too.
@@ -68,6 +70,7 @@ macro_rules! variants {
             const BUFFERED: bool = $bits & BUFFERED != 0;
             const OUT_OF_PLACE: bool = $bits & OUT_OF_PLACE != 0;
             const CACHED: bool = $bits & CACHED != 0;
+            const LOGGED: bool = $bits & UNLOGGED == 0;
         }
     )*};
 }
@@ -76,6 +79,7 @@ macro_rules! variants {
 const BUFFERED: u8 = 1;
 const OUT_OF_PLACE: u8 = 2;
 const CACHED: u8 = 4;
+const UNLOGGED: u8 = 8;
 
 variants! {
     /// Segments of 16 KiB; a key is in one of four lines.
@@ -88,10 +92,16 @@ variants! {
     Whole "cceh-boc" 0x83 7;
     /// As [`Standard`], with the directory in DRAM too.
     Cached "cceh-c" 0x84 4;
+    /// As [`Buffered`], without a log.
+    BufferedUnlogged "cceh-b-unlogged" 0x85 9;
+    /// As [`OutOfPlace`], without a log.
+    OutOfPlaceUnlogged "cceh-bo-unlogged" 0x86 11;
+    /// As [`Whole`], without a log.
+    WholeUnlogged "cceh-boc-unlogged" 0x87 15;
 }
 
 /// A few lines with a few pairs each: for tests. `TECHNIQUES` is 0 for none, 1 for buffering, plus 2 for
-/// out-of-place writing, plus 4 for caching.
+/// out-of-place writing, plus 4 for caching, plus 8 for no log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Small<
     const LINES: usize = 2,
@@ -111,6 +121,7 @@ impl<const LINES: usize, const PAIRS: usize, const PROBES: usize, const TECHNIQU
     const BUFFERED: bool = TECHNIQUES & BUFFERED != 0;
     const OUT_OF_PLACE: bool = TECHNIQUES & OUT_OF_PLACE != 0;
     const CACHED: bool = TECHNIQUES & CACHED != 0;
+    const LOGGED: bool = TECHNIQUES & UNLOGGED == 0;
     const NODES: usize = 2;
     const NODE_LENGTH: usize = 2;
     const LOGS: Logging = Logging::Small;

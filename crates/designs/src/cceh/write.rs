@@ -23,22 +23,32 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         let hash = hash_of(change.key);
         loop {
             let segment = self.lock_segment(hash);
-            let found = segment.find(hash, change.key);
-            let (outcome, effect) = change.decide(found.map(Pair::value));
-            match (effect, found) {
-                (Effect::None, _) => segment.head.lock.unlock_unchanged(),
-                (Effect::Put, Some(pair)) => self.set(segment, pair, change.value),
-                (Effect::Delete, found) => self.clear(segment, found),
-                (Effect::Put, None) => match segment.vacancy(hash) {
-                    Some(pair) => self.fill(segment, pair, change),
-                    None => {
-                        self.split(session, segment)?;
-                        continue;
-                    }
-                },
+            if let Some(outcome) = self.write_locked(session, segment, change)? {
+                return Ok(outcome);
             }
-            return Ok(outcome);
         }
+    }
+
+    /// One write to the pairs of a locked segment, and opens it. Nothing if it had to be split first.
+    pub(super) fn write_locked(
+        &self,
+        session: &mut Session<M>,
+        segment: Segment<'_, V, M>,
+        change: &Change,
+    ) -> Result<Option<Outcome>, AllocError> {
+        let hash = hash_of(change.key);
+        let found = segment.find(hash, change.key);
+        let (outcome, effect) = change.decide(found.map(Pair::value));
+        match (effect, found) {
+            (Effect::None, _) => segment.head.lock.unlock_unchanged(),
+            (Effect::Put, Some(pair)) => self.set(segment, pair, change.value),
+            (Effect::Delete, found) => self.clear(segment, found),
+            (Effect::Put, None) => match segment.vacancy(hash) {
+                Some(pair) => self.fill(segment, pair, change),
+                None => return self.split(session, segment).map(|()| None),
+            },
+        }
+        Ok(Some(outcome))
     }
 
     /// The segment of a hash, locked.

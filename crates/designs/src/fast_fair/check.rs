@@ -28,6 +28,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         report: &mut CheckReport,
     ) -> Result<(), AllocError> {
         self.anchor.mark(used)?;
+        self.mark_logs(used)?;
         let mut above: Option<Level> = None;
         let mut level = Level::default();
         let mut at = self.root()?.level();
@@ -42,6 +43,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
             self.check_node(node, &mut level, report)
         });
         compare::<V>(above.as_ref(), &level, report);
+        self.check_cache(&level.nodes, &mut report.problems);
         if let Err(error) = result {
             report.problems.push(error.to_string());
         }
@@ -115,7 +117,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         if node.level() > 0 {
             level.separators.push((low, node.leftmost().read_private()));
         } else {
-            report.keys += keys.len() as u64;
+            report.keys += self.check_buffer(node, &keys, bound, &mut report.problems);
             report.leaves += 1;
         }
         Ok(())

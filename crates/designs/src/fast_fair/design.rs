@@ -76,6 +76,14 @@ impl<V: Variant, M: Machine> OrderedIndex<M> for FastFair<V, M> {
         Ok(self.scan_backward(from, limit, pairs)?)
     }
 
+    fn settle(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+        if !V::BUFFERED || V::LOGGED || self.heap.pool().is_read_only() {
+            return Ok(());
+        }
+        let mut session = session.pinned();
+        Ok(self.settle_all(&mut session)?)
+    }
+
     /// Counts: the tree keeps no number of its keys, which a crash could make wrong.
     fn len(&self, session: &mut Session<M>) -> Result<u64, IndexError> {
         Ok(self.shape(session)?.keys)
@@ -113,12 +121,26 @@ impl<V: Variant, M: Machine> Design<M> for FastFair<V, M> {
         } else {
             Progress::LockFreeReads
         },
-        reads: if V::LEAF_LOCKS { Reads::Committed } else { Reads::Uncommitted },
+        reads: if V::BUFFERED && !V::LOGGED {
+            Reads::Deferred
+        } else if V::LEAF_LOCKS {
+            Reads::Committed
+        } else {
+            Reads::Uncommitted
+        },
         writes: Writes::Conditional,
         scans: if V::LOW_FENCE { Scans::BothWays } else { Scans::Upwards },
     };
 
-    const MARKS_LATER: bool = true;
+    const CAVEAT: Option<&'static str> = if V::BUFFERED && !V::LOGGED {
+        Some(
+            "what was written last is lost when the process or the machine stops before the pool is closed",
+        )
+    } else {
+        None
+    };
+
+    const MARKS_LATER: bool = !(V::BUFFERED || V::CACHED);
 
     fn create(session: &mut Session<M>) -> Result<Self, IndexError> {
         Self::create_in(session)

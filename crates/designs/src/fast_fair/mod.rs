@@ -29,6 +29,8 @@
 //! | run of inserts | - | `run.rs` | the store of the left leaf's `sibling` | `sibling` |
 //! | scan | - | `scan.rs` | each pair as a get | as get |
 //! | recovery | 4.3 | `node/fast_node/mend.rs`, `split.rs` `add_separator` | - | - |
+//! | a write with buffers | - | `buffered.rs` `write_buffered` | opening of the leaf's lock | its record was drained, before |
+//! | a full buffer | - | `buffered.rs` `fill_in`, `replace.rs` | no effect on contents | `flushed`, or the old leaf's sibling word |
 //!
 //! Invariants (checked by `check.rs` and on the simulated machine):
 //! - F1 a record's line is durable before the place it came from is stored over; so every crash has
@@ -48,6 +50,18 @@
 //! *Promise.* Writes are durably linearizable. A reader takes no lock and finishes always (it waits
 //! only while a node that a crash damaged is mended), but in the domain `Adr` may see what a crash
 //! takes back: *read uncommitted*. The variant with leaf locks reads only what is durable.
+//!
+//! Variants have one or more of the techniques of SPTree's authors (`variant.rs`), and then these as well:
+//! - B1 a leaf whose header says `flushed: n` has every buffered write of its keys up to number `n`, and the
+//!   log has all later ones, durable before the leaf's lock was opened. The numbers of a leaf's writes
+//!   ascend, and the halves of a split go on with them. What else of them is in the leaf is what the log and the
+//!   buffer say, or older. A chunk of the log goes when the leaves of its records have them;
+//! - B2 *out-of-place writing*: a leaf is replaced in this order, each step durable before the next: the copy,
+//!   the old leaf's sibling word, which then leads to the copy and says so (`MOVED`), the left neighbour's
+//!   sibling word, the parent's word. The old leaf is used again after that, and is locked until then. So
+//!   recovery makes what leads to a leaf that is `MOVED` lead to its copy, and there is one;
+//! - B3 *caching*: the tree in DRAM leads from a key to a leaf whose low fence is not greater, and which has
+//!   not left its level: the search goes on to the right from there. What it misses is found from the left.
 //!
 //! *Deviations*, each for a hole of the published protocol or code:
 //! - D1 *low fence*: published, a writer moves right if the sibling's first key is not greater than
@@ -73,11 +87,14 @@
 //!   a fence;
 //! - D11 scans emit ascending keys only once; they go backwards by searching below a low fence.
 
+mod buffered;
+mod cache;
 mod check;
 mod design;
 mod layout;
 mod merge;
 mod recover;
+mod replace;
 mod run;
 mod scan;
 mod search;
@@ -89,11 +106,15 @@ mod write;
 use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Heap, Session};
-use everleaf_index::{IndexError, PoolBase, RootObject};
+use everleaf_index::build::Tally;
+use everleaf_index::{IndexError, PoolBase, Production, RootObject};
 use everleaf_machine::{Atomic, Machine, Ordering};
 
+use crate::node::buffer_table::Buffers;
 use crate::node::fast_node::{Header, LEAF_LEFT, Node, Nodes};
-use layout::{NO_GENERATION, ROOT_WORD, TAG, VARIANT_WORD};
+use crate::node::inner::InnerTree;
+use crate::node::write_log::Logs;
+use layout::{LOG_WORD, NO_GENERATION, ROOT_WORD, TAG, VARIANT_WORD};
 pub(crate) use run::Linked;
 use variant::{Standard, Variant};
 
@@ -116,6 +137,11 @@ use variant::{Standard, Variant};
 pub struct FastFair<V: Variant = Standard, M: Machine = everleaf_machine::Hardware> {
     anchor: RootObject<M>,
     nodes: Nodes<V, M>,
+    buffers: Buffers<M>,
+    /// Leaves there are; counted in a variant with buffers only.
+    leaves: Tally<M>,
+    /// The inner tree in DRAM, in a variant with one.
+    cache: Option<InnerTree<Production, M>>,
     heap: Arc<Heap<M>>,
 }
 
@@ -123,17 +149,34 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
     fn assemble(heap: Arc<Heap<M>>, anchor: RootObject<M>) -> Result<Self, IndexError> {
         let pool = heap.pool();
         let generation = if pool.is_read_only() { NO_GENERATION } else { pool.next_id()? };
-        let nodes = Nodes::new(PoolBase::of(&heap), heap.medium(), generation);
-        Ok(FastFair { anchor, nodes, heap })
+        let (base, medium) = (PoolBase::of(&heap), heap.medium());
+        let nodes = Nodes::new(base, medium, generation);
+        let logs = Logs::new(base, medium, (anchor, LOG_WORD), generation, Self::LOGS);
+        let end = if V::BUFFERED { pool.max_size() } else { 0 };
+        let buffers = Buffers::new(end.div_ceil(V::NODE_SIZE as u64), 1, logs);
+        Ok(FastFair { anchor, nodes, buffers, leaves: Tally::new(0), cache: None, heap })
     }
 
     fn create_in(session: &mut Session<M>) -> Result<Self, IndexError> {
         let anchor = RootObject::create(session, TAG)?;
-        let made = Self::assemble(session.heap().clone(), anchor).and_then(|tree| {
-            let header = Header { level: 0, low: 0, leftmost: LEAF_LEFT, sibling: 0, held: false };
-            let root = tree.build(session, &header, [])?;
+        let made = Self::assemble(session.heap().clone(), anchor).and_then(|mut tree| {
+            let header = Header {
+                level: 0,
+                low: 0,
+                leftmost: LEAF_LEFT,
+                sibling: 0,
+                flushed: 0,
+                held: false,
+            };
+            let made = tree.build(session, &header, []).and_then(|root| {
+                let loaded = tree.load_cache(session, &[(0, tree.nodes.offset(root))]);
+                let offset = tree.nodes.offset(root);
+                loaded.inspect_err(|_| session.free_record(offset, V::NODE_SIZE)).map(|()| root)
+            });
+            let root = made.inspect_err(|_| tree.free_volatile(session))?;
             tree.anchor.word(VARIANT_WORD).write_private(u64::from(V::KIND));
             tree.root_word().write_private(tree.nodes.offset(root));
+            tree.leaves.add(session.stripe(), 1);
             // Persist: the anchor before the directory names the tree.
             session.medium().persist(tree.anchor.word(0).as_ptr(), 64);
             Ok(tree)
@@ -163,6 +206,12 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         entries: impl IntoIterator<Item = (u64, u64)>,
     ) -> Result<Node<V, M>, AllocError> {
         let node = self.nodes.node(session.allocate_record(V::NODE_SIZE)?);
+        if V::BUFFERED && header.level == 0 {
+            let room = self.buffers.make_room(session, self.number(node));
+            let offset = self.nodes.offset(node);
+            room.inspect_err(|_| session.free_record(offset, V::NODE_SIZE))?;
+            self.buffer(node).empty();
+        }
         self.nodes.build(node, header, entries.into_iter());
         Ok(node)
     }

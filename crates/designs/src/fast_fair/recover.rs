@@ -25,7 +25,38 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
                 format!("the nodes are of variant {found}, and this is {} ({})", V::NAME, V::KIND);
             return Err(AllocError::Corrupt { offset: 0, what }.into());
         }
-        Self::assemble(heap, anchor)
+        let mut tree = Self::assemble(heap, anchor)?;
+        if V::BUFFERED || V::CACHED {
+            let built = tree.build_volatile(session, recovery);
+            built.inspect_err(|_| tree.free_volatile(session))?;
+        }
+        Ok(tree)
+    }
+
+    /// Fills what is in DRAM. Marks what the tree uses.
+    fn build_volatile(
+        &mut self,
+        session: &mut Session<M>,
+        recovery: &Recovery<M>,
+    ) -> Result<(), IndexError> {
+        if V::OUT_OF_PLACE {
+            self.unlink_moved()?;
+        }
+        let mut leaves = vec![];
+        self.walk(|node, offset| {
+            recovery.mark_record(offset, V::NODE_SIZE)?;
+            if node.level() == 0 {
+                self.adopt_leaf(session, node)?;
+                leaves.push((self.nodes.low(node), offset));
+            }
+            Ok(())
+        })?;
+        if leaves.windows(2).any(|pair| pair[0].0 >= pair[1].0) {
+            return Err(self.damage(self.root()?, "leaves of a tree are out of order").into());
+        }
+        self.leaves.add(0, leaves.len() as i64);
+        self.load_cache(session, &leaves)?;
+        Ok(self.restore_buffers(recovery)?)
     }
 
     /// Calls `visit` with every node and its level, level by level from the root, each level from
@@ -61,6 +92,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
 
     /// Marks all nodes.
     pub(super) fn mark_nodes(&self, used: &Recovery<M>) -> Result<(), AllocError> {
+        self.mark_logs(used)?;
         self.walk(|_, offset| used.mark_record(offset, V::NODE_SIZE))
     }
 
@@ -75,6 +107,8 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         for offset in found {
             session.free_record(offset, V::NODE_SIZE);
         }
+        self.free_logs(session);
+        self.free_volatile(session);
         self.anchor.free(session);
     }
 }

@@ -181,7 +181,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
 
 /// The header of a new leaf, locked.
 fn header(low: u64, sibling: u64) -> Header {
-    Header { level: 0, low, leftmost: LEAF_LEFT, sibling, held: true }
+    Header { level: 0, low, leftmost: LEAF_LEFT, sibling, flushed: 0, held: true }
 }
 
 /// The words of a run's values, all different.

@@ -91,12 +91,17 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         from: u64,
         pairs: &mut Vec<(u64, u64)>,
     ) -> Result<Option<u64>, AllocError> {
-        if !self.locks_readers() {
-            return self.nodes.collect(leaf, from, pairs);
+        let (locks, start) = (self.locks_readers(), pairs.len());
+        if locks {
+            self.lock_to_read(leaf)?;
         }
-        self.lock_to_read(leaf)?;
         let result = self.nodes.collect(leaf, from, pairs);
-        self.nodes.unlock_shared(leaf);
+        if V::BUFFERED && matches!(result, Ok(Some(_))) {
+            self.overlay(leaf, from, start, pairs);
+        }
+        if locks {
+            self.nodes.unlock_shared(leaf);
+        }
         result
     }
 

@@ -5,7 +5,7 @@ use everleaf_machine::Machine;
 
 use super::FastFair;
 use super::variant::Variant;
-use crate::node::fast_node::{Node, Seen};
+use crate::node::fast_node::{NONCE_BITS, Node, Seen};
 
 /// A node that was reached from its left sibling: its separator may be missing.
 pub(super) struct Stray<V, M: Machine> {
@@ -23,6 +23,12 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         level: u64,
         mut stray: Option<&mut Option<Stray<V, M>>>,
     ) -> Result<Option<Node<V, M>>, AllocError> {
+        if level == 0
+            && let Some(leaf) = self.cached(key)
+        {
+            leaf.prefetch();
+            return Ok(Some(leaf));
+        }
         'restart: loop {
             let mut node = self.root()?;
             let mut at = node.level();
@@ -62,7 +68,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
                 unreachable!("there is always a level 0")
             };
             loop {
-                match self.seek(leaf, key, V::LEAF_LOCKS)? {
+                match self.seek_leaf(leaf, key)? {
                     Seen::Word(word) => return Ok(Some(word)),
                     Seen::Absent => return Ok(None),
                     Seen::Right(next) => leaf = next,
@@ -70,6 +76,28 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
                 }
             }
         }
+    }
+
+    /// What a leaf and its buffer say of a key.
+    #[inline(always)]
+    fn seek_leaf(&self, leaf: Node<V, M>, key: u64) -> Result<Seen<V, M>, AllocError> {
+        if !V::BUFFERED {
+            return self.seek(leaf, key, V::LEAF_LOCKS);
+        }
+        let locks = self.locks_readers();
+        if locks {
+            self.lock_to_read(leaf)?;
+        }
+        let mut seen = self.nodes.seek(leaf, key);
+        if let Ok(Seen::Word(_) | Seen::Absent) = seen
+            && let Some((_, value)) = self.buffer(leaf).find(key)
+        {
+            seen = Ok(value.map_or(Seen::Absent, |value| Seen::Word(value << NONCE_BITS)));
+        }
+        if locks {
+            self.nodes.unlock_shared(leaf);
+        }
+        seen
     }
 
     /// What a node says of a key, perhaps with writers kept out meanwhile.

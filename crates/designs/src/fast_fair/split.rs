@@ -46,7 +46,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
 
     /// Moves the upper half of a locked node to a new one on its right, which is locked too. Returns
     /// it with its low fence.
-    fn split(
+    pub(super) fn split(
         &self,
         session: &mut Session<M>,
         node: Node<V, M>,
@@ -62,7 +62,9 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         // An inner node's middle key goes up, and its child becomes the leftmost one.
         let (leftmost, first) =
             if level == 0 { (LEAF_LEFT, middle) } else { (middle_word, middle + 1) };
-        let header = Header { level, low, leftmost, sibling, held: true };
+        let flushed =
+            if level == 0 && V::BUFFERED { node.flushed_word().read_private() } else { 0 };
+        let header = Header { level, low, leftmost, sibling, flushed, held: true };
         let moved = (first..count).map(|slot| node.entry(slot));
         let right = self.build(session, &header, moved)?;
         let offset = self.nodes.offset(right);
@@ -81,6 +83,9 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         // Persist: that it is cut, so that nobody has to look again after a crash.
         self.nodes.persist_header(node);
         M::mark("fast_fair.split");
+        if level == 0 {
+            self.cache_leaf(session, low, right);
+        }
         Ok((right, low))
     }
 
@@ -166,7 +171,14 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         child: Node<V, M>,
     ) -> Result<bool, AllocError> {
         let leftmost = self.nodes.offset(old);
-        let header = Header { level: old.level() + 1, low: 0, leftmost, sibling: 0, held: false };
+        let header = Header {
+            level: old.level() + 1,
+            low: 0,
+            leftmost,
+            sibling: 0,
+            flushed: 0,
+            held: false,
+        };
         let root = self.build(session, &header, [(low, self.nodes.offset(child))])?;
         // Release: publishes the root; pairs with the load in `root`.
         self.root_word().store(self.nodes.offset(root), Ordering::Release);

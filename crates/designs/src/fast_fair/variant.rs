@@ -17,6 +17,19 @@ pub trait Variant: NodeShape {
     /// Whether a node's image is made durable before it is split, as other trees need (the paper's
     /// "FAST+Logging"). Nothing ever reads it.
     const LOGGING: bool = false;
+    /// Buffering: whether writes are gathered in DRAM, with a log, before they go to their leaf. Readers lock
+    /// their leaf then, and nothing is merged.
+    const BUFFERED: bool = false;
+    /// Whether what is in buffers is in a log too. If not, a crash takes it back.
+    const LOGGED: bool = true;
+    /// Out-of-place writing: whether a leaf with a full buffer is replaced by a copy that has all of it.
+    const OUT_OF_PLACE: bool = false;
+    /// Caching: whether an inner tree in DRAM leads to the leaves too. Nothing is merged then.
+    const CACHED: bool = false;
+    /// Entries of a buffer, at most 14.
+    const BUFFER_CAPACITY: usize = 12;
+    /// Whether there are few logs with short chunks: for tests.
+    const SMALL_LOGS: bool = false;
 }
 
 macro_rules! variants {
@@ -59,25 +72,86 @@ variants! {
         const NODE_LOCKS: bool = true;
         const MERGES: bool = false;
     }
+    /// As [`Standard`], with the inner nodes in DRAM too.
+    Cached "fast-fair-c" 0xB0 {} {
+        const CACHED: bool = true;
+        const MERGES: bool = false;
+    }
+    /// As [`Standard`], with buffers and a log.
+    Buffered "fast-fair-b" 0xB1 {} {
+        const LEAF_LOCKS: bool = true;
+        const MERGES: bool = false;
+        const BUFFERED: bool = true;
+    }
+    /// As [`Buffered`]; a leaf with a full buffer is replaced by a new one.
+    OutOfPlace "fast-fair-bo" 0xB2 {} {
+        const LEAF_LOCKS: bool = true;
+        const MERGES: bool = false;
+        const BUFFERED: bool = true;
+        const OUT_OF_PLACE: bool = true;
+    }
+    /// As [`OutOfPlace`], with the inner nodes in DRAM too.
+    Whole "fast-fair-boc" 0xB3 {} {
+        const LEAF_LOCKS: bool = true;
+        const MERGES: bool = false;
+        const BUFFERED: bool = true;
+        const OUT_OF_PLACE: bool = true;
+        const CACHED: bool = true;
+    }
+    /// As [`Buffered`], without a log.
+    BufferedUnlogged "fast-fair-b-unlogged" 0xB4 {} {
+        const LEAF_LOCKS: bool = true;
+        const MERGES: bool = false;
+        const BUFFERED: bool = true;
+        const LOGGED: bool = false;
+    }
+    /// As [`OutOfPlace`], without a log.
+    OutOfPlaceUnlogged "fast-fair-bo-unlogged" 0xB5 {} {
+        const LEAF_LOCKS: bool = true;
+        const MERGES: bool = false;
+        const BUFFERED: bool = true;
+        const LOGGED: bool = false;
+        const OUT_OF_PLACE: bool = true;
+    }
+    /// As [`Whole`], without a log.
+    WholeUnlogged "fast-fair-boc-unlogged" 0xB6 {} {
+        const LEAF_LOCKS: bool = true;
+        const MERGES: bool = false;
+        const BUFFERED: bool = true;
+        const LOGGED: bool = false;
+        const OUT_OF_PLACE: bool = true;
+        const CACHED: bool = true;
+    }
     /// As published: without low fences. **Loses keys** when several threads write; it exists to be
     /// compared with, and is not in the catalogue.
     Unfenced "fast-fair-published" 25 { const LOW_FENCE: bool = false; } {}
 }
 
 /// Nodes of a few records, so that a handful of keys splits and merges them: for tests. The numbers
-/// are records per node, and whose locks: 1 for those of [`LeafLocks`], 2 for those of [`BLink`].
+/// are records per node; whose locks: 1 for those of [`LeafLocks`], 2 for those of [`BLink`]; and 1 for
+/// buffering, plus 2 for out-of-place writing, plus 4 for caching, plus 8 for no log.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Small<const RECORDS: usize = 3, const LOCKS: u8 = 0>;
+pub struct Small<const RECORDS: usize = 3, const LOCKS: u8 = 0, const TECHNIQUES: u8 = 0>;
 
-impl<const RECORDS: usize, const LOCKS: u8> NodeShape for Small<RECORDS, LOCKS> {
+impl<const RECORDS: usize, const LOCKS: u8, const TECHNIQUES: u8> NodeShape
+    for Small<RECORDS, LOCKS, TECHNIQUES>
+{
     const NODE_SIZE: usize = 256;
     const ENTRY_LIMIT: usize = RECORDS;
 }
 
-impl<const RECORDS: usize, const LOCKS: u8> Variant for Small<RECORDS, LOCKS> {
+impl<const RECORDS: usize, const LOCKS: u8, const TECHNIQUES: u8> Variant
+    for Small<RECORDS, LOCKS, TECHNIQUES>
+{
     const NAME: &'static str = "fast-fair-small";
     const KIND: u16 = 31;
-    const LEAF_LOCKS: bool = LOCKS > 0;
+    const LEAF_LOCKS: bool = LOCKS > 0 || TECHNIQUES & 1 != 0;
     const NODE_LOCKS: bool = LOCKS == 2;
-    const MERGES: bool = LOCKS != 2;
+    const MERGES: bool = LOCKS != 2 && TECHNIQUES == 0;
+    const BUFFERED: bool = TECHNIQUES & 1 != 0;
+    const LOGGED: bool = TECHNIQUES & 8 == 0;
+    const OUT_OF_PLACE: bool = TECHNIQUES & 2 != 0;
+    const CACHED: bool = TECHNIQUES & 4 != 0;
+    const BUFFER_CAPACITY: usize = 2;
+    const SMALL_LOGS: bool = true;
 }

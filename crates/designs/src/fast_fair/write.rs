@@ -18,16 +18,36 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         session: &mut Session<M>,
         change: &Change,
     ) -> Result<Outcome, AllocError> {
+        if V::BUFFERED {
+            return self.write_buffered(session, change);
+        }
         let mut stray = None;
-        let leaf = self.lock_node(change.key, 0, &mut stray)?;
-        let Some(leaf) = leaf else { unreachable!("there is always a level 0") };
+        let leaf = self.lock_leaf(change.key, &mut stray)?;
         let result = self.write_locked(session, leaf, change);
+        self.help(session, stray);
+        result
+    }
+
+    /// Locks the leaf that `key` belongs to.
+    #[inline(always)]
+    pub(super) fn lock_leaf(
+        &self,
+        key: u64,
+        stray: &mut Option<Stray<V, M>>,
+    ) -> Result<Node<V, M>, AllocError> {
+        let leaf = self.lock_node(key, 0, stray)?;
+        let Some(leaf) = leaf else { unreachable!("there is always a level 0") };
+        Ok(leaf)
+    }
+
+    /// Puts in the separator of a node that was reached from its left sibling.
+    #[inline(always)]
+    pub(super) fn help(&self, session: &mut Session<M>, stray: Option<Stray<V, M>>) {
         if let Some(Stray { node, level }) = stray {
             // Helping comes after our own write, whose outcome does not depend on it: without space
             // for a parent the separator stays missing, and the next writer tries again.
             let _ = self.add_separator(session, level + 1, self.nodes.low(node), node);
         }
-        result
     }
 
     /// Locks the node of this level that `key` belongs to; `None` if the root is not that high.
@@ -72,7 +92,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
 
     /// Performs a write in its leaf, which is locked, and unlocks it.
     #[inline(always)]
-    fn write_locked(
+    pub(super) fn write_locked(
         &self,
         session: &mut Session<M>,
         leaf: Node<V, M>,

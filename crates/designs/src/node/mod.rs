@@ -9,9 +9,11 @@
 //! | `micro_log` | a line of the pool that says which structure change is under way | RNTree, FPTree, wB+Tree |
 //! | `radix` | a radix tree in the pool, changed by one store of one link | WORT, PACTree |
 //! | `pmwcas` | several words of the pool exchanged as one, durably | BzTree |
-//! | `write_buffer`, `write_log`, `place_table` | writes that are in DRAM and a log before they are in their leaf | SPTree, CCEH |
+//! | `write_buffer`, `write_log`, `place_table` | writes that are in DRAM and a log before they are in their leaf | SPTree, CCEH, FAST & FAIR |
+//! | `buffer_table` | the same where buffers are all that is in DRAM | CCEH, FAST & FAIR |
 //! | `hybrid` | everything of such a tree but its leaf | all of them |
 
+pub(crate) mod buffer_table;
 pub(crate) mod entry;
 pub(crate) mod fast_node;
 pub(crate) mod hybrid;

@@ -81,6 +81,14 @@ impl<V: Variant, G: Geometry, M: Machine> OrderedIndex<M> for Tree<V, G, M> {
         Ok(self.keys.sum())
     }
 
+    fn settle(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+        if !V::BUFFERED || V::LOGGED || !self.is_writable {
+            return Ok(());
+        }
+        let mut session = session.pinned();
+        self.settle_all(&mut session)
+    }
+
     fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {
         let mut shape = TreeShape::default();
         shape.keys = self.len(session)?;
@@ -130,9 +138,17 @@ impl<V: Variant, G: Geometry, M: Machine> Design<M> for Tree<V, G, M> {
         keys: 0..=HIGH_MAX - 1,
         values: 0..=u64::MAX,
         progress: Progress::Blocking,
-        reads: Reads::Committed,
+        reads: if V::BUFFERED && !V::LOGGED { Reads::Deferred } else { Reads::Committed },
         writes: Writes::Conditional,
         scans: Scans::BothWays,
+    };
+
+    const CAVEAT: Option<&'static str> = if V::BUFFERED && !V::LOGGED {
+        Some(
+            "what was written last is lost when the process or the machine stops before the pool is closed",
+        )
+    } else {
+        None
     };
 
     fn create(session: &mut Session<M>) -> Result<Self, IndexError> {

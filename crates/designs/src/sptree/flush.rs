@@ -1,10 +1,10 @@
 //! From the buffer to the leaf, and the end of old chunks of the log.
 
 use everleaf_alloc::{AllocError, Session};
-use everleaf_index::Geometry;
+use everleaf_index::{Geometry, IndexError};
 use everleaf_machine::Machine;
 
-use super::layout::{ENTRY_COUNT, slots};
+use super::layout::{ENTRY_COUNT, HIGH_MAX, slots};
 use super::variant::Variant;
 use super::{Place, Tree};
 use crate::node::write_buffer::{BUFFER_LENGTH, Buffered};
@@ -32,7 +32,7 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         (key, value): Buffered,
     ) -> Result<bool, AllocError> {
         let sequence = place.middle.sequence() + 1;
-        if value.is_none() && M::mutant("sptree.unlogged_removal") {
+        if !V::LOGGED || value.is_none() && M::mutant("sptree.unlogged_removal") {
             return Ok(false);
         }
         let record = Record { key, value, sequence, link: place.middle.head() };
@@ -86,6 +86,26 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         buffer.empty();
         place.middle.settle(sequence);
         true
+    }
+
+    /// Writes all buffers to their leaves. Others may be at work.
+    pub(super) fn settle_all(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+        let mut from = 0;
+        while from < HIGH_MAX {
+            let place = self.lock_leaf(from);
+            let is_empty = self.buffer(place).len() == 0 || self.write_back(place, None);
+            let room = if is_empty { Ok(()) } else { self.split(session, place) };
+            let high = place.middle.high();
+            place.middle.lock.unlock();
+            room?;
+            if is_empty {
+                from = high;
+            }
+            if M::mutant("sptree.settles_one") {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Frees old chunks of the session's log while there are too many, by flushing the buffers that

@@ -102,7 +102,7 @@ use layout::{
     VARIANT_WORD,
 };
 use state::Middle;
-use variant::{Buffered, BufferedUnfiltered, Plain, Unbuffered, Unfiltered, Variant};
+use variant::{Buffered, BufferedUnfiltered, Plain, Unbuffered, Unfiltered, Unlogged, Variant};
 
 /// SPTree whose writes go to the leaves.
 pub type SpTree<G = Production, M = Hardware> = Tree<Unbuffered, G, M>;
@@ -112,6 +112,8 @@ pub type SpTreeUnfiltered<G = Production, M = Hardware> = Tree<Unfiltered, G, M>
 pub type SpTreeBuffered<G = Production, M = Hardware> = Tree<Buffered, G, M>;
 /// SPTree with buffers that opening restores.
 pub type SpTreePlain<G = Production, M = Hardware> = Tree<Plain, G, M>;
+/// SPTree with buffers and without a log.
+pub type SpTreeUnlogged<G = Production, M = Hardware> = Tree<Unlogged, G, M>;
 /// SPTree with buffers and a linked log, without filters.
 pub type SpTreeBufferedUnfiltered<G = Production, M = Hardware> = Tree<BufferedUnfiltered, G, M>;
 

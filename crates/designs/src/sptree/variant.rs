@@ -10,6 +10,8 @@ pub trait Variant: Copy + Default + Send + Sync + 'static {
     const FILTER: bool = true;
     /// Whether writes are gathered in buffers, with a log.
     const BUFFERED: bool = false;
+    /// Whether what is in buffers is in a log too. If not, a crash takes it back.
+    const LOGGED: bool = true;
     /// Whether opening restores all buffers, not each when its leaf is touched.
     const EAGER: bool = false;
 }
@@ -38,6 +40,11 @@ variants! {
     Plain "sptree-plain" 0x63 {
         const BUFFERED: bool = true;
         const EAGER: bool = true;
+    }
+    /// As [`Buffered`], without a log.
+    Unlogged "sptree-unlogged" 0x65 {
+        const BUFFERED: bool = true;
+        const LOGGED: bool = false;
     }
     /// As [`Buffered`], without filters.
     BufferedUnfiltered "sptree-buffered-unfiltered" 0x64 {

@@ -1,12 +1,14 @@
 //! CCEH as the trees are tested, without scans: it has no order, and says so.
 
 use everleaf_designs::Cceh;
-use everleaf_designs::cceh::variant::{Buffered, OutOfPlace, Small, Standard, Whole};
+use everleaf_designs::cceh::variant::{
+    Buffered, BufferedUnlogged, OutOfPlace, Small, Standard, Whole, WholeUnlogged,
+};
 use everleaf_index::{
     CreateMode, Domain, IndexError, OrderedIndex, Pool, PoolOptions, SingleTreePool,
 };
 
-use super::hybrid_trees::{one_thread, open, reopened, shared};
+use super::hybrid_trees::{closed, one_thread, open, reopened, shared};
 
 #[test]
 fn agrees_with_a_btreemap() {
@@ -53,6 +55,15 @@ fn threads_share_the_variants() {
     shared::<Cceh<Buffered>>(3000, 10_000);
     shared::<Cceh<Whole>>(3000, 10_000);
     shared::<Cceh<Small<4, 3, 2, 7>>>(60, 5_000);
+}
+
+#[test]
+fn variants_without_a_log_keep_what_was_written_when_the_pool_was_closed() {
+    one_thread::<Cceh<BufferedUnlogged>>(3000, 10_000);
+    one_thread::<Cceh<Small<4, 3, 2, 15>>>(300, 6_000);
+    shared::<Cceh<Small<4, 3, 2, 9>>>(60, 5_000);
+    closed::<Cceh<WholeUnlogged>>();
+    closed::<Cceh<Small<4, 3, 2, 9>>>();
 }
 
 #[test]

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 use everleaf_designs::FastFair;
 use everleaf_designs::fast_fair::variant::{
-    BLink, Binary, Fenced, LeafLocks, Logging, Nodes256, Nodes1024, Nodes2048, Nodes4096, Small,
-    Standard, Unfenced, Variant,
+    BLink, Binary, Buffered, BufferedUnlogged, Cached, Fenced, LeafLocks, Logging, Nodes256,
+    Nodes1024, Nodes2048, Nodes4096, OutOfPlace, Small, Standard, Unfenced, Variant, Whole,
+    WholeUnlogged,
 };
 use everleaf_index::{
     CreateMode, Domain, Exchange, Hardware, IndexError, Intent, OrderedIndex, Outcome, Pool,
@@ -159,6 +160,18 @@ fn all_options_agree_with_a_map() {
 }
 
 #[test]
+fn variants_with_buffers_agree_with_a_map() {
+    differential::<Cached>(6000);
+    differential::<Buffered>(6000);
+    differential::<OutOfPlace>(6000);
+    differential::<Whole>(6000);
+    differential::<Small<2, 1, 1>>(6000);
+    differential::<Small<3, 1, 3>>(6000);
+    differential::<Small<3, 1, 7>>(6000);
+    differential::<Small<3, 0, 4>>(6000);
+}
+
+#[test]
 fn an_emptied_tree_has_given_its_nodes_back() {
     let solo = new_solo::<Standard>(Domain::Process);
     let mut session = solo.heap().session().expect("a free session");
@@ -219,6 +232,38 @@ fn a_pool_is_opened_again_and_again_and_written() {
     run::<Small<3>>();
     run::<LeafLocks>();
     run::<BLink>();
+    run::<Cached>();
+    run::<Buffered>();
+    run::<Small<3, 1, 3>>();
+    run::<Whole>();
+}
+
+#[test]
+fn variants_without_a_log_keep_what_was_written_when_the_pool_was_closed() {
+    fn run<V: Variant>() {
+        differential::<V>(5000);
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pool");
+        let mut model = Model::new();
+        let mut random = StdRng::seed_from_u64(7);
+        for _ in 0..4 {
+            let options = PoolOptions { create: CreateMode::IfMissing, ..PoolOptions::default() };
+            let pool = Pool::open(&path, &options).expect("the pool");
+            let solo: SingleTreePool<FastFair<V>> =
+                SingleTreePool::open(pool, 1).expect("the tree");
+            let mut session = solo.heap().session().expect("a free session");
+            same(solo.tree(), &mut session, &model);
+            for _ in 0..2000 {
+                operate(solo.tree(), &mut session, &mut model, &mut random, 700);
+            }
+            drop(session);
+            solo.close().expect("closed");
+        }
+    }
+    run::<BufferedUnlogged>();
+    run::<WholeUnlogged>();
+    run::<Small<3, 1, 9>>();
+    run::<Small<3, 1, 11>>();
 }
 
 /// Each thread owns the keys that leave its number as remainder, and knows what they must be.
@@ -273,6 +318,15 @@ fn threads_share_a_tree() {
     threads_share::<BLink>(40_000);
     threads_share::<Small<3, 2>>(40_000);
     threads_share::<Binary>(60_000);
+}
+
+#[test]
+fn threads_share_a_tree_with_buffers() {
+    threads_share::<Buffered>(40_000);
+    threads_share::<Whole>(40_000);
+    threads_share::<Small<3, 1, 1>>(20_000);
+    threads_share::<Small<3, 1, 7>>(20_000);
+    threads_share::<Small<3, 0, 4>>(20_000);
 }
 
 #[test]

@@ -9,12 +9,12 @@ use std::path::Path;
 use everleaf_designs::{
     CddsTree, FpTree, NbTreeCoupled, NbTreePublished, NbTreeW, NbTreeWr, NvTree, NvTreeBlind,
     RnTree, RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered, SpTreePlain,
-    SpTreeUnfiltered, WbTree, WbTreeSo,
+    SpTreeUnfiltered, SpTreeUnlogged, WbTree, WbTreeSo,
 };
 
 use everleaf_index::{
-    CreateMode, Design, Domain, Exchange, Hardware, Intent, Outcome, Pool, PoolOptions, Production,
-    Scans, Session, SingleTreePool, Tiny,
+    CreateMode, Design, Domain, Exchange, Hardware, Intent, OrderedIndex, Outcome, Pool,
+    PoolOptions, Production, Scans, Session, SingleTreePool, Tiny,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -157,6 +157,26 @@ pub(super) fn reopened<T: Design>() {
         for _ in 0..3000 {
             operate(solo.tree(), &mut session, &mut model, &mut random, 500);
         }
+    }
+    let solo = open::<T>(&path, CreateMode::Never);
+    assert_holds(&solo, &model);
+}
+
+/// As [`reopened`], of a tree that keeps what was written if its pool is closed.
+pub(super) fn closed<T: Design>() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pool");
+    let mut model = Model::new();
+    let mut random = StdRng::seed_from_u64(1);
+    for _ in 0..4 {
+        let solo = open::<T>(&path, CreateMode::IfMissing);
+        assert_holds(&solo, &model);
+        let mut session = solo.heap().session().expect("a free session");
+        for _ in 0..2000 {
+            operate(solo.tree(), &mut session, &mut model, &mut random, 500);
+        }
+        drop(session);
+        solo.close().expect("closed");
     }
     let solo = open::<T>(&path, CreateMode::Never);
     assert_holds(&solo, &model);
@@ -315,6 +335,15 @@ pub(super) fn blind<T: Design>(keys: u64, operations: usize) {
     }
     drop(taken);
     assert_holds(&solo, &model);
+}
+
+#[test]
+fn sptree_without_a_log_keeps_what_was_written_when_the_pool_was_closed() {
+    one_thread::<SpTreeUnlogged<Production>>(3000, 10_000);
+    one_thread::<SpTreeUnlogged<Tiny<3, 3>>>(300, 8_000);
+    shared::<SpTreeUnlogged<Tiny<3, 3>>>(60, 10_000);
+    closed::<SpTreeUnlogged<Production>>();
+    closed::<SpTreeUnlogged<Tiny<4, 3>>>();
 }
 
 #[test]

@@ -70,7 +70,7 @@ fn mixes_through_the_wrapper_are_right_in_every_design() {
     }
     for design in designs() {
         run(&program, design.name, design.is_ordered, 1);
-        // Two designs are kept as they were published, with what goes wrong between threads.
+        // Some are kept as they were published, with what goes wrong between threads.
         if design.caveat.is_none() {
             run(&program, design.name, design.is_ordered, 3);
         }

@@ -268,12 +268,14 @@ impl Counted {
     }
 }
 
-/// The designs whose writes look at what is there, and that keep it in the pool: those that are measured
-/// alike.
+/// The designs whose writes look at what is there, and that have it in the pool when they answer: those that
+/// are measured alike.
 pub fn conditional_designs() -> Vec<&'static str> {
     let all = catalogue::designs().into_iter();
-    let is_alike =
-        |info: &DesignInfo| info.writes == Writes::Conditional && info.reads != Reads::Volatile;
+    let is_alike = |info: &DesignInfo| {
+        info.writes == Writes::Conditional
+            && !matches!(info.reads, Reads::Volatile | Reads::Deferred)
+    };
     all.filter(is_alike).map(|info| info.name).collect()
 }
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   byte 0        8         16       24      32     40       48                       size
-//!   | leftmost | sibling | state | lock | low | unused | key 0 | word 0 | key 1 | ...    |
+//!   | leftmost | sibling | state | lock | low | flushed | key 0 | word 0 | key 1 | ...   |
 //!                                                               (without low fence: from 32)
 //!   state  63          32 31       30   24 23    16 15      0
 //!         | switch       | deleted | 0    | level  | count   |
@@ -23,6 +23,9 @@
 //! *Switch*: even while records are put in (shifted right), odd while they are taken out (shifted
 //! left). A reader goes the other way than the records, so that it can meet one twice but not miss
 //! it, and reads again if the switch has changed.
+//!
+//! *Flushed* is for trees that gather writes of a leaf elsewhere: the number of the last one that the leaf
+//! has. Other trees leave 0 there.
 //!
 //! *Count* is what a holder of the lock and a reader from the right start with; it is right while
 //! the node is *read* (see below), for it is never flushed.
@@ -85,6 +88,9 @@ pub(crate) const LEAF_LEFT: u64 = 1 << 8;
 pub(crate) const NONCE_BITS: u32 = 8;
 /// Bit of the sibling word: the node still has records that the sibling has too.
 pub(crate) const UNCUT: u64 = 1;
+/// Bit of the sibling word: the node is no part of its level any more, and what it had is in the node that
+/// the word leads to.
+pub(crate) const MOVED: u64 = 2;
 
 /// A word of the same value with the next nonce.
 pub(crate) fn next_nonce(word: u64) -> u64 {
@@ -112,6 +118,8 @@ pub(crate) struct Header {
     pub low: u64,
     pub leftmost: u64,
     pub sibling: u64,
+    /// Of a leaf, the number of the last buffered write in it.
+    pub flushed: u64,
     /// Whether the maker holds the node's lock.
     pub held: bool,
 }
@@ -204,7 +212,7 @@ impl<S: NodeShape, M: Machine> Nodes<S, M> {
     /// The right sibling as the node's word says, unless there is none.
     #[inline(always)]
     pub fn follow(&self, sibling: u64) -> Result<Option<Node<S, M>>, AllocError> {
-        let offset = sibling & !UNCUT;
+        let offset = sibling & !(UNCUT | MOVED);
         if offset == 0 { Ok(None) } else { self.at(offset).map(Some) }
     }
 
@@ -215,7 +223,7 @@ impl<S: NodeShape, M: Machine> Nodes<S, M> {
         header: &Header,
         entries: impl Iterator<Item = (u64, u64)>,
     ) {
-        let Header { level, low, leftmost, sibling, held } = *header;
+        let Header { level, low, leftmost, sibling, flushed, held } = *header;
         let mut count = 0;
         for (key, word) in entries {
             node.key(count).write_private(key);
@@ -232,7 +240,7 @@ impl<S: NodeShape, M: Machine> Nodes<S, M> {
         node.lock_word().write_private(self.generation | if held { HELD } else { 0 });
         if S::LOW_FENCE {
             node.low_word().write_private(low);
-            node.word(40).write_private(0);
+            node.flushed_word().write_private(flushed);
         }
         if M::mutant("fast_fair.root_before_node") && level > 0 {
             return;
@@ -282,6 +290,12 @@ impl<S: NodeShape, M: Machine> Node<S, M> {
     #[inline(always)]
     fn low_word<'n>(self) -> &'n Atomic<u64, M> {
         self.word(32)
+    }
+
+    /// Of a leaf with a low fence, the number of the last buffered write in it.
+    #[inline(always)]
+    pub fn flushed_word<'n>(self) -> &'n Atomic<u64, M> {
+        self.word(40)
     }
 
     #[inline(always)]

@@ -9,8 +9,8 @@ use everleaf_alloc::AllocError;
 use everleaf_machine::{Machine, Ordering};
 
 use super::{
-    COUNT_MASK, DELETED, GENERATION_MASK, HELD, LEVEL_SHIFT, MENDING, Node, NodeShape, Nodes,
-    SWITCH_ONE, UNCUT, UNREAD, VERSION_MASK, slots,
+    COUNT_MASK, DELETED, GENERATION_MASK, HELD, LEVEL_SHIFT, MENDING, MOVED, Node, NodeShape,
+    Nodes, SWITCH_ONE, UNCUT, UNREAD, VERSION_MASK, slots,
 };
 
 /// What a reader finds in a node.
@@ -158,7 +158,7 @@ impl<S: NodeShape, M: Machine> Nodes<S, M> {
                 found.truncate(start + keep);
             }
             if self.holds(node, &view) {
-                return Ok(Some(sibling & !UNCUT));
+                return Ok(Some(sibling & !(UNCUT | MOVED)));
             }
         }
     }

@@ -33,6 +33,14 @@ impl<S: NodeShape, M: Machine> Nodes<S, M> {
         self.medium.persist(node.start, 32);
     }
 
+    /// Says up to which buffered write a leaf has all, durably.
+    pub fn set_flushed(&self, node: Node<S, M>, sequence: u64) {
+        // Release: after the records, which are durable; recovery's view.
+        node.flushed_word().store(sequence, Ordering::Release);
+        // Persist: the number before the buffer is emptied, and before the log forgets it.
+        self.medium.persist(node.flushed_word().as_ptr(), 8);
+    }
+
     /// Puts a record in, whose key and word the node does not have. There is room.
     ///
     /// *Linearizes* at the store of its word; *durable* when it returns.

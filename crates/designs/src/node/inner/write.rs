@@ -208,6 +208,25 @@ impl<G: Geometry, M: Machine> InnerTree<G, M> {
         }
     }
 
+    /// As [`Self::replace_leaf`], unless the keys from `low` on lead to another leaf than `old`: in a tree that
+    /// may not know all leaves. False then, and nothing is changed.
+    pub fn exchange_leaf(&self, low: u64, old: u64, new: u64) -> bool {
+        loop {
+            let found = self.find_le(low);
+            let node = self.node(found.token.node);
+            if !node.lock.upgrade(found.token.version) {
+                continue;
+            }
+            let index = node.find(low);
+            let is_it = node.leaf(index) == old;
+            if is_it {
+                node.replace(index, (low, Below::Leaf(new)));
+            }
+            node.lock.unlock();
+            return is_it;
+        }
+    }
+
     /// Lets the keys above `low`, up to `last`, that lead to `old` by another place than `low` lead to
     /// `new`: first places of nodes that [`Self::yield_place`] has given away. The caller holds the locks
     /// of both leaves.
