@@ -305,6 +305,12 @@ impl<M: Machine> Logs<M> {
         Ok(())
     }
 
+    /// Bytes of all chunks there are.
+    pub fn bytes(&self) -> u64 {
+        let chunks: usize = self.logs.iter().map(|log| log.lock().chunks.len()).sum();
+        (chunks * self.shape.chunk_size()) as u64
+    }
+
     /// The oldest chunk of a log that has more than `limit`, unless somebody is at work on it. To be
     /// followed by [`Self::drop_oldest`] or [`Self::keep_oldest`].
     pub fn take_oldest(&self, log: usize, limit: usize) -> Option<u64> {

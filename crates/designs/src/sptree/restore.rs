@@ -4,11 +4,11 @@
 use everleaf_index::Geometry;
 use everleaf_machine::Machine;
 
-use everleaf_alloc::AllocError;
+use everleaf_alloc::{AllocError, Session};
 
 use super::Place;
 use super::Tree;
-use super::layout::HEAD_WORD;
+use super::layout::{HEAD_WORD, HIGH_MAX};
 use super::state::LOCK_GENERATION;
 use super::variant::Variant;
 use crate::node::version_lock::{Retry, Version};
@@ -65,6 +65,41 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             place.middle.lock.unlock();
         }
         Retry::Now
+    }
+
+    /// Leaves whose buffers opening has left to be restored when they are touched.
+    pub fn unrestored(&self) -> u64 {
+        self.unrestored.sum()
+    }
+
+    /// Bytes of the log.
+    pub fn log_bytes(&self) -> u64 {
+        self.logs.bytes()
+    }
+
+    /// Restores the buffers of the next `leaves` leaves, from that of the key `from` on, as a write that changes
+    /// nothing would; gives the key to go on with, if there are more leaves. For a thread in the background
+    /// that begins with 0 when the tree is open: others may be at work, and [`Self::unrestored`] is how far it
+    /// has come.
+    pub fn restore_next(
+        &self,
+        session: &mut Session<M>,
+        mut from: u64,
+        leaves: usize,
+    ) -> Option<u64> {
+        if !V::BUFFERED {
+            return None;
+        }
+        let _pinned = session.pinned();
+        for _ in 0..leaves {
+            if self.unrestored.sum() == 0 || from == HIGH_MAX {
+                return None;
+            }
+            let place = self.lock_leaf(from);
+            from = place.middle.high();
+            place.middle.lock.unlock_unchanged();
+        }
+        Some(from)
     }
 
     /// Makes all buffers again that are not there yet. Others may be at work.

@@ -347,6 +347,35 @@ fn sptree_without_a_log_keeps_what_was_written_when_the_pool_was_closed() {
 }
 
 #[test]
+fn buffers_are_restored_in_the_background() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("pool");
+    let solo = open::<SpTreeBuffered<Production>>(&path, CreateMode::New);
+    let mut session = solo.heap().session().expect("a free session");
+    for number in 0..5000 {
+        // In no order, so that most leaves have something in their buffers.
+        let key = number * 7919 % 5000;
+        solo.tree().insert(&mut session, key * 7, key).expect("room");
+    }
+    drop(session);
+    drop(solo);
+    let solo = open::<SpTreeBuffered<Production>>(&path, CreateMode::Never);
+    let tree = solo.tree();
+    let mut session = solo.heap().session().expect("a free session");
+    let all = tree.unrestored();
+    assert!(all > 5 && tree.log_bytes() > 0, "{all} buffers");
+    let (mut from, mut left) = (tree.restore_next(&mut session, 0, 3), all);
+    while let Some(key) = from {
+        assert!(tree.unrestored() <= left);
+        left = tree.unrestored();
+        let known = (key / 7).min(4999);
+        assert_eq!(tree.get(&mut session, known * 7).expect("get"), Some(known));
+        from = tree.restore_next(&mut session, key, 3);
+    }
+    assert_eq!((tree.unrestored(), tree.len(&mut session).expect("len")), (0, 5000));
+}
+
+#[test]
 fn nvtree_without_conditional_writes_holds_what_was_written_last() {
     blind::<NvTreeBlind<Production>>(3000, 20_000);
     blind::<NvTreeBlind<Tiny<3, 3>>>(100, 8_000);
