@@ -58,6 +58,14 @@ fn tag_fingerprint(payload: u64) -> u8 {
     ((payload >> REF_BITS) as u8).max(1)
 }
 
+/// The hash that places a key in a hashed leaf, of which an entry has 17 bits. The fingerprint, at the
+/// top, takes eight of them; the other nine come where the line is taken from (`placement.rs`), so that
+/// keys on one line have fingerprints of their own.
+#[inline(always)]
+fn tag_hash(tag: u64) -> u64 {
+    (tag & 0xFF) << 56 | tag >> 8 << 40
+}
+
 /// What the key word of an entry holds.
 #[inline(always)]
 fn entry_head<const HEADS: bool>(key: &[u8], skip: usize) -> u64 {
@@ -132,11 +140,11 @@ impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
     }
     #[inline(always)]
     fn hash(key: BytesKey<'_>) -> u64 {
-        key.tag << (64 - TAG_BITS)
+        tag_hash(key.tag)
     }
     #[inline(always)]
     fn entry_hash(_low: u64, entry: Pair) -> u64 {
-        entry.second >> REF_BITS << (64 - TAG_BITS)
+        tag_hash(entry.second >> REF_BITS & ((1 << TAG_BITS) - 1))
     }
     const HAS_NUMBERS: bool = false;
     fn number(_key: BytesKey<'_>) -> u64 {

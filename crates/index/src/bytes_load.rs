@@ -6,12 +6,14 @@ use everleaf_alloc::{Heap, Session};
 use everleaf_machine::{Machine, SpinLock};
 
 use crate::bytes_kind::{BytesKey, BytesKind};
+use crate::bytes_nodes::{BytesDesign, BytesNodes};
 use crate::bytes_tree::BytesTree;
 use crate::error::IndexError;
 use crate::geometry::Geometry;
+use crate::hashed_leaf::HashedLeafTree;
 use crate::kind::Kind;
 use crate::nbtree::state::LIVE;
-use crate::nbtree::{BulkLoader, NbTree, Part};
+use crate::nbtree::{BulkLoader, Loadable, NbTree, Part, join};
 use crate::record::{self, KEY_SIZE_MAX};
 
 impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
@@ -19,10 +21,28 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     /// expires (0: never).
     pub(crate) fn load<Key: AsRef<[u8]>, Value: AsRef<[u8]>>(
         session: &mut Session<M>,
+        design: &BytesDesign<G, M>,
         id: u32,
         pairs: impl IntoIterator<Item = (Key, Value, u64)>,
-    ) -> Result<NbTree<BytesKind<HEADS>, G, M>, IndexError> {
-        let mut loader = BulkLoader::<BytesKind<HEADS>, G, M>::new(session, id);
+    ) -> Result<BytesNodes<G, M, HEADS>, IndexError> {
+        let heap = session.heap().clone();
+        Ok(match design {
+            BytesDesign::NbTree => {
+                BytesNodes::NbTree(Self::load_tree(session, NbTree::assemble(heap, id, 0), pairs)?)
+            }
+            BytesDesign::HashedLeaf(slab) => {
+                let tree = HashedLeafTree::without_leaves(&heap, id, slab.clone());
+                BytesNodes::HashedLeaf(Self::load_tree(session, tree, pairs)?)
+            }
+        })
+    }
+
+    fn load_tree<T: Loadable<BytesKind<HEADS>, M>, Key: AsRef<[u8]>, Value: AsRef<[u8]>>(
+        session: &mut Session<M>,
+        tree: T,
+        pairs: impl IntoIterator<Item = (Key, Value, u64)>,
+    ) -> Result<T, IndexError> {
+        let mut loader = BulkLoader::<BytesKind<HEADS>, T, M>::new(session, tree);
         match Self::load_into(&mut loader, pairs) {
             Ok(()) => Ok(loader.finish()?),
             Err(error) => {
@@ -32,8 +52,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         }
     }
 
-    fn load_into<Key: AsRef<[u8]>, Value: AsRef<[u8]>>(
-        loader: &mut BulkLoader<'_, BytesKind<HEADS>, G, M>,
+    fn load_into<T: Loadable<BytesKind<HEADS>, M>, Key: AsRef<[u8]>, Value: AsRef<[u8]>>(
+        loader: &mut BulkLoader<'_, BytesKind<HEADS>, T, M>,
         pairs: impl IntoIterator<Item = (Key, Value, u64)>,
     ) -> Result<(), IndexError> {
         let mut last = Last::default();
@@ -46,8 +66,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
 
     /// Adds a pair, whose key is greater than all before.
     #[inline]
-    fn push(
-        loader: &mut BulkLoader<'_, BytesKind<HEADS>, G, M>,
+    fn push<T: Loadable<BytesKind<HEADS>, M>>(
+        loader: &mut BulkLoader<'_, BytesKind<HEADS>, T, M>,
         key: &[u8],
         value: &[u8],
         expiry_ms: u64,
@@ -73,11 +93,31 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     /// begin at `lows[i - 1]` and end before `lows[i]`.
     pub(crate) fn load_pieces<E: From<IndexError> + Send>(
         heap: &Arc<Heap<M>>,
+        design: &BytesDesign<G, M>,
         id: u32,
         lows: &[Vec<u8>],
         threads: usize,
         feed: &(impl Fn(usize, &mut Sink<'_>) -> Result<(), E> + Sync),
-    ) -> Result<NbTree<BytesKind<HEADS>, G, M>, E> {
+    ) -> Result<BytesNodes<G, M, HEADS>, E> {
+        Ok(match design {
+            BytesDesign::NbTree => {
+                let tree = || NbTree::assemble(heap.clone(), id, 0);
+                BytesNodes::NbTree(Self::load_trees(heap, &tree, lows, threads, feed)?)
+            }
+            BytesDesign::HashedLeaf(slab) => {
+                let tree = || HashedLeafTree::without_leaves(heap, id, slab.clone());
+                BytesNodes::HashedLeaf(Self::load_trees(heap, &tree, lows, threads, feed)?)
+            }
+        })
+    }
+
+    fn load_trees<T: Loadable<BytesKind<HEADS>, M>, E: From<IndexError> + Send>(
+        heap: &Arc<Heap<M>>,
+        tree: &(impl Fn() -> T + Sync),
+        lows: &[Vec<u8>],
+        threads: usize,
+        feed: &(impl Fn(usize, &mut Sink<'_>) -> Result<(), E> + Sync),
+    ) -> Result<T, E> {
         let mut session = heap.session().map_err(IndexError::from)?;
         let mut fences = vec![0];
         for low in lows {
@@ -97,7 +137,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                 high: lows.get(index).map(Vec::as_slice),
             };
             let high = fences.get(index + 1).copied().unwrap_or(0);
-            let part = Self::load_piece(heap, id, (fences[index], high), bounds, &|sink| {
+            let part = Self::load_piece(heap, tree(), (fences[index], high), bounds, &|sink| {
                 feed(index, sink)
             });
             parts.lock()[index] = Some(part);
@@ -111,25 +151,24 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             }
         }
         if let Some(error) = failed {
-            for part in &whole {
-                NbTree::<BytesKind<HEADS>, G, M>::give_back(&mut session, id, part);
-            }
+            let tree = tree();
+            whole.iter().for_each(|part| part.give_back(&mut session, &tree));
             return Err(error);
         }
-        Ok(NbTree::join(&mut session, id, whole).map_err(IndexError::from)?)
+        Ok(join(&mut session, tree(), whole).map_err(IndexError::from)?)
     }
 
     /// One piece. It owns the first of the two fences, also if it fails.
-    fn load_piece<E: From<IndexError>>(
+    fn load_piece<T: Loadable<BytesKind<HEADS>, M>, E: From<IndexError>>(
         heap: &Arc<Heap<M>>,
-        id: u32,
+        tree: T,
         (low, high): (u64, u64),
         bounds: Bounds<'_>,
         feed: &dyn Fn(&mut Sink<'_>) -> Result<(), E>,
     ) -> Result<Part, E> {
         // Without a session nothing can be freed either: the fence is found free at the next opening.
         let mut session = heap.session().map_err(IndexError::from)?;
-        let mut loader = BulkLoader::<BytesKind<HEADS>, G, M>::piece(&mut session, id, low);
+        let mut loader = BulkLoader::<BytesKind<HEADS>, T, M>::piece(&mut session, tree, low);
         let (mut last, mut position) = (Last::default(), 0);
         let fed = feed(&mut |key, value, expiry_ms| {
             if bounds.low.is_some_and(|low| key < low)

@@ -8,16 +8,17 @@ use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::{FEATURE_EXPIRY, RootIndex};
 
 use crate::bytes_kind::{BytesKey, BytesKind, record_offset};
+use crate::bytes_nodes::{BytesDesign, BytesNodes, Near};
 use crate::change::{Intent, Outcome};
 use crate::error::IndexError;
 use crate::found::{Ordered, has_expired, is_above, is_below, record_of, record_size_of};
 use crate::geometry::{Geometry, Production};
 use crate::kind::Kind;
-use crate::nbtree::write::{Near, Write};
-use crate::nbtree::{NbTree, TreeShape};
+use crate::nbtree::TreeShape;
+use crate::nbtree::write::Write;
 use crate::pool_base::PoolBase;
 use crate::record::{self, KEY_SIZE_MAX, Record, Verify};
-use crate::tree_cell::TreeCell;
+use crate::tree_cell::{CellTree, TreeCell};
 
 /// What to do with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,15 +73,11 @@ pub enum Decision {
 /// # }
 /// ```
 pub struct BytesTree<G: Geometry = Production, M: Machine = Hardware, const HEADS: bool = true> {
-    slot: TreeCell<BytesKind<HEADS>, G, M>,
+    slot: TreeCell<BytesNodes<G, M, HEADS>, M>,
 }
 
 impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
-    pub(crate) fn new(
-        heap: Arc<Heap<M>>,
-        root: RootIndex,
-        tree: NbTree<BytesKind<HEADS>, G, M>,
-    ) -> Self {
+    pub(crate) fn new(heap: Arc<Heap<M>>, root: RootIndex, tree: BytesNodes<G, M, HEADS>) -> Self {
         BytesTree { slot: TreeCell::new(heap, Some(root), tree) }
     }
 
@@ -91,12 +88,17 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     /// No space.
     pub fn temporary(session: &mut Session<M>) -> Result<Self, IndexError> {
         let id = session.heap().pool().next_id()?;
-        let tree = NbTree::create(session, id)?;
+        let tree = BytesNodes::create(&BytesDesign::NbTree, session, id)?;
         Ok(BytesTree { slot: TreeCell::new(session.heap().clone(), None, tree) })
     }
 
-    pub(crate) fn slot(&self) -> &TreeCell<BytesKind<HEADS>, G, M> {
+    pub(crate) fn slot(&self) -> &TreeCell<BytesNodes<G, M, HEADS>, M> {
         &self.slot
+    }
+
+    /// The class of the blocks of its leaves in the allocator.
+    pub(crate) fn block_class(&self, session: &mut Session<M>) -> Result<usize, IndexError> {
+        self.slot.with(session, |tree, _| tree.block_class())
     }
 
     /// The id of the tree in the pool's directory; clearing gives it another.
@@ -346,7 +348,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     #[inline(always)]
     pub(crate) fn perform<R>(
         &self,
-        tree: &NbTree<BytesKind<HEADS>, G, M>,
+        tree: &BytesNodes<G, M, HEADS>,
         session: &mut Session<M>,
         write: Write<'_, BytesKind<HEADS>, M>,
         see: impl FnOnce(bool, Option<&[u8]>) -> R,
@@ -355,13 +357,13 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         self.perform_near(tree, session, near, write, see)
     }
 
-    /// [`Self::perform`], begun where [`NbTree::approach`] of the key came to under the same pin.
+    /// [`Self::perform`], begun where [`BytesNodes::approach`] of the key came to under the same pin.
     #[inline(always)]
     fn perform_near<R>(
         &self,
-        tree: &NbTree<BytesKind<HEADS>, G, M>,
+        tree: &BytesNodes<G, M, HEADS>,
         session: &mut Session<M>,
-        near: Near<M>,
+        near: Near<G, M>,
         write: Write<'_, BytesKind<HEADS>, M>,
         see: impl FnOnce(bool, Option<&[u8]>) -> R,
     ) -> Result<R, IndexError> {
@@ -377,7 +379,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     #[inline(always)]
     fn settle<R>(
         &self,
-        tree: &NbTree<BytesKind<HEADS>, G, M>,
+        tree: &BytesNodes<G, M, HEADS>,
         session: &mut Session<M>,
         payload: u64,
         outcome: Result<Outcome, AllocError>,
@@ -506,7 +508,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
 #[cold]
 #[inline(never)]
 fn insert_unless_kept<const HEADS: bool, G: Geometry, M: Machine>(
-    tree: &NbTree<BytesKind<HEADS>, G, M>,
+    tree: &BytesNodes<G, M, HEADS>,
     session: &mut Session<M>,
     write: &Write<'_, BytesKind<HEADS>, M>,
     mut outcome: Result<Outcome, AllocError>,
@@ -525,7 +527,7 @@ fn insert_unless_kept<const HEADS: bool, G: Geometry, M: Machine>(
 
 /// An update where keys may expire: nothing but a record that has not expired is replaced.
 fn update_unless_expired<const HEADS: bool, G: Geometry, M: Machine>(
-    tree: &NbTree<BytesKind<HEADS>, G, M>,
+    tree: &BytesNodes<G, M, HEADS>,
     session: &mut Session<M>,
     write: Write<'_, BytesKind<HEADS>, M>,
 ) -> Result<Outcome, AllocError> {

@@ -33,6 +33,7 @@
 use std::sync::Arc;
 
 use everleaf_alloc::epoch::PARTICIPANT_COUNT_MAX;
+use everleaf_alloc::layout::BLOCK_CLASS_COUNT;
 use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::FEATURE_BATCHES;
@@ -262,7 +263,11 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
         edits: &[BatchOp<'a, G, M>],
     ) -> Result<(), IndexError> {
         self.prepare_without_blocks(session, edits)?;
-        session.reserve_blocks((2 * self.puts + 2).min(RESERVE_MAX))?;
+        for (class, puts) in self.puts_by_class(session)?.into_iter().enumerate() {
+            if let Some(puts) = puts {
+                session.reserve_blocks_of(class, (2 * puts + 2).min(RESERVE_MAX))?;
+            }
+        }
         Ok(())
     }
 
@@ -285,6 +290,22 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
             }
         }
         Ok(())
+    }
+
+    /// How many puts go to trees whose blocks are of each class; none where no change does.
+    fn puts_by_class(
+        &self,
+        session: &mut Session<M>,
+    ) -> Result<[Option<usize>; BLOCK_CLASS_COUNT], IndexError> {
+        let (mut counts, mut last) = ([None; BLOCK_CLASS_COUNT], 0);
+        for (index, change) in self.all.iter().enumerate() {
+            let before = index.checked_sub(1).map(|before| self.all[before].tree);
+            let again = before.is_some_and(|before| std::ptr::eq(before, change.tree));
+            let class = if again { last } else { change.tree.block_class(session)? };
+            last = class;
+            *counts[class].get_or_insert(0) += usize::from(index < self.puts);
+        }
+        Ok(counts)
     }
 
     /// Frees the records that are in no tree.

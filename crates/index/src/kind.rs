@@ -20,6 +20,9 @@
 //! reads a wrong record once in about 10^5 times. (Source of the idea: the 8-byte variant of the
 //! NBTree protocol; leaf-wide prefix truncation as in prefix B-trees, Bayer and Unterauer, 1977.)
 //!
+//! In the pool's directory the kind of a tree is its [`CODE`](Kind::CODE): 1 for integers, 2 for byte
+//! strings; 4 for byte strings in hashed leaves.
+//!
 //! A *fence* is one word: for `U64Kind` the key itself, for `BytesKind` the offset of a record that
 //! holds the key. Zero is the lowest fence, and as an upper bound it means "no bound".
 

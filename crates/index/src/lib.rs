@@ -11,6 +11,7 @@
 pub mod build;
 mod bytes_kind;
 mod bytes_load;
+mod bytes_nodes;
 mod bytes_tree;
 mod change;
 mod check_report;
@@ -65,4 +66,6 @@ pub use everleaf_machine::cpu::missing_feature as missing_cpu_feature;
 pub use everleaf_machine::lock_rank;
 pub use everleaf_machine::{Hardware, Machine, OwnerProcess};
 pub use everleaf_pool::{CreateMode, Domain, Pool, PoolError, PoolOptions, human_size, uuid_of};
-pub use everleaf_pool::{FEATURE_BATCHES, FEATURE_EXPIRY, FEATURE_EXPIRY_WORD, KNOWN_FEATURES};
+pub use everleaf_pool::{
+    FEATURE_BATCHES, FEATURE_EXPIRY, FEATURE_EXPIRY_WORD, FEATURE_HASHED_LEAVES, KNOWN_FEATURES,
+};

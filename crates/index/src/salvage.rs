@@ -8,7 +8,7 @@ use std::cell::Cell;
 
 use everleaf_alloc::BLOCK_SIZE;
 use everleaf_alloc::layout::{
-    CHUNK_SHIFT, CHUNK_SHIFT_MAX, CHUNK_SHIFT_MIN, ChunkHeader, ChunkKind,
+    CHUNK_SHIFT, CHUNK_SHIFT_MAX, CHUNK_SHIFT_MIN, ChunkHeader, ChunkKind, block_size,
 };
 use everleaf_machine::{Hardware, Pair};
 use everleaf_pool::layout::{
@@ -18,13 +18,36 @@ use everleaf_pool::layout::{
 use everleaf_pool::{DATA_START, Seal};
 
 use crate::bytes_kind::{BytesKey, BytesKind, record_offset};
+use crate::bytes_nodes::HASHED_BYTES_CODE;
+use crate::geometry::Production;
+use crate::hashed_leaf;
+use crate::hashed_leaf::layout::LeafShape;
 use crate::kind::Kind;
 use crate::nbtree::layout::{BLOCK_HEADER_SIZE, SLOT_COUNT_MAX, owner_parts};
 use crate::nbtree::state::{BlockState, NO_BLOCK, holds};
 use crate::nbtree::sum_of;
 use crate::record;
 
-/// Whether a block of an ordinary tree has the sum of what it holds.
+/// What leaf blocks of a class look like.
+struct Blocks {
+    class: usize,
+    /// Entries behind the header.
+    entries: usize,
+    /// Whether a block has the sum of what it holds.
+    is_as_sealed: fn(u32, &[u8]) -> bool,
+}
+
+/// Those of NBTree, and those of trees with hashed leaves.
+const KNOWN_BLOCKS: [Blocks; 2] = [
+    Blocks { class: 0, entries: SLOT_COUNT_MAX, is_as_sealed },
+    Blocks {
+        class: <Production as LeafShape>::BLOCK_CLASS,
+        entries: <Production as LeafShape>::CAPACITY,
+        is_as_sealed: hashed_leaf::seal::is_as_sealed,
+    },
+];
+
+/// Whether a block of NBTree has the sum of what it holds.
 fn is_as_sealed(number: u32, block: &[u8]) -> bool {
     let mut bytes = block[..BLOCK_HEADER_SIZE + 16 * SLOT_COUNT_MAX].to_vec();
     bytes[..8].copy_from_slice(&u64::from(number).to_le_bytes());
@@ -137,7 +160,8 @@ impl<'f> Salvage<'f> {
             }
             let name = String::from_utf8(bytes[8..8 + length as usize].to_vec()).ok()?;
             let commit = word(&bytes, 0);
-            let has_bytes = (commit >> 16) as u16 == <BytesKindM as Kind<Hardware>>::CODE;
+            let codes = [<BytesKindM as Kind<Hardware>>::CODE, HASHED_BYTES_CODE];
+            let has_bytes = codes.contains(&((commit >> 16) as u16));
             Some(SalvagedRoot { name, id: (commit >> 32) as u32, has_bytes })
         };
         (0..ROOT_COUNT).filter_map(root).collect()
@@ -158,9 +182,12 @@ impl<'f> Salvage<'f> {
         while chunk < self.size >> shift {
             let start = chunk << shift;
             match ChunkHeader::decode(self.word(start)) {
-                // Larger blocks are of trees that salvage does not know.
-                Some(header) if header.kind == ChunkKind::Leaves && header.class == 0 => {
-                    self.blocks(start, 1 << shift, true, found, dropped);
+                Some(header) if header.kind == ChunkKind::Leaves => {
+                    // Blocks of another class are of trees that salvage does not know.
+                    let class = usize::from(header.class);
+                    if let Some(of) = KNOWN_BLOCKS.iter().find(|known| known.class == class) {
+                        self.blocks(of, start, 1 << shift, true, found, dropped);
+                    }
                     chunk += 1;
                 }
                 Some(header) => chunk += u64::from(header.run),
@@ -169,7 +196,9 @@ impl<'f> Salvage<'f> {
                         "the header of the chunk at {start} is damaged: its blocks, if it has any, \
                          were looked at one by one"
                     ));
-                    self.blocks(start, 1 << shift, false, found, dropped);
+                    for of in &KNOWN_BLOCKS {
+                        self.blocks(of, start, 1 << shift, false, found, dropped);
+                    }
                     chunk += 1;
                 }
             }
@@ -178,6 +207,7 @@ impl<'f> Salvage<'f> {
 
     fn blocks(
         &self,
+        of: &Blocks,
         start: u64,
         length: usize,
         is_certain: bool,
@@ -189,16 +219,16 @@ impl<'f> Salvage<'f> {
             dropped(format!("the chunk at {start} cannot be read"));
             return;
         }
-        for (index, block) in bytes.chunks_exact(BLOCK_SIZE).enumerate().skip(1) {
-            let number = (start / BLOCK_SIZE as u64) as u32 + index as u32;
+        for (index, block) in bytes.chunks_exact(block_size(of.class)).enumerate().skip(1) {
+            let number = (start / BLOCK_SIZE as u64) as u32 + ((index as u32) << of.class);
             match self.is_live(number, word(block, 0)) {
                 Some(false) => {}
-                Some(true) => self.entries(number, block, is_certain, found, dropped),
+                Some(true) => self.entries(of, number, block, is_certain, found, dropped),
                 // What was no leaf looks like anything.
-                None if !is_certain => self.entries(number, block, false, found, &mut |_| ()),
+                None if !is_certain => self.entries(of, number, block, false, found, &mut |_| ()),
                 None => {
                     dropped(format!("the state of the leaf block {number} is damaged"));
-                    self.entries(number, block, false, found, dropped);
+                    self.entries(of, number, block, false, found, dropped);
                 }
             }
         }
@@ -223,6 +253,7 @@ impl<'f> Salvage<'f> {
 
     fn entries(
         &self,
+        of: &Blocks,
         number: u32,
         block: &[u8],
         is_certain: bool,
@@ -232,14 +263,14 @@ impl<'f> Salvage<'f> {
         let (tree, skip) = owner_parts(word(block, 16));
         if is_certain {
             self.count_leaf();
-            if self.seal.is_some() && !is_as_sealed(number, block) {
+            if self.seal.is_some() && !(of.is_as_sealed)(number, block) {
                 dropped(format!(
                     "the leaf block {number} is not as it was when the pool was closed: keys of it may \
                      be missing"
                 ));
             }
         }
-        for slot in 0..SLOT_COUNT_MAX {
+        for slot in 0..of.entries {
             let at = BLOCK_HEADER_SIZE + 16 * slot;
             let entry = Pair { first: word(block, at), second: word(block, at + 8) };
             if !holds(<BytesKindM as Kind<Hardware>>::state(entry)) {

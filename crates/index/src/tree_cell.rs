@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use everleaf_alloc::{Heap, Session};
+use everleaf_alloc::{AllocError, Heap, Session};
 use everleaf_machine::lock_rank::Rank;
 use everleaf_machine::{AtomicPointer, Machine, Ordering, SpinLock};
 use everleaf_pool::RootIndex;
@@ -15,33 +15,68 @@ use crate::geometry::Geometry;
 use crate::kind::Kind;
 use crate::nbtree::NbTree;
 
-type Tree<K, G, M> = NbTree<K, G, M>;
+/// A tree that a cell can hold.
+pub(crate) trait CellTree<M: Machine>: Send + Sync + Sized {
+    /// Its id in the pool's directory.
+    fn id(&self) -> u32;
+
+    /// What another tree of the same kind is made by.
+    type Design;
+
+    /// What such a tree is made by.
+    fn design(&self) -> Self::Design;
+
+    /// An empty tree with this id.
+    fn create(design: &Self::Design, session: &mut Session<M>, id: u32)
+    -> Result<Self, AllocError>;
+
+    /// Gives back all it uses, when nobody can reach it any more.
+    fn free_all(&self, session: &mut Session<M>);
+}
+
+impl<K: Kind<M>, G: Geometry, M: Machine> CellTree<M> for NbTree<K, G, M> {
+    fn id(&self) -> u32 {
+        self.id()
+    }
+
+    type Design = ();
+
+    fn design(&self) {}
+
+    fn create((): &(), session: &mut Session<M>, id: u32) -> Result<Self, AllocError> {
+        NbTree::create(session, id)
+    }
+
+    fn free_all(&self, session: &mut Session<M>) {
+        self.free_all(session);
+    }
+}
 
 /// A tree that was swapped out, and the epoch of that moment.
-struct RetiredTree<K, G: Geometry, M: Machine> {
+struct RetiredTree<T> {
     epoch: u64,
-    tree: *mut Tree<K, G, M>,
+    tree: *mut T,
 }
 
 /// The current tree of a name; null once the name was removed.
-pub(crate) struct TreeCell<K, G: Geometry, M: Machine> {
-    current: AtomicPointer<Tree<K, G, M>, M>,
+pub(crate) struct TreeCell<T, M: Machine> {
+    current: AtomicPointer<T, M>,
     /// Its entry in the pool's directory; a temporary tree has none.
     root: Option<RootIndex>,
     heap: Arc<Heap<M>>,
     /// Held while the tree is swapped; also the trees that nobody can find any more.
-    retired_trees: SpinLock<Vec<RetiredTree<K, G, M>>, M>,
+    retired_trees: SpinLock<Vec<RetiredTree<T>>, M>,
     /// Held while such trees are freed, which may take long: nobody swaps behind it.
     burial: SpinLock<(), M>,
 }
 
 // SAFETY: trees are Send and Sync; the raw pointers are owned by the slot.
-unsafe impl<K: Kind<M>, G: Geometry, M: Machine> Send for TreeCell<K, G, M> {}
+unsafe impl<T: CellTree<M>, M: Machine> Send for TreeCell<T, M> {}
 // SAFETY: as above.
-unsafe impl<K: Kind<M>, G: Geometry, M: Machine> Sync for TreeCell<K, G, M> {}
+unsafe impl<T: CellTree<M>, M: Machine> Sync for TreeCell<T, M> {}
 
-impl<K: Kind<M>, G: Geometry, M: Machine> TreeCell<K, G, M> {
-    pub fn new(heap: Arc<Heap<M>>, root: Option<RootIndex>, tree: Tree<K, G, M>) -> Self {
+impl<T: CellTree<M>, M: Machine> TreeCell<T, M> {
+    pub fn new(heap: Arc<Heap<M>>, root: Option<RootIndex>, tree: T) -> Self {
         let current = AtomicPointer::new(Box::into_raw(Box::new(tree)));
         let retired_trees = SpinLock::ranked(Rank::TreeSwap, vec![]);
         TreeCell {
@@ -74,7 +109,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> TreeCell<K, G, M> {
     pub fn with<R>(
         &self,
         session: &mut Session<M>,
-        operation: impl FnOnce(&Tree<K, G, M>, &mut Session<M>) -> R,
+        operation: impl FnOnce(&T, &mut Session<M>) -> R,
     ) -> Result<R, IndexError> {
         debug_assert!(Arc::ptr_eq(&self.heap, session.heap()), "a session of another pool");
         // Also ends when the operation panics: it may run code of the user.
@@ -96,9 +131,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> TreeCell<K, G, M> {
     /// *Linearizes* at the swap; *durable* when the directory's word is, just before.
     pub fn clear(&self, session: &mut Session<M>) -> Result<(), IndexError> {
         let mut retired_trees = self.retired_trees.lock();
-        let old = self.with(session, |tree, _| tree.id())?;
+        let (old, design) = self.with(session, |tree, _| (tree.id(), tree.design()))?;
         let id = self.heap.pool().next_id()?;
-        let tree = Tree::<K, G, M>::create(session, id)?;
+        let tree = T::create(&design, session, id)?;
         if let Some(root) = self.root
             && let Err(error) = self.heap.pool().set_root_value(root, old, id)
         {
@@ -123,7 +158,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> TreeCell<K, G, M> {
         Ok(())
     }
 
-    fn swap(&self, retired_trees: &mut Vec<RetiredTree<K, G, M>>, new: *mut Tree<K, G, M>) {
+    fn swap(&self, retired_trees: &mut Vec<RetiredTree<T>>, new: *mut T) {
         // AcqRel: publishes the new tree; pairs with the load in `with`.
         let old = self.current.swap(new, Ordering::AcqRel);
         let epoch = self.heap.retire_epoch();
@@ -149,7 +184,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> TreeCell<K, G, M> {
             return false;
         }
         self.heap.advance_epoch();
-        let is_over = |buried: &mut RetiredTree<K, G, M>| self.heap.is_expired(buried.epoch);
+        let is_over = |buried: &mut RetiredTree<T>| self.heap.is_expired(buried.epoch);
         // Taken out, so that the tree can be swapped meanwhile.
         let over: Vec<_> = self.retired_trees.lock().extract_if(.., is_over).collect();
         for buried in over {
@@ -161,7 +196,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> TreeCell<K, G, M> {
     }
 }
 
-impl<K, G: Geometry, M: Machine> Drop for TreeCell<K, G, M> {
+impl<T, M: Machine> Drop for TreeCell<T, M> {
     fn drop(&mut self) {
         for buried in self.retired_trees.get_mut().drain(..) {
             // SAFETY: owned by the slot; nobody uses it any more. Its space in the pool is found

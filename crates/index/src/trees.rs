@@ -14,17 +14,22 @@ use std::sync::Arc;
 use everleaf_alloc::{AllocError, Audit, Heap, Recovery, Session, SessionPool};
 use everleaf_machine::lock_rank::Rank;
 use everleaf_machine::{Hardware, Machine, Ordering, SpinLock};
-use everleaf_pool::{FEATURE_SUM_OF_EMPTY, Pool, Root, RootIndex};
+use everleaf_pool::{FEATURE_HASHED_LEAVES, FEATURE_SUM_OF_EMPTY, Pool, Root, RootIndex};
 
 use crate::bytes_kind::BytesKind;
+use crate::bytes_nodes::{BytesDesign, BytesNodes, HASHED_BYTES_CODE};
 use crate::bytes_tree::BytesTree;
 use crate::check_report::CheckReport;
 use crate::error::IndexError;
 use crate::geometry::{Geometry, Production};
+use crate::hashed_leaf::Slab;
+use crate::hashed_leaf::layout::LeafShape;
 use crate::kind::{Kind, U64Kind};
+use crate::nbtree::recover::LiveBlocks;
 use crate::nbtree::{CheckState, Contents, NbTree, find_live_blocks};
 use crate::ordered::{Design, OrderedIndex};
 use crate::registry::Registry;
+use crate::tree_cell::CellTree;
 use crate::u64_tree::U64Tree;
 pub use load::BuiltTree;
 pub use loads::LoadGuard;
@@ -77,6 +82,8 @@ pub struct Trees<G: Geometry = Production, M: Machine = Hardware> {
     maintenance: SpinLock<(), M>,
     /// Trees that are being built and have no name yet. None is added while `maintenance` is held.
     loads: Loads<M>,
+    /// What trees with hashed leaves keep in DRAM, once there is one.
+    slab: SpinLock<Option<Arc<Slab<G::Leaves, M>>>, M>,
 }
 
 impl<G: Geometry, M: Machine> Named<G, M> {
@@ -169,6 +176,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             is_complete,
             maintenance: SpinLock::ranked(Rank::Maintenance, ()),
             loads: Loads::new(),
+            slab: SpinLock::new(None),
         }
     }
 
@@ -250,23 +258,25 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         let seal = heap.pool().seal();
         compare_roots(heap, &roots)?;
         let mut sealed = Contents::default();
-        // The values of other designs are places, which may equal an id: no block has owner 0.
         let codes = [<U64Kind as Kind<M>>::CODE, <BytesKind as Kind<M>>::CODE];
-        let id = |root: &Root| if codes.contains(&root.kind) { root.value } else { 0 };
-        let ids: Vec<u32> = roots.iter().map(id).collect();
-        let live = find_live_blocks(heap, recovery, &ids, 0, threads)?;
+        let live = live_blocks(heap, recovery, &roots, &codes, 0, threads)?;
+        let class = <G::Leaves as LeafShape>::BLOCK_CLASS;
+        let hashed = live_blocks(heap, recovery, &roots, &[HASHED_BYTES_CODE], class, threads)?;
         let trees = Self::on_heap(heap.clone(), designs, threads, seal.is_some());
         let mut session = heap.session()?;
-        for (root, live) in roots.into_iter().zip(live) {
+        for ((root, live), hashed) in roots.into_iter().zip(live).zip(hashed) {
             let named = if root.kind == <U64Kind as Kind<M>>::CODE {
                 let sealed = seal.is_some().then_some(&mut sealed);
                 let tree =
                     NbTree::recover(&mut session, recovery, root.value, live, threads, sealed)?;
                 Named::U64(Arc::new(U64Tree::new(heap.clone(), root.index, tree)))
-            } else if root.kind == <BytesKind as Kind<M>>::CODE {
+            } else if [<BytesKind as Kind<M>>::CODE, HASHED_BYTES_CODE].contains(&root.kind) {
                 let sealed = seal.is_some().then_some(&mut sealed);
+                let is_hashed = root.kind == HASHED_BYTES_CODE;
+                let design = trees.bytes_design(is_hashed)?;
+                let live = if is_hashed { hashed } else { live };
                 let tree =
-                    NbTree::recover(&mut session, recovery, root.value, live, threads, sealed)?;
+                    design.recover(&mut session, recovery, root.value, live, threads, sealed)?;
                 Named::Bytes(Arc::new(BytesTree::new(heap.clone(), root.index, tree)))
             } else {
                 let Some(design) = designs.of_kind(root.kind) else {
@@ -279,6 +289,39 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         }
         compare_contents(heap, sealed)?;
         Ok(trees)
+    }
+
+    /// What trees of byte strings are made by: with hashed leaves or without.
+    fn bytes_design(&self, is_hashed: bool) -> Result<BytesDesign<G, M>, AllocError> {
+        if !is_hashed {
+            return Ok(BytesDesign::NbTree);
+        }
+        let mut slab = self.slab.lock();
+        if let Some(slab) = &*slab {
+            return Ok(BytesDesign::HashedLeaf(slab.clone()));
+        }
+        let new = Arc::new(Slab::new(self.heap.pool().max_size())?);
+        *slab = Some(new.clone());
+        Ok(BytesDesign::HashedLeaf(new))
+    }
+
+    /// What new trees of byte strings are made by.
+    fn new_bytes_design(&self) -> Result<BytesDesign<G, M>, AllocError> {
+        self.bytes_design(self.makes_hashed_leaves())
+    }
+
+    /// Whether new trees of byte strings have hashed leaves ([`Self::make_hashed_leaves`]).
+    pub fn makes_hashed_leaves(&self) -> bool {
+        self.heap.pool().features() & FEATURE_HASHED_LEAVES != 0
+    }
+
+    /// From now on, and after the next opening, new trees of byte strings have hashed leaves
+    /// ([`HashedLeafTree`](crate::HashedLeafTree)). Those that are there stay as they are.
+    ///
+    /// # Errors
+    /// The pool cannot be written.
+    pub fn make_hashed_leaves(&self) -> Result<(), IndexError> {
+        Ok(self.heap.pool().enable_features(FEATURE_HASHED_LEAVES)?)
     }
 
     /// The heap the trees live in.
@@ -352,8 +395,8 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             return Ok(tree.clone());
         }
         let id = self.heap.pool().next_id()?;
-        let tree = NbTree::create(&mut session, id)?;
-        let root = self.publish(&mut session, name, &tree)?;
+        let tree = BytesNodes::create(&self.new_bytes_design()?, &mut session, id)?;
+        let root = self.publish(&mut session, name, tree.design().code(), &tree)?;
         let tree = Arc::new(BytesTree::new(self.heap.clone(), root, tree));
         named.push((name.to_string(), Named::Bytes(tree.clone())));
         Ok(tree)
@@ -375,7 +418,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         }
         let id = self.heap.pool().next_id()?;
         let tree = NbTree::create(&mut session, id)?;
-        let root = self.publish(&mut session, name, &tree)?;
+        let root = self.publish(&mut session, name, <U64Kind as Kind<M>>::CODE, &tree)?;
         let tree = Arc::new(U64Tree::new(self.heap.clone(), root, tree));
         named.push((name.to_string(), Named::U64(tree.clone())));
         Ok(tree)
@@ -428,13 +471,14 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     }
 
     /// Enters a finished tree in the pool's directory: from now on it survives.
-    fn publish<K: Kind<M>>(
+    fn publish(
         &self,
         session: &mut Session<M>,
         name: &str,
-        tree: &NbTree<K, G, M>,
-    ) -> Result<everleaf_pool::RootIndex, IndexError> {
-        match self.heap.pool().create_root(name, K::CODE, tree.id()) {
+        code: u16,
+        tree: &impl CellTree<M>,
+    ) -> Result<RootIndex, IndexError> {
+        match self.heap.pool().create_root(name, code, tree.id()) {
             Ok(root) => Ok(root.index),
             Err(error) => {
                 tree.free_all(session);
@@ -490,28 +534,28 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         let mut audit = Audit::new(&self.heap)?;
         let mut report = CheckReport { is_complete: self.is_complete, ..Default::default() };
         for (name, tree) in named.iter() {
-            let mut state = CheckState::default();
+            let mut found = CheckReport::default();
             match tree {
                 Named::U64(tree) => tree.slot().with(&mut session, |tree, session| {
+                    let mut state = CheckState::default();
                     tree.check(session, audit.used(), &mut state);
+                    state.add_to(&mut found);
                 })?,
                 Named::Bytes(tree) => tree.slot().with(&mut session, |tree, session| {
-                    tree.check(session, audit.used(), &mut state);
+                    tree.check(session, audit.used(), &mut found);
                 })?,
                 Named::Other(tree, _) => {
-                    let mut found = CheckReport::default();
                     tree.check(&mut session, audit.used(), &mut found)?;
-                    state.keys = found.keys;
-                    state.leaves = found.leaves;
-                    state.problems = found.problems;
+                    // Other designs are not sealed.
+                    found.unproven_leaves = 0;
                 }
             }
-            report.keys += state.keys;
-            report.leaves += state.leaves;
-            report.unproven_leaves += state.unproven_leaves;
+            report.keys += found.keys;
+            report.leaves += found.leaves;
+            report.unproven_leaves += found.unproven_leaves;
             report
                 .problems
-                .extend(state.problems.into_iter().map(|text| format!("{name}: {text}")));
+                .extend(found.problems.into_iter().map(|text| format!("{name}: {text}")));
         }
         if self.is_complete {
             // What was written since was written by us.
@@ -526,4 +570,22 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         report.problems.extend(audit.finish(&self.heap));
         Ok(Some(report))
     }
+}
+
+/// The live blocks, of one class, of the trees of these kinds among all.
+fn live_blocks<M: Machine>(
+    heap: &Heap<M>,
+    recovery: &Recovery<M>,
+    roots: &[Root],
+    codes: &[u16],
+    class: usize,
+    threads: usize,
+) -> Result<Vec<LiveBlocks>, AllocError> {
+    if !roots.iter().any(|root| codes.contains(&root.kind)) {
+        return Ok(vec![LiveBlocks::default(); roots.len()]);
+    }
+    // The values of other designs are places, which may equal an id: no block has owner 0.
+    let id = |root: &Root| if codes.contains(&root.kind) { root.value } else { 0 };
+    let ids: Vec<u32> = roots.iter().map(id).collect();
+    find_live_blocks(heap, recovery, &ids, class, threads)
 }

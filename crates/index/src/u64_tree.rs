@@ -41,7 +41,7 @@ use crate::tree_cell::TreeCell;
 /// # }
 /// ```
 pub struct U64Tree<G: Geometry = Production, M: Machine = Hardware> {
-    slot: TreeCell<U64Kind, G, M>,
+    slot: TreeCell<NbTree<U64Kind, G, M>, M>,
 }
 
 impl<G: Geometry, M: Machine> U64Tree<G, M> {
@@ -49,7 +49,7 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
         U64Tree { slot: TreeCell::new(heap, Some(root), tree) }
     }
 
-    pub(crate) fn slot(&self) -> &TreeCell<U64Kind, G, M> {
+    pub(crate) fn slot(&self) -> &TreeCell<NbTree<U64Kind, G, M>, M> {
         &self.slot
     }
 
@@ -302,7 +302,8 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
         id: u32,
         pairs: impl IntoIterator<Item = (u64, u64)>,
     ) -> Result<NbTree<U64Kind, G, M>, IndexError> {
-        let mut loader = BulkLoader::<U64Kind, G, M>::new(session, id);
+        let tree = NbTree::assemble(session.heap().clone(), id, 0);
+        let mut loader = BulkLoader::<U64Kind, _, M>::new(session, tree);
         match Self::load_into(&mut loader, pairs) {
             Ok(()) => Ok(loader.finish()?),
             Err(error) => {
@@ -313,7 +314,7 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
     }
 
     fn load_into(
-        loader: &mut BulkLoader<'_, U64Kind, G, M>,
+        loader: &mut BulkLoader<'_, U64Kind, NbTree<U64Kind, G, M>, M>,
         pairs: impl IntoIterator<Item = (u64, u64)>,
     ) -> Result<(), IndexError> {
         let mut last = None;
@@ -399,7 +400,7 @@ impl<G: Geometry, M: Machine> OrderedIndex<M> for U64Tree<G, M> {
         self.slot.with(session, |tree, session| tree.check(session, used, &mut state))?;
         report.keys += state.keys;
         report.leaves += state.leaves;
-        report.problems.extend(state.problems);
+        report.problems.append(&mut state.problems);
         Ok(())
     }
     fn free_all(&self, session: &mut Session<M>) {

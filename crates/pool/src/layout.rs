@@ -98,11 +98,14 @@ pub const FEATURE_EXPIRY: u64 = 1;
 pub const FEATURE_BATCHES: u64 = 2;
 /// Incompatible feature bit: records may carry their expiry in a word of its own.
 pub const FEATURE_EXPIRY_WORD: u64 = 4;
+/// Incompatible feature bit: maps of byte strings may have hashed leaves, and new ones have.
+pub const FEATURE_HASHED_LEAVES: u64 = 8;
 /// Compatible feature bit: no empty key with an empty value has the check sum 0 that an older program gave
 /// it, so that a header of zeros is none.
 pub const FEATURE_SUM_OF_EMPTY: u64 = 1;
 /// The incompatible feature bits this code knows. A pool has those that were ever used in it.
-pub const KNOWN_FEATURES: u64 = FEATURE_EXPIRY | FEATURE_BATCHES | FEATURE_EXPIRY_WORD;
+pub const KNOWN_FEATURES: u64 =
+    FEATURE_EXPIRY | FEATURE_BATCHES | FEATURE_EXPIRY_WORD | FEATURE_HASHED_LEAVES;
 
 /// Offsets of the two copies of the header.
 pub const HEADER_OFFSETS: [u64; 2] = [0, 4096];

@@ -218,15 +218,23 @@ pub struct AnyWords {
 impl AnyWords {
     /// That with nodes of the geometry `G`.
     pub const fn of<G: Nodes>() -> AnyWords {
-        AnyWords { create: create::<G>, open: open::<G> }
+        AnyWords { create: create::<G, false>, open: open::<G> }
+    }
+
+    /// The same with hashed leaves.
+    pub const fn hashed<G: Nodes>() -> AnyWords {
+        AnyWords { create: create::<G, true>, open: open::<G> }
     }
 }
 
-fn create<G: Nodes>(
+fn create<G: Nodes, const HASHED: bool>(
     pool: Pool<Simulated>,
     chunk_shift: u32,
 ) -> Result<Box<dyn LivingWords>, IndexError> {
     let trees: Trees<G, Simulated> = Trees::create_with_chunks(pool, chunk_shift)?;
+    if HASHED {
+        trees.make_hashed_leaves()?;
+    }
     Ok(Box::new(Live { tree: trees.bytes_tree(NAME)?, trees }))
 }
 

@@ -100,6 +100,7 @@ impl<const SLOTS: usize> Geometry for Wide<SLOTS> {
     const SLOT_COUNT: usize = SLOTS;
     const CHILD_COUNT: usize = Production::CHILD_COUNT;
     const PARENT_CHILD_COUNT: usize = Production::PARENT_CHILD_COUNT;
+    type Leaves = Tiny<SLOTS, { Production::PARENT_CHILD_COUNT }>;
 }
 
 /// Trees of a design in several sizes of leaves: small ones, where rare paths are common, and some whose
@@ -261,6 +262,16 @@ static NB_STRINGS: &Strings = &Strings {
     wide: &[(5, AnyWords::of::<Wide<5>>())],
 };
 
+static HASHED_STRINGS: &Strings = &Strings {
+    sizes: &[
+        (2, AnyWords::hashed::<Tiny<2, 3>>()),
+        (3, AnyWords::hashed::<Tiny<3, 3>>()),
+        (4, AnyWords::hashed::<Tiny<4, 3>>()),
+        (7, AnyWords::hashed::<Tiny<7, 3>>()),
+    ],
+    wide: &[(254, AnyWords::hashed::<Production>())],
+};
+
 /// Its nodes in the pool have one size; what differs is how many are below one in DRAM.
 static U_TREES: &Trees = &Trees {
     sizes: &[(2, any::<UTree<Tiny<2, 3>, M>>()), (4, any::<UTree<Tiny<2, 5>, M>>())],
@@ -311,6 +322,7 @@ pub static STRUCTURES: &[Structure] = &[
     one("rntree-direct", "RNTree with direct stores", sizes!(RnTreeDirect: 9)),
     one("rntree-rtm", "RNTree with transactions", sizes!(RnTreeRtm: 9)),
     one("hashed-leaf", "B+-tree with hashed leaves", HASHED),
+    one("hashed-leaf-bytes", "the same with byte strings", HASHED_STRINGS),
     one("fptree", "FPTree", sizes!(FpTree: 2 3 7; 5)),
     one("wbtree", "wB+Tree", sizes!(WbTree: 2 3 9)),
     one("wbtree-so", "wB+Tree with slots only", sizes!(WbTreeSo: 3 7)),

@@ -9,7 +9,8 @@ use std::ops::Bound;
 use std::path::Path;
 
 use everleaf_index::{
-    BytesTree, CreateMode, Hardware, IndexError, KNOWN_FEATURES, Machine, Pool, PoolOptions, Trees,
+    BytesTree, CreateMode, FEATURE_HASHED_LEAVES, Hardware, IndexError, KNOWN_FEATURES, Machine,
+    Pool, PoolOptions, Trees,
 };
 
 use crate::conversion::from_pool;
@@ -281,7 +282,9 @@ impl Options {
     pub fn upgrade(self, path: impl AsRef<Path>) -> Result<Vec<&'static str>> {
         let store = self.open(path)?;
         let pool = store.shared().trees.heap().pool();
-        let missing = KNOWN_FEATURES & !pool.features();
+        // Which leaves maps have is said when the pool is made.
+        let wanted = KNOWN_FEATURES & !FEATURE_HASHED_LEAVES;
+        let missing = wanted & !pool.features();
         let names = [
             (everleaf_index::FEATURE_EXPIRY, "keys that expire"),
             (everleaf_index::FEATURE_BATCHES, "batches"),
@@ -289,7 +292,7 @@ impl Options {
         ];
         let new = names.into_iter().filter(|(bit, _)| missing & bit != 0).map(|(_, name)| name);
         let new = new.collect();
-        pool.enable_features(KNOWN_FEATURES).map_err(IndexError::from)?;
+        pool.enable_features(wanted).map_err(IndexError::from)?;
         store.close()?;
         Ok(new)
     }

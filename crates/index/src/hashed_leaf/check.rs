@@ -136,6 +136,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
 
     fn check_leaf(&self, leaf: LeafId, used: &Recovery<M>, findings: &mut Findings<'_>) {
         findings.report.leaves += 1;
+        let is_proven = self.sealed_contents(leaf.block::<G>()).is_ok();
+        findings.report.unproven_leaves += u64::from(!is_proven);
         if let Some(target) = self.unmade_target(leaf) {
             findings.note(used.mark_block(G::BLOCK_CLASS, target.block::<G>()));
         }

@@ -3,14 +3,14 @@
 use everleaf_alloc::{Recovery, Session};
 use everleaf_machine::Machine;
 
-use super::HashedLeafTree;
 use super::layout::{LeafShape, OrderPlace};
+use super::{HashedLeafTree, Slab};
 use crate::change::{Change, Intent, Outcome};
 use crate::check_report::CheckReport;
 use crate::error::IndexError;
 use crate::kind::{U64Kind, u64_key};
 use crate::nbtree::write::Write;
-use crate::nbtree::{TOGETHER, TreeShape, find_live_blocks};
+use crate::nbtree::{Extent, TOGETHER, TreeShape, find_live_blocks};
 use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Scans, Writes};
 
 impl<G: LeafShape, M: Machine> OrderedIndex<M> for HashedLeafTree<U64Kind, G, M> {
@@ -49,7 +49,9 @@ impl<G: LeafShape, M: Machine> OrderedIndex<M> for HashedLeafTree<U64Kind, G, M>
     ) -> Result<(), IndexError> {
         let values = &mut values[..keys.len()];
         let mut session = session.pinned();
-        self.get_many_payloads(&mut session, keys, |index, value| values[index] = value);
+        self.get_many_payloads(&mut session, keys, Extent::Heads, |_, index, value| {
+            values[index] = value;
+        });
         Ok(())
     }
 
@@ -105,7 +107,7 @@ impl<G: LeafShape, M: Machine> OrderedIndex<M> for HashedLeafTree<U64Kind, G, M>
         pairs.reserve(limit.min(256));
         let mut session = session.pinned();
         let mut left = limit;
-        self.scan_forward(&mut session, from, limit, |low, entry| {
+        self.scan_forward(&mut session, from, limit, Extent::Heads, |low, entry| {
             pairs.push((u64_key(low, entry), entry.second));
             left -= 1;
             left > 0
@@ -126,7 +128,7 @@ impl<G: LeafShape, M: Machine> OrderedIndex<M> for HashedLeafTree<U64Kind, G, M>
         pairs.reserve(limit.min(256));
         let mut session = session.pinned();
         let mut left = limit;
-        self.scan_backward(&mut session, from.checked_add(1), |low, entry| {
+        self.scan_backward(&mut session, from.checked_add(1), Extent::Heads, |low, entry| {
             pairs.push((u64_key(low, entry), entry.second));
             left -= 1;
             left > 0
@@ -169,7 +171,7 @@ impl<G: LeafShape, M: Machine> HashedLeafTree<U64Kind, G, M> {
     fn count(&self, session: &Session<M>, intent: Intent, outcome: Outcome) {
         match outcome.growth(intent) {
             0 => {}
-            growth => self.keys.add(session.stripe(), growth),
+            growth => self.note_keys(session, growth),
         }
     }
 }
@@ -188,7 +190,8 @@ impl<G: LeafShape, M: Machine> Design<M> for HashedLeafTree<U64Kind, G, M> {
 
     fn create(session: &mut Session<M>) -> Result<Self, IndexError> {
         let id = session.heap().pool().next_id()?;
-        Ok(Self::create_empty(session, id)?)
+        let slab = Slab::new(session.heap().pool().max_size())?;
+        Ok(Self::create_empty(session, id, slab.into())?)
     }
 
     fn recover(
@@ -199,7 +202,8 @@ impl<G: LeafShape, M: Machine> Design<M> for HashedLeafTree<U64Kind, G, M> {
     ) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
         let live = find_live_blocks(&heap, recovery, &[root], G::BLOCK_CLASS, threads)?.remove(0);
-        Ok(Self::recover_from(session, recovery, root, live, threads)?)
+        let slab = Slab::new(heap.pool().max_size())?;
+        Ok(Self::recover_from(session, recovery, root, live, slab.into(), threads, None)?)
     }
 
     fn root_value(&self) -> u32 {

@@ -6,18 +6,18 @@
 //!   8   low fence    8                    0: nothing is known             8   successor   8
 //!   16  owner        8                    1: never to be claimed          16  order       8
 //!   24  placement    8                    2..: of the position's key      24  low, high  16
-//!   32  254 entries of 16                                                 40  skip, in flight
+//!   32  254 entries of 16                                                 40  skip, in flight 16
 //! ```
 //!
 //! A leaf is its block: the number of the block, divided by the 1 KiB units that a block has, is the
 //! leaf's number, and tells where fingerprints and metadata are. Position 0 and 1 would be where the
 //! header is; their fingerprints are 1.
 
-use everleaf_alloc::block_size;
 use everleaf_machine::{Atomic, AtomicPointer, LINE_SIZE, Machine};
 
 use super::placement::Placement;
-use crate::geometry::{Geometry, Production, Tiny};
+use crate::geometry::Production;
+pub use crate::geometry::{HalfLeaves, LeafShape};
 
 /// Bytes in front of a block's entries.
 pub const BLOCK_HEADER_SIZE: usize = 32;
@@ -28,67 +28,6 @@ pub const UNKNOWN: u8 = 0;
 /// The fingerprint of a position that is never claimed any more.
 pub const DEAD: u8 = 1;
 
-/// How large leaves are. The layout of a block is the same for all shapes.
-pub trait LeafShape: Geometry {
-    /// Class of the block in the allocator: 0 to 2 for 1 to 4 KiB.
-    const BLOCK_CLASS: usize;
-    /// Positions, those of the header included.
-    const POSITIONS: usize;
-    /// Positions at the beginning that are the header's.
-    const HEADER_POSITIONS: usize;
-    /// Positions in a line of the pool.
-    const LINE: usize;
-    /// Positions in the 256 bytes that a medium writes at once.
-    const GROUP: usize;
-    /// Positions whose fingerprints are in one line: at most 64.
-    const CHUNK: usize;
-
-    /// Entries that a leaf can hold.
-    const CAPACITY: usize = Self::POSITIONS - Self::HEADER_POSITIONS;
-    /// Lines of fingerprints.
-    const CHUNKS: usize = Self::POSITIONS.div_ceil(Self::CHUNK);
-    /// Bytes of a block.
-    const BLOCK_BYTES: usize = block_size(Self::BLOCK_CLASS);
-}
-
-impl LeafShape for Production {
-    const BLOCK_CLASS: usize = 2;
-    const POSITIONS: usize = 256;
-    const HEADER_POSITIONS: usize = 2;
-    const LINE: usize = 4;
-    const GROUP: usize = 16;
-    const CHUNK: usize = 64;
-}
-
-/// Leaves of 2 KiB; otherwise as [`Production`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct HalfLeaves;
-
-impl Geometry for HalfLeaves {
-    const SLOT_COUNT: usize = Production::SLOT_COUNT;
-    const CHILD_COUNT: usize = Production::CHILD_COUNT;
-    const PARENT_CHILD_COUNT: usize = Production::PARENT_CHILD_COUNT;
-}
-
-impl LeafShape for HalfLeaves {
-    const BLOCK_CLASS: usize = 1;
-    const POSITIONS: usize = 128;
-    const HEADER_POSITIONS: usize = 2;
-    const LINE: usize = 4;
-    const GROUP: usize = 16;
-    const CHUNK: usize = 64;
-}
-
-/// Chunks of two positions, so that keys overflow after two.
-impl<const SLOTS: usize, const CHILDREN: usize> LeafShape for Tiny<SLOTS, CHILDREN> {
-    const BLOCK_CLASS: usize = 0;
-    const POSITIONS: usize = SLOTS;
-    const HEADER_POSITIONS: usize = 0;
-    const LINE: usize = 1;
-    const GROUP: usize = 2;
-    const CHUNK: usize = 2;
-}
-
 /// What a block begins with.
 #[repr(C)]
 pub struct Header<M: Machine> {
@@ -98,7 +37,8 @@ pub struct Header<M: Machine> {
     pub low: Atomic<u64, M>,
     /// Tree id and skipped prefix; immutable while the block is not free.
     pub owner: Atomic<u64, M>,
-    /// How keys become lines (`placement.rs`); immutable while the block is not free. 0: by hash.
+    /// How keys become lines (`placement.rs`), in the lower half; immutable while the block is not free.
+    /// 0: by hash. Behind it [`SEALED`] and a check sum of the block, from its last clean close (`seal.rs`).
     pub placement: Atomic<u64, M>,
 }
 
@@ -115,11 +55,14 @@ pub struct Cold<M: Machine> {
     pub low: Atomic<u64, M>,
     /// Upper fence, exclusive; 0 means none.
     pub high: Atomic<u64, M>,
-    /// Bytes of prefix that key words skip.
-    pub skip: Atomic<u32, M>,
+    /// Bytes of prefix that key words skip. A word of its own: it is read as what never changes.
+    pub skip: Atomic<u64, M>,
     /// `Adr` domain only: writers whose effect may be visible and not yet durable.
-    pub in_flight: Atomic<u32, M>,
+    pub in_flight: Atomic<u64, M>,
 }
+
+/// `placement`: the upper half is a check sum.
+pub const SEALED: u64 = 1 << 31;
 
 /// `flags`: somebody has begun to replace the leaf.
 pub const FREEZING: u64 = 1;
@@ -204,6 +147,7 @@ type Plain = everleaf_machine::Hardware;
 
 const _: () = {
     assert!(PLACEMENT_SHIFT + Placement::BITS < usize::BITS);
+    assert!(SEALED >> Placement::BITS > 0);
     assert!(size_of::<Header<Plain>>() == BLOCK_HEADER_SIZE);
     assert!(size_of::<Cold<Plain>>() == LINE_SIZE);
     assert!(size_of::<Successor<Plain>>() == LINE_SIZE);

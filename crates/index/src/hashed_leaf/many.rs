@@ -13,10 +13,10 @@ use super::placement::Placement;
 use super::probe::Probe;
 use crate::change::Outcome;
 use crate::kind::Kind;
-use crate::nbtree::TOGETHER;
 use crate::nbtree::layout::Inner;
 use crate::nbtree::shared::Shared;
 use crate::nbtree::write::Write;
+use crate::nbtree::{Extent, TOGETHER};
 
 /// A key on its way: how it goes through a leaf, and the leaf.
 #[derive(Clone, Copy)]
@@ -27,22 +27,73 @@ struct Traveller<G> {
 
 impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// Calls `found(i, payload)` for each of `keys`, in order. Each is looked up as by `get_payload`.
-    pub(super) fn get_many_payloads(
+    pub(crate) fn get_many_payloads(
         &self,
         session: &mut Session<M>,
         keys: &[K::Key<'_>],
-        mut found: impl FnMut(usize, Option<u64>),
+        extent: Extent,
+        mut found: impl FnMut(&mut Session<M>, usize, Option<u64>),
     ) {
         for (group, keys) in keys.chunks(TOGETHER).enumerate() {
             let travellers = self.descend_together(keys.len(), |index| keys[index], false);
             for traveller in &travellers[..keys.len()] {
                 self.prefetch_matches(traveller, false);
             }
+            if K::HAS_TAILS {
+                for traveller in &travellers[..keys.len()] {
+                    self.prefetch_record(traveller);
+                }
+            }
+            let mut payloads = [None; TOGETHER];
             for (index, (key, traveller)) in keys.iter().zip(&travellers).enumerate() {
                 let payload = self.get_from(session, traveller.leaf, *key, traveller.probe);
-                found(group * TOGETHER + index, payload);
+                if !K::HAS_TAILS {
+                    found(session, group * TOGETHER + index, payload);
+                }
+                payloads[index] = payload;
+            }
+            if !K::HAS_TAILS {
+                continue;
+            }
+            if extent == Extent::Whole && !M::SIMULATED {
+                for payload in payloads.iter().flatten() {
+                    K::ask_for_rest(self.base, *payload);
+                }
+            }
+            for (index, payload) in payloads[..keys.len()].iter().enumerate() {
+                found(session, group * TOGETHER + index, *payload);
             }
         }
+    }
+
+    /// Performs the writes of some items one after the other, and calls `done` for each with its
+    /// outcome. The session is pinned.
+    ///
+    /// # Errors
+    /// As `write`; then `done` was called for all items before the one whose write failed, and none
+    /// behind it was looked at.
+    pub(crate) fn write_many<'w, 'k, T>(
+        &self,
+        session: &mut Session<M>,
+        items: &'w [T],
+        write_of: impl Fn(&'w T) -> &'w Write<'k, K, M>,
+        mut done: impl FnMut(&'w T, Outcome),
+    ) -> Result<(), AllocError>
+    where
+        'k: 'w,
+        K: 'w,
+    {
+        for items in items.chunks(TOGETHER) {
+            let mut made = items.iter();
+            let write_of = |index: usize| {
+                let Write { key, intent, payload } = *write_of(&items[index]);
+                Write { key, intent, payload }
+            };
+            self.write_together(session, items.len(), write_of, |_, outcome| {
+                done(made.next().expect("an outcome for each"), outcome);
+            })?;
+        }
+        Ok(())
     }
 
     /// Performs `count` writes, at most [`TOGETHER`], one after the other, and calls `done` for each with
@@ -95,6 +146,22 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
     }
 
+    /// Asks for the record of the entry whose fingerprint matches first.
+    #[inline(always)]
+    fn prefetch_record(&self, traveller: &Traveller<G>) {
+        if M::SIMULATED {
+            return;
+        }
+        let Traveller { probe, leaf } = traveller;
+        let chunk = probe.chunk(0);
+        let positions = self.fingerprints(*leaf, chunk).matches(probe.fingerprint);
+        if positions != 0 {
+            let position = chunk * G::CHUNK + probe.first(0, positions);
+            // An address, which nobody follows.
+            M::prefetch(K::reference(self.base, self.entry(*leaf, position).load()));
+        }
+    }
+
     /// The leaves that the inner nodes give for so many keys, at most [`TOGETHER`], with what a search
     /// of them reads asked for.
     #[inline(always)]
@@ -126,7 +193,12 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             let place = node.find::<K>(1, self.base, key(index), false);
             let leaf = LeafId::of_child(node.child_at(1, place));
             let probe = self.probe(leaf, key(index));
-            self.prefetch(leaf, &probe, writes);
+            if K::HAS_TAILS {
+                // The entry is asked for when its fingerprint says where it is.
+                self.prefetch_metadata(leaf, &probe);
+            } else {
+                self.prefetch(leaf, &probe, writes);
+            }
             Traveller { probe, leaf }
         })
     }

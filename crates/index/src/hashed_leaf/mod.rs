@@ -30,6 +30,9 @@
 //! | split, compaction | `split.rs` | no effect on contents; authority moves at `REPLACED` | state word of the old block |
 //! | merge | `merge.rs` | same | state word of the left block |
 //! | scan | `scan.rs` | each pair as a get | as get |
+//! | many gets, writes | `many.rs` | each as a separate one | likewise |
+//! | load | `bulk.rs` | when the directory names the tree | likewise |
+//! | seal | `seal.rs` | no effect on contents | the pool's seal, behind all sums |
 //! | recovery | `recover.rs` | - | - |
 //!
 //! Invariants (checked by `check.rs` and on the simulated machine):
@@ -46,8 +49,13 @@
 //!   passed;
 //! - L7 a block is retired when no inner node leads to it any more, after its replacements are durably
 //!   `Live`; its number, and with it the place of its metadata, is not reused before;
+//! - L8 what an entry refers to is followed only if the entry was not a `TOMB` when it was loaded, and, if it
+//!   was frozen, its leaf not replaced afterwards: who removes or replaces it retires the record after that,
+//!   and so after the reader was pinned. A `LIVE` or `PENDING` entry proves the same by L5. A fence is
+//!   retired when no inner node has it and both leaves that it divided are out of the tree;
 //! - and I5, I6, I8 to I11 and I14 of `nbtree`.
 
+mod bulk;
 mod check;
 mod index;
 mod install;
@@ -59,6 +67,7 @@ mod placement;
 mod probe;
 mod recover;
 mod scan;
+pub(crate) mod seal;
 mod search;
 mod slab;
 mod split;
@@ -68,7 +77,7 @@ mod write;
 use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Heap, Session};
-use everleaf_machine::{AtomicPair, FingerprintLine, Hardware, LINE_SIZE, Machine};
+use everleaf_machine::{AtomicPair, FingerprintLine, Hardware, LINE_SIZE, Machine, Pair};
 use everleaf_pool::Medium;
 
 use crate::geometry::Production;
@@ -79,12 +88,14 @@ use crate::nbtree::state::BlockState;
 use crate::nbtree::tally::Tally;
 use crate::pool_base::PoolBase;
 use layout::{BLOCK_HEADER_SIZE, Cold, Header, LeafId, LeafShape};
-use slab::Slab;
+pub(crate) use slab::Slab;
+pub(crate) use write::Near;
 
 /// The tree, over entries of kind `K` in leaves of shape `G`, on machine `M`.
 pub struct HashedLeafTree<K = U64Kind, G: LeafShape = Production, M: Machine = Hardware> {
     inner: InnerTree<K, G, M>,
-    slab: Slab<G, M>,
+    /// Where the volatile half of its leaves is; trees of one pool may share it.
+    slab: Arc<Slab<G, M>>,
     base: PoolBase<M>,
     medium: Medium<M>,
     id: u32,
@@ -104,10 +115,10 @@ unsafe impl<K: Kind<M>, G: LeafShape, M: Machine> Send for HashedLeafTree<K, G, 
 unsafe impl<K: Kind<M>, G: LeafShape, M: Machine> Sync for HashedLeafTree<K, G, M> {}
 
 impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
-    fn assemble(heap: Arc<Heap<M>>, id: u32) -> Result<Self, AllocError> {
-        Ok(HashedLeafTree {
+    fn assemble(heap: Arc<Heap<M>>, id: u32, slab: Arc<Slab<G, M>>) -> Self {
+        HashedLeafTree {
             inner: InnerTree::new(PoolBase::of(&heap)),
-            slab: Slab::new(heap.pool().max_size())?,
+            slab,
             base: PoolBase::of(&heap),
             medium: heap.medium(),
             id,
@@ -117,16 +128,20 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             splits: Tally::new(0),
             merges: Tally::new(0),
             heap,
-        })
+        }
     }
 
     /// A new, empty tree with this id. It survives a crash once the pool's directory has the id.
-    pub(crate) fn create_empty(session: &mut Session<M>, id: u32) -> Result<Self, AllocError> {
-        let tree = Self::assemble(session.heap().clone(), id)?;
+    pub(crate) fn create_empty(
+        session: &mut Session<M>,
+        id: u32,
+        slab: Arc<Slab<G, M>>,
+    ) -> Result<Self, AllocError> {
+        let tree = Self::assemble(session.heap().clone(), id, slab);
         let mut children = vec![];
         for (index, low) in K::FIRST_LOWS.iter().enumerate() {
             let high = K::FIRST_LOWS.get(index + 1).copied().unwrap_or(0);
-            match tree.build_first_leaf(session, *low, high) {
+            match tree.build_first_leaf(session, *low, high, &[]) {
                 Ok(leaf) => children.push((*low, leaf.as_child())),
                 Err(error) => {
                     tree.free_leaves(session, &children);
@@ -151,9 +166,10 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         session: &mut Session<M>,
         low: u64,
         high: u64,
+        entries: &[Pair],
     ) -> Result<LeafId, AllocError> {
         let skip = K::shared_prefix(self.base, low, high);
-        let leaf = self.build_leaf(session, low, high, &[], skip, 0)?;
+        let leaf = self.build_leaf(session, low, high, entries, skip, 0)?;
         let state = &self.header(leaf).state;
         state.write_private(BlockState::Live.encode());
         // Persist: the leaf before the directory names its tree.
@@ -210,6 +226,22 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     #[inline(always)]
     fn skip(&self, leaf: LeafId) -> usize {
         if K::HAS_TAILS { self.cold(leaf).skip.read_private() as usize } else { 0 }
+    }
+
+    /// The tree's id in the pool.
+    pub(crate) fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Where the volatile half of its leaves is.
+    pub(crate) fn slab(&self) -> &Arc<Slab<G, M>> {
+        &self.slab
+    }
+
+    /// Adds to the count of keys what writes changed.
+    #[inline(always)]
+    pub(crate) fn note_keys(&self, session: &Session<M>, delta: i64) {
+        self.keys.add(session.stripe(), delta);
     }
 
     /// Number of keys. O(1); exact when no writer is active.

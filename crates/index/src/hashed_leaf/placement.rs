@@ -11,7 +11,7 @@
 //!   Placement   0 ..24 lines << 16 / (width >> shift) | 24..30 shift        0: by hash
 //! ```
 
-use super::layout::LeafShape;
+use crate::geometry::LeafShape;
 use crate::kind::Kind;
 use everleaf_machine::{Machine, Pair};
 

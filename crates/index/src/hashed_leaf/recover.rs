@@ -6,15 +6,18 @@
 //! given up (their line was lost while that of the key survived). A leaf with a frozen position is
 //! frozen again; the first writer completes its replacement.
 
+use std::sync::Arc;
+
 use everleaf_alloc::{AllocError, Recovery, Session};
 use everleaf_machine::{LINE_SIZE, Machine, SpinLock};
 
-use super::HashedLeafTree;
 use super::layout::{DEAD, FREEZING, LeafId, LeafShape, UNKNOWN};
 use super::placement::Placement;
 use super::probe::usable;
 use super::state::FROZEN_EMPTY;
+use super::{HashedLeafTree, Slab};
 use crate::kind::Kind;
+use crate::nbtree::Contents;
 use crate::nbtree::layout::owner_parts;
 use crate::nbtree::recover::{LiveBlocks, Task, sort_blocks};
 use crate::nbtree::state::{EMPTY, EMPTY_ENTRY, FROZEN, PENDING, TOMB, holds};
@@ -24,33 +27,46 @@ const SHARE_COUNT_MAX: usize = 128;
 
 impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// The tree with this id from its live blocks.
+    ///
+    /// If the pool is sealed, every leaf is compared with its sum, and what they hold is added to
+    /// `sealed`.
     pub(crate) fn recover_from(
         session: &mut Session<M>,
         recovery: &Recovery<M>,
         id: u32,
         live: LiveBlocks,
+        slab: Arc<Slab<G, M>>,
         threads: usize,
+        sealed: Option<&mut Contents>,
     ) -> Result<Self, AllocError> {
         let heap = session.heap().clone();
-        let tree = Self::assemble(heap.clone(), id)?;
+        let tree = Self::assemble(heap.clone(), id, slab);
         let tasks = sort_blocks::<K, M>(&heap, recovery, live)?;
         // Each share has a session, of which a heap admits few.
         let shares = threads.clamp(1, tasks.len()).min(SHARE_COUNT_MAX);
         let share = tasks.len().div_ceil(shares);
-        let result = SpinLock::<_, M>::new(Ok(0));
+        let verify = sealed.is_some();
+        let result = SpinLock::<_, M>::new(Ok((0, Contents::default())));
         M::parallel(shares, shares, &|index| {
             let part =
                 &tasks[(index * share).min(tasks.len())..((index + 1) * share).min(tasks.len())];
-            let done = tree.rebuild_leaves(recovery, part);
+            let done = tree.rebuild_leaves(recovery, part, verify);
             let mut result = result.lock();
             match (done, &mut *result) {
-                (Ok(keys), Ok(sum)) => *sum += keys,
+                (Ok((more, contents)), Ok((keys, whole))) => {
+                    *keys += more;
+                    whole.add(contents);
+                }
                 (Err(error), Ok(_)) => *result = Err(error),
                 (_, Err(_)) => {}
             }
         });
         let mut result = result;
-        let keys: u64 = std::mem::replace(result.get_mut(), Ok(0))?;
+        let (keys, contents): (u64, _) =
+            std::mem::replace(result.get_mut(), Ok((0, Contents::default())))?;
+        if let Some(sealed) = sealed {
+            sealed.add(contents);
+        }
         tree.keys.add(0, keys as i64);
         tree.leaves.add(0, tasks.len() as i64);
         let child = |task: &Task| (task.low, tree.kept_leaf(task.block).as_child());
@@ -66,9 +82,15 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         LeafId { placement: Placement::from_bits(placement as u32), ..leaf }
     }
 
-    /// The volatile half of some leaves; returns how many keys they have.
-    fn rebuild_leaves(&self, recovery: &Recovery<M>, tasks: &[Task]) -> Result<u64, AllocError> {
-        let mut keys = 0;
+    /// The volatile half of some leaves; returns how many keys they have, and if they are to be
+    /// compared with what they were sealed as, what they hold.
+    fn rebuild_leaves(
+        &self,
+        recovery: &Recovery<M>,
+        tasks: &[Task],
+        verify: bool,
+    ) -> Result<(u64, Contents), AllocError> {
+        let (mut keys, mut contents) = (0, Contents::default());
         for (index, task) in tasks.iter().enumerate() {
             if let Some(next) = tasks.get(index + 1) {
                 // Blocks lie in the pool in another order than their keys.
@@ -78,9 +100,12 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                     M::prefetch(block.wrapping_add(line));
                 }
             }
+            if verify {
+                contents.add(self.sealed_contents(task.block)?);
+            }
             keys += self.rebuild_leaf(recovery, task)?;
         }
-        Ok(keys)
+        Ok((keys, contents))
     }
 
     fn rebuild_leaf(&self, recovery: &Recovery<M>, task: &Task) -> Result<u64, AllocError> {

@@ -19,6 +19,7 @@ use super::order::Sorted;
 use super::probe::usable;
 use super::state::FROZEN_EMPTY;
 use crate::kind::Kind;
+use crate::nbtree::Extent;
 use crate::nbtree::layout::Inner;
 use crate::nbtree::shared::Shared;
 use crate::nbtree::state::{EMPTY, TOMB, holds};
@@ -26,6 +27,32 @@ use crate::nbtree::state::{EMPTY, TOMB, holds};
 /// A scan of so many pairs asks for the entries it will read; a longer one for the whole leaf, whose
 /// lines it would read nearly all.
 const SHORT: usize = 40;
+
+/// Records are asked for this many entries before they are visited, to begin with: it is not known how far
+/// a scan will go. The distance grows with each that is visited.
+const AHEAD: usize = 6;
+/// How much it grows.
+const AHEAD_STEP: usize = 2;
+/// The farthest. Also the distance in leaves that a scan enters at their beginning.
+const AHEAD_MAX: usize = 64;
+/// The next leaf of a scan of records is asked for so many entries before the end of one.
+const NEXT_AHEAD: usize = 32;
+/// The rest of a long record is asked for so many entries before it is visited.
+const REST_AHEAD: usize = 3;
+
+/// How far a scan has asked for the records of a leaf.
+struct Asked {
+    records: usize,
+    ahead: usize,
+    extent: Extent,
+}
+
+impl Asked {
+    fn new(is_first: bool, extent: Extent) -> Self {
+        let ahead = if is_first { AHEAD } else { AHEAD_MAX };
+        Asked { records: 0, ahead, extent }
+    }
+}
 
 /// A leaf and where it hangs, so that its neighbour is found without a descent.
 struct Place<M: Machine> {
@@ -63,6 +90,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         session: &mut Session<M>,
         from: K::Key<'_>,
         limit: usize,
+        extent: Extent,
         mut visit: impl FnMut(u64, Pair) -> bool,
     ) {
         let mut from = from;
@@ -79,15 +107,26 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             if !first && left <= SHORT && !asked {
                 self.prefetch_some(leaf, positions, left);
             }
-            if let Some(next) = &next
-                && positions.len() < left
-            {
-                let low = next.parent.fence::<K>(next.index);
-                self.prefetch_for_scan(next.leaf, low, low, left - positions.len());
+            let ask_for_next = || {
+                if let Some(next) = &next
+                    && positions.len() < left
+                {
+                    let low = next.parent.fence::<K>(next.index);
+                    self.prefetch_for_scan(next.leaf, low, low, left - positions.len());
+                }
+            };
+            let next_at = if K::HAS_TAILS { positions.len().saturating_sub(NEXT_AHEAD) } else { 0 };
+            if !K::HAS_TAILS {
+                ask_for_next();
             }
             let low = self.cold(leaf).low.read_private();
-            for position in positions {
+            let mut asked = Asked::new(first, extent);
+            for (index, position) in positions.iter().enumerate() {
                 let position = usize::from(*position);
+                if K::HAS_TAILS && index == next_at {
+                    ask_for_next();
+                }
+                self.ask_ahead(&mut asked, leaf, index, |at| positions.get(at).copied());
                 let entry = self.entry(leaf, position).load();
                 if !holds(K::state(entry)) {
                     self.pass(leaf, position, entry);
@@ -129,9 +168,11 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         &self,
         session: &mut Session<M>,
         to: Option<K::Key<'_>>,
+        extent: Extent,
         mut visit: impl FnMut(u64, Pair) -> bool,
     ) {
         let mut bound = to;
+        let mut first = true;
         loop {
             let leaf = self.resolve_below(session, bound);
             self.prefetch_for_scan(leaf, 0, 0, usize::MAX);
@@ -142,8 +183,13 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 _ => positions.len(),
             };
             let low = self.cold(leaf).low.read_private();
-            for position in positions[..end].iter().rev() {
+            let mut asked = Asked::new(first, extent);
+            first = false;
+            for (index, position) in positions[..end].iter().rev().enumerate() {
                 let position = usize::from(*position);
+                self.ask_ahead(&mut asked, leaf, index, |at| {
+                    (at < end).then(|| positions[end - 1 - at])
+                });
                 let entry = self.entry(leaf, position).load();
                 if !holds(K::state(entry)) {
                     self.pass(leaf, position, entry);
@@ -242,11 +288,62 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         if limit <= SHORT && !leaf.placement.is_scaled() {
             self.prefetch_some(leaf, &positions[low..], high - low + limit);
         }
-        let within = positions[low..high].partition_point(|position| {
-            let entry = self.entry(leaf, usize::from(*position)).load();
-            K::compare_to(self.base, entry, skip, key) == KeyOrder::Less
-        });
-        low + within
+        let load = |position: &u8| self.entry(leaf, usize::from(*position)).load();
+        if !K::HAS_TAILS {
+            let within = positions[low..high].partition_point(|position| {
+                K::compare_to(self.base, load(position), skip, key) == KeyOrder::Less
+            });
+            return low + within;
+        }
+        let head = K::head(K::entry(key, skip, 0, EMPTY));
+        let within = positions[low..high].partition_point(|at| K::head(load(at)) < head);
+        let mut count = low + within;
+        // Among equal heads the records decide. A removed one's may be gone: it is counted, for it is not
+        // visited anyway.
+        for position in &positions[count..] {
+            let entry = load(position);
+            if K::head(entry) != head {
+                break;
+            }
+            if K::state(entry) == TOMB {
+                self.pass(leaf, usize::from(*position), entry);
+            } else if K::compare_to(self.base, entry, skip, key) != KeyOrder::Less {
+                break;
+            }
+            count += 1;
+        }
+        count
+    }
+
+    /// Asks for the records of entries of this leaf, which come in the order of `position_of`, before that
+    /// at `index` is visited. The entries were asked for when the leaf was found.
+    #[inline(always)]
+    fn ask_ahead(
+        &self,
+        asked: &mut Asked,
+        leaf: LeafId,
+        index: usize,
+        position_of: impl Fn(usize) -> Option<u8>,
+    ) {
+        if !K::HAS_TAILS || M::SIMULATED {
+            return;
+        }
+        while asked.records < index + asked.ahead {
+            let Some(position) = position_of(asked.records) else { break };
+            let entry = self.entry(leaf, usize::from(position)).load();
+            M::prefetch(K::reference(self.base, entry));
+            asked.records += 1;
+        }
+        asked.ahead = (asked.ahead + AHEAD_STEP).min(AHEAD_MAX);
+        if asked.extent == Extent::Whole
+            && let Some(position) = position_of(index + REST_AHEAD)
+        {
+            let entry = self.entry(leaf, usize::from(position)).load();
+            // The record of a removed one may be gone.
+            if holds(K::state(entry)) {
+                K::ask_for_rest(self.base, K::payload(entry));
+            }
+        }
     }
 
     /// `Adr` domain: a scan that passes a removed entry says that its key is absent, so the removal

@@ -74,13 +74,22 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         if M::SIMULATED {
             return;
         }
-        M::prefetch(self.fingerprints(leaf, probe.chunk(0)).as_ptr());
         let line = self.entry_place(leaf, probe.home().max(G::HEADER_POSITIONS));
         if writes {
             M::prefetch_write(line);
         } else {
             M::prefetch(line);
         }
+        self.prefetch_metadata(leaf, probe);
+    }
+
+    /// Asks for what a search of the leaf reads besides the entry.
+    #[inline(always)]
+    pub(super) fn prefetch_metadata(&self, leaf: LeafId, probe: &Probe<G>) {
+        if M::SIMULATED {
+            return;
+        }
+        M::prefetch(self.fingerprints(leaf, probe.chunk(0)).as_ptr());
         if K::HAS_TAILS || self.medium.needs_flush() {
             M::prefetch(self.cold(leaf).flags.as_ptr());
         }
@@ -202,6 +211,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                     self.observe_removed(leaf, position);
                     continue;
                 }
+                if K::HAS_TAILS && state == FROZEN && self.may_be_outdated(leaf) {
+                    return Found::Replaced;
+                }
                 if !K::is_of(self.base, key, self.skip(leaf), entry) {
                     continue;
                 }
@@ -227,6 +239,15 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             return Found::Replaced;
         }
         Found::Absent
+    }
+
+    /// Whether what a frozen entry refers to may be gone: the leaf was replaced, perhaps before we were
+    /// pinned, and the key removed from its successor since. If not, nobody has removed the key before
+    /// this call, and so its record stays until we are unpinned (L8).
+    #[cold]
+    #[inline(never)]
+    fn may_be_outdated(&self, leaf: LeafId) -> bool {
+        self.is_replaced(leaf)
     }
 
     /// Where a write of `key` has to be done in this leaf. An insert that is not linearized yet is
@@ -288,6 +309,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             // The removal must be durable before a new entry of the key can be.
             self.observe_removed(leaf, position);
             return None;
+        }
+        if K::HAS_TAILS && K::state(entry) == FROZEN && self.may_be_outdated(leaf) {
+            return Some(Place::Replaced);
         }
         if !K::is_of(self.base, key, self.skip(leaf), entry) {
             return None;

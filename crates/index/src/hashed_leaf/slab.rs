@@ -24,7 +24,7 @@ const SEGMENT_SHIFT: u32 = 13;
 const HUGE_PAGE_SIZE: usize = 2 << 20;
 
 /// The volatile half of all leaves of a tree of shape `S`.
-pub(super) struct Slab<S: LeafShape, M: Machine> {
+pub(crate) struct Slab<S: LeafShape, M: Machine> {
     /// Null until a leaf needs it.
     segments: Vec<AtomicPointer<u8, M>>,
     /// Of each segment.

@@ -457,7 +457,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         cold.order.write_private(0);
         cold.low.write_private(low);
         cold.high.write_private(high);
-        cold.skip.write_private(skip as u32);
+        cold.skip.write_private(skip as u64);
         cold.in_flight.write_private(0);
     }
 

@@ -55,9 +55,37 @@ enum Attempt {
     Replaced,
 }
 
+/// A leaf that the inner nodes gave for a key, and the key's way through it, of which the first lines are
+/// on their way to the cache.
+pub(crate) struct Near<G> {
+    leaf: LeafId,
+    probe: Probe<G>,
+}
+
 const NOTHING: Outcome = Outcome { changed: false, old: None };
 
 impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
+    /// Goes down to the leaf for `key`, for a write that follows under the same pin: what is done
+    /// before it overlaps with the cache misses of the leaf.
+    #[inline(always)]
+    pub(crate) fn approach(&self, key: K::Key<'_>) -> Near<G> {
+        let (leaf, probe) = self.descend(key, true);
+        Near { leaf, probe }
+    }
+
+    /// [`Self::write`], begun where [`Self::approach`] of the same key came to under the same pin.
+    #[inline(always)]
+    pub(crate) fn write_near(
+        &self,
+        session: &mut Session<M>,
+        near: Near<G>,
+        key: K::Key<'_>,
+        intent: Intent,
+        payload: u64,
+    ) -> Result<Outcome, AllocError> {
+        self.write_from(session, near.leaf, near.probe, &Write { key, intent, payload })
+    }
+
     /// Performs a write. The session is pinned.
     ///
     /// *Linearizes*: at the exchange of the entry; for a carried write at the leaf's switch.

@@ -1,20 +1,49 @@
-//! Building a tree from sorted input, and inner nodes from the bottom.
+//! Building a tree from sorted input: its leaves one after the other, or piece by piece.
+
+use std::marker::PhantomData;
 
 use everleaf_alloc::{AllocError, Session};
 use everleaf_machine::{Machine, Pair};
 
 use super::NbTree;
 use super::inner::Child;
-use super::layout::Inner;
 use crate::geometry::Geometry;
 use crate::kind::Kind;
+use crate::pool_base::PoolBase;
 
 /// Part of the slots that a bulk load fills, in sixteenths: later inserts find room.
 const LEAF_FILL: usize = 14;
 
+/// A tree of nobody's yet, to which leaves are given.
+pub(crate) trait Loadable<K: Kind<M>, M: Machine>: Sized {
+    /// Entries that a leaf can hold.
+    const LEAF_CAPACITY: usize;
+
+    /// A leaf with these entries, in key order, made with the prefix that the two fences share; as what an
+    /// inner node leads to.
+    fn load_leaf(
+        &self,
+        session: &mut Session<M>,
+        low: u64,
+        high: u64,
+        entries: &[Pair],
+    ) -> Result<*mut (), AllocError>;
+
+    /// Makes these all leaves of the tree.
+    fn set_leaves(
+        &self,
+        session: &mut Session<M>,
+        children: Vec<Child>,
+        keys: u64,
+    ) -> Result<(), AllocError>;
+
+    /// Gives such leaves back, with all they hold.
+    fn free_loaded(&self, session: &mut Session<M>, children: &[Child]);
+}
+
 /// Builds the leaves of a new tree from entries that come in key order.
-pub(crate) struct BulkLoader<'s, K, G: Geometry, M: Machine> {
-    tree: NbTree<K, G, M>,
+pub(crate) struct BulkLoader<'s, K, T, M: Machine> {
+    tree: T,
     session: &'s mut Session<M>,
     /// Entries of the leaf being filled.
     entries: Vec<Pair>,
@@ -24,6 +53,7 @@ pub(crate) struct BulkLoader<'s, K, G: Geometry, M: Machine> {
     next_first: usize,
     children: Vec<Child>,
     keys: u64,
+    kind: PhantomData<K>,
 }
 
 /// The leaves of one piece of a tree that is being built, handed over whole.
@@ -35,17 +65,16 @@ pub(crate) struct Part {
 // SAFETY: the leaves are private to whoever has the part.
 unsafe impl Send for Part {}
 
-impl<'s, K: Kind<M>, G: Geometry, M: Machine> BulkLoader<'s, K, G, M> {
+impl<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> BulkLoader<'s, K, T, M> {
     /// Starts the piece of a new tree whose keys begin at the fence `low`, which the piece owns from
     /// now on. For kinds with one first leaf.
-    pub fn piece(session: &'s mut Session<M>, id: u32, low: u64) -> Self {
+    pub fn piece(session: &'s mut Session<M>, tree: T, low: u64) -> Self {
         debug_assert_eq!(K::FIRST_LOWS.len(), 1, "the first lows would all be in the first piece");
-        BulkLoader { low, ..Self::new(session, id) }
+        BulkLoader { low, ..Self::new(session, tree) }
     }
 
-    /// Starts a new tree with this id. It survives a crash once the pool's directory has the id.
-    pub fn new(session: &'s mut Session<M>, id: u32) -> Self {
-        let tree = NbTree::assemble(session.heap().clone(), id, 0);
+    /// Starts with a tree without leaves. It survives a crash once the pool's directory has its id.
+    pub fn new(session: &'s mut Session<M>, tree: T) -> Self {
         BulkLoader {
             tree,
             session,
@@ -54,6 +83,7 @@ impl<'s, K: Kind<M>, G: Geometry, M: Machine> BulkLoader<'s, K, G, M> {
             next_first: 1,
             children: vec![],
             keys: 0,
+            kind: PhantomData,
         }
     }
 
@@ -63,14 +93,14 @@ impl<'s, K: Kind<M>, G: Geometry, M: Machine> BulkLoader<'s, K, G, M> {
 
     /// Adds the next entry, made with `skip` 0.
     pub fn push(&mut self, key: K::Key<'_>, entry: Pair) -> Result<(), AllocError> {
-        let base = self.tree.base;
+        let base = PoolBase::of(self.session.heap());
         while let Some(first) = K::FIRST_LOWS.get(self.next_first)
             && K::compare_fence(base, *first, key) != std::cmp::Ordering::Greater
         {
             self.finish_leaf(*first)?;
             self.next_first += 1;
         }
-        let fill = (G::SLOT_COUNT * LEAF_FILL / 16).max(1);
+        let fill = (T::LEAF_CAPACITY * LEAF_FILL / 16).max(1);
         if self.entries.len() >= fill {
             let below = self.entries[self.entries.len() - 1];
             let made = K::make_fence(self.session, self.low, below, entry);
@@ -93,11 +123,12 @@ impl<'s, K: Kind<M>, G: Geometry, M: Machine> BulkLoader<'s, K, G, M> {
     /// Makes a leaf of the entries, up to `high`.
     fn end_leaf(&mut self, high: u64) -> Result<(), AllocError> {
         // Entries come without a skipped prefix; the leaf has its own.
-        let skip = K::shared_prefix(self.tree.base, self.low, high);
+        let base = PoolBase::of(self.session.heap());
+        let skip = K::shared_prefix(base, self.low, high);
         let keyed: Vec<Pair> =
-            self.entries.iter().map(|entry| K::rekey(self.tree.base, *entry, skip)).collect();
-        let leaf = self.tree.build_first_leaf(self.session, self.low, high, &keyed)?;
-        self.children.push((self.low, leaf.cast()));
+            self.entries.iter().map(|entry| K::rekey(base, *entry, skip)).collect();
+        let leaf = self.tree.load_leaf(self.session, self.low, high, &keyed)?;
+        self.children.push((self.low, leaf));
         self.entries.clear();
         self.low = high;
         Ok(())
@@ -115,13 +146,9 @@ impl<'s, K: Kind<M>, G: Geometry, M: Machine> BulkLoader<'s, K, G, M> {
     }
 
     /// The finished tree.
-    pub fn finish(mut self) -> Result<NbTree<K, G, M>, AllocError> {
+    pub fn finish(mut self) -> Result<T, AllocError> {
         match self.finish_root() {
-            Ok(root) => {
-                self.tree.inner.set_root(root);
-                self.tree.keys.add(0, self.keys as i64);
-                Ok(self.tree)
-            }
+            Ok(()) => Ok(self.tree),
             Err(error) => {
                 self.abandon();
                 Err(error)
@@ -129,14 +156,13 @@ impl<'s, K: Kind<M>, G: Geometry, M: Machine> BulkLoader<'s, K, G, M> {
         }
     }
 
-    fn finish_root(&mut self) -> Result<*mut Inner<M>, AllocError> {
+    fn finish_root(&mut self) -> Result<(), AllocError> {
         while let Some(first) = K::FIRST_LOWS.get(self.next_first) {
             self.finish_leaf(*first)?;
             self.next_first += 1;
         }
         self.finish_leaf(0)?;
-        self.tree.leaves.add(0, self.children.len() as i64);
-        self.tree.inner.build_levels(self.session, self.children.clone())
+        self.tree.set_leaves(self.session, self.children.clone(), self.keys)
     }
 
     /// Gives everything back that was built or pushed so far.
@@ -147,35 +173,65 @@ impl<'s, K: Kind<M>, G: Geometry, M: Machine> BulkLoader<'s, K, G, M> {
         if self.children.last().is_none_or(|(low, _)| *low != self.low) {
             K::free_fence(self.session, self.low);
         }
-        self.tree.free_leaves(self.session, &self.children);
+        self.tree.free_loaded(self.session, &self.children);
     }
 }
 
-impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
-    /// The tree of all its pieces, in the order of their keys.
-    pub(crate) fn join(
-        session: &mut Session<M>,
-        id: u32,
-        parts: Vec<Part>,
-    ) -> Result<Self, AllocError> {
-        let tree = Self::assemble(session.heap().clone(), id, 0);
-        let keys: u64 = parts.iter().map(|part| part.keys).sum();
-        let children: Vec<Child> = parts.into_iter().flat_map(|part| part.children).collect();
-        tree.leaves.add(0, children.len() as i64);
-        match tree.inner.build_levels(session, children.clone()) {
-            Ok(root) => tree.inner.set_root(root),
-            Err(error) => {
-                tree.free_leaves(session, &children);
-                return Err(error);
-            }
+/// Makes pieces, in the order of their keys, the leaves of a tree that has none.
+pub(crate) fn join<K: Kind<M>, T: Loadable<K, M>, M: Machine>(
+    session: &mut Session<M>,
+    tree: T,
+    parts: Vec<Part>,
+) -> Result<T, AllocError> {
+    let keys: u64 = parts.iter().map(|part| part.keys).sum();
+    let children: Vec<Child> = parts.into_iter().flat_map(|part| part.children).collect();
+    match tree.set_leaves(session, children.clone(), keys) {
+        Ok(()) => Ok(tree),
+        Err(error) => {
+            tree.free_loaded(session, &children);
+            Err(error)
         }
-        tree.keys.add(0, keys as i64);
-        Ok(tree)
+    }
+}
+
+impl Part {
+    /// Gives back a piece that is not to be part of the tree it was made for.
+    pub fn give_back<K: Kind<M>, T: Loadable<K, M>, M: Machine>(
+        &self,
+        session: &mut Session<M>,
+        tree: &T,
+    ) {
+        tree.free_loaded(session, &self.children);
+    }
+}
+
+impl<K: Kind<M>, G: Geometry, M: Machine> Loadable<K, M> for NbTree<K, G, M> {
+    const LEAF_CAPACITY: usize = G::SLOT_COUNT;
+
+    fn load_leaf(
+        &self,
+        session: &mut Session<M>,
+        low: u64,
+        high: u64,
+        entries: &[Pair],
+    ) -> Result<*mut (), AllocError> {
+        Ok(self.build_first_leaf(session, low, high, entries)?.cast())
     }
 
-    /// Gives back a piece that is not to be part of a tree.
-    pub(crate) fn give_back(session: &mut Session<M>, id: u32, part: &Part) {
-        let tree = Self::assemble(session.heap().clone(), id, 0);
-        tree.free_leaves(session, &part.children);
+    fn set_leaves(
+        &self,
+        session: &mut Session<M>,
+        children: Vec<Child>,
+        keys: u64,
+    ) -> Result<(), AllocError> {
+        let count = children.len() as i64;
+        self.inner.set_root(self.inner.build_levels(session, children)?);
+        self.leaves.add(0, count);
+        self.keys.add(0, keys as i64);
+        Ok(())
+    }
+
+    fn free_loaded(&self, session: &mut Session<M>, children: &[Child]) {
+        self.free_leaves(session, children);
     }
 }

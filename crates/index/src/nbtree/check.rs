@@ -14,6 +14,7 @@ use super::shared::Shared;
 use super::state::{
     BlockState, COMMITTED, EMPTY, FREEZING, FROZEN, LIVE, PENDING, REPLACED, TOMB, holds,
 };
+use crate::check_report::CheckReport;
 use crate::geometry::Geometry;
 use crate::kind::Kind;
 
@@ -31,6 +32,14 @@ pub(crate) struct CheckState {
 }
 
 impl CheckState {
+    /// Adds what was found in one tree to a report.
+    pub fn add_to(self, report: &mut CheckReport) {
+        report.keys += self.keys;
+        report.leaves += self.leaves;
+        report.unproven_leaves += self.unproven_leaves;
+        report.problems.extend(self.problems);
+    }
+
     fn problem(&mut self, text: String) {
         // A damaged pool can be wrong in a million places; the first ones tell.
         if self.problems.len() < 1000 {

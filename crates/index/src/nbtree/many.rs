@@ -189,6 +189,7 @@ mod tests {
 
     use super::*;
     use crate::bytes_kind::BytesKey;
+    use crate::bytes_nodes::BytesNodes;
     use crate::change::Intent;
     use crate::geometry::Tiny;
     use crate::journal::Changes;
@@ -261,6 +262,7 @@ mod tests {
             nodes.resolve(session, BytesKey::new(b"key")).0
         };
         let frozen = tree.slot().with(&mut owner, |nodes, owner| {
+            let BytesNodes::NbTree(nodes) = nodes else { panic!("another tree was made") };
             nodes.freeze(leaf_of(nodes, owner));
         });
         frozen.expect("there");
@@ -276,6 +278,7 @@ mod tests {
             }
             assert!(!batch.is_finished(), "its leaf is frozen, and there is no space to help");
             let replaced = tree.slot().with(&mut owner, |nodes, owner| {
+                let BytesNodes::NbTree(nodes) = nodes else { panic!("another tree was made") };
                 let leaf = leaf_of(nodes, owner);
                 nodes.replace_leaf(owner, leaf, None).map(|_| ())
             });

@@ -85,12 +85,12 @@ use inner_tree::InnerTree;
 use state::BlockState;
 use tally::Tally;
 
-pub(crate) use bulk::{BulkLoader, Part};
+pub(crate) use bulk::{BulkLoader, Loadable, Part, join};
 pub(crate) use check::CheckState;
 pub(crate) use many::TOGETHER;
 pub(crate) use recover::find_live_blocks;
 pub(crate) use scan::Extent;
-pub(crate) use seal::{Contents, sum_of};
+pub(crate) use seal::{Contents, mixed_sum, sum_of};
 
 /// How a tree is built right now. Counts are exact when no writer is active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,7 +130,7 @@ unsafe impl<K: Kind<M>, G: Geometry, M: Machine> Send for NbTree<K, G, M> {}
 unsafe impl<K: Kind<M>, G: Geometry, M: Machine> Sync for NbTree<K, G, M> {}
 
 impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
-    fn assemble(heap: Arc<Heap<M>>, id: u32, keys: u64) -> Self {
+    pub(crate) fn assemble(heap: Arc<Heap<M>>, id: u32, keys: u64) -> Self {
         NbTree {
             inner: InnerTree::new(PoolBase::of(&heap)),
             base: PoolBase::of(&heap),

@@ -60,8 +60,13 @@ pub(super) fn contents_of<K: Kind<M>, G: Geometry, M: Machine>(
         keys += u64::from(holds(K::state(entry)));
     }
     let sum = sum_of(&bytes[..BLOCK_HEADER_SIZE + 16 * G::SLOT_COUNT]);
+    (Contents { leaves: 1, keys, sum: mixed_sum(sum, number) }, sum)
+}
+
+/// The sum of a block in the sum of all: no other block's can stand for it.
+pub(crate) fn mixed_sum(sum: u64, number: u32) -> u64 {
     let mixed = (sum ^ u64::from(number) << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    (Contents { leaves: 1, keys, sum: mixed ^ mixed >> 32 }, sum)
+    mixed ^ mixed >> 32
 }
 
 /// The sum of a block, of which the first word is its number instead of its state, and the fourth,

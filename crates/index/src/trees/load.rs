@@ -6,17 +6,18 @@ use everleaf_alloc::Session;
 use everleaf_machine::Machine;
 
 use super::{Named, Trees};
-use crate::bytes_kind::BytesKind;
 use crate::bytes_load::Sink;
+use crate::bytes_nodes::BytesNodes;
 use crate::bytes_tree::BytesTree;
 use crate::error::IndexError;
 use crate::geometry::Geometry;
-use crate::nbtree::NbTree;
+use crate::kind::{Kind, U64Kind};
+use crate::tree_cell::CellTree;
 use crate::u64_tree::U64Tree;
 
 /// A tree of byte strings to which no name leads yet.
 #[must_use = "it takes space and leads to nothing"]
-pub struct BuiltTree<G: Geometry, M: Machine>(NbTree<BytesKind, G, M>);
+pub struct BuiltTree<G: Geometry, M: Machine>(BytesNodes<G, M>);
 
 impl<G: Geometry, M: Machine> Trees<G, M> {
     /// Makes an integer tree from pairs in strictly ascending key order; all or nothing, also
@@ -35,7 +36,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         let tree = U64Tree::load(&mut session, id, pairs)?;
         let _busy = self.maintenance.lock();
         let mut named = self.named.lock();
-        let root = self.publish(&mut session, name, &tree)?;
+        let root = self.publish(&mut session, name, <U64Kind as Kind<M>>::CODE, &tree)?;
         let tree = Arc::new(U64Tree::new(self.heap.clone(), root, tree));
         named.push((name.to_string(), Named::U64(tree.clone())));
         Ok(tree)
@@ -83,7 +84,8 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         pairs: impl IntoIterator<Item = (Key, Value, u64)>,
     ) -> Result<BuiltTree<G, M>, IndexError> {
         let id = self.heap.pool().next_id()?;
-        Ok(BuiltTree(BytesTree::load(session, id, pairs)?))
+        let design = self.new_bytes_design()?;
+        Ok(BuiltTree(BytesTree::load(session, &design, id, pairs)?))
     }
 
     /// Gives a tree that was built its name. `note` is shown the tree before anybody else can find it.
@@ -99,7 +101,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     ) -> Result<Arc<BytesTree<G, M>>, IndexError> {
         let _busy = self.maintenance.lock();
         let mut named = self.named.lock();
-        let root = self.publish(session, name, &built.0)?;
+        let root = self.publish(session, name, built.0.design().code(), &built.0)?;
         let tree = Arc::new(BytesTree::new(self.heap.clone(), root, built.0));
         note(&tree);
         named.push((name.to_string(), Named::Bytes(tree.clone())));
@@ -124,7 +126,8 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         }
         let _loading = self.begin_load(None);
         let id = self.heap.pool().next_id().map_err(IndexError::from)?;
-        let tree = BytesTree::load_pieces(&self.heap, id, lows, threads, &feed)?;
+        let design = self.new_bytes_design().map_err(IndexError::from)?;
+        let tree = BytesTree::load_pieces(&self.heap, &design, id, lows, threads, &feed)?;
         let mut session = self.heap.session().map_err(IndexError::from)?;
         Ok(self.publish_bytes_tree(&mut session, name, BuiltTree(tree), |_| ())?)
     }

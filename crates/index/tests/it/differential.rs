@@ -20,6 +20,14 @@ fn trees<G: Geometry>(domain: Domain) -> Trees<G> {
     Trees::create(pool).expect("a new pool has room")
 }
 
+fn trees_with<G: Geometry>(domain: Domain, hashed: bool) -> Trees<G> {
+    let trees = trees::<G>(domain);
+    if hashed {
+        trees.make_hashed_leaves().expect("writable");
+    }
+    trees
+}
+
 fn u64_operations<G: Geometry>(domain: Domain, seed: u64, keys: u64, operations: usize) {
     println!("seed {seed}, {keys} keys");
     let trees = trees::<G>(domain);
@@ -132,9 +140,15 @@ fn random_key(random: &mut StdRng, keys: u32) -> Vec<u8> {
     }
 }
 
-fn bytes_operations<G: Geometry>(domain: Domain, seed: u64, keys: u32, operations: usize) {
-    println!("seed {seed}, {keys} keys");
-    let trees = trees::<G>(domain);
+fn bytes_operations<G: Geometry>(
+    hashed: bool,
+    domain: Domain,
+    seed: u64,
+    keys: u32,
+    operations: usize,
+) {
+    println!("seed {seed}, {keys} keys, hashed leaves: {hashed}");
+    let trees = trees_with::<G>(domain, hashed);
     let tree = trees.bytes_tree("t").expect("room");
     let mut session = trees.heap().session().expect("a free session");
     let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
@@ -270,18 +284,36 @@ fn bytes_ranges<G: Geometry>(
 fn bytes_trees_agree_with_a_btreemap() {
     for seed in SEEDS {
         for domain in [Domain::Process, Domain::Adr] {
-            bytes_operations::<Production>(domain, seed, 2000, 20_000);
-            bytes_operations::<Production>(domain, seed, 20, 5_000);
-            bytes_operations::<Tiny<3, 3>>(domain, seed, 200, 5_000);
-            bytes_operations::<Tiny<2, 4>>(domain, seed, 20, 5_000);
-            bytes_operations::<Tiny<5, 3>>(domain, seed, 1000, 10_000);
+            bytes_in_all_geometries(false, domain, seed);
         }
     }
 }
 
 #[test]
+fn bytes_trees_with_hashed_leaves_agree_with_a_btreemap() {
+    for seed in SEEDS {
+        for domain in [Domain::Process, Domain::Adr] {
+            bytes_in_all_geometries(true, domain, seed);
+        }
+    }
+}
+
+fn bytes_in_all_geometries(hashed: bool, domain: Domain, seed: u64) {
+    bytes_operations::<Production>(hashed, domain, seed, 2000, 20_000);
+    bytes_operations::<Production>(hashed, domain, seed, 20, 5_000);
+    bytes_operations::<Tiny<3, 3>>(hashed, domain, seed, 200, 5_000);
+    bytes_operations::<Tiny<2, 4>>(hashed, domain, seed, 20, 5_000);
+    bytes_operations::<Tiny<5, 3>>(hashed, domain, seed, 1000, 10_000);
+}
+
+#[test]
 fn a_bulk_load_is_a_tree_like_any_other() {
-    let trees = trees::<Production>(Domain::Process);
+    bulk_loads(false);
+    bulk_loads(true);
+}
+
+fn bulk_loads(hashed: bool) {
+    let trees = trees_with::<Production>(Domain::Process, hashed);
     let pairs = |count: u64| (0..count).map(|i| (i * (u64::MAX / 50_000), i));
     let tree = trees.load_u64_tree("sorted", pairs(50_000)).expect("sorted input");
     let mut session = trees.heap().session().expect("a free session");
@@ -352,7 +384,12 @@ fn a_queue_of_ten_keys_keeps_few_leaves() {
 
 #[test]
 fn clearing_and_removing_give_everything_back() {
-    let trees = trees::<Production>(Domain::Process);
+    clear_and_remove(false);
+    clear_and_remove(true);
+}
+
+fn clear_and_remove(hashed: bool) {
+    let trees = trees_with::<Production>(Domain::Process, hashed);
     let tree = trees.bytes_tree("t").expect("room");
     let mut session = trees.heap().session().expect("a free session");
     for round in 0..3 {

@@ -2,5 +2,6 @@
 
 mod differential;
 mod hashed_leaf;
+mod hashed_leaf_bytes;
 mod hostile_crash;
 mod hostile_space;

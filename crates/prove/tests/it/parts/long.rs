@@ -23,6 +23,7 @@ fn long_walks_of_right_trees_answer_as_a_map_does() {
         ("nbtree", "long/5/near/2"),
         ("nbtree-bytes", "long/5/edges/3"),
         ("hashed-leaf", "long/4/edges/4"),
+        ("hashed-leaf-bytes", "long/7/edges/5"),
     ] {
         let case = find(name).expect("in the list").case(program).expect("there is one");
         let (report, failure) = case.explore(&config, 1);
