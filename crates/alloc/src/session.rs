@@ -19,8 +19,6 @@ use crate::size_class::{CLASS_COUNT, class_of, class_size, slots_per_chunk};
 
 /// Blocks or records moved between a session and the depot at once.
 const BATCH: usize = 32;
-/// A session keeps at most this many free blocks, or records of one class.
-const KEEP_MAX: usize = 256;
 
 /// One thread's handle on a [`Heap`].
 pub struct Session<M: Machine> {
@@ -63,6 +61,9 @@ impl<M: Machine> Drop for Pinned<'_, M> {
 impl<M: Machine> Session<M> {
     /// Items in a bag when it is sealed: few on a simulated machine, so that reuse is common.
     const BAG_SIZE: usize = if M::SIMULATED { 1 } else { 128 };
+    /// A session keeps at most this many free blocks, or records of one class. On a simulated machine more
+    /// than programs in which threads stop for ever have at hand: the depot's lock is an honest lock.
+    const KEEP_MAX: usize = if M::SIMULATED { 40 } else { 256 };
 
     pub(crate) fn open(heap: Arc<Heap<M>>) -> Result<Self, AllocError> {
         let door = heap.door.lock();
@@ -232,8 +233,8 @@ impl<M: Machine> Session<M> {
         M::lifetime(self.heap.block_address(block), block_size(class), false);
         let blocks = &mut self.blocks[class];
         blocks.push(block);
-        if blocks.len() > KEEP_MAX {
-            let keep = blocks.len() - KEEP_MAX / 2;
+        if blocks.len() > Self::KEEP_MAX {
+            let keep = blocks.len() - Self::KEEP_MAX / 2;
             // The oldest go: the newest are warm.
             let moved = blocks.drain(..keep);
             self.heap.depot.lock().blocks[class].extend(moved);
@@ -312,8 +313,8 @@ impl<M: Machine> Session<M> {
         };
         M::lifetime(heap.base().wrapping_add(offset as usize), class_size(class), false);
         self.records[class].push(offset);
-        if self.records[class].len() > KEEP_MAX {
-            let keep = self.records[class].len() - KEEP_MAX / 2;
+        if self.records[class].len() > Self::KEEP_MAX {
+            let keep = self.records[class].len() - Self::KEEP_MAX / 2;
             let moved = self.records[class].drain(..keep);
             heap.depot.lock().records[class].extend(moved);
         }
@@ -379,7 +380,8 @@ impl<M: Machine> Session<M> {
         }
         let items = std::mem::take(&mut self.open_bag);
         // The tag is read after every item in the bag was unlinked, so it is late enough for all.
-        self.sealed.push_back(Bag { epoch: self.heap.epochs.retire_epoch(), items });
+        let older = u64::from(M::mutant("session.old_tag"));
+        self.sealed.push_back(Bag { epoch: self.heap.epochs.retire_epoch() - older, items });
     }
 
     /// Reclaims the bags whose grace period is over.
@@ -439,7 +441,7 @@ impl<M: Machine> Session<M> {
         for bag in orphans {
             if self.heap.epochs.is_expired(bag.epoch) || M::mutant("session.orphans_at_once") {
                 self.reclaim(bag);
-            } else {
+            } else if !M::mutant("session.orphans_lost") {
                 self.heap.depot.lock().orphans.push(bag);
             }
         }
@@ -549,6 +551,8 @@ impl<M: Machine> Heap<M> {
     fn free_large(&self, offset: u64, size: usize) {
         M::lifetime(self.base().wrapping_add(offset as usize), size, false);
         let chunk = offset >> self.chunk_shift();
-        self.space.lock().give_back(self.pool(), chunk, self.large_run(size));
+        let less = u64::from(M::mutant("alloc.large_run_short"));
+        let run = self.large_run(size);
+        self.space.lock().give_back(self.pool(), chunk, (run - less).max(1));
     }
 }

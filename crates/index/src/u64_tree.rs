@@ -13,9 +13,7 @@ use crate::geometry::{Geometry, Production};
 use crate::kind::{Kind, U64Kind, u64_key};
 use crate::nbtree::state::LIVE;
 use crate::nbtree::write::Write;
-use crate::nbtree::{
-    BulkLoader, CheckState, Extent, NbTree, TOGETHER, TreeShape, find_live_blocks,
-};
+use crate::nbtree::{BulkLoader, CheckState, Extent, NbTree, TreeShape, find_live_blocks, group};
 use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Scans, Writes};
 use crate::tree_cell::TreeCell;
 
@@ -191,7 +189,9 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
             return Err(IndexError::ReadOnly);
         }
         let outcomes = &mut outcomes[..changes.len()];
-        for (changes, outcomes) in changes.chunks(TOGETHER).zip(outcomes.chunks_mut(TOGETHER)) {
+        for (changes, outcomes) in
+            changes.chunks(group::<M>()).zip(outcomes.chunks_mut(group::<M>()))
+        {
             let write = |change: &Change| Write {
                 key: change.key,
                 intent: change.intent,

@@ -6,12 +6,12 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use everleaf_alloc::{AllocError, Audit, BLOCK_SIZE, Heap, Session};
+use everleaf_alloc::{AllocError, Audit, BLOCK_SIZE, Heap, Session, block_size};
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Config, CrashConfig, Memory, Plan, Program, Random};
 use everleaf_machine::{Atomic, AtomicPointer, Machine, Ordering, Simulated};
 
-use crate::backing::{SIZE_MIN, new_pool_up_to, open_pool};
+use crate::backing::{SIZE_MIN, new_pool_up_to, open_pool, open_sparse_pool};
 use crate::case::{Case, Prepared};
 use crate::configure::Fixed;
 use crate::dimensions::Dimension;
@@ -58,6 +58,8 @@ pub enum Operation {
     Rejoin,
     /// Gives chunks that are free back, so that they can serve for something else.
     Release,
+    /// Returns the space of free chunks to the file system, where that can be done.
+    Return,
 }
 
 /// The row and what it holds at first.
@@ -73,6 +75,8 @@ pub struct AllocatorProgram {
     pub walk: Vec<Operation>,
     /// What is done to the opened pool before the threads come, by their sessions in turn.
     pub warm_up: Vec<Operation>,
+    /// Whether the pool lies in a file that can return its space.
+    pub is_sparse: bool,
     /// Operations that found no space.
     pub refused: Rc<Cell<u64>>,
 }
@@ -115,6 +119,18 @@ fn place(heap: &Heap<M>, key: u64) -> &Atomic<u64, M> {
 /// Offset and number of words of what holds a value, in front of which nothing of it lies.
 fn extent(key: u64, offset: u64, value: u64) -> (u64, usize) {
     if holds_record(key) { (offset, size_of_record(value) / 8) } else { (offset + 16, 4) }
+}
+
+/// Demands that what was allocated has space.
+fn demand_space(heap: &Heap<M>, key: u64, offset: u64, value: u64) {
+    let size = match holds_record(key) {
+        true => size_of_record(value),
+        false => block_size(class_of_block(heap, key)),
+    };
+    let end = offset + size as u64;
+    for (from, to) in heap.pool().holes().expect("they are known") {
+        assert!(to <= offset || end <= from, "{offset} .. {end} has no space from {from} to {to}");
+    }
 }
 
 fn fill(heap: &Heap<M>, key: u64, offset: u64, value: u64) {
@@ -216,6 +232,7 @@ impl Opened {
             Operation::Get(key) => Some(Reply::Previous(self.get(key))),
             Operation::Put(key, value) => {
                 let offset = Self::allocate(session, key, value)?;
+                demand_space(&self.heap, key, offset, value);
                 fill(&self.heap, key, offset, value);
                 Some(Reply::Previous(self.exchange(session, key, offset)))
             }
@@ -232,6 +249,12 @@ impl Opened {
                 session.collect_all();
                 session.give_back();
                 self.heap.release_empty_chunks();
+                None
+            }
+            Operation::Return => {
+                session.collect_all();
+                session.give_back();
+                self.heap.return_space()?;
                 None
             }
             Operation::Rejoin => unreachable!("done without a session"),
@@ -295,7 +318,8 @@ impl Program for AllocatorProgram {
     }
 
     fn open(&self, memory: Memory) -> Result<Opened, String> {
-        let (heap, recovery) = Heap::open(open_pool(memory).map_err(text)?).map_err(text)?;
+        let pool = if self.is_sparse { open_sparse_pool(memory) } else { open_pool(memory) };
+        let (heap, recovery) = Heap::open(pool.map_err(text)?).map_err(text)?;
         // Nothing here writes the state word of a block: one that is not zero was never cleared.
         for block in (0..3).flat_map(|class| recovery.blocks_of(class)).flatten() {
             let word = heap.pool().word(u64::from(block) * BLOCK_SIZE as u64);
@@ -377,7 +401,11 @@ impl Program for AllocatorProgram {
             Operation::Get(key) => calls.push((key, Call::Get)),
             Operation::Put(key, value) => calls.push((key, Call::Upsert(value))),
             Operation::Remove(key) => calls.push((key, Call::Remove)),
-            Operation::Turn | Operation::Peek | Operation::Rejoin | Operation::Release => {}
+            Operation::Turn
+            | Operation::Peek
+            | Operation::Rejoin
+            | Operation::Release
+            | Operation::Return => {}
         }
     }
 
@@ -411,7 +439,8 @@ pub fn random(seed: u64) -> (AllocatorProgram, Plan<Operation>) {
     let length = 1 + random.below(4);
     let mut operation = |thread: u64, index: u64| {
         let key = random.below(PLACES);
-        match random.below(20) {
+        match random.below(21) {
+            20 => Operation::Return,
             0..8 => Operation::Put(key, 1000 * (thread + 1) + 10 * index + random.below(6)),
             8..12 => Operation::Remove(key),
             12..14 => Operation::Get(key),
@@ -426,7 +455,10 @@ pub fn random(seed: u64) -> (AllocatorProgram, Plan<Operation>) {
         .collect();
     let threads = threads as usize;
     let pool_bytes = SIZE_MIN as usize * if seed.is_multiple_of(4) { 2 } else { 1 };
-    (AllocatorProgram { initial, threads, pool_bytes, ..AllocatorProgram::default() }, plan)
+    let is_sparse = random.one_in(3);
+    let program =
+        AllocatorProgram { initial, threads, pool_bytes, is_sparse, ..AllocatorProgram::default() };
+    (program, plan)
 }
 
 /// A long walk of one thread over many places, of all sizes, and what a few do then.
@@ -442,7 +474,8 @@ fn long(seed: u64) -> (AllocatorProgram, Plan<Operation>) {
         let mut operation = || {
             value += all;
             let key = low + random.below(width);
-            match random.below(20) {
+            match random.below(21) {
+                20 => Operation::Return,
                 0 => Operation::Release,
                 1 => Operation::Rejoin,
                 2 => Operation::Turn,
@@ -466,8 +499,15 @@ fn long(seed: u64) -> (AllocatorProgram, Plan<Operation>) {
     let threads = 1 + random.below(3) as usize;
     let plan = (0..threads).map(|_| walk_of(3, random)).collect();
     let pool_bytes = SIZE_MIN as usize * (2 + random.below(7) as usize);
-    let program =
-        AllocatorProgram { threads, pool_bytes, walk, warm_up, ..AllocatorProgram::default() };
+    let is_sparse = random.one_in(3);
+    let program = AllocatorProgram {
+        threads,
+        pool_bytes,
+        walk,
+        warm_up,
+        is_sparse,
+        ..AllocatorProgram::default()
+    };
     (program, plan)
 }
 

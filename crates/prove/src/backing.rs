@@ -37,6 +37,16 @@ pub fn open_pool(memory: Memory) -> Result<Pool<Simulated>, PoolError> {
     open_pool_up_to(memory, memory.size() as u64)
 }
 
+/// The pool that `memory` holds, on a file that can return its space, of which no free page has any.
+///
+/// # Errors
+/// Damage.
+pub fn open_sparse_pool(memory: Memory) -> Result<Pool<Simulated>, PoolError> {
+    let length = memory.size() as u64;
+    let sparse = backing(memory, length).sparse();
+    Pool::with_backing(Box::new(sparse), domain_of(memory), length, false)
+}
+
 /// The pool that `memory` holds, which may grow to `max` bytes, or as far as before if that is more.
 ///
 /// # Errors

@@ -7,12 +7,16 @@
 //! of a tree: so a batch that is done again too late is found. With *fillers* every batch adds two
 //! keys of its own and removes those of another, so that leaves are replaced between the keys of a
 //! batch; of two fillers either both are there or none.
+//!
+//! Each thread has two keys more of its own, in two trees, that it sets and removes by batches, with an
+//! expiry: so several batches are under way at once, of more than one tree. In a *crowded* pool there is
+//! hardly any space, and a batch that finds none must have changed nothing.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
 use everleaf_index::{
-    BatchOp, BytesTree, Change, IndexError, Journal, Session, Tiny, Trees, WriteOrder,
+    BatchOp, BytesTree, Change, IndexError, Journal, Record, Session, Tiny, Trees, WriteOrder,
 };
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Plan, Program, Random};
@@ -31,12 +35,20 @@ type M = Simulated;
 type G = Tiny<3, 3>;
 
 const NAME: &str = "words";
+/// The tree that has the second key of each thread's own, and what fills a crowded pool.
+const OTHER: &str = "other words";
 const TWINS: [&[u8]; 2] = [b"twin one", b"twin two"];
 const SINGLE: &[u8] = b"single";
 /// The highest value of a batch: as many operations as a plan has.
 const VALUE_MAX: u64 = 9;
 /// The number of the single key to the judge.
 const SINGLE_NUMBER: u64 = 2;
+/// The number of the first thread's own keys to the judge; those of the others follow.
+const OWN_NUMBER: u64 = 10;
+/// What expires then never expires here.
+const FAR: u64 = 1 << 47;
+/// What fills a crowded pool.
+const CROWD: [u8; 900] = [7; 900];
 
 /// One operation of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +61,10 @@ pub enum Operation {
     Get,
     /// Reads one twin, then the other.
     Twins,
+    /// A batch: sets both keys of a thread's own, or with 0 removes them.
+    Own(usize, u64),
+    /// Reads the first of a thread's own keys.
+    GetOwn(usize),
     /// Lowers a gate that only lingers.
     LowerIfIdle,
 }
@@ -62,12 +78,15 @@ pub struct Batches {
     pub stripes: usize,
     /// Whether batches have fillers.
     pub fills: bool,
+    /// Whether there is hardly any space.
+    pub is_crowded: bool,
 }
 
 /// The opened tree with its journal.
 pub struct Opened {
     trees: Trees<G, M>,
     tree: Arc<BytesTree<G, M>>,
+    other: Arc<BytesTree<G, M>>,
     journal: Journal<G, M>,
     order: WriteOrder<M>,
     fills: bool,
@@ -82,6 +101,11 @@ fn text(error: impl std::fmt::Display) -> String {
 /// The fillers of the batch with this value: one before and one behind all other keys.
 fn fillers(value: u64) -> [Vec<u8>; 2] {
     ["a filler", "z filler"].map(|name| format!("{name} {value}").into_bytes())
+}
+
+/// A thread's own keys, in the one tree and the other.
+fn own_keys(thread: usize) -> [Vec<u8>; 2] {
+    ["own", "its own"].map(|name| format!("{name} {thread}").into_bytes())
 }
 
 fn number(bytes: &[u8]) -> u64 {
@@ -141,6 +165,45 @@ impl Opened {
         done.map(|()| before)
     }
 
+    /// Sets a thread's own keys as one, or removes them. Returns what they were.
+    fn set_own(
+        &self,
+        session: &mut Session<M>,
+        thread: usize,
+        value: u64,
+    ) -> Result<Option<u64>, IndexError> {
+        let [first, second] = own_keys(thread);
+        self.order.raise(self.trees.heap());
+        let keys = [&first[..], &second[..]];
+        let stripes = self.order.lock_many(keys.map(|key| self.order.stripe_of(key)));
+        let before = self.tree.get_with(session, &first, number)?;
+        let bytes = value.to_le_bytes();
+        let (value, expiry_ms) = ((value > 0).then_some(&bytes[..]), FAR + value);
+        let edits = [
+            BatchOp { tree: &*self.other, key: keys[1], value, expiry_ms },
+            BatchOp { tree: &*self.tree, key: keys[0], value, expiry_ms },
+        ];
+        let done = self.journal.apply(session, &edits);
+        drop(stripes);
+        self.order.lower_after_batch();
+        done.map(|()| before)
+    }
+
+    /// The value of a thread's own keys: both are alike, with their expiry, or there is neither.
+    fn own(&self, session: &mut Session<M>, thread: usize) -> Result<Option<u64>, String> {
+        let keys = own_keys(thread);
+        let mut see = |tree: &BytesTree<G, M>, key: &[u8]| {
+            let see = |record: Record<'_>| (number(record.value), record.expiry_ms);
+            tree.get_record(session, key, see).map_err(text)
+        };
+        let (first, second) = (see(&self.tree, &keys[0])?, see(&self.other, &keys[1])?);
+        let is_late = first.is_some_and(|(value, expiry)| expiry != FAR + value);
+        if first != second || is_late {
+            return Err(format!("half a batch of thread {thread}: {first:?} and {second:?}"));
+        }
+        Ok(first.map(|(value, _)| value))
+    }
+
     fn replies(
         &self,
         session: &mut Session<M>,
@@ -151,6 +214,8 @@ impl Opened {
             Operation::Batch(value) => self.batch(session, value)?,
             Operation::Put(value) => self.put(session, value)?,
             Operation::Get => self.read(session, SINGLE)?,
+            Operation::Own(thread, value) => self.set_own(session, thread, value)?,
+            Operation::GetOwn(thread) => self.read(session, &own_keys(thread)[0])?,
             Operation::Twins => {
                 let first = self.read(session, TWINS[0])?;
                 let second = self.read(session, TWINS[1])?;
@@ -172,7 +237,7 @@ impl Program for Batches {
     type Instance = Opened;
 
     fn pool_bytes(&self) -> usize {
-        2 * Space::default().pool_bytes
+        if self.is_crowded { Space::default().pool_bytes } else { 2 * Space::default().pool_bytes }
     }
 
     fn format(&self, memory: Memory) {
@@ -181,12 +246,17 @@ impl Program for Batches {
             Trees::create_with_chunks(pool, Space::default().chunk_shift).expect("room for a heap");
         let mut session = trees.heap().session().expect("a free session");
         trees.bytes_tree(NAME).expect("room for a tree");
+        let other = trees.bytes_tree(OTHER).expect("room for a tree");
         Journal::open(&trees, &mut session).expect("room for a journal");
+        if self.is_crowded {
+            crowd(&other, &mut session);
+        }
     }
 
     fn open(&self, memory: Memory) -> Result<Opened, String> {
         let trees: Trees<G, M> = Trees::open(open_pool(memory).map_err(text)?, 1).map_err(text)?;
         let tree = trees.find_bytes_tree(NAME).map_err(text)?.ok_or("the tree is gone")?;
+        let other = trees.find_bytes_tree(OTHER).map_err(text)?.ok_or("a tree is gone")?;
         let journal = Journal::find(&trees).map_err(text)?.ok_or("the journal is gone")?;
         let mut session = trees.heap().session().map_err(text)?;
         if M::mutant("journal.no_recovery") {
@@ -200,7 +270,7 @@ impl Program for Batches {
             (0..self.threads).map(session).collect();
         let order = WriteOrder::new(self.stripes);
         let (sessions, fills) = (sessions.map_err(text)?, self.fills);
-        Ok(Opened { trees, tree, journal, order, fills, sessions })
+        Ok(Opened { trees, tree, other, journal, order, fills, sessions })
     }
 
     fn give_back(&self, opened: Opened) -> Result<bool, String> {
@@ -212,7 +282,8 @@ impl Program for Batches {
 
     fn contents(&self, opened: &Opened) -> Result<Vec<(u64, u64)>, String> {
         opened.sessions.iter().for_each(|session| drop(session.borrow_mut().take()));
-        let single = {
+        let mut pairs = vec![];
+        {
             let mut session = opened.trees.heap().session().map_err(text)?;
             let mut get =
                 |key: &[u8]| opened.tree.get_with(&mut session, key, number).map_err(text);
@@ -227,13 +298,17 @@ impl Program for Batches {
                     return Err(format!("fillers of half a batch: {first:?} and {second:?}"));
                 }
             }
-            get(SINGLE)?
-        };
+            pairs.extend(get(SINGLE)?.map(|value| (SINGLE_NUMBER, value)));
+            for thread in 0..self.threads {
+                let value = opened.own(&mut session, thread)?;
+                pairs.extend(value.map(|value| (OWN_NUMBER + thread as u64, value)));
+            }
+        }
         let report = opened.trees.check().map_err(text)?;
         if !report.is_clean() {
             return Err(report.problems.join("; "));
         }
-        Ok(single.map(|value| (SINGLE_NUMBER, value)).into_iter().collect())
+        Ok(pairs)
     }
 
     fn calls(&self, operation: &Operation, calls: &mut Vec<(u64, Call)>) {
@@ -242,6 +317,11 @@ impl Program for Batches {
                 Some((SINGLE_NUMBER, Call::Upsert(value)))
             }
             Operation::Get => Some((SINGLE_NUMBER, Call::Get)),
+            Operation::Own(thread, 0) => Some((OWN_NUMBER + thread as u64, Call::Remove)),
+            Operation::Own(thread, value) => {
+                Some((OWN_NUMBER + thread as u64, Call::Upsert(value)))
+            }
+            Operation::GetOwn(thread) => Some((OWN_NUMBER + thread as u64, Call::Get)),
             Operation::Twins | Operation::LowerIfIdle => None,
         });
     }
@@ -249,8 +329,22 @@ impl Program for Batches {
     fn run(&self, opened: &Opened, thread: usize, operation: &Operation, replies: &mut Vec<Reply>) {
         let mut session = opened.sessions[thread].borrow_mut();
         let session = session.as_mut().expect("taken only when all threads have ended");
-        let done = opened.replies(session, *operation, replies);
-        done.unwrap_or_else(|error| panic!("{operation:?}: {error}"));
+        match opened.replies(session, *operation, replies) {
+            Err(error) if self.is_crowded && error.is_full() => replies.push(Reply::Refused),
+            done => done.unwrap_or_else(|error| panic!("{operation:?}: {error}")),
+        }
+    }
+}
+
+/// Fills a pool until nothing more goes in, and makes a little room again.
+fn crowd(tree: &BytesTree<G, M>, session: &mut Session<M>) {
+    let key = |number: u64| format!("crowd {number}").into_bytes();
+    let put = |session: &mut Session<M>, number: u64| {
+        tree.change(session, &key(number), Change::Insert(&CROWD), |_, _| ())
+    };
+    let count = (0..).find(|number| put(session, *number).is_err()).expect("a pool has an end");
+    for number in count.saturating_sub(5)..count {
+        tree.change(session, &key(number), Change::Remove, |_, _| ()).expect("it was put there");
     }
 }
 
@@ -258,34 +352,43 @@ impl Program for Batches {
 pub fn plan(seed: u64) -> (Batches, Plan<Operation>) {
     let mut random = Random::new(seed ^ 0x6261_7463);
     let (threads, length) = (2 + random.below(2) as usize, 1 + random.below(3));
-    let stripes = 1 << random.below(3);
+    let stripes = 1 << random.below(5);
     let mut value = 0;
-    let mut operation = || {
+    // In some plans nobody meets: then their batches are under way together.
+    let mut operation = |thread: usize| {
         value += 1;
-        match random.below(12) {
+        match random.below(18) {
             0..5 => Operation::Batch(value),
             5..7 => Operation::Put(value),
             7 => Operation::Get,
             8..11 => Operation::Twins,
-            _ => Operation::LowerIfIdle,
+            11 => Operation::LowerIfIdle,
+            12 => Operation::GetOwn((thread + 1) % threads),
+            13 => Operation::Own(thread, 0),
+            _ => Operation::Own(thread, value),
         }
     };
-    let plan = (0..threads).map(|_| (0..length).map(|_| operation()).collect()).collect();
+    let plan =
+        (0..threads).map(|thread| (0..length).map(|_| operation(thread)).collect()).collect();
     // Leaves that are replaced have so many crash states that only short plans are to have them.
     let fills = seed % 4 == 2 && threads as u64 * length <= 4;
-    (Batches { threads, stripes, fills }, plan)
+    let is_crowded = seed % 8 == 1;
+    (Batches { threads, stripes, fills, is_crowded }, plan)
 }
 
-use Operation::{Batch, LowerIfIdle, Put, Twins};
+use Operation::{Batch, GetOwn, LowerIfIdle, Own, Put, Twins};
 
 /// Programs small enough for every order.
-const SMALL: [(&str, usize, &[&[Operation]]); 6] = [
+const SMALL: [(&str, usize, &[&[Operation]]); 9] = [
     ("batch, read", 4, &[&[Batch(1)], &[Twins]]),
     ("batch, put", 4, &[&[Batch(1)], &[Put(2), Put(3)]]),
     ("batch, batch", 2, &[&[Batch(1)], &[Batch(2)]]),
     ("batch alone, put", 1, &[&[Batch(1), Put(2), Batch(3)]]),
     ("batch, settle, put", 1, &[&[Batch(1), LowerIfIdle], &[Put(2)]]),
     ("fillers, put", 4, &[&[Batch(2), Batch(3)], &[Put(4)]]),
+    ("own, own", 16, &[&[Own(0, 1), Own(0, 0)], &[Own(1, 2)]]),
+    ("own, read", 16, &[&[Own(0, 1), Own(0, 2)], &[GetOwn(0), GetOwn(0)]]),
+    ("crowded", 4, &[&[Batch(1), Own(0, 2), Batch(3)], &[Own(1, 4)]]),
 ];
 
 /// The case of a name: `random/NUMBER` or `small/NAME`.
@@ -297,7 +400,8 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
     let (_, stripes, plan) = SMALL.iter().find(|(known, ..)| *known == wanted)?;
     let plan: Plan<Operation> = plan.iter().map(|thread| thread.to_vec()).collect();
     let fills = wanted.starts_with("fillers");
-    Some(Prepared::boxed((Batches { threads: plan.len(), stripes: *stripes, fills }, plan)))
+    let (is_crowded, stripes, threads) = (wanted == "crowded", *stripes, plan.len());
+    Some(Prepared::boxed((Batches { threads, stripes, fills, is_crowded }, plan)))
 }
 
 /// The small programs.

@@ -16,6 +16,7 @@ use everleaf_pool::Pool;
 use crate::backing::{SIZE_MIN, open_pool};
 use crate::expected::Expected;
 use crate::leaks::remove_trees;
+use crate::nbtree::SHARES;
 use crate::operation::{Operation, Seen, Space};
 use crate::subject::Nodes;
 use crate::u64_program::note_scan;
@@ -35,6 +36,8 @@ pub struct BytesProgram {
     pub warm_up: Vec<Operation>,
     /// How many threads come.
     pub threads: usize,
+    /// Whether it was closed cleanly then, with a seal if there is one.
+    pub is_closed: bool,
     /// How much space there is.
     pub space: Space,
     /// What happened so far.
@@ -63,6 +66,7 @@ impl BytesProgram {
             history,
             warm_up: vec![],
             threads,
+            is_closed: false,
             space: Space::default(),
             seen: Rc::default(),
         }
@@ -239,7 +243,7 @@ fn create<G: Nodes, const HASHED: bool>(
 }
 
 fn open<G: Nodes>(pool: Pool<Simulated>) -> Result<Box<dyn LivingWords>, String> {
-    let trees: Trees<G, Simulated> = Trees::open(pool, 1).map_err(text)?;
+    let trees: Trees<G, Simulated> = Trees::open(pool, SHARES).map_err(text)?;
     let tree = trees.find_bytes_tree(NAME).map_err(text)?.ok_or("the tree is gone")?;
     Ok(Box::new(Live { tree, trees }))
 }
@@ -306,6 +310,15 @@ impl BytesProgram {
                     true
                 })?;
                 note_scan(&pairs, usize::MAX, keys.into_iter(), replies);
+                return Ok(());
+            }
+            Operation::WriteMany(ref all) => {
+                for one in all {
+                    match self.replies(tree, slot, one, replies) {
+                        Err(error) if self.space.may_fail(&error) => replies.push(Reply::Refused),
+                        done => done?,
+                    }
+                }
                 return Ok(());
             }
             Operation::Clear => {
@@ -393,6 +406,10 @@ impl Program for BytesProgram {
                     expected.hold(operation, &calls, &replies);
                 }
             }
+        }
+        drop(slot);
+        if self.is_closed {
+            tree.close().expect("a pool that is open can be closed");
         }
     }
 

@@ -11,6 +11,7 @@ use everleaf_index::{
 use everleaf_machine::Simulated;
 use everleaf_pool::Pool;
 
+use crate::nbtree::SHARES;
 use crate::subject::Subject;
 
 type M = Simulated;
@@ -48,7 +49,7 @@ impl<T: Design<M>> Subject for Of<T> {
     }
 
     fn open(pool: Pool<M>) -> Result<SingleTreePool<T, M>, String> {
-        SingleTreePool::open(pool, 1).map_err(|error| error.to_string())
+        SingleTreePool::open(pool, SHARES).map_err(|error| error.to_string())
     }
 
     fn heap(opened: &SingleTreePool<T, M>) -> &Arc<Heap<M>> {

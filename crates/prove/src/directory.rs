@@ -237,9 +237,11 @@ pub fn plan(seed: u64) -> Plan<Operation> {
     let mut operation = || {
         let key = 1 + random.below(KEYS);
         value.set(value.get() + 1);
+        // Some recur: who looks for a value must not take another root for its own.
+        let number = if random.one_in(2) { value.get() } else { 1 + random.below(2) };
         match random.below(9) {
-            0 | 1 => Operation::Create(key, value.get()),
-            2 => Operation::Set(key, value.get()),
+            0 | 1 => Operation::Create(key, number),
+            2 => Operation::Set(key, number),
             3 => Operation::Remove(key),
             4 => Operation::Get(key),
             5 => Operation::Grow,

@@ -37,6 +37,10 @@ impl Expected {
             if !reply.fits(*call, state) {
                 panic!("{operation:?} alone: {call:?} of key {key}, {state:?}, answered {reply:?}");
             }
+            if *reply == Reply::Refused {
+                // It was not done.
+                continue;
+            }
             match call.apply(state) {
                 Some(value) => drop(map.insert(*key, value)),
                 None => drop(map.remove(key)),

@@ -19,6 +19,8 @@
 //! | `expected` | a map that such walks are held against |
 //! | `leaks` | what is left when a program has given everything back |
 //! | `living` | any subject behind one type |
+//! | `maps` | the trees of a pool: made, loaded, emptied, removed, sealed |
+//! | `log_program` | the log and its recovery, on the simulated disk |
 //! | `corpus` | programs that came to new places, gone back to |
 //! | `dimensions` | what a step of a random search is drawn of |
 //! | `anomalies` | what the published protocols of the other trees lose, each in a program |
@@ -58,8 +60,10 @@ pub mod expected;
 pub mod expiries;
 pub mod leaks;
 pub mod living;
+mod log_program;
 pub mod long;
 pub mod made;
+pub mod maps;
 pub mod mutants;
 pub mod mutation;
 mod nbtree;

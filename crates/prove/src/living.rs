@@ -43,6 +43,12 @@ pub trait Living {
     /// As the tree's.
     fn give_back(&self, session: &mut Session<Simulated>) -> Result<(), IndexError>;
 
+    /// As [`Subject::close`].
+    ///
+    /// # Errors
+    /// The mark cannot be written.
+    fn close(&self) -> Result<(), IndexError>;
+
     /// As [`Subject::check`].
     ///
     /// # Errors
@@ -148,6 +154,10 @@ impl<S: Subject> Living for Live<S> {
 
     fn give_back(&self, session: &mut Session<Simulated>) -> Result<(), IndexError> {
         S::give_back(&self.0, session)
+    }
+
+    fn close(&self) -> Result<(), IndexError> {
+        S::close(&self.0)
     }
 
     fn check(&self) -> Result<Vec<String>, IndexError> {

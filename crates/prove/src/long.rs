@@ -11,7 +11,7 @@ use everleaf_machine::simulated::{Config, CrashConfig, Plan, Random};
 use crate::backing::SIZE_MIN;
 use crate::bytes_program::{AnyWords, BytesProgram};
 use crate::living::AnyTree;
-use crate::made::{KEYS, KINDS, Keys, name_in, named, operation_of};
+use crate::made::{CLEAR, KEYS, KINDS, Keys, WRITE_MANY, bundled, name_in, named, operation_of};
 use crate::operation::{Operation, Space};
 use crate::u64_program::U64Program;
 
@@ -77,7 +77,9 @@ impl Long {
         let mut program = U64Program::on(tree, keys, walk, plan.len());
         program.warm_up = warm.iter().map(|one| tree.fit(one)).collect();
         program.space = space(program.universe.len());
-        let plan = plan.iter().map(|thread| thread.iter().map(|one| tree.fit(one)).collect());
+        program.is_closed = self.number & 1 << 9 != 0;
+        let fit = |one: &Operation| tree.fit(one).distinct();
+        let plan = plan.iter().map(|thread| thread.iter().map(fit).collect());
         (program, plan.collect())
     }
 
@@ -97,7 +99,9 @@ impl Long {
         let mut program = BytesProgram::on(tree, &strings, walk, parts.plan.len());
         program.warm_up = parts.warm.iter().map(clamp).collect();
         program.space = space(2 * strings.len());
-        let plan = parts.plan.iter().map(|thread| thread.iter().map(clamp).collect());
+        program.is_closed = self.number & 1 << 9 != 0;
+        let apart = |one: &Operation| clamp(one).distinct();
+        let plan = parts.plan.iter().map(|thread| thread.iter().map(apart).collect());
         (program, plan.collect())
     }
 
@@ -183,13 +187,8 @@ fn word(kind: Keys, number: u64) -> Vec<u8> {
 }
 
 /// One phase of a walk, on a window of the keys.
-fn phase(
-    random: &mut Random,
-    kind: u64,
-    keys: &[u64],
-    next: &mut u64,
-    operations: &mut Vec<Operation>,
-) {
+fn phase(random: &mut Random, kind: u64, keys: &[u64], next: &mut u64, all: &mut Vec<Operation>) {
+    let mut operations = vec![];
     let whole = kind == 0 || random.one_in(2);
     let length = if whole { keys.len() } else { 1 + random.below(keys.len() as u64) as usize };
     let first = random.below((keys.len() - length) as u64 + 1) as usize;
@@ -217,7 +216,7 @@ fn phase(
                 let kind = u32::from(random.next() as u8) % KINDS;
                 // Those that pass all keys are few, since there are many; emptying is left out.
                 let is_long = (6..10).contains(&kind) && !random.one_in(12);
-                let kind = if kind == KINDS - 1 || is_long { kind % 6 } else { kind };
+                let kind = if kind == CLEAR || is_long { kind % 6 } else { kind };
                 let own = value();
                 operations.push(short(operation_of(random, kind, &window, own)));
             }
@@ -232,6 +231,7 @@ fn phase(
         }
         _ => operations.push(if random.one_in(3) { Operation::Release } else { Operation::Rejoin }),
     }
+    all.extend(bundled(random, operations));
 }
 
 /// A scan that does not pass everything.
@@ -250,7 +250,10 @@ fn tail(random: &mut Random, keys: &[u64]) -> Plan<Operation> {
     let near = &keys[first..first + width];
     let mut thread = |thread: u64| {
         let mut operation = |index| {
-            let kind = random.below(u64::from(KINDS) - 3) as u32;
+            let kind = match random.below(11) as u32 {
+                10 => WRITE_MANY,
+                kind => kind,
+            };
             let kind = if kind == 6 { 5 } else { kind };
             short(operation_of(random, kind, near, 100_000 * thread + index))
         };

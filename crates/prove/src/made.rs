@@ -61,7 +61,13 @@ pub const ROOMS: [(&str, Room); 5] = [
 ];
 
 /// How many kinds of operations there are to choose from.
-pub const KINDS: u32 = 13;
+pub const KINDS: u32 = 14;
+/// The kind that empties a tree.
+pub const CLEAR: u32 = 12;
+/// The kind of many writes in one call.
+pub const WRITE_MANY: u32 = 13;
+/// The kinds that take locks of the allocator at will: the ends of sessions, and space given back.
+pub const LOCKING: u32 = 0b11 << 10;
 /// Those that change the tree.
 pub const WRITES: u32 = 0b1_1111;
 /// The most keys of a program, but for those that fill a pool.
@@ -158,7 +164,9 @@ impl Made {
         let mut program = U64Program::on(tree, keys, walk, plan.len());
         program.warm_up = warm.iter().map(|one| tree.fit(one)).collect();
         program.space = self.space();
-        let plan = plan.iter().map(|thread| thread.iter().map(|one| tree.fit(one)).collect());
+        program.is_closed = self.tail & 1 << 9 != 0;
+        let fit = |one: &Operation| tree.fit(one).distinct();
+        let plan = plan.iter().map(|thread| thread.iter().map(fit).collect());
         (program, plan.collect())
     }
 
@@ -181,7 +189,9 @@ impl Made {
         let mut program = BytesProgram::on(tree, &strings, walk, parts.plan.len());
         program.warm_up = parts.warm.iter().map(clamp).collect();
         program.space = self.space();
-        let plan = parts.plan.iter().map(|thread| thread.iter().map(clamp).collect()).collect();
+        program.is_closed = self.tail & 1 << 9 != 0;
+        let apart = |one: &Operation| clamp(one).distinct();
+        let plan = parts.plan.iter().map(|thread| thread.iter().map(apart).collect()).collect();
         (program, plan)
     }
 
@@ -288,14 +298,9 @@ fn filler(kind: Keys, number: u64) -> Vec<u8> {
 }
 
 /// One phase of a walk: it fills, drains, thins or stirs a part of the keys.
-fn phase(
-    seed: u16,
-    keys: &[u64],
-    slots: usize,
-    next_value: &mut u64,
-    operations: &mut Vec<Operation>,
-) {
+fn phase(seed: u16, keys: &[u64], slots: usize, next_value: &mut u64, all: &mut Vec<Operation>) {
     let random = &mut Random::new(u64::from(seed) ^ 0x7068_6173);
+    let mut operations = vec![];
     let length = 1 + random.below(keys.len() as u64) as usize;
     let first = random.below((keys.len() - length) as u64 + 1) as usize;
     let mut window = keys[first..first + length].to_vec();
@@ -340,12 +345,13 @@ fn phase(
                 0 => Operation::GetMany,
                 1 => Operation::Scan(from, limit),
                 2 => Operation::ScanBack(from, limit),
-                3 => Operation::Exchange(from, last_value(operations), value()),
+                3 => Operation::Exchange(from, last_value(all), value()),
                 _ => Operation::Rejoin,
             });
         }
         _ => operations.push(if random.one_in(6) { Operation::Clear } else { Operation::Release }),
     }
+    all.extend(bundled(random, operations));
 }
 
 /// What was put last.
@@ -354,7 +360,11 @@ fn last_value(operations: &[Operation]) -> u64 {
         Operation::Upsert(_, value) | Operation::Insert(_, value) => Some(*value),
         _ => None,
     };
-    operations.iter().rev().find_map(value).unwrap_or(0)
+    let flat = operations.iter().flat_map(|one| match one {
+        Operation::WriteMany(all) => all.as_slice(),
+        one => std::slice::from_ref(one),
+    });
+    flat.rev().find_map(value).unwrap_or(0)
 }
 
 /// What the threads do: near each other, so that they meet.
@@ -418,15 +428,39 @@ pub(crate) fn operation_of(random: &mut Random, kind: u32, keys: &[u64], own: u6
         }),
         10 => Operation::Rejoin,
         11 => Operation::Release,
-        _ => Operation::Clear,
+        CLEAR => Operation::Clear,
+        _ => {
+            // More than a group, on the simulated machine.
+            let count = 1 + random.below(5);
+            let write = |index| {
+                let kind = random.below(4) as u32;
+                operation_of(random, kind, keys, own + 100_000 * index)
+            };
+            Operation::WriteMany((0..count).map(write).collect()).distinct()
+        }
     }
+}
+
+/// Some of these writes of one key each, in their order, in calls of many; now and then.
+pub(crate) fn bundled(random: &mut Random, operations: Vec<Operation>) -> Vec<Operation> {
+    let are_writes = operations.iter().all(|one| one.key_written().is_some());
+    if !are_writes || operations.len() < 2 || !random.one_in(4) {
+        return operations;
+    }
+    let mut rest = operations.into_iter().peekable();
+    let mut all = vec![];
+    while rest.peek().is_some() {
+        let count = 1 + random.below(80) as usize;
+        all.push(Operation::WriteMany(rest.by_ref().take(count).collect()));
+    }
+    all
 }
 
 /// A choice of operations: each with even chance, and at least one that writes.
 pub fn draw_operations(random: &mut Random) -> u32 {
     // Emptying is rare: it leaves little to look at.
     let all = (1 << KINDS) - 1;
-    let clear = 1 << (KINDS - 1);
+    let clear = 1 << CLEAR;
     let mut operations = random.next() as u32 & all & !clear;
     if random.one_in(12) {
         operations |= clear;

@@ -14,6 +14,9 @@ type M = Simulated;
 
 const NAME: &str = "numbers";
 
+/// Into so many shares recovery divides a tree, which it restores one after the other here.
+pub const SHARES: usize = 3;
+
 /// NBTree with nodes of the geometry `G`.
 #[derive(Clone, Debug, Default)]
 pub struct Nb<G>(PhantomData<G>);
@@ -34,7 +37,7 @@ impl<G: Nodes> Subject for Nb<G> {
     }
 
     fn open(pool: Pool<M>) -> Result<Opened<G>, String> {
-        let trees: Trees<G, M> = Trees::open(pool, 1).map_err(|error| error.to_string())?;
+        let trees: Trees<G, M> = Trees::open(pool, SHARES).map_err(|error| error.to_string())?;
         let found = trees.find_u64_tree(NAME).map_err(|error| error.to_string())?;
         Ok(Opened { tree: found.ok_or("the tree is gone")?, trees })
     }
@@ -57,6 +60,10 @@ impl<G: Nodes> Subject for Nb<G> {
 
     fn give_back(opened: &Opened<G>, _session: &mut Session<M>) -> Result<(), IndexError> {
         opened.trees.remove(NAME).map(drop)
+    }
+
+    fn close(opened: &Opened<G>) -> Result<(), IndexError> {
+        opened.trees.close()
     }
 
     fn check(opened: &Opened<G>) -> Result<Vec<String>, IndexError> {

@@ -39,6 +39,8 @@ pub enum Operation {
     Rejoin,
     /// Gives space that is free back, so that it can serve for something else.
     Release,
+    /// Many writes in one call: inserts, updates, upserts and removals.
+    WriteMany(Vec<Operation>),
 }
 
 /// What a scan with two ends passes.
@@ -162,6 +164,9 @@ impl Operation {
                 return calls.extend(universe.iter().map(|key| (*key, Call::Remove)));
             }
             Operation::Rejoin | Operation::Release => return,
+            Operation::WriteMany(ref all) => {
+                return all.iter().for_each(|one| one.calls(universe, calls));
+            }
         };
         calls.push((key, call));
     }
@@ -175,6 +180,10 @@ impl Operation {
     /// The same operation with every key and value replaced.
     #[must_use]
     pub fn map(&self, key: impl Fn(u64) -> u64, value: impl Fn(u64) -> u64) -> Operation {
+        self.map_by(&key, &value)
+    }
+
+    fn map_by(&self, key: &dyn Fn(u64) -> u64, value: &dyn Fn(u64) -> u64) -> Operation {
         match *self {
             Operation::Get(k) => Operation::Get(key(k)),
             Operation::GetMany => Operation::GetMany,
@@ -191,6 +200,33 @@ impl Operation {
             Operation::Clear => Operation::Clear,
             Operation::Rejoin => Operation::Rejoin,
             Operation::Release => Operation::Release,
+            Operation::WriteMany(ref all) => {
+                Operation::WriteMany(all.iter().map(|one| one.map_by(key, value)).collect())
+            }
         }
+    }
+
+    /// The key of a write of one key.
+    pub fn key_written(&self) -> Option<u64> {
+        use Operation::{Insert, Remove, Update, Upsert};
+        match *self {
+            Insert(key, _) | Update(key, _) | Upsert(key, _) | Remove(key) => Some(key),
+            _ => None,
+        }
+    }
+
+    /// The same operation, but that it writes no key twice: among other threads nobody could say in which
+    /// order it did.
+    #[must_use]
+    pub fn distinct(self) -> Operation {
+        let Operation::WriteMany(mut all) = self else { return self };
+        let mut known = vec![];
+        all.retain(|one| {
+            let key = one.key_written();
+            let is_new = !known.contains(&key);
+            known.push(key);
+            is_new
+        });
+        Operation::WriteMany(all)
     }
 }

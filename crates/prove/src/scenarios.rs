@@ -65,9 +65,12 @@ impl Scenario {
             Scan(from, limit) => Scan(rank(from).min(keys.len() as u64 - 1), limit),
             ScanBack(from, limit) => ScanBack(floor(from), limit),
             // No scenario has one: its ends need not be keys.
-            Operation::Range(_) | GetMany | Clear | Operation::Rejoin | Operation::Release => {
-                operation.clone()
-            }
+            Operation::Range(_)
+            | GetMany
+            | Clear
+            | Operation::Rejoin
+            | Operation::Release
+            | Operation::WriteMany(_) => operation.clone(),
         };
         let history = self.history.iter().map(renamed).collect();
         let plan: Plan<Operation> =
@@ -92,7 +95,8 @@ impl Scenario {
                 | GetMany
                 | Clear
                 | Operation::Rejoin
-                | Operation::Release => {}
+                | Operation::Release
+                | Operation::WriteMany(_) => {}
             }
         }
         keys.sort_unstable();

@@ -28,7 +28,10 @@ use crate::dimensions::{Dimension, Values};
 use crate::living::AnyTree;
 use crate::nbtree::Nb;
 use crate::trees::{Strings, Trees};
-use crate::{allocator_program, batches, block_program, directory, epochs, expiries, published};
+use crate::{
+    allocator_program, batches, block_program, directory, epochs, expiries, log_program, maps,
+    published,
+};
 
 /// One step of a search: a program, the machine it runs on, and what both are called in the table.
 pub struct Step {
@@ -386,6 +389,8 @@ pub static STRUCTURES: &[Structure] = &[
     ),
     one("blocks-nvalloc", "one after NVAlloc", &block_program::Programs::<NvAllocLike<M>>::of()),
     one("epoch", "epochs: nothing is reclaimed under a reader", &epochs::Programs),
+    one("maps", "the trees of a pool: made, loaded, emptied, removed, sealed", &maps::Programs),
+    one("log", "the log, snapshots and recovery on a disk", &log_program::Programs),
     one("pool", "the pool: roots, ids, growth, closing and opening", &directory::Programs),
 ];
 

@@ -110,6 +110,14 @@ pub trait Subject: Clone + Debug + 'static {
         Ok(())
     }
 
+    /// Closes the pool cleanly, with a seal if it has one. Nobody writes any more.
+    ///
+    /// # Errors
+    /// The mark cannot be written.
+    fn close(opened: &Self::Opened) -> Result<(), IndexError> {
+        Ok(Self::heap(opened).pool().set_clean()?)
+    }
+
     /// What is wrong with the structure and its space: order, reachability, leaks, double use.
     /// Nobody uses the tree meanwhile.
     ///

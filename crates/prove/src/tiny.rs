@@ -14,7 +14,9 @@ use everleaf_machine::simulated::{Plan, Random};
 
 use crate::bytes_program::{AnyWords, BytesProgram};
 use crate::living::AnyTree;
-use crate::made::{KEYS, KINDS, Keys, ROOMS, Room, name_in, named, numbers, operation_of, words};
+use crate::made::{
+    CLEAR, KEYS, KINDS, Keys, ROOMS, Room, name_in, named, numbers, operation_of, words,
+};
 use crate::operation::{Operation, Space};
 use crate::u64_program::U64Program;
 
@@ -72,7 +74,9 @@ impl Tiny {
         let Parts { keys, history, plan } = self.parts(|count| numbers(self.keys, count));
         let mut program = U64Program::on(tree, keys, history, plan.len());
         program.space = self.space();
-        let plan = plan.iter().map(|thread| thread.iter().map(|one| tree.fit(one)).collect());
+        program.is_closed = self.number & 1 << 9 != 0;
+        let fit = |one: &Operation| tree.fit(one).distinct();
+        let plan = plan.iter().map(|thread| thread.iter().map(fit).collect());
         (program, plan.collect())
     }
 
@@ -91,7 +95,9 @@ impl Tiny {
         let history = history.iter().map(clamp).collect();
         let mut program = BytesProgram::on(tree, &strings, history, plan.len());
         program.space = self.space();
-        (program, plan.iter().map(|thread| thread.iter().map(clamp).collect()).collect())
+        program.is_closed = self.number & 1 << 9 != 0;
+        let apart = |one: &Operation| clamp(one).distinct();
+        (program, plan.iter().map(|thread| thread.iter().map(apart).collect()).collect())
     }
 
     fn space(&self) -> Space {
@@ -166,7 +172,11 @@ fn plan(random: &mut Random, keys: &[u64]) -> Plan<Operation> {
                 0..5 => random.below(4) as u32,
                 5 => random.below(10) as u32,
                 6 => [5, 6, 7, 8][random.below(4) as usize],
-                _ => random.below(u64::from(KINDS) - 1) as u32,
+                // Any but that which leaves nothing.
+                _ => match random.below(u64::from(KINDS)) as u32 {
+                    CLEAR => 0,
+                    kind => kind,
+                },
             };
             let about = if random.one_in(3) { near } else { &keys[focus..=focus] };
             operation_of(random, kind, about, 1000 * (thread + 1) + index)

@@ -24,7 +24,7 @@ use crate::configure::Fixed;
 use crate::dimensions::{self, Dimension, Drawn};
 use crate::living::AnyTree;
 use crate::long::Long;
-use crate::made::{KEYS, KINDS, Made, ROOMS, Room, draw_operations, draw_phases, name_in};
+use crate::made::{CLEAR, KEYS, LOCKING, Made, ROOMS, Room, draw_operations, draw_phases, name_in};
 use crate::operation::{SPACE_AT_HAND, Space};
 use crate::scenarios::{self, Scenario};
 use crate::structure::{Programs, Step};
@@ -291,13 +291,13 @@ fn draw_step(
     match room {
         Room::Refusing => config.fail_allocation = Some(random.below(14)),
         // Sessions that come and go take the allocator's locks.
-        Room::AtHand if stops => operations = operations & !(0b11 << (KINDS - 3)) | 1,
+        Room::AtHand if stops => operations = operations & !LOCKING | 1,
         // Many keys make many volatile nodes, and everything longer.
         Room::Full | Room::Growing => {
             config.arena_bytes = 4 << 20;
             config.step_limit *= 5;
             config.crash.nested_one_in *= 10;
-            operations = operations & !(1 << (KINDS - 1)) | 1;
+            operations = operations & !(1 << CLEAR) | 1;
         }
         _ => {}
     }

@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::rc::Rc;
 
 use everleaf_alloc::{AllocError, Session};
+use everleaf_index::build::{Change, Intent, Outcome};
 use everleaf_index::{Exchange, IndexError};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::history::{Call, Reply};
@@ -30,6 +31,8 @@ pub struct U64Program {
     pub warm_up: Vec<Operation>,
     /// How many threads come.
     pub threads: usize,
+    /// Whether it was closed cleanly then, with a seal if there is one.
+    pub is_closed: bool,
     /// How much space there is.
     pub space: Space,
     /// Whether reads are judged also where a crash may take back what was read: as
@@ -62,6 +65,7 @@ impl U64Program {
             history: history.iter().map(|operation| tree.fit(operation)).collect(),
             warm_up: vec![],
             threads,
+            is_closed: false,
             space: Space::default(),
             judges_reads: tree.reads_committed,
             seen: Rc::default(),
@@ -147,6 +151,9 @@ impl U64Program {
             }
             Operation::Release => return release(tree, session),
             Operation::Rejoin => return Ok(()),
+            Operation::WriteMany(ref all) => {
+                return self.write_many(tree, session, all, replies);
+            }
             Operation::Clear => {
                 tree.clear(session, &self.universe)?;
                 replies.extend(self.universe.iter().map(|_| Reply::Unknown));
@@ -154,6 +161,38 @@ impl U64Program {
             }
         };
         replies.push(Reply::Previous(previous));
+        Ok(())
+    }
+
+    /// Many writes in one call. Those that were not made, for want of space, are refused.
+    fn write_many(
+        &self,
+        tree: &dyn Living,
+        session: &mut Session<Simulated>,
+        all: &[Operation],
+        replies: &mut Vec<Reply>,
+    ) -> Result<(), IndexError> {
+        // What no write answers: that it has changed nothing, and found a value that nobody writes.
+        const UNTOUCHED: Outcome = Outcome { changed: false, old: Some(u64::MAX - 7) };
+        let changes: Vec<Change> = all.iter().map(change_of).collect();
+        let mut outcomes = vec![UNTOUCHED; changes.len()];
+        let done = tree.tree().write_many(session, &changes, &mut outcomes);
+        let made = match &done {
+            Err(error) if self.space.may_fail(error) => {
+                self.seen.refused.set(self.seen.refused.get() + 1);
+                let made = outcomes.iter().position(|outcome| *outcome == UNTOUCHED);
+                made.expect("the write that failed has no outcome")
+            }
+            _ => {
+                done?;
+                changes.len()
+            }
+        };
+        let (made, rest) = outcomes.split_at(made);
+        assert!(rest.iter().all(|outcome| *outcome == UNTOUCHED), "{all:?}: {outcomes:?}");
+        assert!(!made.contains(&UNTOUCHED), "{all:?}: {outcomes:?}");
+        replies.extend(made.iter().map(|outcome| Reply::Previous(outcome.old)));
+        replies.extend(rest.iter().map(|_| Reply::Refused));
         Ok(())
     }
 
@@ -191,7 +230,8 @@ impl U64Program {
     fn forget_blind(&self, operation: &Operation, replies: &mut [Reply]) {
         let compares = matches!(operation, Operation::Exchange(..));
         if self.tree.writes_blindly && !operation.is_read() && !compares {
-            replies.fill(Reply::Unknown);
+            let answered = replies.iter_mut().filter(|reply| **reply != Reply::Refused);
+            answered.for_each(|reply| *reply = Reply::Unknown);
         }
     }
 
@@ -248,6 +288,18 @@ fn release(tree: &dyn Living, session: &mut Session<Simulated>) -> Result<(), In
     Ok(())
 }
 
+/// A write as one of many.
+fn change_of(write: &Operation) -> Change {
+    let (key, intent, value) = match *write {
+        Operation::Insert(key, value) => (key, Intent::Insert, value),
+        Operation::Update(key, value) => (key, Intent::Update, value),
+        Operation::Upsert(key, value) => (key, Intent::Upsert, value),
+        Operation::Remove(key) => (key, Intent::Remove, 0),
+        ref other => panic!("{other:?} is not one of many writes"),
+    };
+    Change { key, intent, value }
+}
+
 /// What a scan that passes `keys` in this order says about each of them.
 pub(crate) fn note_scan(
     pairs: &[(u64, u64)],
@@ -281,6 +333,9 @@ impl Program for U64Program {
         }
         let tree = (self.tree.create)(pool, self.space.chunk_shift).expect("room for a tree");
         self.live_through_history(&*tree);
+        if self.is_closed {
+            tree.close().expect("a pool that is open can be closed");
+        }
     }
 
     fn open(&self, memory: Memory) -> Result<Opened, String> {

@@ -20,6 +20,11 @@ use crate::kind::Kind;
 /// Keys that travel together: as many misses as a core has in flight, and some.
 pub(crate) const TOGETHER: usize = 32;
 
+/// So many of them: few on a simulated machine, so that there is more than one group.
+pub(crate) const fn group<M: Machine>() -> usize {
+    if M::SIMULATED { 4 } else { TOGETHER }
+}
+
 impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
     /// Calls `found(i, payload)` for each of `keys`, in order.
     pub(crate) fn get_many_payloads(
@@ -29,7 +34,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         extent: Extent,
         mut found: impl FnMut(&mut Session<M>, usize, Option<u64>),
     ) {
-        for (group, keys) in keys.chunks(TOGETHER).enumerate() {
+        for (number, keys) in keys.chunks(group::<M>()).enumerate() {
             let mut payloads = [None; TOGETHER];
             self.get_group(session, keys, &mut payloads);
             if extent == Extent::Whole && !M::SIMULATED {
@@ -38,7 +43,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 }
             }
             for (index, payload) in payloads[..keys.len()].iter().enumerate() {
-                found(session, group * TOGETHER + index, *payload);
+                found(session, number * group::<M>() + index, *payload);
             }
         }
     }
@@ -100,7 +105,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         'k: 'w,
         K: 'w,
     {
-        for items in items.chunks(TOGETHER) {
+        for items in items.chunks(group::<M>()) {
             let leaves = self.descend_group(items.len(), |index| write_of(&items[index]).key);
             for (item, leaf) in items.iter().zip(&leaves) {
                 self.prefetch_for_write(*leaf, write_of(item).key);

@@ -1,7 +1,10 @@
 //! A pool in the memory of the simulated machine.
 
-use everleaf_machine::Simulated;
+use std::collections::BTreeSet;
+use std::io;
+
 use everleaf_machine::simulated::{self, Memory, OwnedMemory};
+use everleaf_machine::{Hardware, Simulated, SpinGuard, SpinLock};
 
 use crate::{Backing, Domain, Pool, PoolError};
 
@@ -10,7 +13,12 @@ pub struct SimulatedBacking {
     memory: Memory,
     length: u64,
     _owner: Option<OwnedMemory>,
+    /// Numbers of the pages that may have no space, if it can return some.
+    holes: Option<SpinLock<BTreeSet<u64>, Hardware>>,
 }
+
+/// What a file system gives and takes at once.
+const PAGE: u64 = 4096;
 
 impl SimulatedBacking {
     /// The first `length` bytes of the memory.
@@ -18,7 +26,20 @@ impl SimulatedBacking {
     /// # Safety
     /// The memory stays in its place as long as the backing lives.
     pub unsafe fn new(memory: Memory, length: u64) -> Self {
-        SimulatedBacking { memory, length, _owner: None }
+        SimulatedBacking { memory, length, _owner: None, holes: None }
+    }
+
+    /// The same as a file that can return its space, of which nobody knows what has some: as after a copy,
+    /// no page has, until it is secured. (What is in a page that was returned stays, or changes with a
+    /// crash: nobody may look.)
+    #[must_use]
+    pub fn sparse(self) -> Self {
+        let pages = crate::layout::DATA_START.div_ceil(PAGE)..self.length.div_ceil(PAGE);
+        SimulatedBacking { holes: Some(SpinLock::new(pages.collect())), ..self }
+    }
+
+    fn no_space(&self) -> Option<SpinGuard<'_, BTreeSet<u64>, Hardware>> {
+        self.holes.as_ref().map(SpinLock::lock)
     }
 }
 
@@ -37,9 +58,42 @@ unsafe impl Backing for SimulatedBacking {
         self.memory.size() as u64
     }
 
-    fn extend(&self, _old: u64, new: u64) -> Result<(), PoolError> {
+    fn extend(&self, old: u64, new: u64) -> Result<(), PoolError> {
         assert!(new <= self.capacity(), "the pool grows beyond its backing");
+        if let Some(mut holes) = self.no_space() {
+            let before = holes.split_off(&old.div_ceil(PAGE));
+            holes.extend(before.into_iter().filter(|page| *page >= new / PAGE));
+        }
         Ok(())
+    }
+
+    fn release(&self, start: u64, end: u64) -> io::Result<bool> {
+        let Some(mut holes) = self.no_space() else { return Ok(false) };
+        holes.extend(start.div_ceil(PAGE)..end / PAGE);
+        Ok(true)
+    }
+
+    fn secure(&self, start: u64, end: u64) -> Result<(), PoolError> {
+        if let Some(mut holes) = self.no_space() {
+            let pages = start / PAGE..end.div_ceil(PAGE);
+            holes.retain(|page| !pages.contains(page));
+        }
+        Ok(())
+    }
+
+    fn has_holes(&self) -> bool {
+        self.holes.is_some()
+    }
+
+    fn holes(&self) -> io::Result<Vec<(u64, u64)>> {
+        let mut parts: Vec<(u64, u64)> = vec![];
+        for page in self.no_space().iter().flat_map(|holes| holes.iter()) {
+            match parts.last_mut() {
+                Some((_, end)) if *end == page * PAGE => *end += PAGE,
+                _ => parts.push((page * PAGE, (page + 1) * PAGE)),
+            }
+        }
+        Ok(parts)
     }
 }
 
@@ -81,7 +135,7 @@ impl Pool<Simulated> {
 
     fn simulated(owner: OwnedMemory, length: u64, is_new: bool) -> Result<Self, PoolError> {
         let memory = owner.memory();
-        let backing = SimulatedBacking { memory, length, _owner: Some(owner) };
+        let backing = SimulatedBacking { memory, length, _owner: Some(owner), holes: None };
         let max = memory.size() as u64;
         Self::with_backing(Box::new(backing), domain_of(memory), max, is_new)
     }

@@ -39,6 +39,7 @@ const ALLOWED: [(&str, &[&str]); 17] = [
             "everleaf-pool",
             "everleaf-alloc",
             "everleaf-index",
+            "everleaf-log",
             "everleaf-designs",
         ],
     ),

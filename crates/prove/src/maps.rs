@@ -1,0 +1,433 @@
+//! The trees of a pool as a program: threads make trees by name, load, empty and remove them, while
+//! others read and write what is in them, and the pool is closed with a seal.
+//!
+//! To the judge a key is the tree's number and the key within it. A call on a tree that was removed
+//! meanwhile finds nothing: there was a moment at which it was gone. A tree that is not there is empty.
+
+use std::cell::RefCell;
+use std::ops::Bound;
+
+use everleaf_index::{AllocError, Change, IndexError, PoolError, Session, Tiny, Trees};
+use everleaf_machine::Simulated;
+use everleaf_machine::simulated::history::{Call, Reply};
+use everleaf_machine::simulated::{Memory, Plan, Program, Random};
+
+use crate::backing::{new_pool, open_pool};
+use crate::case::{Case, Prepared};
+use crate::configure::Fixed;
+use crate::dimensions::{self, Dimension, Drawn};
+use crate::leaks::remove_trees;
+use crate::nbtree::SHARES;
+use crate::operation::Space;
+use crate::structure::{self, Step};
+
+type M = Simulated;
+type G = Tiny<3, 3>;
+
+/// Trees by number; those with even numbers have integers for keys, the others byte strings.
+const MAPS: u64 = 3;
+/// Keys of each tree.
+const KEYS: u64 = 6;
+/// Between the first keys of two trees, to the judge.
+const STRIDE: u64 = 100;
+
+/// One operation on the trees, of a tree's number, a key, a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Reads a key.
+    Get(u64, u64),
+    /// Sets a key; makes the tree if it is not there.
+    Put(u64, u64, u64),
+    /// Takes a key out.
+    Remove(u64, u64),
+    /// Makes a tree of all keys, each with a value from this one on, if there is none of the name.
+    Load(u64, u64),
+    /// Empties a tree.
+    Clear(u64),
+    /// Removes a tree.
+    Drop(u64),
+    /// Frees what removed trees have left.
+    Reclaim,
+    /// Seals and closes the pool; the last operation of all.
+    Close,
+}
+
+/// Threads around a few trees.
+#[derive(Clone, Debug)]
+pub struct Maps {
+    /// What was done to the pool before it was closed and opened again.
+    pub history: Vec<Operation>,
+    /// Whether it was closed with a seal.
+    pub is_sealed: bool,
+    /// How many threads come.
+    pub threads: usize,
+    /// Whether operations may find no memory.
+    pub may_refuse: bool,
+}
+
+/// The opened trees.
+pub struct Opened {
+    trees: Trees<G, M>,
+    /// Borrowed by its own thread only.
+    sessions: Vec<RefCell<Option<Session<M>>>>,
+}
+
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
+fn name_of(map: u64) -> String {
+    format!("map {map}")
+}
+
+fn word_of(key: u64) -> Vec<u8> {
+    // Longer than what an entry holds, and alike in that.
+    format!("a common beginning, {key:02}").into_bytes()
+}
+
+fn key_of(word: &[u8]) -> Option<u64> {
+    std::str::from_utf8(word).ok()?.strip_prefix("a common beginning, ")?.parse().ok()
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes.try_into().expect("a value has 8 bytes"))
+}
+
+fn keys_of(map: u64) -> impl Iterator<Item = u64> {
+    (0..KEYS).map(move |key| map * STRIDE + key)
+}
+
+/// The value of a key of a tree that is loaded with `value`.
+fn loaded(value: u64, key: u64) -> u64 {
+    value + key
+}
+
+/// A call that found its tree removed: there was nothing.
+fn gone(result: Result<Option<u64>, IndexError>) -> Result<Option<u64>, IndexError> {
+    match result {
+        Err(IndexError::Removed) => Ok(None),
+        result => result,
+    }
+}
+
+fn is_integers(map: u64) -> bool {
+    map.is_multiple_of(2)
+}
+
+/// Reads a key.
+fn get(
+    trees: &Trees<G, M>,
+    session: &mut Session<M>,
+    map: u64,
+    key: u64,
+) -> Result<Option<u64>, IndexError> {
+    let name = name_of(map);
+    if is_integers(map) {
+        let Some(tree) = trees.find_u64_tree(&name)? else { return Ok(None) };
+        return gone(tree.get(session, key));
+    }
+    let Some(tree) = trees.find_bytes_tree(&name)? else { return Ok(None) };
+    gone(tree.get_with(session, &word_of(key), number))
+}
+
+/// Sets a key; nothing if the tree was removed meanwhile.
+fn put(
+    trees: &Trees<G, M>,
+    session: &mut Session<M>,
+    (map, key, value): (u64, u64, u64),
+) -> Result<Reply, IndexError> {
+    let name = name_of(map);
+    let done = if is_integers(map) {
+        trees.u64_tree(&name)?.upsert(session, key, value)
+    } else {
+        let (word, bytes) = (word_of(key), value.to_le_bytes());
+        let tree = trees.bytes_tree(&name)?;
+        tree.change(session, &word, Change::Upsert(&bytes), |_, old| old.map(number))
+    };
+    match done {
+        Err(IndexError::Removed) => Ok(Reply::Refused),
+        done => Ok(Reply::Previous(done?)),
+    }
+}
+
+/// Takes a key out.
+fn remove(
+    trees: &Trees<G, M>,
+    session: &mut Session<M>,
+    map: u64,
+    key: u64,
+) -> Result<Option<u64>, IndexError> {
+    let name = name_of(map);
+    if is_integers(map) {
+        let Some(tree) = trees.find_u64_tree(&name)? else { return Ok(None) };
+        return gone(tree.remove(session, key));
+    }
+    let Some(tree) = trees.find_bytes_tree(&name)? else { return Ok(None) };
+    gone(tree.change(session, &word_of(key), Change::Remove, |_, old| old.map(number)))
+}
+
+/// Makes a tree of sorted pairs. Whether it did: not if there is one.
+fn load(trees: &Trees<G, M>, map: u64, value: u64) -> Result<bool, IndexError> {
+    let (name, keys) = (name_of(map), 0..KEYS);
+    let made = if is_integers(map) {
+        trees.load_u64_tree(&name, keys.map(|key| (key, loaded(value, key)))).map(drop)
+    } else {
+        let pair = |key| (word_of(key), loaded(value, key).to_le_bytes());
+        trees.load_bytes_tree(&name, keys.map(pair)).map(drop)
+    };
+    match made {
+        Err(IndexError::Alloc(AllocError::Pool(PoolError::RootExists { .. }))) => Ok(false),
+        made => made.map(|()| true),
+    }
+}
+
+fn clear(trees: &Trees<G, M>, session: &mut Session<M>, map: u64) -> Result<(), IndexError> {
+    let name = name_of(map);
+    let done = if is_integers(map) {
+        let Some(tree) = trees.find_u64_tree(&name)? else { return Ok(()) };
+        tree.clear(session)
+    } else {
+        let Some(tree) = trees.find_bytes_tree(&name)? else { return Ok(()) };
+        tree.clear(session)
+    };
+    match done {
+        Err(IndexError::Removed) => Ok(()),
+        done => done,
+    }
+}
+
+/// Does one operation.
+fn perform(
+    trees: &Trees<G, M>,
+    session: &mut Session<M>,
+    operation: Operation,
+    replies: &mut Vec<Reply>,
+) -> Result<(), IndexError> {
+    let all = |reply| std::iter::repeat_n(reply, KEYS as usize);
+    match operation {
+        Operation::Get(map, key) => {
+            replies.push(Reply::Previous(get(trees, session, map, key)?));
+        }
+        Operation::Put(map, key, value) => replies.push(put(trees, session, (map, key, value))?),
+        Operation::Remove(map, key) => {
+            replies.push(Reply::Previous(remove(trees, session, map, key)?));
+        }
+        Operation::Load(map, value) => {
+            let is_made = load(trees, map, value)?;
+            replies.extend(all(if is_made { Reply::Previous(None) } else { Reply::Refused }));
+        }
+        Operation::Clear(map) => {
+            clear(trees, session, map)?;
+            replies.extend(all(Reply::Unknown));
+        }
+        Operation::Drop(map) => {
+            if trees.unlink(session, &name_of(map))? {
+                trees.tidy_removed(session);
+            }
+            replies.extend(all(Reply::Unknown));
+        }
+        Operation::Reclaim => trees.reclaim(),
+        Operation::Close => trees.close()?,
+    }
+    Ok(())
+}
+
+impl Maps {
+    fn may_fail(&self, error: &IndexError) -> bool {
+        self.may_refuse && matches!(error, IndexError::Alloc(AllocError::OutOfMemory))
+    }
+}
+
+impl Program for Maps {
+    type Operation = Operation;
+    type Instance = Opened;
+
+    fn pool_bytes(&self) -> usize {
+        2 * Space::default().pool_bytes
+    }
+
+    fn format(&self, memory: Memory) {
+        let pool = new_pool(memory).expect("new memory becomes a pool");
+        let trees: Trees<G, M> =
+            Trees::create_with_chunks(pool, Space::default().chunk_shift).expect("room for a heap");
+        let mut session = trees.heap().session().expect("a free session");
+        for operation in &self.history {
+            perform(&trees, &mut session, *operation, &mut vec![]).expect("there is room");
+        }
+        drop(session);
+        if self.is_sealed {
+            trees.close().expect("it can be closed");
+        }
+    }
+
+    fn open(&self, memory: Memory) -> Result<Opened, String> {
+        let pool = open_pool(memory).map_err(text)?;
+        if pool.was_clean() && pool.seal().is_none() {
+            return Err("closed cleanly, and the seal is gone".to_owned());
+        }
+        let trees: Trees<G, M> = Trees::open(pool, SHARES).map_err(text)?;
+        let session = |_| Ok(RefCell::new(Some(trees.heap().session()?)));
+        let sessions: Result<Vec<_>, AllocError> = (0..self.threads).map(session).collect();
+        Ok(Opened { sessions: sessions.map_err(text)?, trees })
+    }
+
+    fn contents(&self, opened: &Opened) -> Result<Vec<(u64, u64)>, String> {
+        opened.sessions.iter().for_each(|session| drop(session.borrow_mut().take()));
+        let mut pairs = vec![];
+        {
+            let mut session = opened.trees.heap().session().map_err(text)?;
+            for name in opened.trees.names() {
+                let map = name.strip_prefix("map ").and_then(|number| number.parse().ok());
+                let map: u64 = map.ok_or_else(|| format!("nobody made a tree '{name}'"))?;
+                let mut add = |key: Option<u64>, value| {
+                    pairs.push((map * STRIDE + key.unwrap_or(STRIDE - 1), value));
+                    true
+                };
+                if is_integers(map) {
+                    let mut found = vec![];
+                    let tree = opened.trees.find_u64_tree(&name).map_err(text)?;
+                    let tree = tree.ok_or("a tree is gone")?;
+                    tree.scan(&mut session, 0, usize::MAX, &mut found).map_err(text)?;
+                    for (key, value) in found {
+                        add(Some(key), value);
+                    }
+                    continue;
+                }
+                let tree = opened.trees.find_bytes_tree(&name).map_err(text)?;
+                let tree = tree.ok_or("a tree is gone")?;
+                let (from, to) = (Bound::Unbounded, Bound::Unbounded);
+                let add = |word: &[u8], value: &[u8]| add(key_of(word), number(value));
+                tree.scan(&mut session, from, to, false, add).map_err(text)?;
+            }
+        }
+        pairs.sort_unstable();
+        let report = opened.trees.check().map_err(text)?;
+        if report.is_clean() { Ok(pairs) } else { Err(report.problems.join("; ")) }
+    }
+
+    fn give_back(&self, opened: Opened) -> Result<bool, String> {
+        let Opened { trees, sessions } = opened;
+        drop(sessions);
+        trees.reclaim();
+        remove_trees(&trees)?;
+        Ok(true)
+    }
+
+    fn calls(&self, operation: &Operation, calls: &mut Vec<(u64, Call)>) {
+        match *operation {
+            Operation::Get(map, key) => calls.push((map * STRIDE + key, Call::Get)),
+            Operation::Put(map, key, value) => {
+                calls.push((map * STRIDE + key, Call::Upsert(value)));
+            }
+            Operation::Remove(map, key) => calls.push((map * STRIDE + key, Call::Remove)),
+            Operation::Load(map, value) => {
+                let call = |key| (key, Call::Upsert(loaded(value, key - map * STRIDE)));
+                calls.extend(keys_of(map).map(call));
+            }
+            Operation::Clear(map) | Operation::Drop(map) => {
+                calls.extend(keys_of(map).map(|key| (key, Call::Remove)));
+            }
+            Operation::Reclaim | Operation::Close => {}
+        }
+    }
+
+    fn run(&self, opened: &Opened, thread: usize, operation: &Operation, replies: &mut Vec<Reply>) {
+        let mut session = opened.sessions[thread].borrow_mut();
+        let session = session.as_mut().expect("taken only when all threads have ended");
+        match perform(&opened.trees, session, *operation, replies) {
+            Err(error) if self.may_fail(&error) => {
+                let mut calls = vec![];
+                self.calls(operation, &mut calls);
+                replies.clear();
+                replies.resize(calls.len(), Reply::Refused);
+            }
+            done => done.unwrap_or_else(|error| panic!("{operation:?}: {error}")),
+        }
+    }
+}
+
+/// A random plan: two or three threads that meet at a few trees, or one that closes the pool at last.
+pub fn plan(seed: u64) -> (Maps, Plan<Operation>) {
+    let random = &mut Random::new(seed ^ 0x6D61_7073);
+    let threads = [1, 2, 2, 3][random.below(4) as usize];
+    let (length, maps) = ([6, 4, 3][threads - 1], 1 + random.below(MAPS));
+    let may_refuse = is_refusing(seed);
+    let mut value = 0;
+    let mut operation = |random: &mut Random| {
+        value += 10;
+        let (map, key) = (random.below(maps), random.below(KEYS));
+        match random.below(16) {
+            0..5 => Operation::Put(map, key, value),
+            5 | 6 => Operation::Get(map, key),
+            7 | 8 => Operation::Remove(map, key),
+            9..11 => Operation::Load(map, value),
+            11 | 12 => Operation::Clear(map),
+            13 | 14 => Operation::Drop(map),
+            _ => Operation::Reclaim,
+        }
+    };
+    let history = (0..random.below(12)).map(|_| operation(random)).collect();
+    let mut plan: Plan<Operation> = (0..threads)
+        .map(|_| (0..1 + random.below(length)).map(|_| operation(random)).collect())
+        .collect();
+    if let [alone] = &mut plan[..] {
+        alone.push(Operation::Close);
+    }
+    let is_sealed = random.one_in(2);
+    (Maps { history, is_sealed, threads, may_refuse }, plan)
+}
+
+/// Whether operations of a random program may find no memory.
+fn is_refusing(seed: u64) -> bool {
+    seed % 4 == 3
+}
+
+use Operation::{Clear, Close, Drop as Unname, Get, Load, Put, Remove};
+
+/// Programs small enough for every order: a name, a history, a plan.
+const SMALL: [(&str, &[Operation], &[&[Operation]]); 7] = [
+    ("make, make", &[], &[&[Put(0, 1, 1)], &[Put(0, 2, 2)]]),
+    ("put, drop", &[Put(0, 1, 1)], &[&[Put(0, 1, 2), Get(0, 1)], &[Unname(0)]]),
+    ("drop, make", &[Load(1, 10)], &[&[Unname(1), Put(1, 2, 5)], &[Get(1, 2)]]),
+    ("clear, put", &[Load(0, 10)], &[&[Clear(0)], &[Put(0, 3, 5), Get(0, 4)]]),
+    ("load, load", &[], &[&[Load(1, 10)], &[Load(1, 20)]]),
+    ("close", &[Load(0, 10), Put(1, 1, 1)], &[&[Put(0, 2, 5), Remove(0, 4), Put(1, 2, 7), Close]]),
+    ("drop, close", &[Load(0, 10), Load(1, 20)], &[&[Unname(0), Put(1, 9 % KEYS, 3), Close]]),
+];
+
+/// The case of a name: `random/NUMBER` or `small/NAME`.
+fn case(name: &str) -> Option<Box<dyn Case>> {
+    if let Some(seed) = name.strip_prefix("random/") {
+        return Some(Prepared::boxed(plan(seed.parse().ok()?)));
+    }
+    let wanted = name.strip_prefix("small/")?;
+    let (_, history, plan) = SMALL.iter().find(|(known, ..)| *known == wanted)?;
+    let plan: Plan<Operation> = plan.iter().map(|thread| thread.to_vec()).collect();
+    let (history, is_sealed) = (history.to_vec(), wanted.ends_with("close"));
+    let maps = Maps { history, is_sealed, threads: plan.len(), may_refuse: false };
+    Some(Prepared::boxed((maps, plan)))
+}
+
+/// The programs of this structure.
+pub struct Programs;
+
+impl structure::Programs for Programs {
+    fn case(&self, name: &str) -> Option<Box<dyn Case>> {
+        case(name)
+    }
+
+    fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
+        let Drawn { mut config, values } = dimensions::draw(random, fixed);
+        let seed = random.below(1 << 40) << 8 | number & 255;
+        config.fail_allocation = is_refusing(seed).then(|| random.below(14));
+        Step { program: format!("random/{seed}"), config, values }
+    }
+
+    fn dimensions(&self) -> Vec<Dimension> {
+        dimensions::machines()
+    }
+
+    fn small(&self) -> Vec<String> {
+        SMALL.iter().map(|(name, ..)| format!("small/{name}")).collect()
+    }
+}
