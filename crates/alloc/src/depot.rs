@@ -94,7 +94,8 @@ impl Depot {
         }
         for (class, list) in self.records.iter_mut().enumerate() {
             let slots = slots_per_chunk(class, 1 << shift);
-            let empty = empty_chunks(list.iter().map(|offset| offset >> shift), slots);
+            let full = slots - usize::from(M::mutant("alloc.releases_used_chunk"));
+            let empty = empty_chunks(list.iter().map(|offset| offset >> shift), full);
             list.retain(|offset| empty.binary_search(&(offset >> shift)).is_err());
             released.extend(empty);
         }

@@ -131,7 +131,10 @@ impl<M: Machine> EpochClock<M> {
         // Acquire: no later load of ours happens before this one, or what we hold could have been
         // retired under an epoch older than the one we announce; pairs with the advance. A stale
         // epoch only holds back reclamation (E2).
-        let epoch = self.global.load(Ordering::Acquire);
+        let mut epoch = self.global.load(Ordering::Acquire);
+        if M::mutant("epoch.late_announcement") {
+            epoch += 1;
+        }
         // Ordered before every later load by the light barrier, which pairs with the heavy barrier
         // in `try_advance`. If the advance misses this announcement, our later loads see everything
         // unlinked before it; if it sees it, it waits for us. Release: an advance that sees this pin

@@ -148,7 +148,9 @@ impl<M: Machine> Recovery<M> {
                 };
             }
             ChunkKind::Free => {
-                self.frontier = chunk + run;
+                if !M::mutant("recovery.frontier_before_free") {
+                    self.frontier = chunk + run;
+                }
                 return self.free_runs.push((chunk, run));
             }
             ChunkKind::Leaves => blocks_per_chunk(usize::from(header.class), self.shift),

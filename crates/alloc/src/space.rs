@@ -118,6 +118,9 @@ impl Space {
                 self.commit(pool, end, free_run(behind - end));
             }
         }
+        if M::mutant("alloc.head_first") && start > head {
+            self.commit(pool, head, free_run(start - head));
+        }
         self.own(pool, start, header);
         if start > head && !M::mutant("alloc.no_remainder") {
             // Persist: the owner's header came first (S2), and the head before the chunk is given
@@ -303,7 +306,8 @@ impl Space {
     fn clear_blocks<M: Machine>(&self, pool: &Pool<M>, chunk: u64, size: usize) {
         let start = chunk << self.shift;
         let medium: Medium<M> = pool.medium();
-        for offset in (start..start + (1 << self.shift)).step_by(size).skip(1) {
+        let less = if M::mutant("alloc.clears_one_less") { size as u64 } else { 0 };
+        for offset in (start..start + (1 << self.shift) - less).step_by(size).skip(1) {
             let state = pool.word(offset);
             borrow::<M>(state.as_ptr(), size, || {
                 if state.read_private() != 0 {
@@ -314,7 +318,9 @@ impl Space {
         }
         // Persist: free blocks before the header that calls them blocks, or recovery would take
         // what is left of records for leaves (S3).
-        medium.drain();
+        if !M::mutant("alloc.no_clear_drain") {
+            medium.drain();
+        }
     }
 
     /// Rewrites the header word of a chunk, durably.

@@ -400,7 +400,11 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         if let (true, Some(old)) = (changed, old) {
             // Before `see`, which may panic: our pin keeps the record until it has been seen.
             let size = record_size_of(session.heap(), old);
-            session.retire_record(record_offset(old), size);
+            if M::mutant("bytes.frees_old") {
+                session.free_record(record_offset(old), size);
+            } else {
+                session.retire_record(record_offset(old), size);
+            }
         }
         // SAFETY: as in `record_of`.
         let record = old

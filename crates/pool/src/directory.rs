@@ -115,7 +115,8 @@ impl<M: Machine> Pool<M> {
             .find(free)
             .ok_or_else(|| PoolError::RootsFull { path: self.place().into(), count: ROOT_COUNT })?;
         let place = offset_of(slot);
-        let incarnation = Label::incarnation_before(&view.read(place + 8)).wrapping_add(1);
+        let again = u64::from(!M::mutant("pool.same_incarnation"));
+        let incarnation = Label::incarnation_before(&view.read(place + 8)).wrapping_add(again);
         let label = Label::new(name, incarnation);
         // An entry is one line, and the stores to a line become durable in their order: the name is
         // not later than the commit word, which may follow at once (I3).
@@ -139,7 +140,7 @@ impl<M: Machine> Pool<M> {
         self.writable("change a root")?;
         let _guard = self.directory_lock.lock();
         let root = self.live_root(index)?;
-        if root.value != old {
+        if root.value != old && !M::mutant("pool.set_unchecked") {
             return Err(PoolError::RootChanged { index, expected: old, found: root.value });
         }
         let commit = Commit { kind: root.kind, value: new };

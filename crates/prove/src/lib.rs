@@ -30,7 +30,7 @@
 //! | `case` | a program with its plan, behind one trait |
 //! | `trees`, `structure` | all programs by name, all structures by name |
 //! | `configure` | which machine a number stands for |
-//! | `planted`, `mutants` | planted bugs, and the hunt for them |
+//! | `planted`, `plain`, `mutants` | planted bugs, and the hunt for them |
 //! | `mutation` | mutants by rule: every access spoilt in turn |
 //! | `arguments` | why nobody can miss some of them |
 //!
@@ -68,6 +68,7 @@ pub mod mutants;
 pub mod mutation;
 mod nbtree;
 pub mod operation;
+pub mod plain;
 pub mod plans;
 pub mod planted;
 pub mod published;

@@ -5,6 +5,7 @@ use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Failure,
 use crate::campaign::{self, Budget, Settings, WORK};
 use crate::case::Outcome;
 use crate::configure::{Fixed, exhaustive};
+use crate::plain::{OF_THE_LOG, PLAIN};
 use crate::planted::of;
 pub use crate::planted::{HARMLESS, MUTANTS, Mutant, OF_OTHER_TREES, RARE};
 use crate::published::{self, GUARDED};
@@ -13,12 +14,13 @@ use crate::{anomalies, safeguards, scenarios};
 
 /// Every planted bug of all trees, without those that are harmless.
 pub fn all() -> impl Iterator<Item = Mutant> {
-    MUTANTS.iter().chain(OF_OTHER_TREES).chain(RARE).copied()
+    MUTANTS.iter().chain(OF_OTHER_TREES).chain(RARE).chain(PLAIN).copied()
 }
 
 /// The planted bug of this name.
 pub fn named(name: &str) -> Option<Mutant> {
-    all().chain(HARMLESS.iter().copied()).find(|mutant| mutant.name == name)
+    let others = OF_THE_LOG.iter().chain(HARMLESS).copied();
+    all().chain(others).find(|mutant| mutant.name == name)
 }
 
 /// How a planted bug was found.
@@ -137,7 +139,8 @@ fn step(structure: &str, number: u64) -> (String, Config) {
             let crash = nested(if number.is_multiple_of(4) { 50 } else { 0 });
             (simple, Config { crash, simulate_open: number % 8 == 5, ..usual })
         }
-        "batch" | "expiry" => {
+        "log" => (format!("run/{number}"), usual),
+        "batch" | "expiry" | "maps" => {
             (simple, Config { crash: nested(if number % 4 == 3 { 50 } else { 0 }), ..usual })
         }
         "epoch" => {

@@ -204,7 +204,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     fn retire_aborted(&self, session: &mut Session<M>, descriptor: *mut Successor<M>) {
         // SAFETY: only we retire the descriptor, below.
         let target = unsafe { Shared::new(descriptor) }.left;
-        session.retire_block_of(G::BLOCK_CLASS, target.block::<G>());
+        if !M::mutant("hashed.abort_keeps_target") {
+            session.retire_block_of(G::BLOCK_CLASS, target.block::<G>());
+        }
         // SAFETY: allocated with this size; no leaf leads to it any more, and only one thread took
         // the descriptor out.
         unsafe { session.retire_node(descriptor.cast(), size_of::<Successor<M>>()) };
@@ -262,7 +264,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             Ordering::Acquire,
         ) {
             Ok(_) => true,
-            Err(now) => now == descriptor.as_ptr(),
+            Err(now) => now == descriptor.as_ptr() && !M::mutant("hashed.decides_alone"),
         };
         let decision = if taken { COMMITTED } else { ABORTED };
         // AcqRel on success, relaxed on failure: all who get here see the same successor of the
@@ -313,7 +315,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
         // Persist: the mark before the commit in the partner's word, or recovery would find the
         // right leaf's keys twice (I9).
-        self.medium.persist(state.as_ptr(), 8);
+        if !M::mutant("hashed.no_merge_mark_flush") {
+            self.medium.persist(state.as_ptr(), 8);
+        }
     }
 }
 

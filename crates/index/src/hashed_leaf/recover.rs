@@ -125,7 +125,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             frozen |= state == FROZEN || state == FROZEN_EMPTY;
             match state {
                 EMPTY => {
-                    if entry != EMPTY_ENTRY && writable {
+                    if entry != EMPTY_ENTRY && writable && !M::mutant("hashed.recovery_keeps_half")
+                    {
                         cell.write_private(EMPTY_ENTRY);
                     }
                     continue;
@@ -158,7 +159,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 }
             }
         }
-        let flags = if frozen { FREEZING } else { 0 };
+        let flags = if frozen && !M::mutant("hashed.recovery_thaws") { FREEZING } else { 0 };
         self.begin_leaf(leaf, task.low, task.high, skip, &bytes, flags);
         Ok(keys)
     }

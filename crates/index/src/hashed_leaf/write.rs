@@ -123,7 +123,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 Attempt::Replaced => {}
             }
             leaf = self.resolve(session, write.key);
-            if !M::mutant("hashed.old_way") {
+            let keeps = M::mutant("hashed.many_keeps_probe") && write.intent.removes();
+            if !M::mutant("hashed.old_way") && !keeps {
                 probe = self.probe(leaf, write.key);
             }
         }
@@ -244,7 +245,11 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             };
             match cell.compare_exchange(entry, new) {
                 Ok(_) => break Attempt::Done(Outcome { changed: true, old: Some(old) }),
-                Err(now) if K::state(now) == LIVE && !write.intent.declines(K::payload(now)) => {
+                Err(now)
+                    if K::state(now) == LIVE
+                        && (!write.intent.declines(K::payload(now))
+                            || M::mutant("hashed.exchange_checks_once")) =>
+                {
                     entry = now;
                 }
                 // Removed, frozen, or another value than what was to be replaced.

@@ -129,7 +129,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 // The two leaves and their descriptor are out of the tree; so is the fence.
                 self.retire_leaf(session, a, true);
                 self.retire_leaf(session, b, false);
-                K::retire_fence(session, b.low);
+                if !M::mutant("nbtree.keeps_fence") {
+                    K::retire_fence(session, b.low);
+                }
                 self.note_merge(session);
                 Ok(Progress::Merged)
             }
@@ -224,7 +226,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let target = unsafe { Shared::new(descriptor) }.left;
         // SAFETY: only we retire the target, below.
         let target = unsafe { Shared::new(target) };
-        session.retire_block(target.block);
+        if !M::mutant("nbtree.abort_keeps_target") {
+            session.retire_block(target.block);
+        }
         // SAFETY: allocated with this size; no leaf leads to it any more, and only one thread took
         // the descriptor out.
         unsafe { session.retire_node(target.as_ptr().cast(), size_of::<Leaf<M>>()) };
@@ -285,7 +289,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             Ordering::Acquire,
         ) {
             Ok(_) => true,
-            Err(now) => now == descriptor.as_ptr(),
+            Err(now) => now == descriptor.as_ptr() && !M::mutant("nbtree.decides_alone"),
         };
         let decision = if taken { COMMITTED } else { ABORTED };
         // AcqRel on success, relaxed on failure: all who get here see the same successor of the
@@ -345,7 +349,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         }
         // Persist: the mark before the commit in the partner's word, or recovery would find the
         // right leaf's keys twice (I9).
-        self.medium.persist(block.state.as_ptr(), 8);
+        if !M::mutant("nbtree.no_merge_mark_flush") {
+            self.medium.persist(block.state.as_ptr(), 8);
+        }
     }
 }
 

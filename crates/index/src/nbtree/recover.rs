@@ -269,7 +269,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             let taken = state == PENDING && M::mutant("nbtree.recovery_takes_pending");
             if holds(state) || taken {
                 committed |= 1 << slot;
-                frozen |= state == FROZEN;
+                frozen |= state == FROZEN && !M::mutant("nbtree.recovery_thaws");
                 fingerprints.write_private(slot, K::entry_fingerprint(task.low, entry));
                 if let Some(mark) = K::entry_mark(recovery, entry)? {
                     marks.push(mark);
@@ -278,6 +278,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         }
         // Found above, set here: by now they are in the cache.
         marks.drain(..).try_for_each(Mark::set)?;
+        if M::mutant("nbtree.recovery_claims_fewer") {
+            claimed = committed.count_ones() as usize;
+        }
         let leaf =
             self.new_leaf(session, task.low, task.high, task.block, skip, claimed, fingerprints)?;
         // SAFETY: built just now, private to us.

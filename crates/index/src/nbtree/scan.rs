@@ -175,7 +175,11 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             ahead = SLOT_COUNT_MAX;
             place = match next {
                 // Fences are unique, so equality says that nothing lies between.
-                Some(next) if next.leaf.low == leaf.high && next.meta & REPLACED == 0 => {
+                Some(next)
+                    if (next.leaf.low == leaf.high
+                        || M::mutant("nbtree.scan_trusts_neighbour"))
+                        && next.meta & REPLACED == 0 =>
+                {
                     first = false;
                     next
                 }
@@ -379,7 +383,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             // SAFETY: orders are retired by whoever replaces them, and we are pinned.
             let order = unsafe { Shared::new(cached) };
             // Slots are never uncommitted, so equal counts mean equal sets.
-            if u32::from(order.covered) == covered {
+            if u32::from(order.covered) == covered
+                || M::mutant("nbtree.old_order_does") && u32::from(order.covered) < covered
+            {
                 return Slots { slots: order.slots, count: usize::from(order.count) };
             }
         }

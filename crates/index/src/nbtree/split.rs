@@ -172,6 +172,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         // AcqRel: no commit after; acquires the committed slots. Pairs with the commits.
         let before = leaf.meta.fetch_or(FREEZING, Ordering::AcqRel);
         let mut slots = before & COMMITTED;
+        if M::mutant("nbtree.freezes_one_less") {
+            slots &= (1 << (G::SLOT_COUNT - 1)) - 1;
+        }
         let block = self.block(leaf);
         while slots != 0 && !M::mutant("nbtree.no_freeze_slots") {
             let slot = slots.trailing_zeros() as usize;
@@ -393,7 +396,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             block.entries[slot].write_private(entry);
             fingerprints.write_private(slot, K::entry_fingerprint(low, entry));
         }
-        for slot in entries.len()..G::SLOT_COUNT {
+        let last = usize::from(M::mutant("nbtree.clears_one_less"));
+        for slot in entries.len()..G::SLOT_COUNT - last {
             // What the block's last life left must not be taken for entries (I10).
             let left_over = K::state(block.entries[slot].read_private()) != EMPTY;
             if left_over && !M::mutant("nbtree.no_clear") {
@@ -408,7 +412,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         if !M::mutant("nbtree.no_build_flush") {
             // Persist: the whole block before the state word of its origin names it, or recovery
             // would find a live block without its entries (I9).
-            self.medium.persist(address, BLOCK_SIZE);
+            let short = M::mutant("nbtree.flush_ends_early");
+            let length = if short { 16 + entries.len() * 16 } else { BLOCK_SIZE };
+            self.medium.persist(address, length);
         }
         self.new_leaf(session, low, high, number, skip, entries.len(), fingerprints)
             .inspect_err(|_| discard_block(session, block, number))
@@ -494,7 +500,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         }
         if !M::mutant("nbtree.no_finalize") {
             self.finalize(left, leaf.block);
-            if let Some(right) = right {
+            if let Some(right) = right.filter(|_| !M::mutant("nbtree.finalizes_left_only")) {
                 self.finalize(right, leaf.block);
             }
         }

@@ -207,6 +207,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             in_flight.end();
             return match self.modify(leaf, slot, entry, write) {
                 Attempt::Done(outcome) => Ok(Some(outcome)),
+                Attempt::Gone if M::mutant("nbtree.lost_race_is_done") => {
+                    Ok(Some(Outcome { changed: true, old: None }))
+                }
                 Attempt::Gone => Ok(None),
                 Attempt::Frozen => self.replace_leaf(session, leaf, Some(write)),
             };
@@ -278,7 +281,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 break Attempt::Gone;
             }
             let old = K::payload(entry);
-            if write.intent.declines(old) {
+            let again = in_flight.is_some() && M::mutant("nbtree.declines_once");
+            if write.intent.declines(old) && !again {
                 break Attempt::Done(Outcome { changed: false, old: Some(old) });
             }
             if state == FROZEN && !M::mutant("nbtree.modify_ignores_freeze") {

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use everleaf_machine::simulated::MemoryModel;
 use everleaf_prove::mutants::{MUTANTS, Mutant, OF_OTHER_TREES, RARE, hunt};
+use everleaf_prove::plain::PLAIN;
 use everleaf_prove::safeguards::safeguards;
 use everleaf_prove::structure::find;
 
@@ -56,6 +57,12 @@ fn landing_every_planted_bug_of_the_other_trees_is_found() {
 #[ignore = "minutes"]
 fn every_rare_planted_bug_is_found() {
     find_all(RARE);
+}
+
+#[test]
+#[ignore = "minutes"]
+fn every_planted_bug_of_the_plain_search_is_found() {
+    find_all(PLAIN);
 }
 
 #[test]

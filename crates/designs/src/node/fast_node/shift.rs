@@ -150,6 +150,9 @@ impl<S: NodeShape, M: Machine> Nodes<S, M> {
             end += 1;
         }
         for slot in end..slots::<S>() {
+            if M::mutant("fast_fair.append_no_tail") {
+                break;
+            }
             self.put(node.value(slot), 0);
         }
         if count + 1 < slots::<S>() {
