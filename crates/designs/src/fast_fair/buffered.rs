@@ -198,12 +198,9 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
     ) -> Result<(), AllocError> {
         let split = self.split(session, leaf);
         let (right, low) = split.inspect_err(|_| self.nodes.unlock(leaf))?;
-        let sequence = self.buffers.sequence(self.number(leaf));
-        self.buffers.set_sequence(self.number(right), sequence);
         let (from, to) = (self.buffer(leaf), self.buffer(right));
         from.iter().filter(|(key, _)| *key >= low).for_each(|entry| to.put(None, entry));
         from.keep(|key| key < low);
-        self.leaves.add(session.stripe(), 1);
         self.nodes.unlock(right);
         self.nodes.unlock(leaf);
         // As in `split_and_insert`.

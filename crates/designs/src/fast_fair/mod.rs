@@ -211,6 +211,8 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
             let offset = self.nodes.offset(node);
             room.inspect_err(|_| session.free_record(offset, V::NODE_SIZE))?;
             self.buffer(node).empty();
+            // The numbers of its writes go on behind what it has, whatever was at its place before (B1).
+            self.buffers.set_sequence(self.number(node), header.flushed);
         }
         self.nodes.build(node, header, entries.into_iter());
         Ok(node)

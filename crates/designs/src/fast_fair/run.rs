@@ -58,7 +58,12 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         run: &[(u64, u64)],
         least: usize,
     ) -> Result<Linked, IndexError> {
-        const { assert!(V::LOW_FENCE, "a leaf of a run is found by its low fence") };
+        const {
+            assert!(
+                V::LOW_FENCE && !V::BUFFERED,
+                "a leaf of a run is found by its fence, and has no buffer"
+            )
+        };
         let mut session = session.pinned();
         let mut stray = None;
         let leaf = self.lock_node(run[0].0, 0, &mut stray)?;

@@ -67,6 +67,12 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         let header = Header { level, low, leftmost, sibling, flushed, held: true };
         let moved = (first..count).map(|slot| node.entry(slot));
         let right = self.build(session, &header, moved)?;
+        if level == 0 && V::BUFFERED {
+            // Records of the old leaf may be of keys that are the new one's now (B1).
+            let sequence = self.buffers.sequence(self.number(node));
+            self.buffers.set_sequence(self.number(right), sequence);
+            self.leaves.add(session.stripe(), 1);
+        }
         let offset = self.nodes.offset(right);
         let mark = if M::mutant("fast_fair.no_uncut") { 0 } else { UNCUT };
         // Release: the new node is complete; pairs with the loads of siblings in `read.rs`.
