@@ -19,7 +19,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
     ) -> Result<(), AllocError> {
         let size = Segment::<V, M>::SIZE;
         let upper = self.new_segment(session);
-        let upper = upper.inspect_err(|_| segment.head.lock.unlock_unchanged())?;
+        let upper = upper.inspect_err(|_| segment.head.lock.unlock())?;
         M::mark("cceh.split");
         let depth = segment.depth() + 1;
         let low = segment.low() | 1 << (64 - depth);
@@ -35,7 +35,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         let room = if self.directory().depth < depth { self.double(session) } else { Ok(()) };
         if let Err(error) = room {
             self.directory_lock.unlock_unchanged();
-            segment.head.lock.unlock_unchanged();
+            segment.head.lock.unlock();
             session.free_record(upper.offset, size);
             return Err(error);
         }
