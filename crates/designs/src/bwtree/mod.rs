@@ -61,7 +61,7 @@ const ROOT: u64 = 0;
 
 /// The tree, whose pages have up to `PAIRS` pairs when they are consolidated, as is tried when `CHAIN` records
 /// are on them and more come, on machine `M`. A page that several threads write without a pause can have more,
-/// but not twice as many.
+/// at most twice as many and the records of splits.
 ///
 /// # Example
 /// ```
