@@ -12,14 +12,18 @@ type States = BTreeMap<u64, Vec<Value>>;
 pub(super) struct Earlier {
     /// Since the last settling began that has ended.
     states: States,
-    /// Of each thread that is settling, those since it began.
-    since: [Option<States>; THREADS_MAX],
+    /// When that settling began, counted in settlings.
+    of: u64,
+    /// How many settlings have begun.
+    begun: u64,
+    /// Of each thread that is settling, when it began and the states since then.
+    since: [Option<(u64, States)>; THREADS_MAX],
 }
 
 impl Earlier {
     /// Notes states that a key may have now.
     pub fn note(&mut self, key: u64, now: &[Value]) {
-        let settling = self.since.iter_mut().flatten();
+        let settling = self.since.iter_mut().flatten().map(|(_, states)| states);
         for states in settling.chain([&mut self.states]) {
             let known = states.entry(key).or_default();
             for value in now {
@@ -37,13 +41,17 @@ impl Earlier {
 
     /// A thread begins to settle: `now` is what all keys may be.
     pub fn begin(&mut self, thread: usize, now: States) {
-        self.since[thread] = Some(now);
+        self.begun += 1;
+        self.since[thread] = Some((self.begun, now));
     }
 
-    /// It has settled: what was before it began does not come back.
+    /// It has settled: what was before it began does not come back, nor what an earlier end has ruled out
+    /// by a settling that began later.
     pub fn end(&mut self, thread: usize) {
-        if let Some(states) = self.since[thread].take() {
-            self.states = states;
+        if let Some((begun, states)) = self.since[thread].take()
+            && begun > self.of
+        {
+            (self.of, self.states) = (begun, states);
         }
     }
 }
