@@ -105,7 +105,17 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             }
             keys += self.rebuild_leaf(recovery, task)?;
         }
+        // Persist: what was cleared above, before a seal covers it and the power fails again.
+        self.medium.drain();
         Ok((keys, contents))
+    }
+
+    /// Flushes an entry that recovery has cleared.
+    fn flush_cleared(&self, entry: *const u8) {
+        if !M::mutant("hashed.no_clearing_flush") {
+            // Persist: before a seal of the pool, whose sum has it; drained at the end of the share.
+            self.medium.flush(entry, 16);
+        }
     }
 
     fn rebuild_leaf(&self, recovery: &Recovery<M>, task: &Task) -> Result<u64, AllocError> {
@@ -128,11 +138,13 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                     if entry != EMPTY_ENTRY && writable && !M::mutant("hashed.recovery_keeps_half")
                     {
                         cell.write_private(EMPTY_ENTRY);
+                        self.flush_cleared(cell.as_ptr());
                     }
                     continue;
                 }
                 PENDING if writable && !M::mutant("hashed.recovery_keeps_pending") => {
                     cell.write_private(K::with_state(entry, TOMB));
+                    self.flush_cleared(cell.as_ptr());
                 }
                 _ => {}
             }

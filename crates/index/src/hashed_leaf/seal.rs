@@ -112,9 +112,13 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
         // Relaxed: nobody writes, and who reads it looks at its lower half, which stays.
         place.store(word, Ordering::Relaxed);
+        if M::mutant("hashed.no_seal_flush") {
+            return;
+        }
         // Persist: the sum before the pool's seal, which says that it is to be believed; drained at the
         // end of the share.
-        self.medium.flush(place.as_ptr(), 8);
+        // The whole block: what froze a leaf whose replacement found no space was never flushed.
+        self.medium.flush(self.block_start(leaf), G::BLOCK_BYTES);
     }
 
     /// What a block holds, if it is as it was sealed.
