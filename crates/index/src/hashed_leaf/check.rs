@@ -196,7 +196,10 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         let line = self.fingerprints(leaf, position / G::CHUNK);
         let byte = line.read_private(position % G::CHUNK);
         match K::state(entry) {
-            EMPTY if entry != EMPTY_ENTRY => Some("free, but not empty (I10)".into()),
+            // What a crash left of half a claim stays in a pool that is only read.
+            EMPTY if entry != EMPTY_ENTRY && !self.heap.pool().is_read_only() => {
+                Some("free, but not empty (I10)".into())
+            }
             EMPTY if byte > DEAD => Some("free, with a fingerprint (L3)".into()),
             FROZEN | FROZEN_EMPTY if !is_freezing => Some("frozen in a leaf that is not".into()),
             LIVE | FROZEN => {

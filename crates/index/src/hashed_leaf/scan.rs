@@ -448,7 +448,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 }
             }
         }
-        if !scaled || !settle(&mut held) {
+        // Byte strings are never scaled, whatever a damaged placement says: equal heads need their records.
+        if K::HAS_TAILS || !scaled || !settle(&mut held) {
             // A stable sort: it goes through what is in order already only once.
             held.sort_by(|a, b| {
                 let heads = a.0.cmp(&b.0);
