@@ -265,7 +265,7 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
         self.prepare_without_blocks(session, edits)?;
         for (class, puts) in self.puts_by_class(session)?.into_iter().enumerate() {
             if let Some(puts) = puts {
-                session.reserve_blocks_of(class, (2 * puts + 2).min(RESERVE_MAX))?;
+                session.reserve_blocks_of(class, (2 * puts + 2).min(RESERVE_MAX >> class))?;
             }
         }
         Ok(())
