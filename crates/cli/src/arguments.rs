@@ -4,7 +4,7 @@
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
 use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
-use everleaf::{Domain, Options, human_size};
+use everleaf::{Domain, Options, Tree, human_size};
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -190,6 +190,24 @@ impl NewPoolArgs {
             options = options.domain(domain.into());
         }
         Ok(options)
+    }
+}
+
+/// The tree that the maps of a pool are in.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum TreeArg {
+    /// NBTree: leaves of 1 KiB, written one entry behind the other
+    Nbtree,
+    /// Leaves of 4 KiB that are hash tables; older versions refuse such a pool
+    HashedLeaf,
+}
+
+impl From<TreeArg> for Tree {
+    fn from(tree: TreeArg) -> Self {
+        match tree {
+            TreeArg::Nbtree => Tree::NbTree,
+            TreeArg::HashedLeaf => Tree::HashedLeaf,
+        }
     }
 }
 

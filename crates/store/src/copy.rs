@@ -16,10 +16,10 @@ use everleaf_index::{
 use crate::conversion::from_pool;
 use crate::map::Map;
 use crate::new_file::NewFile;
-use crate::opening::refuse_log_beside;
+use crate::opening::{choose_tree, refuse_log_beside};
 use crate::range::Range;
 use crate::wal;
-use crate::{Error, Options, Result, Store, View};
+use crate::{Error, Options, Result, Store, Tree, View};
 
 /// What was copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Store {
             return Err(Error::AlreadyExists(path.into()));
         }
         refuse_log_beside(path)?;
-        let (new, copied) = self.copy_to(path, false, &mut progress)?;
+        let (new, copied) = self.copy_to(path, false, None, &mut progress)?;
         new.place()?;
         Ok(copied)
     }
@@ -142,11 +142,12 @@ impl Store {
     }
 
     /// A new pool with the contents of this store, to be named `path`. If it is to be the `successor`
-    /// of this pool, it has the same log.
+    /// of this pool, it has the same log. Its maps are in the same tree if no other is given.
     pub(crate) fn copy_to(
         &self,
         path: &Path,
         successor: bool,
+        tree: Option<Tree>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(NewFile, Copied)> {
         self.shared().check_process()?;
@@ -161,6 +162,9 @@ impl Store {
         };
         let new = Pool::open(&file.path(), &options).map_err(|error| from_pool(error, path))?;
         let trees = Trees::create(new)?;
+        let is_hashed = self.shared().trees.makes_hashed_leaves();
+        let kept = if is_hashed { Tree::HashedLeaf } else { Tree::NbTree };
+        choose_tree(&trees, tree.unwrap_or(kept))?;
         let (view, maps) = self.view_of_all()?;
         match self.sync() {
             // Nothing can be made durable any more; the copy is what can be saved. A successor would go on with
@@ -266,10 +270,11 @@ impl Options {
     /// As [`Store::compact`].
     pub fn compact(self, path: impl AsRef<Path>, mut progress: impl FnMut(u64)) -> Result<Copied> {
         let path = path.as_ref();
+        let tree = self.tree;
         // Nobody removes what expires meanwhile.
         let store = self.sweep(false).open(path)?;
         // Opened for writing, so that nobody else is; closed only when the new one has the name.
-        let (new, copied) = store.copy_to(path, true, &mut progress)?;
+        let (new, copied) = store.copy_to(path, true, tree, &mut progress)?;
         new.replace()?;
         drop(store);
         Ok(copied)

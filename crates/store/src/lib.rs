@@ -168,7 +168,7 @@ pub use everleaf_index::{CheckReport, Domain, human_size};
 pub use expiry::Expiry;
 pub use key_range::KeyRange;
 pub use map::Map;
-pub use options::Options;
+pub use options::{Options, Tree};
 pub use range::Range;
 pub use repair::Repaired;
 pub use reserved::DEFAULT_MAP;

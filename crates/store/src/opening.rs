@@ -13,7 +13,7 @@ use crate::lost_map::refuse_lost_default;
 use crate::new_file::NewFile;
 use crate::reserved::DEFAULT_MAP;
 use crate::wal::{self, LogDirectory, LogState, StoreLog};
-use crate::{Durability, Error, Options, Rebuilt, Result};
+use crate::{Durability, Error, Options, Rebuilt, Result, Tree};
 
 /// Opens the pool; if the machine crashed and there is a log, makes it again from there.
 pub fn open_pool(
@@ -77,6 +77,7 @@ fn make_pool(path: &Path, options: &Options) -> Result<()> {
     let pool = Pool::open(&new.path(), &pool_options).map_err(|e| refused(e.into()))?;
     let is_ordinary = pool.medium().domain() == Domain::Process;
     let trees = Trees::create(pool).map_err(refused)?;
+    choose_tree(&trees, options.tree.unwrap_or_default()).map_err(refused)?;
     trees.bytes_tree(DEFAULT_MAP).map_err(refused)?;
     let ordinary = options.durability_of_new.filter(|_| is_ordinary);
     if let Some(durability) = options.durability.or(ordinary) {
@@ -85,6 +86,14 @@ fn make_pool(path: &Path, options: &Options) -> Result<()> {
     trees.close()?;
     drop(trees);
     new.place()
+}
+
+/// Says which tree the maps of a new pool are in, before it has any.
+pub fn choose_tree(trees: &Trees, tree: Tree) -> std::result::Result<(), IndexError> {
+    match tree {
+        Tree::NbTree => Ok(()),
+        Tree::HashedLeaf => trees.make_hashed_leaves(),
+    }
 }
 
 /// Whether the pool is not there, or not as a session left it that was ended: then what is in it does
@@ -120,7 +129,7 @@ fn refuse_rebuilding(error: &PoolError, place: &LogDirectory, options: &Options)
         return Ok(());
     };
     Err(Error::MachineCrashed(format!(
-        "{error}; the log in {log} has everything that was acknowledged: {how}"
+        "{error}; the log in {log} has what was synced: {how}"
     )))
 }
 

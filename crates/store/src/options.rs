@@ -29,6 +29,7 @@ pub struct Options {
     pub(crate) verify_scans: bool,
     pub(crate) durability: Option<Durability>,
     pub(crate) durability_of_new: Option<Durability>,
+    pub(crate) tree: Option<Tree>,
     pub(crate) snapshot_after_bytes: u64,
     pub(crate) view_memory_bytes: u64,
     pub(crate) rebuild_progress: Option<ProgressFn>,
@@ -37,6 +38,18 @@ pub struct Options {
     /// A disk for the log that is none.
     #[cfg(test)]
     pub(crate) simulated: Option<everleaf_log::simulated::SimulatedDisk>,
+}
+
+/// The tree that the maps of a pool are in. What they promise is the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Tree {
+    /// NBTree: leaves of 1 KiB, written one entry behind the other.
+    #[default]
+    NbTree,
+    /// A B+-tree whose leaves of 4 KiB are hash tables: a search waits for one cache miss less. Older
+    /// versions refuse a pool that was ever made so.
+    HashedLeaf,
 }
 
 /// Who is told how far something is.
@@ -67,6 +80,7 @@ impl Options {
             verify_scans: true,
             durability: None,
             durability_of_new: None,
+            tree: None,
             snapshot_after_bytes: 1 << 30,
             view_memory_bytes: 0,
             rebuild_progress: None,
@@ -177,6 +191,14 @@ impl Options {
     /// [`Durability::Process`].
     pub fn durability_of_new(mut self, durability: Durability) -> Self {
         self.durability_of_new = Some(durability);
+        self
+    }
+
+    /// The tree that maps are in: of a pool that is created, that is rebuilt from its log, or that
+    /// [`Self::compact`] writes. One that is there keeps its own. Default: [`Tree::NbTree`] for a new
+    /// pool and one made from its log, that of the old pool for a compacted one.
+    pub fn tree(mut self, tree: Tree) -> Self {
+        self.tree = Some(tree);
         self
     }
 

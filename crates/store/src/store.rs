@@ -274,7 +274,7 @@ impl Store {
             return Err(Error::Unsupported("the store has no file to save beside".to_string()));
         };
         name.push(".backup");
-        let (new, copied) = self.copy_to(Path::new(&name), false, &mut |_| {})?;
+        let (new, copied) = self.copy_to(Path::new(&name), false, None, &mut |_| {})?;
         new.replace()?;
         Ok(copied.keys)
     }

@@ -1,6 +1,6 @@
 //! `everleaf compact`: the pool as small as it can be.
 
-use crate::arguments::pool_and_rest;
+use crate::arguments::{TreeArg, pool_and_rest};
 use crate::cli::Global;
 use crate::command::backup::tell;
 use crate::failure::Failure;
@@ -14,6 +14,7 @@ use std::ffi::OsString;
 const EXAMPLES: &str = "\
 Examples:
   everleaf compact words.pool
+  everleaf compact words.pool --tree hashed-leaf
 
 Writes the pool anew beside it and then puts it in its place, so there must be room for both. Nobody
 may have it open. If it is cut short, the old pool is still there.";
@@ -24,6 +25,9 @@ may have it open. If it is cut short, the old pool is still there.";
 pub struct CompactArgs {
     /// The pool file (or EVERLEAF_POOL)
     pub pool: Option<OsString>,
+    /// The tree that maps are in afterwards [default: as before]
+    #[arg(long, value_enum)]
+    pub tree: Option<TreeArg>,
 }
 
 /// Compacts the pool.
@@ -31,7 +35,10 @@ pub fn run(args: CompactArgs, global: Global, out: &mut Output) -> Result<(), Fa
     let (pool, _) = pool_and_rest(args.pool, Vec::new(), &[])?;
     let rebuilding = Rebuilding::new(global);
     let progress = Progress::count(global.wants_progress(), "compacting");
-    let options = rebuilding.shown_by(Options::new());
+    let mut options = rebuilding.shown_by(Options::new());
+    if let Some(tree) = args.tree {
+        options = options.tree(tree.into());
+    }
     let copied = options.compact(&pool, |keys| {
         rebuilding.clear();
         progress.set(keys);

@@ -1,6 +1,6 @@
 //! `everleaf create`: a new, empty pool.
 
-use crate::arguments::{NewPoolArgs, pool_and_rest};
+use crate::arguments::{NewPoolArgs, TreeArg, pool_and_rest};
 use crate::cli::Global;
 use crate::command::serve::DurabilityArg;
 use crate::failure::Failure;
@@ -35,6 +35,9 @@ pub struct CreateArgs {
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub interval: u64,
+    /// The tree that maps are in [default: nbtree]
+    #[arg(long, value_enum)]
+    pub tree: Option<TreeArg>,
     /// The properties of the pool.
     #[command(flatten)]
     pub new_pool: NewPoolArgs,
@@ -46,6 +49,9 @@ pub fn run(args: CreateArgs, global: Global, out: &mut Output) -> Result<(), Fai
     let mut options = args.new_pool.apply(Options::new().create_new(true))?;
     if let Some(durability) = args.durability {
         options = options.durability(durability.with(args.interval));
+    }
+    if let Some(tree) = args.tree {
+        options = options.tree(tree.into());
     }
     let store = options.open(&pool)?;
     let statistics = store.statistics();

@@ -13,6 +13,7 @@ mod lost_maps;
 mod salvaged_log;
 mod stale;
 mod store;
+mod trees;
 mod verify;
 mod view_many;
 mod views;

@@ -1,0 +1,110 @@
+//! Maps in the tree with hashed leaves: what a store does with them, and the way from one tree to the other.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use everleaf::{Durability, Expiry, Options, Store, Tree, WriteBatch};
+
+const LATER: u64 = 4_000_000_000_000;
+
+fn create(path: &Path, tree: Tree) -> Store {
+    let options = Options::new().create_new(true).max_size_bytes(1 << 30);
+    options.tree(tree).open(path).expect("a new pool")
+}
+
+fn open(path: &Path) -> Store {
+    Options::new().open(path).expect("the pool opens")
+}
+
+/// The feature bits in the two copies of the header of a pool.
+fn features(path: &Path) -> u64 {
+    let bytes = std::fs::read(path).expect("the pool file");
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    word(16) | word(4096 + 16)
+}
+
+fn pairs(store: &Store, map: &str) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let map = store.map(map).expect("there");
+    map.iter().map(|pair| pair.expect("nothing is damaged")).collect()
+}
+
+fn assert_sound(store: &Store) {
+    assert_eq!(store.check().expect("the check runs").problems, Vec::<String>::new());
+}
+
+/// Writes what maps can have, one by one and in batches; what is left of it in the map `other`.
+fn fill(store: &Store) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let map = store.map("other").expect("room");
+    let mut left = BTreeMap::new();
+    for number in 0..3000u32 {
+        let key = number.wrapping_mul(0x9E37_79B9).to_be_bytes();
+        let mut batch = WriteBatch::new();
+        batch.put(&map, key, number.to_le_bytes());
+        batch.put(store.default_map(), key, b"twice");
+        store.write(&batch).expect("room");
+        left.insert(key.to_vec(), number.to_le_bytes().to_vec());
+    }
+    for key in left.keys().step_by(2).cloned().collect::<Vec<_>>() {
+        assert!(map.remove(&key).expect("no room needed"));
+        left.remove(&key);
+    }
+    map.put_with_expiry(b"late", vec![7; 5000], Expiry::from_unix_ms(LATER)).expect("room");
+    left.insert(b"late".to_vec(), vec![7; 5000]);
+    map.put_with_expiry(b"past", b"gone", Expiry::from_unix_ms(1)).expect("room");
+    left
+}
+
+#[test]
+fn a_pool_says_which_tree_its_maps_are_in_and_a_compaction_changes_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let store = create(&path, Tree::HashedLeaf);
+    let left = fill(&store);
+    assert_eq!(pairs(&store, "other"), left);
+    assert_sound(&store);
+    store.close().expect("nobody holds it");
+    let hashed = features(&path);
+    // `FEATURE_HASHED_LEAVES`.
+    assert_eq!(hashed & 8, 8);
+    let store = open(&path);
+    assert!(store.check().expect("the check runs").is_complete);
+    assert_eq!(pairs(&store, "other"), left);
+    store.close().expect("nobody holds it");
+    for (tree, bit) in [(None, 8), (Some(Tree::NbTree), 0), (None, 0), (Some(Tree::HashedLeaf), 8)]
+    {
+        let options = tree.map_or(Options::new(), |tree| Options::new().tree(tree));
+        options.compact(&path, |_| {}).expect("room");
+        assert_eq!(features(&path) & 8, bit, "{tree:?}");
+        let store = open(&path);
+        assert_eq!(pairs(&store, "other"), left, "{tree:?}");
+        assert_eq!(store.default_map().len(), 3000);
+        assert_sound(&store);
+        store.map("other").expect("there").clear().expect("room");
+        store.map("other").expect("there").put(b"k", b"v").expect("room");
+        assert_sound(&store);
+        assert_eq!(pairs(&store, "other").len(), 1);
+        let map = store.map("other").expect("there");
+        map.remove(b"k").expect("no room needed");
+        for (key, value) in &left {
+            map.put(key, value).expect("room");
+        }
+        drop(map);
+        store.close().expect("nobody holds it");
+    }
+}
+
+#[test]
+fn a_pool_with_a_log_and_hashed_leaves_is_rebuilt_from_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let options = Options::new().create_new(true).max_size_bytes(1 << 30).tree(Tree::HashedLeaf);
+    let store = options.durability(Durability::Power).open(&path).expect("a new pool");
+    let left = fill(&store);
+    store.close().expect("nobody holds it");
+    std::fs::remove_file(&path).expect("it was there");
+    let store = Options::new().tree(Tree::HashedLeaf).open(&path).expect("it is rebuilt");
+    assert_eq!(pairs(&store, "other"), left);
+    assert_sound(&store);
+    store.close().expect("nobody holds it");
+    assert_eq!(features(&path) & 8, 8);
+}
