@@ -51,6 +51,9 @@ enum Named<G: Geometry, M: Machine> {
 /// The trees by name, in no order.
 type Directory<G, M> = SpinLock<Vec<(String, Named<G, M>)>, M>;
 
+/// The place for the volatile half of hashed leaves, if some tree has them.
+type MaybeSlab<G, M> = Option<Arc<Slab<<G as Geometry>::Leaves, M>>>;
+
 /// All trees of an open pool. Shared by reference between threads.
 ///
 /// # Example
@@ -83,7 +86,7 @@ pub struct Trees<G: Geometry = Production, M: Machine = Hardware> {
     /// Trees that are being built and have no name yet. None is added while `maintenance` is held.
     loads: Loads<M>,
     /// What trees with hashed leaves keep in DRAM, once there is one.
-    slab: SpinLock<Option<Arc<Slab<G::Leaves, M>>>, M>,
+    slab: SpinLock<MaybeSlab<G, M>, M>,
 }
 
 impl<G: Geometry, M: Machine> Named<G, M> {

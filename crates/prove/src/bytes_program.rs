@@ -255,6 +255,20 @@ fn text(error: impl std::fmt::Display) -> String {
 type Pairs = Vec<(u64, u64)>;
 
 impl BytesProgram {
+    /// Another session for the one of a thread.
+    fn rejoin(
+        &self,
+        tree: &dyn LivingWords,
+        slot: &mut Option<Session<Simulated>>,
+    ) -> Result<(), IndexError> {
+        // The old one ends first: what it had is judged, and goes to others.
+        *slot = None;
+        let mut session = tree.heap().session()?;
+        session.reserve_blocks(self.space.blocks_at_hand)?;
+        *slot = Some(session);
+        Ok(())
+    }
+
     fn replies(
         &self,
         tree: &dyn LivingWords,
@@ -263,12 +277,7 @@ impl BytesProgram {
         replies: &mut Vec<Reply>,
     ) -> Result<(), IndexError> {
         if *operation == Operation::Rejoin {
-            // The old one ends first: what it had is judged, and goes to others.
-            *slot = None;
-            let mut session = tree.heap().session()?;
-            session.reserve_blocks(self.space.blocks_at_hand)?;
-            *slot = Some(session);
-            return Ok(());
+            return self.rejoin(tree, slot);
         }
         let session = slot.as_mut().expect("taken only when all threads have ended");
         let mut change = |key, change: Change<'_>| tree.change(session, self.key(key), change);

@@ -384,8 +384,10 @@ fn is_refusing(seed: u64) -> bool {
 
 use Operation::{Clear, Close, Drop as Unname, Get, Load, Put, Remove};
 
-/// Programs small enough for every order: a name, a history, a plan.
-const SMALL: [(&str, &[Operation], &[&[Operation]]); 7] = [
+/// A name, a history, a plan.
+type SmallProgram = (&'static str, &'static [Operation], &'static [&'static [Operation]]);
+/// Programs small enough for every order.
+const SMALL: [SmallProgram; 7] = [
     ("make, make", &[], &[&[Put(0, 1, 1)], &[Put(0, 2, 2)]]),
     ("put, drop", &[Put(0, 1, 1)], &[&[Put(0, 1, 2), Get(0, 1)], &[Unname(0)]]),
     ("drop, make", &[Load(1, 10)], &[&[Unname(1), Put(1, 2, 5)], &[Get(1, 2)]]),

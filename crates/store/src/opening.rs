@@ -128,9 +128,7 @@ fn refuse_rebuilding(error: &PoolError, place: &LogDirectory, options: &Options)
     } else {
         return Ok(());
     };
-    Err(Error::MachineCrashed(format!(
-        "{error}; the log in {log} has what was synced: {how}"
-    )))
+    Err(Error::MachineCrashed(format!("{error}; the log in {log} has what was synced: {how}")))
 }
 
 /// Opens the log, if there is to be one, and the default map. A pool that is refused for one of them is

@@ -8,6 +8,9 @@ use crate::Result;
 use crate::key_range::{OwnedBounds, as_slice, is_beyond};
 use crate::map::Map;
 
+/// Sees a pair, and says whether to go on.
+type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+
 /// Pairs visited under one pin: a long scan lets go of the epoch this often.
 const PIN_LENGTH: usize = 256;
 
@@ -78,7 +81,7 @@ impl<'a> Scan<'a> {
     }
 
     /// As [`Self::visit`], compiled once.
-    fn visit_pages(self, visit: &mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> Result<()> {
+    fn visit_pages(self, visit: &mut Visit<'_>) -> Result<()> {
         let Scan { mut source, bounds: (mut from, mut to), reverse, limit } = self;
         let mut left = limit;
         while left > 0 {

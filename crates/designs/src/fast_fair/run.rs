@@ -135,6 +135,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
     }
 
     /// The leaf of a run, durable, and, if the gap has records above, the one that these go to.
+    #[expect(clippy::type_complexity, reason = "two nodes are no idea of their own")]
     fn build_run(
         &self,
         session: &mut Session<M>,

@@ -334,7 +334,8 @@ mod tests {
         let page = Page::read(&folder).unwrap();
         let counts = page.tally();
         assert_eq!((counts.agree, counts.differ, counts.unexplained), (1, 1, 1));
-        assert!(counts.not_run > 5 && counts.not_yet > 10);
+        // What is not made yet needs hardware, all but one.
+        assert!(counts.not_run > 5 && counts.not_yet > 0);
         assert_eq!(page.contests.len(), 1);
         let shown = &page.contests[0].tables()[0];
         assert_eq!(shown.grid.rows[0][2], "2 (0.50, 0.08 to 3.18)");

@@ -231,7 +231,7 @@ fn read(design: &str, part: u64, keys: u64, seed: u64) -> Result<f64, BenchError
     let key = |number: u64| mix(number ^ seed << 32);
     let opened = run::tree(design, keys)?;
     let mut session = opened.heap().session().map_err(IndexError::from)?;
-    let stored = if part == 0 { keys } else { keys - keys / part };
+    let stored = keys - keys.checked_div(part).unwrap_or(0);
     for number in 0..keys {
         if number == stored {
             opened.evaluate(&mut session)?;

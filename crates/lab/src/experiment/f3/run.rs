@@ -124,10 +124,10 @@ fn operate(
         Work::Random => tree.insert(session, scattered(own), number).map(drop),
         Work::Mix => {
             // Keys that were inserted before, by this thread.
-            let known = (thread as u64) << 40 | Random::new(own).below(number / 21 * 4 + 1);
+            let known = ((thread as u64) << 40) | Random::new(own).below(number / 21 * 4 + 1);
             match number % 21 {
                 0 | 5 | 10 | 15 => {
-                    let inserted = (thread as u64) << 40 | number / 21 * 4 + number % 21 / 5;
+                    let inserted = ((thread as u64) << 40) | (number / 21 * 4 + number % 21 / 5);
                     tree.insert(session, scattered(inserted), number).map(drop)
                 }
                 20 => tree.remove(session, scattered(known)).map(drop),
