@@ -72,8 +72,8 @@ pub const MUTANTS: &[Mutant] = &[
     of("pool", "pool.whole_copy_first"),
 ];
 
-/// The planted bugs of the other trees. Some take programs made for them: those of [`anomalies`],
-/// [`safeguards`] and [`published`].
+/// The planted bugs of the other trees. Some take programs made for them: those of [`anomalies`](crate::anomalies),
+/// [`safeguards`](crate::safeguards) and [`published`](crate::published).
 pub const OF_OTHER_TREES: &[Mutant] = &[
     of("blocks-everleaf", "everleaf.marks_nothing"),
     of("blocks-everleaf", "everleaf.no_link_flush"),

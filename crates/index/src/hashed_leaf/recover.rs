@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use everleaf_alloc::{AllocError, Recovery, Session};
-use everleaf_machine::{LINE_SIZE, Machine, SpinLock};
+use everleaf_machine::{AtomicPair, LINE_SIZE, Machine, Pair, SpinLock};
 
 use super::layout::{DEAD, FREEZING, LeafId, LeafShape, UNKNOWN};
 use super::placement::Placement;
@@ -110,11 +110,13 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         Ok((keys, contents))
     }
 
-    /// Flushes an entry that recovery has cleared.
-    fn flush_cleared(&self, entry: *const u8) {
+    /// Gives a position what it has after the crash.
+    fn mend(&self, cell: &AtomicPair<M>, entry: Pair) {
+        cell.write_private(entry);
         if !M::mutant("hashed.no_clearing_flush") {
-            // Persist: before a seal of the pool, whose sum has it; drained at the end of the share.
-            self.medium.flush(entry, 16);
+            // Persist: the entry before a seal of the pool, whose sum has it; drained at the end of the
+            // share.
+            self.medium.flush(cell.as_ptr(), 16);
         }
     }
 
@@ -137,14 +139,12 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 EMPTY => {
                     if entry != EMPTY_ENTRY && writable && !M::mutant("hashed.recovery_keeps_half")
                     {
-                        cell.write_private(EMPTY_ENTRY);
-                        self.flush_cleared(cell.as_ptr());
+                        self.mend(cell, EMPTY_ENTRY);
                     }
                     continue;
                 }
                 PENDING if writable && !M::mutant("hashed.recovery_keeps_pending") => {
-                    cell.write_private(K::with_state(entry, TOMB));
-                    self.flush_cleared(cell.as_ptr());
+                    self.mend(cell, K::with_state(entry, TOMB));
                 }
                 _ => {}
             }
