@@ -151,7 +151,7 @@ impl structure::Programs for Programs {
         let number = random.below(1 << 40);
         let domain = fixed.domain.unwrap_or(Domain::Adr);
         let disk: Value = ("disk", DISKS[(number % 10) as usize]);
-        let mode: Value = ("mode", MODES[usize::from(!number.is_multiple_of(4))]);
+        let mode: Value = ("mode", MODES[usize::from(!(number / 10).is_multiple_of(4))]);
         let config = Config { domain, seed: number, ..Config::default() };
         Step { program: format!("run/{number}"), config, values: vec![disk, mode] }
     }
