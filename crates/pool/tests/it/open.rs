@@ -162,9 +162,9 @@ fn a_newer_format_and_an_unknown_feature_are_refused() {
     let error = open(&scratch.path).unwrap_err();
     assert!(matches!(error, PoolError::NewerFormat { version: 2, .. }), "{error}");
     assert!(error.to_string().contains("use a newer Everleaf"), "{error}");
-    edit_header(&scratch.path, |bytes| (bytes[8], bytes[16]) = (1, 8));
+    edit_header(&scratch.path, |bytes| (bytes[8], bytes[16]) = (1, 16));
     let error = open(&scratch.path).unwrap_err();
-    assert!(matches!(error, PoolError::UnknownFeatures { features: 8, .. }), "{error}");
+    assert!(matches!(error, PoolError::UnknownFeatures { features: 16, .. }), "{error}");
     edit_header(&scratch.path, |bytes| bytes[16] = 0);
     open(&scratch.path).unwrap();
 }
