@@ -55,6 +55,7 @@
 //!   retired when no inner node has it and both leaves that it divided are out of the tree;
 //! - and I5, I6, I8 to I11 and I14 of `nbtree`.
 
+mod ahead;
 mod bulk;
 mod check;
 mod index;
@@ -70,6 +71,7 @@ mod scan;
 pub(crate) mod seal;
 mod search;
 mod slab;
+mod sort;
 mod split;
 pub mod state;
 mod write;

@@ -4,19 +4,21 @@
 //! current at some instant of the scan; a key present during the whole scan is returned, one absent
 //! during the whole scan is not. It is not a snapshot.
 //!
-//! Entries lie unsorted in a leaf. The order of its positions is computed once, kept in DRAM
-//! (`order.rs`) and completed when positions were added. A leaf that is replaced while it is read is read to its end:
-//! its entries are frozen.
+//! Entries lie unsorted in a leaf. The order of its positions is computed once (`sort.rs`), kept in DRAM
+//! (`order.rs`) and made anew when positions were added. A leaf that is replaced while it is read is read to
+//! its end: its entries are frozen.
 
 use std::cmp::Ordering as KeyOrder;
 
 use everleaf_alloc::Session;
-use everleaf_machine::{LINE_SIZE, Machine, Pair};
+use everleaf_machine::{Machine, Pair};
 
 use super::HashedLeafTree;
+use super::ahead::{Asked, NEXT_AHEAD, SHORT};
 use super::layout::{DEAD, LeafId, LeafShape, UNKNOWN};
 use super::order::Sorted;
 use super::probe::usable;
+use super::sort::Held;
 use super::state::FROZEN_EMPTY;
 use crate::kind::Kind;
 use crate::nbtree::Extent;
@@ -24,61 +26,11 @@ use crate::nbtree::layout::Inner;
 use crate::nbtree::shared::Shared;
 use crate::nbtree::state::{EMPTY, TOMB, holds};
 
-/// A scan of so many pairs asks for the entries it will read; a longer one for the whole leaf, whose
-/// lines it would read nearly all.
-const SHORT: usize = 40;
-
-/// Records are asked for this many entries before they are visited, to begin with: it is not known how far
-/// a scan will go. The distance grows with each that is visited.
-const AHEAD: usize = 6;
-/// How much it grows.
-const AHEAD_STEP: usize = 2;
-/// The farthest. Also the distance in leaves that a scan enters at their beginning.
-const AHEAD_MAX: usize = 64;
-/// The next leaf of a scan of records is asked for so many entries before the end of one.
-const NEXT_AHEAD: usize = 32;
-/// The rest of a long record is asked for so many entries before it is visited.
-const REST_AHEAD: usize = 3;
-
-/// How far a scan has asked for the records of a leaf.
-struct Asked {
-    records: usize,
-    ahead: usize,
-    extent: Extent,
-}
-
-impl Asked {
-    fn new(is_first: bool, extent: Extent) -> Self {
-        let ahead = if is_first { AHEAD } else { AHEAD_MAX };
-        Asked { records: 0, ahead, extent }
-    }
-}
-
 /// A leaf and where it hangs, so that its neighbour is found without a descent.
 struct Place<M: Machine> {
     leaf: LeafId,
     parent: Shared<Inner<M>>,
     index: usize,
-}
-
-/// Sorts what is nearly in order, by insertion. Gives up, with the same items in some order, when it is
-/// not.
-fn settle(held: &mut [(u64, u8)]) -> bool {
-    let mut patience = 8 * held.len() + 64;
-    for index in 1..held.len() {
-        let item = held[index];
-        let mut at = index;
-        while at > 0 && held[at - 1].0 > item.0 {
-            held[at] = held[at - 1];
-            at -= 1;
-        }
-        held[at] = item;
-        patience = patience.saturating_sub(index - at);
-        if patience == 0 {
-            return false;
-        }
-    }
-    true
 }
 
 impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
@@ -126,7 +78,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 if K::HAS_TAILS && index == next_at {
                     ask_for_next();
                 }
-                self.ask_ahead(&mut asked, leaf, index, |at| positions.get(at).copied());
+                self.ask_ahead(&mut asked, leaf, index, positions.len(), |at| positions[at]);
                 let entry = self.entry(leaf, position).load();
                 if !holds(K::state(entry)) {
                     self.pass(leaf, position, entry);
@@ -189,9 +141,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             first = false;
             for (index, position) in positions[..end].iter().rev().enumerate() {
                 let position = usize::from(*position);
-                self.ask_ahead(&mut asked, leaf, index, |at| {
-                    (at < end).then(|| positions[end - 1 - at])
-                });
+                self.ask_ahead(&mut asked, leaf, index, end, |at| positions[end - 1 - at]);
                 let entry = self.entry(leaf, position).load();
                 if !holds(K::state(entry)) {
                     self.pass(leaf, position, entry);
@@ -317,37 +267,6 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         count
     }
 
-    /// Asks for the records of entries of this leaf, which come in the order of `position_of`, before that
-    /// at `index` is visited. The entries were asked for when the leaf was found.
-    #[inline(always)]
-    fn ask_ahead(
-        &self,
-        asked: &mut Asked,
-        leaf: LeafId,
-        index: usize,
-        position_of: impl Fn(usize) -> Option<u8>,
-    ) {
-        if !K::HAS_TAILS || M::SIMULATED {
-            return;
-        }
-        while asked.records < index + asked.ahead {
-            let Some(position) = position_of(asked.records) else { break };
-            let entry = self.entry(leaf, usize::from(position)).load();
-            M::prefetch(K::reference(self.base, entry));
-            asked.records += 1;
-        }
-        asked.ahead = (asked.ahead + AHEAD_STEP).min(AHEAD_MAX);
-        if asked.extent == Extent::Whole
-            && let Some(position) = position_of(index + REST_AHEAD)
-        {
-            let entry = self.entry(leaf, usize::from(position)).load();
-            // The record of a removed one may be gone.
-            if holds(K::state(entry)) {
-                K::ask_for_rest(self.base, K::payload(entry));
-            }
-        }
-    }
-
     /// `Adr` domain: a scan that passes a removed entry says that its key is absent, so the removal
     /// must be durable first, as in a search (I11).
     #[inline(always)]
@@ -378,174 +297,70 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         match kept {
             // What is known stays known, so equal counts mean equal sets.
             Some(kept) if kept.covered == covered || M::mutant("hashed.old_order_does") => kept,
-            _ => self.sort_positions(session, leaf, known, kept.as_ref()),
+            _ => self.sort_positions(session, leaf, known),
         }
     }
 
-    /// Sorts the positions, beginning with those of an older order, and keeps the result.
+    /// Sorts the positions, and keeps the result.
     #[cold]
     #[inline(never)]
-    fn sort_positions(
-        &self,
-        session: &mut Session<M>,
-        leaf: LeafId,
-        known: [u64; 4],
-        older: Option<&Sorted>,
-    ) -> Sorted {
+    fn sort_positions(&self, session: &mut Session<M>, leaf: LeafId, known: [u64; 4]) -> Sorted {
         self.prefetch_entries(leaf);
-        let mut held: Vec<(u64, u8)> = Vec::with_capacity(G::CAPACITY);
-        let mut entries: Vec<Pair> = vec![];
-        if K::HAS_TAILS {
-            entries.resize(G::POSITIONS, Pair { first: 0, second: 0 });
-        }
-        // A dead position is one that was removed, durably, or that nobody ever claims.
-        let mut left: [u64; 4] = std::array::from_fn(|chunk| match known[chunk] {
-            0 => 0,
-            mask => mask & !self.fingerprints(leaf, chunk).matches(DEAD),
-        });
+        let mut held = Held::new();
         let mut hold = |position: usize| {
             let entry = self.entry(leaf, position).load();
             match K::state(entry) {
-                TOMB => return self.pass(leaf, position, entry),
-                EMPTY | FROZEN_EMPTY => return,
-                _ => held.push((K::head(entry), position as u8)),
-            }
-            if K::HAS_TAILS {
-                entries[position] = entry;
+                TOMB => self.pass(leaf, position, entry),
+                EMPTY | FROZEN_EMPTY => {}
+                _ => held.push(K::head(entry), position as u8),
             }
         };
         let scaled = leaf.placement.is_scaled();
-        if scaled {
-            // From the line of the lowest key on, which nearly is the order.
-            let first = self.probe_start(leaf, self.cold(leaf).low.read_private());
-            let (chunk, behind) = (first / G::CHUNK, u64::MAX << (first % G::CHUNK));
-            let turns = (0..=G::CHUNKS).map(|turn| ((chunk + turn) % G::CHUNKS, turn));
-            for (chunk, turn) in turns {
-                let mut mask = left[chunk];
-                match turn {
-                    0 => mask &= behind,
-                    turn if turn == G::CHUNKS => mask &= !behind,
-                    _ => {}
-                }
-                while mask != 0 {
-                    hold(chunk * G::CHUNK + mask.trailing_zeros() as usize);
-                    mask &= mask - 1;
-                }
+        // Of a scaled leaf from the line of the lowest key on, which nearly is the order.
+        let first = match scaled {
+            true => self.probe_start(leaf, self.cold(leaf).low.read_private()),
+            false => 0,
+        };
+        let (first_chunk, behind) = (first / G::CHUNK, u64::MAX << (first % G::CHUNK));
+        for turn in 0..=G::CHUNKS {
+            let chunk = (first_chunk + turn) % G::CHUNKS;
+            let of_turn = match turn {
+                0 => behind,
+                turn if turn == G::CHUNKS => !behind,
+                _ => u64::MAX,
+            };
+            let mut mask = known[chunk] & of_turn;
+            if mask != 0 {
+                // A dead position is one that was removed, durably, or that nobody ever claims.
+                mask &= !self.fingerprints(leaf, chunk).matches(DEAD);
             }
-        } else {
-            for position in older.map_or(&[][..], Sorted::as_slice) {
-                let position = usize::from(*position);
-                let (chunk, bit) = (position / G::CHUNK, 1 << (position % G::CHUNK));
-                if left[chunk] & bit != 0 {
-                    left[chunk] &= !bit;
-                    hold(position);
-                }
-            }
-            for (chunk, mask) in left.iter_mut().enumerate() {
-                while *mask != 0 {
-                    hold(chunk * G::CHUNK + mask.trailing_zeros() as usize);
-                    *mask &= *mask - 1;
-                }
+            while mask != 0 {
+                hold(chunk * G::CHUNK + mask.trailing_zeros() as usize);
+                mask &= mask - 1;
             }
         }
-        // Byte strings are never scaled, whatever a damaged placement says: equal heads need their records.
-        if K::HAS_TAILS || !scaled || !settle(&mut held) {
-            // A stable sort: it goes through what is in order already only once.
-            held.sort_by(|a, b| {
-                let heads = a.0.cmp(&b.0);
-                let entry = |position: u8| entries[usize::from(position)];
-                match K::HAS_TAILS {
-                    true => heads.then_with(|| K::compare(self.base, entry(a.1), entry(b.1))),
-                    false => heads,
-                }
-            });
+        // Byte strings are never scaled, whatever a damaged placement says.
+        if scaled && !K::HAS_TAILS {
+            held.sort_nearly_sorted();
+        } else {
+            held.sort();
+        }
+        if K::HAS_TAILS {
+            self.order_ties(leaf, held.as_mut_slice());
         }
         let covered = known.iter().map(|mask| mask.count_ones()).sum();
-        let sorted = Sorted::of(covered, &held);
+        let sorted = Sorted::of(covered, held.as_mut_slice());
         self.keep_order(leaf, &sorted, session.stripe());
         sorted
     }
 
-    /// Asks for what a scan of `limit` pairs reads of a leaf before it can tell which entries it needs:
-    /// of a scaled leaf, which begins at `low`, for as many lines from that of the number `from` on as
-    /// have so many pairs; of another, if it is no short scan, for all entries.
-    #[inline(always)]
-    fn prefetch_for_scan(&self, leaf: LeafId, low: u64, from: u64, limit: usize) {
-        if M::SIMULATED {
-            return;
-        }
-        M::prefetch(self.cold(leaf).flags.as_ptr());
-        for chunk in 0..G::CHUNKS {
-            M::prefetch(self.fingerprints(leaf, chunk).as_ptr());
-        }
-        self.prefetch_order(leaf);
-        if leaf.placement.is_scaled() {
-            self.prefetch_lines(leaf, low, from, limit);
-        } else if limit > SHORT {
-            self.prefetch_entries(leaf);
-        }
-    }
-
-    /// The first position of the line where the search for a number begins in a scaled leaf.
-    #[inline(always)]
-    fn probe_start(&self, leaf: LeafId, number: u64) -> usize {
-        leaf.placement.line(G::POSITIONS.div_ceil(G::LINE), 0, number) * G::LINE
-    }
-
-    /// Asks for the lines of a scaled leaf with low fence `low` that have `count` keys from `from` on.
-    #[inline(always)]
-    fn prefetch_lines(&self, leaf: LeafId, low: u64, from: u64, count: usize) {
-        let lines = G::POSITIONS.div_ceil(G::LINE);
-        let line = |number| leaf.placement.line(lines, 0, number);
-        let (first, start) = (line(low), line(from));
-        // As if a line had three keys, and one more, since they do not begin with the line.
-        let wanted = (count / 3 + 2).min(lines - (start + lines - first) % lines);
-        for at in start..start + wanted {
-            let position = (at % lines * G::LINE).max(G::HEADER_POSITIONS);
-            M::prefetch(self.entry_place(leaf, position));
-        }
-    }
-
-    /// Asks for the entries at the first `count` of some positions.
-    #[inline(always)]
-    fn prefetch_some(&self, leaf: LeafId, positions: &[u8], count: usize) {
-        if M::SIMULATED {
-            return;
-        }
-        for position in &positions[..positions.len().min(count)] {
-            M::prefetch(self.entry_place(leaf, usize::from(*position)));
-        }
-    }
-
-    /// Asks for all entries of a leaf.
-    #[inline(always)]
-    fn prefetch_entries(&self, leaf: LeafId) {
-        if M::SIMULATED {
-            return;
-        }
-        let block = self.block_start(leaf);
-        for line in (0..G::BLOCK_BYTES).step_by(LINE_SIZE) {
-            M::prefetch(block.wrapping_add(line));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::settle;
-
-    #[test]
-    fn what_is_nearly_in_order_is_sorted_and_what_is_not_is_left_whole() {
-        let near: Vec<(u64, u8)> = (0..200u8).map(|index| (u64::from(index ^ 3), index)).collect();
-        let far: Vec<(u64, u8)> = (0..200u8).map(|index| (u64::from(200 - index), index)).collect();
-        for (items, is_near) in [(near, true), (far, false), (vec![], true), (vec![(1, 1)], true)] {
-            let mut held = items.clone();
-            assert_eq!(settle(&mut held), is_near);
-            assert_eq!(held.is_sorted(), is_near);
-            let mut expected = items;
-            expected.sort_unstable();
-            held.sort_unstable();
-            assert_eq!(held, expected);
+    /// Orders positions with equal heads, which lie side by side, by their records. None was of a removed
+    /// entry when we looked, since we were pinned: so the records are there.
+    fn order_ties(&self, leaf: LeafId, held: &mut [(u64, u8)]) {
+        let load = |position: u8| self.entry(leaf, usize::from(position)).load();
+        let ties = held.chunk_by_mut(|a, b| a.0 == b.0).filter(|ties| ties.len() > 1);
+        for ties in ties {
+            ties.sort_unstable_by(|a, b| K::compare(self.base, load(a.1), load(b.1)));
         }
     }
 }
