@@ -341,7 +341,7 @@ impl BytesProgram {
                 tree.heap().release_empty_chunks();
                 return Ok(());
             }
-            Operation::Rejoin => return Ok(()),
+            Operation::Rejoin | Operation::Reopen { .. } => return Ok(()),
         };
         replies.push(Reply::Previous(previous));
         Ok(())
@@ -400,11 +400,22 @@ impl Program for BytesProgram {
 
     fn format(&self, memory: Memory) {
         let pool = self.space.new_pool(memory);
-        let tree = (self.tree.create)(pool, self.space.chunk_shift).expect("room for a tree");
+        let mut tree = (self.tree.create)(pool, self.space.chunk_shift).expect("room for a tree");
         let mut slot = Some(tree.heap().session().expect("a free session"));
         let mut expected = Expected::new();
         let (mut calls, mut replies) = (vec![], vec![]);
         for operation in &self.history {
+            if let Operation::Reopen { closes } = *operation {
+                drop(slot);
+                if closes {
+                    tree.close().expect("a pool that is open can be closed");
+                }
+                drop(tree);
+                let pool = open_pool(memory).expect("it was open just now");
+                tree = (self.tree.open)(pool).expect("what lives is opened again");
+                slot = Some(tree.heap().session().expect("a free session"));
+                continue;
+            }
             calls.clear();
             replies.clear();
             self.calls(operation, &mut calls);

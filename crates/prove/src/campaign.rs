@@ -174,6 +174,10 @@ const SMALL_SCHEDULES: u64 = 1_000_000;
 const SMALL_SCHEDULES_TSO: u64 = 20_000;
 /// One of so many steps goes back to where another one was first.
 const RETURNS_ONE_IN: u64 = 3;
+/// So many times as many schedules are run of a program without crashes, which cost many times as much.
+const UNCUT: u64 = 4;
+/// What a tiny program may cost: most have all their orders by then, and more programs find more.
+const WORK_OF_TINY: u64 = 250_000;
 /// What one random program may cost, in [`Counts::work`](everleaf_machine::simulated::Counts::work).
 pub const WORK: u64 = 1_000_000;
 
@@ -200,11 +204,16 @@ impl Campaign<'_> {
         }
     }
 
-    /// Orders of a tiny program: of few schedules it takes no more than a part.
-    fn orders(&self) -> u64 {
+    /// Schedules of a program: of few schedules in all it takes no more than a part.
+    fn schedules_of(&self, program: &str, config: &Config) -> u64 {
+        let is_tiny = Tiny::from_name(program).is_some();
+        let usual = if is_tiny { ORDERS } else { self.settings.schedules };
+        let wanted = if config.crash.enabled { usual } else { UNCUT * usual };
         match self.settings.budget {
-            Budget::Cpu(_) => ORDERS,
-            Budget::Schedules(all) => ORDERS.min(all / 10),
+            Budget::Schedules(all) if wanted > self.settings.schedules => {
+                wanted.min(all / 10).max(self.settings.schedules)
+            }
+            _ => wanted,
         }
     }
 
@@ -278,11 +287,9 @@ impl Campaign<'_> {
             true => self.corpus.vary(program, random),
             false => program,
         };
-        let config = self.planted(Config { work_limit: WORK.min(config.work_limit), ..config });
-        let schedules = match Tiny::from_name(&program) {
-            Some(_) => self.orders(),
-            None => self.settings.schedules,
-        };
+        let most = if Tiny::from_name(&program).is_some() { WORK_OF_TINY } else { WORK };
+        let config = self.planted(Config { work_limit: most.min(config.work_limit), ..config });
+        let schedules = self.schedules_of(&program, &config);
         let report = self.explore(&program, &config, schedules);
         self.verdict.programs += 1;
         self.corpus.note(&program, &report);

@@ -31,7 +31,7 @@ pub struct Drawn {
 }
 
 /// Depths of crashes in recovery, by name.
-const RECOVERIES: [&str; 4] = ["at full speed", "cut", "cut twice", "cut three times"];
+const RECOVERIES: [&str; 5] = ["at full speed", "cut", "cut twice", "cut three times", "not tried"];
 /// Schedulers, by name.
 const SCHEDULERS: [&str; 5] =
     ["uniform", "priorities, shallow", "priorities, deep", "mixed", "in order"];
@@ -109,6 +109,10 @@ fn draw_scheduler(random: &mut Random) -> (SchedulerKind, &'static str) {
 /// Lives after crashes multiply with depth, so that deep ones are begun less often.
 fn draw_crashes(random: &mut Random) -> (CrashConfig, &'static str) {
     let base = CrashConfig { budget: pick(random, &[16, 64, 64]), ..CrashConfig::default() };
+    if random.one_in(6) {
+        // Without crashes many times as many orders are run: for what threads do to each other.
+        return (CrashConfig { enabled: false, ..base }, RECOVERIES[4]);
+    }
     let depth = pick(random, &[0, 0, 0, 1, 1, 2, 3]);
     let nested_one_in = match depth {
         0 => 0,
@@ -120,14 +124,28 @@ fn draw_crashes(random: &mut Random) -> (CrashConfig, &'static str) {
     (CrashConfig { nested_one_in, nested_depth, ..base }, RECOVERIES[depth])
 }
 
-/// Has the orders of a program gone through one by one.
-pub fn draw_orders(random: &mut Random, drawn: &mut Drawn) {
-    let preemptions = if random.one_in(4) { 2 } else { 1 };
-    drawn.config.scheduler = SchedulerKind::Dfs { preemptions };
-    for (dimension, value) in &mut drawn.values {
-        if *dimension == "scheduler" {
-            *value = SCHEDULERS[4];
-        }
+/// Has the orders of a program gone through one by one; those of a crowd, which are too many for crashes in
+/// each and have preemptions that depend on each other, also by priorities.
+pub fn draw_orders(random: &mut Random, is_crowd: bool, drawn: &mut Drawn) {
+    let uncut = random.one_in(if is_crowd { 1 } else { 4 }) && !random.one_in(4);
+    let preemptions = if uncut || random.one_in(4) { 2 } else { 1 };
+    let (scheduler, name) = match is_crowd && random.one_in(2) {
+        true => (SchedulerKind::Pct { depth: 3 + random.below(3) as u32 }, SCHEDULERS[2]),
+        false => (SchedulerKind::Dfs { preemptions }, SCHEDULERS[4]),
+    };
+    drawn.config.scheduler = scheduler;
+    drawn.name("scheduler", name);
+    if uncut {
+        drawn.config.crash.enabled = false;
+        drawn.name("recovery", RECOVERIES[4]);
+    }
+}
+
+impl Drawn {
+    /// Says what a dimension has become.
+    fn name(&mut self, dimension: &str, name: &'static str) {
+        let values = self.values.iter_mut().filter(|(known, _)| *known == dimension);
+        values.for_each(|(_, value)| *value = name);
     }
 }
 
@@ -136,11 +154,7 @@ pub fn draw_orders(random: &mut Random, drawn: &mut Drawn) {
 pub fn draw_stop(random: &mut Random, threads: usize, drawn: &mut Drawn) {
     drawn.config.abandon = Some(stop_of(random, threads));
     drawn.config.simulate_open = false;
-    for (dimension, value) in &mut drawn.values {
-        if *dimension == "opening" {
-            *value = "before";
-        }
-    }
+    drawn.name("opening", "before");
 }
 
 fn stop_of(random: &mut Random, threads: usize) -> Abandon {

@@ -8,7 +8,7 @@ use everleaf_machine::Simulated;
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Plan, Program, Random};
 use everleaf_pool::layout::{IDS_OFFSETS, SIZE_GRANULE};
-use everleaf_pool::{Pool, PoolError, Root};
+use everleaf_pool::{KNOWN_FEATURES, Pool, PoolError, Root};
 
 use crate::backing::{SIZE_MIN, new_pool_up_to, open_pool_up_to};
 use crate::case::{Case, Prepared};
@@ -32,6 +32,10 @@ const SIZE: u16 = 3;
 /// The kind of the root that witnesses which id was the last when the pool was closed.
 const CLOSED: u16 = 4;
 const CLOSED_NAME: &str = "closed";
+/// The kind of a root that witnesses that the pool has a feature.
+const FEATURE: u16 = 5;
+/// Features that are enabled.
+const FEATURES: u64 = 3;
 
 /// One operation on the pool.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +54,10 @@ pub enum Operation {
     Grow,
     /// Closes the pool cleanly and opens it again, with a larger maximum. For one thread only.
     Reopen,
+    /// Enables a feature, and creates a root as witness.
+    Enable(u64),
+    /// Creates a witness of every feature that it sees.
+    SeeFeatures,
 }
 
 /// The pool and what it takes to open it again.
@@ -149,6 +157,29 @@ fn grow(pool: &Pool<M>) {
     }
 }
 
+/// The feature of a number: one of those that pools may have.
+fn feature(number: u64) -> u64 {
+    let mut rest = KNOWN_FEATURES;
+    for _ in 0..number {
+        rest &= rest - 1;
+    }
+    rest & rest.wrapping_neg()
+}
+
+/// Notes that the pool has a feature.
+fn witness_feature(pool: &Pool<M>, number: u64) {
+    match pool.create_root(&format!("feature {number}"), FEATURE, number as u32) {
+        Ok(_) | Err(PoolError::RootExists { .. }) => {}
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn see_features(pool: &Pool<M>) {
+    let features = pool.features();
+    let seen = (0..FEATURES).filter(|number| features & feature(*number) != 0);
+    seen.for_each(|number| witness_feature(pool, number));
+}
+
 impl Program for Directory {
     type Operation = Operation;
     type Instance = Opened;
@@ -186,7 +217,10 @@ impl Program for Directory {
                 SIZE if u64::from(root.value) * SIZE_GRANULE > pool.size() => {
                     return Err(format!("the pool shrank to {}", pool.size()));
                 }
-                ID | SIZE | CLOSED => {}
+                FEATURE if pool.features() & feature(u64::from(root.value)) == 0 => {
+                    return Err(format!("the pool no longer has {}", root.name));
+                }
+                ID | SIZE | CLOSED | FEATURE => {}
                 kind => return Err(format!("kind {kind} of root {:?}", root.name)),
             }
         }
@@ -200,7 +234,11 @@ impl Program for Directory {
             Operation::Create(key, value) => calls.push((key, Call::Insert(value))),
             Operation::Set(key, value) => calls.push((key, Call::Update(value))),
             Operation::Remove(key) => calls.push((key, Call::Remove)),
-            Operation::TakeId | Operation::Grow | Operation::Reopen => {}
+            Operation::TakeId
+            | Operation::Grow
+            | Operation::Reopen
+            | Operation::Enable(_)
+            | Operation::SeeFeatures => {}
         }
     }
 
@@ -225,6 +263,11 @@ impl Program for Directory {
             Operation::TakeId => take_id(pool),
             Operation::Grow => grow(pool),
             Operation::Reopen => opened.reopen().expect("a pool that was open opens again"),
+            Operation::Enable(number) => {
+                pool.enable_features(feature(number)).expect("a feature that is known");
+                witness_feature(pool, number);
+            }
+            Operation::SeeFeatures => see_features(pool),
         }
     }
 }
@@ -239,7 +282,9 @@ pub fn plan(seed: u64) -> Plan<Operation> {
         value.set(value.get() + 1);
         // Some recur: who looks for a value must not take another root for its own.
         let number = if random.one_in(2) { value.get() } else { 1 + random.below(2) };
-        match random.below(9) {
+        match random.below(11) {
+            9 => Operation::Enable(random.below(FEATURES)),
+            10 => Operation::SeeFeatures,
             0 | 1 => Operation::Create(key, number),
             2 => Operation::Set(key, number),
             3 => Operation::Remove(key),
@@ -254,10 +299,11 @@ pub fn plan(seed: u64) -> Plan<Operation> {
 }
 
 /// Programs small enough for every order.
-const SMALL: [(&str, &[&[Operation]]); 6] = [
+const SMALL: [(&str, &[&[Operation]]); 7] = [
     ("create, create", &[&[Operation::Create(1, 1)], &[Operation::Create(1, 2)]]),
     ("create, remove", &[&[Operation::Create(1, 1)], &[Operation::Remove(1)]]),
     ("id, id", &[&[Operation::TakeId], &[Operation::TakeId]]),
+    ("enable, see", &[&[Operation::Enable(0)], &[Operation::SeeFeatures]]),
     ("grow, grow", &[&[Operation::Grow], &[Operation::Grow]]),
     ("reopen", &[&[Operation::TakeId, Operation::Reopen, Operation::Grow, Operation::Reopen]]),
     ("set, set", &[&[Operation::Create(1, 1), Operation::Set(1, 2)], &[Operation::Set(1, 3)]]),

@@ -229,7 +229,11 @@ fn phase(random: &mut Random, kind: u64, keys: &[u64], next: &mut u64, all: &mut
                 operations.push(Operation::ScanBack(beside, limit));
             }
         }
-        _ => operations.push(if random.one_in(3) { Operation::Release } else { Operation::Rejoin }),
+        _ => operations.push(match random.below(4) {
+            0 => Operation::Release,
+            1 => Operation::Rejoin,
+            _ => Operation::Reopen { closes: random.one_in(2) },
+        }),
     }
     all.extend(bundled(random, operations));
 }

@@ -70,6 +70,10 @@ pub const WRITE_MANY: u32 = 13;
 pub const LOCKING: u32 = 0b11 << 10;
 /// Those that change the tree.
 pub const WRITES: u32 = 0b1_1111;
+/// The phase of a walk in which the pool is closed cleanly and opened again.
+pub const CLOSING: u16 = 0;
+/// The same, but that it is not closed: all is there, and nothing says so.
+pub const ENDING: u16 = 1;
 /// The most keys of a program, but for those that fill a pool.
 const KEYS_MAX: usize = 30;
 /// Keys that fill a pool.
@@ -299,6 +303,9 @@ fn filler(kind: Keys, number: u64) -> Vec<u8> {
 
 /// One phase of a walk: it fills, drains, thins or stirs a part of the keys.
 fn phase(seed: u16, keys: &[u64], slots: usize, next_value: &mut u64, all: &mut Vec<Operation>) {
+    if let CLOSING | ENDING = seed {
+        return all.push(Operation::Reopen { closes: seed == CLOSING });
+    }
     let random = &mut Random::new(u64::from(seed) ^ 0x7068_6173);
     let mut operations = vec![];
     let length = 1 + random.below(keys.len() as u64) as usize;

@@ -41,6 +41,11 @@ pub enum Operation {
     Release,
     /// Many writes in one call: inserts, updates, upserts and removals.
     WriteMany(Vec<Operation>),
+    /// Opens the pool again: what is done before the threads come, and nothing if they are there.
+    Reopen {
+        /// Whether it is closed cleanly before.
+        closes: bool,
+    },
 }
 
 /// What a scan with two ends passes.
@@ -163,7 +168,7 @@ impl Operation {
             Operation::Clear => {
                 return calls.extend(universe.iter().map(|key| (*key, Call::Remove)));
             }
-            Operation::Rejoin | Operation::Release => return,
+            Operation::Rejoin | Operation::Release | Operation::Reopen { .. } => return,
             Operation::WriteMany(ref all) => {
                 return all.iter().for_each(|one| one.calls(universe, calls));
             }
@@ -200,6 +205,7 @@ impl Operation {
             Operation::Clear => Operation::Clear,
             Operation::Rejoin => Operation::Rejoin,
             Operation::Release => Operation::Release,
+            Operation::Reopen { closes } => Operation::Reopen { closes },
             Operation::WriteMany(ref all) => {
                 Operation::WriteMany(all.iter().map(|one| one.map_by(key, value)).collect())
             }

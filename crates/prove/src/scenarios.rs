@@ -70,6 +70,7 @@ impl Scenario {
             | Clear
             | Operation::Rejoin
             | Operation::Release
+            | Operation::Reopen { .. }
             | Operation::WriteMany(_) => operation.clone(),
         };
         let history = self.history.iter().map(renamed).collect();
@@ -96,6 +97,7 @@ impl Scenario {
                 | Clear
                 | Operation::Rejoin
                 | Operation::Release
+                | Operation::Reopen { .. }
                 | Operation::WriteMany(_) => {}
             }
         }

@@ -16,6 +16,7 @@ use everleaf_designs::{
     RnTreeDirect, RnTreeDual, RnTreeRtm, RnTreeWide, SpTree, SpTreeBuffered, SpTreeUnlogged, UTree,
     WbTree, WbTreeSo, Wort,
 };
+use everleaf_index::geometry::LeafShape;
 use everleaf_index::{Design, Geometry, HashedLeafTree, Production, Tiny, U64Kind};
 use everleaf_machine::Simulated as M;
 use everleaf_machine::simulated::{Config, Random, mix};
@@ -104,6 +105,26 @@ impl<const SLOTS: usize> Geometry for Wide<SLOTS> {
     const CHILD_COUNT: usize = Production::CHILD_COUNT;
     const PARENT_CHILD_COUNT: usize = Production::PARENT_CHILD_COUNT;
     type Leaves = Tiny<SLOTS, { Production::PARENT_CHILD_COUNT }>;
+}
+
+/// Hashed leaves of three chunks and a header, whose orders take more words than one, and samples.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Chunks;
+
+impl Geometry for Chunks {
+    const SLOT_COUNT: usize = 22;
+    const CHILD_COUNT: usize = 3;
+    const PARENT_CHILD_COUNT: usize = 3;
+    type Leaves = Self;
+}
+
+impl LeafShape for Chunks {
+    const BLOCK_CLASS: usize = 0;
+    const POSITIONS: usize = 24;
+    const HEADER_POSITIONS: usize = 2;
+    const LINE: usize = 2;
+    const GROUP: usize = 4;
+    const CHUNK: usize = 8;
 }
 
 /// Trees of a design in several sizes of leaves: small ones, where rare paths are common, and some whose
@@ -250,6 +271,7 @@ static HASHED: &Trees = &Trees {
         (3, any::<Hashed<Tiny<3, 3>, M>>()),
         (4, any::<Hashed<Tiny<4, 3>, M>>()),
         (7, any::<Hashed<Tiny<7, 3>, M>>()),
+        (22, any::<Hashed<Chunks, M>>()),
     ],
     wide: &[(254, any::<Hashed<Production, M>>())],
     alone: false,
@@ -271,6 +293,7 @@ static HASHED_STRINGS: &Strings = &Strings {
         (3, AnyWords::hashed::<Tiny<3, 3>>()),
         (4, AnyWords::hashed::<Tiny<4, 3>>()),
         (7, AnyWords::hashed::<Tiny<7, 3>>()),
+        (22, AnyWords::hashed::<Chunks>()),
     ],
     wide: &[(254, AnyWords::hashed::<Production>())],
 };

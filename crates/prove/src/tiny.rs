@@ -6,8 +6,12 @@
 //! Few steps have few orders: a search goes through all with one preemption, which chance seldom finds in
 //! a longer program.
 //!
+//! They come in three forms. *Cached* ones scan first, so that what scans keep in DRAM is there when the
+//! threads come, and grows old under them. In *crowds* three or four threads do one thing each: for what
+//! takes two preemptions, such as a check that is made once and needed twice.
+//!
 //! ```text
-//!   tiny/SLOTS/KEYS/SPACE/NUMBER
+//!   tiny/SLOTS/KEYS/SPACE/NUMBER        cached/9/near/usual/1a2b        crowd/3/alike/usual/77
 //! ```
 
 use everleaf_machine::simulated::{Plan, Random};
@@ -17,7 +21,7 @@ use crate::living::AnyTree;
 use crate::made::{
     CLEAR, KEYS, KINDS, Keys, ROOMS, Room, name_in, named, numbers, operation_of, words,
 };
-use crate::operation::{Operation, Space};
+use crate::operation::{Operation, Range, SPACE_AT_HAND, Space};
 use crate::u64_program::U64Program;
 
 /// Orders of a tiny program that are run, at most.
@@ -29,14 +33,32 @@ const KEYS_MAX: usize = 24;
 /// The most slots that are filled: wider leaves are met at their edges by longer programs.
 const SLOTS_MAX: usize = 9;
 
+/// What comes before the threads, and how many of them there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Two or three threads with a few operations.
+    Few,
+    /// The same behind scans, and scans beside writes.
+    Cached,
+    /// Three or four threads with an operation each.
+    Crowd,
+}
+
+/// All forms, by name.
+pub const FORMS: [(&str, Form); 3] =
+    [("tiny", Form::Few), ("cached", Form::Cached), ("crowd", Form::Crowd)];
+
 /// A tiny program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiny {
+    /// Its form.
+    pub form: Form,
     /// Slots of a leaf.
     pub slots: usize,
     /// Which keys.
     pub keys: Keys,
-    /// How much space: as much as is needed, or operations may find no memory.
+    /// How much space: as much as is needed, or so much at hand that nobody asks the allocator, or operations
+    /// may find no memory.
     pub room: Room,
     /// Decides everything else.
     pub number: u32,
@@ -46,16 +68,19 @@ pub struct Tiny {
 struct Parts {
     keys: Vec<u64>,
     history: Vec<Operation>,
+    warm: Vec<Operation>,
     plan: Plan<Operation>,
 }
 
 impl Tiny {
     /// The program of a name.
     pub fn from_name(name: &str) -> Option<Tiny> {
-        let parts: Vec<&str> = name.strip_prefix("tiny/")?.split('/').collect();
-        let [slots, keys, room, number] = parts.as_slice() else { return None };
-        let room = named(&ROOMS, room).filter(|room| matches!(room, Room::Usual | Room::Refusing));
+        let parts: Vec<&str> = name.split('/').collect();
+        let [form, slots, keys, room, number] = parts.as_slice() else { return None };
+        let is_known = |room: &Room| matches!(room, Room::Usual | Room::AtHand | Room::Refusing);
+        let room = named(&ROOMS, room).filter(is_known);
         Some(Tiny {
+            form: named(&FORMS, form)?,
             slots: slots.parse().ok()?,
             keys: named(&KEYS, keys)?,
             room: room?,
@@ -66,13 +91,15 @@ impl Tiny {
     /// Its name.
     pub fn name(&self) -> String {
         let (keys, room) = (name_in(&KEYS, self.keys), name_in(&ROOMS, self.room));
-        format!("tiny/{}/{keys}/{room}/{:x}", self.slots, self.number)
+        let form = name_in(&FORMS, self.form);
+        format!("{form}/{}/{keys}/{room}/{:x}", self.slots, self.number)
     }
 
     /// The program on a tree of numbers.
     pub fn numbers(&self, tree: &'static AnyTree) -> (U64Program, Plan<Operation>) {
-        let Parts { keys, history, plan } = self.parts(|count| numbers(self.keys, count));
+        let Parts { keys, history, warm, plan } = self.parts(|count| numbers(self.keys, count));
         let mut program = U64Program::on(tree, keys, history, plan.len());
+        program.warm_up = warm.iter().map(|one| tree.fit(one)).collect();
         program.space = self.space();
         program.is_closed = self.number & 1 << 9 != 0;
         let fit = |one: &Operation| tree.fit(one).distinct();
@@ -83,7 +110,7 @@ impl Tiny {
     /// The program on a tree of byte strings.
     pub fn words(&self, tree: &'static AnyWords) -> (BytesProgram, Plan<Operation>) {
         let mut strings: Vec<Vec<u8>> = vec![];
-        let Parts { history, plan, .. } = self.parts(|count| {
+        let Parts { history, warm, plan, .. } = self.parts(|count| {
             strings = words(self.keys, count);
             strings.sort();
             strings.dedup();
@@ -94,6 +121,7 @@ impl Tiny {
         let clamp = |one: &Operation| one.map(|key| key.min(last), |value| value);
         let history = history.iter().map(clamp).collect();
         let mut program = BytesProgram::on(tree, &strings, history, plan.len());
+        program.warm_up = warm.iter().map(clamp).collect();
         program.space = self.space();
         program.is_closed = self.number & 1 << 9 != 0;
         let apart = |one: &Operation| clamp(one).distinct();
@@ -101,6 +129,9 @@ impl Tiny {
     }
 
     fn space(&self) -> Space {
+        if self.room == Room::AtHand {
+            return SPACE_AT_HAND;
+        }
         let blocks_at_hand = self.number as usize % 2 * 2;
         Space { blocks_at_hand, may_fill: self.room == Room::Refusing, ..Space::default() }
     }
@@ -112,9 +143,85 @@ impl Tiny {
         let leaves = if random.one_in(3) { 5 } else { 2 };
         let keys = universe((leaves * slots + 3).clamp(5, KEYS_MAX));
         let history = history(random, &keys, slots);
-        let plan = plan(random, &keys);
-        Parts { keys, history, plan }
+        let (warm, mut plan) = match self.form {
+            Form::Few => (vec![], plan(random, &keys)),
+            Form::Cached => (vec![scan(random, &keys)], beside_scans(random, &keys)),
+            Form::Crowd => (vec![], crowd(random, &keys)),
+        };
+        if self.room == Room::AtHand {
+            // A thread that stops for ever may have a lock of the allocator, which is an honest lock.
+            plan.iter_mut().flatten().for_each(|one| *one = without_locks(one));
+        }
+        Parts { keys, history, warm, plan }
     }
+}
+
+/// The operation, or another if it takes locks of the allocator at will.
+fn without_locks(operation: &Operation) -> Operation {
+    match operation {
+        Operation::Rejoin | Operation::Release | Operation::Clear => Operation::GetMany,
+        other => other.clone(),
+    }
+}
+
+/// A scan of all or from somewhere, one way or the other.
+fn scan(random: &mut Random, keys: &[u64]) -> Operation {
+    let key = keys[random.below(keys.len() as u64) as usize];
+    match random.below(6) {
+        0 | 1 => Operation::Scan(0, usize::MAX),
+        2 | 3 => Operation::ScanBack(u64::MAX, usize::MAX),
+        4 => Operation::Scan(key, 1 + random.below(9) as usize),
+        _ => Operation::Range(Range {
+            low: keys[0],
+            high: key,
+            excludes: (random.one_in(2), random.one_in(2)),
+            reverse: random.one_in(2),
+        }),
+    }
+}
+
+/// A thread that scans, one that writes and may scan what it has written, and now and then one more that
+/// writes.
+fn beside_scans(random: &mut Random, keys: &[u64]) -> Plan<Operation> {
+    let focus = random.below(keys.len() as u64) as usize;
+    let near = &keys[focus.saturating_sub(1)..(focus + 2).min(keys.len())];
+    let write = |random: &mut Random, thread: u64, index: u64| {
+        let kind = [0, 0, 1, 1, 2, 3][random.below(6) as usize];
+        operation_of(random, kind, near, 1000 * (thread + 1) + index)
+    };
+    let mut scanner = vec![scan(random, keys)];
+    if random.one_in(4) {
+        scanner.push(scan(random, keys));
+    }
+    let mut writer = vec![write(random, 1, 0)];
+    if random.one_in(4) {
+        writer.push(write(random, 1, 1));
+    }
+    if random.one_in(2) {
+        writer.push(scan(random, keys));
+    }
+    let mut plan = vec![scanner, writer];
+    if random.one_in(4) {
+        plan.push(vec![write(random, 2, 0)]);
+    }
+    plan
+}
+
+/// Threads with an operation each, most of them writes, of one key or one beside it.
+fn crowd(random: &mut Random, keys: &[u64]) -> Plan<Operation> {
+    let focus = random.below(keys.len() as u64) as usize;
+    let near = &keys[focus..(focus + 2).min(keys.len())];
+    let threads = if random.one_in(3) { 4 } else { 3 };
+    let thread = |thread: u64| {
+        let kind = match random.below(8) {
+            0..3 => 0,
+            3..7 => 1 + random.below(4) as u32,
+            _ => 5 + random.below(4) as u32,
+        };
+        let about = if random.one_in(3) { near } else { &near[..1] };
+        vec![operation_of(random, kind, about, 1000 * (thread + 1))]
+    };
+    (0..threads).map(thread).collect()
 }
 
 /// Brings a tree to an edge: the keys that are there afterwards are every other one, or the first, or few.

@@ -11,11 +11,11 @@
 //!   anomaly/NAME          a program for what a published protocol loses
 //!   long/SLOTS/KEYS/NUMBER a long walk (`long.rs`)
 //!   made/..               a program that is made (`made.rs`)
-//!   tiny/SLOTS/KEYS/SPACE/NUMBER a tiny one, for every order (`tiny.rs`)
+//!   tiny/SLOTS/KEYS/SPACE/NUMBER a tiny one, for every order (`tiny.rs`); so cached/.. and crowd/..
 //!   directed/NAME         a program made for a planted bug
 //! ```
 
-use everleaf_index::Tiny;
+use everleaf_index::Tiny as Small;
 use everleaf_machine::simulated::{Config, Random};
 
 use crate::bytes_program::{AnyWords, BytesProgram};
@@ -24,13 +24,16 @@ use crate::configure::Fixed;
 use crate::dimensions::{self, Dimension, Drawn};
 use crate::living::AnyTree;
 use crate::long::Long;
-use crate::made::{CLEAR, KEYS, LOCKING, Made, ROOMS, Room, draw_operations, draw_phases, name_in};
+use crate::made::{
+    CLEAR, CLOSING, ENDING, KEYS, LOCKING, Made, ROOMS, Room, draw_operations, draw_phases, name_in,
+};
 use crate::operation::{SPACE_AT_HAND, Space};
 use crate::scenarios::{self, Scenario};
 use crate::structure::{Programs, Step};
 use crate::subject::{Nodes, Subject};
+use crate::tiny::{self, Form, Tiny};
 use crate::u64_program::U64Program;
-use crate::{anomalies, exhaustion, plans, safeguards, tiny};
+use crate::{anomalies, exhaustion, plans, safeguards};
 
 /// A tree of numbers in several sizes of leaves, by slots.
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +139,7 @@ impl Trees {
         if let Some(made) = Made::from_name(name) {
             return Some(Prepared::boxed(made.numbers(sized(self.sizes, made.slots))));
         }
-        if let Some(tiny) = tiny::Tiny::from_name(name) {
+        if let Some(tiny) = Tiny::from_name(name) {
             return Some(Prepared::boxed(tiny.numbers(sized(self.sizes, tiny.slots))));
         }
         if let Some(long) = Long::from_name(name) {
@@ -170,7 +173,7 @@ impl Programs for Strings {
         if let Some(made) = Made::from_name(name) {
             return Some(Prepared::boxed(made.words(sized(self.sizes, made.slots))));
         }
-        if let Some(tiny) = tiny::Tiny::from_name(name) {
+        if let Some(tiny) = Tiny::from_name(name) {
             return Some(Prepared::boxed(tiny.words(sized(self.sizes, tiny.slots))));
         }
         if let Some(long) = Long::from_name(name) {
@@ -212,8 +215,8 @@ impl Programs for Strings {
 }
 
 /// Names of sizes of leaves.
-const SLOTS: [(&str, usize); 7] =
-    [("2", 2), ("3", 3), ("4", 4), ("7", 7), ("9", 9), ("17", 17), ("62", 62)];
+const SLOTS: [(&str, usize); 8] =
+    [("2", 2), ("3", 3), ("4", 4), ("7", 7), ("9", 9), ("17", 17), ("22", 22), ("62", 62)];
 /// Names of numbers of threads.
 const THREADS: [&str; 4] = ["1", "2", "3", "4"];
 
@@ -239,7 +242,7 @@ fn draw_step(
     let mut drawn = dimensions::draw(random, fixed);
     let pick = |random: &mut Random, count: usize| random.below(count as u64) as usize;
     // Written ones have what dimensions they have; the machine is drawn for them, too.
-    match random.below(8) {
+    match random.below(9) {
         0 => {
             let kind = if lock_free && random.one_in(4) { "roomy" } else { "scenario" };
             let program = format!("{kind}/{}", name_at(random.below(1 << 20)));
@@ -260,20 +263,7 @@ fn draw_step(
             let config = Long::machine(drawn.config, random);
             return Step { program: long.name(), config, values: drawn.values };
         }
-        3 | 4 if !alone => {
-            let slots = slots[pick(random, slots.len())];
-            let (keys_name, keys) = KEYS[pick(random, KEYS.len())];
-            let room = if random.one_in(4) { Room::Refusing } else { Room::Usual };
-            let tiny = tiny::Tiny { slots, keys, room, number: random.next() as u32 };
-            dimensions::draw_orders(random, &mut drawn);
-            let Drawn { mut config, mut values } = drawn;
-            // Few operations allocate little.
-            config.fail_allocation = (room == Room::Refusing).then(|| random.below(6));
-            values.push(("slots", name_in(&SLOTS, slots)));
-            values.push(("keys", keys_name));
-            values.push(("space", name_in(&ROOMS, room)));
-            return Step { program: tiny.name(), config, values };
-        }
+        3..6 if !alone => return draw_tiny(random, slots, drawn, lock_free),
         _ => {}
     }
     let slots = slots[pick(random, slots.len())];
@@ -301,7 +291,11 @@ fn draw_step(
         }
         _ => {}
     }
-    let walk = draw_phases(random, 4);
+    let mut walk = draw_phases(random, 4);
+    if random.one_in(4) {
+        let at = random.below(walk.len() as u64 + 1) as usize;
+        walk.insert(at, [CLOSING, ENDING][pick(random, 2)]);
+    }
     let warm = if stops { vec![] } else { draw_phases(random, 3) };
     let tail = random.next() as u32;
     let made = Made { slots, keys, threads, room, operations, walk, warm, tail };
@@ -310,6 +304,33 @@ fn draw_step(
     values.push(("space", name_in(&ROOMS, room)));
     values.push(("threads", THREADS[threads - 1]));
     Step { program: made.name(), config, values }
+}
+
+/// A tiny program, whose orders are gone through.
+fn draw_tiny(random: &mut Random, slots: &[usize], mut drawn: Drawn, lock_free: bool) -> Step {
+    let pick = |random: &mut Random, count: usize| random.below(count as u64) as usize;
+    let slots = slots[pick(random, slots.len())];
+    let (keys_name, keys) = KEYS[pick(random, KEYS.len())];
+    let (_, form) = tiny::FORMS[pick(random, tiny::FORMS.len())];
+    let stops = lock_free && random.one_in(8);
+    let room = match random.below(5) {
+        _ if stops => Room::AtHand,
+        0 => Room::Refusing,
+        _ => Room::Usual,
+    };
+    let is_crowd = form == Form::Crowd || form == Form::Cached && random.one_in(2);
+    dimensions::draw_orders(random, is_crowd, &mut drawn);
+    if stops {
+        dimensions::draw_stop(random, 2, &mut drawn);
+    }
+    let tiny = Tiny { form, slots, keys, room, number: random.next() as u32 };
+    let Drawn { mut config, mut values } = drawn;
+    // Few operations allocate little.
+    config.fail_allocation = (room == Room::Refusing).then(|| random.below(6));
+    values.push(("slots", name_in(&SLOTS, slots)));
+    values.push(("keys", keys_name));
+    values.push(("space", name_in(&ROOMS, room)));
+    Step { program: tiny.name(), config, values }
 }
 
 fn name_at(number: u64) -> &'static str {
@@ -348,7 +369,7 @@ pub fn run_words(scenario: &Scenario, config: &Config, schedules: u64, space: Sp
         explore(program, plan, config, schedules)
     }
     match scenario.slots {
-        2 => run::<Tiny<2, 3>>(scenario, config, schedules, space),
-        _ => run::<Tiny<3, 3>>(scenario, config, schedules, space),
+        2 => run::<Small<2, 3>>(scenario, config, schedules, space),
+        _ => run::<Small<3, 3>>(scenario, config, schedules, space),
     }
 }

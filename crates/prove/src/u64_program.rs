@@ -150,7 +150,7 @@ impl U64Program {
                 return Ok(());
             }
             Operation::Release => return release(tree, session),
-            Operation::Rejoin => return Ok(()),
+            Operation::Rejoin | Operation::Reopen { .. } => return Ok(()),
             Operation::WriteMany(ref all) => {
                 return self.write_many(tree, session, all, replies);
             }
@@ -196,16 +196,27 @@ impl U64Program {
         Ok(())
     }
 
-    /// Does to a tree what was done to it before it is judged.
-    fn live_through_history(&self, tree: &dyn Living) {
+    /// Does to a tree what was done to it before it is judged. It is opened again where its memory is given.
+    fn live_through_history(
+        &self,
+        mut tree: Box<dyn Living>,
+        memory: Option<Memory>,
+    ) -> Box<dyn Living> {
         let mut slot = Some(tree.heap().session().expect("a free session"));
         let mut expected = Expected::new();
         let (mut calls, mut replies) = (vec![], vec![]);
         for operation in &self.history {
+            if let (Operation::Reopen { closes }, Some(memory)) = (operation, memory) {
+                self.settle(&*tree, &mut slot);
+                drop(slot);
+                tree = self.reopen(tree, *closes, memory).expect("what lives is opened again");
+                slot = Some(tree.heap().session().expect("a free session"));
+                continue;
+            }
             calls.clear();
             replies.clear();
             self.calls(operation, &mut calls);
-            match self.replies(tree, &mut slot, operation, &mut replies) {
+            match self.replies(&*tree, &mut slot, operation, &mut replies) {
                 Err(error) if self.space.may_fail(&error) => expected.refuse(&calls),
                 done => {
                     done.expect("the history of a tree finds room");
@@ -214,7 +225,23 @@ impl U64Program {
                 }
             }
         }
-        self.settle(tree, &mut slot);
+        self.settle(&*tree, &mut slot);
+        drop(slot);
+        tree
+    }
+
+    /// Ends the use of a tree, cleanly if asked to, and opens it again.
+    fn reopen(
+        &self,
+        tree: Box<dyn Living>,
+        closes: bool,
+        memory: Memory,
+    ) -> Result<Box<dyn Living>, String> {
+        if closes {
+            tree.close().map_err(text)?;
+        }
+        drop(tree);
+        (self.tree.open)(open_pool(memory).map_err(text)?)
     }
 
     /// Makes durable what a tree defers: what comes then is judged from there.
@@ -332,7 +359,7 @@ impl Program for U64Program {
             return;
         }
         let tree = (self.tree.create)(pool, self.space.chunk_shift).expect("room for a tree");
-        self.live_through_history(&*tree);
+        let tree = self.live_through_history(tree, Some(memory));
         if self.is_closed {
             tree.close().expect("a pool that is open can be closed");
         }
@@ -342,8 +369,7 @@ impl Program for U64Program {
         let pool = open_pool(memory).map_err(text)?;
         let tree = if self.tree.volatile {
             let tree = (self.tree.create)(pool, self.space.chunk_shift).map_err(text)?;
-            self.live_through_history(&*tree);
-            tree
+            self.live_through_history(tree, None)
         } else {
             (self.tree.open)(pool)?
         };

@@ -3,14 +3,15 @@
 use everleaf_machine::simulated::{Config, SchedulerKind};
 use everleaf_prove::made::{KEYS, Room};
 use everleaf_prove::structure::find;
-use everleaf_prove::tiny::{ORDERS, Tiny};
+use everleaf_prove::tiny::{FORMS, Form, ORDERS, Tiny};
 
 #[test]
 fn a_name_says_all() {
     for number in 0..50 {
         let (slots, (_, keys)) = (2 + number % 9, KEYS[number % 4]);
-        let room = if number % 3 == 0 { Room::Refusing } else { Room::Usual };
-        let tiny = Tiny { slots, keys, room, number: 77 * number as u32 };
+        let room = [Room::Refusing, Room::Usual, Room::AtHand][number % 3];
+        let (_, form) = FORMS[number / 3 % FORMS.len()];
+        let tiny = Tiny { form, slots, keys, room, number: 77 * number as u32 };
         assert_eq!(Tiny::from_name(&tiny.name()), Some(tiny));
     }
     for wrong in
@@ -26,7 +27,8 @@ fn most_of_them_are_run_in_every_order() {
     for number in 0..40 {
         let structure = find(["nbtree", "nbtree-bytes"][number % 2]).expect("in the list");
         let keys = KEYS[number / 2 % 4].1;
-        let tiny = Tiny { slots: 3, keys, room: Room::Usual, number: number as u32 };
+        let (form, room) = (Form::Few, Room::Usual);
+        let tiny = Tiny { form, slots: 3, keys, room, number: number as u32 };
         let case = structure.case(&tiny.name()).expect("its program");
         let config = Config {
             scheduler: SchedulerKind::Dfs { preemptions: 1 },
