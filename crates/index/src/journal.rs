@@ -35,6 +35,7 @@ use std::sync::Arc;
 use everleaf_alloc::epoch::PARTICIPANT_COUNT_MAX;
 use everleaf_alloc::layout::BLOCK_CLASS_COUNT;
 use everleaf_alloc::{AllocError, Session};
+use everleaf_machine::check_sum::crc32c;
 use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::FEATURE_BATCHES;
 
@@ -437,7 +438,7 @@ fn encode<G: Geometry, M: Machine>(
         batch.extend(edit.key);
         batch.extend(edit.value.unwrap_or_default());
     }
-    let sum = crc32c::crc32c(&batch[4..]);
+    let sum = crc32c(&batch[4..]);
     batch[..4].copy_from_slice(&sum.to_le_bytes());
     Ok(batch)
 }
@@ -457,7 +458,7 @@ pub struct Written<'b> {
 /// The changes of a batch in the journal; `None` if these are not the bytes of one.
 pub fn decode(batch: &[u8]) -> Option<Vec<Written<'_>>> {
     let (sum, rest) = batch.split_first_chunk::<4>()?;
-    if u32::from_le_bytes(*sum) != crc32c::crc32c(rest) {
+    if u32::from_le_bytes(*sum) != crc32c(rest) {
         return None;
     }
     let (count, mut rest) = rest.split_first_chunk::<4>()?;

@@ -32,7 +32,7 @@
 //! value: the lower bound of a leaf.
 
 use everleaf_alloc::{AllocError, Heap, Recovery, Session};
-use everleaf_machine::check_sum::crc32c;
+use everleaf_machine::check_sum::{crc32c, crc32c_append};
 use everleaf_machine::{Atomic, LINE_SIZE, Machine, Ordering};
 use everleaf_pool::{FEATURE_EXPIRY, FEATURE_EXPIRY_WORD};
 
@@ -220,9 +220,9 @@ pub fn create_expiring<M: Machine>(
     let size = shape.size();
     let offset = session.allocate_record(size)?;
     let tail = expiry_ms.to_le_bytes();
-    let mut crc = crc32c::crc32c_append(crc32c::crc32c(key), value);
+    let mut crc = crc32c_append(crc32c(key), value);
     if shape.expiry == ExpiryPlace::Tail {
-        crc = crc32c::crc32c_append(crc, &tail);
+        crc = crc32c_append(crc, &tail);
     }
     let header = fold_sum(crc, shape) << SUM_SHIFT | shape.encode();
     let heap = session.heap();
@@ -491,7 +491,7 @@ pub fn read_from(
     if !read(start, &mut key) {
         return Err(format!("the record at {offset} cannot be read"));
     }
-    if fold_sum(crc32c::crc32c(&key), shape) != header >> SUM_SHIFT {
+    if fold_sum(crc32c(&key), shape) != header >> SUM_SHIFT {
         return Err(format!("the check sum of the record at {offset} is wrong"));
     }
     let mut value = key.split_off(shape.key_length);

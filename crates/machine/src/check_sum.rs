@@ -16,12 +16,24 @@ use crate::cpu;
 /// ```
 #[inline(always)]
 pub fn crc32c(bytes: &[u8]) -> u32 {
+    crc32c_append(0, bytes)
+}
+
+/// The CRC-32C of bytes that follow others, of which the sum is known.
+///
+/// # Example
+/// ```
+/// use everleaf_machine::check_sum::{crc32c, crc32c_append};
+/// assert_eq!(crc32c_append(crc32c(b"1234"), b"56789"), 0xE306_9283);
+/// ```
+#[inline(always)]
+pub fn crc32c_append(sum: u32, bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if cpu::has_crc32() {
         // SAFETY: the CPU was asked.
-        return unsafe { x86::crc32c(bytes) };
+        return unsafe { x86::crc32c(sum, bytes) };
     }
-    crc32c::crc32c(bytes)
+    crc32c::crc32c_append(sum, bytes)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -58,9 +70,9 @@ mod x86 {
     /// # Safety
     /// The CPU has SSE 4.2 and carry-less multiplication.
     #[inline(always)]
-    pub unsafe fn crc32c(bytes: &[u8]) -> u32 {
+    pub unsafe fn crc32c(sum: u32, bytes: &[u8]) -> u32 {
         let (words, rest) = bytes.as_chunks::<8>();
-        let mut crc = u64::from(u32::MAX);
+        let mut crc = u64::from(!sum);
         if words.len() >= LONG {
             // SAFETY: the caller's promise.
             crc = unsafe { long(crc, words) };
@@ -168,6 +180,8 @@ mod tests {
             for start in 0..9 {
                 let part = &bytes[start..start + length];
                 assert_eq!(crc32c(part), crc32c::crc32c(part), "{length} bytes from {start}");
+                let (first, second) = part.split_at(length / 3);
+                assert_eq!(crc32c_append(crc32c(first), second), crc32c(part));
             }
         }
     }
