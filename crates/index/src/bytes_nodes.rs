@@ -170,6 +170,20 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesNodes<G, M, HEADS> {
         }
     }
 
+    /// [`Self::get_payload`], begun where [`Self::approach`] of the same key came to under the same pin.
+    #[inline(always)]
+    pub fn get_near(
+        &self,
+        session: &mut Session<M>,
+        near: &Near<G, M>,
+        key: BytesKey<'_>,
+    ) -> Option<u64> {
+        match (self, near) {
+            (BytesNodes::NbTree(tree), Near::NbTree(near)) => tree.get_near(session, near, key),
+            (nodes, _) => nodes.get_payload(session, key),
+        }
+    }
+
     /// Performs a write. The session is pinned.
     #[inline(always)]
     pub fn write(

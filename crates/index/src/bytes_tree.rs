@@ -359,7 +359,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
 
     /// [`Self::perform`], begun where [`BytesNodes::approach`] of the key came to under the same pin.
     #[inline(always)]
-    fn perform_near<R>(
+    pub(crate) fn perform_near<R>(
         &self,
         tree: &BytesNodes<G, M, HEADS>,
         session: &mut Session<M>,

@@ -69,7 +69,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         self.slot().with(session, |tree, session| {
             let key = BytesKey::new(key);
             loop {
-                let found = tree.get_payload(session, key);
+                let near = tree.approach(key);
+                let found = tree.get_near(session, &near, key);
                 let read = |payload, verify| record_of(session.heap(), payload, key.bytes, verify);
                 let record = match found {
                     Some(payload) => {
@@ -111,7 +112,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                     (Some(_), Some(old)) => Intent::Exchange(old),
                 };
                 let write = Write { key, intent, payload };
-                if self.perform(tree, session, write, |changed, _| changed)? {
+                if self.perform_near(tree, session, near, write, |changed, _| changed)? {
                     return Ok(Some(true));
                 }
             }

@@ -69,6 +69,18 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         Near(self.descend(key))
     }
 
+    /// [`Self::get_payload`], begun where [`Self::approach`] of the same key came to under the same pin.
+    #[inline(always)]
+    pub(crate) fn get_near(
+        &self,
+        session: &mut Session<M>,
+        near: &Near<M>,
+        key: K::Key<'_>,
+    ) -> Option<u64> {
+        let (leaf, meta) = self.resolve_from(session, near.0, key);
+        self.get_in_leaf(leaf, meta, key)
+    }
+
     /// Performs a write. The session is pinned.
     ///
     /// *Linearizes*: at the exchange of the entry; for a carried write at the leaf's switch.
