@@ -32,3 +32,15 @@ fn a_part_of_several_changes_leaves_nothing_to_know() {
     expected.refuse(&[(1, Call::Remove), (2, Call::Remove)]);
     assert_eq!(expected.pairs(), None);
 }
+
+/// A write that was refused was held against the map as if it had been made. So a program that fills a pool by
+/// many writes at once was called wrong: `hashed-leaf-bytes` with seed 12 in `adr`, by
+/// `made/3/alike/2/growing/103/d177.1b4d.9e9d.629f.a8cd/47c3.69be.5b08/7167eb97`.
+#[test]
+fn what_found_no_space_among_several_writes_was_not_done() {
+    let mut expected = Expected::new();
+    let calls = [(1, Call::Remove), (2, Call::Upsert(7)), (3, Call::Upsert(8))];
+    let replies = [Reply::Previous(None), Reply::Refused, Reply::Previous(None)];
+    expected.hold(&"many", &calls, &replies);
+    assert_eq!(expected.pairs(), Some(vec![(3, 8)]));
+}
