@@ -379,10 +379,12 @@ pub fn plan(seed: u64) -> (Batches, Plan<Operation>) {
 use Operation::{Batch, GetOwn, LowerIfIdle, Own, Put, Twins};
 
 /// Programs small enough for every order.
-const SMALL: [(&str, usize, &[&[Operation]]); 9] = [
+const SMALL: [(&str, usize, &[&[Operation]]); 10] = [
     ("batch, read", 4, &[&[Batch(1)], &[Twins]]),
     ("batch, put", 4, &[&[Batch(1)], &[Put(2), Put(3)]]),
     ("batch, batch", 2, &[&[Batch(1)], &[Batch(2)]]),
+    // Who raises the gate second has to wait, too, for the one who has not seen it.
+    ("put, batch, batch", 4, &[&[Put(1)], &[Batch(2)], &[Batch(3)]]),
     ("batch alone, put", 1, &[&[Batch(1), Put(2), Batch(3)]]),
     ("batch, settle, put", 1, &[&[Batch(1), LowerIfIdle], &[Put(2)]]),
     ("fillers, put", 4, &[&[Batch(2), Batch(3)], &[Put(4)]]),

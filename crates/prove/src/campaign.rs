@@ -176,6 +176,8 @@ const SMALL_SCHEDULES_TSO: u64 = 20_000;
 const RETURNS_ONE_IN: u64 = 3;
 /// So many times as many schedules are run of a program without crashes, which cost many times as much.
 const UNCUT: u64 = 4;
+/// Allocations that fail in turn.
+const REFUSALS: u64 = 12;
 /// What a tiny program may cost: most have all their orders by then, and more programs find more.
 const WORK_OF_TINY: u64 = 250_000;
 /// What one random program may cost, in [`Counts::work`](everleaf_machine::simulated::Counts::work).
@@ -290,12 +292,33 @@ impl Campaign<'_> {
         let most = if Tiny::from_name(&program).is_some() { WORK_OF_TINY } else { WORK };
         let config = self.planted(Config { work_limit: most.min(config.work_limit), ..config });
         let schedules = self.schedules_of(&program, &config);
-        let report = self.explore(&program, &config, schedules);
+        let report = match config.fail_allocation {
+            Some(_) => self.refuse_in_turn(&program, &config, schedules),
+            None => self.explore(&program, &config, schedules),
+        };
         self.verdict.programs += 1;
         self.corpus.note(&program, &report);
         self.verdict.coverage.count(&values);
         self.verdict.coverage.count_lives(config.domain, &report);
         report.counts.work()
+    }
+
+    /// Runs a program with each of its first allocations failing in turn: which of them fails decides more
+    /// than the order of the threads. All together do as much as one program.
+    fn refuse_in_turn(&mut self, program: &str, config: &Config, schedules: u64) -> Report {
+        let mut all = Report::default();
+        for number in 0..REFUSALS {
+            let config = Config {
+                fail_allocation: Some(number),
+                work_limit: config.work_limit / REFUSALS,
+                ..config.clone()
+            };
+            all.add(&self.explore(program, &config, schedules.div_ceil(REFUSALS)));
+            if !self.verdict.is_clean() {
+                break;
+            }
+        }
+        all
     }
 
     /// Runs a program; what was done in it.

@@ -4,9 +4,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use everleaf_machine::Simulated;
 use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Memory, Plan, Program, Random};
+use everleaf_machine::{Atomic, Ordering, Simulated};
 use everleaf_pool::layout::{IDS_OFFSETS, SIZE_GRANULE};
 use everleaf_pool::{KNOWN_FEATURES, Pool, PoolError, Root};
 
@@ -32,10 +32,10 @@ const SIZE: u16 = 3;
 /// The kind of the root that witnesses which id was the last when the pool was closed.
 const CLOSED: u16 = 4;
 const CLOSED_NAME: &str = "closed";
-/// The kind of a root that witnesses that the pool has a feature.
-const FEATURE: u16 = 5;
 /// Features that are enabled.
 const FEATURES: u64 = 3;
+/// The most threads of a program.
+const THREADS_MAX: usize = 2;
 
 /// One operation on the pool.
 #[derive(Clone, Copy, Debug)]
@@ -54,10 +54,10 @@ pub enum Operation {
     Grow,
     /// Closes the pool cleanly and opens it again, with a larger maximum. For one thread only.
     Reopen,
-    /// Enables a feature, and creates a root as witness.
+    /// Enables a feature, and notes that the pool has it.
     Enable(u64),
-    /// Creates a witness of every feature that it sees.
-    SeeFeatures,
+    /// Notes every feature that it sees, and the size.
+    See,
 }
 
 /// The pool and what it takes to open it again.
@@ -166,18 +166,32 @@ fn feature(number: u64) -> u64 {
     rest & rest.wrapping_neg()
 }
 
-/// Notes that the pool has a feature.
-fn witness_feature(pool: &Pool<M>, number: u64) {
-    match pool.create_root(&format!("feature {number}"), FEATURE, number as u32) {
-        Ok(_) | Err(PoolError::RootExists { .. }) => {}
-        Err(error) => panic!("{error}"),
-    }
+/// The word that witnesses that the pool has a feature: outside of the directory, whose lock would keep order.
+fn witness_of(pool: &Pool<M>, number: u64) -> &Atomic<u64, M> {
+    pool.word(pool.data_start() + 64 * number)
 }
 
-fn see_features(pool: &Pool<M>) {
+/// Notes that the pool has a feature.
+fn witness_feature(pool: &Pool<M>, number: u64) {
+    let word = witness_of(pool, number);
+    // Release: nothing is read behind it; the machine follows it as it does what a user of the feature writes.
+    word.store(1, Ordering::Release);
+    pool.medium().persist(word.as_ptr(), 8);
+}
+
+/// The word that witnesses the size that a thread has seen, in granules.
+fn size_seen(pool: &Pool<M>, thread: usize) -> &Atomic<u64, M> {
+    pool.word(pool.data_start() + 64 * (FEATURES + thread as u64))
+}
+
+fn see(pool: &Pool<M>, thread: usize) {
     let features = pool.features();
     let seen = (0..FEATURES).filter(|number| features & feature(*number) != 0);
     seen.for_each(|number| witness_feature(pool, number));
+    let word = size_seen(pool, thread);
+    // Release: as in `witness_feature`.
+    word.store(pool.size() / SIZE_GRANULE, Ordering::Release);
+    pool.medium().persist(word.as_ptr(), 8);
 }
 
 impl Program for Directory {
@@ -206,6 +220,17 @@ impl Program for Directory {
     fn contents(&self, opened: &Opened) -> Result<Vec<(u64, u64)>, String> {
         let pool = opened.pool();
         let last_id = last_id(&pool);
+        let is_noted = |number: &u64| witness_of(&pool, *number).read_private() != 0;
+        let is_gone = |number: &u64| pool.features() & feature(*number) == 0;
+        if let Some(number) = (0..FEATURES).filter(is_noted).find(is_gone) {
+            return Err(format!("the pool no longer has feature {number}"));
+        }
+        for thread in 0..THREADS_MAX {
+            let seen = size_seen(&pool, thread).read_private() * SIZE_GRANULE;
+            if seen > pool.size() {
+                return Err(format!("thread {thread} has seen {seen} bytes"));
+            }
+        }
         let mut pairs = Vec::new();
         for root in pool.roots() {
             match root.kind {
@@ -217,10 +242,7 @@ impl Program for Directory {
                 SIZE if u64::from(root.value) * SIZE_GRANULE > pool.size() => {
                     return Err(format!("the pool shrank to {}", pool.size()));
                 }
-                FEATURE if pool.features() & feature(u64::from(root.value)) == 0 => {
-                    return Err(format!("the pool no longer has {}", root.name));
-                }
-                ID | SIZE | CLOSED | FEATURE => {}
+                ID | SIZE | CLOSED => {}
                 kind => return Err(format!("kind {kind} of root {:?}", root.name)),
             }
         }
@@ -238,17 +260,11 @@ impl Program for Directory {
             | Operation::Grow
             | Operation::Reopen
             | Operation::Enable(_)
-            | Operation::SeeFeatures => {}
+            | Operation::See => {}
         }
     }
 
-    fn run(
-        &self,
-        opened: &Opened,
-        _thread: usize,
-        operation: &Operation,
-        replies: &mut Vec<Reply>,
-    ) {
+    fn run(&self, opened: &Opened, thread: usize, operation: &Operation, replies: &mut Vec<Reply>) {
         let pool = &*opened.pool();
         match *operation {
             Operation::Get(key) => {
@@ -267,7 +283,7 @@ impl Program for Directory {
                 pool.enable_features(feature(number)).expect("a feature that is known");
                 witness_feature(pool, number);
             }
-            Operation::SeeFeatures => see_features(pool),
+            Operation::See => see(pool, thread),
         }
     }
 }
@@ -284,7 +300,7 @@ pub fn plan(seed: u64) -> Plan<Operation> {
         let number = if random.one_in(2) { value.get() } else { 1 + random.below(2) };
         match random.below(11) {
             9 => Operation::Enable(random.below(FEATURES)),
-            10 => Operation::SeeFeatures,
+            10 => Operation::See,
             0 | 1 => Operation::Create(key, number),
             2 => Operation::Set(key, number),
             3 => Operation::Remove(key),
@@ -299,11 +315,12 @@ pub fn plan(seed: u64) -> Plan<Operation> {
 }
 
 /// Programs small enough for every order.
-const SMALL: [(&str, &[&[Operation]]); 7] = [
+const SMALL: [(&str, &[&[Operation]]); 8] = [
     ("create, create", &[&[Operation::Create(1, 1)], &[Operation::Create(1, 2)]]),
     ("create, remove", &[&[Operation::Create(1, 1)], &[Operation::Remove(1)]]),
     ("id, id", &[&[Operation::TakeId], &[Operation::TakeId]]),
-    ("enable, see", &[&[Operation::Enable(0)], &[Operation::SeeFeatures]]),
+    ("enable, see", &[&[Operation::Enable(0)], &[Operation::See]]),
+    ("grow, see", &[&[Operation::Grow], &[Operation::See]]),
     ("grow, grow", &[&[Operation::Grow], &[Operation::Grow]]),
     ("reopen", &[&[Operation::TakeId, Operation::Reopen, Operation::Grow, Operation::Reopen]]),
     ("set, set", &[&[Operation::Create(1, 1), Operation::Set(1, 2)], &[Operation::Set(1, 3)]]),
