@@ -143,31 +143,32 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             parts.lock()[index] = Some(part);
         });
         let parts = std::mem::take(&mut *parts.lock());
-        let (mut whole, mut failed) = (vec![], None);
-        for part in parts.into_iter().flatten() {
-            match part {
-                Ok(part) => whole.push(part),
-                Err(error) => failed = failed.or(Some(error)),
-            }
+        let (mut all, mut failed) = (vec![], None);
+        for (part, done) in parts.into_iter().flatten() {
+            all.push(part);
+            failed = failed.or(done.err());
         }
         if let Some(error) = failed {
+            // Only now: each piece could read the first fence of the next one until all had ended.
             let tree = tree();
-            whole.iter().for_each(|part| part.give_back(&mut session, &tree));
+            all.into_iter().for_each(|part| part.give_back(&mut session, &tree));
             return Err(error);
         }
-        Ok(join(&mut session, tree(), whole).map_err(IndexError::from)?)
+        Ok(join(&mut session, tree(), all).map_err(IndexError::from)?)
     }
 
-    /// One piece. It owns the first of the two fences, also if it fails.
+    /// One piece, and whether it is whole. It owns the first of the two fences, also if it fails.
     fn load_piece<T: Loadable<BytesKind<HEADS>, M>, E: From<IndexError>>(
         heap: &Arc<Heap<M>>,
         tree: T,
         (low, high): (u64, u64),
         bounds: Bounds<'_>,
         feed: &dyn Fn(&mut Sink<'_>) -> Result<(), E>,
-    ) -> Result<Part, E> {
-        // Without a session nothing can be freed either: the fence is found free at the next opening.
-        let mut session = heap.session().map_err(IndexError::from)?;
+    ) -> (Part, Result<(), E>) {
+        let mut session = match heap.session() {
+            Ok(session) => session,
+            Err(error) => return (Part::of_fence(low), Err(IndexError::from(error).into())),
+        };
         let mut loader = BulkLoader::<BytesKind<HEADS>, T, M>::piece(&mut session, tree, low);
         let (mut last, mut position) = (Last::default(), 0);
         let fed = feed(&mut |key, value, expiry_ms| {
@@ -181,11 +182,11 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             Self::push(&mut loader, key, value, expiry_ms)
         });
         match fed {
-            Ok(()) => Ok(loader.finish_piece(high).map_err(IndexError::from)?),
-            Err(error) => {
-                loader.abandon();
-                Err(error)
+            Ok(()) => {
+                let (part, done) = loader.finish_piece(high);
+                (part, done.map_err(|error| IndexError::from(error).into()))
             }
+            Err(error) => (loader.stop(), Err(error)),
         }
     }
 }

@@ -56,10 +56,15 @@ pub(crate) struct BulkLoader<'s, K, T, M: Machine> {
     kind: PhantomData<K>,
 }
 
-/// The leaves of one piece of a tree that is being built, handed over whole.
+/// What was built of one piece of a tree, handed over whole: its leaves, and of one that failed also what no
+/// leaf has.
 pub(crate) struct Part {
     children: Vec<Child>,
     keys: u64,
+    /// Entries that no leaf has.
+    entries: Vec<Pair>,
+    /// The low fence of the leaf that was to have them, unless a leaf has it.
+    low: Option<u64>,
 }
 
 // SAFETY: the leaves are private to whoever has the part.
@@ -67,7 +72,7 @@ unsafe impl Send for Part {}
 
 impl<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> BulkLoader<'s, K, T, M> {
     /// Starts the piece of a new tree whose keys begin at the fence `low`, which the piece owns from
-    /// now on. For kinds with one first leaf.
+    /// now on, and which the piece below reads when it ends. For kinds with one first leaf.
     pub fn piece(session: &'s mut Session<M>, tree: T, low: u64) -> Self {
         debug_assert_eq!(K::FIRST_LOWS.len(), 1, "the first lows would all be in the first piece");
         BulkLoader { low, ..Self::new(session, tree) }
@@ -134,14 +139,14 @@ impl<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> BulkLoader<'s, K, T, M> {
         Ok(())
     }
 
-    /// The finished piece, up to `high`, which belongs to the next one.
-    pub fn finish_piece(mut self, high: u64) -> Result<Part, AllocError> {
+    /// The finished piece, up to `high`, which belongs to the next one; or all that there is of it.
+    pub fn finish_piece(mut self, high: u64) -> (Part, Result<(), AllocError>) {
         match self.end_leaf(high) {
-            Ok(()) => Ok(Part { children: self.children, keys: self.keys }),
-            Err(error) => {
-                self.abandon();
-                Err(error)
-            }
+            Ok(()) => (
+                Part { children: self.children, keys: self.keys, entries: vec![], low: None },
+                Ok(()),
+            ),
+            Err(error) => (self.stop(), Err(error)),
         }
     }
 
@@ -165,15 +170,24 @@ impl<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> BulkLoader<'s, K, T, M> {
         self.tree.set_leaves(self.session, self.children.clone(), self.keys)
     }
 
+    /// All that was built or pushed so far, to be given back.
+    pub fn stop(mut self) -> Part {
+        self.take()
+    }
+
+    fn take(&mut self) -> Part {
+        let has_leaf = self.children.last().is_some_and(|(low, _)| *low == self.low);
+        Part {
+            children: std::mem::take(&mut self.children),
+            keys: self.keys,
+            entries: std::mem::take(&mut self.entries),
+            low: (!has_leaf).then_some(self.low),
+        }
+    }
+
     /// Gives everything back that was built or pushed so far.
     pub fn abandon(mut self) {
-        for entry in self.entries.drain(..) {
-            K::free_entry(self.session, entry);
-        }
-        if self.children.last().is_none_or(|(low, _)| *low != self.low) {
-            K::free_fence(self.session, self.low);
-        }
-        self.tree.free_loaded(self.session, &self.children);
+        self.take().give_back::<K, T, M>(self.session, &self.tree);
     }
 }
 
@@ -195,12 +209,24 @@ pub(crate) fn join<K: Kind<M>, T: Loadable<K, M>, M: Machine>(
 }
 
 impl Part {
-    /// Gives back a piece that is not to be part of the tree it was made for.
+    /// A piece of which there is nothing yet but its low fence.
+    pub fn of_fence(low: u64) -> Self {
+        Part { children: vec![], keys: 0, entries: vec![], low: Some(low) }
+    }
+
+    /// Gives back a piece that is not to be part of the tree it was made for. The piece below it, whose last
+    /// leaf ends at its low fence, is not being built any more.
     pub fn give_back<K: Kind<M>, T: Loadable<K, M>, M: Machine>(
-        &self,
+        self,
         session: &mut Session<M>,
         tree: &T,
     ) {
+        for entry in self.entries {
+            K::free_entry(session, entry);
+        }
+        if let Some(low) = self.low {
+            K::free_fence(session, low);
+        }
         tree.free_loaded(session, &self.children);
     }
 }

@@ -5,3 +5,4 @@ mod hashed_leaf;
 mod hashed_leaf_bytes;
 mod hostile_crash;
 mod hostile_space;
+mod loads;
