@@ -2,9 +2,11 @@
 //!
 //! Nothing is mapped, recovered or believed unseen: leaf blocks are found chunk by chunk, and a pair
 //! counts only if its record has the right check sum and the entry that refers to it fits its key.
-//! Whatever else was damaged (headers, fences, the directory) does not matter for that.
+//! Whatever else was damaged (headers, fences, the directory) does not matter for that; but where the
+//! directory says that a block is of a tree of integers, it is not taken for one of byte strings.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 
 use everleaf_alloc::BLOCK_SIZE;
 use everleaf_alloc::layout::{
@@ -20,12 +22,13 @@ use everleaf_pool::{DATA_START, Seal};
 use crate::bytes_kind::{BytesKey, BytesKind, record_offset};
 use crate::bytes_nodes::HASHED_BYTES_CODE;
 use crate::geometry::Production;
-use crate::hashed_leaf;
-use crate::hashed_leaf::layout::LeafShape;
-use crate::kind::Kind;
+use crate::hashed_leaf::layout::{HalfLeaves, LeafShape};
+use crate::hashed_leaf::{self, HashedLeafTree};
+use crate::kind::{Kind, U64Kind};
 use crate::nbtree::layout::{BLOCK_HEADER_SIZE, SLOT_COUNT_MAX, owner_parts};
 use crate::nbtree::state::{BlockState, NO_BLOCK, holds};
 use crate::nbtree::sum_of;
+use crate::ordered::Design;
 use crate::record;
 
 /// What leaf blocks of a class look like.
@@ -57,6 +60,33 @@ fn is_as_sealed(number: u32, block: &[u8]) -> bool {
 }
 
 type BytesKindM = BytesKind<true>;
+
+/// The tree of integers whose leaves have the shape `S`.
+type Hashed<S> = HashedLeafTree<U64Kind, S, Hardware>;
+
+/// What blocks of a tree hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holds {
+    /// Byte strings, or nobody knows.
+    Bytes,
+    /// Integers, in leaves that are sealed.
+    Integers,
+    /// Integers, in leaves that are not.
+    UnsealedIntegers,
+}
+
+impl Holds {
+    /// Of a tree of this kind in the directory, if its blocks have its root value as their owner.
+    fn of_kind(kind: u16) -> Option<Self> {
+        let unsealed = [Hashed::<Production>::INFO.kind, Hashed::<HalfLeaves>::INFO.kind];
+        match kind {
+            <BytesKindM as Kind<Hardware>>::CODE | HASHED_BYTES_CODE => Some(Holds::Bytes),
+            <U64Kind as Kind<Hardware>>::CODE => Some(Holds::Integers),
+            kind if unsealed.contains(&kind) => Some(Holds::UnsealedIntegers),
+            _ => None,
+        }
+    }
+}
 
 /// Reads bytes of the file at an offset; false if they are not there.
 pub type ReadAt<'f> = dyn Fn(u64, &mut [u8]) -> bool + 'f;
@@ -93,6 +123,8 @@ pub struct Salvage<'f> {
     size: u64,
     /// What the pool held when it was closed, if nobody has written to it since.
     seal: Option<Seal>,
+    /// What the blocks of each tree hold, by its id: as far as the directory is whole.
+    trees: BTreeMap<u32, Holds>,
     /// Leaves and entries that were found.
     found: Cell<(u64, u64)>,
 }
@@ -105,8 +137,11 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 impl<'f> Salvage<'f> {
     /// A file of `size` bytes.
     pub fn new(size: u64, read: &'f ReadAt<'f>) -> Self {
-        let mut salvage = Salvage { read, size, seal: None, found: Cell::default() };
+        let (trees, found) = (BTreeMap::new(), Cell::default());
+        let mut salvage = Salvage { read, size, seal: None, trees, found };
         salvage.seal = salvage.read_seal();
+        let held = |(root, kind): (SalvagedRoot, u16)| Some((root.id, Holds::of_kind(kind)?));
+        salvage.trees = salvage.kept_roots().into_iter().filter_map(held).collect();
         salvage
     }
 
@@ -147,6 +182,11 @@ impl<'f> Salvage<'f> {
 
     /// The roots that are whole.
     pub fn roots(&self) -> Vec<SalvagedRoot> {
+        self.kept_roots().into_iter().map(|(root, _)| root).collect()
+    }
+
+    /// The roots that are whole, each with the kind of its tree.
+    fn kept_roots(&self) -> Vec<(SalvagedRoot, u16)> {
         let root = |slot: u16| {
             let mut bytes = [0; ROOT_SIZE as usize];
             let offset = ROOT_OFFSET + u64::from(slot) * ROOT_SIZE;
@@ -160,9 +200,9 @@ impl<'f> Salvage<'f> {
             }
             let name = String::from_utf8(bytes[8..8 + length as usize].to_vec()).ok()?;
             let commit = word(&bytes, 0);
-            let codes = [<BytesKindM as Kind<Hardware>>::CODE, HASHED_BYTES_CODE];
-            let has_bytes = codes.contains(&((commit >> 16) as u16));
-            Some(SalvagedRoot { name, id: (commit >> 32) as u32, has_bytes })
+            let kind = (commit >> 16) as u16;
+            let has_bytes = Holds::of_kind(kind) == Some(Holds::Bytes);
+            Some((SalvagedRoot { name, id: (commit >> 32) as u32, has_bytes }, kind))
         };
         (0..ROOT_COUNT).filter_map(root).collect()
     }
@@ -261,6 +301,10 @@ impl<'f> Salvage<'f> {
         dropped: &mut dyn FnMut(String),
     ) {
         let (tree, skip) = owner_parts(word(block, 16));
+        let holding = self.trees.get(&tree).copied().unwrap_or(Holds::Bytes);
+        if holding == Holds::UnsealedIntegers {
+            return;
+        }
         if is_certain {
             self.count_leaf();
             if self.seal.is_some() && !(of.is_as_sealed)(number, block) {
@@ -273,12 +317,19 @@ impl<'f> Salvage<'f> {
         for slot in 0..of.entries {
             let at = BLOCK_HEADER_SIZE + 16 * slot;
             let entry = Pair { first: word(block, at), second: word(block, at + 8) };
-            if !holds(<BytesKindM as Kind<Hardware>>::state(entry)) {
+            let state = match holding {
+                Holds::Bytes => <BytesKindM as Kind<Hardware>>::state(entry),
+                _ => <U64Kind as Kind<Hardware>>::state(entry),
+            };
+            if !holds(state) {
                 continue;
             }
             if is_certain {
                 let (leaves, keys) = self.found.get();
                 self.found.set((leaves, keys + 1));
+            }
+            if holding != Holds::Bytes {
+                continue;
             }
             match self.pair(entry, skip) {
                 Ok((key, value, expiry_ms)) => {

@@ -1,5 +1,9 @@
 //! Maps of byte strings with hashed leaves: closed and opened again, with an entry that was lost, read by
 //! salvage, and written by several threads. What single operations answer is in `differential.rs`.
+//!
+//! Salvage took the leaves of all trees for leaves of byte strings. In a pool that also had integers it said of
+//! entries that they were damaged, of leaves with hashes that they were not as when the pool was closed, and of
+//! a pool that was whole that keys were missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -8,7 +12,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use everleaf_index::salvage::{Salvage, SalvagedPair};
-use everleaf_index::{BytesTree, Change, CreateMode, Domain, Pool, PoolOptions, Session, Trees};
+use everleaf_index::{
+    BytesTree, Change, CreateMode, Domain, HashedLeafTree, Pool, PoolOptions, Registered, Registry,
+    Session, Trees,
+};
 
 const KEYS: u32 = 20_000;
 /// Bytes of a leaf, and of the chunk it is in.
@@ -137,6 +144,38 @@ fn an_entry_that_is_missing_is_told_at_the_next_opening_and_by_salvage() {
     assert!(missing.is_some_and(|missing| missing.contains(&keys)));
     let Err(error) = open(&path) else { panic!("an entry is missing") };
     assert!(error.to_string().contains("not as it was when the pool was closed"), "{error}");
+}
+
+#[test]
+fn integers_are_not_taken_for_byte_strings_by_salvage() {
+    static DESIGNS: [Registered; 1] = [Registered::of::<HashedLeafTree>()];
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let mut left = closed(&path);
+    let pool = Pool::open(&path, &PoolOptions::default()).expect("the pool opens");
+    let trees: Trees = Trees::open_with(pool, 2, Registry::new(&DESIGNS)).expect("it opens");
+    let sealed = trees.u64_tree("integers").expect("room");
+    let unsealed = trees.create_index("hashed integers", "hashed-leaf").expect("room");
+    let mut session = trees.heap().session().expect("a session");
+    for number in 0..2000 {
+        // As entries of byte strings some of them would be live.
+        let value = number << 56 | number;
+        sealed.insert(&mut session, number << 50, value).expect("room");
+        unsealed.insert(&mut session, number << 50, value).expect("room");
+    }
+    put(&trees.bytes_tree("map").expect("there"), &mut session, 3);
+    left.insert(key(3), 3u32.to_le_bytes().to_vec());
+    drop((session, sealed, unsealed));
+    trees.close().expect("it closes");
+    drop(trees);
+    let file = File::open(&path).expect("the pool file");
+    let read = |offset: u64, bytes: &mut [u8]| file.read_exact_at(bytes, offset).is_ok();
+    let salvage = Salvage::new(file.metadata().expect("metadata").len(), &read);
+    let (mut pairs, mut dropped) = (BTreeMap::new(), vec![]);
+    let mut found = |pair: SalvagedPair| drop(pairs.insert(pair.key, pair.value));
+    salvage.pairs(&mut found, &mut |what| dropped.push(what));
+    assert_eq!(pairs, left);
+    assert_eq!((dropped.len(), dropped.first(), salvage.missing()), (0, None, None));
 }
 
 /// Threads insert, update and remove the same keys: every record is freed once, and none too early.
