@@ -53,8 +53,9 @@ pub trait Kind<M: Machine>: Copy + Default + Send + Sync + 'static {
     fn fingerprint(key: Self::Key<'_>) -> u8;
     /// The fingerprint of an entry's key in a leaf with this low fence; equals that of the key.
     fn entry_fingerprint(low: u64, entry: Pair) -> u8;
-    /// The hash that places a key within a leaf, most significant bits first; 14 bits of it at least
-    /// are those of the key's hash.
+    /// The hash that places a key within a leaf: bits 56 to 63 become its fingerprint, and bits 40 to 55, as a
+    /// number modulo the lines of a leaf, its line. The upper eight, and the lowest six at least of the others,
+    /// are different bits of the key's hash; the rest may be 0.
     fn hash(key: Self::Key<'_>) -> u64;
     /// The hash of an entry's key in a leaf with this low fence; equals that of the key.
     fn entry_hash(low: u64, entry: Pair) -> u64;

@@ -221,7 +221,10 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             // Before anything is changed.
             Ok(_) => heap.pool().end_seal(),
             Err(_) => {
-                // Nothing was changed. Without its mark the pool counts as not closed.
+                // Nothing that was sealed was changed, nor what anybody could have read: words of blocks
+                // that said the same by those of others, and of a pool that was not closed what was never
+                // acknowledged. So the next opening finds what this one has found. Without its mark the pool
+                // would count as not closed.
                 let _ = heap.pool().leave_as_found();
             }
         }

@@ -386,8 +386,8 @@ impl<M: Machine> Pool<M> {
         Ok(())
     }
 
-    /// Marks a pool clean again whose opening was refused before anything in it was changed, with the
-    /// seal that it had. One that was not clean keeps its seal, if it has one.
+    /// Marks a pool clean again whose opening was refused before anything in it was changed that a seal
+    /// covers or that could be read, with the seal that it had. One that was not clean keeps its seal, if it has one.
     ///
     /// *Errors:* as [`Pool::set_clean`].
     pub fn leave_as_found(&self) -> Result<(), PoolError> {

@@ -6,7 +6,8 @@ use std::ops::Bound;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use everleaf_alloc::Heap;
+use everleaf_alloc::{AllocError, Heap};
+use everleaf_index::geometry::LeafShape;
 use everleaf_index::{BytesTree, Change, Geometry, IndexError, Session, Trees, Verify};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::history::{Call, Reply};
@@ -215,6 +216,8 @@ type Open = fn(Pool<Simulated>) -> Result<Box<dyn LivingWords>, String>;
 /// The tree of byte strings with nodes of some geometry: how to make and to open one.
 #[derive(Clone, Copy, Debug)]
 pub struct AnyWords {
+    /// The class of its leaf blocks in the allocator.
+    block_class: usize,
     create: Create,
     open: Open,
 }
@@ -222,12 +225,13 @@ pub struct AnyWords {
 impl AnyWords {
     /// That with nodes of the geometry `G`.
     pub const fn of<G: Nodes>() -> AnyWords {
-        AnyWords { create: create::<G, false>, open: open::<G> }
+        AnyWords { block_class: 0, create: create::<G, false>, open: open::<G> }
     }
 
     /// The same with hashed leaves.
     pub const fn hashed<G: Nodes>() -> AnyWords {
-        AnyWords { create: create::<G, true>, open: open::<G> }
+        let block_class = <G::Leaves as LeafShape>::BLOCK_CLASS;
+        AnyWords { block_class, create: create::<G, true>, open: open::<G> }
     }
 }
 
@@ -264,9 +268,14 @@ impl BytesProgram {
         // The old one ends first: what it had is judged, and goes to others.
         *slot = None;
         let mut session = tree.heap().session()?;
-        session.reserve_blocks(self.space.blocks_at_hand)?;
+        self.reserve(&mut session)?;
         *slot = Some(session);
         Ok(())
+    }
+
+    /// Gives a session the blocks that it is to have at hand.
+    fn reserve(&self, session: &mut Session<Simulated>) -> Result<(), AllocError> {
+        session.reserve_blocks_of(self.tree.block_class, self.space.blocks_at_hand)
     }
 
     fn replies(
@@ -452,11 +461,10 @@ impl Program for BytesProgram {
         let tree = (self.tree.open)(open_pool(memory).map_err(text)?)?;
         let session = |_| {
             let mut session = tree.heap().session()?;
-            session.reserve_blocks(self.space.blocks_at_hand)?;
+            self.reserve(&mut session)?;
             Ok(RefCell::new(Some(session)))
         };
-        let sessions: Result<Vec<_>, everleaf_index::AllocError> =
-            (0..self.threads).map(session).collect();
+        let sessions: Result<Vec<_>, AllocError> = (0..self.threads).map(session).collect();
         Ok(Opened { sessions: sessions.map_err(text)?, tree })
     }
 
@@ -471,7 +479,7 @@ impl Program for BytesProgram {
         // What was taken from the blocks at hand is made up for.
         for slot in opened.sessions.iter().filter(|_| !self.warm_up.is_empty()) {
             if let Some(session) = &mut *slot.borrow_mut() {
-                match session.reserve_blocks(self.space.blocks_at_hand) {
+                match self.reserve(session) {
                     Err(_) if self.space.may_fill => {}
                     done => done.expect("there is room for the blocks at hand"),
                 }

@@ -1,4 +1,5 @@
-//! Fingerprints, metadata and orders of all leaves, at places that follow from the leaf's number.
+//! Fingerprints, metadata and orders of all leaves that share a slab, at places that follow from the leaf's
+//! number. A tree of integers has a slab of its own, the trees of byte strings of a pool have one together.
 //!
 //! ```text
 //!   segments      | * | 0 | * | 0 | ..       a pointer for every 8192 leaves that the pool may ever have
@@ -6,8 +7,9 @@
 //!   segment       | fingerprints, 64 bytes a line | metadata, 64 | orders, 320 |   of 8192 leaves
 //! ```
 //!
-//! The leaves of a tree are blocks of the pool, which other trees share: of most of the numbers it has
-//! none. So a segment is allocated when the first leaf in it is built, and stays as long as the tree.
+//! Leaves are blocks of the pool, which other trees share: many of the numbers are those of others. So a
+//! segment is allocated when the first leaf in it is built, and stays as long as the slab: also when the leaf
+//! goes, and its tree, since the next leaf of the number needs it again.
 
 use std::alloc::Layout;
 use std::marker::PhantomData;
@@ -23,7 +25,7 @@ const SEGMENT_SHIFT: u32 = 13;
 /// Alignment and least size of segments that get huge pages.
 const HUGE_PAGE_SIZE: usize = 2 << 20;
 
-/// The volatile half of all leaves of a tree of shape `S`.
+/// The volatile half of all leaves, of shape `S`, of a tree or of several.
 pub(crate) struct Slab<S: LeafShape, M: Machine> {
     /// Null until a leaf needs it.
     segments: Vec<AtomicPointer<u8, M>>,
@@ -128,7 +130,7 @@ impl<S: LeafShape, M: Machine> Drop for Slab<S, M> {
         for segment in &self.segments {
             let memory = segment.read_private();
             if !memory.is_null() {
-                // SAFETY: allocated with this layout; the slab goes, and with it the tree.
+                // SAFETY: allocated with this layout; the slab goes, and so all trees that had it are gone.
                 unsafe { M::deallocate(memory, self.layout) }
             }
         }
