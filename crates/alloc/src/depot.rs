@@ -88,7 +88,8 @@ impl Depot {
             let chunks = list.iter().map(|block| chunk_of_block(*block, shift));
             // A class that does not fit has no blocks.
             let per_chunk = blocks_per_chunk(class, shift).max(2) - 1;
-            let empty = empty_chunks(chunks, per_chunk);
+            let full = per_chunk - usize::from(M::mutant("alloc.releases_used_block_chunk"));
+            let empty = empty_chunks(chunks, full);
             list.retain(|block| empty.binary_search(&chunk_of_block(*block, shift)).is_err());
             released.extend(empty);
         }
@@ -96,7 +97,9 @@ impl Depot {
             let slots = slots_per_chunk(class, 1 << shift);
             let full = slots - usize::from(M::mutant("alloc.releases_used_chunk"));
             let empty = empty_chunks(list.iter().map(|offset| offset >> shift), full);
-            list.retain(|offset| empty.binary_search(&(offset >> shift)).is_err());
+            if !M::mutant("alloc.releases_and_keeps") {
+                list.retain(|offset| empty.binary_search(&(offset >> shift)).is_err());
+            }
             released.extend(empty);
         }
         for chunk in &released {

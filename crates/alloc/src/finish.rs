@@ -29,7 +29,9 @@ impl<M: Machine> Recovery<M> {
         for marked in &self.chunks {
             if marked.is_empty() {
                 if !heap.pool().is_read_only() {
-                    space.give_back(heap.pool(), marked.chunk, u64::from(marked.header.run));
+                    let one = M::mutant("recovery.returns_one_chunk");
+                    let run = if one { 1 } else { u64::from(marked.header.run) };
+                    space.give_back(heap.pool(), marked.chunk, run);
                 }
                 continue;
             }
@@ -38,7 +40,8 @@ impl<M: Machine> Recovery<M> {
                 ChunkKind::Leaves => {
                     let class = usize::from(marked.header.class);
                     let blocks = blocks_of_chunk(class, marked.chunk, self.shift);
-                    let free = blocks.zip(1..).filter(|(_, slot)| !marked.is_set(*slot));
+                    let first = usize::from(!M::mutant("recovery.slots_off_by_one"));
+                    let free = blocks.zip(first..).filter(|(_, slot)| !marked.is_set(*slot));
                     let free: Vec<u32> = free.map(|(block, _)| block).collect();
                     depot.blocks[class].extend(free.into_iter().rev());
                 }

@@ -288,7 +288,9 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             if !has_expired(session.heap(), found) {
                 return Ok(false);
             }
-            let outcome = tree.write(session, key, Intent::RemoveExact(found), 0);
+            let unsure = M::mutant("bytes.purges_what_it_read");
+            let intent = if unsure { Intent::Remove } else { Intent::RemoveExact(found) };
+            let outcome = tree.write(session, key, intent, 0);
             let changed = matches!(outcome, Ok(Outcome { changed: true, .. }));
             self.settle(tree, session, 0, outcome, |_, _| changed)
         })?
@@ -386,7 +388,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         see: impl FnOnce(bool, Option<&[u8]>) -> R,
     ) -> Result<R, IndexError> {
         let changed = matches!(outcome, Ok(Outcome { changed: true, .. }));
-        if !changed && payload != 0 {
+        let keeps = M::mutant("bytes.keeps_refused") && outcome.is_err();
+        if !changed && payload != 0 && !keeps {
             // Never published: dead claims that mention it are never read.
             let size = record_size_of(session.heap(), payload);
             session.free_record(record_offset(payload), size);
@@ -394,7 +397,9 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         let old = outcome?.old;
         match (changed, old) {
             (true, None) => tree.count(session, 1),
-            (true, Some(_)) if payload == 0 => tree.count(session, -1),
+            (true, Some(_)) if payload == 0 && !M::mutant("bytes.counts_no_removal") => {
+                tree.count(session, -1)
+            }
             _ => {}
         }
         if let (true, Some(old)) = (changed, old) {
@@ -467,6 +472,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
             let mut pairs = Ordered { last: None, bounds, reverse, verify, damage: None };
             if reverse {
                 let bound = match to {
+                    Bound::Included(key) if M::mutant("bytes.back_excludes") => Some(key.to_vec()),
                     Bound::Included(key) => Some(successor(key)),
                     Bound::Excluded(key) => Some(key.to_vec()),
                     Bound::Unbounded => None,
@@ -519,7 +525,14 @@ fn insert_unless_kept<const HEADS: bool, G: Geometry, M: Machine>(
 ) -> Result<Outcome, AllocError> {
     while let Ok(Outcome { changed: false, old }) = outcome {
         let intent = match old {
-            Some(old) if has_expired(session.heap(), old) => Intent::Exchange(old),
+            Some(old) if has_expired(session.heap(), old) && M::mutant("bytes.insert_upserts") => {
+                Intent::Upsert
+            }
+            Some(old)
+                if has_expired(session.heap(), old) && !M::mutant("bytes.insert_keeps_expired") =>
+            {
+                Intent::Exchange(old)
+            }
             Some(_) => break,
             // What had expired went before we could replace it.
             None => Intent::Insert,
@@ -540,7 +553,9 @@ fn update_unless_expired<const HEADS: bool, G: Geometry, M: Machine>(
         let live = found.filter(|found| !has_expired(session.heap(), *found));
         let Some(old) = live else { return Ok(Outcome { changed: false, old: None }) };
         // Refused if the value changed meanwhile: then we look again.
-        match tree.write(session, write.key, Intent::Exchange(old), write.payload)? {
+        let revives = M::mutant("bytes.update_revives");
+        let intent = if revives { Intent::Update } else { Intent::Exchange(old) };
+        match tree.write(session, write.key, intent, write.payload)? {
             Outcome { changed: false, .. } => {}
             done => return Ok(done),
         }

@@ -160,10 +160,16 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
             true
         })?;
         for (key, batch) in &found {
+            if M::mutant("journal.erases_first") {
+                self.tree.change(session, key, Change::Upsert(&[]), |_, _| ())?;
+            }
             redo(trees, session, batch)?;
             // Persist: the changes before the batch is erased (J1); each was durable when it
             // returned.
             self.tree.change(session, key, Change::Upsert(&[]), |_, _| ())?;
+            if M::mutant("journal.recovers_one") {
+                break;
+            }
         }
         Ok(found.len())
     }
@@ -205,6 +211,10 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
             .inspect_err(|_| changes.free_rest(session));
         let erasure = entered?;
         before();
+        if M::mutant("journal.early_erasure") {
+            self.replace(session, &erasure)?;
+            return changes.make(session);
+        }
         let result = changes.make(session);
         if M::mutant("journal.no_erasure") {
             return result;
@@ -244,7 +254,7 @@ impl<G: Geometry, M: Machine> Journal<G, M> {
         let result =
             self.tree.make(session, std::slice::from_ref(record), |replaced| old = replaced);
         let free = if result.is_ok() { old } else { Some(record.write.payload) };
-        if let Some(free) = free {
+        if let Some(free) = free.filter(|_| !M::mutant("journal.keeps_entry")) {
             free_payload(session, free);
         }
         result
@@ -324,7 +334,9 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
         while self.olds.len() < self.all.len() {
             let rest = &self.all[self.olds.len()..];
             let near = rest.iter().take(PIN_LENGTH);
-            let length = near.take_while(|next| std::ptr::eq(next.tree, rest[0].tree)).count();
+            let mixes = M::mutant("journal.mixes_trees");
+            let length =
+                near.take_while(|next| mixes || std::ptr::eq(next.tree, rest[0].tree)).count();
             let olds = &mut self.olds;
             let result = rest[0].tree.make(session, &rest[..length], |old| olds.push(old));
             let Err(error) = result else { continue };
@@ -496,7 +508,11 @@ fn redo<G: Geometry, M: Machine>(
         // A tree cannot have gone while a batch of it was there; if it is not to be found, the
         // pool's directory was damaged and said so when it was opened.
         let Some(tree) = trees.bytes_tree_of_id(session, tree) else { continue };
+        if value.is_none() && M::mutant("journal.redo_skips_removals") {
+            continue;
+        }
         let change = value.map_or(Change::Remove, Change::Upsert);
+        let expiry_ms = if M::mutant("journal.redo_forgets_expiry") { 0 } else { expiry_ms };
         tree.change_expiring(session, key, change, expiry_ms, |_, _| ())?;
     }
     Ok(())

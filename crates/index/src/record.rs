@@ -241,7 +241,8 @@ pub fn create_expiring<M: Machine>(
     if !M::mutant("record.no_persist") {
         // Persist: the record before the entry that refers to it, or recovery would find an entry
         // without its key (R1).
-        heap.medium().persist(start, size);
+        let short = M::mutant("record.persist_short");
+        heap.medium().persist(start, if short { HEADER_SIZE } else { size });
     }
     Ok(offset)
 }

@@ -132,9 +132,11 @@ impl<T: CellTree<M>, M: Machine> TreeCell<T, M> {
     pub fn clear(&self, session: &mut Session<M>) -> Result<(), IndexError> {
         let mut retired_trees = self.retired_trees.lock();
         let (old, design) = self.with(session, |tree, _| (tree.id(), tree.design()))?;
-        let id = self.heap.pool().next_id()?;
+        let same = M::mutant("cell.clear_same_id");
+        let id = if same { old } else { self.heap.pool().next_id()? };
         let tree = T::create(&design, session, id)?;
-        if let Some(root) = self.root
+        let skips = M::mutant("cell.clear_keeps_id");
+        if let Some(root) = self.root.filter(|_| !skips)
             && let Err(error) = self.heap.pool().set_root_value(root, old, id)
         {
             tree.free_all(session);
@@ -151,7 +153,7 @@ impl<T: CellTree<M>, M: Machine> TreeCell<T, M> {
     pub fn remove(&self, session: &mut Session<M>) -> Result<(), IndexError> {
         let mut retired_trees = self.retired_trees.lock();
         self.with(session, |_, _| ())?;
-        if let Some(root) = self.root {
+        if let Some(root) = self.root.filter(|_| !M::mutant("cell.remove_keeps_root")) {
             self.heap.pool().remove_root(root)?;
         }
         self.swap(&mut retired_trees, std::ptr::null_mut());
@@ -184,7 +186,9 @@ impl<T: CellTree<M>, M: Machine> TreeCell<T, M> {
             return false;
         }
         self.heap.advance_epoch();
-        let is_over = |buried: &mut RetiredTree<T>| self.heap.is_expired(buried.epoch);
+        let is_over = |buried: &mut RetiredTree<T>| {
+            self.heap.is_expired(buried.epoch) || M::mutant("cell.no_grace")
+        };
         // Taken out, so that the tree can be swapped meanwhile.
         let over: Vec<_> = self.retired_trees.lock().extract_if(.., is_over).collect();
         for buried in over {

@@ -125,7 +125,11 @@ impl<M: Machine> Pool<M> {
             view.word(place).write_private(commit);
         }
         view.prepare(place + 8, &label.encode());
-        view.replace(place, commit);
+        if M::mutant("pool.root_commit_unflushed") {
+            view.prepare(place, &[commit]);
+        } else {
+            view.replace(place, commit);
+        }
         let index = RootIndex { slot, incarnation };
         Ok(Root { name: name.to_owned(), kind, value, index })
     }

@@ -41,6 +41,10 @@ impl<M: Machine> Pool<M> {
             return Ok(old);
         }
         let new = self.extend(old, at_least, at_most)?;
+        if M::mutant("pool.size_before_record") {
+            // Release: a planted bug.
+            self.size.store(new, Ordering::Release);
+        }
         let mut next = *session;
         next.size = new;
         next.generation += 1;

@@ -368,8 +368,14 @@ impl<M: Machine> Pool<M> {
         if note(&mut header) {
             return Ok(());
         }
+        if M::mutant("pool.features_first") {
+            // Release: a planted bug.
+            self.features.store(header.features, Ordering::Release);
+        }
         header.generation += 1;
-        header.write(self.view(), whole);
+        if !M::mutant("pool.features_forgotten") {
+            header.write(self.view(), whole);
+        }
         self.sync("note a feature")?;
         // Release: pairs with the load in `features`.
         self.features.store(header.features, Ordering::Release);

@@ -149,7 +149,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             return Ok(None);
         }
         // Entries of leaves that skip different prefixes are brought to one form first.
-        let skip = if self.skip(a) == self.skip(b) { self.skip(a) } else { usize::MAX };
+        let same = self.skip(a) == self.skip(b) || M::mutant("hashed.merge_keeps_skip");
+        let skip = if same { self.skip(a) } else { usize::MAX };
         let (low, high) = (self.cold(a).low.read_private(), self.cold(b).high.read_private());
         let target = self.build_leaf(session, low, high, &entries, skip, a.block::<G>())?;
         let mut children = parent.children::<K>();

@@ -169,6 +169,7 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         let locked = before.0 | Guard::LOCKED;
         // Acquire: behind the writer before us; pairs with the release below. Relaxed: then nothing is
         // done.
+        let locked = if M::mutant("hashed.order_unlocked") { before.0 } else { locked };
         if word.compare_exchange(before.0, locked, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return;
         }

@@ -348,7 +348,11 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         if K::HAS_TAILS {
             self.order_ties(leaf, held.as_mut_slice());
         }
-        let covered = known.iter().map(|mask| mask.count_ones()).sum();
+        let later = M::mutant("hashed.order_covers_later");
+        let covered = match later {
+            true => (0..G::CHUNKS).map(|chunk| self.known(leaf, chunk).count_ones()).sum(),
+            false => known.iter().map(|mask| mask.count_ones()).sum(),
+        };
         let sorted = Sorted::of(covered, held.as_mut_slice());
         self.keep_order(leaf, &sorted, session.stripe());
         sorted

@@ -197,7 +197,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
 
     #[inline(always)]
     fn look_up(&self, leaf: LeafId, key: K::Key<'_>, probe: &Probe<G>) -> Found {
-        for turn in 0..G::CHUNKS {
+        let turns = if M::mutant("hashed.stops_at_first_chunk") { 1 } else { G::CHUNKS };
+        for turn in 0..turns {
             let chunk = probe.chunk(turn);
             let fingerprints = self.fingerprints(leaf, chunk);
             let mut hits = fingerprints.matches(probe.fingerprint);
@@ -330,7 +331,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         }
         match K::state(entry) {
             LIVE => Some(Place::Live(position, entry)),
-            FROZEN if self.is_replaced(leaf) => Some(Place::Replaced),
+            FROZEN if self.is_replaced(leaf) && !M::mutant("hashed.seek_trusts_frozen") => {
+                Some(Place::Replaced)
+            }
             FROZEN => {
                 self.observe(leaf, position);
                 Some(Place::Frozen(entry))

@@ -174,7 +174,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     pub(super) fn freeze(&self, leaf: LeafId) -> bool {
         // AcqRel: only says that somebody is at it; pairs with the loads of `flags`.
         let before = self.cold(leaf).flags.fetch_or(FREEZING, Ordering::AcqRel);
-        for position in G::HEADER_POSITIONS..G::POSITIONS {
+        let less = usize::from(M::mutant("hashed.freezes_one_less"));
+        for position in G::HEADER_POSITIONS..G::POSITIONS - less {
             self.freeze_position(leaf, position);
         }
         before & FREEZING != 0
@@ -491,7 +492,8 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         successor: Shared<Successor<M>>,
     ) {
         let (left, right) = (successor.left, successor.right);
-        let right_block = right.map_or(NO_BLOCK, |right| right.block::<G>());
+        let named = right.filter(|_| !M::mutant("hashed.commit_names_left"));
+        let right_block = named.map_or(NO_BLOCK, |right| right.block::<G>());
         if M::mutant("hashed.switch_before_commit") {
             // AcqRel: as below; the planted bug is only that it comes too early.
             self.cold(leaf).flags.fetch_or(REPLACED, Ordering::AcqRel);

@@ -198,7 +198,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         if K::state(now) == FROZEN_EMPTY || K::state(now) == FROZEN {
             return Attempt::Replace;
         }
-        self.help_fingerprint(leaf, position, now);
+        if !M::mutant("hashed.no_lost_help") {
+            self.help_fingerprint(leaf, position, now);
+        }
         Attempt::Again
     }
 
@@ -243,6 +245,14 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
             } else {
                 K::with_payload(entry, write.payload)
             };
+            if removes && M::mutant("hashed.hides_first") {
+                // Relaxed: a planted bug.
+                self.fingerprints(leaf, position / G::CHUNK).store(
+                    position % G::CHUNK,
+                    DEAD,
+                    Ordering::Relaxed,
+                );
+            }
             match cell.compare_exchange(entry, new) {
                 Ok(_) => break Attempt::Done(Outcome { changed: true, old: Some(old) }),
                 Err(now)

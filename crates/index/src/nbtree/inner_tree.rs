@@ -235,7 +235,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> InnerTree<K, G, M> {
             parent.unlock();
         }
         old.make_obsolete();
-        self.retire_inner(session, old);
+        if !M::mutant("nbtree.take_place_keeps_old") {
+            self.retire_inner(session, old);
+        }
     }
 
     /// Joins the lowest thin inner node on the way to `key` with a neighbour. Returns whether it

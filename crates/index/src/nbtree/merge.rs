@@ -168,7 +168,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             return Ok(None);
         }
         // Entries of leaves that skip different prefixes are brought to one form first.
-        let skip = if a.skip == b.skip { a.skip as usize } else { usize::MAX };
+        let same = a.skip == b.skip || M::mutant("bytes.merge_keeps_skip");
+        let skip = if same { a.skip as usize } else { usize::MAX };
         debug_assert!(count_a <= entries.len());
         let target = self.build_leaf(session, a.low, b.high, &entries, skip, a.block)?;
         let mut children = parent.children::<K>();
@@ -311,8 +312,18 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let b = unsafe { Shared::new(descriptor.merge_right) };
         // SAFETY: as above.
         let target = unsafe { Shared::new(descriptor.left) };
-        self.mark_merging(b, a.block, target.block);
+        if M::mutant("nbtree.merge_right_first") {
+            self.mark_merging(b, a.block, target.block);
+            self.commit_replaced(b, target.block, super::state::NO_BLOCK);
+        }
+        let late = M::mutant("nbtree.marks_late");
+        if !late {
+            self.mark_merging(b, a.block, target.block);
+        }
         self.commit_replaced(a, target.block, super::state::NO_BLOCK);
+        if late {
+            self.mark_merging(b, a.block, target.block);
+        }
         self.commit_replaced(b, target.block, super::state::NO_BLOCK);
         // AcqRel (both): whoever sees REPLACED finds the descriptor; pairs with the loads of `meta`.
         a.meta.fetch_or(REPLACED, Ordering::AcqRel);

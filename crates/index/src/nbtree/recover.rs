@@ -90,7 +90,9 @@ fn classify<M: Machine>(
     let live = match state {
         BlockState::Live => true,
         BlockState::New { origin } => match other_state(origin) {
-            Some(BlockState::Replaced { left, right }) => left == number || right == number,
+            Some(BlockState::Replaced { left, right }) => {
+                left == number || right == number || M::mutant("nbtree.recovery_takes_any_new")
+            }
             _ => false,
         },
         BlockState::Merging { partner, target } => {

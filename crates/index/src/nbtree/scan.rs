@@ -178,7 +178,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 Some(next)
                     if (next.leaf.low == leaf.high
                         || M::mutant("nbtree.scan_trusts_neighbour"))
-                        && next.meta & REPLACED == 0 =>
+                        && (next.meta & REPLACED == 0
+                            || M::mutant("nbtree.scan_ignores_replaced")) =>
                 {
                     first = false;
                     next
@@ -455,6 +456,10 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let Ok(memory) = session.allocate_node(size_of::<Order<M>>()) else { return };
         let order: *mut Order<M> = memory.cast();
         // SAFETY: the memory is ours, large enough and aligned to 64.
+        let later = M::mutant("nbtree.order_covers_later");
+        // Acquire: a planted bug.
+        let meta = if later { leaf.meta.load(Ordering::Acquire) } else { meta };
+        // SAFETY: as above.
         unsafe { order.write(Order::new((meta & COMMITTED).count_ones(), sorted.as_slice())) };
         // AcqRel: publishes the order; pairs with the load in `sorted_slots`. If the leaf was
         // retired meanwhile its order is `closed` and this fails. Relaxed: then nothing is read.

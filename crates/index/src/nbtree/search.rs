@@ -88,8 +88,10 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         self.try_install(session, key);
         let mut leaf = start;
         loop {
-            leaf = self.step(leaf, |split| {
-                K::compare_fence(self.base, split, key) != std::cmp::Ordering::Greater
+            leaf = self.step(leaf, |split| match K::compare_fence(self.base, split, key) {
+                std::cmp::Ordering::Less => true,
+                std::cmp::Ordering::Equal => !M::mutant("nbtree.follow_key_left"),
+                std::cmp::Ordering::Greater => false,
             });
             // Acquire: as in `resolve`.
             let meta = leaf.meta.load(Ordering::Acquire);

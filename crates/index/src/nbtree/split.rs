@@ -264,7 +264,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             Ok(fence) => match self.build_successor(session, leaf, &entries, at, fence) {
                 Ok(successor) => Ok(Candidate { successor, carried, no_space: None }),
                 Err(error) => {
-                    K::free_fence(session, fence);
+                    if !M::mutant("bytes.split_keeps_fence") {
+                        K::free_fence(session, fence);
+                    }
                     Err(error)
                 }
             },
@@ -460,8 +462,12 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let candidate = unsafe { Shared::new(successor) };
         let (left, right) = (candidate.left, candidate.right);
         if !right.is_null() {
-            self.discard_leaf(session, right);
-            K::free_fence(session, candidate.split);
+            if !M::mutant("nbtree.discard_keeps_right") {
+                self.discard_leaf(session, right);
+            }
+            if !M::mutant("bytes.discard_keeps_fence") {
+                K::free_fence(session, candidate.split);
+            }
         }
         debug_assert!(right.is_null() || candidate.split != origin.high);
         self.discard_leaf(session, left);
@@ -485,7 +491,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         successor: Shared<Successor<M>>,
     ) {
         let (left, right) = self.successor_leaves(successor);
-        let right_block = right.map_or(NO_BLOCK, |right| right.block);
+        let named = right.filter(|_| !M::mutant("nbtree.commit_names_left"));
+        let right_block = named.map_or(NO_BLOCK, |right| right.block);
         if M::mutant("nbtree.switch_before_commit") {
             // AcqRel: as below; the planted bug is only that it comes too early.
             leaf.meta.fetch_or(REPLACED, Ordering::AcqRel);
@@ -494,7 +501,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         // AcqRel: whoever sees REPLACED finds the successor and its contents; pairs with the loads
         // of `meta`. Exactly one thread switches.
         let before = leaf.meta.fetch_or(REPLACED, Ordering::AcqRel);
-        if before & REPLACED != 0 {
+        if before & REPLACED != 0 && !M::mutant("nbtree.both_retire") {
             M::mark("nbtree.split.helped_switch");
             return;
         }
@@ -553,9 +560,11 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             Ordering::AcqRel,
             Ordering::Relaxed,
         );
-        // Persist: `Live` before the origin is reused, or recovery would look for an origin that
-        // says something else by then (I9).
-        self.medium.persist(block.state.as_ptr(), 8);
+        if !M::mutant("nbtree.finalize_unflushed") {
+            // Persist: `Live` before the origin is reused, or recovery would look for an origin that
+            // says something else by then (I9).
+            self.medium.persist(block.state.as_ptr(), 8);
+        }
     }
 
     /// Whether an aborted merge still stands in a leaf's `successor`.

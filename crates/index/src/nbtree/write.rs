@@ -195,7 +195,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         // Relaxed: the add alone decides who owns the slot; contents are ordered by the commit.
         let slot =
             if full { usize::MAX } else { leaf.claimed.fetch_add(1, Ordering::Relaxed) as usize };
-        if slot >= G::SLOT_COUNT {
+        if slot >= G::SLOT_COUNT + usize::from(M::mutant("nbtree.one_slot_more")) {
             return self.replace_leaf(session, leaf, Some(write));
         }
         let block = self.block(leaf);
@@ -203,7 +203,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let entry = K::entry(write.key, leaf.skip as usize, write.payload, state);
         block.entries[slot].store(entry);
         // Relaxed: published with the slot by the commit below.
-        leaf.fingerprints.store(slot, K::fingerprint(write.key), Ordering::Relaxed);
+        if !M::mutant("nbtree.fingerprint_late") {
+            leaf.fingerprints.store(slot, K::fingerprint(write.key), Ordering::Relaxed);
+        }
         let late = M::mutant("nbtree.late_in_flight");
         let in_flight = InFlight::begin(leaf, self.medium.needs_flush() && !late);
         if let Some((slot, entry)) = match self.commit_slot(leaf, slot, checked, write) {
@@ -225,6 +227,10 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 Attempt::Gone => Ok(None),
                 Attempt::Frozen => self.replace_leaf(session, leaf, Some(write)),
             };
+        }
+        if M::mutant("nbtree.fingerprint_late") {
+            // Relaxed: a planted bug.
+            leaf.fingerprints.store(slot, K::fingerprint(write.key), Ordering::Relaxed);
         }
         let in_flight =
             if late { InFlight::begin(leaf, self.medium.needs_flush()) } else { in_flight };
@@ -308,8 +314,17 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             } else {
                 K::with_payload(entry, write.payload)
             };
+            if write.intent.removes() && M::mutant("nbtree.hides_first") {
+                // Relaxed: a planted bug.
+                leaf.fingerprints.store(slot, 0, Ordering::Relaxed);
+            }
             match block.entries[slot].compare_exchange(entry, new) {
                 Ok(_) => {
+                    if M::mutant("nbtree.in_flight_ends_early")
+                        && let Some(in_flight) = in_flight.take()
+                    {
+                        in_flight.end();
+                    }
                     if !M::mutant("nbtree.no_update_flush") {
                         // Persist: the change before we say that it happened (I11).
                         self.medium.persist(block.entries[slot].as_ptr(), 16);
@@ -330,8 +345,10 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         if let Some(in_flight) = in_flight {
             in_flight.end();
         }
-        // What we saw is our answer's reason.
-        self.observe(leaf, block, slot);
+        if !M::mutant("nbtree.modify_no_observe") {
+            // What we saw is our answer's reason.
+            self.observe(leaf, block, slot);
+        }
         attempt
     }
 }

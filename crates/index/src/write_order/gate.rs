@@ -57,7 +57,8 @@ impl<M: Machine> OrderingGate<M> {
         // SeqCst: before the epoch is read in `await_pins`, which pairs with the pins. Acquire: what
         // whoever settled the gate waited for is over; pairs with the `or` below.
         let before = self.word.fetch_add(1, Ordering::SeqCst);
-        if before & SETTLED == 0 {
+        let trusts = before != 0 && M::mutant("gate.second_trusts_first");
+        if before & SETTLED == 0 && !trusts {
             if is_pinned() {
                 self.lower(false);
                 return false;
