@@ -80,6 +80,8 @@ pub struct Batches {
     pub fills: bool,
     /// Whether there is hardly any space.
     pub is_crowded: bool,
+    /// Whether all trees have hashed leaves.
+    pub hashes: bool,
 }
 
 /// The opened tree with its journal.
@@ -244,6 +246,9 @@ impl Program for Batches {
         let pool = new_pool(memory).expect("new memory becomes a pool");
         let trees: Trees<G, M> =
             Trees::create_with_chunks(pool, Space::default().chunk_shift).expect("room for a heap");
+        if self.hashes {
+            trees.make_hashed_leaves().expect("the pool can be written");
+        }
         let mut session = trees.heap().session().expect("a free session");
         trees.bytes_tree(NAME).expect("room for a tree");
         let other = trees.bytes_tree(OTHER).expect("room for a tree");
@@ -373,7 +378,7 @@ pub fn plan(seed: u64) -> (Batches, Plan<Operation>) {
     // Leaves that are replaced have so many crash states that only short plans are to have them.
     let fills = seed % 4 == 2 && threads as u64 * length <= 4;
     let is_crowded = seed % 8 == 1;
-    (Batches { threads, stripes, fills, is_crowded }, plan)
+    (Batches { threads, stripes, fills, is_crowded, hashes: false }, plan)
 }
 
 use Operation::{Batch, GetOwn, LowerIfIdle, Own, Put, Twins};
@@ -393,22 +398,35 @@ const SMALL: [(&str, usize, &[&[Operation]]); 10] = [
     ("crowded", 4, &[&[Batch(1), Own(0, 2), Batch(3)], &[Own(1, 4)]]),
 ];
 
-/// The case of a name: `random/NUMBER` or `small/NAME`.
+/// Those of them that are run on hashed leaves, too.
+const SMALL_HASHED: [&str; 3] = ["batch, put", "fillers, put", "crowded"];
+
+/// The case of a name: `random/NUMBER` or `small/NAME`; behind `hashed/`, on hashed leaves.
 fn case(name: &str) -> Option<Box<dyn Case>> {
+    let (hashes, name) = match name.strip_prefix("hashed/") {
+        Some(rest) => (true, rest),
+        None => (false, name),
+    };
+    let (batches, plan) = program(name)?;
+    Some(Prepared::boxed((Batches { hashes, ..batches }, plan)))
+}
+
+fn program(name: &str) -> Option<(Batches, Plan<Operation>)> {
     if let Some(seed) = name.strip_prefix("random/") {
-        return Some(Prepared::boxed(plan(seed.parse().ok()?)));
+        return Some(plan(seed.parse().ok()?));
     }
     let wanted = name.strip_prefix("small/")?;
     let (_, stripes, plan) = SMALL.iter().find(|(known, ..)| *known == wanted)?;
     let plan: Plan<Operation> = plan.iter().map(|thread| thread.to_vec()).collect();
     let fills = wanted.starts_with("fillers");
     let (is_crowded, stripes, threads) = (wanted == "crowded", *stripes, plan.len());
-    Some(Prepared::boxed((Batches { threads, stripes, fills, is_crowded }, plan)))
+    Some((Batches { threads, stripes, fills, is_crowded, hashes: false }, plan))
 }
 
 /// The small programs.
 fn small() -> Vec<String> {
-    SMALL.iter().map(|(name, ..)| format!("small/{name}")).collect()
+    let hashed = SMALL_HASHED.iter().map(|name| format!("hashed/small/{name}"));
+    SMALL.iter().map(|(name, ..)| format!("small/{name}")).chain(hashed).collect()
 }
 
 /// The programs of this structure.
@@ -421,8 +439,9 @@ impl structure::Programs for Programs {
 
     fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step {
         let Drawn { config, values } = dimensions::draw(random, fixed);
-        let program = format!("random/{}", random.below(1 << 40) << 8 | number & 255);
-        Step { program, config, values }
+        let seed = random.below(1 << 40) << 8 | number & 255;
+        let leaves = if random.one_in(3) { "hashed/" } else { "" };
+        Step { program: format!("{leaves}random/{seed}"), config, values }
     }
 
     fn dimensions(&self) -> Vec<Dimension> {
