@@ -283,6 +283,24 @@ fn a_crash_leaves_a_pending_call_done_or_undone_for_ever() {
     assert!(other.admits(&[(1, 11), (2, 5)]).is_err());
 }
 
+/// The states of the life before the crash were allowed behind the next one, too.
+#[test]
+fn a_second_crash_brings_nothing_back_that_the_first_one_has_taken() {
+    let mut monitor = Monitor::deferring(&[(1, 10)]);
+    monitor.invoke(0, &[(1, Call::Remove)]);
+    assert!(monitor.respond(0, &[Reply::Previous(Some(10))]).is_ok());
+    assert!(monitor.crash(&[]).is_ok());
+    assert!(monitor.clone().admits(&[(1, 10)]).is_err());
+    monitor.invoke(0, &[(1, Call::Upsert(12))]);
+    assert!(monitor.respond(0, &[Reply::Previous(None)]).is_ok());
+    for (contents, is_possible) in [(&[][..], true), (&[(1, 12)], true), (&[(1, 10)], false)] {
+        assert_eq!(monitor.admits(contents).is_ok(), is_possible, "{contents:?}");
+    }
+    monitor.reset(&[(1, 13)]);
+    assert!(monitor.admits(&[(1, 13)]).is_ok());
+    assert!(monitor.admits(&[(1, 12)]).is_err());
+}
+
 #[test]
 fn a_scan_is_judged_key_by_key() {
     let mut monitor = Monitor::new(&[(1, 10), (2, 20)]);

@@ -276,6 +276,11 @@ impl Monitor {
             self.keys.entry(key).or_insert_with(|| KeyMonitor::new(None)).reset(Some(value));
         }
         self.running.iter_mut().for_each(Vec::clear);
+        if self.earlier.is_some() {
+            // What was there before does not come back.
+            self.earlier = Some(Earlier::default());
+            contents.iter().for_each(|(key, _)| self.note(*key));
+        }
         self.epoch += 1;
     }
 
