@@ -8,7 +8,7 @@ use everleaf_pool::Pool;
 
 use crate::check_report::CheckReport;
 use crate::error::IndexError;
-use crate::ordered::Design;
+use crate::ordered::{Design, Reads};
 
 /// The name of the tree in the pool's directory.
 const NAME: &str = "index";
@@ -187,17 +187,40 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
         Ok(Some(audit.sweep(&self.heap)))
     }
 
-    /// Makes what the tree defers durable, and marks the pool cleanly closed. The caller makes sure that nobody writes any more.
+    /// Makes what the tree defers durable, and marks the pool cleanly closed. The caller makes sure that nobody
+    /// writes any more.
     ///
     /// # Errors
-    /// The mark cannot be written.
+    /// The mark cannot be written; of a tree that defers also: no space, or no free session.
     pub fn close(&self) -> Result<(), IndexError> {
         if self.heap.pool().is_read_only() {
             return Ok(());
         }
-        let mut session = self.heap.session()?;
-        self.tree.settle(&mut session)?;
-        drop(session);
+        // Else no session is needed, and all may be taken.
+        if T::INFO.reads == Reads::Deferred && !M::mutant("solo.closes_unsettled") {
+            let mut session = self.heap.session()?;
+            self.tree.settle(&mut session)?;
+        }
         Ok(self.heap.pool().set_clean()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everleaf_pool::Domain;
+
+    use super::*;
+    use crate::u64_tree::U64Tree;
+
+    /// Closing asked for a session although this tree has nothing to make durable, and failed.
+    #[test]
+    fn a_pool_whose_sessions_are_all_taken_is_closed() {
+        let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
+        let solo: SingleTreePool<U64Tree> = SingleTreePool::create(pool).expect("room");
+        let mut sessions = vec![];
+        while let Ok(session) = solo.heap().session() {
+            sessions.push(session);
+        }
+        solo.close().expect("nothing is deferred");
     }
 }
