@@ -11,6 +11,7 @@ use everleaf_machine::simulated::{
 use crate::configure::{Fixed, exhaustive};
 use crate::corpus::Corpus;
 use crate::coverage::Coverage;
+use crate::made::Room;
 use crate::record::Record;
 use crate::structure::{Step, Structure};
 use crate::tiny::{ORDERS, Tiny};
@@ -119,6 +120,7 @@ pub fn run(
         verdict,
         tell,
         corpus: Corpus::default(),
+        exhausted: vec![],
     };
     let mut small = campaign.small_programs().into_iter();
     let mut spent = (0, 0);
@@ -146,6 +148,19 @@ struct Campaign<'a> {
     verdict: Verdict,
     tell: &'a mut dyn FnMut(&Verdict),
     corpus: Corpus,
+    /// Small programs of which every order was run.
+    exhausted: Vec<(String, Domain)>,
+}
+
+/// What is done with a small program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    /// A life after every crash, which is cut again.
+    Lives,
+    /// Some of its orders.
+    SomeOrders,
+    /// All of its orders.
+    AllOrders,
 }
 
 /// A search of one small program.
@@ -153,8 +168,7 @@ struct Small {
     program: String,
     config: Config,
     schedules: u64,
-    /// Whether it is the search through all orders, or one with a life after every crash.
-    is_whole: bool,
+    pass: Pass,
 }
 
 /// Schedules of a small program of which every crash has a life after it.
@@ -208,8 +222,12 @@ impl Campaign<'_> {
 
     /// Schedules of a program: of few schedules in all it takes no more than a part.
     fn schedules_of(&self, program: &str, config: &Config) -> u64 {
-        let is_tiny = Tiny::from_name(program).is_some();
-        let usual = if is_tiny { ORDERS } else { self.settings.schedules };
+        let usual = match Tiny::from_name(program) {
+            // Where sessions have many blocks at hand, opening takes far more than what the threads do.
+            Some(tiny) if tiny.room == Room::AtHand => ORDERS / 16,
+            Some(_) => ORDERS,
+            None => self.settings.schedules,
+        };
         let wanted = if config.crash.enabled { usual } else { UNCUT * usual };
         match self.settings.budget {
             Budget::Schedules(all) if wanted > self.settings.schedules => {
@@ -224,8 +242,9 @@ impl Campaign<'_> {
         Config { mutants, fault: self.settings.fault, ..config }
     }
 
-    /// The small programs: in each domain first with a life after every crash, which is cut again, then
-    /// with the search through all their orders.
+    /// The small programs: in each domain with a life after every crash, which is cut again, and in some
+    /// orders, one program after the other, so that where these take long each has its turn; then the search
+    /// through all their orders.
     fn small_programs(&mut self) -> Vec<Small> {
         let Some(preemptions) = self.settings.preemptions else { return vec![] };
         let Fixed { domain, memory } = self.settings.fixed;
@@ -234,7 +253,7 @@ impl Campaign<'_> {
         let races = memory == MemoryModel::Sc;
         let in_every_order =
             if memory == MemoryModel::Sc { SMALL_SCHEDULES } else { SMALL_SCHEDULES_TSO };
-        let mut all = vec![];
+        let (mut all, mut whole) = (vec![], vec![]);
         for domain in domains {
             let base = self.planted(Config { domain, memory, races, ..Config::default() });
             let budget = IMAGES_OF_LIVES;
@@ -246,29 +265,38 @@ impl Campaign<'_> {
                 ..base.clone()
             };
             let orders = exhaustive(&base, preemptions);
-            for (config, schedules, is_whole) in
-                [(lives, SMALL_SCHEDULES_OF_LIVES, false), (orders, in_every_order, true)]
-            {
-                let programs = self.structure.small().into_iter();
-                all.extend(programs.map(|program| Small {
-                    program,
-                    config: config.clone(),
-                    schedules,
-                    is_whole,
-                }));
+            let some = Config { work_limit: WORK, ..orders.clone() };
+            for program in self.structure.small() {
+                let passes = [
+                    (Pass::Lives, &lives, SMALL_SCHEDULES_OF_LIVES),
+                    (Pass::SomeOrders, &some, in_every_order),
+                    (Pass::AllOrders, &orders, in_every_order),
+                ];
+                for (pass, config, schedules) in passes {
+                    let list = if pass == Pass::AllOrders { &mut whole } else { &mut all };
+                    let (program, config) = (program.clone(), config.clone());
+                    list.push(Small { program, config, schedules, pass });
+                }
             }
         }
-        self.verdict.exhausted.1 = all.iter().filter(|one| one.is_whole).count();
+        self.verdict.exhausted.1 = whole.len();
+        all.extend(whole);
         all
     }
 
     fn run_small(&mut self, small: Small) -> u64 {
-        let Small { program, config, schedules, is_whole } = small;
+        let Small { program, config, schedules, pass } = small;
+        if pass == Pass::AllOrders && self.exhausted.contains(&(program.clone(), config.domain)) {
+            return 0;
+        }
         let report = self.explore(&program, &config, schedules);
         self.verdict.coverage.count_lives(config.domain, &report);
         let work = report.counts.work();
-        if is_whole {
+        if pass != Pass::Lives {
             self.verdict.exhausted.0 += usize::from(report.exhausted);
+            if report.exhausted {
+                self.exhausted.push((program, config.domain));
+            }
             return work;
         }
         if !self.verdict.is_clean() || work > WORK_OF_LIVES {
