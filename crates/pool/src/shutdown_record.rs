@@ -45,7 +45,11 @@ impl ShutdownRecord {
         let words = self.encode();
         let whole = if M::mutant("pool.whole_copy_first") { 1 - whole } else { whole };
         view.write(SHUTDOWN_OFFSETS[1 - whole], &words);
-        view.write(SHUTDOWN_OFFSETS[whole], &words);
+        if M::mutant("pool.second_copy_unflushed") {
+            view.prepare(SHUTDOWN_OFFSETS[whole], &words);
+        } else {
+            view.write(SHUTDOWN_OFFSETS[whole], &words);
+        }
     }
 
     /// Why the pool's contents cannot be relied on, if so: the session was not closed and what it

@@ -105,6 +105,18 @@ pub const PLAIN: &[Mutant] = &[
     of("maps", "cell.remove_keeps_root"),
     of("log", "log.claims_written"),
     of("log", "log.releases_one_more"),
+    of("nbtree", "nbtree.gone_is_done"),
+    of("nbtree", "nbtree.many_reads_replaced"),
+    of("nbtree", "nbtree.merge_keeps_descriptor"),
+    of("nbtree", "nbtree.merges_over_boundary"),
+    of("nbtree", "nbtree.recovery_forgets_removed"),
+    of("hashed-leaf", "hashed.discard_keeps_right"),
+    of("hashed-leaf", "hashed.finalize_overwrites"),
+    of("hashed-leaf", "hashed.follow_key_left"),
+    of("hashed-leaf", "hashed.marks_late"),
+    of("hashed-leaf", "hashed.merge_right_first"),
+    of("pool", "pool.exists_unchecked"),
+    of("pool", "pool.second_copy_unflushed"),
 ];
 
 /// Those of the log that its own tests hunt (`docs/log.md`).

@@ -283,8 +283,18 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     fn complete_merge(&self, descriptor: Shared<Successor<M>>) {
         let (a, b) = descriptor.merging.expect("only merges are completed here");
         let target = descriptor.left;
-        self.mark_merging(b, a.block::<G>(), target.block::<G>());
+        if M::mutant("hashed.merge_right_first") {
+            self.mark_merging(b, a.block::<G>(), target.block::<G>());
+            self.commit_replaced(b, target.block::<G>(), NO_BLOCK);
+        }
+        let late = M::mutant("hashed.marks_late");
+        if !late {
+            self.mark_merging(b, a.block::<G>(), target.block::<G>());
+        }
         self.commit_replaced(a, target.block::<G>(), NO_BLOCK);
+        if late {
+            self.mark_merging(b, a.block::<G>(), target.block::<G>());
+        }
         self.commit_replaced(b, target.block::<G>(), NO_BLOCK);
         // AcqRel (both): whoever sees REPLACED finds the descriptor; pairs with the loads of `flags`.
         self.cold(a).flags.fetch_or(REPLACED, Ordering::AcqRel);

@@ -108,8 +108,10 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 self.try_install(session, key);
             }
             hopped = true;
-            leaf = self.step(leaf, |split| {
-                K::compare_fence(self.base, split, key) != std::cmp::Ordering::Greater
+            leaf = self.step(leaf, |split| match K::compare_fence(self.base, split, key) {
+                std::cmp::Ordering::Less => true,
+                std::cmp::Ordering::Equal => !M::mutant("hashed.follow_key_left"),
+                std::cmp::Ordering::Greater => false,
             });
         }
         leaf

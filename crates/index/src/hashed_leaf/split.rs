@@ -468,7 +468,9 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
         let candidate = unsafe { Shared::new(successor) };
         let (left, right) = (candidate.left, candidate.right);
         if let Some(right) = right {
-            self.discard_leaf(session, right);
+            if !M::mutant("hashed.discard_keeps_right") {
+                self.discard_leaf(session, right);
+            }
             K::free_fence(session, candidate.split);
         }
         self.discard_leaf(session, left);
@@ -539,6 +541,10 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
     /// Makes a replacement stand on its own, so that its origin may be reused.
     pub(super) fn finalize(&self, leaf: LeafId, origin: u32) {
         let state = &self.header(leaf).state;
+        if M::mutant("hashed.finalize_overwrites") {
+            // Release: a planted bug.
+            state.store(BlockState::Live.encode(), Ordering::Release);
+        }
         // AcqRel on success, relaxed on failure: only a block that is still `New` is made `Live`; a
         // later replacement of it has spoken already.
         let _ = state.compare_exchange(

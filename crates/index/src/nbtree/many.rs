@@ -59,7 +59,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         for (index, key) in keys.iter().enumerate() {
             // Acquire: as in `resolve`.
             let meta = leaves[index].meta.load(Ordering::Acquire);
-            let meta = if meta & REPLACED == 0 {
+            let meta = if meta & REPLACED == 0 || M::mutant("nbtree.many_reads_replaced") {
                 meta
             } else {
                 let (leaf, meta) = self.resolve(session, *key);

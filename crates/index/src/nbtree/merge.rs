@@ -83,7 +83,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         let left = (index > 0).then(|| (live(index - 1), index));
         let right = (index + 1 < usize::from(parent.count)).then(|| (live(index + 1), index + 1));
         let pairs = left.into_iter().chain(right);
-        let allowed = pairs.filter(|(_, right)| !K::is_boundary(parent.fence::<K>(*right)));
+        let any = M::mutant("nbtree.merges_over_boundary");
+        let allowed = pairs.filter(|(_, right)| any || !K::is_boundary(parent.fence::<K>(*right)));
         allowed.min().map(|(_, right)| right)
     }
 
@@ -127,7 +128,7 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                 M::mark("nbtree.merge.done");
                 self.inner.take_place(session, &path, depth, node);
                 // The two leaves and their descriptor are out of the tree; so is the fence.
-                self.retire_leaf(session, a, true);
+                self.retire_leaf(session, a, !M::mutant("nbtree.merge_keeps_descriptor"));
                 self.retire_leaf(session, b, false);
                 if !M::mutant("nbtree.keeps_fence") {
                     K::retire_fence(session, b.low);

@@ -265,7 +265,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
         for slot in 0..G::SLOT_COUNT {
             let entry = block.entries[slot].read_private();
             let state = K::state(entry);
-            if state != EMPTY {
+            let skips = state == super::state::TOMB && M::mutant("nbtree.recovery_forgets_removed");
+            if state != EMPTY && !skips {
                 claimed = slot + 1;
             }
             let taken = state == PENDING && M::mutant("nbtree.recovery_takes_pending");

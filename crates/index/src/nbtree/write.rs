@@ -172,6 +172,9 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
                     }
                     Ok(Some(outcome))
                 }
+                Attempt::Gone if M::mutant("nbtree.gone_is_done") => {
+                    Ok(Some(Outcome { changed: false, old: None }))
+                }
                 Attempt::Gone if write.intent.inserts() => Ok(None),
                 Attempt::Gone => Ok(Some(Outcome { changed: false, old: None })),
                 Attempt::Frozen => self.replace_leaf(session, leaf, Some(write)),
