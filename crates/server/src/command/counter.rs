@@ -4,7 +4,7 @@ use everleaf::Action;
 
 use super::{Context, Failure, Outcome, integer_arg, parse_integer};
 use crate::decimal::{Decimal, is_infinite};
-use crate::resp::Request;
+use crate::resp::{Request, integer_bytes};
 
 /// `INCR key`
 pub fn incr(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
@@ -41,7 +41,7 @@ fn add(context: &mut Context<'_>, key: &[u8], amount: i64) -> Outcome {
     context.keys.update_with(key, |old| {
         outcome = sum(old.map(|(old, _)| old), amount);
         match &outcome {
-            Ok(value) => Action::Put(value.to_string().into_bytes()),
+            Ok(value) => Action::Put(integer_bytes(*value)),
             Err(_) => Action::Keep,
         }
     })?;

@@ -1,7 +1,7 @@
 //! All commands in one table, sorted by the length of the name, then by name.
 //!
-//! A name is looked up among those of its length only: an index by length, computed when the
-//! server is compiled, leaves a handful to compare with.
+//! A name is looked up by a hash of it, in a table that is computed when the server is compiled: nearly always one
+//! comparison.
 
 use super::{Context, Failure, Outcome, shown};
 use super::{
@@ -427,23 +427,6 @@ pub static COMMANDS: [Command; COUNT] = commands! {
 /// The longest name, in bytes.
 const NAME_SIZE_MAX: usize = 16;
 
-/// Where the names of each length start in the table.
-const STARTS: [u16; NAME_SIZE_MAX + 2] = starts();
-
-const fn starts() -> [u16; NAME_SIZE_MAX + 2] {
-    let mut starts = [0; NAME_SIZE_MAX + 2];
-    let mut size = 0;
-    let mut index = 0;
-    while size < starts.len() {
-        while index < COUNT && COMMANDS[index].name.len() < size {
-            index += 1;
-        }
-        starts[size] = index as u16;
-        size += 1;
-    }
-    starts
-}
-
 /// The index of `GET` in the table.
 pub const GET: usize = position("get");
 /// The index of `SET` in the table.
@@ -476,11 +459,55 @@ pub fn find(name: &[u8]) -> Option<usize> {
     if name.len() > NAME_SIZE_MAX {
         return None;
     }
-    let range = usize::from(STARTS[name.len()])..usize::from(STARTS[name.len() + 1]);
-    let start = range.start;
-    let position =
-        COMMANDS[range].iter().position(|c| c.name.as_bytes().eq_ignore_ascii_case(name))?;
-    Some(start + position)
+    let mut bytes = [0; NAME_SIZE_MAX];
+    bytes[..name.len()].copy_from_slice(name);
+    let mut place = place_of(u128::from_le_bytes(bytes), name.len());
+    loop {
+        let index = usize::from(PLACES[place]);
+        let command = COMMANDS.get(index)?;
+        if command.name.as_bytes().eq_ignore_ascii_case(name) {
+            return Some(index);
+        }
+        place = (place + 1) % PLACE_COUNT;
+    }
+}
+
+/// Places of the table that finds a command by a hash of its name: so many more than commands that one is free.
+const PLACE_COUNT: usize = 512;
+/// What a free place has.
+const FREE: u8 = u8::MAX;
+const _: () = assert!(COUNT < FREE as usize);
+
+/// Where the command of a name is looked for first, whatever the case of its letters.
+const fn place_of(name: u128, length: usize) -> usize {
+    // Setting this bit makes a capital letter small.
+    let small = name | u128::from_le_bytes([0x20; NAME_SIZE_MAX]);
+    let mixed = (small as u64 ^ (small >> 64) as u64 ^ length as u64).wrapping_mul(MULTIPLIER);
+    (mixed >> (u64::BITS - PLACE_COUNT.ilog2())) as usize
+}
+
+const MULTIPLIER: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// The indexes of all commands, each in the first free place from the one on where it is looked for.
+static PLACES: [u8; PLACE_COUNT] = places();
+
+const fn places() -> [u8; PLACE_COUNT] {
+    let (mut places, mut index) = ([FREE; PLACE_COUNT], 0);
+    while index < COUNT {
+        let name = COMMANDS[index].name.as_bytes();
+        let (mut bytes, mut at) = ([0; NAME_SIZE_MAX], 0);
+        while at < name.len() {
+            bytes[at] = name[at];
+            at += 1;
+        }
+        let mut place = place_of(u128::from_le_bytes(bytes), name.len());
+        while places[place] != FREE {
+            place = (place + 1) % PLACE_COUNT;
+        }
+        places[place] = index as u8;
+        index += 1;
+    }
+    places
 }
 
 #[cfg(test)]
@@ -494,6 +521,17 @@ mod tests {
             assert_eq!(find(command.name.to_ascii_uppercase().as_bytes()), Some(index));
         }
         assert_eq!((COMMANDS[GET].name, COMMANDS[SET].name), ("get", "set"));
+        // Nearly always at the first place.
+        let looked_at = |index: usize| {
+            let first = COMMANDS[index].name.as_bytes();
+            let mut bytes = [0; NAME_SIZE_MAX];
+            bytes[..first.len()].copy_from_slice(first);
+            let place = place_of(u128::from_le_bytes(bytes), first.len());
+            (0..).find(|step| usize::from(PLACES[(place + step) % PLACE_COUNT]) == index).unwrap()
+        };
+        let all: Vec<usize> = (0..COUNT).map(looked_at).collect();
+        assert!(all.iter().filter(|steps| **steps > 0).count() < COUNT / 3, "{all:?}");
+        assert!(all.iter().all(|steps| *steps < 16), "{all:?}");
     }
 
     #[test]

@@ -245,6 +245,16 @@ impl<'a> Reply<'a> {
     }
 }
 
+/// An integer as text.
+pub(crate) fn integer_bytes(value: i64) -> Vec<u8> {
+    let mut text = Vec::with_capacity(20);
+    if value < 0 {
+        text.push(b'-');
+    }
+    push_decimal(&mut text, value.unsigned_abs());
+    text
+}
+
 #[inline]
 fn push_decimal(out: &mut Vec<u8>, mut value: u64) {
     let mut digits = [0u8; 20];
@@ -275,6 +285,7 @@ mod tests {
         for value in [0, 9, 10, -1, 1_000_000, i64::MAX, i64::MIN] {
             let text = written(Protocol::Resp2, |reply| reply.integer(value));
             assert_eq!(text, format!(":{value}\r\n"));
+            assert_eq!(integer_bytes(value), value.to_string().into_bytes());
         }
     }
 

@@ -10,6 +10,7 @@ mod encode;
 mod inline;
 mod parse;
 
+pub(crate) use encode::integer_bytes;
 pub use encode::{OpenArray, Protocol, Reply};
 pub(crate) use inline::words;
 pub use parse::{KeptRequests, Limits, Parser, ProtocolError, Request, Series};

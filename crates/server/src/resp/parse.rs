@@ -134,6 +134,10 @@ impl Parser {
             match bytes.first() {
                 None => return Ok(None),
                 Some(b'*') => {
+                    if let Some(size) = self.parse_whole(bytes, limits) {
+                        return Ok(Some(size));
+                    }
+                    self.spans.clear();
                     if !self.parse_arg_count(bytes, limits)? {
                         return Ok(None);
                     }
@@ -202,6 +206,31 @@ impl Parser {
             self.inline_text.clear();
             self.inline_text.shrink_to(SPAN_COUNT_KEPT);
         }
+    }
+
+    /// A request that is there as a whole, with numbers of three digits at most, as nearly all are. `None`: it has
+    /// to be looked at more closely, from its first byte on.
+    #[inline]
+    fn parse_whole(&mut self, bytes: &[u8], limits: &Limits) -> Option<usize> {
+        let (count, mut at) = short_number(bytes, 0, b'*')?;
+        if count == 0 || count > limits.arg_count_max {
+            return None;
+        }
+        for _ in 0..count {
+            let (size, start) = short_number(bytes, at, b'$')?;
+            let end = start + size;
+            if size > limits.bulk_size_max || bytes.get(end..end + 2)? != b"\r\n" {
+                return None;
+            }
+            // Both fit, or the request is too long for them, and this is forgotten.
+            self.spans.push(Span { start: start as u32, end: end as u32 });
+            at = end + 2;
+        }
+        if at > limits.request_size_max.min(u32::MAX as usize) {
+            return None;
+        }
+        self.is_inline = false;
+        Some(at)
     }
 
     /// `*count`. False if more bytes are needed.
@@ -477,6 +506,30 @@ impl<'b> Series<'b> {
         self.spans.clear();
         self.entries.clear();
     }
+}
+
+/// The number of up to three digits in the line at `at`, which begins with `mark` and is not the last of a request;
+/// and where the next line starts.
+#[inline(always)]
+fn short_number(bytes: &[u8], at: usize, mark: u8) -> Option<(usize, usize)> {
+    let line: &[u8; 6] = bytes.get(at..at + 6)?.try_into().ok()?;
+    if line[0] != mark {
+        return None;
+    }
+    let digit = |index: usize| {
+        let digit = line[index].wrapping_sub(b'0');
+        (digit < 10).then_some(usize::from(digit))
+    };
+    let first = digit(1)?;
+    if line[2..4] == *b"\r\n" {
+        return Some((first, at + 4));
+    }
+    let second = 10 * first + digit(2)?;
+    if line[3..5] == *b"\r\n" {
+        return Some((second, at + 5));
+    }
+    let third = 10 * second + digit(3)?;
+    (line[4..] == *b"\r\n").then_some((third, at + 6))
 }
 
 /// Not a number.
