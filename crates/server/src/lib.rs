@@ -84,6 +84,7 @@ mod scratch;
 mod server;
 mod settings;
 mod shared;
+mod short_bytes;
 mod shown;
 mod slow_log;
 mod socket;

@@ -5,6 +5,9 @@
 //! transaction that runs alone keeps nothing of what it reads. What is to be written counts until the
 //! batch is done, and beyond the limit the transaction fails as a whole.
 
+mod condition;
+mod orders;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
@@ -13,10 +16,14 @@ use everleaf::{Action, Error, Expiry, KEY_SIZE_MAX, Statistics, Watch, WriteBatc
 use super::Failure;
 use super::keys::Result;
 pub use super::source::{Source, Visit};
-use super::staged_value::{ENTRY_OVERHEAD, Value, Written, is_live, merge, note_write, set};
+use super::staged_value::{
+    ENTRY_OVERHEAD, Members, Value, Written, is_live, merge, note_member, note_write, set,
+};
 use super::undo::{Before, Mark, UndoLog};
 use super::walk::Bounds;
 use crate::databases::{Database, Databases, Place};
+use crate::short_bytes::ShortBytes;
+use crate::types::separators::Separators;
 use crate::types::{HEADER_SIZE, Kind, Ready, Types};
 
 /// What makes of a key, and when it expires, what is to be done with it.
@@ -61,7 +68,11 @@ pub struct Stage {
     /// One for each database that it touched: nearly always one.
     parts: Vec<Part>,
     /// What is to be written of the members of collections, which never expire.
-    members: Written,
+    members: Members,
+    /// What is known of the orders of sorted sets that change.
+    separators: Vec<Separators>,
+    /// Whether something was rolled back: what is kept between steps may not be taken for what is here then.
+    was_rolled_back: bool,
     /// Where databases lie once it is done, if it exchanges some, and which they are.
     places: Option<Vec<Place>>,
     exchanged: BTreeSet<Database>,
@@ -139,22 +150,6 @@ impl Stage {
         &self.exchanged
     }
 
-    /// Makes a batch depend on what was read.
-    pub fn expect_read(&self, batch: &mut WriteBatch, databases: &Databases) {
-        for part in &self.parts {
-            let map = databases.map(part.place);
-            for (key, seen) in &part.read {
-                match seen {
-                    Seen::Same(Some((value, expiry))) => {
-                        batch.expect_with_expiry(map, key, value, *expiry)
-                    }
-                    Seen::Same(None) => batch.expect(map, key, None),
-                    Seen::Unwritten(watch) => batch.expect_unwritten(watch),
-                };
-            }
-        }
-    }
-
     /// Whether there is nothing to write.
     pub fn is_unchanged(&self) -> bool {
         self.parts.iter().all(|part| part.written.is_empty())
@@ -162,45 +157,24 @@ impl Stage {
             && self.places.is_none()
     }
 
-    /// Whether all that was read is as it was.
-    pub fn still_holds(&self, databases: &Databases) -> everleaf::Result<bool> {
-        for part in &self.parts {
-            let map = databases.map(part.place);
-            for (key, seen) in &part.read {
-                let holds = match seen {
-                    Seen::Unwritten(watch) => !watch.is_broken(),
-                    Seen::Same(expected) => {
-                        let same = |value: &[u8], expiry| {
-                            expected.as_ref().is_some_and(|(v, e)| v == value && *e == expiry)
-                        };
-                        map.get_with_expiry(key, same)?.unwrap_or(expected.is_none())
-                    }
-                };
-                if !holds {
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
-    }
-
     /// Moves what is to be written to a batch.
     pub fn fill(&mut self, batch: &mut WriteBatch, databases: &Databases, types: &Types) {
+        self.write_counts();
         if let Some(places) = &self.places {
             databases.keep(places, batch);
         }
         if let Some(ready) = types.ready() {
-            while let Some((key, value)) = self.members.pop_first() {
+            // Each goes when it was moved, so that the bytes are not held twice.
+            for (key, value) in std::mem::take(&mut self.members) {
                 match value {
-                    Some((value, _)) => batch.put(&ready.members, &key, &value),
-                    None => batch.remove(&ready.members, &key),
+                    Some(value) => batch.put(&ready.members, &*key, &*value),
+                    None => batch.remove(&ready.members, &*key),
                 };
             }
         }
         for part in &mut self.parts {
             let map = databases.map(part.place);
-            // One by one, so that the bytes are not held twice.
-            while let Some((key, value)) = part.written.pop_first() {
+            for (key, value) in std::mem::take(&mut part.written) {
                 match value {
                     Some((value, expiry)) => batch.put_with_expiry(map, key, value, expiry),
                     None => batch.remove(map, &key),
@@ -238,6 +212,7 @@ impl Stage {
 
     /// Begins a command that can be rolled back; those before it cannot any more.
     pub fn mark(&mut self) -> Mark {
+        self.write_counts();
         self.undo = Some(UndoLog::default());
         Mark {
             size: self.size,
@@ -251,10 +226,11 @@ impl Stage {
     /// of databases stay: nothing fails behind one.
     pub fn roll_back(&mut self, mark: &Mark) {
         let Some(undo) = self.undo.take() else { return };
+        // What is on the stage once this is done has all counts: those of before were written at the mark.
+        self.separators.clear();
+        self.was_rolled_back = true;
         for (key, before) in undo.members {
-            if let Before::Written(before) = before {
-                set(&mut self.members, key, before);
-            }
+            set(&mut self.members, key, before);
         }
         for ((place, key), before) in undo.keys {
             // A value that was replaced was appended to before that, if it was.
@@ -318,16 +294,40 @@ impl Stage {
         self.check()
     }
 
+    /// Sets the header of a collection. Nothing is allocated if it only changes.
+    pub fn write_header(
+        &mut self,
+        place: Place,
+        key: &[u8],
+        header: &[u8; HEADER_SIZE],
+        expiry: Expiry,
+    ) -> Result<()> {
+        if self.undo.is_none()
+            && let Some(Some((value, time))) = self.written_mut(place, key)
+            && value.len() == HEADER_SIZE
+        {
+            value.copy_from_slice(header);
+            *time = expiry;
+            self.change_count += 1;
+            return self.check();
+        }
+        self.write(place, key, Some((header.to_vec(), expiry)))
+    }
+
     /// Sets what is to be written of a member of a collection.
-    pub fn write_member(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        check_key(key)?;
-        let value = value.map(|value| (value.to_vec(), Expiry::Never));
+    pub fn write_member(&mut self, key: ShortBytes, value: Option<&[u8]>) -> Result<()> {
+        check_key(&key)?;
         self.change_count += 1;
-        let old = note_write(&mut self.members, &mut self.size, key, value);
-        if let Some(undo) = &mut self.undo {
+        self.set_member(key, value);
+        self.check()
+    }
+
+    fn set_member(&mut self, key: ShortBytes, value: Option<&[u8]>) {
+        let undone = self.undo.is_some().then(|| key.clone());
+        let old = note_member(&mut self.members, &mut self.size, key, value.map(ShortBytes::from));
+        if let (Some(undo), Some(key)) = (&mut self.undo, undone) {
             undo.note_member(key, old);
         }
-        self.check()
     }
 }
 
@@ -476,8 +476,12 @@ impl Staged<'_> {
         let (source, map) = (&mut self.source, self.databases.map(self.place));
         let none = Written::new();
         let written = self.stage.part(self.place).map_or(&none, |part| &part.written);
+        let written = written.range::<[u8], _>(bounds.as_slices()).map(|(key, value)| {
+            let live = value.as_ref().filter(|value| is_live(value));
+            (&key[..], live.map(|(value, _)| &value[..]))
+        });
         let scan = |visit: &mut Visit<'_>| source.scan(map, bounds, reverse, visit);
-        Ok(merge(written, bounds, reverse, visit, scan)?)
+        Ok(merge(written, reverse, visit, scan)?)
     }
 
     /// Shows what a member of a collection has to the transaction, if it is there.
@@ -488,7 +492,7 @@ impl Staged<'_> {
         see: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
         if let Some(value) = self.stage.members.get(key) {
-            return Ok(value.as_ref().map(|(value, _)| see(value)));
+            return Ok(value.as_ref().map(|value| see(value)));
         }
         let (mut see, mut result) = (Some(see), None);
         self.source.read_member(&ready.members, key, &mut |value| {
@@ -505,13 +509,27 @@ impl Staged<'_> {
         reverse: bool,
         visit: &mut Visit<'_>,
     ) -> Result<()> {
+        self.stage.write_counts();
+        self.walk_written(ready, bounds, reverse, visit)
+    }
+
+    /// The same without the counts that changed in memory.
+    pub fn walk_written(
+        &mut self,
+        ready: &Ready,
+        bounds: &Bounds,
+        reverse: bool,
+        visit: &mut Visit<'_>,
+    ) -> Result<()> {
         if bounds.is_empty() {
             return Ok(());
         }
         let source = &mut self.source;
         let scan =
             |visit: &mut Visit<'_>| source.scan_members(&ready.members, bounds, reverse, visit);
-        Ok(merge(&self.stage.members, bounds, reverse, visit, scan)?)
+        let written = self.stage.members.range::<[u8], _>(bounds.as_slices());
+        let written = written.map(|(key, value)| (&key[..], value.as_deref()));
+        Ok(merge(written, reverse, visit, scan)?)
     }
 
     /// Removes all keys of the database.

@@ -1,13 +1,14 @@
 //! What is to be written of keys, over what the store has.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
 
 use everleaf::Expiry;
 
 use super::expiry::now_ms;
 use super::source::Visit;
-use super::walk::Bounds;
+use crate::short_bytes::ShortBytes;
 
 /// Bytes that an entry takes besides its key and value.
 pub const ENTRY_OVERHEAD: usize = 100;
@@ -18,8 +19,11 @@ pub type Value = (Vec<u8>, Expiry);
 /// What is to be written; `None` removes the key.
 pub type Written = BTreeMap<Vec<u8>, Option<Value>>;
 
+/// What is to be written of members of collections, which never expire; `None` removes the member.
+pub type Members = BTreeMap<ShortBytes, Option<ShortBytes>>;
+
 /// Sets what is to be written of a key, or that nothing is.
-pub fn set(written: &mut Written, key: Vec<u8>, value: Option<Option<Value>>) {
+pub fn set<K: Ord, V>(written: &mut BTreeMap<K, Option<V>>, key: K, value: Option<Option<V>>) {
     match value {
         Some(value) => drop(written.insert(key, value)),
         None => drop(written.remove(&key)),
@@ -47,21 +51,48 @@ pub fn note_write(
     }
 }
 
-/// Visits what `scan` visits, with what was written instead of what it replaces.
-pub fn merge(
-    written: &Written,
-    bounds: &Bounds,
+/// Sets what is to be written of a member, and counts it. Returns what was to be written.
+pub fn note_member(
+    members: &mut Members,
+    size: &mut usize,
+    key: ShortBytes,
+    value: Option<ShortBytes>,
+) -> Option<Option<ShortBytes>> {
+    let size_of = |value: &Option<ShortBytes>| value.as_ref().map_or(0, |value| value.len());
+    *size += size_of(&value);
+    match members.entry(key) {
+        Entry::Occupied(mut entry) => {
+            let old = entry.insert(value);
+            *size -= size_of(&old);
+            Some(old)
+        }
+        Entry::Vacant(entry) => {
+            *size += entry.key().len() + ENTRY_OVERHEAD;
+            entry.insert(value);
+            None
+        }
+    }
+}
+
+/// Visits what `scan` visits, with what was written instead of what it replaces, or `None`.
+pub fn merge<'w>(
+    written: impl DoubleEndedIterator<Item = (&'w [u8], Option<&'w [u8]>)>,
     reverse: bool,
     visit: &mut Visit<'_>,
     scan: impl FnOnce(&mut Visit<'_>) -> everleaf::Result<()>,
 ) -> everleaf::Result<()> {
-    let over = written.range::<[u8], _>(bounds.as_slices());
-    let over: &mut dyn Iterator<Item = _> =
-        if reverse { &mut over.rev() } else { &mut over.into_iter() };
+    let (mut forward, mut backward);
+    let over: &mut dyn Iterator<Item = _> = if reverse {
+        backward = written.rev();
+        &mut backward
+    } else {
+        forward = written;
+        &mut forward
+    };
     let mut over = over.peekable();
-    let show = |visit: &mut Visit<'_>, key: &[u8], value: &Option<Value>| match value {
-        Some(value) if is_live(value) => visit(key, &value.0),
-        _ => ControlFlow::Continue(()),
+    let show = |visit: &mut Visit<'_>, key: &[u8], value: Option<&[u8]>| match value {
+        Some(value) => visit(key, value),
+        None => ControlFlow::Continue(()),
     };
     let mut flow = ControlFlow::Continue(());
     scan(&mut |key, value| {

@@ -248,7 +248,7 @@ fn run_among_others(
         stage.fill(&mut batch, &context.shared.databases, &context.shared.types);
         match store.write(&batch)? {
             Written::All => {
-                finish(context, service, &stage);
+                finish(context, service, &mut stage);
                 return Ok(Some(true));
             }
             Written::Refused(number) if number < watched.len() => return Ok(Some(false)),
@@ -287,7 +287,7 @@ fn run_alone(
         Ok::<(), Failure>(())
     })?;
     if written.is_done() {
-        finish(context, service, &stage);
+        finish(context, service, &mut stage);
     }
     Ok(written.is_done())
 }
@@ -307,8 +307,9 @@ fn serve<'a>(
 }
 
 /// Answers those who were served on a stage that is written, and serves who came too late for that.
-fn finish(context: &Context<'_>, service: Option<Service<'_>>, stage: &Stage) {
+fn finish(context: &Context<'_>, service: Option<Service<'_>>, stage: &mut Stage) {
     let (shared, loop_index) = (context.shared, context.session.client.loop_index);
+    stage.keep_separators(&shared.types);
     let served = match (stage.places(), service) {
         (Some(places), service) => {
             // It has served nobody.
@@ -357,7 +358,11 @@ pub fn run_single(context: &mut Context<'_>, request: &Request<'_>, command: &Co
 pub fn complete(context: &Context<'_>, stage: &mut Stage, store: &Store) -> Result<bool, Failure> {
     let Context { shared, .. } = context;
     if stage.is_unchanged() {
-        return Ok(stage.still_holds(&shared.databases)?);
+        let is_so = stage.still_holds(&shared.databases)?;
+        if is_so {
+            stage.keep_separators(&shared.types);
+        }
+        return Ok(is_so);
     }
     let service = serve(context, stage, store)?;
     let mut batch = WriteBatch::new();
@@ -420,7 +425,7 @@ fn run_step_alone(
         stage.fill(batch, &context.shared.databases, &context.shared.types);
         Ok::<(), Failure>(())
     })?;
-    finish(context, service, &stage);
+    finish(context, service, &mut stage);
     Ok(())
 }
 

@@ -5,11 +5,13 @@
 //! own nothing may be. Of each key and member what was there first is kept, however often it is written.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use everleaf::Expiry;
 
 use super::staged_value::Value;
 use crate::databases::Place;
+use crate::short_bytes::ShortBytes;
 
 /// Bytes that an entry takes besides its key and value.
 const ENTRY_OVERHEAD: usize = 100;
@@ -45,7 +47,7 @@ impl Before {
 #[derive(Default)]
 pub struct UndoLog {
     pub keys: BTreeMap<(Place, Vec<u8>), Vec<Before>>,
-    pub members: BTreeMap<Vec<u8>, Before>,
+    pub members: BTreeMap<ShortBytes, Option<Option<ShortBytes>>>,
     size: usize,
 }
 
@@ -70,11 +72,11 @@ impl UndoLog {
     }
 
     /// Notes what a member had.
-    pub fn note_member(&mut self, key: &[u8], before: Option<Option<Value>>) {
-        if !self.members.contains_key(key) {
-            let before = Before::Written(before);
-            self.size += ENTRY_OVERHEAD + key.len() + before.size();
-            self.members.insert(key.to_vec(), before);
+    pub fn note_member(&mut self, key: ShortBytes, before: Option<Option<ShortBytes>>) {
+        if let Entry::Vacant(entry) = self.members.entry(key) {
+            let size = before.iter().flatten().map(|value| value.len()).sum::<usize>();
+            self.size += ENTRY_OVERHEAD + entry.key().len() + size;
+            entry.insert(before);
         }
     }
 

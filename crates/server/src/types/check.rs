@@ -11,8 +11,8 @@ use std::ops::ControlFlow;
 
 use everleaf::{Map, Result, Store};
 
-use super::order::{LEVEL_MAX, height_of, order_key, position};
-use super::places::ORDER;
+use super::order::{height_of, position};
+use super::places::{LEVEL_MAX, ORDER, order_key};
 use super::{
     HEADER_SIZE, Header, Kind, MEMBERS, Ready, TRIMMED, Types, live_key, live_number, trimmed_key,
 };

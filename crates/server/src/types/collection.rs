@@ -14,6 +14,7 @@ use crate::command::keys::Result;
 use crate::command::stage::Staged;
 use crate::command::walk::Bounds;
 use crate::failure::Failure;
+use crate::short_bytes::ShortBytes;
 
 /// The last word of the header of a new collection.
 fn extra_of(kind: Kind) -> u64 {
@@ -99,9 +100,9 @@ impl<'s, 'a> Collection<'s, 'a> {
     }
 
     /// Where in the order of places a member lies, followed by the member.
-    fn place_of(&self, member: &[u8]) -> Vec<u8> {
+    fn place_of(&self, member: &[u8]) -> ShortBytes {
         let hash = self.place(self.ready.hash_of(member));
-        [&self.header.id.to_be_bytes()[..], &hash.to_be_bytes(), member].concat()
+        ShortBytes::of_parts([&self.header.id.to_be_bytes(), &hash.to_be_bytes(), member])
     }
 
     /// Shows what a member has, if it is there.
@@ -121,17 +122,17 @@ impl<'s, 'a> Collection<'s, 'a> {
         let is_empty = self.is_new && self.header.count == 0;
         let place = self.place_of(member);
         let is_there = !is_empty && self.staged.see_member(self.ready, &place, |_| ())?.is_some();
-        self.set_at(&place, value, is_there)?;
+        self.set_at(place, value, is_there)?;
         Ok(!is_there)
     }
 
     /// Sets what a member has, of which it is known whether it is there.
     pub(super) fn set_known(&mut self, member: &[u8], value: &[u8], is_there: bool) -> Result<()> {
         let place = self.place_of(member);
-        self.set_at(&place, value, is_there)
+        self.set_at(place, value, is_there)
     }
 
-    fn set_at(&mut self, place: &[u8], value: &[u8], is_there: bool) -> Result<()> {
+    fn set_at(&mut self, place: ShortBytes, value: &[u8], is_there: bool) -> Result<()> {
         if place.len() > KEY_SIZE_MAX {
             return Err(Error::KeyTooLarge(place.len()).into());
         }
@@ -147,7 +148,7 @@ impl<'s, 'a> Collection<'s, 'a> {
         if !is_empty && self.staged.see_member(self.ready, &place, |_| ())?.is_some() {
             return Ok(false);
         }
-        self.set_at(&place, b"", false)?;
+        self.set_at(place, b"", false)?;
         Ok(true)
     }
 
@@ -156,11 +157,22 @@ impl<'s, 'a> Collection<'s, 'a> {
         let place = self.place_of(member);
         let is_there = self.staged.see_member(self.ready, &place, |_| ())?.is_some();
         if is_there {
-            self.staged.stage.write_member(&place, None)?;
-            // What is read while others write need not fit the count; then it is read again.
-            self.header.count = self.header.count.saturating_sub(1);
+            self.remove_at(place)?;
         }
         Ok(is_there)
+    }
+
+    /// Removes a member that is known to be there.
+    pub fn remove_known(&mut self, member: &[u8]) -> Result<()> {
+        let place = self.place_of(member);
+        self.remove_at(place)
+    }
+
+    fn remove_at(&mut self, place: ShortBytes) -> Result<()> {
+        self.staged.stage.write_member(place, None)?;
+        // What is read while others write need not fit the count; then it is read again.
+        self.header.count = self.header.count.saturating_sub(1);
+        Ok(())
     }
 
     /// Visits the members from a place in their order on: the place, the member, and what it has.
@@ -200,6 +212,7 @@ impl<'s, 'a> Collection<'s, 'a> {
 
     /// Removes all members at once: they are freed later.
     pub fn clear(self) -> Result<()> {
+        self.staged.stage.forget_separators(self.header.id);
         self.staged.stage.write(self.staged.place, self.key, None)
     }
 
@@ -208,7 +221,9 @@ impl<'s, 'a> Collection<'s, 'a> {
         self.header.changes += 1;
         let place = self.staged.place;
         let live = live_key(place, self.header.id);
+        let live = || ShortBytes::from(&live[..]);
         if self.header.count == 0 {
+            self.staged.stage.forget_separators(self.header.id);
             // With the note the collector frees what is left beside the members.
             let is_bare = match self.header.kind {
                 Kind::Hash | Kind::Set => true,
@@ -217,9 +232,9 @@ impl<'s, 'a> Collection<'s, 'a> {
             };
             let stage = &mut self.staged.stage;
             if is_bare {
-                stage.write_member(&live, None)?;
+                stage.write_member(live(), None)?;
             } else if self.is_new {
-                stage.write_member(&live, Some(self.key))?;
+                stage.write_member(live(), Some(self.key))?;
             }
             return match self.is_new {
                 true => Ok(()),
@@ -228,9 +243,11 @@ impl<'s, 'a> Collection<'s, 'a> {
         }
         let stage = &mut self.staged.stage;
         if self.is_new {
-            stage.write_member(&live, Some(self.key))?;
+            stage.write_member(live(), Some(self.key))?;
         }
-        let value = self.ready.encode(&self.header).to_vec();
-        stage.write(place, self.key, Some((value, self.expiry)))
+        if self.header.kind == Kind::SortedSet {
+            stage.note_changes(self.header.id, self.header.changes);
+        }
+        stage.write_header(place, self.key, &self.ready.encode(&self.header), self.expiry)
     }
 }

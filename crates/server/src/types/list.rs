@@ -10,6 +10,7 @@ use super::trimmed_key;
 use crate::command::keys::Result;
 use crate::command::walk::Bounds;
 use crate::failure::Failure;
+use crate::short_bytes::ShortBytes;
 
 /// Bytes of elements that are moved at once.
 const MOVED_SIZE_MAX: usize = 256 << 20;
@@ -46,7 +47,7 @@ impl Collection<'_, '_> {
     /// Sets an element that is there.
     pub fn set_element(&mut self, at: u64, value: Option<&[u8]>) -> Result<()> {
         let key = self.element_key(at);
-        self.staged.stage.write_member(&key, value)
+        self.staged.stage.write_member(ShortBytes::from(&key[..]), value)
     }
 
     /// Adds an element at a side.
@@ -186,7 +187,8 @@ impl Collection<'_, '_> {
         if count - kept <= REMOVED_COUNT_MAX {
             (0..first).chain(first + kept..count).try_for_each(|at| self.set_element(at, None))?;
         } else {
-            self.staged.stage.write_member(&trimmed_key(self.header.id), Some(b""))?;
+            let key = ShortBytes::from(&trimmed_key(self.header.id)[..]);
+            self.staged.stage.write_member(key, Some(b""))?;
         }
         self.header.extra = self.header.extra.wrapping_add(first);
         self.header.count = kept;

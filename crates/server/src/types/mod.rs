@@ -13,8 +13,9 @@ pub mod collection;
 mod collector;
 pub mod list;
 pub mod order;
-mod places;
+pub mod places;
 mod relocation;
+pub mod separators;
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Read;
@@ -25,6 +26,7 @@ use everleaf::{Map, Store};
 
 pub use collector::Collector;
 
+use self::separators::KeptSeparators;
 use crate::databases::Place;
 
 /// The map of the members.
@@ -93,11 +95,13 @@ pub struct Ready {
     mark: [u8; MARK_SIZE],
     /// The number of this process among those that made collections, and how many it has made.
     ids: OnceLock<(u64, AtomicU64)>,
+    /// What is known of the orders of sorted sets.
+    pub separators: KeptSeparators,
 }
 
 impl Ready {
     fn new(members: Map, mark: [u8; MARK_SIZE]) -> Self {
-        Ready { members, mark, ids: OnceLock::new() }
+        Ready { members, mark, ids: OnceLock::new(), separators: KeptSeparators::default() }
     }
 
     /// Whether a value begins with the mark of the pool.

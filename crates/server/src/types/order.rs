@@ -18,18 +18,19 @@
 //! level, and a member that comes or goes changes one entry per level. Nobody can choose members that
 //! are separators who does not know the mark of the pool.
 //!
-//! The number of levels is in the header. All of it is written in the batch of the command.
+//! The number of levels is in the header. All of it is written in the batch of the command; what a step has of it in
+//! memory until then is in `separators.rs`.
 
 use std::ops::{Bound, ControlFlow};
 
 use super::collection::Collection;
-use super::places::ORDER;
+use super::places::{LEVEL_MAX, order_key};
+use super::separators::{OVERHEAD, SIZE_MAX, Separators};
 use crate::command::keys::Result;
 use crate::command::walk::Bounds;
 use crate::score;
+use crate::short_bytes::ShortBytes;
 
-/// Levels above that of the members, at most.
-pub const LEVEL_MAX: u8 = 10;
 /// One of so many of a level is on the next, as a power of two.
 const FAN_OUT_BITS: u32 = 6;
 
@@ -41,14 +42,16 @@ pub fn position(member: &[u8], score: f64) -> Vec<u8> {
     [&score::code(score).to_be_bytes(), member].concat()
 }
 
+/// The member at a position, and its score.
+pub fn at_position(position: &[u8]) -> (&[u8], f64) {
+    let code = position.get(..8).and_then(|code| code.try_into().ok());
+    let score = score::of_code(code.map_or(0, u64::from_be_bytes));
+    (position.get(8..).unwrap_or(b""), score)
+}
+
 /// The level up to which a member of this hash is a separator.
 pub fn height_of(hash: u64) -> u8 {
     (hash.trailing_zeros() / FAN_OUT_BITS).min(u32::from(LEVEL_MAX)) as u8
-}
-
-/// The key of an entry of the order of a sorted set.
-pub fn order_key(id: u64, level: u8, position: &[u8]) -> Vec<u8> {
-    [&id.to_be_bytes()[..], &[ORDER | level], position].concat()
 }
 
 /// The score in what a member has.
@@ -72,8 +75,39 @@ impl Collection<'_, '_> {
         self.header.extra.min(u64::from(LEVEL_MAX)) as u8
     }
 
-    fn order_key(&self, level: u8, position: &[u8]) -> Vec<u8> {
+    fn order_key(&self, level: u8, position: &[u8]) -> ShortBytes {
         order_key(self.header.id, level, position)
+    }
+
+    /// What the step knows of the order.
+    fn known(&mut self) -> &mut Separators {
+        let (id, changes) = (self.header.id, self.header.changes);
+        self.staged.stage.separators_mut(self.ready, id, changes)
+    }
+
+    /// Whether a level is in memory.
+    fn has_level(&self, level: u8) -> bool {
+        let known = self.staged.stage.separators(self.header.id);
+        level > 0 && known.is_some_and(|known| known.has(level))
+    }
+
+    /// Whether a level is in memory; brings it there if that is no more work than what was asked for of it.
+    fn ask_level(&mut self, level: u8) -> Result<bool> {
+        let expected = self.header.count >> (u32::from(level) * FAN_OUT_BITS).min(63);
+        if self.known().wants(level, expected) {
+            let (mut counts, mut size) = (Vec::new(), self.staged.stage.separators_size());
+            let all = (Bound::Unbounded, Bound::Unbounded);
+            self.walk_level(level, &all, false, |position, value| {
+                counts.push((position.to_vec(), number(value)));
+                size += position.len() + OVERHEAD;
+                if size > SIZE_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            match size > SIZE_MAX {
+                true => self.known().give_up(level),
+                false => self.known().load(level, counts),
+            }
+        }
+        Ok(self.has_level(level))
     }
 
     /// The score of a member, if it is there.
@@ -93,9 +127,9 @@ impl Collection<'_, '_> {
         self.enter(member, score, count - u64::from(old.is_some()).min(count))
     }
 
-    /// Removes a member with its score.
+    /// Removes a member, which is there, with its score.
     pub fn remove_scored(&mut self, member: &[u8], score: f64) -> Result<()> {
-        self.remove(member)?;
+        self.remove_known(member)?;
         self.leave(member, score)
     }
 
@@ -103,9 +137,14 @@ impl Collection<'_, '_> {
     fn enter(&mut self, member: &[u8], score: f64, count: u64) -> Result<()> {
         let position = position(member, score);
         let key = self.order_key(0, &position);
-        self.staged.stage.write_member(&key, Some(b""))?;
+        self.staged.stage.write_member(key, Some(b""))?;
+        self.known().enter(&position);
         let (height, levels) = (self.height_of(member), self.levels());
         for level in 1..=height.max(levels) {
+            if level > height && self.ask_level(level)? {
+                self.known().change_before(level, &position, |count| count.saturating_add(1));
+                continue;
+            }
             let (before, total) = if level > levels {
                 (Vec::new(), count)
             } else {
@@ -132,16 +171,25 @@ impl Collection<'_, '_> {
     fn leave(&mut self, member: &[u8], score: f64) -> Result<()> {
         let position = position(member, score);
         let key = self.order_key(0, &position);
-        self.staged.stage.write_member(&key, None)?;
+        self.staged.stage.write_member(key, None)?;
+        self.known().leave(&position);
         let height = self.height_of(member);
         for level in 1..=self.levels() {
+            let is_loaded = self.ask_level(level)?;
             let mut count = 0;
             if level <= height {
                 let key = self.order_key(level, &position);
-                count = self.staged.see_member(self.ready, &key, number)?.unwrap_or(0);
-                self.staged.stage.write_member(&key, None)?;
+                count = match is_loaded {
+                    true => self.known().remove(level, &position),
+                    false => self.staged.see_member(self.ready, &key, number)?,
+                }
+                .unwrap_or(0);
+                self.staged.stage.write_member(key, None)?;
             }
-            if let Some((before, total)) = self.separator_before(level, &position)? {
+            if is_loaded {
+                let change = |total: u64| (total + count).saturating_sub(1);
+                self.known().change_before(level, &position, change);
+            } else if let Some((before, total)) = self.separator_before(level, &position)? {
                 self.write_count(level, &before, (total + count).saturating_sub(1))?;
             }
         }
@@ -149,12 +197,20 @@ impl Collection<'_, '_> {
     }
 
     fn write_count(&mut self, level: u8, position: &[u8], count: u64) -> Result<()> {
+        if self.has_level(level) {
+            self.known().set(level, position, count);
+            return Ok(());
+        }
         let key = self.order_key(level, position);
-        self.staged.stage.write_member(&key, Some(&count.to_le_bytes()))
+        self.staged.stage.write_member(key, Some(&count.to_le_bytes()))
     }
 
     /// The last separator before a position, and its count. None is missing but while others write.
     fn separator_before(&mut self, level: u8, position: &[u8]) -> Result<Option<(Vec<u8>, u64)>> {
+        if self.ask_level(level)? {
+            let found = self.known().before(level, position);
+            return Ok(found.map(|(position, count)| (position.to_vec(), count)));
+        }
         let part = (Bound::Unbounded, Bound::Excluded(position.to_vec()));
         let mut found = None;
         self.walk_level(level, &part, true, |position, value| {
@@ -175,7 +231,7 @@ impl Collection<'_, '_> {
         Ok(sum)
     }
 
-    /// Visits the entries of a level.
+    /// Visits the entries of a level: in memory if it is there (S1).
     fn walk_level(
         &mut self,
         level: u8,
@@ -183,6 +239,13 @@ impl Collection<'_, '_> {
         reverse: bool,
         mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
+        if self.has_level(level) {
+            let bounds = (part.0.as_ref().map(Vec::as_slice), part.1.as_ref().map(Vec::as_slice));
+            self.known().visit(level, bounds, reverse, |position, count| {
+                visit(position, &count.to_le_bytes())
+            });
+            return Ok(());
+        }
         let prefix = self.order_key(level, b"");
         let all = Bounds::of_prefix(&prefix);
         let placed = |position: &Vec<u8>| [&prefix[..], position].concat();
@@ -191,9 +254,25 @@ impl Collection<'_, '_> {
             bound => bound.as_ref().map(placed),
         };
         let bounds = Bounds { start: inside(&part.0, all.start), end: inside(&part.1, all.end) };
-        self.staged.walk_members(self.ready, &bounds, reverse, &mut |key, value| {
+        self.staged.walk_written(self.ready, &bounds, reverse, &mut |key, value| {
             visit(key.get(prefix.len()..).unwrap_or(b""), value)
         })
+    }
+
+    /// The positions of the first or last members.
+    pub fn ends(&mut self, count: u64, is_last: bool) -> Result<Vec<Vec<u8>>> {
+        if let Some((after, wanted)) = self.known().end(is_last).missing(count) {
+            let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+            let part = if is_last { (Bound::Unbounded, after) } else { (after, Bound::Unbounded) };
+            let mut next = Vec::new();
+            self.walk_level(0, &part, is_last, |position, _| {
+                next.push(position.to_vec());
+                let is_done = next.len() as u64 == wanted;
+                if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+            self.known().end(is_last).load(next);
+        }
+        Ok(self.known().end(is_last).next(count).map(<[u8]>::to_vec).collect())
     }
 
     /// Visits members in order, or against it, with their scores.
@@ -204,9 +283,8 @@ impl Collection<'_, '_> {
         mut visit: impl FnMut(&[u8], f64) -> ControlFlow<()>,
     ) -> Result<()> {
         self.walk_level(0, part, reverse, |position, _| {
-            let code = position.get(..8).and_then(|code| code.try_into().ok());
-            let score = score::of_code(code.map_or(0, u64::from_be_bytes));
-            visit(position.get(8..).unwrap_or(b""), score)
+            let (member, score) = at_position(position);
+            visit(member, score)
         })
     }
 

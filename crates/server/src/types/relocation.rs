@@ -13,6 +13,7 @@ use crate::command::keys::Result;
 use crate::command::stage::{Staged, Visit};
 use crate::command::walk::Bounds;
 use crate::databases::Place;
+use crate::short_bytes::ShortBytes;
 
 /// Entries, and bytes of them, that are copied at once.
 const PIECE_LENGTH: usize = 1024;
@@ -35,6 +36,10 @@ impl Staged<'_> {
         })
     }
 
+    fn write_note(&mut self, note: &[u8], key: Option<&[u8]>) -> Result<()> {
+        self.stage.write_member(ShortBytes::from(note), key)
+    }
+
     /// Moves what a key holds to another one, in place of what that held. Returns whether there was
     /// something. Costs the same for a collection of any size.
     pub fn rename(&mut self, source: &[u8], destination: &[u8]) -> Result<bool> {
@@ -43,7 +48,7 @@ impl Staged<'_> {
             return Ok(true);
         }
         if let Some(header) = held.header {
-            self.stage.write_member(&live_key(self.place, header.id), Some(destination))?;
+            self.write_note(&live_key(self.place, header.id), Some(destination))?;
         }
         self.stage.write(self.place, destination, Some((held.value, held.expiry)))?;
         self.stage.write(self.place, source, None)?;
@@ -55,8 +60,8 @@ impl Staged<'_> {
     pub fn relocate(&mut self, key: &[u8], place: Place) -> Result<bool> {
         let Some(held) = self.held(key)? else { return Ok(false) };
         if let Some(header) = held.header {
-            self.stage.write_member(&live_key(self.place, header.id), None)?;
-            self.stage.write_member(&live_key(place, header.id), Some(key))?;
+            self.write_note(&live_key(self.place, header.id), None)?;
+            self.write_note(&live_key(place, header.id), Some(key))?;
         }
         self.stage.write(place, key, Some((held.value, held.expiry)))?;
         self.stage.write(self.place, key, None)?;
@@ -73,9 +78,9 @@ impl Staged<'_> {
             self.copy_members(ready, header.id, copy.id)?;
             // Elements outside of its bounds are copied, too, and freed there as well (`collector.rs`).
             if self.see_member(ready, &trimmed_key(header.id), |_| ())?.is_some() {
-                self.stage.write_member(&trimmed_key(copy.id), Some(b""))?;
+                self.write_note(&trimmed_key(copy.id), Some(b""))?;
             }
-            self.stage.write_member(&live_key(place, copy.id), Some(destination))?;
+            self.write_note(&live_key(place, copy.id), Some(destination))?;
             held.value = ready.encode(&copy).to_vec();
         }
         self.stage.write(place, destination, Some((held.value, held.expiry)))?;
@@ -103,7 +108,7 @@ impl Staged<'_> {
             bounds.skip_to_after(last.clone());
             for (mut key, value) in piece {
                 key[..8].copy_from_slice(&to.to_be_bytes());
-                self.stage.write_member(&key, Some(&value))?;
+                self.stage.write_member(ShortBytes::from(&key[..]), Some(&value))?;
             }
         }
     }

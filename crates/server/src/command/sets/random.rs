@@ -48,7 +48,7 @@ pub fn spop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     if let Some(mut set) = find(keys.staged()?, request.arg(1))? {
         popped = draw(&mut set, count.unwrap_or(1))?;
         for (member, _) in &popped {
-            set.remove(member)?;
+            set.remove_known(member)?;
         }
         if !popped.is_empty() {
             set.finish()?;

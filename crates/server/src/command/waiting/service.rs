@@ -149,6 +149,7 @@ pub fn serve_rest(shared: &Shared, loop_index: usize, made: &[(Place, Vec<u8>)])
         stage.expect_read(&mut batch, &shared.databases);
         stage.fill(&mut batch, &shared.databases, &shared.types);
         if store.write(&batch)?.is_done() {
+            stage.keep_separators(&shared.types);
             service.finish();
             return Ok(());
         }

@@ -1,13 +1,12 @@
 //! `ZPOPMIN`, `ZPOPMAX`, `ZMPOP`.
 
-use std::ops::{Bound, ControlFlow};
-
 use super::{Scored, find, show};
 use crate::command::keys::Result;
 use crate::command::members::{count_option, key_count_arg};
 use crate::command::stage::Staged;
 use crate::command::{Context, Failure, Outcome, parse_integer};
 use crate::resp::Request;
+use crate::types::order::at_position;
 
 /// `ZPOPMIN key [count]`
 pub fn zpopmin(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
@@ -46,16 +45,16 @@ fn pop_one(context: &mut Context<'_>, request: &Request<'_>, reverse: bool) -> O
 
 /// Removes the first or last members.
 pub fn pop(staged: &mut Staged<'_>, key: &[u8], count: u64, reverse: bool) -> Result<Vec<Scored>> {
-    let mut items = Vec::new();
-    let Some(mut set) = find(staged, key)? else { return Ok(items) };
+    let Some(mut set) = find(staged, key)? else { return Ok(Vec::new()) };
     if count == 0 {
-        return Ok(items);
+        return Ok(Vec::new());
     }
-    set.walk_order(&(Bound::Unbounded, Bound::Unbounded), reverse, |member, score| {
-        items.push((member.to_vec(), score));
-        let is_done = items.len() as u64 == count;
-        if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })?;
+    let positions = set.ends(count, reverse)?;
+    let scored = |position: &Vec<u8>| {
+        let (member, score) = at_position(position);
+        (member.to_vec(), score)
+    };
+    let items: Vec<Scored> = positions.iter().map(scored).collect();
     if items.len() as u64 == set.header.count {
         set.clear()?;
         return Ok(items);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::support::{Client, TestServer, encode};
+use everleaf_server::check_collections;
 
 /// Numbers by a seed.
 struct Random(u64);
@@ -129,4 +130,84 @@ fn a_sorted_set_is_part_of_transactions() {
     assert!(client.line("GET z").starts_with("-WRONGTYPE"));
     assert!(client.line("SADD z a").starts_with("-WRONGTYPE"));
     assert_eq!(client.line("TYPE z"), "+zset");
+}
+
+/// A command that changes a set of many members, what it answers, and whether it fails with part of its work done.
+fn step(random: &mut Random, model: &mut Model) -> (Vec<String>, String, bool) {
+    let member = format!("m{}", random.below(3_000));
+    let score = random.below(400) as i64 - 200;
+    let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect::<Vec<_>>();
+    match random.below(8) {
+        0..=2 => {
+            let is_new = model.insert(member.clone(), score).is_none();
+            let answer = format!(":{}", u8::from(is_new));
+            (words(&["ZADD", "z", &score.to_string(), &member]), answer, false)
+        }
+        3 => {
+            let answer = format!(":{}", u8::from(model.remove(&member).is_some()));
+            (words(&["ZREM", "z", &member]), answer, false)
+        }
+        4 => {
+            let long = "x".repeat((64 << 10) + 1);
+            let score = score.to_string();
+            let words = words(&["ZADD", "z", &score, &member, &score, "other", &score, &long]);
+            (words, String::new(), true)
+        }
+        part => {
+            let (all, count) = (in_order(model), 1 + random.below(3) as usize);
+            let (name, popped): (_, Vec<_>) = match part == 7 {
+                true => ("ZPOPMAX", all.into_iter().rev().take(count).collect()),
+                false => ("ZPOPMIN", all.into_iter().take(count).collect()),
+            };
+            let told = |(score, member): &(i64, String)| format!("\"{member}\" \"{score}\"");
+            let answer = popped.iter().map(told).collect::<Vec<_>>().join(" ");
+            for (_, member) in &popped {
+                model.remove(member);
+            }
+            (words(&[name, "z", &count.to_string()]), format!("[{answer}]"), false)
+        }
+    }
+}
+
+/// What a step has in memory of a set is taken back with a command that fails, written with the others, and fits what
+/// later steps find, whichever client makes them.
+#[test]
+fn what_is_popped_and_counted_is_that_of_a_model_in_pipelines_and_transactions() {
+    let mut server = TestServer::start();
+    let mut clients = [server.connect(), server.connect()];
+    let (mut random, mut model) = (Random(11), Model::new());
+    for round in 0..60 {
+        let is_transaction = round % 3 == 2;
+        let client = &mut clients[random.below(2) as usize];
+        if round % 15 == 0 {
+            change(client, &mut random, &mut model, 100);
+        }
+        let mut steps: Vec<_> = (0..40).map(|_| step(&mut random, &mut model)).collect();
+        if !is_transaction {
+            steps.retain(|(_, _, fails)| !fails);
+        }
+        let mut request = if is_transaction { encode(&["MULTI"]) } else { vec![] };
+        steps.iter().for_each(|(words, _, _)| request.extend(encode(words)));
+        if is_transaction {
+            request.extend(encode(&["EXEC"]));
+        }
+        client.send(&request);
+        if is_transaction {
+            (0..=steps.len()).for_each(|_| assert!(client.reply().starts_with('+')));
+            let reply = client.reply();
+            for (words, answer, fails) in &steps {
+                assert!(*fails || reply.contains(answer.as_str()), "{words:?}: {answer}: {reply}");
+            }
+            assert_eq!(reply.matches("-ERR").count(), steps.iter().filter(|it| it.2).count());
+        } else {
+            for (words, answer, _) in &steps {
+                assert_eq!(&client.reply(), answer, "{words:?} in round {round}");
+            }
+        }
+        if round % 5 == 4 {
+            compare(client, &mut random, &model);
+        }
+    }
+    server.stop().unwrap();
+    assert_eq!(check_collections(&server.store).unwrap().problems, Vec::<String>::new());
 }
