@@ -158,11 +158,14 @@ pub fn draw(collection: &mut Collection<'_, '_>, count: i64) -> Result<Vec<Membe
         let one = |_| all[(random() % all.len() as u64) as usize].clone();
         return Ok((0..wanted).map(one).collect());
     }
-    for index in 0..wanted as usize {
+    // Others may have removed members since the header was read: then there are fewer than it counts, and the
+    // command is run again. A damaged header counts too many for good.
+    let wanted = usize::try_from(wanted).unwrap_or(usize::MAX).min(all.len());
+    for index in 0..wanted {
         let other = index + (random() % (all.len() - index) as u64) as usize;
         all.swap(index, other);
     }
-    all.truncate(wanted as usize);
+    all.truncate(wanted);
     Ok(all)
 }
 

@@ -5,6 +5,7 @@
 mod attacks;
 mod check;
 mod collections;
+mod damaged;
 mod databases;
 mod rolled_back;
 mod series;

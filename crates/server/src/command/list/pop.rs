@@ -64,8 +64,10 @@ pub fn pop(
     side: Side,
 ) -> Result<Option<Vec<Vec<u8>>>> {
     let Some(mut list) = find(staged, key)? else { return Ok(None) };
+    let before = list.header;
     let popped = list.pop_many(side, count)?;
-    if !popped.is_empty() {
+    // Also if an element was missing, so that the next one comes to those behind it.
+    if list.header != before {
         list.finish()?;
     }
     Ok(Some(popped))

@@ -80,7 +80,11 @@ pub fn transfer(
     }
     find(staged, destination)?;
     let Some(mut list) = find(staged, source)? else { return Ok(None) };
-    let Some(element) = list.pop(from)? else { return Ok(None) };
+    let Some(element) = list.pop(from)? else {
+        // It is missing: the next one comes to those behind it.
+        list.finish()?;
+        return Ok(None);
+    };
     if source == destination {
         list.push(to, &element)?;
         list.finish()?;

@@ -15,7 +15,7 @@ use super::keys::Result;
 use super::list::{pop::pop as pop_elements, pop::show as show_elements, push::transfer};
 use super::stage::Staged;
 use super::zset::{pop::pop as pop_members, show as show_members};
-use super::{Context, Outcome, transaction};
+use super::{Context, Failure, Outcome, transaction};
 use crate::client_state::Waiting;
 use crate::resp::{Reply, Request};
 use crate::shared::Shared;
@@ -24,6 +24,9 @@ use crate::wish::{What, Wish};
 
 /// Bytes that a key takes besides itself, which it does twice, while somebody waits for it.
 const KEY_OVERHEAD: usize = 150;
+/// What is told of a collection that counts members, and has none where they belong.
+const DAMAGED: &str = "ERR a member is missing that the collection counts: it is damaged, and `everleaf check` \
+                       on the pool tells more";
 
 impl Wish {
     /// Does it with this key, if that has members. Returns whether it had.
@@ -76,6 +79,16 @@ impl Wish {
         Ok(true)
     }
 
+    /// Whether one of the keys has a collection of its kind. With members, unless it is damaged.
+    fn is_any_there(&self, staged: &mut Staged<'_>) -> Result<bool> {
+        for key in &self.keys {
+            if staged.kind(key)? == Some(self.kind) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Does it with the first key that has members. Returns whether one had.
     fn grant_first(&self, staged: &mut Staged<'_>, reply: &mut Reply<'_>) -> Result<bool> {
         for key in &self.keys {
@@ -113,14 +126,20 @@ pub fn wait(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         shared.types.begin(&shared.store)?;
     }
     loop {
-        let mut granted = false;
+        let (mut granted, mut is_damaged) = (false, false);
         let first = wish.keys.first().map_or(&b""[..], Vec::as_slice);
         transaction::run_step(context, first, true, &mut |inner| {
-            granted = wish.grant_first(inner.keys.staged()?, &mut inner.reply)?;
+            let staged = inner.keys.staged()?;
+            granted = wish.grant_first(staged, &mut inner.reply)?;
+            is_damaged = !granted && wish.is_any_there(staged)?;
             Ok(())
         })?;
         if granted {
             return Ok(());
+        }
+        // It would neither be granted nor wait, again and again.
+        if is_damaged {
+            return Err(Failure::text(DAMAGED));
         }
         let mut waiters = shared.waiters.lock();
         let waiter = Waiter {

@@ -1,0 +1,132 @@
+//! Collections whose header counts what is not there: by damage for good, or for the moment between two readings.
+//!
+//! `SRANDMEMBER` and its like took as many members out of those they had found as the header had promised, divided by
+//! the number of those that were left, which was zero, and the panic stopped the server. That took no damage: the
+//! header is read before the members, and another client may remove some in between.
+//!
+//! `BLPOP` and its like found nothing to give and a header that promised something, and tried again for ever: one
+//! request held an event loop and all its connections. `LPOP` answered that there was nothing, and left the list as it
+//! was, so that no later one ever came to the elements behind the missing one.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::support::{Client, TestServer, encode};
+
+/// Says in the header of a collection that it has so many members.
+fn claim(server: &TestServer, key: &str, count: u64) {
+    let mut header = server.store.default_map().get(key).unwrap().unwrap();
+    header[32..40].copy_from_slice(&count.to_le_bytes());
+    server.store.default_map().put(key, &header).unwrap();
+}
+
+/// Takes the first entries of the collection of a key away, and leaves its header.
+fn lose(server: &TestServer, key: &str, count: usize) {
+    let header = server.store.default_map().get(key).unwrap().unwrap();
+    let id = u64::from_le_bytes(header[24..32].try_into().unwrap()).to_be_bytes();
+    let members = server.store.existing_map("server.members").unwrap().unwrap();
+    let all = members.range(..).map(|pair| pair.unwrap().0);
+    let lost: Vec<_> = all.filter(|key| key.starts_with(&id)).take(count).collect();
+    lost.iter().for_each(|key| assert!(members.remove(key).unwrap()));
+}
+
+/// How many items the reply to a line has.
+fn items(client: &mut Client, line: &str) -> usize {
+    client.line(line).matches('"').count() / 2
+}
+
+#[test]
+fn so_many_are_drawn_as_there_are_and_not_as_the_header_counts() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    for number in 0..10 {
+        client.line(&format!("SADD set {number}"));
+        client.line(&format!("HSET hash {number} x"));
+        client.line(&format!("ZADD zset 1 {number}"));
+    }
+    for key in ["set", "hash", "zset"] {
+        claim(&server, key, 100);
+    }
+    for line in ["SRANDMEMBER set", "HRANDFIELD hash", "ZRANDMEMBER zset", "SPOP set"] {
+        let wanted = format!("{line} 50");
+        assert_eq!(items(&mut client, &wanted), 10, "{wanted}");
+    }
+    assert_eq!(client.line("SRANDMEMBER set 50"), "[]", "they were popped");
+    assert_eq!(client.line("SRANDMEMBER set -50"), "[]");
+    assert_eq!(client.line("SRANDMEMBER set"), "nil");
+}
+
+#[test]
+fn members_are_drawn_beside_their_removal() {
+    let server = TestServer::with(|config| config.threads = 3);
+    let names: Vec<String> = (0..60).map(|number| format!("member:{number}")).collect();
+    let request = |command: &str, names: &[String]| {
+        let mut words = vec![command.to_string(), "s".to_string()];
+        words.extend_from_slice(names);
+        encode(&words)
+    };
+    let is_done = AtomicBool::new(false);
+    // Relaxed throughout: it only ends the loops.
+    let relaxed = Ordering::Relaxed;
+    std::thread::scope(|scope| {
+        let mut writer = server.connect();
+        writer.send(&request("SADD", &names));
+        assert_eq!(writer.reply(), ":60");
+        for _ in 0..2 {
+            let mut reader = server.connect();
+            let is_done = &is_done;
+            scope.spawn(move || {
+                while !is_done.load(relaxed) {
+                    let count = items(&mut reader, "SRANDMEMBER s 59");
+                    assert!(count == 59 || count == 20, "of 60 or 20 members {count} were drawn");
+                }
+            });
+        }
+        for _ in 0..600 {
+            writer.send(&request("SREM", &names[20..]));
+            assert_eq!(writer.reply(), ":40");
+            writer.send(&request("SADD", &names[20..]));
+            assert_eq!(writer.reply(), ":40");
+        }
+        is_done.store(true, relaxed);
+    });
+}
+
+#[test]
+fn who_would_wait_for_a_missing_member_is_told_and_others_come_to_what_is_behind() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    let is_told = |reply: String| assert!(reply.contains("is damaged"), "{reply}");
+    // The first one is missing.
+    for (line, next) in [
+        ("BLPOP list 0", "[\"list\" \"b\"]"),
+        ("BLMPOP 0 1 list LEFT", "[\"list\" [\"b\"]]"),
+        ("BLMOVE list other LEFT LEFT 0", "\"b\""),
+    ] {
+        client.line("RPUSH list a b c");
+        lose(&server, "list", 1);
+        is_told(client.line(line));
+        assert_eq!(client.line("LLEN list"), ":2", "{line}: behind the missing one");
+        assert_eq!(client.line(line), next);
+        client.line("DEL list");
+    }
+    // All are missing, and the list goes with the last of them.
+    client.line("RPUSH list a b c d");
+    lose(&server, "list", 4);
+    is_told(client.line("BRPOP list 0"));
+    assert_eq!(client.line("LPOP list"), "nil");
+    assert_eq!(client.line("LMOVE list other LEFT LEFT"), "nil");
+    assert_eq!(client.line("LLEN list"), ":1");
+    assert_eq!(client.line("BLPOP list 0.01"), "nil[]");
+    assert_eq!(client.line("EXISTS list"), ":0");
+    // The order of a sorted set is lost as a whole.
+    client.line("ZADD zset 1 a 2 b");
+    lose(&server, "zset", usize::MAX);
+    for line in ["BZPOPMIN zset 0", "BZPOPMAX zset 0", "BZMPOP 0 2 none zset MIN COUNT 5"] {
+        is_told(client.line(line));
+    }
+    assert_eq!(client.line("ZPOPMIN zset"), "[]");
+    // Another key may have what is wished for.
+    client.line("ZADD whole 1 a");
+    assert_eq!(client.line("BZPOPMIN zset whole 0"), "[\"whole\" \"a\" \"1\"]");
+    assert_eq!(client.line("PING"), "+PONG");
+}
