@@ -33,11 +33,10 @@ impl Connection {
         }
     }
 
-    /// Ends the waiting because its time is over, unless a reply is on its way; the connection must be
-    /// served.
+    /// Ends the waiting if its time is over, unless a reply is on its way; the connection must be served.
     pub fn time_out(&mut self, shared: &Shared, now_ms: u64) {
-        let Some(Waiting { ticket, .. }) = self.session.waiting else { return };
-        if shared.waiters.remove(ticket) {
+        let Some(Waiting { ticket, until_ms, .. }) = self.session.waiting else { return };
+        if until_ms.is_some_and(|until_ms| until_ms <= now_ms) && shared.waiters.remove(ticket) {
             let mut reply = Vec::new();
             write_timeout(&mut Reply::new(&mut reply, self.session.protocol, usize::MAX));
             self.deliver(ticket, &reply, shared, now_ms);

@@ -292,6 +292,37 @@ fn who_is_gone_is_not_served() {
     assert_eq!(waiting_count(&mut pusher), 0);
 }
 
+/// A reply that ended the waiting of a connection, in the very step in which that was killed, left its deadline
+/// behind. Whoever waited on its place next, even for ever, was told when that came that its time was over.
+#[test]
+fn a_deadline_goes_with_the_connection_that_had_it() {
+    let server = TestServer::with(|config| config.threads = 1);
+    let (mut pusher, mut later, mut killed) =
+        (server.connect(), server.connect(), server.connect());
+    let id = killed.line("CLIENT ID").replace(':', "");
+    wait(&server, &mut killed, "BLPOP k 1");
+    wait(&server, &mut later, "BLPOP none 1.1");
+    // Both in one step: the reply is on its way when the connection is to be closed.
+    pusher.send(&[encode(&["LPUSH", "k", "x"]), encode(&["CLIENT", "KILL", "ID", &id])].concat());
+    assert_eq!([pusher.reply(), pusher.reply()], [":1", ":1"]);
+    killed.assert_closed();
+    eventually("its place is free", || waiting_count(&mut pusher) == 1);
+    // One of them has its place.
+    let mut others: Vec<Client> = (0..12).map(|_| server.connect()).collect();
+    for client in &mut others {
+        client.send(b"PING\r\nBLPOP q 0\r\n");
+        assert_eq!(client.reply(), "+PONG", "and behind that it waits");
+    }
+    // Its deadline is behind that of the one that was killed.
+    assert_eq!(later.reply(), "nil[]");
+    assert_eq!(waiting_count(&mut pusher), others.len());
+    let push = ["RPUSH", "q"].into_iter().chain(others.iter().map(|_| "v"));
+    assert_eq!(pusher.ask(&push.collect::<Vec<_>>()), ":12");
+    for client in &mut others {
+        assert_eq!(client.reply(), "[\"q\" \"v\"]");
+    }
+}
+
 #[test]
 fn a_server_stops_while_clients_wait() {
     let mut server = TestServer::start();
