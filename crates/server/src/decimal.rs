@@ -24,7 +24,7 @@ impl Decimal {
     pub fn parse(bytes: &[u8]) -> Option<Decimal> {
         let text = std::str::from_utf8(bytes).ok()?;
         let (mantissa, exponent) = match text.find(['e', 'E']) {
-            Some(at) => (&text[..at], text[at + 1..].parse::<i32>().ok()?),
+            Some(at) => (&text[..at], i64::from(text[at + 1..].parse::<i32>().ok()?)),
             None => (text, 0),
         };
         let (is_negative, digits) = match mantissa.as_bytes().first()? {
@@ -37,21 +37,21 @@ impl Decimal {
         if all.is_empty() || !all.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
         }
-        let shift = SCALE as i32 + exponent - i32::try_from(part.len()).ok()?;
+        let shift = i64::from(SCALE) + exponent - i64::try_from(all.len() - whole.len()).ok()?;
+        // The digits before the last one that counts, and the one behind it; `None` if even that is a zero
+        // before all of them.
+        let cut = usize::try_from(shift.min(0).unsigned_abs()).ok()?;
+        let kept = all.len().checked_sub(cut);
         let mut number: i128 = 0;
-        let kept = if shift < 0 {
-            all.len().saturating_sub(shift.unsigned_abs() as usize)
-        } else {
-            all.len()
-        };
-        for digit in all.bytes().take(kept) {
+        for digit in all.bytes().take(kept.unwrap_or(0)) {
             number = number.checked_mul(10)?.checked_add(i128::from(digit - b'0'))?;
         }
-        if shift < 0 && all.as_bytes().get(kept).is_some_and(|digit| *digit >= b'5') {
-            number += 1;
+        let next = kept.and_then(|kept| all.as_bytes().get(kept));
+        if next.is_some_and(|digit| *digit >= b'5') {
+            number = number.checked_add(1)?;
         }
         if number != 0 && shift > 0 {
-            number = number.checked_mul(10_i128.checked_pow(shift.unsigned_abs())?)?;
+            number = number.checked_mul(10_i128.checked_pow(u32::try_from(shift).ok()?)?)?;
         }
         Some(Decimal(if is_negative { -number } else { number }).rounded())
     }
@@ -123,6 +123,31 @@ mod tests {
         // Of 64 binary digits.
         assert_eq!(sum("9223372036854775807", "10.5"), "9223372036854775818");
         assert_eq!(sum("1000", "0.1"), "1000.09999999999999998");
+    }
+
+    /// `9e-30` was rounded by its first digit, which is not the one behind the last that is kept, and became 1e-17.
+    /// An exponent near the limit of its type, and a sum of one at the limit of the number's, overflowed: in a build
+    /// that looks, a request stopped the server.
+    #[test]
+    fn numbers_far_below_and_above_the_digits_that_are_kept() {
+        let text = |text: &str| Decimal::parse(text.as_bytes()).map(|number| number.to_string());
+        for (number, expected) in [
+            ("9e-30", Some("0")),
+            ("9e-19", Some("0")),
+            ("99e-19", Some("0.00000000000000001")),
+            ("4e-18", Some("0")),
+            ("5e-18", Some("0.00000000000000001")),
+            ("-9e-18", Some("-0.00000000000000001")),
+            ("9e-2147483648", Some("0")),
+            ("0.0009e-2147483648", Some("0")),
+            ("0e2147483647", Some("0")),
+            ("1e2147483647", None),
+            ("1.5e2147483647", None),
+            // One digit more than is kept, and the largest number there is before it.
+            ("1701411834604692317316.873037158841057275", None),
+        ] {
+            assert_eq!(text(number).as_deref(), expected, "{number}");
+        }
     }
 
     #[test]
