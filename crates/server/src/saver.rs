@@ -1,5 +1,6 @@
 //! `SAVE` and `BGSAVE`: one at a time, in a thread of its own or not.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -44,7 +45,7 @@ impl Saver {
     /// [`Busy`]; inside of it the store's own answer.
     pub fn save(&self, store: &Store) -> Result<everleaf::Result<u64>, Busy> {
         self.state.begin()?;
-        Ok(self.state.run(store))
+        Ok(self.state.run(|| store.save()))
     }
 
     /// Begins to save.
@@ -56,7 +57,7 @@ impl Saver {
         let (state, store) = (Arc::clone(&self.state), Arc::clone(store));
         let thread = std::thread::Builder::new().name("everleaf-save".into());
         let started = thread.spawn(move || {
-            if let Err(error) = state.run(&store) {
+            if let Err(error) = state.run(|| store.save()) {
                 tracing::error!("saving in the background failed: {error}");
             }
         });
@@ -109,10 +110,11 @@ impl State {
         if self.busy.swap(true, Ordering::AcqRel) { Err(Busy) } else { Ok(()) }
     }
 
-    fn run(&self, store: &Store) -> everleaf::Result<u64> {
-        let result = store.save();
-        self.end(result.is_ok());
-        result
+    fn run(&self, save: impl FnOnce() -> everleaf::Result<u64>) -> everleaf::Result<u64> {
+        let result = catch_unwind(AssertUnwindSafe(save));
+        // Also if it panics: what was begun leaves nothing behind, and the next one must not find it running.
+        self.end(matches!(result, Ok(Ok(_))));
+        result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     fn end(&self, is_ok: bool) {
@@ -124,5 +126,22 @@ impl State {
         }
         // Release: pairs with the swap in `begin`.
         self.busy.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A save that panicked was running for ever: every later one was refused until the server was started again.
+    #[test]
+    fn a_save_that_panics_has_failed_and_the_next_can_be_begun() {
+        let saver = Saver::new();
+        assert!(saver.state.begin().is_ok() && saver.state.begin().is_err());
+        let saved = catch_unwind(AssertUnwindSafe(|| saver.state.run(|| panic!("as by a fault"))));
+        assert!(saved.is_err() && saver.has_failed() && !saver.is_busy());
+        assert!(saver.state.begin().is_ok());
+        assert!(matches!(saver.state.run(|| Ok(7)), Ok(7)));
+        assert!(!saver.has_failed() && !saver.is_busy());
     }
 }

@@ -30,6 +30,7 @@ const TOO_LARGE: &str = "a value of more than 512 MiB: of a file only smaller on
 /// The longest record, and what is behind the longest value in the buffer.
 const RECORD_SIZE_MAX: usize = (512 << 20) + (1 << 20);
 
+const SLOT: u8 = 0xf4;
 const FUNCTION: u8 = 0xf5;
 const FUNCTION_OLD: u8 = 0xf6;
 const MODULE_AUX: u8 = 0xf7;
@@ -286,6 +287,13 @@ fn part(reader: &mut Reader<'_>, database: u64, expiry_ms: Option<u64>) -> Optio
             reader.length()?;
             Part::Nothing
         }
+        // Of a cluster, since Valkey 8: the number of a slot, and how many keys it has, and how many that expire.
+        SLOT => {
+            for _ in 0..3 {
+                reader.length()?;
+            }
+            Part::Nothing
+        }
         NOTE => {
             reader.string()?;
             reader.string()?;
@@ -348,5 +356,20 @@ mod tests {
             assert_eq!(expiry_of(time), Some(0), "{time}");
         }
         assert_eq!(expiry_of(-1), None);
+    }
+
+    /// A file of a cluster of Valkey 8 says of each slot how large it is. It was refused as damaged.
+    #[test]
+    fn what_is_said_of_slots_is_passed_over() {
+        let file = b"REDIS0011\xfe\x00\xf4\x40\x64\x01\x00\x00\x01k\x01v\xff\0\0\0\0\0\0\0\0";
+        let mut records = Rdb::open(&file[..]).unwrap();
+        let key = RdbRecord::Key {
+            database: 0,
+            key: b"k".to_vec(),
+            expiry_ms: None,
+            value: Value::String(b"v".to_vec()),
+        };
+        assert_eq!(records.next_record().unwrap(), Some(key));
+        assert_eq!(records.next_record().unwrap(), None);
     }
 }
