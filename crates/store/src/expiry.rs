@@ -6,9 +6,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use everleaf_index::{Change, Decision};
+use everleaf_index::{BytesTree, Change, Decision, Hardware, Session, Verify};
 
-use crate::map::{Map, Sees};
+use crate::map::{Attempt, Map, Sees};
+use crate::wal::LogEffect;
 use crate::{Action, Result};
 
 /// When a key expires. A [`SystemTime`] converts to it, and so does a [`Duration`] from now on.
@@ -183,6 +184,43 @@ impl Map {
 }
 
 impl Map {
+    /// Makes it last that a key is absent: if it has expired, it is removed as by [`Map::remove`], so that no clock
+    /// that is set back shows it again, nor a pool that is rebuilt from the log. Returns whether it is absent.
+    ///
+    /// To [watches](Map::watch) this is no write: nobody sees a difference.
+    ///
+    /// # Errors
+    /// As [`Self::put`].
+    pub fn remove_expired(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let (key, shared) = (key.as_ref(), self.shared());
+        let mut session = shared.session()?;
+        let mut purge =
+            |tree: &BytesTree, session: &mut Session<Hardware>| -> Attempt<'static, bool> {
+                tree.purge(session, key)?;
+                let is_absent = tree.get_verified(session, key, Verify::Key, |_| ())?.is_none();
+                // Also if the sweep was here before, which tells the log nothing.
+                Ok((is_absent, if is_absent { LogEffect::Removed } else { LogEffect::Unchanged }))
+            };
+        let order = &shared.order;
+        let Some(log) = &shared.log else {
+            // Views need nothing saved: what has expired is absent in them, too.
+            let mut pinned = session.pinned();
+            if order.is_free() {
+                return Ok(purge(self.tree(), &mut pinned)?.0);
+            }
+            drop(pinned);
+            let _stripe = order.lock(key);
+            return Ok(purge(self.tree(), &mut session)?.0);
+        };
+        let stripe = order.lock(key);
+        log.check()?;
+        let (is_absent, lsn) =
+            log.write(self.number(), self.tree(), &mut session, key, &mut purge)?;
+        drop((stripe, session));
+        shared.wait(lsn)?;
+        Ok(is_absent)
+    }
+
     /// As [`Self::update_with_expiry`] for those who need not see the value, which may be long: it is
     /// not copied into memory to be shown. `None`: the key is not there.
     ///

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use everleaf_index::{BytesTree, FEATURE_EXPIRY, Hardware, Machine};
+use everleaf_index::{BytesTree, FEATURE_EXPIRY, Hardware, Machine, Session, Verify};
 
 use crate::shared::Shared;
 use crate::{Error, Options, Result, Store};
@@ -294,7 +294,7 @@ impl Shared {
         let (mut expired, mut seen, mut last) = (vec![], 0, None);
         let start = from.as_ref().map(Vec::as_slice);
         let mut session = self.session()?;
-        tree.scan_records(&mut session, start, Bound::Unbounded, false, |record| {
+        let scanned = tree.scan_records(&mut session, start, Bound::Unbounded, false, |record| {
             if record.expiry_ms != 0 && record.expiry_ms <= now {
                 expired.push(record.key.to_vec());
             } else if record.expiry_ms != 0 {
@@ -306,7 +306,13 @@ impl Shared {
                 last = Some(record.key.to_vec());
             }
             seen < SLICE_KEYS
-        })?;
+        });
+        if let Err(error) = scanned {
+            last = behind_damage(tree, &mut session, start, seen)?;
+            if last.is_none() {
+                return Err(error.into());
+            }
+        }
         for key in &expired {
             // Views need nothing saved: what has expired is absent in them, too.
             let mut pinned = session.pinned();
@@ -322,4 +328,25 @@ impl Shared {
         }
         Ok(last.map(Bound::Excluded))
     }
+}
+
+/// The key of the record behind the first `sound` ones from `start` on, if that can be told: its value is damaged, and
+/// nothing is known of its expiry. The next part begins behind it. What is damaged is told by whoever reads it.
+fn behind_damage(
+    tree: &BytesTree,
+    session: &mut Session<Hardware>,
+    start: Bound<&[u8]>,
+    sound: usize,
+) -> Result<Option<Vec<u8>>> {
+    let (mut key, mut seen) = (None, 0);
+    let bounds = (start, Bound::Unbounded);
+    let scanned = tree.scan_verified(session, bounds, false, Verify::Key, |record| {
+        seen += 1;
+        if seen > sound {
+            key = Some(record.key.to_vec());
+        }
+        seen <= sound
+    });
+    // Where a key itself is damaged, nobody can tell where the next one begins.
+    Ok(if scanned.is_ok() { key } else { None })
 }

@@ -12,6 +12,10 @@
 //! database has its note there, too. So a key without the
 //! header may mean no more than that the note was read too early: it is read again, and then the key, while
 //! the key is watched. If it was not written in between, note and key were so at one moment.
+//!
+//! What has expired still has its header, in the pool until the sweep comes by, and in the log behind that. It is
+//! removed durably before the first member is: a clock that is set back, or a rebuild by an earlier one, must not bring
+//! back a collection without its members.
 
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -65,9 +69,11 @@ impl Collector {
             }
             (seen, silence) = (now, Duration::ZERO);
             let start = processor_time();
-            let mut all = databases.existing();
-            let done = all.try_for_each(|place| self.round(types, databases, place, store));
-            let done = done.and_then(|()| self.trim_lists(types, databases, store));
+            let (mut all, mut damage) = (databases.existing(), Damage::default());
+            let done = all
+                .try_for_each(|place| damage.keep(self.round(types, databases, place, store)))
+                .and_then(|()| self.trim_lists(types, databases, store))
+                .and_then(|()| damage.end());
             if let Err(error) = done {
                 tracing::warn!("what is left of removed collections cannot be freed now: {error}");
             }
@@ -96,22 +102,43 @@ impl Collector {
         let Some(ready) = types.ready() else { return Ok(()) };
         let mut bounds = Bounds::of_prefix(&live_number(place).to_be_bytes());
         let keys = Keys { types, map: databases.map(place), place };
+        let mut damage = Damage::default();
         while !self.is_stopped() {
             let (mut notes, mut last) = (Vec::new(), None);
-            walk(&ready.members, &bounds, false, |note, key| {
+            let walked = walk(&ready.members, &bounds, false, |note, key| {
                 let id = note.get(8..16).and_then(|id| id.try_into().ok()).map(u64::from_be_bytes);
                 notes.extend(id.map(|id| (id, key.to_vec())));
                 last = Some(note.to_vec());
                 let is_full = notes.len() == PIECE_LENGTH;
                 if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            })?;
-            let Some(last) = last else { return Ok(()) };
+            });
+            // If a note is damaged, those before it count.
+            let Some(last) = last else { return walked.and_then(|()| damage.end()) };
             bounds.skip_to_after(last);
             for (id, key) in notes {
-                if !keys.holds(&key, id)? && keys.is_gone(id)? {
-                    self.free(&ready.members, place, id, store)?;
-                }
+                damage.keep(self.free_if_gone(ready, &keys, &key, id, store))?;
             }
+        }
+        damage.end()
+    }
+
+    /// Frees a collection if it is gone; `key` is where its note has said that it is.
+    fn free_if_gone(
+        &self,
+        ready: &Ready,
+        keys: &Keys<'_>,
+        key: &[u8],
+        id: u64,
+        store: &Store,
+    ) -> everleaf::Result<()> {
+        if keys.holds(key, id)? {
+            return Ok(());
+        }
+        // Before the key is looked at again: a header that is seen then has come back, and stays. Of another key, to
+        // which it was renamed since, this removes nothing that anybody can see.
+        let _is_absent = keys.map.remove_expired(key)?;
+        if keys.is_gone(id)? {
+            return self.free(&ready.members, keys.place, id, store);
         }
         Ok(())
     }
@@ -131,7 +158,10 @@ impl Collector {
             let is_full = ids.len() == PIECE_LENGTH;
             if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
-        ids.into_iter().try_for_each(|id| self.trim(ready, databases, id, store))
+        let mut damage = Damage::default();
+        ids.into_iter()
+            .try_for_each(|id| damage.keep(self.trim(ready, databases, id, store)))
+            .and_then(|()| damage.end())
     }
 
     /// Removes the elements of a list outside of its bounds, then the note that says so: a piece at a time, each
@@ -202,6 +232,28 @@ impl Collector {
             store.wait_deferred()?;
             std::thread::yield_now();
         }
+    }
+}
+
+/// The first damage that a round has met. It goes on behind it: one collection that is damaged must not keep all that
+/// come after it from being freed, round after round.
+#[derive(Default)]
+struct Damage(Option<everleaf::Error>);
+
+impl Damage {
+    /// Keeps damage for the end; whatever else failed ends the round.
+    fn keep(&mut self, result: everleaf::Result<()>) -> everleaf::Result<()> {
+        match result {
+            Err(error @ everleaf::Error::Corrupt(_)) => {
+                self.0.get_or_insert(error);
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    fn end(self) -> everleaf::Result<()> {
+        self.0.map_or(Ok(()), Err)
     }
 }
 
@@ -356,6 +408,73 @@ mod tests {
             .unwrap();
         assert_eq!(ready.members.len(), empty + 10 + 1 + 5 + 1);
     }
+
+    /// The members of a set that had expired were freed, and its header stayed where it was until the sweep came by:
+    /// a clock that was set back showed a set of three members that had none. Here the sweep is off, so the header is
+    /// still there behind the round, unless the round removed it: then a pool that is read by a program without the
+    /// clock, the tree itself, has no key.
+    #[test]
+    fn the_header_of_what_has_expired_goes_before_its_members() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = everleaf::Options::new().create(true).sweep(false);
+        let store = options.open(folder.path().join("p")).unwrap();
+        let types = Types::default();
+        types.begin(&store).unwrap();
+        let map = store.default_map();
+        let header = Header { kind: Kind::Set, id: 0, count: 3, changes: 1, extra: 0 };
+        make(&types, &store, b"expired", header);
+        make(&types, &store, b"kept", header);
+        assert!(map.expire(b"expired", everleaf::Expiry::from_unix_ms(1)).unwrap());
+        assert_eq!((map.get(b"expired").unwrap(), map.len()), (None, 2), "it is still counted");
+        Collector::default()
+            .round(&types, &Databases::new(&store, 1), Place::default(), &store)
+            .unwrap();
+        assert_eq!(map.len(), 1);
+        assert_eq!(types.ready().unwrap().members.len(), 2 + 3 + 1);
+    }
+
+    /// A damaged member, or header, ended each round at the same place for ever: whatever was gone behind it kept its
+    /// space.
+    #[test]
+    fn damage_of_one_collection_keeps_no_other_from_being_freed() {
+        const MARKS: [&[u8]; 2] = [b"a member whose value will rot", b"a header that will rot"];
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p");
+        let open = || everleaf::Options::new().create(true).verify_reads(true).open(&path).unwrap();
+        {
+            let store = open();
+            let types = Types::default();
+            types.begin(&store).unwrap();
+            let header = Header { kind: Kind::Set, id: 0, count: 100, changes: 1, extra: 0 };
+            let first = make(&types, &store, b"first", header);
+            let member = [first.id.to_be_bytes(), 50u64.to_be_bytes()].concat();
+            types.ready().unwrap().members.put(&member, MARKS[0]).unwrap();
+            store.default_map().remove(b"first").unwrap();
+            make(&types, &store, b"second", header);
+            store.default_map().put(b"second", MARKS[1]).unwrap();
+            make(&types, &store, b"third", header);
+            store.default_map().remove(b"third").unwrap();
+        }
+        let mut pool = std::fs::read(&path).unwrap();
+        for mark in MARKS {
+            let at = pool.windows(mark.len()).position(|bytes| bytes == mark).unwrap();
+            pool[at] ^= 1;
+        }
+        std::fs::write(&path, pool).unwrap();
+        let store = open();
+        let types = Types::default();
+        types.open(&store).unwrap();
+        let before = types.ready().unwrap().members.len();
+        let round = Collector::default().round(
+            &types,
+            &Databases::new(&store, 1),
+            Place::default(),
+            &store,
+        );
+        assert!(matches!(round, Err(everleaf::Error::Corrupt(_))), "it is told");
+        assert_eq!(types.ready().unwrap().members.len(), before - 100 - 1, "the third is freed");
+    }
+
     /// Moves a collection, as `RENAME` does.
     fn rename(types: &Types, store: &Store, header: &Header, from: &[u8], to: &[u8]) {
         let ready = types.ready().unwrap();
