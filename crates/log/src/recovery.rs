@@ -248,7 +248,7 @@ pub(crate) fn open<D: Disk>(
     report.end = cut.unwrap_or(end);
     report.is_cut = cut.is_some();
     report.was_owing = leaves_out_owed(&headers, counting, end);
-    report.first = headers.front().map_or(durable + 1, |header| header.first);
+    report.first = first_there_is(&headers, counting, end).unwrap_or(durable + 1);
     report.rewritten = end - durable;
     let mut first = durable + 1;
     let mut chunks = Vec::new();
@@ -283,7 +283,7 @@ pub(crate) fn open<D: Disk>(
     let recovered = Recovered {
         disk,
         uuid: options.uuid,
-        segments: limited(headers, report.end),
+        segments: limited(headers.into_iter(), report.end),
         snapshots,
         report,
     };
@@ -292,11 +292,14 @@ pub(crate) fn open<D: Disk>(
 
 /// Each segment with the last LSN that counts in it: what a later one begins with, and what follows, does
 /// not. Segments of which nothing counts are left out.
-fn limited(headers: VecDeque<SegmentHeader>, end: Lsn) -> Vec<(SegmentHeader, Lsn)> {
+pub(crate) fn limited(
+    headers: impl DoubleEndedIterator<Item = SegmentHeader>,
+    end: Lsn,
+) -> Vec<(SegmentHeader, Lsn)> {
     let mut limit = end;
     let mut segments = Vec::new();
-    for header in headers.into_iter().rev() {
-        if header.first <= limit + 1 {
+    for header in headers.rev() {
+        if header.first - 1 <= limit {
             segments.push((header, limit));
         }
         limit = limit.min(header.first - 1);
@@ -305,9 +308,17 @@ fn limited(headers: VecDeque<SegmentHeader>, end: Lsn) -> Vec<(SegmentHeader, Ls
     segments
 }
 
+/// The first LSN that the segments have. Not that of a segment that was owed in vain, behind which another begins
+/// before it; but if none counts, what is there does not begin with an empty store either.
+fn first_there_is(headers: &VecDeque<SegmentHeader>, counting: usize, end: Lsn) -> Option<Lsn> {
+    let counted = limited(headers.range(..counting).copied(), end);
+    let oldest = counted.first().map(|(header, _)| header);
+    oldest.or(headers.front()).map(|header| header.first)
+}
+
 /// Whether segments are there that counted only with a snapshot that never came.
 fn leaves_out_owed(headers: &VecDeque<SegmentHeader>, counting: usize, end: Lsn) -> bool {
-    let counted = limited(headers.iter().take(counting).copied().collect(), end);
+    let counted = limited(headers.range(..counting).copied(), end);
     let counted = counted.iter().filter(|(header, _)| header.gap.is_owed()).count();
     headers.iter().filter(|header| header.gap.is_owed()).count() > counted
 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use crate::file_names::{free_name, numbers};
 use crate::layout::{SEGMENT, SNAPSHOT, file_name};
+use crate::recovery::limited;
 use crate::scan::{SegmentHeader, SegmentReader};
 use crate::snapshot::SnapshotReader;
 use crate::walk::{missing, no_header, walk};
@@ -121,12 +122,15 @@ fn end_of<D: Disk>(
     run: &Run,
     snapshots: &[(Lsn, Lsn)],
 ) -> Result<Option<End>> {
-    let Some(oldest) = run.first() else { return Ok(None) };
+    // First LSNs need not ascend: a segment that was owed, and never counted, is followed by one that begins
+    // before it. What counts is what recovery reads.
+    let segments = limited(run.iter().copied(), Lsn::MAX);
+    let Some((oldest, _)) = segments.first() else { return Ok(None) };
     for &(from, to) in snapshots.iter().chain([&(0, 0)]) {
         if from + 1 < oldest.first {
             continue;
         }
-        let end = reach(disk, options, run, from)?;
+        let end = reach(disk, options, &segments, from)?;
         if end.as_ref().is_some_and(|end| end.lsn >= to) {
             return Ok(end);
         }
@@ -134,11 +138,15 @@ fn end_of<D: Disk>(
     Ok(None)
 }
 
-/// How far the log in a run can be read from behind LSN `from` on.
-fn reach<D: Disk>(disk: &D, options: &LogOptions, run: &Run, from: Lsn) -> Result<Option<End>> {
-    let limits = run.iter().skip(1).map(|next| next.first - 1).chain([Lsn::MAX]);
+/// How far the log in segments, each with the last LSN that counts in it, can be read from behind LSN `from` on.
+fn reach<D: Disk>(
+    disk: &D,
+    options: &LogOptions,
+    segments: &[(SegmentHeader, Lsn)],
+    from: Lsn,
+) -> Result<Option<End>> {
     let mut end = None;
-    for (header, limit) in run.iter().zip(limits).filter(|(_, limit)| *limit > from) {
+    for &(ref header, limit) in segments.iter().filter(|(_, limit)| *limit > from) {
         let mut reader = SegmentReader::open(disk, &options.uuid, header.sequence)?;
         let walk = walk::<D, Error>(disk, &mut reader, header, limit, &mut |_| Ok(()))?;
         let is_damaged = walk.end < limit && limit != Lsn::MAX;

@@ -78,6 +78,19 @@ fn written(random: &mut Random) -> SimulatedDisk {
     disk.copied(random.bits())
 }
 
+/// The process dies, the next one owes a snapshot, and dies before that is there: what it wrote does not count, and the
+/// segments that have it stay, with LSNs that are given again.
+fn owing_in_vain(disk: &SimulatedDisk, random: &mut Random) -> SimulatedDisk {
+    let disk = disk.copied(random.bits());
+    let owing = options().owes_snapshot(true).owner_has_all(true);
+    let (log, _) = Log::open(disk.clone(), &owing).unwrap();
+    for _ in 0..1 + random.below(4) {
+        log.append(&[Record::put(1, &u64::MAX.to_be_bytes(), &[9; 5000])]).unwrap();
+        log.write_out().unwrap();
+    }
+    disk.crashed(random.bits())
+}
+
 /// Damages a segment.
 fn damage(disk: &SimulatedDisk, random: &mut Random) {
     let mut segments = disk.names();
@@ -215,4 +228,71 @@ fn where_nothing_can_be_salvaged_nothing_is_changed() {
         assert_eq!(error.to_string().contains("nothing can be salvaged"), salvage, "{error}");
         assert_eq!(disk.names(), names);
     }
+}
+
+/// Appends groups of a life, each of which is durable, and takes a segment.
+fn append(opened: &mut Opened, life: u8, count: usize) {
+    for _ in 0..count {
+        let key = (opened.lives.len() as Lsn + 1).to_be_bytes();
+        opened.log.append(&[Record::put(1, &key, &[life; 5000])]).unwrap();
+        opened.log.sync().unwrap();
+        opened.lives.push(life);
+    }
+}
+
+/// The names of all segments, the oldest first.
+fn segments(disk: &SimulatedDisk) -> Vec<String> {
+    let mut segments = disk.names();
+    segments.retain(|name| name.starts_with("log-"));
+    segments.sort();
+    segments
+}
+
+/// First LSNs do not ascend where a snapshot was owed and never came. A salvage that took a segment's end from the next
+/// segment's beginning missed an LSN that is nobody's before the first owed segment: it took the oldest segment for
+/// damaged, and put aside everything behind it, which recovery would have read.
+#[test]
+fn segments_that_were_owed_in_vain_cost_a_salvage_nothing() {
+    let mut random = Random::new(7);
+    let disk = SimulatedDisk::new(Faults::default(), 1);
+    let mut opened = open(&disk, false).unwrap();
+    append(&mut opened, 1, 3);
+    let disk = owing_in_vain(&disk, &mut random);
+    let mut opened = open(&disk, false).unwrap();
+    assert_eq!(opened.lives, [1; 3], "what was owed does not count");
+    append(&mut opened, 2, 8);
+    let disk = disk.copied(2);
+    // One group per segment: of the last two groups the first is lost.
+    let segments = segments(&disk);
+    let rotten = &segments[segments.len() - 2];
+    disk.open(rotten).unwrap().write_at(&[0xEE; 8], 4096 + 100).unwrap();
+    assert!(matches!(open(&disk.copied(3), false), Err(Error::Damaged(_))));
+    let opened = open(&disk, true).unwrap();
+    assert_eq!(opened.lives, [1, 1, 1, 2, 2, 2, 2, 2, 2]);
+    let aside = disk.names().iter().filter(|name| name.starts_with("damaged-log-")).count();
+    assert_eq!(aside, 1, "only what is behind the damage: {:?}", opened.damages);
+}
+
+/// Recovery took the log to begin with the first LSN of the oldest segment, and refused a snapshot that the log reaches
+/// back to, where that segment was one that was owed in vain: what counts begins before it, behind it.
+#[test]
+fn an_oldest_segment_that_was_owed_in_vain_is_not_where_the_log_begins() {
+    let mut random = Random::new(7);
+    let disk = SimulatedDisk::new(Faults::default(), 1);
+    let mut opened = open(&disk, false).unwrap();
+    append(&mut opened, 1, 3);
+    let before = segments(&disk).len();
+    let disk = owing_in_vain(&disk, &mut random);
+    let mut opened = open(&disk, false).unwrap();
+    let mut snapshot = SnapshotWriter::begin(&opened.log).unwrap();
+    for lsn in 1..=3_u64 {
+        snapshot.add(&Record::put(1, &lsn.to_be_bytes(), &[1])).unwrap();
+    }
+    assert_eq!(snapshot.finish().unwrap().from, 3);
+    append(&mut opened, 2, 5);
+    let disk = disk.copied(2);
+    // What the snapshot has is lost, with the segment that the process began with that owed one.
+    segments(&disk)[..=before].iter().for_each(|name| disk.remove(name).unwrap());
+    let opened = open(&disk, false).unwrap();
+    assert_eq!(opened.lives, [1, 1, 1, 2, 2, 2, 2, 2]);
 }
