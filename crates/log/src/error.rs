@@ -11,6 +11,9 @@ use std::path::PathBuf;
 pub enum Error {
     /// The log failed earlier and takes nothing more. The text has the first cause.
     Failed(String),
+    /// A snapshot cannot be written at this moment, because of what others do, and nothing has changed: try
+    /// again.
+    Busy(String),
     /// The file system is full.
     Full(String),
     /// Another process has the folder open.
@@ -66,6 +69,7 @@ impl fmt::Display for Error {
             ),
             Error::Io { what, answer, .. } => write!(f, "{what}: {answer}"),
             Error::Failed(text)
+            | Error::Busy(text)
             | Error::Full(text)
             | Error::Damaged(text)
             | Error::Foreign(text)

@@ -29,6 +29,9 @@ pub enum Error {
     /// The log of the store has failed, and nothing can be written any more. Nothing acknowledged is
     /// lost; reads go on. The text has the cause.
     LogFailed(String),
+    /// A snapshot cannot be written at this moment: another is being written, or a batch was taken back that it
+    /// may have a part of. Nothing was changed: try again.
+    SnapshotBusy(String),
     /// Something inside the pool is damaged. The text says what and where.
     Corrupt(String),
     /// The file system is full. Nothing acknowledged is lost; reads and removals go on.
@@ -143,6 +146,7 @@ impl fmt::Display for Error {
             | Error::MachineCrashed(text)
             | Error::Corrupt(text)
             | Error::LogFailed(text)
+            | Error::SnapshotBusy(text)
             | Error::DiskFull(text)
             | Error::PoolFull(text)
             | Error::BadName(text)

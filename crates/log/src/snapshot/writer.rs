@@ -84,15 +84,15 @@ impl<D: Disk> SnapshotWriter<D> {
     /// so that every change of a place taken before is made.
     ///
     /// # Errors
-    /// [`Error::Failed`] if another snapshot is being written or the log has failed, and the disk's
-    /// answers.
+    /// [`Error::Busy`] if another snapshot is being written, [`Error::Failed`] if the log has failed, and
+    /// the disk's answers.
     pub fn begin(log: &Log<D>) -> Result<SnapshotWriter<D>> {
         if let Some(error) = log.failed() {
             return Err(error);
         }
         let shared = Arc::clone(&log.shared);
         if !shared.begin_snapshot() {
-            return Err(Error::Failed(
+            return Err(Error::Busy(
                 "another snapshot of this log is being written: wait until it is done".into(),
             ));
         }
@@ -175,8 +175,8 @@ impl<D: Disk> SnapshotWriter<D> {
     /// longer needed.
     ///
     /// # Errors
-    /// [`Error::Failed`] if the log fails before it is durable so far, or if what may have been read
-    /// was [taken back](crate::Place::give_up_taken_back), and the disk's answers. There is a new snapshot then, or there is none, and nothing else has changed.
+    /// [`Error::Failed`] if the log fails before it is durable so far, [`Error::Busy`] if what may have been
+    /// read was [taken back](crate::Place::give_up_taken_back), and the disk's answers. There is a new snapshot then, or there is none, and nothing else has changed.
     pub fn finish(mut self) -> Result<SnapshotInfo> {
         self.end_block()?;
         let disk = Arc::clone(&self.log.disk);
@@ -197,7 +197,7 @@ impl<D: Disk> SnapshotWriter<D> {
         if self.log.is_snapshot_spoiled.load(Ordering::Acquire)
             && !disk.mutant("snapshot.keeps_taken_back")
         {
-            return Err(Error::Failed(
+            return Err(Error::Busy(
                 "a large batch was taken back while the snapshot was being written, which may have a \
                  part of it: write the snapshot again"
                     .into(),

@@ -118,7 +118,7 @@ fn snapshots_bound_the_log_and_bring_everything_back() {
         }
         log.sync().unwrap();
         let mut snapshot = SnapshotWriter::begin(&log).unwrap();
-        assert!(matches!(SnapshotWriter::begin(&log), Err(Error::Failed(_))));
+        assert!(matches!(SnapshotWriter::begin(&log), Err(Error::Busy(_))));
         for ((map, key), value) in &model {
             snapshot.add(&Record::put(*map, key, value)).unwrap();
         }

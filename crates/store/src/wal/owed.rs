@@ -53,6 +53,11 @@ impl Shared {
         log.sync()
     }
 
+    /// Whether nothing more can be made durable.
+    pub fn has_log_failed(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.check().is_err())
+    }
+
     /// Whether the log lacks what the process before had not brought to it when it died.
     pub fn owes_snapshot(&self) -> bool {
         match &self.log {
@@ -120,6 +125,9 @@ impl Shared {
                 continue;
             }
             match self.snapshot() {
+                // Another is being written, or a batch was taken back that it may have a part of. Then it is
+                // written anew: what is in its way is over some time.
+                Err(Error::SnapshotBusy(_)) => {}
                 // Another was faster.
                 Err(_) if log.is_snapshotting() || !log.owes_snapshot() => {}
                 written => {

@@ -295,3 +295,36 @@ fn a_snapshot_can_be_asked_for_until_the_one_that_is_owed_is_over() {
     assert_eq!(pairs, u64::from(SEEN));
     disk.clear_hook();
 }
+
+/// A large batch for which there was no space was taken back while the snapshot that was owed was being written, so
+/// that was of no use. It should be written anew; instead the log ended, and every write was refused until the store was
+/// opened again.
+#[test]
+fn a_snapshot_that_is_owed_is_written_anew_if_a_batch_is_taken_back() {
+    let folder = folder();
+    let (pool, disk) = killed(folder.path(), vec![]);
+    let store = Arc::new(open(&disk, &pool));
+    // So often.
+    let left = Arc::new(AtomicUsize::new(3));
+    let (other, spoils) = (Arc::downgrade(&store), left.clone());
+    disk.set_point_hook(move |point| {
+        let is_due = point == "store.snapshot_map"
+            // Relaxed: only a number.
+            && spoils.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok();
+        if let Some(store) = other.upgrade().filter(|_| is_due) {
+            let log = store.shared().log.as_ref().expect("it has a log");
+            // As a batch that has more to tell of what its keys are now than is logged.
+            log.log.place().give_up_taken_back();
+        }
+    });
+    crate::lifecycle::settle(store.shared());
+    assert!(!owes(&store));
+    // Relaxed: one thread.
+    assert_eq!(left.swap(1, Relaxed), 0, "three were of no use");
+    assert!(matches!(store.snapshot(), Err(crate::Error::SnapshotBusy(_))));
+    let _ = store.snapshot().expect("the next is not concerned");
+    disk.clear_hook();
+    put(&store, SEEN..WRITTEN);
+    store.sync().expect("the disk works");
+    assert_eq!(count(&open(&disk.crashed(2), &folder.path().join("left"))), WRITTEN);
+}
