@@ -147,6 +147,7 @@ impl Lifecycle {
                 self.shared.snapshot()?;
             }
             self.shared.settle_owed()?;
+            log.renumber(&self.shared.trees, &mut *self.shared.session()?)?;
             log.end(&mut *self.shared.session()?)?;
         }
         Ok(self.shared.trees.close()?)

@@ -150,6 +150,8 @@ pub(crate) struct StoreLog {
     openings: AtomicU64,
     /// Whether what the pool has and the log may lack must get into a snapshot (W3).
     pub snapshot_due: AtomicBool,
+    /// Whether the pool may say a number of a map that is not the one in the log.
+    is_pool_misnumbered: AtomicBool,
 }
 
 fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Error {
@@ -270,13 +272,32 @@ impl StoreLog {
             let old = self.number_of(tree).load(Ordering::Relaxed).to_le_bytes();
             let undone = self.own.change(session, &own_key(name), Change::Upsert(&old), |_, _| ());
             if undone.is_err() {
-                // The pool has a number that the log does not know.
+                // The pool has a number that the log does not know. It does not matter before the next opening.
                 // Relaxed: a request, which carries nothing.
-                self.snapshot_due.store(true, Ordering::Relaxed);
+                self.is_pool_misnumbered.store(true, Ordering::Relaxed);
             }
             return Err(error.into());
         }
         self.use_number(reservation, tree, name, number)
+    }
+
+    /// Notes in the pool which numbers the maps have, if a full pool was in the way of that: what the next life
+    /// logs under another number would count for nothing. While it cannot be noted the pool does not count as
+    /// cleanly closed, so that the next opening writes a snapshot with the numbers that the pool has (W3). Nobody
+    /// writes any more.
+    pub fn renumber(&self, trees: &Trees, session: &mut Session<Hardware>) -> Result<()> {
+        // Relaxed: whoever emptied a map has ended.
+        if !self.is_pool_misnumbered.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        for name in trees.names().iter().filter(|name| !crate::reserved::is_reserved(name)) {
+            if let Some(tree) = trees.find_bytes_tree(name)? {
+                // Relaxed: as above.
+                let number = self.number_of(&tree).load(Ordering::Relaxed).to_le_bytes();
+                self.own.change(session, &own_key(name), Change::Upsert(&number), |_, _| ())?;
+            }
+        }
+        Ok(())
     }
 
     /// Notes that a map is no more. The caller has all stripes.

@@ -225,6 +225,7 @@ impl Opening<'_> {
             stored_before: AtomicU64::new(0),
             openings: AtomicU64::new(0),
             snapshot_due: false.into(),
+            is_pool_misnumbered: false.into(),
         };
         store_log.number_all(trees, session)?;
         store_log.go_on_counting(session)?;

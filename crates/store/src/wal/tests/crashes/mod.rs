@@ -18,6 +18,7 @@ mod cut_log;
 mod explore;
 mod free;
 mod looking;
+mod misnumbered;
 mod owed;
 mod salvaging;
 mod threads;
