@@ -13,6 +13,7 @@ use everleaf_machine::OwnerProcess;
 use rustix::fs::{
     AtFlags, Dir, FallocateFlags, Mode, OFlags, fallocate, openat, renameat, unlinkat,
 };
+use rustix::io::retry_on_intr;
 
 use crate::{Disk, DiskFile, Error, Result};
 
@@ -35,10 +36,16 @@ impl RealDisk {
         let failed = |error: &io::Error| {
             Error::io(format!("cannot open the folder {} of the log", folder.display()), error)
         };
-        match DirBuilder::new().mode(0o700).create(&folder) {
-            Ok(()) => sync_parent(&folder).map_err(|error| failed(&error))?,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        let is_new = match DirBuilder::new().mode(0o700).create(&folder) {
+            Ok(()) => true,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
             Err(error) => return Err(failed(&error)),
+        };
+        // Whoever made it may have died before its name was durable.
+        match sync_parent(&folder) {
+            // Who made it could do it, or would have been refused.
+            Err(error) if !is_new && error.kind() == io::ErrorKind::PermissionDenied => {}
+            synced => synced.map_err(|error| failed(&error))?,
         }
         let handle = File::open(&folder).map_err(|error| failed(&error))?;
         match handle.try_lock() {
@@ -65,12 +72,12 @@ impl Drop for RealDisk {
 impl RealDisk {
     fn open_file(&self, name: &str, flags: OFlags, mode: Mode) -> io::Result<File> {
         let flags = flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOCTTY;
-        let opened = rustix::io::retry_on_intr(|| openat(&self.handle, name, flags, mode));
+        let opened = retry_on_intr(|| openat(&self.handle, name, flags, mode));
         Ok(File::from(opened?))
     }
 }
 
-/// Makes the name of a new folder durable.
+/// Makes the name of a folder durable.
 fn sync_parent(folder: &Path) -> io::Result<()> {
     let parent = match folder.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -92,11 +99,11 @@ impl Disk for RealDisk {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        Ok(renameat(&self.handle, from, &self.handle, to)?)
+        Ok(retry_on_intr(|| renameat(&self.handle, from, &self.handle, to))?)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        Ok(unlinkat(&self.handle, name, AtFlags::empty())?)
+        Ok(retry_on_intr(|| unlinkat(&self.handle, name, AtFlags::empty()))?)
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -128,7 +135,8 @@ impl DiskFile for File {
     }
 
     fn preallocate(&self, size: u64) -> io::Result<()> {
-        match fallocate(self, FallocateFlags::empty(), 0, size) {
+        // A signal ends it on some file systems. An error of the log is for good, and this is none.
+        match retry_on_intr(|| fallocate(self, FallocateFlags::empty(), 0, size)) {
             Ok(()) => Ok(()),
             // A file system that cannot take space ahead: the size alone, and a full disk shows
             // when it is written.
