@@ -3,9 +3,11 @@
 //! Nothing is mapped, recovered or believed unseen: leaf blocks are found chunk by chunk, and a pair
 //! counts only if its record has the right check sum and the entry that refers to it fits its key.
 //! Whatever else was damaged (headers, fences, the directory) does not matter for that; but where the
-//! directory says that a block is of a tree of integers, it is not taken for one of byte strings.
+//! directory says that a block is of a tree of integers, it is not taken for one of byte strings. A tree that was
+//! removed leaves blocks behind that nobody has used again: where the trees of the directory have all that the pool
+//! held when it was closed, blocks of any other tree are such.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use everleaf_alloc::BLOCK_SIZE;
@@ -57,6 +59,33 @@ fn is_as_sealed(number: u32, block: &[u8]) -> bool {
     let sum = word(&bytes, 24);
     bytes[24..32].fill(0);
     sum_of(&bytes) == sum
+}
+
+/// A leaf block that is in use.
+struct Leaf<'b> {
+    number: u32,
+    bytes: &'b [u8],
+    /// Whether it is in use for certain.
+    is_certain: bool,
+    /// Whether it may be no leaf at all, so that nothing need be told of what it lacks.
+    is_silent: bool,
+}
+
+/// The entries of a block that hold something, each with its number.
+fn entries_of<'b>(
+    of: &Blocks,
+    block: &'b [u8],
+    holding: Holds,
+) -> impl Iterator<Item = (usize, Pair)> + use<'b> {
+    (0..of.entries).filter_map(move |slot| {
+        let at = BLOCK_HEADER_SIZE + 16 * slot;
+        let entry = Pair { first: word(block, at), second: word(block, at + 8) };
+        let state = match holding {
+            Holds::Bytes => <BytesKindM as Kind<Hardware>>::state(entry),
+            _ => <U64Kind as Kind<Hardware>>::state(entry),
+        };
+        holds(state).then_some((slot, entry))
+    })
 }
 
 type BytesKindM = BytesKind<true>;
@@ -127,6 +156,8 @@ pub struct Salvage<'f> {
     trees: BTreeMap<u32, Holds>,
     /// Leaves and entries that were found.
     found: Cell<(u64, u64)>,
+    /// Whether only the trees of the directory count.
+    is_directory_whole: bool,
 }
 
 fn word(bytes: &[u8], at: usize) -> u64 {
@@ -138,11 +169,32 @@ impl<'f> Salvage<'f> {
     /// A file of `size` bytes.
     pub fn new(size: u64, read: &'f ReadAt<'f>) -> Self {
         let (trees, found) = (BTreeMap::new(), Cell::default());
-        let mut salvage = Salvage { read, size, seal: None, trees, found };
+        let mut salvage =
+            Salvage { read, size, seal: None, trees, found, is_directory_whole: false };
         salvage.seal = salvage.read_seal();
         let held = |(root, kind): (SalvagedRoot, u16)| Some((root.id, Holds::of_kind(kind)?));
         salvage.trees = salvage.kept_roots().into_iter().filter_map(held).collect();
+        salvage.is_directory_whole = salvage.has_all_in_known_trees();
         salvage
+    }
+
+    /// Whether the leaves and keys of the trees in the directory are as many as the pool had when it was closed.
+    fn has_all_in_known_trees(&self) -> bool {
+        let Some(Seal { leaves, keys, .. }) = self.seal else { return false };
+        let mut has = (0, 0);
+        self.leaves(
+            &mut |of, leaf| {
+                let (tree, _) = owner_parts(word(leaf.bytes, 16));
+                if let (true, Some(holding)) = (leaf.is_certain, self.trees.get(&tree)) {
+                    let entries = entries_of(of, leaf.bytes, *holding).count() as u64;
+                    if *holding != Holds::UnsealedIntegers {
+                        has = (has.0 + 1, has.1 + entries);
+                    }
+                }
+            },
+            &mut |_| (),
+        );
+        has == (leaves, keys)
     }
 
     /// Whether the pool says what it held, so that what is missing can be told.
@@ -210,6 +262,16 @@ impl<'f> Salvage<'f> {
     /// Calls `found` with every pair that can be proven, and `dropped` with a sentence for each thing
     /// that should be one and cannot.
     pub fn pairs(&self, found: &mut dyn FnMut(SalvagedPair), dropped: &mut dyn FnMut(String)) {
+        // Both report; of what leaves are dropped is told when the leaf is met.
+        let dropped = RefCell::new(dropped);
+        self.leaves(
+            &mut |of, leaf| self.entries(of, leaf, found, &mut |what| dropped.borrow_mut()(what)),
+            &mut |what| dropped.borrow_mut()(what),
+        );
+    }
+
+    /// Calls `visit` with every leaf block that is in use, and `dropped` for what cannot be looked at.
+    fn leaves(&self, visit: &mut dyn FnMut(&Blocks, &Leaf<'_>), dropped: &mut dyn FnMut(String)) {
         let shift = self.word(DATA_START + 8);
         let shift = match u32::try_from(shift) {
             Ok(shift) if (CHUNK_SHIFT_MIN..=CHUNK_SHIFT_MAX).contains(&shift) => shift,
@@ -226,7 +288,7 @@ impl<'f> Salvage<'f> {
                     // Blocks of another class are of trees that salvage does not know.
                     let class = usize::from(header.class);
                     if let Some(of) = KNOWN_BLOCKS.iter().find(|known| known.class == class) {
-                        self.blocks(of, start, 1 << shift, true, found, dropped);
+                        self.blocks(of, start, 1 << shift, true, visit, dropped);
                     }
                     chunk += 1;
                 }
@@ -237,7 +299,7 @@ impl<'f> Salvage<'f> {
                          were looked at one by one"
                     ));
                     for of in &KNOWN_BLOCKS {
-                        self.blocks(of, start, 1 << shift, false, found, dropped);
+                        self.blocks(of, start, 1 << shift, false, visit, dropped);
                     }
                     chunk += 1;
                 }
@@ -251,7 +313,7 @@ impl<'f> Salvage<'f> {
         start: u64,
         length: usize,
         is_certain: bool,
-        found: &mut dyn FnMut(SalvagedPair),
+        visit: &mut dyn FnMut(&Blocks, &Leaf<'_>),
         dropped: &mut dyn FnMut(String),
     ) {
         let mut bytes = vec![0; length];
@@ -261,15 +323,19 @@ impl<'f> Salvage<'f> {
         }
         for (index, block) in bytes.chunks_exact(block_size(of.class)).enumerate().skip(1) {
             let number = (start / BLOCK_SIZE as u64) as u32 + ((index as u32) << of.class);
-            match self.is_live(number, word(block, 0)) {
-                Some(false) => {}
-                Some(true) => self.entries(of, number, block, is_certain, found, dropped),
-                // What was no leaf looks like anything.
-                None if !is_certain => self.entries(of, number, block, false, found, &mut |_| ()),
-                None => {
-                    dropped(format!("the state of the leaf block {number} is damaged"));
-                    self.entries(of, number, block, false, found, dropped);
-                }
+            let state = self.is_live(number, word(block, 0));
+            if is_certain && state.is_none() {
+                dropped(format!("the state of the leaf block {number} is damaged"));
+            }
+            if state != Some(false) {
+                let leaf = Leaf {
+                    number,
+                    bytes: block,
+                    is_certain: is_certain && state.is_some(),
+                    // What was no leaf looks like anything.
+                    is_silent: !is_certain && state.is_none(),
+                };
+                visit(of, &leaf);
             }
         }
     }
@@ -294,36 +360,30 @@ impl<'f> Salvage<'f> {
     fn entries(
         &self,
         of: &Blocks,
-        number: u32,
-        block: &[u8],
-        is_certain: bool,
+        leaf: &Leaf<'_>,
         found: &mut dyn FnMut(SalvagedPair),
         dropped: &mut dyn FnMut(String),
     ) {
-        let (tree, skip) = owner_parts(word(block, 16));
-        let holding = self.trees.get(&tree).copied().unwrap_or(Holds::Bytes);
+        let (number, is_certain) = (leaf.number, leaf.is_certain);
+        let (tree, skip) = owner_parts(word(leaf.bytes, 16));
+        let known = self.trees.get(&tree).copied();
+        if known.is_none() && self.is_directory_whole {
+            return;
+        }
+        let holding = known.unwrap_or(Holds::Bytes);
         if holding == Holds::UnsealedIntegers {
             return;
         }
         if is_certain {
             self.count_leaf();
-            if self.seal.is_some() && !(of.is_as_sealed)(number, block) {
+            if self.seal.is_some() && !(of.is_as_sealed)(number, leaf.bytes) {
                 dropped(format!(
                     "the leaf block {number} is not as it was when the pool was closed: keys of it may \
                      be missing"
                 ));
             }
         }
-        for slot in 0..of.entries {
-            let at = BLOCK_HEADER_SIZE + 16 * slot;
-            let entry = Pair { first: word(block, at), second: word(block, at + 8) };
-            let state = match holding {
-                Holds::Bytes => <BytesKindM as Kind<Hardware>>::state(entry),
-                _ => <U64Kind as Kind<Hardware>>::state(entry),
-            };
-            if !holds(state) {
-                continue;
-            }
+        for (slot, entry) in entries_of(of, leaf.bytes, holding) {
             if is_certain {
                 let (leaves, keys) = self.found.get();
                 self.found.set((leaves, keys + 1));
@@ -335,6 +395,7 @@ impl<'f> Salvage<'f> {
                 Ok((key, value, expiry_ms)) => {
                     found(SalvagedPair { tree, key, value, expiry_ms, is_certain });
                 }
+                Err(_) if leaf.is_silent => {}
                 Err(what) => dropped(format!("slot {slot} of the leaf block {number}: {what}")),
             }
         }
