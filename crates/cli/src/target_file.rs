@@ -4,16 +4,13 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use everleaf::Error;
 use everleaf::new_file::NewFile;
+use everleaf::regular_file::is_pool;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Bytes gathered before they are written.
 const BUFFER_SIZE: usize = 256 << 10;
-
-/// What both headers of a pool begin with (docs/format.md).
-const POOL_MAGIC: &[u8; 8] = b"EVERLEAF";
 
 /// A file being written. Dropped before [`TargetFile::finish`], it leaves nothing behind. A new file is
 /// for its owner alone.
@@ -30,7 +27,8 @@ impl TargetFile {
     pub fn create(name: &Path) -> Result<Self, Failure> {
         let refuse = |error| refusal(name, &error);
         let special = fs::metadata(name).is_ok_and(|found| !found.is_file());
-        if !special && is_pool(name) {
+        let is_pool = || File::open(name).and_then(|file| is_pool(&file)).unwrap_or(false);
+        if !special && is_pool() {
             let text = format!(
                 "{} is an Everleaf pool, which is not replaced: choose another path",
                 name.display()
@@ -69,15 +67,6 @@ impl TargetFile {
             None => Ok(()),
         }
     }
-}
-
-/// Whether a file begins as pools do, or its second header does.
-fn is_pool(name: &Path) -> bool {
-    let begins_at = |file: &File, offset| {
-        let mut start = [0; POOL_MAGIC.len()];
-        file.read_exact_at(&mut start, offset).is_ok() && start == *POOL_MAGIC
-    };
-    File::open(name).is_ok_and(|file| begins_at(&file, 0) || begins_at(&file, 4096))
 }
 
 fn refusal(name: &Path, error: &io::Error) -> Failure {

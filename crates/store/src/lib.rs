@@ -148,9 +148,11 @@ mod opening;
 mod options;
 mod range;
 mod ranked;
-mod regular_file;
+#[doc(hidden)]
+pub mod regular_file;
 mod repair;
 mod reserved;
+mod saved;
 mod scan;
 mod statistics;
 mod versions;

@@ -14,6 +14,7 @@ use crate::map::Map;
 use crate::opening::{open_pool, open_rest, open_trees, resolved};
 use crate::ranked::{Rank, RankedGuard, RankedMutex};
 use crate::reserved::{DEFAULT_MAP, is_reserved, refuse_reserved};
+use crate::saved;
 use crate::shared::{Shared, thread_number};
 use crate::versions::Versions;
 use crate::wal::{LogDirectory, StoreLog};
@@ -264,7 +265,9 @@ impl Store {
     /// number of pairs.
     ///
     /// # Errors
-    /// As [`Self::snapshot`] and [`Self::backup`]; the store has no file.
+    /// As [`Self::snapshot`] and [`Self::backup`]; the store has no file; at the place of the backup is something
+    /// other than a backup: no pool, or one that is open for writing (this one, too, if the name is a link to it),
+    /// or that has a log.
     pub fn save(&self) -> Result<u64> {
         if self.shared.log.is_some() {
             return self.snapshot();
@@ -274,7 +277,10 @@ impl Store {
             return Err(Error::Unsupported("the store has no file to save beside".to_string()));
         };
         name.push(".backup");
-        let (new, copied) = self.copy_to(Path::new(&name), false, None, &mut |_| {})?;
+        let place = Path::new(&name);
+        // Held until the new one has the name, so that nobody opens the old one for writing meanwhile.
+        let _old = saved::admit(place)?;
+        let (new, copied) = self.copy_to(place, false, None, &mut |_| {})?;
         new.replace()?;
         Ok(copied.keys)
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use everleaf::{Error, Expiry, Options, Store, WriteBatch};
+use everleaf::{Durability, Error, Expiry, Options, Store, Tree, WriteBatch};
 
 const LATER: u64 = 4_000_000_000_000;
 
@@ -246,4 +246,79 @@ fn an_iteration_that_cannot_go_on_says_so() {
     assert!(matches!(rest.last(), Some(Err(Error::MapDropped))));
     assert!(range.next().is_none(), "an error is the last item");
     assert_eq!(store.default_map().iter().count(), 0);
+}
+
+/// A save replaced whatever its name led to: a link to the pool itself took the pool away from under the store, whose later
+/// writes were acknowledged and lost; so were those of another store, and a pool with a log was put before that log.
+#[test]
+fn a_save_replaces_nothing_but_the_last_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let backup = folder.path().join("pool.backup");
+    let store = open(&path);
+    store.default_map().put("a", "1").expect("room");
+    let assert_refused = |why: &str| {
+        let refused = store.save().expect_err(why).to_string();
+        assert!(refused.contains(why) && refused.contains("pool.backup"), "{refused}");
+    };
+    // Itself, and a pool that somebody else writes to, by links.
+    std::os::unix::fs::symlink(&path, &backup).expect("a link");
+    assert_refused("open for writing");
+    std::fs::remove_file(&backup).expect("the link goes");
+    let other = open(&folder.path().join("other"));
+    std::os::unix::fs::symlink("other", &backup).expect("a link");
+    assert_refused("open for writing");
+    other.close().expect("it closes");
+    // One that nobody writes to is the last backup, for all that can be known.
+    assert_eq!(store.save().expect("it is replaced"), 1);
+    std::fs::remove_file(&backup).expect("the link goes");
+    // Something else.
+    std::fs::write(&backup, "mine").expect("room");
+    assert_refused("not an Everleaf pool");
+    assert_eq!(std::fs::read(&backup).expect("it is there"), b"mine");
+    std::fs::remove_file(&backup).expect("it goes");
+    std::os::unix::fs::symlink("/dev/null", &backup).expect("a link");
+    assert_refused("not a regular file");
+    std::fs::remove_file(&backup).expect("the link goes");
+    // A pool with a log.
+    let logged = Options::new().create(true).durability(Durability::Power).open(&backup);
+    logged.expect("it opens").close().expect("it closes");
+    assert!(store.save().is_err());
+    std::fs::remove_file(&backup).expect("it goes");
+    std::fs::remove_dir_all(folder.path().join("pool.backup.log")).expect("so does its log");
+    for expected in [1, 2] {
+        assert_eq!(store.save().expect("there is room"), expected);
+        store.default_map().put("b", "2").expect("room");
+    }
+    store.close().expect("it closes");
+    assert_eq!(open(&path).default_map().len(), 2);
+    assert_eq!(open(&backup).default_map().len(), 2);
+}
+
+/// Leaves of a map that was emptied stay until somebody needs their blocks. A repair took them for a lost map: the flushed
+/// keys were there again, and a sound pool was told to have thousands of damages.
+#[test]
+fn a_repair_of_a_sound_pool_drops_nothing_and_brings_nothing_back() {
+    for tree in [Tree::NbTree, Tree::HashedLeaf] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, copy) = (folder.path().join("pool"), folder.path().join("copy"));
+        let options = || Options::new().create(true).tree(tree).max_size_bytes(1 << 30);
+        let store = options().open(&path).expect("the pool opens");
+        for number in 0..20_000_u32 {
+            store.default_map().put(number.to_be_bytes(), "flushed").expect("room");
+        }
+        let other = store.map("other").expect("room");
+        other.put("k", "v").expect("room");
+        store.map("dropped").expect("room").put("k", "v").expect("room");
+        store.drop_map("dropped").expect("writable");
+        store.default_map().clear().expect("writable");
+        store.default_map().put("kept", "v").expect("room");
+        drop(other);
+        store.close().expect("it closes");
+        let repaired = Store::repair(&path, &copy).expect("it is repaired");
+        assert_eq!((repaired.kept, repaired.doubtful, repaired.dropped), (2, 0, vec![]));
+        let copy = open(&copy);
+        assert_eq!(copy.map_names(), ["default", "other"]);
+        assert_eq!(copy.default_map().get("kept").expect("readable").as_deref(), Some(&b"v"[..]));
+    }
 }
