@@ -235,8 +235,10 @@ fn inherit(file: &File, old: &Metadata) -> IoResult<()> {
 /// `WouldBlock` if somebody has it; what the file system answers.
 fn hold(folder: &Path, target: &Path) -> IoResult<Option<File>> {
     match DirBuilder::new().mode(0o700).create(folder) {
+        // A umask may have taken even the owner's permissions, and then nobody could remove it any more.
+        Ok(()) => fs::set_permissions(folder, Permissions::from_mode(0o700))?,
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
+        Err(_) => {}
     }
     if !fs::symlink_metadata(folder).is_ok_and(|found| found.is_dir()) {
         return Err(in_the_way(folder));

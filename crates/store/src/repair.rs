@@ -1,6 +1,7 @@
 //! Repair: everything in a damaged pool that can be proven, in a new pool.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -56,7 +57,10 @@ impl Store {
     pub fn repair(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Repaired> {
         let from = from.as_ref();
         let cannot = |error| Error::Io(format!("cannot read {}", from.display()), error);
-        let file = open_regular(from).map_err(cannot)?;
+        let file = open_regular(from).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => Error::NotFound(from.into()),
+            _ => cannot(error),
+        })?;
         if file.try_lock_shared().is_err() {
             return Err(Error::Locked(format!(
                 "another process has {} open: end it first",
