@@ -81,6 +81,7 @@ mod saver;
 mod scan_table;
 mod score;
 mod scratch;
+mod secrets;
 mod server;
 mod settings;
 mod shared;

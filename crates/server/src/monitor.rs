@@ -13,10 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::acl::commands;
-use crate::command::table::COMMANDS;
 use crate::databases::Database;
 use crate::registry::Client;
 use crate::resp::Request;
+use crate::secrets::{HIDDEN, hidden};
 
 /// Bytes that a mailbox may hold, if clients may hold as much.
 const MAILBOX_SIZE_MAX: usize = 64 << 20;
@@ -76,7 +76,7 @@ impl Monitors {
         }
         let size_max = size_max.min(MAILBOX_SIZE_MAX);
         let is_fit = args.iter().map(|arg| arg.len()).sum::<usize>() <= size_max;
-        let line = is_fit.then(|| line(client, database, &args, index));
+        let line = is_fit.then(|| line(client, database, &args));
         lock(&self.list).retain(|monitor| match monitor.upgrade() {
             None => false,
             Some(monitor) => {
@@ -120,25 +120,17 @@ impl Drop for Monitor {
 }
 
 /// A command as monitors are shown it.
-fn line(client: &Client, database: Database, args: &[&[u8]], index: usize) -> String {
+fn line(client: &Client, database: Database, args: &[&[u8]]) -> String {
     // A clock before 1970 has not been set yet.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (seconds, micros) = (now.as_secs(), now.subsec_micros());
     let mut line = format!("+{seconds}.{micros:06} [{database} {}]", client.peer);
-    let name = COMMANDS.get(index).map_or("", |command| command.name);
-    // Two arguments behind `AUTH`, wherever that stands in a `HELLO`.
-    let mut hidden_count = 0usize;
-    for (position, arg) in args.iter().enumerate() {
-        if hidden_count > 0 || name == "auth" && position > 0 {
-            line.push_str(" \"(redacted)\"");
-            hidden_count = hidden_count.saturating_sub(1);
-            continue;
-        }
-        if name == "hello" && position > 1 && arg.eq_ignore_ascii_case(b"auth") {
-            hidden_count = 2;
-        }
+    for (arg, is_hidden) in args.iter().zip(hidden(args)) {
         line.push_str(" \"");
-        push_escaped(&mut line, arg);
+        match is_hidden {
+            true => line.push_str(HIDDEN),
+            false => push_escaped(&mut line, arg),
+        }
         line.push('"');
     }
     line.push_str("\r\n");
@@ -165,12 +157,11 @@ fn push_escaped(line: &mut String, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::table;
     use crate::registry::Registry;
 
     fn shown(args: &[&[u8]]) -> String {
         let client = Registry::new().add(("a:1".into(), "b:2".into()), 0, 5);
-        let line = line(&client, 3, args, table::find(args[0]).unwrap());
+        let line = line(&client, 3, args);
         let (time, rest) = line.split_once(' ').unwrap();
         let (seconds, micros) = time.strip_prefix('+').unwrap().split_once('.').unwrap();
         assert!(seconds.parse::<u64>().is_ok() && micros.len() == 6, "{time}");

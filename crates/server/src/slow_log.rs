@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::registry::Client;
 use crate::resp::Request;
+use crate::secrets::{HIDDEN, hidden};
 
 /// Arguments of a command that are kept, and bytes of each.
 const ARG_COUNT_MAX: usize = 32;
@@ -91,7 +92,11 @@ impl SlowLog {
 fn cut(request: &Request<'_>) -> Vec<Vec<u8>> {
     let count = request.len();
     let kept = if count > ARG_COUNT_MAX { ARG_COUNT_MAX - 1 } else { count };
-    let mut args: Vec<Vec<u8>> = request.args_from(0).take(kept).map(cut_arg).collect();
+    let shown: Vec<&[u8]> = request.args_from(0).take(kept).collect();
+    let shown = shown.iter().zip(hidden(&shown));
+    let mut args: Vec<Vec<u8>> = shown
+        .map(|(arg, is_hidden)| if is_hidden { HIDDEN.as_bytes().to_vec() } else { cut_arg(arg) })
+        .collect();
     if kept < count {
         args.push(format!("... ({} more arguments)", count - kept).into_bytes());
     }
