@@ -8,12 +8,21 @@ use crate::resp::Request;
 /// `SHUTDOWN [NOSAVE | SAVE] [NOW] [FORCE]`: everything acknowledged is durable already, so the
 /// options make no difference. There is no reply: the connection closes.
 pub fn shutdown(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
+    let (mut saves, mut skips, mut aborts) = (false, false, false);
     for option in request.args_from(1) {
         match option.to_ascii_lowercase().as_slice() {
-            b"nosave" | b"save" | b"now" | b"force" => {}
-            b"abort" => return Err(Failure::text("ERR No shutdown in progress.")),
+            b"nosave" => skips = true,
+            b"save" => saves = true,
+            b"now" | b"force" => {}
+            b"abort" => aborts = true,
             _ => return Err(Failure::Syntax),
         }
+    }
+    if saves && skips || aborts && request.len() > 2 {
+        return Err(Failure::Syntax);
+    }
+    if aborts {
+        return Err(Failure::text("ERR No shutdown in progress."));
     }
     let client = &context.session.client;
     tracing::info!("client {} from {} asked for a shutdown", client.id, client.peer);

@@ -315,6 +315,9 @@ fn wrong_requests_are_refused_in_the_words_clients_expect() {
             ("SCAN", "-ERR wrong number of arguments for 'scan' command"),
             ("SHUTDOWN ABORT", "-ERR No shutdown in progress."),
             ("SHUTDOWN SOON", "-ERR syntax error"),
+            // It stopped.
+            ("SHUTDOWN NOSAVE SAVE", "-ERR syntax error"),
+            ("SHUTDOWN ABORT NOW", "-ERR syntax error"),
         ],
     );
     let long = "x".repeat(300);
