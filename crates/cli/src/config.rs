@@ -10,12 +10,17 @@ use crate::command::serve::ServeArgs;
 use crate::failure::Failure;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory, FromArgMatches};
+use everleaf::regular_file::read_at_most;
 use everleaf_server::{ConfigFile, Setting};
 use std::ffi::OsString;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 
+/// A longer file is not one of options.
+const FILE_SIZE_MAX: u64 = 16 << 20;
 /// The command whose options the file has.
 const SERVE: &str = "serve";
 /// The key of the pool, which is no option.
@@ -31,7 +36,10 @@ pub fn merged(
     file: &Path,
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<ServeArgs, Failure> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
+    // It may be a pipe, but must have an end.
+    let bytes = File::open(file).and_then(|file| read_at_most(file, FILE_SIZE_MAX));
+    let text = bytes.and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
+    let text = text.map_err(|error| {
         Failure::io(&format!("cannot read the configuration {}", file.display()), &error)
     })?;
     let mut arguments: Vec<OsString> = arguments.into_iter().collect();

@@ -10,6 +10,7 @@ use crate::output::{Output, counted, human_duration, remark};
 use crate::service_manager;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
+use everleaf::regular_file::read_at_most;
 use everleaf::{Durability, Statistics, Store};
 use everleaf_server::{
     ClientCertificates, Config, DebugCommand, Handle, Server, ServerError, TlsConfig, TlsFiles,
@@ -17,6 +18,7 @@ use everleaf_server::{
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +28,9 @@ use tracing::Level;
 
 /// The environment variable that holds the password.
 const PASSWORD_VARIABLE: &str = "EVERLEAF_REQUIREPASS";
+
+/// A file of a password is no longer.
+const PASSWORD_FILE_SIZE_MAX: u64 = 64 << 10;
 
 /// How long a client may take to show that it speaks TLS.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -471,7 +476,10 @@ fn password_of(args: &ServeArgs) -> Result<Option<String>, Failure> {
 }
 
 fn read_password(file: &Path) -> Result<String, Failure> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
+    // It may be a pipe, but must have an end.
+    let bytes = File::open(file).and_then(|file| read_at_most(file, PASSWORD_FILE_SIZE_MAX));
+    let text = bytes.and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
+    let text = text.map_err(|error| {
         Failure::io(&format!("cannot read the password from {}", file.display()), &error)
     })?;
     let password = text.lines().next().unwrap_or_default();

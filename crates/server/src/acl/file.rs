@@ -7,6 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use everleaf::new_file::followed;
+use everleaf::regular_file::{is_pool, open_regular, read_regular};
 
 use super::selector::{RuleError, has_space};
 use super::user::{Rules, merge_selectors};
@@ -21,13 +22,7 @@ const ATTEMPTS: u32 = 100;
 pub fn load(path: &Path) -> Result<BTreeMap<Vec<u8>, Rules>, String> {
     let place = path.display();
     let cannot = |error: io::Error| format!("Error loading ACLs, opening file '{place}': {error}");
-    let size = fs::metadata(path).map_err(cannot)?.len();
-    if size > SIZE_MAX {
-        return Err(format!(
-            "Error loading ACLs, file '{place}' has {size} bytes, and may have {SIZE_MAX}"
-        ));
-    }
-    let text = fs::read(path).map_err(cannot)?;
+    let text = read_regular(path, SIZE_MAX).map_err(cannot)?;
     let (mut users, mut errors) = (BTreeMap::new(), String::new());
     for (index, line) in text.split(|byte| *byte == b'\n').enumerate() {
         let line = line.trim_ascii();
@@ -89,10 +84,20 @@ fn parse(words: &[&[u8]], at: &str, errors: &mut String) -> Rules {
 }
 
 /// Replaces a file as a whole: after a crash there is the old one, or the new one. What may be done with the old one may
-/// be done with the new one; a new one is the owner's alone.
+/// be done with the new one; a new one is the owner's alone. Neither a device is replaced nor a pool, to which the name
+/// may be a link.
 pub fn save(path: &Path, text: &[u8]) -> io::Result<()> {
     // Through a link, what it leads to is replaced, or made.
     let path = followed(path)?;
+    match open_regular(&path) {
+        Ok(old) if is_pool(&old)? => {
+            let text = "it is an Everleaf pool, which is not replaced";
+            return Err(io::Error::new(ErrorKind::InvalidInput, text));
+        }
+        Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(error),
+        // One that cannot be read can be replaced.
+        _ => {}
+    }
     let (new, file) = make_beside(&path)?;
     let written = write_new(file, &path, text).and_then(|()| fs::rename(&new, &path));
     if written.is_err() {

@@ -5,6 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::PoisonError;
 
+use everleaf::regular_file::read_regular;
+
 use super::{Context, Failure, Outcome, parse_integer, shown};
 use crate::Config;
 use crate::acl::file;
@@ -14,6 +16,9 @@ use crate::resp::Request;
 use crate::settings::ENCODINGS;
 use crate::shared::Shared;
 use crate::tls::{ClientCertificates, Prepared, TlsFiles};
+
+/// A longer file is not one of options.
+const FILE_SIZE_MAX: u64 = 16 << 20;
 
 /// `CONFIG subcommand ...`
 pub fn config(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
@@ -45,7 +50,8 @@ fn rewrite(context: &mut Context<'_>) -> Outcome {
     let fail = |why: String| Failure::text(format!("ERR Rewriting config file: {why}"));
     // From reading to writing, so that nothing is mixed with what another client writes.
     let _rewriting = shared.rewriting.lock().unwrap_or_else(PoisonError::into_inner);
-    let text = std::fs::read_to_string(&file.path).map_err(|error| fail(error.to_string()))?;
+    let text = read_regular(&file.path, FILE_SIZE_MAX).map_err(|error| fail(error.to_string()))?;
+    let text = String::from_utf8(text).map_err(|error| fail(error.to_string()))?;
     let new = (file.rewrite)(&text, &changeable(shared).map_err(fail)?).map_err(fail)?;
     if new != text {
         file::save(&file.path, new.as_bytes()).map_err(|error| fail(error.to_string()))?;

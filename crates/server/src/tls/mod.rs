@@ -12,12 +12,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use everleaf::regular_file::read_regular;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
 pub use socket::TlsSocket;
+
+/// A longer file holds no certificates.
+const FILE_SIZE_MAX: u64 = 16 << 20;
 
 /// How a server speaks TLS.
 #[derive(Clone, Debug)]
@@ -137,7 +141,7 @@ impl Tls {
 
 fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, String> {
     let chain = certificates(&files.certificate, "tls-cert-file")?;
-    let key = PrivateKeyDer::from_pem_file(&files.key)
+    let key = PrivateKeyDer::from_pem_slice(&contents(&files.key, "tls-key-file")?)
         .map_err(|error| unreadable("tls-key-file", &files.key, &error))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let wrong = |error: rustls::Error| {
@@ -177,9 +181,16 @@ fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, String> {
     Ok(Arc::new(builder.with_single_cert(chain, key).map_err(wrong)?))
 }
 
+/// What is in a file, whose name a client may have given.
+fn contents(file: &Path, name: &str) -> Result<Vec<u8>, String> {
+    read_regular(file, FILE_SIZE_MAX)
+        .map_err(|error| format!("{name}: {} cannot be read: {error}", file.display()))
+}
+
 /// The certificates in a file, of which there must be one.
 fn certificates(file: &Path, name: &str) -> Result<Vec<CertificateDer<'static>>, String> {
-    let all = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let contents = contents(file, name)?;
+    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&contents).collect();
     let all = all.map_err(|error| unreadable(name, file, &error))?;
     match all.is_empty() {
         true => Err(format!("{name}: {} has no certificate: it must be PEM", file.display())),

@@ -255,6 +255,31 @@ fn users_are_in_a_file() {
     assert!(refused.starts_with("-ERR This Redis instance is not configured to use an ACL file"));
 }
 
+/// A link to the pool had the pool replaced by the users, and one to a device the device; and a device was read
+/// until no memory was left.
+#[test]
+fn a_file_of_users_is_a_file_and_no_pool() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("users");
+    fs::write(&file, "").unwrap();
+    let server = TestServer::with(|config| config.acl_file = Some(file.clone()));
+    let mut admin = server.connect();
+    let pool = folder.path().join("pool");
+    everleaf::Options::new().create(true).open(&pool).unwrap().close().unwrap();
+    let before = fs::read(&pool).unwrap();
+    for (target, why) in
+        [(pool.to_str().unwrap(), "Everleaf pool"), ("/dev/zero", "not a regular file")]
+    {
+        fs::remove_file(&file).unwrap();
+        std::os::unix::fs::symlink(target, &file).unwrap();
+        assert!(admin.line("ACL SAVE").starts_with("-ERR"), "{why}");
+        assert!(fs::symlink_metadata(&file).unwrap().is_symlink());
+    }
+    let refused = admin.line("ACL LOAD");
+    assert!(refused.contains("not a regular file"), "{refused}");
+    assert!(fs::read(&pool).unwrap() == before);
+}
+
 /// What comes back from the file is what was saved, for users of random rules.
 #[test]
 fn whatever_can_be_set_can_be_saved_and_loaded() {

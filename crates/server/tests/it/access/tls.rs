@@ -251,6 +251,16 @@ fn certificates_are_exchanged_while_the_server_runs() {
     assert!(alone.contains("cannot be used"), "{alone}");
     let none = plain.ask(&["CONFIG", "SET", "tls-key-file", "/none/such"]);
     assert!(none.contains("/none/such cannot be read"), "{none}");
+    // A pipe was waited for, and a device read, without an end.
+    let pipe = server.folder.path().join("pipe");
+    let mode = rustix::fs::Mode::from(0o600);
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
+    for endless in [pipe.to_str().unwrap(), "/dev/zero"] {
+        for name in ["tls-key-file", "tls-cert-file"] {
+            let refused = plain.ask(&["CONFIG", "SET", name, endless]);
+            assert!(refused.contains("not a regular file"), "{refused}");
+        }
+    }
     let bad = plain.ask(&["CONFIG", "SET", "tls-auth-clients", "maybe"]);
     assert!(bad.contains("no, optional, yes"), "{bad}");
     let unsigned = plain.ask(&["CONFIG", "SET", "tls-auth-clients", "yes"]);
