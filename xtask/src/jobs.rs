@@ -174,7 +174,19 @@ pub fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.current_dir(root).args(arguments);
+    for (name, _) in std::env::vars_os() {
+        if is_of_package(&name.to_string_lossy()) {
+            command.env_remove(name);
+        }
+    }
     command
+}
+
+/// Whether `cargo run` has set a variable to tell this program of its package. A build script that reads one of
+/// them, as `ring` does, would run anew, and all that depends on it be compiled, whenever a cargo of ours
+/// follows one that was called by hand.
+fn is_of_package(variable: &str) -> bool {
+    variable.starts_with("CARGO_PKG_") || variable.starts_with("CARGO_MANIFEST_")
 }
 
 /// Runs a command on our terminal; says so if it cannot be started.
