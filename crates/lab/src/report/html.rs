@@ -1,5 +1,7 @@
 //! The report as one HTML file that needs nothing else: no network, no script.
 
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
 use super::page::{Contest, Made, Page, command, is_own};
 use super::svg;
 use crate::experiment::{Chart, Entry, Figure, Finding, Grid, Judgement};
@@ -7,93 +9,97 @@ use crate::experiment::{Chart, Entry, Figure, Finding, Grid, Judgement};
 /// Colours, type and layout: light and dark, a phone's width and paper.
 const STYLE: &str = include_str!("style.css");
 
-/// Text as it may stand in HTML.
-pub(crate) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
-}
-
 /// The page.
 pub fn render(page: &Page) -> String {
-    let mut text = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <title>Everleaf: the laboratory</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <h1>Everleaf: the laboratory</h1>\n\
-         <p class=\"lead\">What the papers claim, what we found, and where the two differ. Everything \
-         here was counted or measured by the commands that stand beside it.</p>\n"
-    );
-    text.push_str(&tiles(page));
-    if let Some(warning) = page.warning() {
-        text.push_str(&format!("<p class=\"warning\"><b>{}</b></p>\n", escape(&warning)));
-    }
-    text.push_str(&machines(page));
-    text.push_str(&contents(page));
-    for contest in &page.contests {
-        text.push_str(&side_by_side(contest));
-    }
-    for (family, entries) in &page.families {
-        text.push_str(&format!(
-            "<h2 id=\"{}\">{}</h2>\n<p class=\"setting\">{}: {}.</p>\n",
-            family.name,
-            escape(family.source),
-            if family.name == "everleaf" { "Setting" } else { "Their setting" },
-            escape(family.setting)
-        ));
-        for (entry, finding) in entries {
-            if let Some(finding) = finding {
-                text.push_str(&experiment(entry, finding));
+    let text = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { "Everleaf: the laboratory" }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                main { (main_part(page)) }
             }
         }
-        text.push_str(&waiting(entries));
-    }
-    text.push_str(GLOSSARY);
-    text.push_str("</main>\n</body>\n</html>\n");
-    text
+    };
+    text.into_string()
 }
 
-const GLOSSARY: &str = "\
-<h2 id=\"how\">How to read this</h2>
-<p><b>dm</b> is a dependent miss: the time of a random read of ordinary memory that has to wait for \
-the one before, measured before and after every measurement. A cost in dm can be compared between \
-machines and between hours of a busy one. <b>Counts</b> come from running the same code on a machine \
-that counts: they are exact and the same in every run. <b>Waiting</b> is counts times the latency of a \
-model, no measurement. <b>Intervals</b> hold the ratio of two medians in 95 of 100 cases, by \
-the noise between the rounds; fewer rounds make them wider. Rounds are made in random order, each with a \
-new tree; threads are pinned and warmed up. A figure <b>differs</b> if it is outside of the tolerance \
-that the experiment states in its source; the reason is our reading, not a measurement, unless it says \
-so.</p>
-";
+fn main_part(page: &Page) -> Markup {
+    html! {
+        h1 { "Everleaf: the laboratory" }
+        p class="lead" {
+            "What the papers claim, what we found, and where the two differ. Everything here was counted or \
+             measured by the commands that stand beside it."
+        }
+        (tiles(page))
+        @if let Some(warning) = page.warning() {
+            p class="warning" { b { (warning) } }
+        }
+        (machines(page))
+        (contents(page))
+        @for contest in &page.contests { (side_by_side(contest)) }
+        @for (family, entries) in &page.families {
+            h2 id=(family.name) { (family.source) }
+            p class="setting" {
+                @if family.name == "everleaf" { "Setting" } @else { "Their setting" }
+                ": " (family.setting) "."
+            }
+            @for (entry, finding) in entries {
+                @if let Some(finding) = finding { (experiment(entry, finding)) }
+            }
+            (waiting(entries))
+        }
+        (how_to_read())
+    }
+}
 
-fn tiles(page: &Page) -> String {
+fn how_to_read() -> Markup {
+    html! {
+        h2 id="how" { "How to read this" }
+        p {
+            b { "dm" }
+            " is a dependent miss: the time of a random read of ordinary memory that has to wait for the one \
+             before, measured before and after every measurement. A cost in dm can be compared between \
+             machines and between hours of a busy one. "
+            b { "Counts" }
+            " come from running the same code on a machine that counts: they are exact and the same in every \
+             run. "
+            b { "Waiting" }
+            " is counts times the latency of a model, no measurement. "
+            b { "Intervals" }
+            " hold the ratio of two medians in 95 of 100 cases, by the noise between the rounds; fewer rounds \
+             make them wider. Rounds are made in random order, each with a new tree; threads are pinned and \
+             warmed up. A figure "
+            b { "differs" }
+            " if it is outside of the tolerance that the experiment states in its source; the reason is our \
+             reading, not a measurement, unless it says so."
+        }
+    }
+}
+
+fn tiles(page: &Page) -> Markup {
     let counts = page.tally();
     let tile = |class: &str, count: usize, name: &str| {
-        format!("<div class=\"tile {class}\"><b>{count}</b><span>{name}</span></div>\n")
+        html! { div class={ "tile " (class) } { b { (count) } span { (name) } } }
     };
-    let mut text = "<div class=\"tiles\">\n".to_owned();
-    text.push_str(&tile("agrees", counts.agree, "agree with the paper"));
-    text.push_str(&tile("differs", counts.differ, "differ, and say why"));
-    text.push_str(&tile("differs", counts.unexplained, "differ, not all explained"));
-    text.push_str(&tile("", counts.shown, "shown without verdict"));
-    if counts.not_run > 0 {
-        text.push_str(&tile("", counts.not_run, "not run this time"));
+    html! {
+        div class="tiles" {
+            (tile("agrees", counts.agree, "agree with the paper"))
+            (tile("differs", counts.differ, "differ, and say why"))
+            (tile("differs", counts.unexplained, "differ, not all explained"))
+            (tile("", counts.shown, "shown without verdict"))
+            @if counts.not_run > 0 { (tile("", counts.not_run, "not run this time")) }
+            (tile("", counts.not_yet, "not yet possible"))
+        }
     }
-    text.push_str(&tile("", counts.not_yet, "not yet possible"));
-    text.push_str("</div>\n");
-    text
 }
 
-fn machines(page: &Page) -> String {
+fn machines(page: &Page) -> Markup {
     let mut grid = Grid::new("", &["machine", "CPUs", "caches", "memory", "system", "notes"]);
     for machine in page.machines() {
         let mut notes = Vec::new();
@@ -113,22 +119,26 @@ fn machines(page: &Page) -> String {
             notes.join("; "),
         ]);
     }
-    format!("<h2 id=\"machine\">The machine</h2>\n{}", table(&grid))
+    html! {
+        h2 id="machine" { "The machine" }
+        (table(&grid.title, &grid))
+    }
 }
 
-fn contents(page: &Page) -> String {
-    let mut text = "<nav>\n".to_owned();
-    for (index, contest) in page.contests.iter().enumerate() {
-        if index == 0 || page.contests[index - 1].file != contest.file {
-            let name = escape(&contest.file);
-            text.push_str(&format!("<a href=\"#{}\">{name}</a>\n", anchor(&contest.file)));
+fn contents(page: &Page) -> Markup {
+    let mut files: Vec<&str> = page.contests.iter().map(|contest| contest.file.as_str()).collect();
+    files.dedup();
+    html! {
+        nav {
+            @for file in files {
+                a href={ "#" (anchor(file)) } { (file) } " "
+            }
+            @for (family, _) in &page.families {
+                a href={ "#" (family.name) } { (family.name) } " "
+            }
+            a href="#how" { "how to read this" }
         }
     }
-    for (family, _) in &page.families {
-        text.push_str(&format!("<a href=\"#{0}\">{0}</a>\n", family.name));
-    }
-    text.push_str("<a href=\"#how\">how to read this</a>\n</nav>\n");
-    text
 }
 
 /// A name as the target of a link.
@@ -138,168 +148,162 @@ fn anchor(name: &str) -> String {
         .collect()
 }
 
-fn side_by_side(contest: &Contest) -> String {
-    let mut text = format!(
-        "<h2 id=\"{}\">Side by side: {}</h2>\n<p class=\"setting\">From {}.</p>\n",
-        anchor(&contest.file),
-        escape(&contest.title()),
-        escape(&contest.file)
-    );
-    for shown in contest.tables() {
-        text.push_str("<section>\n");
-        text.push_str(&table(&shown.grid));
-        text.push_str(&charts(&shown.charts));
-        text.push_str("</section>\n");
+fn side_by_side(contest: &Contest) -> Markup {
+    html! {
+        h2 id=(anchor(&contest.file)) { "Side by side: " (contest.title()) }
+        p class="setting" { "From " (contest.file) "." }
+        @for shown in contest.tables() {
+            section {
+                (table(&shown.grid.title, &shown.grid))
+                (charts(&shown.charts))
+            }
+        }
     }
-    text
 }
 
-fn experiment(entry: &Entry, finding: &Finding) -> String {
+fn experiment(entry: &Entry, finding: &Finding) -> Markup {
     let class = match finding.differences() {
         (_, 0) => "shown",
         (0, _) => "agrees",
         _ => "differs",
     };
-    let mut text = format!(
-        "<section id=\"{0}\">\n<h3>{1} <span class=\"badge {class}\">{2}</span></h3>\n\
-         <p><code>{0}</code> <span class=\"kind\">{3}</span></p>\n\
-         <p class=\"claim\"><b>{4}:</b> {5}.</p>\n",
-        entry.id,
-        escape(entry.what),
-        finding.verdict(),
-        entry.letters(),
-        if entry.family() == "everleaf" { "Shows" } else { "The paper" },
-        escape(entry.claim),
-    );
-    text.push_str(&figures(&finding.outcome.figures));
-    text.push_str(&charts(&finding.outcome.charts));
-    for grid in &finding.outcome.tables {
-        text.push_str(&format!(
-            "<details><summary>{}</summary>\n{}</details>\n",
-            escape(&grid.title),
-            table(&Grid { title: String::new(), ..grid.clone() })
-        ));
-    }
-    for note in &finding.outcome.notes {
-        text.push_str(&format!("<p class=\"note\">{}</p>\n", escape(note)));
-    }
-    let warning = match finding.is_noisy() {
-        true => " <b>The machine changed its speed meanwhile: distrust the times.</b>",
-        false => "",
-    };
-    text.push_str(&format!(
-        "<p class=\"foot\"><code>{}</code> took {:.0} s; a dependent miss {:.0} ns before, {:.0} ns \
-         after.{warning}</p>\n</section>\n",
-        escape(&command(finding)),
-        finding.seconds,
-        finding.miss_before_ns,
-        finding.miss_after_ns
-    ));
-    text
-}
-
-fn figures(figures: &[Figure]) -> String {
-    if figures.is_empty() {
-        return String::new();
-    }
-    let mut text =
-        "<div class=\"wide\"><table>\n<thead><tr><th>figure</th><th>paper</th><th>ours</th>\
-                    <th>verdict</th></tr></thead>\n<tbody>\n"
-            .to_owned();
-    for figure in figures {
-        let verdict = match &figure.judgement {
-            Judgement::Agrees => "<span class=\"badge agrees\">agrees</span>".to_owned(),
-            Judgement::Differs(why) => {
-                format!("<span class=\"badge differs\">differs</span> {}", escape(why))
+    html! {
+        section id=(entry.id) {
+            h3 { (entry.what) " " span class={ "badge " (class) } { (finding.verdict()) } }
+            p { code { (entry.id) } " " span class="kind" { (entry.letters()) } }
+            p class="claim" {
+                b { @if entry.family() == "everleaf" { "Shows:" } @else { "The paper:" } }
+                " " (entry.claim) "."
             }
-            Judgement::Shown => String::new(),
-        };
-        text.push_str(&format!(
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{verdict}</td></tr>\n",
-            escape(&figure.what),
-            escape(&figure.claim),
-            escape(&figure.ours)
-        ));
+            (figures(&finding.outcome.figures))
+            (charts(&finding.outcome.charts))
+            @for grid in &finding.outcome.tables {
+                details { summary { (grid.title) } (table("", grid)) }
+            }
+            @for note in &finding.outcome.notes {
+                p class="note" { (note) }
+            }
+            p class="foot" {
+                code { (command(finding)) }
+                (format!(
+                    " took {:.0} s; a dependent miss {:.0} ns before, {:.0} ns after.",
+                    finding.seconds, finding.miss_before_ns, finding.miss_after_ns
+                ))
+                @if finding.is_noisy() {
+                    " " b { "The machine changed its speed meanwhile: distrust the times." }
+                }
+            }
+        }
     }
-    text.push_str("</tbody></table></div>\n");
-    text
 }
 
-fn charts(charts: &[Chart]) -> String {
+fn figures(figures: &[Figure]) -> Markup {
+    if figures.is_empty() {
+        return html! {};
+    }
+    let verdict = |judgement: &Judgement| match judgement {
+        Judgement::Agrees => html! { span class="badge agrees" { "agrees" } },
+        Judgement::Differs(why) => html! { span class="badge differs" { "differs" } " " (why) },
+        Judgement::Shown => html! {},
+    };
+    html! {
+        div class="wide" {
+            table {
+                thead { tr { th { "figure" } th { "paper" } th { "ours" } th { "verdict" } } }
+                tbody {
+                    @for figure in figures {
+                        tr {
+                            td { (figure.what) }
+                            td { (figure.claim) }
+                            td { (figure.ours) }
+                            td { (verdict(&figure.judgement)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn charts(charts: &[Chart]) -> Markup {
     if charts.is_empty() {
-        return String::new();
+        return html! {};
     }
-    let mut text = "<div class=\"charts\">\n".to_owned();
-    for chart in charts {
-        let caption = match chart {
-            Chart::Bars { title, unit, .. } => format!("{title} ({unit})"),
-            Chart::Lines { title, .. } => title.clone(),
-        };
-        text.push_str(&format!(
-            "<figure><figcaption>{}</figcaption>\n{}</figure>\n",
-            escape(&caption),
-            svg::chart(chart, &is_own)
-        ));
+    let caption = |chart: &Chart| match chart {
+        Chart::Bars { title, unit, .. } => format!("{title} ({unit})"),
+        Chart::Lines { title, .. } => title.clone(),
+    };
+    html! {
+        div class="charts" {
+            @for chart in charts {
+                figure { figcaption { (caption(chart)) } (svg::chart(chart, &is_own)) }
+            }
+        }
     }
-    text.push_str("</div>\n");
-    text
 }
 
 /// A table; it scrolls by itself where it is too wide.
-fn table(grid: &Grid) -> String {
-    // Beside the part that scrolls: on a narrow screen a caption within it would be cut off.
-    let mut text = match grid.title.as_str() {
-        "" => String::new(),
-        title => format!("<p class=\"note\">{}</p>\n", escape(title)),
-    };
-    text.push_str("<div class=\"wide\"><table>\n");
-    let head: String =
-        grid.columns.iter().map(|name| format!("<th>{}</th>", escape(name))).collect();
-    text.push_str(&format!("<thead><tr>{head}</tr></thead>\n<tbody>\n"));
-    for row in &grid.rows {
-        let class =
-            if row.first().is_some_and(|name| is_own(name)) { " class=\"own\"" } else { "" };
-        let cells: String = row.iter().map(|text| format!("<td>{}</td>", cell(text))).collect();
-        text.push_str(&format!("<tr{class}>{cells}</tr>\n"));
+fn table(title: &str, grid: &Grid) -> Markup {
+    let is_own_row = |row: &[String]| row.first().is_some_and(|name| is_own(name));
+    html! {
+        // Beside the part that scrolls: on a narrow screen a caption within it would be cut off.
+        @if !title.is_empty() { p class="note" { (title) } }
+        div class="wide" {
+            table {
+                thead { tr { @for name in &grid.columns { th { (name) } } } }
+                tbody {
+                    @for row in &grid.rows {
+                        tr class=[is_own_row(row).then_some("own")] {
+                            @for text in row { td { (cell(text)) } }
+                        }
+                    }
+                }
+            }
+        }
     }
-    text.push_str("</tbody></table></div>\n");
-    text
 }
 
 /// The text of a cell; what stands in brackets behind a number is an interval, and gets a line of its
 /// own.
-fn cell(text: &str) -> String {
+fn cell(text: &str) -> Markup {
     match text.split_once(" (") {
         Some((number, interval)) if interval.ends_with(')') && !number.contains(' ') => {
-            format!("{} <span class=\"interval\">({}</span>", escape(number), escape(interval))
+            html! { (number) " " span class="interval" { "(" (interval) } }
         }
-        _ => escape(text),
+        _ => html! { (text) },
     }
 }
 
 /// What was not made: what waits, and why.
-fn waiting(entries: &[Made]) -> String {
-    let rows: String = entries
-        .iter()
-        .filter(|(_, finding)| finding.is_none())
-        .map(|(entry, _)| {
-            let why = entry.method().err().unwrap_or_else(|| "not run this time".to_owned());
-            format!(
-                "<tr><td><code>{}</code></td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
-                entry.id,
-                escape(entry.what),
-                escape(entry.claim),
-                entry.letters(),
-                escape(&why)
-            )
-        })
-        .collect();
-    if rows.is_empty() {
-        return String::new();
+fn waiting(entries: &[Made]) -> Markup {
+    let missing: Vec<&Entry> =
+        entries.iter().filter(|(_, finding)| finding.is_none()).map(|(entry, _)| *entry).collect();
+    if missing.is_empty() {
+        return html! {};
     }
-    format!(
-        "<details class=\"waiting\"><summary>Not made</summary>\n<div class=\"wide\"><table>\n\
-         <thead><tr><th>experiment</th><th>what</th><th>claim</th><th>kind</th><th>why not</th></tr>\
-         </thead>\n<tbody>\n{rows}</tbody></table></div></details>\n"
-    )
+    let why =
+        |entry: &Entry| entry.method().err().unwrap_or_else(|| "not run this time".to_owned());
+    html! {
+        details class="waiting" {
+            summary { "Not made" }
+            div class="wide" {
+                table {
+                    thead {
+                        tr { th { "experiment" } th { "what" } th { "claim" } th { "kind" } th { "why not" } }
+                    }
+                    tbody {
+                        @for entry in missing {
+                            tr {
+                                td { code { (entry.id) } }
+                                td { (entry.what) }
+                                td { (entry.claim) }
+                                td { (entry.letters()) }
+                                td { (why(entry)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
 }

@@ -1,9 +1,10 @@
-//! Charts as SVG, written by hand: bars and lines, coloured by the page's style sheet.
+//! Charts as SVG: bars and lines, coloured by the page's style sheet.
 //!
 //! Nothing is loaded and nothing runs. Colours, fonts and grid lines are classes, so that light,
 //! dark and print are the page's business. Every mark has a title, which browsers show on hover.
 
-use super::html::escape;
+use maud::{Markup, html};
+
 use crate::experiment::{Axis, Bar, Chart, Line, number};
 
 /// The width of every chart in its own units; the page scales it.
@@ -14,19 +15,26 @@ const STEP: f64 = 26.0;
 const THICKNESS: f64 = 16.0;
 
 /// A chart as an SVG element. `own` names the bars and lines to stand out.
-pub(crate) fn chart(chart: &Chart, own: &dyn Fn(&str) -> bool) -> String {
+pub(crate) fn chart(chart: &Chart, own: &dyn Fn(&str) -> bool) -> Markup {
     match chart {
         Chart::Bars { title, unit, bars } => draw_bars(title, unit, bars, own),
         Chart::Lines { title, across, up, lines } => draw_lines(title, across, up, lines),
     }
 }
 
-fn open(title: &str, height: f64) -> String {
-    let title = escape(title);
-    format!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{title}\">\n")
+/// A picture of a height, with a name for those who cannot see it.
+fn picture(title: &str, height: f64, content: &Markup) -> Markup {
+    html! {
+        svg viewBox=(format!("0 0 {WIDTH} {height:.0}")) role="img" aria-label=(title) { (content) }
+    }
 }
 
-fn draw_bars(title: &str, unit: &str, bars: &[Bar], own: &dyn Fn(&str) -> bool) -> String {
+/// A length or a place, to a tenth of a unit.
+fn at(value: f64) -> String {
+    format!("{value:.1}")
+}
+
+fn draw_bars(title: &str, unit: &str, bars: &[Bar], own: &dyn Fn(&str) -> bool) -> Markup {
     let longest = bars.iter().map(|bar| bar.name.chars().count()).max().unwrap_or(0);
     let left = (longest as f64 * 7.4 + 12.0).clamp(60.0, 220.0);
     let room = WIDTH - left - 70.0;
@@ -34,48 +42,44 @@ fn draw_bars(title: &str, unit: &str, bars: &[Bar], own: &dyn Fn(&str) -> bool) 
     let most = bars.iter().map(end).filter(|value| value.is_finite()).fold(0.0, f64::max);
     let scale = |value: f64| if most > 0.0 { value / most * room } else { 0.0 };
     let height = bars.len() as f64 * STEP + 6.0;
-    let mut text = open(title, height);
-    text.push_str(&format!(
-        "<line class=\"axis\" x1=\"{left:.1}\" y1=\"0\" x2=\"{left:.1}\" y2=\"{height:.0}\"/>\n"
-    ));
-    for (index, bar) in bars.iter().enumerate() {
-        let top = index as f64 * STEP + 4.0;
-        let middle = top + THICKNESS / 2.0;
-        let name = escape(&bar.name);
-        let class = if own(&bar.name) { "bar own" } else { "bar" };
-        let shown = number(bar.value);
-        let label = middle + 4.5;
-        text.push_str(&format!(
-            "<g><title>{name}: {shown} {}</title>\
-             <text class=\"name\" x=\"{:.1}\" y=\"{label:.1}\" text-anchor=\"end\">{name}</text>",
-            escape(unit),
-            left - 8.0
-        ));
-        if bar.value.is_finite() {
-            text.push_str(&format!(
-                "<path class=\"{class}\" d=\"{}\"/>",
-                rounded(left, top, scale(bar.value))
-            ));
-            let mut after = scale(bar.value);
-            if let Some((low, high)) = bar.spread {
-                let (from, to) = (left + scale(low), left + scale(high));
-                after = after.max(scale(high));
-                text.push_str(&format!(
-                    "<path class=\"whisker\" d=\"M{from:.1} {middle:.1}H{to:.1}M{from:.1} {:.1}v6\
-                     M{to:.1} {:.1}v6\"/>",
-                    middle - 3.0,
-                    middle - 3.0
-                ));
-            }
-            text.push_str(&format!(
-                "<text class=\"value\" x=\"{:.1}\" y=\"{label:.1}\">{shown}</text>",
-                left + after + 6.0
-            ));
+    let content = html! {
+        line class="axis" x1=(at(left)) y1="0" x2=(at(left)) y2=(format!("{height:.0}")) {}
+        @for (index, bar) in bars.iter().enumerate() {
+            (draw_bar(bar, unit, own(&bar.name), left, index as f64 * STEP + 4.0, &scale))
         }
-        text.push_str("</g>\n");
+    };
+    picture(title, height, &content)
+}
+
+/// A bar with its name, its value and how far the value spreads.
+fn draw_bar(
+    bar: &Bar,
+    unit: &str,
+    is_own: bool,
+    left: f64,
+    top: f64,
+    scale: &dyn Fn(f64) -> f64,
+) -> Markup {
+    let middle = top + THICKNESS / 2.0;
+    let label = at(middle + 4.5);
+    let shown = number(bar.value);
+    let spread = bar.spread.filter(|_| bar.value.is_finite());
+    let whisker = spread.map(|(low, high)| {
+        let (from, to, over) = (at(left + scale(low)), at(left + scale(high)), at(middle - 3.0));
+        format!("M{from} {}H{to}M{from} {over}v6M{to} {over}v6", at(middle))
+    });
+    let end = scale(bar.value).max(spread.map_or(0.0, |(_, high)| scale(high)));
+    html! {
+        g {
+            title { (bar.name) ": " (shown) " " (unit) }
+            text class="name" x=(at(left - 8.0)) y=(label) text-anchor="end" { (bar.name) }
+            @if bar.value.is_finite() {
+                path class=(if is_own { "bar own" } else { "bar" }) d=(rounded(left, top, scale(bar.value))) {}
+                @if let Some(whisker) = whisker { path class="whisker" d=(whisker) {} }
+                text class="value" x=(at(left + end + 6.0)) y=(label) { (shown) }
+            }
+        }
     }
-    text.push_str("</svg>\n");
-    text
 }
 
 /// A bar with its free end rounded.
@@ -146,77 +150,62 @@ impl Place {
     }
 }
 
-fn draw_lines(title: &str, across: &Axis, up: &Axis, lines: &[Line]) -> String {
-    const LEFT: f64 = 64.0;
-    const RIGHT: f64 = WIDTH - 130.0;
-    const TOP: f64 = 12.0;
-    const BOTTOM: f64 = 250.0;
+/// The edges of what is drawn of lines; names stand right of it.
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = WIDTH - 130.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = 250.0;
+
+fn draw_lines(title: &str, across: &Axis, up: &Axis, lines: &[Line]) -> Markup {
     let points = || lines.iter().flat_map(|line| line.points.iter().copied());
     let horizontal = Place::of(across, points().map(|point| point.0));
     let vertical = Place::of(up, points().map(|point| point.1)).with_zero();
     let x = |value: f64| LEFT + horizontal.at(value) * (RIGHT - LEFT);
     let y = |value: f64| BOTTOM - vertical.at(value) * (BOTTOM - TOP);
-    let mut text = open(title, 300.0);
-    for tick in vertical.ticks() {
-        let (at, label) = (y(tick), number(tick));
-        text.push_str(&format!(
-            "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{at:.1}\" x2=\"{RIGHT}\" y2=\"{at:.1}\"/>\
-             <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>\n",
-            LEFT - 6.0,
-            at + 4.0
-        ));
-    }
-    for tick in horizontal.ticks() {
-        let (at, label) = (x(tick), number(tick));
-        text.push_str(&format!(
-            "<line class=\"axis\" x1=\"{at:.1}\" y1=\"{BOTTOM}\" x2=\"{at:.1}\" y2=\"{:.1}\"/>\
-             <text class=\"tick\" x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>\n",
-            BOTTOM + 4.0,
-            BOTTOM + 18.0
-        ));
-    }
-    text.push_str(&format!(
-        "<line class=\"axis\" x1=\"{LEFT}\" y1=\"{BOTTOM}\" x2=\"{RIGHT}\" y2=\"{BOTTOM}\"/>\
-         <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\
-         <text class=\"tick\" x=\"{LEFT}\" y=\"{:.1}\">{}</text>\n",
-        (LEFT + RIGHT) / 2.0,
-        BOTTOM + 38.0,
-        escape(&across.name),
-        TOP - 2.0,
-        escape(&up.name),
-    ));
     let labels = spread_labels(lines, &y, TOP, BOTTOM);
-    for (index, (line, label)) in lines.iter().zip(labels).enumerate() {
-        let class = format!("s{}", index % 8);
-        let name = escape(&line.name);
-        let path: Vec<String> = line
-            .points
-            .iter()
-            .filter(|point| point.1.is_finite())
-            .map(|point| format!("{:.1} {:.1}", x(point.0), y(point.1)))
-            .collect();
-        text.push_str(&format!("<path class=\"line {class}\" d=\"M{}\"/>\n", path.join("L")));
-        for point in line.points.iter().filter(|point| point.1.is_finite()) {
-            text.push_str(&format!(
-                "<circle class=\"dot {class}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"4\">\
-                 <title>{name}: {} at {}</title></circle>\n",
-                x(point.0),
-                y(point.1),
-                number(point.1),
-                number(point.0)
-            ));
+    let content = html! {
+        @for tick in vertical.ticks() {
+            line class="grid" x1=(LEFT) y1=(at(y(tick))) x2=(RIGHT) y2=(at(y(tick))) {}
+            text class="tick" x=(at(LEFT - 6.0)) y=(at(y(tick) + 4.0)) text-anchor="end" { (number(tick)) }
         }
-        text.push_str(&format!(
-            "<rect class=\"key {class}\" x=\"{:.1}\" y=\"{:.1}\" width=\"10\" height=\"10\" rx=\"2\"/>\
-             <text class=\"name\" x=\"{:.1}\" y=\"{:.1}\">{name}</text>\n",
-            RIGHT + 12.0,
-            label - 9.0,
-            RIGHT + 27.0,
-            label
-        ));
+        @for tick in horizontal.ticks() {
+            line class="axis" x1=(at(x(tick))) y1=(BOTTOM) x2=(at(x(tick))) y2=(at(BOTTOM + 4.0)) {}
+            text class="tick" x=(at(x(tick))) y=(at(BOTTOM + 18.0)) text-anchor="middle" { (number(tick)) }
+        }
+        line class="axis" x1=(LEFT) y1=(BOTTOM) x2=(RIGHT) y2=(BOTTOM) {}
+        text class="tick" x=(at((LEFT + RIGHT) / 2.0)) y=(at(BOTTOM + 38.0)) text-anchor="middle" {
+            (across.name)
+        }
+        text class="tick" x=(LEFT) y=(at(TOP - 2.0)) { (up.name) }
+        @for (index, (line, label)) in lines.iter().zip(labels).enumerate() {
+            (draw_line(line, &format!("s{}", index % 8), label, &x, &y))
+        }
+    };
+    picture(title, 300.0, &content)
+}
+
+/// A line with its points, and its name at the height `label`.
+fn draw_line(
+    line: &Line,
+    class: &str,
+    label: f64,
+    x: &dyn Fn(f64) -> f64,
+    y: &dyn Fn(f64) -> f64,
+) -> Markup {
+    let points: Vec<(f64, f64)> =
+        line.points.iter().copied().filter(|point| point.1.is_finite()).collect();
+    let path: Vec<String> =
+        points.iter().map(|point| format!("{:.1} {:.1}", x(point.0), y(point.1))).collect();
+    html! {
+        path class={ "line " (class) } d={ "M" (path.join("L")) } {}
+        @for point in points {
+            circle class={ "dot " (class) } cx=(at(x(point.0))) cy=(at(y(point.1))) r="4" {
+                title { (line.name) ": " (number(point.1)) " at " (number(point.0)) }
+            }
+        }
+        rect class={ "key " (class) } x=(at(RIGHT + 12.0)) y=(at(label - 9.0)) width="10" height="10" rx="2" {}
+        text class="name" x=(at(RIGHT + 27.0)) y=(at(label)) { (line.name) }
     }
-    text.push_str("</svg>\n");
-    text
 }
 
 /// The heights of the names beside the ends of the lines, at least a line of text apart.
@@ -285,7 +274,7 @@ mod tests {
         });
         let bars =
             Chart::Bars { title: "t & t".to_owned(), unit: "dm".to_owned(), bars: bars.into() };
-        let text = chart(&bars, &|name| name == "nbtree");
+        let text = chart(&bars, &|name| name == "nbtree").into_string();
         assert_eq!(text.matches("<title>").count(), 2);
         assert_eq!(text.matches("bar own").count(), 1);
         assert!(text.contains("a&lt;b") && !text.contains("a<b") && text.contains("t &amp; t"));
@@ -293,7 +282,7 @@ mod tests {
         let lines = vec![Line { name: "x".to_owned(), points }];
         let (across, up) = (axis(true), axis(false));
         let lines = Chart::Lines { title: "t".to_owned(), across, up, lines };
-        let text = chart(&lines, &|_| false);
+        let text = chart(&lines, &|_| false).into_string();
         assert_eq!(text.matches("<circle").count(), 2);
         assert!(!text.contains("NaN"), "{text}");
     }
