@@ -32,9 +32,13 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         self.buffers.part(Self::number(segment), hash % V::NODES as u64)
     }
 
-    /// The entries of a segment's buffer.
+    /// The entries of a segment's buffer, removals first: in a full pool, the only room may be what they leave.
     pub(super) fn entries(&self, segment: Segment<'_, V, M>) -> Vec<Buffered> {
-        self.nodes(segment).flat_map(Buffer::iter).collect()
+        let all = self.nodes(segment).flat_map(Buffer::iter);
+        let (mut gone, put): (Vec<Buffered>, Vec<Buffered>) =
+            all.partition(|(_, value)| value.is_none());
+        gone.extend(put);
+        gone
     }
 
     /// The number of the last buffered write of a segment. The caller holds its lock.
@@ -173,6 +177,12 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         session: &mut Session<M>,
         segment: Segment<'_, V, M>,
     ) -> Result<bool, AllocError> {
+        if self.take_in(segment) { Ok(true) } else { self.split(session, segment).map(|()| false) }
+    }
+
+    /// Brings the buffer of a locked segment into it. False if there was no place for all of it: what is in its
+    /// place already is in the log and in the buffer as well.
+    fn take_in(&self, segment: Segment<'_, V, M>) -> bool {
         M::mark("cceh.fill_in");
         let sequence = self.sequence(segment);
         if M::mutant("cceh.flushed_first") {
@@ -185,12 +195,11 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
                     self.medium.flush(pair.as_ptr(), size_of::<Pair<M>>());
                 }
                 Ok(_) => {}
-                // What is in its place already is in the log and in a buffer as well.
                 Err(_) => {
-                    // Persist: what was flushed above. If the split finds no space, a later call finds
+                    // Persist: what was flushed above. If a split finds no space, a later call finds
                     // those pairs in their places and flushes them no more (C5).
                     self.medium.drain();
-                    return self.split(session, segment).map(|()| false);
+                    return false;
                 }
             }
         }
@@ -202,7 +211,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
             self.medium.persist(segment.as_ptr(), 32);
         }
         self.nodes(segment).for_each(Buffer::empty);
-        Ok(true)
+        true
     }
 
     /// Makes a new segment of a locked one and its buffer, puts it in its place, and opens it; or splits it, if it
@@ -258,20 +267,47 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         }
     }
 
-    /// Brings all buffers to the pool. Others may be at work.
+    /// Brings all that was written before the call to the pool. Others may be at work.
+    ///
+    /// They do not hold it up: a segment is locked once, and filled in while it is. Nothing is replaced here,
+    /// which would take space.
     pub(super) fn settle_all(&self, session: &mut Session<M>) -> Result<(), AllocError> {
         let mut next = Some(0);
         while let Some(hash) = next {
+            // Pinned for one segment: what others give up meanwhile can be used again soon.
+            let mut session = session.pinned();
             let segment = self.lock_segment(hash);
-            if self.nodes(segment).any(|node| node.len() > 0) {
-                self.empty_buffer(session, segment)?;
-                continue;
+            let width = 1_u64.checked_shl(64 - segment.depth());
+            next = width.and_then(|width| segment.low().checked_add(width));
+            if self.nodes(segment).all(|node| node.len() == 0) {
+                segment.head.lock.unlock_unchanged();
+            } else {
+                let filled = self.fill_whole(&mut session, segment);
+                segment.head.lock.unlock();
+                filled?;
             }
-            next = segment.low().checked_add(1 << (64 - segment.depth()));
-            segment.head.lock.unlock_unchanged();
             if M::mutant("cceh.settles_one") {
                 return Ok(());
             }
+        }
+        Ok(())
+    }
+
+    /// Brings the buffer of a locked segment into it, and into upper halves that are split off if there is no
+    /// place for all of it. The segment stays locked meanwhile, so that nobody adds to its buffer.
+    ///
+    /// # Errors
+    /// No space for a split; what has no place yet stays in the buffers.
+    fn fill_whole(
+        &self,
+        session: &mut Session<M>,
+        segment: Segment<'_, V, M>,
+    ) -> Result<(), AllocError> {
+        while !self.take_in(segment) {
+            let upper = self.split_locked(session, segment)?;
+            let filled = self.fill_whole(session, upper);
+            upper.head.lock.unlock();
+            filled?;
         }
         Ok(())
     }

@@ -68,8 +68,7 @@ impl<V: Variant, M: Machine> OrderedIndex<M> for Cceh<V, M> {
         if !V::BUFFERED || V::LOGGED || !self.is_writable {
             return Ok(());
         }
-        let mut session = session.pinned();
-        Ok(self.settle_all(&mut session)?)
+        Ok(self.settle_all(session)?)
     }
 
     /// Counts: O(n).

@@ -17,9 +17,26 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         session: &mut Session<M>,
         segment: Segment<'_, V, M>,
     ) -> Result<(), AllocError> {
-        let size = Segment::<V, M>::SIZE;
-        let upper = self.new_segment(session);
+        let upper = self.split_locked(session, segment);
         let upper = upper.inspect_err(|_| segment.head.lock.unlock())?;
+        if !M::mutant("cceh.opens_first") {
+            upper.head.lock.unlock();
+        }
+        segment.head.lock.unlock();
+        Ok(())
+    }
+
+    /// Splits a locked segment, which stays locked, and gives its upper half, which is locked too.
+    ///
+    /// # Errors
+    /// No space; then nothing was changed.
+    pub(super) fn split_locked(
+        &self,
+        session: &mut Session<M>,
+        segment: Segment<'_, V, M>,
+    ) -> Result<Segment<'_, V, M>, AllocError> {
+        let size = Segment::<V, M>::SIZE;
+        let upper = self.new_segment(session)?;
         M::mark("cceh.split");
         let depth = segment.depth() + 1;
         let low = segment.low() | 1 << (64 - depth);
@@ -35,7 +52,6 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         let room = if self.directory().depth < depth { self.double(session) } else { Ok(()) };
         if let Err(error) = room {
             self.directory_lock.unlock_unchanged();
-            segment.head.lock.unlock();
             session.free_record(upper.offset, size);
             return Err(error);
         }
@@ -46,11 +62,7 @@ impl<V: Variant, M: Machine> Cceh<V, M> {
         self.deepen(segment, depth);
         self.directory_lock.unlock();
         self.split_buffer(segment, upper);
-        if !M::mutant("cceh.opens_first") {
-            upper.head.lock.unlock();
-        }
-        segment.head.lock.unlock();
-        Ok(())
+        Ok(upper)
     }
 
     /// Gives a locked segment its lower half only, durably: the upper half is another's from here on.

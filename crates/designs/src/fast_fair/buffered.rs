@@ -159,14 +159,26 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
     /// # Errors
     /// No space for a split; then the leaf is open.
     fn fill_in(&self, session: &mut Session<M>, leaf: Node<V, M>) -> Result<bool, AllocError> {
+        if self.fill(leaf) {
+            Ok(true)
+        } else {
+            self.split_with_buffer(session, leaf).map(|()| false)
+        }
+    }
+
+    /// Brings the buffer of a locked leaf into it. False if there was no place for all of it: what is in its
+    /// place already is in the log and in the buffer as well (B1).
+    fn fill(&self, leaf: Node<V, M>) -> bool {
         M::mark("fast_fair.fill_in");
         let (buffer, nodes) = (self.buffer(leaf), &self.nodes);
         let sequence = self.buffers.sequence(self.number(leaf));
         if M::mutant("fast_fair.flushed_first") {
             nodes.set_flushed(leaf, sequence);
         }
-        let entries: Vec<Buffered> = buffer.iter().collect();
-        for (key, value) in entries {
+        // Removals first: in a full pool, the only room may be what they leave.
+        let (gone, put): (Vec<Buffered>, Vec<Buffered>) =
+            buffer.iter().partition(|(_, value)| value.is_none());
+        for (key, value) in gone.into_iter().chain(put) {
             let count = leaf.count();
             let slot = leaf.position(key, count);
             let is_there = slot < count && leaf.key(slot).read_private() == key;
@@ -177,8 +189,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
                 Some(value) if count < capacity::<V>() => {
                     nodes.insert(leaf, key, leaf.fresh_word(value, key, count));
                 }
-                // What is in its place already is in the log and in a buffer as well (B1).
-                Some(_) => return self.split_with_buffer(session, leaf).map(|()| false),
+                Some(_) => return false,
                 None if is_there => nodes.remove(leaf, slot),
                 None => {}
             }
@@ -187,7 +198,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
             nodes.set_flushed(leaf, sequence);
         }
         buffer.empty();
-        Ok(true)
+        true
     }
 
     /// Splits a locked leaf and its buffer, and opens both halves.
@@ -198,9 +209,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
     ) -> Result<(), AllocError> {
         let split = self.split(session, leaf);
         let (right, low) = split.inspect_err(|_| self.nodes.unlock(leaf))?;
-        let (from, to) = (self.buffer(leaf), self.buffer(right));
-        from.iter().filter(|(key, _)| *key >= low).for_each(|entry| to.put(None, entry));
-        from.keep(|key| key < low);
+        self.split_buffer(leaf, right, low);
         self.nodes.unlock(right);
         self.nodes.unlock(leaf);
         // As in `split_and_insert`.
@@ -208,24 +217,84 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         Ok(())
     }
 
-    /// Brings all buffers to the pool. Others may be at work.
+    /// Gives the right half of a leaf its part of the buffer; both are locked.
+    fn split_buffer(&self, leaf: Node<V, M>, right: Node<V, M>, low: u64) {
+        let (from, to) = (self.buffer(leaf), self.buffer(right));
+        from.iter().filter(|(key, _)| *key >= low).for_each(|entry| to.put(None, entry));
+        from.keep(|key| key < low);
+    }
+
+    /// Brings all that was written before the call to the pool. Others may be at work.
+    ///
+    /// They do not hold it up: a leaf is locked once, and filled in while it is, and what lies behind the
+    /// greatest key that there was at the beginning does not count. Nothing is replaced here, which would take
+    /// space.
     pub(super) fn settle_all(&self, session: &mut Session<M>) -> Result<(), AllocError> {
-        let mut from = 0;
-        loop {
-            let leaf = self.lock_leaf(from, &mut None)?;
-            if self.buffer(leaf).len() > 0 {
-                self.empty_buffer(session, leaf)?;
-                continue;
-            }
-            // Relaxed: only holders of the lock change it.
-            let next = self.nodes.follow(leaf.sibling().load(Ordering::Relaxed))?;
-            self.nodes.unlock(leaf);
-            let Some(next) = next else { return Ok(()) };
-            from = self.nodes.low(next);
+        let last = self.greatest(session)?;
+        let mut from = Some(0);
+        while let Some(key) = from.filter(|key| *key <= last) {
+            from = self.settle_leaf(session, key)?;
             if M::mutant("fast_fair.settles_one") {
-                return Ok(());
+                break;
             }
         }
+        Ok(())
+    }
+
+    /// A key that is not less than any that was written before the call and whose leaf may not have it yet.
+    fn greatest(&self, session: &mut Session<M>) -> Result<u64, AllocError> {
+        let _pinned = session.pinned();
+        let leaf = self.lock_leaf(u64::MAX, &mut None)?;
+        let buffered = self.buffer(leaf).iter().map(|(key, _)| key);
+        let last = buffered.fold(self.nodes.low(leaf), u64::max);
+        self.nodes.unlock(leaf);
+        Ok(last)
+    }
+
+    /// Brings the buffer of a key's leaf into it, and gives the low fence of the leaf behind it.
+    fn settle_leaf(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, AllocError> {
+        // Pinned for one leaf: what others give up meanwhile can be used again soon.
+        let mut session = session.pinned();
+        let leaf = self.lock_leaf(key, &mut None)?;
+        // Relaxed: only holders of the lock change it.
+        let next = self.nodes.follow(leaf.sibling().load(Ordering::Relaxed));
+        let mut made = vec![];
+        let filled = match &next {
+            Ok(_) => self.fill_whole(&mut session, leaf, &mut made),
+            Err(_) => Ok(()),
+        };
+        self.nodes.unlock(leaf);
+        for (low, right) in made {
+            // As in `split_and_insert`.
+            let _ = self.add_separator(&mut session, 1, low, right);
+        }
+        filled?;
+        Ok(next?.map(|next| self.nodes.low(next)))
+    }
+
+    /// Brings the buffer of a locked leaf into it, and into what is split off, noted in `made`, if there is no
+    /// place for all of it. The leaf stays locked meanwhile, so that nobody adds to its buffer.
+    ///
+    /// # Errors
+    /// No space for a split; what has no place yet stays in the buffers.
+    fn fill_whole(
+        &self,
+        session: &mut Session<M>,
+        leaf: Node<V, M>,
+        made: &mut Vec<(u64, Node<V, M>)>,
+    ) -> Result<(), AllocError> {
+        if self.buffer(leaf).len() == 0 {
+            return Ok(());
+        }
+        while !self.fill(leaf) {
+            let (right, low) = self.split(session, leaf)?;
+            self.split_buffer(leaf, right, low);
+            let filled = self.fill_whole(session, right, made);
+            self.nodes.unlock(right);
+            made.push((low, right));
+            filled?;
+        }
+        Ok(())
     }
 
     /// Frees old chunks of the session's log while there are too many, by bringing to the pool what still

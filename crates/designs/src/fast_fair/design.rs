@@ -80,8 +80,7 @@ impl<V: Variant, M: Machine> OrderedIndex<M> for FastFair<V, M> {
         if !V::BUFFERED || V::LOGGED || self.heap.pool().is_read_only() {
             return Ok(());
         }
-        let mut session = session.pinned();
-        Ok(self.settle_all(&mut session)?)
+        Ok(self.settle_all(session)?)
     }
 
     /// Counts: the tree keeps no number of its keys, which a crash could make wrong.

@@ -100,6 +100,8 @@ mod scan;
 mod search;
 mod split;
 mod state;
+#[cfg(test)]
+mod tests;
 pub mod variant;
 mod write;
 

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! All under the lock of R, and those of L and P while their words change. Leaves are locked from right to left
-//! here, and nowhere else more than one that others can reach. What a crash leaves leads to R in L, in P, or in
-//! both; recovery makes it lead to R' (B2).
+//! here, and nobody else who holds one waits for another. What a crash leaves leads to R in L, in P, or in both;
+//! recovery makes it lead to R' (B2).
 
 use everleaf_alloc::{AllocError, Session};
 use everleaf_index::IndexError;
@@ -23,6 +23,9 @@ use crate::node::fast_node::{
 impl<V: Variant, M: Machine> FastFair<V, M> {
     /// Replaces a locked leaf and its buffer by one or two leaves, and opens them. False, and nothing was done, if
     /// there is no space.
+    ///
+    /// # Errors
+    /// Damage on the way to what leads to the leaf; then nothing was done, and the leaf is open.
     pub(super) fn replace(
         &self,
         session: &mut Session<M>,
@@ -33,6 +36,7 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         pairs.extend((0..leaf.count()).map(|slot| leaf.entry(slot)));
         self.overlay(leaf, 0, 0, &mut pairs);
         let low = self.nodes.low(leaf);
+        self.find_damage(low).inspect_err(|_| self.nodes.unlock(leaf))?;
         let sibling = leaf.sibling().read_private();
         let is_split = pairs.len() > capacity::<V>();
         let (lower, upper) = pairs.split_at(if is_split { pairs.len() / 2 } else { pairs.len() });
@@ -50,7 +54,13 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
             }
             return Ok(false);
         };
-        self.put_in_place(leaf, copy, low)?;
+        let placed = self.put_in_place(leaf, copy, low);
+        if placed.is_err() {
+            right.into_iter().for_each(|(_, right)| self.nodes.unlock(right));
+            self.nodes.unlock(copy);
+            self.nodes.unlock(leaf);
+        }
+        placed?;
         if let Some((low, right)) = right {
             self.cache_leaf(session, low, right);
             self.leaves.add(session.stripe(), 1);
@@ -92,6 +102,19 @@ impl<V: Variant, M: Machine> FastFair<V, M> {
         let copy = self.build(session, &header, entries)?;
         self.buffers.set_sequence(self.number(copy), sequence);
         Ok(copy)
+    }
+
+    /// Goes the ways that [`Self::put_in_place`] will go, from which it cannot come back: what it meets is what
+    /// was met here, or was made since.
+    fn find_damage(&self, low: u64) -> Result<(), AllocError> {
+        if low > 0 {
+            let left = self.lock_leaf(low - 1, &mut None)?;
+            self.nodes.unlock(left);
+        }
+        if let Some(parent) = self.lock_node(low, 1, &mut None)? {
+            self.nodes.unlock(parent);
+        }
+        Ok(())
     }
 
     /// Makes all that leads to a locked leaf lead to its copy, durably.

@@ -85,8 +85,7 @@ impl<V: Variant, G: Geometry, M: Machine> OrderedIndex<M> for Tree<V, G, M> {
         if !V::BUFFERED || V::LOGGED || !self.is_writable {
             return Ok(());
         }
-        let mut session = session.pinned();
-        self.settle_all(&mut session)
+        self.settle_all(session)
     }
 
     fn shape(&self, session: &mut Session<M>) -> Result<TreeShape, IndexError> {

@@ -41,8 +41,8 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         Ok(grows)
     }
 
-    /// Writes the buffer of a leaf, locked by the caller, and one more entry to the leaf, durably. False
-    /// if there is no room; then nothing is changed.
+    /// Writes the buffer of a leaf, locked by the caller, and one more entry to the leaf, durably: removals
+    /// first, if only they make room. False if there is no room; then nothing is changed.
     ///
     /// *Durable* with line 0, which says both what the leaf has and that the log's records of it have
     /// ended.
@@ -50,11 +50,23 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         let (leaf, buffer) = (place.leaf, self.buffer(place));
         let is_replaced = |key| extra.is_some_and(|(new, _)| new == key);
         let all = || buffer.iter().filter(|(key, _)| !is_replaced(*key)).chain(extra);
-        let before = leaf.bitmap();
+        let mut before = leaf.bitmap();
         let room = if Self::CAPACITY == ENTRY_COUNT { u64::MAX } else { (1 << Self::CAPACITY) - 1 };
         let puts = all().filter(|entry| entry.1.is_some()).count();
-        if puts > (!before & room).count_ones() as usize {
-            return false;
+        let has_room = |bitmap: u64| puts <= (!bitmap & room).count_ones() as usize;
+        if !has_room(before) {
+            // In a full pool, the only room may be what is removed.
+            let gone =
+                all().filter(|entry| entry.1.is_none()).filter_map(|(key, _)| leaf.find(key));
+            let stays = gone.fold(before, |bitmap, slot| bitmap & !(1 << slot));
+            if !has_room(stays) {
+                return false;
+            }
+            M::mark("sptree.removals_first");
+            leaf.commit(stays);
+            // Persist: the removals before their slots are used again (S1).
+            leaf.persist_heading(self.medium);
+            before = stays;
         }
         M::mark("sptree.flush");
         let mut free = slots(!before & room);
@@ -88,24 +100,38 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         true
     }
 
-    /// Writes all buffers to their leaves. Others may be at work.
+    /// Writes all that was written before the call to the leaves. Others may be at work.
+    ///
+    /// They do not hold it up: a leaf is locked once, and has its buffer when it is opened, also if it had to be
+    /// split, and what lies behind the greatest key that there was at the beginning does not count.
     pub(super) fn settle_all(&self, session: &mut Session<M>) -> Result<(), IndexError> {
+        let last = self.greatest(session);
         let mut from = 0;
-        while from < HIGH_MAX {
+        while from <= last {
+            // Pinned for one leaf: what others give up meanwhile can be used again soon.
+            let mut session = session.pinned();
             let place = self.lock_leaf(from);
+            from = place.middle.high();
             let is_empty = self.buffer(place).len() == 0 || self.write_back(place, None);
-            let room = if is_empty { Ok(()) } else { self.split(session, place) };
-            let high = place.middle.high();
+            // The right half of a split has its part of the buffer, and the left one gets its own.
+            let room = if is_empty { Ok(()) } else { self.split(&mut session, place) };
             place.middle.lock.unlock();
             room?;
-            if is_empty {
-                from = high;
-            }
             if M::mutant("sptree.settles_one") {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// A key that is not less than any that was written before the call and whose leaf may not have it yet.
+    fn greatest(&self, session: &mut Session<M>) -> u64 {
+        let _pinned = session.pinned();
+        let place = self.lock_leaf(HIGH_MAX - 1);
+        let buffered = self.buffer(place).iter().map(|(key, _)| key);
+        let last = buffered.fold(place.middle.low(), u64::max);
+        place.middle.lock.unlock_unchanged();
+        last
     }
 
     /// Frees old chunks of the session's log while there are too many, by flushing the buffers that

@@ -90,11 +90,12 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
         if !V::BUFFERED {
             return None;
         }
-        let _pinned = session.pinned();
         for _ in 0..leaves {
             if self.unrestored.sum() == 0 || from == HIGH_MAX {
                 return None;
             }
+            // Pinned for one leaf: what others give up meanwhile can be used again soon.
+            let _pinned = session.pinned();
             let place = self.lock_leaf(from);
             from = place.middle.high();
             place.middle.lock.unlock_unchanged();

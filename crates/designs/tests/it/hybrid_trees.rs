@@ -346,6 +346,48 @@ fn sptree_without_a_log_keeps_what_was_written_when_the_pool_was_closed() {
     closed::<SpTreeUnlogged<Tiny<4, 3>>>();
 }
 
+/// A leaf that is full, as is its buffer: with a key that is new, and with the removal of one that is there.
+/// In a full pool the removal of another key was refused, because the new key was put in first.
+fn removals_make_room<T: Design>(in_leaf: &[u64], new: u64) {
+    let pool = Pool::in_memory(1 << 18, 1 << 18, Domain::Process).expect("memory");
+    let solo: SingleTreePool<T> = SingleTreePool::create_with_chunks(pool, 14).expect("room");
+    let (tree, mut session) = (solo.tree(), solo.heap().session().expect("a free session"));
+    let mut model = Model::new();
+    for key in in_leaf {
+        tree.insert(&mut session, *key, key + 100).expect("room");
+        model.insert(*key, key + 100);
+    }
+    tree.settle(&mut session).expect("room");
+    tree.insert(&mut session, new, 7).expect("room");
+    model.insert(new, 7);
+    tree.remove(&mut session, in_leaf[0]).expect("room");
+    session.collect_all();
+    for size in (1..=256).rev().map(|lines| lines * 64) {
+        while session.allocate_record(size).is_ok() {}
+    }
+    for key in &in_leaf[..2] {
+        let removed = tree.remove(&mut session, *key).expect("the first removal makes room");
+        assert_eq!(removed.is_some(), *key != in_leaf[0]);
+        model.remove(key);
+    }
+    for key in in_leaf.iter().chain([&new]) {
+        assert_eq!(tree.get(&mut session, *key).expect("get"), model.get(key).copied());
+    }
+}
+
+#[test]
+fn a_full_pool_has_the_room_that_removals_in_a_buffer_make() {
+    use everleaf_designs::cceh::variant as cceh;
+    use everleaf_designs::fast_fair::variant::Small;
+    use everleaf_designs::{Cceh, FastFair};
+    removals_make_room::<FastFair<Small<3, 1, 9>>>(&[1, 2, 3], 4);
+    removals_make_room::<FastFair<Small<3, 1, 11>>>(&[1, 2, 3], 4);
+    // All in one part of the buffer of one segment.
+    removals_make_room::<Cceh<cceh::Small<1, 2, 1, 9>>>(&[2, 4], 7);
+    removals_make_room::<Cceh<cceh::Small<1, 2, 1, 11>>>(&[2, 4], 7);
+    removals_make_room::<SpTreeUnlogged<Tiny<7, 3>>>(&[1, 2, 3, 4, 5, 6, 7], 8);
+}
+
 #[test]
 fn buffers_are_restored_in_the_background() {
     let directory = tempfile::tempdir().expect("a directory");
