@@ -121,6 +121,7 @@ pub fn run(
         tell,
         corpus: Corpus::default(),
         exhausted: vec![],
+        work_of_lives: 0,
     };
     let mut small = campaign.small_programs().into_iter();
     let mut spent = (0, 0);
@@ -150,6 +151,8 @@ struct Campaign<'a> {
     corpus: Corpus,
     /// Small programs of which every order was run.
     exhausted: Vec<(String, Domain)>,
+    /// What the lives of the last small program took.
+    work_of_lives: u64,
 }
 
 /// What is done with a small program.
@@ -171,6 +174,8 @@ struct Small {
     pass: Pass,
 }
 
+/// Lives that take more work make those of all programs long: then some orders come in between.
+const WORK_OF_LONG_LIVES: u64 = 2 * WORK;
 /// Schedules of a small program of which every crash has a life after it.
 const SMALL_SCHEDULES_OF_LIVES: u64 = 2;
 /// Crash images that are taken at each point of them, about: with more of them, lives after lives take
@@ -242,9 +247,8 @@ impl Campaign<'_> {
         Config { mutants, fault: self.settings.fault, ..config }
     }
 
-    /// The small programs: in each domain with a life after every crash, which is cut again, and in some
-    /// orders, one program after the other, so that where these take long each has its turn; then the search
-    /// through all their orders.
+    /// The small programs: in each domain first with a life after every crash, which is cut again (where that
+    /// takes long, with some orders in between), then with the search through all their orders.
     fn small_programs(&mut self) -> Vec<Small> {
         let Some(preemptions) = self.settings.preemptions else { return vec![] };
         let Fixed { domain, memory } = self.settings.fixed;
@@ -253,8 +257,9 @@ impl Campaign<'_> {
         let races = memory == MemoryModel::Sc;
         let in_every_order =
             if memory == MemoryModel::Sc { SMALL_SCHEDULES } else { SMALL_SCHEDULES_TSO };
-        let (mut all, mut whole) = (vec![], vec![]);
+        let mut all = vec![];
         for domain in domains {
+            let mut whole = vec![];
             let base = self.planted(Config { domain, memory, races, ..Config::default() });
             let budget = IMAGES_OF_LIVES;
             let crash = CrashConfig { nested_one_in: 1, nested_depth: 1, budget, enabled: true };
@@ -278,9 +283,9 @@ impl Campaign<'_> {
                     list.push(Small { program, config, schedules, pass });
                 }
             }
+            self.verdict.exhausted.1 += whole.len();
+            all.extend(whole);
         }
-        self.verdict.exhausted.1 = whole.len();
-        all.extend(whole);
         all
     }
 
@@ -289,9 +294,16 @@ impl Campaign<'_> {
         if pass == Pass::AllOrders && self.exhausted.contains(&(program.clone(), config.domain)) {
             return 0;
         }
+        if pass == Pass::SomeOrders && self.work_of_lives <= WORK_OF_LONG_LIVES {
+            // Those of all programs are done soon.
+            return 0;
+        }
         let report = self.explore(&program, &config, schedules);
         self.verdict.coverage.count_lives(config.domain, &report);
         let work = report.counts.work();
+        if pass == Pass::Lives {
+            self.work_of_lives = work;
+        }
         if pass != Pass::Lives {
             self.verdict.exhausted.0 += usize::from(report.exhausted);
             if report.exhausted {
