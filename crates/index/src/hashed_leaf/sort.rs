@@ -139,7 +139,7 @@ mod tests {
         for round in 0..400 {
             let mut random = || {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                state >> 16 | state << 48
+                state.rotate_right(16)
             };
             let mut head = || match round % 8 {
                 0 => random(),
@@ -147,9 +147,9 @@ mod tests {
                 1 => [0, 1, 1 << 63, u64::MAX][random() as usize % 4],
                 // Digits behind a common beginning.
                 2 => u64::from_be_bytes([b'k'; 8].map(|byte| byte - 20 - random() as u8 % 10)),
-                3 => 0x6b65_7900_0000_0000 | random() % 1000,
+                3 => 0x6b65_7900_0000_0000 | (random() % 1000),
                 // Heaps that differ late.
-                4 => (random() % 3) << 60 | random() % 500,
+                4 => ((random() % 3) << 60) | (random() % 500),
                 5 => random() % 2,
                 6 => 7,
                 _ => 1 << (random() % 64),
