@@ -50,6 +50,9 @@ fn every_persist_of_the_pool_is_needed() {
     let sites = search(&config, 40, 5, &mut Counts::default()).unwrap_or_else(|failure| {
         panic!("before anything is switched off: {failure}");
     });
+    // The program persists what witnesses the pool; without that less is demanded, and nothing is missed.
+    let is_of_pool = |(site, _): &(Site, SiteKind)| !site.file.contains("prove");
+    let sites: Vec<_> = sites.into_iter().filter(is_of_pool).collect();
     assert!(sites.len() >= 8, "roots, ids, growth, opening and closing persist: {sites:?}");
     for (site, kind) in sites {
         let ablated = Config { ablate: Some(site), ..config.clone() };
