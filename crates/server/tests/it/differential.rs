@@ -545,8 +545,8 @@ fn watched_keys_expire_as_those_of_redis() {
         assert_eq!(shown(&redis), shown(&ours), "{line}");
     };
     for (before, between) in [
-        ("SET k v PX 30", ""),
-        ("SET k v PX 30", "GET k"),
+        ("SET k v PX 300", ""),
+        ("SET k v PX 300", "GET k"),
         ("SET k v PXAT 1", "GET k"),
         ("SET k v PXAT 1", "SET k v"),
         ("SET k v PXAT 1", "DEL k"),
@@ -558,7 +558,7 @@ fn watched_keys_expire_as_those_of_redis() {
         check(&mut pair, 0, before);
         check(&mut pair, 0, "WATCH k");
         // Without a look at the key, which would remove it.
-        check(&mut pair, 0, "SET clock 1 PX 35");
+        check(&mut pair, 0, "SET clock 1 PX 350");
         eventually("time passes", || {
             let (redis, ours) = pair.line(1, "EXISTS clock");
             redis.bytes == b":0\r\n" && ours.bytes == b":0\r\n"
