@@ -66,7 +66,8 @@
 //!   uuid                16    16
 //!   sequence            32     8
 //!   from LSN            40     8    the snapshot has all that was logged up to it
-//!   zero                48    12
+//!   segment             48     8    number of the segment that was written when it was begun; 0 of older versions
+//!   zero                56     4
 //!   checksum            60     4    CRC-32C of bytes 0 .. 60
 //!
 //!   block                           records as above, puts only, sorted by map and key; as they

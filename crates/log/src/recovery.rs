@@ -308,6 +308,44 @@ pub(crate) fn limited(
     segments
 }
 
+/// Where the segments begin with which the last of these was owed, if it was.
+pub(crate) fn first_owed<'h>(
+    headers: impl DoubleEndedIterator<Item = &'h SegmentHeader> + ExactSizeIterator,
+) -> Option<usize> {
+    let mut headers = headers.enumerate().rev().peekable();
+    headers.peek().filter(|(_, last)| last.gap.is_owed())?;
+    Some(headers.find(|(_, header)| header.gap == Gap::Owed).map_or(0, |(index, _)| index))
+}
+
+/// Whether a snapshot, from this LSN on and begun in that segment if it says so, is the one with which segments count that
+/// were owed. A later life, behind them, gives their LSNs again; so do its snapshots.
+pub(crate) fn is_snapshot_of<'h>(
+    mut owed: impl DoubleEndedIterator<Item = &'h SegmentHeader>,
+    from: Lsn,
+    begun_in: Option<u64>,
+) -> bool {
+    let Some(first) = owed.next() else { return false };
+    let last = owed.next_back().unwrap_or(first);
+    let is_within = begun_in.is_none_or(|begun| (first.sequence..=last.sequence).contains(&begun));
+    from + 1 >= first.first && is_within
+}
+
+/// Whether a chunk in one of these segments that were owed says that something in them is durable.
+pub(crate) fn is_settled<'h, D: Disk>(
+    disk: &D,
+    uuid: &[u8; 16],
+    headers: impl Iterator<Item = &'h SegmentHeader>,
+) -> Result<bool> {
+    for header in headers {
+        let mut reader = SegmentReader::open(disk, uuid, header.sequence)?;
+        let found = reader.look_behind(header.sequence, BLOCK_SIZE)?;
+        if found.is_some_and(|(durable, _)| durable + 1 >= header.first) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// The first LSN that the segments have. Not that of a segment that was owed in vain, behind which another begins
 /// before it; but if none counts, what is there does not begin with an empty store either.
 fn first_there_is(headers: &VecDeque<SegmentHeader>, counting: usize, end: Lsn) -> Option<Lsn> {
@@ -348,12 +386,10 @@ impl<D: Disk> Opening<'_, D> {
     /// It is if the log says so, or if there is one from the first LSN of the first of them on.
     fn counting(&self, headers: &VecDeque<SegmentHeader>, snapshots: &[u64]) -> Result<usize> {
         let mut count = headers.len();
-        while let Some(last) = count.checked_sub(1).filter(|last| headers[*last].gap.is_owed()) {
-            let first = (0..=last).rev().find(|index| headers[*index].gap == Gap::Owed);
-            let first = first.unwrap_or(0);
+        while let Some(first) = first_owed(headers.range(..count)) {
             if self.disk.mutant("log.counts_what_is_owed")
-                || self.is_settled(headers.range(first..=last))?
-                || self.has_snapshot_from(snapshots, headers[first].first - 1)?
+                || is_settled(&**self.disk, &self.options.uuid, headers.range(first..count))?
+                || self.has_snapshot_of(snapshots, headers.range(first..count))?
             {
                 break;
             }
@@ -362,24 +398,21 @@ impl<D: Disk> Opening<'_, D> {
         Ok(count)
     }
 
-    /// Whether a chunk in one of the segments says that something in them is durable.
-    fn is_settled<'h>(&self, headers: impl Iterator<Item = &'h SegmentHeader>) -> Result<bool> {
-        for header in headers {
-            let mut reader =
-                SegmentReader::open(&**self.disk, &self.options.uuid, header.sequence)?;
-            let found = reader.look_behind(header.sequence, BLOCK_SIZE)?;
-            if found.is_some_and(|(durable, _)| durable + 1 >= header.first) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Whether there is a snapshot that has what was logged up to an LSN.
-    fn has_snapshot_from(&self, snapshots: &[u64], lsn: Lsn) -> Result<bool> {
+    /// Whether there is the snapshot with which segments count that were owed.
+    fn has_snapshot_of<'h>(
+        &self,
+        snapshots: &[u64],
+        owed: impl DoubleEndedIterator<Item = &'h SegmentHeader> + Clone,
+    ) -> Result<bool> {
         for &sequence in snapshots {
             match SnapshotReader::open(Arc::clone(self.disk), self.options.uuid, sequence) {
-                Ok(snapshot) if snapshot.from_lsn() >= lsn => return Ok(true),
+                Ok(snapshot) => {
+                    let is_any = self.disk.mutant("log.owed_by_any_snapshot");
+                    let begun_in = snapshot.begun_in().filter(|_| !is_any);
+                    if is_snapshot_of(owed.clone(), snapshot.from_lsn(), begun_in) {
+                        return Ok(true);
+                    }
+                }
                 Err(error @ Error::Foreign(_)) => return Err(error),
                 _ => {}
             }

@@ -9,12 +9,20 @@
 //! What is left is an ordinary log that ends where the damage begins, and goes on from there: nothing
 //! written later has the damage before it, so nothing has to be salvaged twice. Damage that no
 //! recovery reads, because a good snapshot is behind it, is left alone.
+//!
+//! ```text
+//!   log-1   log-2 (owed)   log-3 (damaged)   log-4
+//! ```
+//!
+//! Segments that were owed count only with a snapshot, and in vain if that never came: the life behind them gave their
+//! LSNs again. Where the segment with which it did so is damaged, nothing else tells. So before damage segments that were
+//! owed count only if the log says itself that their snapshot came, or if the snapshot says that it was begun in them.
 
 use std::sync::Arc;
 
 use crate::file_names::{free_name, numbers};
 use crate::layout::{SEGMENT, SNAPSHOT, file_name};
-use crate::recovery::limited;
+use crate::recovery::{first_owed, is_settled, is_snapshot_of, limited};
 use crate::scan::{SegmentHeader, SegmentReader};
 use crate::snapshot::SnapshotReader;
 use crate::walk::{missing, no_header, walk};
@@ -22,6 +30,18 @@ use crate::{Disk, Error, LogOptions, Lsn, Result};
 
 /// Segments with sound headers whose numbers follow each other, the oldest first.
 type Run = Vec<SegmentHeader>;
+
+/// What a good snapshot says of itself.
+#[derive(Clone, Copy)]
+struct Snapshot {
+    from: Lsn,
+    to: Lsn,
+    /// Number of the segment in which it was begun, if it says so.
+    begun_in: Option<u64>,
+}
+
+/// An empty store, with which a log can begin.
+const EMPTY: Snapshot = Snapshot { from: 0, to: 0, begun_in: None };
 
 /// Where what can be recovered ends.
 struct End {
@@ -44,14 +64,24 @@ pub(crate) fn leave_what_follows<D: Disk>(
 ) -> Result<Vec<String>> {
     let names = disk.list().map_err(|error| Error::io("cannot list the log's folder", &error))?;
     let segments = numbers(&names, SEGMENT);
-    let runs = runs(disk, options, &segments)?;
+    let mut runs = runs(disk, options, &segments)?;
     let mut snapshots = Vec::new();
     for sequence in numbers(&names, SNAPSHOT) {
         let opened = SnapshotReader::open(Arc::clone(disk), options.uuid, sequence);
         match opened.and_then(|snapshot| snapshot.verify().map(|()| snapshot)) {
-            Ok(snapshot) => snapshots.push((snapshot.from_lsn(), snapshot.to_lsn())),
+            Ok(snapshot) => snapshots.push(Snapshot {
+                from: snapshot.from_lsn(),
+                to: snapshot.to_lsn(),
+                begun_in: snapshot.begun_in(),
+            }),
             Err(Error::Damaged(_)) => {}
             Err(error) => return Err(error),
+        }
+    }
+    for run in &mut runs {
+        // Of what is not followed by damage the opening says whether it counts.
+        if run.last().map(|last| last.sequence) < segments.first().copied() {
+            leave_unsettled(disk, options, run, &snapshots)?;
         }
     }
     let mut end = None;
@@ -114,19 +144,42 @@ fn runs<D: Disk>(disk: &Arc<D>, options: &LogOptions, segments: &[u64]) -> Resul
     Ok(runs)
 }
 
-/// How far a run of segments can be recovered, from the newest snapshot (from-LSN and to-LSN) that
-/// is consistent by then, or from an empty store.
+/// Leaves out the segments at the end of a run that were owed, if nothing says that their snapshot came.
+fn leave_unsettled<D: Disk>(
+    disk: &Arc<D>,
+    options: &LogOptions,
+    run: &mut Run,
+    snapshots: &[Snapshot],
+) -> Result<()> {
+    while let Some(first) = first_owed(run.iter()) {
+        let is_its = |snapshot: &Snapshot| {
+            let begun_in = snapshot.begun_in;
+            let is_any = disk.mutant("log.owed_by_any_snapshot");
+            (is_any || begun_in.is_some())
+                && is_snapshot_of(run[first..].iter(), snapshot.from, begun_in.filter(|_| !is_any))
+        };
+        if snapshots.iter().any(is_its) || is_settled(&**disk, &options.uuid, run[first..].iter())?
+        {
+            break;
+        }
+        run.truncate(first);
+    }
+    Ok(())
+}
+
+/// How far a run of segments can be recovered, from the newest snapshot that is consistent by then, or from an empty
+/// store.
 fn end_of<D: Disk>(
     disk: &D,
     options: &LogOptions,
     run: &Run,
-    snapshots: &[(Lsn, Lsn)],
+    snapshots: &[Snapshot],
 ) -> Result<Option<End>> {
     // First LSNs need not ascend: a segment that was owed, and never counted, is followed by one that begins
     // before it. What counts is what recovery reads.
     let segments = limited(run.iter().copied(), Lsn::MAX);
     let Some((oldest, _)) = segments.first() else { return Ok(None) };
-    for &(from, to) in snapshots.iter().chain([&(0, 0)]) {
+    for &Snapshot { from, to, .. } in snapshots.iter().chain([&EMPTY]) {
         if from + 1 < oldest.first {
             continue;
         }

@@ -105,13 +105,14 @@ fn footer_checksum(uuid: &[u8; 16], bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(uuid), &bytes[..60])
 }
 
-fn encode_start(uuid: &[u8; 16], sequence: u64, from: Lsn) -> [u8; HEADER_SIZE] {
+fn encode_start(uuid: &[u8; 16], sequence: u64, from: Lsn, segment: u64) -> [u8; HEADER_SIZE] {
     let mut bytes = [0; HEADER_SIZE];
     bytes[..8].copy_from_slice(&SNAPSHOT_MAGIC);
     write_u32(&mut bytes, 8, SNAPSHOT_VERSION);
     bytes[16..32].copy_from_slice(uuid);
     write_u64(&mut bytes, 32, sequence);
     write_u64(&mut bytes, 40, from);
+    write_u64(&mut bytes, 48, segment);
     let sum = crc32c::crc32c(&bytes[..60]);
     write_u32(&mut bytes, 60, sum);
     bytes

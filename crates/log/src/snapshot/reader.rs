@@ -20,6 +20,8 @@ const UNPACKED_MAX: u64 = 255;
 pub struct SnapshotReader<D: Disk = RealDisk> {
     name: String,
     file: D::File,
+    /// Number of the segment in which it was begun; 0 if it does not say.
+    begun_in: u64,
     footer: Footer,
     index: Vec<BlockInfo>,
 }
@@ -72,12 +74,18 @@ impl<D: Disk> SnapshotReader<D> {
         if !fits(&index, &footer) {
             return Err(wrong(&name, "its index"));
         }
-        Ok(SnapshotReader { name, file, footer, index })
+        let begun_in = read_u64(&start, 48);
+        Ok(SnapshotReader { name, file, begun_in, footer, index })
     }
 
     /// Everything that was logged up to this LSN is part of the snapshot.
     pub fn from_lsn(&self) -> Lsn {
         self.footer.from
+    }
+
+    /// Number of the segment that was written when the snapshot was begun; `None` of one of an older version.
+    pub(crate) fn begun_in(&self) -> Option<u64> {
+        Some(self.begun_in).filter(|number| *number != 0)
     }
 
     /// The snapshot is consistent together with the log up to this LSN.

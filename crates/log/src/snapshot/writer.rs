@@ -102,6 +102,7 @@ impl<D: Disk> SnapshotWriter<D> {
             true => shared.last_lsn(),
             false => shared.made_lsn(),
         };
+        let segment = shared.writer().current().sequence;
         Ok(SnapshotWriter {
             log: shared,
             file,
@@ -109,7 +110,7 @@ impl<D: Disk> SnapshotWriter<D> {
             from,
             block: Vec::with_capacity(BLOCK_TARGET),
             block_pairs: 0,
-            pending: encode_start(&log.shared.uuid, sequence, from).to_vec(),
+            pending: encode_start(&log.shared.uuid, sequence, from, segment).to_vec(),
             position: 0,
             index: Vec::new(),
             block_count: 0,
