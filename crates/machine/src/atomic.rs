@@ -122,6 +122,15 @@ impl<W: Integer, M: Machine> Atomic<W, M> {
     }
 }
 
+/// The product is built without, and its words go like the plain ones that they are.
+#[cfg(feature = "simulated")]
+impl<W: Word, M: Machine> Drop for Atomic<W, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        M::drop_words(self.as_ptr(), size_of::<W>());
+    }
+}
+
 /// A shared pointer to `T` on machine `M`.
 #[repr(transparent)]
 pub struct AtomicPointer<T, M: Machine> {
@@ -268,6 +277,14 @@ impl<M: Machine> AtomicPair<M> {
     #[inline(always)]
     pub fn as_ptr(&self) -> *const u8 {
         (&raw const self.cell).cast()
+    }
+}
+
+#[cfg(feature = "simulated")]
+impl<M: Machine> Drop for AtomicPair<M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        M::drop_words(self.as_ptr(), size_of::<Pair>());
     }
 }
 

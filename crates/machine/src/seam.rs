@@ -317,6 +317,13 @@ pub trait Machine: Copy + Default + Send + Sync + 'static {
     /// `pointer` came from [`Machine::allocate`] with the same layout and is not used afterwards.
     unsafe fn deallocate(pointer: *mut u8, layout: Layout);
 
+    /// Tells the machine that words go out of use with what they are part of, and their memory may be
+    /// anybody's from now on. Only where there is a simulated machine, and nothing on others.
+    #[inline(always)]
+    fn drop_words(start: *const u8, length: usize) {
+        let _ = (start, length);
+    }
+
     /// Tells the machine that a range of persistent memory was handed out (`live`) or taken back.
     /// A simulated machine fails a thread that touches a range that was taken back.
     fn lifetime(start: *const u8, length: usize, live: bool);

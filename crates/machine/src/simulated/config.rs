@@ -23,8 +23,9 @@ pub enum MemoryModel {
     Sc,
     /// Total store order (x86): each thread's stores wait in a FIFO buffer.
     ///
-    /// A store that waits is written later, wherever its word is. Pool and arena words stay; a word
-    /// in ordinary heap memory must not be freed while a run may still have a store to it waiting.
+    /// A store that waits is written later, wherever its word is: pool and arena words stay, and one in
+    /// ordinary memory takes the stores that wait for it along when it is dropped. It must not be moved
+    /// elsewhere and its old memory freed while a run may still have such a store waiting.
     Tso,
 }
 

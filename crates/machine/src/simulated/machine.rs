@@ -387,6 +387,12 @@ impl Machine for Simulated {
         unsafe { Hardware::deallocate(pointer, layout) }
     }
 
+    fn drop_words(start: *const u8, length: usize) {
+        if let Some(core) = running() {
+            core.state.borrow_mut().drop_words(Place { address: start.addr(), size: length });
+        }
+    }
+
     fn lifetime(start: *const u8, length: usize, live: bool) {
         match current::core() {
             Some(core) if core.mode.get() != Mode::Recover => {

@@ -29,8 +29,8 @@ impl Place {
 fn cell<'a, A>(place: Place) -> &'a A {
     debug_assert!(place.address.is_multiple_of(size_of::<A>()), "a word is aligned to its size");
     // SAFETY: a place is made from a reference to a live word, or from a range that the caller of a
-    // bulk operation vouched for. A buffered store outlives its word only if the program frees
-    // memory it still writes, and arena and pool stay mapped as long as their machine.
+    // bulk operation vouched for. A buffered store does not outlive its word: dropping one in memory of
+    // the process forgets it, and arena and pool stay mapped as long as their machine.
     unsafe { &*std::ptr::with_exposed_provenance::<A>(place.address) }
 }
 

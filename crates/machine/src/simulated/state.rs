@@ -291,6 +291,22 @@ impl State {
             .any(|entry| matches!(entry, Buffered::Store(stored, _) if stored.overlaps(range)))
     }
 
+    /// Forgets the stores that wait for words that are no more. On hardware they come before the memory
+    /// is anybody else's: who gives it back has its own stores in order, and others have let go of it
+    /// by an exchange. Nobody can see whether they came. Pool and arena stay, with an account of their
+    /// own of what was freed.
+    pub fn drop_words(&mut self, place: Place) {
+        if self.space.offset(place.address).is_some() {
+            return;
+        }
+        for thread in &mut self.threads {
+            thread.buffer.retain(
+                |entry| !matches!(entry, Buffered::Store(stored, _) if stored.overlaps(place)),
+            );
+            thread.late.take_if(|(stored, _)| stored.overlaps(place));
+        }
+    }
+
     /// Makes a store of `thread` visible; true if it calls for a crash point.
     pub fn commit(&mut self, thread: usize, place: Place, bits: u64) -> bool {
         write_raw(place, bits);

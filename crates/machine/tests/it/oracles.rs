@@ -2,6 +2,7 @@
 
 use std::alloc::Layout;
 use std::cell::Cell;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::support::words::{Script, Word, Words, run, run_giving_back, run_some, run_with};
@@ -54,6 +55,35 @@ fn touching_freed_memory_fails_with_the_names_of_both_threads() {
     ]);
     assert_eq!(failure.kind, FailureKind::UseAfterFree);
     assert!(failure.message.contains("T1 reads arena+0x0, which T0 took out of use"), "{failure}");
+}
+
+/// A tree that found no room for its root was dropped while the count of its leaves, which is in memory of
+/// the process, still waited in a store buffer. The count came later, into whatever had the place by
+/// then: `prove maps`, program `hashed/random/196461607202659`, ended with a corrupted heap, and so could
+/// everything that drops a tree or a lock.
+#[test]
+fn a_store_that_waits_goes_with_its_word() {
+    for drops in [false, true] {
+        let script: Script = vec![thread(move |words| {
+            let mut kept = Box::new(ManuallyDrop::new([Word::new(1), Word::new(2)]));
+            kept[0].write_private(3);
+            kept[1].store(4, Release);
+            if drops {
+                // SAFETY: once; the words are not used any more, only their memory.
+                unsafe { ManuallyDrop::drop(&mut kept) };
+            }
+            // Whoever has the memory next writes it as it likes.
+            *kept = ManuallyDrop::new([Word::new(5), Word::new(6)]);
+            // Acquire and release: all that waits comes now.
+            words.at(0).swap(1, AcqRel);
+            kept[0].read_private() * 10 + kept[1].read_private()
+        })];
+        let config = Config { memory: MemoryModel::Tso, ..Config::default() };
+        let seen = run(script, config).unwrap_or_else(|failure| panic!("{failure}"));
+        let expected = if drops { 56 } else { 34 };
+        assert!(seen.outcomes.contains(&vec![expected]), "{drops}: {:?}", seen.outcomes);
+        assert!(!drops || seen.outcomes.len() == 1, "{:?}", seen.outcomes);
+    }
 }
 
 #[test]
