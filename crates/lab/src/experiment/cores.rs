@@ -18,12 +18,17 @@ pub(super) struct Field {
     pub cases: &'static [(Workload, Distribution)],
     /// How many times as fast as a design the first is in a case, in the paper's words.
     pub claims: &'static [(&'static str, usize, &'static str)],
+    /// Pairs of a scan.
+    pub scan_length: u32,
 }
 
 /// Zipfian keys.
 pub(super) const fn skewed(theta: f64) -> Distribution {
     Distribution::Zipfian { theta }
 }
+
+/// Pairs of a scan where a paper has none.
+pub(super) const SCAN_LENGTH: u32 = 100;
 
 /// Cases of which each gets a picture.
 const PICTURES_MAX: usize = 4;
@@ -51,6 +56,7 @@ pub(super) fn run_at(
         keys: context.scale.pick(100_000, 16_000_000),
         rounds: context.scale.pick(3, 7),
         length: Length::Operations(context.scale.pick(40_000, 2_000_000)),
+        scan_length: field.scan_length,
         cases: chosen.iter().flat_map(each).collect(),
         seed: context.seed,
         arrivals: per_second.map(|per_second| Arrivals { per_second, burst: 1 }),
@@ -152,7 +158,12 @@ mod tests {
     #[test]
     fn a_quick_run_of_many_cases_takes_those_with_a_figure() {
         const CASES: [(Workload, Distribution); 6] = [(Workload::Get, Distribution::Uniform); 6];
-        let field = |claims| Field { designs: &["nbtree"], cases: &CASES, claims };
+        let field = |claims| Field {
+            designs: &["nbtree"],
+            cases: &CASES,
+            claims,
+            scan_length: SCAN_LENGTH,
+        };
         let some = field(&[("fptree", 5, "twice"), ("fptree", 2, "twice")]);
         assert_eq!(chosen(&some, Scale::Quick), [2, 5]);
         assert_eq!(chosen(&some, Scale::Full), [0, 1, 2, 3, 4, 5]);
@@ -165,6 +176,7 @@ mod tests {
             designs: &["nbtree", "fptree"],
             cases: &[(Workload::Get, Distribution::Uniform), (Workload::YcsbA, skewed(0.99))],
             claims: &[("fptree", 1, "1.5 to 5.0 with 56 threads")],
+            scan_length: SCAN_LENGTH,
         };
         let outcome = run(&mut quick(&mut |_| ()), &FIELD).unwrap();
         assert_eq!((outcome.tables.len(), outcome.charts.len()), (2, 2));

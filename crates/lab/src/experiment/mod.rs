@@ -220,11 +220,11 @@ mod tests {
         assert!(named("fast-fair").len() > 3 && named("nothing").is_empty());
     }
 
-    /// What is quick stays quick: ten minutes in all.
+    /// What is quick stays quick: eleven minutes in all.
     #[test]
-    fn the_quick_runs_together_take_less_than_ten_minutes() {
+    fn the_quick_runs_together_take_less_than_eleven_minutes() {
         let quick = entries().filter(|entry| entry.method().is_ok()).map(|entry| entry.seconds.0);
         let sum: u32 = quick.sum();
-        assert!(sum < 600, "{sum} s");
+        assert!(sum < 660, "{sum} s");
     }
 }

@@ -6,7 +6,7 @@ use everleaf_bench::statistics::median;
 use everleaf_bench::{BenchError, Distribution, Workload};
 use everleaf_machine::simulated::Domain;
 
-use super::cores::{self, Field, skewed};
+use super::cores::{self, Field, SCAN_LENGTH, skewed};
 use super::finding::{Axis, Chart, Figure, Grid, Line, Series};
 use super::leaf_table::{self, Claim};
 use super::model::Latencies;
@@ -30,6 +30,7 @@ static FIGURE_8: Field = Field {
         (Workload::Writes { percent: 10 }, skewed(0.8)),
     ],
     claims: &[("fptree", 1, "1.8 with 24 threads")],
+    scan_length: SCAN_LENGTH,
 };
 
 /// Figure 10, as far as the cores go.
@@ -42,6 +43,7 @@ static FIGURE_10: Field = Field {
         (Workload::YcsbA, skewed(0.99)),
     ],
     claims: &[("fptree", 3, "up to 2.3 with 8 threads")],
+    scan_length: SCAN_LENGTH,
 };
 
 /// Operations a second of Figure 9: less than the slowest of its trees does.
@@ -58,6 +60,7 @@ static FIGURE_9: Field = Field {
         0,
         "latencies of reads: 15 us with FPTree, 6 with RNTree, < 1 with two arrays",
     )],
+    scan_length: SCAN_LENGTH,
 };
 
 pub(super) const FAMILY: Family = Family {

@@ -6,7 +6,7 @@ mod times;
 
 use everleaf_bench::{Distribution, Workload};
 
-use super::cores::{self, Field};
+use super::cores::{self, Field, SCAN_LENGTH};
 use super::{Entry, Family, Kind, Method, proof};
 
 /// Figure 8, as far as the cores go.
@@ -22,6 +22,7 @@ static FIGURE_8: Field = Field {
         ("fptree", 2, "11.4 against 7.7 times one thread, with 16"),
         ("blink", 2, "11.4 against 4.4 times one thread, with 16"),
     ],
+    scan_length: SCAN_LENGTH,
 };
 
 pub(super) const FAMILY: Family = Family {

@@ -3,7 +3,7 @@
 
 use everleaf_bench::{Distribution, Workload};
 
-use super::super::cores::{Field, skewed};
+use super::super::cores::{Field, SCAN_LENGTH, skewed};
 
 /// What the paper compares on many cores, as far as it is built.
 const RIVALS: &[&str] = &["nbtree", "fast-fair", "rntree", "fptree", "utree", "bztree"];
@@ -25,6 +25,7 @@ pub(super) static FIGURE_7: Field = Field {
         ("fast-fair", 2, "2.0 to 4.9 times all with 56 threads"),
         ("fast-fair", 3, "1.6 to 5.1 times all with 56 threads"),
     ],
+    scan_length: SCAN_LENGTH,
 };
 
 pub(super) static FIGURE_9: Field = Field {
@@ -35,6 +36,7 @@ pub(super) static FIGURE_9: Field = Field {
         ("rntree", 0, "6.0 times all with 56 threads"),
         ("fptree", 0, "6.0 times all with 56 threads"),
     ],
+    scan_length: SCAN_LENGTH,
 };
 
 pub(super) static FIGURE_11: Field = Field {
@@ -51,6 +53,7 @@ pub(super) static FIGURE_11: Field = Field {
         ("fptree", 5, "11 times all with 56 threads"),
         ("fast-fair", 5, "11 times all with 56 threads"),
     ],
+    scan_length: SCAN_LENGTH,
 };
 
 pub(super) static FIGURE_14: Field = Field {
@@ -60,6 +63,7 @@ pub(super) static FIGURE_14: Field = Field {
         ("nbtree-w", 0, "5.5 with 56 threads"),
         ("nbtree-wr", 0, "5.5 times 1.8 with 56 threads"),
     ],
+    scan_length: SCAN_LENGTH,
 };
 
 /// In DRAM nobody persists anything: the measurement's pool is in domain `Process`, so that ours flushes nothing
@@ -80,4 +84,5 @@ pub(super) static FIGURE_19: Field = Field {
         ("masstree", 5, "up to 24.2 times all with 56 threads"),
         ("bw-tree", 5, "up to 24.2 times all with 56 threads"),
     ],
+    scan_length: SCAN_LENGTH,
 };
