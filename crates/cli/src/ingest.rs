@@ -20,6 +20,7 @@ use crate::format::{Pair, PairReader, ReadError};
 use crate::{exit_code::ExitCode, progress::Progress};
 use batch::Dispatcher;
 use everleaf::{KEY_SIZE_MAX, Map, Store, VALUE_SIZE_MAX};
+use everleaf_server::CollectionHeaders;
 use std::thread;
 pub use writer::Counts;
 use writer::WriterEnd;
@@ -72,6 +73,13 @@ pub fn run(
     progress: &Progress,
 ) -> Outcome {
     let mut outcome = Outcome::default();
+    let headers = match CollectionHeaders::of(store) {
+        Ok(headers) => headers,
+        Err(error) => {
+            outcome.failure = Some(error.into());
+            return outcome;
+        }
+    };
     let names: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
     let ends = thread::scope(|scope| {
         let (mut dispatcher, receivers) = Dispatcher::new(settings.threads, BATCHES_WAITING);
@@ -81,7 +89,8 @@ pub fn run(
                 scope.spawn(move || writer::run(store, map, settings.if_absent, batches))
             })
             .collect();
-        let mut session = LoadSession { settings, outcome: &mut outcome, position, progress };
+        let mut session =
+            LoadSession { settings, outcome: &mut outcome, position, progress, headers };
         for (index, input) in inputs.iter_mut().enumerate() {
             if session.read_input(index, input, &mut dispatcher).is_err() {
                 break;
@@ -113,6 +122,7 @@ struct LoadSession<'s> {
     outcome: &'s mut Outcome,
     position: &'s dyn Fn() -> u64,
     progress: &'s Progress,
+    headers: CollectionHeaders,
 }
 
 impl LoadSession<'_> {
@@ -135,7 +145,8 @@ impl LoadSession<'_> {
         };
         let mut pair = Pair::default();
         loop {
-            match reader.read(&mut pair).and_then(|more| check_sizes(more, &pair)) {
+            let read = reader.read(&mut pair).and_then(|more| check_sizes(more, &pair));
+            match read.and_then(|more| check_header(&self.headers, more, &pair)) {
                 Ok(false) => return Ok(()),
                 Ok(true) => {
                     let sent = dispatcher.push(&pair, index).map_err(|_| Stop)?;
@@ -166,6 +177,20 @@ impl LoadSession<'_> {
             self.outcome.shown.push(message);
         }
         Ok(())
+    }
+}
+
+/// What an older `export` wrote of a collection is no string, and its members are not there.
+fn check_header(headers: &CollectionHeaders, more: bool, pair: &Pair) -> Result<bool, ReadError> {
+    match headers.kind(&pair.value) {
+        Some(kind) if more => {
+            let reason = format!(
+                "the value is what this pool has of a {kind}, without its members: \
+                 `everleaf export --format resp` writes those too"
+            );
+            Err(ReadError::bad(pair.line, reason))
+        }
+        _ => Ok(more),
     }
 }
 

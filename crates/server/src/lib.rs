@@ -102,4 +102,5 @@ pub use error::ServerError;
 pub use server::{Handle, Listening, Server};
 pub use socket::ListeningSocket;
 pub use tls::{ClientCertificates, TlsConfig, TlsFiles};
+pub use types::CollectionHeaders;
 pub use types::check::{CollectionReport, check_collections};

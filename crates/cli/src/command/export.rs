@@ -7,11 +7,12 @@ use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::format::{Format, PairWriter, resp};
 use crate::open::{self, MapArgs};
-use crate::output::{Output, counted};
+use crate::output::{Output, counted, remark};
 use crate::progress::Progress;
 use crate::target_file::TargetFile;
 use clap::{Args, ValueEnum};
 use everleaf::{Map, Store};
+use everleaf_server::CollectionHeaders;
 use everleaf_server::transfer::Keyspace;
 use serde_json::json;
 use std::ffi::OsString;
@@ -33,7 +34,8 @@ Pairs come in the byte order of their keys. What `load` read, `export` writes ba
 if it was sorted by key and in the exporter's own form: in tsv the escapes \\t \\n \\r \\\\ and no
 others, in csv quotes only where needed, in jsonl the members key and value without spaces.
 As `resp`, all databases of a pool that a server has served are written as requests that make the same keys of
-all types, with their times, in any Redis. The other formats have pairs of strings.
+all types, with their times, in any Redis. The other formats have the pairs of one map; a key that holds a list,
+hash or set ends them with code 1, or is left out with --strings-only.
 A file is written under another name and renamed once it is complete and on the disk.";
 
 /// Write pairs to a TSV, CSV or JSON-lines file
@@ -54,6 +56,9 @@ pub struct ExportArgs {
     /// Leave the values out
     #[arg(long)]
     pub keys_only: bool,
+    /// Leave keys out that hold lists, hashes or sets, which only --format resp can hold, and say how many
+    #[arg(long, conflicts_with = "keys_only")]
+    pub strings_only: bool,
     /// Which keys.
     #[command(flatten)]
     pub range: RangeArgs,
@@ -101,11 +106,12 @@ pub fn run(args: ExportArgs, global: Global, out: &mut Output) -> Result<(), Fai
     let of_path = || Format::of_path(&args.output).unwrap_or(Format::Tsv);
     let Some(format) = args.format.map_or_else(|| Some(of_path()), ExportFormat::of_pairs) else {
         let is_everything = range.as_ref().is_some_and(|range| range.is_everything());
-        let is_plain = !args.header && !args.keys_only && args.map.map.is_none();
+        let is_plain =
+            !args.header && !args.keys_only && !args.strings_only && args.map.map.is_none();
         if !is_everything || !is_plain {
             return Err(Failure::usage(
-                "--format resp writes all keys of all databases: leave --map, --header, --keys-only and \
-                 the range away"
+                "--format resp writes all keys of all databases: leave --map, --header, --keys-only, \
+                 --strings-only and the range away"
                     .to_string(),
             ));
         }
@@ -119,23 +125,34 @@ pub fn run(args: ExportArgs, global: Global, out: &mut Output) -> Result<(), Fai
         map: &map,
         selection: Selection { range, reverse: false, limit: None },
         header: args.header,
+        collections: match (args.keys_only, args.strings_only) {
+            (true, _) => Collections::AreKeys,
+            (_, true) => Collections::AreLeftOut,
+            _ => Collections::AreRefused,
+        },
+        headers: CollectionHeaders::of(&store)?,
+        pool: &pool,
         progress: Progress::pairs(show, "exporting", map.len()),
     };
     if args.output == Path::new("-") {
         let mut lines = format.writer(out.writer(), args.keys_only);
-        job.write(lines.as_mut())?.map_err(|error| Failure::output(&error))?;
+        let written = job.write(lines.as_mut())?.map_err(|error| Failure::output(&error))?;
+        drop(lines);
+        tell_left_out(global, written.left_out);
         return Ok(());
     }
     let mut target = TargetFile::create(&args.output)?;
     let mut lines = format.writer(target.writer(), args.keys_only);
     let written = job.write(lines.as_mut())?;
     drop(lines);
-    let pairs = written.map_err(|error| target.failure(&error))?;
+    let Written { pairs, left_out } = written.map_err(|error| target.failure(&error))?;
     target.finish()?;
     drop(job);
     if global.json {
-        return out.json(&json!({ "pairs": pairs, "file": args.output.to_string_lossy() }));
+        let file = args.output.to_string_lossy();
+        return out.json(&json!({ "pairs": pairs, "left_out": left_out, "file": file }));
     }
+    tell_left_out(global, left_out);
     if global.quiet {
         return Ok(());
     }
@@ -203,29 +220,78 @@ fn write_requests(store: &Store, out: &mut dyn Write, show: bool) -> Result<u64,
     Ok(done)
 }
 
+/// Says how many keys are not in the file.
+fn tell_left_out(global: Global, left_out: u64) {
+    if left_out > 0 && !global.quiet {
+        remark(&format!("{} with lists, hashes or sets left out", counted(left_out, "key")));
+    }
+}
+
+/// What becomes of keys that hold lists, hashes or sets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Collections {
+    AreRefused,
+    AreLeftOut,
+    AreKeys,
+}
+
+/// What a file of pairs has.
+struct Written {
+    pairs: u64,
+    /// Keys that hold collections, and are not there.
+    left_out: u64,
+}
+
 struct Job<'m> {
     map: &'m Map,
     selection: Selection,
     header: bool,
+    collections: Collections,
+    headers: CollectionHeaders,
+    pool: &'m Path,
     progress: Progress,
 }
 
 impl Job<'_> {
     /// Writes all pairs; how many, or why the file could not be written.
-    fn write(&self, lines: &mut dyn PairWriter) -> Result<io::Result<u64>, Failure> {
+    fn write(&self, lines: &mut dyn PairWriter) -> Result<io::Result<Written>, Failure> {
         if self.header
             && let Err(error) = lines.header()
         {
             return Ok(Err(error));
         }
-        let mut done: u64 = 0;
+        let (mut done, mut left_out, mut refused) = (0_u64, 0, None);
         let visited = self.selection.visit(self.map, |key, value| {
             done += 1;
             if done.is_multiple_of(PROGRESS_STEP) {
                 self.progress.set(done);
             }
-            lines.write(key, value)
+            match (self.headers.kind(value), self.collections) {
+                (None, _) | (_, Collections::AreKeys) => lines.write(key, value),
+                (_, Collections::AreLeftOut) => {
+                    left_out += 1;
+                    Ok(())
+                }
+                (Some(kind), Collections::AreRefused) => {
+                    refused = Some(self.refusal(key, kind));
+                    Err(io::ErrorKind::InvalidData.into())
+                }
+            }
         })?;
-        Ok(visited.and_then(|pairs| lines.flush().map(|()| pairs)))
+        if let Some(failure) = refused {
+            return Err(failure);
+        }
+        let visited = visited.map(|pairs| Written { pairs: pairs - left_out, left_out });
+        Ok(visited.and_then(|written| lines.flush().map(|()| written)))
+    }
+
+    /// A key that pairs of strings cannot hold.
+    fn refusal(&self, key: &[u8], kind: &str) -> Failure {
+        Failure::not_found(format!(
+            "{}: the key \"{}\" holds a {kind}, which this format cannot hold: --format resp writes all types of all \
+             databases, `everleaf backup` copies the pool, --strings-only leaves such keys out",
+            self.pool.display(),
+            key.escape_ascii()
+        ))
     }
 }

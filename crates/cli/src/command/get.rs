@@ -7,6 +7,7 @@ use crate::format::jsonl;
 use crate::open::{self, MapArgs};
 use crate::output::Output;
 use clap::Args;
+use everleaf_server::CollectionHeaders;
 use std::ffi::OsString;
 
 const EXAMPLES: &str = "\
@@ -45,6 +46,14 @@ pub fn run(args: GetArgs, global: Global, out: &mut Output) -> Result<(), Failur
     let Some(value) = map.get(&key)? else {
         return Err(missing(&words[0], args.map.map.as_deref()));
     };
+    if let Some(kind) = CollectionHeaders::of(&store)?.kind(&value) {
+        return Err(Failure::not_found(format!(
+            "the key {:?} holds a {kind}, not a string: ask a server on this pool (everleaf serve {}), or write \
+             everything with `everleaf export --format resp`",
+            words[0].to_string_lossy(),
+            pool.display()
+        )));
+    }
     if global.json {
         let mut object = serde_json::Map::new();
         jsonl::insert(&mut object, "key", &key);

@@ -5,9 +5,10 @@ use crate::cli::Global;
 use crate::failure::Failure;
 use crate::format::Format;
 use crate::open::{self, MapArgs};
-use crate::output::Output;
+use crate::output::{Output, counted};
 use clap::Args;
 use everleaf::Map;
+use everleaf_server::CollectionHeaders;
 use serde_json::json;
 use std::ffi::OsString;
 use std::io;
@@ -68,18 +69,41 @@ pub fn run(args: ScanArgs, global: Global, out: &mut Output) -> Result<(), Failu
             false => out.line(&count.to_string()),
         };
     }
+    let headers = CollectionHeaders::of(&store)?;
+    let mut left_out = 0;
+    // Of a key that holds a collection there is no value to show.
+    let mut is_shown = |value: &[u8]| {
+        let is_shown = args.keys_only || headers.kind(value).is_none();
+        left_out += u64::from(!is_shown);
+        is_shown
+    };
     let format = if global.json { Format::Jsonl } else { Format::Tsv };
     let mut lines = format.writer(out.writer(), args.keys_only);
     let encoding = &args.encoding;
     let visited = if global.json || encoding.is_plain() {
-        selection.visit(&map, |key, value| lines.write(key, value))?
+        let write = |key: &[u8], value: &[u8]| match is_shown(value) {
+            true => lines.write(key, value),
+            false => Ok(()),
+        };
+        selection.visit(&map, write)?
     } else {
-        let mut write =
-            |key: &[u8], value: &[u8]| lines.write(&encoding.encode(key), &encoding.encode(value));
-        selection.visit(&map, &mut write)?
+        let write = |key: &[u8], value: &[u8]| match is_shown(value) {
+            true => lines.write(&encoding.encode(key), &encoding.encode(value)),
+            false => Ok(()),
+        };
+        selection.visit(&map, write)?
     };
     // What the pair writer holds goes to the output, which is written out when the command ends.
-    visited.and_then(|_| lines.flush()).map_err(|error| Failure::output(&error))
+    visited.and_then(|_| lines.flush()).map_err(|error| Failure::output(&error))?;
+    drop(lines);
+    match left_out {
+        0 => Ok(()),
+        _ => Err(Failure::not_found(format!(
+            "{} with lists, hashes or sets left out: --keys-only shows their keys, `everleaf export --format resp` \
+             their members",
+            counted(left_out, "key")
+        ))),
+    }
 }
 
 /// Which pairs, and in which order.

@@ -140,6 +140,64 @@ fn sockets_that_are_handed_over_are_served() {
 }
 
 /// The pool was made before the server found that it cannot listen, and stayed.
+/// Exports of pairs wrote the headers of collections as strings, without a word and without the members; loaded
+/// again, they were lists without elements.
+#[test]
+fn collections_are_not_taken_for_strings() {
+    let place = Place::with_pool();
+    let serving = Serving::start(&place, &["pool"]);
+    serving.ask("RPUSH l a b c\r\nHSET h f 1\r\nSET s x\r\n", ":3\r\n:1\r\n+OK\r\n");
+    serving.signal("TERM");
+    assert_eq!(serving.end().code, 0);
+    for name in ["out.tsv", "out.csv", "out.jsonl"] {
+        let refused = place.run(["export", "pool", "--output", name]).failed(1);
+        assert!(
+            refused.contains("the key \"h\" holds a hash") && refused.contains("resp"),
+            "{refused}"
+        );
+        assert!(!place.path(name).exists(), "{name}");
+    }
+    let some = place.run(["export", "pool", "--strings-only"]);
+    assert_eq!((some.text().as_str(), some.code), ("s\tx\n", 0));
+    assert!(some.err.contains("2 keys"), "{}", some.err);
+    assert_eq!(place.run(["export", "pool", "--keys-only"]).succeeded(), "h\nl\ns\n");
+    assert_eq!(place.run(["scan", "pool", "--keys-only"]).succeeded(), "h\nl\ns\n");
+    let scanned = place.run(["scan", "pool"]);
+    assert_eq!(scanned.text(), "s\tx\n");
+    assert!(scanned.failed(1).contains("2 keys"));
+    assert!(place.run(["get", "pool", "l"]).failed(1).contains("holds a list"));
+    let everything = place.run(["export", "pool", "--format", "resp"]).succeeded();
+    assert!(everything.contains("RPUSH"), "{everything}");
+}
+
+/// What an export of before wrote of a collection is refused, where the pool can know it.
+#[test]
+fn a_header_of_a_collection_is_not_loaded() {
+    let place = Place::with_pool();
+    let serving = Serving::start(&place, &["pool"]);
+    serving.ask("RPUSH l a\r\n", ":1\r\n");
+    serving.signal("TERM");
+    assert_eq!(serving.end().code, 0);
+    let header = {
+        let store = everleaf::Options::new().open(place.path("pool")).expect("nobody has it");
+        store.default_map().get("l").expect("it is sound").expect("it is there")
+    };
+    let mut line = b"m\t".to_vec();
+    for byte in header {
+        match byte {
+            b'\t' => line.extend(b"\\t"),
+            b'\n' => line.extend(b"\\n"),
+            b'\r' => line.extend(b"\\r"),
+            b'\\' => line.extend(b"\\\\"),
+            byte => line.push(byte),
+        }
+    }
+    line.push(b'\n');
+    place.write("old.tsv", line);
+    assert!(place.run(["load", "pool", "old.tsv"]).failed(3).contains("of a list"));
+    assert!(place.run(["get", "pool", "m"]).failed(1).contains("no key"));
+}
+
 #[test]
 fn a_server_that_cannot_listen_makes_no_pool() {
     let place = Place::empty();

@@ -11,6 +11,7 @@
 pub mod check;
 pub mod collection;
 mod collector;
+mod headers;
 pub mod list;
 pub mod order;
 pub mod places;
@@ -25,6 +26,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use everleaf::{Map, Store};
 
 pub use collector::Collector;
+pub use headers::CollectionHeaders;
 
 use self::separators::KeptSeparators;
 use crate::databases::Place;
