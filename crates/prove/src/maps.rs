@@ -55,6 +55,8 @@ pub enum Operation {
 /// Threads around a few trees.
 #[derive(Clone, Debug)]
 pub struct Maps {
+    /// Whether all trees have hashed leaves.
+    pub hashes: bool,
     /// What was done to the pool before it was closed and opened again.
     pub history: Vec<Operation>,
     /// Whether it was closed with a seal.
@@ -250,6 +252,9 @@ impl Program for Maps {
         let pool = new_pool(memory).expect("new memory becomes a pool");
         let trees: Trees<G, M> =
             Trees::create_with_chunks(pool, Space::default().chunk_shift).expect("room for a heap");
+        if self.hashes {
+            trees.make_hashed_leaves().expect("the pool can be written");
+        }
         let mut session = trees.heap().session().expect("a free session");
         for operation in &self.history {
             perform(&trees, &mut session, *operation, &mut vec![]).expect("there is room");
@@ -374,7 +379,7 @@ pub fn plan(seed: u64) -> (Maps, Plan<Operation>) {
         alone.push(Operation::Close);
     }
     let is_sealed = random.one_in(2);
-    (Maps { history, is_sealed, threads, may_refuse }, plan)
+    (Maps { hashes: false, history, is_sealed, threads, may_refuse }, plan)
 }
 
 /// Whether operations of a random program may find no memory.
@@ -397,17 +402,29 @@ const SMALL: [SmallProgram; 7] = [
     ("drop, close", &[Load(0, 10), Load(1, 20)], &[&[Unname(0), Put(1, 9 % KEYS, 3), Close]]),
 ];
 
-/// The case of a name: `random/NUMBER` or `small/NAME`.
+/// Those of them that are run on hashed leaves, too.
+const SMALL_HASHED: [&str; 3] = ["clear, put", "load, load", "close"];
+
+/// The case of a name: `random/NUMBER` or `small/NAME`; behind `hashed/`, on hashed leaves.
 fn case(name: &str) -> Option<Box<dyn Case>> {
+    let (hashes, name) = match name.strip_prefix("hashed/") {
+        Some(rest) => (true, rest),
+        None => (false, name),
+    };
+    let (maps, plan) = program(name)?;
+    Some(Prepared::boxed((Maps { hashes, ..maps }, plan)))
+}
+
+fn program(name: &str) -> Option<(Maps, Plan<Operation>)> {
     if let Some(seed) = name.strip_prefix("random/") {
-        return Some(Prepared::boxed(plan(seed.parse().ok()?)));
+        return Some(plan(seed.parse().ok()?));
     }
     let wanted = name.strip_prefix("small/")?;
     let (_, history, plan) = SMALL.iter().find(|(known, ..)| *known == wanted)?;
     let plan: Plan<Operation> = plan.iter().map(|thread| thread.to_vec()).collect();
     let (history, is_sealed) = (history.to_vec(), wanted.ends_with("close"));
-    let maps = Maps { history, is_sealed, threads: plan.len(), may_refuse: false };
-    Some(Prepared::boxed((maps, plan)))
+    let threads = plan.len();
+    Some((Maps { hashes: false, history, is_sealed, threads, may_refuse: false }, plan))
 }
 
 /// The programs of this structure.
@@ -422,7 +439,8 @@ impl structure::Programs for Programs {
         let Drawn { mut config, values } = dimensions::draw(random, fixed);
         let seed = random.below(1 << 40) << 8 | number & 255;
         config.fail_allocation = is_refusing(seed).then(|| random.below(14));
-        Step { program: format!("random/{seed}"), config, values }
+        let leaves = if random.one_in(3) { "hashed/" } else { "" };
+        Step { program: format!("{leaves}random/{seed}"), config, values }
     }
 
     fn dimensions(&self) -> Vec<Dimension> {
@@ -430,6 +448,7 @@ impl structure::Programs for Programs {
     }
 
     fn small(&self) -> Vec<String> {
-        SMALL.iter().map(|(name, ..)| format!("small/{name}")).collect()
+        let hashed = SMALL_HASHED.iter().map(|name| format!("hashed/small/{name}"));
+        SMALL.iter().map(|(name, ..)| format!("small/{name}")).chain(hashed).collect()
     }
 }
