@@ -112,7 +112,7 @@ fn code_of(error: &Error) -> c_int {
         Error::Forked(_) => EL_FORKED,
         Error::NotAPool(_) => EL_NOT_A_POOL,
         Error::MachineCrashed(_) => EL_MACHINE_CRASHED,
-        Error::LogFailed(_) => EL_LOG_FAILED,
+        Error::LogFailed(_) | Error::LogFull(_) => EL_LOG_FAILED,
         Error::Corrupt(_) => EL_CORRUPT,
         Error::DiskFull(_) => EL_DISK_FULL,
         Error::PoolFull(_) => EL_POOL_FULL,

@@ -27,7 +27,7 @@ pub enum ExitCode {
     Pool = 4,
     /// Another process holds the pool.
     Locked = 5,
-    /// The disk or the pool is full.
+    /// The disk of the pool or of its log, or the pool, is full, or a file as long as the system lets it be.
     Full = 6,
     /// The operating system refused something else.
     Io = 7,

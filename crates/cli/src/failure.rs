@@ -1,7 +1,7 @@
 //! Why a command did not do what was asked: one sentence for a person, one code for a script.
 
 use crate::exit_code::ExitCode;
-use crate::output::program;
+use crate::output::{is_reported_as_json, program};
 use everleaf::Error;
 use std::io::{self, ErrorKind, Write};
 
@@ -51,7 +51,7 @@ impl Failure {
             return;
         }
         let mut stderr = io::stderr().lock();
-        let _ = if json {
+        let _ = if json || is_reported_as_json() {
             let object = serde_json::json!({ "error": self.message, "code": self.code as u8 });
             writeln!(stderr, "{object}")
         } else {
@@ -76,7 +76,7 @@ pub fn code_of_store(error: &Error) -> ExitCode {
         | Error::Corrupt(_)
         | Error::Unfinished => ExitCode::Pool,
         Error::Locked(_) => ExitCode::Locked,
-        Error::DiskFull(_) | Error::PoolFull(_) => ExitCode::Full,
+        Error::DiskFull(_) | Error::PoolFull(_) | Error::LogFull(_) => ExitCode::Full,
         Error::KeyTooLarge(_)
         | Error::ValueTooLarge(_)
         | Error::BatchTooLarge(_)
@@ -90,6 +90,8 @@ pub fn code_of_store(error: &Error) -> ExitCode {
 fn code_of_io(error: &io::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => ExitCode::Full,
+        // The system's, and not ours of what is too long to be read.
+        ErrorKind::FileTooLarge if error.raw_os_error().is_some() => ExitCode::Full,
         _ => ExitCode::Io,
     }
 }
@@ -110,6 +112,10 @@ mod tests {
             (Error::Locked(text()), ExitCode::Locked),
             (Error::DiskFull(text()), ExitCode::Full),
             (Error::PoolFull(text()), ExitCode::Full),
+            (Error::LogFull(text()), ExitCode::Full),
+            (Error::LogFailed(text()), ExitCode::Io),
+            (Error::Io(text(), io::Error::from_raw_os_error(27)), ExitCode::Full),
+            (Error::Io(text(), ErrorKind::FileTooLarge.into()), ExitCode::Io),
             (Error::KeyTooLarge(1), ExitCode::BadInput),
             (Error::ValueTooLarge(1), ExitCode::BadInput),
             (Error::BadName(text()), ExitCode::Usage),

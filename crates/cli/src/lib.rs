@@ -31,9 +31,14 @@ mod guide {}
 
 use clap::CommandFactory;
 use failure::Failure;
+use signal_hook::consts::signal::SIGXFSZ;
+use std::sync::Arc;
 
 /// Runs the program to its end: parses the arguments of the process and runs the command.
 pub fn main() -> std::process::ExitCode {
+    // A file that may not grow is an error like a full disk, and not the end of the process. If there cannot be a
+    // handler, it is that.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     finish(cli::parse::<cli::Cli>(cli::Cli::command()), |cli| command::run(*cli))
 }
 

@@ -7,6 +7,7 @@
 use crate::failure::Failure;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes gathered before they are written.
 const BUFFER_SIZE: usize = 64 << 10;
@@ -70,6 +71,20 @@ pub fn name_program(name: &'static str) {
 /// What the program is called in its messages.
 pub fn program() -> &'static str {
     PROGRAM.get_or_init(|| "everleaf")
+}
+
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// Has errors told as JSON from now on: somewhere else than on the command line it was said.
+pub fn report_as_json() {
+    // Relaxed: a flag of one thread, and no more than how an error looks.
+    IS_JSON.store(true, Ordering::Relaxed);
+}
+
+/// Whether errors are told as JSON though the command line does not say so.
+pub fn is_reported_as_json() -> bool {
+    // Relaxed: as above.
+    IS_JSON.load(Ordering::Relaxed)
 }
 
 /// Writes a remark to the standard error. A standard error that cannot be written is ignored.

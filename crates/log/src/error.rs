@@ -11,6 +11,8 @@ use std::path::PathBuf;
 pub enum Error {
     /// The log failed earlier and takes nothing more. The text has the first cause.
     Failed(String),
+    /// As [`Self::Failed`], because the file system was full or the file as long as the system lets it be.
+    FailedFull(String),
     /// A snapshot cannot be written at this moment, because of what others do, and nothing has changed: try
     /// again.
     Busy(String),
@@ -43,18 +45,25 @@ impl Error {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Full(format!(
                 "{what}: {answer}: make room on the file system of the log, then open the store again"
             )),
+            io::ErrorKind::FileTooLarge => Error::Full(format!(
+                "{what}: {answer}: raise the limit on file sizes, then open the store again"
+            )),
             _ => Error::Io { what, kind, answer },
         }
     }
 
     /// What everybody is told after `cause` stopped the log.
     pub(crate) fn failed_by(cause: &Error) -> Error {
-        match cause {
-            Error::Failed(_) => cause.clone(),
-            _ => Error::Failed(format!(
+        let text = || {
+            format!(
                 "the log has failed and takes nothing more; what was acknowledged is safe, what was \
                  not may be lost: {cause}; mend the cause, then open the store again"
-            )),
+            )
+        };
+        match cause {
+            Error::Failed(_) | Error::FailedFull(_) => cause.clone(),
+            Error::Full(_) => Error::FailedFull(text()),
+            _ => Error::Failed(text()),
         }
     }
 }
@@ -69,6 +78,7 @@ impl fmt::Display for Error {
             ),
             Error::Io { what, answer, .. } => write!(f, "{what}: {answer}"),
             Error::Failed(text)
+            | Error::FailedFull(text)
             | Error::Busy(text)
             | Error::Full(text)
             | Error::Damaged(text)
@@ -90,7 +100,11 @@ mod tests {
         assert!(matches!(&full, Error::Full(text) if text.contains("make room")));
         let other = Error::io("cannot write log-1", &io::ErrorKind::TimedOut.into());
         assert!(matches!(other, Error::Io { kind: io::ErrorKind::TimedOut, .. }));
+        let long = Error::io("cannot write log-1", &io::ErrorKind::FileTooLarge.into());
+        assert!(matches!(&long, Error::Full(text) if text.contains("limit on file sizes")));
+        assert!(matches!(Error::failed_by(&other), Error::Failed(_)));
         let failed = Error::failed_by(&full);
+        assert!(matches!(failed, Error::FailedFull(_)));
         assert_eq!(Error::failed_by(&failed).to_string(), failed.to_string());
     }
 }

@@ -113,6 +113,7 @@ impl From<everleaf_log::Error> for Error {
                 Error::Corrupt(text)
             }
             everleaf_log::Error::Failed(_) => Error::LogFailed(text),
+            everleaf_log::Error::FailedFull(_) => Error::LogFull(text),
             everleaf_log::Error::Busy(_) => Error::SnapshotBusy(text),
             everleaf_log::Error::TooLarge(_) => Error::Unsupported(text),
             everleaf_log::Error::Io { kind, .. } => Error::Io(text, kind.into()),

@@ -169,7 +169,7 @@ impl Store {
         match self.sync() {
             // Nothing can be made durable any more; the copy is what can be saved. A successor would go on with
             // a log that lacks what it has.
-            Err(Error::LogFailed(_)) if !successor && self.shared().has_log_failed() => {}
+            Err(_) if !successor && self.shared().has_log_failed() => {}
             // The copy must not outlive what it was made from.
             synced => synced?,
         }

@@ -29,6 +29,8 @@ pub enum Error {
     /// The log of the store has failed, and nothing can be written any more. Nothing acknowledged is
     /// lost; reads go on. The text has the cause.
     LogFailed(String),
+    /// As [`Self::LogFailed`], because the file system of the log is full, or its file as long as the system lets it be.
+    LogFull(String),
     /// A snapshot cannot be written at this moment: another is being written, or a batch was taken back that it
     /// may have a part of. Nothing was changed: try again.
     SnapshotBusy(String),
@@ -146,6 +148,7 @@ impl fmt::Display for Error {
             | Error::MachineCrashed(text)
             | Error::Corrupt(text)
             | Error::LogFailed(text)
+            | Error::LogFull(text)
             | Error::SnapshotBusy(text)
             | Error::DiskFull(text)
             | Error::PoolFull(text)

@@ -50,7 +50,9 @@ fn write_until_failure(log: &Log<SimulatedDisk>) -> Vec<u64> {
                         match put(log, number).and_then(|lsn| log.wait(lsn)) {
                             Ok(()) => done.push(number),
                             Err(error) => {
-                                assert!(matches!(error, Error::Failed(_)), "{error}");
+                                let is_told =
+                                    matches!(error, Error::Failed(_) | Error::FailedFull(_));
+                                assert!(is_told, "{error}");
                                 return done;
                             }
                         }

@@ -298,6 +298,7 @@ impl LogDirectory {
             Error::Corrupt(what) => Error::Corrupt(text(what)),
             Error::MachineCrashed(what) => Error::MachineCrashed(text(what)),
             Error::LogFailed(what) => Error::LogFailed(text(what)),
+            Error::LogFull(what) => Error::LogFull(text(what)),
             other => other,
         }
     }
