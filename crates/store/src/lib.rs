@@ -131,6 +131,8 @@ mod store;
 
 mod alone;
 mod batch;
+#[doc(hidden)]
+pub mod behind_damage;
 mod bulk;
 mod change;
 mod conversion;

@@ -11,6 +11,7 @@ use std::ops::ControlFlow;
 
 use everleaf::{Map, Result, Store};
 
+use super::list::LACKING;
 use super::order::{height_of, position};
 use super::places::{LEVEL_MAX, ORDER, order_key};
 use super::{
@@ -218,7 +219,8 @@ impl Check<'_> {
     /// Elements by their index (C4). Returns how many there are.
     fn elements(&mut self) -> Result<u64> {
         let (ready, mut count, mut next) = (self.ready, 0, self.header.extra);
-        let is_trimmed = ready.members.contains(trimmed_key(self.header.id))?;
+        let note = ready.members.get(trimmed_key(self.header.id))?;
+        let is_trimmed = note.is_some_and(|what| what != LACKING);
         pieces(&ready.members, Bounds::of_prefix(&self.prefix()), |key, _| {
             let index =
                 key.get(8..).and_then(|index| index.try_into().ok()).map(u64::from_be_bytes);

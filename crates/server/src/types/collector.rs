@@ -21,9 +21,11 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use everleaf::{Map, Store, WriteBatch};
+use everleaf::behind_damage::first_readable;
+use everleaf::{Error, Map, Store, WriteBatch};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::list::LACKING;
 use super::{Header, Ready, TRIMMED, Types, live_key, live_number, trimmed_key};
 use crate::command::walk::{Bounds, walk};
 use crate::databases::{Databases, Place};
@@ -100,23 +102,44 @@ impl Collector {
         store: &Store,
     ) -> everleaf::Result<()> {
         let Some(ready) = types.ready() else { return Ok(()) };
-        let mut bounds = Bounds::of_prefix(&live_number(place).to_be_bytes());
         let keys = Keys { types, map: databases.map(place), place };
+        self.each_note(&ready.members, live_number(place), |id, key| {
+            self.free_if_gone(ready, &keys, &key, id, store)
+        })
+    }
+
+    /// Shows the notes under a number, each with the number of its collection. Goes on behind those that are damaged, and
+    /// where the function meets damage.
+    fn each_note(
+        &self,
+        members: &Map,
+        number: u64,
+        mut see: impl FnMut(u64, Vec<u8>) -> everleaf::Result<()>,
+    ) -> everleaf::Result<()> {
         let mut damage = Damage::default();
+        let mut bounds = Bounds::of_prefix(&number.to_be_bytes());
         while !self.is_stopped() {
             let (mut notes, mut last) = (Vec::new(), None);
-            let walked = walk(&ready.members, &bounds, false, |note, key| {
+            let walked = walk(members, &bounds, false, |note, key| {
                 let id = note.get(8..16).and_then(|id| id.try_into().ok()).map(u64::from_be_bytes);
                 notes.extend(id.map(|id| (id, key.to_vec())));
                 last = Some(note.to_vec());
                 let is_full = notes.len() == PIECE_LENGTH;
                 if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
-            // If a note is damaged, those before it count.
-            let Some(last) = last else { return walked.and_then(|()| damage.end()) };
-            bounds.skip_to_after(last);
             for (id, key) in notes {
-                damage.keep(self.free_if_gone(ready, &keys, &key, id, store))?;
+                damage.keep(see(id, key))?;
+            }
+            let is_over = walked.is_ok();
+            // Also if notes were seen before it: with its key damaged it may not be met again from there on.
+            damage.keep(walked)?;
+            match last {
+                Some(last) => bounds.skip_to_after(last),
+                None if is_over => break,
+                None => {
+                    let Some(next) = behind_damage(members, &bounds)? else { break };
+                    bounds.start = Bound::Included(next);
+                }
             }
         }
         damage.end()
@@ -151,17 +174,11 @@ impl Collector {
         store: &Store,
     ) -> everleaf::Result<()> {
         let Some(ready) = types.ready() else { return Ok(()) };
-        let mut ids = Vec::new();
-        walk(&ready.members, &Bounds::of_prefix(&TRIMMED.to_be_bytes()), false, |note, _| {
-            let id = note.get(8..16).and_then(|id| id.try_into().ok()).map(u64::from_be_bytes);
-            ids.extend(id);
-            let is_full = ids.len() == PIECE_LENGTH;
-            if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-        let mut damage = Damage::default();
-        ids.into_iter()
-            .try_for_each(|id| damage.keep(self.trim(ready, databases, id, store)))
-            .and_then(|()| damage.end())
+        self.each_note(&ready.members, TRIMMED, |id, what| match what == LACKING {
+            // What is outside may be what it lacks: it stays, until the list goes as a whole.
+            true => Ok(()),
+            false => self.trim(ready, databases, id, store),
+        })
     }
 
     /// Removes the elements of a list outside of its bounds, then the note that says so: a piece at a time, each
@@ -235,16 +252,31 @@ impl Collector {
     }
 }
 
+/// Where the notes inside bounds can be read on, of which the first is damaged.
+fn behind_damage(members: &Map, bounds: &Bounds) -> everleaf::Result<Option<Vec<u8>>> {
+    let behind = match &bounds.start {
+        Bound::Included(key) | Bound::Excluded(key) => key.as_slice(),
+        Bound::Unbounded => b"",
+    };
+    first_readable(behind, |key| {
+        let rest = Bounds { start: Bound::Included(key.to_vec()), end: bounds.end.clone() };
+        match walk(members, &rest, false, |_, _| ControlFlow::Break(())) {
+            Err(Error::Corrupt(_)) => Ok(false),
+            read => read.map(|()| true),
+        }
+    })
+}
+
 /// The first damage that a round has met. It goes on behind it: one collection that is damaged must not keep all that
 /// come after it from being freed, round after round.
 #[derive(Default)]
-struct Damage(Option<everleaf::Error>);
+struct Damage(Option<Error>);
 
 impl Damage {
     /// Keeps damage for the end; whatever else failed ends the round.
     fn keep(&mut self, result: everleaf::Result<()>) -> everleaf::Result<()> {
         match result {
-            Err(error @ everleaf::Error::Corrupt(_)) => {
+            Err(error @ Error::Corrupt(_)) => {
                 self.0.get_or_insert(error);
                 Ok(())
             }
@@ -471,8 +503,60 @@ mod tests {
             Place::default(),
             &store,
         );
-        assert!(matches!(round, Err(everleaf::Error::Corrupt(_))), "it is told");
+        assert!(matches!(round, Err(Error::Corrupt(_))), "it is told");
         assert_eq!(types.ready().unwrap().members.len(), before - 100 - 1, "the third is freed");
+    }
+
+    /// A damaged note ended each round, and so did one of a list whose elements are to be trimmed: nothing behind it was
+    /// freed.
+    #[test]
+    fn damaged_notes_keep_no_other_collection_from_being_freed() {
+        const MARK: &[u8] = b"the key of a collection whose note will rot";
+        for before in [0, 1] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("p");
+            let open =
+                || everleaf::Options::new().create(true).verify_reads(true).open(&path).unwrap();
+            {
+                let store = open();
+                let types = Types::default();
+                types.begin(&store).unwrap();
+                let header = Header { kind: Kind::List, id: 0, count: 10, changes: 1, extra: 0 };
+                for key in [b"first", MARK, b"third"] {
+                    let list = make(&types, &store, key, header);
+                    let trimmed = Header { count: 4, ..list };
+                    let ready = types.ready().unwrap();
+                    store.default_map().put(key, ready.encode(&trimmed)).unwrap();
+                    let what = if key == MARK { MARK } else { b"" };
+                    ready.members.put(trimmed_key(list.id), what).unwrap();
+                }
+                make(&types, &store, b"fourth", header);
+                store.default_map().remove(b"fourth").unwrap();
+            }
+            let mut pool = std::fs::read(&path).unwrap();
+            let mut found = 0;
+            for at in MARK.len()..pool.len() - MARK.len() {
+                if &pool[at..at + MARK.len()] == MARK {
+                    // In the value of a note, or the last byte of its key.
+                    pool[at - before] ^= 1;
+                    found += 1;
+                }
+            }
+            assert!(found >= 3, "the key, and both notes");
+            std::fs::write(&path, pool).unwrap();
+            let store = open();
+            let types = Types::default();
+            types.open(&store).unwrap();
+            let (databases, collector) = (Databases::new(&store, 1), Collector::default());
+            let round = collector.round(&types, &databases, Place::default(), &store);
+            assert!(matches!(round, Err(Error::Corrupt(_))), "it is told: {before}");
+            let trimmed = collector.trim_lists(&types, &databases, &store);
+            assert!(matches!(trimmed, Err(Error::Corrupt(_))), "it is told: {before}");
+            // Of two lists four elements are left, with their notes; of the damaged one all that there was; the mark and
+            // the start.
+            let members = &types.ready().unwrap().members;
+            assert_eq!(members.len(), 2 * (4 + 1) + (10 + 2) + 2, "{before}");
+        }
     }
 
     /// Moves a collection, as `RENAME` does.

@@ -20,6 +20,9 @@ const ELEMENT_OVERHEAD: usize = 24;
 /// So many elements are removed with their command. Of more only the bounds of the list are changed, and what is
 /// outside of them is freed later (`collector.rs`).
 const REMOVED_COUNT_MAX: u64 = 512;
+/// What a list that is noted among the trimmed ones has there if elements were missing that its bounds promise: then
+/// what is outside of them need not be what was trimmed, and nothing is freed until the list goes.
+pub(super) const LACKING: &[u8] = b"lacking";
 /// Bytes of elements that are removed and returned.
 const POPPED_SIZE_MAX: usize = 1 << 30;
 
@@ -68,10 +71,23 @@ impl Collection<'_, '_> {
         let Some(last) = self.header.count.checked_sub(1) else { return Ok(None) };
         let at = if side == Side::Left { 0 } else { last };
         let value = self.element(at, <[u8]>::to_vec)?;
-        self.set_element(at, None)?;
+        match value {
+            Some(_) => self.set_element(at, None)?,
+            None => self.note_lack()?,
+        }
         self.header.extra = self.header.extra.wrapping_add(u64::from(side == Side::Left));
         self.header.count = last;
         Ok(value)
+    }
+
+    /// Notes that there is less than the header counts, so that the note of the list stays when nothing is counted any more:
+    /// what is elsewhere is freed by it.
+    fn note_lack(&mut self) -> Result<()> {
+        if self.is_trimmed()? {
+            return Ok(());
+        }
+        let key = ShortBytes::from(&trimmed_key(self.header.id)[..]);
+        self.staged.stage.write_member(key, Some(LACKING))
     }
 
     /// Removes so many elements at a side, if there are so many, in the order in which they go.

@@ -77,8 +77,9 @@ impl Staged<'_> {
             let copy = Header { id: ready.new_id(), ..header };
             self.copy_members(ready, header.id, copy.id)?;
             // Elements outside of its bounds are copied, too, and freed there as well (`collector.rs`).
-            if self.see_member(ready, &trimmed_key(header.id), |_| ())?.is_some() {
-                self.write_note(&trimmed_key(copy.id), Some(b""))?;
+            let note = self.see_member(ready, &trimmed_key(header.id), <[u8]>::to_vec)?;
+            if let Some(note) = note {
+                self.write_note(&trimmed_key(copy.id), Some(&note))?;
             }
             self.write_note(&live_key(place, copy.id), Some(destination))?;
             held.value = ready.encode(&copy).to_vec();

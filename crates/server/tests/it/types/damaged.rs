@@ -7,10 +7,13 @@
 //! `BLPOP` and its like found nothing to give and a header that promised something, and tried again for ever: one
 //! request held an event loop and all its connections. `LPOP` answered that there was nothing, and left the list as it
 //! was, so that no later one ever came to the elements behind the missing one.
+//!
+//! A list whose header counts from a wrong index went with its note when nothing was counted any more, and what it had
+//! elsewhere was never freed.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::{Client, TestServer, encode};
+use crate::support::{Client, TestServer, encode, eventually};
 
 /// Says in the header of a collection that it has so many members.
 fn claim(server: &TestServer, key: &str, count: u64) {
@@ -129,4 +132,27 @@ fn who_would_wait_for_a_missing_member_is_told_and_others_come_to_what_is_behind
     client.line("ZADD whole 1 a");
     assert_eq!(client.line("BZPOPMIN zset whole 0"), "[\"whole\" \"a\" \"1\"]");
     assert_eq!(client.line("PING"), "+PONG");
+}
+
+#[test]
+fn what_a_list_has_elsewhere_is_freed_with_it() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    assert_eq!(client.line("RPUSH other x"), ":1");
+    let members = server.store.existing_map("server.members").unwrap().unwrap();
+    let before = members.len();
+    assert_eq!(client.line("RPUSH list a b c"), ":3");
+    let mut header = server.store.default_map().get("list").unwrap().unwrap();
+    let first = u64::from_le_bytes(header[48..56].try_into().unwrap());
+    header[48..56].copy_from_slice(&(first - 1).to_le_bytes());
+    server.store.default_map().put("list", &header).unwrap();
+    for _ in 0..3 {
+        client.line("LPOP list");
+    }
+    assert_eq!(client.line("EXISTS list"), ":0");
+    eventually("all of it is freed", || {
+        client.line("PING");
+        members.len() == before
+    });
+    assert_eq!(client.line("LRANGE other 0 -1"), "[\"x\"]");
 }
