@@ -115,7 +115,7 @@ impl Options {
     }
 
     /// Ceiling of the file's growth, in bytes: address space is reserved for it, memory and disk are
-    /// not. Default: 64 GiB for a new pool, what the pool says otherwise.
+    /// not. A pool holds 1 TiB at most, whatever this says. Default: 64 GiB for a new pool, what the pool says otherwise.
     pub fn max_size_bytes(mut self, size: u64) -> Self {
         self.pool.max_size_bytes = size;
         self

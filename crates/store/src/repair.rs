@@ -25,6 +25,9 @@ pub struct Repaired {
     pub doubtful: u64,
     /// Names of maps that were kept; one whose name was lost is called `lost-` and a number.
     pub maps: Vec<String>,
+    /// Of each map whose name was lost a sentence that says what it may be: keys that were removed, too, if their map was
+    /// emptied or dropped shortly before the process died.
+    pub lost: Vec<String>,
     /// Whether the pool was closed cleanly and said what it held, so that what is missing is told in
     /// [`Self::dropped`]. If not, pairs may be missing that nothing tells of.
     pub is_complete: bool,
@@ -93,6 +96,7 @@ impl Store {
         target.make_maps()?;
         target.fill(&salvage)?;
         target.compare_counts();
+        target.tell_of_lost();
         target.repaired.is_complete = salvage.is_sealed();
         target.repaired.dropped.extend(salvage.missing());
         target.finish_batches()?;
@@ -168,6 +172,22 @@ impl Target<'_> {
             map.put_with_expiry(&pair.key, &pair.value, Expiry::from_unix_ms(pair.expiry_ms))?;
         self.repaired.kept += u64::from(!is_known);
         Ok(())
+    }
+
+    /// Says what maps may be that the directory does not name. Their leaves look like those of a map that was emptied or
+    /// dropped, and whose leaves nobody has used again: of a pool that was not closed nothing tells them apart.
+    fn tell_of_lost(&mut self) {
+        let mut lost: Vec<u32> = self.maps.keys().copied().collect();
+        lost.retain(|id| !self.names.contains_key(id));
+        lost.sort_unstable();
+        for id in lost {
+            let count = self.maps[&id].len();
+            self.repaired.lost.push(format!(
+                "the map lost-{id} has {count} keys of a map that the directory does not name: its entry there is \
+                 damaged, or the map was emptied or dropped shortly before the process died (FLUSHALL, FLUSHDB), \
+                 and these are keys that were removed"
+            ));
+        }
     }
 
     /// Compares what was kept with what the new pool says it has.

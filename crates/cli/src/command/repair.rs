@@ -13,8 +13,9 @@ Examples:
   everleaf repair damaged.pool words.pool
   everleaf repair damaged.pool words.pool --json | jq -r '.dropped[]'
 
-The damaged pool is only read. What could not be kept is listed. Ends with code 0 if nothing was
-dropped, 1 if something was. A pool that only was not closed needs no repair: open it.";
+The damaged pool is only read. What could not be kept is listed, and so are maps whose names are lost (lost-1 ..): if a
+map was emptied or dropped shortly before the process died, one of them has the keys that were removed. Ends with code 0 if
+nothing was dropped, 1 if something was. A pool that only was not closed needs no repair: open it.";
 
 /// Keep what can be proven of a damaged pool, in a new one
 #[derive(Args, Debug)]
@@ -34,11 +35,12 @@ pub fn run(args: RepairArgs, global: Global, out: &mut Output) -> Result<(), Fai
             "kept": repaired.kept,
             "doubtful": repaired.doubtful,
             "maps": repaired.maps,
+            "lost": repaired.lost,
             "dropped": repaired.dropped,
             "complete": repaired.is_complete,
         }))?;
     } else {
-        for what in &repaired.dropped {
+        for what in repaired.dropped.iter().chain(&repaired.lost) {
             out.line(what)?;
         }
         if !global.quiet {

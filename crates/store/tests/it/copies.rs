@@ -230,6 +230,30 @@ fn a_repair_keeps_what_can_be_proven_lists_the_rest_and_touches_nothing() {
     }
 }
 
+/// A process that dies directly behind the emptying of a map leaves what was removed in leaves that nobody has used again.
+/// A repair kept it under a name of its own without a word of what it is.
+#[test]
+fn what_was_removed_directly_before_a_kill_comes_back_under_no_name_and_is_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let store = open(&path("pool"));
+    for number in 0..1000u32 {
+        store.default_map().put(number.to_be_bytes(), b"flushed").expect("room");
+    }
+    store.default_map().clear().expect("writable");
+    store.default_map().put(b"kept", b"value").expect("room");
+    // As the file is if the process dies now.
+    std::fs::copy(path("pool"), path("killed")).expect("room");
+    let repaired = Store::repair(path("killed"), path("fixed")).expect("room");
+    let fixed = open(&path("fixed"));
+    assert_eq!(fixed.default_map().len(), 1, "{repaired:?}");
+    let lost: Vec<&String> = repaired.maps.iter().filter(|it| it.starts_with("lost-")).collect();
+    assert_eq!((lost.len(), repaired.lost.len()), (1, 1), "{repaired:?}");
+    for (name, told) in lost.into_iter().zip(&repaired.lost) {
+        assert!(told.contains(name) && told.contains("keys that were removed"), "{told}");
+    }
+}
+
 #[test]
 fn an_iteration_that_cannot_go_on_says_so() {
     let folder = tempfile::tempdir().expect("a folder");
