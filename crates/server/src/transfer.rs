@@ -1,13 +1,13 @@
 //! Moving keys of all types between a store and elsewhere, without a server: for `everleaf import` and `export`.
 
+mod parts;
 mod pieces;
 
-use everleaf::{Action, Expiry, KEY_SIZE_MAX, Store, WriteBatch};
+use everleaf::{Action, Expiry, KEY_SIZE_MAX, Store, VALUE_SIZE_MAX, WriteBatch};
 
 use crate::command::Failure;
 use crate::command::dump;
 use crate::command::expiry::now_ms;
-use crate::command::queue::BATCH_SIZE_MAX;
 use crate::command::stage::{Stage, Staged};
 use crate::command::walk::{Bounds, walk};
 use crate::databases::{DATABASE_COUNT_MAX, Database, Databases, Place};
@@ -15,8 +15,14 @@ use crate::rdb::{self, Damage};
 use crate::types::Types;
 
 pub use crate::rdb::{Rdb, RdbError, RdbRecord, Value};
+pub use parts::Part;
 pub use pieces::Extent;
 
+/// Bytes that are staged at most: one item of a collection, or a string, may be as long as a value can be.
+const STAGE_SIZE_MAX: usize = 2 * VALUE_SIZE_MAX;
+/// Bytes of a batch. What is larger is one long value, which is written by itself: nobody else is there who could see
+/// the steps, and it would not fit into a batch with its key.
+const BATCH_SIZE_MAX: usize = VALUE_SIZE_MAX / 2;
 /// Bytes, and changes, that are written at once.
 const PIECE_SIZE: usize = 8 << 20;
 const PIECE_LENGTH: u64 = 20_000;
@@ -74,7 +80,7 @@ impl<'a> Keyspace<'a> {
         let (types, databases) = (Types::default(), Databases::new(store, DATABASE_COUNT_MAX));
         types.open(store)?;
         databases.open(store)?;
-        Ok(Keyspace { store, types, databases, stage: Stage::new(BATCH_SIZE_MAX) })
+        Ok(Keyspace { store, types, databases, stage: Stage::new(STAGE_SIZE_MAX) })
     }
 
     /// Puts a key in place of what was there; [`Self::flush`] must follow. What has expired is left away. Returns whether it
@@ -85,6 +91,9 @@ impl<'a> Keyspace<'a> {
     pub fn put(&mut self, database: u64, key: &[u8], entry: &Entry) -> Result<bool, String> {
         if entry.expiry_ms.is_some_and(|time| time <= now_ms()) {
             return Ok(false);
+        }
+        if entry.value.count() > 0 && entry.value.size() > PIECE_SIZE {
+            return self.put_pieces(database, key, entry);
         }
         let place = self.begin(database, key)?;
         if self.stage.size() + entry.value.size() > PIECE_SIZE {
@@ -123,7 +132,7 @@ impl<'a> Keyspace<'a> {
     /// What was read is no condition of anything.
     fn forget_read(&mut self) {
         if self.stage.is_unchanged() {
-            self.stage = Stage::new(BATCH_SIZE_MAX);
+            self.stage = Stage::new(STAGE_SIZE_MAX);
         }
     }
 
@@ -132,7 +141,11 @@ impl<'a> Keyspace<'a> {
     /// # Errors
     /// The store refuses it: in words.
     pub fn flush(&mut self) -> Result<(), String> {
-        let mut stage = std::mem::replace(&mut self.stage, Stage::new(BATCH_SIZE_MAX));
+        let mut stage = std::mem::replace(&mut self.stage, Stage::new(STAGE_SIZE_MAX));
+        if stage.size() > BATCH_SIZE_MAX {
+            let written = stage.write_each(&self.databases, &self.types);
+            return written.map_err(|error| error.to_string());
+        }
         let mut batch = WriteBatch::new();
         stage.fill(&mut batch, &self.databases, &self.types);
         self.store.write(&batch).map(drop).map_err(|error| error.to_string())
@@ -190,56 +203,10 @@ impl<'a> Keyspace<'a> {
         found.map_err(|failure| text_of(&failure))
     }
 
-    /// What a key holds.
-    ///
-    /// # Errors
-    /// The store cannot be read, or the value is too large: in words.
-    pub fn get(&mut self, database: u64, key: &[u8]) -> Result<Option<Entry>, String> {
-        let Some(place) = self.existing(database) else { return Ok(None) };
-        let result = self.staged(place, |staged| {
-            let Some(payload) = dump::payload(staged, key, BATCH_SIZE_MAX)? else {
-                return Ok(None);
-            };
-            let expiry = staged.see(key, |_, expiry| expiry)?.unwrap_or(Expiry::Never);
-            Ok(Some((payload, expiry)))
-        });
-        self.forget_read();
-        let Some((payload, expiry)) = result.map_err(|failure| text_of(&failure))? else {
-            return Ok(None);
-        };
-        let value = value_of_payload(&payload)?;
-        let expiry_ms = (expiry != Expiry::Never).then(|| expiry.as_unix_ms());
-        Ok(Some(Entry { value, expiry_ms }))
-    }
-
     /// The databases that are there, each with the number of its keys.
     pub fn sizes(&self) -> Vec<(u64, u64)> {
         let all = self.databases.numbers();
         all.map(|database| (database as u64, self.databases.map_of(database).len())).collect()
-    }
-
-    /// Shows all keys of a database, in order, until the function fails.
-    ///
-    /// # Errors
-    /// As [`Self::get`], and what the function fails with.
-    pub fn each<E: From<String>>(
-        &mut self,
-        database: u64,
-        mut see: impl FnMut(&[u8], &Entry) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let mut behind = None;
-        loop {
-            let keys = self.keys_after(database, behind.as_deref())?;
-            if keys.is_empty() {
-                return Ok(());
-            }
-            for key in &keys {
-                if let Some(entry) = self.get(database, key)? {
-                    see(key, &entry)?;
-                }
-            }
-            behind = keys.into_iter().next_back();
-        }
     }
 
     fn staged<R>(&mut self, place: Place, act: impl FnOnce(&mut Staged<'_>) -> R) -> R {

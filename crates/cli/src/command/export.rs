@@ -13,7 +13,7 @@ use crate::target_file::TargetFile;
 use clap::{Args, ValueEnum};
 use everleaf::{Map, Store};
 use everleaf_server::CollectionHeaders;
-use everleaf_server::transfer::Keyspace;
+use everleaf_server::transfer::{Keyspace, Part};
 use serde_json::json;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -47,7 +47,7 @@ pub struct ExportArgs {
     /// The file to write; `-` is the standard output
     #[arg(long, short, value_name = "FILE", default_value = "-")]
     pub output: PathBuf,
-    /// The format; told by the extension of the file if not given, otherwise tsv
+    /// The format; told by the extension of the file if not given, otherwise tsv, or jsonl with --json
     #[arg(long, value_enum)]
     pub format: Option<ExportFormat>,
     /// Start with a line of column names (TSV, CSV)
@@ -103,7 +103,8 @@ pub fn run(args: ExportArgs, global: Global, out: &mut Output) -> Result<(), Fai
     let (pool, _) = pool_and_rest(args.pool.clone(), Vec::new(), &[])?;
     let encoding = EncodingArgs { hex: args.hex, base64: args.base64 };
     let range = args.range.bounds(&encoding)?;
-    let of_path = || Format::of_path(&args.output).unwrap_or(Format::Tsv);
+    let unnamed = if global.json { Format::Jsonl } else { Format::Tsv };
+    let of_path = || Format::of_path(&args.output).unwrap_or(unnamed);
     let Some(format) = args.format.map_or_else(|| Some(of_path()), ExportFormat::of_pairs) else {
         let is_everything = range.as_ref().is_some_and(|range| range.is_everything());
         let is_plain =
@@ -132,6 +133,7 @@ pub fn run(args: ExportArgs, global: Global, out: &mut Output) -> Result<(), Fai
         },
         headers: CollectionHeaders::of(&store)?,
         pool: &pool,
+        refuses_empty: args.keys_only && format == Format::Tsv,
         progress: Progress::pairs(show, "exporting", map.len()),
     };
     if args.output == Path::new("-") {
@@ -209,12 +211,14 @@ fn write_requests(store: &Store, out: &mut dyn Write, show: bool) -> Result<u64,
     let mut done: u64 = 0;
     for (database, _) in sizes.into_iter().filter(|(_, keys)| *keys > 0) {
         resp::write_select(out, database).map_err(Trouble::Output)?;
-        keyspace.each(database, |key, entry| {
-            done += 1;
-            if done.is_multiple_of(PROGRESS_STEP) {
-                progress.set(done);
+        keyspace.each(database, |key, part| {
+            if matches!(part, Part::End(_)) {
+                done += 1;
+                if done.is_multiple_of(PROGRESS_STEP) {
+                    progress.set(done);
+                }
             }
-            resp::write_entry(out, key, entry).map_err(Trouble::Output)
+            resp::write_part(out, key, part).map_err(Trouble::Output)
         })?;
     }
     Ok(done)
@@ -249,6 +253,8 @@ struct Job<'m> {
     collections: Collections,
     headers: CollectionHeaders,
     pool: &'m Path,
+    /// Whether the empty key cannot be written.
+    refuses_empty: bool,
     progress: Progress,
 }
 
@@ -265,6 +271,11 @@ impl Job<'_> {
             done += 1;
             if done.is_multiple_of(PROGRESS_STEP) {
                 self.progress.set(done);
+            }
+            if self.refuses_empty && key.is_empty() {
+                let why = "the map has the empty key, which alone is a blank line that `load` passes over: \
+                           use --format jsonl or csv";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
             }
             match (self.headers.kind(value), self.collections) {
                 (None, _) | (_, Collections::AreKeys) => lines.write(key, value),

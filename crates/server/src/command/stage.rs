@@ -6,6 +6,7 @@
 //! batch is done, and beyond the limit the transaction fails as a whole.
 
 mod condition;
+mod each;
 mod orders;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +16,7 @@ use everleaf::{Action, Error, Expiry, KEY_SIZE_MAX, Statistics, Watch, WriteBatc
 
 use super::Failure;
 use super::keys::Result;
+use super::queue::BATCH_SIZE_MAX;
 pub use super::source::{Source, Visit};
 use super::staged_value::{
     ENTRY_OVERHEAD, Members, Value, Written, is_live, merge, note_member, note_write, set,
@@ -263,9 +265,15 @@ impl Stage {
 
     /// Says that it is over.
     pub fn failure(&self) -> Failure {
+        let remedy = match self.size_max < BATCH_SIZE_MAX {
+            true => ", or raise --client-memory",
+            false => {
+                "; a value of nearly that size can be set and got, but not renamed, moved or copied"
+            }
+        };
         Failure::text(format!(
-            "OOM what the transaction reads and writes takes more than {}: use several \
-             transactions, or raise --client-memory",
+            "OOM what a command or transaction reads and writes in one step, {ENTRY_OVERHEAD} bytes for \
+             each key and member included, takes more than {}: use several{remedy}",
             human_size(self.size_max as u64)
         ))
     }

@@ -5,15 +5,15 @@
 //! ```
 //!
 //! The file is read in pieces. A record that is not there as a whole yet is tried again when there is more of it, twice as
-//! much each time; so a file may be larger than the memory, and one record may take 512 MiB. What a record says is
-//! believed only as far as bytes follow; the check sum is compared at the end, and until then nothing that was read
-//! should get its final name.
+//! much each time; so a file may be larger than the memory. A collection that is long is read some members at a time; any
+//! other record may take 512 MiB, which is as long as a string can be. What a record says is believed only as far as bytes
+//! follow; the check sum is compared at the end, and until then nothing that was read should get its final name.
 
 use std::fmt;
 use std::io::{self, Read};
 
 use super::check_sum::crc64_from;
-use super::read::{Reader, is_fit};
+use super::read::{Beginning, Reader, SIZE_MAX, beginning, has_numbers, is_fit};
 use super::skip::unsupported_name;
 use super::{VERSION_READ_MAX, Value};
 
@@ -24,11 +24,12 @@ const START_SIZE: usize = 9;
 const VERSION_WITH_SUM: u16 = 5;
 /// Bytes that are read at once, at first.
 const PIECE_SIZE: usize = 256 << 10;
+/// A longer record is read in pieces, if it is a collection whose items can be told from each other.
+const WHOLE_SIZE_MAX: usize = 16 << 20;
+/// Bytes of the members that are read at once, about.
+const MEMBERS_SIZE: usize = 1 << 20;
 /// What is said of a record that is no value of ours.
-const TOO_LARGE: &str = "a value of more than 512 MiB: of a file only smaller ones are taken, so import it from the \
-                         running server, of which it is taken in pieces";
-/// The longest record, and what is behind the longest value in the buffer.
-const RECORD_SIZE_MAX: usize = (512 << 20) + (1 << 20);
+const TOO_LARGE: &str = "a value of more than 512 MiB, which is more than there can be here";
 
 const SLOT: u8 = 0xf4;
 const FUNCTION: u8 = 0xf5;
@@ -58,6 +59,18 @@ pub struct Rdb<R> {
     sum: u64,
     database: u64,
     expiry_ms: Option<u64>,
+    /// The collection that is being read in pieces.
+    open: Option<Open>,
+}
+
+/// A collection of which some members were read.
+struct Open {
+    kind: u8,
+    key: Vec<u8>,
+    /// Items that are left.
+    left: u64,
+    /// Members that were read.
+    count: u64,
 }
 
 /// What a file has.
@@ -73,6 +86,35 @@ pub enum RdbRecord {
         expiry_ms: Option<u64>,
         /// What it holds.
         value: Value,
+    },
+    /// A key with a collection that comes in pieces: they follow, then its end.
+    Begin {
+        /// Of which database.
+        database: u64,
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// Some members of that collection.
+    Members {
+        /// Of which database.
+        database: u64,
+        /// The key.
+        key: Vec<u8>,
+        /// How many were before these.
+        first: u64,
+        /// They, as a collection.
+        members: Value,
+    },
+    /// That collection was shown.
+    End {
+        /// Of which database.
+        database: u64,
+        /// The key.
+        key: Vec<u8>,
+        /// When it expires, in milliseconds since 1970-01-01 UTC.
+        expiry_ms: Option<u64>,
+        /// How many members there were.
+        count: u64,
     },
     /// What there is not here.
     Unsupported {
@@ -102,6 +144,16 @@ impl fmt::Display for RdbError {
 
 impl std::error::Error for RdbError {}
 
+/// Why something could not be read.
+struct Failed {
+    /// Bytes before that.
+    read: usize,
+    /// More bytes were wanted than there are.
+    is_short: bool,
+    /// More was to be kept than may be.
+    is_over: bool,
+}
+
 /// What stands at one place.
 enum Part {
     Record(RdbRecord),
@@ -129,6 +181,7 @@ impl<R: Read> Rdb<R> {
             sum: 0,
             database: 0,
             expiry_ms: None,
+            open: None,
         };
         file.fill(START_SIZE)?;
         let start = &file.buffer[..file.buffer.len().min(START_SIZE)];
@@ -165,10 +218,15 @@ impl<R: Read> Rdb<R> {
     /// # Errors
     /// The file is damaged, or cannot be read.
     pub fn next_record(&mut self) -> Result<Option<RdbRecord>, RdbError> {
+        if let Some(open) = self.open.take() {
+            return self.next_piece(open).map(Some);
+        }
         loop {
             match self.next_part()? {
                 Part::Record(record) => {
-                    self.expiry_ms = None;
+                    if self.open.is_none() {
+                        self.expiry_ms = None;
+                    }
                     return Ok(Some(record));
                 }
                 Part::Expiry(time) => self.expiry_ms = time,
@@ -195,24 +253,75 @@ impl<R: Read> Rdb<R> {
                     self.consume(read);
                     return Ok(part);
                 }
-                None if reader.is_short && !self.is_ended => {
-                    wanted = (2 * bytes.len()).max(PIECE_SIZE);
-                    if bytes.len() > RECORD_SIZE_MAX {
-                        return Err(self.error(TOO_LARGE));
-                    }
-                }
                 None => {
-                    let (is_short, is_over) = (reader.is_short, reader.is_over);
+                    let failed =
+                        Failed { read, is_short: reader.is_short, is_over: reader.is_over };
+                    let is_long = bytes.len() > WHOLE_SIZE_MAX && reader.is_short;
+                    let begun = if is_long || reader.is_over { beginning(bytes) } else { None };
+                    if let Some(begun) = begun.filter(|begun| begun.count > 0) {
+                        return Ok(Part::Record(self.begin(begun)));
+                    }
                     let kind = bytes.first().copied().unwrap_or(END);
-                    self.offset += read as u64;
-                    return Err(match (is_short, is_over) {
-                        (true, _) => self.error("the file ends in the middle of a record"),
-                        (_, true) => self.error(TOO_LARGE),
-                        _ => self.error(&format!("a record of type {kind} is not as it must be")),
-                    });
+                    let what = format!("a record of type {kind}");
+                    wanted = self.more_than(&failed, &what)?;
                 }
             }
         }
+    }
+
+    /// Begins a collection that is read in pieces.
+    fn begin(&mut self, begun: Beginning) -> RdbRecord {
+        self.consume(begun.size);
+        let Beginning { kind, key, count, .. } = begun;
+        self.open = Some(Open { kind, key: key.clone(), left: count, count: 0 });
+        RdbRecord::Begin { database: self.database, key }
+    }
+
+    /// Some members of the collection that is open, or its end.
+    fn next_piece(&mut self, mut open: Open) -> Result<RdbRecord, RdbError> {
+        let (database, first) = (self.database, open.count);
+        if open.left == 0 {
+            let (key, expiry_ms) = (open.key, self.expiry_ms.take());
+            return Ok(RdbRecord::End { database, key, expiry_ms, count: first });
+        }
+        let mut wanted = PIECE_SIZE;
+        loop {
+            self.fill(wanted)?;
+            let bytes = &self.buffer[self.start..];
+            let mut reader = Reader::new(bytes);
+            let items = reader.items(open.kind, open.left, MEMBERS_SIZE);
+            let read = bytes.len() - reader.rest.len();
+            if let Some((members, count)) = items.filter(|(members, _)| has_numbers(members)) {
+                self.consume(read);
+                open.left -= count;
+                open.count += members.count();
+                let key = open.key.clone();
+                self.open = Some(open);
+                return Ok(RdbRecord::Members { database, key, first, members });
+            }
+            let failed = Failed { read, is_short: reader.is_short, is_over: reader.is_over };
+            wanted = self.more_than(&failed, "an item of a collection")?;
+        }
+    }
+
+    /// How many bytes there must be to read again what could not be read, which is called so.
+    ///
+    /// # Errors
+    /// Why there is no use in that.
+    fn more_than(&mut self, failed: &Failed, what: &str) -> Result<usize, RdbError> {
+        let size = self.buffer.len() - self.start;
+        if failed.is_short && !self.is_ended {
+            return match size > SIZE_MAX {
+                true => Err(self.error(TOO_LARGE)),
+                false => Ok((2 * size).max(PIECE_SIZE)),
+            };
+        }
+        self.offset += failed.read as u64;
+        Err(match (failed.is_short, failed.is_over) {
+            (true, _) => self.error("the file ends in the middle of a record"),
+            (_, true) => self.error(TOO_LARGE),
+            _ => self.error(&format!("{what} is not as it must be")),
+        })
     }
 
     /// Compares the check sum of all that was read with the one that follows.
@@ -371,5 +480,70 @@ mod tests {
         };
         assert_eq!(records.next_record().unwrap(), Some(key));
         assert_eq!(records.next_record().unwrap(), None);
+    }
+
+    /// A set of so many members, of which each is told from the others by its first bytes, and a key behind it.
+    fn file_with_set(count: u32, sum: Option<u64>) -> Vec<u8> {
+        let mut file = b"REDIS0009\xfc".to_vec();
+        file.extend(7_u64.to_le_bytes());
+        file.extend(b"\x02\x01s\x80");
+        file.extend(count.to_be_bytes());
+        for number in 0..count {
+            file.extend([&b"\x0c"[..], &number.to_be_bytes(), b"a member"].concat());
+        }
+        file.extend(b"\x00\x01k\x01v\xff");
+        let sum = sum.unwrap_or_else(|| crc64_from(0, &file));
+        file.extend(sum.to_le_bytes());
+        file
+    }
+
+    /// A collection of more than 512 MiB, or of so many short members that they take as much in memory, was refused with all
+    /// that the file has.
+    #[test]
+    fn a_long_collection_is_read_in_pieces() {
+        let count = 2 * WHOLE_SIZE_MAX as u32 / 13;
+        let file = file_with_set(count, None);
+        let mut records = Rdb::open(&file[..]).unwrap();
+        let (database, key) = (0, b"s".to_vec());
+        let begin = RdbRecord::Begin { database, key: key.clone() };
+        assert_eq!(records.next_record().unwrap(), Some(begin));
+        let mut seen = 0_u32;
+        let end = loop {
+            match records.next_record().unwrap().unwrap() {
+                RdbRecord::Members { first, members: Value::Set(members), .. } => {
+                    assert_eq!(first, u64::from(seen));
+                    assert!(members.len() <= 2 * MEMBERS_SIZE / 12);
+                    for member in members {
+                        assert_eq!(member, [&seen.to_be_bytes()[..], b"a member"].concat());
+                        seen += 1;
+                    }
+                }
+                other => break other,
+            }
+        };
+        let total = u64::from(count);
+        assert_eq!(end, RdbRecord::End { database, key, expiry_ms: Some(7), count: total });
+        let key = b"k".to_vec();
+        let value = Value::String(b"v".to_vec());
+        let next = RdbRecord::Key { database, key, expiry_ms: None, value };
+        assert_eq!(records.next_record().unwrap(), Some(next));
+        assert_eq!(records.next_record().unwrap(), None, "the sum is that of all pieces");
+
+        let refused = |file: &[u8]| {
+            let mut records = Rdb::open(file).unwrap();
+            loop {
+                match records.next_record() {
+                    Ok(Some(_)) => {}
+                    Ok(None) => break String::new(),
+                    Err(error) => break error.to_string(),
+                }
+            }
+        };
+        assert!(refused(&file_with_set(count, Some(1))).contains("check sum is wrong"));
+        let cut = &file[..file.len() / 2 + WHOLE_SIZE_MAX / 4];
+        assert!(refused(cut).contains("in the middle of a record"), "{}", refused(cut));
+        let mut strange = file;
+        strange[10 + 8 + 8 + 13 * (count as usize - 9)] = 0xc5;
+        assert!(refused(&strange).contains("an item of a collection"), "{}", refused(&strange));
     }
 }

@@ -95,6 +95,16 @@ impl Value {
             }
         }
     }
+
+    /// How many members, fields or elements it has; none if it is a string.
+    pub fn count(&self) -> u64 {
+        match self {
+            Value::String(_) => 0,
+            Value::List(items) | Value::Set(items) => items.len() as u64,
+            Value::Hash(fields) => fields.len() as u64,
+            Value::SortedSet(members) => members.len() as u64,
+        }
+    }
 }
 
 /// Why a payload cannot be read.
@@ -102,7 +112,7 @@ impl Value {
 pub enum Damage {
     /// It is of a newer version, or its check sum is wrong.
     Footer,
-    /// All that it holds takes more than 512 MiB.
+    /// All that it holds takes more than the longest value.
     TooLarge,
     /// It is not what the format says.
     Format,

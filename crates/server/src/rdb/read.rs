@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use everleaf::VALUE_SIZE_MAX;
+
 use super::check_sum::crc64;
 use super::listpack::{entries, integers};
 use super::lzf::{decompressed, size_max};
@@ -9,8 +11,8 @@ use super::ziplist::{ziplist, zipmap};
 use super::{Damage, FOOTER_SIZE, VERSION_READ_MAX, Value, kind};
 use crate::score;
 
-/// Bytes that all that a payload holds may take, and what each item takes besides itself.
-pub const SIZE_MAX: usize = 512 << 20;
+/// Bytes that all that a payload holds may take: the longest value, with its key. And what each item takes besides itself.
+pub const SIZE_MAX: usize = VALUE_SIZE_MAX + (1 << 20);
 const ITEM_OVERHEAD: usize = 32;
 
 /// What a payload holds.
@@ -45,9 +47,16 @@ pub(super) fn is_fit(value: &Value) -> bool {
         Value::Set(members) => are_different(members.iter()),
         Value::Hash(fields) => are_different(fields.iter().map(|(field, _)| field)),
         Value::SortedSet(members) => {
-            are_different(members.iter().map(|(member, _)| member))
-                && members.iter().all(|(_, score)| !score.is_nan())
+            are_different(members.iter().map(|(member, _)| member)) && has_numbers(value)
         }
+    }
+}
+
+/// Whether all scores are numbers, if it has some.
+pub(super) fn has_numbers(value: &Value) -> bool {
+    match value {
+        Value::SortedSet(members) => members.iter().all(|(_, score)| !score.is_nan()),
+        _ => true,
     }
 }
 
@@ -150,13 +159,52 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// So many items.
-    fn items<T>(&mut self, mut item: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
-        let (count, mut items) = (self.length()?, Vec::new());
-        for _ in 0..count {
-            items.push(item(self)?);
+    /// Bytes that what was kept takes.
+    fn kept(&self) -> usize {
+        SIZE_MAX - self.budget
+    }
+
+    /// Adds an item of a collection to the members before it.
+    fn item(&mut self, kind: u8, members: &mut Value) -> Option<()> {
+        match (kind, members) {
+            (kind::LIST, Value::List(members)) | (kind::SET, Value::Set(members)) => {
+                members.push(self.string()?);
+            }
+            (kind::HASH, Value::Hash(fields)) => fields.push((self.string()?, self.string()?)),
+            (kind::SORTED_SET, Value::SortedSet(members)) => {
+                members.push((self.string()?, f64::from_le_bytes(self.array()?)));
+            }
+            (kind::SORTED_SET_OF_DIGITS, Value::SortedSet(members)) => {
+                members.push((self.string()?, self.score_of_digits()?));
+            }
+            (kind::LIST_OF_ZIPLISTS, Value::List(members)) => members.extend(self.packed(ziplist)?),
+            (kind::LIST_OF_LISTPACKS, Value::List(members)) => match self.length()? {
+                1 => members.push(self.string().filter(|element| !element.is_empty())?),
+                2 => members.extend(self.packed(entries)?),
+                _ => return None,
+            },
+            _ => return None,
         }
-        Some(items)
+        Some(())
+    }
+
+    /// The next of the items that are left of a collection, until they take so many bytes or what was read ends: their
+    /// members, and how many items they were. `None` if not one of them is there, or it is damaged.
+    pub fn items(&mut self, kind: u8, left: u64, size_max: usize) -> Option<(Value, u64)> {
+        let (mut members, mut count) = (collection_of(kind)?, 0);
+        while count < left && self.kept() < size_max {
+            let before = self.rest;
+            if self.item(kind, &mut members).is_none() {
+                if count == 0 {
+                    return None;
+                }
+                // It is looked at again, with more bytes or as the first.
+                (self.rest, self.is_short, self.is_over) = (before, false, false);
+                break;
+            }
+            count += 1;
+        }
+        Some((members, count))
     }
 
     /// The entries of a string that packs many.
@@ -176,44 +224,57 @@ impl<'a> Reader<'a> {
     }
 
     pub fn value(&mut self, kind: u8) -> Option<Value> {
+        if let Some(mut members) = collection_of(kind) {
+            for _ in 0..self.length()? {
+                self.item(kind, &mut members)?;
+            }
+            return Some(members);
+        }
         Some(match kind {
             kind::STRING => Value::String(self.string()?),
-            kind::LIST => Value::List(self.items(Self::string)?),
-            kind::SET => Value::Set(self.items(Self::string)?),
-            kind::HASH => {
-                Value::Hash(self.items(|reader| Some((reader.string()?, reader.string()?)))?)
-            }
-            kind::SORTED_SET => {
-                Value::SortedSet(self.items(|reader| {
-                    Some((reader.string()?, f64::from_le_bytes(reader.array()?)))
-                })?)
-            }
-            kind::SORTED_SET_OF_DIGITS => Value::SortedSet(
-                self.items(|reader| Some((reader.string()?, reader.score_of_digits()?)))?,
-            ),
             kind::HASH_ZIPMAP => Value::Hash(pairs(self.packed(zipmap)?)?),
             kind::HASH_ZIPLIST => Value::Hash(pairs(self.packed(ziplist)?)?),
             kind::LIST_ZIPLIST => Value::List(self.packed(ziplist)?),
             kind::SORTED_SET_ZIPLIST => scored(self.packed(ziplist)?)?,
-            kind::LIST_OF_ZIPLISTS => {
-                let nodes = self.items(|reader| reader.packed(ziplist))?;
-                Value::List(nodes.into_iter().flatten().collect())
-            }
             kind::SET_LISTPACK => Value::Set(self.packed(entries)?),
             kind::INTEGER_SET => Value::Set(self.packed(integers)?),
             kind::HASH_LISTPACK => Value::Hash(pairs(self.packed(entries)?)?),
             kind::SORTED_SET_LISTPACK => scored(self.packed(entries)?)?,
-            kind::LIST_OF_LISTPACKS => {
-                let nodes = self.items(|reader| match reader.length()? {
-                    1 => Some(vec![reader.string().filter(|element| !element.is_empty())?]),
-                    2 => reader.packed(entries),
-                    _ => None,
-                })?;
-                Value::List(nodes.into_iter().flatten().collect())
-            }
             _ => return None,
         })
     }
+}
+
+/// An empty collection, if this is the type of one whose items follow their number one by one.
+fn collection_of(kind: u8) -> Option<Value> {
+    match kind {
+        kind::LIST | kind::LIST_OF_ZIPLISTS | kind::LIST_OF_LISTPACKS => {
+            Some(Value::List(Vec::new()))
+        }
+        kind::SET => Some(Value::Set(Vec::new())),
+        kind::HASH => Some(Value::Hash(Vec::new())),
+        kind::SORTED_SET | kind::SORTED_SET_OF_DIGITS => Some(Value::SortedSet(Vec::new())),
+        _ => None,
+    }
+}
+
+/// A collection at the beginning of a record, if its items follow one by one.
+pub(super) struct Beginning {
+    pub kind: u8,
+    pub key: Vec<u8>,
+    /// How many items there are.
+    pub count: u64,
+    /// Bytes before the first.
+    pub size: usize,
+}
+
+/// The collection at the beginning of a record, if it is one whose items can be read one by one.
+pub(super) fn beginning(record: &[u8]) -> Option<Beginning> {
+    let mut reader = Reader::new(record);
+    let [kind] = reader.array()?;
+    collection_of(kind)?;
+    let (key, count) = (reader.string()?, reader.length()?);
+    Some(Beginning { kind, key, count, size: record.len() - reader.rest.len() })
 }
 
 /// Members, each followed by its score.

@@ -2,7 +2,7 @@
 
 use everleaf::{Action, Expiry};
 
-use super::{Keyspace, PIECE_LENGTH, PIECE_SIZE, text_of};
+use super::{Entry, Keyspace, PIECE_LENGTH, PIECE_SIZE, text_of};
 use crate::command::Failure;
 use crate::command::dump::check_member;
 use crate::command::expiry::now_ms;
@@ -21,7 +21,37 @@ pub struct Extent {
     pub expiry_ms: Option<u64>,
 }
 
+/// Bytes, about, of the members that are added at once of a collection that is there as a whole.
+const RUN_SIZE: usize = 1 << 20;
+/// What a member takes on the stage besides itself.
+const MEMBER_OVERHEAD: usize = 200;
+
 impl Keyspace<'_> {
+    /// Puts a collection in place of what was there, some members at a time.
+    pub(super) fn put_pieces(
+        &mut self,
+        database: u64,
+        key: &[u8],
+        entry: &Entry,
+    ) -> Result<bool, String> {
+        self.remove(database, key)?;
+        let mut add = |piece: Value| self.add_piece(database, key, &piece);
+        match &entry.value {
+            Value::String(_) => {}
+            Value::List(elements) => {
+                runs(elements, Vec::len).try_for_each(|run| add(Value::List(run.to_vec())))?;
+            }
+            Value::Set(members) => {
+                runs(members, Vec::len).try_for_each(|run| add(Value::Set(run.to_vec())))?;
+            }
+            Value::Hash(fields) => runs(fields, |(field, value)| field.len() + value.len())
+                .try_for_each(|run| add(Value::Hash(run.to_vec())))?,
+            Value::SortedSet(members) => runs(members, |(member, _)| member.len())
+                .try_for_each(|run| add(Value::SortedSet(run.to_vec())))?,
+        }
+        self.end_pieces(database, key, entry.expiry_ms)
+    }
+
     /// Adds members to what a key holds, elements of a list at its end; members that are there get what the piece
     /// says of them. [`Self::flush`] must follow.
     ///
@@ -107,6 +137,19 @@ impl Keyspace<'_> {
     }
 }
 
+/// Members in runs of about [`RUN_SIZE`] bytes.
+fn runs<T>(members: &[T], size_of: impl Fn(&T) -> usize) -> impl Iterator<Item = &[T]> {
+    let mut size = 0;
+    members.chunk_by(move |member, _| {
+        size += size_of(member) + MEMBER_OVERHEAD;
+        let is_full = size > RUN_SIZE;
+        if is_full {
+            size = 0;
+        }
+        !is_full
+    })
+}
+
 fn kind_of(piece: &Value) -> Result<Kind, Failure> {
     match piece {
         Value::String(_) => Err(Failure::WrongType),
@@ -148,7 +191,12 @@ fn add(staged: &mut Staged<'_>, key: &[u8], piece: &Value) -> Result<(), Failure
     collection.finish()
 }
 
-fn has(staged: &mut Staged<'_>, key: &[u8], first: u64, piece: &Value) -> Result<bool, Failure> {
+pub(super) fn has(
+    staged: &mut Staged<'_>,
+    key: &[u8],
+    first: u64,
+    piece: &Value,
+) -> Result<bool, Failure> {
     let found = Collection::find(staged, key, kind_of(piece)?)?;
     let Some(mut collection) = found else { return Ok(false) };
     match piece {
@@ -188,7 +236,7 @@ fn has(staged: &mut Staged<'_>, key: &[u8], first: u64, piece: &Value) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transfer::Entry;
+    use crate::transfer::Part;
 
     fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
         texts.iter().map(|text| text.as_bytes().to_vec()).collect()
@@ -237,9 +285,10 @@ mod tests {
             keys.add_piece(3, &key, other).unwrap();
             assert!(keys.end_pieces(3, &key, Some(far)).unwrap());
             keys.flush().unwrap();
-            let found = keys.get(3, &key).unwrap().unwrap();
-            assert_eq!(found, Entry { value: found.value.clone(), expiry_ms: Some(far) });
-            assert_eq!(found.value.sorted(), whole.clone().sorted());
+            let entry = Entry { value: whole.clone(), expiry_ms: Some(far) };
+            assert!(keys.holds(3, &key, &entry).unwrap());
+            assert!(!keys.holds(3, &key, &Entry { expiry_ms: None, ..entry.clone() }).unwrap());
+            assert!(!keys.holds(3, &key, &Entry { value: other.clone(), ..entry }).unwrap());
             assert!(keys.has_piece(3, &key, 0, whole).unwrap());
             let first = if number == 0 { 2 } else { 0 };
             assert!(keys.has_piece(3, &key, first, other).unwrap());
@@ -261,5 +310,87 @@ mod tests {
         assert!(!keys.end_pieces(3, &[0], Some(1)).unwrap());
         keys.flush().unwrap();
         assert_eq!(keys.extent(3, &[0]).unwrap(), None);
+    }
+
+    /// All that a database shows, put together.
+    fn shown(keys: &mut Keyspace<'_>, database: u64) -> Vec<(Vec<u8>, Entry)> {
+        let (mut all, mut value) = (Vec::new(), None);
+        let mut see = |key: &[u8], part: Part<'_>| -> Result<(), String> {
+            match (part, &mut value) {
+                (Part::String(text), None) => value = Some(Value::String(text.to_vec())),
+                (Part::Begin, None) => {}
+                (Part::Members(members), None) => value = Some(members.clone()),
+                (Part::Members(Value::List(next)), Some(Value::List(all)))
+                | (Part::Members(Value::Set(next)), Some(Value::Set(all))) => {
+                    all.extend_from_slice(next);
+                }
+                (Part::Members(Value::Hash(next)), Some(Value::Hash(all))) => {
+                    all.extend_from_slice(next);
+                }
+                (Part::Members(Value::SortedSet(next)), Some(Value::SortedSet(all))) => {
+                    all.extend_from_slice(next);
+                }
+                (Part::End(expiry_ms), Some(_)) => {
+                    let value = value.take().unwrap().sorted();
+                    all.push((key.to_vec(), Entry { value, expiry_ms }));
+                }
+                (part, value) => panic!("{part:?} behind {value:?}"),
+            }
+            Ok(())
+        };
+        keys.each(database, &mut see).unwrap();
+        all
+    }
+
+    /// Collections were staged as a whole, which took a hundred bytes a member: above two million members of a sorted set,
+    /// and four of others, they could be neither imported nor exported. They go in and out in parts now, which here are
+    /// many because the members are long.
+    #[test]
+    fn what_is_large_is_put_and_shown_in_parts() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = everleaf::Options::new().create(true).open(folder.path().join("p")).unwrap();
+        let mut keys = Keyspace::new(&store).unwrap();
+        let text = |number: u32| [&number.to_be_bytes()[..], &[b'x'; 1000]].concat();
+        let all = || (0..30_000).map(text);
+        let values = [
+            Value::List(all().collect()),
+            Value::Set(all().collect()),
+            Value::Hash(all().map(|text| (text, b"v".to_vec())).collect()),
+            Value::SortedSet(all().map(|text| (text, -2.5)).collect()),
+            Value::String(vec![b's'; 3 * super::PIECE_SIZE]),
+        ];
+        let mut expected = Vec::new();
+        for (number, value) in (0_u8..).zip(values) {
+            let key = vec![number];
+            let expiry_ms = (number == 2).then_some(4_102_444_800_000);
+            // Something of another type is in its place.
+            let other = Entry { value: Value::Set(vec![b"other".to_vec()]), expiry_ms: None };
+            assert!(keys.put(0, &key, &other).unwrap());
+            let entry = Entry { value, expiry_ms };
+            assert!(keys.put(0, &key, &entry).unwrap());
+            assert!(keys.stage.size() < 4 * super::PIECE_SIZE, "{}", keys.stage.size());
+            assert!(!keys.put(0, &key, &Entry { expiry_ms: Some(1), ..entry.clone() }).unwrap());
+            assert!(keys.holds(0, &key, &entry).unwrap());
+            expected.push((key, Entry { value: entry.value.sorted(), ..entry }));
+        }
+        keys.flush().unwrap();
+        assert!(shown(&mut keys, 0) == expected);
+    }
+
+    /// The longest value did not fit into the batch in which it was put with its key: a string of 512 MiB, or an element of
+    /// that length, could be imported from no file, and no string could be exported.
+    #[test]
+    fn the_longest_value_is_put_and_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = everleaf::Options::new().create(true).open(folder.path().join("p")).unwrap();
+        let mut keys = Keyspace::new(&store).unwrap();
+        let longest = || vec![b'x'; everleaf::VALUE_SIZE_MAX];
+        for value in [Value::String(longest()), Value::List(vec![longest()])] {
+            let entry = Entry { value, expiry_ms: Some(4_102_444_800_000) };
+            assert!(keys.put(0, b"key", &entry).unwrap());
+            keys.flush().unwrap();
+            assert!(keys.holds(0, b"key", &entry).unwrap());
+            assert!(shown(&mut keys, 0) == [(b"key".to_vec(), entry)]);
+        }
     }
 }

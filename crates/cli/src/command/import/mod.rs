@@ -99,6 +99,8 @@ pub(super) enum Item {
         database: u64,
         key: Vec<u8>,
         extent: Extent,
+        /// Whether the source cannot have changed meanwhile, so that there are as many members as were shown.
+        is_exact: bool,
     },
 }
 
@@ -188,6 +190,13 @@ fn each_of_file(
         see(match record {
             RdbRecord::Key { database, key, expiry_ms, value } => {
                 Item::Key { database, key, entry: Entry { value, expiry_ms } }
+            }
+            RdbRecord::Begin { database, key } => Item::Begin { database, key },
+            RdbRecord::Members { database, key, first, members } => {
+                Item::Members { database, key, first, members }
+            }
+            RdbRecord::End { database, key, expiry_ms, count } => {
+                Item::End { database, key, extent: Extent { count, expiry_ms }, is_exact: true }
             }
             RdbRecord::Unsupported { database, key, what } => {
                 Item::Unsupported { database, key, what: what.to_string() }
@@ -280,7 +289,12 @@ fn take(
             let added = keyspace.add_piece(database, &key, &members);
             added.map_err(|why| refuse(database, &key, why))?;
         }
-        Item::End { database, key, extent } => {
+        Item::End { database, key, extent, is_exact } => {
+            let found = keyspace.extent(database, &key);
+            let found = found.map_err(|why| refuse(database, &key, why))?;
+            if is_exact && found.map_or(0, |found| found.count) != extent.count {
+                return Err(refuse(database, &key, "a member of it comes twice".to_string()));
+            }
             let ended = keyspace.end_pieces(database, &key, extent.expiry_ms);
             match ended.map_err(|why| refuse(database, &key, why))? {
                 true => report.keys += 1,
@@ -315,8 +329,8 @@ fn verify(
     source.each(&mut |item| {
         let (database, key, is_same) = match item {
             Item::Key { database, key, entry } => {
-                let is_same =
-                    has_expired(entry.expiry_ms) || holds(keyspace, database, &key, entry);
+                let is_same = has_expired(entry.expiry_ms)
+                    || keyspace.holds(database, &key, &entry).map_err(refused)?;
                 (database, key, is_same)
             }
             Item::Unsupported { database, key: Some(key), .. } => {
@@ -333,7 +347,7 @@ fn verify(
                 is_same_so_far &= found.map_err(refused)?;
                 return Ok(());
             }
-            Item::End { database, key, extent } => {
+            Item::End { database, key, extent, .. } => {
                 let found = keyspace.extent(database, &key).map_err(refused)?;
                 let is_gone = extent.count == 0 && found.is_none();
                 let is_same = is_gone || is_same_so_far && found == Some(extent);
@@ -365,12 +379,6 @@ fn verify(
 
 fn has_expired(expiry_ms: Option<u64>) -> bool {
     expiry_ms.is_some_and(|time| time <= now_ms())
-}
-
-/// Whether a key holds what it should. What is too large to be read as one value is something else.
-fn holds(keyspace: &mut Keyspace<'_>, database: u64, key: &[u8], entry: Entry) -> bool {
-    let Ok(Some(found)) = keyspace.get(database, key) else { return false };
-    found.expiry_ms == entry.expiry_ms && found.value.sorted() == entry.value.sorted()
 }
 
 /// Removes what was copied and is not there at the source any more.

@@ -117,7 +117,8 @@ impl Live {
             Reply::Number(count) => u64::try_from(count).unwrap_or(0),
             _ => return Err(self.strange(kind.length)),
         };
-        see(Item::End { database, key: key.to_vec(), extent: Extent { count, expiry_ms } })
+        let extent = Extent { count, expiry_ms };
+        see(Item::End { database, key: key.to_vec(), extent, is_exact: false })
     }
 }
 
