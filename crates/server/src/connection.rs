@@ -20,8 +20,11 @@
 //!
 //! Invariants: a connection with more than `output_pause_size` unsent bytes runs no request (I1);
 //! `readable` is true unless the last read found the socket empty, because events come once per
-//! change (I2); `output_total` of the server counts exactly the bytes in `output` (I3).
+//! change (I2); `output_total` of the server counts exactly the bytes in `output` (I3); no reply leaves before the
+//! writes that it tells of are durable, and if they never will be, an error goes in its place, and the connection is
+//! closed behind it (I4).
 
+mod output;
 mod waiting;
 
 use std::io::{self, ErrorKind};
@@ -34,7 +37,7 @@ use crate::client_state::{ClientState, ReplyMode};
 use crate::command::queue::Transaction;
 use crate::registry::Client;
 use crate::resp::Parser;
-use crate::scratch::{Draft, OUTPUT_SIZE_KEPT, Scratch, Turn, TurnReplies};
+use crate::scratch::{Scratch, Turn, TurnReplies};
 use crate::shared::Shared;
 use crate::socket::Socket;
 use crate::statistics::Tally;
@@ -47,8 +50,6 @@ const LEFTOVER_COPY_SIZE_MAX: usize = 16 << 10;
 const GROWTH_SIZE_MAX: usize = 256 << 10;
 /// Buffer capacity that a connection may keep for unfinished requests, needed or not.
 const LEFTOVER_SIZE_KEPT: usize = 4 << 10;
-/// Buffer capacity that a connection may keep for unsent replies while there are any.
-const OUTPUT_SLACK_SIZE: usize = 64 << 10;
 /// Reads of one connection before the others have their turn.
 const ROUND_COUNT_MAX: usize = 8;
 
@@ -83,6 +84,8 @@ pub struct Connection {
     output: Vec<u8>,
     /// How much of `output` is sent.
     sent: usize,
+    /// How much of `output` tells of nothing that is not durable (I4).
+    settled: usize,
     /// Its place in its event loop.
     place: usize,
     /// The last turn in which it left replies to the end of the turn: until then it is not served
@@ -125,6 +128,7 @@ impl Connection {
             backlog: false,
             output: Vec::new(),
             sent: 0,
+            settled: 0,
             place,
             deferred: None,
             counted: 0,
@@ -160,7 +164,7 @@ impl Connection {
     /// Closes the socket and forgets the client.
     pub fn close(mut self, shared: &Shared) {
         self.output.clear();
-        self.sent = 0;
+        (self.sent, self.settled) = (0, 0);
         self.count_output(shared);
         self.socket.finish();
         if let Some(waiting) = self.session.waiting.take() {
@@ -206,8 +210,7 @@ impl Connection {
         };
         let lines = monitor.take();
         if self.session.reply_mode != ReplyMode::Off {
-            self.output.extend_from_slice(&lines);
-            self.count_output(shared);
+            self.push_settled(&lines, shared);
         }
         true
     }
@@ -451,63 +454,6 @@ impl Connection {
         Ok(end.consumed)
     }
 
-    fn send_draft(
-        &mut self,
-        draft: Draft<'_>,
-        shared: &Shared,
-        tally: &mut Tally,
-    ) -> Result<(), Broken> {
-        let size = draft.bytes().len();
-        if size == 0 {
-            return Ok(());
-        }
-        if size <= OUTPUT_SIZE_KEPT {
-            if self.has_work() {
-                return self.send_part(draft.bytes(), shared, tally);
-            }
-            self.deferred = Some(draft.defer(self.place));
-            return Ok(());
-        }
-        match draft.take_buffer() {
-            // Moving a large buffer is cheaper than copying what the socket does not take.
-            Ok(buffer) => {
-                self.output = buffer;
-                self.send_output(shared, tally)
-            }
-            Err(draft) => self.send_part(draft.bytes(), shared, tally),
-        }
-    }
-
-    /// Sends replies; keeps what the socket does not take.
-    fn send_part(&mut self, part: &[u8], shared: &Shared, tally: &mut Tally) -> Result<(), Broken> {
-        let sent = write_all(&mut self.socket, part, shared).map_err(|error| self.lost(&error))?;
-        tally.bytes_out += sent as u64;
-        if sent == part.len() {
-            return Ok(());
-        }
-        self.output.extend_from_slice(&part[sent..]);
-        self.count_output(shared);
-        Ok(())
-    }
-
-    /// Sends what earlier writes left.
-    fn send_output(&mut self, shared: &Shared, tally: &mut Tally) -> Result<(), Broken> {
-        let sent = write_all(&mut self.socket, &self.output[self.sent..], shared)
-            .map_err(|error| self.lost(&error))?;
-        tally.bytes_out += sent as u64;
-        self.sent += sent;
-        if self.sent == self.output.len() {
-            self.output = Vec::new();
-            self.sent = 0;
-        } else if self.sent > self.output.len() / 2 {
-            self.output.drain(..self.sent);
-            self.sent = 0;
-            give_back(&mut self.output, OUTPUT_SLACK_SIZE);
-        }
-        self.count_output(shared);
-        Ok(())
-    }
-
     /// Bytes that are to be sent; of those that a session keeps it counts one.
     fn unsent(&self) -> usize {
         self.output.len() - self.sent + usize::from(self.socket.has_unsent())
@@ -571,26 +517,4 @@ fn give_back(buffer: &mut Vec<u8>, kept: usize) {
     if buffer.capacity() > kept && buffer.capacity() / 4 > buffer.len() {
         buffer.shrink_to(kept);
     }
-}
-
-/// Writes until everything is sent or the socket takes no more; returns how much was sent. Replies
-/// leave only here, and only when the writes they tell of are durable.
-fn write_all(socket: &mut Socket, bytes: &[u8], shared: &Shared) -> io::Result<usize> {
-    if let Err(error) = shared.store.wait_deferred() {
-        // Nobody can be told what became of these writes.
-        shared.log_store_error(&error);
-        return Err(io::Error::other("its writes could not be made durable"));
-    }
-    socket.flush()?;
-    let mut sent = 0;
-    while sent < bytes.len() {
-        match socket.write(&bytes[sent..]) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(size) => sent += size,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(sent)
 }

@@ -14,9 +14,11 @@ use std::time::{Duration, Instant};
 use mio::{Events, Poll, Token};
 
 use crate::client_state::ClientState;
+use crate::command::write_unsettled;
 use crate::connection::{Connection, Fate};
 use crate::parked::Parked;
 use crate::registry::Client;
+use crate::resp::{Protocol, Reply};
 use crate::scratch::Scratch;
 use crate::shared::{LoopState, Shared};
 use crate::socket::Socket;
@@ -256,17 +258,16 @@ impl<'a> EventLoop<'a> {
             return;
         }
         let settled = self.shared.store.wait_deferred();
-        if let Err(error) = &settled {
-            self.shared.log_store_error(error);
-        }
         let mut loops: Vec<usize> = Vec::new();
-        for delivery in deliveries {
+        for mut delivery in deliveries {
             let loop_index = delivery.client.loop_index;
-            match settled {
-                Ok(()) => self.shared.loops[loop_index].deliver(delivery),
-                // Nobody can be told what became of it.
-                Err(_) => delivery.client.kill(),
+            if let Err(error) = &settled {
+                delivery.reply.clear();
+                // Errors are the same in each protocol.
+                let mut reply = Reply::new(&mut delivery.reply, Protocol::Resp2, usize::MAX);
+                write_unsettled(error, &mut reply, self.shared);
             }
+            self.shared.loops[loop_index].deliver(delivery);
             if !loops.contains(&loop_index) {
                 loops.push(loop_index);
             }

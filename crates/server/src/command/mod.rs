@@ -128,6 +128,11 @@ fn write_store_error(error: &Error, reply: &mut Reply<'_>, shared: &Shared) {
             shared.log_store_error(error);
             "OOM"
         }
+        // What clients of Redis know for a server that cannot make writes durable.
+        Error::LogFailed(_) | Error::LogFull(_) => {
+            shared.log_store_error(error);
+            "MISCONF"
+        }
         Error::ReadOnly => "READONLY",
         Error::KeyTooLarge(_) | Error::ValueTooLarge(_) => "ERR",
         _ => {
@@ -136,6 +141,12 @@ fn write_store_error(error: &Error, reply: &mut Reply<'_>, shared: &Shared) {
         }
     };
     reply.error(&format!("{code} {error}"));
+}
+
+/// What a client is told in place of replies to writes of which nobody knows whether they will last.
+pub fn write_unsettled(error: &Error, reply: &mut Reply<'_>, shared: &Shared) {
+    shared.log_store_error(error);
+    reply.error(&format!("MISCONF what was written since the last reply may be lost: {error}"));
 }
 
 /// Finds the command and runs it; the request has at least one argument.

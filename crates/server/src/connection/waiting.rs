@@ -28,8 +28,7 @@ impl Connection {
         self.end_waiting();
         self.client().set_last_active(now_ms);
         if !waiting.is_silent {
-            self.output.extend_from_slice(reply);
-            self.count_output(shared);
+            self.push_settled(reply, shared);
         }
     }
 

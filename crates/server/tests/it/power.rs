@@ -54,6 +54,49 @@ fn what_was_answered_is_made_again_from_the_log_when_the_pool_is_lost() {
     }
 }
 
+/// A write that met the end of the log, as on a full disk, was not answered at all: its client saw no more than the end of
+/// the connection, and so did who waited for what it wrote.
+#[test]
+fn who_writes_while_the_log_ends_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder.path().join("pool"), Durability::Power);
+    let server = TestServer::on(folder, store, |_| {});
+    let (reader, mut writer) = (server.connect(), server.connect());
+    assert_eq!(writer.line("SET first value"), "+OK");
+    // What is open can be written, but there is no next segment.
+    std::fs::remove_dir_all(server.folder.path().join("pool.log")).unwrap();
+    let value = vec![b'v'; 1 << 20];
+    let mut count = 0;
+    let told = loop {
+        // Of two replies that go together the first tells of nothing that can be lost.
+        let set = encode(&["SET".as_bytes(), b"key", &value]);
+        writer.send(&[encode(&["ECHO", "said"]), set].concat());
+        let said = writer.reply();
+        if said != "\"said\"" {
+            break said;
+        }
+        match writer.reply() {
+            reply if reply == "+OK" => count += 1,
+            reply => break reply,
+        }
+        assert!(count < 1000, "the log goes on");
+    };
+    assert!(count > 30, "{count}");
+    assert!(told.starts_with("-MISCONF what was written since the last reply may be"), "{told}");
+    assert!(told.contains("the log has failed"), "{told}");
+    writer.assert_closed();
+    // Reads go on, on both event loops; writes are refused, and their connections go on, too.
+    let mut others = [server.connect(), server.connect(), reader];
+    for client in &mut others {
+        for _ in 0..2 {
+            assert_eq!(client.line("GET first"), "\"value\"");
+            let told = client.line("SET other value");
+            assert!(told.starts_with("-MISCONF the log has failed"), "{told}");
+            assert_eq!(client.line("GET other"), "nil");
+        }
+    }
+}
+
 #[test]
 fn saving_without_a_log_writes_a_backup_beside_the_pool() {
     let server = TestServer::start();
