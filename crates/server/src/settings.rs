@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use crate::Config;
 
+/// The longest time that a silent connection can be kept, in seconds: that of Redis.
+pub const IDLE_TIMEOUT_MAX_S: u64 = i32::MAX as u64;
+
 /// Live settings. Each is independent of everything else, and a reader may see a change late; so
 /// all accesses are relaxed.
 #[derive(Debug)]
@@ -42,7 +45,9 @@ impl Settings {
             client_memory_max: AtomicUsize::new(config.client_memory_max.unwrap_or(usize::MAX)),
             // A fraction of a second must not become "never".
             idle_timeout_s: AtomicU64::new(
-                config.idle_timeout.map_or(0, |timeout| timeout.as_secs().max(1)),
+                config
+                    .idle_timeout
+                    .map_or(0, |timeout| timeout.as_secs().clamp(1, IDLE_TIMEOUT_MAX_S)),
             ),
             slow_log_us: AtomicI64::new(config.slow_log_us),
             slow_log_len_max: AtomicUsize::new(config.slow_log_len_max),

@@ -123,7 +123,12 @@ fn list(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         None => {}
         Some(b"type") if request.len() == 4 => normal = parse_type(request.arg(3))?,
         Some(b"id") if request.len() > 3 => {
-            ids = Some(request.args_from(3).map(parse_id).collect::<Result<_, _>>()?);
+            let id_of = |arg| {
+                let id = parse_integer(arg).ok_or(Failure::text("ERR Invalid client ID"))?;
+                // Nobody has a lower one.
+                Ok::<_, Failure>(u64::try_from(id).unwrap_or(0))
+            };
+            ids = Some(request.args_from(3).map(id_of).collect::<Result<_, _>>()?);
         }
         Some(_) => return Err(Failure::Syntax),
     }

@@ -13,7 +13,7 @@ use crate::acl::file;
 use crate::config::{BULK_SIZE_MIN, DebugCommand, LOG_LEN_LIMIT, Setting};
 use crate::glob;
 use crate::resp::Request;
-use crate::settings::ENCODINGS;
+use crate::settings::{ENCODINGS, IDLE_TIMEOUT_MAX_S};
 use crate::shared::Shared;
 use crate::tls::{ClientCertificates, Prepared, TlsFiles};
 
@@ -206,6 +206,14 @@ fn set(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let mut changes = Vec::new();
     let mut certificates = Certificates::of(context);
     for index in (2..request.len()).step_by(2) {
+        let name = request.arg(index);
+        let mut before = (2..index).step_by(2).map(|before| request.arg(before));
+        if before.any(|before| before.eq_ignore_ascii_case(name)) {
+            return Err(Failure::text(format!(
+                "ERR CONFIG SET failed (possibly related to argument '{}') - duplicate parameter",
+                shown(name)
+            )));
+        }
         if certificates.take(request.arg(index), request.arg(index + 1))? {
             continue;
         }
@@ -323,11 +331,15 @@ fn parse_change(shared: &Shared, name: &[u8], value: &[u8]) -> Result<Change, Fa
             shown(lower.as_bytes())
         ))
     };
+    let integer = || {
+        let number = parse_integer(value);
+        number.ok_or_else(|| fail("argument couldn't be parsed into an integer".into()))
+    };
+    let out_of_range =
+        |min: i64, max: u64| fail(format!("argument must be between {min} and {max} inclusive"));
     let number = |min: u64, max: u64| {
-        let number = parse_integer(value).and_then(|number| u64::try_from(number).ok());
-        number
-            .filter(|number| (min..=max).contains(number))
-            .ok_or_else(|| fail(format!("argument must be between {min} and {max} inclusive")))
+        let number = u64::try_from(integer()?).ok().filter(|number| (min..=max).contains(number));
+        number.ok_or_else(|| out_of_range(min as i64, max))
     };
     let encoding = ENCODINGS.iter().position(|(name, older, _)| [*name, older].contains(&&*lower));
     if let Some(index) = encoding {
@@ -349,15 +361,19 @@ fn parse_change(shared: &Shared, name: &[u8], value: &[u8]) -> Result<Change, Fa
             Ok(Change::ClientMemoryMax(Some(size).filter(|&size| size > 0)))
         }
         "slowlog-log-slower-than" => {
-            let number = parse_integer(value).filter(|number| *number >= -1);
-            let range = format!("argument must be between -1 and {} inclusive", i64::MAX);
-            Ok(Change::SlowLogAfter(number.ok_or_else(|| fail(range))?))
+            let number = Some(integer()?).filter(|number| *number >= -1);
+            Ok(Change::SlowLogAfter(number.ok_or_else(|| out_of_range(-1, i64::MAX as u64))?))
         }
         "slowlog-max-len" => Ok(Change::SlowLogLenMax(number(0, LOG_LEN_LIMIT as u64)? as usize)),
         "acllog-max-len" => Ok(Change::AclLogLenMax(number(0, LOG_LEN_LIMIT as u64)? as usize)),
-        "timeout" => Ok(Change::IdleTimeout(number(0, u64::from(u32::MAX))?)),
+        "timeout" => Ok(Change::IdleTimeout(number(0, IDLE_TIMEOUT_MAX_S)?)),
         "proto-max-bulk-len" => {
-            Ok(Change::BulkSizeMax(number(BULK_SIZE_MIN as u64, bulk_size_limit)? as usize))
+            let size =
+                size_arg(value).ok_or_else(|| fail("argument must be a memory value".into()))?;
+            let range = BULK_SIZE_MIN..=bulk_size_limit as usize;
+            let size = Some(size).filter(|size| range.contains(size));
+            let wrong = || out_of_range(BULK_SIZE_MIN as i64, bulk_size_limit);
+            Ok(Change::BulkSizeMax(size.ok_or_else(wrong)?))
         }
         _ => {
             let settings = settings(shared);

@@ -61,6 +61,18 @@ fn settings_are_read_by_pattern_and_some_can_change() {
         "[\"maxclients\" \"10000\" \"timeout\" \"0\"]"
     );
     assert_eq!(client.line("CONFIG SET maxclients 7 timeout 60"), "+OK");
+    for (change, why) in [
+        ("timeout 3 TimeOut 4", "duplicate parameter"),
+        ("timeout x", "argument couldn't be parsed into an integer"),
+        ("timeout 2147483648", "argument must be between 0 and 2147483647 inclusive"),
+        ("slowlog-log-slower-than x", "argument couldn't be parsed into an integer"),
+        ("slowlog-log-slower-than -2", "argument must be between -1 and 9223372036854775807"),
+        ("proto-max-bulk-len x", "argument must be a memory value"),
+    ] {
+        let told = client.line(&format!("CONFIG SET {change}"));
+        assert!(told.starts_with("-ERR CONFIG SET failed") && told.contains(why), "{told}");
+    }
+    assert_eq!(client.line("CONFIG SET proto-max-bulk-len 512mb"), "+OK");
     assert_eq!(client.line("CONFIG GET maxclients"), "[\"maxclients\" \"7\"]");
     assert_eq!(client.line("CONFIG GET timeout"), "[\"timeout\" \"60\"]");
     assert_eq!(client.line("CONFIG SET proto-max-bulk-len 2000"), "+OK");
@@ -124,7 +136,8 @@ fn clients_are_listed_and_killed() {
     assert_eq!(a.line(&format!("CLIENT LIST ID {b_id}")).matches("id=").count(), 1);
     assert_eq!(a.line("CLIENT LIST TYPE pubsub"), "\"\"");
     assert_eq!(a.line("CLIENT LIST TYPE x"), "-ERR Unknown client type 'x'");
-    assert_eq!(a.line("CLIENT LIST ID 0"), "-ERR client-id should be greater than 0");
+    assert_eq!(a.line("CLIENT LIST ID 0"), "\"\"");
+    assert_eq!(a.line("CLIENT LIST ID x"), "-ERR Invalid client ID");
     let peer = b.stream.local_addr().unwrap().to_string();
     assert_eq!(a.line(&format!("CLIENT KILL {peer}")), "+OK");
     b.assert_closed();
