@@ -154,6 +154,9 @@ fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(end)
 }
 
+/// The largest pool, in bytes.
+const POOL_SIZE_MAX: u64 = 1 << 40;
+
 /// The properties of a pool that does not exist yet.
 #[derive(Args, Clone, Debug)]
 pub struct NewPoolArgs {
@@ -169,8 +172,15 @@ pub struct NewPoolArgs {
 }
 
 impl NewPoolArgs {
-    /// Adds what was given to `options`; refuses a size above the maximum.
+    /// Adds what was given to `options`; refuses a size above the maximum, and a maximum that no pool can reach.
     pub fn apply(&self, mut options: Options) -> Result<Options, Failure> {
+        if let Some(size) = self.size.max(self.max_size).filter(|size| *size > POOL_SIZE_MAX) {
+            return Err(Failure::usage(format!(
+                "a pool of {} cannot be: one has {} at most",
+                human_size(size),
+                human_size(POOL_SIZE_MAX)
+            )));
+        }
         if let (Some(size), Some(max)) = (self.size, self.max_size)
             && size > max
         {

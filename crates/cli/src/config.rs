@@ -5,7 +5,7 @@
 //! What the command line says counts before the file, the file before the environment.
 
 use crate::arguments::parse_size;
-use crate::cli::Cli;
+use crate::cli::{Cli, Global};
 use crate::command::serve::ServeArgs;
 use crate::failure::Failure;
 use clap::parser::ValueSource;
@@ -30,12 +30,12 @@ const CONFIG: &str = "config";
 /// Two ways to say the same: the file's is passed over when the command line has the other.
 const PASSWORDS: [&str; 2] = ["requirepass", "requirepass-file"];
 
-/// The arguments of `everleaf serve`: these of the command line, the first of which is the program, and for
-/// what they do not say those of the file.
+/// The arguments of `everleaf serve`, and what every command takes: these of the command line, the first of which is the
+/// program, and for what they do not say those of the file.
 pub fn merged(
     file: &Path,
     arguments: impl IntoIterator<Item = OsString>,
-) -> Result<ServeArgs, Failure> {
+) -> Result<(ServeArgs, Global), Failure> {
     // It may be a pipe, but must have an end.
     let bytes = File::open(file).and_then(|file| read_at_most(file, FILE_SIZE_MAX));
     let text = bytes.and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
@@ -50,9 +50,26 @@ pub fn merged(
     let command = arguments.iter().position(|argument| argument == SERVE);
     let command = command.expect("they were parsed as arguments of this command");
     arguments.splice(command + 1..=command, options);
-    let mut args = ServeArgs::from_arg_matches(&parse(&arguments)?).map_err(|e| refusal(&e))?;
+    let matches = parse(&arguments)?;
+    let mut args = ServeArgs::from_arg_matches(&matches).map_err(|e| refusal(&e))?;
     args.pool = args.pool.or(pool);
-    Ok(args)
+    Ok((args, Global::from_arg_matches(&matches).map_err(|e| refusal(&e))?))
+}
+
+/// The command with all its options, those too that every command takes.
+fn serve_command() -> clap::Command {
+    let mut all = Cli::command();
+    all.build();
+    all.find_subcommand(SERVE).expect("it is a command").clone()
+}
+
+/// Whether an option can be a key of the file.
+fn is_key(option: &Arg) -> bool {
+    let shows = [ArgAction::Help, ArgAction::HelpShort, ArgAction::HelpLong, ArgAction::Version];
+    let is_shown = shows.iter().any(|action| {
+        std::mem::discriminant(action) == std::mem::discriminant(option.get_action())
+    });
+    !is_shown && option.get_long() != Some(CONFIG)
 }
 
 /// The arguments of the command as clap sees them.
@@ -150,7 +167,7 @@ impl Settings<'_> {
             let at = error.span().map_or(0, |span| span.start);
             self.wrong(at, error.message())
         })?;
-        let serve = Cli::command().find_subcommand(SERVE).expect("it is a command").clone();
+        let serve = serve_command();
         let (mut options, mut pool) = (Vec::new(), None);
         for (key, value) in table.get_ref() {
             let (name, at) = (key.get_ref().as_ref(), key.span().start);
@@ -162,7 +179,7 @@ impl Settings<'_> {
                 continue;
             }
             let known = serve.get_arguments().find(|arg| arg.get_long() == Some(name));
-            let option = known.filter(|_| name != CONFIG).ok_or_else(|| {
+            let option = known.filter(|option| is_key(option)).ok_or_else(|| {
                 wrong("there is no such key; keys are the options of `everleaf serve --help`")
             })?;
             let words = words_of(option, name, value.get_ref()).map_err(|what| wrong(&what))?;
@@ -232,7 +249,22 @@ mod tests {
         std::fs::write(&file, text).expect("it can be written");
         let words = ["everleaf", "serve"].iter().chain(arguments);
         let place = format!("{}/", folder.path().display());
-        merged(&file, words.map(OsString::from)).map_err(|f| f.message.replace(&place, ""))
+        let merged = merged(&file, words.map(OsString::from));
+        merged.map(|(args, _)| args).map_err(|f| f.message.replace(&place, ""))
+    }
+
+    /// What every command takes could be said on the command line only.
+    #[test]
+    fn what_every_command_takes_can_be_in_the_file() {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let file = folder.path().join("e.toml");
+        std::fs::write(&file, "json = true\nno-progress = true\nquiet = false\n").expect("room");
+        for words in [&["everleaf", "serve"][..], &["everleaf", "--json", "serve", "--quiet"]] {
+            let merged = merged(&file, words.iter().map(OsString::from)).map_err(|f| f.message);
+            let (_, global) = merged.expect("it says nothing twice");
+            assert!(global.json && global.no_progress);
+            assert_eq!(global.quiet, words.contains(&"--quiet"));
+        }
     }
 
     #[test]
@@ -271,7 +303,9 @@ mod tests {
         for (text, start, part) in [
             ("\nprot = 1", "e.toml:2: prot: ", "no such key"),
             ("config = 'a'", "e.toml:1: config: ", "no such key"),
-            ("json = true", "e.toml:1: json: ", "no such key"),
+            ("json = 1", "e.toml:1: json: ", "true or false"),
+            ("help = true", "e.toml:1: help: ", "no such key"),
+            ("version = true", "e.toml:1: version: ", "no such key"),
             ("threads = 1\nport = 70000", "e.toml:2: port: ", "70000"),
             ("port = 0x10", "e.toml:1: port: ", "TOML integer"),
             ("size = '64X'", "e.toml:1: size: ", "such as 64M"),
@@ -343,8 +377,8 @@ mod tests {
                 shown.push(key);
             }
         }
-        let serve = Cli::command().find_subcommand(SERVE).expect("it is a command").clone();
-        let missing = serve.get_arguments().filter_map(Arg::get_long);
+        let serve = serve_command();
+        let missing = serve.get_arguments().filter(|it| is_key(it)).filter_map(Arg::get_long);
         let missing: Vec<&str> = missing.filter(|long| !shown.contains(long)).collect();
         assert!(missing.is_empty() && shown.contains(&POOL), "{missing:?}");
     }

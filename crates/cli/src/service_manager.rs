@@ -4,6 +4,7 @@
 //! with `@` is of the abstract namespace.
 
 use crate::failure::Failure;
+use crate::output::counted;
 use everleaf_server::ListeningSocket;
 use listenfd::ListenFd;
 use std::ffi::OsStr;
@@ -14,21 +15,39 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 /// The environment variable that names the manager's socket.
 const SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
+/// The environment variable with the number of the process that sockets are for.
+const PROCESS_VARIABLE: &str = "LISTEN_PID";
 
-/// The sockets that the manager hands over (`LISTEN_FDS`), on which the server listens instead of its own.
+/// The first descriptor that is handed over.
+const FIRST: usize = 3;
+
+/// The sockets that the manager hands over (`LISTEN_FDS`), on which the server listens instead of its own. To be asked
+/// before anything else is opened: a manager that counts more than it hands over means descriptors that are free by then,
+/// and others later.
+///
+/// # Errors
+/// One of them is no socket that listens.
 pub fn sockets() -> Result<Vec<ListeningSocket>, Failure> {
+    // An empty number is that of no process, and not of each.
+    if std::env::var_os(PROCESS_VARIABLE).is_some_and(|process| process.is_empty()) {
+        return Ok(Vec::new());
+    }
     let mut given = ListenFd::from_env();
-    let wrong = || {
-        Failure::usage(
-            "the service manager hands over what is no listening TCP or Unix socket".to_string(),
-        )
-    };
     let mut sockets = Vec::new();
     for index in 0..given.len() {
         // Of another kind, it stays to be taken.
         let tcp = given.take_tcp_listener(index).ok().flatten().map(ListeningSocket::Tcp);
         let unix = || given.take_unix_listener(index).ok().flatten().map(ListeningSocket::Unix);
-        sockets.push(tcp.or_else(unix).ok_or_else(wrong)?);
+        let socket = tcp.or_else(unix);
+        let socket = socket.filter(|socket| socket.is_listening().unwrap_or(false));
+        sockets.push(socket.ok_or_else(|| {
+            Failure::usage(format!(
+                "the service manager hands over {} (LISTEN_FDS), and descriptor {} is no TCP or Unix socket that \
+                 listens",
+                counted(given.len() as u64, "socket"),
+                FIRST + index
+            ))
+        })?);
     }
     Ok(sockets)
 }

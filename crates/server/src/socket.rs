@@ -197,6 +197,17 @@ pub enum ListeningSocket {
 }
 
 impl ListeningSocket {
+    /// Whether it listens: a socket may be bound only, or connected, and then nobody ever comes.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn is_listening(&self) -> io::Result<bool> {
+        match self {
+            ListeningSocket::Tcp(socket) => SockRef::from(socket).is_listener(),
+            ListeningSocket::Unix(socket) => SockRef::from(socket).is_listener(),
+        }
+    }
+
     fn adopt(self) -> io::Result<Listener> {
         Ok(match self {
             ListeningSocket::Tcp(listener) => {

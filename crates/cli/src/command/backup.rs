@@ -10,7 +10,9 @@ use clap::Args;
 use everleaf::new_file::NewFile;
 use everleaf::{Copied, Error, Store, human_size};
 use serde_json::json;
+use std::env;
 use std::ffi::OsString;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +23,8 @@ Examples:
   redis-cli -p 6399 bgsave                          while a server has the pool, without a log
 
 The backup is a pool: look at it with every command that reads, or make it a pool to work with by
-`everleaf restore`. It appears under its name when it is complete and on the disk.";
+`everleaf restore`. It appears under its name when it is complete and on the disk. For the standard output it is made first,
+in the pool's folder, or if nothing can be written there in the one that TMPDIR names.";
 
 /// Write everything in a pool to a backup
 #[derive(Args, Debug)]
@@ -51,9 +54,22 @@ pub fn run(args: BackupArgs, global: Global, out: &mut Output) -> Result<(), Fai
     tell(copied, "backed up", &file, global, out)
 }
 
-/// Writes the backup to a file beside the pool, and from there to the standard output.
+/// Writes the backup to a file beside the pool, or where that cannot be to one in the folder for such files, and from
+/// there to the standard output.
 fn to_stream(store: &Store, pool: &Path, out: &mut Output) -> Result<(), Failure> {
-    let new = unnamed_beside(pool)?;
+    let new = unnamed_beside(pool).or_else(|failure| {
+        let folder = env::temp_dir();
+        // Nobody else can know the name beforehand.
+        let random = RandomState::new().build_hasher().finish();
+        unnamed_beside(&folder.join(format!("everleaf-{random:016x}"))).map_err(|_| {
+            let message = format!(
+                "{}; nor can anything be written in {}, which TMPDIR may name",
+                failure.message,
+                folder.display()
+            );
+            Failure { message, ..failure }
+        })
+    })?;
     let file = new.path();
     store.backup(&file, |_| {})?;
     let cannot = |error| Failure::io(&format!("cannot read {}", file.display()), &error);

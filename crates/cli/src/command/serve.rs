@@ -6,14 +6,15 @@ use crate::config;
 use crate::exit_code::ExitCode;
 use crate::failure::Failure;
 use crate::open::{self, TrustArgs};
-use crate::output::{Output, counted, human_duration, remark};
+use crate::output::{Output, counted, human_duration, remark, report_as_json};
 use crate::service_manager;
 use clap::builder::BoolishValueParser;
 use clap::{ArgAction, Args, ValueEnum};
 use everleaf::regular_file::read_at_most;
 use everleaf::{Durability, Statistics, Store};
 use everleaf_server::{
-    ClientCertificates, Config, DebugCommand, Handle, Server, ServerError, TlsConfig, TlsFiles,
+    ClientCertificates, Config, DebugCommand, Handle, ListeningSocket, Server, ServerError,
+    TlsConfig, TlsFiles,
 };
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -34,6 +35,8 @@ const PASSWORD_FILE_SIZE_MAX: u64 = 64 << 10;
 
 /// How long a client may take to show that it speaks TLS.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest time that a silent connection can be kept, in seconds, as for `CONFIG SET`.
+const TIMEOUT_MAX: u64 = i32::MAX as u64;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -123,6 +126,7 @@ pub struct ServeArgs {
     pub client_memory: Option<u64>,
     /// Close connections that send nothing for this long; 0 means never
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u64).range(..=TIMEOUT_MAX))]
     pub timeout: u64,
     /// What survives: `process` (everything acknowledged survives `kill -9`; after a crash of the machine
     /// the pool is refused), `interval` (a crash of the machine loses --interval at most; behind a
@@ -253,14 +257,24 @@ impl DurabilityArg {
 
 /// Serves until a signal or a client's `SHUTDOWN`.
 pub fn run(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
-    let args = match &args.config {
+    // First: what is opened from here on gets the next descriptors.
+    let sockets = service_manager::sockets()?;
+    let (args, global) = match &args.config {
         Some(file) => config::merged(file, std::env::args_os())?,
-        None => args,
+        None => (args, global),
     };
-    serve(args, global, out)
+    if global.json {
+        report_as_json();
+    }
+    serve(args, global, sockets, out)
 }
 
-fn serve(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
+fn serve(
+    args: ServeArgs,
+    global: Global,
+    sockets: Vec<ListeningSocket>,
+    out: &mut Output,
+) -> Result<(), Failure> {
     let pool = args.pool.clone().or_else(pool_from_environment);
     let pool = pool.unwrap_or_else(|| PathBuf::from("everleaf.pool"));
     let config = config_of(&args)?;
@@ -270,7 +284,7 @@ fn serve(args: ServeArgs, global: Global, out: &mut Output) -> Result<(), Failur
         .map_err(|error| Failure::io("cannot watch for signals", &error))?;
 
     // First, so that no pool is made or recovered for a server that cannot listen.
-    let listening = Server::listen_on(config, service_manager::sockets()?).map_err(failure_of)?;
+    let listening = Server::listen_on(config, sockets).map_err(failure_of)?;
     let started = Instant::now();
     service_manager::tell("STATUS=opening the pool");
     let options = args.trust.options().create(args.create_if_missing);

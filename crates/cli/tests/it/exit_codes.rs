@@ -2,7 +2,7 @@
 
 use crate::common::{Ended, Place, size_of};
 use std::fs::OpenOptions;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 #[test]
 fn a_pool_that_is_not_there_is_code_4() {
@@ -39,8 +39,67 @@ fn what_cannot_be_created_is_said_with_its_own_name_and_the_remedy() {
     assert!(sentence.contains("create the folder no/folder first"), "{sentence}");
     let sentence = place.run(["create", "pool", "--size", "2M", "--max-size", "1M"]).failed(2);
     assert!(sentence.contains("--size 2 MiB is above --max-size 1 MiB"), "{sentence}");
+    let sentence = place.run(["create", "pool", "--max-size", "64T"]).failed(2);
+    assert!(sentence.contains("one has 1 TiB at most"), "{sentence}");
     let sentence = place.run(["restore", "copy", "pool"]).failed(4);
     assert!(sentence.contains("there is no backup at copy"), "{sentence}");
+}
+
+/// A log that may not grow was code 7, unless the system's signal ended the process before it could say anything.
+#[test]
+fn a_log_that_may_not_grow_is_code_6() {
+    // In blocks of 512 bytes: the pool fits, and a segment of the log does not.
+    for trap in ["trap '' XFSZ", "true"] {
+        let place = Place::empty();
+        let script = format!("{trap}; ulimit -c 0; ulimit -f 20000; exec \"$0\" \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, crate::PROGRAM, "create", "pool", "--durability", "power"]);
+        command.current_dir(place.path(".")).env_remove("EVERLEAF_POOL");
+        let output = command.output().expect("there is a shell");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(6), "{trap}: {told}");
+        assert!(told.contains("raise the limit on file sizes"), "{told}");
+    }
+}
+
+/// The backup for the standard output was made beside the pool, and nowhere else.
+#[test]
+fn a_backup_to_the_standard_output_needs_one_folder_to_write_in() {
+    let place = Place::with_pool();
+    place.run(["put", "pool", "a", "1"]).succeeded();
+    // In the way of the file beside the pool, for which nobody has the place then.
+    place.write(".pool.stream-0.everleaf-new", "of somebody else");
+    let mut command = place.command(["backup", "pool", "-"]);
+    let output = command.env("TMPDIR", "/none/such").output().expect("it runs");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(7) && told.contains("TMPDIR"), "{told}");
+    std::fs::create_dir(place.path("room")).expect("room");
+    let mut command = place.command(["backup", "pool", "-"]);
+    let output = command.env("TMPDIR", place.path("room")).output().expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    place.write("copy", output.stdout);
+    assert_eq!(place.run(["get", "copy", "a"]).succeeded(), "1");
+    assert_eq!(std::fs::read_dir(place.path("room")).expect("there").count(), 0);
+}
+
+/// `--json` chose no format, and the standard output had TSV; keys alone were written so that `load` passed one over.
+#[test]
+fn an_export_for_machines_is_json_and_loses_no_key() {
+    let place = Place::with_pool();
+    place.run(["put", "pool", "", "of the empty key"]).succeeded();
+    place.run(["put", "pool", "a", "1"]).succeeded();
+    let lines = place.run(["export", "pool", "--json"]).succeeded();
+    let pairs: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).expect("it is an object")).collect();
+    assert!(pairs.len() == 2 && pairs[1]["key"] == "a" && pairs[1]["value"] == "1", "{lines}");
+    assert!(
+        place.run(["export", "pool", "--json", "--format", "tsv"]).succeeded().contains("a\t1")
+    );
+    let sentence = place.run(["export", "pool", "--keys-only"]).failed(7);
+    assert!(sentence.contains("the empty key") && sentence.contains("jsonl"), "{sentence}");
+    place.run(["export", "pool", "--keys-only", "--format", "csv"]).succeeded();
+    place.run(["del", "pool", ""]).succeeded();
+    assert_eq!(place.run(["export", "pool", "--keys-only"]).succeeded(), "a\n");
 }
 
 #[test]

@@ -133,10 +133,20 @@ fn sockets_that_are_handed_over_are_served() {
     serving.signal("TERM");
     assert_eq!(serving.end().code, 0);
     assert!(path.exists(), "who made it removes it");
-    // A file is no socket.
+    // A file is no socket, a connected one is not listened on, and a second one was not handed over: the server took what it
+    // had opened itself by then, and could not be ended any more.
     let file = std::fs::File::open(place.path("new.pool")).expect("it is there");
-    let output = end(OwnedFd::from(file), "1").output().expect("it runs");
-    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let (connected, _other) = UnixStream::pair().expect("there are sockets");
+    let listening = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    for (socket, count, wrong) in [
+        (OwnedFd::from(file), "1", "descriptor 3 is no"),
+        (OwnedFd::from(connected), "1", "descriptor 3 is no"),
+        (OwnedFd::from(listening), "2", "descriptor 4 is no"),
+    ] {
+        let output = end(socket, count).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(wrong), "{output:?}");
+    }
 }
 
 /// The pool was made before the server found that it cannot listen, and stayed.
