@@ -348,6 +348,12 @@ fn behind_damage(
         }
         seen <= sound
     });
-    // Where a key itself is damaged, nobody can tell where the next one begins.
-    Ok(if scanned.is_ok() { key } else { None })
+    // Where a key itself is damaged, nobody can tell where the next one begins. If it leads back, the next part would be
+    // this one again, for ever.
+    let leads_on = |key: &Vec<u8>| match start {
+        Bound::Included(from) => key.as_slice() >= from,
+        Bound::Excluded(from) => key.as_slice() > from,
+        Bound::Unbounded => true,
+    };
+    Ok(if scanned.is_ok() { key.filter(leads_on) } else { None })
 }

@@ -537,8 +537,8 @@ mod tests {
             let mut found = 0;
             for at in MARK.len()..pool.len() - MARK.len() {
                 if &pool[at..at + MARK.len()] == MARK {
-                    // In the value of a note, or the last byte of its key.
-                    pool[at - before] ^= 1;
+                    // In the value of a note, or the last byte of its key, which is no other's then.
+                    pool[at - before] ^= 0x80;
                     found += 1;
                 }
             }
