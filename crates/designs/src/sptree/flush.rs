@@ -64,8 +64,10 @@ impl<V: Variant, G: Geometry, M: Machine> Tree<V, G, M> {
             }
             M::mark("sptree.removals_first");
             leaf.commit(stays);
-            // Persist: the removals before their slots are used again (S1).
-            leaf.persist_heading(self.medium);
+            if !M::mutant("sptree.no_removals_flush") {
+                // Persist: the removals before their slots are used again (S1).
+                leaf.persist_heading(self.medium);
+            }
             before = stays;
         }
         M::mark("sptree.flush");

@@ -18,7 +18,7 @@ use everleaf_index::{Design, OrderedIndex, Production, SingleTreePool};
 use everleaf_machine::Simulated;
 use everleaf_machine::simulated::Random;
 use everleaf_machine::simulated::counting::{Counting, CountingConfig, Tally};
-use everleaf_prove::backing::new_pool_up_to;
+use everleaf_prove::backing::{new_pool_up_to, open_pool};
 
 type M = Simulated;
 
@@ -479,4 +479,36 @@ fn random_inserts_of_a_hash_index_flush_what_a_model_on_paper_does() {
     // The allocator flushes a header for each chunk it hands out.
     let others = flushes as i64 - expected as i64;
     assert!((0..=24).contains(&others), "{others} flushes are not accounted for");
+}
+
+/// Stores of restoring the first buffers of a tree that was opened, in so many calls of so many leaves each.
+fn stores_of_restoring(calls: usize, leaves: usize) -> u64 {
+    type Tree = SpTreeBuffered<Production, M>;
+    let counting = Counting::new(CountingConfig::default(), POOL);
+    let solo = make::<Tree>(&counting);
+    let mut session = solo.heap().session().expect("a session");
+    for number in 0..3000 {
+        // In no order, so that most leaves have something in their buffers.
+        solo.tree().insert(&mut session, number * 7919 % 3001, number).expect("room");
+    }
+    drop(session);
+    drop(solo);
+    let pool = open_pool(counting.memory()).expect("the pool");
+    let solo: SingleTreePool<Tree, M> = SingleTreePool::open(pool, 1).expect("the tree");
+    let mut session = solo.heap().session().expect("a session");
+    let mut from = 0;
+    counting.operation("restore", || {
+        for _ in 0..calls {
+            let next = solo.tree().restore_next(&mut session, from, leaves);
+            from = next.expect("there are more");
+        }
+    });
+    counting.tally("restore").stores
+}
+
+/// A thread in the background that restores many leaves in a call was pinned for all of them, and nothing that
+/// others gave up meanwhile could be used again. A pin is two stores.
+#[test]
+fn restoring_is_pinned_for_one_leaf_at_a_time() {
+    assert_eq!(stores_of_restoring(1, 20), stores_of_restoring(20, 1));
 }
