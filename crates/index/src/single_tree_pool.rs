@@ -197,7 +197,7 @@ impl<T: Design<M>, M: Machine> SingleTreePool<T, M> {
             return Ok(());
         }
         // Else no session is needed, and all may be taken.
-        if T::INFO.reads == Reads::Deferred {
+        if T::INFO.reads == Reads::Deferred && !M::mutant("solo.closes_unsettled") {
             let mut session = self.heap.session()?;
             self.tree.settle(&mut session)?;
         }

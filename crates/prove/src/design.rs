@@ -60,6 +60,10 @@ impl<T: Design<M>> Subject for Of<T> {
         opened.tree()
     }
 
+    fn close(opened: &SingleTreePool<T, M>) -> Result<(), IndexError> {
+        opened.close()
+    }
+
     fn check(opened: &SingleTreePool<T, M>) -> Result<Vec<String>, IndexError> {
         Ok(opened.check()?.problems)
     }

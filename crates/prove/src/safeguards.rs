@@ -20,6 +20,7 @@ fn guarded(
 pub fn safeguards() -> Vec<DirectedCase> {
     let mut all = of_searches();
     all.extend(of_merges());
+    all.extend(of_fast_fair_logs());
     all.extend(of_hybrids());
     all.extend(of_sptree());
     all.extend(of_sptree_logs());
@@ -31,9 +32,19 @@ pub fn safeguards() -> Vec<DirectedCase> {
     all
 }
 
-/// Their programs.
+/// Their programs, and one in which a tree that defers is settled: no planted bug makes it fail, it is counted.
 pub fn scenarios() -> Vec<Scenario> {
-    safeguards().into_iter().map(|guarded| guarded.scenario).collect()
+    let all = safeguards().into_iter().map(|guarded| guarded.scenario);
+    let settling = Scenario {
+        name: "settling beside writes of one key",
+        slots: 3,
+        history: vec![],
+        plan: vec![
+            vec![Operation::Release],
+            [11, 12, 13, 14, 15, 16].map(|value| Operation::Upsert(1, value)).to_vec(),
+        ],
+    };
+    all.chain([settling]).collect()
 }
 
 /// Searches in FAST nodes whose records move. A node that nobody has locked since the pool was opened
@@ -95,6 +106,20 @@ fn of_merges() -> Vec<DirectedCase> {
             &[&[Insert(4, 40), Get(2)], &[Remove(4), Remove(3)]],
         ),
     ]
+}
+
+/// FAST & FAIR with buffers, in leaves of three records with two entries in a buffer. A chunk of the log has four
+/// records.
+fn of_fast_fair_logs() -> Vec<DirectedCase> {
+    // The record of 2 is in the oldest chunk, and nothing but the log has it: the buffer is never full.
+    let mut many = vec![Insert(2, 20), Insert(3, 30)];
+    many.extend((0..24).map(|value| Update(3, 100 + value)));
+    vec![guarded(
+        "a record that only the oldest chunk has",
+        ("fast-fair-b", "fast_fair.no_forced_flush", Some(Domain::Adr), 0, 100),
+        &[],
+        &[&many],
+    )]
 }
 
 /// Trees with inner nodes in DRAM.
@@ -440,6 +465,13 @@ fn of_sptree_logs() -> Vec<DirectedCase> {
             ("sptree-buffered", "sptree.no_record_sum", line, 0, 100),
             &chunks,
             &[&[41, 42, 43, 44, 45, 46].map(|value| Update(4, value))],
+        ),
+        // The leaf of 3 slots is full, and has the buffer of one entry, the removal, when 4 takes its slot.
+        guarded(
+            "a slot that is free by a removal in the same buffer",
+            ("sptree-unlogged", "sptree.no_removals_flush", line, 0, 100),
+            &[Insert(1, 10), Insert(2, 20), Insert(3, 30)],
+            &[&[Remove(1), Insert(4, 40)]],
         ),
     ]
 }

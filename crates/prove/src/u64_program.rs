@@ -209,7 +209,7 @@ impl U64Program {
         let mut is_known = true;
         for operation in &self.history {
             if let (Operation::Reopen { closes }, Some(memory)) = (operation, memory) {
-                is_known &= self.settle(&*tree, &mut slot);
+                is_known &= self.settle_unless_closed(&*tree, &mut slot, *closes);
                 drop(slot);
                 tree = self.reopen(tree, *closes, memory).expect("what lives is opened again");
                 slot = Some(tree.heap().session().expect("a free session"));
@@ -229,7 +229,7 @@ impl U64Program {
                 }
             }
         }
-        self.settle(&*tree, &mut slot);
+        self.settle_unless_closed(&*tree, &mut slot, self.is_closed);
         drop(slot);
         tree
     }
@@ -242,10 +242,28 @@ impl U64Program {
         memory: Memory,
     ) -> Result<Box<dyn Living>, String> {
         if closes {
-            tree.close().map_err(text)?;
+            self.close_tree(&*tree).map_err(text)?;
         }
         drop(tree);
         (self.tree.open)(open_pool(memory).map_err(text)?)
+    }
+
+    /// Closes a tree, and says whether that was possible: what it defers may find no room in a full pool.
+    fn close_tree(&self, tree: &dyn Living) -> Result<bool, IndexError> {
+        match tree.close() {
+            Err(error) if self.space.may_fail(&error) => Ok(false),
+            done => done.map(|()| true),
+        }
+    }
+
+    /// As [`Self::settle`], unless the tree is closed now, which does the same where there is room.
+    fn settle_unless_closed(
+        &self,
+        tree: &dyn Living,
+        slot: &mut Option<Session<Simulated>>,
+        closes: bool,
+    ) -> bool {
+        closes && !self.space.may_fill || self.settle(tree, slot)
     }
 
     /// Makes durable what a tree defers: what comes then is judged from there. False if it found no room.
@@ -368,7 +386,7 @@ impl Program for U64Program {
         let tree = (self.tree.create)(pool, self.space.chunk_shift).expect("room for a tree");
         let tree = self.live_through_history(tree, Some(memory));
         if self.is_closed {
-            tree.close().expect("a pool that is open can be closed");
+            self.close_tree(&*tree).expect("a pool that is open can be closed");
         }
     }
 
@@ -458,6 +476,10 @@ impl Program for U64Program {
     fn settles(&self, operation: &Operation) -> bool {
         // In a full pool it may fail.
         self.tree.defers && *operation == Operation::Release && !self.space.may_fill
+    }
+
+    fn close(&self, opened: &Opened) -> Result<bool, String> {
+        self.close_tree(&*opened.tree).map_err(text)
     }
 
     fn warm_up(&self, opened: &Opened) {

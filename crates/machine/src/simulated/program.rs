@@ -99,6 +99,17 @@ pub trait Program {
         false
     }
 
+    /// Closes the structure cleanly, inside the simulation, on the thread that ended last: in the runs of a program
+    /// that [`defers`](Program::defers). What every operation wrote is durable then, and crashes behind it
+    /// are judged. False if it does not close.
+    ///
+    /// # Errors
+    /// Why it cannot be closed, in words.
+    fn close(&self, instance: &Self::Instance) -> Result<bool, String> {
+        let _ = instance;
+        Ok(false)
+    }
+
     /// Runs `operation` on `thread` inside the simulation and adds one reply per call, in order.
     fn run(
         &self,

@@ -46,6 +46,8 @@ struct Context<P: Program> {
     /// [`Program::defers`]).
     durable: Option<RefCell<Monitor>>,
     instance: OnceCell<P::Instance>,
+    /// Threads that have not done all their operations yet.
+    busy: Cell<usize>,
     run: u64,
     seed: u64,
     crash_points: Cell<u64>,
@@ -68,6 +70,7 @@ impl<P: Program + 'static> Runner<P> {
                 RefCell::new(judge(initial))
             }),
             instance: OnceCell::new(),
+            busy: Cell::new(self.scenario.plan.len()),
             run: self.runs,
             seed: start.seed,
             crash_points: Cell::new(0),
@@ -376,7 +379,29 @@ impl<P: Program + 'static> Context<P> {
             }
             core.crash_point();
         }
+        self.busy.set(self.busy.get() - 1);
+        if self.busy.get() == 0 && self.scenario.program.defers() {
+            self.close(thread, instance);
+        }
         core.finish();
+    }
+
+    /// Closes the structure when all operations are done: from then on a crash takes nothing back.
+    fn close(&self, thread: usize, instance: &P::Instance) {
+        let core = &*self.core;
+        // Who closes has waited for the others to end: their stores have come.
+        (0..self.scenario.plan.len()).for_each(|other| core.drain_buffer(other));
+        self.durable().borrow_mut().begin_settling(thread);
+        self.tell(|| "CLOSE".to_string());
+        match self.scenario.program.close(instance) {
+            Err(text) => core.fail(FailureKind::Recovery, format!("at the close: {text}")),
+            Ok(false) => {}
+            Ok(true) => {
+                self.durable().borrow_mut().end_settling(thread);
+                self.tell(|| "CLOSED".to_string());
+                core.crash_point();
+            }
+        }
     }
 
     fn tell(&self, text: impl FnOnce() -> String) {

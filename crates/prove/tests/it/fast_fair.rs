@@ -9,12 +9,13 @@ use crate::common::{is_long, plain, survive, tell};
 use everleaf_designs::FastFair;
 use everleaf_designs::fast_fair::variant::Small;
 use everleaf_machine::Simulated;
-use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Report};
+use everleaf_machine::simulated::{Abandon, Config, CrashConfig, Domain, Report, SchedulerKind};
 use everleaf_prove::case::{Outcome, explore};
 use everleaf_prove::configure::exhaustive;
 use everleaf_prove::mutants::HARMLESS;
 use everleaf_prove::operation::Operation::{self, Get, Insert, Remove, Scan, ScanBack, Update};
 use everleaf_prove::scenarios::{self, Scenario};
+use everleaf_prove::structure::find;
 use everleaf_prove::u64_program::U64Program;
 use everleaf_prove::{Of, anomalies, plans, safeguards, trees};
 
@@ -199,6 +200,38 @@ fn narrow() -> Vec<Scenario> {
     let all = anomalies::anomalies().into_iter().chain(safeguards::safeguards());
     let narrow = ["fast_fair.quiet_update", "fast_fair.quiet_merge"];
     all.filter(|one| narrow.contains(&one.mutant)).map(|one| one.scenario).collect()
+}
+
+/// Settling emptied a leaf, opened it, and came back to see whether it was empty: beside somebody who writes all
+/// the time there was no end. And it replaced leaves, which takes space that a full pool does not have.
+#[test]
+fn settling_brings_every_leaf_to_the_pool_once() {
+    let settles = |structure: &str, marks: [&str; 2]| {
+        let program = "directed/settling beside writes of one key";
+        let case = find(structure).expect("in the list").case(program).expect("its program");
+        let mut most = 0;
+        for seed in 0..300 {
+            let scheduler = SchedulerKind::Random;
+            let config = Config { crash: no_crash(), scheduler, seed, ..Config::default() };
+            let (report, failure) = case.explore(&config, 1);
+            assert!(failure.is_none(), "{structure}: {failure:?}");
+            let met = |name: &str| {
+                let counts = report.marks.iter().filter(|(mark, _)| *mark == name);
+                counts.map(|(_, count)| *count).sum::<u64>()
+            };
+            let [filled, replaced] = marks.map(met);
+            // Once while the other thread writes, and once when the pool is closed.
+            assert!(filled <= 2 && replaced == 0, "{structure}, {seed}: {filled}, {replaced}");
+            most = most.max(filled);
+        }
+        assert_eq!(most, 2, "{structure}");
+    };
+    let fast_fair = ["fast_fair.fill_in", "fast_fair.replace"];
+    settles("fast-fair-b-unlogged", fast_fair);
+    settles("fast-fair-boc-unlogged", fast_fair);
+    settles("cceh-b-unlogged", ["cceh.fill_in", "cceh.replace"]);
+    settles("cceh-boc-unlogged", ["cceh.fill_in", "cceh.replace"]);
+    settles("sptree-unlogged", ["sptree.flush", "sptree.split"]);
 }
 
 #[test]
