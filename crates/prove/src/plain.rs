@@ -33,6 +33,8 @@ pub const PLAIN: &[Mutant] = &[
     of("hashed-leaf", "hashed.recovery_keeps_half"),
     of("hashed-leaf", "hashed.recovery_thaws"),
     of("hashed-leaf", "hashed.many_keeps_probe"),
+    of("hashed-leaf-bytes", "hashed.follows_outdated"),
+    of("hashed-leaf-bytes", "hashed.frees_fence"),
     of("alloc", "alloc.no_clear_drain"),
     of("alloc", "alloc.clears_one_less"),
     of("alloc", "alloc.releases_used_chunk"),

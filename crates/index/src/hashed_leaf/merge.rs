@@ -113,7 +113,12 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
                 // The two leaves and their descriptor are out of the tree; so is the fence.
                 self.retire_leaf(session, a, true);
                 self.retire_leaf(session, b, false);
-                K::retire_fence(session, self.cold(b).low.read_private());
+                let fence = self.cold(b).low.read_private();
+                if M::mutant("hashed.frees_fence") {
+                    K::free_fence(session, fence);
+                } else {
+                    K::retire_fence(session, fence);
+                }
                 self.note_merge(session);
                 Ok(Progress::Merged)
             }
