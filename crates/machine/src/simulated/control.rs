@@ -122,8 +122,25 @@ impl Core {
             return true;
         }
         let (thread, step) = (state.current, state.steps);
-        state.space.kill(Freed { start, length: layout.size().max(1), thread, step });
+        let length = layout.size().max(1);
+        state.space.kill(Freed { start, length, thread, step });
+        drop(state);
+        self.demand_last_use(address, length);
         true
+    }
+
+    /// Demands that all others are done with a range that the running thread gives up.
+    fn demand_last_use(&self, address: usize, length: usize) {
+        if !self.is_running() || self.dying.get() {
+            return;
+        }
+        let state = self.state.borrow();
+        let Some(races) = &state.races else { return };
+        if let Err(text) = races.free(state.current, address, length) {
+            let text = format!("{}: {text}", state.space.name(address));
+            drop(state);
+            self.fail(FailureKind::DataRace, text);
+        }
     }
 
     /// A range of the pool was handed out or taken back.
@@ -141,7 +158,12 @@ impl Core {
             return self.note_double_free(&text);
         }
         if !live {
-            return state.space.kill(Freed { start, length, thread, step });
+            state.space.kill(Freed { start, length, thread, step });
+            drop(state);
+            if length > 8 {
+                self.demand_last_use(address, length);
+            }
+            return;
         }
         if self.is_running() && state.space.flags(start) & HANDED != 0 {
             let name = state.space.name(address);

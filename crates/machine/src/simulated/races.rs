@@ -4,15 +4,20 @@
 //! harm in it. This check follows the *named* orderings: a private read must happen after the last
 //! write of its word by that order, and whoever sees a private write must have it ordered before.
 //!
+//! Who frees memory must have all that others did with it behind itself by that order, too: on another
+//! machine a read that nothing holds back may come after the free, and find what is there by then.
+//!
 //! A full fence is taken to order all full fences one after the other, and a heavy barrier to be a
 //! full fence of every thread: a little more than the language promises, so that what is reported is
 //! not a matter of taste.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::panic::Location;
 use std::sync::atomic::Ordering;
 
 use super::THREADS_MAX;
+use super::random::mix;
 use super::raw::Place;
 
 type At = &'static Location<'static>;
@@ -43,6 +48,27 @@ struct Write {
     at: At,
 }
 
+/// The last access of each thread to 8 bytes: when, and where in the source.
+type Uses = [Option<(u32, At)>; THREADS_MAX];
+
+/// Addresses are asked for at every access.
+#[derive(Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("only addresses are hashed")
+    }
+    fn write_usize(&mut self, value: usize) {
+        self.0 = mix(value as u64);
+    }
+}
+
+type ByAddress<T> = HashMap<usize, T, BuildHasherDefault<Mixed>>;
+
 /// The state of the check in one schedule.
 #[derive(Default)]
 pub struct Races {
@@ -54,15 +80,20 @@ pub struct Races {
     /// The latest full fence.
     fence: Clock,
     /// What an acquire of a word learns.
-    words: HashMap<usize, Clock>,
-    writes: HashMap<usize, Write>,
+    words: ByAddress<Clock>,
+    writes: ByAddress<Write>,
+    /// What was done to each 8 bytes since they were handed out.
+    uses: ByAddress<Uses>,
 }
 
 impl Races {
     /// Nothing has happened yet but what all threads know.
     pub fn begin(&mut self) {
-        *self = Races { words: std::mem::take(&mut self.words), ..Races::default() };
-        self.words.clear();
+        let Races { mut words, mut writes, mut uses, .. } = std::mem::take(self);
+        words.clear();
+        writes.clear();
+        uses.clear();
+        *self = Races { words, writes, uses, ..Races::default() };
         for thread in 0..THREADS_MAX {
             self.clocks[thread][thread] = 1;
         }
@@ -112,6 +143,7 @@ impl Races {
             let known = if acquires(order) { &mut self.clocks } else { &mut self.seen };
             join(&mut known[thread], word);
         }
+        self.note_use(thread, place, at);
         self.check(thread, place, order.is_none(), "reads", at)
     }
 
@@ -150,6 +182,28 @@ impl Races {
     fn note_write(&mut self, thread: usize, place: Place, is_private: bool, at: At) {
         let epoch = self.clocks[thread][thread];
         self.writes.insert(place.address / 8, Write { thread, epoch, is_private, at });
+        self.note_use(thread, place, at);
+    }
+
+    fn note_use(&mut self, thread: usize, place: Place, at: At) {
+        let epoch = self.clocks[thread][thread];
+        self.uses.entry(place.address / 8).or_default()[thread] = Some((epoch, at));
+    }
+
+    /// A range is given up: whatever others did with it is over.
+    pub fn free(&self, thread: usize, start: usize, length: usize) -> Result<(), String> {
+        for word in start / 8..(start + length).div_ceil(8) {
+            let Some(uses) = self.uses.get(&word) else { continue };
+            for (other, last) in uses.iter().enumerate() {
+                let Some((epoch, at)) = *last else { continue };
+                if other != thread && self.clocks[thread][other] < epoch {
+                    return Err(format!(
+                        "T{thread} frees what T{other} has used at {at}, and nothing orders the two"
+                    ));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The clock others get; what comes after is a new epoch.
@@ -186,6 +240,7 @@ impl Races {
     pub fn forget(&mut self, start: usize, length: usize) {
         for address in (start / 8 * 8..start + length).step_by(8) {
             self.writes.remove(&(address / 8));
+            self.uses.remove(&(address / 8));
             for byte in 0..8 {
                 self.words.remove(&(address + byte));
             }

@@ -164,3 +164,24 @@ fn the_list_names_enough_orderings() {
     let report = everleaf_machine::simulated::search(&config, 0..20, 50, random);
     assert!(report.is_ok(), "{report:?}");
 }
+
+#[test]
+fn who_frees_has_the_reads_of_others_behind_it() {
+    let read_and_free = |done: Ordering| -> Script {
+        vec![
+            Box::new(move |words: &Words| {
+                let read = words.at(16).load(Relaxed);
+                words.at(8).store(1, done);
+                read
+            }),
+            Box::new(|words: &Words| {
+                if words.at(8).load(Acquire) == 1 {
+                    Simulated::lifetime(words.at(16).as_ptr().cast(), 16, false);
+                }
+                0
+            }),
+        ]
+    };
+    assert_eq!(outcome(read_and_free(Release)), Ok(()));
+    assert_eq!(outcome(read_and_free(Relaxed)), Err(FailureKind::DataRace));
+}
