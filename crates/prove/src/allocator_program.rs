@@ -11,6 +11,8 @@ use everleaf_machine::simulated::history::{Call, Reply};
 use everleaf_machine::simulated::{Config, CrashConfig, Memory, Plan, Program, Random};
 use everleaf_machine::{Atomic, AtomicPointer, Machine, Ordering, Simulated};
 
+pub use crate::allocator_plans::random;
+use crate::allocator_plans::{long, random_of};
 use crate::backing::{SIZE_MIN, new_pool_up_to, open_pool, open_sparse_pool};
 use crate::case::{Case, Prepared};
 use crate::configure::Fixed;
@@ -27,14 +29,14 @@ pub const PLACES: u64 = 6;
 /// Sizes of records in bytes; chunks have 4096, so the last two own chunks.
 const SIZES: [usize; 6] = [16, 48, 200, 900, 2104, 4200];
 /// Sizes in long programs, whose chunks have 16 KiB: around the ends of classes, and of chunks.
-const LONG_SIZES: [usize; 27] = [
+pub(crate) const LONG_SIZES: [usize; 27] = [
     8, 16, 24, 32, 64, 120, 128, 136, 160, 168, 192, 256, 320, 512, 648, 1024, 2048, 4096, 8104,
     8192, 12_304, 16_320, 16_328, 16_384, 20_000, 32_704, 32_768,
 ];
 /// Values of long programs begin here.
-const LONG_VALUES: u64 = 1 << 32;
+pub(crate) const LONG_VALUES: u64 = 1 << 32;
 /// Words of the row in long programs.
-const LONG_PLACES: u64 = 24;
+pub(crate) const LONG_PLACES: u64 = 24;
 /// Binary logarithm of the size of their chunks.
 const LONG_CHUNKS: u32 = 14;
 /// What a volatile node holds, plus the number of its maker.
@@ -429,88 +431,6 @@ impl Program for AllocatorProgram {
     }
 }
 
-/// A random row and plan: 2 or 3 threads with 1 to 4 operations each.
-pub fn random(seed: u64) -> (AllocatorProgram, Plan<Operation>) {
-    let mut random = Random::new(seed ^ 0x7368_656C);
-    let random = &mut random;
-    let initial = (0..PLACES).filter(|_| random.one_in(2)).collect::<Vec<_>>();
-    let initial = initial.into_iter().map(|key| (key, 10 * (key + 1) + random.below(6))).collect();
-    let threads = 2 + random.below(2);
-    let length = 1 + random.below(4);
-    let mut operation = |thread: u64, index: u64| {
-        let key = random.below(PLACES);
-        match random.below(21) {
-            20 => Operation::Return,
-            0..8 => Operation::Put(key, 1000 * (thread + 1) + 10 * index + random.below(6)),
-            8..12 => Operation::Remove(key),
-            12..14 => Operation::Get(key),
-            14..16 => Operation::Turn,
-            16..18 => Operation::Peek,
-            18 => Operation::Release,
-            _ => Operation::Rejoin,
-        }
-    };
-    let plan = (0..threads)
-        .map(|thread| (0..length).map(|index| operation(thread, index)).collect())
-        .collect();
-    let threads = threads as usize;
-    let pool_bytes = SIZE_MIN as usize * if seed.is_multiple_of(4) { 2 } else { 1 };
-    let is_sparse = random.one_in(3);
-    let program =
-        AllocatorProgram { initial, threads, pool_bytes, is_sparse, ..AllocatorProgram::default() };
-    (program, plan)
-}
-
-/// A long walk of one thread over many places, of all sizes, and what a few do then.
-fn long(seed: u64) -> (AllocatorProgram, Plan<Operation>) {
-    let random = &mut Random::new(seed ^ 0x616C_6C6F);
-    let mut value = LONG_VALUES;
-    // A part of the sizes only, so that chunks fill and become empty.
-    let all = LONG_SIZES.len() as u64;
-    let (base, sizes) = (random.below(all), 1 + random.below(all));
-    let mut walk_of = |length: u64, random: &mut Random| -> Vec<Operation> {
-        let (low, removals) = (random.below(LONG_PLACES - 3), 4 + random.below(8));
-        let width = 3 + random.below(LONG_PLACES - low - 2);
-        let mut operation = || {
-            value += all;
-            let key = low + random.below(width);
-            match random.below(21) {
-                20 => Operation::Return,
-                0 => Operation::Release,
-                1 => Operation::Rejoin,
-                2 => Operation::Turn,
-                3 => Operation::Get(key),
-                kind if kind < removals => Operation::Remove(key),
-                _ => {
-                    let size = (base + random.below(sizes)) % all;
-                    Operation::Put(key, value - value % all + size)
-                }
-            }
-        };
-        (0..length).map(|_| operation()).collect()
-    };
-    let mut walk = vec![Operation::Turn];
-    for _ in 0..1 + random.below(4) {
-        let length = 20 + random.below(100);
-        walk.extend(walk_of(length, random));
-    }
-    let length = random.below(60);
-    let warm_up = walk_of(length, random);
-    let threads = 1 + random.below(3) as usize;
-    let plan = (0..threads).map(|_| walk_of(3, random)).collect();
-    let pool_bytes = SIZE_MIN as usize * (2 + random.below(7) as usize);
-    let is_sparse = random.one_in(3);
-    let program = AllocatorProgram {
-        threads,
-        pool_bytes,
-        walk,
-        warm_up,
-        is_sparse,
-        ..AllocatorProgram::default()
-    };
-    (program, plan)
-}
-
 /// Programs small enough for every order.
 const SMALL: [(&str, &[&[Operation]]); 7] = [
     ("put, put", &[&[Operation::Put(0, 10)], &[Operation::Put(0, 21)]]),
@@ -539,13 +459,16 @@ const SMALL: [(&str, &[&[Operation]]); 7] = [
     ),
 ];
 
-/// The case of a name: `random/NUMBER`, `long/NUMBER` or `small/NAME`.
+/// The case of a name: `random/NUMBER`, `tiny/NUMBER`, `long/NUMBER` or `small/NAME`.
 fn case(name: &str) -> Option<Box<dyn Case>> {
     if let Some(seed) = name.strip_prefix("long/") {
         return Some(Prepared::boxed(long(seed.parse().ok()?)));
     }
     if let Some(seed) = name.strip_prefix("random/") {
         return Some(Prepared::boxed(random(seed.parse().ok()?)));
+    }
+    if let Some(seed) = name.strip_prefix("tiny/") {
+        return Some(Prepared::boxed(random_of(seed.parse().ok()?, true)));
     }
     let wanted = name.strip_prefix("small/")?;
     let (_, plan) = SMALL.iter().find(|(known, _)| *known == wanted)?;
@@ -584,6 +507,13 @@ impl structure::Programs for Programs {
             return Step { program: format!("long/{seed}"), config, values };
         }
         Step { program: format!("random/{seed}"), config, values }
+    }
+
+    fn brief(&self, _number: u64, random: &mut Random, fixed: Fixed) -> Option<Step> {
+        let mut drawn = dimensions::draw(random, fixed);
+        dimensions::draw_brief(random, false, &mut drawn);
+        let Drawn { config, values } = drawn;
+        Some(Step { program: format!("tiny/{}", random.below(1 << 40)), config, values })
     }
 
     fn dimensions(&self) -> Vec<Dimension> {

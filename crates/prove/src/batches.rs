@@ -355,8 +355,13 @@ fn crowd(tree: &BytesTree<G, M>, session: &mut Session<M>) {
 
 /// A random plan: 2 or 3 threads with 1 to 3 operations each.
 pub fn plan(seed: u64) -> (Batches, Plan<Operation>) {
+    plan_of(seed, 3)
+}
+
+/// The same with as many operations of each thread at most.
+fn plan_of(seed: u64, longest: u64) -> (Batches, Plan<Operation>) {
     let mut random = Random::new(seed ^ 0x6261_7463);
-    let (threads, length) = (2 + random.below(2) as usize, 1 + random.below(3));
+    let (threads, length) = (2 + random.below(2) as usize, 1 + random.below(longest));
     let stripes = 1 << random.below(5);
     let mut value = 0;
     // In some plans nobody meets: then their batches are under way together.
@@ -401,7 +406,7 @@ const SMALL: [(&str, usize, &[&[Operation]]); 10] = [
 /// Those of them that are run on hashed leaves, too.
 const SMALL_HASHED: [&str; 3] = ["batch, put", "fillers, put", "crowded"];
 
-/// The case of a name: `random/NUMBER` or `small/NAME`; behind `hashed/`, on hashed leaves.
+/// The case of a name: `random/NUMBER`, `tiny/NUMBER` or `small/NAME`; behind `hashed/`, on hashed leaves.
 fn case(name: &str) -> Option<Box<dyn Case>> {
     let (hashes, name) = match name.strip_prefix("hashed/") {
         Some(rest) => (true, rest),
@@ -414,6 +419,9 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
 fn program(name: &str) -> Option<(Batches, Plan<Operation>)> {
     if let Some(seed) = name.strip_prefix("random/") {
         return Some(plan(seed.parse().ok()?));
+    }
+    if let Some(seed) = name.strip_prefix("tiny/") {
+        return Some(plan_of(seed.parse().ok()?, 2));
     }
     let wanted = name.strip_prefix("small/")?;
     let (_, stripes, plan) = SMALL.iter().find(|(known, ..)| *known == wanted)?;
@@ -442,6 +450,14 @@ impl structure::Programs for Programs {
         let seed = random.below(1 << 40) << 8 | number & 255;
         let leaves = if random.one_in(3) { "hashed/" } else { "" };
         Step { program: format!("{leaves}random/{seed}"), config, values }
+    }
+
+    fn brief(&self, _number: u64, random: &mut Random, fixed: Fixed) -> Option<Step> {
+        let mut drawn = dimensions::draw(random, fixed);
+        dimensions::draw_brief(random, false, &mut drawn);
+        let Drawn { config, values } = drawn;
+        let leaves = if random.one_in(3) { "hashed/" } else { "" };
+        Some(Step { program: format!("{leaves}tiny/{}", random.below(1 << 40)), config, values })
     }
 
     fn dimensions(&self) -> Vec<Dimension> {

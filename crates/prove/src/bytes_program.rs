@@ -16,6 +16,7 @@ use everleaf_pool::Pool;
 
 use crate::backing::{SIZE_MIN, open_pool};
 use crate::expected::Expected;
+use crate::hoard::Hoard;
 use crate::leaks::remove_trees;
 use crate::nbtree::SHARES;
 use crate::operation::{Operation, Seen, Space};
@@ -101,6 +102,8 @@ fn decode(bytes: &[u8]) -> u64 {
 pub struct Opened {
     /// Borrowed by its own thread only.
     sessions: Vec<RefCell<Option<Session<Simulated>>>>,
+    /// What is held back of the space while threads run.
+    hoard: RefCell<Option<Hoard>>,
     tree: Box<dyn LivingWords>,
 }
 
@@ -465,7 +468,8 @@ impl Program for BytesProgram {
             Ok(RefCell::new(Some(session)))
         };
         let sessions: Result<Vec<_>, AllocError> = (0..self.threads).map(session).collect();
-        Ok(Opened { sessions: sessions.map_err(text)?, tree })
+        let hoard = RefCell::new(None);
+        Ok(Opened { sessions: sessions.map_err(text)?, hoard, tree })
     }
 
     fn warm_up(&self, opened: &Opened) {
@@ -485,10 +489,17 @@ impl Program for BytesProgram {
                 }
             }
         }
+        if let Some(left) = self.space.blocks_left {
+            let hoard = Hoard::take(opened.tree.heap(), left).expect("a session and memory for it");
+            *opened.hoard.borrow_mut() = Some(hoard);
+        }
     }
 
     fn contents(&self, opened: &Opened) -> Result<Pairs, String> {
         opened.sessions.iter().for_each(|session| drop(session.borrow_mut().take()));
+        if let Some(hoard) = opened.hoard.take() {
+            hoard.give_back();
+        }
         let heap = opened.tree.heap();
         let pairs = {
             let mut session = heap.session().map_err(text)?;
@@ -502,8 +513,9 @@ impl Program for BytesProgram {
     }
 
     fn give_back(&self, opened: Opened) -> Result<bool, String> {
-        let Opened { sessions, tree } = opened;
+        let Opened { sessions, hoard, tree } = opened;
         drop(sessions);
+        drop(hoard);
         tree.give_back()?;
         Ok(true)
     }

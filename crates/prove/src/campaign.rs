@@ -1,5 +1,6 @@
-//! A search for a given CPU time or a number of schedules: the small programs, first with crashes in
-//! every recovery, then in every order, and in turn with them programs that are made by chance.
+//! A search for a given CPU time or a number of schedules: the small programs, first a few orders of each,
+//! then with crashes in every recovery, then in every order, and in turn with them programs that are made by
+//! chance, half of them brief.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -11,10 +12,11 @@ use everleaf_machine::simulated::{
 use crate::configure::{Fixed, exhaustive};
 use crate::corpus::Corpus;
 use crate::coverage::Coverage;
+use crate::dimensions::Values;
 use crate::made::Room;
 use crate::record::Record;
 use crate::structure::{Step, Structure};
-use crate::tiny::{ORDERS, Tiny};
+use crate::tiny::{ORDERS, Tiny, is_tiny};
 
 /// When a search ends, if nothing is found. Not by the time on the wall, of which other programs take
 /// a part.
@@ -121,18 +123,23 @@ pub fn run(
         tell,
         corpus: Corpus::default(),
         exhausted: vec![],
-        work_of_lives: 0,
+        long_lives: vec![],
     };
     let mut small = campaign.small_programs().into_iter();
-    let mut spent = (0, 0);
+    let (mut on_small, mut on_steps, mut on_brief) = (0, 0, 0);
     for number in 0.. {
-        // The small programs get half of the work until all have been run.
-        if spent.0 <= spent.1
+        // The small programs get half of the work until all have been run, brief ones half of the rest.
+        if on_small <= on_steps + on_brief
             && let Some(one) = small.next()
         {
-            spent.0 += campaign.run_small(one);
+            on_small += campaign.run_small(one);
+        } else if campaign.is_by_time()
+            && on_brief <= on_steps
+            && let Some(step) = structure.brief(settings.seed, number, settings.fixed)
+        {
+            on_brief += campaign.run_brief(step);
         } else {
-            spent.1 += campaign.run_step(number);
+            on_steps += campaign.run_step(number);
         }
         if campaign.is_over() {
             break;
@@ -151,17 +158,21 @@ struct Campaign<'a> {
     corpus: Corpus,
     /// Small programs of which every order was run.
     exhausted: Vec<(String, Domain)>,
-    /// What the lives of the last small program took.
-    work_of_lives: u64,
+    /// Small programs whose lives took more than was to be spent at first.
+    long_lives: Vec<(String, Domain)>,
 }
 
 /// What is done with a small program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pass {
+    /// A few orders without crashes, and a few crashes: what anything at all finds.
+    Glance,
     /// A life after every crash, which is cut again.
     Lives,
-    /// Some of its orders.
+    /// Some of its orders, if its lives take long.
     SomeOrders,
+    /// The rest of such lives.
+    LongLives,
     /// All of its orders.
     AllOrders,
 }
@@ -174,8 +185,10 @@ struct Small {
     pass: Pass,
 }
 
-/// Lives that take more work make those of all programs long: then some orders come in between.
-const WORK_OF_LONG_LIVES: u64 = 2 * WORK;
+/// What a first look at a small program costs, without crashes and with some.
+const WORK_OF_GLANCES: [u64; 2] = [15_000, 50_000];
+/// Lives that take more work wait until those of all programs have begun.
+const WORK_OF_FIRST_LIVES: u64 = 2 * WORK;
 /// Schedules of a small program of which every crash has a life after it.
 const SMALL_SCHEDULES_OF_LIVES: u64 = 2;
 /// Crash images that are taken at each point of them, about: with more of them, lives after lives take
@@ -196,7 +209,7 @@ const RETURNS_ONE_IN: u64 = 3;
 /// So many times as many schedules are run of a program without crashes, which cost many times as much.
 const UNCUT: u64 = 4;
 /// Allocations that fail in turn.
-const REFUSALS: u64 = 12;
+const REFUSALS: u64 = 16;
 /// What a tiny program may cost: most have all their orders by then, and more programs find more.
 const WORK_OF_TINY: u64 = 250_000;
 /// What one random program may cost, in [`Counts::work`](everleaf_machine::simulated::Counts::work).
@@ -205,6 +218,11 @@ pub const WORK: u64 = 1_000_000;
 impl Campaign<'_> {
     fn seconds(&self) -> f64 {
         (cpu_time() - self.started).as_secs_f64()
+    }
+
+    /// Whether it ends after some time. Of a number of schedules, short ones would take more than their part.
+    fn is_by_time(&self) -> bool {
+        matches!(self.settings.budget, Budget::Cpu(_))
     }
 
     fn is_over(&self) -> bool {
@@ -230,8 +248,8 @@ impl Campaign<'_> {
         let usual = match Tiny::from_name(program) {
             // Where sessions have many blocks at hand, opening takes far more than what the threads do.
             Some(tiny) if tiny.room == Room::AtHand => ORDERS / 16,
-            Some(_) => ORDERS,
-            None => self.settings.schedules,
+            _ if is_tiny(program) => ORDERS,
+            _ => self.settings.schedules,
         };
         let wanted = if config.crash.enabled { usual } else { UNCUT * usual };
         match self.settings.budget {
@@ -247,8 +265,9 @@ impl Campaign<'_> {
         Config { mutants, fault: self.settings.fault, ..config }
     }
 
-    /// The small programs: in each domain first with a life after every crash, which is cut again (where that
-    /// takes long, with some orders in between), then with the search through all their orders.
+    /// The small programs: a glance at each, then in each domain with a life after every crash, which is cut
+    /// again (where that takes long, with some orders in between), then with the search through all their
+    /// orders.
     fn small_programs(&mut self) -> Vec<Small> {
         let Some(preemptions) = self.settings.preemptions else { return vec![] };
         let Fixed { domain, memory } = self.settings.fixed;
@@ -257,59 +276,73 @@ impl Campaign<'_> {
         let races = memory == MemoryModel::Sc;
         let in_every_order =
             if memory == MemoryModel::Sc { SMALL_SCHEDULES } else { SMALL_SCHEDULES_TSO };
-        let mut all = vec![];
+        let by_time = self.is_by_time();
+        let (mut glances, mut all) = (vec![], vec![]);
         for domain in domains {
-            let mut whole = vec![];
+            let (mut long, mut whole) = (vec![], vec![]);
             let base = self.planted(Config { domain, memory, races, ..Config::default() });
             let budget = IMAGES_OF_LIVES;
-            let crash = CrashConfig { nested_one_in: 1, nested_depth: 1, budget, enabled: true };
-            let lives = Config {
-                crash,
-                work_limit: WORK_OF_ALL_LIVES,
-                seed: self.settings.seed,
-                ..base.clone()
-            };
+            let crash =
+                CrashConfig { nested_one_in: 1, nested_depth: 1, budget, ..CrashConfig::default() };
+            let seed = self.settings.seed;
+            let lives = Config { crash, work_limit: WORK_OF_ALL_LIVES, seed, ..base.clone() };
+            let work_limit = if by_time { WORK_OF_FIRST_LIVES } else { WORK_OF_ALL_LIVES };
+            let first = Config { work_limit, ..lives.clone() };
             let orders = exhaustive(&base, preemptions);
             let some = Config { work_limit: WORK, ..orders.clone() };
             for program in self.structure.small() {
-                let passes = [
-                    (Pass::Lives, &lives, SMALL_SCHEDULES_OF_LIVES),
-                    (Pass::SomeOrders, &some, in_every_order),
-                    (Pass::AllOrders, &orders, in_every_order),
-                ];
-                for (pass, config, schedules) in passes {
-                    let list = if pass == Pass::AllOrders { &mut whole } else { &mut all };
+                let small = |pass, config: &Config, schedules| {
                     let (program, config) = (program.clone(), config.clone());
-                    list.push(Small { program, config, schedules, pass });
+                    Small { program, config, schedules, pass }
+                };
+                for (enabled, work_limit) in [false, true].into_iter().zip(WORK_OF_GLANCES) {
+                    let crash = CrashConfig { enabled, budget, ..CrashConfig::default() };
+                    let config = Config { crash, work_limit, seed, ..base.clone() };
+                    glances.push(small(Pass::Glance, &config, self.settings.schedules));
                 }
+                all.push(small(Pass::Lives, &first, SMALL_SCHEDULES_OF_LIVES));
+                all.push(small(Pass::SomeOrders, &some, in_every_order));
+                long.push(small(Pass::LongLives, &lives, SMALL_SCHEDULES_OF_LIVES));
+                whole.push(small(Pass::AllOrders, &orders, in_every_order));
             }
             self.verdict.exhausted.1 += whole.len();
+            if by_time {
+                all.extend(long);
+            }
             all.extend(whole);
+        }
+        if by_time {
+            glances.extend(all);
+            return glances;
         }
         all
     }
 
     fn run_small(&mut self, small: Small) -> u64 {
         let Small { program, config, schedules, pass } = small;
-        if pass == Pass::AllOrders && self.exhausted.contains(&(program.clone(), config.domain)) {
-            return 0;
-        }
-        if pass == Pass::SomeOrders && self.work_of_lives <= WORK_OF_LONG_LIVES {
-            // Those of all programs are done soon.
+        let named = (program.clone(), config.domain);
+        let is_due = match pass {
+            Pass::Glance | Pass::Lives => true,
+            Pass::SomeOrders | Pass::LongLives => self.long_lives.contains(&named),
+            Pass::AllOrders => !self.exhausted.contains(&named),
+        };
+        if !is_due {
             return 0;
         }
         let report = self.explore(&program, &config, schedules);
         self.verdict.coverage.count_lives(config.domain, &report);
         let work = report.counts.work();
-        if pass == Pass::Lives {
-            self.work_of_lives = work;
-        }
-        if pass != Pass::Lives {
-            self.verdict.exhausted.0 += usize::from(report.exhausted);
-            if report.exhausted {
-                self.exhausted.push((program, config.domain));
+        match pass {
+            Pass::Glance | Pass::LongLives => return work,
+            Pass::SomeOrders | Pass::AllOrders => {
+                self.verdict.exhausted.0 += usize::from(report.exhausted);
+                if report.exhausted {
+                    self.exhausted.push(named);
+                }
+                return work;
             }
-            return work;
+            Pass::Lives if work >= WORK_OF_FIRST_LIVES => self.long_lives.push(named),
+            Pass::Lives => {}
         }
         if !self.verdict.is_clean() || work > WORK_OF_LIVES {
             return work;
@@ -319,6 +352,11 @@ impl Campaign<'_> {
         let report = self.explore(&program, &config, 1);
         self.verdict.coverage.count_lives(config.domain, &report);
         work + report.counts.work()
+    }
+
+    fn run_brief(&mut self, step: Step) -> u64 {
+        let Step { program, config, values } = step;
+        self.run_drawn(&program, self.planted(config), &values)
     }
 
     fn run_step(&mut self, number: u64) -> u64 {
@@ -331,25 +369,37 @@ impl Campaign<'_> {
         };
         let most = if Tiny::from_name(&program).is_some() { WORK_OF_TINY } else { WORK };
         let config = self.planted(Config { work_limit: most.min(config.work_limit), ..config });
-        let schedules = self.schedules_of(&program, &config);
+        self.run_drawn(&program, config, &values)
+    }
+
+    fn run_drawn(&mut self, program: &str, config: Config, values: &Values) -> u64 {
+        let schedules = self.schedules_of(program, &config);
         let report = match config.fail_allocation {
-            Some(_) => self.refuse_in_turn(&program, &config, schedules),
-            None => self.explore(&program, &config, schedules),
+            Some(_) => self.refuse_in_turn(program, &config, schedules),
+            None => self.explore(program, &config, schedules),
         };
         self.verdict.programs += 1;
-        self.corpus.note(&program, &report);
-        self.verdict.coverage.count(&values);
+        self.corpus.note(program, &report);
+        self.verdict.coverage.count(values);
         self.verdict.coverage.count_lives(config.domain, &report);
         report.counts.work()
     }
 
-    /// Runs a program with each of its first allocations failing in turn: which of them fails decides more
-    /// than the order of the threads. All together do as much as one program.
+    /// Runs a program with each of its allocations failing in turn, or with so many of them, spread over all:
+    /// which of them fails decides more than the order of the threads. All together do as much as one program.
     fn refuse_in_turn(&mut self, program: &str, config: &Config, schedules: u64) -> Report {
+        let refusals = 0..REFUSALS;
         let mut all = Report::default();
-        for number in 0..REFUSALS {
+        // At first none: so many there are.
+        for turn in std::iter::once(None).chain(refusals.map(Some)) {
+            let count = all.counts.allocations;
+            let fail_allocation = match turn {
+                Some(turn) if count > REFUSALS => Some(turn * count / REFUSALS),
+                Some(turn) if turn >= count => break,
+                turn => turn,
+            };
             let config = Config {
-                fail_allocation: Some(number),
+                fail_allocation,
                 work_limit: config.work_limit / REFUSALS,
                 ..config.clone()
             };

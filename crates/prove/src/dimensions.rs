@@ -48,6 +48,10 @@ pub const MACHINES: [(&str, &[&str]); 8] = [
     ("opening", &["before", "inside"]),
 ];
 
+/// What a brief program may cost: many programs find more than many orders of one, but for those that few
+/// orders show.
+const WORK_OF_BRIEF: [u64; 3] = [50_000, 120_000, 250_000];
+
 /// The dimensions of every machine.
 pub fn machines() -> Vec<Dimension> {
     MACHINES.iter().map(|(name, values)| (*name, values.to_vec())).collect()
@@ -139,6 +143,28 @@ pub fn draw_orders(random: &mut Random, is_crowd: bool, drawn: &mut Drawn) {
         drawn.config.crash.enabled = false;
         drawn.name("recovery", RECOVERIES[4]);
     }
+}
+
+/// A machine for a brief program: few switches at any places, or every order with one; crashes in the middle
+/// of operations, or only where one has returned, which leaves work for many more orders, or none.
+pub fn draw_brief(random: &mut Random, is_crowd: bool, drawn: &mut Drawn) {
+    let (scheduler, name) = match random.below(3) {
+        0 if !is_crowd => (SchedulerKind::Dfs { preemptions: 1 }, SCHEDULERS[4]),
+        2 => (SchedulerKind::Pct { depth: 4 + random.below(2) as u32 }, SCHEDULERS[2]),
+        _ => (SchedulerKind::Pct { depth: 2 + random.below(2) as u32 }, SCHEDULERS[1]),
+    };
+    drawn.config.scheduler = scheduler;
+    drawn.name("scheduler", name);
+    let crash = &mut drawn.config.crash;
+    match random.below(4) {
+        0 => {
+            crash.enabled = false;
+            drawn.name("recovery", RECOVERIES[4]);
+        }
+        1 | 2 if crash.enabled && drawn.config.domain == Domain::Adr => crash.at_returns = true,
+        _ => {}
+    }
+    drawn.config.work_limit = pick(random, &WORK_OF_BRIEF);
 }
 
 impl Drawn {

@@ -290,8 +290,21 @@ impl Program for Directory {
 
 /// A random plan: two threads with three operations each, or one that also reopens the pool.
 pub fn plan(seed: u64) -> Plan<Operation> {
-    let mut random = Random::new(seed);
+    let random = &mut Random::new(seed);
     let alone = random.one_in(2);
+    let (threads, operations) = if alone { (1, 6) } else { (2, 3) };
+    plan_of(random, threads, operations)
+}
+
+/// A tiny one: two threads with one or two operations each, or one with three.
+fn tiny(seed: u64) -> Plan<Operation> {
+    let random = &mut Random::new(seed ^ 0x7469_6E79);
+    let (threads, operations) = if random.one_in(4) { (1, 3) } else { (2, 1 + random.below(2)) };
+    plan_of(random, threads, operations)
+}
+
+fn plan_of(random: &mut Random, threads: usize, operations: u64) -> Plan<Operation> {
+    let alone = threads == 1;
     let value = Cell::new(0);
     let mut operation = || {
         let key = 1 + random.below(KEYS);
@@ -310,7 +323,6 @@ pub fn plan(seed: u64) -> Plan<Operation> {
             _ => Operation::TakeId,
         }
     };
-    let (threads, operations) = if alone { (1, 6) } else { (2, 3) };
     (0..threads).map(|_| (0..operations).map(|_| operation()).collect()).collect()
 }
 
@@ -326,10 +338,13 @@ const SMALL: [(&str, &[&[Operation]]); 8] = [
     ("set, set", &[&[Operation::Create(1, 1), Operation::Set(1, 2)], &[Operation::Set(1, 3)]]),
 ];
 
-/// The case of a name: `random/NUMBER` or `small/NAME`.
+/// The case of a name: `random/NUMBER`, `tiny/NUMBER` or `small/NAME`.
 fn case(name: &str) -> Option<Box<dyn Case>> {
     if let Some(seed) = name.strip_prefix("random/") {
         return Some(Prepared::boxed((Directory, plan(seed.parse().ok()?))));
+    }
+    if let Some(seed) = name.strip_prefix("tiny/") {
+        return Some(Prepared::boxed((Directory, tiny(seed.parse().ok()?))));
     }
     let wanted = name.strip_prefix("small/")?;
     let (_, plan) = SMALL.iter().find(|(known, _)| *known == wanted)?;
@@ -354,6 +369,13 @@ impl structure::Programs for Programs {
         let Drawn { config, values } = dimensions::draw(random, fixed);
         let program = format!("random/{}", random.below(1 << 40) << 8 | number & 255);
         Step { program, config, values }
+    }
+
+    fn brief(&self, _number: u64, random: &mut Random, fixed: Fixed) -> Option<Step> {
+        let mut drawn = dimensions::draw(random, fixed);
+        dimensions::draw_brief(random, false, &mut drawn);
+        let Drawn { config, values } = drawn;
+        Some(Step { program: format!("tiny/{}", random.below(1 << 40)), config, values })
     }
 
     fn dimensions(&self) -> Vec<Dimension> {

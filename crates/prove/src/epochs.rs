@@ -149,8 +149,19 @@ impl Program for Epochs {
 
 /// A random plan: 2 or 3 threads with 2 to 5 operations each.
 pub fn plan(seed: u64) -> Plan<Operation> {
-    let mut random = Random::new(seed ^ 0x6570_6F63);
+    let random = &mut Random::new(seed ^ 0x6570_6F63);
     let (threads, length) = (2 + random.below(2), 2 + random.below(4));
+    plan_of(random, threads, length)
+}
+
+/// A tiny one: 2 to 4 threads with 1 to 3 operations each.
+fn tiny(seed: u64) -> Plan<Operation> {
+    let random = &mut Random::new(seed ^ 0x7469_6E79);
+    let (threads, length) = (2 + random.below(3), 1 + random.below(3));
+    plan_of(random, threads, length)
+}
+
+fn plan_of(random: &mut Random, threads: u64, length: u64) -> Plan<Operation> {
     let mut operation = || match random.below(10) {
         0..3 => Operation::Read,
         3..6 => Operation::Replace,
@@ -170,15 +181,16 @@ const SMALL: [(&str, &[&[Operation]]); 4] = [
     ("read, replace, advance", &[&[Read], &[Replace, Reclaim, Reclaim], &[Reclaim]]),
 ];
 
-/// The case of a name: `random/NUMBER` or `small/NAME`.
+/// The case of a name: `random/NUMBER`, `tiny/NUMBER` or `small/NAME`.
 fn case(name: &str) -> Option<Box<dyn Case>> {
-    let plan: Plan<Operation> = match name.strip_prefix("random/") {
-        Some(seed) => plan(seed.parse().ok()?),
-        None => {
-            let wanted = name.strip_prefix("small/")?;
+    let plan: Plan<Operation> = match name.split_once('/')? {
+        ("random", seed) => plan(seed.parse().ok()?),
+        ("tiny", seed) => tiny(seed.parse().ok()?),
+        ("small", wanted) => {
             let (_, plan) = SMALL.iter().find(|(known, _)| *known == wanted)?;
             plan.iter().map(|thread| thread.to_vec()).collect()
         }
+        _ => return None,
     };
     Some(Prepared::boxed((Epochs { threads: plan.len() }, plan)))
 }
@@ -202,6 +214,14 @@ impl structure::Programs for Programs {
         config.crash.enabled = false;
         let program = format!("random/{}", random.below(1 << 40) << 8 | number & 255);
         Step { program, config, values }
+    }
+
+    fn brief(&self, _number: u64, random: &mut Random, fixed: Fixed) -> Option<Step> {
+        let mut drawn = dimensions::draw(random, fixed);
+        dimensions::draw_brief(random, false, &mut drawn);
+        let Drawn { mut config, values } = drawn;
+        config.crash.enabled = false;
+        Some(Step { program: format!("tiny/{}", random.below(1 << 40)), config, values })
     }
 
     fn dimensions(&self) -> Vec<Dimension> {

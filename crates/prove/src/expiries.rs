@@ -319,8 +319,13 @@ use Operation::{Expire, Get, Insert, LowerIfIdle, Purge, Put, Remove, Rewrite, U
 
 /// A random plan: 2 or 3 threads with 1 to 3 operations each.
 pub fn plan(seed: u64) -> (Expiries, Plan<Operation>) {
+    plan_of(seed, 3)
+}
+
+/// The same with as many operations of each thread at most.
+fn plan_of(seed: u64, longest: u64) -> (Expiries, Plan<Operation>) {
     let mut random = Random::new(seed ^ 0x6578_7069);
-    let (threads, length) = (2 + random.below(2) as usize, 1 + random.below(3));
+    let (threads, length) = (2 + random.below(2) as usize, 1 + random.below(longest));
     let now = [0, 0, 2, 4][random.below(4) as usize];
     let mut last = 0;
     let mut operation = || {
@@ -359,10 +364,13 @@ const SMALL: [(&str, &[&[Operation]]); 10] = [
     ("expire, settle, rewrite", &[&[Put(1), Expire(2), LowerIfIdle, Expire(3)], &[Rewrite]]),
 ];
 
-/// The case of a name: `random/NUMBER` or `small/NAME`.
+/// The case of a name: `random/NUMBER`, `tiny/NUMBER` or `small/NAME`.
 fn case(name: &str) -> Option<Box<dyn Case>> {
     if let Some(seed) = name.strip_prefix("random/") {
         return Some(Prepared::boxed(plan(seed.parse().ok()?)));
+    }
+    if let Some(seed) = name.strip_prefix("tiny/") {
+        return Some(Prepared::boxed(plan_of(seed.parse().ok()?, 2)));
     }
     let wanted = name.strip_prefix("small/")?;
     let (_, plan) = SMALL.iter().find(|(known, _)| *known == wanted)?;
@@ -387,6 +395,15 @@ impl structure::Programs for Programs {
         let Drawn { config, values } = dimensions::draw(random, fixed);
         let program = format!("random/{}", random.below(1 << 40) << 8 | number & 255);
         Step { program, config, values }
+    }
+
+    fn brief(&self, _number: u64, random: &mut Random, fixed: Fixed) -> Option<Step> {
+        // As in `step`.
+        let fixed = Fixed { domain: fixed.domain.or(Some(Domain::Eadr)), ..fixed };
+        let mut drawn = dimensions::draw(random, fixed);
+        dimensions::draw_brief(random, false, &mut drawn);
+        let Drawn { config, values } = drawn;
+        Some(Step { program: format!("tiny/{}", random.below(1 << 40)), config, values })
     }
 
     fn dimensions(&self) -> Vec<Dimension> {

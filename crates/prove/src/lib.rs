@@ -11,12 +11,14 @@
 //! |---|---|
 //! | `subject` | what a tree of numbers must offer to be proven: implement it, add one line to the list |
 //! | `u64_program`, `bytes_program`, `allocator_program` | programs: trees of numbers, of byte strings, the allocator |
+//! | `allocator_plans` | what the threads of a program for the allocator do, by chance |
 //! | `block_program` | a program for the allocators of NBTree's paper |
 //! | `scenarios`, `plans`, `exhaustion` | what the threads of a program do: by name, by chance, with too little space |
 //! | `made` | programs that are made: a walk to a far state, then a few operations of a few threads |
 //! | `tiny` | programs that are made so small that every order is run |
 //! | `long` | long walks of one thread through trees with many keys, and wide nodes |
 //! | `expected` | a map that such walks are held against |
+//! | `hoard` | nearly all space of a pool, held back |
 //! | `leaks` | what is left when a program has given everything back |
 //! | `living` | any subject behind one type |
 //! | `maps` | the trees of a pool: made, loaded, emptied, removed, sealed |
@@ -38,6 +40,7 @@
 //! program, the same configuration the same schedules.
 
 pub mod ablation;
+mod allocator_plans;
 pub mod allocator_program;
 pub mod anomalies;
 pub mod arguments;
@@ -58,6 +61,7 @@ pub mod epochs;
 pub mod exhaustion;
 pub mod expected;
 pub mod expiries;
+mod hoard;
 pub mod leaks;
 pub mod living;
 mod log_program;

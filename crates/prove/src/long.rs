@@ -60,7 +60,7 @@ impl Long {
     /// recovery of the whole tree.
     pub fn machine(config: Config, random: &mut Random) -> Config {
         let enabled = random.one_in(4);
-        let crash = CrashConfig { enabled, budget: 4, nested_one_in: 0, nested_depth: 1 };
+        let crash = CrashConfig { enabled, budget: 4, nested_depth: 1, ..CrashConfig::default() };
         // A scan of a hundred pairs that are found one by one, word by word, takes ten thousand steps.
         let step_limit = 10 * config.step_limit;
         // A schedule or a few: programs find more than schedules here.

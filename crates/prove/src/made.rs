@@ -45,6 +45,8 @@ pub enum Room {
     Growing,
     /// Operations may find no memory.
     Refusing,
+    /// The pool has a few blocks left when the threads come.
+    Tight,
 }
 
 /// All kinds of keys, by name.
@@ -52,12 +54,13 @@ pub const KEYS: [(&str, Keys); 4] =
     [("near", Keys::Near), ("alike", Keys::Alike), ("edges", Keys::Edges), ("far", Keys::Far)];
 
 /// All kinds of space, by name.
-pub const ROOMS: [(&str, Room); 5] = [
+pub const ROOMS: [(&str, Room); 6] = [
     ("usual", Room::Usual),
     ("at-hand", Room::AtHand),
     ("full", Room::Full),
     ("growing", Room::Growing),
     ("refusing", Room::Refusing),
+    ("tight", Room::Tight),
 ];
 
 /// How many kinds of operations there are to choose from.
@@ -212,6 +215,7 @@ impl Made {
             Room::Full => small,
             Room::Growing => Space { pool_bytes: 2 * SIZE_MIN as usize, ..small },
             Room::Refusing => Space { may_fill: true, ..usual },
+            Room::Tight => Space { blocks_left: Some(self.tail as usize >> 4 & 7), ..small },
         }
     }
 

@@ -353,9 +353,17 @@ impl Program for Maps {
 
 /// A random plan: two or three threads that meet at a few trees, or one that closes the pool at last.
 pub fn plan(seed: u64) -> (Maps, Plan<Operation>) {
+    plan_of(seed, false)
+}
+
+/// The same; in a tiny one each thread has one or two operations.
+fn plan_of(seed: u64, is_tiny: bool) -> (Maps, Plan<Operation>) {
     let random = &mut Random::new(seed ^ 0x6D61_7073);
     let threads = [1, 2, 2, 3][random.below(4) as usize];
-    let (length, maps) = ([6, 4, 3][threads - 1], 1 + random.below(MAPS));
+    let (mut length, maps) = ([6, 4, 3][threads - 1], 1 + random.below(MAPS));
+    if is_tiny {
+        length = 2;
+    }
     let may_refuse = is_refusing(seed);
     let mut value = 0;
     let mut operation = |random: &mut Random| {
@@ -405,7 +413,7 @@ const SMALL: [SmallProgram; 7] = [
 /// Those of them that are run on hashed leaves, too.
 const SMALL_HASHED: [&str; 3] = ["clear, put", "load, load", "close"];
 
-/// The case of a name: `random/NUMBER` or `small/NAME`; behind `hashed/`, on hashed leaves.
+/// The case of a name: `random/NUMBER`, `tiny/NUMBER` or `small/NAME`; behind `hashed/`, on hashed leaves.
 fn case(name: &str) -> Option<Box<dyn Case>> {
     let (hashes, name) = match name.strip_prefix("hashed/") {
         Some(rest) => (true, rest),
@@ -418,6 +426,9 @@ fn case(name: &str) -> Option<Box<dyn Case>> {
 fn program(name: &str) -> Option<(Maps, Plan<Operation>)> {
     if let Some(seed) = name.strip_prefix("random/") {
         return Some(plan(seed.parse().ok()?));
+    }
+    if let Some(seed) = name.strip_prefix("tiny/") {
+        return Some(plan_of(seed.parse().ok()?, true));
     }
     let wanted = name.strip_prefix("small/")?;
     let (_, history, plan) = SMALL.iter().find(|(known, ..)| *known == wanted)?;
@@ -441,6 +452,16 @@ impl structure::Programs for Programs {
         config.fail_allocation = is_refusing(seed).then(|| random.below(14));
         let leaves = if random.one_in(3) { "hashed/" } else { "" };
         Step { program: format!("{leaves}random/{seed}"), config, values }
+    }
+
+    fn brief(&self, _number: u64, random: &mut Random, fixed: Fixed) -> Option<Step> {
+        let mut drawn = dimensions::draw(random, fixed);
+        dimensions::draw_brief(random, false, &mut drawn);
+        let Drawn { mut config, values } = drawn;
+        let seed = random.below(1 << 40);
+        config.fail_allocation = is_refusing(seed).then_some(0);
+        let leaves = if random.one_in(3) { "hashed/" } else { "" };
+        Some(Step { program: format!("{leaves}tiny/{seed}"), config, values })
     }
 
     fn dimensions(&self) -> Vec<Dimension> {

@@ -87,6 +87,8 @@ pub struct Space {
     pub chunk_shift: u32,
     /// Blocks that each session has at hand at the start.
     pub blocks_at_hand: usize,
+    /// How many blocks the pool still has when the threads come, if nearly all are held back.
+    pub blocks_left: Option<usize>,
     /// Whether operations may fail because the pool or the volatile memory is full.
     pub may_fill: bool,
     /// Whether the pool may grow to its largest size before it is opened again.
@@ -99,6 +101,7 @@ pub const SPACE_AT_HAND: Space = Space {
     pool_bytes: 256 << 10,
     chunk_shift: 12,
     blocks_at_hand: 24,
+    blocks_left: None,
     may_fill: false,
     grows_at_once: false,
 };
@@ -127,6 +130,7 @@ impl Default for Space {
             pool_bytes,
             chunk_shift: 12,
             blocks_at_hand: 0,
+            blocks_left: None,
             may_fill: false,
             grows_at_once: false,
         }

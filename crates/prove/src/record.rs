@@ -165,6 +165,7 @@ impl Record {
                 "crash_budget": config.crash.budget,
                 "nested_one_in": config.crash.nested_one_in,
                 "nested_depth": config.crash.nested_depth,
+                "crash_at_returns": config.crash.at_returns,
                 "seed": format!("{:#x}", config.seed),
             },
             "seed": format!("{:#x}", self.seed),
@@ -230,6 +231,10 @@ struct Fields<'a>(&'a Map<String, Value>);
 impl Fields<'_> {
     fn get(&self, name: &str) -> Result<&Value, RecordError> {
         self.0.get(name).ok_or_else(|| damaged(name))
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
     }
 
     fn text(&self, name: &str) -> Result<&str, RecordError> {
@@ -298,6 +303,8 @@ fn config_of(fields: &Fields<'_>) -> Result<Config, RecordError> {
             budget: fields.number("crash_budget")? as usize,
             nested_one_in: fields.number("nested_one_in")?,
             nested_depth,
+            // The first records were made before it existed.
+            at_returns: fields.has("crash_at_returns") && fields.flag("crash_at_returns")?,
         },
         mutants: switched_on,
         fault: None,
@@ -306,7 +313,7 @@ fn config_of(fields: &Fields<'_>) -> Result<Config, RecordError> {
         work_limit: u64::MAX,
         torn_matches: fields.flag("torn_matches")?,
         // The first records were made before it existed.
-        wide_compares: fields.0.contains_key("wide_compares") && fields.flag("wide_compares")?,
+        wide_compares: fields.has("wide_compares") && fields.flag("wide_compares")?,
         races: fields.flag("races")?,
         simulate_open: fields.flag("simulate_open")?,
         recovery_limit: fields.number("recovery_limit")?,

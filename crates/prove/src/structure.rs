@@ -53,6 +53,12 @@ pub trait Programs: Sync {
     /// for what is fixed.
     fn step(&self, number: u64, random: &mut Random, fixed: Fixed) -> Step;
 
+    /// A step with a brief program, drawn in the same way: many of them run beside each other step. None where
+    /// there are no such programs.
+    fn brief(&self, _number: u64, _random: &mut Random, _fixed: Fixed) -> Option<Step> {
+        None
+    }
+
     /// What steps are drawn of.
     fn dimensions(&self) -> Vec<Dimension>;
 
@@ -79,6 +85,12 @@ impl Structure {
     pub fn step(&self, seed: u64, number: u64, fixed: Fixed) -> Step {
         let random = &mut Random::new(mix(mix(seed) ^ number));
         self.programs.step(number, random, fixed)
+    }
+
+    /// As [`Self::step`], with a brief program.
+    pub fn brief(&self, seed: u64, number: u64, fixed: Fixed) -> Option<Step> {
+        let random = &mut Random::new(mix(mix(seed) ^ mix(number)));
+        self.programs.brief(number, random, fixed)
     }
 
     /// What steps are drawn of.

@@ -6,15 +6,16 @@
 //! Few steps have few orders: a search goes through all with one preemption, which chance seldom finds in
 //! a longer program.
 //!
-//! They come in three forms. *Cached* ones scan first, so that what scans keep in DRAM is there when the
+//! They come in four forms. *Cached* ones scan first, so that what scans keep in DRAM is there when the
 //! threads come, and grows old under them. In *crowds* three or four threads do one thing each: for what
-//! takes two preemptions, such as a check that is made once and needed twice.
+//! takes two preemptions, such as a check that is made once and needed twice. *Emptied* ones grow on the
+//! blocks of a tree that was emptied, which still say what they were.
 //!
 //! ```text
 //!   tiny/SLOTS/KEYS/SPACE/NUMBER        cached/9/near/usual/1a2b        crowd/3/alike/usual/77
 //! ```
 
-use everleaf_machine::simulated::{Plan, Random};
+use everleaf_machine::simulated::{Plan, Random, mix};
 
 use crate::bytes_program::{AnyWords, BytesProgram};
 use crate::living::AnyTree;
@@ -42,11 +43,23 @@ pub enum Form {
     Cached,
     /// Three or four threads with an operation each.
     Crowd,
+    /// A thread that adds keys to a tree that was emptied, and now and then another that writes.
+    Emptied,
 }
 
 /// All forms, by name.
-pub const FORMS: [(&str, Form); 3] =
-    [("tiny", Form::Few), ("cached", Form::Cached), ("crowd", Form::Crowd)];
+pub const FORMS: [(&str, Form); 4] = [
+    ("tiny", Form::Few),
+    ("cached", Form::Cached),
+    ("crowd", Form::Crowd),
+    ("emptied", Form::Emptied),
+];
+
+/// Whether the program of this name, of any structure, is tiny.
+pub fn is_tiny(name: &str) -> bool {
+    // Behind the kind of leaves there may be one.
+    name.split('/').take(2).any(|part| named(&FORMS, part).is_some())
+}
 
 /// A tiny program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +71,7 @@ pub struct Tiny {
     /// Which keys.
     pub keys: Keys,
     /// How much space: as much as is needed, or so much at hand that nobody asks the allocator, or operations
-    /// may find no memory.
+    /// may find no memory, or a few blocks are left.
     pub room: Room,
     /// Decides everything else.
     pub number: u32,
@@ -77,7 +90,7 @@ impl Tiny {
     pub fn from_name(name: &str) -> Option<Tiny> {
         let parts: Vec<&str> = name.split('/').collect();
         let [form, slots, keys, room, number] = parts.as_slice() else { return None };
-        let is_known = |room: &Room| matches!(room, Room::Usual | Room::AtHand | Room::Refusing);
+        let is_known = |room: &Room| !matches!(room, Room::Full | Room::Growing);
         let room = named(&ROOMS, room).filter(is_known);
         Some(Tiny {
             form: named(&FORMS, form)?,
@@ -133,7 +146,10 @@ impl Tiny {
             return SPACE_AT_HAND;
         }
         let blocks_at_hand = self.number as usize % 2 * 2;
-        Space { blocks_at_hand, may_fill: self.room == Room::Refusing, ..Space::default() }
+        let may_fill = matches!(self.room, Room::Refusing | Room::Tight);
+        let left = mix(u64::from(self.number)) as usize & 7;
+        let blocks_left = (self.room == Room::Tight).then_some(left);
+        Space { blocks_at_hand, blocks_left, may_fill, ..Space::default() }
     }
 
     fn parts(&self, universe: impl FnOnce(usize) -> Vec<u64>) -> Parts {
@@ -142,11 +158,22 @@ impl Tiny {
         // Now and then so many that leaves have more than one node above them.
         let leaves = if random.one_in(3) { 5 } else { 2 };
         let keys = universe((leaves * slots + 3).clamp(5, KEYS_MAX));
-        let history = history(random, &keys, slots);
+        let mut history = history(random, &keys, slots);
         let (warm, mut plan) = match self.form {
             Form::Few => (vec![], plan(random, &keys)),
             Form::Cached => (vec![scan(random, &keys)], beside_scans(random, &keys)),
             Form::Crowd => (vec![], crowd(random, &keys)),
+            Form::Emptied => {
+                let again = empty(random, &keys, slots);
+                let plan = grow(random, &keys, slots);
+                // Before the pool is opened again or behind that.
+                if random.one_in(2) {
+                    history.extend(again);
+                    (vec![], plan)
+                } else {
+                    (again, plan)
+                }
+            }
         };
         if self.room == Room::AtHand {
             // A thread that stops for ever may have a lock of the allocator, which is an honest lock.
@@ -223,6 +250,32 @@ fn crowd(random: &mut Random, keys: &[u64]) -> Plan<Operation> {
         vec![operation_of(random, kind, about, 1000 * (thread + 1))]
     };
     (0..threads).map(thread).collect()
+}
+
+/// Fills a tree, empties it and puts a little into it again. What was freed may come to others meanwhile.
+fn empty(random: &mut Random, keys: &[u64], slots: usize) -> Vec<Operation> {
+    let mut all: Vec<Operation> =
+        keys.iter().map(|key| Operation::Upsert(*key, 300 + *key % 97)).collect();
+    all.push(Operation::Clear);
+    for _ in 0..random.below(3) {
+        all.push(if random.one_in(3) { Operation::Release } else { Operation::Rejoin });
+    }
+    let count = random.below(slots as u64 + 2) as usize;
+    all.extend(keys.iter().step_by(2).take(count).map(|key| Operation::Insert(*key, 400)));
+    all
+}
+
+/// A thread that adds so many keys that a leaf splits.
+fn grow(random: &mut Random, keys: &[u64], slots: usize) -> Plan<Operation> {
+    let first = random.below(2) as usize;
+    let insert = |(index, key): (usize, &u64)| Operation::Insert(*key, 1000 + index as u64);
+    let count = 1 + random.below(slots as u64 + 2) as usize;
+    let mut plan = vec![keys[first..].iter().take(count).enumerate().map(insert).collect()];
+    if random.one_in(3) {
+        let kind = random.below(4) as u32;
+        plan.push(vec![operation_of(random, kind, keys, 2000)]);
+    }
+    plan
 }
 
 /// Brings a tree to an edge: the keys that are there afterwards are every other one, or the first, or few.

@@ -11,7 +11,7 @@
 //!   anomaly/NAME          a program for what a published protocol loses
 //!   long/SLOTS/KEYS/NUMBER a long walk (`long.rs`)
 //!   made/..               a program that is made (`made.rs`)
-//!   tiny/SLOTS/KEYS/SPACE/NUMBER a tiny one, for every order (`tiny.rs`); so cached/.. and crowd/..
+//!   tiny/SLOTS/KEYS/SPACE/NUMBER a tiny one, for every order (`tiny.rs`); so cached/.., crowd/.., emptied/..
 //!   directed/NAME         a program made for a planted bug
 //! ```
 
@@ -125,6 +125,11 @@ impl Programs for Trees {
         draw_step(number, random, fixed, [&slots, &longs], lock_free, self.alone)
     }
 
+    fn brief(&self, _number: u64, random: &mut Random, fixed: Fixed) -> Option<Step> {
+        let slots: Vec<usize> = self.sizes.iter().map(|(slots, _)| *slots).collect();
+        (!self.alone).then(|| draw_brief(random, &slots, fixed))
+    }
+
     fn dimensions(&self) -> Vec<Dimension> {
         dimensions_of(self.sizes.iter().map(|(slots, _)| *slots), self.alone)
     }
@@ -203,6 +208,11 @@ impl Programs for Strings {
         let slots: Vec<usize> = self.sizes.iter().map(|(slots, _)| *slots).collect();
         let longs = slots_of(self.sizes, self.wide);
         draw_step(number, random, fixed, [&slots, &longs], false, false)
+    }
+
+    fn brief(&self, _number: u64, random: &mut Random, fixed: Fixed) -> Option<Step> {
+        let slots: Vec<usize> = self.sizes.iter().map(|(slots, _)| *slots).collect();
+        Some(draw_brief(random, &slots, fixed))
     }
 
     fn dimensions(&self) -> Vec<Dimension> {
@@ -311,7 +321,7 @@ fn draw_tiny(random: &mut Random, slots: &[usize], mut drawn: Drawn, lock_free: 
     let pick = |random: &mut Random, count: usize| random.below(count as u64) as usize;
     let slots = slots[pick(random, slots.len())];
     let (keys_name, keys) = KEYS[pick(random, KEYS.len())];
-    let (_, form) = tiny::FORMS[pick(random, tiny::FORMS.len())];
+    let form = [Form::Few, Form::Cached, Form::Crowd][pick(random, 3)];
     let stops = lock_free && random.one_in(8);
     let room = match random.below(5) {
         _ if stops => Room::AtHand,
@@ -327,6 +337,30 @@ fn draw_tiny(random: &mut Random, slots: &[usize], mut drawn: Drawn, lock_free: 
     let Drawn { mut config, mut values } = drawn;
     // Few operations allocate little.
     config.fail_allocation = (room == Room::Refusing).then(|| random.below(6));
+    values.push(("slots", name_in(&SLOTS, slots)));
+    values.push(("keys", keys_name));
+    values.push(("space", name_in(&ROOMS, room)));
+    Step { program: tiny.name(), config, values }
+}
+
+/// A tiny program of any form, of which some orders are run: mostly with small leaves, which are full soon, and
+/// often where space or memory ends within the program.
+fn draw_brief(random: &mut Random, slots: &[usize], fixed: Fixed) -> Step {
+    let pick = |random: &mut Random, count: usize| random.below(count as u64) as usize;
+    let mut drawn = dimensions::draw(random, fixed);
+    let few = if random.one_in(3) { slots.len() } else { slots.len().min(3) };
+    let slots = slots[pick(random, few)];
+    let (keys_name, keys) = KEYS[pick(random, KEYS.len())];
+    let (_, form) = tiny::FORMS[pick(random, tiny::FORMS.len())];
+    let room = match random.below(6) {
+        0 => Room::Refusing,
+        1 => Room::Tight,
+        _ => Room::Usual,
+    };
+    dimensions::draw_brief(random, form == Form::Crowd, &mut drawn);
+    let tiny = Tiny { form, slots, keys, room, number: random.next() as u32 };
+    let Drawn { mut config, mut values } = drawn;
+    config.fail_allocation = (room == Room::Refusing).then_some(0);
     values.push(("slots", name_in(&SLOTS, slots)));
     values.push(("keys", keys_name));
     values.push(("space", name_in(&ROOMS, room)));

@@ -13,6 +13,7 @@ use everleaf_machine::simulated::{Domain, Memory, Program};
 
 use crate::backing::{SIZE_MIN, open_pool};
 use crate::expected::Expected;
+use crate::hoard::Hoard;
 use crate::leaks::all_is_free;
 use crate::living::{AnyTree, Living};
 use crate::operation::{Operation, Seen, Space};
@@ -77,6 +78,8 @@ impl U64Program {
 pub struct Opened {
     /// Borrowed by its own thread only.
     sessions: Vec<RefCell<Option<Session<Simulated>>>>,
+    /// What is held back of the space while threads run.
+    hoard: RefCell<Option<Hoard>>,
     tree: Box<dyn Living>,
 }
 
@@ -287,6 +290,36 @@ impl U64Program {
         }
     }
 
+    /// What is done to the opened tree before the threads come.
+    fn do_warm_up(&self, opened: &Opened) {
+        if self.tree.defers && self.space.may_fill {
+            // It may find no room to settle in a full pool, and would be judged as if it had.
+            return;
+        }
+        for (operation, slot) in self.warm_up.iter().zip(opened.sessions.iter().cycle()) {
+            let mut slot = slot.borrow_mut();
+            let done = self.replies(&*opened.tree, &mut slot, operation, &mut vec![]);
+            match done {
+                Err(error) if self.space.may_fail(&error) => {}
+                done => done.expect("what is done before the threads come finds room"),
+            }
+        }
+        if !self.warm_up.is_empty()
+            && let Some(slot) = opened.sessions.first()
+        {
+            self.settle(&*opened.tree, &mut slot.borrow_mut());
+        }
+        // What was taken from the blocks at hand is made up for.
+        for slot in opened.sessions.iter().filter(|_| !self.warm_up.is_empty()) {
+            if let Some(session) = &mut *slot.borrow_mut() {
+                match session.reserve_blocks(self.space.blocks_at_hand) {
+                    Err(_) if self.space.may_fill => {}
+                    done => done.expect("there is room for the blocks at hand"),
+                }
+            }
+        }
+    }
+
     /// All pairs, found in every way there is.
     fn all(&self, tree: &dyn Living, session: &mut Session<Simulated>) -> Result<Pairs, String> {
         if !self.tree.ordered {
@@ -404,11 +437,15 @@ impl Program for U64Program {
             Ok(RefCell::new(Some(session)))
         };
         let sessions: Result<Vec<_>, AllocError> = (0..self.threads).map(session).collect();
-        Ok(Opened { sessions: sessions.map_err(text)?, tree })
+        let hoard = RefCell::new(None);
+        Ok(Opened { sessions: sessions.map_err(text)?, hoard, tree })
     }
 
     fn contents(&self, opened: &Opened) -> Result<Pairs, String> {
         opened.sessions.iter().for_each(|session| drop(session.borrow_mut().take()));
+        if let Some(hoard) = opened.hoard.take() {
+            hoard.give_back();
+        }
         let heap = opened.tree.heap();
         let pairs = {
             let mut session = heap.session().map_err(text)?;
@@ -422,8 +459,9 @@ impl Program for U64Program {
     }
 
     fn give_back(&self, opened: Opened) -> Result<bool, String> {
-        let Opened { sessions, tree } = opened;
+        let Opened { sessions, hoard, tree } = opened;
         drop(sessions);
+        drop(hoard);
         let heap = tree.heap().clone();
         let mut session = heap.session().map_err(text)?;
         tree.give_back(&mut session).map_err(text)?;
@@ -483,31 +521,10 @@ impl Program for U64Program {
     }
 
     fn warm_up(&self, opened: &Opened) {
-        if self.tree.defers && self.space.may_fill {
-            // It may find no room to settle in a full pool, and would be judged as if it had.
-            return;
-        }
-        for (operation, slot) in self.warm_up.iter().zip(opened.sessions.iter().cycle()) {
-            let mut slot = slot.borrow_mut();
-            let done = self.replies(&*opened.tree, &mut slot, operation, &mut vec![]);
-            match done {
-                Err(error) if self.space.may_fail(&error) => {}
-                done => done.expect("what is done before the threads come finds room"),
-            }
-        }
-        if !self.warm_up.is_empty()
-            && let Some(slot) = opened.sessions.first()
-        {
-            self.settle(&*opened.tree, &mut slot.borrow_mut());
-        }
-        // What was taken from the blocks at hand is made up for.
-        for slot in opened.sessions.iter().filter(|_| !self.warm_up.is_empty()) {
-            if let Some(session) = &mut *slot.borrow_mut() {
-                match session.reserve_blocks(self.space.blocks_at_hand) {
-                    Err(_) if self.space.may_fill => {}
-                    done => done.expect("there is room for the blocks at hand"),
-                }
-            }
+        self.do_warm_up(opened);
+        if let Some(left) = self.space.blocks_left {
+            let hoard = Hoard::take(opened.tree.heap(), left).expect("a session and memory for it");
+            *opened.hoard.borrow_mut() = Some(hoard);
         }
     }
 

@@ -62,11 +62,20 @@ pub struct CrashConfig {
     pub nested_one_in: u64,
     /// How deep such nesting goes: 1 = a crash in recovery, 2 = a crash in the recovery from that.
     pub nested_depth: usize,
+    /// Whether crashes come only where an operation has returned: far more orders for the same work, for
+    /// what an answer promises and the medium does not have yet.
+    pub at_returns: bool,
 }
 
 impl Default for CrashConfig {
     fn default() -> Self {
-        CrashConfig { enabled: true, budget: 64, nested_one_in: 0, nested_depth: 2 }
+        CrashConfig {
+            enabled: true,
+            budget: 64,
+            nested_one_in: 0,
+            nested_depth: 2,
+            at_returns: false,
+        }
     }
 }
 

@@ -103,8 +103,8 @@ impl Core {
         let mut state = self.state.borrow_mut();
         // An opening without memory is refused, which is no failure of recovery.
         let may_refuse = self.is_running() && !self.opening.get();
-        let refuse = state.config.fail_allocation.filter(|_| may_refuse);
-        state.space.allocate(layout, refuse)
+        let refuse = state.config.fail_allocation;
+        state.space.allocate(layout, may_refuse, refuse)
     }
 
     /// Takes arena memory out of use for the rest of the schedule; false if it is not the arena's.

@@ -200,8 +200,15 @@ impl Core {
         }
     }
 
-    /// Has the images of a crash here checked, if that is wanted.
+    /// Has the images of a crash here checked, in the middle of an operation, if that is wanted.
     pub fn crash_point(&self) {
+        if !self.state.borrow().config.crash.at_returns {
+            self.crash_point_at_return();
+        }
+    }
+
+    /// The same where an operation has returned.
+    pub fn crash_point_at_return(&self) {
         if self.state.borrow().config.crash.enabled && !self.dying.get() {
             self.suspend(Request::CrashPoint);
         }

@@ -25,6 +25,8 @@ pub struct Counts {
     pub flushes: u64,
     /// Drains executed.
     pub drains: u64,
+    /// Pieces of volatile memory that the threads asked for in a schedule, at most.
+    pub allocations: u64,
     /// Points at which crash images were computed.
     pub crash_points: u64,
     /// Crash states checked.
@@ -52,6 +54,7 @@ impl Counts {
         self.switches += other.switches;
         self.flushes += other.flushes;
         self.drains += other.drains;
+        self.allocations = self.allocations.max(other.allocations);
         self.crash_points += other.crash_points;
         self.images += other.images;
         self.recoveries += other.recoveries;

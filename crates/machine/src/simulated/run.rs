@@ -377,7 +377,7 @@ impl<P: Program + 'static> Context<P> {
                     durable.borrow_mut().end_settling(thread);
                 }
             }
-            core.crash_point();
+            core.crash_point_at_return();
         }
         self.busy.set(self.busy.get() - 1);
         if self.busy.get() == 0 && self.scenario.program.defers() {

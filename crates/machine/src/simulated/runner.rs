@@ -294,6 +294,8 @@ impl<P: Program + 'static> Runner<P> {
         let diverged = scheduler.diverged();
         self.search = Some(scheduler);
         let steps = core.state.borrow().steps;
+        let allocations = core.state.borrow().space.allocations();
+        self.counts.allocations = self.counts.allocations.max(allocations);
         self.counts.steps += steps;
         self.typical_steps = (self.typical_steps * 7 + steps.min(4_000)) / 8;
         let result = result.map_err(|what| Box::new(self.failure(what, seed)));

@@ -75,14 +75,14 @@ impl Space {
     }
 
     /// Arena memory at an address that depends only on the earlier calls of the schedule, filled
-    /// with a pattern; null when the arena is full or the call of number `refuse` comes.
-    pub fn allocate(&mut self, layout: Layout, refuse: Option<u64>) -> *mut u8 {
-        self.allocations += u64::from(refuse.is_some());
+    /// with a pattern; null when the arena is full or, of the calls that may be refused, that of number
+    /// `refuse` comes.
+    pub fn allocate(&mut self, layout: Layout, may_refuse: bool, refuse: Option<u64>) -> *mut u8 {
+        self.allocations += u64::from(may_refuse);
         let start = self.used.next_multiple_of(layout.align().max(8));
         let size = layout.size().next_multiple_of(8);
-        if refuse.is_some_and(|number| number + 1 == self.allocations)
-            || start + size > self.region.size()
-        {
+        let is_refused = may_refuse && refuse.is_some_and(|number| number + 1 == self.allocations);
+        if is_refused || start + size > self.region.size() {
             return std::ptr::null_mut();
         }
         self.used = start + size;
@@ -102,6 +102,11 @@ impl Space {
             self.live -= 1;
         }
         self.freed.push(freed);
+    }
+
+    /// How many calls of the threads asked for memory in this schedule.
+    pub fn allocations(&self) -> u64 {
+        self.allocations
     }
 
     /// How many allocations of the arena were not freed.

@@ -66,7 +66,8 @@ macro_rules! trees {
 fn hunting_config(mutant: &'static str, number: u64, crashes: bool) -> Config {
     // Crashes in recovery are expensive, and few bugs need them.
     let nested_one_in = if number % 4 == 3 { 1000 } else { 0 };
-    let crash = CrashConfig { enabled: crashes, nested_one_in, budget: 16, nested_depth: 1 };
+    let base = CrashConfig { budget: 16, nested_depth: 1, ..CrashConfig::default() };
+    let crash = CrashConfig { enabled: crashes, nested_one_in, ..base };
     let domain = if number % 6 == 5 { Domain::Eadr } else { Domain::Adr };
     Config {
         mutants: vec![mutant],

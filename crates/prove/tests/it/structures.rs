@@ -45,7 +45,7 @@ fn names_are_distinct_and_every_program_of_a_structure_is_found() {
 fn every_pair_of_dimensions_is_drawn() {
     for structure in STRUCTURES {
         let mut coverage = Coverage::of(structure.dimensions());
-        for number in 0..6000 {
+        for number in 0..9000 {
             coverage.count(&structure.step(1, number, Fixed::default()).values);
         }
         let missing = coverage.missing();

@@ -16,6 +16,7 @@ use everleaf_prove::trees::run_numbers;
 use everleaf_prove::{Nb, plans, scenarios};
 
 const SPACE: Space = Space {
+    blocks_left: None,
     pool_bytes: 128 << 10,
     chunk_shift: 12,
     blocks_at_hand: 0,
