@@ -1,7 +1,14 @@
 //! Scores: numbers of 64 bits as the protocol reads and writes them, and as eight bytes that have their order.
 
+/// Numbers of so many digits are whole scores as they are.
+const WHOLE_DIGITS_MAX: usize = 15;
+const WHOLE_MAX: u64 = 10_u64.pow(WHOLE_DIGITS_MAX as u32);
+
 /// A score as clients write it. `None` if it is none: not a number, or beyond what can be told.
 pub fn parse(bytes: &[u8]) -> Option<f64> {
+    if let Some(whole) = whole(bytes) {
+        return Some(whole);
+    }
     let score = number(bytes)?;
     let is_word = bytes.iter().any(|byte| matches!(byte, b'n' | b'N'));
     let has_digits = || {
@@ -21,6 +28,22 @@ pub fn parse_bound(bytes: &[u8]) -> Option<f64> {
     if text.is_empty() { (bytes.is_empty() || bytes[0] == 0).then_some(0.0) } else { number(text) }
 }
 
+/// A score that is nothing but a few digits, as most are.
+fn whole(bytes: &[u8]) -> Option<f64> {
+    if !(1..=WHOLE_DIGITS_MAX).contains(&bytes.len()) {
+        return None;
+    }
+    let mut whole = 0_u64;
+    for byte in bytes {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        whole = 10 * whole + u64::from(digit);
+    }
+    Some(whole as f64)
+}
+
 fn number(bytes: &[u8]) -> Option<f64> {
     let score: f64 = std::str::from_utf8(bytes).ok()?.parse().ok()?;
     (!score.is_nan()).then_some(score)
@@ -28,6 +51,12 @@ fn number(bytes: &[u8]) -> Option<f64> {
 
 /// With 17 digits, as C's `%.17g`.
 pub fn format(score: f64) -> String {
+    let whole = score as i64;
+    let is_whole = whole as f64 == score && whole.unsigned_abs() < WHOLE_MAX;
+    // A zero may have a sign.
+    if is_whole && (whole != 0 || score.is_sign_positive()) {
+        return whole.to_string();
+    }
     if score.is_infinite() {
         return if score > 0.0 { "inf".to_string() } else { "-inf".to_string() };
     }
@@ -89,6 +118,11 @@ mod tests {
         for (score, text) in [
             (0.1, "0.10000000000000001"),
             (3.0, "3"),
+            (-3.0, "-3"),
+            (0.0, "0"),
+            (999_999_999_999_999.0, "999999999999999"),
+            (1e15, "1000000000000000"),
+            (-1_234_567_890_123_456.0, "-1234567890123456"),
             (-0.0, "-0"),
             (1e16, "10000000000000000"),
             (1e17, "1e+17"),
@@ -99,6 +133,15 @@ mod tests {
             (f64::INFINITY, "inf"),
         ] {
             assert_eq!(format(score), text);
+        }
+    }
+
+    #[test]
+    fn digits_are_read_as_every_other_number() {
+        for text in
+            ["0", "007", "000000012345", "999999999999999", "1000000000000000", "9007199254740993"]
+        {
+            assert_eq!(parse(text.as_bytes()), text.parse().ok(), "{text}");
         }
     }
 

@@ -25,6 +25,8 @@ use crate::resp::{Reply, Series};
 
 /// Bytes on the stage from which on a series ends.
 const STAGE_SIZE_MAX: usize = 1 << 20;
+/// Bytes of answers that there is room for from the start.
+const FIRST_ANSWERS_SIZE: usize = 1 << 10;
 /// Bytes of answers from which on a series ends.
 const ANSWER_SIZE_MAX: usize = 64 << 10;
 /// Time after which a series ends: the longer, the more likely is a conflict.
@@ -73,7 +75,8 @@ pub fn run(context: &mut Context<'_>, series: &Series<'_>, first: usize) -> Outc
     let mut attempts = 0;
     while attempts < ATTEMPT_COUNT_MAX {
         let mut stage = Stage::new(BATCH_SIZE_MAX);
-        let mut staging = Staging::default();
+        let answers = Vec::with_capacity(FIRST_ANSWERS_SIZE);
+        let mut staging = Staging { answers, ..Staging::default() };
         if !stage_all(context, series, first..end, &mut stage, &store, &mut staging) {
             // Those before it are run again without it.
             end = first + staging.count;
@@ -138,7 +141,7 @@ fn stage_all(
     let place = stage.place(&shared.databases, context.session.database);
     let slow_after = shared.settings.slow_log_after();
     let began = Instant::now();
-    let mut last = began;
+    let mut passed = Duration::ZERO;
     for index in range {
         let (command, request) = series.request(index);
         let (start, changes, made) =
@@ -173,17 +176,16 @@ fn stage_all(
         }
         context.tally.commands += 1;
         staging.count += 1;
-        let now = Instant::now();
-        if slow_after.is_some_and(|limit| now - last >= limit) {
-            staging.slow.push((index, now - last));
+        let before = std::mem::replace(&mut passed, began.elapsed());
+        if slow_after.is_some_and(|limit| passed - before >= limit) {
+            staging.slow.push((index, passed - before));
         }
-        last = now;
         let is_wanted = || {
             let mut made = stage.made()[made..].iter();
             made.any(|(place, key)| shared.waiters.may_want(*place, key))
         };
         let is_full = stage.size() > STAGE_SIZE_MAX || staging.answers.len() > ANSWER_SIZE_MAX;
-        if is_full || is_wanted() || now - began > TIME_MAX {
+        if is_full || is_wanted() || passed > TIME_MAX {
             break;
         }
     }

@@ -461,15 +461,48 @@ pub fn find(name: &[u8]) -> Option<usize> {
     }
     let mut bytes = [0; NAME_SIZE_MAX];
     bytes[..name.len()].copy_from_slice(name);
-    let mut place = place_of(u128::from_le_bytes(bytes), name.len());
+    let word = u128::from_le_bytes(bytes);
+    let mut place = place_of(word, name.len());
     loop {
         let index = usize::from(PLACES[place]);
-        let command = COMMANDS.get(index)?;
-        if command.name.as_bytes().eq_ignore_ascii_case(name) {
+        let spelling = SPELLINGS.get(index)?;
+        if word | spelling.letters == spelling.word && spelling.length == name.len() {
             return Some(index);
         }
         place = (place + 1) % PLACE_COUNT;
     }
+}
+
+/// The name of a command as a number, to be compared at once.
+struct Spelling {
+    /// In small letters.
+    word: u128,
+    /// The bit that makes a letter small, for each letter.
+    letters: u128,
+    length: usize,
+}
+
+static SPELLINGS: [Spelling; COUNT] = spellings();
+
+const fn spellings() -> [Spelling; COUNT] {
+    let mut all = [const { Spelling { word: 0, letters: 0, length: 0 } }; COUNT];
+    let mut index = 0;
+    while index < COUNT {
+        let name = COMMANDS[index].name.as_bytes();
+        let (mut word, mut letters, mut at) = ([0; NAME_SIZE_MAX], [0; NAME_SIZE_MAX], 0);
+        while at < name.len() {
+            word[at] = name[at];
+            letters[at] = if name[at].is_ascii_alphabetic() { 0x20 } else { 0 };
+            at += 1;
+        }
+        all[index] = Spelling {
+            word: u128::from_le_bytes(word),
+            letters: u128::from_le_bytes(letters),
+            length: name.len(),
+        };
+        index += 1;
+    }
+    all
 }
 
 /// Places of the table that finds a command by a hash of its name: so many more than commands that one is free.
@@ -539,6 +572,21 @@ mod tests {
         let long = [b'x'; 1000];
         for name in [&b""[..], b"ge", b"gett", b"nosuchcommand", b"\xff\xff\xff", &long] {
             assert_eq!(find(name), None, "{}", name.escape_ascii());
+        }
+        // What only has the bits of the letters, or ends with what a shorter name is filled up with.
+        let cut = |command: &Command, byte: u8| [command.name.as_bytes(), &[byte]].concat();
+        for command in &COMMANDS {
+            for (at, letter) in command.name.bytes().enumerate() {
+                for bit in [0x01, 0x10, 0x40, 0x80] {
+                    let mut name = command.name.as_bytes().to_vec();
+                    name[at] = letter ^ bit;
+                    let found = find(&name).map(|index| COMMANDS[index].name.as_bytes());
+                    assert!(found.is_none_or(|found| found == name), "{}", name.escape_ascii());
+                }
+            }
+            for byte in [0, b' '] {
+                assert_eq!(find(&cut(command, byte)), None, "{}", command.name);
+            }
         }
     }
 

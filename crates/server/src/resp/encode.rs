@@ -93,12 +93,26 @@ impl<'a> Reply<'a> {
     /// An integer.
     #[inline]
     pub fn integer(&mut self, value: i64) {
-        self.out.push(b':');
-        if value < 0 {
-            self.out.push(b'-');
+        // From behind, so that it is appended at once: mark, sign, digits, and the line end.
+        let mut text = [0; 24];
+        let mut start = text.len() - 2;
+        text[start..].copy_from_slice(b"\r\n");
+        let mut rest = value.unsigned_abs();
+        loop {
+            start -= 1;
+            text[start] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
         }
-        push_decimal(self.out, value.unsigned_abs());
-        self.out.extend_from_slice(b"\r\n");
+        if value < 0 {
+            start -= 1;
+            text[start] = b'-';
+        }
+        start -= 1;
+        text[start] = b':';
+        self.out.extend_from_slice(&text[start..]);
     }
 
     /// A count or a size, as an integer.

@@ -439,6 +439,9 @@ impl KeptRequests {
     }
 }
 
+/// So many requests of a series need no further memory.
+const FIRST_SERIES_LEN: usize = 32;
+
 /// Requests that stay where they were received, to be run together, each with the number of its command.
 #[derive(Debug, Default)]
 pub struct Series<'b> {
@@ -462,6 +465,10 @@ impl<'b> Series<'b> {
     /// was an inline one: its arguments are in the parser.
     pub fn push(&mut self, command: usize, parser: &Parser, bytes: &'b [u8], end: usize) -> bool {
         if !parser.is_inline {
+            if self.entries.is_empty() {
+                self.entries.reserve(FIRST_SERIES_LEN);
+                self.spans.reserve(FIRST_SERIES_LEN * parser.spans.len());
+            }
             self.entries.push(SeriesEntry { command, bytes, first_span: self.spans.len(), end });
             self.spans.extend_from_slice(&parser.spans);
         }

@@ -23,7 +23,8 @@ impl Options {
     fn parse(request: &Request<'_>, increment: bool) -> Result<(Self, usize)> {
         let mut options = Options { increment, ..Options::default() };
         let mut index = 2;
-        while let Some(arg) = request.get(index) {
+        // What is longer or shorter than all options is a score.
+        while let Some(arg) = request.get(index).filter(|arg| matches!(arg.len(), 2 | 4)) {
             match arg.to_ascii_lowercase().as_slice() {
                 b"nx" => options.only_new = true,
                 b"xx" => options.only_there = true,
