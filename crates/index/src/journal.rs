@@ -443,12 +443,14 @@ fn encode<G: Geometry, M: Machine>(
         };
         last = Some((edit.tree, id));
         let value_length = edit.value.map_or(REMOVED, |value| value.len() as u32);
-        batch.extend(id.to_le_bytes());
-        batch.extend((edit.key.len() as u32).to_le_bytes());
-        batch.extend(value_length.to_le_bytes());
-        batch.extend(edit.expiry_ms.to_le_bytes());
-        batch.extend(edit.key);
-        batch.extend(edit.value.unwrap_or_default());
+        let mut header = [0; CHANGE_HEADER_SIZE];
+        header[..4].copy_from_slice(&id.to_le_bytes());
+        header[4..8].copy_from_slice(&(edit.key.len() as u32).to_le_bytes());
+        header[8..12].copy_from_slice(&value_length.to_le_bytes());
+        header[12..].copy_from_slice(&edit.expiry_ms.to_le_bytes());
+        batch.extend_from_slice(&header);
+        batch.extend_from_slice(edit.key);
+        batch.extend_from_slice(edit.value.unwrap_or_default());
     }
     let sum = crc32c(&batch[4..]);
     batch[..4].copy_from_slice(&sum.to_le_bytes());
