@@ -103,6 +103,12 @@ impl WriteBatch {
         Self::default()
     }
 
+    /// Makes room for so many more changes, and so many bytes of their keys and values.
+    pub fn reserve(&mut self, changes: usize, bytes: usize) {
+        self.changes.reserve(changes);
+        self.bytes.reserve(bytes);
+    }
+
     /// Sets the value of a key, which will not expire.
     pub fn put(&mut self, map: &Map, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
         self.put_with_expiry(map, key, value, Expiry::Never)

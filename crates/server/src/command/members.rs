@@ -169,6 +169,31 @@ pub fn draw(collection: &mut Collection<'_, '_>, count: i64) -> Result<Vec<Membe
     Ok(all)
 }
 
+/// Removes a member of a set that is drawn.
+pub fn pop_one(set: &mut Collection<'_, '_>) -> Result<Option<Vec<u8>>> {
+    set.pop_drawn(|set, count| {
+        let total = set.header.count;
+        if total <= SMALL_COUNT_MAX {
+            let drawn = draw(set, (count as u64).min(total) as i64)?;
+            return Ok(drawn.into_iter().map(|(member, _)| member).collect());
+        }
+        let mut members = Vec::new();
+        let mut take = |member: &[u8], _: &[u8]| {
+            members.push(member.to_vec());
+            if members.len() == count { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        set.walk_from(set.place(random()), &mut take)?;
+        if members.is_empty() {
+            // Behind the last one comes the first.
+            set.walk_from(0, |member, _| {
+                members.push(member.to_vec());
+                ControlFlow::Break(())
+            })?;
+        }
+        Ok(members)
+    })
+}
+
 /// A reply can have so many items.
 fn check_count(count: u64) -> Outcome {
     if count > 1 << 26 { Err(Failure::ReplyTooLong) } else { Ok(()) }

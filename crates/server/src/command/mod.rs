@@ -33,6 +33,7 @@ mod slow_log;
 mod sort;
 pub mod source;
 pub mod stage;
+mod staged_members;
 mod staged_value;
 mod string;
 pub mod table;

@@ -5,28 +5,32 @@
 //! transaction that runs alone keeps nothing of what it reads. What is to be written counts until the
 //! batch is done, and beyond the limit the transaction fails as a whole.
 
+pub mod ahead;
 mod condition;
+mod current;
 mod each;
 mod orders;
+mod rollback;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use everleaf::{Action, Error, Expiry, KEY_SIZE_MAX, Statistics, Watch, WriteBatch, human_size};
 
+use self::ahead::Ahead;
+use self::current::Current;
 use super::Failure;
 use super::keys::Result;
 use super::queue::BATCH_SIZE_MAX;
 pub use super::source::{Source, Visit};
-use super::staged_value::{
-    ENTRY_OVERHEAD, Members, Value, Written, is_live, merge, note_member, note_write, set,
-};
-use super::undo::{Before, Mark, UndoLog};
+use super::staged_members::StagedMembers;
+use super::staged_value::{ENTRY_OVERHEAD, Value, Written, is_live, merge, note_write};
+use super::undo::{Before, UndoLog};
 use super::walk::Bounds;
 use crate::databases::{Database, Databases, Place};
 use crate::short_bytes::ShortBytes;
 use crate::types::separators::Separators;
-use crate::types::{HEADER_SIZE, Kind, Ready, Types};
+use crate::types::{HEADER_SIZE, Header, Kind, Ready, Types};
 
 /// What makes of a key, and when it expires, what is to be done with it.
 pub type Decide<'a> = dyn FnMut(Option<(&[u8], Expiry)>) -> Action + 'a;
@@ -70,9 +74,13 @@ pub struct Stage {
     /// One for each database that it touched: nearly always one.
     parts: Vec<Part>,
     /// What is to be written of the members of collections, which never expire.
-    members: Members,
+    members: StagedMembers,
     /// What is known of the orders of sorted sets that change.
     separators: Vec<Separators>,
+    /// What was read ahead.
+    pub ahead: Ahead,
+    /// The collection that was changed last.
+    current: Option<Current>,
     /// Whether something was rolled back: what is kept between steps may not be taken for what is here then.
     was_rolled_back: bool,
     /// Where databases lie once it is done, if it exchanges some, and which they are.
@@ -161,16 +169,18 @@ impl Stage {
 
     /// Moves what is to be written to a batch.
     pub fn fill(&mut self, batch: &mut WriteBatch, databases: &Databases, types: &Types) {
+        self.write_current();
         self.write_counts();
         if let Some(places) = &self.places {
             databases.keep(places, batch);
         }
         if let Some(ready) = types.ready() {
-            // Each goes when it was moved, so that the bytes are not held twice.
-            for (key, value) in std::mem::take(&mut self.members) {
+            let members = std::mem::take(&mut self.members);
+            batch.reserve(members.len() + 1, members.size());
+            for (key, value) in members.iter() {
                 match value {
-                    Some(value) => batch.put(&ready.members, &*key, &*value),
-                    None => batch.remove(&ready.members, &*key),
+                    Some(value) => batch.put(&ready.members, key, value),
+                    None => batch.remove(&ready.members, key),
                 };
             }
         }
@@ -212,57 +222,6 @@ impl Stage {
         self.size > self.size_max || undo_size > self.size_max
     }
 
-    /// Begins a command that can be rolled back; those before it cannot any more.
-    pub fn mark(&mut self) -> Mark {
-        self.write_counts();
-        self.undo = Some(UndoLog::default());
-        Mark {
-            size: self.size,
-            read_size: self.read_size,
-            made_count: self.made.len(),
-            change_count: self.change_count,
-        }
-    }
-
-    /// Rolls back what was written since the last mark, which this is. What was read stays a condition. Exchanges
-    /// of databases stay: nothing fails behind one.
-    pub fn roll_back(&mut self, mark: &Mark) {
-        let Some(undo) = self.undo.take() else { return };
-        // What is on the stage once this is done has all counts: those of before were written at the mark.
-        self.separators.clear();
-        self.was_rolled_back = true;
-        for (key, before) in undo.members {
-            set(&mut self.members, key, before);
-        }
-        for ((place, key), before) in undo.keys {
-            // A value that was replaced was appended to before that, if it was.
-            for before in before.into_iter().rev() {
-                let written = &mut self.part_mut(place).written;
-                match before {
-                    Before::Written(before) => set(written, key.clone(), before),
-                    Before::Size(size) => {
-                        if let Some(Some((value, _))) = written.get_mut(&key) {
-                            value.truncate(size);
-                        }
-                    }
-                    Before::Time(time) => {
-                        if let Some(Some((_, expiry))) = written.get_mut(&key) {
-                            *expiry = time;
-                        }
-                    }
-                }
-            }
-        }
-        self.size = mark.size + (self.read_size - mark.read_size);
-        self.made.truncate(mark.made_count);
-        self.change_count = mark.change_count;
-    }
-
-    /// Says that nothing is rolled back any more.
-    pub fn forget_mark(&mut self) {
-        self.undo = None;
-    }
-
     /// Says that it is over.
     pub fn failure(&self) -> Failure {
         let remedy = match self.size_max < BATCH_SIZE_MAX {
@@ -284,6 +243,7 @@ impl Stage {
 
     /// Sets what is to be written of a key.
     pub fn write(&mut self, place: Place, key: &[u8], value: Option<Value>) -> Result<()> {
+        self.write_current();
         check_key(key)?;
         let is_header = |value: &Option<Value>| {
             value.as_ref().is_some_and(|(value, _)| value.len() == HEADER_SIZE)
@@ -302,39 +262,44 @@ impl Stage {
         self.check()
     }
 
-    /// Sets the header of a collection. Nothing is allocated if it only changes.
+    /// Sets the header of a collection.
     pub fn write_header(
         &mut self,
         place: Place,
         key: &[u8],
-        header: &[u8; HEADER_SIZE],
+        header: &Header,
+        ready: &Ready,
         expiry: Expiry,
     ) -> Result<()> {
-        if self.undo.is_none()
-            && let Some(Some((value, time))) = self.written_mut(place, key)
-            && value.len() == HEADER_SIZE
-        {
-            value.copy_from_slice(header);
-            *time = expiry;
+        let can_be_current = self.undo.is_none() && expiry == Expiry::Never;
+        if can_be_current && self.change_current(place, key, header) {
             self.change_count += 1;
             return self.check();
         }
-        self.write(place, key, Some((header.to_vec(), expiry)))
+        self.write(place, key, Some((ready.encode(header).to_vec(), expiry)))?;
+        if can_be_current {
+            self.set_current(place, key, header);
+        }
+        Ok(())
     }
 
     /// Sets what is to be written of a member of a collection.
-    pub fn write_member(&mut self, key: ShortBytes, value: Option<&[u8]>) -> Result<()> {
-        check_key(&key)?;
+    pub fn write_member(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        check_key(key)?;
         self.change_count += 1;
         self.set_member(key, value);
         self.check()
     }
 
-    fn set_member(&mut self, key: ShortBytes, value: Option<&[u8]>) {
-        let undone = self.undo.is_some().then(|| key.clone());
-        let old = note_member(&mut self.members, &mut self.size, key, value.map(ShortBytes::from));
-        if let (Some(undo), Some(key)) = (&mut self.undo, undone) {
-            undo.note_member(key, old);
+    fn set_member(&mut self, key: &[u8], value: Option<&[u8]>) {
+        if let Some(undo) = &mut self.undo {
+            let before = self.members.get(key).map(|value| value.map(ShortBytes::from));
+            undo.note_member(ShortBytes::from(key), before);
+        }
+        self.size += value.map_or(0, <[u8]>::len);
+        match self.members.set(key, Some(value)) {
+            Some(old_size) => self.size -= old_size,
+            None => self.size += key.len() + ENTRY_OVERHEAD,
         }
     }
 }
@@ -354,6 +319,7 @@ impl Staged<'_> {
         key: &[u8],
         see: impl FnOnce(&[u8], Expiry) -> R,
     ) -> Result<Option<R>> {
+        self.stage.write_current();
         if let Some(value) = self.stage.written(self.place, key) {
             let live = value.as_ref().filter(|value| is_live(value));
             return Ok(live.map(|(value, expiry)| see(value, *expiry)));
@@ -481,6 +447,7 @@ impl Staged<'_> {
         if bounds.is_empty() {
             return Ok(());
         }
+        self.stage.write_current();
         let (source, map) = (&mut self.source, self.databases.map(self.place));
         let none = Written::new();
         let written = self.stage.part(self.place).map_or(&none, |part| &part.written);
@@ -500,7 +467,7 @@ impl Staged<'_> {
         see: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>> {
         if let Some(value) = self.stage.members.get(key) {
-            return Ok(value.as_ref().map(|value| see(value)));
+            return Ok(value.map(see));
         }
         let (mut see, mut result) = (Some(see), None);
         self.source.read_member(&ready.members, key, &mut |value| {
@@ -535,14 +502,15 @@ impl Staged<'_> {
         let source = &mut self.source;
         let scan =
             |visit: &mut Visit<'_>| source.scan_members(&ready.members, bounds, reverse, visit);
-        let written = self.stage.members.range::<[u8], _>(bounds.as_slices());
-        let written = written.map(|(key, value)| (&key[..], value.as_deref()));
+        self.stage.members.sort();
+        let written = self.stage.members.range(bounds.as_slices());
         Ok(merge(written, reverse, visit, scan)?)
     }
 
     /// Removes all keys of the database.
     pub fn clear(&mut self) -> Result<()> {
         let Staged { stage, source, databases, place, .. } = self;
+        stage.write_current();
         let is_set = |(key, value): (&Vec<u8>, &Option<Value>)| value.as_ref().map(|_| key.clone());
         let keys: Vec<_> = stage
             .part(*place)
@@ -578,6 +546,7 @@ impl Staged<'_> {
     pub fn len(&mut self) -> Result<u64> {
         let map = self.databases.map(self.place);
         let mut count = self.source.len(map)?;
+        self.stage.write_current();
         let Some(part) = self.stage.part(self.place) else { return Ok(count) };
         for (key, value) in &part.written {
             let before = self.source.read(map, key, &mut |_, _| {})?;

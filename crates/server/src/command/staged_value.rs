@@ -1,14 +1,12 @@
 //! What is to be written of keys, over what the store has.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::ops::ControlFlow;
 
 use everleaf::Expiry;
 
 use super::expiry::now_ms;
 use super::source::Visit;
-use crate::short_bytes::ShortBytes;
 
 /// Bytes that an entry takes besides its key and value.
 pub const ENTRY_OVERHEAD: usize = 100;
@@ -18,9 +16,6 @@ pub type Value = (Vec<u8>, Expiry);
 
 /// What is to be written; `None` removes the key.
 pub type Written = BTreeMap<Vec<u8>, Option<Value>>;
-
-/// What is to be written of members of collections, which never expire; `None` removes the member.
-pub type Members = BTreeMap<ShortBytes, Option<ShortBytes>>;
 
 /// Sets what is to be written of a key, or that nothing is.
 pub fn set<K: Ord, V>(written: &mut BTreeMap<K, Option<V>>, key: K, value: Option<Option<V>>) {
@@ -47,29 +42,6 @@ pub fn note_write(
         None => {
             *size += key.len() + ENTRY_OVERHEAD;
             written.insert(key.to_vec(), value)
-        }
-    }
-}
-
-/// Sets what is to be written of a member, and counts it. Returns what was to be written.
-pub fn note_member(
-    members: &mut Members,
-    size: &mut usize,
-    key: ShortBytes,
-    value: Option<ShortBytes>,
-) -> Option<Option<ShortBytes>> {
-    let size_of = |value: &Option<ShortBytes>| value.as_ref().map_or(0, |value| value.len());
-    *size += size_of(&value);
-    match members.entry(key) {
-        Entry::Occupied(mut entry) => {
-            let old = entry.insert(value);
-            *size -= size_of(&old);
-            Some(old)
-        }
-        Entry::Vacant(entry) => {
-            *size += entry.key().len() + ENTRY_OVERHEAD;
-            entry.insert(value);
-            None
         }
     }
 }

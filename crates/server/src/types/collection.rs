@@ -35,6 +35,9 @@ impl<'s, 'a> Collection<'s, 'a> {
     /// The collection of a key, if there is one.
     pub fn find(staged: &'s mut Staged<'a>, key: &'s [u8], kind: Kind) -> Result<Option<Self>> {
         let types = staged.types;
+        if let Some(header) = staged.stage.current_header(staged.place, key) {
+            return Self::of_current(staged, key, kind, header).map(Some);
+        }
         let found = staged.see(key, |value, expiry| (types.header(value), expiry))?;
         let Some((header, expiry)) = found else { return Ok(None) };
         match (header, types.ready()) {
@@ -48,6 +51,9 @@ impl<'s, 'a> Collection<'s, 'a> {
     /// The collection of a key, or a new one that is empty.
     pub fn open(staged: &'s mut Staged<'a>, key: &'s [u8], kind: Kind) -> Result<Self> {
         let types = staged.types;
+        if let Some(header) = staged.stage.current_header(staged.place, key) {
+            return Self::of_current(staged, key, kind, header);
+        }
         let found = staged.see(key, |value, expiry| (types.header(value), expiry))?;
         let ready = types.ready().ok_or(Failure::WrongType)?;
         match found {
@@ -66,6 +72,21 @@ impl<'s, 'a> Collection<'s, 'a> {
                 Ok(Collection { staged, ready, key, expiry, header, is_new: false })
             }
             Some(_) => Err(Failure::WrongType),
+        }
+    }
+
+    /// The collection that was changed last.
+    fn of_current(
+        staged: &'s mut Staged<'a>,
+        key: &'s [u8],
+        kind: Kind,
+        header: Header,
+    ) -> Result<Self> {
+        match staged.types.ready() {
+            Some(ready) if header.kind == kind => {
+                Ok(Collection { staged, ready, key, expiry: Expiry::Never, header, is_new: false })
+            }
+            _ => Err(Failure::WrongType),
         }
     }
 
@@ -136,7 +157,7 @@ impl<'s, 'a> Collection<'s, 'a> {
         if place.len() > KEY_SIZE_MAX {
             return Err(Error::KeyTooLarge(place.len()).into());
         }
-        self.staged.stage.write_member(place, Some(value))?;
+        self.staged.stage.write_member(&place, Some(value))?;
         self.header.count += u64::from(!is_there);
         Ok(())
     }
@@ -168,8 +189,32 @@ impl<'s, 'a> Collection<'s, 'a> {
         self.remove_at(place)
     }
 
+    /// Removes a member of a set that is drawn: of a large one in the order of the places from a drawn place on, of a small
+    /// one in any order. `draw` finds so many of them, the first ones first.
+    pub fn pop_drawn(
+        &mut self,
+        draw: impl Fn(&mut Self, usize) -> Result<Vec<Vec<u8>>>,
+    ) -> Result<Option<Vec<u8>>> {
+        let id = self.header.id;
+        while let Some(drawn) = self.staged.stage.ahead.next_drawn(id) {
+            let place = self.place_of(&drawn);
+            // It may have been removed since it was drawn.
+            if !self.staged.is_removed(&place) {
+                self.remove_at(place)?;
+                return Ok(Some(drawn));
+            }
+        }
+        let count = self.staged.stage.ahead.count_to_draw(id);
+        let mut members = draw(self, count)?;
+        members.reverse();
+        let Some(drawn) = members.pop() else { return Ok(None) };
+        self.staged.stage.ahead.keep_drawn(members);
+        self.remove_known(&drawn)?;
+        Ok(Some(drawn))
+    }
+
     fn remove_at(&mut self, place: ShortBytes) -> Result<()> {
-        self.staged.stage.write_member(place, None)?;
+        self.staged.stage.write_member(&place, None)?;
         // What is read while others write need not fit the count; then it is read again.
         self.header.count = self.header.count.saturating_sub(1);
         Ok(())
@@ -219,35 +264,39 @@ impl<'s, 'a> Collection<'s, 'a> {
     /// Ends a change: the header is written, or goes if nothing is left.
     pub fn finish(mut self) -> Result<()> {
         self.header.changes += 1;
-        let place = self.staged.place;
-        let live = live_key(place, self.header.id);
-        let live = || ShortBytes::from(&live[..]);
         if self.header.count == 0 {
-            self.staged.stage.forget_separators(self.header.id);
-            // With the note the collector frees what is left beside the members.
-            let is_bare = match self.header.kind {
-                Kind::Hash | Kind::Set => true,
-                Kind::SortedSet => self.header.extra == 0,
-                Kind::List => !self.is_trimmed()?,
-            };
-            let stage = &mut self.staged.stage;
-            if is_bare {
-                stage.write_member(live(), None)?;
-            } else if self.is_new {
-                stage.write_member(live(), Some(self.key))?;
-            }
-            return match self.is_new {
-                true => Ok(()),
-                false => stage.write(place, self.key, None),
-            };
+            return self.finish_empty();
         }
-        let stage = &mut self.staged.stage;
+        let (place, stage) = (self.staged.place, &mut self.staged.stage);
         if self.is_new {
-            stage.write_member(live(), Some(self.key))?;
+            stage.write_member(&live_key(place, self.header.id), Some(self.key))?;
         }
         if self.header.kind == Kind::SortedSet {
             stage.note_changes(self.header.id, self.header.changes);
         }
-        stage.write_header(place, self.key, &self.ready.encode(&self.header), self.expiry)
+        stage.write_header(place, self.key, &self.header, self.ready, self.expiry)
+    }
+
+    /// Ends a change that leaves nothing.
+    fn finish_empty(mut self) -> Result<()> {
+        self.staged.stage.forget_separators(self.header.id);
+        // With the note the collector frees what is left beside the members.
+        let is_bare = match self.header.kind {
+            Kind::Hash | Kind::Set => true,
+            Kind::SortedSet => self.header.extra == 0,
+            Kind::List => !self.is_trimmed()?,
+        };
+        let place = self.staged.place;
+        let live = live_key(place, self.header.id);
+        let stage = &mut self.staged.stage;
+        if is_bare {
+            stage.write_member(&live, None)?;
+        } else if self.is_new {
+            stage.write_member(&live, Some(self.key))?;
+        }
+        match self.is_new {
+            true => Ok(()),
+            false => stage.write(place, self.key, None),
+        }
     }
 }

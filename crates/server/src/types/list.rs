@@ -10,7 +10,6 @@ use super::trimmed_key;
 use crate::command::keys::Result;
 use crate::command::walk::Bounds;
 use crate::failure::Failure;
-use crate::short_bytes::ShortBytes;
 
 /// Bytes of elements that are moved at once.
 const MOVED_SIZE_MAX: usize = 256 << 20;
@@ -50,7 +49,7 @@ impl Collection<'_, '_> {
     /// Sets an element that is there.
     pub fn set_element(&mut self, at: u64, value: Option<&[u8]>) -> Result<()> {
         let key = self.element_key(at);
-        self.staged.stage.write_member(ShortBytes::from(&key[..]), value)
+        self.staged.stage.write_member(&key, value)
     }
 
     /// Adds an element at a side.
@@ -70,9 +69,10 @@ impl Collection<'_, '_> {
     pub fn pop(&mut self, side: Side) -> Result<Option<Vec<u8>>> {
         let Some(last) = self.header.count.checked_sub(1) else { return Ok(None) };
         let at = if side == Side::Left { 0 } else { last };
-        let value = self.element(at, <[u8]>::to_vec)?;
+        let key = self.element_key(at);
+        let value = self.staged.next_element(self.ready, &key, side == Side::Right)?;
         match value {
-            Some(_) => self.set_element(at, None)?,
+            Some(_) => self.staged.stage.write_member(&key, None)?,
             None => self.note_lack()?,
         }
         self.header.extra = self.header.extra.wrapping_add(u64::from(side == Side::Left));
@@ -86,8 +86,7 @@ impl Collection<'_, '_> {
         if self.is_trimmed()? {
             return Ok(());
         }
-        let key = ShortBytes::from(&trimmed_key(self.header.id)[..]);
-        self.staged.stage.write_member(key, Some(LACKING))
+        self.staged.stage.write_member(&trimmed_key(self.header.id), Some(LACKING))
     }
 
     /// Removes so many elements at a side, if there are so many, in the order in which they go.
@@ -203,8 +202,7 @@ impl Collection<'_, '_> {
         if count - kept <= REMOVED_COUNT_MAX {
             (0..first).chain(first + kept..count).try_for_each(|at| self.set_element(at, None))?;
         } else {
-            let key = ShortBytes::from(&trimmed_key(self.header.id)[..]);
-            self.staged.stage.write_member(key, Some(b""))?;
+            self.staged.stage.write_member(&trimmed_key(self.header.id), Some(b""))?;
         }
         self.header.extra = self.header.extra.wrapping_add(first);
         self.header.count = kept;

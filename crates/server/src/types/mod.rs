@@ -90,6 +90,17 @@ pub struct Header {
     pub extra: u64,
 }
 
+impl Header {
+    /// Writes all but the mark to a value that holds a header.
+    pub fn write_to(&self, value: &mut [u8; HEADER_SIZE]) {
+        value[MARK_SIZE] = self.kind as u8;
+        value[24..32].copy_from_slice(&self.id.to_le_bytes());
+        value[32..40].copy_from_slice(&self.count.to_le_bytes());
+        value[40..48].copy_from_slice(&self.changes.to_le_bytes());
+        value[48..].copy_from_slice(&self.extra.to_le_bytes());
+    }
+}
+
 /// What collections need; present once a pool has had one.
 pub struct Ready {
     /// The map of the members.
@@ -127,11 +138,7 @@ impl Ready {
     pub fn encode(&self, header: &Header) -> [u8; HEADER_SIZE] {
         let mut value = [0; HEADER_SIZE];
         value[..MARK_SIZE].copy_from_slice(&self.mark);
-        value[MARK_SIZE] = header.kind as u8;
-        value[24..32].copy_from_slice(&header.id.to_le_bytes());
-        value[32..40].copy_from_slice(&header.count.to_le_bytes());
-        value[40..48].copy_from_slice(&header.changes.to_le_bytes());
-        value[48..].copy_from_slice(&header.extra.to_le_bytes());
+        header.write_to(&mut value);
         value
     }
 
@@ -150,9 +157,14 @@ impl Ready {
             word[..bytes.len()].copy_from_slice(bytes);
             u64::from_le_bytes(word)
         };
-        let mut state = word(&self.mark[..8]) ^ member.len() as u64;
-        for chunk in member.chunks(8) {
-            state = mixed(state ^ word(chunk)).wrapping_add(word(&self.mark[8..]));
+        let (first, second) = (word(&self.mark[..8]), word(&self.mark[8..]));
+        let mut state = first ^ member.len() as u64;
+        let (words, rest) = member.as_chunks();
+        for word in words {
+            state = mixed(state ^ u64::from_le_bytes(*word)).wrapping_add(second);
+        }
+        if !rest.is_empty() {
+            state = mixed(state ^ word(rest)).wrapping_add(second);
         }
         mixed(state)
     }
@@ -297,6 +309,28 @@ mod tests {
         ids.dedup();
         assert_eq!(ids.len(), count);
         assert!(ids.iter().all(|id| *id > LIVE));
+    }
+
+    /// The places of members are in the pools that there are.
+    #[test]
+    fn the_hash_of_a_member_stays_what_it_is() {
+        let (_folder, store) = store();
+        let members = store.map(MEMBERS).unwrap();
+        members.insert(MARK_KEY, *b"0123456789abcdef").unwrap();
+        let types = Types::default();
+        types.begin(&store).unwrap();
+        let ready = types.ready().unwrap();
+        let member = b"a member of some words and a rest";
+        let step = |state: u64, chunk: &[u8]| {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            mixed(state ^ u64::from_le_bytes(word)).wrapping_add(u64::from_le_bytes(*b"89abcdef"))
+        };
+        for length in 0..member.len() {
+            let first = u64::from_le_bytes(*b"01234567") ^ length as u64;
+            let wanted = mixed(member[..length].chunks(8).fold(first, step));
+            assert_eq!(ready.hash_of(&member[..length]), wanted, "{length}");
+        }
     }
 
     #[test]

@@ -137,7 +137,7 @@ impl Collection<'_, '_> {
     fn enter(&mut self, member: &[u8], score: f64, count: u64) -> Result<()> {
         let position = position(member, score);
         let key = self.order_key(0, &position);
-        self.staged.stage.write_member(key, Some(b""))?;
+        self.staged.stage.write_member(&key, Some(b""))?;
         self.known().enter(&position);
         let (height, levels) = (self.height_of(member), self.levels());
         for level in 1..=height.max(levels) {
@@ -171,7 +171,7 @@ impl Collection<'_, '_> {
     fn leave(&mut self, member: &[u8], score: f64) -> Result<()> {
         let position = position(member, score);
         let key = self.order_key(0, &position);
-        self.staged.stage.write_member(key, None)?;
+        self.staged.stage.write_member(&key, None)?;
         self.known().leave(&position);
         let height = self.height_of(member);
         for level in 1..=self.levels() {
@@ -184,7 +184,7 @@ impl Collection<'_, '_> {
                     false => self.staged.see_member(self.ready, &key, number)?,
                 }
                 .unwrap_or(0);
-                self.staged.stage.write_member(key, None)?;
+                self.staged.stage.write_member(&key, None)?;
             }
             if is_loaded {
                 let change = |total: u64| (total + count).saturating_sub(1);
@@ -202,7 +202,7 @@ impl Collection<'_, '_> {
             return Ok(());
         }
         let key = self.order_key(level, position);
-        self.staged.stage.write_member(key, Some(&count.to_le_bytes()))
+        self.staged.stage.write_member(&key, Some(&count.to_le_bytes()))
     }
 
     /// The last separator before a position, and its count. None is missing but while others write.

@@ -13,7 +13,6 @@ use crate::command::keys::Result;
 use crate::command::stage::{Staged, Visit};
 use crate::command::walk::Bounds;
 use crate::databases::Place;
-use crate::short_bytes::ShortBytes;
 
 /// Entries, and bytes of them, that are copied at once.
 const PIECE_LENGTH: usize = 1024;
@@ -37,7 +36,7 @@ impl Staged<'_> {
     }
 
     fn write_note(&mut self, note: &[u8], key: Option<&[u8]>) -> Result<()> {
-        self.stage.write_member(ShortBytes::from(note), key)
+        self.stage.write_member(note, key)
     }
 
     /// Moves what a key holds to another one, in place of what that held. Returns whether there was
@@ -109,7 +108,7 @@ impl Staged<'_> {
             bounds.skip_to_after(last.clone());
             for (mut key, value) in piece {
                 key[..8].copy_from_slice(&to.to_be_bytes());
-                self.stage.write_member(ShortBytes::from(&key[..]), Some(&value))?;
+                self.stage.write_member(&key, Some(&value))?;
             }
         }
     }

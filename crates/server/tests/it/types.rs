@@ -11,4 +11,5 @@ mod rolled_back;
 mod series;
 mod sorted_sets;
 mod swapping;
+mod taken;
 mod waiting;

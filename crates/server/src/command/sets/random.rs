@@ -1,7 +1,7 @@
 //! `SRANDMEMBER` and `SPOP`.
 
 use super::find;
-use crate::command::members::{count_arg, draw};
+use crate::command::members::{count_arg, draw, pop_one};
 use crate::command::{Context, Failure, Outcome, parse_integer};
 use crate::resp::Request;
 
@@ -44,6 +44,17 @@ pub fn spop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         }
     };
     let Context { keys, reply, .. } = context;
+    if count.is_none() {
+        let mut popped = None;
+        if let Some(mut set) = find(keys.staged()?, request.arg(1))? {
+            popped = pop_one(&mut set)?;
+            if popped.is_some() {
+                set.finish()?;
+            }
+        }
+        reply.bulk_or_null(popped.as_deref());
+        return Ok(());
+    }
     let mut popped = Vec::new();
     if let Some(mut set) = find(keys.staged()?, request.arg(1))? {
         popped = draw(&mut set, count.unwrap_or(1))?;
@@ -53,10 +64,6 @@ pub fn spop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         if !popped.is_empty() {
             set.finish()?;
         }
-    }
-    if count.is_none() {
-        reply.bulk_or_null(popped.first().map(|(member, _)| &member[..]));
-        return Ok(());
     }
     reply.set(popped.len());
     popped.iter().for_each(|(member, _)| reply.bulk(member));

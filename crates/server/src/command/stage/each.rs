@@ -11,12 +11,14 @@ impl Stage {
     /// # Errors
     /// What the store answers; some of it may be written.
     pub fn write_each(&mut self, databases: &Databases, types: &Types) -> everleaf::Result<()> {
+        self.write_current();
         self.write_counts();
         if let Some(ready) = types.ready() {
-            for (key, value) in std::mem::take(&mut self.members) {
+            let members = std::mem::take(&mut self.members);
+            for (key, value) in members.iter() {
                 match value {
-                    Some(value) => ready.members.put(&*key, &*value),
-                    None => ready.members.remove(&*key),
+                    Some(value) => ready.members.put(key, value),
+                    None => ready.members.remove(key),
                 }?;
             }
         }

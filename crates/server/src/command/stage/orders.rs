@@ -45,7 +45,7 @@ impl Stage {
         for known in &mut all {
             let id = known.id;
             known.write(|level, position, count| {
-                self.set_member(order_key(id, level, position), Some(&count.to_le_bytes()));
+                self.set_member(&order_key(id, level, position), Some(&count.to_le_bytes()));
             });
         }
         self.separators = all;

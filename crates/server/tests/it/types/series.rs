@@ -3,7 +3,7 @@
 use crate::support::{Client, TestServer, encode, eventually, open};
 
 /// Sends lines in one write, and returns the replies.
-fn pipeline(client: &mut Client, lines: &[&str]) -> Vec<String> {
+pub fn pipeline(client: &mut Client, lines: &[&str]) -> Vec<String> {
     let words = |line: &&str| encode(&line.split_whitespace().collect::<Vec<_>>());
     client.send(&lines.iter().flat_map(words).collect::<Vec<u8>>());
     lines.iter().map(|_| client.reply()).collect()
