@@ -67,7 +67,8 @@ usage: cargo xtask <command> [arguments]
           each a folder with `everleaf`, for a quiet machine
   instructions  how many instructions operations take with two builds, by valgrind:
           `instructions BEFORE AFTER [keys [ROW ..]]`, on any machine
-  servers  Everleaf's server beside Redis and Valkey: `servers FOLDER [PART ..]`, for a quiet machine
+  servers  Everleaf's server beside Redis and Valkey: `servers FOLDER [PART ..]`, for a quiet machine,
+          but for its part `processor`
 ";
 
 fn main() -> ExitCode {

@@ -4,16 +4,19 @@
 //! and with 32 requests in flight), `ycsb` (its six mixes of commands), `sorted-set` (one of 10^7 members: memory, and
 //! speed), `tls`. Without a part all of them. Each prints a section of `docs/results/servers.md`. Nothing is
 //! written to a disk by anybody: what is compared survives the death of the process at most. For a quiet machine.
+//! `processor` is for a machine that is not: the processor's time that the servers take for a command with 32 in flight; also with
+//! Everleaf's durability `interval`, on the disk that `FOLDER` is on.
 
 mod client;
 mod contender;
+mod processor;
 mod sections;
 
 use std::path::Path;
 
 use contender::{Contender, Outcome};
 
-const USAGE: &str = "usage: cargo xtask servers FOLDER [commands|ycsb|sorted-set|tls ..]";
+const USAGE: &str = "usage: cargo xtask servers FOLDER [commands|ycsb|sorted-set|tls|processor ..]";
 
 /// Measures and prints sections.
 pub fn run(arguments: &[String]) -> bool {
@@ -36,6 +39,7 @@ fn measure(arguments: &[String]) -> Outcome<()> {
             "ycsb" => sections::ycsb(&contenders)?,
             "sorted-set" => sections::sorted_set(&contenders)?,
             "tls" => sections::tls(&contenders)?,
+            "processor" => processor::section(&contenders, Path::new(folder))?,
             _ => return Err(USAGE.into()),
         };
         println!("{section}");

@@ -49,13 +49,18 @@ impl Contender {
 
     /// Starts it without data; with TLS if the files of [`certificates`] are in the folder.
     pub fn start(&self, folder: &Path) -> Outcome<Server> {
+        self.start_with(folder, "process")
+    }
+
+    /// The same with a durability, if it is Everleaf's.
+    pub fn start_with(&self, folder: &Path, durability: &str) -> Outcome<Server> {
         let (port, tls_port) = (free_port()?, free_port()?);
         let certificate = folder.join("server.crt");
         let has_tls = certificate.is_file();
         let mut command = Command::new(&self.program);
         if self.is_ours {
             command.arg("serve").arg(folder.join(format!("{port}.pool")));
-            command.args(["--durability", "process", "--port", &port.to_string()]);
+            command.args(["--durability", durability, "--port", &port.to_string()]);
         } else {
             command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
             command.args(["--appendonly", "no", "--dir"]).arg(folder);
@@ -127,6 +132,17 @@ pub struct Server {
 }
 
 impl Server {
+    /// Nanoseconds that all its threads have had of the processors.
+    pub fn processor_ns(&self) -> Outcome<f64> {
+        let folder = format!("/proc/{}/task", self.child.id());
+        let tasks = fs::read_dir(&folder).map_err(|error| format!("{folder}: {error}"))?;
+        let of_task = |task: fs::DirEntry| {
+            let text = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+            text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0)
+        };
+        Ok(tasks.filter_map(|task| Some(of_task(task.ok()?))).sum())
+    }
+
     /// MiB of a field of the process's status: `RssAnon`, `VmRSS`.
     pub fn memory_mib(&self, field: &str) -> Outcome<f64> {
         let path = format!("/proc/{}/status", self.child.id());
@@ -143,7 +159,9 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
         // The next begins without data; what cannot be removed is removed with the folder.
-        let _ = fs::remove_file(self.folder.join(format!("{}.pool", self.port)));
+        let pool = self.folder.join(format!("{}.pool", self.port));
+        let _ = fs::remove_file(&pool);
+        let _ = fs::remove_dir_all(pool.with_extension("pool.log"));
     }
 }
 
@@ -152,7 +170,12 @@ pub struct Folder(pub PathBuf);
 
 impl Folder {
     pub fn new() -> Outcome<Folder> {
-        let path = std::env::temp_dir().join(format!("everleaf-servers-{}", std::process::id()));
+        Folder::inside(&std::env::temp_dir())
+    }
+
+    /// One in another folder.
+    pub fn inside(folder: &Path) -> Outcome<Folder> {
+        let path = folder.join(format!("everleaf-servers-{}", std::process::id()));
         // What an earlier run left that was killed.
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
