@@ -127,9 +127,9 @@ pub fn run(args: ExportArgs, global: Global, out: &mut Output) -> Result<(), Fai
         selection: Selection { range, reverse: false, limit: None },
         header: args.header,
         collections: match (args.keys_only, args.strings_only) {
-            (true, _) => Collections::AreKeys,
-            (_, true) => Collections::AreLeftOut,
-            _ => Collections::AreRefused,
+            (true, _) => Collections::Keys,
+            (_, true) => Collections::LeftOut,
+            _ => Collections::Refused,
         },
         headers: CollectionHeaders::of(&store)?,
         pool: &pool,
@@ -234,9 +234,9 @@ fn tell_left_out(global: Global, left_out: u64) {
 /// What becomes of keys that hold lists, hashes or sets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Collections {
-    AreRefused,
-    AreLeftOut,
-    AreKeys,
+    Refused,
+    LeftOut,
+    Keys,
 }
 
 /// What a file of pairs has.
@@ -278,12 +278,12 @@ impl Job<'_> {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, why));
             }
             match (self.headers.kind(value), self.collections) {
-                (None, _) | (_, Collections::AreKeys) => lines.write(key, value),
-                (_, Collections::AreLeftOut) => {
+                (None, _) | (_, Collections::Keys) => lines.write(key, value),
+                (_, Collections::LeftOut) => {
                     left_out += 1;
                     Ok(())
                 }
-                (Some(kind), Collections::AreRefused) => {
+                (Some(kind), Collections::Refused) => {
                     refused = Some(self.refusal(key, kind));
                     Err(io::ErrorKind::InvalidData.into())
                 }
