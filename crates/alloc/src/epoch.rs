@@ -148,8 +148,10 @@ impl<M: Machine> EpochClock<M> {
     #[inline(always)]
     pub fn unpin(&self, index: usize) {
         // Release: our reads of shared structures are over; pairs with the acquire fence in
-        // `try_advance`.
-        self.participants[index].announced.store(IDLE, Ordering::Release);
+        // `try_advance`. Relaxed: a planted bug.
+        let relaxed = M::mutant("epoch.unpin_relaxed");
+        let order = if relaxed { Ordering::Relaxed } else { Ordering::Release };
+        self.participants[index].announced.store(IDLE, order);
     }
 
     /// The epoch under which something unlinked before this call may be retired.
@@ -195,7 +197,9 @@ impl<M: Machine> EpochClock<M> {
             }
         }
         // Acquire: what unpinned participants did is over; pairs with the release in `unpin`.
-        M::fence(Ordering::Acquire);
+        if !M::mutant("epoch.no_acquire_fence") {
+            M::fence(Ordering::Acquire);
+        }
         // Release: pairs with the acquire in `is_expired`. Two threads that advance from the same
         // epoch do it once; relaxed on failure: the winner's value is only reported.
         match self.global.compare_exchange(epoch, epoch + 1, Ordering::Release, Ordering::Relaxed) {

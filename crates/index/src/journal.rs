@@ -295,7 +295,7 @@ impl<'a, G: Geometry, M: Machine> Changes<'a, G, M> {
             }
         }
         self.puts = self.all.len();
-        if self.puts < edits.len() {
+        if self.puts < edits.len() && !M::mutant("journal.forgets_removals") {
             for edit in edits.iter().filter(|edit| edit.value.is_none()) {
                 self.all.push(edit.tree.prepare_removal(session, edit.key)?);
             }
