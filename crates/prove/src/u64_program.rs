@@ -517,6 +517,10 @@ impl Program for U64Program {
     }
 
     fn close(&self, opened: &Opened) -> Result<bool, String> {
+        if opened.hoard.borrow().is_some() {
+            // What is held back is in no tree, and would be missed in a pool that was closed.
+            return Ok(false);
+        }
         self.close_tree(&*opened.tree).map_err(text)
     }
 

@@ -399,7 +399,7 @@ impl<P: Program + 'static> Context<P> {
             Ok(true) => {
                 self.durable().borrow_mut().end_settling(thread);
                 self.tell(|| "CLOSED".to_string());
-                core.crash_point();
+                core.crash_point_at_return();
             }
         }
     }
