@@ -4,13 +4,15 @@
 //! means the same after a restart. A member is drawn by drawing a value: in a large collection the first
 //! member from there on is nearly as likely as any other, in a small one all are listed, and then exactly.
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
 
+use super::allowance::Allowance;
 use super::keys::Result;
 use super::{Context, Failure, Outcome, integer_arg, parse_integer, scan};
 use crate::glob;
-use crate::resp::Request;
+use crate::resp::{Reply, Request};
 use crate::score;
 use crate::types::Kind;
 use crate::types::collection::Collection;
@@ -59,37 +61,44 @@ impl<'a> ScanOptions<'a> {
 /// is not there nobody looks at the options.
 pub fn step(context: &mut Context<'_>, request: &Request<'_>, kind: Kind) -> Outcome {
     let cursor = scan::parse_cursor(request.arg(2))?;
-    let Context { keys, reply, .. } = context;
+    let Context { keys, reply, shared, .. } = context;
     let collection = Collection::find(keys.staged()?, request.arg(1), kind)?;
-    let mut items: Vec<Vec<u8>> = Vec::new();
-    let mut next = 0;
+    let mut items = Vec::new();
+    let size_max = shared.config.reply_size_max;
+    let mut found = Reply::new(&mut items, reply.protocol, size_max);
+    let (mut next, mut item_count) = (0, 0);
     if let Some(mut collection) = collection {
         let options = ScanOptions::parse(request, cursor)?;
         let is_small = collection.header.count <= SMALL_COUNT_MAX;
         let (mut seen, mut last) = (0, 0);
         collection.walk_ordered(options.cursor, |order, member, value| {
+            let is_enough = found.size() > size_max / 2 || !is_small && seen >= options.count;
             // Members of one value come together.
-            if !is_small && seen >= options.count && order != last {
+            if is_enough && order != last {
                 next = order;
                 return ControlFlow::Break(());
             }
             (seen, last) = (seen + 1, order);
             if options.pattern.is_none_or(|pattern| glob::matches(pattern, member)) {
-                items.push(member.to_vec());
+                found.bulk(member);
                 match kind {
-                    Kind::Hash => items.push(value.to_vec()),
-                    Kind::SortedSet => items.push(score::format(score_of(value)).into_bytes()),
+                    Kind::Hash => found.bulk(value),
+                    Kind::SortedSet => found.bulk(score::format(score_of(value)).as_bytes()),
                     Kind::Set | Kind::List => {}
                 }
+                item_count += if matches!(kind, Kind::Hash | Kind::SortedSet) { 2 } else { 1 };
             }
-            ControlFlow::Continue(())
+            if found.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
+    }
+    if found.is_full() {
+        return Err(Failure::ReplyTooLong);
     }
     reply.array(2);
     reply.bulk(next.to_string().as_bytes());
-    reply.array(items.len());
-    items.iter().for_each(|item| reply.bulk(item));
-    if reply.is_full() { Err(Failure::ReplyTooLong) } else { Ok(()) }
+    reply.array(item_count);
+    reply.encoded(&items);
+    Ok(())
 }
 
 /// The number of members to draw.
@@ -131,42 +140,35 @@ fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// A member, and what it has.
-type Member = (Vec<u8>, Vec<u8>);
+/// Is shown a member that was drawn, and what it has; breaks if nothing more is wanted.
+pub type Show<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
-/// Draws members: so many different ones, or if negative so many, the same several times.
-pub fn draw(collection: &mut Collection<'_, '_>, count: i64) -> Result<Vec<Member>> {
+/// Draws members: so many different ones, or if negative so many, the same several times. Of values nothing is kept,
+/// of members no more than is allowed.
+pub fn draw(
+    collection: &mut Collection<'_, '_>,
+    count: i64,
+    allowance: &mut Allowance,
+    show: &mut Show<'_>,
+) -> Result<()> {
     let total = collection.header.count;
     let wanted = count.unsigned_abs();
     if wanted == 0 || total == 0 {
-        return Ok(Vec::new());
-    }
-    let is_all = count > 0 && wanted >= total;
-    if !is_all && total > SMALL_COUNT_MAX && (count < 0 || wanted < total / 4) {
-        return draw_places(collection, wanted, count > 0);
-    }
-    let mut all = Vec::new();
-    collection.walk(|member, value| {
-        all.push((member.to_vec(), value.to_vec()));
-        ControlFlow::Continue(())
-    })?;
-    if is_all || all.is_empty() {
-        return Ok(all);
+        return Ok(());
     }
     if count < 0 {
-        check_count(wanted)?;
-        let one = |_| all[(random() % all.len() as u64) as usize].clone();
-        return Ok((0..wanted).map(one).collect());
+        allowance.check_count(wanted)?;
     }
-    // Others may have removed members since the header was read: then there are fewer than it counts, and the
-    // command is run again. A damaged header counts too many for good.
-    let wanted = usize::try_from(wanted).unwrap_or(usize::MAX).min(all.len());
-    for index in 0..wanted {
-        let other = index + (random() % (all.len() - index) as u64) as usize;
-        all.swap(index, other);
+    if count > 0 && wanted >= total {
+        return collection.walk(show);
     }
-    all.truncate(wanted);
-    Ok(all)
+    if total > SMALL_COUNT_MAX && (count < 0 || wanted < total / 4) {
+        return draw_places(collection, wanted, count > 0, allowance, show);
+    }
+    match count < 0 {
+        true => draw_repeated(collection, wanted, allowance, show),
+        false => draw_some(collection, wanted, show),
+    }
 }
 
 /// Removes a member of a set that is drawn.
@@ -174,8 +176,8 @@ pub fn pop_one(set: &mut Collection<'_, '_>) -> Result<Option<Vec<u8>>> {
     set.pop_drawn(|set, count| {
         let total = set.header.count;
         if total <= SMALL_COUNT_MAX {
-            let drawn = draw(set, (count as u64).min(total) as i64)?;
-            return Ok(drawn.into_iter().map(|(member, _)| member).collect());
+            let count = (count as u64).min(total) as i64;
+            return drawn(set, count, &mut Allowance::new(usize::MAX));
         }
         let mut members = Vec::new();
         let mut take = |member: &[u8], _: &[u8]| {
@@ -194,40 +196,126 @@ pub fn pop_one(set: &mut Collection<'_, '_>) -> Result<Option<Vec<u8>>> {
     })
 }
 
-/// A reply can have so many items.
-fn check_count(count: u64) -> Outcome {
-    if count > 1 << 26 { Err(Failure::ReplyTooLong) } else { Ok(()) }
+/// Copies of so many different members that are drawn, in a drawn order.
+pub fn drawn(
+    collection: &mut Collection<'_, '_>,
+    count: i64,
+    allowance: &mut Allowance,
+) -> Result<Vec<Vec<u8>>> {
+    let (mut members, mut kept) = (Vec::new(), Allowance::new(allowance.left()));
+    draw(collection, count, allowance, &mut |member, _| {
+        kept.take(member.len())?;
+        members.push(member.to_vec());
+        ControlFlow::Continue(())
+    })?;
+    kept.check()?;
+    for index in 1..members.len() {
+        members.swap(index, (random() % (index as u64 + 1)) as usize);
+    }
+    Ok(members)
 }
 
+/// Goes through all members, twice, and takes each as likely as any other.
+fn draw_some(collection: &mut Collection<'_, '_>, wanted: u64, show: &mut Show<'_>) -> Result<()> {
+    let mut left = 0;
+    collection.walk(|_, _| {
+        left += 1;
+        ControlFlow::Continue(())
+    })?;
+    // Others may have removed members since the header was read, or since they were counted: then there are fewer, and
+    // the command is run again. A damaged header counts too many for good.
+    let mut wanted = wanted.min(left);
+    collection.walk(|member, value| {
+        if left == 0 || wanted == 0 {
+            return ControlFlow::Break(());
+        }
+        let is_drawn = random() % left < wanted;
+        left -= 1;
+        if is_drawn {
+            wanted -= 1;
+            return show(member, value);
+        }
+        ControlFlow::Continue(())
+    })
+}
+
+/// Draws from a list of all members, again and again.
+fn draw_repeated(
+    collection: &mut Collection<'_, '_>,
+    wanted: u64,
+    allowance: &mut Allowance,
+    show: &mut Show<'_>,
+) -> Result<()> {
+    let mut members = Vec::new();
+    collection.walk(|member, _| {
+        allowance.take(member.len())?;
+        members.push(member.to_vec());
+        ControlFlow::Continue(())
+    })?;
+    allowance.check()?;
+    if members.is_empty() {
+        return Ok(());
+    }
+    for _ in 0..wanted {
+        let member = &members[(random() % members.len() as u64) as usize];
+        let flow = collection.see(member, |value| show(member, value))?;
+        // One that is gone was removed meanwhile: then it is run again.
+        if flow != Some(ControlFlow::Continue(())) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Draws places, and takes the first member from there on.
 fn draw_places(
     collection: &mut Collection<'_, '_>,
     count: u64,
     distinct: bool,
-) -> Result<Vec<Member>> {
-    check_count(count)?;
-    let (mut drawn, mut known) = (Vec::new(), std::collections::BTreeSet::new());
+    allowance: &mut Allowance,
+    show: &mut Show<'_>,
+) -> Result<()> {
+    let (mut shown, mut known) = (0, BTreeSet::new());
     // Others may remove members meanwhile, until fewer than these are left; then it is run again.
-    for _ in 0..ATTEMPT_FACTOR * count {
-        if drawn.len() as u64 == count {
+    for _ in 0..count.saturating_mul(ATTEMPT_FACTOR) {
+        let mut flow = ControlFlow::Continue(());
+        let is_found = see_first(collection, &mut |member, value| {
+            if distinct && known.contains(member) {
+                return;
+            }
+            if distinct {
+                flow = allowance.take(member.len());
+                known.insert(member.to_vec());
+            }
+            if flow.is_continue() {
+                shown += 1;
+                flow = show(member, value);
+            }
+        })?;
+        allowance.check()?;
+        if !is_found || flow.is_break() || shown == count {
             break;
         }
-        let mut found = None;
-        let mut take = |member: &[u8], value: &[u8]| {
-            found = Some((member.to_vec(), value.to_vec()));
+    }
+    Ok(())
+}
+
+/// Shows the first member from a place on that is drawn. Returns whether there is one.
+fn see_first(
+    collection: &mut Collection<'_, '_>,
+    see: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<bool> {
+    let mut is_found = false;
+    // Behind the last one comes the first.
+    for start in [collection.place(random()), 0] {
+        collection.walk_from(start, |member, value| {
+            is_found = true;
+            see(member, value);
             ControlFlow::Break(())
-        };
-        collection.walk_from(collection.place(random()), &mut take)?;
-        if found.is_none() {
-            // Behind the last one comes the first.
-            collection.walk_from(0, |member, value| {
-                found = Some((member.to_vec(), value.to_vec()));
-                ControlFlow::Break(())
-            })?;
-        }
-        let Some(member) = found else { return Ok(drawn) };
-        if !distinct || known.insert(member.0.clone()) {
-            drawn.push(member);
+        })?;
+        if is_found {
+            break;
         }
     }
-    Ok(drawn)
+    Ok(is_found)
 }

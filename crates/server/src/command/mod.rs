@@ -2,6 +2,7 @@
 
 pub mod acl;
 mod admin;
+pub mod allowance;
 mod bits;
 mod client;
 mod configuration;
@@ -164,6 +165,7 @@ pub fn dispatch(context: &mut Context<'_>, request: &Request<'_>) {
     if let (Some(began), Some(limit)) = (began, settings.slow_log_after()) {
         note_slow(context, request, limit, began.elapsed());
     }
+    let outcome = outcome.and_then(|()| context.reply.check());
     if let Err(failure) = outcome {
         context.tally.errors += 1;
         context.reply.truncate(start);

@@ -3,6 +3,8 @@
 //! The same call writes what the connection's protocol version wants: a map is a map in version 3
 //! and a flat array in version 2, absence is `_` or `$-1`.
 
+use crate::failure::Failure;
+
 /// The version of the protocol a connection speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
@@ -51,17 +53,30 @@ pub struct Reply<'a> {
     /// What the connection speaks.
     pub protocol: Protocol,
     size_max: usize,
+    /// Something was left out.
+    is_cut: bool,
 }
 
 impl<'a> Reply<'a> {
-    /// Appends to `out`, which should not grow above `size_max` bytes (see [`Reply::is_full`]).
+    /// Appends to `out`. Once that has more than `size_max` bytes, what would follow is left out (see
+    /// [`Reply::is_full`]).
     pub fn new(out: &'a mut Vec<u8>, protocol: Protocol, size_max: usize) -> Self {
-        Reply { out, protocol, size_max }
+        Reply { out, protocol, size_max, is_cut: false }
     }
 
     /// True when the buffer reached its limit: give up what is being written.
     pub fn is_full(&self) -> bool {
         self.out.len() > self.size_max
+    }
+
+    /// Fails if something was left out, so that it is no reply.
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.is_cut { Err(Failure::ReplyTooLong) } else { Ok(()) }
+    }
+
+    /// Bytes that may follow.
+    pub fn room(&self) -> usize {
+        self.size_max.saturating_sub(self.out.len())
     }
 
     /// The bytes in the buffer, those of earlier replies included.
@@ -72,6 +87,7 @@ impl<'a> Reply<'a> {
     /// Takes back everything after the first `size` bytes of the buffer.
     pub fn truncate(&mut self, size: usize) {
         self.out.truncate(size);
+        self.is_cut = false;
     }
 
     /// `+OK`.
@@ -132,6 +148,10 @@ impl<'a> Reply<'a> {
     /// Bytes.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
+        if self.is_full() {
+            self.is_cut = true;
+            return;
+        }
         // A header of at most 23 bytes, and the line end.
         self.out.reserve(bytes.len() + 25);
         self.header(b'$', bytes.len());
@@ -309,6 +329,19 @@ mod tests {
         let text = "x".repeat(12_345);
         let bulk = written(Protocol::Resp2, |reply| reply.bulk(text.as_bytes()));
         assert_eq!(bulk, format!("$12345\r\n{text}\r\n"));
+    }
+
+    #[test]
+    fn nothing_follows_once_it_is_full() {
+        let mut out = b"+OK\r\n".to_vec();
+        let mut reply = Reply::new(&mut out, Protocol::Resp2, 10);
+        reply.bulk(b"abc");
+        assert!(reply.is_full() && reply.check().is_ok() && reply.room() == 0);
+        reply.bulk(&[b'x'; 1000]);
+        assert!(reply.check().is_err());
+        assert_eq!(reply.size(), 14);
+        reply.truncate(5);
+        assert!(reply.check().is_ok() && reply.room() == 5);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::ops::{Bound, ControlFlow};
 
 use super::collection::Collection;
 use super::trimmed_key;
+use crate::command::allowance::Allowance;
 use crate::command::keys::Result;
 use crate::command::walk::Bounds;
 use crate::failure::Failure;
@@ -22,8 +23,6 @@ const REMOVED_COUNT_MAX: u64 = 512;
 /// What a list that is noted among the trimmed ones has there if elements were missing that its bounds promise: then
 /// what is outside of them need not be what was trimmed, and nothing is freed until the list goes.
 pub(super) const LACKING: &[u8] = b"lacking";
-/// Bytes of elements that are removed and returned.
-const POPPED_SIZE_MAX: usize = 1 << 30;
 
 /// A side of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,25 +89,29 @@ impl Collection<'_, '_> {
     }
 
     /// Removes so many elements at a side, if there are so many, in the order in which they go.
-    pub fn pop_many(&mut self, side: Side, count: u64) -> Result<Vec<Vec<u8>>> {
+    pub fn pop_many(
+        &mut self,
+        side: Side,
+        count: u64,
+        allowance: &mut Allowance,
+    ) -> Result<Vec<Vec<u8>>> {
         let (total, mut popped) = (self.header.count, Vec::new());
         let count = count.min(total);
         if count <= REMOVED_COUNT_MAX {
             for _ in 0..count {
-                popped.extend(self.pop(side)?);
+                let Some(element) = self.pop(side)? else { continue };
+                allowance.spend(element.len())?;
+                popped.push(element);
             }
             return Ok(popped);
         }
         let first = if side == Side::Left { 0 } else { total - count };
-        let mut size = 0;
         self.walk_elements(first, first + count - 1, side == Side::Right, |_, value| {
-            size += value.len() + ELEMENT_OVERHEAD;
+            allowance.take(value.len())?;
             popped.push(value.to_vec());
-            if size > POPPED_SIZE_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            ControlFlow::Continue(())
         })?;
-        if size > POPPED_SIZE_MAX {
-            return Err(Failure::ReplyTooLong);
-        }
+        allowance.check()?;
         let kept_first = if side == Side::Left { count } else { 0 };
         self.keep(kept_first, total - count)?;
         Ok(popped)

@@ -26,6 +26,7 @@ use std::ops::{Bound, ControlFlow};
 use super::collection::Collection;
 use super::places::{LEVEL_MAX, order_key};
 use super::separators::{OVERHEAD, SIZE_MAX, Separators};
+use crate::command::allowance::Allowance;
 use crate::command::keys::Result;
 use crate::command::walk::Bounds;
 use crate::score;
@@ -260,16 +261,26 @@ impl Collection<'_, '_> {
     }
 
     /// The positions of the first or last members.
-    pub fn ends(&mut self, count: u64, is_last: bool) -> Result<Vec<Vec<u8>>> {
+    pub fn ends(
+        &mut self,
+        count: u64,
+        is_last: bool,
+        allowance: &mut Allowance,
+    ) -> Result<Vec<Vec<u8>>> {
         if let Some((after, wanted)) = self.known().end(is_last).missing(count) {
             let after = after.map_or(Bound::Unbounded, Bound::Excluded);
             let part = if is_last { (Bound::Unbounded, after) } else { (after, Bound::Unbounded) };
             let mut next = Vec::new();
             self.walk_level(0, &part, is_last, |position, _| {
+                // A few that are read ahead cost what one read costs.
+                if (next.len() as u64) < count {
+                    allowance.take(position.len())?;
+                }
                 next.push(position.to_vec());
                 let is_done = next.len() as u64 == wanted;
                 if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })?;
+            allowance.check()?;
             self.known().end(is_last).load(next);
         }
         Ok(self.known().end(is_last).next(count).map(<[u8]>::to_vec).collect())

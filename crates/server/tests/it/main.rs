@@ -3,6 +3,7 @@
 mod access;
 mod acl;
 mod administration;
+mod claims;
 mod client_library;
 mod client_memory;
 mod commands;

@@ -252,6 +252,8 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// Set, to a folder, for a process that plays the server.
 const PROCESS_FOLDER: &str = "EVERLEAF_TEST_SERVER_FOLDER";
+/// How long its replies may be, if not as usual.
+pub const PROCESS_REPLY_SIZE: &str = "EVERLEAF_TEST_SERVER_REPLY_SIZE";
 /// How durable its store is.
 const PROCESS_DURABILITY: &str = "EVERLEAF_TEST_SERVER_DURABILITY";
 
@@ -312,7 +314,10 @@ impl ServerProcess {
             }
             None => open(&path, 1 << 30),
         };
-        let server = TestServer::on(tempfile::tempdir().unwrap(), store, |_| {});
+        let reply_size = std::env::var(PROCESS_REPLY_SIZE).ok().and_then(|size| size.parse().ok());
+        let server = TestServer::on(tempfile::tempdir().unwrap(), store, |config| {
+            config.reply_size_max = reply_size.unwrap_or(config.reply_size_max);
+        });
         println!("PORT {}", server.address.port());
         std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
     }

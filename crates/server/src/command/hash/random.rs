@@ -1,6 +1,9 @@
 //! `HRANDFIELD`.
 
+use std::ops::ControlFlow;
+
 use super::find;
+use crate::command::allowance::Allowance;
 use crate::command::members::{count_arg, draw};
 use crate::command::{Context, Failure, Outcome};
 use crate::resp::{Protocol, Request};
@@ -19,33 +22,37 @@ pub fn hrandfield(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         return Err(Failure::text("ERR value is out of range"));
     }
     let hash = find(keys.staged()?, request.arg(1))?;
+    let mut allowance = Allowance::of(reply);
     let Some(count) = count else {
-        match hash {
-            None => reply.null(),
-            Some(mut hash) => {
-                let drawn = draw(&mut hash, 1)?;
-                reply.bulk_or_null(drawn.first().map(|(field, _)| &field[..]));
-            }
+        let mut found = false;
+        if let Some(mut hash) = hash {
+            draw(&mut hash, 1, &mut allowance, &mut |field, _| {
+                found = true;
+                reply.bulk(field);
+                ControlFlow::Break(())
+            })?;
+        }
+        if !found {
+            reply.null();
         }
         return Ok(());
     };
-    let drawn = match hash {
-        None => Vec::new(),
-        Some(mut hash) => draw(&mut hash, count)?,
-    };
     let pairs = values && reply.protocol == Protocol::Resp3;
-    reply.array(if values && !pairs { 2 * drawn.len() } else { drawn.len() });
-    for (field, value) in drawn {
-        if pairs {
-            reply.array(2);
-        }
-        reply.bulk(&field);
-        if values {
-            reply.bulk(&value);
-        }
-        if reply.is_full() {
-            return Err(Failure::ReplyTooLong);
-        }
+    let array = reply.open_array();
+    let mut drawn = 0;
+    if let Some(mut hash) = hash {
+        draw(&mut hash, count, &mut allowance, &mut |field, value| {
+            if pairs {
+                reply.array(2);
+            }
+            reply.bulk(field);
+            if values {
+                reply.bulk(value);
+            }
+            drawn += 1;
+            if reply.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
     }
+    reply.close_array(array, if values && !pairs { 2 * drawn } else { drawn });
     Ok(())
 }

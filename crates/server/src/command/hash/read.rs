@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::find;
-use crate::command::{Context, Outcome};
+use crate::command::{Context, Failure, Outcome};
 use crate::resp::Request;
 
 /// `HGET key field`
@@ -34,6 +34,9 @@ pub fn hmget(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         };
         if seen.is_none() {
             reply.null();
+        }
+        if reply.is_full() {
+            return Err(Failure::ReplyTooLong);
         }
     }
     Ok(())

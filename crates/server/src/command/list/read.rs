@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::{find, place};
+use crate::command::allowance::Allowance;
 use crate::command::keys::Result;
 use crate::command::zset::parts::ranks;
 use crate::command::{Context, Failure, Outcome, integer_arg, parse_integer};
@@ -95,7 +96,7 @@ pub fn lpos(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         _ if options.rank == i64::MIN && options.count.is_some() => u64::MAX,
         count => count,
     };
-    let mut found = Vec::new();
+    let (mut found, mut allowance) = (Vec::new(), Allowance::of(&context.reply));
     if let Some(mut list) = find(context.keys.staged()?, request.arg(1))? {
         let last = list.header.count.saturating_sub(1);
         // The lowest number counts as -1, as the protocol's original server has it.
@@ -105,7 +106,10 @@ pub fn lpos(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
             seen += 1;
             if value == element {
                 match skipped {
-                    0 => found.push(at),
+                    0 => {
+                        allowance.take(size_of::<u64>())?;
+                        found.push(at);
+                    }
                     _ => skipped -= 1,
                 }
             }
@@ -113,6 +117,7 @@ pub fn lpos(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
             if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
     }
+    allowance.check()?;
     let reply = &mut context.reply;
     if options.count.is_some() {
         reply.array(found.len());

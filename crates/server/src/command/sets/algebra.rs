@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use super::find;
+use crate::command::allowance::Allowance;
 use crate::command::keys::Result;
 use crate::command::members::key_count_arg;
 use crate::command::stage::Staged;
@@ -25,8 +26,6 @@ type Members = BTreeSet<Vec<u8>>;
 
 /// Bytes of members that are held at once.
 const SIZE_MAX: usize = 512 << 20;
-/// Bytes that a member takes besides itself.
-const MEMBER_OVERHEAD: usize = 48;
 
 /// `SINTER key [key ...]`
 pub fn sinter(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
@@ -123,14 +122,14 @@ fn combine(staged: &mut Staged<'_>, keys: &[&[u8]], operation: Operation) -> Res
     }) else {
         return Ok(Members::new());
     };
-    let mut members = Members::new();
-    add(staged, keys[first], &mut members)?;
+    let (mut members, mut allowance) = (Members::new(), Allowance::new(SIZE_MAX));
+    add(staged, keys[first], &mut members, &mut allowance)?;
     for (index, key) in keys.iter().enumerate() {
         if index == first {
             continue;
         }
         match operation {
-            Operation::Union => add(staged, key, &mut members)?,
+            Operation::Union => add(staged, key, &mut members, &mut allowance)?,
             Operation::Intersection => keep(staged, key, &mut members, true)?,
             Operation::Difference => keep(staged, key, &mut members, false)?,
         }
@@ -138,17 +137,21 @@ fn combine(staged: &mut Staged<'_>, keys: &[&[u8]], operation: Operation) -> Res
     Ok(members)
 }
 
-fn add(staged: &mut Staged<'_>, key: &[u8], members: &mut Members) -> Outcome {
+fn add(
+    staged: &mut Staged<'_>,
+    key: &[u8],
+    members: &mut Members,
+    allowance: &mut Allowance,
+) -> Outcome {
     let Some(mut set) = find(staged, key)? else { return Ok(()) };
-    // What there is already is small: it was counted before.
-    let mut size = members.iter().map(|member| member.len() + MEMBER_OVERHEAD).sum::<usize>();
     set.walk(|member, _| {
-        if members.insert(member.to_vec()) {
-            size += member.len() + MEMBER_OVERHEAD;
+        if !members.contains(member) {
+            allowance.take(member.len())?;
+            members.insert(member.to_vec());
         }
-        if size > SIZE_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        ControlFlow::Continue(())
     })?;
-    if size > SIZE_MAX { Err(Failure::ReplyTooLong) } else { Ok(()) }
+    allowance.check()
 }
 
 /// Keeps those that are in a set, or those that are not.

@@ -1,7 +1,10 @@
 //! `SRANDMEMBER` and `SPOP`.
 
+use std::ops::ControlFlow;
+
 use super::find;
-use crate::command::members::{count_arg, draw, pop_one};
+use crate::command::allowance::Allowance;
+use crate::command::members::{count_arg, draw, drawn, pop_one};
 use crate::command::{Context, Failure, Outcome, parse_integer};
 use crate::resp::Request;
 
@@ -13,20 +16,20 @@ pub fn srandmember(context: &mut Context<'_>, request: &Request<'_>) -> Outcome 
     let count = request.get(2).map(count_arg).transpose()?;
     let Context { keys, reply, .. } = context;
     let set = find(keys.staged()?, request.arg(1))?;
-    let drawn = match set {
-        Some(mut set) => draw(&mut set, count.unwrap_or(1))?,
-        None => Vec::new(),
-    };
-    if count.is_none() {
-        reply.bulk_or_null(drawn.first().map(|(member, _)| &member[..]));
-        return Ok(());
+    let mut allowance = Allowance::of(reply);
+    let array = count.map(|_| reply.open_array());
+    let mut drawn = 0;
+    if let Some(mut set) = set {
+        draw(&mut set, count.unwrap_or(1), &mut allowance, &mut |member, _| {
+            reply.bulk(member);
+            drawn += 1;
+            if reply.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
     }
-    reply.array(drawn.len());
-    for (member, _) in drawn {
-        reply.bulk(&member);
-        if reply.is_full() {
-            return Err(Failure::ReplyTooLong);
-        }
+    match array {
+        Some(array) => reply.close_array(array, drawn),
+        None if drawn == 0 => reply.null(),
+        None => {}
     }
     Ok(())
 }
@@ -57,8 +60,8 @@ pub fn spop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     }
     let mut popped = Vec::new();
     if let Some(mut set) = find(keys.staged()?, request.arg(1))? {
-        popped = draw(&mut set, count.unwrap_or(1))?;
-        for (member, _) in &popped {
+        popped = drawn(&mut set, count.unwrap_or(1), &mut Allowance::of(reply))?;
+        for member in &popped {
             set.remove_known(member)?;
         }
         if !popped.is_empty() {
@@ -66,6 +69,6 @@ pub fn spop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
         }
     }
     reply.set(popped.len());
-    popped.iter().for_each(|(member, _)| reply.bulk(member));
+    popped.iter().for_each(|member| reply.bulk(member));
     Ok(())
 }

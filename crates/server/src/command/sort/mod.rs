@@ -9,6 +9,7 @@ use std::ops::{Bound, ControlFlow};
 
 use self::options::Options;
 use super::acl::may_read_all;
+use super::allowance::Allowance;
 use super::keys::Result;
 use super::stage::Staged;
 use super::{Context, Failure, Outcome};
@@ -17,9 +18,8 @@ use crate::types::Kind;
 use crate::types::collection::Collection;
 use crate::types::list::Side;
 
-/// Bytes of members that are sorted at once, and what each takes besides.
+/// Bytes of members, weights and results that are held at once.
 const SIZE_MAX: usize = 256 << 20;
-const MEMBER_OVERHEAD: usize = 64;
 const TOO_MANY: &str = "OOM so many members cannot be sorted at once";
 
 /// `SORT key [BY pattern] [LIMIT start count] [GET pattern ...] [ASC | DESC] [ALPHA] [STORE destination]`
@@ -48,12 +48,13 @@ fn run(context: &mut Context<'_>, request: &Request<'_>, mut options: Options<'_
         (options.by, options.by_bytes) = (None, true);
     }
     let descends = options.is_unsorted() && options.descends;
+    let mut allowance = Allowance::new(SIZE_MAX);
     let mut members = match kind {
-        Some(kind) => members(staged, request.arg(1), kind, descends)?,
+        Some(kind) => members(staged, request.arg(1), kind, descends, &mut allowance)?,
         None => Vec::new(),
     };
     if !options.is_unsorted() {
-        members = weight::sorted(staged, members, &options)?;
+        members = weight::sorted(staged, members, &options, &mut allowance)?;
     }
     let members = &members[options.part(members.len())];
     let Some(destination) = options.destination else {
@@ -73,17 +74,14 @@ fn run(context: &mut Context<'_>, request: &Request<'_>, mut options: Options<'_
         }
         return Ok(());
     };
-    let (mut results, mut size) = (Vec::new(), 0);
+    let mut results = Vec::new();
     for member in members {
         if options.get.is_empty() {
             results.push(member.clone());
         }
         for pattern in &options.get {
             let result = weight::look_up(staged, pattern, member)?.unwrap_or_default();
-            size += result.len() + MEMBER_OVERHEAD;
-            if size > SIZE_MAX {
-                return Err(Failure::text(TOO_MANY));
-            }
+            spend(&mut allowance, result.len())?;
             results.push(result);
         }
     }
@@ -104,13 +102,19 @@ fn store(staged: &mut Staged<'_>, key: &[u8], results: &[Vec<u8>]) -> Outcome {
 }
 
 /// Copies of all members, in the order they have, or against it.
-fn members(staged: &mut Staged<'_>, key: &[u8], kind: Kind, reverse: bool) -> Result<Vec<Vec<u8>>> {
+fn members(
+    staged: &mut Staged<'_>,
+    key: &[u8],
+    kind: Kind,
+    reverse: bool,
+    allowance: &mut Allowance,
+) -> Result<Vec<Vec<u8>>> {
     let Some(mut collection) = Collection::find(staged, key, kind)? else { return Ok(Vec::new()) };
-    let (mut members, mut size) = (Vec::new(), 0);
+    let mut members = Vec::new();
     let mut take = |member: &[u8]| {
-        size += member.len() + MEMBER_OVERHEAD;
+        allowance.take(member.len())?;
         members.push(member.to_vec());
-        if size > SIZE_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        ControlFlow::Continue(())
     };
     match kind {
         Kind::List => {
@@ -124,8 +128,10 @@ fn members(staged: &mut Staged<'_>, key: &[u8], kind: Kind, reverse: bool) -> Re
         }
         Kind::Set | Kind::Hash => collection.walk(|member, _| take(member))?,
     }
-    if size > SIZE_MAX {
-        return Err(Failure::text(TOO_MANY));
-    }
-    Ok(members)
+    if allowance.is_over() { Err(Failure::text(TOO_MANY)) } else { Ok(members) }
+}
+
+/// Counts what is about to be kept.
+fn spend(allowance: &mut Allowance, size: usize) -> Result<()> {
+    allowance.spend(size).map_err(|_| Failure::text(TOO_MANY))
 }

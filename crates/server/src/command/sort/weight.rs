@@ -3,7 +3,9 @@
 use std::cmp::Ordering;
 
 use super::options::{Options, text};
+use super::spend;
 use crate::command::Failure;
+use crate::command::allowance::Allowance;
 use crate::command::keys::Result;
 use crate::command::stage::Staged;
 use crate::score;
@@ -56,6 +58,7 @@ pub fn sorted(
     staged: &mut Staged<'_>,
     members: Vec<Vec<u8>>,
     options: &Options<'_>,
+    allowance: &mut Allowance,
 ) -> Result<Vec<Vec<u8>>> {
     let mut weights = |member: &[u8]| match options.by {
         Some(pattern) => look_up(staged, pattern, member),
@@ -64,7 +67,9 @@ pub fn sorted(
     if options.by_bytes {
         let mut weighed = Vec::with_capacity(members.len());
         for member in members {
-            weighed.push((weights(&member)?, member));
+            let weight = weights(&member)?;
+            spend(allowance, weight.as_ref().map_or(0, Vec::len))?;
+            weighed.push((weight, member));
         }
         return Ok(ordered(weighed, options.descends, |a, b| a.0.cmp(&b.0)));
     }

@@ -11,6 +11,7 @@ pub mod service;
 
 pub use parse::parse;
 
+use super::allowance::Allowance;
 use super::keys::Result;
 use super::list::{pop::pop as pop_elements, pop::show as show_elements, push::transfer};
 use super::stage::Staged;
@@ -36,16 +37,19 @@ impl Wish {
         key: &[u8],
         reply: &mut Reply<'_>,
     ) -> Result<bool> {
+        let mut allowance = Allowance::of(reply);
         match &self.what {
             What::Pop(side) => {
-                let popped = pop_elements(staged, key, 1, *side)?.unwrap_or_default();
+                let popped =
+                    pop_elements(staged, key, 1, *side, &mut allowance)?.unwrap_or_default();
                 let Some(element) = popped.first() else { return Ok(false) };
                 reply.array(2);
                 reply.bulk(key);
                 reply.bulk(element);
             }
             What::PopMany(side, count) => {
-                let popped = pop_elements(staged, key, *count, *side)?.unwrap_or_default();
+                let popped =
+                    pop_elements(staged, key, *count, *side, &mut allowance)?.unwrap_or_default();
                 if popped.is_empty() {
                     return Ok(false);
                 }
@@ -59,7 +63,7 @@ impl Wish {
                 reply.bulk(&element);
             }
             What::PopMember { reverse } => {
-                let popped = pop_members(staged, key, 1, *reverse)?;
+                let popped = pop_members(staged, key, 1, *reverse, &mut allowance)?;
                 let Some((member, score)) = popped.first() else { return Ok(false) };
                 reply.array(3);
                 reply.bulk(key);
@@ -67,7 +71,7 @@ impl Wish {
                 reply.double(*score);
             }
             What::PopMembers { reverse, count } => {
-                let popped = pop_members(staged, key, *count, *reverse)?;
+                let popped = pop_members(staged, key, *count, *reverse, &mut allowance)?;
                 if popped.is_empty() {
                     return Ok(false);
                 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use super::{Scored, range, show};
+use crate::command::allowance::Allowance;
 use crate::command::keys::Result;
 use crate::command::stage::Staged;
 use crate::command::{Context, Failure, Outcome, integer_arg, parse_integer};
@@ -61,8 +62,6 @@ type Scores = BTreeMap<Vec<u8>, f64>;
 
 /// Bytes of members that are held at once.
 const SIZE_MAX: usize = 512 << 20;
-/// Bytes that a member takes besides itself.
-const MEMBER_OVERHEAD: usize = 64;
 
 /// A command of the family.
 struct Form {
@@ -217,11 +216,11 @@ fn combine(
     operation: Operation,
     options: &Options,
 ) -> Result<Scores> {
-    let mut scores = Scores::new();
+    let (mut scores, mut allowance) = (Scores::new(), Allowance::new(SIZE_MAX));
     for (number, &index) in order.iter().enumerate() {
         let (key, weight) = (keys[index], options.weights[index]);
         if number == 0 || operation == Operation::Union {
-            add(staged, key, weight, options.aggregate, &mut scores)?;
+            add(staged, key, weight, options.aggregate, &mut scores, &mut allowance)?;
             continue;
         }
         let mut set = find(staged, key)?;
@@ -254,20 +253,20 @@ fn add(
     weight: f64,
     aggregate: Aggregate,
     scores: &mut Scores,
+    allowance: &mut Allowance,
 ) -> Outcome {
     let Some(mut set) = find(staged, key)? else { return Ok(()) };
     let is_plain = set.header.kind == Kind::Set;
-    let mut size = scores.keys().map(|member| member.len() + MEMBER_OVERHEAD).sum::<usize>();
     set.walk(|member, value| {
         let score = not_nan(weight * if is_plain { 1.0 } else { score_of(value) });
         match scores.get_mut(member) {
             Some(before) => *before = aggregate.of(*before, score),
             None => {
-                size += member.len() + MEMBER_OVERHEAD;
+                allowance.take(member.len())?;
                 scores.insert(member.to_vec(), score);
             }
         }
-        if size > SIZE_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        ControlFlow::Continue(())
     })?;
-    if size > SIZE_MAX { Err(Failure::ReplyTooLong) } else { Ok(()) }
+    allowance.check()
 }

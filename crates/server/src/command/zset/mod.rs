@@ -11,9 +11,9 @@ pub mod range;
 pub mod read;
 pub mod remove;
 
+use super::Failure;
 use super::keys::Result;
 use super::stage::Staged;
-use super::{Context, Failure};
 use crate::resp::{Protocol, Reply};
 use crate::types::Kind;
 use crate::types::collection::Collection;
@@ -43,9 +43,4 @@ pub fn show(reply: &mut Reply<'_>, items: &[Scored], scores: bool, nested: bool)
         }
     }
     Ok(())
-}
-
-/// Whether a reply of so many bytes would be too long; what is collected for it is limited like this.
-fn is_too_long(context: &Context<'_>, size: usize) -> bool {
-    size > context.shared.config.reply_size_max
 }

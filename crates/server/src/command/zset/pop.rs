@@ -1,6 +1,7 @@
 //! `ZPOPMIN`, `ZPOPMAX`, `ZMPOP`.
 
 use super::{Scored, find, show};
+use crate::command::allowance::Allowance;
 use crate::command::keys::Result;
 use crate::command::members::{count_option, key_count_arg};
 use crate::command::stage::Staged;
@@ -30,7 +31,8 @@ fn pop_one(context: &mut Context<'_>, request: &Request<'_>, reverse: bool) -> O
             Some(count.ok_or(out_of_range)?)
         }
     };
-    let items = pop(context.keys.staged()?, request.arg(1), count.unwrap_or(1), reverse)?;
+    let (mut allowance, wanted) = (Allowance::of(&context.reply), count.unwrap_or(1));
+    let items = pop(context.keys.staged()?, request.arg(1), wanted, reverse, &mut allowance)?;
     if count.is_some() {
         return show(&mut context.reply, &items, true, false);
     }
@@ -44,12 +46,18 @@ fn pop_one(context: &mut Context<'_>, request: &Request<'_>, reverse: bool) -> O
 }
 
 /// Removes the first or last members.
-pub fn pop(staged: &mut Staged<'_>, key: &[u8], count: u64, reverse: bool) -> Result<Vec<Scored>> {
+pub fn pop(
+    staged: &mut Staged<'_>,
+    key: &[u8],
+    count: u64,
+    reverse: bool,
+    allowance: &mut Allowance,
+) -> Result<Vec<Scored>> {
     let Some(mut set) = find(staged, key)? else { return Ok(Vec::new()) };
     if count == 0 {
         return Ok(Vec::new());
     }
-    let positions = set.ends(count, reverse)?;
+    let positions = set.ends(count, reverse, allowance)?;
     let scored = |position: &Vec<u8>| {
         let (member, score) = at_position(position);
         (member.to_vec(), score)
@@ -83,7 +91,8 @@ pub fn parse_many(request: &Request<'_>, first: usize) -> Result<(usize, bool, u
 pub fn zmpop(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
     let (key_count, reverse, count) = parse_many(request, 1)?;
     for key in request.args_from(2).take(key_count) {
-        let items = pop(context.keys.staged()?, key, count, reverse)?;
+        let mut allowance = Allowance::of(&context.reply);
+        let items = pop(context.keys.staged()?, key, count, reverse, &mut allowance)?;
         if !items.is_empty() {
             context.reply.array(2);
             context.reply.bulk(key);

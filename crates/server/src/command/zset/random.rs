@@ -1,9 +1,12 @@
 //! `ZRANDMEMBER`.
 
-use super::{Scored, find, show};
+use std::ops::ControlFlow;
+
+use super::find;
+use crate::command::allowance::Allowance;
 use crate::command::members::{count_arg, draw};
 use crate::command::{Context, Failure, Outcome};
-use crate::resp::Request;
+use crate::resp::{Protocol, Request};
 use crate::types::order::score_of;
 
 /// `ZRANDMEMBER key [count [WITHSCORES]]`
@@ -18,15 +21,28 @@ pub fn zrandmember(context: &mut Context<'_>, request: &Request<'_>) -> Outcome 
     if scores && count.is_some_and(|count| !(-half..=half).contains(&count)) {
         return Err(Failure::text("ERR value is out of range"));
     }
-    let drawn = match find(context.keys.staged()?, request.arg(1))? {
-        None => Vec::new(),
-        Some(mut set) => draw(&mut set, count.unwrap_or(1))?,
-    };
-    if count.is_none() {
-        context.reply.bulk_or_null(drawn.first().map(|(member, _)| &member[..]));
-        return Ok(());
+    let Context { keys, reply, .. } = context;
+    let mut allowance = Allowance::of(reply);
+    let pairs = scores && reply.protocol == Protocol::Resp3;
+    let array = count.map(|_| reply.open_array());
+    let mut drawn = 0;
+    if let Some(mut set) = find(keys.staged()?, request.arg(1))? {
+        draw(&mut set, count.unwrap_or(1), &mut allowance, &mut |member, value| {
+            if pairs {
+                reply.array(2);
+            }
+            reply.bulk(member);
+            if scores {
+                reply.double(score_of(value));
+            }
+            drawn += 1;
+            if reply.is_full() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
     }
-    let items: Vec<Scored> =
-        drawn.into_iter().map(|(member, value)| (member, score_of(&value))).collect();
-    show(&mut context.reply, &items, scores, false)
+    match array {
+        Some(array) => reply.close_array(array, if scores && !pairs { 2 * drawn } else { drawn }),
+        None if drawn == 0 => reply.null(),
+        None => {}
+    }
+    Ok(())
 }

@@ -3,7 +3,8 @@
 use std::ops::{Bound, ControlFlow};
 
 use super::parts::{By, Told, ranks};
-use super::{Scored, find, is_too_long, show};
+use super::{Scored, find, show};
+use crate::command::allowance::Allowance;
 use crate::command::keys::Result;
 use crate::command::{Context, Failure, Outcome, integer_arg};
 use crate::resp::Request;
@@ -131,8 +132,7 @@ fn collect(
     let (first, last) = (request.arg(key_index + 1), request.arg(key_index + 2));
     let swapped = reverse && by != By::Rank;
     let told = if swapped { Told::parse(by, last, first) } else { Told::parse(by, first, last) }?;
-    let (mut items, mut size) = (Vec::new(), 0);
-    let size_max = context.shared.config.reply_size_max;
+    let (mut items, mut allowance) = (Vec::new(), Allowance::of(&context.reply));
     let Some(mut set) = find(context.keys.staged()?, request.arg(key_index))? else {
         return Ok(items);
     };
@@ -167,10 +167,11 @@ fn collect(
             skipped -= 1;
             return ControlFlow::Continue(());
         }
-        size += member.len() + size_of::<Scored>();
+        allowance.take(member.len())?;
         items.push((member.to_vec(), score));
-        let is_done = items.len() as u64 == wanted || size > size_max;
+        let is_done = items.len() as u64 == wanted;
         if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
-    if is_too_long(context, size) { Err(Failure::ReplyTooLong) } else { Ok(items) }
+    allowance.check()?;
+    Ok(items)
 }

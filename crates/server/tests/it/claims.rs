@@ -1,0 +1,141 @@
+//! Requests of a few bytes that ask for much: they are answered, or refused, without the memory that they claim.
+
+use std::collections::BTreeSet;
+
+use crate::support::{PROCESS_REPLY_SIZE, ServerProcess, TestServer, encode};
+
+const TOO_LONG: &str = "-ERR the reply would have more than";
+
+/// A request with the same argument many times at its end.
+fn repeated<'a>(args: &[&'a str], last: &'a str, count: usize) -> Vec<&'a str> {
+    args.iter().copied().chain(std::iter::repeat_n(last, count)).collect()
+}
+
+/// What was lost: each of these ended the server, because it copied what was asked for before it looked at any limit.
+#[test]
+#[cfg(target_os = "linux")]
+fn what_is_asked_for_many_times_is_not_held_many_times() {
+    let folder = tempfile::tempdir().unwrap();
+    // In KiB: what all of these claim is ten times as much and more.
+    let setup = format!("export {PROCESS_REPLY_SIZE}=4000000 && ulimit -d 600000 &&");
+    let server = ServerProcess::start(folder.path(), &setup);
+    let mut client = server.connect();
+    let long = vec![b'v'; 1 << 20];
+    for command in [["HSET", "h", "f"], ["HSET", "many", "f"]] {
+        let request: Vec<&[u8]> =
+            command.iter().map(|arg| arg.as_bytes()).chain([&long[..]]).collect();
+        assert_eq!(client.ask(&request), ":1");
+    }
+    assert_eq!(client.ask(&[&b"SET"[..], b"w_1", &long]), "+OK");
+    assert_eq!(client.line("SADD s a"), ":1");
+    for number in 0..300 {
+        assert_eq!(client.line(&format!("HSET many field{number} value")), ":1");
+        assert_eq!(client.line(&format!("SADD large member{number}")), ":1");
+    }
+    assert_eq!(client.ask(&repeated(&["RPUSH", "l"], "1", 8000)), ":8000");
+    for line in [
+        "HRANDFIELD h -8000 WITHVALUES",
+        "HRANDFIELD many -1000000 WITHVALUES",
+        "SRANDMEMBER s -67108864",
+        "SRANDMEMBER large -67108864",
+        "SRANDMEMBER large -9223372036854775807",
+        "LRANGE l 0 -1",
+    ] {
+        let reply = client.line(line);
+        let is_short = line == "LRANGE l 0 -1";
+        assert_eq!(reply.starts_with(TOO_LONG), !is_short, "{line}: {:.80}", reply);
+    }
+    let reply = client.ask(&repeated(&["HMGET", "h"], "f", 8000));
+    assert!(reply.starts_with(TOO_LONG), "{reply:.80}");
+    let reply = client.line("SORT l BY w_* ALPHA");
+    assert!(reply.starts_with("-OOM so many members"), "{reply:.80}");
+    assert_eq!(client.line("HRANDFIELD h"), "\"f\"");
+    assert_eq!(client.line("SRANDMEMBER s -3"), "[\"a\" \"a\" \"a\"]");
+    drop(client);
+    server.stop();
+}
+
+/// A collection of long values comes in steps that are no longer than a reply may be: what was refused at each step.
+#[test]
+fn a_scan_of_long_values_ends_each_step_early() {
+    let server = TestServer::with(|config| config.reply_size_max = 100_000);
+    let mut client = server.connect();
+    let value = "v".repeat(9_000);
+    for number in 0..60 {
+        assert_eq!(client.ask(&["HSET", "h", &format!("field{number}"), &value]), ":1");
+        let member = format!("member{number}:{value}");
+        assert_eq!(client.ask(&["SADD", "s", &member]), ":1");
+        assert_eq!(client.ask(&["ZADD", "z", "1", &member]), ":1");
+    }
+    for (command, key) in [("HSCAN", "h"), ("SSCAN", "s"), ("ZSCAN", "z")] {
+        let (mut cursor, mut steps, mut seen) = ("0".to_string(), 0, BTreeSet::new());
+        loop {
+            let reply = client.line(&format!("{command} {key} {cursor} COUNT 1000"));
+            let (next, items) = reply[1..].split_once(' ').expect(&reply);
+            let names = items.split(['"', '[', ']', ' ']);
+            let names =
+                names.filter(|name| name.starts_with("field") || name.starts_with("member"));
+            let found: Vec<String> = names.map(|name| name[..9.min(name.len())].into()).collect();
+            assert!(found.len() < 20, "{command}: {}", found.len());
+            seen.extend(found);
+            steps += 1;
+            cursor = next.trim_matches('"').to_string();
+            if cursor == "0" {
+                break;
+            }
+        }
+        assert!(steps >= 6, "{command}: {steps}");
+        assert_eq!(seen.len(), 60, "{command}: {seen:?}");
+    }
+}
+
+/// Whatever a command answers ends at the limit, and what was cut is no reply.
+#[test]
+fn no_command_answers_more_than_a_reply_may_have() {
+    let server = TestServer::with(|config| config.reply_size_max = 100_000);
+    let mut client = server.connect();
+    let names = ["get"; 2000];
+    for subcommand in ["INFO", "DOCS"] {
+        let request = [&["COMMAND", subcommand][..], &names].concat();
+        client.send(&[encode(&request), encode(&["PING"])].concat());
+        let reply = client.reply();
+        assert!(reply.starts_with(TOO_LONG), "{reply:.80}");
+        assert_eq!(client.reply(), "+PONG");
+    }
+}
+
+/// So many different ones, as often as wanted, from small collections and large ones.
+#[test]
+fn what_is_drawn_is_there_and_so_often() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    for size in [1, 5, 127, 129, 1000] {
+        for number in 0..size {
+            client.line(&format!("SADD s{size} m{number}"));
+            client.line(&format!("HSET h{size} m{number} v{number}"));
+            client.line(&format!("ZADD z{size} {number} m{number}"));
+        }
+        for count in [1_i64, 2, 4, 100, 700, 5000, -1, -3, -300] {
+            let expected = if count > 0 { count.min(size) } else { -count } as usize;
+            for command in ["SRANDMEMBER s", "HRANDFIELD h", "ZRANDMEMBER z"] {
+                let line = format!("{command}{size} {count}");
+                let reply = client.line(&line);
+                let members: Vec<&str> =
+                    reply.split(['"', '[', ']', ' ']).filter(|word| !word.is_empty()).collect();
+                assert_eq!(members.len(), expected, "{line}: {reply}");
+                let is_member = |word: &&str| {
+                    let number = word.strip_prefix('m').and_then(|text| text.parse::<i64>().ok());
+                    number.is_some_and(|number| (0..size).contains(&number))
+                };
+                assert!(members.iter().all(is_member), "{line}: {reply}");
+                let different: BTreeSet<&str> = members.into_iter().collect();
+                assert!(count < 0 || different.len() == expected, "{line}: {reply}");
+            }
+        }
+        let reply = client.line(&format!("HRANDFIELD h{size} -2 WITHVALUES"));
+        assert_eq!((reply.matches("\"m").count(), reply.matches("\"v").count()), (2, 2), "{reply}");
+        let seen: BTreeSet<String> =
+            (0..200).map(|_| client.line(&format!("SRANDMEMBER s{size} 1"))).collect();
+        assert!(seen.len() as i64 > size.min(50) / 2, "{size}: {seen:?}");
+    }
+}
