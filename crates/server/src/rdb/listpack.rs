@@ -5,6 +5,8 @@
 //!   integer set    width (4) | count (4) | integers of so many bytes
 //! ```
 
+use super::unpacked::Unpacked;
+
 /// In front of the entries of a listpack, and of the integers of a set.
 const LISTPACK_HEADER_SIZE: usize = 6;
 const INTEGERS_HEADER_SIZE: usize = 8;
@@ -22,20 +24,20 @@ pub(super) fn signed(bits: u64, width: u32) -> i64 {
     ((bits << unused) as i64) >> unused
 }
 
-/// The entries of a listpack; `None` if it is damaged.
-pub fn entries(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+/// Unpacks the entries of a listpack; `None` if it is damaged.
+pub fn entries(bytes: &[u8], unpacked: &mut Unpacked) -> Option<()> {
     if bytes.len() <= LISTPACK_HEADER_SIZE || little_endian(&bytes[..4]) != bytes.len() as u64 {
         return None;
     }
     let (&end, mut rest) = bytes[LISTPACK_HEADER_SIZE..].split_last()?;
     let count = little_endian(&bytes[4..LISTPACK_HEADER_SIZE]) as usize;
-    let mut entries = Vec::new();
     while !rest.is_empty() {
         let (entry, size) = entry(rest)?;
-        entries.push(entry);
+        unpacked.push(entry)?;
         rest = rest.get(size + length_size(size)..)?;
     }
-    (end == END && (count == entries.len() || count == COUNT_UNKNOWN)).then_some(entries)
+    let is_counted = count == unpacked.entries.len() || count == COUNT_UNKNOWN;
+    (end == END && is_counted).then_some(())
 }
 
 /// How many bytes the length of an entry takes behind it.
@@ -78,8 +80,8 @@ fn entry(bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
     }
 }
 
-/// The members of a set of integers; `None` if it is damaged.
-pub fn integers(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+/// Unpacks the members of a set of integers; `None` if it is damaged.
+pub fn integers(bytes: &[u8], unpacked: &mut Unpacked) -> Option<()> {
     let (header, integers) = bytes.split_at_checked(INTEGERS_HEADER_SIZE)?;
     let width = little_endian(&header[..4]) as usize;
     let count = little_endian(&header[4..]) as usize;
@@ -87,12 +89,23 @@ pub fn integers(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
         return None;
     }
     let number = |bytes: &[u8]| signed(little_endian(bytes), 8 * width as u32);
-    Some(integers.chunks(width).map(|bytes| number(bytes).to_string().into_bytes()).collect())
+    let mut numbers = integers.chunks(width).map(|bytes| number(bytes).to_string().into_bytes());
+    numbers.try_for_each(|number| unpacked.push(number))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn entries(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let mut unpacked = Unpacked { room: 1 << 20, ..Unpacked::default() };
+        super::entries(bytes, &mut unpacked).map(|()| unpacked.entries)
+    }
+
+    fn integers(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let mut unpacked = Unpacked { room: 1 << 20, ..Unpacked::default() };
+        super::integers(bytes, &mut unpacked).map(|()| unpacked.entries)
+    }
 
     fn listpack(count: u16, entries: &[u8]) -> Vec<u8> {
         let size = (LISTPACK_HEADER_SIZE + entries.len() + 1) as u32;

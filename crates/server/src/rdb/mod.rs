@@ -17,6 +17,7 @@ mod listpack;
 mod lzf;
 mod read;
 mod skip;
+mod unpacked;
 mod write;
 mod ziplist;
 

@@ -7,13 +7,13 @@ use everleaf::VALUE_SIZE_MAX;
 use super::check_sum::crc64;
 use super::listpack::{entries, integers};
 use super::lzf::{decompressed, size_max};
+use super::unpacked::{ITEM_OVERHEAD, Unpacked};
 use super::ziplist::{ziplist, zipmap};
 use super::{Damage, FOOTER_SIZE, VERSION_READ_MAX, Value, kind};
 use crate::score;
 
-/// Bytes that all that a payload holds may take: the longest value, with its key. And what each item takes besides itself.
+/// Bytes that all that a payload holds may take, with what each item takes besides itself: the longest value, with its key.
 pub const SIZE_MAX: usize = VALUE_SIZE_MAX + (1 << 20);
-const ITEM_OVERHEAD: usize = 32;
 
 /// What a payload holds.
 pub fn read(payload: &[u8]) -> Result<Value, Damage> {
@@ -208,19 +208,14 @@ impl<'a> Reader<'a> {
     }
 
     /// The entries of a string that packs many.
-    fn packed(&mut self, unpack: fn(&[u8]) -> Option<Vec<Vec<u8>>>) -> Option<Vec<Vec<u8>>> {
+    fn packed(&mut self, unpack: fn(&[u8], &mut Unpacked) -> Option<()>) -> Option<Vec<Vec<u8>>> {
         let packed = self.string()?;
-        // An entry of two bytes becomes a string of its own.
-        if packed.len() / 2 * (ITEM_OVERHEAD + 2) > self.budget {
-            self.is_over = true;
-            return None;
-        }
-        let entries = unpack(&packed)?;
         // The entries are kept instead of what they were packed in.
-        let size: usize = entries.iter().map(|entry| entry.len() + ITEM_OVERHEAD).sum();
-        self.budget += packed.len();
-        self.spend(size)?;
-        Some(entries)
+        self.budget += packed.len() + ITEM_OVERHEAD;
+        let mut unpacked = Unpacked { room: self.budget, ..Unpacked::default() };
+        let is_read = unpack(&packed, &mut unpacked).is_some();
+        (self.budget, self.is_over) = (unpacked.room, self.is_over | unpacked.is_over);
+        is_read.then_some(unpacked.entries)
     }
 
     pub fn value(&mut self, kind: u8) -> Option<Value> {
@@ -343,6 +338,31 @@ mod tests {
             Some(Value::List(elements)) => assert_eq!(elements.len(), 16 * NODE_COUNT),
             other => panic!("{} bytes are read as {}", body.len(), other.is_some()),
         }
+    }
+
+    /// An element of a packed list may be as long as any: what was refused as if it were many short ones. Many short ones
+    /// are refused when they are too many, and not before.
+    #[test]
+    fn what_is_packed_counts_as_what_it_holds() {
+        const SIZE: usize = 2 << 20;
+        let ziplist = |count: u16, entries: &[u8]| {
+            let size = (11 + entries.len() as u32).to_le_bytes();
+            let list = [&size[..], &[0; 4], &count.to_le_bytes(), entries, b"\xff"].concat();
+            [&b"\x80"[..], &(list.len() as u32).to_be_bytes(), &list].concat()
+        };
+        let element = [&b"\x00\x80"[..], &(SIZE as u32).to_be_bytes(), &vec![b'x'; SIZE]].concat();
+        for (kind, count) in [(kind::LIST_ZIPLIST, None), (kind::LIST_OF_ZIPLISTS, Some(1))] {
+            let body: Vec<u8> = count.into_iter().chain(ziplist(1, &element)).collect();
+            match (Reader { budget: 2 * SIZE, ..Reader::new(&body) }).value(kind) {
+                Some(Value::List(elements)) => {
+                    assert_eq!(elements.iter().map(Vec::len).collect::<Vec<_>>(), [SIZE]);
+                }
+                other => panic!("one element is read as {}", other.is_some()),
+            }
+        }
+        let many = ziplist(u16::MAX, &b"\x00\xf1".repeat(SIZE / 2));
+        let mut reader = Reader { budget: 2 * SIZE, ..Reader::new(&many) };
+        assert!(reader.value(kind::LIST_ZIPLIST).is_none() && reader.is_over);
     }
 
     #[test]

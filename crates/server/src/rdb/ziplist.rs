@@ -6,6 +6,7 @@
 //! ```
 
 use super::listpack::{little_endian, signed};
+use super::unpacked::Unpacked;
 
 /// In front of the entries of a ziplist.
 const HEADER_SIZE: usize = 10;
@@ -15,18 +16,18 @@ const END: u8 = 0xff;
 /// Says that a size of four bytes follows.
 const LONG: u8 = 0xfe;
 
-/// The entries of a ziplist; `None` if it is damaged.
-pub fn ziplist(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+/// Unpacks the entries of a ziplist; `None` if it is damaged.
+pub fn ziplist(bytes: &[u8], unpacked: &mut Unpacked) -> Option<()> {
     if bytes.len() <= HEADER_SIZE || little_endian(&bytes[..4]) != bytes.len() as u64 {
         return None;
     }
     let (&end, mut rest) = bytes[HEADER_SIZE..].split_last()?;
     let count = little_endian(&bytes[8..HEADER_SIZE]) as usize;
-    let mut entries = Vec::new();
     while !rest.is_empty() {
-        entries.push(entry(&mut rest)?);
+        unpacked.push(entry(&mut rest)?)?;
     }
-    (end == END && (count == entries.len() || count == COUNT_UNKNOWN)).then_some(entries)
+    let is_counted = count == unpacked.entries.len() || count == COUNT_UNKNOWN;
+    (end == END && is_counted).then_some(())
 }
 
 fn take<'a>(rest: &mut &'a [u8], size: usize) -> Option<&'a [u8]> {
@@ -67,28 +68,37 @@ fn entry(rest: &mut &[u8]) -> Option<Vec<u8>> {
     take(rest, size).map(<[u8]>::to_vec)
 }
 
-/// Fields, each followed by what it has; `None` if it is damaged.
-pub fn zipmap(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+/// Unpacks fields, each followed by what it has; `None` if it is damaged.
+pub fn zipmap(bytes: &[u8], unpacked: &mut Unpacked) -> Option<()> {
     let mut rest = bytes.get(1..)?;
-    let mut entries = Vec::new();
     let size = |rest: &mut &[u8]| match byte(rest)? {
         LONG => Some(little_endian(take(rest, 4)?) as usize),
         size => Some(usize::from(size)),
     };
     while rest.first() != Some(&END) {
         let field_size = size(&mut rest)?;
-        entries.push(take(&mut rest, field_size)?.to_vec());
+        unpacked.push(take(&mut rest, field_size)?.to_vec())?;
         let value_size = size(&mut rest)?;
         let unused = usize::from(byte(&mut rest)?);
-        entries.push(take(&mut rest, value_size)?.to_vec());
+        unpacked.push(take(&mut rest, value_size)?.to_vec())?;
         take(&mut rest, unused)?;
     }
-    (rest.len() == 1).then_some(entries)
+    (rest.len() == 1).then_some(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn ziplist(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let mut unpacked = Unpacked { room: 1 << 20, ..Unpacked::default() };
+        super::ziplist(bytes, &mut unpacked).map(|()| unpacked.entries)
+    }
+
+    fn zipmap(bytes: &[u8]) -> Option<Vec<Vec<u8>>> {
+        let mut unpacked = Unpacked { room: 1 << 20, ..Unpacked::default() };
+        super::zipmap(bytes, &mut unpacked).map(|()| unpacked.entries)
+    }
 
     fn packed(count: u16, entries: &[u8]) -> Vec<u8> {
         let size = (HEADER_SIZE + entries.len() + 1) as u32;
