@@ -43,6 +43,8 @@ pub struct Waiter {
     /// The database that it has selected.
     pub database: Database,
     pub wish: Wish,
+    /// Its command, of which it is looked at again whether it may be run.
+    pub args: Vec<Vec<u8>>,
     pub protocol: Protocol,
 }
 
@@ -240,7 +242,14 @@ mod tests {
         let client = registry.add(("a:1".into(), "b:2".into()), 0, 5);
         let keys = keys.iter().map(|key| key.to_vec()).collect();
         let wish = Wish { kind, keys, what: What::Pop(Side::Left) };
-        Waiter { client, place: Place::default(), database: 0, wish, protocol: Protocol::Resp2 }
+        Waiter {
+            client,
+            place: Place::default(),
+            database: 0,
+            wish,
+            args: Vec::new(),
+            protocol: Protocol::Resp2,
+        }
     }
 
     #[test]

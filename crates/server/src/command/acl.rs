@@ -10,6 +10,7 @@ use super::{Context, Failure, Outcome, integer_arg, shown, table, transaction};
 use crate::acl::log::Entry;
 use crate::acl::user::{Rules, User};
 use crate::acl::{self, DEFAULT, Denied, Selector, commands};
+use crate::registry::Client;
 use crate::resp::{Reply, Request};
 use crate::shared::Shared;
 
@@ -301,16 +302,8 @@ pub fn check(
     let Err((id, denied)) = may_run(session.access.rules(), request, index) else { return Ok(()) };
     let is_open = session.transaction.is_open();
     note(context, request, id, denied, is_open);
-    let text = match denied {
-        Denied::Command => {
-            let name = commands::all().get(id).map_or(command.name, |known| &known.name);
-            format!("NOPERM this user has no permissions to run the '{name}' command")
-        }
-        Denied::Key(_) => {
-            "NOPERM this user has no permissions to access one of the keys used as arguments"
-                .to_string()
-        }
-    };
+    let name = commands::all().get(id).map_or(command.name, |known| &known.name);
+    let text = refusal(denied, name);
     Err(transaction::refuse_permission(context, command, text))
 }
 
@@ -335,6 +328,37 @@ pub fn check_kept(context: &mut Context<'_>, request: &Request<'_>, index: usize
         "NOPERM ACLs rules changed between the moment the transaction was accumulated and the EXEC call. This command \
          is no longer allowed for the following reason: {reason}"
     )))
+}
+
+/// The same for the command with which a client waits, when it is about to be served.
+pub fn check_waiting(shared: &Shared, client: &Client, args: &[Vec<u8>]) -> Outcome {
+    let Some(user) = client.user() else { return Ok(()) };
+    let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+    // It was deleted; the connection is closed.
+    let rules = user.rules().ok_or(Failure::text("NOAUTH Authentication required."))?;
+    let name = args.first().copied().unwrap_or(b"");
+    let Some(index) = table::find(name).filter(|_| !rules.allows_all()) else { return Ok(()) };
+    let id = commands::of_request(index, &args).unwrap_or(index);
+    let Err(denied) = rules.check(id, &args) else { return Ok(()) };
+    let (reason, object) = match denied {
+        Denied::Command => ("command", COMMANDS[index].name.as_bytes()),
+        Denied::Key(at) => ("key", args.get(at).copied().unwrap_or(b"")),
+    };
+    add_entry_of(shared, client, reason, object, &user.name, false);
+    Err(Failure::text(refusal(denied, COMMANDS[index].name)))
+}
+
+/// What a client is told that may not run a command.
+fn refusal(denied: Denied, name: &str) -> String {
+    match denied {
+        Denied::Command => {
+            format!("NOPERM this user has no permissions to run the '{name}' command")
+        }
+        Denied::Key(_) => {
+            "NOPERM this user has no permissions to access one of the keys used as arguments"
+                .to_string()
+        }
+    }
 }
 
 /// Whether a request may be run by whoever has these rules; otherwise what, by its number, and why not.
@@ -384,7 +408,17 @@ fn add_entry(
     user: &[u8],
     in_multi: bool,
 ) {
-    let shared: &Shared = context.shared;
+    add_entry_of(context.shared, &context.session.client, reason, object, user, in_multi);
+}
+
+fn add_entry_of(
+    shared: &Shared,
+    client: &Client,
+    reason: &'static str,
+    object: &[u8],
+    user: &[u8],
+    in_multi: bool,
+) {
     let at_ms = shared.now_ms();
     let short = |bytes: &[u8]| bytes[..bytes.len().min(1024)].to_vec();
     let entry = Entry {
@@ -394,7 +428,7 @@ fn add_entry(
         object: short(object),
         user: short(user),
         at_ms,
-        client: describe_client(&context.session.client, at_ms),
+        client: describe_client(client, at_ms),
     };
     shared.acl.log.add(entry, shared.settings.acl_log_len_max());
 }

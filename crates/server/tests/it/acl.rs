@@ -387,3 +387,31 @@ fn nonsense_is_refused() {
     assert_eq!(admin.line("ACL WHOAMI"), "\"default\"");
     assert!(admin.line("ACL LIST").contains("user default on nopass ~* &* +@all"));
 }
+
+/// What was wrong: who waited was served, although its user had lost the command or the key meanwhile.
+#[test]
+fn who_waits_is_checked_when_it_is_served() {
+    let server = TestServer::start();
+    let mut admin = server.connect();
+    for (rule, reason) in [
+        ("-blpop", "-NOPERM this user has no permissions to run the 'blpop' command"),
+        ("resetkeys", "-NOPERM this user has no permissions to access one of the keys"),
+    ] {
+        let mut client = user(&server, "u", "+blpop ~list*");
+        client.send(&encode(&["BLPOP", "list", "0"]));
+        eventually("it waits", || admin.line("INFO clients").contains("blocked_clients:1"));
+        assert_eq!(admin.line(&format!("ACL SETUSER u {rule}")), "+OK");
+        assert_eq!(admin.line("RPUSH list a"), ":1");
+        let reply = client.reply();
+        assert!(reply.starts_with(reason), "{reply}");
+        assert_eq!(admin.line("LPOP list"), "\"a\"", "it was not taken");
+        assert!(admin.line("ACL LOG 1").contains("\"username\" \"u\""));
+    }
+    // Who may still do it is served.
+    let mut client = user(&server, "u", "+blpop ~list*");
+    client.send(&encode(&["BLPOP", "list", "0"]));
+    eventually("it waits", || admin.line("INFO clients").contains("blocked_clients:1"));
+    assert_eq!(admin.line("ACL SETUSER u +get"), "+OK");
+    assert_eq!(admin.line("RPUSH list a"), ":1");
+    assert_eq!(client.reply(), "[\"list\" \"a\"]");
+}

@@ -23,8 +23,8 @@ use crate::shared::Shared;
 use crate::waiters::{Delivery, Waiter};
 use crate::wish::{What, Wish};
 
-/// Bytes that a key takes besides itself, which it does twice, while somebody waits for it.
-const KEY_OVERHEAD: usize = 150;
+/// Bytes that a key takes besides itself, which it does three times, while somebody waits for it.
+const KEY_OVERHEAD: usize = 180;
 /// What is told of a collection that counts members, and has none where they belong.
 const DAMAGED: &str = "ERR a member is missing that the collection counts: it is damaged, and `everleaf check` \
                        on the pool tells more";
@@ -105,7 +105,7 @@ impl Wish {
 
     /// The bytes that it takes while it is kept.
     fn memory(&self) -> usize {
-        self.keys.iter().map(|key| 2 * key.len() + KEY_OVERHEAD).sum()
+        self.keys.iter().map(|key| 3 * key.len() + KEY_OVERHEAD).sum()
     }
 }
 
@@ -151,6 +151,7 @@ pub fn wait(context: &mut Context<'_>, request: &Request<'_>) -> Outcome {
             database: context.session.database,
             place: shared.databases.place(context.session.database),
             wish: wish.clone(),
+            args: request.args_from(0).map(<[u8]>::to_vec).collect(),
             protocol: context.session.protocol,
         };
         let ticket = waiters.add(waiter);

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use everleaf::WriteBatch;
 
 use crate::command::Failure;
+use crate::command::acl::check_waiting;
 use crate::command::keys::Result;
 use crate::command::queue::{ATTEMPT_COUNT_MAX, BATCH_SIZE_MAX};
 use crate::command::stage::{Source, Stage, Staged};
@@ -90,7 +91,10 @@ impl<'a> Service<'a> {
                 let mut answer = Vec::new();
                 let limit = self.shared.config.reply_size_max;
                 let mut reply = Reply::new(&mut answer, waiter.protocol, limit);
-                let granted = waiter.wish.grant(&mut staged, key, &mut reply);
+                // What it may do can have changed since it began to wait.
+                let allowed = check_waiting(self.shared, &waiter.client, &waiter.args);
+                let granted =
+                    allowed.and_then(|()| waiter.wish.grant(&mut staged, key, &mut reply));
                 let granted = granted.and_then(|granted| match reply.is_full() {
                     true => Err(Failure::ReplyTooLong),
                     false => Ok(granted),
