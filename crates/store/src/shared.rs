@@ -10,7 +10,7 @@ use everleaf_index::{
     lock_rank,
 };
 
-use crate::lifecycle::Expiring;
+use crate::expiring::Expiring;
 use crate::ranked::RankedMutex;
 use crate::reserved::is_reserved;
 use crate::versions::Versions;

@@ -9,7 +9,8 @@ use everleaf_index::{BytesTree, Hardware, IndexError, Session, WriteOrder};
 
 use everleaf_log::Lsn;
 
-use crate::lifecycle::{Expiring, Lifecycle};
+use crate::expiring::Expiring;
+use crate::lifecycle::Lifecycle;
 use crate::map::Map;
 use crate::opening::{open_pool, open_rest, open_trees, resolved};
 use crate::ranked::{Rank, RankedGuard, RankedMutex};
