@@ -317,6 +317,11 @@ impl Store {
         self.shared.log.as_ref().map_or(Ok(()), StoreLog::wait_deferred)
     }
 
+    /// Whether the log has failed: then every write is refused until the store is opened anew.
+    pub fn has_log_failed(&self) -> bool {
+        self.shared.has_log_failed()
+    }
+
     /// What the pool was made from when it was opened, if the machine had crashed.
     pub fn rebuilt(&self) -> Option<&Rebuilt> {
         self.shared.rebuilt.as_ref()

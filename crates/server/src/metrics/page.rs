@@ -188,6 +188,9 @@ pub fn illness(shared: &Shared) -> Option<&'static str> {
     if shared.control.is_stopping() {
         return Some("the server is stopping");
     }
+    if shared.store.has_log_failed() {
+        return Some("the log has failed: every write is refused until the server is restarted");
+    }
     shared.store.is_read_only().then_some("the store takes no writes")
 }
 

@@ -120,6 +120,31 @@ fn a_store_that_takes_no_writes_is_not_well() {
     );
 }
 
+/// What was wrong: it was told to be well when its log had failed, and every write was refused.
+#[test]
+fn a_server_whose_log_has_failed_is_not_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = everleaf::Options::new().create(true).max_size_bytes(1 << 30);
+    let options = options.durability(everleaf::Durability::Power);
+    let store = options.open(folder.path().join("pool")).unwrap();
+    let server =
+        TestServer::on(folder, store, |config| config.metrics = Some("127.0.0.1:0".into()));
+    let address = server.handle.metrics_addr().unwrap();
+    assert_eq!(page(address, "/health").1, "ok\n");
+    // What is open can be written, but there is no next segment.
+    std::fs::remove_dir_all(server.folder.path().join("pool.log")).unwrap();
+    let value = vec![b'v'; 1 << 20];
+    for count in 0.. {
+        if server.store.default_map().put("key", &value).is_err() {
+            break;
+        }
+        assert!(count < 1000, "the log goes on");
+    }
+    let (status, body) = page(address, "/health");
+    assert_eq!(status, "HTTP/1.1 503 Service Unavailable");
+    assert!(body.starts_with("the log has failed"), "{body}");
+}
+
 /// Hundreds of connections that say nothing, a part, or too much: others get their page at once, and the server stops
 /// with them open.
 #[test]
