@@ -12,6 +12,12 @@ use crate::{Error, Result, Store, WriteBatch};
 /// Bytes of a batch, where pairs are written in batches.
 const BATCH_BYTES: usize = 1 << 20;
 
+pub(crate) fn name_is_taken(name: &str) -> Error {
+    Error::BadName(format!(
+        "there is a map named '{name}': choose another name, or drop that map first"
+    ))
+}
+
 impl Store {
     /// Makes a new map from pairs in strictly ascending key order: several times as fast as putting
     /// them one by one, and its leaves are full. Nobody sees the map before all of it is there.
@@ -45,13 +51,9 @@ impl Store {
         if self.is_read_only() {
             return Err(Error::ReadOnly);
         }
-        if self.existing_map(name)?.is_some() {
-            return Err(Error::BadName(format!(
-                "there is a map named '{name}': choose another name, or drop that map first"
-            )));
-        }
         match self.shared().log {
             Some(_) => self.load_by_batches(name, pairs),
+            None if self.existing_map(name)?.is_some() => Err(name_is_taken(name)),
             None => self.load_at_once(name, pairs),
         }
     }
@@ -82,11 +84,16 @@ impl Store {
         name: &str,
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Result<Map> {
-        let map = self.map(name)?;
+        // The name is ours from here on: who loads another map of that name beside us is refused.
+        let map = self.map_or_new(name, true)?;
         let written = self.write_sorted(&map, pairs);
         if written.is_err() {
+            // Unless somebody else has dropped it, and perhaps made another.
+            let is_ours = |tree: Option<&Arc<BytesTree>>| {
+                tree.is_some_and(|tree| Arc::ptr_eq(tree, map.tree_arc()))
+            };
             // What it is refused for counts, also if the map cannot be dropped.
-            let _ = self.drop_map(name);
+            let _ = self.drop_map_if(name, is_ours);
         }
         written.map(|()| map)
     }

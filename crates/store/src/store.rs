@@ -9,6 +9,7 @@ use everleaf_index::{BytesTree, Hardware, IndexError, Session, WriteOrder};
 
 use everleaf_log::Lsn;
 
+use crate::bulk::name_is_taken;
 use crate::expiring::Expiring;
 use crate::lifecycle::Lifecycle;
 use crate::map::Map;
@@ -137,12 +138,25 @@ impl Store {
         if let Some(map) = self.existing_map(name)? {
             return Ok(map);
         }
+        self.map_or_new(name, false)
+    }
+
+    /// The map of that name, made if absent. One that is there is refused if a new one is wanted.
+    pub(crate) fn map_or_new(&self, name: &str, must_be_new: bool) -> Result<Map> {
         refuse_reserved(name)?;
         if self.is_read_only() {
             return Err(Error::ReadOnly);
         }
         let mut session = self.shared.session()?;
         let _alone = self.shared.making();
+        // Nobody else makes one meanwhile. One without a number was never seen: its making was cut short.
+        let log = self.shared.log.as_ref();
+        let is_seen = |tree: &Arc<BytesTree>| log.is_none_or(|log| log.is_numbered(tree));
+        if must_be_new
+            && self.shared.trees.find_bytes_tree(name)?.is_some_and(|tree| is_seen(&tree))
+        {
+            return Err(name_is_taken(name));
+        }
         self.shared.check_log()?;
         let tree = match self.shared.trees.bytes_tree(name) {
             Err(error) if error.lacks_space() => {
@@ -196,11 +210,24 @@ impl Store {
             self.default.clear()?;
             return Ok(true);
         }
+        self.drop_map_if(name, |_| true)
+    }
+
+    /// Removes the map of that name if it is the one that is meant, of byte strings or not. Returns whether it was there.
+    pub(crate) fn drop_map_if(
+        &self,
+        name: &str,
+        is_meant: impl Fn(Option<&Arc<BytesTree>>) -> bool,
+    ) -> Result<bool> {
         refuse_reserved(name)?;
         self.shared.check_process()?;
         let mut session = self.shared.session()?;
         // Nobody gives a number to a map that goes.
         let making = self.shared.making();
+        let found = self.shared.trees.find_bytes_tree(name).unwrap_or(None);
+        if !is_meant(found.as_ref()) {
+            return Ok(false);
+        }
         let (removed, lsn) = self.shared.alone_with(&mut session, |in_order, session| {
             self.shared.check_log()?;
             let tree = match in_order {

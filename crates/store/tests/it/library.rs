@@ -208,3 +208,51 @@ fn what_a_user_holds_can_be_printed() {
         assert!(text.contains(name), "{text}");
     }
 }
+
+/// What was lost: of two loads of one name at once both succeeded, each with pairs of the other between its own; and one that
+/// failed dropped what the other had loaded.
+#[test]
+fn of_two_loads_of_one_name_one_is_refused() {
+    let folder = folder();
+    let options = Options::new().create(true).max_size_bytes(1 << 28).sweep(false);
+    let options = options.durability(everleaf::Durability::Power);
+    let store = options.open(folder.path().join("pool")).expect("the pool opens");
+    for round in 0..10 {
+        let (name, start) = (format!("map {round}"), std::sync::Barrier::new(2));
+        let load = |number: u32| {
+            let pairs = (0..100).map(|key| ((2 * key + number).to_be_bytes(), [number as u8]));
+            start.wait();
+            store.load_map(&name, pairs)
+        };
+        let loaded = std::thread::scope(|scope| {
+            let other = scope.spawn(|| load(1));
+            [load(0), other.join().expect("no panic")]
+        });
+        let won = loaded.iter().position(Result::is_ok).expect("one has the name");
+        assert!(matches!(loaded[1 - won], Err(Error::BadName(_))), "{loaded:?}");
+        let map = store.existing_map(&name).expect("a name").expect("it was loaded");
+        assert_eq!(map.len(), 100);
+        assert!(map.iter().all(|pair| pair.expect("readable").1 == [won as u8]));
+    }
+}
+
+/// Who fails to load drops what it has made, and not what somebody else has put in its place.
+#[test]
+fn a_load_that_fails_drops_only_its_own_map() {
+    let folder = folder();
+    let options = Options::new().create(true).max_size_bytes(1 << 28).sweep(false);
+    let options = options.durability(everleaf::Durability::Power);
+    let store = options.open(folder.path().join("pool")).expect("the pool opens");
+    let pairs = (0..3u8).map(|number| {
+        if number == 2 {
+            assert!(store.drop_map("name").expect("there"));
+            let _ = store.map("name").expect("room").put("key", "value").expect("room");
+        }
+        ([number], "")
+    });
+    // Not sorted.
+    let failed = store.load_map("name", pairs.chain([([0], "")]));
+    assert!(failed.is_err(), "{failed:?}");
+    let map = store.existing_map("name").expect("a name").expect("somebody made it");
+    assert_eq!(map.get("key").expect("get"), Some(b"value".to_vec()));
+}
