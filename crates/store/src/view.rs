@@ -143,7 +143,8 @@ impl View {
         &self.default
     }
 
-    /// A map as it was. One that was made since is empty.
+    /// A map of the store as it was. One that was made since is empty. A map of another store cannot be read:
+    /// each call says so.
     pub fn map(&self, map: &Map) -> MapView {
         MapView { map: map.clone(), inner: self.default.inner.clone() }
     }
@@ -158,6 +159,15 @@ pub struct MapView {
 }
 
 impl MapView {
+    /// Refuses a map of another store, of which the view knows nothing.
+    fn check_store(&self) -> Result<()> {
+        if Arc::ptr_eq(&self.inner.shared, self.map.shared()) {
+            return Ok(());
+        }
+        let text = "the map belongs to another store than the view: open a view of that store";
+        Err(Error::Unsupported(text.to_string()))
+    }
+
     /// The value that `key` had.
     ///
     /// # Errors
@@ -167,6 +177,7 @@ impl MapView {
     }
 
     fn find(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.check_store()?;
         let (tree, shared) = (self.map.tree_arc(), self.map.shared());
         shared.check_process()?;
         let hash = shared.order.hash_of(key);
@@ -223,6 +234,7 @@ impl MapView {
         reverse: bool,
         limit: usize,
     ) -> Result<Page> {
+        self.check_store()?;
         let is_later = self.inner.views().is_born_after(self.map.tree_arc(), self.inner.version);
         if is_later {
             self.inner.check()?;

@@ -53,6 +53,7 @@ impl MapView {
     ) -> Result<()> {
         let (tree, shared) = (self.map.tree_arc(), self.map.shared());
         shared.check_process()?;
+        self.check_store()?;
         self.inner.check()?;
         let mut shown = Shown { view: self, keys, see, next: 0, error: None, is_damaged: false };
         if self.inner.views().is_born_after(tree, self.inner.version) {

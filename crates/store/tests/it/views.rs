@@ -473,3 +473,20 @@ fn what_is_damaged_can_be_replaced_while_a_view_is_open() {
     drop(later);
     assert_eq!(store.statistics().view_bytes, 0);
 }
+
+/// What was wrong: a view took a map of another store in silence, and showed what that has now.
+#[test]
+fn a_view_refuses_maps_of_other_stores() {
+    let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
+    let [store, other] = [open(folders[0].path()), open(folders[1].path())];
+    let _ = other.default_map().put("key", "value").expect("room");
+    let view = store.view().expect("a view");
+    let foreign = view.map(other.default_map());
+    let is_refused = |error: &Error| error.to_string().contains("another store");
+    assert!(foreign.get("key").is_err_and(|error| is_refused(&error)));
+    assert!(foreign.contains("key").is_err_and(|error| is_refused(&error)));
+    assert!(foreign.get_many(&["key"], |_, _| ()).is_err_and(|error| is_refused(&error)));
+    let first = foreign.iter().next().expect("it says so");
+    assert!(first.is_err_and(|error| is_refused(&error)));
+    assert_eq!(view.map(store.default_map()).get("key").expect("get"), None);
+}
