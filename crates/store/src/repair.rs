@@ -15,6 +15,17 @@ use crate::regular_file::open_regular;
 use crate::reserved::is_reserved;
 use crate::{DEFAULT_MAP, Error, Expiry, Options, Result, Store, WriteBatch};
 
+/// The limit of the new pool: so many times the size of the damaged one, because leaves may be fuller there; and never less
+/// than this.
+const GROWTH: u64 = 2;
+const SIZE_MAX_LEAST: u64 = 64 << 30;
+
+/// The limit of the new pool for a damaged one of so many bytes. Nothing of that need be right, so that its own limit is not
+/// to be had; what it holds fits.
+fn size_max_of(damaged: u64) -> u64 {
+    damaged.saturating_mul(GROWTH).max(SIZE_MAX_LEAST)
+}
+
 /// What a repair kept and what it had to drop.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -23,7 +34,8 @@ pub struct Repaired {
     pub kept: u64,
     /// Of these, pairs from places whose state is not certain: they may be old states of their keys.
     pub doubtful: u64,
-    /// Names of maps that were kept; one whose name was lost is called `lost-` and a number.
+    /// Names of maps that were kept; one whose name was lost is called `lost-` and a number, or two if there
+    /// is a map of that name.
     pub maps: Vec<String>,
     /// Of each map whose name was lost a sentence that says what it may be: keys that were removed, too, if their map was
     /// emptied or dropped shortly before the process died.
@@ -79,7 +91,8 @@ impl Store {
         }
         refuse_log_beside(to)?;
         let new = NewFile::beside(to)?;
-        let options = Options::new().create_new(true).sweep(false).max_size_bytes(64 << 30);
+        let options =
+            Options::new().create_new(true).sweep(false).max_size_bytes(size_max_of(size));
         let store = options.open(new.path())?;
         let mut repaired = Repaired::default();
         let mut names = HashMap::new();
@@ -122,6 +135,14 @@ impl Target<'_> {
         self.names.get(&id).is_some_and(|name| is_reserved(name))
     }
 
+    /// A name for a map whose name was lost: one that no other has.
+    fn lost_name(&self, id: u32) -> String {
+        let is_taken = |name: &String| self.names.values().any(|known| known == name);
+        let further = (2..).map(|number| format!("lost-{id}-{number}"));
+        let mut names = std::iter::once(format!("lost-{id}")).chain(further);
+        names.find(|name| !is_taken(name)).expect("names are finite, and numbers are not")
+    }
+
     fn map(&mut self, id: u32) -> Result<Map> {
         if let Some(map) = self.maps.get(&id) {
             return Ok(map.clone());
@@ -129,7 +150,7 @@ impl Target<'_> {
         let map = match self.names.get(&id) {
             Some(name) if name == DEFAULT_MAP => self.store.default_map().clone(),
             Some(name) => self.store.map(name)?,
-            None => self.store.map(&format!("lost-{id}"))?,
+            None => self.store.map(&self.lost_name(id))?,
         };
         self.maps.insert(id, map.clone());
         Ok(map)
@@ -181,9 +202,9 @@ impl Target<'_> {
         lost.retain(|id| !self.names.contains_key(id));
         lost.sort_unstable();
         for id in lost {
-            let count = self.maps[&id].len();
+            let (name, count) = (self.lost_name(id), self.maps[&id].len());
             self.repaired.lost.push(format!(
-                "the map lost-{id} has {count} keys of a map that the directory does not name: its entry there is \
+                "the map {name} has {count} keys of a map that the directory does not name: its entry there is \
                  damaged, or the map was emptied or dropped shortly before the process died (FLUSHALL, FLUSHDB), \
                  and these are keys that were removed"
             ));
@@ -224,5 +245,19 @@ impl Target<'_> {
             self.store.write(&batch)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size_max_of;
+
+    /// What was wrong: the new pool had a limit of 64 GiB, and a larger one could not be repaired.
+    #[test]
+    fn what_a_pool_of_any_size_holds_fits() {
+        for size in [0, 1 << 20, 64 << 30, 200 << 30, 1 << 40, u64::MAX] {
+            let size_max = size_max_of(size);
+            assert!(size_max >= 64 << 30 && size_max >= size.saturating_add(size / 2), "{size}");
+        }
     }
 }

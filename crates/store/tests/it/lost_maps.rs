@@ -94,3 +94,35 @@ fn a_map_that_was_dropped_is_not_missed() {
     lose(&again, "users");
     assert!(matches!(options().open(&again).map(drop), Err(Error::Corrupt(_))));
 }
+
+/// What was wrong: the pairs of a map whose name was lost were put into a map that happened to have the name given to it.
+#[test]
+fn a_map_whose_name_is_lost_takes_the_name_of_no_other() {
+    let repaired = |name: &str| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pool = folder.path().join("pool");
+        let options = Options::new().create(true).max_size_bytes(1 << 26).sweep(false);
+        let store = options.open(&pool).expect("it opens");
+        for (name, value) in [("users", "of users"), (name, "of the other")] {
+            let _ = store.map(name).expect("room").put("key", value).expect("room");
+        }
+        store.close().expect("it closes");
+        lose(&pool, "users");
+        let fixed = folder.path().join("fixed");
+        let maps = Store::repair(&pool, &fixed).expect("readable").maps;
+        let store = Options::new().open(fixed).expect("it opens");
+        let value = |map: &String| {
+            let map = store.existing_map(map).expect("a name").expect("there");
+            map.get("key").expect("get")
+        };
+        maps.iter().map(|map| (map.clone(), value(map))).collect::<Vec<_>>()
+    };
+    let lost = |maps: &[(String, Option<Vec<u8>>)], value: &str| {
+        let found = maps.iter().find(|(_, found)| found.as_deref() == Some(value.as_bytes()));
+        found.unwrap_or_else(|| panic!("{value} is in none of {maps:?}")).0.clone()
+    };
+    let name = lost(&repaired("other"), "of users");
+    let maps = repaired(&name);
+    assert_eq!(lost(&maps, "of the other"), name);
+    assert_eq!(lost(&maps, "of users"), format!("{name}-2"));
+}
