@@ -714,3 +714,34 @@ def test_values_are_gone_when_their_time_has_come(store: everleaf.Store) -> None
     while b"k" in store:
         pass
     assert store.get(b"k") is None
+
+
+def test_arrays_that_are_no_bytes_are_no_keys(store: everleaf.Store) -> None:
+    """They were stored as the bytes of the machine: found by no other key, and in no order."""
+    for keys in (numpy.array(["oak"]), numpy.array([1]), numpy.array([1.5]), numpy.array([True])):
+        with pytest.raises(TypeError, match="keys are bytes"):
+            store.put_many(keys, numpy.array([b"v"]))
+        with pytest.raises(TypeError, match="keys are bytes"):
+            store.get_many(keys, "S1")
+    with pytest.raises(TypeError, match="values are bytes or numbers"):
+        store.put_many(numpy.array([b"oak"]), numpy.array(["v"]))
+    assert len(store) == 0
+
+
+def test_values_are_looked_for_beside_removals(store: everleaf.Store) -> None:
+    """It raised KeyError for a key that went before its value was read."""
+    for number in range(100):
+        store[b"%d" % number] = b"v%d" % number
+
+    class Fleeting:
+        pairs = store.pairs
+
+        def __iter__(self) -> Any:
+            return iter(store)
+
+        def __getitem__(self, key: bytes) -> bytes:
+            raise KeyError(key)
+
+    values: Any = type(store.values())(Fleeting())
+    assert b"v7" in values and b"none" not in values
+    assert b"v7" in store.values() and b"none" not in store.values()

@@ -18,7 +18,7 @@ def is_array(keys: Any) -> bool:
     return numpy is not None and isinstance(keys, numpy.ndarray)
 
 
-def _rows(array: Any, codec: Codec[Any]) -> Any:
+def _rows(array: Any, codec: Codec[Any], are_keys: bool = False) -> Any:
     """The bytes of an array, with a row for each item."""
     import numpy
 
@@ -41,6 +41,10 @@ def _rows(array: Any, codec: Codec[Any]) -> Any:
         raise TypeError(f"arrays are for bytes, int and float, not for {codec.name}")
     elif array.dtype.hasobject:
         raise TypeError("an array of objects has no rows of bytes: pass a list")
+    elif array.dtype.kind == "U" or (are_keys and array.dtype.kind not in "SV"):
+        # Its bytes are those of the machine, and neither in order nor what the same key is elsewhere.
+        wanted = "keys are bytes ('S8', 'V8')" if are_keys else "values are bytes or numbers"
+        raise TypeError(f"{wanted}, not {array.dtype}: open the map with a codec, or encode them")
     array = numpy.ascontiguousarray(array)
     return array.view("u1").reshape(len(array), array.dtype.itemsize)
 
@@ -72,7 +76,7 @@ def get_many(map: Any, keys: Any, dtype: Any, out: Any, key_codec: Codec[Any], c
     dtype = numpy.dtype(dtype if dtype is not None else known)
     if dtype.hasobject:
         raise TypeError("values in an array are bytes or numbers")
-    rows = _rows(keys, key_codec)
+    rows = _rows(keys, key_codec, are_keys=True)
     if out is not None and not known:
         # Straight into the caller's arrays.
         map.get_columns(rows, out[0].view("u1").reshape(len(rows), dtype.itemsize), out[1].view("u1"))
@@ -108,7 +112,7 @@ def _out_dtype(keys: Any, dtype: Any, out: Any) -> Any:
 
 def put_many(map: Any, keys: Any, values: Any, key_codec: Codec[Any], codec: Codec[Any]) -> None:
     """As `Map.put_many`, of arrays."""
-    map.put_columns(_rows(keys, key_codec), _rows(values, codec))
+    map.put_columns(_rows(keys, key_codec, are_keys=True), _rows(values, codec))
 
 
 def record_batches(pairs: Iterator[tuple[Any, Any]], size: int) -> Iterator[Any]:

@@ -96,6 +96,10 @@ class _Keys(KeysView[K]):
 class _Values(ValuesView[V]):
     _mapping: Map[Any, V]
 
+    def __contains__(self, value: object) -> bool:
+        # Not key by key: one may go between finding it and reading it.
+        return any(found is value or found == value for found in self)
+
     def __iter__(self) -> Iterator[V]:
         return self._mapping.pairs(None, None, (True, True), False, "values")
 
