@@ -131,7 +131,7 @@ fn json_comes_from_every_command_that_prints() {
     assert_eq!(json(&["maps", "pool"]), serde_json::json!({ "map": "default", "keys": 1 }));
     assert_eq!(json(&["check", "pool"])["sound"], true);
     let exported = json(&["export", "pool", "--output", "a.tsv"]);
-    assert_eq!(exported, serde_json::json!({ "pairs": 1, "file": "a.tsv" }));
+    assert_eq!(exported, serde_json::json!({ "pairs": 1, "left_out": 0, "file": "a.tsv" }));
     assert_eq!(json(&["load", "pool", "a.tsv"])["replaced"], 1);
     let removed = json(&["del", "pool", "a"]);
     assert_eq!(removed, serde_json::json!({ "removed": 1, "absent": 0 }));
