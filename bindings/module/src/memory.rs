@@ -1,7 +1,7 @@
 //! The module's memory in the server's count, which `maxmemory`, eviction and `INFO` go by.
 //!
 //! What Rust allocates comes from the server's allocator. The tree has pages of its own, which the
-//! server cannot see; for each MiB of them a MiB is taken from the server's allocator and never
+//! server cannot see; for each MiB that they hold a MiB is taken from the server's allocator and never
 //! touched, so that it is counted and costs addresses only.
 
 use std::ffi::c_void;

@@ -41,6 +41,8 @@ pub const EXPIRIES: u8 = 2;
 pub const PREFIX_SIZE: usize = 9;
 /// Entries that are freed between two moments at which the server may fork.
 const PIECE: usize = 256;
+/// Bytes that are freed before they are collected, and so counted as free.
+const COLLECT_AFTER: u64 = 64 << 10;
 /// Bytes that are freed before empty chunks are looked for.
 const RETURN_AFTER: u64 = 4 << 20;
 
@@ -58,7 +60,8 @@ pub struct Space {
     heap: Arc<Heap<Hardware>>,
     tree: BytesTree,
     last_number: AtomicU64,
-    /// Bytes freed since empty chunks were looked for.
+    /// Bytes freed since they were collected, and since empty chunks were looked for.
+    uncollected: AtomicU64,
     freed: AtomicU64,
 }
 
@@ -93,7 +96,8 @@ fn create() -> Result<Space, IndexError> {
     let mut session = heap.session()?;
     let tree = BytesTree::temporary(&mut session)?;
     drop(session);
-    Ok(Space { heap, tree, last_number: AtomicU64::new(0), freed: AtomicU64::new(0) })
+    let [last_number, uncollected, freed] = [const { AtomicU64::new(0) }; 3];
+    Ok(Space { heap, tree, last_number, uncollected, freed })
 }
 
 /// A pool in as many addresses as are to be had, of up to a TiB.
@@ -145,9 +149,11 @@ pub fn new_number() -> u64 {
     space.last_number.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// Bytes of memory of the tree: chunks in use.
+/// Bytes of memory of the tree that hold something. What is free in chunks that others share is used for what comes next: it
+/// counts as little as what is free in the server's own allocator.
 pub fn used_bytes() -> u64 {
-    SPACE.get().map_or(0, |space| space.heap.used_bytes())
+    let used = |space: &Space| space.heap.used_bytes().saturating_sub(space.heap.returnable_bytes());
+    SPACE.get().map_or(0, used)
 }
 
 /// Writes the key of an entry into `key`.
@@ -226,7 +232,9 @@ impl Space {
     }
 
     fn note_freed(&self, bytes: usize) {
-        // Relaxed: a hint at when to look for empty chunks.
+        // Relaxed: hints at when to collect, and to look for empty chunks.
+        self.uncollected.fetch_add(bytes as u64, Ordering::Relaxed);
+        // Relaxed: as above.
         self.freed.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
@@ -260,11 +268,35 @@ pub fn free(number: u64) {
         }
     }
     let _gate = GATE.lock().unwrap_or_else(PoisonError::into_inner);
-    return_freed();
+    // By the session of this thread, which nobody else collects for.
+    collect();
+    return_space();
 }
 
-/// Gives empty chunks back to the system, once enough was freed. Called between operations.
+/// Collects what was freed, and gives empty chunks back to the system, both once it is enough. Called between operations, by
+/// any thread.
 pub fn return_freed() {
+    let Some(space) = SPACE.get() else { return };
+    // The server may fork on another thread.
+    let _gate = GATE.lock().unwrap_or_else(PoisonError::into_inner);
+    // Relaxed: a hint.
+    if space.uncollected.load(Ordering::Relaxed) >= COLLECT_AFTER {
+        collect();
+    }
+    return_space();
+}
+
+fn collect() {
+    let _ = with(|space, session| {
+        // Relaxed: a hint.
+        space.uncollected.store(0, Ordering::Relaxed);
+        session.collect_all();
+        session.give_back();
+        Ok(())
+    });
+}
+
+fn return_space() {
     let Some(space) = SPACE.get() else { return };
     // Relaxed: a hint.
     let freed = space.freed.load(Ordering::Relaxed);

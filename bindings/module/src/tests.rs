@@ -200,3 +200,39 @@ fn maps_that_share_the_tree_do_not_see_each_other_and_are_freed_on_another_threa
         );
     }
 }
+
+/// What was lost: chunks that two maps share counted as long as one of them was there. So eviction freed nothing that
+/// counted, and went on until nearly all was gone; and what was over the limit once stayed refused.
+#[test]
+fn what_is_removed_counts_no_more_though_others_share_its_chunks() {
+    const SIZE: usize = 600;
+    const COUNT: u32 = 20_000;
+    space::open().expect("this machine is fit");
+    let mut maps: [OrderedMap; 2] = std::array::from_fn(|_| OrderedMap::new());
+    let name = |number: u32| number.wrapping_mul(2_654_435_761).to_be_bytes();
+    for number in 0..COUNT {
+        maps.iter_mut().for_each(|map| put(map, &name(number), &[7; SIZE], 0));
+    }
+    // Other tests of this process take and free some MiB meanwhile.
+    let size = SIZE as u64 * u64::from(COUNT);
+    let [kept, freed] = maps;
+    let before = space::used_bytes();
+    drop(freed);
+    space::return_freed();
+    let after = space::used_bytes();
+    assert!(before - after > size * 2 / 3, "{before} bytes before, and {after} after {size} were freed");
+    // In place of it comes as much again.
+    let mut next = OrderedMap::new();
+    (0..COUNT).for_each(|number| put(&mut next, &name(number), &[8; SIZE], 0));
+    let again = space::used_bytes();
+    assert!(again.abs_diff(before) < size / 3, "{before} bytes before, and {again} again");
+    for number in (0..COUNT).rev() {
+        next.remove(&name(number)).expect("memory").expect("it is there");
+        if number % 100 == 0 {
+            space::return_freed();
+        }
+    }
+    let last = space::used_bytes();
+    assert!(again - last > size * 2 / 3, "{again} bytes before, and {last} after {size} were removed");
+    drop(kept);
+}
