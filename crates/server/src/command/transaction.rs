@@ -491,7 +491,8 @@ fn run(
             later: Some(later),
         };
         let allowed = acl::check_kept(&mut inner, &request, index);
-        if let Err(failure) = allowed.and_then(|()| (COMMANDS[index].run)(&mut inner, &request)) {
+        let outcome = allowed.and_then(|()| (COMMANDS[index].run)(&mut inner, &request));
+        if let Err(failure) = outcome.and_then(|()| inner.reply.check()) {
             inner.tally.errors += 1;
             inner.reply.truncate(start);
             failure.write(&mut inner.reply, inner.shared);

@@ -64,9 +64,10 @@ impl<'a> Reply<'a> {
         Reply { out, protocol, size_max, is_cut: false }
     }
 
-    /// True when the buffer reached its limit: give up what is being written.
+    /// True when the buffer reached its limit: give up what is being written. It stays so if something was left out, though an
+    /// array that is closed becomes shorter.
     pub fn is_full(&self) -> bool {
-        self.out.len() > self.size_max
+        self.is_cut || self.out.len() > self.size_max
     }
 
     /// Fails if something was left out, so that it is no reply.
@@ -248,6 +249,8 @@ impl<'a> Reply<'a> {
     }
 
     fn close(&mut self, array: OpenArray, mark: u8, len: usize) {
+        // Whoever wrote the items may have stopped for this.
+        self.is_cut |= self.is_full();
         let items_start = array.start + OPEN_HEADER_SIZE;
         let items_size = self.out.len() - items_start;
         let mut header = Vec::with_capacity(OPEN_HEADER_SIZE);

@@ -467,7 +467,9 @@ impl<'b> Series<'b> {
         if !parser.is_inline {
             if self.entries.is_empty() {
                 self.entries.reserve(FIRST_SERIES_LEN);
-                self.spans.reserve(FIRST_SERIES_LEN * parser.spans.len());
+                // Of a long request no more than it has: hardly any other follows it.
+                let count = parser.spans.len();
+                self.spans.reserve((FIRST_SERIES_LEN * count).min(SPAN_COUNT_KEPT).max(count));
             }
             self.entries.push(SeriesEntry { command, bytes, first_span: self.spans.len(), end });
             self.spans.extend_from_slice(&parser.spans);

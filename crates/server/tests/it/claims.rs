@@ -139,3 +139,32 @@ fn what_is_drawn_is_there_and_so_often() {
         assert!(seen.len() as i64 > size.min(50) / 2, "{size}: {seen:?}");
     }
 }
+
+/// What was lost: the header of an array shrinks when it is closed, and what had been left out for want of room was forgotten
+/// with it: a client waited for the last value, or took the next reply for it.
+#[test]
+fn a_reply_of_which_something_was_left_out_is_an_error() {
+    let server = TestServer::with(|config| config.reply_size_max = 100_000);
+    let mut client = server.connect();
+    for hundred in 0..60 {
+        let fields: Vec<String> = (0..100).map(|one| format!("{hundred:02}{one:02}")).collect();
+        let pairs = fields.iter().flat_map(|field| [field.as_str(), "v"]);
+        let request: Vec<&str> = ["HSET", "h"].into_iter().chain(pairs).collect();
+        assert_eq!(client.ask(&request), ":100");
+    }
+    assert_eq!(client.ask(&repeated(&["RPUSH", "l"], "1", 14_300)), ":14300");
+    assert_eq!(client.line("SADD s a"), ":1");
+    for line in
+        ["HGETALL h", "SRANDMEMBER s -14300", "LRANGE l 0 -1", "HRANDFIELD h -6000 WITHVALUES"]
+    {
+        let reply = client.line(line);
+        assert!(reply.starts_with(TOO_LONG), "{line}: {reply:.80}");
+        assert_eq!(client.line("PING"), "+PONG", "{line}");
+        assert_eq!(client.line("MULTI"), "+OK");
+        assert_eq!(client.line(line), "+QUEUED");
+        assert_eq!(client.line("PING"), "+QUEUED");
+        let reply = client.line("EXEC");
+        assert!(reply.contains("the reply would have more than"), "{line}: {reply:.80}");
+        assert_eq!(client.line("PING"), "+PONG", "{line}");
+    }
+}
