@@ -6,6 +6,7 @@ use everleaf::Expiry;
 
 use super::pieces::has;
 use super::{Entry, Keyspace, text_of};
+use crate::command::Failure;
 use crate::command::keys::Result;
 use crate::command::stage::Staged;
 use crate::rdb::Value;
@@ -149,6 +150,8 @@ fn show(staged: &mut Staged<'_>, key: &[u8], see: &mut See<'_>) -> Result<()> {
 struct Gathered<'s, 'f> {
     members: Value,
     size: usize,
+    /// How many were taken.
+    count: u64,
     see: &'s mut See<'f>,
     flow: ControlFlow<()>,
 }
@@ -158,6 +161,7 @@ impl Gathered<'_, '_> {
     fn take(&mut self, size: usize, add: impl FnOnce(&mut Value)) -> ControlFlow<()> {
         add(&mut self.members);
         self.size += size;
+        self.count += 1;
         if self.members.count() == MEMBER_COUNT || self.size > MEMBERS_SIZE {
             self.show();
         }
@@ -194,7 +198,8 @@ fn show_collection(
         Kind::Hash => Value::Hash(Vec::new()),
         Kind::SortedSet => Value::SortedSet(Vec::new()),
     };
-    let mut gathered = Gathered { members, size: 0, see, flow };
+    let mut gathered = Gathered { members, size: 0, count: 0, see, flow };
+    let counted = collection.header.count;
     if flow.is_break() {
         return Ok(flow);
     }
@@ -228,5 +233,13 @@ fn show_collection(
         })?,
     }
     gathered.show();
+    if gathered.flow.is_continue() && gathered.count != counted {
+        return Err(Failure::text(format!(
+            "the {} \"{}\" counts {counted} members and has {}: everleaf check names what is wrong",
+            kind.name(),
+            key.escape_ascii(),
+            gathered.count
+        )));
+    }
     Ok(gathered.flow)
 }

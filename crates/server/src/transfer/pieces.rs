@@ -393,4 +393,24 @@ mod tests {
             assert!(shown(&mut keys, 0) == [(b"key".to_vec(), entry)]);
         }
     }
+
+    /// A collection that has lost a member was shown without it, as if that were all, and so exported with code 0.
+    #[test]
+    fn a_collection_that_has_less_than_it_counts_is_not_shown_as_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = everleaf::Options::new().create(true).open(folder.path().join("p")).unwrap();
+        let mut keys = Keyspace::new(&store).unwrap();
+        let pairs = [("f", "1"), ("g", "2"), ("h", "lost")];
+        let pairs = pairs.map(|(field, value)| (field.into(), value.into()));
+        let value = Value::Hash(pairs.into());
+        assert!(keys.put(0, b"key", &Entry { value, expiry_ms: None }).unwrap());
+        keys.flush().unwrap();
+        let mut see = |_: &[u8], _: Part<'_>| -> Result<(), String> { Ok(()) };
+        assert_eq!(keys.each(0, &mut see), Ok(()));
+        let members = store.existing_map(crate::types::MEMBERS).unwrap().unwrap();
+        let lost = members.iter().map(|pair| pair.unwrap()).find(|(_, value)| value == b"lost");
+        assert!(members.remove(&lost.unwrap().0).unwrap());
+        let error = keys.each(0, &mut see).unwrap_err();
+        assert!(error.contains("\"key\" counts 3 members and has 2"), "{error}");
+    }
 }

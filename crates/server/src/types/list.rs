@@ -85,6 +85,10 @@ impl Collection<'_, '_> {
         if self.is_trimmed()? {
             return Ok(());
         }
+        self.write_lack()
+    }
+
+    fn write_lack(&mut self) -> Result<()> {
         self.staged.stage.write_member(&trimmed_key(self.header.id), Some(LACKING))
     }
 
@@ -114,6 +118,9 @@ impl Collection<'_, '_> {
         allowance.check()?;
         let kept_first = if side == Side::Left { count } else { 0 };
         self.keep(kept_first, total - count)?;
+        if (popped.len() as u64) < count {
+            self.write_lack()?;
+        }
         Ok(popped)
     }
 
@@ -205,7 +212,12 @@ impl Collection<'_, '_> {
         if count - kept <= REMOVED_COUNT_MAX {
             (0..first).chain(first + kept..count).try_for_each(|at| self.set_element(at, None))?;
         } else {
-            self.staged.stage.write_member(&trimmed_key(self.header.id), Some(b""))?;
+            let key = trimmed_key(self.header.id);
+            // Of a list that lacks elements nothing outside is freed: they may be there.
+            let lacks = self.staged.see_member(self.ready, &key, |what| what == LACKING)?;
+            if lacks != Some(true) {
+                self.staged.stage.write_member(&key, Some(b""))?;
+            }
         }
         self.header.extra = self.header.extra.wrapping_add(first);
         self.header.count = kept;

@@ -1,5 +1,7 @@
 //! Writing what a stage has change by change, where it need not be one step.
 
+use std::ops::Bound;
+
 use crate::databases::Databases;
 use crate::types::Types;
 
@@ -7,6 +9,7 @@ use super::Stage;
 
 impl Stage {
     /// Writes what is to be written, members first, as changes of their own: for one who is alone, of what no batch takes.
+    /// The notes of collections come before all members, as their keys do: what is cut short is freed by them.
     ///
     /// # Errors
     /// What the store answers; some of it may be written.
@@ -14,8 +17,9 @@ impl Stage {
         self.write_current();
         self.write_counts();
         if let Some(ready) = types.ready() {
-            let members = std::mem::take(&mut self.members);
-            for (key, value) in members.iter() {
+            let mut members = std::mem::take(&mut self.members);
+            members.sort();
+            for (key, value) in members.range((Bound::Unbounded, Bound::Unbounded)) {
                 match value {
                     Some(value) => ready.members.put(key, value),
                     None => ready.members.remove(key),
