@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use everleaf::{Exchange, Expiry, Map};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PySlice, PyTuple, PyType};
 
@@ -77,9 +78,12 @@ impl RawMap {
 }
 
 /// The time so many seconds from now.
-fn expiry_in(seconds: f64) -> Expiry {
+fn expiry_in(seconds: f64) -> PyResult<Expiry> {
+    if seconds.is_nan() {
+        return Err(PyValueError::new_err("a ttl is a number of seconds, and this is none (NaN)"));
+    }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64());
-    Expiry::from_unix_ms((((now + seconds) * 1000.0) as u64).max(1))
+    Ok(Expiry::from_unix_ms((((now + seconds) * 1000.0) as u64).max(1)))
 }
 
 #[pymethods]
@@ -88,6 +92,7 @@ impl RawMap {
     #[new]
     #[pyo3(signature = (store, name, keys, values, _path=None))]
     fn new(
+        py: Python<'_>,
         store: &RawStore,
         name: &str,
         keys: &Object<'_>,
@@ -95,7 +100,7 @@ impl RawMap {
         _path: Option<&Object<'_>>,
     ) -> PyResult<Self> {
         let (keys, values) = (Arc::new(Codec::of(keys)?), Arc::new(Codec::of(values)?));
-        Ok(RawMap { held: store.open_map(name)?, codecs: Codecs { keys, values } })
+        Ok(RawMap { held: store.open_map(py, name)?, codecs: Codecs { keys, values } })
     }
 
     /// For annotations.
@@ -201,7 +206,7 @@ impl RawMap {
     #[pyo3(signature = (key, value, ttl=None))]
     fn put(&self, key: &Object<'_>, value: &Object<'_>, ttl: Option<f64>) -> PyResult<()> {
         let Some(ttl) = ttl else { return self.__setitem__(key, value) };
-        let expiry = expiry_in(ttl);
+        let expiry = expiry_in(ttl)?;
         self.write(key, value, |map, key, value| {
             map.put_with_expiry(key, value, expiry).map(|_| ())
         })
@@ -209,7 +214,7 @@ impl RawMap {
 
     /// Lets a key expire in so many seconds, or never (None). Says whether it is there.
     fn expire(&self, key: &Object<'_>, ttl: Option<f64>) -> PyResult<bool> {
-        let expiry = ttl.map_or(Expiry::from_unix_ms(0), expiry_in);
+        let expiry = ttl.map_or(Ok(Expiry::from_unix_ms(0)), expiry_in)?;
         let (py, key) = (key.py(), self.codecs.keys.encode(key)?);
         let key = key.as_ref();
         self.held.write(py, 0, |map| map.expire(key, expiry))

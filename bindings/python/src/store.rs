@@ -35,6 +35,8 @@ fn durability(name: &str, interval_ms: u64) -> PyResult<Durability> {
 }
 
 impl RawStore {
+    /// Runs what uses the store. By a detached thread: while the store is being closed it waits for calls that others have
+    /// begun, and no other could run.
     fn with<R>(&self, run: impl FnOnce(&Store) -> everleaf::Result<R>) -> PyResult<R> {
         let guard = self.store.read().unwrap_or_else(PoisonError::into_inner);
         run(guard.as_ref().ok_or_else(closed)?).map_err(raised)
@@ -47,10 +49,12 @@ impl RawStore {
     }
 
     /// The map of this name, made if it is missing.
-    pub fn open_map(&self, name: &str) -> PyResult<Arc<Held>> {
-        let map = self.with(|store| match store.existing_map(name)? {
-            Some(map) => Ok(map),
-            None => store.map(name),
+    pub fn open_map(&self, py: Python<'_>, name: &str) -> PyResult<Arc<Held>> {
+        let map = py.detach(|| {
+            self.with(|store| match store.existing_map(name)? {
+                Some(map) => Ok(map),
+                None => store.map(name),
+            })
         })?;
         let held = Held::new(map, self.is_slow, self.waits.clone());
         self.remember(&held);
@@ -103,8 +107,8 @@ impl RawStore {
     }
 
     /// The names of all maps.
-    fn map_names(&self) -> PyResult<Vec<String>> {
-        self.with(|store| Ok(store.map_names()))
+    fn map_names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        py.detach(|| self.with(|store| Ok(store.map_names())))
     }
 
     /// Removes a map; says whether there was one.
@@ -189,8 +193,8 @@ impl RawStore {
     }
 
     /// Whether it was closed.
-    fn is_closed(&self) -> bool {
-        self.store.read().unwrap_or_else(PoisonError::into_inner).is_none()
+    fn is_closed(&self, py: Python<'_>) -> bool {
+        py.detach(|| self.store.read().unwrap_or_else(PoisonError::into_inner).is_none())
     }
 }
 

@@ -745,3 +745,13 @@ def test_values_are_looked_for_beside_removals(store: everleaf.Store) -> None:
     values: Any = type(store.values())(Fleeting())
     assert b"v7" in values and b"none" not in values
     assert b"v7" in store.values() and b"none" not in store.values()
+
+
+def test_a_ttl_is_a_number(store: everleaf.Store) -> None:
+    """One that is none removed the key."""
+    store[b"k"] = b"v"
+    with pytest.raises(ValueError, match="number of seconds"):
+        store.put(b"k", b"w", float("nan"))
+    with pytest.raises(ValueError, match="number of seconds"):
+        store.expire(b"k", float("nan"))
+    assert store[b"k"] == b"v" and store.ttl(b"k") is None
