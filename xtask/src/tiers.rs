@@ -17,7 +17,7 @@ const SEARCHES: &str = "everleaf-prove it";
 /// What tells it how many times the everyday schedules to search.
 const PROVE_TIMES: &str = "EVERLEAF_PROVE_TIMES";
 /// How many times that is at landings.
-const LANDING_TIMES: &str = "4";
+const LANDING_TIMES: &str = "2";
 
 /// `cargo xtask test`: all tests, or those of the packages named by `-p`; where the time went, and
 /// the totals. With `--record` what all tests cost becomes the budget.
