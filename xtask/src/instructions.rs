@@ -2,8 +2,7 @@
 //!
 //! For a machine that is not quiet, where times say nothing: valgrind counts them. Each row is the difference of
 //! two runs, one of which does three times as many operations, so that nothing else is in it. `BEFORE` and `AFTER`
-//! are folders as those of `versus`; the counts of a server are those of its whole process, but with 32 requests in flight those of
-//! the event loop (`redis-benchmark` asks).
+//! are folders as those of `versus`; the counts of a server are those of its whole process.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -17,22 +16,7 @@ const KEYS: u64 = 60_000;
 /// What is counted of each index, with the operations of the short run, in parts of the keys.
 const OPERATIONS: [(&str, u64); 6] =
     [("get", 3), ("put", 3), ("update", 3), ("insert", 3), ("remove", 3), ("scan", 100)];
-/// Tests of redis-benchmark with 32 requests in flight, each with the one that makes what it takes.
-const TESTS: [(&str, &str); 11] = [
-    ("set", "set"),
-    ("incr", "incr"),
-    ("lpush", "lpush"),
-    ("rpush", "rpush"),
-    ("lpop", "lpush"),
-    ("rpop", "rpush"),
-    ("sadd", "sadd"),
-    ("hset", "hset"),
-    ("spop", "sadd"),
-    ("zadd", "zadd"),
-    ("zpopmin", "zadd"),
-];
 const REFUSING: &str = include_str!("instructions/no_auxv.c");
-const SLOWING: &str = include_str!("instructions/slow_clock.c");
 
 /// Instructions and conditional branches.
 #[derive(Clone, Copy)]
@@ -106,19 +90,6 @@ fn count(arguments: &[String]) -> Outcome<()> {
         };
         print_row(&name, of_build(&builds[0])?, of_build(&builds[1])?);
     }
-    for (test, before) in TESTS {
-        let name = format!("server, process, {test}, 32 in flight");
-        if !is_wanted(&name) {
-            continue;
-        }
-        let requests = keys / 20;
-        let of_build = |build: &PathBuf| -> Outcome<[f64; 2]> {
-            let [short, long] = [requests, 3 * requests]
-                .map(|requests| valgrind.pipeline(build, [test, before], [keys / 4, requests]));
-            Ok(short?.of_each(long?, 2 * requests))
-        };
-        print_row(&name, of_build(&builds[0])?, of_build(&builds[1])?);
-    }
     Ok(())
 }
 
@@ -145,11 +116,6 @@ impl Valgrind<'_> {
         let mut compiler = Command::new("cc");
         compiler.arg("-o").arg(folder.join("no_auxv")).arg(&source);
         let _ = output_of(&mut compiler)?;
-        let source = folder.join("slow_clock.c");
-        std::fs::write(&source, SLOWING).map_err(|error| error.to_string())?;
-        let mut compiler = Command::new("cc");
-        compiler.args(["-O1", "-shared", "-fPIC", "-o"]).arg(folder.join("slow_clock.so"));
-        let _ = output_of(compiler.arg(&source))?;
         let _ = output_of(Command::new("valgrind").arg("--version"))?;
         Ok(Valgrind { folder })
     }
@@ -194,52 +160,14 @@ impl Valgrind<'_> {
         let mut server = Server::start_by(self.command(build), &folder.0, 0, "process")?;
         let _ = ask(client, &server.address, "get", KEYS, true)?;
         let _ = ask(client, &server.address, operation, keys, false)?;
-        end(&mut server)?;
+        let mut connection =
+            TcpStream::connect(&server.address).map_err(|error| error.to_string())?;
+        // Whether it answers or ends at once.
+        let _ = connection.write_all(b"SHUTDOWN NOSAVE\r\n");
+        let _ = connection.read_to_end(&mut vec![]);
+        server.wait()?;
         self.read()
     }
-
-    /// The counts of the event loop for so many requests of a test, behind some that make what it takes.
-    fn pipeline(
-        &self,
-        build: &Path,
-        [test, before]: [&str; 2],
-        [made, requests]: [u64; 2],
-    ) -> Outcome<Counts> {
-        let folder = Folder::named("counted")?;
-        let mut command = Command::new(self.folder.join("no_auxv"));
-        command.env("LD_PRELOAD", self.folder.join("slow_clock.so"));
-        let counts = format!("--callgrind-out-file={}", self.counts().display());
-        command.args(["valgrind", "-q", "--tool=callgrind", "--branch-sim=yes"]).arg(counts);
-        command.arg("--separate-threads=yes").arg(program(build));
-        let mut server = Server::start_by(command, &folder.0, 0, "process")?;
-        let port = server.address.rsplit(':').next().unwrap_or_default().to_string();
-        for (test, requests) in [(before, made), (test, requests)] {
-            let mut client = Command::new("redis-benchmark");
-            client.args(["-p", &port, "-P", "32", "-c", "50", "-r", "100000", "-q", "-t", test]);
-            let _ = output_of(client.args(["-n", &requests.to_string()]))?;
-        }
-        end(&mut server)?;
-        let mut all = Vec::new();
-        for thread in 1..100 {
-            let path = self.folder.join(format!("counts-{thread:02}"));
-            let Ok(text) = std::fs::read_to_string(&path) else { break };
-            std::fs::remove_file(&path).map_err(|error| error.to_string())?;
-            all.extend(total(&text));
-        }
-        // What is left of the others says nothing.
-        let _ = std::fs::remove_file(self.counts());
-        let most = all.into_iter().max_by_key(|counts| counts.instructions);
-        most.ok_or_else(|| "valgrind has left no counts of threads".to_string())
-    }
-}
-
-/// Ends a server in good order, so that it leaves its counts.
-fn end(server: &mut Server) -> Outcome<()> {
-    let mut connection = TcpStream::connect(&server.address).map_err(|error| error.to_string())?;
-    // Whether it answers or ends at once.
-    let _ = connection.write_all(b"SHUTDOWN NOSAVE\r\n");
-    let _ = connection.read_to_end(&mut vec![]);
-    server.wait()
 }
 
 /// The last line with the counts of all.
