@@ -82,7 +82,7 @@ pub(super) fn layout(context: &mut Context<'_>) -> Result<Outcome, BenchError> {
             let figure =
                 Figure::near("pool bytes of a leaf of 64 pairs", 1208.0, in_pool, "B", 0.1);
             outcome.figures.push(figure.if_above(
-                "19 whole lines a leaf, in blocks of the allocator, whose own lines are among them",
+                "all that the pool uses is counted, chunks that are not full yet too; a leaf takes 1280 here",
             ));
         }
     }
