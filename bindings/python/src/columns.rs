@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 
 use crate::failure::raised;
 use crate::held::Held;
-use crate::many::put_block;
+use crate::many::{Lookup, put_block};
 
 /// Bytes of keys and values in a block, and rows at most.
 const BLOCK_BYTES: usize = 128 << 10;
@@ -162,14 +162,15 @@ struct Outcome {
 
 impl Target<'_> {
     /// Looks for a block of keys, and writes the values where they go, each copied once: out of its record.
-    fn find(&self, map: &Map, keys: &[u8], key_row: usize) -> everleaf::Result<Outcome> {
+    fn find(&self, lookup: &Lookup, keys: &[u8], key_row: usize) -> everleaf::Result<Outcome> {
         let keys: Vec<&[u8]> = keys.chunks_exact(key_row).collect();
         let mut marks = [0; BLOCK_ROWS];
         let (row, mut outcome) = (self.values.row, Outcome::default());
-        let (Some(values), Some(found)) = (Room::of(&self.values.buffer), Room::of(self.found)) else {
+        let (Some(values), Some(found)) = (Room::of(&self.values.buffer), Room::of(self.found))
+        else {
             return Ok(outcome);
         };
-        map.get_many(&keys, |at, value| match value {
+        lookup.get_many(&keys, |at, value| match value {
             Some(value) if value.len() == row => {
                 values.write((self.first + at) * row, value);
                 marks[at] = 1;
@@ -187,12 +188,12 @@ impl Target<'_> {
 /// stay as they are. Returns how many were found.
 pub fn get(
     py: Python<'_>,
-    held: &Held,
+    lookup: &Lookup,
     keys: &Bound<'_, PyAny>,
     values: &Bound<'_, PyAny>,
     found: &Bound<'_, PyAny>,
 ) -> PyResult<usize> {
-    let (keys, values, map) = (Column::of_keys(keys)?, Column::of(values)?, held.map()?);
+    let (keys, values) = (Column::of_keys(keys)?, Column::of(values)?);
     let marks = PyBuffer::<u8>::get(found)?;
     if values.rows != keys.rows || marks.item_count() != keys.rows {
         return Err(PyValueError::new_err("the arrays do not have a row for each key"));
@@ -205,7 +206,7 @@ pub fn get(
         let block = &mut block[..size.min(keys.rows - first) * keys.row];
         keys.read(first, block);
         let target = Target { values: &values, found: &marks, first };
-        let outcome = py.detach(|| target.find(&map, block, keys.row)).map_err(raised)?;
+        let outcome = py.detach(|| target.find(lookup, block, keys.row)).map_err(raised)?;
         if let Some(size) = outcome.wrong {
             let text = format!("a value has {size} bytes, and the rows have {}", values.row);
             return Err(PyValueError::new_err(text));

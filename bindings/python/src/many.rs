@@ -1,6 +1,6 @@
 //! Many keys in one call: lists and iterators of objects.
 
-use everleaf::Map;
+use everleaf::{Map, MapView};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
@@ -12,6 +12,26 @@ use crate::reader::{Codecs, Object};
 /// Keys of which the cache misses overlap, before another thread may have the interpreter.
 const BLOCK: usize = 512;
 
+/// Where many keys are looked for.
+pub enum Lookup {
+    Map(Map),
+    View(MapView),
+}
+
+impl Lookup {
+    /// As [`Map::get_many`], of either.
+    pub fn get_many(
+        &self,
+        keys: &[&[u8]],
+        see: impl FnMut(usize, Option<&[u8]>),
+    ) -> everleaf::Result<()> {
+        match self {
+            Lookup::Map(map) => map.get_many(keys, see),
+            Lookup::View(view) => view.get_many(keys, see),
+        }
+    }
+}
+
 /// The next objects of an iterator.
 fn block<'py>(
     objects: &mut impl Iterator<Item = PyResult<Object<'py>>>,
@@ -19,9 +39,15 @@ fn block<'py>(
     objects.take(BLOCK).collect()
 }
 
-/// The values of keys, in a list, None where there is none.
-pub fn find<'py>(held: &Held, codecs: &Codecs, keys: &Object<'py>) -> PyResult<Object<'py>> {
-    let (py, map) = (keys.py(), held.map()?);
+/// The values of keys, in a list, None where there is none. `may_wait` says before each block whether the
+/// lookup may have to.
+pub fn find<'py>(
+    lookup: &Lookup,
+    may_wait: impl Fn() -> bool,
+    codecs: &Codecs,
+    keys: &Object<'py>,
+) -> PyResult<Object<'py>> {
+    let py = keys.py();
     let found = PyList::empty(py);
     let mut keys = keys.try_iter()?;
     loop {
@@ -31,7 +57,7 @@ pub fn find<'py>(held: &Held, codecs: &Codecs, keys: &Object<'py>) -> PyResult<O
         }
         let encoded = objects.iter().map(|key| codecs.keys.encode(key));
         let encoded: Vec<Encoded<'_, '_>> = encoded.collect::<PyResult<_>>()?;
-        for value in find_block(held, &map, codecs, py, &encoded)? {
+        for value in find_block(lookup, may_wait(), codecs, py, &encoded)? {
             match value {
                 Some(value) => found.append(codecs.values.decoded(value)?)?,
                 None => found.append(py.None())?,
@@ -43,8 +69,8 @@ pub fn find<'py>(held: &Held, codecs: &Codecs, keys: &Object<'py>) -> PyResult<O
 }
 
 fn find_block<'py>(
-    held: &Held,
-    map: &Map,
+    lookup: &Lookup,
+    may_wait: bool,
     codecs: &Codecs,
     py: Python<'py>,
     keys: &[Encoded<'_, '_>],
@@ -52,10 +78,11 @@ fn find_block<'py>(
     let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
     let values = &codecs.values;
     let mut found = Vec::with_capacity(keys.len());
-    if held.may_wait() {
+    if may_wait {
         let copies = py.detach(|| {
             let mut copies = vec![None; keys.len()];
-            map.get_many(&keys, |at, value| copies[at] = value.map(<[u8]>::to_vec)).map(|()| copies)
+            let see = |at: usize, value: Option<&[u8]>| copies[at] = value.map(<[u8]>::to_vec);
+            lookup.get_many(&keys, see).map(|()| copies)
         });
         for value in copies.map_err(raised)? {
             found.push(value.map(|value| values.seen(py, &value)).transpose()?);
@@ -63,14 +90,15 @@ fn find_block<'py>(
         return Ok(found);
     }
     let mut failed = None;
-    map.get_many(&keys, |_, value| match value.map(|value| values.seen(py, value)).transpose() {
-        Ok(value) => found.push(value),
-        Err(error) => {
-            found.push(None);
-            failed = Some(error);
-        }
-    })
-    .map_err(raised)?;
+    lookup
+        .get_many(&keys, |_, value| match value.map(|value| values.seen(py, value)).transpose() {
+            Ok(value) => found.push(value),
+            Err(error) => {
+                found.push(None);
+                failed = Some(error);
+            }
+        })
+        .map_err(raised)?;
     failed.map_or(Ok(found), Err)
 }
 

@@ -11,6 +11,7 @@ use pyo3::types::{PySlice, PyTuple, PyType};
 use crate::codec::Codec;
 use crate::failure::raised;
 use crate::held::Held;
+use crate::many::Lookup;
 use crate::pairs::{Ends, Pairs, Source, What};
 use crate::reader::{Codecs, Object, Reader, missing, what};
 use crate::store::RawStore;
@@ -36,6 +37,10 @@ impl Reader for RawMap {
 }
 
 impl RawMap {
+    fn lookup(&self) -> PyResult<Lookup> {
+        self.held.map().map(Lookup::Map)
+    }
+
     /// The value of a key.
     #[inline]
     fn find<'py>(&self, key: &Object<'py>) -> PyResult<Option<Object<'py>>> {
@@ -283,7 +288,7 @@ impl RawMap {
 
     /// The values of many keys, None where there is none.
     fn find_many<'py>(&self, keys: &Object<'py>) -> PyResult<Object<'py>> {
-        many::find(&self.held, &self.codecs, keys)
+        many::find(&self.lookup()?, || self.held.may_wait(), &self.codecs, keys)
     }
 
     /// Puts many pairs, each for itself.
@@ -299,7 +304,7 @@ impl RawMap {
         values: &Object<'_>,
         found: &Object<'_>,
     ) -> PyResult<usize> {
-        columns::get(py, &self.held, keys, values, found)
+        columns::get(py, &self.lookup()?, keys, values, found)
     }
 
     /// As `everleaf.Map.put_columns`, on buffers.

@@ -8,10 +8,12 @@ use pyo3::types::{PySlice, PyType};
 
 use crate::failure::{closed, raised};
 use crate::held::Waits;
+use crate::many::Lookup;
 use crate::map::RawMap;
 use crate::pairs::{Ends, Pairs, Source, What};
 use crate::reader::{Codecs, Object, Reader, missing, what};
 use crate::store::RawStore;
+use crate::{columns, many};
 
 /// A map as it was when the view was opened. `everleaf.View` is its subclass.
 #[pyclass(frozen, subclass, mapping, module = "everleaf._everleaf")]
@@ -24,6 +26,10 @@ pub struct RawView {
 impl RawView {
     fn view(&self) -> PyResult<MapView> {
         self.view.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or_else(closed)
+    }
+
+    fn lookup(&self) -> PyResult<Lookup> {
+        self.view().map(Lookup::View)
     }
 
     fn find<'py>(&self, key: &Object<'py>) -> PyResult<Option<Object<'py>>> {
@@ -104,6 +110,22 @@ impl RawView {
     ) -> PyResult<Pairs> {
         let ends = self.ends(low.as_ref(), high.as_ref(), inclusive)?;
         Reader::pairs(self, ends, reverse, what(of)?)
+    }
+
+    /// The values of many keys, None where there was none.
+    fn find_many<'py>(&self, keys: &Object<'py>) -> PyResult<Object<'py>> {
+        many::find(&self.lookup()?, || true, &self.codecs, keys)
+    }
+
+    /// As `everleaf.Map.get_columns`, on buffers.
+    fn get_columns(
+        &self,
+        py: Python<'_>,
+        keys: &Object<'_>,
+        values: &Object<'_>,
+        found: &Object<'_>,
+    ) -> PyResult<usize> {
+        columns::get(py, &self.lookup()?, keys, values, found)
     }
 
     /// Lets go of what is kept for it.

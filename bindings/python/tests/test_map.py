@@ -368,6 +368,31 @@ def test_a_view_is_what_was(store: everleaf.Store) -> None:
         view.get(b"a")
 
 
+def test_many_keys_of_a_view_are_of_its_moment(store: everleaf.Store) -> None:
+    keys = [b"%06d" % number for number in range(2000)]
+    store.put_many((key, key) for key in keys)
+    numbers = store.map("numbers", keys=int, values=float)
+    numbers.update({number: number / 2 for number in range(100)})
+    with store.view() as view, numbers.view() as were:
+        store.put_many((key, b"later!") for key in keys[::3])
+        del store[keys[1]]
+        store[b"new"] = b"later!"
+        wanted = [*keys, b"new", keys[0]]
+        assert view.get_many(wanted) == [*keys, None, keys[0]]
+        assert view.get_many(iter([])) == []
+        values, found = view.get_many(numpy.array(wanted, "S6"), "S6")
+        assert values[found].tolist() == [*keys, keys[0]] and found.tolist().count(False) == 1
+        numbers.clear()
+        numbers[7] = 0.0
+        halves, there = were.get_many(numpy.array([7, -1, 99]))
+        assert halves.tolist() == [3.5, 0.0, 49.5] and there.tolist() == [True, False, True]
+        assert were.get_many([7, -1]) == [3.5, None] and numbers.get_many([7, 99]) == [0.0, None]
+        with pytest.raises(TypeError, match="NumPy"):
+            view.get_many(wanted, dtype="S6")
+    with pytest.raises(everleaf.Closed):
+        view.get_many([b"a"])
+
+
 def test_columns_of_numpy(store: everleaf.Store) -> None:
     count = 1000
     keys = numpy.arange(count, dtype=">u8").view("u1").reshape(count, 8)

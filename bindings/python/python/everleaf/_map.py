@@ -31,7 +31,10 @@ class Refused(Error):
 
 
 class _Reader(Generic[K, V]):
-    """What maps and views have in common: pairs in the order of their keys."""
+    """What maps and views have in common: pairs in the order of their keys, and many keys in one call."""
+
+    _keys: Codec[K]
+    _values: Codec[V]
 
     if TYPE_CHECKING:
 
@@ -39,6 +42,8 @@ class _Reader(Generic[K, V]):
             self, low: Optional[K], high: Optional[K], inclusive: tuple[bool, bool], reverse: bool,
             of: Literal["keys", "values", "pairs"],
         ) -> Iterator[Any]: ...
+
+        def find_many(self, keys: Iterable[K]) -> list[Optional[V]]: ...
 
     def irange(
         self,
@@ -67,6 +72,31 @@ class _Reader(Generic[K, V]):
             if place == (index if index >= 0 else -1 - index):
                 return pair
         raise IndexError("there is no pair at this place")
+
+    @overload
+    def get_many(  # type: ignore[overload-overlap]
+        self,
+        keys: numpy.ndarray[Any, Any],
+        dtype: Any = None,
+        out: Optional[tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]] = None,
+    ) -> tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]: ...
+
+    @overload
+    def get_many(self, keys: Iterable[K]) -> list[Optional[V]]: ...
+
+    def get_many(self, keys: Any, dtype: Any = None, out: Any = None) -> Any:
+        """The values of many keys, with overlapping cache misses: a list, with None where there is none.
+
+        Of a NumPy array, of numbers where the keys are numbers, of strings of one size (`S8`, `V8`) where
+        they are bytes, two arrays: the values, and whether they are there. `dtype` is the type of the
+        values, such as `V100`; it need not be said if they are numbers. `out` are two arrays to be filled
+        instead of new ones, the second of bool; in the first, items of keys that are not there stay as they are.
+        """
+        if _arrays.is_array(keys):
+            return _arrays.get_many(self, keys, dtype, out, self._keys, self._values)
+        if dtype is not None or out is not None:
+            raise TypeError("`dtype` and `out` are for keys in an array of NumPy")
+        return self.find_many(keys)
 
     def arrow_batches(
         self, minimum: Optional[K] = None, maximum: Optional[K] = None, size: int = 1 << 16
@@ -173,31 +203,6 @@ class Map(RawMap[K, V], _Reader[K, V], MutableMapping[K, V]):
     bisect = bisect_right
 
     @overload
-    def get_many(  # type: ignore[overload-overlap]
-        self,
-        keys: numpy.ndarray[Any, Any],
-        dtype: Any = None,
-        out: Optional[tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]] = None,
-    ) -> tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]: ...
-
-    @overload
-    def get_many(self, keys: Iterable[K]) -> list[Optional[V]]: ...
-
-    def get_many(self, keys: Any, dtype: Any = None, out: Any = None) -> Any:
-        """The values of many keys, with overlapping cache misses: a list, with None where there is none.
-
-        Of a NumPy array, of numbers where the keys are numbers, of strings of one size (`S8`, `V8`) where
-        they are bytes, two arrays: the values, and whether they are there. `dtype` is the type of the
-        values, such as `V100`; it need not be said if they are numbers. `out` are two arrays to be filled
-        instead of new ones, the second of bool; in the first, items of keys that are not there stay as they are.
-        """
-        if _arrays.is_array(keys):
-            return _arrays.get_many(self, keys, dtype, out, self._keys, self._values)
-        if dtype is not None or out is not None:
-            raise TypeError("`dtype` and `out` are for keys in an array of NumPy")
-        return self.find_many(keys)
-
-    @overload
     def put_many(self, pairs: numpy.ndarray[Any, Any], values: numpy.ndarray[Any, Any]) -> None: ...
 
     @overload
@@ -227,6 +232,9 @@ class Map(RawMap[K, V], _Reader[K, V], MutableMapping[K, V]):
 
 class View(RawView[K, V], _Reader[K, V]):
     """A map as it was at one moment."""
+
+    def __init__(self, store: RawStore, map: Map[K, V]) -> None:
+        self._keys, self._values = map._keys, map._values
 
     def items(self) -> Iterator[tuple[K, V]]:
         """All pairs."""
