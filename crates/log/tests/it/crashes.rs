@@ -107,10 +107,24 @@ fn a_run_that_ends_by_a_panic_finds_no_planted_bug() {
     assert_eq!(hunt("caller.panics", 3), None);
 }
 
+/// Those that more than a hundred runs look for, and so three quarters of the time of all.
+const SLOW: [&str; 2] = ["snapshot.no_reach_check", "snapshot.trusts_stale"];
+
 #[test]
-fn every_planted_bug_is_found() {
+fn every_planted_bug_but_the_slow_ones_is_found() {
+    find_all(MUTANTS.into_iter().filter(|mutant| !SLOW.contains(mutant)));
+}
+
+#[test]
+#[ignore = "guards a landing"]
+fn landing_every_planted_bug_whose_hunt_is_slow_is_found() {
+    assert!(SLOW.iter().all(|slow| MUTANTS.contains(slow)));
+    find_all(SLOW);
+}
+
+fn find_all(mutants: impl IntoIterator<Item = &'static str>) {
     let mut missed = Vec::new();
-    for mutant in MUTANTS {
+    for mutant in mutants {
         match hunt(mutant, 2000) {
             Some((number, crashes, failure)) => {
                 let failure: String = failure.chars().take(100).collect();

@@ -55,8 +55,8 @@ fn random_programs_survive_on_every_machine() {
     let count = allocators().chain(trees()).count() as f64;
     for structure in allocators().chain(trees()) {
         let started = Instant::now();
-        let budget = budget(0.5 / count, 100);
-        let settings = Settings { budget, schedules: 10, seed: 7, ..Settings::default() };
+        let (budget, seed) = budget(0.5 / count, 100, 7);
+        let settings = Settings { budget, schedules: 10, seed, ..Settings::default() };
         let verdict = run(structure, &settings, &mut |_| {});
         if let Some((record, failure)) = verdict.failure {
             panic!("{}: {failure}\n{}", structure.name, record.to_text());

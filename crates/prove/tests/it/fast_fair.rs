@@ -110,20 +110,20 @@ fn all(name: &str, locked: bool, part: f64, base: impl Fn(u64) -> Config, schedu
 
 #[test]
 fn scenarios_survive() {
-    all("scenarios", false, 0.08, plain, 10);
+    all("scenarios", false, 0.08, plain, 4);
 }
 
 #[test]
 fn scenarios_with_leaf_locks_survive() {
-    all("scenarios, leaf locks", true, 0.04, plain, 10);
+    all("scenarios, leaf locks", true, 0.04, plain, 4);
 }
 
 #[test]
-fn a_crash_while_a_crash_is_repaired_loses_nothing() {
+fn trees_survive_a_crash_while_a_crash_is_repaired() {
     let crash = CrashConfig { nested_one_in: 50, ..CrashConfig::default() };
     let base = |_| Config { crash, ..Config::default() };
     let report =
-        survive("crashed repairs", 0.06, 24, base, |number, config| random(number, false, config));
+        survive("crashed repairs", 0.06, 8, base, |number, config| random(number, false, config));
     assert!(report.counts.nested_runs > 0);
     assert!(
         report.marks.iter().any(|(mark, _)| *mark == "fast_fair.mended"),
@@ -138,8 +138,8 @@ fn opening_inside_the_simulation_survives() {
 }
 
 #[test]
-fn memory_and_space_that_give_out_harm_nothing() {
-    survive("full pools", 0.03, 4, plain, |number, config| {
+fn trees_survive_that_space_gives_out() {
+    survive("full pools", 0.03, 2, plain, |number, config| {
         let (program, plan) =
             everleaf_prove::exhaustion::near_full::<Tree<2>>(number, number.is_multiple_of(2));
         explore(program, plan, config, 10)
@@ -235,12 +235,12 @@ fn settling_brings_every_leaf_to_the_pool_once() {
 }
 
 #[test]
-fn harmless_changes_are_harmless() {
+fn trees_survive_harmless_changes() {
     // No writer reaches the right half of a split before the left one is cut, so the copies that
     // the mark keeps readers from are equal.
     for mutant in HARMLESS.iter().filter(|mutant| mutant.structure == "fast-fair") {
         let base = |_| Config { mutants: vec![mutant.name], ..Config::default() };
-        all(mutant.name, false, 0.03, base, 10);
-        survive(mutant.name, 0.03, 30, base, |number, config| random(number, false, config));
+        all(mutant.name, false, 0.03, base, 3);
+        survive(mutant.name, 0.03, 10, base, |number, config| random(number, false, config));
     }
 }

@@ -10,14 +10,14 @@ use everleaf_prove::coverage::Coverage;
 use everleaf_prove::structure::STRUCTURES;
 
 /// Schedules of each structure, everyday: the same on every machine.
-const SCHEDULES: u64 = 50;
+const SCHEDULES: u64 = 25;
 
 #[test]
 fn every_structure_survives() {
     for structure in STRUCTURES {
-        let budget = budget(0.5 / STRUCTURES.len() as f64, SCHEDULES);
+        let (budget, seed) = budget(0.5 / STRUCTURES.len() as f64, SCHEDULES, 1);
         let (started, preemptions) = (Instant::now(), is_long().then_some(1));
-        let settings = Settings { budget, schedules: 20, preemptions, ..Settings::default() };
+        let settings = Settings { budget, seed, schedules: 20, preemptions, ..Settings::default() };
         let verdict = run(structure, &settings, &mut |_| {});
         if let Some((record, failure)) = verdict.failure {
             panic!("{}: {failure}\n{}", structure.name, record.to_text());
@@ -45,11 +45,13 @@ fn names_are_distinct_and_every_program_of_a_structure_is_found() {
 fn every_pair_of_dimensions_is_drawn() {
     for structure in STRUCTURES {
         let mut coverage = Coverage::of(structure.dimensions());
-        for number in 0..9000 {
-            coverage.count(&structure.step(1, number, Fixed::default()).values);
-        }
-        let missing = coverage.missing();
-        assert!(missing.is_empty(), "{}: {missing:?}", structure.name);
+        let all_are_drawn = (0..18).any(|part| {
+            for number in 500 * part..500 * (part + 1) {
+                coverage.count(&structure.step(1, number, Fixed::default()).values);
+            }
+            coverage.missing().is_empty()
+        });
+        assert!(all_are_drawn, "{}: {:?}", structure.name, coverage.missing());
     }
 }
 

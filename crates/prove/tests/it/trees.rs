@@ -61,7 +61,7 @@ fn random_plans_on_trees_of_byte_strings_survive() {
 fn the_fifteen_nasty_scenarios_survive() {
     let scenarios = scenarios::published_bugs();
     assert_eq!(scenarios.len(), 15);
-    survive("published_bugs scenarios", 0.1, 4, plain, |_, config| {
+    survive("published_bugs scenarios", 0.1, 2, plain, |_, config| {
         all_of(&scenarios, |scenario| run_scenario(scenario, config, 10))
     });
 }
@@ -69,7 +69,7 @@ fn the_fifteen_nasty_scenarios_survive() {
 #[test]
 fn merging_scanning_and_emptying_survive() {
     let scenarios = scenarios::others();
-    survive("other scenarios", 0.08, 4, plain, |_, config| {
+    survive("other scenarios", 0.08, 2, plain, |_, config| {
         all_of(&scenarios, |scenario| run_scenario(scenario, config, 10))
     });
 }
@@ -78,7 +78,7 @@ fn merging_scanning_and_emptying_survive() {
 fn all_scenarios_survive_on_byte_strings() {
     let scenarios: Vec<_> =
         scenarios::published_bugs().into_iter().chain(scenarios::others()).collect();
-    survive("scenarios on byte strings", 0.1, 4, plain, |_, config| {
+    survive("scenarios on byte strings", 0.1, 2, plain, |_, config| {
         all_of(&scenarios, |scenario| run_words(scenario, config, 5, Space::default()))
     });
 }
@@ -220,13 +220,13 @@ fn opening_inside_the_simulation_survives() {
 }
 
 #[test]
-fn the_others_finish_when_a_thread_stops_for_ever() {
+fn the_others_survive_a_thread_that_stops_for_ever() {
     let scenarios = scenarios::published_bugs();
     let base = |number: u64| {
         let abandon = Abandon { thread: number as usize % 2, after_points: number * 7 % 61 };
         Config { abandon: Some(abandon), ..Config::default() }
     };
-    survive("abandoned threads", 0.05, 8, base, |_, config| {
+    survive("abandoned threads", 0.05, 4, base, |_, config| {
         all_of(&scenarios, |scenario| run_numbers::<Nb2, Nb3>(scenario, config, 3, SPACE_AT_HAND))
     });
 }

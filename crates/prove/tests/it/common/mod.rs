@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test target uses its part")]
 #![allow(clippy::print_stdout, reason = "what was explored is the result")]
 
+use std::ops::Range;
 use std::rc::Rc;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -17,8 +18,8 @@ use everleaf_prove::scenarios::Scenario;
 /// The environment variable with the seconds that all tests together may search (`cargo xtask sim`).
 /// Without it schedules are counted, so that a busy machine searches the same.
 const SECONDS: &str = "EVERLEAF_PROVE_SECONDS";
-/// The environment variable with how many times the everyday schedules are searched (`cargo xtask
-/// landing`).
+/// The environment variable with which searches go on where the everyday ones end, up to so many times as
+/// many schedules (`cargo xtask landing`, which runs the tests with `survive` in their names so).
 const TIMES: &str = "EVERLEAF_PROVE_TIMES";
 
 fn given<T: FromStr>(variable: &str) -> Option<T> {
@@ -35,20 +36,25 @@ pub fn is_long() -> bool {
     share(1.0).is_some()
 }
 
-/// How many schedules, programs or rounds there are where everyday there are so many.
-pub fn times(everyday: u64) -> u64 {
-    everyday * given::<u64>(TIMES).unwrap_or(1)
+/// The numbers of programs, rounds or machines, of which there are so many everyday; at landings those behind
+/// them.
+pub fn turn(everyday: u64) -> Range<u64> {
+    given::<u64>(TIMES).map_or(0..everyday, |times| everyday..times * everyday)
 }
 
-/// Whether a search goes on that began then and has made so many rounds, of which everyday there are
-/// `everyday` at least.
-pub fn goes_on(started: Instant, part: f64, made: u64, everyday: u64) -> bool {
-    made < times(everyday) || share(part).is_some_and(|time| started.elapsed() < time)
+/// The numbers of a search, which begins now: where time ends it, until then.
+pub fn numbers(part: f64, everyday: u64) -> impl Iterator<Item = u64> {
+    let (started, Range { start, end }) = (Instant::now(), turn(everyday));
+    let is_time = move || share(part).is_some_and(|time| started.elapsed() < time);
+    (start..).take_while(move |number| *number < end || is_time())
 }
 
-/// What ends a search of which everyday there are so many schedules.
-pub fn budget(part: f64, everyday: u64) -> Budget {
-    share(part).map_or(Budget::Schedules(times(everyday)), Budget::Cpu)
+/// What ends a search of which everyday there are so many schedules, and the seed that it begins with: at
+/// landings another one.
+pub fn budget(part: f64, everyday: u64, seed: u64) -> (Budget, u64) {
+    let turn = turn(everyday);
+    let schedules = Budget::Schedules(turn.end - turn.start);
+    (share(part).map_or(schedules, Budget::Cpu), seed + 1000 * u64::from(turn.start > 0))
 }
 
 /// Prints what a search covered.
@@ -73,8 +79,8 @@ pub fn tell_marks(report: &Report) {
     }
 }
 
-/// Calls `run` with 0, 1, 2, .. and changing configurations, everyday `rounds` times; panics with the first
-/// failure.
+/// Calls `run` with 0, 1, 2, .. and changing configurations, everyday `rounds` times, and at landings with the
+/// numbers behind them; panics with the first failure.
 pub fn survive(
     name: &str,
     part: f64,
@@ -84,7 +90,7 @@ pub fn survive(
 ) -> Report {
     let started = Instant::now();
     let mut total = Report::default();
-    for number in (0..).take_while(|number| goes_on(started, part, *number, rounds)) {
+    for number in numbers(part, rounds) {
         let config = vary(number, &base(number));
         let (report, failure) = run(number, &config);
         total.add(&report);
