@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use crate::programs::{Built, Ran};
 
 /// Slowest tests that are shown.
 const SLOWEST: usize = 10;
 
-/// A few lines for the end of a run.
-pub fn render(built: &Built, ran: &[Ran]) -> String {
+/// A few lines for the end of a run that took so long.
+pub fn render(built: &Built, ran: &[Ran], time: Duration) -> String {
     let mut text = String::new();
     let mut tests: Vec<(f64, String)> = Vec::new();
     let mut crates: BTreeMap<&str, (usize, f64)> = BTreeMap::new();
@@ -29,7 +30,7 @@ pub fn render(built: &Built, ran: &[Ran]) -> String {
     for (package, (programs, cpu)) in crates {
         let _ = writeln!(text, "{programs:4} {cpu:9.1}  {package}");
     }
-    let minutes = ran.iter().map(|program| program.time.as_secs_f64()).sum::<f64>() / 60.0;
+    let minutes = time.as_secs_f64() / 60.0;
     let _ = writeln!(
         text,
         "{} test programs: built in {:.0} CPU seconds ({}), run in {:.0} CPU seconds and {minutes:.1} \
@@ -49,8 +50,6 @@ pub fn run_cpu(ran: &[Ran]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -58,12 +57,11 @@ mod tests {
         let ran = |name: &str, tests: &[(&str, f64)]| Ran {
             name: format!("pool {name}"),
             package: "pool".into(),
-            time: Duration::from_secs(30),
             cpu: 2.5,
             tests: tests.iter().map(|(test, seconds)| (test.to_string(), *seconds)).collect(),
         };
         let all = [ran("it", &[("a", 0.5), ("b", 3.0)]), ran("processes", &[("c", 1.0)])];
-        let text = render(&Built::default(), &all);
+        let text = render(&Built::default(), &all, Duration::from_secs(60));
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
         assert_eq!(lines[1..4], ["3.0  pool it b", "1.0  pool processes c", "0.5  pool it a"]);
         assert_eq!(lines[5], "2       5.0  pool");

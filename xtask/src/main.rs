@@ -11,6 +11,7 @@ mod dashboard;
 mod debian;
 mod instructions;
 mod jobs;
+mod lanes;
 mod licences;
 mod module;
 mod package;
@@ -35,7 +36,7 @@ usage: cargo xtask <command> [arguments]
 
   test    all tests, and where their time went; `test -p PACKAGE` those of a crate; with
           other arguments they are those of `cargo test`; `test --record` sets the budget
-  landing the tests that only landings need, and the searches with more schedules;
+  landing the tests that only landings need, and the searches go on from where `test` ends;
           `landing --record` sets the budget
   checks  everything else but sim, in this order
   fmt     checks the formatting; `fmt --fix` writes it

@@ -1,13 +1,14 @@
-//! The test programs: built together, run one after the other, each with its time.
+//! The test programs: built together, run as jobs, each with its time.
 //!
-//! `cargo test` would run them as well, but would not say which program took how long, nor what the
-//! processor did. So Cargo only builds and names them, and they are run as Cargo runs them: in the
-//! folder of their package.
+//! `cargo test` would run them as well, but one after the other, and would not say which program took
+//! how long, nor what the processor did. So Cargo only builds and names them, and they are run as Cargo
+//! runs them: in the folder of their package.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::summary::Totals;
 
@@ -40,8 +41,6 @@ pub struct Ran {
     pub name: String,
     /// Its package.
     pub package: String,
-    /// The time that passed.
-    pub time: Duration,
     /// CPU seconds, those of processes that it started included.
     pub cpu: f64,
     /// Its tests with their seconds, where the test runner tells them.
@@ -94,26 +93,30 @@ fn package_of(id: &str) -> String {
     }
 }
 
-/// Runs a program with these arguments and variables; passes on what it prints, and adds up its
-/// results. Returns what it did, and whether it passed.
-pub fn run(
-    program: &Program,
-    arguments: &[String],
-    variables: &[(&str, &str)],
-    totals: &mut Totals,
-) -> (Ran, bool) {
-    println!("\n---- {}", program.name);
+/// Something to be run that prints as test programs do.
+#[derive(Debug)]
+pub struct Job {
+    /// What it is called.
+    pub name: String,
+    /// The package whose tests it runs.
+    pub package: String,
+    /// How to start it.
+    pub command: Command,
+}
+
+/// A program, to be run with these arguments and variables.
+pub fn job(program: &Program, arguments: &[&str], variables: &[(&str, &str)]) -> Job {
     let mut command = command_of(program);
     command.envs(variables.iter().copied());
     if tells_times(program) {
         command.env(UNSTABLE, "1").args(TIMES);
     }
     command.args(arguments);
-    run_as(&program.name, &program.package, command, totals)
+    Job { name: program.name.clone(), package: program.package.clone(), command }
 }
 
 /// How many of a program's tests these arguments choose.
-pub fn count(program: &Program, arguments: &[String]) -> usize {
+pub fn count(program: &Program, arguments: &[&str]) -> usize {
     let mut command = command_of(program);
     let listed = command.args(arguments).args(["--list", "--format", "terse"]).output();
     let text = listed.map(|output| output.stdout).unwrap_or_default();
@@ -127,28 +130,42 @@ fn command_of(program: &Program) -> Command {
     command
 }
 
-/// Runs a command that prints as test programs do.
-pub fn run_as(name: &str, package: &str, mut command: Command, totals: &mut Totals) -> (Ran, bool) {
-    let (started, before) = (Instant::now(), children_cpu());
-    let mut ran = Ran { name: name.into(), package: package.into(), ..Ran::default() };
-    let passed = match command.stdout(Stdio::piped()).spawn() {
-        Ok(mut child) => {
-            if let Some(output) = child.stdout.take() {
-                pass_on(output, &mut ran, totals);
-            }
+/// Runs a job and hands each line of its output to `print`; its errors go where `print` sends them, too,
+/// if they are `together`, and to our own otherwise. Returns what it did, its totals, and whether it
+/// passed.
+pub fn run(job: Job, together: bool, print: &mut dyn FnMut(&[u8])) -> (Ran, Totals, bool) {
+    let Job { name, package, mut command } = job;
+    let mut ran = Ran { name, package, ..Ran::default() };
+    let mut totals = Totals::default();
+    let spawned = std::io::pipe().and_then(|(output, input)| {
+        if together {
+            command.stderr(input.try_clone()?);
+        }
+        Ok((command.stdout(input).spawn()?, output))
+    });
+    // It holds our ends of the pipe, which would never end.
+    drop(command);
+    let passed = match spawned {
+        Ok((mut child, output)) => {
+            pass_on(output, &mut ran, &mut totals, print);
+            ran.cpu = cpu_when_ended(&child);
             child.wait().is_ok_and(|status| status.success())
         }
         Err(error) => {
-            eprintln!("xtask: cannot start {name}: {error}");
+            print(format!("xtask: cannot start {}: {error}\n", ran.name).as_bytes());
             false
         }
     };
-    ran.time = started.elapsed();
-    ran.cpu = children_cpu() - before;
-    (ran, passed)
+    (ran, totals, passed)
 }
 
-fn pass_on(output: impl Read, ran: &mut Ran, totals: &mut Totals) {
+/// Writes to standard output at once.
+pub fn print_now(bytes: &[u8]) {
+    // A closed terminal must not stop the tests.
+    let _ = std::io::stdout().write_all(bytes);
+}
+
+fn pass_on(output: impl Read, ran: &mut Ran, totals: &mut Totals, print: &mut dyn FnMut(&[u8])) {
     let mut reader = BufReader::new(output);
     let mut line = Vec::new();
     // By bytes, because a test may print anything.
@@ -156,8 +173,7 @@ fn pass_on(output: impl Read, ran: &mut Ran, totals: &mut Totals) {
         let text = String::from_utf8_lossy(&line);
         totals.add_line(&text);
         ran.tests.extend(time_of(&text));
-        // A closed terminal must not stop the tests.
-        let _ = std::io::stdout().write_all(&line);
+        print(&line);
         line.clear();
     }
 }
@@ -185,13 +201,31 @@ fn tells_times(program: &Program) -> bool {
 
 /// CPU seconds of all processes that this one has started and waited for, and of theirs.
 pub fn children_cpu() -> f64 {
+    cpu_in("/proc/self/stat", &[13, 14])
+}
+
+/// CPU seconds of a process and of all that it waited for, once it has ended. Only while nobody has
+/// waited for it does the system still know, so it is left there to be waited for.
+fn cpu_when_ended(child: &Child) -> f64 {
+    let Ok(id) = i32::try_from(child.id()) else { return 0.0 };
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    let ended = Pid::from_raw(id).map(|pid| waitid(WaitId::Pid(pid), options));
+    match ended {
+        Some(Ok(_)) => cpu_in(&format!("/proc/{id}/stat"), &[11, 12, 13, 14]),
+        _ => 0.0,
+    }
+}
+
+/// The sum of these fields of a `stat` file, in seconds; the first field behind the name has the index 0.
+fn cpu_in(file: &str, indices: &[usize]) -> f64 {
     /// Linux counts in hundredths of a second here, on every machine.
     const TICKS: f64 = 100.0;
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let text = std::fs::read_to_string(file).unwrap_or_default();
     // The second field is a name in parentheses and may hold anything.
     let fields = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let ticks = |index: usize| fields.split_whitespace().nth(index)?.parse::<f64>().ok();
-    (ticks(13).unwrap_or(0.0) + ticks(14).unwrap_or(0.0)) / TICKS
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let ticks = |index: &usize| fields.get(*index)?.parse::<f64>().ok();
+    indices.iter().filter_map(ticks).sum::<f64>() / TICKS
 }
 
 #[cfg(test)]
@@ -235,5 +269,19 @@ mod tests {
         let count = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
         assert!(Command::new("sh").args(["-c", count]).status().unwrap().success());
         assert!(children_cpu() > before);
+    }
+
+    #[test]
+    fn a_job_is_measured_counted_and_printed_with_its_errors() {
+        let script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo oops >&2; \
+                      echo 'test a ... ok <0.500s>'; echo 'test result: ok. 1 passed; 0 failed'; exit 3";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let job = Job { name: "sh".into(), package: "p".into(), command };
+        let mut text = Vec::new();
+        let (ran, totals, passed) = run(job, true, &mut |line| text.extend_from_slice(line));
+        assert!(ran.cpu > 0.0 && !passed);
+        assert_eq!((totals.passed, ran.tests.len()), (1, 1));
+        assert!(text.starts_with(b"oops\n"));
     }
 }

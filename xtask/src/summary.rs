@@ -12,6 +12,13 @@ pub struct Totals {
 }
 
 impl Totals {
+    /// Adds what another one has counted.
+    pub fn add(&mut self, other: Totals) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.ignored += other.ignored;
+    }
+
     /// Adds the counts of one line of output, if it is a `test result:` line.
     pub fn add_line(&mut self, line: &str) {
         let Some(result) = line.trim_start().strip_prefix("test result:") else { return };

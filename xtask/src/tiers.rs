@@ -1,23 +1,33 @@
 //! The tiers of tests: what a contributor runs, and what guards a landing.
 //!
 //! A test that guards a landing and nothing sooner is ignored, and its name begins with `landing_`
-//! (the style rules hold the two together). The searches on the simulated machine are in both tiers;
-//! landings have several times as many schedules.
+//! (the style rules hold the two together). The searches on the simulated machine are in both tiers; at
+//! landings they go on where the everyday ones end, up to several times as many schedules.
 
 use std::path::Path;
+use std::time::Instant;
 
 use crate::budget::{self, Costs};
 use crate::jobs::{cargo, run_counting, shown};
-use crate::programs::{self, Program, Ran};
+use crate::programs::{self, Built, Job, Ran};
 use crate::summary::Totals;
-use crate::{dashboard, tidy};
+use crate::{dashboard, lanes, tidy};
 
+/// The programs that take longest, the longest first: they begin first, so that none is left alone at
+/// the end.
+const LONGEST: [&str; 5] =
+    ["everleaf-prove it", "everleaf-server it", "everleaf-cli it", "everleaf", EXAMPLES];
+/// What the examples of the documentation are called.
+const EXAMPLES: &str = "examples";
 /// The test program that searches on the simulated machine.
 const SEARCHES: &str = "everleaf-prove it";
-/// What tells it how many times the everyday schedules to search.
+/// What tells it to go on behind the everyday schedules, up to so many times as many.
 const PROVE_TIMES: &str = "EVERLEAF_PROVE_TIMES";
 /// How many times that is at landings.
-const LANDING_TIMES: &str = "2";
+const LANDING_TIMES: &str = "5";
+/// The tests of it that go on have this in their names, and those with the other run the same orders
+/// however long they may take.
+const GOES_ON: [&str; 3] = ["survive", "--skip", "every_order"];
 
 /// `cargo xtask test`: all tests, or those of the packages named by `-p`; where the time went, and
 /// the totals. With `--record` what all tests cost becomes the budget.
@@ -67,18 +77,11 @@ pub fn run_tests(
     let Some(built) = programs::build(of_packages(&["test", "--tests"])) else {
         return false;
     };
-    let (mut ran, mut passed) = (Vec::new(), true);
-    for program in &built.programs {
-        let (one, is_good) = programs::run(program, &[], &[], totals);
-        ran.push(one);
-        passed &= told(program, is_good);
-    }
-    println!("\n---- examples of the documentation");
+    let mut jobs: Vec<Job> =
+        built.programs.iter().map(|program| programs::job(program, &[], &[])).collect();
     let examples = of_packages(&["test", "--doc", "--no-fail-fast"]);
-    let (one, is_good) = programs::run_as("examples", "documentation", examples, totals);
-    ran.push(one);
-    passed &= is_good;
-    println!("\n==== where the time went\n{}", dashboard::render(&built, &ran));
+    jobs.push(Job { name: EXAMPLES.into(), package: "documentation".into(), command: examples });
+    let (ran, mut passed) = run_jobs(&built, jobs, totals);
     if is_all {
         let programs = ("programs".to_string(), built.programs.len() as f64);
         let building = built.is_cold.then(|| ("build-cpu-seconds".to_string(), built.cpu));
@@ -88,12 +91,16 @@ pub fn run_tests(
     passed
 }
 
-/// Names a program that failed. Returns whether it is good.
-fn told(program: &Program, is_good: bool) -> bool {
-    if !is_good {
-        println!("failed: {}", program.name);
-    }
-    is_good
+/// Runs the jobs, the longest first, and shows where the time went.
+fn run_jobs(built: &Built, mut jobs: Vec<Job>, totals: &mut Totals) -> (Vec<Ran>, bool) {
+    let rank =
+        |job: &Job| LONGEST.iter().position(|name| *name == job.name).unwrap_or(LONGEST.len());
+    jobs.sort_by_key(rank);
+    let started = Instant::now();
+    let (ran, passed) = lanes::run_all(jobs, totals);
+    let shown = dashboard::render(built, &ran, started.elapsed());
+    println!("\n==== where the time went\n{shown}");
+    (ran, passed)
 }
 
 /// What happens when the tests cost more than the budget allows.
@@ -138,7 +145,7 @@ fn over_budget_of(arguments: &[String]) -> (OverBudget, Vec<String>) {
     (over_budget, rest)
 }
 
-/// `cargo xtask landing`: the tests that only landings need, and the searches with more schedules.
+/// `cargo xtask landing`: the tests that only landings need, and the searches go on.
 pub fn landing(root: &Path, arguments: &[String]) -> bool {
     let (over_budget, rest) = over_budget_of(arguments);
     if !rest.is_empty() {
@@ -157,28 +164,25 @@ pub fn run_landing(root: &Path, over_budget: OverBudget, totals: &mut Totals) ->
     let Some(built) = programs::build(cargo(root, &["test", "--workspace", "--tests"])) else {
         return false;
     };
-    let only: Vec<String> = ["--ignored", tidy::LANDING_PREFIX].map(String::from).into();
-    let (mut ran, mut passed, mut found) = (Vec::new(), true, [0; 2]);
-    for program in &built.programs {
-        if programs::count(program, &only) > 0 {
-            found[0] += 1;
-            let (one, is_good) = programs::run(program, &only, &[], totals);
-            ran.push(one);
-            passed &= told(program, is_good);
-        }
-        if program.name == SEARCHES {
-            found[1] += 1;
-            let times = [(PROVE_TIMES, LANDING_TIMES)];
-            let (one, is_good) = programs::run(program, &[], &times, totals);
-            ran.push(one);
-            passed &= told(program, is_good);
-        }
-    }
-    if found.contains(&0) {
-        eprintln!("xtask: no test is named {}.., or there is no {SEARCHES}", tidy::LANDING_PREFIX);
+    let only = ["--ignored", tidy::LANDING_PREFIX];
+    let chosen = built.programs.iter().filter(|program| programs::count(program, &only) > 0);
+    let mut jobs: Vec<Job> = chosen.map(|program| programs::job(program, &only, &[])).collect();
+    let landing = jobs.len();
+    let searches = built
+        .programs
+        .iter()
+        .filter(|program| program.name == SEARCHES && programs::count(program, &GOES_ON) > 0);
+    let times = [(PROVE_TIMES, LANDING_TIMES)];
+    jobs.extend(searches.map(|program| programs::job(program, &GOES_ON, &times)));
+    if landing == 0 || jobs.len() == landing {
+        let [goes_on, ..] = GOES_ON;
+        let prefix = tidy::LANDING_PREFIX;
+        eprintln!(
+            "xtask: no test is named {prefix}.., or none of {SEARCHES} has {goes_on} in its name"
+        );
         return false;
     }
-    println!("\n==== where the time went\n{}", dashboard::render(&built, &ran));
+    let (ran, passed) = run_jobs(&built, jobs, totals);
     is_within_budget(root, "landing", Costs::new(), &ran, over_budget) && passed
 }
 
