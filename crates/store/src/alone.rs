@@ -121,11 +121,13 @@ impl Store {
         lock_rank::apart(shared.address(), || fill(&mut alone, &mut batch))?;
         shared.admit_batch(&batch)?;
         let last = batch.last_changes();
-        let (written, lsn) = match shared.write_behind(&batch, &last, journal, &mut session) {
+        let mut own = 0;
+        let written = shared.write_behind(&batch, &last, journal, &mut own, &mut session);
+        let (written, lsn) = match written {
             Err(error) if error.lacks_space() => {
                 // All others wait for our stripes.
                 shared.trees.reclaim_at_once();
-                shared.write_behind(&batch, &last, journal, &mut session)
+                shared.write_behind(&batch, &last, journal, &mut own, &mut session)
             }
             result => result,
         }?;

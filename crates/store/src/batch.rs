@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everleaf_index::{BatchOp, Hardware, Journal, Session, Verify};
+use everleaf_index::{BatchOp, Hardware, Journal, Session, Verify, WriteOrder};
 use everleaf_log::Lsn;
 
 use crate::map::Map;
@@ -40,9 +40,13 @@ struct Change {
 }
 
 /// One condition, laid out like a change; without a value the key must be absent.
-struct Condition {
-    what: Change,
-    must: Must,
+enum Condition {
+    OfKey {
+        what: Change,
+        must: Must,
+    },
+    /// So many batches have been rolled back so far.
+    Rollbacks(u64),
 }
 
 /// What must be so of the key of a condition.
@@ -139,7 +143,7 @@ impl WriteBatch {
     /// Makes the whole batch depend on the value a key has just before it; `None`: on its absence.
     pub fn expect(&mut self, map: &Map, key: impl AsRef<[u8]>, value: Option<&[u8]>) -> &mut Self {
         let what = self.note(map, key.as_ref(), value, 0);
-        self.conditions.push(Condition { what, must: Must::Value });
+        self.conditions.push(Condition::OfKey { what, must: Must::Value });
         self
     }
 
@@ -153,14 +157,25 @@ impl WriteBatch {
     ) -> &mut Self {
         let expiry_ms = expiry.as_unix_ms();
         let what = self.note(map, key.as_ref(), Some(value.as_ref()), expiry_ms);
-        self.conditions.push(Condition { what, must: Must::ValueAndExpiry });
+        self.conditions.push(Condition::OfKey { what, must: Must::ValueAndExpiry });
         self
     }
 
     /// Makes the whole batch depend on the key of a [watch](Map::watch) not having been written since.
     pub fn expect_unwritten(&mut self, watch: &Watch) -> &mut Self {
         let what = self.note(watch.map(), watch.key(), None, 0);
-        self.conditions.push(Condition { what, must: Must::Unwritten(watch.clone()) });
+        self.conditions.push(Condition::OfKey { what, must: Must::Unwritten(watch.clone()) });
+        self
+    }
+
+    /// Makes the whole batch depend on no batch having been rolled back since [`Store::rollback_count`]
+    /// returned this number, before the first read that the batch comes of.
+    ///
+    /// A batch that fails for lack of space is there for scans in part until it is rolled back. Who decides
+    /// by what a scan has shown, and depends on one key that every change of the others changes, needs this
+    /// besides: that key is as it was behind a rollback.
+    pub fn expect_no_rollback(&mut self, rollback_count: u64) -> &mut Self {
+        self.conditions.push(Condition::Rollbacks(rollback_count));
         self
     }
 
@@ -274,25 +289,62 @@ impl WriteBatch {
         })
     }
 
-    /// The condition that does not hold, if there is one. The caller has the stripes.
-    fn refused(&self, session: &mut Session<Hardware>) -> Result<Option<usize>> {
-        for (number, Condition { what, must }) in self.conditions.iter().enumerate() {
-            let exact = match must {
-                Must::Value => false,
-                Must::ValueAndExpiry => true,
-                Must::Unwritten(watch) if watch.is_broken() => return Ok(Some(number)),
-                Must::Unwritten(_) => continue,
+    /// The condition that does not hold, if there is one; those do that only `own` rollbacks of this batch have
+    /// broken. The caller has the stripes.
+    fn refused(
+        &self,
+        shared: &Shared,
+        own: u64,
+        session: &mut Session<Hardware>,
+    ) -> Result<Option<usize>> {
+        for (number, condition) in self.conditions.iter().enumerate() {
+            let holds = match condition {
+                Condition::OfKey { what, must } => self.holds(what, must, own, session)?,
+                Condition::Rollbacks(count) => shared.rollback_count() == count + own,
             };
-            let (map, key) = (self.map(what), self.key(what));
-            let expected = self.value(what);
-            let found = map.tree().get_verified(session, key, Verify::Sum, |record| {
-                Some(record.value) == expected && (!exact || record.expiry_ms == what.expiry_ms)
-            })?;
-            if !found.unwrap_or(expected.is_none()) {
+            if !holds {
                 return Ok(Some(number));
             }
         }
         Ok(None)
+    }
+
+    fn holds(
+        &self,
+        what: &Change,
+        must: &Must,
+        own: u64,
+        session: &mut Session<Hardware>,
+    ) -> Result<bool> {
+        let exact = match must {
+            Must::Value => false,
+            Must::ValueAndExpiry => true,
+            Must::Unwritten(watch) => {
+                let marks = if own > 0 && self.changes_key(what) { own } else { 0 };
+                return Ok(!watch.is_broken_but_for(marks));
+            }
+        };
+        let (map, key) = (self.map(what), self.key(what));
+        let expected = self.value(what);
+        let found = map.tree().get_verified(session, key, Verify::Sum, |record| {
+            Some(record.value) == expected && (!exact || record.expiry_ms == what.expiry_ms)
+        })?;
+        Ok(found.unwrap_or(expected.is_none()))
+    }
+
+    /// Whether one of the changes is of the key of a condition.
+    fn changes_key(&self, what: &Change) -> bool {
+        let mut changes = self.changes.iter().filter(|change| change.hash == what.hash);
+        changes.any(|change| change.map == what.map && self.key(change) == self.key(what))
+    }
+
+    /// The stripes of all keys that it changes or depends on.
+    fn stripes<'a>(&'a self, order: &'a WriteOrder<Hardware>) -> impl Iterator<Item = u32> + 'a {
+        let conditions = self.conditions.iter().filter_map(|condition| match condition {
+            Condition::OfKey { what, .. } => Some(what),
+            Condition::Rollbacks(_) => None,
+        });
+        self.changes.iter().chain(conditions).map(|change| order.stripe_of_hash(change.hash))
     }
 }
 
@@ -314,16 +366,23 @@ impl Store {
     pub fn write(&self, batch: &WriteBatch) -> Result<Written> {
         self.shared().write_batch(batch)
     }
+
+    /// How many batches were rolled back since the store was opened, because space ran out while they were
+    /// written; see [`WriteBatch::expect_no_rollback`].
+    pub fn rollback_count(&self) -> u64 {
+        self.shared().rollback_count()
+    }
 }
 
 impl Shared {
     fn write_batch(&self, batch: &WriteBatch) -> Result<Written> {
         self.admit_batch(batch)?;
         let last = batch.last_changes();
-        match self.try_batch(batch, &last) {
+        let mut own_rollbacks = 0;
+        match self.try_batch(batch, &last, &mut own_rollbacks) {
             Err(error) if error.lacks_space() => {
                 self.reclaim();
-                self.try_batch(batch, &last)
+                self.try_batch(batch, &last, &mut own_rollbacks)
             }
             result => result,
         }
@@ -342,32 +401,37 @@ impl Shared {
         Ok(())
     }
 
-    fn try_batch(&self, batch: &WriteBatch, last: &[usize]) -> Result<Written> {
+    fn try_batch(
+        &self,
+        batch: &WriteBatch,
+        last: &[usize],
+        own_rollbacks: &mut u64,
+    ) -> Result<Written> {
         let mut session = self.session()?;
         let journal = self.journal(&mut session)?;
         self.raise(1)?;
         let raised = Raised(self);
-        let everything = batch.changes.iter().chain(batch.conditions.iter().map(|c| &c.what));
-        let stripes = everything.map(|change| self.order.stripe_of_hash(change.hash));
-        let stripes = self.order.lock_many(stripes);
-        let (written, lsn) = self.write_behind(batch, last, journal, &mut session)?;
+        let stripes = self.order.lock_many(batch.stripes(&self.order));
+        let (written, lsn) =
+            self.write_behind(batch, last, journal, own_rollbacks, &mut session)?;
         drop((stripes, raised, session));
         self.wait(lsn)?;
         Ok(written)
     }
 
-    /// Writes a batch whose stripes the caller has.
+    /// Writes a batch whose stripes the caller has. Counts a rollback of it among its own.
     pub(crate) fn write_behind(
         &self,
         batch: &WriteBatch,
         last: &[usize],
         journal: &Journal,
+        own_rollbacks: &mut u64,
         session: &mut Session<Hardware>,
     ) -> Result<(Written, Option<Lsn>)> {
         if let Some(log) = &self.log {
             log.check()?;
         }
-        if let Some(number) = batch.refused(session)? {
+        if let Some(number) = batch.refused(self, *own_rollbacks, session)? {
             return Ok((Written::Refused(number), None));
         }
         if last.is_empty() {
@@ -377,25 +441,32 @@ impl Shared {
             let tree = batch.map(change).tree_arc();
             self.views.save_key(tree, session, batch.key(change), |_| change.hash)?;
         }
-        let mark = || {
-            for change in &batch.changes {
+        let edits = batch.edits(last);
+        // Before the first change: a batch that cannot be logged is not made.
+        let logged = match &self.log {
+            Some(log) => Some((log, log.records(batch.logged(last), &edits, session)?)),
+            None => None,
+        };
+        let (mut begun, mut place) = (false, None);
+        let made = journal.apply_after(session, &edits, || {
+            begun = true;
+            place = logged.as_ref().map(|(log, _)| log.place());
+        });
+        if begun {
+            // Also if it was rolled back: others may have read what it wrote.
+            for index in last {
+                let change = &batch.changes[*index];
                 let tree = batch.map(change).tree_arc();
                 self.watches.mark(tree, batch.key(change), |_| change.hash);
             }
-        };
-        let lsn = match &self.log {
-            None => journal.apply(session, &batch.edits(last)).map(|()| mark()).map(|()| None)?,
-            Some(log) => {
-                // Before the first change: a batch that cannot be logged is not made.
-                let edits = batch.edits(last);
-                let records = log.records(batch.logged(last), &edits, session)?;
-                let mut place = None;
-                let made = journal.apply_after(session, &edits, || place = Some(log.place()));
-                if made.is_ok() {
-                    mark();
-                }
-                log.note_batch(place, made, &records, &edits, session)?
+            if made.is_err() {
+                self.note_rollback();
+                *own_rollbacks += 1;
             }
+        }
+        let lsn = match logged {
+            None => made.map(|()| None).map_err(|not_made| not_made.error)?,
+            Some((log, records)) => log.note_batch(place, made, &records, &edits, session)?,
         };
         Ok((Written::All, lsn))
     }

@@ -50,9 +50,14 @@ impl Watch {
     /// Whether the key was written, or has expired, since the watch began. A write at the same time may
     /// be missed: what must not miss it is a [batch](crate::WriteBatch::expect_unwritten).
     pub fn is_broken(&self) -> bool {
+        self.is_broken_but_for(0)
+    }
+
+    /// The same, but for so many marks.
+    pub(crate) fn is_broken_but_for(&self, marks: u64) -> bool {
         let Inner { write_count, write_count_before, expiry_ms, .. } = &*self.inner;
         // Relaxed: a batch has the stripe of the key (T1), and others are promised no order.
-        write_count.load(Ordering::Relaxed) != *write_count_before
+        write_count.load(Ordering::Relaxed) != *write_count_before + marks
             || *expiry_ms != 0 && *expiry_ms <= Hardware::wall_clock_ms()
     }
 }
@@ -78,8 +83,9 @@ impl Drop for Inner {
 
 impl Map {
     /// Watches a key: from now on [`Watch::is_broken`] tells of every write of it, also of one that
-    /// stores the value that was there or is taken back by the next, and of its expiry. A write that
-    /// has nothing to do, such as the removal of an absent key, is none.
+    /// stores the value that was there or is taken back by the next, and of its expiry; also of one of a
+    /// batch that is rolled back for lack of space, which others may have read. A write that has nothing
+    /// to do, such as the removal of an absent key, is none.
     ///
     /// *Cost*: while a watch is held, writes take a lock and look the key up among what is watched.
     /// The first after a pause waits until the operations that are running at that moment have ended:

@@ -232,6 +232,60 @@ fn a_batch_without_space_leaves_nothing_behind() {
     assert_eq!(report.keys, store.default_map().len());
 }
 
+/// Fills the store, and makes room piece by piece until a batch of many small puts is rolled back: records take their
+/// space before the first change, and most leaves only when they are split.
+fn roll_back_one(store: &Store, make: impl Fn(&mut WriteBatch)) {
+    let map = store.default_map();
+    let spread = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+    let pieces =
+        (0..).take_while(|number: &u32| map.put(number.to_be_bytes(), [7; 60_000]).is_ok());
+    let pieces = pieces.count() as u32;
+    let count = (0..).take_while(|number| map.put(spread(*number), b"").is_ok()).count() as u64;
+    let mut batch = WriteBatch::new();
+    make(&mut batch);
+    for number in count..count + 30_000 {
+        batch.put(map, spread(number), b"");
+    }
+    let before = store.rollback_count();
+    for number in 0..pieces {
+        assert!(map.remove(number.to_be_bytes()).expect("a removal needs no space"));
+        let written = store.write(&batch);
+        assert!(matches!(written, Err(Error::PoolFull(_))), "{written:?} without a rollback");
+        if store.rollback_count() > before {
+            return;
+        }
+    }
+    panic!("none was rolled back");
+}
+
+/// Whoever had read members of a batch that was rolled back, by a scan, depended on a header alone that was as before,
+/// and wrote what never was to another key. And who had read a key of it, and watched that, was told nothing.
+#[test]
+fn a_batch_that_was_rolled_back_refuses_those_who_may_have_read_of_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = Options::new().create(true).max_size_bytes(8 << 20).sweep(false);
+    let store = options.open(folder.path().join("pool")).expect("the pool opens");
+    let map = store.default_map();
+    map.put(b"header", b"old").expect("room");
+    let (before, watch) = (store.rollback_count(), map.watch(b"header").expect("it is there"));
+    let mut reader = WriteBatch::new();
+    reader.expect(map, b"header", Some(b"old")).expect_no_rollback(before).remove(map, b"copy");
+    assert_eq!(store.write(&reader).expect("no space is needed"), Written::All);
+    let mut watcher = WriteBatch::new();
+    watcher.expect_unwritten(&watch).remove(map, b"copy");
+    assert_eq!(store.write(&watcher).expect("no space is needed"), Written::All);
+    // It depends on what it changes itself, and is tried twice: its own rollback is no reason to refuse it.
+    roll_back_one(&store, |batch| {
+        batch.expect_unwritten(&watch).expect_no_rollback(before).put(map, b"header", b"new");
+    });
+    assert_eq!(get(map, b"header").as_deref(), Some("old"));
+    assert_eq!(store.write(&reader).expect("no space is needed"), Written::Refused(1));
+    assert_eq!(store.write(&watcher).expect("no space is needed"), Written::Refused(0));
+    reader.clear();
+    reader.expect_no_rollback(store.rollback_count()).remove(map, b"copy");
+    assert_eq!(store.write(&reader).expect("no space is needed"), Written::All);
+}
+
 #[test]
 fn child_process() {
     let Ok(folder) = std::env::var(CHILD) else { return };

@@ -15,7 +15,9 @@ mod rollback;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use everleaf::{Action, Error, Expiry, KEY_SIZE_MAX, Statistics, Watch, WriteBatch, human_size};
+use everleaf::{
+    Action, Error, Expiry, KEY_SIZE_MAX, Statistics, Store, Watch, WriteBatch, human_size,
+};
 
 use self::ahead::Ahead;
 use self::current::Current;
@@ -99,12 +101,19 @@ pub struct Stage {
     read_size: usize,
     /// What was written since the last mark replaced, if there is one.
     undo: Option<UndoLog>,
+    /// How many batches had been rolled back before the first read, if others write meanwhile.
+    rollback_count: Option<u64>,
 }
 
 impl Stage {
     /// A stage that may hold so many bytes.
     pub fn new(size_max: usize) -> Self {
         Stage { size_max, ..Stage::default() }
+    }
+
+    /// The same, while others write.
+    pub fn beside_others(size_max: usize, store: &Store) -> Self {
+        Stage { rollback_count: Some(store.rollback_count()), ..Stage::new(size_max) }
     }
 
     fn part(&self, place: Place) -> Option<&Part> {

@@ -236,7 +236,7 @@ fn run_among_others(
         *context.tally = tally;
         batch.clear();
         watched.expect(&mut batch);
-        let mut stage = Stage::new(stage_size_max(context));
+        let mut stage = Stage::beside_others(stage_size_max(context), &store);
         if let Err(failure) =
             run(context, queue, &mut stage, &mut &*store, answers, &mut Later::default())
         {
@@ -358,7 +358,7 @@ pub fn run_single(context: &mut Context<'_>, request: &Request<'_>, command: &Co
 pub fn complete(context: &Context<'_>, stage: &mut Stage, store: &Store) -> Result<bool, Failure> {
     let Context { shared, .. } = context;
     if stage.is_unchanged() {
-        let is_so = stage.still_holds(&shared.databases)?;
+        let is_so = stage.still_holds(&shared.databases, store)?;
         if is_so {
             stage.keep_separators(&shared.types);
         }
@@ -388,11 +388,11 @@ pub fn run_step(
     let mut turn = if writes { turns.wait(key) } else { None };
     let mut answer = Vec::new();
     for _ in 0..ATTEMPT_COUNT_MAX {
-        let mut stage = Stage::new(BATCH_SIZE_MAX);
+        let mut stage = Stage::beside_others(BATCH_SIZE_MAX, &store);
         answer.clear();
         let result = run_one(context, run, &mut stage, &mut &*store, &mut answer);
         let is_done = match result.is_err() {
-            true => stage.still_holds(&context.shared.databases)?,
+            true => stage.still_holds(&context.shared.databases, &store)?,
             false => complete(context, &mut stage, &store)?,
         };
         if is_done {

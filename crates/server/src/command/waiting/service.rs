@@ -146,7 +146,7 @@ pub fn serve_rest(shared: &Shared, loop_index: usize, made: &[(Place, Vec<u8>)])
     let Some(mut service) = Service::if_wanted(shared, loop_index, made) else { return Ok(()) };
     let store = Arc::clone(&shared.store);
     for _ in 0..ATTEMPT_COUNT_MAX {
-        let mut stage = Stage::new(BATCH_SIZE_MAX);
+        let mut stage = Stage::beside_others(BATCH_SIZE_MAX, &store);
         stage.note_made(made);
         service.serve(&mut stage, &mut &*store)?;
         let mut batch = WriteBatch::new();
