@@ -22,6 +22,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 
 use everleaf_index::OwnerProcess;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 
 use crate::{Error, Result};
 
@@ -177,9 +179,7 @@ impl NewFile {
     /// [`Error::AlreadyExists`]; what the file system answers.
     pub fn place(self) -> Result<()> {
         let placed = self.complete(|_, target| match fs::hard_link(self.path(), target) {
-            Err(error) if cannot_link(&error) && target.symlink_metadata().is_err() => {
-                fs::rename(self.path(), target)
-            }
+            Err(error) if cannot_link(&error) => rename_to_free(&self.path(), target),
             done => done,
         });
         match placed {
@@ -216,6 +216,19 @@ impl Drop for NewFile {
 /// Whether a file system has no hard links.
 fn cannot_link(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported)
+}
+
+/// Renames a file, unless there is one of the new name.
+fn rename_to_free(from: &Path, to: &Path) -> IoResult<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // The file system, or the kernel, does not know that: somebody else may be faster behind the look.
+        Err(Errno::INVAL | Errno::NOSYS) => match to.symlink_metadata() {
+            Err(error) if error.kind() == ErrorKind::NotFound => fs::rename(from, to),
+            Err(error) => Err(error),
+            Ok(_) => Err(ErrorKind::AlreadyExists.into()),
+        },
+        done => Ok(done?),
+    }
 }
 
 /// Gives a new file the owner and the permissions of the one that it replaces; not those of a group
@@ -336,6 +349,20 @@ mod tests {
         assert!(matches!(new.place(), Err(Error::AlreadyExists(_))));
         assert_eq!(fs::read(&path).expect("there"), b"whole");
         assert_eq!(names(folder.path()), ["file"]);
+    }
+
+    /// Where there are no links the name was looked at, and then taken by what replaces a file that came in between.
+    #[test]
+    fn without_links_no_file_is_replaced_either() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("new"), "new").expect("room");
+        rename_to_free(&path("new"), &path("file")).expect("the name is free");
+        assert_eq!(names(folder.path()), ["file"]);
+        fs::write(path("second"), "second").expect("room");
+        let refused = rename_to_free(&path("second"), &path("file")).expect_err("it is there");
+        assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(path("file")).expect("there"), b"new");
     }
 
     #[test]
