@@ -11,6 +11,11 @@ use crate::{Disk, DiskFile, Error, Lsn, Result};
 
 /// Bytes that are read at once.
 const WINDOW_SIZE: usize = 256 << 10;
+/// Behind the end of the log, so many times the bytes of the segment are summed for nothing. A value may look like a
+/// chunk in each of its blocks.
+const IN_VAIN_MAX: u64 = 4;
+/// From then on only chunks of this size are: those of the log seldom are larger.
+const SHORT_CHUNK: u64 = 256 << 10;
 
 /// What the header of a segment says of what is before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +118,8 @@ pub(crate) struct SegmentReader<'a, D: Disk> {
     size: u64,
     window: Vec<u8>,
     window_start: u64,
+    /// Bytes that were summed behind the end of the log, for headers of no chunk.
+    in_vain: u64,
 }
 
 /// A chunk whose checksum is right.
@@ -134,7 +141,8 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
         let failed = |error: &std::io::Error| Error::io(format!("cannot open {name}"), error);
         let file = disk.open(&name).map_err(|error| failed(&error))?;
         let size = file.size().map_err(|error| failed(&error))?;
-        Ok(SegmentReader { disk, uuid, name, file, size, window: Vec::new(), window_start: 0 })
+        let window = Vec::new();
+        Ok(SegmentReader { disk, uuid, name, file, size, window, window_start: 0, in_vain: 0 })
     }
 
     /// The header; `None` if it is damaged, or of another use of the file.
@@ -239,8 +247,17 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
         Ok(Some(Chunk { header, entries, body }))
     }
 
+    /// Bytes that [`Self::chunk`] sums at `offset`.
+    fn claimed(&mut self, sequence: u64, offset: u64) -> Result<u64> {
+        let left = self.size - offset;
+        let header = self.bytes(offset, CHUNK_HEADER_SIZE)?.and_then(ChunkHeader::parse);
+        let header = header.filter(|header| header.sequence == sequence);
+        Ok(header.map_or(0, |header| header.body_size).min(left))
+    }
+
     /// Looks behind `offset` for chunks of segment `sequence` whose checksum is right; returns the
-    /// highest LSN that one of them says was durable, and the last LSN of the last.
+    /// highest LSN that one of them says was durable, and the last LSN of the last. Where much was summed that
+    /// is none, long ones are taken for torn.
     ///
     /// # Errors
     /// What the disk answers.
@@ -251,13 +268,18 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
     ) -> Result<Option<(Lsn, Lsn)>> {
         let mut found: Option<(Lsn, Lsn)> = None;
         while offset < self.size {
-            let mut step = BLOCK_SIZE;
-            if let Some(chunk) = self.chunk(sequence, offset, None)? {
+            let claimed = self.claimed(sequence, offset)?;
+            let is_too_much = self.in_vain + claimed > IN_VAIN_MAX * self.size;
+            let is_torn = is_too_much && claimed > SHORT_CHUNK;
+            let chunk = if is_torn { None } else { self.chunk(sequence, offset, None)? };
+            if let Some(header) = chunk.map(|chunk| chunk.header) {
                 let (durable, last) = found.unwrap_or_default();
-                found = Some((durable.max(chunk.header.durable), last.max(chunk.header.last())));
-                step = chunk.header.stored_size().unwrap_or(BLOCK_SIZE);
+                found = Some((durable.max(header.durable), last.max(header.last())));
+                offset += header.stored_size().unwrap_or(BLOCK_SIZE);
+            } else {
+                self.in_vain += if is_torn { 0 } else { claimed };
+                offset += BLOCK_SIZE;
             }
-            offset += step;
         }
         Ok(found)
     }
@@ -277,5 +299,45 @@ impl<'a, D: Disk> SegmentReader<'a, D> {
             offset += size.unwrap_or(BLOCK_SIZE);
         }
         Ok(written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RealDisk;
+    use crate::chunk::seal;
+
+    /// What took hours: a value whose blocks look like chunks that reach to the end of the file lies behind the end of a
+    /// log, and each of them was summed.
+    #[test]
+    fn blocks_that_only_look_like_chunks_are_not_all_summed() {
+        let (uuid, size) = ([1; 16], 4 << 20);
+        let folder = tempfile::tempdir().unwrap();
+        let disk = RealDisk::open(folder.path()).unwrap();
+        let mut bytes = vec![0; size];
+        let block = BLOCK_SIZE as usize;
+        for at in (block..size).step_by(block) {
+            let body_size = (size - at - CHUNK_HEADER_SIZE) as u64;
+            let header = ChunkHeader { body_size, sequence: 1, first: 10, durable: 9, count: 1 };
+            let mut chunk = vec![0; CHUNK_HEADER_SIZE];
+            chunk.resize(CHUNK_HEADER_SIZE + body_size as usize, 0);
+            seal(&disk, &uuid, header, &mut chunk);
+            bytes[at..at + CHUNK_HEADER_SIZE].copy_from_slice(&chunk[..CHUNK_HEADER_SIZE]);
+            bytes[at + 4] ^= 1;
+        }
+        // A chunk behind them is found all the same.
+        let header = ChunkHeader { body_size: 0, sequence: 1, first: 78, durable: 77, count: 0 };
+        let mut chunk = vec![0; CHUNK_HEADER_SIZE];
+        seal(&disk, &uuid, header, &mut chunk);
+        let last = size - block;
+        bytes[last..].copy_from_slice(&chunk);
+        std::fs::write(folder.path().join(file_name(SEGMENT, 1)), &bytes).unwrap();
+        let mut reader = SegmentReader::open(&disk, &uuid, 1).unwrap();
+        assert_eq!(reader.look_behind(1, BLOCK_SIZE).unwrap(), Some((77, 77)));
+        let blocks = (size / block) as u64;
+        let limit = IN_VAIN_MAX * size as u64 + blocks * SHORT_CHUNK;
+        assert!(reader.in_vain <= limit, "{} of {limit} bytes", reader.in_vain);
+        assert!(reader.in_vain > size as u64, "they were looked at");
     }
 }
