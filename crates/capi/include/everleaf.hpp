@@ -55,6 +55,14 @@ template <typename T, int (*Free)(T *)> struct freer {
 
 template <typename T, int (*Free)(T *)> using handle = std::unique_ptr<T, freer<T, Free>>;
 
+// The text of a name or path, whose end C knows by a zero byte.
+inline const char *text(const std::string &name) {
+    if (name.find('\0') != std::string::npos) {
+        throw error(EL_INVALID, "a name or path has a zero byte in it, which C takes for its end");
+    }
+    return name.c_str();
+}
+
 // Calls a function that C code knows by a pointer, and keeps its exception for later.
 template <typename F> struct carried {
     F &call;
@@ -340,15 +348,15 @@ class store {
     explicit store(const std::string &path, const options &options = {}) {
         if (el_abi_version() != EL_ABI_VERSION) throw error(EL_UNSUPPORTED, "another library version");
         el_store *made = nullptr;
-        detail::check(el_store_open(path.c_str(), options.get(), &made));
+        detail::check(el_store_open(detail::text(path), options.get(), &made));
         handle_.reset(made);
     }
 
     // The default map, or the one of this name, which is made if it is missing.
     everleaf::map map() const { return open(nullptr); }
-    everleaf::map map(const std::string &name) const { return open(name.c_str()); }
+    everleaf::map map(const std::string &name) const { return open(detail::text(name)); }
     bool drop_map(const std::string &name) {
-        return detail::check(el_store_drop_map(handle_.get(), name.c_str())) == EL_OK;
+        return detail::check(el_store_drop_map(handle_.get(), detail::text(name))) == EL_OK;
     }
 
     // Does all of a batch or nothing. False: a condition did not hold.
@@ -363,7 +371,7 @@ class store {
     void sync() { detail::check(el_store_sync(handle_.get())); }
     std::uint64_t backup(const std::string &path) const {
         std::uint64_t pairs = 0;
-        detail::check(el_store_backup(handle_.get(), path.c_str(), nullptr, nullptr, &pairs));
+        detail::check(el_store_backup(handle_.get(), detail::text(path), nullptr, nullptr, &pairs));
         return pairs;
     }
     el_statistics statistics() const {

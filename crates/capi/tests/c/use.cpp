@@ -60,6 +60,14 @@ int main(int, char **arguments) {
     } catch (const everleaf::error &error) {
         EXPECT(error.code() == EL_TOO_LARGE);
     }
+    // A name ended at its zero byte, and another map was dropped.
+    bool is_refused = false;
+    try {
+        store.drop_map("words\0old"s);
+    } catch (const everleaf::error &error) {
+        is_refused = error.code() == EL_INVALID;
+    }
+    EXPECT(is_refused && map.contains("b"));
     everleaf::map moved = std::move(map);
     EXPECT(moved.remove("b") && !moved.remove("b") && store.drop_map("words"));
     std::cout << "fine\n";
