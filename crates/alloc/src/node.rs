@@ -48,7 +48,7 @@ impl Region {
 pub struct NodeArena {
     /// Freed nodes by size in grains.
     free: Vec<Vec<*mut u8>>,
-    /// What is left of the newest region.
+    /// What is left, in the last region (A1).
     next: usize,
     end: usize,
     region_size: usize,
@@ -75,7 +75,12 @@ impl NodeArena {
     pub fn allocate<M: Machine>(&mut self, size: usize) -> Result<*mut u8, AllocError> {
         debug_assert!(size <= NODE_SIZE_MAX);
         let layout = node_layout(size);
+        let node = self.place::<M>(layout)?;
         self.live_bytes += layout.size() as i64;
+        Ok(node)
+    }
+
+    fn place<M: Machine>(&mut self, layout: Layout) -> Result<*mut u8, AllocError> {
         if M::SIMULATED {
             return non_null(M::allocate(layout));
         }
@@ -145,7 +150,6 @@ impl NodeArena {
 
     /// Takes over everything another session left.
     pub fn absorb(&mut self, mut other: NodeArena) {
-        self.regions.append(&mut other.regions);
         self.live_bytes += other.live_bytes;
         if self.free.len() < other.free.len() {
             self.free.resize_with(other.free.len(), Vec::new);
@@ -153,17 +157,13 @@ impl NodeArena {
         for (mine, theirs) in self.free.iter_mut().zip(&mut other.free) {
             mine.append(theirs);
         }
+        // The one with more room goes last, because what it has left lies in its last region (A1).
         if other.end - other.next > self.end - self.next {
             (self.next, self.end) = (other.next, other.end);
-            // `allocate` derives pointers from the newest region: make it the adopted one.
-            let last = self.regions.len() - 1;
-            if let Some(home) = self.regions.iter().position(|region| {
-                let start = region.start.addr();
-                start <= other.next && other.next < start + region.layout.size()
-            }) {
-                self.regions.swap(home, last);
-            }
+            std::mem::swap(&mut self.regions, &mut other.regions);
         }
+        other.regions.append(&mut self.regions);
+        self.regions = other.regions;
     }
 
     fn add_region<M: Machine>(&mut self) -> Result<(), AllocError> {
@@ -215,6 +215,27 @@ mod tests {
         for region in maker.regions {
             // SAFETY: nothing uses the nodes any more.
             unsafe { region.release::<Hardware>() };
+        }
+    }
+
+    /// A pointer was derived from the region of the other arena, whose memory it does not lie in.
+    #[test]
+    fn what_is_left_lies_in_the_last_region_whoever_has_more() {
+        for (mine, theirs) in [(1, 3), (3, 1), (0, 2), (2, 0)] {
+            let (mut arena, mut other) = (NodeArena::default(), NodeArena::default());
+            for (arena, count) in [(&mut arena, mine), (&mut other, theirs)] {
+                for _ in 0..count {
+                    let _ = arena.allocate::<Hardware>(1216).expect("memory");
+                }
+            }
+            arena.absorb(other);
+            let last = arena.regions.last().expect("one of them has some");
+            let memory = last.start.addr()..last.start.addr() + last.layout.size();
+            assert!(memory.contains(&arena.next) && arena.end == memory.end, "{mine} {theirs}");
+            for region in arena.regions {
+                // SAFETY: nothing uses the nodes any more.
+                unsafe { region.release::<Hardware>() };
+            }
         }
     }
 
