@@ -191,10 +191,16 @@ impl<T: CellTree<M>, M: Machine> TreeCell<T, M> {
         };
         // Taken out, so that the tree can be swapped meanwhile.
         let over: Vec<_> = self.retired_trees.lock().extract_if(.., is_over).collect();
+        let is_any = !over.is_empty();
         for buried in over {
             // SAFETY: swapped out once, its grace period is over: we are the last to know it.
             let tree = unsafe { Box::from_raw(buried.tree) };
             tree.free_all(session);
+        }
+        if is_any {
+            // Before `burial` goes: a check waits for that, and knows nothing of this session, which may then wait for
+            // the check.
+            session.give_back();
         }
         !self.retired_trees.lock().is_empty()
     }
@@ -219,7 +225,29 @@ impl<T, M: Machine> Drop for TreeCell<T, M> {
 mod tests {
     use everleaf_pool::{Domain, Pool};
 
-    use crate::Trees;
+    use crate::{Change, Trees};
+
+    /// A thread that reclaims space and then waits for a check kept what it had freed of a tree in a session that the
+    /// check knows nothing of: a sound pool was told to leak.
+    #[test]
+    fn what_is_freed_of_a_tree_is_in_the_books_at_once() {
+        let pool = Pool::in_memory(1 << 20, 1 << 30, Domain::Process).expect("memory");
+        let trees: Trees = Trees::create(pool).expect("room");
+        let tree = trees.bytes_tree("emptied").expect("room");
+        let mut session = trees.heap().session().expect("a session");
+        for number in 0..5000_u32 {
+            let put = Change::Upsert(&[7; 100]);
+            tree.change(&mut session, &number.to_be_bytes(), put, |_, _| ()).expect("room");
+        }
+        tree.slot().clear(&mut session).expect("room");
+        drop(session);
+        // Of one who goes on to wait for the check.
+        let mut session = trees.heap().session().expect("a session");
+        while tree.slot().tidy(&mut session) {}
+        assert_eq!(trees.check().expect("a check").problems, Vec::<String>::new());
+        drop(session);
+        assert_eq!(trees.check().expect("a check").problems, Vec::<String>::new());
+    }
 
     /// Who had the stripes of all keys waited, when space had run out, for another thread that was freeing a
     /// large tree, and everybody waited for the stripes. Here it waited for ever.
