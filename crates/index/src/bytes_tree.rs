@@ -151,12 +151,27 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
         verify: Verify,
         see: impl FnOnce(Record<'_>) -> R,
     ) -> Result<Option<R>, IndexError> {
+        let see = |record: Record<'_>| (!record.has_expired::<M>()).then(|| see(record));
+        self.get_stored(session, key, verify, see).map(Option::flatten)
+    }
+
+    /// As [`Self::get_verified`], but also of what has expired and was not removed yet.
+    ///
+    /// # Errors
+    /// As [`Self::get_verified`].
+    #[inline]
+    pub fn get_stored<R>(
+        &self,
+        session: &mut Session<M>,
+        key: &[u8],
+        verify: Verify,
+        see: impl FnOnce(Record<'_>) -> R,
+    ) -> Result<Option<R>, IndexError> {
         self.slot.with(session, |tree, session| {
             let Some(payload) = tree.get_payload(session, BytesKey::new(key)) else {
                 return Ok(None);
             };
-            let record = record_of(session.heap(), payload, key, verify)?;
-            Ok((!record.has_expired::<M>()).then(|| see(record)))
+            Ok(Some(see(record_of(session.heap(), payload, key, verify)?)))
         })?
     }
 

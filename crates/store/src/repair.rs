@@ -5,8 +5,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use everleaf_index::journal;
 use everleaf_index::salvage::{Salvage, SalvagedPair};
+use everleaf_index::{Verify, journal};
 
 use crate::map::Map;
 use crate::new_file::NewFile;
@@ -184,9 +184,13 @@ impl Target<'_> {
         }
         let map = self.map(pair.tree)?;
         if !pair.is_certain {
-            if map.contains(&pair.key)? {
+            // Also if it has expired: what is older, and perhaps has no time, does not take its place.
+            let mut session = self.store.shared().session()?;
+            let tree = map.tree();
+            if tree.get_stored(&mut session, &pair.key, Verify::Key, |_| ())?.is_some() {
                 return Ok(());
             }
+            drop(session);
             self.repaired.doubtful += 1;
         }
         let is_known =
@@ -250,7 +254,37 @@ impl Target<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::size_max_of;
+    use std::collections::HashMap;
+
+    use everleaf_index::salvage::SalvagedPair;
+
+    use super::{Repaired, Target, size_max_of};
+    use crate::Options;
+
+    /// What came back: a key whose certain record has expired got an older, uncertain one, and was counted twice.
+    #[test]
+    fn what_has_expired_is_not_replaced_by_what_is_uncertain() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = Options::new().create(true).max_size_bytes(1 << 26).sweep(false);
+        let store = options.open(folder.path().join("pool")).expect("it opens");
+        let names = HashMap::from([(7, "map".to_string())]);
+        let (maps, repaired) = (HashMap::new(), Repaired::default());
+        let mut target = Target { store: &store, names, maps, batches: vec![], repaired };
+        let pair = |value: &[u8], expiry_ms, is_certain| SalvagedPair {
+            tree: 7,
+            key: b"key".to_vec(),
+            value: value.to_vec(),
+            expiry_ms,
+            is_certain,
+        };
+        target.take(&pair(b"new", 1, true)).expect("room");
+        target.take(&pair(b"old", 0, false)).expect("room");
+        target.compare_counts();
+        assert_eq!((target.repaired.kept, target.repaired.doubtful), (1, 0));
+        assert_eq!(target.repaired.dropped, Vec::<String>::new());
+        let map = store.existing_map("map").expect("a name").expect("it was made");
+        assert_eq!(map.get(b"key").expect("get"), None);
+    }
 
     /// What was wrong: the new pool had a limit of 64 GiB, and a larger one could not be repaired.
     #[test]

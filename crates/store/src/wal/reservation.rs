@@ -109,9 +109,10 @@ impl StoreLog {
             LogEffect::Value(value) => {
                 reservation.take().map(|reservation| put(reservation, value, 0))
             }
-            // Should it fail, the reservation goes, and the log ends before anything that comes of the change.
+            // Should it fail, the reservation goes, and the log ends before anything that comes of the change. What has expired
+            // by now is there, too, if the clock is set back.
             LogEffect::Reread => tree
-                .get_verified(session, key, Verify::Sum, |record| {
+                .get_stored(session, key, Verify::Sum, |record| {
                     reservation
                         .take()
                         .map(|reservation| put(reservation, record.value, record.expiry_ms))
@@ -201,7 +202,7 @@ impl StoreLog {
         for (edit, record) in puts {
             let own =
                 |record: everleaf_index::Record<'_>| (record.value.to_vec(), record.expiry_ms);
-            match edit.tree.get_verified(session, edit.key, Verify::Sum, own) {
+            match edit.tree.get_stored(session, edit.key, Verify::Sum, own) {
                 Ok(found) => present.push((record, found)),
                 // A map that is gone has no keys, in the log neither.
                 Err(IndexError::Removed) => present.push((record, None)),

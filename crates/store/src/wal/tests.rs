@@ -228,6 +228,30 @@ fn an_expiry_in_place_waits_for_a_writer_that_keeps_the_one_before() {
     assert_eq!(map.get(b"key").expect("get"), Some(vec![2; 5000]));
 }
 
+/// What was stored and had expired when it was read again for the log was logged as removed: the pool had it, and showed
+/// it to a clock that was set back, and what was then done with it was lost with the pool.
+#[test]
+fn what_has_expired_when_it_is_logged_is_logged_as_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let options = || Options::new().create(true).max_size_bytes(1 << 28).sweep(false);
+    let open = || options().durability(Durability::Power).open(&path).expect("it opens");
+    let store = open();
+    let map = store.default_map();
+    map.put_with_expiry(b"put", b"value", Expiry::from_unix_ms(1)).expect("room");
+    map.put_with_expiry(b"other", b"value", Expiry::from_unix_ms(1)).expect("room");
+    // As it is kept in time by a clock that is set back.
+    let number = map.number();
+    let log = &store.shared().log.as_ref().expect("it has a log").log;
+    let _ = log.append(&[Record::expire(number, b"put", None)]).expect("the log works");
+    store.close().expect("closed");
+    std::fs::remove_file(&path).expect("it was there");
+    let store = open();
+    assert!(store.rebuilt().is_some());
+    assert_eq!(store.default_map().get(b"put").expect("get"), Some(b"value".to_vec()));
+    assert_eq!(store.default_map().get(b"other").expect("get"), None);
+}
+
 /// Replay that took a key whose time has come for absent would lose one that was kept before that.
 #[test]
 fn a_key_that_was_kept_in_time_is_replayed_after_that_time() {
