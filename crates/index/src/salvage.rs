@@ -237,6 +237,11 @@ impl<'f> Salvage<'f> {
         self.kept_roots().into_iter().map(|(root, _)| root).collect()
     }
 
+    /// Whether a tree of byte strings has hashed leaves: then all such trees of the pool have.
+    pub fn has_hashed_leaves(&self) -> bool {
+        self.kept_roots().iter().any(|(_, kind)| *kind == HASHED_BYTES_CODE)
+    }
+
     /// The roots that are whole, each with the kind of its tree.
     fn kept_roots(&self) -> Vec<(SalvagedRoot, u16)> {
         let root = |slot: u16| {

@@ -13,7 +13,7 @@ use crate::new_file::NewFile;
 use crate::opening::refuse_log_beside;
 use crate::regular_file::open_regular;
 use crate::reserved::is_reserved;
-use crate::{DEFAULT_MAP, Error, Expiry, Options, Result, Store, WriteBatch};
+use crate::{DEFAULT_MAP, Error, Expiry, Options, Result, Store, Tree, WriteBatch};
 
 /// The limit of the new pool: so many times the size of the damaged one, because leaves may be fuller there; and never less
 /// than this.
@@ -91,8 +91,11 @@ impl Store {
         }
         refuse_log_beside(to)?;
         let new = NewFile::beside(to)?;
-        let options =
+        let mut options =
             Options::new().create_new(true).sweep(false).max_size_bytes(size_max_of(size));
+        if salvage.has_hashed_leaves() {
+            options = options.tree(Tree::HashedLeaf);
+        }
         let store = options.open(new.path())?;
         let mut repaired = Repaired::default();
         let mut names = HashMap::new();
@@ -259,7 +262,26 @@ mod tests {
     use everleaf_index::salvage::SalvagedPair;
 
     use super::{Repaired, Target, size_max_of};
-    use crate::Options;
+    use crate::{Options, Store, Tree};
+
+    /// A pool with hashed leaves came back as one of NBTree.
+    #[test]
+    fn a_repaired_pool_keeps_its_tree() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for tree in [Tree::NbTree, Tree::HashedLeaf] {
+            let paths =
+                ["damaged", "fixed"].map(|name| folder.path().join(format!("{tree:?} {name}")));
+            let options = Options::new().create(true).max_size_bytes(1 << 26).tree(tree);
+            let store = options.open(&paths[0]).expect("it opens");
+            store.default_map().put(b"key", b"value").expect("room");
+            store.close().expect("closed");
+            assert_eq!(Store::repair(&paths[0], &paths[1]).expect("readable").kept, 1);
+            let store = Options::new().open(&paths[1]).expect("it opens");
+            let is_hashed = store.shared().trees.makes_hashed_leaves();
+            assert_eq!(is_hashed, tree == Tree::HashedLeaf, "{tree:?}");
+            assert_eq!(store.default_map().get(b"key").expect("get"), Some(b"value".to_vec()));
+        }
+    }
 
     /// What came back: a key whose certain record has expired got an older, uncertain one, and was counted twice.
     #[test]
