@@ -1,7 +1,8 @@
 //! Zeroed, page-aligned memory of the process that stands for memory of the simulated machine.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::sync::Arc;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 use super::config::Domain;
 
@@ -11,26 +12,26 @@ const ALIGNMENT: usize = 2 << 20;
 /// An owned block of memory, zeroed at first, reached only through raw pointers.
 pub(super) struct Region {
     block: *mut u8,
-    layout: Layout,
+    block_size: usize,
     base: *mut u8,
     size: usize,
 }
 
 impl Region {
     /// # Panics
-    /// If `size` is 0 or not a multiple of 64.
+    /// If `size` is 0 or not a multiple of 64, or the system has no memory.
     pub fn new(size: usize) -> Self {
         assert!(size > 0 && size.is_multiple_of(64), "a region is a whole number of lines");
-        // Aligned by hand: the allocator would clear a large aligned block byte by byte, while pages
-        // fresh from the system are zero already and cost nothing until they are touched.
-        let layout = Layout::from_size_align(size + ALIGNMENT, 64).expect("far below 2^63");
-        // SAFETY: the size is not 0.
-        let block = unsafe { alloc_zeroed(layout) };
-        if block.is_null() {
-            handle_alloc_error(layout);
-        }
+        // Pages of the system, which are zero already and cost nothing until they are touched. An allocator
+        // would clear a block that it has had before, which was most of the time of a search by many
+        // small programs. Aligned by hand, as the system knows small pages only.
+        let block_size = size + ALIGNMENT;
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: a new mapping, where the system likes to have it.
+        let block = unsafe { mmap_anonymous(std::ptr::null_mut(), block_size, access, flags) };
+        let block = block.expect("the system has memory for a region").cast::<u8>();
         let base = block.wrapping_add(block.addr().next_multiple_of(ALIGNMENT) - block.addr());
-        Region { block, layout, base, size }
+        Region { block, block_size, base, size }
     }
 
     pub fn base(&self) -> *mut u8 {
@@ -86,8 +87,9 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout; nobody outlives the runner that owns it.
-        unsafe { dealloc(self.block, self.layout) }
+        // SAFETY: mapped in `new` with this size; nobody outlives the runner that owns it.
+        let unmapped = unsafe { munmap(self.block.cast(), self.block_size) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }
 }
 
