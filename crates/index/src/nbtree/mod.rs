@@ -68,6 +68,7 @@ mod seal;
 mod search;
 pub(crate) mod shared;
 mod split;
+mod split_point;
 pub mod state;
 pub(crate) mod tally;
 pub(crate) mod write;

@@ -17,6 +17,7 @@ use super::NbTree;
 use super::layout::{Block, Leaf, SLOT_COUNT_MAX, Successor, owner_word};
 use super::merge::{ABORTED, COMMITTED as MERGE_COMMITTED, live_count};
 use super::shared::Shared;
+use super::split_point::split_point;
 use super::state::{
     BlockState, COMMITTED, EMPTY, EMPTY_ENTRY, FREEZING, FROZEN, LIVE, NO_BLOCK, PENDING, REPLACED,
     TOMB, holds,
@@ -248,7 +249,8 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             let successor = self.build_successor(session, leaf, &entries, count, leaf.high)?;
             return Ok(Candidate { successor, carried, no_space: None });
         }
-        let at = self.split_position(leaf, &entries, inserted);
+        let is_last = leaf.high == 0 || K::is_boundary(leaf.high);
+        let at = split_point::<K, M>(self.base, &entries, inserted, is_last);
         // Only the halves matter, not the order within.
         entries.select_nth_unstable_by(at, |a, b| K::compare(self.base, *a, *b));
         let below = entries[..at]
@@ -308,22 +310,6 @@ impl<K: Kind<M>, G: Geometry, M: Machine> NbTree<K, G, M> {
             (Effect::Delete, Some(index)) => drop(entries.swap_remove(index)),
         }
         (Some(outcome), inserted)
-    }
-
-    /// Where to cut: in the middle, or near the end when keys arrive in order.
-    fn split_position(
-        &self,
-        leaf: Shared<Leaf<M>>,
-        entries: &[Pair],
-        inserted: Option<Pair>,
-    ) -> usize {
-        let count = entries.len();
-        let last_of_class = leaf.high == 0 || K::is_boundary(leaf.high);
-        let in_order = last_of_class
-            && inserted.is_some_and(|inserted| {
-                entries.iter().all(|entry| K::compare(self.base, *entry, inserted).is_le())
-            });
-        if in_order { count - (count / 10).max(1) } else { count / 2 }
     }
 
     /// Leaves for `entries[..at]` and `entries[at..]`, and the successor that names them.

@@ -6,3 +6,4 @@ mod hashed_leaf_bytes;
 mod hostile_crash;
 mod hostile_space;
 mod loads;
+mod orders_of_arrival;
