@@ -5,6 +5,7 @@ use std::path::Path;
 
 use everleaf_machine::Machine;
 
+use crate::backing::is_boot_known;
 use crate::checksum::crc32c_of_words;
 use crate::header::{halves, whole};
 use crate::layout::{SESSION_MARK, SESSION_WORDS, SHUTDOWN_OFFSETS, SIZE_GRANULE, SIZE_MIN};
@@ -59,8 +60,14 @@ impl ShutdownRecord {
             return None;
         }
         match self.domain {
-            Domain::Process => (self.boot_id != now.boot_id)
-                .then_some("it was not closed, and the system has been started anew since"),
+            Domain::Process if self.boot_id == now.boot_id => None,
+            Domain::Process if is_boot_known(self.boot_id) && is_boot_known(now.boot_id) => {
+                Some("it was not closed, and the system has been started anew since")
+            }
+            Domain::Process => Some(
+                "it was not closed, and whether the system has been started anew since is not known: \
+                 /proc/sys/kernel/random/boot_id was not to be read",
+            ),
             // Persistent memory keeps what was durable, unless its own last flush failed.
             Domain::Adr | Domain::Eadr => match (self.dirty_shutdowns, now.dirty_shutdowns) {
                 (Some(then), Some(now)) if then != now => {
@@ -167,6 +174,9 @@ mod tests {
         let crashed = |session: ShutdownRecord, now| session.crashed_with_machine(&now).is_some();
         assert!(!crashed(session(), now(7, None)));
         assert!(crashed(session(), now(8, None)));
+        // Of a machine that tells no boot, each time is another.
+        let not_known = ShutdownRecord { boot_id: [0x0A; 16], ..session() };
+        assert!(crashed(not_known, now(0x0B, None)) && crashed(not_known, now(0x48, None)));
         assert!(!crashed(ShutdownRecord { clean: true, ..session() }, now(8, None)));
         let memory = ShutdownRecord { domain: Domain::Adr, dirty_shutdowns: Some(3), ..session() };
         assert!(!crashed(memory, now(8, Some(3))));

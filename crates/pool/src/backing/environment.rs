@@ -4,6 +4,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+/// Where Linux tells the id of its boot.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
 /// What a session notes about the world, and what a new pool is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
@@ -11,7 +14,8 @@ pub struct Environment {
     pub new_uuid: [u8; 16],
     /// Nanoseconds since 1970-01-01 UTC, for a pool that is created; 0 if not known.
     pub now_ns: u64,
-    /// The id of this boot of the kernel; zero if not known.
+    /// The id of this boot of the kernel. Where that is not to be had, it is another one each time, and
+    /// none of a kernel: nobody knows then that a pool was last used since the machine was started.
     pub boot_id: [u8; 16],
     /// Dirty shutdowns that the persistent memory devices count; `None` if they tell none.
     pub dirty_shutdowns: Option<u64>,
@@ -23,7 +27,7 @@ impl Environment {
         Environment {
             new_uuid: random_uuid(),
             now_ns: now_ns(),
-            boot_id: boot_id(Path::new("/proc/sys/kernel/random/boot_id")),
+            boot_id: boot_id(Path::new(BOOT_ID)).unwrap_or_else(unknown_boot),
             dirty_shutdowns: dirty_shutdowns(Path::new("/sys/bus/nd/devices")),
         }
     }
@@ -47,14 +51,24 @@ fn now_ns() -> u64 {
     (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
 }
 
-/// Reads the kernel's boot id, a UUID in text; zero if there is none.
-fn boot_id(file: &Path) -> [u8; 16] {
+/// Reads the kernel's boot id, a UUID in text.
+fn boot_id(file: &Path) -> Option<[u8; 16]> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    match u128::from_str_radix(&digits, 16) {
-        Ok(number) if digits.len() == 32 => number.to_be_bytes(),
-        _ => [0; 16],
-    }
+    let number = u128::from_str_radix(&digits, 16).ok()?;
+    (digits.len() == 32).then(|| number.to_be_bytes())
+}
+
+/// An id that no other call returns, and no kernel.
+fn unknown_boot() -> [u8; 16] {
+    let mut id = random_uuid();
+    id[6] &= 0x0F;
+    id
+}
+
+/// Whether this is the id of a boot, and not one that stands for not knowing it.
+pub fn is_boot_known(id: [u8; 16]) -> bool {
+    id[6] >> 4 != 0
 }
 
 /// The sum of the counts of all persistent memory devices (`nmem*`, by firmware table or CXL).
@@ -91,12 +105,19 @@ mod tests {
     fn the_boot_id_is_read_from_its_text() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("boot_id");
-        assert_eq!(boot_id(&file), [0; 16]);
+        assert_eq!(boot_id(&file), None);
         std::fs::write(&file, "00112233-4455-6677-8899-aabbccddeeff\n").unwrap();
-        assert_eq!(boot_id(&file)[..3], [0x00, 0x11, 0x22]);
-        assert_eq!(boot_id(&file)[15], 0xff);
+        let id = boot_id(&file).unwrap();
+        assert_eq!((&id[..3], id[15]), (&[0x00, 0x11, 0x22][..], 0xff));
+        assert!(is_boot_known(id));
         std::fs::write(&file, "short").unwrap();
-        assert_eq!(boot_id(&file), [0; 16]);
+        assert_eq!(boot_id(&file), None);
+    }
+
+    #[test]
+    fn of_boots_that_are_not_known_no_two_are_the_same() {
+        let (a, b) = (unknown_boot(), unknown_boot());
+        assert!(a != b && !is_boot_known(a) && !is_boot_known(b));
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod unnamed;
 use std::io;
 use std::path::Path;
 
-pub use environment::Environment;
+pub use environment::{Environment, is_boot_known};
 pub use file::FileBacking;
 pub use memory::MemoryBacking;
 #[cfg(feature = "simulated")]
