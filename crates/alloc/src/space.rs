@@ -44,6 +44,8 @@ pub struct Space {
     /// Those that may have none (S5), and of which of these the first page has space all the same.
     holes: Runs,
     heads: BTreeSet<u64>,
+    /// Free chunks that were in use since the pool was opened: what is seen of them need not be durable.
+    used: Runs,
     /// Whether the medium has refused to take space back.
     keeps_all: bool,
 }
@@ -72,6 +74,7 @@ impl Space {
             backed: Runs::default(),
             holes: Runs::default(),
             heads: BTreeSet::new(),
+            used: Runs::default(),
             keeps_all: false,
         }
     }
@@ -122,6 +125,7 @@ impl Space {
             self.commit(pool, head, free_run(start - head));
         }
         self.own(pool, start, header);
+        self.used.cut(start, end);
         if start > head && !M::mutant("alloc.no_remainder") {
             // Persist: the owner's header came first (S2), and the head before the chunk is given
             // out: what it covers is never looked at.
@@ -291,6 +295,7 @@ impl Space {
     /// Returns a run of chunks.
     pub fn give_back<M: Machine>(&mut self, pool: &Pool<M>, chunk: u64, count: u64) {
         self.backed.add(chunk, count);
+        self.used.add(chunk, count);
         let (start, count) = self.free.add(chunk, count);
         // One store joins the run with its neighbours (S2).
         self.commit(pool, start, free_run(count));
@@ -306,12 +311,17 @@ impl Space {
     fn clear_blocks<M: Machine>(&self, pool: &Pool<M>, chunk: u64, size: usize) {
         let start = chunk << self.shift;
         let medium: Medium<M> = pool.medium();
+        // A word that is 0 now may be something else in the pool, where its record did not flush it.
+        let is_used = self.used.at(chunk).is_some() && !M::mutant("alloc.clears_what_is_seen");
         let less = if M::mutant("alloc.clears_one_less") { size as u64 } else { 0 };
         for offset in (start..start + (1 << self.shift) - less).step_by(size).skip(1) {
             let state = pool.word(offset);
             borrow::<M>(state.as_ptr(), size, || {
-                if state.read_private() != 0 {
+                let is_free = state.read_private() == 0;
+                if !is_free {
                     state.write_private(0);
+                }
+                if !is_free || is_used {
                     medium.flush(state.as_ptr(), 8);
                 }
             });

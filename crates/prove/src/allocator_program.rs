@@ -39,6 +39,8 @@ pub(crate) const LONG_VALUES: u64 = 1 << 32;
 pub(crate) const LONG_PLACES: u64 = 24;
 /// Binary logarithm of the size of their chunks.
 const LONG_CHUNKS: u32 = 14;
+/// The size of a record that covers a multiple of the size of a block, wherever in a chunk it lies.
+const UNFLUSHED_SIZE: usize = 1200;
 /// What a volatile node holds, plus the number of its maker.
 const NODE: u64 = 0x0DE0;
 const NODE_SIZE: usize = 64;
@@ -145,6 +147,21 @@ fn fill(heap: &Heap<M>, key: u64, offset: u64, value: u64) {
     heap.medium().persist(address, bytes.len());
 }
 
+/// Uses a record that is nothing but zeros as far as can be seen, and something else in the pool, as one
+/// may be whose owner need not flush all of it. It covers the state word of a block, if its chunk becomes
+/// one of blocks.
+fn leave_unflushed(session: &mut Session<M>) {
+    let Ok(offset) = session.allocate_record(UNFLUSHED_SIZE) else { return };
+    let heap = session.heap().clone();
+    let address = heap.base().wrapping_add(offset as usize);
+    // SAFETY: allocated for us just now, and large enough.
+    unsafe { M::write_bytes(address, &[0xA5; UNFLUSHED_SIZE]) };
+    heap.medium().persist(address, UNFLUSHED_SIZE);
+    // SAFETY: as above.
+    unsafe { M::write_bytes(address, &[0; UNFLUSHED_SIZE]) };
+    session.free_record(offset, UNFLUSHED_SIZE);
+}
+
 /// The value of what lies at `offset`, all of which must be whole.
 fn read(heap: &Heap<M>, key: u64, offset: u64) -> u64 {
     let start = if holds_record(key) { offset } else { offset + 16 };
@@ -248,6 +265,7 @@ impl Opened {
                 None
             }
             Operation::Release => {
+                leave_unflushed(session);
                 session.collect_all();
                 session.give_back();
                 self.heap.release_empty_chunks();

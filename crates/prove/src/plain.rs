@@ -37,6 +37,7 @@ pub const PLAIN: &[Mutant] = &[
     of("hashed-leaf-bytes", "hashed.frees_fence"),
     of("alloc", "alloc.no_clear_drain"),
     of("alloc", "alloc.clears_one_less"),
+    of("alloc", "alloc.clears_what_is_seen"),
     of("alloc", "alloc.releases_used_chunk"),
     of("alloc", "alloc.large_run_short"),
     of("alloc", "session.orphans_lost"),
