@@ -101,11 +101,11 @@ impl<M: Machine> NvAllocLike<M> {
         // says nothing, whatever else of it a crash has kept.
         kind_word.store(0, Ordering::Relaxed);
         for (index, value) in others {
-            // Relaxed: as above.
-            self.entry(thread, number, index).store(value, Ordering::Relaxed);
+            // Release: behind the 0, in the pool too, being on one line. Pairs with recovery's reads.
+            self.entry(thread, number, index).store(value, Ordering::Release);
         }
-        // Relaxed: as above. Last: an entry with a kind has the rest, being on one line.
-        kind_word.store(kind, Ordering::Relaxed);
+        // Release: last, as above: an entry with a kind has the rest.
+        kind_word.store(kind, Ordering::Release);
         if !M::mutant("nvalloc.no_entry_flush") {
             // Persist: the entry before what it speaks of, or nobody would end that (W2).
             self.space.medium().persist(kind_word.as_ptr(), 8);

@@ -78,8 +78,9 @@ impl<M: Machine> NvmMallocLike<M> {
         self.header(page, DESTINATION).store(self.space.offset_of(destination), Ordering::Relaxed);
         // Relaxed: as above.
         self.header(page, BLOCK).store(block, Ordering::Relaxed);
-        // Relaxed: as above. Last: a header with a state has the rest, being one line.
-        state_word.store(state, Ordering::Relaxed);
+        // Release: last, in the pool too: a header with a state has the rest, being one line. Pairs with
+        // recovery's reads.
+        state_word.store(state, Ordering::Release);
         if !M::mutant("nvm_malloc.no_state_flush") {
             // Persist: the state before the destination, or a crash would keep that alone (A1, A3).
             self.space.medium().persist(state_word.as_ptr(), 8);
@@ -114,8 +115,8 @@ impl<M: Machine> NvmMallocLike<M> {
             // Relaxed: as above.
             bitmap.fetch_and(!(1 << index), Ordering::Relaxed);
         }
-        // Relaxed: as above. Last: without a state the bit is as it should be, being on its line.
-        state_word.store(0, Ordering::Relaxed);
+        // Release: last, as above: without a state the bit is as it should be, being on its line.
+        state_word.store(0, Ordering::Release);
         if !M::mutant("nvm_malloc.no_end_flush") {
             // Persist: bit and end before anybody can know of either (H2).
             self.space.medium().persist(state_word.as_ptr(), 8);

@@ -92,8 +92,9 @@ impl<M: Machine> PmdkLike<M> {
             // Relaxed: only the holder of the lane, and recovery, read it.
             self.lane(thread, index).store(value, Ordering::Relaxed);
         }
-        // Relaxed: as above. Last: a lane that has a kind has its operands, being on the same line.
-        kind_word.store(kind, Ordering::Relaxed);
+        // Release: last, in the pool too, being on the same line: a lane that has a kind has its operands.
+        // Pairs with recovery's reads.
+        kind_word.store(kind, Ordering::Release);
         if !M::mutant("pmdk.no_lane_flush") {
             // Persist: the lane before what it says, or a crash would keep half of that (A1, A3).
             self.space.medium().persist(kind_word.as_ptr(), 8);

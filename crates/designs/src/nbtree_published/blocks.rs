@@ -285,10 +285,12 @@ impl<M: Machine> Blocks<M> {
     /// Clears an entry of a log: its leaves are in the list, or were given back.
     pub fn end(&self, place: u64) {
         let entry = &self.words()[place as usize - 1..][..LOG_ENTRY];
+        // Other sessions take entries of the same area.
+        let _held = self.threads[(place as usize - 1) / AREA_WORDS].lock();
         for word in entry.iter().rev() {
-            // Relaxed: only the thread of the area, and recovery, read it. The old leaf last: an entry
-            // is free when it names none.
-            word.store(0, Ordering::Relaxed);
+            // Release: in the pool in this order, being on one line. The old leaf last: an entry is free
+            // when it names none. Others read it under the lock; pairs with recovery's reads.
+            word.store(0, Ordering::Release);
         }
         if !M::mutant("nbtree_blocks.no_end_flush") {
             // Persist: before the leaves can be freed by others, which recovery would repeat.
