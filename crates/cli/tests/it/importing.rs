@@ -341,3 +341,131 @@ fn large_collections_are_taken_and_compared_in_pieces() {
         }
     }
 }
+
+/// A server of ours on a pool of its own.
+fn serve(place: &Place, pool: &str) -> Redis {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let mut command = place.command(["serve", pool, "--port", &port.to_string()]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let server = Redis { child, port };
+    let start = Instant::now();
+    while !server.is_up() {
+        assert!(start.elapsed() < Duration::from_secs(20), "it does not come up");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    server
+}
+
+/// What is written to a source while it is followed: of all types, alone and in transactions, in two databases; with
+/// commands that it sends on as others, because they depend on chance or on the time.
+fn writes(round: u32) -> String {
+    let mut lines = format!(
+        "select 0\nset new:{round} v ex 100000\nincr n\nincrbyfloat f 0.25\nspop bigset 3\nlpush l x{round}\n\
+         lmove long l left right\nhset h r{round} 1\nhincrbyfloat h sum 1.5\nzincrby z 1 a\nzpopmin bigz 2\n\
+         getdel k{round}\nrename new:{round} renamed:{round}\nappend s {round}\nsetrange zeros {round} y\n\
+         multi\nset t1 {round}\nrpush t2 {round}\ndel t3\nexec\nselect 3\nset s {round}\nsadd set m{round}\n"
+    );
+    if round.is_multiple_of(5) {
+        lines +=
+            "sort l by nosort store sorted\ncopy s c replace\nexpire set 100000\npersist set\n";
+    }
+    lines
+}
+
+/// A server is copied to one of ours that runs, and from there to an empty one of its own kind, while it is written to.
+#[test]
+fn a_server_is_followed_until_it_is_silent() {
+    for program in SERVERS {
+        let place = Place::empty();
+        let Some(source) = Redis::start(program, &place, &[]) else { continue };
+        let ours = serve(&place, "ours.pool");
+        fill(&source);
+        let mut follow = place.command([
+            "import",
+            &source.address(),
+            &ours.address(),
+            "--follow",
+            "3",
+            "--whole-size-max",
+            "1000",
+        ]);
+        let follow = follow.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let start = Instant::now();
+        while source.run("wait 1 100\n").trim() != "1" {
+            assert!(start.elapsed() < Duration::from_secs(60), "nobody follows");
+        }
+        for round in 0..60 {
+            source.run(&writes(round));
+        }
+        // What the source's `WAIT` says is there, is there.
+        assert_eq!(source.run("set last v\nwait 1 20000\n"), "OK\n1\n");
+        assert_eq!(ours.run("get last\n"), "v\n");
+        let ended = follow.wait_with_output().unwrap();
+        let told = String::from_utf8(ended.stdout).unwrap();
+        let remarks = String::from_utf8(ended.stderr).unwrap();
+        assert!(ended.status.success(), "{told}{remarks}");
+        assert!(
+            told.starts_with("copied 6") && told.contains("compared with the source"),
+            "{told}"
+        );
+        assert!(remarks.contains("in step with the source"), "{remarks}");
+        // Back into a pool, whose keys are those of the source.
+        let before = digest(&source);
+        place.run(["import", &ours.address(), "back.pool"]).succeeded();
+        let export = ["export", "back.pool", "--format", "resp", "--output", "back.resp"];
+        place.run(export).succeeded();
+        source.run("flushall\n");
+        let requests = std::fs::File::open(place.path("back.resp")).unwrap();
+        let port = source.port.to_string();
+        let piped =
+            Command::new("redis-cli").args(["-p", &port, "--pipe"]).stdin(requests).output();
+        assert!(String::from_utf8(piped.unwrap().stdout).unwrap().contains("errors: 0"));
+        assert_eq!(digest(&source), before);
+    }
+}
+
+#[test]
+fn a_target_is_empty_and_a_source_has_a_stream() {
+    let place = Place::empty();
+    let (ours, other) = (serve(&place, "ours.pool"), serve(&place, "other.pool"));
+    let refused = place.run(["import", &ours.address(), &other.address()]).failed(7);
+    assert!(refused.contains("stream of changes") && refused.contains("into a pool"), "{refused}");
+    let refused = place.run(["import", "dump.rdb", &other.address()]).failed(2);
+    assert!(refused.contains("redis-cli --pipe"), "{refused}");
+    let refused = place.run(["import", &ours.address(), "new.pool", "--follow", "3"]).failed(2);
+    assert!(refused.contains("--follow") && !place.path("new.pool").exists(), "{refused}");
+    other.run("set k v\n");
+    let refused = place.run(["import", &ours.address(), &other.address()]).failed(2);
+    assert!(refused.contains("1 key") && refused.contains("FLUSHALL"), "{refused}");
+    let Some(redis) = Redis::start(SERVERS[0], &place, &[]) else { return };
+    other.run("flushall\n");
+    redis.run("set k v\nxadd stream * f v\n");
+    let refused = place.run(["import", &redis.address(), &other.address()]).failed(4);
+    assert!(refused.contains("\"stream\"") && refused.contains("--skip-unsupported"), "{refused}");
+    other.run("flushall\n");
+    let told = place.run(["import", &redis.address(), &other.address(), "--skip-unsupported"]);
+    let told = told.succeeded();
+    assert!(told.starts_with("copied 1 key, 1 thing left away"), "{told}");
+    // A target that is no copy any more is told.
+    other.run("flushall\n");
+    let mut follow = place.command([
+        "import",
+        &redis.address(),
+        &other.address(),
+        "--skip-unsupported",
+        "--follow",
+        "2",
+    ]);
+    let follow = follow.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let start = Instant::now();
+    while redis.run("wait 1 100\n").trim() != "1" {
+        assert!(start.elapsed() < Duration::from_secs(60), "nobody follows");
+    }
+    other.run("set k w\n");
+    let ended = follow.wait_with_output().unwrap();
+    let remarks = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{remarks}");
+    assert!(remarks.contains("\"k\" of database 0"), "{remarks}");
+}

@@ -19,6 +19,11 @@ pub struct Address {
 }
 
 impl Address {
+    /// The place alone, for messages.
+    pub fn place(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
     /// The address, if it is one and not the name of a file.
     pub fn parse(text: &str) -> Result<Option<Self>, Failure> {
         let (is_tls, rest) = match (text.strip_prefix("redis://"), text.strip_prefix("rediss://")) {
@@ -64,10 +69,13 @@ impl Address {
     }
 }
 
+/// An address without what may be a password.
+pub fn without_password(text: &str) -> &str {
+    text.rsplit_once('@').map_or(text, |(_, place)| place)
+}
+
 fn wrong(text: &str, why: &str) -> Failure {
-    // Without what may be a password.
-    let shown = text.rsplit_once('@').map_or(text, |(_, place)| place);
-    Failure::usage(format!("{shown}: {why}"))
+    Failure::usage(format!("{}: {why}", without_password(text)))
 }
 
 /// A part in which `%40` stands for `@` and the like; `None` if it is empty.

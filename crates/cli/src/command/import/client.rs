@@ -39,6 +39,8 @@ impl<S: Read + Write> Stream for S {}
 /// A connection.
 pub struct Client {
     stream: BufReader<Box<dyn Stream>>,
+    /// What lies below, if it is a connection.
+    socket: Option<TcpStream>,
     requests: Vec<u8>,
 }
 
@@ -49,6 +51,7 @@ impl Client {
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
         socket.set_nodelay(true)?;
+        let below = socket.try_clone()?;
         let stream: Box<dyn Stream> = match address.is_tls {
             false => Box::new(socket),
             true => {
@@ -57,12 +60,32 @@ impl Client {
                 Box::new(StreamOwned::new(session.map_err(io::Error::other)?, socket))
             }
         };
-        Ok(Self::on(stream))
+        Ok(Client { socket: Some(below), ..Self::on(stream) })
     }
 
     fn on(stream: Box<dyn Stream>) -> Self {
         let stream = BufReader::with_capacity(BUFFER_SIZE, stream);
-        Client { stream, requests: Vec::new() }
+        Client { stream, socket: None, requests: Vec::new() }
+    }
+
+    /// What the server sends that is no reply.
+    pub fn input(&mut self) -> &mut impl BufRead {
+        &mut self.stream
+    }
+
+    /// Whether something is here that was not read.
+    pub fn has_input(&self) -> bool {
+        !self.stream.buffer().is_empty()
+    }
+
+    /// How long the server may be silent from now on.
+    pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        self.socket.as_ref().map_or(Ok(()), |socket| socket.set_read_timeout(Some(patience)))
+    }
+
+    /// Bytes that were added and not sent.
+    pub fn pending_size(&self) -> usize {
+        self.requests.len()
     }
 
     /// Adds a request to those that are sent next.

@@ -35,8 +35,9 @@ impl Live {
         cacert: Option<&Path>,
         whole_size_max: u64,
     ) -> Result<Self, Failure> {
-        let place = format!("{}:{}", address.host, address.port);
-        let client = Client::connect(&address, cacert).map_err(|error| fail(&place, &error))?;
+        let place = address.place();
+        let mut client = Client::connect(&address, cacert).map_err(|error| fail(&place, &error))?;
+        log_in(&mut client, &address, &place)?;
         let mut live = Live {
             client,
             place,
@@ -45,13 +46,6 @@ impl Live {
             tells_moments: true,
             whole_size_max,
         };
-        match (&address.user, &address.password) {
-            (Some(user), Some(password)) => {
-                live.must(&[b"AUTH", user.as_bytes(), password.as_bytes()])?;
-            }
-            (None, Some(password)) => drop(live.must(&[b"AUTH", password.as_bytes()])?),
-            (_, None) => {}
-        }
         let known = live.databases_told()?;
         live.databases = match address.database {
             Some(database) => {
@@ -247,6 +241,30 @@ impl Live {
     pub(super) fn strange(&self, command: &str) -> Failure {
         let message = format!("{} answers {command} with what is no answer to it", self.place);
         Failure::new(ExitCode::Io, message)
+    }
+}
+
+/// Says who we are, if the address does.
+pub(super) fn log_in(client: &mut Client, address: &Address, place: &str) -> Result<(), Failure> {
+    let reply = match (&address.user, &address.password) {
+        (Some(user), password) => {
+            let password = password.as_deref().unwrap_or_default();
+            client.ask(&[b"AUTH", user.as_bytes(), password.as_bytes()])
+        }
+        (None, Some(password)) => client.ask(&[b"AUTH", password.as_bytes()]),
+        (None, None) => return Ok(()),
+    };
+    match reply.map_err(|error| fail(place, &error))? {
+        // One password of the environment may be meant for another server.
+        Reply::Error(error)
+            if address.user.is_none() && error.contains("without any password configured") =>
+        {
+            Ok(())
+        }
+        Reply::Error(error) => {
+            Err(Failure::new(ExitCode::Io, format!("{place} refuses AUTH: {error}")))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -3,6 +3,7 @@
 mod address;
 mod client;
 mod live;
+mod onto;
 mod pieces;
 
 use crate::arguments::NewPoolArgs;
@@ -20,8 +21,9 @@ use everleaf_server::transfer::{Entry, Extent, Keyspace, Rdb, RdbRecord, Value};
 use live::Live;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -30,6 +32,7 @@ Examples:
   everleaf import rediss://10.0.0.7:6380 shop.pool --cacert ca.crt
   REDISCLI_AUTH=secret everleaf import redis://reader@10.0.0.7 shop.pool
   everleaf import dump.rdb shop.pool
+  everleaf import redis://10.0.0.7:6379 redis://127.0.0.1:6399 --follow 30
 
 A server is only read (SCAN, TYPE, MEMORY USAGE, DUMP, PEXPIRETIME, INFO): all its databases, or the one that the
 address ends with (redis://HOST:PORT/3). Collections of more than 64 MiB are read in pieces (HSCAN, SSCAN,
@@ -37,6 +40,12 @@ ZSCAN, LRANGE, and their lengths). Let nobody write meanwhile: keys that are rem
 compared are removed here, too, and any other difference that is found refuses all; what is written later
 is missing. Files are those of Redis up to 7.2 and Valkey 8. Strings, lists, sets, hashes and
 sorted sets are taken, with their times; streams, modules and functions there are not here.
+
+To a server that runs, of Everleaf or another with this protocol, the source sends what it sends to its replicas: a
+snapshot of all keys, and every change behind it (PSYNC, of Redis and Valkey; not of a cluster as a whole). The
+target must have no keys. With --follow SECONDS changes are passed on until there was none for so long: let
+programs write to the target when the source is silent. Both clocks must agree where keys expire. At the end
+both are compared.
 
 The pool must not exist, and gets its name when all of it is there and compared with the source once
 more; so a file must be one that can be read twice, and no pipe, unless --no-verify is given. An import that is cut short leaves nothing behind and begins anew. The pool has no log yet:
@@ -53,8 +62,11 @@ const NAMED_COUNT_MAX: usize = 5;
 pub struct ImportArgs {
     /// The address of the server, redis://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE] or rediss:// with TLS, or an RDB file
     pub source: String,
-    /// The pool file to create
+    /// The pool file to create, or the address of a server without keys that gets them
     pub pool: PathBuf,
+    /// Pass on what is written to the source, until it has been silent for so many seconds (to a server)
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    pub follow: Option<u64>,
     /// Leave away what there is not here, and count it, instead of refusing all
     #[arg(long)]
     pub skip_unsupported: bool,
@@ -184,8 +196,17 @@ fn each_of_file(
     file: &File,
     see: &mut dyn FnMut(Item) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let refuse = |error| Failure::new(ExitCode::Pool, format!("{}: {error}", path.display()));
-    let mut rdb = Rdb::open(file).map_err(refuse)?;
+    each_record(file, &path.display(), see)
+}
+
+/// Shows what an RDB file has, which comes from a place.
+fn each_record(
+    input: impl Read,
+    place: &dyn Display,
+    see: &mut dyn FnMut(Item) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let refuse = |error| Failure::new(ExitCode::Pool, format!("{place}: {error}"));
+    let mut rdb = Rdb::open(input).map_err(refuse)?;
     while let Some(record) = rdb.next_record().map_err(refuse)? {
         see(match record {
             RdbRecord::Key { database, key, expiry_ms, value } => {
@@ -220,6 +241,14 @@ struct Report {
 
 /// Copies all keys.
 pub fn run(args: ImportArgs, global: Global, out: &mut Output) -> Result<(), Failure> {
+    if let Some(target) = args.pool.to_str().map(Address::parse).transpose()?.flatten() {
+        return onto::run(&args, &target, global, out);
+    }
+    if args.follow.is_some() {
+        return Err(Failure::usage(
+            "--follow passes on what is written to a server that runs: name it as redis://HOST:PORT, not a pool",
+        ));
+    }
     if args.pool.symlink_metadata().is_ok() {
         return Err(everleaf::Error::AlreadyExists(args.pool).into());
     }

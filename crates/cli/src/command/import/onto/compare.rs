@@ -1,0 +1,215 @@
+//! Whether the target holds what the source does.
+
+use super::super::address::Address;
+use super::super::client::{Client, Reply};
+use super::super::live::{Live, log_in};
+use super::super::{ImportArgs, Item, NAMED_COUNT_MAX, has_expired, shown};
+use crate::exit_code::ExitCode;
+use crate::failure::Failure;
+use crate::output::counted;
+use crate::progress::Progress;
+use everleaf_server::transfer::{Entry, Extent, Value, value_of_payload};
+use std::io;
+
+/// Keys that are asked for together.
+const GROUP_LENGTH: usize = 32;
+
+/// The side of the target.
+struct Side {
+    client: Client,
+    place: String,
+    database: u64,
+    /// Keys of the source that were not asked for.
+    waiting: Vec<(Vec<u8>, Entry)>,
+    /// Of a collection that comes in pieces: its type's command that counts, and whether it was the same so far.
+    pieces: (&'static [u8], bool),
+    compared: u64,
+    different: u64,
+    named: Vec<String>,
+}
+
+/// Compares all keys of a source with the target's; returns how many.
+///
+/// # Errors
+/// Some differ, or a server cannot be read.
+pub fn run(
+    source: &Address,
+    target: &Address,
+    args: &ImportArgs,
+    keys: u64,
+    show: bool,
+) -> Result<u64, Failure> {
+    let cacert = args.cacert.as_deref();
+    let mut live = Live::connect(source.clone(), cacert, args.whole_size_max)?;
+    let place = target.place();
+    let connected = Client::connect(target, cacert);
+    let mut client = connected.map_err(|error| fail(&place, &error))?;
+    log_in(&mut client, target, &place)?;
+    let mut side = Side {
+        client,
+        place,
+        database: 0,
+        waiting: Vec::new(),
+        pieces: (b"EXISTS", true),
+        compared: 0,
+        different: 0,
+        named: Vec::new(),
+    };
+    let progress = Progress::pairs(show, "comparing", keys);
+    live.each(&mut |item| {
+        side.take(item)?;
+        progress.set(side.compared);
+        Ok(())
+    })?;
+    side.ask()?;
+    drop(progress);
+    let theirs = Live::connect(target.clone(), cacert, args.whole_size_max)?.key_count();
+    let more = theirs.unwrap_or(0).saturating_sub(live.key_count().unwrap_or(u64::MAX));
+    if side.different == 0 && more == 0 {
+        return Ok(side.compared);
+    }
+    let which = match side.named.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", side.named.join(", ")),
+    };
+    Err(Failure::not_found(format!(
+        "{} of the source differ from the target's{which}, and the target has {} more: let nobody write to either \
+         meanwhile; with --follow SECONDS the source is followed until it has been silent for so long",
+        counted(side.different, "key"),
+        counted(more, "key"),
+    )))
+}
+
+impl Side {
+    fn take(&mut self, item: Item) -> Result<(), Failure> {
+        match item {
+            Item::Key { database, key, entry } => {
+                self.select(database)?;
+                self.waiting.push((key, entry));
+                if self.waiting.len() >= GROUP_LENGTH { self.ask() } else { Ok(()) }
+            }
+            Item::Unsupported { .. } => Ok(()),
+            Item::Begin { database, .. } => {
+                self.select(database)?;
+                self.pieces = (b"EXISTS", true);
+                Ok(())
+            }
+            Item::Members { key, first, members, .. } => self.members(&key, first, members),
+            Item::End { key, extent, .. } => self.end(&key, extent),
+        }
+    }
+
+    fn select(&mut self, database: u64) -> Result<(), Failure> {
+        if self.database == database {
+            return Ok(());
+        }
+        self.ask()?;
+        self.database = database;
+        self.request(&[b"SELECT", database.to_string().as_bytes()]).map(drop)
+    }
+
+    /// Asks for the keys that wait.
+    fn ask(&mut self) -> Result<(), Failure> {
+        let waiting = std::mem::take(&mut self.waiting);
+        for (key, _) in &waiting {
+            self.client.add(&[b"DUMP", key]);
+            self.client.add(&[b"PEXPIRETIME", key]);
+        }
+        self.client.send().map_err(|error| fail(&self.place, &error))?;
+        for (key, entry) in waiting {
+            let (payload, time) = (self.reply()?, self.reply()?);
+            let found = match payload {
+                Reply::Text(payload) => value_of_payload(&payload).ok(),
+                _ => None,
+            };
+            let is_same = found.is_some_and(|found| found.sorted() == entry.value.sorted())
+                && is_time(&time, entry.expiry_ms);
+            self.judge(&key, is_same || has_expired(entry.expiry_ms));
+        }
+        Ok(())
+    }
+
+    fn members(&mut self, key: &[u8], first: u64, members: Value) -> Result<(), Failure> {
+        let (count, ask): (&'static [u8], &[u8]) = match members {
+            Value::List(_) | Value::String(_) => (b"LLEN", b"LRANGE"),
+            Value::Set(_) => (b"SCARD", b"SMISMEMBER"),
+            Value::Hash(_) => (b"HLEN", b"HMGET"),
+            Value::SortedSet(_) => (b"ZCARD", b"ZMSCORE"),
+        };
+        let text = |text: &[u8]| Reply::Text(text.to_vec());
+        let (asked, expected): (Vec<Vec<u8>>, Vec<Reply>) = match &members {
+            Value::String(_) => (Vec::new(), Vec::new()),
+            Value::List(elements) => {
+                let last = first + elements.len() as u64 - 1;
+                let range = [first.to_string().into_bytes(), last.to_string().into_bytes()];
+                (range.to_vec(), elements.iter().map(|it| text(it)).collect())
+            }
+            Value::Set(members) => (members.clone(), vec![Reply::Number(1); members.len()]),
+            Value::Hash(fields) => {
+                fields.iter().map(|(it, value)| (it.clone(), text(value))).unzip()
+            }
+            Value::SortedSet(members) => members
+                .iter()
+                .map(|(it, score)| (it.clone(), text(score.to_string().as_bytes())))
+                .unzip(),
+        };
+        let mut request: Vec<&[u8]> = vec![ask, key];
+        request.extend(asked.iter().map(Vec::as_slice));
+        let is_same = match self.request(&request)? {
+            Reply::Array(found) if matches!(members, Value::SortedSet(_)) => {
+                found.len() == expected.len()
+                    && found.iter().zip(&expected).all(|(a, b)| score_of(a) == score_of(b))
+            }
+            Reply::Array(found) => found == expected,
+            _ => false,
+        };
+        self.pieces = (count, self.pieces.1 && is_same);
+        Ok(())
+    }
+
+    fn end(&mut self, key: &[u8], extent: Extent) -> Result<(), Failure> {
+        let count = self.request(&[self.pieces.0, key])?;
+        let time = self.request(&[b"PEXPIRETIME", key])?;
+        let is_same = self.pieces.1 && count == Reply::Number(extent.count as i64);
+        let is_gone = extent.count == 0 && count == Reply::Number(0);
+        let is_same = is_gone || is_same && is_time(&time, extent.expiry_ms);
+        self.judge(key, is_same || has_expired(extent.expiry_ms));
+        Ok(())
+    }
+
+    fn judge(&mut self, key: &[u8], is_same: bool) {
+        self.compared += 1;
+        if !is_same {
+            self.different += 1;
+            if self.named.len() < NAMED_COUNT_MAX {
+                self.named.push(shown(self.database, key));
+            }
+        }
+    }
+
+    fn request(&mut self, args: &[&[u8]]) -> Result<Reply, Failure> {
+        self.client.ask(args).map_err(|error| fail(&self.place, &error))
+    }
+
+    fn reply(&mut self) -> Result<Reply, Failure> {
+        self.client.reply().map_err(|error| fail(&self.place, &error))
+    }
+}
+
+/// Whether a reply to `PEXPIRETIME` is this time; a target that does not know the command is believed.
+fn is_time(reply: &Reply, expiry_ms: Option<u64>) -> bool {
+    match reply {
+        Reply::Number(time) => u64::try_from(*time).ok() == expiry_ms,
+        Reply::Error(error) => error.starts_with("ERR unknown command"),
+        _ => false,
+    }
+}
+
+fn score_of(reply: &Reply) -> Option<f64> {
+    let Reply::Text(text) = reply else { return None };
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+fn fail(place: &str, error: &io::Error) -> Failure {
+    Failure::new(ExitCode::Io, format!("{place} cannot be used: {error}"))
+}

@@ -1,0 +1,172 @@
+//! `everleaf import SOURCE redis://TARGET`: the keys of a server in another one that runs, and what is written meanwhile.
+//!
+//! To the source we are a replica: it sends a snapshot of all its keys, and behind it every command that changes
+//! one. The target gets the keys as commands, and then those commands as they are. The source is told how much
+//! of its stream the target has acknowledged, so that its `WAIT` counts the target.
+
+mod compare;
+mod keys;
+mod replica;
+mod target;
+
+use super::address::Address;
+use super::live::Live;
+use super::{ImportArgs, Report};
+use crate::cli::Global;
+use crate::failure::Failure;
+use crate::output::{Output, counted, remark};
+use crate::progress::Progress;
+use replica::Replica;
+use serde_json::json;
+use std::time::{Duration, Instant};
+use target::Target;
+
+/// How long to wait for the stream before it is looked at whether that was long enough.
+const TURN: Duration = Duration::from_millis(200);
+/// Bytes of commands that are sent before their replies are read.
+const BATCH_SIZE: u64 = 64 << 10;
+/// Keys between two updates of the progress bar.
+const PROGRESS_STEP: u64 = 512;
+
+/// What was done.
+#[derive(Default)]
+struct Done {
+    keys: Report,
+    /// Commands that were passed on.
+    commands: u64,
+}
+
+/// Copies all keys of a source to a target, passes on what is written, and compares both.
+pub fn run(
+    args: &ImportArgs,
+    target: &Address,
+    global: Global,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    let source = Address::parse(&args.source)?.ok_or_else(|| {
+        Failure::usage(
+            "a file is imported into a pool: to bring it to a server that runs, import it, and give \
+             `everleaf export --format resp` of the pool to redis-cli --pipe",
+        )
+    })?;
+    if source.database.is_some() || target.database.is_some() {
+        return Err(Failure::usage("from server to server all databases go: name none"));
+    }
+    demand_empty(args, target)?;
+    let mut to = Target::connect(target, args)?;
+    let mut from = Replica::connect(&source, args.cacert.as_deref())?;
+    let show = global.wants_progress();
+    let mut done = Done::default();
+    copy(&mut from, &mut to, args, &mut done.keys, show)?;
+    if let Some(seconds) = args.follow {
+        let in_step = || {
+            if !global.quiet {
+                remark("in step with the source: what is written there is passed on");
+            }
+        };
+        done.commands = follow(&mut from, &mut to, Duration::from_secs(seconds), in_step, show)?;
+    }
+    done.keys.skipped += to.left_away();
+    if !args.no_verify {
+        done.keys.verified = compare::run(&source, target, args, done.keys.keys, show)?;
+    }
+    tell(args, &done, global, out)
+}
+
+/// A target with keys is not touched: they would be mixed, and could not be told apart any more.
+fn demand_empty(args: &ImportArgs, target: &Address) -> Result<(), Failure> {
+    let live = Live::connect(target.clone(), args.cacert.as_deref(), args.whole_size_max)?;
+    match live.key_count() {
+        Some(0) => Ok(()),
+        count => {
+            let what = count.map_or("perhaps keys".to_string(), |count| counted(count, "key"));
+            Err(Failure::usage(format!(
+                "the target has {what}: a source is copied to an empty one (FLUSHALL empties it)"
+            )))
+        }
+    }
+}
+
+fn copy(
+    from: &mut Replica,
+    to: &mut Target,
+    args: &ImportArgs,
+    report: &mut Report,
+    show: bool,
+) -> Result<(), Failure> {
+    let progress = Progress::count(show, "copying");
+    from.snapshot(&mut |item| {
+        keys::put(to, args, item, report)?;
+        let seen = report.keys + report.expired + report.skipped;
+        if seen.is_multiple_of(PROGRESS_STEP) {
+            progress.set(seen);
+        }
+        Ok(())
+    })?;
+    to.flush()
+}
+
+/// Passes commands on until none has come for so long; returns how many. Says once that nothing waits.
+fn follow(
+    from: &mut Replica,
+    to: &mut Target,
+    silence: Duration,
+    in_step: impl FnOnce(),
+    show: bool,
+) -> Result<u64, Failure> {
+    let progress = Progress::count(show, "following");
+    let (mut commands, mut last, mut in_step) = (0, Instant::now(), Some(in_step));
+    loop {
+        if !from.wait(TURN.min(silence))? {
+            if let Some(in_step) = in_step.take() {
+                progress.clear();
+                in_step();
+            }
+            if last.elapsed() >= silence {
+                return Ok(commands);
+            }
+            continue;
+        }
+        let start = from.offset();
+        let mut is_asked = false;
+        while from.offset() - start < BATCH_SIZE && (from.offset() == start || from.has_more()) {
+            let command = from.next_command()?;
+            if replica::asks_for_offset(&command) {
+                is_asked = true;
+            } else if to.pass_on(command)? {
+                commands += 1;
+                last = Instant::now();
+            }
+        }
+        to.flush()?;
+        from.acknowledge(is_asked)?;
+        progress.set(commands);
+    }
+}
+
+fn tell(args: &ImportArgs, done: &Done, global: Global, out: &mut Output) -> Result<(), Failure> {
+    let report = &done.keys;
+    if global.json {
+        return out.json(&json!({
+            "target": super::address::without_password(&args.pool.to_string_lossy()),
+            "keys": report.keys,
+            "expired": report.expired,
+            "skipped": report.skipped,
+            "commands": done.commands,
+            "verified": !args.no_verify,
+        }));
+    }
+    if global.quiet {
+        return Ok(());
+    }
+    let skipped = match report.skipped {
+        0 => String::new(),
+        count => format!(", {} left away that there is not there", counted(count, "thing")),
+    };
+    let followed = match args.follow {
+        None => String::new(),
+        Some(_) => format!(", {} passed on", counted(done.commands, "command")),
+    };
+    let compared = if args.no_verify { "not compared" } else { "compared with the source" };
+    out.line(&format!("copied {}{followed}{skipped}, {compared}", counted(report.keys, "key")))
+}
