@@ -127,6 +127,8 @@ fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 impl<const HEADS: bool, M: Machine> Kind<M> for BytesKind<HEADS> {
     type Key<'k> = BytesKey<'k>;
     const CODE: u16 = if HEADS { 2 } else { 3 };
+    // Without heads they are only in trees that no directory names.
+    const HASHED_CODE: u16 = 4;
     const FIRST_LOWS: &'static [u64] = &[0];
     const HAS_TAILS: bool = true;
 

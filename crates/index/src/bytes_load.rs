@@ -6,14 +6,13 @@ use everleaf_alloc::{Heap, Session};
 use everleaf_machine::{Machine, SpinLock};
 
 use crate::bytes_kind::{BytesKey, BytesKind};
-use crate::bytes_nodes::{BytesDesign, BytesNodes};
 use crate::bytes_tree::BytesTree;
 use crate::error::IndexError;
 use crate::geometry::Geometry;
-use crate::hashed_leaf::HashedLeafTree;
 use crate::kind::Kind;
 use crate::nbtree::state::LIVE;
-use crate::nbtree::{BulkLoader, Loadable, NbTree, Part, join};
+use crate::nbtree::{BulkLoader, Loadable, Part, join};
+use crate::nodes::{BytesNodes, NodesDesign};
 use crate::record::{self, KEY_SIZE_MAX};
 
 impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
@@ -21,20 +20,12 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     /// expires (0: never).
     pub(crate) fn load<Key: AsRef<[u8]>, Value: AsRef<[u8]>>(
         session: &mut Session<M>,
-        design: &BytesDesign<G, M>,
+        design: &NodesDesign<G, M>,
         id: u32,
         pairs: impl IntoIterator<Item = (Key, Value, u64)>,
     ) -> Result<BytesNodes<G, M, HEADS>, IndexError> {
         let heap = session.heap().clone();
-        Ok(match design {
-            BytesDesign::NbTree => {
-                BytesNodes::NbTree(Self::load_tree(session, NbTree::assemble(heap, id, 0), pairs)?)
-            }
-            BytesDesign::HashedLeaf(slab) => {
-                let tree = HashedLeafTree::without_leaves(&heap, id, slab.clone());
-                BytesNodes::HashedLeaf(Self::load_tree(session, tree, pairs)?)
-            }
-        })
+        Self::load_tree(session, BytesNodes::without_leaves(design, &heap, id), pairs)
     }
 
     fn load_tree<T: Loadable<BytesKind<HEADS>, M>, Key: AsRef<[u8]>, Value: AsRef<[u8]>>(
@@ -93,22 +84,14 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     /// begin at `lows[i - 1]` and end before `lows[i]`.
     pub(crate) fn load_pieces<E: From<IndexError> + Send>(
         heap: &Arc<Heap<M>>,
-        design: &BytesDesign<G, M>,
+        design: &NodesDesign<G, M>,
         id: u32,
         lows: &[Vec<u8>],
         threads: usize,
         feed: &(impl Fn(usize, &mut Sink<'_>) -> Result<(), E> + Sync),
     ) -> Result<BytesNodes<G, M, HEADS>, E> {
-        Ok(match design {
-            BytesDesign::NbTree => {
-                let tree = || NbTree::assemble(heap.clone(), id, 0);
-                BytesNodes::NbTree(Self::load_trees(heap, &tree, lows, threads, feed)?)
-            }
-            BytesDesign::HashedLeaf(slab) => {
-                let tree = || HashedLeafTree::without_leaves(heap, id, slab.clone());
-                BytesNodes::HashedLeaf(Self::load_trees(heap, &tree, lows, threads, feed)?)
-            }
-        })
+        let tree = || BytesNodes::without_leaves(design, heap, id);
+        Self::load_trees(heap, &tree, lows, threads, feed)
     }
 
     fn load_trees<T: Loadable<BytesKind<HEADS>, M>, E: From<IndexError> + Send>(

@@ -8,7 +8,6 @@ use everleaf_machine::{Hardware, Machine};
 use everleaf_pool::{FEATURE_EXPIRY, RootIndex};
 
 use crate::bytes_kind::{BytesKey, BytesKind, record_offset};
-use crate::bytes_nodes::{BytesDesign, BytesNodes, Near};
 use crate::change::{Intent, Outcome};
 use crate::error::IndexError;
 use crate::found::{Ordered, has_expired, is_above, is_below, record_of, record_size_of};
@@ -16,6 +15,7 @@ use crate::geometry::{Geometry, Production};
 use crate::kind::Kind;
 use crate::nbtree::TreeShape;
 use crate::nbtree::write::Write;
+use crate::nodes::{BytesNodes, Near, NodesDesign};
 use crate::pool_base::PoolBase;
 use crate::record::{self, KEY_SIZE_MAX, Record, Verify};
 use crate::tree_cell::{CellTree, TreeCell};
@@ -88,7 +88,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
     /// No space.
     pub fn temporary(session: &mut Session<M>) -> Result<Self, IndexError> {
         let id = session.heap().pool().next_id()?;
-        let tree = BytesNodes::create(&BytesDesign::NbTree, session, id)?;
+        let tree = BytesNodes::create(&NodesDesign::NbTree, session, id)?;
         Ok(BytesTree { slot: TreeCell::new(session.heap().clone(), None, tree) })
     }
 
@@ -503,7 +503,8 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesTree<G, M, HEADS> {
                     Bound::Excluded(key) => successor(key),
                     Bound::Unbounded => vec![],
                 };
-                tree.scan_forward(session, BytesKey::new(&start), verify.into(), |_, entry| {
+                let start = BytesKey::new(&start);
+                tree.scan_forward(session, start, usize::MAX, verify.into(), |_, entry| {
                     let record = pairs.follow(base, <BytesKind<HEADS> as Kind<M>>::payload(entry));
                     record.is_some_and(|record| !is_above(record.key, to) && visit(record))
                 });

@@ -21,7 +21,7 @@
 //! NBTree protocol; leaf-wide prefix truncation as in prefix B-trees, Bayer and Unterauer, 1977.)
 //!
 //! In the pool's directory the kind of a tree is its [`CODE`](Kind::CODE): 1 for integers, 2 for byte
-//! strings; 4 for byte strings in hashed leaves.
+//! strings; in hashed leaves 5 and 4.
 //!
 //! A *fence* is one word: for `U64Kind` the key itself, for `BytesKind` the offset of a record that
 //! holds the key. Zero is the lowest fence, and as an upper bound it means "no bound".
@@ -44,6 +44,8 @@ pub trait Kind<M: Machine>: Copy + Default + Send + Sync + 'static {
     type Key<'k>: Copy;
     /// The kind's number in the pool's directory.
     const CODE: u16;
+    /// Its number in trees with hashed leaves.
+    const HASHED_CODE: u16;
     /// The low fences of a new tree's leaves.
     const FIRST_LOWS: &'static [u64];
     /// Whether two keys with the same head can differ.
@@ -179,6 +181,7 @@ fn u64_fingerprint(key: u64) -> u8 {
 impl<M: Machine> Kind<M> for U64Kind {
     type Key<'k> = u64;
     const CODE: u16 = 1;
+    const HASHED_CODE: u16 = 5;
     const FIRST_LOWS: &'static [u64] =
         &[0, 1 << 61, 2 << 61, 3 << 61, 4 << 61, 5 << 61, 6 << 61, 7 << 61];
     const HAS_TAILS: bool = false;

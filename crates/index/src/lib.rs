@@ -11,7 +11,6 @@
 pub mod build;
 mod bytes_kind;
 mod bytes_load;
-mod bytes_nodes;
 mod bytes_tree;
 mod change;
 mod check_report;
@@ -26,6 +25,7 @@ pub mod journal;
 mod key_words;
 pub mod kind;
 pub mod nbtree;
+mod nodes;
 mod ordered;
 mod pool_base;
 mod record;

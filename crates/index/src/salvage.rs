@@ -22,7 +22,6 @@ use everleaf_pool::layout::{
 use everleaf_pool::{DATA_START, Seal};
 
 use crate::bytes_kind::{BytesKey, BytesKind, record_offset};
-use crate::bytes_nodes::HASHED_BYTES_CODE;
 use crate::geometry::Production;
 use crate::hashed_leaf::layout::{HalfLeaves, LeafShape};
 use crate::hashed_leaf::{self, HashedLeafTree};
@@ -109,8 +108,12 @@ impl Holds {
     fn of_kind(kind: u16) -> Option<Self> {
         let unsealed = [Hashed::<Production>::INFO.kind, Hashed::<HalfLeaves>::INFO.kind];
         match kind {
-            <BytesKindM as Kind<Hardware>>::CODE | HASHED_BYTES_CODE => Some(Holds::Bytes),
-            <U64Kind as Kind<Hardware>>::CODE => Some(Holds::Integers),
+            <BytesKindM as Kind<Hardware>>::CODE | <BytesKindM as Kind<Hardware>>::HASHED_CODE => {
+                Some(Holds::Bytes)
+            }
+            <U64Kind as Kind<Hardware>>::CODE | <U64Kind as Kind<Hardware>>::HASHED_CODE => {
+                Some(Holds::Integers)
+            }
             kind if unsealed.contains(&kind) => Some(Holds::UnsealedIntegers),
             _ => None,
         }
@@ -237,9 +240,11 @@ impl<'f> Salvage<'f> {
         self.kept_roots().into_iter().map(|(root, _)| root).collect()
     }
 
-    /// Whether a tree of byte strings has hashed leaves: then all such trees of the pool have.
+    /// Whether a tree has hashed leaves: then those that the pool made last have.
     pub fn has_hashed_leaves(&self) -> bool {
-        self.kept_roots().iter().any(|(_, kind)| *kind == HASHED_BYTES_CODE)
+        let hashed =
+            [<BytesKindM as Kind<Hardware>>::HASHED_CODE, <U64Kind as Kind<Hardware>>::HASHED_CODE];
+        self.kept_roots().iter().any(|(_, kind)| hashed.contains(kind))
     }
 
     /// The roots that are whole, each with the kind of its tree.

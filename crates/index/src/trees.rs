@@ -4,6 +4,7 @@
 //! carries the id of its tree. Recovery runs once for the whole pool, because the free space is what
 //! no tree uses.
 
+mod design;
 mod load;
 mod loads;
 mod removal;
@@ -14,10 +15,9 @@ use std::sync::Arc;
 use everleaf_alloc::{AllocError, Audit, Heap, Recovery, Session, SessionPool};
 use everleaf_machine::lock_rank::Rank;
 use everleaf_machine::{Hardware, Machine, Ordering, SpinLock};
-use everleaf_pool::{FEATURE_HASHED_LEAVES, FEATURE_SUM_OF_EMPTY, Pool, Root, RootIndex};
+use everleaf_pool::{FEATURE_SUM_OF_EMPTY, Pool, Root, RootIndex};
 
 use crate::bytes_kind::BytesKind;
-use crate::bytes_nodes::{BytesDesign, BytesNodes, HASHED_BYTES_CODE};
 use crate::bytes_tree::BytesTree;
 use crate::check_report::CheckReport;
 use crate::error::IndexError;
@@ -26,11 +26,12 @@ use crate::hashed_leaf::Slab;
 use crate::hashed_leaf::layout::LeafShape;
 use crate::kind::{Kind, U64Kind};
 use crate::nbtree::recover::LiveBlocks;
-use crate::nbtree::{CheckState, Contents, NbTree, find_live_blocks};
+use crate::nbtree::{Contents, find_live_blocks};
+use crate::nodes::{BytesNodes, NodesDesign};
 use crate::ordered::{Design, OrderedIndex};
 use crate::registry::Registry;
 use crate::tree_cell::CellTree;
-use crate::u64_tree::U64Tree;
+use crate::u64_tree::{U64Nodes, U64Tree};
 pub use load::BuiltTree;
 pub use loads::LoadGuard;
 use loads::Loads;
@@ -266,24 +267,25 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         let mut sealed = Contents::default();
         let codes = [<U64Kind as Kind<M>>::CODE, <BytesKind as Kind<M>>::CODE];
         let live = live_blocks(heap, recovery, &roots, &codes, 0, threads)?;
+        let hashed_codes = [<U64Kind as Kind<M>>::HASHED_CODE, <BytesKind as Kind<M>>::HASHED_CODE];
         let class = <G::Leaves as LeafShape>::BLOCK_CLASS;
-        let hashed = live_blocks(heap, recovery, &roots, &[HASHED_BYTES_CODE], class, threads)?;
+        let hashed = live_blocks(heap, recovery, &roots, &hashed_codes, class, threads)?;
         let trees = Self::on_heap(heap.clone(), designs, threads, seal.is_some());
         let mut session = heap.session()?;
         for ((root, live), hashed) in roots.into_iter().zip(live).zip(hashed) {
-            let named = if root.kind == <U64Kind as Kind<M>>::CODE {
+            let is_hashed = hashed_codes.contains(&root.kind);
+            let named = if is_hashed || codes.contains(&root.kind) {
                 let sealed = seal.is_some().then_some(&mut sealed);
-                let tree =
-                    NbTree::recover(&mut session, recovery, root.value, live, threads, sealed)?;
-                Named::U64(Arc::new(U64Tree::new(heap.clone(), root.index, tree)))
-            } else if [<BytesKind as Kind<M>>::CODE, HASHED_BYTES_CODE].contains(&root.kind) {
-                let sealed = seal.is_some().then_some(&mut sealed);
-                let is_hashed = root.kind == HASHED_BYTES_CODE;
-                let design = trees.bytes_design(is_hashed)?;
+                let design = trees.nodes_design(is_hashed)?;
                 let live = if is_hashed { hashed } else { live };
-                let tree =
-                    design.recover(&mut session, recovery, root.value, live, threads, sealed)?;
-                Named::Bytes(Arc::new(BytesTree::new(heap.clone(), root.index, tree)))
+                let (session, id) = (&mut session, root.value);
+                if root.kind == design.code::<U64Kind>() {
+                    let tree = design.recover(session, recovery, id, live, threads, sealed)?;
+                    Named::U64(Arc::new(U64Tree::new(heap.clone(), root.index, tree)))
+                } else {
+                    let tree = design.recover(session, recovery, id, live, threads, sealed)?;
+                    Named::Bytes(Arc::new(BytesTree::new(heap.clone(), root.index, tree)))
+                }
             } else {
                 let Some(design) = designs.of_kind(root.kind) else {
                     return Err(IndexError::ForeignDesign { map: root.name, kind: root.kind });
@@ -295,39 +297,6 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         }
         compare_contents(heap, sealed)?;
         Ok(trees)
-    }
-
-    /// What trees of byte strings are made by: with hashed leaves or without.
-    fn bytes_design(&self, is_hashed: bool) -> Result<BytesDesign<G, M>, AllocError> {
-        if !is_hashed {
-            return Ok(BytesDesign::NbTree);
-        }
-        let mut slab = self.slab.lock();
-        if let Some(slab) = &*slab {
-            return Ok(BytesDesign::HashedLeaf(slab.clone()));
-        }
-        let new = Arc::new(Slab::new(self.heap.pool().max_size())?);
-        *slab = Some(new.clone());
-        Ok(BytesDesign::HashedLeaf(new))
-    }
-
-    /// What new trees of byte strings are made by.
-    fn new_bytes_design(&self) -> Result<BytesDesign<G, M>, AllocError> {
-        self.bytes_design(self.makes_hashed_leaves())
-    }
-
-    /// Whether new trees of byte strings have hashed leaves ([`Self::make_hashed_leaves`]).
-    pub fn makes_hashed_leaves(&self) -> bool {
-        self.heap.pool().features() & FEATURE_HASHED_LEAVES != 0
-    }
-
-    /// From now on, and after the next opening, new trees of byte strings have hashed leaves
-    /// ([`HashedLeafTree`](crate::HashedLeafTree)). Those that are there stay as they are.
-    ///
-    /// # Errors
-    /// The pool cannot be written.
-    pub fn make_hashed_leaves(&self) -> Result<(), IndexError> {
-        Ok(self.heap.pool().enable_features(FEATURE_HASHED_LEAVES)?)
     }
 
     /// The heap the trees live in.
@@ -401,8 +370,8 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             return Ok(tree.clone());
         }
         let id = self.heap.pool().next_id()?;
-        let tree = BytesNodes::create(&self.new_bytes_design()?, &mut session, id)?;
-        let root = self.publish(&mut session, name, tree.design().code(), &tree)?;
+        let tree = BytesNodes::create(&self.new_design()?, &mut session, id)?;
+        let root = self.publish(&mut session, name, tree.design().code::<BytesKind>(), &tree)?;
         let tree = Arc::new(BytesTree::new(self.heap.clone(), root, tree));
         named.push((name.to_string(), Named::Bytes(tree.clone())));
         Ok(tree)
@@ -413,9 +382,18 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     /// # Errors
     /// As [`Self::bytes_tree`].
     pub fn u64_tree(&self, name: &str) -> Result<Arc<U64Tree<G, M>>, IndexError> {
-        if let Some(tree) = self.find_u64_tree(name)? {
-            return Ok(tree);
+        match self.find_u64_tree(name)? {
+            Some(tree) => Ok(tree),
+            None => self.make_u64_tree(name, &self.new_design()?),
         }
+    }
+
+    /// The integer tree of that name, made by a design if absent.
+    fn make_u64_tree(
+        &self,
+        name: &str,
+        design: &NodesDesign<G, M>,
+    ) -> Result<Arc<U64Tree<G, M>>, IndexError> {
         let mut session = self.heap.session()?;
         let _busy = self.maintenance.lock();
         let mut named = self.named.lock();
@@ -423,8 +401,8 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             return Ok(tree.clone());
         }
         let id = self.heap.pool().next_id()?;
-        let tree = NbTree::create(&mut session, id)?;
-        let root = self.publish(&mut session, name, <U64Kind as Kind<M>>::CODE, &tree)?;
+        let tree = U64Nodes::create(design, &mut session, id)?;
+        let root = self.publish(&mut session, name, design.code::<U64Kind>(), &tree)?;
         let tree = Arc::new(U64Tree::new(self.heap.clone(), root, tree));
         named.push((name.to_string(), Named::U64(tree.clone())));
         Ok(tree)
@@ -456,7 +434,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             if self.find_index(name)?.is_some() {
                 return Err(IndexError::OtherKind(name.to_string()));
             }
-            return Ok(self.u64_tree(name)?);
+            return Ok(self.make_u64_tree(name, &NodesDesign::NbTree)?);
         }
         let mut session = self.heap.session()?;
         let unknown = || IndexError::UnknownDesign(design.to_string());
@@ -543,9 +521,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
             let mut found = CheckReport::default();
             match tree {
                 Named::U64(tree) => tree.slot().with(&mut session, |tree, session| {
-                    let mut state = CheckState::default();
-                    tree.check(session, audit.used(), &mut state);
-                    state.add_to(&mut found);
+                    tree.check(session, audit.used(), &mut found);
                 })?,
                 Named::Bytes(tree) => tree.slot().with(&mut session, |tree, session| {
                     tree.check(session, audit.used(), &mut found);

@@ -13,9 +13,10 @@ use crate::geometry::{Geometry, Production};
 use crate::kind::{Kind, U64Kind, u64_key};
 use crate::nbtree::state::LIVE;
 use crate::nbtree::write::Write;
-use crate::nbtree::{BulkLoader, CheckState, Extent, NbTree, TreeShape, find_live_blocks, group};
+use crate::nbtree::{BulkLoader, Extent, TreeShape, find_live_blocks, group};
+use crate::nodes::{Nodes, NodesDesign};
 use crate::ordered::{Design, DesignInfo, OrderedIndex, Progress, Reads, Scans, Writes};
-use crate::tree_cell::TreeCell;
+use crate::tree_cell::{CellTree, TreeCell};
 
 /// An ordered map from `u64` to `u64`: all keys and all values are allowed.
 ///
@@ -39,15 +40,27 @@ use crate::tree_cell::TreeCell;
 /// # }
 /// ```
 pub struct U64Tree<G: Geometry = Production, M: Machine = Hardware> {
-    slot: TreeCell<NbTree<U64Kind, G, M>, M>,
+    slot: TreeCell<U64Nodes<G, M>, M>,
+    info: DesignInfo,
 }
 
+/// The nodes of a tree of integers.
+pub(crate) type U64Nodes<G, M> = Nodes<U64Kind, G, M>;
+
 impl<G: Geometry, M: Machine> U64Tree<G, M> {
-    pub(crate) fn new(heap: Arc<Heap<M>>, root: RootIndex, tree: NbTree<U64Kind, G, M>) -> Self {
-        U64Tree { slot: TreeCell::new(heap, Some(root), tree) }
+    pub(crate) fn new(heap: Arc<Heap<M>>, root: RootIndex, tree: U64Nodes<G, M>) -> Self {
+        Self::in_place(heap, Some(root), tree)
     }
 
-    pub(crate) fn slot(&self) -> &TreeCell<NbTree<U64Kind, G, M>, M> {
+    fn in_place(heap: Arc<Heap<M>>, root: Option<RootIndex>, tree: U64Nodes<G, M>) -> Self {
+        let mut info = <Self as Design<M>>::INFO;
+        if let Nodes::HashedLeaf(tree) = &tree {
+            info = DesignInfo { kind: <U64Kind as Kind<M>>::HASHED_CODE, ..tree.info() };
+        }
+        U64Tree { slot: TreeCell::new(heap, root, tree), info }
+    }
+
+    pub(crate) fn slot(&self) -> &TreeCell<U64Nodes<G, M>, M> {
         &self.slot
     }
 
@@ -243,7 +256,7 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
         pairs.reserve(limit.min(256));
         let end = pairs.len().saturating_add(limit);
         self.slot.with(session, |tree, session| {
-            tree.scan_forward(session, from, Extent::Heads, |low, entry| {
+            tree.scan_forward(session, from, limit, Extent::Heads, |low, entry| {
                 pairs.push((u64_key(low, entry), <U64Kind as Kind<M>>::payload(entry)));
                 pairs.len() < end
             });
@@ -299,10 +312,11 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
     /// Makes a new tree from pairs in strictly ascending key order.
     pub(crate) fn load(
         session: &mut Session<M>,
+        design: &NodesDesign<G, M>,
         id: u32,
         pairs: impl IntoIterator<Item = (u64, u64)>,
-    ) -> Result<NbTree<U64Kind, G, M>, IndexError> {
-        let tree = NbTree::assemble(session.heap().clone(), id, 0);
+    ) -> Result<U64Nodes<G, M>, IndexError> {
+        let tree = U64Nodes::without_leaves(design, &session.heap().clone(), id);
         let mut loader = BulkLoader::<U64Kind, _, M>::new(session, tree);
         match Self::load_into(&mut loader, pairs) {
             Ok(()) => Ok(loader.finish()?),
@@ -314,7 +328,7 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
     }
 
     fn load_into(
-        loader: &mut BulkLoader<'_, U64Kind, NbTree<U64Kind, G, M>, M>,
+        loader: &mut BulkLoader<'_, U64Kind, U64Nodes<G, M>, M>,
         pairs: impl IntoIterator<Item = (u64, u64)>,
     ) -> Result<(), IndexError> {
         let mut last = None;
@@ -331,7 +345,7 @@ impl<G: Geometry, M: Machine> U64Tree<G, M> {
 
 impl<G: Geometry, M: Machine> OrderedIndex<M> for U64Tree<G, M> {
     fn info(&self) -> DesignInfo {
-        <Self as Design<M>>::INFO
+        self.info.clone()
     }
     #[inline]
     fn get(&self, session: &mut Session<M>, key: u64) -> Result<Option<u64>, IndexError> {
@@ -396,12 +410,7 @@ impl<G: Geometry, M: Machine> OrderedIndex<M> for U64Tree<G, M> {
         report: &mut CheckReport,
     ) -> Result<(), IndexError> {
         self.slot.tidy(session);
-        let mut state = CheckState::default();
-        self.slot.with(session, |tree, session| tree.check(session, used, &mut state))?;
-        report.keys += state.keys;
-        report.leaves += state.leaves;
-        report.problems.append(&mut state.problems);
-        Ok(())
+        self.slot.with(session, |tree, session| tree.check(session, used, report))
     }
     fn free_all(&self, session: &mut Session<M>) {
         // A tree that was removed has nothing left to give back.
@@ -423,8 +432,9 @@ impl<G: Geometry, M: Machine> Design<M> for U64Tree<G, M> {
 
     fn create(session: &mut Session<M>) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
-        let tree = NbTree::create(session, heap.pool().next_id()?)?;
-        Ok(U64Tree { slot: TreeCell::new(heap, None, tree) })
+        let id = heap.pool().next_id()?;
+        let tree = U64Nodes::create(&NodesDesign::NbTree, session, id)?;
+        Ok(Self::in_place(heap, None, tree))
     }
 
     fn recover(
@@ -435,8 +445,8 @@ impl<G: Geometry, M: Machine> Design<M> for U64Tree<G, M> {
     ) -> Result<Self, IndexError> {
         let heap = session.heap().clone();
         let live = find_live_blocks(&heap, recovery, &[root], 0, threads)?.remove(0);
-        let tree = NbTree::recover(session, recovery, root, live, threads, None)?;
-        Ok(U64Tree { slot: TreeCell::new(heap, None, tree) })
+        let tree = NodesDesign::NbTree.recover(session, recovery, root, live, threads, None)?;
+        Ok(Self::in_place(heap, None, tree))
     }
 
     fn root_value(&self) -> u32 {

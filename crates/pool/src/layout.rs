@@ -98,7 +98,7 @@ pub const FEATURE_EXPIRY: u64 = 1;
 pub const FEATURE_BATCHES: u64 = 2;
 /// Incompatible feature bit: records may carry their expiry in a word of its own.
 pub const FEATURE_EXPIRY_WORD: u64 = 4;
-/// Incompatible feature bit: maps of byte strings may have hashed leaves, and new ones have.
+/// Incompatible feature bit: maps may have hashed leaves, and new ones have.
 pub const FEATURE_HASHED_LEAVES: u64 = 8;
 /// Compatible feature bit: no empty key with an empty value has the check sum 0 that an older program gave
 /// it, so that a header of zeros is none.

@@ -19,7 +19,10 @@ impl<K: Kind<M>, G: LeafShape, M: Machine> HashedLeafTree<K, G, M> {
 }
 
 impl<K: Kind<M>, G: LeafShape, M: Machine> Loadable<K, M> for HashedLeafTree<K, G, M> {
-    const LEAF_CAPACITY: usize = G::CAPACITY;
+    #[inline(always)]
+    fn leaf_capacity(&self) -> usize {
+        G::CAPACITY
+    }
 
     fn load_leaf(
         &self,

@@ -1,5 +1,5 @@
 //! Fingerprints, metadata and orders of all leaves that share a slab, at places that follow from the leaf's
-//! number. A tree of integers has a slab of its own, the trees of byte strings of a pool have one together.
+//! number. The trees of a pool have one together; one of the catalogue of designs has a slab of its own.
 //!
 //! ```text
 //!   segments      | * | 0 | * | 0 | ..       a pointer for every 8192 leaves that the pool may ever have

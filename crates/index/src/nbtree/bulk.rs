@@ -17,7 +17,7 @@ const LEAF_FILL: usize = 14;
 /// A tree of nobody's yet, to which leaves are given.
 pub(crate) trait Loadable<K: Kind<M>, M: Machine>: Sized {
     /// Entries that a leaf can hold.
-    const LEAF_CAPACITY: usize;
+    fn leaf_capacity(&self) -> usize;
 
     /// A leaf with these entries, in key order, made with the prefix that the two fences share; as what an
     /// inner node leads to.
@@ -105,7 +105,7 @@ impl<'s, K: Kind<M>, T: Loadable<K, M>, M: Machine> BulkLoader<'s, K, T, M> {
             self.finish_leaf(*first)?;
             self.next_first += 1;
         }
-        let fill = (T::LEAF_CAPACITY * LEAF_FILL / 16).max(1);
+        let fill = (self.tree.leaf_capacity() * LEAF_FILL / 16).max(1);
         if self.entries.len() >= fill {
             let below = self.entries[self.entries.len() - 1];
             let made = K::make_fence(self.session, self.low, below, entry);
@@ -232,7 +232,10 @@ impl Part {
 }
 
 impl<K: Kind<M>, G: Geometry, M: Machine> Loadable<K, M> for NbTree<K, G, M> {
-    const LEAF_CAPACITY: usize = G::SLOT_COUNT;
+    #[inline(always)]
+    fn leaf_capacity(&self) -> usize {
+        G::SLOT_COUNT
+    }
 
     fn load_leaf(
         &self,

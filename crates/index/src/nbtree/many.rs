@@ -194,11 +194,11 @@ mod tests {
 
     use super::*;
     use crate::bytes_kind::BytesKey;
-    use crate::bytes_nodes::BytesNodes;
     use crate::change::Intent;
     use crate::geometry::Tiny;
     use crate::journal::Changes;
     use crate::kind::U64Kind;
+    use crate::nodes::BytesNodes;
     use crate::{BatchOp, Change, Trees};
 
     fn trees(size_max: u64) -> Trees {

@@ -6,12 +6,13 @@ use everleaf_alloc::Session;
 use everleaf_machine::Machine;
 
 use super::{Named, Trees};
+use crate::bytes_kind::BytesKind;
 use crate::bytes_load::Sink;
-use crate::bytes_nodes::BytesNodes;
 use crate::bytes_tree::BytesTree;
 use crate::error::IndexError;
 use crate::geometry::Geometry;
-use crate::kind::{Kind, U64Kind};
+use crate::kind::U64Kind;
+use crate::nodes::BytesNodes;
 use crate::tree_cell::CellTree;
 use crate::u64_tree::U64Tree;
 
@@ -33,10 +34,11 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         let _loading = self.begin_load(None);
         let mut session = self.heap.session()?;
         let id = self.heap.pool().next_id()?;
-        let tree = U64Tree::load(&mut session, id, pairs)?;
+        let design = self.new_design()?;
+        let tree = U64Tree::load(&mut session, &design, id, pairs)?;
         let _busy = self.maintenance.lock();
         let mut named = self.named.lock();
-        let root = self.publish(&mut session, name, <U64Kind as Kind<M>>::CODE, &tree)?;
+        let root = self.publish(&mut session, name, design.code::<U64Kind>(), &tree)?;
         let tree = Arc::new(U64Tree::new(self.heap.clone(), root, tree));
         named.push((name.to_string(), Named::U64(tree.clone())));
         Ok(tree)
@@ -84,7 +86,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         pairs: impl IntoIterator<Item = (Key, Value, u64)>,
     ) -> Result<BuiltTree<G, M>, IndexError> {
         let id = self.heap.pool().next_id()?;
-        let design = self.new_bytes_design()?;
+        let design = self.new_design()?;
         Ok(BuiltTree(BytesTree::load(session, &design, id, pairs)?))
     }
 
@@ -101,7 +103,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
     ) -> Result<Arc<BytesTree<G, M>>, IndexError> {
         let _busy = self.maintenance.lock();
         let mut named = self.named.lock();
-        let root = self.publish(session, name, built.0.design().code(), &built.0)?;
+        let root = self.publish(session, name, built.0.design().code::<BytesKind>(), &built.0)?;
         let tree = Arc::new(BytesTree::new(self.heap.clone(), root, built.0));
         note(&tree);
         named.push((name.to_string(), Named::Bytes(tree.clone())));
@@ -126,7 +128,7 @@ impl<G: Geometry, M: Machine> Trees<G, M> {
         }
         let _loading = self.begin_load(None);
         let id = self.heap.pool().next_id().map_err(IndexError::from)?;
-        let design = self.new_bytes_design().map_err(IndexError::from)?;
+        let design = self.new_design().map_err(IndexError::from)?;
         let tree = BytesTree::load_pieces(&self.heap, &design, id, lows, threads, &feed)?;
         let mut session = self.heap.session().map_err(IndexError::from)?;
         Ok(self.publish_bytes_tree(&mut session, name, BuiltTree(tree), |_| ())?)

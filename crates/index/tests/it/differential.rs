@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use everleaf_index::build::{self as writes, Intent, Outcome};
 use everleaf_index::{
     BytesTree, Change, Decision, Domain, Exchange, Geometry, IndexError, Pool, Production, Session,
     Tiny, Trees, U64Tree,
@@ -28,9 +29,15 @@ fn trees_with<G: Geometry>(domain: Domain, hashed: bool) -> Trees<G> {
     trees
 }
 
-fn u64_operations<G: Geometry>(domain: Domain, seed: u64, keys: u64, operations: usize) {
-    println!("seed {seed}, {keys} keys");
-    let trees = trees::<G>(domain);
+fn u64_operations<G: Geometry>(
+    hashed: bool,
+    domain: Domain,
+    seed: u64,
+    keys: u64,
+    operations: usize,
+) {
+    println!("seed {seed}, {keys} keys, hashed: {hashed}");
+    let trees = trees_with::<G>(domain, hashed);
     let tree = trees.u64_tree("t").expect("room");
     let mut session = trees.heap().session().expect("a free session");
     let mut model = BTreeMap::new();
@@ -64,7 +71,7 @@ fn u64_operation<G: Geometry>(
     value: u64,
 ) {
     let old = model.get(&key).copied();
-    match random.random_range(0..12) {
+    match random.random_range(0..13) {
         0..3 => {
             assert_eq!(tree.insert(session, key, value).expect("room"), old);
             model.entry(key).or_insert(value);
@@ -110,7 +117,35 @@ fn u64_operation<G: Geometry>(
             let expected: Vec<_> = keys.iter().map(|key| model.get(key).copied()).collect();
             assert_eq!(values, expected);
         }
+        11 => u64_write_many(tree, session, model, random, key),
         _ => assert_eq!(tree.get(session, key).expect("get"), old),
+    }
+}
+
+/// Writes near each other, some of the same key, at once.
+fn u64_write_many<G: Geometry>(
+    tree: &U64Tree<G>,
+    session: &mut Session<everleaf_index::Hardware>,
+    model: &mut BTreeMap<u64, u64>,
+    random: &mut StdRng,
+    key: u64,
+) {
+    let intents = [Intent::Insert, Intent::Update, Intent::Upsert, Intent::Remove];
+    let change = |i: u64| {
+        let (key, value) = (key.wrapping_add(i / 2), random.random());
+        writes::Change { key, intent: intents[random.random_range(0..4)], value }
+    };
+    let changes: Vec<writes::Change> = (0..40).map(change).collect();
+    let mut outcomes = vec![Outcome { changed: false, old: None }; changes.len()];
+    tree.write_many(session, &changes, &mut outcomes).expect("room");
+    for (change, outcome) in changes.iter().zip(outcomes) {
+        let old = model.get(&change.key).copied();
+        assert_eq!(outcome.old, old, "{change:?}");
+        match (change.intent, old) {
+            (Intent::Remove, _) => drop(model.remove(&change.key)),
+            (Intent::Insert, Some(_)) | (Intent::Update, None) => {}
+            _ => drop(model.insert(change.key, change.value)),
+        }
     }
 }
 
@@ -118,13 +153,26 @@ fn u64_operation<G: Geometry>(
 fn u64_trees_agree_with_a_btreemap() {
     for seed in SEEDS {
         for domain in [Domain::Process, Domain::Adr] {
-            u64_operations::<Production>(domain, seed, 3000, 40_000);
-            u64_operations::<Production>(domain, seed, 40, 10_000);
-            u64_operations::<Tiny<3, 3>>(domain, seed, 300, 10_000);
-            u64_operations::<Tiny<2, 4>>(domain, seed, 30, 10_000);
-            u64_operations::<Tiny<5, 3>>(domain, seed, 2000, 20_000);
+            u64_in_all_geometries(false, domain, seed);
         }
     }
+}
+
+#[test]
+fn u64_trees_with_hashed_leaves_agree_with_a_btreemap() {
+    for seed in SEEDS {
+        for domain in [Domain::Process, Domain::Adr] {
+            u64_in_all_geometries(true, domain, seed);
+        }
+    }
+}
+
+fn u64_in_all_geometries(hashed: bool, domain: Domain, seed: u64) {
+    u64_operations::<Production>(hashed, domain, seed, 3000, 40_000);
+    u64_operations::<Production>(hashed, domain, seed, 40, 10_000);
+    u64_operations::<Tiny<3, 3>>(hashed, domain, seed, 300, 10_000);
+    u64_operations::<Tiny<2, 4>>(hashed, domain, seed, 30, 10_000);
+    u64_operations::<Tiny<5, 3>>(hashed, domain, seed, 2000, 20_000);
 }
 
 fn random_key(random: &mut StdRng, keys: u32) -> Vec<u8> {

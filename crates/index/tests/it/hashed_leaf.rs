@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use everleaf_index::build::{Change, Effect, Intent, Outcome};
 use everleaf_index::hashed_leaf::layout::{HalfLeaves, LeafShape};
 use everleaf_index::{
-    Domain, Exchange, Hardware, HashedLeafTree, OrderedIndex, Pool, Production, Session,
-    SingleTreePool, Tiny, U64Kind,
+    CreateMode, Domain, Exchange, Hardware, HashedLeafTree, IndexError, OrderedIndex, Pool,
+    PoolOptions, Production, Session, SingleTreePool, Tiny, Trees, U64Kind,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -310,4 +310,57 @@ fn a_tree_says_how_much_memory_its_leaves_take() {
     // What lies before the first leaf's place is the same.
     assert!(leaves > 50);
     assert_eq!(tree.table_bytes() - empty, (leaves - 8) * 320);
+}
+
+/// Integers were in NBTree whatever the pool said: only the catalogue's tree had them in hashed leaves, without
+/// loads, seals and emptying at once.
+#[test]
+fn integers_of_a_pool_with_hashed_leaves_are_loaded_sealed_and_emptied() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let open = || -> Trees {
+        let options = PoolOptions { create: CreateMode::IfMissing, ..PoolOptions::default() };
+        let pool = Pool::open(&path, &options).expect("the pool opens");
+        Trees::open(pool, 2).expect("nothing is damaged")
+    };
+    // Of all classes, and so many that there are several leaves of each.
+    let count = 20_000;
+    let mut pairs: BTreeMap<u64, u64> = (0..count).map(|n| (n * (u64::MAX / count), n)).collect();
+    let trees = open();
+    trees.make_hashed_leaves().expect("writable");
+    let unsorted = trees.load_u64_tree("unsorted", [(2, 0), (1, 0)]);
+    assert!(matches!(unsorted, Err(IndexError::NotSorted(1))));
+    let loaded = pairs.iter().map(|(key, value)| (*key, *value));
+    let tree = trees.load_u64_tree("numbers", loaded).expect("room");
+    let mut session = trees.heap().session().expect("a session");
+    for key in [0, 1, 1 << 61, u64::MAX] {
+        assert_eq!(tree.upsert(&mut session, key, 7).expect("room"), pairs.insert(key, 7));
+    }
+    let leaves = tree.shape(&mut session).expect("there").leaves;
+    assert!((count / 254..count / 150).contains(&leaves), "{leaves} leaves");
+    drop((session, tree));
+    trees.close().expect("it closes");
+    drop(trees);
+
+    let trees = open();
+    let tree = trees.find_u64_tree("numbers").expect("of integers").expect("there");
+    assert_eq!(tree.info().name, "hashed-leaf");
+    let mut session = trees.heap().session().expect("a session");
+    let mut found = vec![];
+    tree.scan(&mut session, 0, usize::MAX, &mut found).expect("there");
+    assert_eq!(found, pairs.into_iter().collect::<Vec<_>>());
+    let report = trees.check().expect("a check");
+    assert!(report.is_complete && report.problems.is_empty(), "{report:?}");
+    tree.clear(&mut session).expect("room");
+    assert_eq!(tree.insert(&mut session, 5, 6).expect("room"), None);
+    drop((session, tree, trees));
+
+    // As after a kill.
+    let trees = open();
+    let tree = trees.u64_tree("numbers").expect("there");
+    let mut session = trees.heap().session().expect("a session");
+    assert_eq!((tree.len(&mut session).expect("there"), tree.info().name), (1, "hashed-leaf"));
+    assert_eq!(tree.get(&mut session, 5).expect("there"), Some(6));
+    let report = trees.check().expect("a check");
+    assert!(report.problems.is_empty(), "{report:?}");
 }

@@ -154,18 +154,20 @@ fn integers_are_not_taken_for_byte_strings_by_salvage() {
     let mut left = closed(&path);
     let pool = Pool::open(&path, &PoolOptions::default()).expect("the pool opens");
     let trees: Trees = Trees::open_with(pool, 2, Registry::new(&DESIGNS)).expect("it opens");
-    let sealed = trees.u64_tree("integers").expect("room");
-    let unsealed = trees.create_index("hashed integers", "hashed-leaf").expect("room");
+    let sealed = trees.create_index("integers", "nbtree").expect("room");
+    let hashed = trees.u64_tree("hashed integers").expect("room");
+    let unsealed = trees.create_index("unsealed integers", "hashed-leaf").expect("room");
     let mut session = trees.heap().session().expect("a session");
     for number in 0..2000 {
         // As entries of byte strings some of them would be live.
         let value = number << 56 | number;
         sealed.insert(&mut session, number << 50, value).expect("room");
+        hashed.insert(&mut session, number << 50, value).expect("room");
         unsealed.insert(&mut session, number << 50, value).expect("room");
     }
     put(&trees.bytes_tree("map").expect("there"), &mut session, 3);
     left.insert(key(3), 3u32.to_le_bytes().to_vec());
-    drop((session, sealed, unsealed));
+    drop((session, sealed, hashed, unsealed));
     trees.close().expect("it closes");
     drop(trees);
     let file = File::open(&path).expect("the pool file");

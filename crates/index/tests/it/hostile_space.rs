@@ -48,7 +48,17 @@ fn leaves_beyond_four_gibibytes_have_places_of_their_own() {
 
 #[test]
 fn a_full_pool_of_integers_can_be_emptied_and_filled_again() {
+    fill_and_empty(&trees(2 << 20));
+}
+
+#[test]
+fn a_full_pool_of_integers_in_hashed_leaves_can_be_emptied_and_filled_again() {
     let trees = trees(2 << 20);
+    trees.make_hashed_leaves().expect("writable");
+    fill_and_empty(&trees);
+}
+
+fn fill_and_empty(trees: &Trees) {
     let tree = trees.u64_tree("t").expect("room");
     let mut session = trees.heap().session().expect("a free session");
     let mut counts = vec![];
@@ -67,7 +77,7 @@ fn a_full_pool_of_integers_can_be_emptied_and_filled_again() {
     }
     assert!(counts[0] > 20_000 && counts[1] * 10 > counts[0] * 8, "keys that fit: {counts:?}");
     drop(session);
-    assert_eq!(problems(&trees), Vec::<String>::new());
+    assert_eq!(problems(trees), Vec::<String>::new());
 }
 
 #[test]

@@ -1,57 +1,56 @@
-//! Which tree holds a map of byte strings: NBTree, or the one with hashed leaves.
+//! Which tree holds a map: NBTree, or the one with hashed leaves.
 //!
-//! Everything above the nodes (records, expiry, batches, scans that verify) is the same for both. Which
-//! one it is was said when the tree was made, and is in the pool's directory; so each operation asks once,
-//! and the branch is always the same one in a pool with trees of one design.
+//! Everything above the nodes (loads, seals, emptying; of byte strings records, expiry, batches, scans that
+//! verify) is the same for both. Which one it is was said when the tree was made, and is in the pool's
+//! directory; so each operation asks once, and the branch is always the same one in a pool with trees of one
+//! design.
 
 use std::sync::Arc;
 
-use everleaf_alloc::{AllocError, Recovery, Session};
+use everleaf_alloc::{AllocError, Heap, Recovery, Session};
 use everleaf_machine::{Machine, Pair};
 use everleaf_pool::FEATURE_HASHED_LEAVES;
 
-use crate::bytes_kind::{BytesKey, BytesKind};
+use crate::bytes_kind::BytesKind;
 use crate::change::{Intent, Outcome};
 use crate::check_report::CheckReport;
 use crate::geometry::Geometry;
 use crate::hashed_leaf::layout::LeafShape;
 use crate::hashed_leaf::{self, HashedLeafTree, Slab};
 use crate::kind::Kind;
+use crate::nbtree::inner::Child;
 use crate::nbtree::recover::LiveBlocks;
 use crate::nbtree::write::{self, Write};
-use crate::nbtree::{CheckState, Contents, Extent, NbTree, TreeShape};
+use crate::nbtree::{CheckState, Contents, Extent, Loadable, NbTree, TreeShape};
 use crate::tree_cell::CellTree;
 
-/// The kind of a tree with hashed leaves in the pool's directory.
-pub(crate) const HASHED_BYTES_CODE: u16 = 4;
-
-/// What trees of byte strings are made by.
-pub(crate) enum BytesDesign<G: Geometry, M: Machine> {
+/// What trees are made by.
+pub(crate) enum NodesDesign<G: Geometry, M: Machine> {
     NbTree,
     /// With the slab of the pool.
     HashedLeaf(Arc<Slab<G::Leaves, M>>),
 }
 
-impl<G: Geometry, M: Machine> Clone for BytesDesign<G, M> {
+impl<G: Geometry, M: Machine> Clone for NodesDesign<G, M> {
     fn clone(&self) -> Self {
         match self {
-            BytesDesign::NbTree => BytesDesign::NbTree,
-            BytesDesign::HashedLeaf(slab) => BytesDesign::HashedLeaf(slab.clone()),
+            NodesDesign::NbTree => NodesDesign::NbTree,
+            NodesDesign::HashedLeaf(slab) => NodesDesign::HashedLeaf(slab.clone()),
         }
     }
 }
 
-impl<G: Geometry, M: Machine> BytesDesign<G, M> {
-    /// Its number in the pool's directory, for trees whose entries have heads.
-    pub fn code(&self) -> u16 {
+impl<G: Geometry, M: Machine> NodesDesign<G, M> {
+    /// The number in the pool's directory of trees of kind `K`.
+    pub fn code<K: Kind<M>>(&self) -> u16 {
         match self {
-            BytesDesign::NbTree => <BytesKind as Kind<M>>::CODE,
-            BytesDesign::HashedLeaf(_) => HASHED_BYTES_CODE,
+            NodesDesign::NbTree => K::CODE,
+            NodesDesign::HashedLeaf(_) => K::HASHED_CODE,
         }
     }
 
     /// The tree of this design with this id, from its live blocks.
-    pub fn recover<const HEADS: bool>(
+    pub fn recover<K: Kind<M>>(
         &self,
         session: &mut Session<M>,
         recovery: &Recovery<M>,
@@ -59,12 +58,12 @@ impl<G: Geometry, M: Machine> BytesDesign<G, M> {
         live: LiveBlocks,
         threads: usize,
         sealed: Option<&mut Contents>,
-    ) -> Result<BytesNodes<G, M, HEADS>, AllocError> {
+    ) -> Result<Nodes<K, G, M>, AllocError> {
         Ok(match self {
-            BytesDesign::NbTree => {
-                BytesNodes::NbTree(NbTree::recover(session, recovery, id, live, threads, sealed)?)
+            NodesDesign::NbTree => {
+                Nodes::NbTree(NbTree::recover(session, recovery, id, live, threads, sealed)?)
             }
-            BytesDesign::HashedLeaf(slab) => BytesNodes::HashedLeaf(HashedLeafTree::recover_from(
+            NodesDesign::HashedLeaf(slab) => Nodes::HashedLeaf(HashedLeafTree::recover_from(
                 session,
                 recovery,
                 id,
@@ -77,13 +76,16 @@ impl<G: Geometry, M: Machine> BytesDesign<G, M> {
     }
 }
 
-/// The nodes of a tree of byte strings.
-pub(crate) enum BytesNodes<G: Geometry, M: Machine, const HEADS: bool = true> {
-    NbTree(NbTree<BytesKind<HEADS>, G, M>),
-    HashedLeaf(HashedLeafTree<BytesKind<HEADS>, G::Leaves, M>),
+/// The nodes of a tree.
+pub(crate) enum Nodes<K: Kind<M>, G: Geometry, M: Machine> {
+    NbTree(NbTree<K, G, M>),
+    HashedLeaf(HashedLeafTree<K, G::Leaves, M>),
 }
 
-/// Where a write begins: what [`BytesNodes::approach`] came to.
+/// The nodes of a tree of byte strings.
+pub(crate) type BytesNodes<G, M, const HEADS: bool = true> = Nodes<BytesKind<HEADS>, G, M>;
+
+/// Where a write begins: what [`Nodes::approach`] came to.
 pub(crate) enum Near<G: Geometry, M: Machine> {
     NbTree(write::Near<M>),
     HashedLeaf(hashed_leaf::Near<G::Leaves>),
@@ -93,68 +95,108 @@ pub(crate) enum Near<G: Geometry, M: Machine> {
 macro_rules! either {
     ($nodes:expr, $tree:ident => $what:expr) => {
         match $nodes {
-            BytesNodes::NbTree($tree) => $what,
-            BytesNodes::HashedLeaf($tree) => $what,
+            Nodes::NbTree($tree) => $what,
+            Nodes::HashedLeaf($tree) => $what,
         }
     };
 }
 
-impl<G: Geometry, M: Machine, const HEADS: bool> CellTree<M> for BytesNodes<G, M, HEADS> {
-    type Design = BytesDesign<G, M>;
+impl<K: Kind<M>, G: Geometry, M: Machine> CellTree<M> for Nodes<K, G, M> {
+    type Design = NodesDesign<G, M>;
 
     fn id(&self) -> u32 {
         either!(self, tree => tree.id())
     }
 
-    fn design(&self) -> BytesDesign<G, M> {
+    fn design(&self) -> NodesDesign<G, M> {
         match self {
-            BytesNodes::NbTree(_) => BytesDesign::NbTree,
-            BytesNodes::HashedLeaf(tree) => BytesDesign::HashedLeaf(tree.slab().clone()),
+            Nodes::NbTree(_) => NodesDesign::NbTree,
+            Nodes::HashedLeaf(tree) => NodesDesign::HashedLeaf(tree.slab().clone()),
         }
     }
 
     fn create(
-        design: &BytesDesign<G, M>,
+        design: &NodesDesign<G, M>,
         session: &mut Session<M>,
         id: u32,
     ) -> Result<Self, AllocError> {
         Ok(match design {
-            BytesDesign::NbTree => BytesNodes::NbTree(NbTree::create(session, id)?),
-            BytesDesign::HashedLeaf(slab) => {
+            NodesDesign::NbTree => Nodes::NbTree(NbTree::create(session, id)?),
+            NodesDesign::HashedLeaf(slab) => {
                 // Before the directory can name such a tree.
                 session.heap().pool().enable_features(FEATURE_HASHED_LEAVES)?;
                 let tree = HashedLeafTree::create_empty(session, id, slab.clone())?;
-                BytesNodes::HashedLeaf(tree)
+                Nodes::HashedLeaf(tree)
             }
         })
     }
 
     fn free_all(&self, session: &mut Session<M>) {
         match self {
-            BytesNodes::NbTree(tree) => tree.free_all(session),
-            BytesNodes::HashedLeaf(tree) => tree.free_tree(session),
+            Nodes::NbTree(tree) => tree.free_all(session),
+            Nodes::HashedLeaf(tree) => tree.free_tree(session),
         }
     }
 }
 
-impl<G: Geometry, M: Machine, const HEADS: bool> BytesNodes<G, M, HEADS> {
+impl<K: Kind<M>, G: Geometry, M: Machine> Loadable<K, M> for Nodes<K, G, M> {
+    #[inline(always)]
+    fn leaf_capacity(&self) -> usize {
+        either!(self, tree => tree.leaf_capacity())
+    }
+
+    fn load_leaf(
+        &self,
+        session: &mut Session<M>,
+        low: u64,
+        high: u64,
+        entries: &[Pair],
+    ) -> Result<*mut (), AllocError> {
+        either!(self, tree => tree.load_leaf(session, low, high, entries))
+    }
+
+    fn set_leaves(
+        &self,
+        session: &mut Session<M>,
+        children: Vec<Child>,
+        keys: u64,
+    ) -> Result<(), AllocError> {
+        either!(self, tree => tree.set_leaves(session, children, keys))
+    }
+
+    fn free_loaded(&self, session: &mut Session<M>, children: &[Child]) {
+        either!(self, tree => tree.free_loaded(session, children));
+    }
+}
+
+impl<K: Kind<M>, G: Geometry, M: Machine> Nodes<K, G, M> {
+    /// A tree with this id that has no leaves yet, for loads.
+    pub fn without_leaves(design: &NodesDesign<G, M>, heap: &Arc<Heap<M>>, id: u32) -> Self {
+        match design {
+            NodesDesign::NbTree => Nodes::NbTree(NbTree::assemble(heap.clone(), id, 0)),
+            NodesDesign::HashedLeaf(slab) => {
+                Nodes::HashedLeaf(HashedLeafTree::without_leaves(heap, id, slab.clone()))
+            }
+        }
+    }
+
     /// The class of its blocks in the allocator.
     pub fn block_class(&self) -> usize {
         match self {
-            BytesNodes::NbTree(_) => 0,
-            BytesNodes::HashedLeaf(_) => <G::Leaves as LeafShape>::BLOCK_CLASS,
+            Nodes::NbTree(_) => 0,
+            Nodes::HashedLeaf(_) => <G::Leaves as LeafShape>::BLOCK_CLASS,
         }
     }
 
     #[inline(always)]
-    pub fn get_payload(&self, session: &mut Session<M>, key: BytesKey<'_>) -> Option<u64> {
+    pub fn get_payload(&self, session: &mut Session<M>, key: K::Key<'_>) -> Option<u64> {
         either!(self, tree => tree.get_payload(session, key))
     }
 
     pub fn get_many_payloads(
         &self,
         session: &mut Session<M>,
-        keys: &[BytesKey<'_>],
+        keys: &[K::Key<'_>],
         extent: Extent,
         found: impl FnMut(&mut Session<M>, usize, Option<u64>),
     ) {
@@ -163,10 +205,10 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesNodes<G, M, HEADS> {
 
     /// See [`NbTree::approach`].
     #[inline(always)]
-    pub fn approach(&self, key: BytesKey<'_>) -> Near<G, M> {
+    pub fn approach(&self, key: K::Key<'_>) -> Near<G, M> {
         match self {
-            BytesNodes::NbTree(tree) => Near::NbTree(tree.approach(key)),
-            BytesNodes::HashedLeaf(tree) => Near::HashedLeaf(tree.approach(key)),
+            Nodes::NbTree(tree) => Near::NbTree(tree.approach(key)),
+            Nodes::HashedLeaf(tree) => Near::HashedLeaf(tree.approach(key)),
         }
     }
 
@@ -176,10 +218,10 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesNodes<G, M, HEADS> {
         &self,
         session: &mut Session<M>,
         near: &Near<G, M>,
-        key: BytesKey<'_>,
+        key: K::Key<'_>,
     ) -> Option<u64> {
         match (self, near) {
-            (BytesNodes::NbTree(tree), Near::NbTree(near)) => tree.get_near(session, near, key),
+            (Nodes::NbTree(tree), Near::NbTree(near)) => tree.get_near(session, near, key),
             (nodes, _) => nodes.get_payload(session, key),
         }
     }
@@ -189,7 +231,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesNodes<G, M, HEADS> {
     pub fn write(
         &self,
         session: &mut Session<M>,
-        key: BytesKey<'_>,
+        key: K::Key<'_>,
         intent: Intent,
         payload: u64,
     ) -> Result<Outcome, AllocError> {
@@ -202,15 +244,15 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesNodes<G, M, HEADS> {
         &self,
         session: &mut Session<M>,
         near: Near<G, M>,
-        key: BytesKey<'_>,
+        key: K::Key<'_>,
         intent: Intent,
         payload: u64,
     ) -> Result<Outcome, AllocError> {
         match (self, near) {
-            (BytesNodes::NbTree(tree), Near::NbTree(near)) => {
+            (Nodes::NbTree(tree), Near::NbTree(near)) => {
                 tree.write_near(session, near, key, intent, payload)
             }
-            (BytesNodes::HashedLeaf(tree), Near::HashedLeaf(near)) => {
+            (Nodes::HashedLeaf(tree), Near::HashedLeaf(near)) => {
                 tree.write_near(session, near, key, intent, payload)
             }
             // Of another tree: from the root.
@@ -223,7 +265,7 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesNodes<G, M, HEADS> {
         &self,
         session: &mut Session<M>,
         items: &'w [T],
-        write_of: impl Fn(&'w T) -> &'w Write<'k, BytesKind<HEADS>, M>,
+        write_of: impl Fn(&'w T) -> &'w Write<'k, K, M>,
         done: impl FnMut(&'w T, Outcome),
     ) -> Result<(), AllocError>
     where
@@ -232,26 +274,27 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesNodes<G, M, HEADS> {
         either!(self, tree => tree.write_many(session, items, write_of, done))
     }
 
+    /// `limit`: after how many pairs `visit` is expected to say that it has enough; if it is not known, all
+    /// ones.
     #[inline(always)]
     pub fn scan_forward(
         &self,
         session: &mut Session<M>,
-        from: BytesKey<'_>,
+        from: K::Key<'_>,
+        limit: usize,
         extent: Extent,
         visit: impl FnMut(u64, Pair) -> bool,
     ) {
         match self {
-            BytesNodes::NbTree(tree) => tree.scan_forward(session, from, extent, visit),
-            BytesNodes::HashedLeaf(tree) => {
-                tree.scan_forward(session, from, usize::MAX, extent, visit);
-            }
+            Nodes::NbTree(tree) => tree.scan_forward(session, from, extent, visit),
+            Nodes::HashedLeaf(tree) => tree.scan_forward(session, from, limit, extent, visit),
         }
     }
 
     pub fn scan_backward(
         &self,
         session: &mut Session<M>,
-        to: Option<BytesKey<'_>>,
+        to: Option<K::Key<'_>>,
         extent: Extent,
         visit: impl FnMut(u64, Pair) -> bool,
     ) {
@@ -262,22 +305,22 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesNodes<G, M, HEADS> {
     #[inline(always)]
     pub fn count(&self, session: &Session<M>, delta: i64) {
         match self {
-            BytesNodes::NbTree(tree) => tree.count(session, delta),
-            BytesNodes::HashedLeaf(tree) => tree.note_keys(session, delta),
+            Nodes::NbTree(tree) => tree.count(session, delta),
+            Nodes::HashedLeaf(tree) => tree.note_keys(session, delta),
         }
     }
 
     pub fn len(&self) -> u64 {
         match self {
-            BytesNodes::NbTree(tree) => tree.len(),
-            BytesNodes::HashedLeaf(tree) => tree.key_count(),
+            Nodes::NbTree(tree) => tree.len(),
+            Nodes::HashedLeaf(tree) => tree.key_count(),
         }
     }
 
     pub fn shape(&self, session: &mut Session<M>) -> TreeShape {
         match self {
-            BytesNodes::NbTree(tree) => tree.shape(session),
-            BytesNodes::HashedLeaf(tree) => tree.tree_shape(session),
+            Nodes::NbTree(tree) => tree.shape(session),
+            Nodes::HashedLeaf(tree) => tree.tree_shape(session),
         }
     }
 
@@ -289,12 +332,12 @@ impl<G: Geometry, M: Machine, const HEADS: bool> BytesNodes<G, M, HEADS> {
     /// Walks the tree, marks in `used` what it uses, and adds to `report` what it finds.
     pub fn check(&self, session: &mut Session<M>, used: &Recovery<M>, report: &mut CheckReport) {
         match self {
-            BytesNodes::NbTree(tree) => {
+            Nodes::NbTree(tree) => {
                 let mut state = CheckState::default();
                 tree.check(session, used, &mut state);
                 state.add_to(report);
             }
-            BytesNodes::HashedLeaf(tree) => tree.check_tree(session, used, report),
+            Nodes::HashedLeaf(tree) => tree.check_tree(session, used, report),
         }
     }
 }
