@@ -110,8 +110,10 @@ impl<K: Kind<M>, G: Geometry, M: Machine> CellTree<M> for Nodes<K, G, M> {
 
     fn design(&self) -> NodesDesign<G, M> {
         match self {
-            Nodes::NbTree(_) => NodesDesign::NbTree,
-            Nodes::HashedLeaf(tree) => NodesDesign::HashedLeaf(tree.slab().clone()),
+            Nodes::HashedLeaf(tree) if !M::mutant("nodes.clear_forgets_design") => {
+                NodesDesign::HashedLeaf(tree.slab().clone())
+            }
+            _ => NodesDesign::NbTree,
         }
     }
 

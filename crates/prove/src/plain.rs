@@ -96,6 +96,8 @@ pub const PLAIN: &[Mutant] = &[
     of("maps", "cell.clear_same_id"),
     of("maps", "cell.no_grace"),
     of("maps", "cell.remove_keeps_root"),
+    of("maps", "hashed.first_unflushed"),
+    of("maps", "nodes.clear_forgets_design"),
     of("log", "log.claims_written"),
     of("log", "log.releases_one_more"),
     of("nbtree", "nbtree.gone_is_done"),

@@ -14,6 +14,7 @@ mod fast_fair_counts;
 mod hashed_leaf_counts;
 mod hybrid;
 mod hybrid_counts;
+mod maps;
 mod mutants;
 mod parts;
 mod pool;
