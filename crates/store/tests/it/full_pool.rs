@@ -117,3 +117,23 @@ fn threads_on_a_full_pool_lose_nothing_and_can_always_remove() {
         assert_eq!(problems.into_iter().take(4).collect::<Vec<_>>(), Vec::<String>::new());
     }
 }
+
+/// What a thread has freed is kept for it, and who makes a map does so in a session of its own: a thread that had
+/// removed many keys was told that the pool is full.
+#[test]
+fn who_has_freed_blocks_can_make_a_map_in_a_full_pool() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let options = Options::new().create(true).max_size_bytes(4 << 20);
+    let store = options.open(folder.path().join("p")).expect("it opens");
+    let map = store.default_map();
+    let key = |number: u64| format!("{number:08}").into_bytes();
+    let count = (0..).take_while(|number| done(map.put(key(*number), b"value")).is_some()).count();
+    assert!(count > 5000, "{count}");
+    for number in 0..2000 {
+        assert!(map.remove(key(number)).expect("no room needed"));
+    }
+    // Each takes one of the leaves that were joined.
+    let made = (0..).take_while(|number| done(store.map(&format!("{number}"))).is_some()).count();
+    assert!((10..300).contains(&made), "{made}");
+    assert_eq!(store.check().expect("a check").problems, Vec::<String>::new());
+}
