@@ -3,14 +3,18 @@
 //! All of them write a new pool beside its place, in key order and without gaps, and give it its
 //! name when it is complete and on the disk. The pool that is read is never changed. A copy of a pool
 //! that nobody writes to must have as many keys as the pool says; one that is made beside writers
-//! cannot be compared, since nobody counts the keys of one moment.
+//! cannot be compared, since nobody counts the keys of one moment. Maps of integers have no writers while
+//! a store has the pool.
+
+mod integers;
 
 use std::ops::Bound;
 use std::path::Path;
+use std::sync::Arc;
 
 use everleaf_index::{
     BytesTree, CreateMode, FEATURE_HASHED_LEAVES, Hardware, IndexError, KNOWN_FEATURES, Machine,
-    Pool, PoolOptions, Trees,
+    Pool, PoolOptions, Trees, U64Tree,
 };
 
 use crate::conversion::from_pool;
@@ -53,12 +57,25 @@ impl Iterator for Counted<'_> {
                 return None;
             }
         };
-        self.copied.keys += 1;
-        if self.copied.keys.is_multiple_of(1 << 14) {
-            (self.progress)(self.copied.keys);
-        }
+        self.copied.count(self.progress);
         Some((key, value, expiry_ms))
     }
+}
+
+impl Copied {
+    /// Counts a pair, and tells it from time to time.
+    fn count(&mut self, progress: &mut dyn FnMut(u64)) {
+        self.keys += 1;
+        if self.keys.is_multiple_of(1 << 14) {
+            progress(self.keys);
+        }
+    }
+}
+
+/// A map that is copied.
+enum Source {
+    Bytes(Map),
+    Integers(Arc<U64Tree>),
 }
 
 impl Store {
@@ -176,9 +193,16 @@ impl Store {
         // With a successor nobody else has the pool, and of one for reading nobody is a writer.
         let is_alone = successor || self.is_read_only();
         let mut copied = Copied::default();
-        for (name, map) in &maps {
+        for (name, source) in &maps {
             let (started_ms, before) = (Hardware::wall_clock_ms(), copied.keys);
             copied.maps += 1;
+            let map = match source {
+                Source::Bytes(map) => map,
+                Source::Integers(tree) => {
+                    self.copy_integers(&trees, name, tree, &mut copied, progress)?;
+                    continue;
+                }
+            };
             let mut error = None;
             let pairs = Counted {
                 range: view.map(map).iter(),
@@ -205,17 +229,20 @@ impl Store {
     }
 
     /// A view, and the maps there are at its moment.
-    fn view_of_all(&self) -> Result<(View, Vec<(String, Map)>)> {
+    fn view_of_all(&self) -> Result<(View, Vec<(String, Source)>)> {
         let shared = self.shared();
         // Before nobody can make a map: this waits for operations, and one of them may be about to.
         shared.raise(0)?;
         let still = shared.making();
         let all = self.view().and_then(|view| {
             let maps = shared.map_names().into_iter().map(|name| {
-                match shared.trees.find_bytes_tree(&name) {
-                    Ok(Some(tree)) => Ok((name, self.default_map().another(tree))),
+                if let Ok(Some(tree)) = shared.trees.find_bytes_tree(&name) {
+                    return Ok((name, Source::Bytes(self.default_map().another(tree))));
+                }
+                match shared.trees.find_u64_tree(&name) {
+                    Ok(Some(tree)) => Ok((name, Source::Integers(tree))),
                     _ => Err(Error::Unsupported(format!(
-                        "the map '{name}' is not one of byte strings and cannot be copied"
+                        "the map '{name}' is in a tree of another program's and cannot be copied"
                     ))),
                 }
             });
@@ -237,11 +264,7 @@ impl Store {
         if (at_least..=at_most).contains(&copied) {
             return Ok(());
         }
-        Err(Error::Corrupt(format!(
-            "{copied} keys of the map '{name}' were read, and the pool says that it has {}: check it \
-             with `everleaf check`, and keep what can be proven with `everleaf repair`",
-            if copied > at_most { at_most } else { at_least }
-        )))
+        Err(other_count(name, copied, if copied > at_most { at_most } else { at_least }))
     }
 
     /// How many keys of a map have not expired at each of these times, as the pool counts them.
@@ -340,4 +363,12 @@ mod tests {
         assert_eq!(counts, [12, 11], "one expires in between");
         assert!(store.compare_counts("default", 12, since).is_ok());
     }
+}
+
+/// A copy has another number of keys than the map that it was made of.
+fn other_count(name: &str, copied: u64, keys: u64) -> Error {
+    Error::Corrupt(format!(
+        "{copied} keys of the map '{name}' were read, and the pool says that it has {keys}: check it with \
+         `everleaf check`, and keep what can be proven with `everleaf repair`"
+    ))
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use everleaf::{Durability, Expiry, Options, Store, Tree, WriteBatch};
+use everleaf_index::{OrderedIndex, Pool, PoolOptions, Trees};
 
 const LATER: u64 = 4_000_000_000_000;
 
@@ -107,4 +108,65 @@ fn a_pool_with_a_log_and_hashed_leaves_is_rebuilt_from_it() {
     assert_sound(&store);
     store.close().expect("nobody holds it");
     assert_eq!(features(&path) & 8, 8);
+}
+
+fn open_trees(path: &Path) -> Trees {
+    let pool = Pool::open(path, &PoolOptions::default()).expect("the pool opens");
+    Trees::open(pool, 2).expect("nothing is damaged")
+}
+
+/// The tree and the pairs of a map of integers.
+fn integers(path: &Path) -> (&'static str, Vec<(u64, u64)>) {
+    let trees = open_trees(path);
+    let tree = trees.find_u64_tree("numbers").expect("of integers").expect("there");
+    let mut pairs = vec![];
+    let mut session = trees.heap().session().expect("a session");
+    tree.scan(&mut session, 0, usize::MAX, &mut pairs).expect("there");
+    let report = trees.check().expect("the check runs");
+    assert!(report.is_complete && report.problems.is_empty(), "{report:?}");
+    let name = tree.info().name;
+    drop((session, tree));
+    trees.close().expect("nobody holds it");
+    (name, pairs)
+}
+
+/// Maps of integers are made by programs that use the libraries below the store; whoever copied a pool with one
+/// was refused.
+#[test]
+fn a_copy_has_the_maps_of_integers_too_in_the_tree_that_is_wanted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (path, copy) = (folder.path().join("pool"), folder.path().join("copy"));
+    create(&path, Tree::NbTree).close().expect("nobody holds it");
+    // Several readings, the last of which ends with the last key that there can be.
+    let spread = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut pairs: BTreeMap<u64, u64> = (0..4095).map(|number| (spread(number), number)).collect();
+    pairs.insert(u64::MAX, 7);
+    let pairs: Vec<(u64, u64)> = pairs.into_iter().collect();
+    assert_eq!(pairs.len(), 4096);
+    let trees = open_trees(&path);
+    let tree = trees.u64_tree("numbers").expect("room");
+    let mut session = trees.heap().session().expect("a session");
+    for (key, value) in &pairs {
+        assert_eq!(tree.insert(&mut session, *key, *value).expect("room"), None);
+    }
+    drop((session, tree));
+    trees.close().expect("nobody holds it");
+    drop(trees);
+    let (nbtree, hashed) = (Some(Tree::NbTree), Some(Tree::HashedLeaf));
+    let names = ["nbtree", "hashed-leaf", "hashed-leaf", "nbtree"];
+    for (tree, name) in [None, hashed, None, nbtree].into_iter().zip(names) {
+        let options = tree.map_or(Options::new(), |tree| Options::new().tree(tree));
+        let copied = options.compact(&path, |_| {}).expect("room");
+        assert_eq!((copied.maps, copied.keys), (2, 4096));
+        assert_eq!(integers(&path), (name, pairs.clone()), "{tree:?}");
+    }
+    let store = open(&path);
+    store.default_map().put(b"k", b"v").expect("room");
+    assert_eq!(store.backup(&copy, |_| {}).expect("room").keys, 4097);
+    assert!(store.drop_map("numbers").expect("writable"));
+    assert_sound(&store);
+    store.close().expect("nobody holds it");
+    std::fs::remove_file(&path).expect("it was there");
+    Store::restore(&copy, &path, |_| {}).expect("room");
+    assert_eq!(integers(&path), ("nbtree", pairs));
 }
