@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 
 use everleaf_index::{BytesTree, Hardware, Machine, Session, Verify};
 
+use crate::behind_damage::first_readable;
 use crate::expiring::Seen;
 use crate::shared::Shared;
 use crate::upkeep::{ShutdownSignal, run};
@@ -110,7 +111,7 @@ impl Shared {
         counted: &mut Seen,
     ) -> Result<Option<Bound<Vec<u8>>>> {
         let now = Hardware::wall_clock_ms();
-        let (mut expired, mut seen, mut last) = (vec![], 0, None);
+        let (mut expired, mut seen, mut next) = (vec![], 0, None);
         let start = from.as_ref().map(Vec::as_slice);
         let mut session = self.session()?;
         let scanned = tree.scan_records(&mut session, start, Bound::Unbounded, false, |record| {
@@ -122,13 +123,13 @@ impl Shared {
             }
             seen += 1;
             if seen == SLICE_KEYS {
-                last = Some(record.key.to_vec());
+                next = Some(Bound::Excluded(record.key.to_vec()));
             }
             seen < SLICE_KEYS
         });
         if let Err(error) = scanned {
-            last = behind_damage(tree, &mut session, start, seen)?;
-            if last.is_none() {
+            next = behind_damage(tree, &mut session, start, seen)?;
+            if next.is_none() {
                 return Err(error.into());
             }
         }
@@ -145,33 +146,51 @@ impl Shared {
             // Relaxed: a statistic.
             self.swept.fetch_add(u64::from(purged), Ordering::Relaxed);
         }
-        Ok(last.map(Bound::Excluded))
+        Ok(next)
     }
 }
 
-/// The key of the record behind the first `sound` ones from `start` on, if that can be told: its value is damaged, and
-/// nothing is known of its expiry. The next part begins behind it. What is damaged is told by whoever reads it.
+/// Where to go on behind the first `sound` records from `start` on: the next one is damaged, and nothing is known of its
+/// expiry. What is damaged is told by whoever reads it.
 fn behind_damage(
     tree: &BytesTree,
     session: &mut Session<Hardware>,
     start: Bound<&[u8]>,
     sound: usize,
-) -> Result<Option<Vec<u8>>> {
-    let (mut key, mut seen) = (None, 0);
+) -> Result<Option<Bound<Vec<u8>>>> {
+    let (mut keys, mut seen) = ([None, None], 0);
     let bounds = (start, Bound::Unbounded);
     let scanned = tree.scan_verified(session, bounds, false, Verify::Key, |record| {
         seen += 1;
-        if seen > sound {
-            key = Some(record.key.to_vec());
+        if seen >= sound {
+            keys[usize::from(seen > sound)] = Some(record.key.to_vec());
         }
         seen <= sound
     });
-    // Where a key itself is damaged, nobody can tell where the next one begins. If it leads back, the next part would be
-    // this one again, for ever.
-    let leads_on = |key: &Vec<u8>| match start {
-        Bound::Included(from) => key.as_slice() >= from,
-        Bound::Excluded(from) => key.as_slice() > from,
-        Bound::Unbounded => true,
+    let [last, damaged] = keys;
+    let last = match (last, start) {
+        (Some(key), _) => key,
+        (None, Bound::Included(key) | Bound::Excluded(key)) => key.to_vec(),
+        (None, Bound::Unbounded) => Vec::new(),
     };
-    Ok(if scanned.is_ok() { key.filter(leads_on) } else { None })
+    let is_found = |key: &Vec<u8>, session: &mut Session<Hardware>| {
+        matches!(tree.get_verified(session, key, Verify::Key, |_| ()), Ok(Some(())))
+    };
+    if scanned.is_ok()
+        && let Some(key) = damaged.filter(|key| *key > last && is_found(key, session))
+    {
+        // It is found by its key, so its value is what is damaged.
+        return Ok(Some(Bound::Excluded(key)));
+    }
+    let found = first_readable(&last, |key| {
+        let from = Bound::Included(key);
+        match tree.scan_records(session, from, Bound::Unbounded, false, |_| false) {
+            Ok(()) => Ok(true),
+            Err(error) => match Error::from(error) {
+                Error::Corrupt(_) => Ok(false),
+                error => Err(error),
+            },
+        }
+    })?;
+    Ok(found.map(Bound::Included))
 }

@@ -57,33 +57,45 @@ fn a_changed_byte_is_told_by_scans_unless_they_do_not_verify() {
     }
 }
 
-/// A damaged value ended each round of the sweep at the same place: what had expired behind it kept its space for ever.
+/// A damaged value, and then still a damaged key, ended each round of the sweep at the same place: what had expired behind
+/// it kept its space for ever.
 #[test]
-fn the_sweep_goes_on_behind_a_damaged_value() {
+fn the_sweep_goes_on_behind_a_damaged_value_or_key() {
+    // The last byte of the key is directly before the value. Keys of one leaf are the same in all that entries have of them,
+    // or are not.
+    for (prefix, before) in
+        [("", 0), ("", 1), ("all keys begin so: ", 0), ("all keys begin so: ", 1)]
+    {
+        sweep_around_damage(prefix, before);
+    }
+}
+
+fn sweep_around_damage(prefix: &str, before: usize) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pool");
     let options = || Options::new().create(true);
     let store = options().sweep(false).open(&path).expect("it opens");
     let map = store.default_map();
+    let key = |number: u32| [prefix.as_bytes(), &number.to_be_bytes()].concat();
     for number in 0..300u32 {
-        map.put(number.to_be_bytes(), value(number, 0)).expect("room");
+        map.put(key(number), value(number, 0)).expect("room");
     }
     for number in [7u32, 122, 124, 299] {
         let long_ago = everleaf::Expiry::from_unix_ms(1);
-        assert!(map.expire(number.to_be_bytes(), long_ago).expect("room"));
+        assert!(map.expire(key(number), long_ago).expect("room"));
     }
     assert_eq!(map.len(), 300);
     store.close().expect("closed");
     let mut bytes = std::fs::read(&path).expect("readable");
     let place = bytes.windows(MARK.len()).position(|bytes| bytes == MARK).expect("it is there");
-    bytes[place] ^= 1;
+    bytes[place - before] ^= 1;
     std::fs::write(&path, &bytes).expect("writable");
 
     let store = options().open(&path).expect("it opens");
     let start = std::time::Instant::now();
     while store.statistics().swept_keys < 4 {
         let waited = start.elapsed().as_secs();
-        assert!(waited < 60, "{} were swept", store.statistics().swept_keys);
+        assert!(waited < 60, "{} were swept: {prefix} {before}", store.statistics().swept_keys);
         std::thread::yield_now();
     }
     assert_eq!(store.default_map().len(), 296);
