@@ -11,7 +11,7 @@ use std::path::Path;
 use everleaf_index::salvage::Salvage;
 use everleaf_index::{Hardware, Pool};
 
-use crate::regular_file::open_regular;
+use crate::regular_file::{next_data, open_regular};
 use crate::reserved::{DEFAULT_MAP, is_reserved};
 use crate::{Error, Result};
 
@@ -61,6 +61,7 @@ fn has_pairs_without_maps(pool: &Pool<Hardware>, path: &Path) -> Result<bool> {
     let file = open_regular(pool.path().unwrap_or(path)).map_err(cannot)?;
     let read = |offset: u64, bytes: &mut [u8]| file.read_exact_at(bytes, offset).is_ok();
     let mut has_some = false;
-    Salvage::new(pool.size(), &read).pairs(&mut |_| has_some = true, &mut |_| {});
+    let next_data = |offset: u64| next_data(&file, pool.size(), offset);
+    Salvage::new(pool.size(), &read, &next_data).pairs(&mut |_| has_some = true, &mut |_| {});
     Ok(has_some)
 }

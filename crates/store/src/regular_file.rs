@@ -4,7 +4,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
 
 /// What every pool begins with, and its second header, too.
 const POOL_MAGIC: &[u8; 8] = b"EVERLEAF";
@@ -66,9 +67,37 @@ pub fn is_pool(file: &File) -> io::Result<bool> {
     Ok(begins_at(0)? || begins_at(SECOND_HEADER)?)
 }
 
+/// The first place from `offset` on at which a file of `size` bytes may have data: what is before it is a hole, and reads
+/// as zero. The offset itself, where the file system does not say.
+pub fn next_data(file: &File, size: u64, offset: u64) -> u64 {
+    match rustix::fs::seek(file, SeekFrom::Data(offset)) {
+        Ok(data) => data.max(offset),
+        // There is none behind it.
+        Err(Errno::NXIO) => size.max(offset),
+        Err(_) => offset,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_data_is_taken_for_a_hole() {
+        use std::os::unix::fs::FileExt;
+        let file = tempfile::tempfile().unwrap();
+        let (size, places) = (64 << 20, [5 << 20, 40 << 20]);
+        file.set_len(size).unwrap();
+        for place in places {
+            file.write_all_at(b"data", place).unwrap();
+        }
+        for offset in (0..size).step_by(1 << 18) {
+            let next = next_data(&file, size, offset);
+            assert!((offset..=size).contains(&next));
+            let data = places.into_iter().find(|place| *place >= offset);
+            assert!(next <= data.unwrap_or(size), "{offset}: {next}");
+        }
+    }
 
     #[test]
     fn what_has_no_end_or_is_too_long_is_not_read() {

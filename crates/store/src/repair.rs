@@ -11,7 +11,7 @@ use everleaf_index::{Verify, journal};
 use crate::map::Map;
 use crate::new_file::NewFile;
 use crate::opening::refuse_log_beside;
-use crate::regular_file::open_regular;
+use crate::regular_file::{next_data, open_regular};
 use crate::reserved::is_reserved;
 use crate::{DEFAULT_MAP, Error, Expiry, Options, Result, Store, Tree, WriteBatch};
 
@@ -84,7 +84,9 @@ impl Store {
         }
         let size = file.metadata().map_err(cannot)?.len();
         let read = |offset: u64, bytes: &mut [u8]| file.read_exact_at(bytes, offset).is_ok();
-        let salvage = Salvage::new(size, &read);
+        // A pool may be nearly all hole: what is no data is not read.
+        let next_data = |offset: u64| next_data(&file, size, offset);
+        let salvage = Salvage::new(size, &read, &next_data);
         let to = to.as_ref();
         if to.exists() {
             return Err(Error::AlreadyExists(to.into()));
@@ -112,10 +114,11 @@ impl Store {
         target.make_maps()?;
         target.fill(&salvage)?;
         target.compare_counts();
-        target.tell_of_lost();
         target.repaired.is_complete = salvage.is_sealed();
         target.repaired.dropped.extend(salvage.missing());
         target.finish_batches()?;
+        // Last: a batch may have keys of such a map, and of one that it alone has.
+        target.tell_of_lost();
         let mut repaired = target.repaired;
         repaired.maps = store.map_names();
         target.maps.clear();
@@ -179,7 +182,15 @@ impl Target<'_> {
     /// Keeps a pair. An uncertain one only if its key is not there.
     fn take(&mut self, pair: &SalvagedPair) -> Result<()> {
         if self.names.get(&pair.tree).is_some_and(|name| name == journal::NAME) {
-            self.batches.push(pair.value.clone());
+            match pair.is_certain {
+                true => self.batches.push(pair.value.clone()),
+                false if pair.value.is_empty() => {}
+                // Perhaps one that ended long ago, and whose keys were written since.
+                false => self.repaired.dropped.push(
+                    "a batch that may have been in progress was left out: it is not certain that it was"
+                        .to_string(),
+                ),
+            }
             return Ok(());
         }
         if self.is_own(pair.tree) {
@@ -260,6 +271,7 @@ mod tests {
     use std::collections::HashMap;
 
     use everleaf_index::salvage::SalvagedPair;
+    use everleaf_index::{Change, journal};
 
     use super::{Repaired, Target, size_max_of};
     use crate::{Options, Store, Tree};
@@ -306,6 +318,31 @@ mod tests {
         assert_eq!(target.repaired.dropped, Vec::<String>::new());
         let map = store.existing_map("map").expect("a name").expect("it was made");
         assert_eq!(map.get(b"key").expect("get"), None);
+    }
+
+    /// What was not told: a map that the directory lacks, and of which only the batch that was cut short has keys.
+    #[test]
+    fn a_lost_map_that_only_a_batch_has_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pool = folder.path().join("pool");
+        let options = Options::new().create(true).max_size_bytes(1 << 26).sweep(false);
+        let store = options.open(&pool).expect("it opens");
+        // One change: tree, sizes, no expiry, key and value; before it their number, and the sum of it all.
+        let head: Vec<u8> = [1, 77, 3, 5, 0, 0].into_iter().flat_map(u32::to_le_bytes).collect();
+        let body = [&head[..], b"key", b"value"].concat();
+        let bytes = [&everleaf_log::checksum(&body).to_le_bytes()[..], &body].concat();
+        assert_eq!(journal::decode(&bytes).map(|changes| changes.len()), Some(1));
+        {
+            let mut session = store.shared().session().expect("one is free");
+            let journal = store.shared().trees.bytes_tree(journal::NAME).expect("room");
+            let key = 0_u16.to_be_bytes();
+            journal.change(&mut session, &key, Change::Upsert(&bytes), |_, _| ()).expect("room");
+        }
+        store.close().expect("it closes");
+        let repaired = Store::repair(&pool, folder.path().join("fixed")).expect("readable");
+        assert_eq!(repaired.maps, ["default", "lost-77"]);
+        assert_eq!(repaired.lost.len(), 1, "{:?}", repaired.lost);
+        assert!(repaired.lost[0].contains("the map lost-77 has 1 keys"), "{:?}", repaired.lost);
     }
 
     /// What was wrong: the new pool had a limit of 64 GiB, and a larger one could not be repaired.

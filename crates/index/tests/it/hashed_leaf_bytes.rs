@@ -125,7 +125,7 @@ fn an_entry_that_is_missing_is_told_at_the_next_opening_and_by_salvage() {
     let size = file.metadata().expect("metadata").len();
     let salvaged = || {
         let (mut pairs, mut dropped) = (BTreeMap::new(), vec![]);
-        let salvage = Salvage::new(size, &read);
+        let salvage = Salvage::new(size, &read, &|offset| offset);
         let names: BTreeSet<_> = salvage.roots().into_iter().map(|root| root.name).collect();
         assert_eq!(names, BTreeSet::from(["map".to_string()]));
         assert!(salvage.roots().iter().all(|root| root.has_bytes));
@@ -172,7 +172,7 @@ fn integers_are_not_taken_for_byte_strings_by_salvage() {
     drop(trees);
     let file = File::open(&path).expect("the pool file");
     let read = |offset: u64, bytes: &mut [u8]| file.read_exact_at(bytes, offset).is_ok();
-    let salvage = Salvage::new(file.metadata().expect("metadata").len(), &read);
+    let salvage = Salvage::new(file.metadata().expect("metadata").len(), &read, &|offset| offset);
     let (mut pairs, mut dropped) = (BTreeMap::new(), vec![]);
     let mut found = |pair: SalvagedPair| drop(pairs.insert(pair.key, pair.value));
     salvage.pairs(&mut found, &mut |what| dropped.push(what));
