@@ -48,6 +48,14 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// The operating system's answer.
     fn sync_folder(&self) -> io::Result<()>;
 
+    /// Whether the folder is still there, and not removed while it is open.
+    ///
+    /// # Errors
+    /// The operating system's answer.
+    fn has_name(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+
     /// Whether the planted bug of this name is to be shown: never, except on a simulated disk.
     fn mutant(&self, _name: &'static str) -> bool {
         false
@@ -104,6 +112,14 @@ pub trait DiskFile: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// The operating system's answer.
     fn size(&self) -> io::Result<u64>;
+
+    /// Whether the file still has a name, and is not removed while it is open.
+    ///
+    /// # Errors
+    /// The operating system's answer.
+    fn has_name(&self) -> io::Result<bool> {
+        Ok(true)
+    }
 }
 
 /// Reads until the buffer is full or the file ends; returns how many bytes there were.

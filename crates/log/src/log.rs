@@ -269,6 +269,17 @@ impl<D: Disk> Log<D> {
         self.shared.wait_durable(self.last_lsn())
     }
 
+    /// Looks whether the log is still where it can be found: each sync does that, and whoever wants to know before the
+    /// next one asks here.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if it was removed, or the log has failed.
+    pub fn check_names(&self) -> Result<()> {
+        self.check()?;
+        let checked = self.shared.writer().check_names();
+        checked.map_err(|error| self.shared.fail(&error))
+    }
+
     /// What the log's own thread does in [`SyncMode::Interval`], for who has it do without
     /// ([`LogOptions::background_thread`]): syncs if half of the interval is over. `now` is the time
     /// since any fixed moment; call it often. Does not wait for a thread that is writing: the next that

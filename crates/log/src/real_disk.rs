@@ -11,7 +11,7 @@ use std::path::Path;
 
 use everleaf_machine::OwnerProcess;
 use rustix::fs::{
-    AtFlags, Dir, FallocateFlags, Mode, OFlags, fallocate, openat, renameat, unlinkat,
+    AtFlags, Dir, FallocateFlags, Mode, OFlags, fallocate, fstat, openat, renameat, unlinkat,
 };
 use rustix::io::retry_on_intr;
 
@@ -86,6 +86,11 @@ fn sync_parent(folder: &Path) -> io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
+/// Whether any name leads to an open file or folder.
+fn is_linked(file: &File) -> io::Result<bool> {
+    Ok(fstat(file)?.st_nlink > 0)
+}
+
 impl Disk for RealDisk {
     type File = File;
 
@@ -119,6 +124,10 @@ impl Disk for RealDisk {
     fn sync_folder(&self) -> io::Result<()> {
         self.handle.sync_all()
     }
+
+    fn has_name(&self) -> io::Result<bool> {
+        is_linked(&self.handle)
+    }
 }
 
 impl DiskFile for File {
@@ -151,6 +160,10 @@ impl DiskFile for File {
 
     fn size(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
+    }
+
+    fn has_name(&self) -> io::Result<bool> {
+        is_linked(self)
     }
 }
 
@@ -200,5 +213,19 @@ mod tests {
         assert_eq!(&buffer[..8], b"bytes\0\0\x01");
         disk.remove("b").unwrap();
         assert_eq!(disk.open("b").unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn what_is_removed_while_it_is_open_has_no_name() {
+        let parent = tempfile::tempdir().unwrap();
+        let (folder, moved) = (parent.path().join("log"), parent.path().join("moved"));
+        let disk = RealDisk::open(&folder).unwrap();
+        let file = disk.create("a").unwrap();
+        std::fs::rename(&folder, &moved).unwrap();
+        assert!(disk.has_name().unwrap() && DiskFile::has_name(&file).unwrap());
+        std::fs::remove_file(moved.join("a")).unwrap();
+        assert!(disk.has_name().unwrap() && !DiskFile::has_name(&file).unwrap());
+        std::fs::remove_dir(moved).unwrap();
+        assert!(!disk.has_name().unwrap());
     }
 }

@@ -9,6 +9,7 @@
 //! and nothing is told to be durable, until a mark in the log says that the snapshot is there.
 
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -268,10 +269,26 @@ impl<D: Disk> Writer<D> {
         Ok(())
     }
 
+    /// Fails if the folder or the segment was removed: what is synced then is found by nobody.
+    ///
+    /// # Errors
+    /// That, and what the disk answers. The writer must then not be used again.
+    pub(crate) fn check_names(&self) -> Result<()> {
+        let cannot = |error: std::io::Error| Error::io(self.cannot("look at"), &error);
+        let has_names =
+            self.disk.has_name().and_then(|is_there| Ok(is_there && self.current.file.has_name()?));
+        if has_names.map_err(cannot)? {
+            return Ok(());
+        }
+        let name = file_name(SEGMENT, self.current.header.sequence);
+        let answer = "somebody has removed it while the log is open".to_string();
+        Err(Error::Io { what: format!("{name} is gone"), kind: ErrorKind::NotFound, answer })
+    }
+
     /// Makes durable what is written.
     fn sync(&mut self) -> Result<()> {
         if self.synced == self.written {
-            return Ok(());
+            return self.check_names();
         }
         let mut result = self.current.file.sync_data();
         if result.is_err() && self.disk.mutant("log.retries_sync") {
@@ -280,6 +297,7 @@ impl<D: Disk> Writer<D> {
         // A sync that failed may have dropped the pages it could not write, and the next would
         // succeed without them: the log ends here.
         result.map_err(|error| Error::io(self.cannot("sync"), &error))?;
+        self.check_names()?;
         self.synced = self.written;
         if !self.is_owing || self.disk.mutant("log.tells_of_what_is_owed") {
             self.publish();

@@ -117,6 +117,7 @@ impl<'s> Upkeep<'s> {
     /// Writes a snapshot if one is due.
     fn shorten_log(&mut self) {
         let Some(log) = &self.shared.log else { return };
+        log.check_names();
         let started = Instant::now();
         // Relaxed: a request, which carries nothing.
         let due = log.snapshot_due.load(Ordering::Relaxed);
@@ -152,6 +153,10 @@ impl<'s> Upkeep<'s> {
                 let started = Instant::now();
                 from = shared.sweep_slice(&tree, start, &mut seen).unwrap_or(None);
                 self.rest((started.elapsed() * REST).max(REST_MIN))?;
+                // Relaxed: as above. A round may take hours.
+                if shared.sweep_paused.load(Ordering::Relaxed) {
+                    return ControlFlow::Continue(());
+                }
             }
             shared.expiring.note(&tree, seen);
         }

@@ -317,6 +317,12 @@ impl StoreLog {
         Ok(lsn)
     }
 
+    /// Ends the log if it was removed from its place, so that nobody goes on writing what nobody finds.
+    pub fn check_names(&self) {
+        // Told to whoever writes next.
+        let _ = self.log.check_names();
+    }
+
     /// Refuses a write if it could not be logged.
     pub fn check(&self) -> Result<()> {
         self.log.failed().map_or(Ok(()), |error| Err(error.into()))

@@ -63,8 +63,14 @@ fn who_writes_while_the_log_ends_is_told() {
     let server = TestServer::on(folder, store, |_| {});
     let (reader, mut writer) = (server.connect(), server.connect());
     assert_eq!(writer.line("SET first value"), "+OK");
-    // What is open can be written, but there is no next segment.
-    std::fs::remove_dir_all(server.folder.path().join("pool.log")).unwrap();
+    // What is open can be written, but there is no next segment: what it is made of has its name in use.
+    let log = server.folder.path().join("pool.log");
+    let names = std::fs::read_dir(&log)
+        .unwrap()
+        .filter_map(|it| it.unwrap().file_name().into_string().ok());
+    let number = |name: String| u64::from_str_radix(name.strip_prefix("log-")?, 16).ok();
+    let last = names.filter_map(number).max().unwrap();
+    std::fs::write(log.join(format!("spare-{:016x}", last + 1)), "").unwrap();
     let value = vec![b'v'; 1 << 20];
     let mut count = 0;
     let told = loop {
@@ -113,4 +119,21 @@ fn saving_without_a_log_writes_a_backup_beside_the_pool() {
     assert!(saved > 1_600_000_000);
     let copy = Options::new().read_only(true).open(&backup).unwrap();
     assert_eq!(copy.default_map().get(b"k").unwrap(), Some(b"w".to_vec()));
+}
+
+/// What was acknowledged and lost: a server went on without a word when the folder of its log was removed.
+#[test]
+fn a_server_whose_log_is_removed_says_so_at_the_next_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder.path().join("pool"), Durability::Power);
+    let server =
+        TestServer::on(folder, store, |config| config.metrics = Some("127.0.0.1:0".into()));
+    let mut client = server.connect();
+    assert_eq!(client.line("SET first value"), "+OK");
+    std::fs::remove_dir_all(server.folder.path().join("pool.log")).unwrap();
+    let told = client.line("SET second value");
+    assert!(told.starts_with("-MISCONF"), "{told}");
+    assert!(told.contains("somebody has removed it"), "{told}");
+    assert_eq!(server.connect().line("GET first"), "\"value\"");
+    assert!(server.store.has_log_failed(), "/health asks for this");
 }

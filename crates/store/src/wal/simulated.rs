@@ -81,6 +81,10 @@ impl Disk for LogDisk {
         on_either!(LogDisk, self, disk => disk.sync_folder())
     }
 
+    fn has_name(&self) -> IoResult<bool> {
+        on_either!(LogDisk, self, disk => disk.has_name())
+    }
+
     fn mutant(&self, name: &'static str) -> bool {
         on_either!(LogDisk, self, disk => disk.mutant(name))
     }
@@ -117,5 +121,9 @@ impl DiskFile for LogFile {
 
     fn size(&self) -> IoResult<u64> {
         on_either!(LogFile, self, file => DiskFile::size(file))
+    }
+
+    fn has_name(&self) -> IoResult<bool> {
+        on_either!(LogFile, self, file => DiskFile::has_name(file))
     }
 }

@@ -326,3 +326,44 @@ fn a_check_beside_snapshots_finds_nothing() {
         }
     });
 }
+
+/// What was not noticed: the folder of the log was removed, and writes were acknowledged until the next segment or snapshot
+/// was to be made, which may be hours later.
+#[test]
+fn a_log_that_is_removed_while_it_is_open_is_told_at_once() {
+    let interval = Durability::Interval(Duration::from_millis(20));
+    for durability in [Durability::Power, interval] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("pool");
+        let store = options(durability).open(&path).expect("it opens");
+        let map = store.default_map();
+        let _ = map.put("first", "value").expect("room");
+        // A folder that is moved away and back is the same.
+        let moved = folder.path().join("moved");
+        fs::rename(log_of(&path), &moved).expect("there");
+        let _ = map.put("second", "value").expect("room");
+        store.sync().expect("it goes on");
+        fs::rename(&moved, log_of(&path)).expect("there");
+        fs::remove_dir_all(log_of(&path)).expect("there");
+        // With an interval nobody waits for the disk but who asks for that.
+        let told = map.put("third", "value").and_then(|_| store.sync()).expect_err("it is gone");
+        assert!(told.to_string().contains("has removed it while the log is open"), "{told}");
+        assert!(map.put("fourth", "value").is_err() && store.has_log_failed());
+        assert_eq!(map.get("first").expect("readable").as_deref(), Some(&b"value"[..]));
+        assert!(store.close().is_err());
+        // The pool has everything, and gets a new log.
+        let store = options(durability).open(&path).expect("it opens");
+        assert_eq!(store.default_map().get("second").expect("get"), Some(b"value".to_vec()));
+        store.sync().expect("there is a log");
+    }
+    // And where nobody writes.
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("pool");
+    let store = power().open(&path).expect("it opens");
+    fs::remove_dir_all(log_of(&path)).expect("there");
+    let start = std::time::Instant::now();
+    while !store.has_log_failed() {
+        assert!(start.elapsed() < Duration::from_secs(60), "nobody looks");
+        std::thread::yield_now();
+    }
+}
