@@ -6,6 +6,7 @@
 //!   settings    what a pool has to be like that is rebuilt from the log: its maximum size in
 //!               bytes, and the interval of its durability in milliseconds (0: power), in decimal; and
 //!               which pool it is, 32 hexadecimal digits, which older versions did not say
+//!   tree        which tree the maps of a pool are in that is rebuilt, if it is not the usual one
 //!   reached     the log's identity, and an LSN that was durable when the store was closed: a log that
 //!               ends before it lacks its end
 //!   generation  the log's identity, and how often the store was opened and closed (`age.rs`); not synced
@@ -32,16 +33,20 @@ use everleaf_log::{Disk, DiskFile, FileOwner, Lsn, is_file_of_log, is_put_aside,
 
 use super::{Durability, io};
 use crate::regular_file::open_regular;
-use crate::{Error, Options, Result};
+use crate::{Error, Options, Result, Tree};
 
 const IDENTITY: &str = "identity";
 const INCOMPLETE: &str = "incomplete";
 const SETTINGS: &str = "settings";
 const REACHED: &str = "reached";
+const TREE: &str = "tree";
 pub(super) const GENERATION: &str = "generation";
 pub(super) const SALVAGING: &str = "salvaging";
 /// What is written under before it gets its name.
 const NEW: &str = ".new";
+/// The trees.
+const HASHED_LEAF: &str = "hashed-leaf";
+const NBTREE: &str = "nbtree";
 /// More bytes than any of these files has.
 const SMALL: u64 = 4096;
 
@@ -385,6 +390,24 @@ impl LogDirectory {
         self.write(disk, SETTINGS, &line)
     }
 
+    /// Which tree the maps of its pool are in.
+    pub fn tree(&self) -> Tree {
+        let line = self.read(TREE).ok().flatten().unwrap_or_default();
+        match std::str::from_utf8(&line).ok().and_then(unsealed) {
+            Some(HASHED_LEAF) => Tree::HashedLeaf,
+            _ => Tree::NbTree,
+        }
+    }
+
+    /// Notes durably which tree the maps of its pool are in.
+    pub fn write_tree(&self, disk: &LogDisk, tree: Tree) -> Result<()> {
+        if self.tree() == tree {
+            return Ok(());
+        }
+        let name = if tree == Tree::HashedLeaf { HASHED_LEAF } else { NBTREE };
+        self.write(disk, TREE, &sealed(name))
+    }
+
     /// An LSN of this log that was durable once; 0 if nothing is known.
     pub fn reached(&self, identity: Identity) -> Lsn {
         self.number_in(REACHED, identity)
@@ -449,7 +472,7 @@ impl LogDirectory {
         let is_ours = |name: &&String| {
             let small = name.strip_suffix(NEW).unwrap_or(name);
             is_file_of_log(name)
-                || [SETTINGS, IDENTITY, REACHED, GENERATION, SALVAGING].contains(&small)
+                || [SETTINGS, IDENTITY, REACHED, TREE, GENERATION, SALVAGING].contains(&small)
                 || (small == INCOMPLETE && small != name.as_str())
         };
         names.iter().filter(is_ours).try_for_each(|name| remove(disk, name))

@@ -11,7 +11,7 @@ use super::log_directory::{Identity, LogDirectory, LogDisk, LogState, Settings};
 use super::log_metadata::{new_identity, older_than_its_log, own_log, refuse_integers};
 use super::{Durability, IDENTITY, LOGGED, MODE, NAME, OPENED, StoreLog, age, live_maps, own_key};
 use crate::ranked::{Rank, RankedMutex};
-use crate::{Options, Result};
+use crate::{Options, Result, Tree};
 
 type Opened = std::result::Result<(Log<LogDisk>, Recovered<LogDisk>), LogError>;
 
@@ -235,6 +235,9 @@ impl Opening<'_> {
         let settings =
             Settings { max_size_bytes: pool.max_size(), durability, pool: Some(pool.uuid()) };
         place.write_settings(store_log.log.disk(), settings)?;
+        let is_hashed = trees.makes_hashed_leaves();
+        let tree = if is_hashed { Tree::HashedLeaf } else { Tree::NbTree };
+        place.write_tree(store_log.log.disk(), tree)?;
         // Otherwise it is written behind the opening: see W3. Not twice in a row, or a store that dies
         // again and again would keep nothing of what it wrote if the machine crashed.
         let was_owing = found.was_owing && !store_log.mutant("store.owes_again");

@@ -125,7 +125,7 @@ fn try_rebuild(
     };
     let pool = Pool::open(&new.path(), &pool_options).map_err(|error| from_pool(error, path))?;
     let trees = Trees::create(pool)?;
-    crate::opening::choose_tree(&trees, options.tree.unwrap_or_default())?;
+    crate::opening::choose_tree(&trees, options.tree.unwrap_or_else(|| place.tree()))?;
     let settings = Settings { max_size_bytes, durability, pool: Some(trees.heap().pool().uuid()) };
     // A log that was salvaged goes on behind all LSNs that were ever durable, as if the pool had had them.
     let reached = recovered.report().end.max(reached);
