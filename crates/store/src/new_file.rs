@@ -76,6 +76,12 @@ pub fn followed(path: &Path) -> IoResult<PathBuf> {
     Ok(file)
 }
 
+/// Whether a name ends in a way in which only folders are found: `x/`, which makes `x`, is not there behind that.
+fn names_folder(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    !path.as_os_str().as_encoded_bytes().ends_with(name.as_encoded_bytes())
+}
+
 /// The path from the root of a file that may be missing, in a folder that is there.
 fn place_of(file: &Path) -> IoResult<PathBuf> {
     let name = file.file_name().ok_or(ErrorKind::InvalidFilename)?;
@@ -124,6 +130,10 @@ impl NewFile {
             return Err(io(what)(ErrorKind::InvalidFilename.into()));
         };
         let followed = followed(target).map_err(io(what.clone()))?;
+        if [target, &followed].into_iter().any(names_folder) {
+            let why = "its name ends as that of a folder: leave what follows the name away";
+            return Err(io(what)(std::io::Error::new(ErrorKind::InvalidFilename, why)));
+        }
         let target = match place_of(&followed) {
             Ok(place) => place,
             Err(error) if error.kind() == ErrorKind::NotFound => {

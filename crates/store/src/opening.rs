@@ -11,9 +11,18 @@ use everleaf_index::{
 use crate::conversion::{from_new_pool, from_pool};
 use crate::lost_map::refuse_lost_default;
 use crate::new_file::NewFile;
-use crate::reserved::DEFAULT_MAP;
+use crate::reserved::{DEFAULT_MAP, is_reserved};
 use crate::wal::{self, LogDirectory, LogState, StoreLog};
 use crate::{Durability, Error, Options, Rebuilt, Result, Tree};
+
+/// A pool that is open.
+pub struct OpenedPool {
+    pub pool: Pool<Hardware>,
+    /// If it was rebuilt from its log.
+    pub rebuilt: Option<Rebuilt>,
+    /// Whether it was made just now.
+    pub is_new: bool,
+}
 
 /// Opens the pool; if the machine crashed and there is a log, makes it again from there.
 pub fn open_pool(
@@ -21,7 +30,7 @@ pub fn open_pool(
     place: &LogDirectory,
     options: &Options,
     threads: usize,
-) -> Result<(Pool<Hardware>, Option<Rebuilt>)> {
+) -> Result<OpenedPool> {
     let state = place.state();
     let has_none = matches!(state, Ok(LogState::Absent | LogState::Incomplete));
     // Not to be made as if there had been nothing.
@@ -32,24 +41,28 @@ pub fn open_pool(
         trust_after_machine_crash: options.pool.trust_after_machine_crash && has_none,
         ..options.pool.clone()
     };
+    let mut is_new = false;
     if options.pool.create == CreateMode::New {
         if path.symlink_metadata().is_ok() {
             return Err(Error::AlreadyExists(path.into()));
         }
         if create == CreateMode::New {
             make_pool(path, options)?;
+            is_new = true;
         }
     }
     let mut opened = Pool::open(path, &pool_options);
     if matches!(opened, Err(PoolError::Missing { .. })) && create == CreateMode::IfMissing {
         match make_pool(path, options) {
+            Ok(()) => is_new = true,
             // Another was faster: then it is there to be opened.
-            Ok(()) | Err(Error::AlreadyExists(_)) => opened = Pool::open(path, &pool_options),
+            Err(Error::AlreadyExists(_)) => {}
             Err(error) => return Err(error),
         }
+        opened = Pool::open(path, &pool_options);
     }
     let error = match opened {
-        Ok(pool) => return Ok((pool, None)),
+        Ok(pool) => return Ok(OpenedPool { pool, rebuilt: None, is_new }),
         Err(error) => error,
     };
     match state? {
@@ -59,7 +72,8 @@ pub fn open_pool(
         LogState::Whole(_) if !is_lost(&error) => Err(place.mention(from_pool(error, path), path)),
         LogState::Whole(_) => {
             refuse_rebuilding(&error, place, options)?;
-            wal::rebuild(path, place, options, threads)
+            let (pool, rebuilt) = wal::rebuild(path, place, options, threads)?;
+            Ok(OpenedPool { pool, rebuilt, is_new: false })
         }
     }
 }
@@ -86,6 +100,26 @@ fn make_pool(path: &Path, options: &Options) -> Result<()> {
     trees.close()?;
     drop(trees);
     new.place()
+}
+
+/// Whether nothing was ever done with a pool since it was made: another process may have opened it first.
+pub fn is_untouched(trees: &Trees, place: &LogDirectory) -> bool {
+    let untouched = || -> Result<bool> {
+        let is_default = trees.names().iter().all(|name| is_reserved(name) || name == DEFAULT_MAP);
+        let mut session = trees.heap().session().map_err(IndexError::from)?;
+        let tree = trees.find_bytes_tree(DEFAULT_MAP)?;
+        let is_empty = tree.is_some_and(|tree| tree.len(&mut session).is_ok_and(|keys| keys == 0));
+        Ok(is_default && is_empty && wal::own_log(trees, place)?.is_none())
+    };
+    untouched().unwrap_or(false)
+}
+
+/// Removes a pool that was made just now, and what there is of its log, because that cannot be made: who asked for both is
+/// not left with one. We have the pool open, so that nobody else has; what cannot be removed stays, and can be opened.
+pub fn remove_new(path: &Path, place: &LogDirectory) {
+    if std::fs::remove_file(path).is_ok() {
+        let _ = place.remove();
+    }
 }
 
 /// Says which tree the maps of a new pool are in, before it has any.

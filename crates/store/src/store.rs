@@ -13,7 +13,9 @@ use crate::bulk::name_is_taken;
 use crate::expiring::Expiring;
 use crate::lifecycle::Lifecycle;
 use crate::map::Map;
-use crate::opening::{open_pool, open_rest, open_trees, resolved};
+use crate::opening::{
+    OpenedPool, is_untouched, open_pool, open_rest, open_trees, remove_new, resolved,
+};
 use crate::ranked::{Rank, RankedGuard, RankedMutex};
 use crate::reserved::{DEFAULT_MAP, is_reserved, refuse_reserved};
 use crate::saved;
@@ -92,11 +94,17 @@ impl Store {
         };
         let path = &resolved(path.as_ref());
         let place = LogDirectory::of(path, &options);
-        let (pool, rebuilt) = open_pool(path, &place, &options, threads)?;
+        let OpenedPool { pool, rebuilt, is_new } = open_pool(path, &place, &options, threads)?;
         let (trees, recovered_batches) = open_trees(pool, threads, path, &options)
             .map_err(|error| place.mention(error, path))?;
-        let (log, tree) =
-            open_rest(&trees, &place, &options, path).map_err(|error| place.locate(error))?;
+        let is_new = is_new && is_untouched(&trees, &place);
+        let (log, tree) = open_rest(&trees, &place, &options, path).map_err(|error| {
+            let error = place.locate(error);
+            if is_new {
+                remove_new(path, &place);
+            }
+            error
+        })?;
         let recovery = started.elapsed();
         let shared = Arc::new(Shared {
             trees,
